@@ -1,0 +1,117 @@
+//! What can go wrong between MPA and its peer, and the code by which a Terminate tells it (RFC 5044 8, RFC 6581 8).
+
+use core::fmt;
+
+use crate::StartupError;
+
+/// An MPA error, fatal for the stream in which it happened.
+///
+/// In a Terminate message it goes out as layer 2, type 0 and [`Error::code`]. [`Error::Closed`] and
+/// [`Error::Startup`] can only be reported locally: the connection is gone, or not yet in Full Operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Error {
+    /// The TCP connection was closed, terminated or lost inside an FPDU (code 0x01).
+    Closed,
+    /// The CRC field of an FPDU differs from the CRC of its octets (code 0x02).
+    Crc {
+        /// What the octets give.
+        expected: u32,
+        /// What the field says.
+        received: u32,
+    },
+    /// A Marker points elsewhere than to the FPDU that the length fields lead to (code 0x03).
+    Marker {
+        /// FPDUPTR that the length fields give, in octets.
+        expected: u16,
+        /// FPDUPTR in the Marker, its two reserved bits cleared.
+        received: u16,
+    },
+    /// The Request or Reply Frame is malformed or does not fit the other one (code 0x04).
+    Startup(StartupError),
+    /// An FPDU does not fit into the staging buffer; the buffer's owner is to blame (code 0x05).
+    TooLong {
+        /// Octets that would have had to be staged.
+        len: usize,
+        /// Octets that the staging buffer holds.
+        capacity: usize,
+    },
+    /// A local failure without a code of its own (code 0x05).
+    LocalCatastrophic,
+    /// The peer wants to have more reads outstanding than this end can answer (code 0x06).
+    InsufficientIrd,
+    /// The two ends have no connection model or RTR message in common (code 0x07).
+    NoRtr,
+}
+
+impl Error {
+    /// The error code for layer 2 (LLP), type 0 (MPA) of a Terminate message.
+    pub const fn code(&self) -> u8 {
+        match self {
+            Self::Closed => 0x01,
+            Self::Crc { .. } => 0x02,
+            Self::Marker { .. } => 0x03,
+            Self::Startup(_) => 0x04,
+            Self::TooLong { .. } | Self::LocalCatastrophic => 0x05,
+            Self::InsufficientIrd => 0x06,
+            Self::NoRtr => 0x07,
+        }
+    }
+}
+
+impl From<StartupError> for Error {
+    fn from(error: StartupError) -> Self {
+        Self::Startup(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => write!(f, "TCP connection closed or lost inside an FPDU"),
+            Self::Crc { expected, received } => {
+                write!(f, "CRC mismatch: computed 0x{expected:08x}, received 0x{received:08x}")
+            }
+            Self::Marker { expected, received } => {
+                write!(f, "Marker mismatch: expected FPDUPTR 0x{expected:04x}, received 0x{received:04x}")
+            }
+            Self::Startup(error) => write!(f, "MPA startup failed: {error}"),
+            Self::TooLong { len, capacity } => {
+                write!(f, "FPDU of {len} octets exceeds the staging buffer of {capacity}")
+            }
+            Self::LocalCatastrophic => write!(f, "local catastrophic error in MPA"),
+            Self::InsufficientIrd => write!(f, "insufficient IRD resources for the peer's ORD"),
+            Self::NoRtr => write!(f, "no matching connection model or RTR option"),
+        }
+    }
+}
+
+impl core::error::Error for Error {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Startup(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_of_the_two_rfcs() {
+        let cases = [
+            (Error::Closed, 0x01),
+            (Error::Crc { expected: 1, received: 2 }, 0x02),
+            (Error::Marker { expected: 4, received: 8 }, 0x03),
+            (Error::Startup(StartupError::Key), 0x04),
+            (Error::TooLong { len: 9, capacity: 8 }, 0x05),
+            (Error::LocalCatastrophic, 0x05),
+            (Error::InsufficientIrd, 0x06),
+            (Error::NoRtr, 0x07),
+        ];
+        for (error, code) in cases {
+            assert_eq!(error.code(), code, "{error}");
+        }
+    }
+}

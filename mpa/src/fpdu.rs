@@ -1,0 +1,109 @@
+//! FPDUs on their way out (RFC 5044 4.1): lengths, padding, and the sealing of a ULPDU that was built in place.
+
+use crate::Crc32c;
+use crate::marker::Markers;
+
+/// The largest ULPDU that DDP may post, in octets (RFC 5044 3).
+pub const MAX_ULPDU: usize = 64768;
+
+/// MULPDU: the largest ULPDU, in octets, whose FPDU fits into a TCP segment of `emss` octets (RFC 5044 4.5).
+///
+/// `markers` says whether this direction carries Markers. Never below 128 nor above [`MAX_ULPDU`], whatever `emss` is.
+pub const fn mulpdu(emss: usize, markers: bool) -> usize {
+    let markers = if markers { 4 * emss.div_ceil(512) } else { 0 };
+    let ulpdu = emss.saturating_sub(6 + markers + emss % 4);
+    if ulpdu < MIN_MULPDU {
+        MIN_MULPDU
+    } else if ulpdu > MAX_ULPDU {
+        MAX_ULPDU
+    } else {
+        ulpdu
+    }
+}
+
+/// One sending direction in Full Operation; knows where its next Marker falls.
+///
+/// For each FPDU: ask [`Framer::room`] how large the ULPDU may be, build it in the slice that [`Framer::ulpdu_mut`]
+/// gives, then [`Framer::seal`] it. Without Markers the ULPDU is not moved any more.
+#[derive(Debug, Clone)]
+pub struct Framer {
+    crc: Option<Crc32c>,
+    markers: Option<Markers>,
+}
+
+impl Framer {
+    /// The start of Full Operation. Without a CRC its field is sent as zero; Markers go out if the peer asked for them.
+    pub const fn new(crc: Option<Crc32c>, markers: bool) -> Self {
+        Self { crc, markers: if markers { Some(Markers::new()) } else { None } }
+    }
+
+    /// Closes the FPDU whose ULPDU of `len` octets was built in [`Framer::ulpdu_mut`] of the same `out`.
+    ///
+    /// Writes length field, pad, Markers (the ULPDU is spread to make place for them) and CRC. Returns the octets of
+    /// the FPDU, which are the first ones of `out`.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`Framer::fpdu_len`], or `len` is above [`MAX_ULPDU`].
+    pub fn seal(&mut self, out: &mut [u8], len: usize) -> usize {
+        assert!(len <= MAX_ULPDU, "a ULPDU of {len} octets is over the limit of {MAX_ULPDU}");
+        let start = self.lead();
+        let fpdu_len = self.fpdu_len(len);
+        let fpdu = &mut out[..fpdu_len];
+        #[expect(clippy::cast_possible_truncation, reason = "MAX_ULPDU fits into 16 bits")]
+        let length = (len as u16).to_be_bytes();
+        fpdu[start..start + LENGTH_LEN].copy_from_slice(&length);
+        let ulpdu_end = start + LENGTH_LEN + len;
+        fpdu[ulpdu_end..start + content_len(len) - CRC_LEN].fill(0);
+        if let Some(markers) = &mut self.markers {
+            markers.insert(fpdu);
+            markers.advance(fpdu_len);
+        }
+        let (covered, field) = fpdu.split_at_mut(fpdu_len - CRC_LEN);
+        let crc = self.crc.map_or(0, |crc| crc.checksum(covered));
+        // Least significant octet first, unlike all other fields (RFC 3720 digest order, 5044-4.4-13).
+        field.copy_from_slice(&crc.to_le_bytes());
+        fpdu_len
+    }
+
+    /// True if this direction carries Markers.
+    pub const fn markers(&self) -> bool {
+        self.markers.is_some()
+    }
+
+    /// The largest ULPDU, at most [`MAX_ULPDU`], whose whole FPDU with its Markers fits into `available` octets now.
+    ///
+    /// 0 if not even an empty one fits.
+    pub fn room(&self, available: usize) -> usize {
+        let available = available & !0x3;
+        let content = self.markers.map_or(available, |markers| markers.content_len(available));
+        content.saturating_sub(LENGTH_LEN + CRC_LEN).min(MAX_ULPDU)
+    }
+
+    /// Octets that the next FPDU takes, Markers included, if its ULPDU has `ulpdu_len` octets.
+    pub fn fpdu_len(&self, ulpdu_len: usize) -> usize {
+        let content = content_len(ulpdu_len);
+        self.markers.map_or(content, |markers| markers.fpdu_len(content))
+    }
+
+    /// The place for a ULPDU of `len` octets, unbroken, in the FPDU that will start at `out[0]`.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`Framer::fpdu_len`] octets.
+    pub fn ulpdu_mut<'o>(&self, out: &'o mut [u8], len: usize) -> &'o mut [u8] {
+        let start = self.lead() + LENGTH_LEN;
+        &mut out[..self.fpdu_len(len)][start..start + len]
+    }
+
+    fn lead(&self) -> usize {
+        self.markers.map_or(0, Markers::lead)
+    }
+}
+
+/// Octets of an FPDU without its Markers: length field, ULPDU, pad to a multiple of 4, CRC.
+pub(crate) const fn content_len(ulpdu_len: usize) -> usize {
+    (LENGTH_LEN + ulpdu_len).next_multiple_of(4) + CRC_LEN
+}
+
+pub(crate) const LENGTH_LEN: usize = 2;
+pub(crate) const CRC_LEN: usize = 4;
+const MIN_MULPDU: usize = 128;

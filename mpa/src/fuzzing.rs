@@ -1,0 +1,184 @@
+//! Bodies of the fuzz targets; a plain test runs them over seeded input as well. They panic where an invariant breaks.
+
+use crate::{
+    Config, Crc32c, CrcState, Deframer, Error, FrameKind, Framer, Initiator, MAX_FRAME_LEN, MAX_PRIVATE_DATA,
+    NOT_NEGOTIATED, Negotiated, Outcome, Responder, RtrSet, STAGING_LEN, Start, StartupError, StartupFrame,
+};
+
+/// Any octets as a startup frame of either kind, and what is negotiated with whoever sent it.
+///
+/// # Panics
+/// If parsing depends on what follows the frame, a frame does not encode to the octets it came from, or the agreement
+/// breaks a rule of RFC 6581.
+pub fn startup(data: &[u8]) {
+    for kind in [FrameKind::Request, FrameKind::Reply] {
+        let Ok(Some((frame, len))) = check_prefixes(kind, data) else { continue };
+        assert_eq!(StartupFrame::parse_any(data), Ok(Some((frame, len))));
+        let mut octets = [0; MAX_FRAME_LEN];
+        assert_eq!(frame.emit(&mut octets), Ok(len));
+        assert_eq!(octets[..len], data[..len]);
+        assert_eq!(frame.emit(&mut octets[..len - 1]), Err(StartupError::BufferTooSmall { needed: len }));
+        // The octets behind the frame choose our own side's configuration.
+        let config = config(&data[len..]);
+        match kind {
+            FrameKind::Request => check_responder(config, &frame),
+            FrameKind::Reply => check_initiator(config, &frame),
+        }
+    }
+}
+
+/// Any octets as a stream of FPDUs, cut in several ways, and as ULPDUs that go through a framer and come back.
+///
+/// # Panics
+/// If the cuts change what comes out, or a ULPDU does not survive the round trip.
+pub fn deframe(data: &[u8]) {
+    let Some((&[mode, cut], stream)) = data.split_first_chunk() else { return };
+    let crc = (mode & 1 != 0).then_some(Crc32c::PORTABLE);
+    let markers = mode & 2 != 0;
+    compare_cuts(crc, markers, stream, usize::from(cut) + 1);
+    round_trip(crc, markers, stream, usize::from(cut) + 1);
+}
+
+/// A verdict never changes when more octets arrive: None, then for good an error or the frame.
+fn check_prefixes(kind: FrameKind, data: &[u8]) -> Result<Option<(StartupFrame<'_>, usize)>, StartupError> {
+    let verdict = StartupFrame::parse(kind, data);
+    let mut decided = None;
+    for end in 0..=data.len().min(MAX_FRAME_LEN) {
+        let now = StartupFrame::parse(kind, &data[..end]);
+        if let Some(before) = decided {
+            assert_eq!(now, before);
+        } else if now != Ok(None) {
+            decided = Some(now);
+        }
+    }
+    assert_eq!(verdict, decided.unwrap_or(Ok(None)));
+    if let Ok(Some((frame, len))) = verdict {
+        assert!(len <= data.len() && len == frame.len() && frame.private_data.len() <= MAX_PRIVATE_DATA);
+    }
+    verdict
+}
+
+fn check_responder(config: Config, request: &StartupFrame<'_>) {
+    let Ok(offer) = Responder::new(config).handle_request(request) else {
+        assert!(!config.enhanced && request.revision == 2, "every known frame has an answer");
+        return;
+    };
+    let (reply, ours) = offer.accept(b"ok").expect("two octets always fit");
+    check_agreement(config, request, &ours);
+    if let (Some(asked), Some(told)) = (request.enhanced, reply.enhanced) {
+        assert_eq!(asked.peer_to_peer, told.peer_to_peer);
+        assert_eq!(told.rtr.is_empty(), !told.peer_to_peer);
+        assert!(told.ord == NOT_NEGOTIATED || told.ord <= asked.ird);
+        assert!(asked.ird == NOT_NEGOTIATED || ours.ord <= asked.ird);
+    } else {
+        assert_eq!(request.enhanced.is_some(), reply.enhanced.is_some());
+    }
+    let mut octets = [0; 64];
+    let len = reply.emit(&mut octets).expect("our own frame can be sent");
+    assert_eq!(StartupFrame::parse(FrameKind::Reply, &octets), Ok(Some((reply, len))));
+}
+
+fn check_initiator(config: Config, reply: &StartupFrame<'_>) {
+    let initiator = Initiator::new(config);
+    let request = initiator.request(b"").expect("nothing always fits");
+    match initiator.handle_reply(reply) {
+        Ok(Outcome::Established(ours)) => {
+            check_agreement(config, reply, &ours);
+            assert!(!reply.reject && request.revision == reply.revision);
+            if let Some(told) = reply.enhanced {
+                assert!(told.ird == NOT_NEGOTIATED || ours.ord <= told.ird);
+                assert!(told.ord == NOT_NEGOTIATED || ours.ird >= told.ord);
+                assert_eq!(told.peer_to_peer, ours.start != Start::ClientServer);
+            }
+        }
+        Ok(Outcome::Rejected { .. }) => assert!(reply.reject),
+        Ok(Outcome::Failed { error, .. }) => assert!(matches!(error.code(), 0x06 | 0x07)),
+        Err(error) => assert_eq!(error.code(), 0x04),
+    }
+}
+
+fn check_agreement(config: Config, peer: &StartupFrame<'_>, ours: &Negotiated) {
+    assert_eq!(ours.crc, config.crc || peer.crc);
+    assert_eq!((ours.send_markers, ours.receive_markers), (peer.markers, config.markers));
+    assert!(ours.ird <= NOT_NEGOTIATED && ours.ord <= NOT_NEGOTIATED);
+}
+
+fn config(octets: &[u8]) -> Config {
+    let octet = |index: usize| octets.get(index).copied().unwrap_or(0);
+    let bit = |bit: u8| octet(0) & bit != 0;
+    Config {
+        crc: bit(0x01),
+        markers: bit(0x02),
+        enhanced: !bit(0x04),
+        ird: u16::from_be_bytes([octet(1), octet(2)]),
+        ord: u16::from_be_bytes([octet(3), octet(4)]),
+        peer_to_peer: bit(0x08),
+        rtr: RtrSet { send: bit(0x10), write: bit(0x20), read: bit(0x40) },
+    }
+}
+
+/// Whole, cut, and octet by octet a stream gives the same ULPDUs and the same error.
+fn compare_cuts(crc: Option<Crc32c>, markers: bool, stream: &[u8], cut: usize) {
+    let mut whole = Deframer::new(crc, markers, [0; STAGING_LEN]);
+    let mut chunked = Deframer::new(crc, markers, [0; STAGING_LEN]);
+    let mut rest = stream;
+    let mut chunks = stream.chunks(cut);
+    let mut chunk: &[u8] = &[];
+    loop {
+        let expected = whole.next(&mut rest);
+        let found = loop {
+            match chunked.next(&mut chunk) {
+                Ok(None) => match chunks.next() {
+                    Some(next) => chunk = next,
+                    None => break Ok(None),
+                },
+                result => break result.map(|ulpdu| ulpdu.map(checksum)),
+            }
+        };
+        assert_eq!(expected.map(|ulpdu| ulpdu.map(checksum)), found);
+        match expected {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                assert!(rest.is_empty());
+                break;
+            }
+            Err(error) => {
+                assert_eq!(whole.next(&mut rest), Err(error), "an error is for good");
+                assert!(!whole.is_aligned());
+                break;
+            }
+        }
+    }
+    assert_eq!(whole.is_aligned(), chunked.is_aligned());
+}
+
+/// Standing in for the ULPDU, which cannot be kept while the deframer goes on.
+fn checksum(ulpdu: &[u8]) -> (usize, u32) {
+    (ulpdu.len(), Crc32c::PORTABLE.checksum(ulpdu))
+}
+
+fn round_trip(crc: Option<Crc32c>, markers: bool, data: &[u8], cut: usize) {
+    let mut framer = Framer::new(crc, markers);
+    let mut deframer = Deframer::new(crc, markers, [0; STAGING_LEN]);
+    let mut out = [0; 4096];
+    // Sizes that grow from 0 meet the Markers at many places.
+    for (index, ulpdu) in data.chunks(cut * 3).enumerate().take(64) {
+        let fpdu_len = framer.fpdu_len(ulpdu.len());
+        assert!(framer.room(fpdu_len) >= ulpdu.len() && fpdu_len.is_multiple_of(4));
+        framer.ulpdu_mut(&mut out, ulpdu.len()).copy_from_slice(ulpdu);
+        assert_eq!(framer.seal(&mut out, ulpdu.len()), fpdu_len);
+        let (mut first, mut second) = out[..fpdu_len].split_at(index * 7 % fpdu_len);
+        assert_eq!(deframer.next(&mut first), Ok(None));
+        let fpdu = deframer.inspect(&mut second).expect("nothing was damaged").expect("the FPDU is whole");
+        assert_eq!((fpdu.ulpdu, fpdu.len), (ulpdu, fpdu_len));
+        assert_eq!(fpdu.crc, if crc.is_some() { CrcState::Good } else { CrcState::Off });
+    }
+    assert!(deframer.is_aligned());
+    if let Some(crc) = crc {
+        let len = framer.seal(&mut out, 4);
+        out[len / 2] ^= 0x10;
+        let error = deframer.next(&mut &out[..len]).expect_err("an octet was damaged");
+        // A damaged length field may promise more than there is, but here only the ULPDU or the pad was hit.
+        assert!(matches!(error, Error::Crc { .. }), "{error} {crc:?}");
+    }
+}

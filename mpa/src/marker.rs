@@ -1,0 +1,161 @@
+//! Markers (RFC 5044 4.3): where they stand in the stream, how they get in and out. Nothing else knows about them.
+//!
+//! Every FPDU is a multiple of 4 octets long, so a Marker never cuts a length field or a CRC. Within one FPDU, its
+//! leading Marker included, the Markers start at `gap`, `gap + 512`, `gap + 1024`, ...; that is the whole geometry.
+
+use core::ops::Range;
+
+use crate::Error;
+use crate::fpdu::{CRC_LEN, LENGTH_LEN};
+
+/// The Marker positions of one direction, seen from the start of its next FPDU.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Markers {
+    /// Stream position of the next FPDU, counted from the first Marker, modulo [`SPACING`].
+    phase: usize,
+}
+
+impl Markers {
+    /// The start of Full Operation: the very first octets are a Marker (5044-4.3-9).
+    pub(crate) const fn new() -> Self {
+        Self { phase: 0 }
+    }
+
+    /// Goes on to the FPDU after one of `fpdu_len` octets.
+    pub(crate) const fn advance(&mut self, fpdu_len: usize) {
+        self.phase = (self.phase + fpdu_len) % SPACING;
+    }
+
+    /// Octets of the Marker directly before the length field: 0 or 4. It belongs to this FPDU (5044-4.3-8).
+    pub(crate) const fn lead(self) -> usize {
+        if self.phase == 0 { MARKER_LEN } else { 0 }
+    }
+
+    /// Octets that an FPDU of `content` octets (all but its Markers) takes with its Markers.
+    pub(crate) const fn fpdu_len(self, content: usize) -> usize {
+        content + MARKER_LEN * content.saturating_sub(self.gap()).div_ceil(SPACING - MARKER_LEN)
+    }
+
+    /// The largest content whose FPDU fits into `available` octets, which is a multiple of 4.
+    pub(crate) const fn content_len(self, available: usize) -> usize {
+        let Some(beyond) = available.checked_sub(self.gap()) else { return available };
+        let rest = (beyond % SPACING).saturating_sub(MARKER_LEN);
+        self.gap() + beyond / SPACING * (SPACING - MARKER_LEN) + rest
+    }
+
+    /// Spreads the content that lies unbroken behind the leading Marker's place and writes the Markers between.
+    ///
+    /// `fpdu` is the whole FPDU; its last 4 octets, the CRC field, are not moved.
+    pub(crate) fn insert(self, fpdu: &mut [u8]) {
+        let end = fpdu.len() - CRC_LEN;
+        // From the end, so that no octet is overwritten before it was moved.
+        for (index, marker) in self.positions(fpdu.len()).enumerate().rev() {
+            let to = marker + MARKER_LEN;
+            let from = self.lead() + marker - MARKER_LEN * index;
+            let len = end.min(marker + SPACING) - to;
+            if from != to {
+                fpdu.copy_within(from..from + len, to);
+            }
+            let [high, low] = self.pointer(marker).to_be_bytes();
+            fpdu[marker..to].copy_from_slice(&[0, 0, high, low]);
+        }
+    }
+
+    /// Compares each Marker of a whole FPDU with where the length fields say that the FPDU starts (5044-8-6).
+    ///
+    /// The reserved half is not looked at, nor are the two low bits of FPDUPTR (5044-4.2-3, 5044-4.2-6).
+    pub(crate) fn check(self, fpdu: &[u8]) -> Result<(), Error> {
+        for marker in self.positions(fpdu.len()) {
+            let expected = self.pointer(marker);
+            let received = u16::from_be_bytes([fpdu[marker + 2], fpdu[marker + 3]]) & !0x3;
+            if expected != received {
+                return Err(Error::Marker { expected, received });
+            }
+        }
+        Ok(())
+    }
+
+    /// The unbroken pieces in which a ULPDU lies in an FPDU: ranges of the FPDU, in order, none of them empty.
+    pub(crate) fn pieces(self, ulpdu_len: usize) -> impl Iterator<Item = Range<usize>> {
+        let mut start = self.lead() + LENGTH_LEN;
+        let mut left = ulpdu_len;
+        let mut marker = if self.phase == 0 { SPACING } else { self.gap() };
+        core::iter::from_fn(move || {
+            if start == marker {
+                start += MARKER_LEN;
+                marker += SPACING;
+            }
+            let piece = start..start + left.min(marker - start);
+            left -= piece.len();
+            start = piece.end;
+            (!piece.is_empty()).then_some(piece)
+        })
+    }
+
+    /// Octets from the start of the FPDU to its first Marker.
+    const fn gap(self) -> usize {
+        if self.phase == 0 { 0 } else { SPACING - self.phase }
+    }
+
+    /// Where the Markers of an FPDU of `fpdu_len` octets start.
+    fn positions(self, fpdu_len: usize) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator {
+        (self.gap()..fpdu_len).step_by(SPACING)
+    }
+
+    /// FPDUPTR of the Marker at this offset: the distance from the length field, 0 for the leading Marker.
+    ///
+    /// A ULPDU over the limit of 64768 octets can make it pass 16 bits; the field then holds the low ones.
+    #[expect(clippy::cast_possible_truncation, reason = "the field has 16 bits")]
+    const fn pointer(self, marker: usize) -> u16 {
+        marker.saturating_sub(self.lead()) as u16
+    }
+}
+
+/// Octets from the start of one Marker to the start of the next (RFC 5044 4.3).
+const SPACING: usize = 512;
+const MARKER_LEN: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    fn at(phase: usize) -> Markers {
+        Markers { phase }
+    }
+
+    #[test]
+    fn fpdu_length_counts_a_marker_only_if_content_follows_it() {
+        assert_eq!(at(0).fpdu_len(8), 12);
+        assert_eq!(at(0).fpdu_len(508), 512);
+        assert_eq!(at(0).fpdu_len(512), 520);
+        assert_eq!(at(500).fpdu_len(12), 12);
+        assert_eq!(at(500).fpdu_len(16), 20);
+        assert_eq!(at(500).fpdu_len(12 + 508), 524);
+        assert_eq!(at(500).fpdu_len(12 + 512), 532);
+    }
+
+    #[test]
+    fn content_length_is_the_inverse_of_fpdu_length() {
+        for phase in (0..SPACING).step_by(4) {
+            for available in (0..2100).step_by(4) {
+                let content = at(phase).content_len(available);
+                assert!(content == 0 || at(phase).fpdu_len(content) <= available, "{phase} {available}");
+                assert!(at(phase).fpdu_len(content + 4) > available, "{phase} {available}");
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_go_round_the_markers() {
+        let pieces: Vec<_> = at(0).pieces(1000).collect();
+        assert_eq!(pieces, [6..512, 516..1010]);
+        let pieces: Vec<_> = at(492).pieces(42).collect();
+        assert_eq!(pieces, [2..20, 24..48]);
+        // The Marker follows the last octet of the ULPDU: one piece.
+        let pieces: Vec<_> = at(500).pieces(10).collect();
+        assert_eq!(pieces.as_slice(), core::slice::from_ref(&(2..12)));
+        assert_eq!(at(0).pieces(0).count(), 0);
+    }
+}
