@@ -1,0 +1,22 @@
+//! One arrived segment.
+
+use crate::{Error, Header};
+
+/// A DDP segment: its header and the payload that follows, borrowed from the ULPDU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment<'a> {
+    /// Where the payload belongs.
+    pub header: Header,
+    /// The octets to place; may be empty.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Segment<'a> {
+    /// Splits a ULPDU into header and payload. Only what makes the header unreadable is an error here: a
+    /// wrong version or too few octets. Order and queues are for [`Receiver::accept`](crate::Receiver::accept).
+    pub fn parse(ulpdu: &'a [u8]) -> Result<Self, Error> {
+        let header = Header::parse(ulpdu)?;
+        // The parse above succeeded, so the header's octets are there.
+        Ok(Self { header, payload: &ulpdu[header.len()..] })
+    }
+}

@@ -1,0 +1,16 @@
+//! Tests of the whole crate through its public face.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panic, as tests do")]
+
+mod errors;
+mod messages;
+mod seeds;
+mod vector_file;
+mod vectors;
+
+use proptest::test_runner::{Config, RngSeed};
+
+/// The same cases in every run; a failure prints the smallest one.
+fn config() -> Config {
+    Config { cases: 256, rng_seed: RngSeed::Fixed(0x5041), failure_persistence: None, ..Config::default() }
+}

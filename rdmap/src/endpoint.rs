@@ -1,0 +1,211 @@
+//! One end of an RDMAP stream.
+
+use weft_ddp::{Cutter, Queue, Sender};
+
+use crate::{
+    Busy, Error, Kind, Message, OutstandingRead, PendingRead, ReadRequest, Terminate, Token,
+    outstanding::Fifo,
+};
+
+/// One end of an RDMAP stream: the message in progress, the Reads in both directions, and the Terminate that
+/// may end it all.
+///
+/// `O` is the storage for Reads of ours that wait for an answer, and its length the ORD: at most so many are sent
+/// ahead. `I` is the storage for the peer's Reads that we have to answer, its length the IRD. Any slice will
+/// do: an array, a vector, a borrowed one, also an empty one.
+///
+/// # Calling order
+///
+/// * Arrived segments go through [`accept`](Self::accept), which says where the payload belongs.
+/// * While there is room to send: [`start`](Self::start) the next message if
+///   [`readiness`](Self::readiness) is idle, then build what [`poll_segment`](Self::poll_segment) returns.
+/// * On any error: [`terminate`](Self::terminate), then send until
+///   [`is_terminate_sent`](Self::is_terminate_sent), and pass in nothing more (requirement 5041-7.1-19).
+#[derive(Debug)]
+pub struct Endpoint<O, I> {
+    pub(crate) sender: Sender,
+    pub(crate) own: Own,
+    pub(crate) outstanding: Fifo<OutstandingRead, O>,
+    pub(crate) pending: Fifo<PendingRead, I>,
+    /// The response to the front of `pending`, once its first segment was asked for.
+    pub(crate) answer: Option<Cutter>,
+    /// The Read whose response segment was handed out last, as it stood before that segment.
+    pub(crate) answered: Option<PendingRead>,
+    pub(crate) turn: Turn,
+    pub(crate) ending: Ending,
+    pub(crate) peer_terminated: bool,
+}
+
+impl<O, I> Endpoint<O, I>
+where
+    O: AsRef<[OutstandingRead]> + AsMut<[OutstandingRead]>,
+    I: AsRef<[PendingRead]> + AsMut<[PendingRead]>,
+{
+    /// An end of a fresh stream, with room for as many Reads in each direction as the storages have entries.
+    pub fn new(ord_storage: O, ird_storage: I) -> Self {
+        Self {
+            sender: Sender::new(),
+            own: Own::Idle,
+            outstanding: Fifo::new(ord_storage),
+            pending: Fifo::new(ird_storage),
+            answer: None,
+            answered: None,
+            turn: Turn { side: Side::Answer, streak: 0 },
+            ending: Ending::Open,
+            peer_terminated: false,
+        }
+    }
+
+    /// Takes the next message to send. Messages go out one after the other, in the order started.
+    pub fn start(&mut self, message: Message) -> Result<(), Busy> {
+        if !self.readiness().idle {
+            return Err(Busy);
+        }
+        let Message { token, len, kind } = message;
+        let control = kind.opcode().control();
+        self.own = match kind {
+            Kind::Send { invalidate, .. } => {
+                let word = invalidate.map_or(0, |stag| stag.0);
+                Own::Payload { token, cutter: self.sender.untagged(control, word, Queue::Send, len) }
+            }
+            Kind::Write { stag, to } => {
+                Own::Payload { token, cutter: self.sender.tagged(control, stag, to, len) }
+            }
+            Kind::Read { .. } if self.outstanding.len() == self.outstanding.capacity() => return Err(Busy),
+            Kind::Read { sink_stag, sink_to, source_stag, source_to } => {
+                let request = ReadRequest { sink_stag, sink_to, size: len, source_stag, source_to };
+                Own::Read { token, request }
+            }
+        };
+        Ok(())
+    }
+
+    /// Ends the stream: the Terminate is sent before anything else, and nothing after it. Only the first call
+    /// counts, since the first error is the one to report (requirement 5040-7.1-5).
+    pub fn terminate(&mut self, terminate: Terminate) {
+        if matches!(self.ending, Ending::Open) {
+            self.ending = Ending::Asked(terminate);
+        }
+    }
+
+    /// Ends the stream because the source of the response segment handed out last cannot be read after all: it
+    /// was deregistered meanwhile. That segment must not be sent. The Terminate returns the Read Request, moved
+    /// on by what was sent before.
+    pub fn fail_read_response(&mut self, error: Error) {
+        let terminate = match &self.answered {
+            Some(read) => Terminate::for_pending(&error, read),
+            None => Terminate::from_error(&error, None),
+        };
+        self.terminate(terminate);
+    }
+
+    /// Forgets the peer's Reads. For a stream that is going down: the peer would take a response that stops
+    /// in the middle for an error.
+    pub fn cancel_read_responses(&mut self) {
+        self.pending.clear();
+        self.answer = None;
+    }
+
+    /// What may be started now.
+    pub fn readiness(&self) -> Readiness {
+        let unsent_read = matches!(self.own, Own::Read { .. });
+        let reads_outstanding = self.outstanding.len() + usize::from(unsent_read);
+        Readiness {
+            idle: matches!((&self.own, &self.ending), (Own::Idle, Ending::Open)),
+            reads_outstanding,
+            reads_free: self.outstanding.capacity().saturating_sub(reads_outstanding),
+            reads_to_answer: self.pending.len(),
+        }
+    }
+
+    /// True if [`poll_segment`](Self::poll_segment) has something to send, given enough room.
+    pub fn has_output(&self) -> bool {
+        match self.ending {
+            Ending::Open => !matches!(self.own, Own::Idle) || !self.pending.is_empty(),
+            Ending::Asked(_) => true,
+            Ending::Sent => false,
+        }
+    }
+
+    /// True from the first call of [`terminate`](Self::terminate) on.
+    pub const fn is_terminating(&self) -> bool {
+        !matches!(self.ending, Ending::Open)
+    }
+
+    /// True once the Terminate was handed out to be sent.
+    pub const fn is_terminate_sent(&self) -> bool {
+        matches!(self.ending, Ending::Sent)
+    }
+}
+
+/// What an [`Endpoint`] can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// True if no message is in progress, so that one may start.
+    pub idle: bool,
+    /// Reads of ours that were started and not answered in full.
+    pub reads_outstanding: usize,
+    /// Reads that may still be started.
+    pub reads_free: usize,
+    /// Reads of the peer not answered in full.
+    pub reads_to_answer: usize,
+}
+
+/// Our own message in progress.
+#[derive(Debug)]
+pub(crate) enum Own {
+    Idle,
+    Payload { token: Token, cutter: Cutter },
+    Read { token: Token, request: ReadRequest },
+}
+
+impl Own {
+    pub(crate) const fn is_tagged(&self) -> bool {
+        matches!(self, Self::Payload { cutter, .. } if cutter.is_tagged())
+    }
+
+    pub(crate) const fn is_begun(&self) -> bool {
+        matches!(self, Self::Payload { cutter, .. } if !cutter.is_untouched())
+    }
+}
+
+/// How far the end of the stream has come.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    Open,
+    Asked(Terminate),
+    Sent,
+}
+
+/// Whose segment: our own message's, or a Read Response's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Own,
+    Answer,
+}
+
+/// Who sent last, and how many segments in a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) side: Side,
+    pub(crate) streak: u32,
+}
+
+impl Turn {
+    /// The side to send next if both wait.
+    pub(crate) const fn next(&self) -> Side {
+        match self.side {
+            side if self.streak < BURST => side,
+            Side::Own => Side::Answer,
+            Side::Answer => Side::Own,
+        }
+    }
+
+    pub(crate) fn count(&mut self, side: Side) {
+        let streak = if side == self.side { self.streak.saturating_add(1) } else { 1 };
+        *self = Self { side, streak };
+    }
+}
+
+/// Segments that one side may send in a row while the other waits.
+const BURST: u32 = 4;

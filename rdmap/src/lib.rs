@@ -1,0 +1,75 @@
+//! RDMAP, the Remote Direct Memory Access Protocol (RFC 5040): Send, Write, Read and Terminate over DDP.
+//!
+//! RDMAP gives DDP segments a meaning and keeps the two lists that the meaning needs: which of our Reads the
+//! peer still has to answer, and which of the peer's Reads we have to. One [`Endpoint`] is one end of a stream:
+//!
+//! ```text
+//!   Message ──► start ──┐                            ┌── accept ◄── Segment
+//!                       ▼                            ▼
+//!                 own message     Reads to answer ◄──┤──► Reads outstanding
+//!                       └───────┬────────┘           │
+//!                               ▼                    ▼
+//!   Outbound ◄── poll_segment: Terminate, or    Inbound: Send, Write, ReadRequest,
+//!                the two in turns               ReadResponse, Terminate
+//! ```
+//!
+//! It holds no payload. [`Outbound`] says where the octets of a segment come from and [`Inbound`] where they go,
+//! and the caller, who owns the memory, checks and copies. Storage for the lists is lent by the caller.
+//!
+//! # Example
+//!
+//! A Send from one end to the other:
+//!
+//! ```
+//! use weft_ddp::Receiver;
+//! use weft_rdmap::{Endpoint, Inbound, Kind, Message, OutstandingRead, PendingRead, Token};
+//!
+//! let new = || Endpoint::new([OutstandingRead::default(); 4], [PendingRead::default(); 4]);
+//! let (mut left, mut right) = (new(), new());
+//!
+//! let kind = Kind::Send { solicited: false, invalidate: None };
+//! left.start(Message { token: Token(1), len: 5, kind })?;
+//! let outbound = left.poll_segment(1442).expect("a Send is in progress");
+//! assert_eq!(outbound.finished, Some(Token(1)));
+//!
+//! let mut ulpdu = vec![0; outbound.ulpdu_len()];
+//! outbound.header.emit(&mut ulpdu);
+//! ulpdu[outbound.header.len()..].copy_from_slice(b"hello");
+//!
+//! let segment = Receiver::new(3).accept(&ulpdu)?;
+//! let Inbound::Send { payload, last: Some(end), .. } = right.accept(segment)? else { panic!() };
+//! assert_eq!((payload, end.len), (&b"hello"[..], 5));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Specifications
+//!
+//! * RFC 5040, A Remote Direct Memory Access Protocol Specification
+//! * RFC 7306, RDMA Protocol Extensions: headers and arithmetic; the endpoint does not serve them yet
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod atomic;
+mod endpoint;
+mod error;
+#[doc(hidden)]
+pub mod fuzzing;
+mod immediate;
+mod message;
+mod opcode;
+mod outstanding;
+mod read;
+mod receive;
+mod terminate;
+mod transmit;
+
+pub use atomic::{AtomicOp, AtomicRequest, AtomicResponse, fetch_add};
+pub use endpoint::{Endpoint, Readiness};
+pub use error::{Busy, Error};
+pub use immediate::Immediate;
+pub use message::{Body, Inbound, Kind, Message, Outbound, SendEnd, Token};
+pub use opcode::Opcode;
+pub use outstanding::{OutstandingRead, PendingRead};
+pub use read::ReadRequest;
+pub use terminate::Terminate;

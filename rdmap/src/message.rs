@@ -1,0 +1,161 @@
+//! The vocabulary between RDMAP and its user: types only.
+
+use heapless::Vec;
+use weft_ddp::{Header, Stag};
+
+use crate::{Opcode, ReadRequest, Terminate};
+
+/// Names a message for its owner; RDMAP hands it back and never looks inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Token(pub u64);
+
+/// A message to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Comes back when the message is done.
+    pub token: Token,
+    /// Octets to send, or for a Read to fetch.
+    pub len: u32,
+    /// What to do with them.
+    pub kind: Kind,
+}
+
+/// The operations of RFC 5040 that a user can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Send to the next buffer that the peer posted.
+    Send {
+        /// Ask for an event at the peer.
+        solicited: bool,
+        /// A buffer of the peer that it shall invalidate on delivery.
+        invalidate: Option<Stag>,
+    },
+    /// Write into a buffer of the peer.
+    Write {
+        /// The peer's buffer.
+        stag: Stag,
+        /// Offset of the first octet there.
+        to: u64,
+    },
+    /// Fetch from a buffer of the peer into one of ours.
+    Read {
+        /// Our buffer.
+        sink_stag: Stag,
+        /// Offset of the first octet there.
+        sink_to: u64,
+        /// The peer's buffer.
+        source_stag: Stag,
+        /// Offset of the first octet there.
+        source_to: u64,
+    },
+}
+
+impl Kind {
+    /// The opcode that the message has on the wire.
+    pub const fn opcode(&self) -> Opcode {
+        match self {
+            Self::Send { solicited: false, invalidate: None } => Opcode::Send,
+            Self::Send { solicited: false, invalidate: Some(_) } => Opcode::SendInvalidate,
+            Self::Send { solicited: true, invalidate: None } => Opcode::SendSolicited,
+            Self::Send { solicited: true, invalidate: Some(_) } => Opcode::SendSolicitedInvalidate,
+            Self::Write { .. } => Opcode::Write,
+            Self::Read { .. } => Opcode::ReadRequest,
+        }
+    }
+}
+
+/// One segment to build and send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outbound {
+    /// The DDP header to emit.
+    pub header: Header,
+    /// Where the octets behind it come from.
+    pub body: Body,
+    /// How many octets stand behind the header.
+    pub len: usize,
+    /// The Send or Write whose last octet this is. A Read is done when its response came.
+    pub finished: Option<Token>,
+}
+
+impl Outbound {
+    /// Octets of the whole ULPDU.
+    pub const fn ulpdu_len(&self) -> usize {
+        self.header.len() + self.len
+    }
+}
+
+/// The source of a segment's octets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// The user's message, from this offset on.
+    Message {
+        /// Which message.
+        token: Token,
+        /// Offset of the first octet in it.
+        offset: u32,
+    },
+    /// Registered memory that the peer asked to read.
+    ReadResponse {
+        /// Our buffer. A response without octets names any, and it need not exist.
+        stag: Stag,
+        /// Offset of the first octet there.
+        to: u64,
+    },
+    /// A header of RDMAP's own: Read Request or Terminate.
+    Inline(Vec<u8, 56>),
+}
+
+/// What an accepted segment asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inbound<'a> {
+    /// Place into the posted receive that is first in line; with `last`, complete it.
+    Send {
+        /// Offset in the receive buffer.
+        offset: u32,
+        /// The octets to place.
+        payload: &'a [u8],
+        /// Set on the last segment.
+        last: Option<SendEnd>,
+    },
+    /// Place into a registered buffer, if the peer may. Nothing is to be checked when `payload` is empty.
+    Write {
+        /// Our buffer.
+        stag: Stag,
+        /// Offset of the first octet there.
+        to: u64,
+        /// The octets to place.
+        payload: &'a [u8],
+        /// True on the last segment.
+        last: bool,
+    },
+    /// The peer asks to read. The answer is queued already; check the source now, and call
+    /// [`Endpoint::terminate`](crate::Endpoint::terminate) if the peer may not. Size 0 needs no check.
+    ReadRequest(ReadRequest),
+    /// Place into the sink of our own Read; with `finished`, complete it. The octets are the next ones of the
+    /// Read in order, and never more than it asked for.
+    ReadResponse {
+        /// The Read that this answers.
+        token: Token,
+        /// Our sink buffer.
+        stag: Stag,
+        /// Offset of the first octet there.
+        to: u64,
+        /// The octets to place.
+        payload: &'a [u8],
+        /// True when the Read has all it asked for.
+        finished: bool,
+    },
+    /// The peer found an error and ends the stream.
+    Terminate(Terminate),
+}
+
+/// What the last segment of a Send says about the whole message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendEnd {
+    /// Octets of the whole message.
+    pub len: u32,
+    /// The peer asks for an event.
+    pub solicited: bool,
+    /// The peer asks to invalidate this buffer of ours.
+    pub invalidate: Option<Stag>,
+}

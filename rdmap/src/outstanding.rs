@@ -1,0 +1,85 @@
+//! The two bounded queues of reads: those we asked for (ORQ) and those the peer asked for (IRQ).
+
+use core::marker::PhantomData;
+
+use weft_ddp::Stag;
+
+use crate::{ReadRequest, Token};
+
+/// A Read of ours that was sent and is not yet answered in full; one slot of the ORQ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct OutstandingRead {
+    pub(crate) token: Token,
+    pub(crate) stag: Stag,
+    pub(crate) to: u64,
+    pub(crate) size: u32,
+    pub(crate) received: u32,
+}
+
+/// A Read of the peer that is not yet answered in full; one slot of the IRQ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct PendingRead {
+    /// What the peer asked for.
+    pub request: ReadRequest,
+    /// Sequence number of the request.
+    pub msn: u32,
+    /// Octets of the answer that were handed out to be sent.
+    pub sent: u32,
+}
+
+/// A first-in first-out queue in storage that its owner lends. How long it may grow is part of what was
+/// negotiated with the peer, so the storage is the caller's and may be any size, also none.
+#[derive(Debug)]
+pub(crate) struct Fifo<T, S> {
+    storage: S,
+    head: usize,
+    len: usize,
+    entry: PhantomData<T>,
+}
+
+impl<T: Copy, S: AsRef<[T]> + AsMut<[T]>> Fifo<T, S> {
+    pub(crate) const fn new(storage: S) -> Self {
+        Self { storage, head: 0, len: 0, entry: PhantomData }
+    }
+
+    /// Appends an entry, or gives it back when the queue is full.
+    pub(crate) fn push(&mut self, entry: T) -> Result<(), T> {
+        let capacity = self.capacity();
+        if self.len == capacity {
+            return Err(entry);
+        }
+        let end = self.head + self.len;
+        let slot = if end < capacity { end } else { end - capacity };
+        let Some(slot) = self.storage.as_mut().get_mut(slot) else { return Err(entry) };
+        *slot = entry;
+        self.len += 1;
+        Ok(())
+    }
+
+    pub(crate) fn pop(&mut self) {
+        if self.len > 0 {
+            self.len -= 1;
+            self.head = if self.head + 1 < self.capacity() { self.head + 1 } else { 0 };
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    pub(crate) fn front_mut(&mut self) -> Option<&mut T> {
+        if self.len == 0 { None } else { self.storage.as_mut().get_mut(self.head) }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.storage.as_ref().len()
+    }
+}

@@ -1,0 +1,129 @@
+//! One end of a stream with memory, and the wire to the other.
+
+use std::collections::VecDeque;
+
+use weft_ddp::{Receiver, Stag};
+use weft_rdmap::{
+    Body, Endpoint, Error, Inbound, Kind, Message, Outbound, OutstandingRead, PendingRead, Terminate, Token,
+};
+
+/// Every end registers its memory with this STag, from this offset on.
+pub(crate) const MEMORY: Stag = Stag(0x0000_0100);
+pub(crate) const BASE: u64 = 0x1000;
+
+pub(crate) const SEND: Kind = Kind::Send { solicited: false, invalidate: None };
+
+/// What became of the Sends that arrived, and of our own messages, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    pub(crate) sends: Vec<Vec<u8>>,
+    pub(crate) finished: Vec<Token>,
+    pub(crate) terminates: Vec<Terminate>,
+}
+
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) endpoint: Endpoint<Vec<OutstandingRead>, Vec<PendingRead>>,
+    pub(crate) receiver: Receiver,
+    pub(crate) memory: Vec<u8>,
+    pub(crate) log: Log,
+    /// ULPDUs on their way to the other end.
+    pub(crate) wire: VecDeque<Vec<u8>>,
+    to_send: VecDeque<(Message, Vec<u8>)>,
+    in_progress: Vec<u8>,
+    arriving: Vec<u8>,
+}
+
+impl End {
+    pub(crate) fn new(ord: usize, ird: usize) -> Self {
+        Self {
+            endpoint: Endpoint::new(vec![OutstandingRead::default(); ord], vec![PendingRead::default(); ird]),
+            receiver: Receiver::new(3),
+            memory: Vec::new(),
+            log: Log::default(),
+            wire: VecDeque::new(),
+            to_send: VecDeque::new(),
+            in_progress: Vec::new(),
+            arriving: Vec::new(),
+        }
+    }
+
+    /// Queues a message; the octets are those of a Send or Write, and for a Read only their number counts.
+    pub(crate) fn post(&mut self, token: u64, kind: Kind, octets: Vec<u8>) {
+        let message = Message { token: Token(token), len: u32::try_from(octets.len()).unwrap(), kind };
+        self.to_send.push_back((message, octets));
+    }
+
+    /// Starts the next message if it can be started, and builds a segment.
+    pub(crate) fn poll(&mut self, max_ulpdu: usize) -> Option<Outbound> {
+        if let Some((message, octets)) = self.to_send.pop_front() {
+            match self.endpoint.start(message) {
+                Ok(()) => self.in_progress = octets,
+                Err(_) => self.to_send.push_front((message, octets)),
+            }
+        }
+        let outbound = self.endpoint.poll_segment(max_ulpdu)?;
+        assert!(outbound.ulpdu_len() <= max_ulpdu);
+        let ulpdu = self.build(&outbound);
+        self.wire.push_back(ulpdu);
+        self.log.finished.extend(outbound.finished);
+        Some(outbound)
+    }
+
+    pub(crate) fn take(&mut self, ulpdu: &[u8]) -> Result<(), Error> {
+        let segment = self.receiver.accept(ulpdu)?;
+        match self.endpoint.accept(segment)? {
+            Inbound::Send { offset, payload, last } => {
+                assert_eq!(usize::try_from(offset).unwrap(), self.arriving.len());
+                self.arriving.extend_from_slice(payload);
+                if let Some(end) = last {
+                    assert_eq!(usize::try_from(end.len).unwrap(), self.arriving.len());
+                    self.log.sends.push(std::mem::take(&mut self.arriving));
+                }
+            }
+            Inbound::Write { stag, to, payload, .. } => self.place(stag, to, payload),
+            Inbound::ReadResponse { token, stag, to, payload, finished } => {
+                self.place(stag, to, payload);
+                self.log.finished.extend(finished.then_some(token));
+            }
+            Inbound::ReadRequest(_) => {}
+            Inbound::Terminate(terminate) => self.log.terminates.push(terminate),
+        }
+        Ok(())
+    }
+
+    /// True if there is nothing left to start, to send or to be answered.
+    pub(crate) fn is_done(&self) -> bool {
+        let readiness = self.endpoint.readiness();
+        self.to_send.is_empty() && !self.endpoint.has_output() && readiness.reads_outstanding == 0
+    }
+
+    fn build(&self, outbound: &Outbound) -> Vec<u8> {
+        let mut ulpdu = vec![0; outbound.header.len()];
+        outbound.header.emit(&mut ulpdu);
+        match &outbound.body {
+            Body::Message { offset, .. } => {
+                let start = usize::try_from(*offset).unwrap();
+                ulpdu.extend_from_slice(&self.in_progress[start..start + outbound.len]);
+            }
+            Body::ReadResponse { .. } if outbound.len == 0 => {}
+            Body::ReadResponse { stag, to } => {
+                assert_eq!(*stag, MEMORY);
+                let start = usize::try_from(to - BASE).unwrap();
+                ulpdu.extend_from_slice(&self.memory[start..start + outbound.len]);
+            }
+            Body::Inline(octets) => ulpdu.extend_from_slice(octets),
+        }
+        assert_eq!(ulpdu.len(), outbound.ulpdu_len());
+        ulpdu
+    }
+
+    fn place(&mut self, stag: Stag, to: u64, payload: &[u8]) {
+        if payload.is_empty() {
+            return;
+        }
+        assert_eq!(stag, MEMORY);
+        let start = usize::try_from(to - BASE).unwrap();
+        self.memory[start..start + payload.len()].copy_from_slice(payload);
+    }
+}

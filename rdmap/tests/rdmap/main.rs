@@ -1,0 +1,21 @@
+//! Tests of the whole crate through its public face.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panic, as tests do")]
+
+mod atomics;
+mod end;
+mod errors;
+mod loopback;
+mod seeds;
+mod terminates;
+mod turns;
+#[path = "../../../ddp/tests/ddp/vector_file.rs"]
+mod vector_file;
+mod vectors;
+
+use proptest::test_runner::{Config, RngSeed};
+
+/// The same cases in every run; a failure prints the smallest one.
+fn config() -> Config {
+    Config { cases: 256, rng_seed: RngSeed::Fixed(0x5040), failure_persistence: None, ..Config::default() }
+}

@@ -1,0 +1,215 @@
+//! In which order an endpoint sends what it has.
+
+use weft_ddp::{Queue, Sender, Stag};
+use weft_rdmap::{
+    Body, Busy, Error, Kind, Message, Opcode, Outbound, ReadRequest, Readiness, Terminate, Token,
+};
+
+use crate::end::{BASE, End, MEMORY, SEND};
+
+/// Octets of each segment in these tests. A tagged one carries 4 octets more than a piece, which saves no segment
+/// as long as a message has fewer than 26 pieces.
+const SEGMENT: usize = 18 + PIECE;
+const PIECE: usize = 100;
+
+#[test]
+fn a_send_and_a_read_response_take_turns_of_four() {
+    let mut end = with_memory();
+    end.post(1, SEND, vec![0; 20 * PIECE]);
+    assert_eq!(order(&mut end, 6), "OOOOOO");
+    ask(&mut end, 1, 20 * PIECE);
+    // Our side has had its turn already, so the peer's Read waits no longer.
+    assert_eq!(order(&mut end, 16), "AAAAOOOOAAAAOOOO");
+    assert_eq!(order(&mut end, 100), "AAAAOOOOAAAAOOAAAA");
+    assert_eq!(end.log.finished, [Token(1)]);
+}
+
+#[test]
+fn many_small_messages_and_many_small_reads_take_turns_of_four() {
+    let mut end = with_memory();
+    for token in 0..10 {
+        end.post(token, Kind::Write { stag: MEMORY, to: 0 }, vec![0; 8]);
+    }
+    for msn in 1..=10 {
+        ask(&mut end, msn, 8);
+    }
+    assert_eq!(order(&mut end, 100), "AAAAOOOOAAAAOOOOAAOO");
+}
+
+#[test]
+fn empty_messages_take_turns_too() {
+    let mut end = with_memory();
+    for token in 0..6 {
+        end.post(token, SEND, Vec::new());
+    }
+    for msn in 1..=6 {
+        ask(&mut end, msn, 0);
+    }
+    assert_eq!(order(&mut end, 100), "AAAAOOOOAAOO");
+}
+
+#[test]
+fn a_write_and_a_read_response_do_not_mix() {
+    let mut end = with_memory();
+    end.post(1, Kind::Write { stag: MEMORY, to: 0 }, vec![0; 10 * PIECE]);
+    assert_eq!(order(&mut end, 3), "OOO");
+    ask(&mut end, 1, 10 * PIECE);
+    end.post(2, Kind::Write { stag: MEMORY, to: 0 }, vec![0; 2 * PIECE]);
+    assert_eq!(order(&mut end, 100), "OOOOOOOAAAAAAAAAAOO");
+}
+
+#[test]
+fn a_long_write_waits_for_the_read_response_that_began() {
+    let mut end = with_memory();
+    ask(&mut end, 1, 6 * PIECE);
+    ask(&mut end, 2, PIECE);
+    assert_eq!(order(&mut end, 1), "A");
+    end.post(1, Kind::Write { stag: MEMORY, to: 0 }, vec![0; 2 * PIECE]);
+    end.post(2, SEND, vec![0; PIECE]);
+    assert_eq!(order(&mut end, 100), "AAAAAOOOA");
+}
+
+#[test]
+fn a_segment_that_does_not_fit_keeps_its_turn() {
+    let mut end = with_memory();
+    ask(&mut end, 1, 8 * PIECE);
+    assert_eq!(order(&mut end, 4), "AAAA");
+    end.post(1, read(8), vec![0; 8]);
+    // A Read Request takes 46 octets; a response would fit, but must not overtake it for ever.
+    assert_eq!(end.poll(45), None);
+    assert_eq!(end.poll(45), None);
+    assert_eq!(kind(&end.poll(46).unwrap()), 'O');
+    assert_eq!(kind(&end.poll(15).unwrap()), 'A');
+}
+
+#[test]
+fn sizes_below_the_smallest_segment_send_nothing() {
+    let mut end = with_memory();
+    ask(&mut end, 1, 1);
+    end.endpoint.terminate(Terminate::new(0x2, 0x0, 0x02));
+    assert_eq!(end.poll(21), None);
+    assert!(end.poll(22).is_some());
+    let mut end = with_memory();
+    ask(&mut end, 1, 1);
+    assert_eq!(end.poll(14), None);
+    assert!(end.poll(15).is_some());
+    end.post(1, SEND, vec![0]);
+    assert_eq!(end.poll(18), None);
+    assert!(end.poll(19).is_some_and(|outbound| outbound.finished == Some(Token(1))));
+}
+
+#[test]
+fn a_terminate_is_first_and_last() {
+    let mut end = with_memory();
+    end.post(1, SEND, vec![0; 20 * PIECE]);
+    ask(&mut end, 1, 20 * PIECE);
+    assert_eq!(order(&mut end, 6), "AAAAOO");
+    let first = Terminate::from_error(&Error::InvalidVersion, None);
+    end.endpoint.terminate(first.clone());
+    end.endpoint.terminate(Terminate::from_error(&Error::UnexpectedOpcode, None));
+    assert!(end.endpoint.is_terminating() && !end.endpoint.is_terminate_sent());
+    assert!(end.endpoint.has_output());
+    let outbound = end.poll(1500).unwrap();
+    assert_eq!(Opcode::of(&outbound.header), Ok(Opcode::Terminate));
+    // The first error is the one reported (requirement 5040-7.1-5).
+    let Body::Inline(octets) = outbound.body else { panic!("a Terminate is inline") };
+    assert_eq!(Terminate::parse(&octets), Ok(first.clone()));
+    // Nothing comes after it, however often and for whatever reason one asks (requirement 5040-5.4-9).
+    assert!(end.endpoint.is_terminate_sent() && !end.endpoint.has_output());
+    end.endpoint.terminate(first);
+    assert_eq!(end.endpoint.start(message(2, SEND)), Err(Busy));
+    assert_eq!(end.poll(1500), None);
+}
+
+#[test]
+fn a_second_message_waits_for_the_first() {
+    let mut end = with_memory();
+    assert_eq!(end.endpoint.start(message(1, SEND)), Ok(()));
+    assert!(!end.endpoint.readiness().idle);
+    assert_eq!(end.endpoint.start(message(2, SEND)), Err(Busy));
+    assert!(end.endpoint.poll_segment(128).is_some_and(|outbound| outbound.finished == Some(Token(1))));
+    assert_eq!(end.endpoint.start(message(2, SEND)), Ok(()));
+}
+
+#[test]
+fn reads_are_no_more_than_the_ord() {
+    let mut end = End::new(2, 0);
+    for token in 1..=2 {
+        assert_eq!(end.endpoint.start(message(token, read(0))), Ok(()));
+        let outbound = end.endpoint.poll_segment(46).unwrap();
+        assert_eq!((outbound.ulpdu_len(), outbound.finished), (46, None));
+    }
+    let full = Readiness { idle: true, reads_outstanding: 2, reads_free: 0, reads_to_answer: 0 };
+    assert_eq!(end.endpoint.readiness(), full);
+    assert_eq!(end.endpoint.start(message(3, read(0))), Err(Busy));
+    // Other messages do not wait for Reads.
+    assert_eq!(end.endpoint.start(message(4, SEND)), Ok(()));
+    assert!(end.endpoint.poll_segment(128).is_some());
+    let response = crate::errors::tagged(true, 0x42, Stag(0), 0, &[]);
+    end.take(&response).unwrap();
+    assert_eq!(end.log.finished, [Token(1)]);
+    assert_eq!(end.endpoint.start(message(3, read(0))), Ok(()));
+    let full = Readiness { idle: false, ..full };
+    assert_eq!(end.endpoint.readiness(), full);
+}
+
+#[test]
+fn an_end_without_storage_reads_nothing() {
+    let mut end = End::new(0, 0);
+    assert_eq!(end.endpoint.start(message(1, read(0))), Err(Busy));
+    assert_eq!(end.endpoint.start(message(1, SEND)), Ok(()));
+}
+
+#[test]
+fn cancelled_reads_are_not_answered() {
+    let mut end = with_memory();
+    ask(&mut end, 1, 8 * PIECE);
+    ask(&mut end, 2, 8 * PIECE);
+    assert_eq!(order(&mut end, 1), "A");
+    end.endpoint.cancel_read_responses();
+    assert_eq!(end.endpoint.readiness().reads_to_answer, 0);
+    assert_eq!(order(&mut end, 9), "");
+}
+
+/// Sends up to `count` segments and says whose each was: O for own, A for an answer.
+fn order(end: &mut End, count: usize) -> String {
+    let segments = std::iter::from_fn(|| end.poll(SEGMENT));
+    segments.take(count).map(|outbound| kind(&outbound)).collect()
+}
+
+fn kind(outbound: &Outbound) -> char {
+    match outbound.body {
+        Body::ReadResponse { .. } => 'A',
+        _ => 'O',
+    }
+}
+
+fn with_memory() -> End {
+    let mut end = End::new(16, 16);
+    end.memory = vec![0; 0x1000];
+    end
+}
+
+/// Lets a Read Request of the peer arrive.
+fn ask(end: &mut End, msn: u32, size: usize) {
+    let request = ReadRequest {
+        sink_stag: Stag(0xCAFE_BABE),
+        sink_to: 0,
+        size: u32::try_from(size).unwrap(),
+        source_stag: MEMORY,
+        source_to: BASE,
+    };
+    let mut cutter = Sender::with_msn(msn).untagged(0x41, 0, Queue::ReadRequest, 28);
+    let mut ulpdu = vec![0; 18];
+    cutter.next(46).unwrap().header.emit(&mut ulpdu);
+    ulpdu.extend(request.emit());
+    end.take(&ulpdu).unwrap();
+}
+
+fn message(token: u64, kind: Kind) -> Message {
+    Message { token: Token(token), len: 0, kind }
+}
+
+fn read(sink_to: u64) -> Kind {
+    Kind::Read { sink_stag: Stag(0x200), sink_to, source_stag: Stag(0x300), source_to: 0 }
+}
