@@ -1,0 +1,125 @@
+//! Events of connection management, as librdmacm's `rdma_cm_event` names them.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+
+use crate::failure::Cause;
+
+/// Something happened to a listener or a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CmEvent {
+    /// A peer wants to connect; answer it with [`crate::Device::accept`] or [`crate::Device::reject`].
+    ConnectRequest(ConnectRequest),
+    /// The stream is in Full Operation and the queue pair in RTS.
+    Established {
+        /// The queue pair.
+        qp_num: u32,
+        /// Private data of the peer's reply; empty on the accepting side.
+        private_data: Bytes,
+        /// Reads of the peer that this side answers at a time.
+        ird: u16,
+        /// Reads that this side may have outstanding.
+        ord: u16,
+    },
+    /// The peer said no. The queue pair is Idle and may try again.
+    Rejected {
+        /// The queue pair.
+        qp_num: u32,
+        /// Private data of the peer's reply.
+        private_data: Bytes,
+    },
+    /// The connection did not come about. The queue pair is Idle and may try again.
+    ConnectError {
+        /// The queue pair.
+        qp_num: u32,
+        /// What went wrong.
+        reason: ConnectFailure,
+    },
+    /// An established connection has ended; everything posted has been flushed.
+    Disconnected {
+        /// The queue pair.
+        qp_num: u32,
+        /// Who ended it.
+        reason: DisconnectReason,
+    },
+}
+
+/// A peer's wish to connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectRequest {
+    /// Names the request in the answer.
+    pub id: RequestId,
+    /// The port that the peer connected to.
+    pub port: u16,
+    /// The peer.
+    pub peer: SocketAddr,
+    /// The private data of the request, at most 512 octets.
+    pub private_data: Bytes,
+    /// Reads that the peer can answer at a time, if it said so (RFC 6581).
+    pub ird: Option<u16>,
+    /// Reads that the peer wants to have outstanding, if it said so.
+    pub ord: Option<u16>,
+}
+
+/// Names an unanswered [`ConnectRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId(pub(crate) u64);
+
+/// Why a connection did not come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectFailure {
+    /// TCP could not reach the peer, or nobody listens there.
+    Unreachable,
+    /// The peer did not answer in time.
+    TimedOut,
+    /// The peer closed the connection instead of answering, as it does when it does not speak this MPA revision.
+    Closed,
+    /// The peer's answer is not an MPA Reply, or one that does not fit the Request.
+    Protocol(weft_mpa::Error),
+}
+
+impl core::fmt::Display for ConnectFailure {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Unreachable => f.write_str("the peer is unreachable or nobody listens there"),
+            Self::TimedOut => f.write_str("the peer did not answer in time"),
+            Self::Closed => f.write_str("the peer closed the connection during MPA startup"),
+            Self::Protocol(error) => write!(f, "MPA startup failed: {error}"),
+        }
+    }
+}
+
+/// How an established connection ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DisconnectReason {
+    /// This side asked for it.
+    Local,
+    /// The peer closed gracefully, between two FPDUs.
+    Peer,
+    /// The peer sent a Terminate.
+    PeerTerminate {
+        /// Layer, error type and error code.
+        code: (u8, u8, u8),
+        /// The same in words.
+        text: &'static str,
+    },
+    /// This side sent a Terminate.
+    LocalTerminate(Cause),
+    /// TCP lost the connection, or the peer closed it inside an FPDU.
+    Lost,
+}
+
+impl core::fmt::Display for DisconnectReason {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Local => f.write_str("disconnected"),
+            Self::Peer => f.write_str("the peer disconnected"),
+            Self::PeerTerminate { code: (layer, etype, code), text } => {
+                write!(f, "the peer sent Terminate {layer:x}/{etype:x}/{code:02x}: {text}")
+            }
+            Self::LocalTerminate(cause) => write!(f, "terminated: {cause}"),
+            Self::Lost => f.write_str("the TCP connection was lost"),
+        }
+    }
+}

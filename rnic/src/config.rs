@@ -1,0 +1,60 @@
+//! The settings of a device.
+
+use weft_netif::{Duration, IpSetting, StackConfig};
+
+use crate::Clock;
+
+/// What a [`crate::Device`] is opened with. Start from [`Config::new`] and change what differs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Addresses, MTU, seed, TCP buffers and TCP's own timeouts, in the engine's time.
+    pub stack: StackConfig,
+    /// What MPA startup asks for and offers.
+    pub mpa: weft_mpa::Config,
+    /// How long MPA startup may take, in the engine's time.
+    pub startup_timeout: Duration,
+    /// How long a closing connection waits for the peer's FIN, in the engine's time.
+    pub close_timeout: Duration,
+    /// Queue pairs at most.
+    pub max_qps: usize,
+    /// Where time comes from.
+    pub clock: Clock,
+    /// Who drives the engine.
+    pub progress: Progress,
+}
+
+/// Who drives the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The thread that polls a completion queue or waits for an event: lowest latency, one thread.
+    Manual,
+    /// A thread of the device's own, which spins for a while and then sleeps.
+    Thread,
+    /// Only [`crate::Device::poll`], as a simulation on virtual time needs.
+    External,
+}
+
+impl Config {
+    /// The defaults for an address: MTU 1500, manual progress, CRC on, RFC 6581 startup, and the machine's clock at
+    /// [`CLOCK_SCALE`] times its speed, by which the timeouts are multiplied so that they mean the same real time:
+    /// startup 10 s, close 5 s, TCP 30 s.
+    ///
+    /// `seed` makes TCP sequence numbers, ephemeral ports and STags unpredictable; the same seed gives the same run.
+    pub fn new(ip: IpSetting, seed: u64) -> Self {
+        let real = |seconds: u64| Duration::from_secs(seconds * u64::from(CLOCK_SCALE));
+        let ack_delay = Some(Duration::from_millis(10 * u64::from(CLOCK_SCALE)));
+        Self {
+            stack: StackConfig { seed, timeout: Some(real(30)), ack_delay, ..StackConfig::new(ip) },
+            mpa: weft_mpa::Config::default(),
+            startup_timeout: real(10),
+            close_timeout: real(5),
+            max_qps: 1 << 14,
+            clock: Clock::real_time(CLOCK_SCALE),
+            progress: Progress::Manual,
+        }
+    }
+}
+
+/// How much faster than real time the engine's clock runs by default: smoltcp's shortest retransmission timeout of one
+/// second becomes 250 ms, still above the delayed acknowledgements of other stacks.
+pub const CLOCK_SCALE: u32 = 4;

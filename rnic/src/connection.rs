@@ -1,0 +1,150 @@
+//! One TCP connection through its phases.
+//!
+//! ```text
+//!   Connecting ─▶ AwaitingReply ──┐                      ┌─▶ Ending ─┐   Terminate or owed Read Responses
+//!                                 ├─▶ Operating(Stream) ─┤           ▼
+//!   AwaitingRequest ─▶ Offered ───┘                      └─────▶ Draining ─▶ removed
+//! ```
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use weft_mpa::{Initiator, Offer, Responder};
+use weft_netif::{ConnectionId, Duration, Instant, Llp};
+use weft_verbs::{MemoryTable, QpEvent, QueuePair};
+
+use crate::channel::Channel;
+use crate::cm::{CmEvent, DisconnectReason};
+use crate::counters::Counters;
+use crate::stream::Stream;
+
+/// A connection of the engine.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) llp: ConnectionId,
+    /// Never used again, unlike `llp`; names the connection in the table of deadlines and in a [`crate::RequestId`].
+    pub(crate) serial: u64,
+    pub(crate) phase: Phase,
+    /// The slot of the queue pair, from connect or accept on.
+    pub(crate) qp: Option<usize>,
+    pub(crate) events: Arc<Channel<CmEvent>>,
+    pub(crate) peer: SocketAddr,
+    /// The port that was listened on; 0 for a connection that this side opened.
+    pub(crate) port: u16,
+    /// When the present phase has taken too long.
+    pub(crate) deadline: Option<Instant>,
+    /// The startup frame as far as it has come.
+    pub(crate) frame: Vec<u8>,
+    /// Why the stream ended, until the application has been told.
+    pub(crate) ended: Option<DisconnectReason>,
+}
+
+/// Where a connection stands.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// TCP's handshake; then the Request with this private data is sent.
+    Connecting(Initiator, bytes::Bytes),
+    /// The Request is sent.
+    AwaitingReply(Initiator),
+    /// The peer has connected, its Request has not come.
+    AwaitingRequest(Responder),
+    /// The application is to decide.
+    Offered(Offer),
+    /// Full Operation.
+    Operating(Box<Stream>),
+    /// Nothing more is received; what the stream owes is sent, then FIN.
+    Ending(Box<Stream>),
+    /// FIN is sent; input is thrown away until the peer's FIN.
+    Draining,
+}
+
+/// What a connection works with during a turn.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    pub(crate) llp: Llp<'a>,
+    pub(crate) qp: Option<&'a mut QueuePair>,
+    pub(crate) memory: &'a MemoryTable,
+    pub(crate) counters: &'a mut Counters,
+    /// Room for one FPDU, for when the free part of the send buffer wraps.
+    pub(crate) scratch: &'a mut [u8],
+    /// Octets of a TCP buffer.
+    pub(crate) tcp_buffer: usize,
+    pub(crate) close_timeout: Duration,
+    pub(crate) now: Instant,
+}
+
+/// What becomes of a connection after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Keep,
+    Remove,
+}
+
+impl Connection {
+    /// Does everything that can be done now.
+    pub(crate) fn turn(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        match &self.phase {
+            Phase::Connecting(..) => self.handle_connected(turn),
+            Phase::AwaitingReply(_) => self.handle_reply(turn),
+            Phase::AwaitingRequest(_) => self.handle_request(turn),
+            Phase::Offered(_) => self.watch_offer(turn),
+            Phase::Operating(_) => self.operate(turn),
+            Phase::Ending(_) => self.end(turn),
+            Phase::Draining => self.drain(turn),
+        }
+    }
+
+    /// The deadline of the present phase has passed.
+    pub(crate) fn expire(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        turn.llp.abort();
+        match &self.phase {
+            Phase::Operating(_) | Phase::Ending(_) | Phase::Draining => self.finish(turn),
+            _ => self.fail_startup(turn, crate::ConnectFailure::TimedOut),
+        }
+    }
+
+    /// The application asks for the end.
+    pub(crate) fn disconnect(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        match &self.phase {
+            Phase::Operating(_) => {
+                if let Some(qp) = turn.qp.as_deref_mut() {
+                    qp.handle_event(QpEvent::CloseStarted);
+                }
+                self.ended = Some(DisconnectReason::Local);
+                self.shut(turn)
+            }
+            Phase::Ending(_) | Phase::Draining => Verdict::Keep,
+            _ => {
+                turn.llp.abort();
+                Verdict::Remove
+            }
+        }
+    }
+
+    /// Sends FIN and waits for the peer's.
+    pub(crate) fn shut(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        turn.llp.shutdown();
+        self.phase = Phase::Draining;
+        self.deadline = Some(turn.now + turn.close_timeout);
+        self.drain(turn)
+    }
+
+    /// The connection is over: the queue pair ends in Error, and the application hears it if it has not yet.
+    pub(crate) fn finish(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        if let Some(qp) = turn.qp.as_deref_mut() {
+            qp.handle_event(QpEvent::LlpClosed);
+            if let Some(reason) = self.ended.take() {
+                self.events.push(CmEvent::Disconnected { qp_num: qp.queues().number, reason });
+            }
+        }
+        Verdict::Remove
+    }
+
+    /// Tells the application now that the stream has ended, while the connection is still being closed.
+    pub(crate) fn report_end(&mut self, turn: &Turn<'_>, reason: DisconnectReason) {
+        if let Some(qp) = turn.qp.as_deref() {
+            self.events.push(CmEvent::Disconnected { qp_num: qp.queues().number, reason });
+        }
+        self.ended = None;
+    }
+}

@@ -1,0 +1,331 @@
+//! The device: the handle by which applications make objects and drive the engine.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use weft_netif::{Instant, Wire};
+use weft_verbs::{CompletionQueue, PdId, QpQueues, QueuePair};
+
+use crate::channel::{Channel, Wakeup};
+use crate::config::{Config, Progress};
+use crate::counters::Counters;
+use crate::cq::{CompChannel, Cq, CqId, CqShared};
+use crate::doorbell::Doorbells;
+use crate::driver::Driver;
+use crate::engine::{Engine, QpSlot};
+use crate::listener::EventChannel;
+use crate::mr::Pd;
+use crate::qp::{Qp, QpInit};
+
+/// A software RNIC. Clones are handles to the same one; it is closed when the last of them, and of the objects made
+/// with it, is dropped.
+#[derive(Clone, Debug)]
+pub struct Device {
+    pub(crate) inner: Arc<Inner>,
+    /// Stops the driver thread when the last handle goes. The thread itself holds only `inner`.
+    _driver: Option<Arc<Driver>>,
+}
+
+/// What all handles and the driver thread share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    engine: Mutex<Engine>,
+    /// Threads that wait for the engine to change something; whoever drives it lets them in first.
+    waiting: AtomicUsize,
+    doorbells: Arc<Doorbells>,
+    config: Config,
+    wakeup: Wakeup,
+    sleeping: AtomicBool,
+    next_pd: AtomicU32,
+    next_cq: AtomicU64,
+}
+
+impl Device {
+    /// Opens a device on `wire`.
+    ///
+    /// # Errors
+    /// When the settings make no sense ([`io::ErrorKind::InvalidInput`]), or the system has no file descriptor or thread
+    /// left.
+    pub fn open(wire: Wire, config: Config) -> io::Result<Self> {
+        config.stack.validate().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let doorbells = Arc::new(Doorbells::new(config.max_qps));
+        let inner = Arc::new(Inner {
+            engine: Mutex::new(Engine::new(wire, config.clone(), Arc::clone(&doorbells))),
+            waiting: AtomicUsize::new(0),
+            doorbells,
+            wakeup: Wakeup::new()?,
+            sleeping: AtomicBool::new(false),
+            next_pd: AtomicU32::new(1),
+            next_cq: AtomicU64::new(1),
+            config,
+        });
+        let driver = match inner.config.progress {
+            Progress::Thread => Some(Arc::new(Driver::start(Arc::clone(&inner))?)),
+            Progress::Manual | Progress::External => None,
+        };
+        Ok(Self { inner, _driver: driver })
+    }
+
+    /// Drives the engine by hand at `now`, and answers when to call again at the latest. For [`Progress::External`].
+    pub fn poll(&self, now: Instant) -> Option<Instant> {
+        self.engine().poll(now)
+    }
+
+    /// When the engine wants to be polled again, seen from `now`; `None` when only a frame or a doorbell brings news.
+    pub fn poll_at(&self, now: Instant) -> Option<Instant> {
+        self.engine().poll_at(now)
+    }
+
+    /// Makes a protection domain.
+    pub fn alloc_pd(&self) -> Pd {
+        Pd { id: PdId(self.inner.next_pd.fetch_add(1, Ordering::Relaxed)), device: self.clone() }
+    }
+
+    /// Makes a completion queue for at least `entries` completions, announced on `channel` if there is one.
+    pub fn create_cq(&self, entries: u32, channel: Option<&CompChannel>) -> Cq {
+        let shared = Arc::new(CqShared {
+            id: CqId(self.inner.next_cq.fetch_add(1, Ordering::Relaxed)),
+            queue: Arc::new(CompletionQueue::new(entries)),
+            channel: channel.map(|channel| Arc::clone(&channel.channel)),
+        });
+        Cq { shared, device: self.clone() }
+    }
+
+    /// Makes a channel for completion events.
+    ///
+    /// # Errors
+    /// When the system has no file descriptor left.
+    pub fn create_comp_channel(&self) -> io::Result<CompChannel> {
+        Ok(CompChannel { channel: Arc::new(Channel::new()?), device: self.clone() })
+    }
+
+    /// Makes a channel for connection events.
+    ///
+    /// # Errors
+    /// When the system has no file descriptor left.
+    pub fn create_event_channel(&self) -> io::Result<EventChannel> {
+        Ok(EventChannel { channel: Arc::new(Channel::new()?), device: self.clone() })
+    }
+
+    /// Makes a queue pair in `pd`, in the state Idle.
+    ///
+    /// # Errors
+    /// When the device holds as many queue pairs as its settings allow.
+    pub fn create_qp(&self, pd: &Pd, init: &QpInit<'_>) -> Result<Qp, TooManyQps> {
+        let mut engine = self.engine();
+        let slot = engine.qps.iter().position(Option::is_none).unwrap_or(engine.qps.len());
+        if slot >= self.inner.config.max_qps {
+            return Err(TooManyQps);
+        }
+        let number = u32::try_from(slot).map_err(|_| TooManyQps)? + FIRST_QP_NUMBER;
+        let queues = Arc::new(QpQueues::new(number, &init.capacity));
+        let qp = QueuePair::new(weft_verbs::QpInit {
+            queues: Arc::clone(&queues),
+            pd: pd.id,
+            send_cq: Arc::clone(&init.send_cq.shared.queue),
+            recv_cq: Arc::clone(&init.recv_cq.shared.queue),
+            signal_all: init.signal_all,
+        });
+        let cqs = [Arc::clone(&init.send_cq.shared), Arc::clone(&init.recv_cq.shared)];
+        let made = Some(QpSlot { qp, cqs, connection: None });
+        match engine.qps.get_mut(slot) {
+            Some(free) => *free = made,
+            None => engine.qps.push(made),
+        }
+        Ok(Qp { queues, slot, device: self.clone() })
+    }
+
+    /// The device's address, with `port`.
+    pub fn address(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.inner.config.stack.ip.address, port)
+    }
+
+    /// What the engine has counted so far.
+    pub fn counters(&self) -> Counters {
+        self.engine().counters
+    }
+
+    /// What the TCP/IP stack below has counted so far.
+    pub fn stack_counters(&self) -> weft_netif::Counters {
+        self.engine().stack.counters()
+    }
+
+    /// Does something with the wire below: reads its counters, or finishes its capture.
+    pub fn with_wire<R>(&self, act: impl FnOnce(&mut Wire) -> R) -> R {
+        act(self.engine().stack.wire_mut())
+    }
+
+    /// Drives the engine unless another thread does so at this moment.
+    pub fn progress(&self) {
+        if self.inner.waiting.load(Ordering::Acquire) > 0 {
+            std::thread::yield_now();
+        }
+        let mut engine = match self.inner.engine.try_lock() {
+            Ok(engine) => engine,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        engine.poll(self.inner.config.clock.now());
+    }
+
+    pub(crate) fn is_manual(&self) -> bool {
+        self.inner.config.progress == Progress::Manual
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.inner.now()
+    }
+
+    /// The engine, for a change of the objects in it.
+    pub(crate) fn engine(&self) -> MutexGuard<'_, Engine> {
+        self.inner.waiting.fetch_add(1, Ordering::AcqRel);
+        let engine = self.inner.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        self.inner.waiting.fetch_sub(1, Ordering::AcqRel);
+        engine
+    }
+
+    pub(crate) fn ring(&self, slot: usize) {
+        self.inner.doorbells.ring(slot);
+        self.inner.kick();
+    }
+
+    /// Wakes the driver after a change that it should look at.
+    pub(crate) fn kick(&self) {
+        self.inner.kick();
+    }
+
+    pub(crate) fn destroy_qp(&self, slot: usize) {
+        let mut engine = self.engine();
+        let gone = engine.qps.get_mut(slot).and_then(Option::take);
+        if let Some(id) = gone.and_then(|slot| slot.connection) {
+            if let Some(mut llp) = engine.stack.llp(id) {
+                llp.abort();
+            }
+            engine.remove(id);
+        }
+        drop(engine);
+        self.kick();
+    }
+
+    /// Takes an event as soon as there is one, sleeping on `fd` and, where nobody else does it, driving the engine.
+    pub(crate) fn wait_for<T>(
+        &self,
+        fd: BorrowedFd<'_>,
+        timeout: Option<Duration>,
+        mut take: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        let deadline = timeout.map(Deadline::after);
+        loop {
+            if let Some(event) = take() {
+                return Some(event);
+            }
+            let left = deadline.as_ref().map(Deadline::left);
+            if left == Some(Duration::ZERO) {
+                return None;
+            }
+            if self.is_manual() {
+                let next = self.engine().poll(self.now());
+                if let Some(event) = take() {
+                    return Some(event);
+                }
+                self.inner.sleep(Some(fd), next, left);
+            } else {
+                wait_readable(&[fd], left);
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// One round of the engine, for the driver thread.
+    pub(crate) fn drive(&self) -> (Instant, Option<Instant>) {
+        while self.waiting.load(Ordering::Acquire) > 0 {
+            std::thread::yield_now();
+        }
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.config.clock.now();
+        (now, engine.poll(now))
+    }
+
+    /// Sleeps until a frame comes, a doorbell rings, `next` or `timeout` is over, or `fd` is readable.
+    pub(crate) fn sleep(&self, fd: Option<BorrowedFd<'_>>, next: Option<Instant>, timeout: Option<Duration>) {
+        let until_next = next.and_then(|next| self.config.clock.real_delay(next));
+        let timeout = [until_next, timeout].into_iter().flatten().min();
+        if timeout == Some(Duration::ZERO) {
+            return;
+        }
+        // The descriptor may change while we sleep, as a listening wire's does, so that a copy of it is slept on.
+        let (wire, pollable) = {
+            let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+            let wire = engine.poll_fd();
+            (wire.and_then(|fd| fd.try_clone_to_owned().ok()), wire.is_some())
+        };
+        // A wire without a descriptor has to be looked at now and then.
+        let timeout = if pollable { timeout } else { Some(timeout.unwrap_or(BLIND_SLEEP).min(BLIND_SLEEP)) };
+        self.sleeping.store(true, Ordering::SeqCst);
+        if !self.doorbells.any() {
+            let fds = [Some(self.wakeup.as_fd()), wire.as_ref().map(AsFd::as_fd), fd];
+            let fds: Vec<BorrowedFd<'_>> = fds.into_iter().flatten().collect();
+            wait_readable(&fds, timeout);
+        }
+        self.sleeping.store(false, Ordering::SeqCst);
+        self.wakeup.clear();
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.config.clock.now()
+    }
+
+    pub(crate) fn wake(&self) {
+        self.wakeup.wake();
+    }
+
+    fn kick(&self) {
+        if self.sleeping.load(Ordering::SeqCst) {
+            self.wakeup.wake();
+        }
+    }
+}
+
+/// The device holds as many queue pairs as its settings allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyQps;
+
+impl core::fmt::Display for TooManyQps {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("the device holds as many queue pairs as it can: raise max_qps or destroy some")
+    }
+}
+
+impl core::error::Error for TooManyQps {}
+
+/// A moment of real time at which a wait ends.
+struct Deadline(std::time::Instant);
+
+impl Deadline {
+    #[expect(clippy::disallowed_methods, reason = "an application waits in real time")]
+    fn after(timeout: Duration) -> Self {
+        Self(std::time::Instant::now() + timeout)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "an application waits in real time")]
+    fn left(&self) -> Duration {
+        self.0.saturating_duration_since(std::time::Instant::now())
+    }
+}
+
+fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) {
+    let mut fds: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    // Interrupted or not, whoever sleeps looks again at what it waits for.
+    let _woken = poll(&mut fds, timeout.as_ref());
+}
+
+/// Queue pairs 0 and 1 mean something else to programs that know InfiniBand.
+const FIRST_QP_NUMBER: u32 = 2;
+const BLIND_SLEEP: Duration = Duration::from_millis(1);

@@ -1,0 +1,243 @@
+//! The motion: one object that moves everything when it is polled.
+//!
+//! `poll(now) -> Option<Instant>` takes frames off the wire, gives every connection with news its turn, sends, and says
+//! when it wants to be called again. It reads no clock and draws no random number. Who calls it is the driver's matter.
+
+use std::collections::{BTreeSet, HashMap};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use weft_mpa::{Responder, STAGING_LEN};
+use weft_netif::{ConnectionId, Instant, Stack, Wire};
+use weft_verbs::{MemoryTable, QueuePair};
+
+use crate::channel::Channel;
+use crate::cm::CmEvent;
+use crate::config::Config;
+use crate::connection::{Connection, Phase, Turn, Verdict};
+use crate::counters::Counters;
+use crate::cq::CqShared;
+use crate::doorbell::Doorbells;
+
+/// Everything that a device consists of, behind the device's lock.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) stack: Stack,
+    pub(crate) memory: MemoryTable,
+    pub(crate) counters: Counters,
+    pub(crate) qps: Vec<Option<QpSlot>>,
+    pub(crate) connections: HashMap<ConnectionId, Connection>,
+    pub(crate) serials: HashMap<u64, ConnectionId>,
+    pub(crate) listeners: HashMap<u16, Arc<Channel<CmEvent>>>,
+    pub(crate) config: Config,
+    doorbells: Arc<Doorbells>,
+    /// Deadlines and the serials of the connections they belong to.
+    deadlines: BTreeSet<(Instant, u64)>,
+    next_serial: u64,
+    scratch: Box<[u8]>,
+}
+
+/// A queue pair, where its completions are announced, and its connection.
+#[derive(Debug)]
+pub(crate) struct QpSlot {
+    pub(crate) qp: QueuePair,
+    pub(crate) cqs: [Arc<CqShared>; 2],
+    pub(crate) connection: Option<ConnectionId>,
+}
+
+impl Engine {
+    pub(crate) fn new(wire: Wire, config: Config, doorbells: Arc<Doorbells>) -> Self {
+        let now = config.clock.now();
+        Self {
+            stack: Stack::new(wire, config.stack.clone(), now),
+            memory: MemoryTable::new(config.stack.seed),
+            counters: Counters::default(),
+            qps: Vec::new(),
+            connections: HashMap::new(),
+            serials: HashMap::new(),
+            listeners: HashMap::new(),
+            config,
+            doorbells,
+            deadlines: BTreeSet::new(),
+            next_serial: 0,
+            scratch: vec![0; STAGING_LEN].into_boxed_slice(),
+        }
+    }
+
+    /// Moves everything as far as it goes at `now`, and answers when to be called again at the latest; `None` means that
+    /// only a frame or a doorbell can bring news.
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<Instant> {
+        self.stack.ingress(now);
+        while let Some((id, port)) = self.stack.next_accepted() {
+            self.handle_accepted(id, port, now);
+        }
+        while let Some(id) = self.stack.next_ready() {
+            self.turn(id, now);
+        }
+        self.answer_doorbells(now);
+        self.expire(now);
+        self.stack.egress(now);
+        self.poll_at(now)
+    }
+
+    /// A file descriptor to sleep on until a frame comes.
+    pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.stack.poll_fd()
+    }
+
+    /// Takes a new connection into the table.
+    pub(crate) fn insert(&mut self, connection: Connection) {
+        if let Some(deadline) = connection.deadline {
+            self.deadlines.insert((deadline, connection.serial));
+        }
+        self.serials.insert(connection.serial, connection.llp);
+        self.connections.insert(connection.llp, connection);
+    }
+
+    pub(crate) const fn new_serial(&mut self) -> u64 {
+        self.next_serial += 1;
+        self.next_serial
+    }
+
+    /// Gives a connection its turn.
+    pub(crate) fn turn(&mut self, id: ConnectionId, now: Instant) {
+        self.with_connection(id, now, Connection::turn);
+    }
+
+    /// Does `act` with a connection, and sees to what comes of it: removal, deadlines, completion events.
+    pub(crate) fn with_connection(
+        &mut self,
+        id: ConnectionId,
+        now: Instant,
+        act: impl FnOnce(&mut Connection, &mut Turn<'_>) -> Verdict,
+    ) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let (before, serial) = (connection.deadline, connection.serial);
+        let slot = connection.qp;
+        let verdict = {
+            let Some(llp) = self.stack.llp(id) else { return };
+            let qp = slot.and_then(|slot| self.qps.get_mut(slot)?.as_mut()).map(|slot| &mut slot.qp);
+            let mut turn = Turn {
+                llp,
+                qp,
+                memory: &self.memory,
+                counters: &mut self.counters,
+                scratch: &mut self.scratch,
+                tcp_buffer: self.config.stack.tcp_buffer,
+                close_timeout: self.config.close_timeout,
+                now,
+            };
+            if let Some(qp) = turn.qp.as_deref_mut() {
+                qp.set_now(now.total_micros().unsigned_abs());
+            }
+            act(connection, &mut turn)
+        };
+        let (after, owner) = (connection.deadline, connection.qp);
+        if before != after || verdict == Verdict::Remove {
+            if let Some(deadline) = before {
+                self.deadlines.remove(&(deadline, serial));
+            }
+            if let Some(deadline) = after {
+                self.deadlines.insert((deadline, serial));
+            }
+        }
+        if owner != slot {
+            self.release(slot);
+        }
+        if verdict == Verdict::Remove {
+            self.remove(id);
+        }
+        self.announce(slot);
+    }
+
+    /// Forgets a connection; TCP finishes its close by itself.
+    pub(crate) fn remove(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.remove(&id) {
+            if let Some(deadline) = connection.deadline {
+                self.deadlines.remove(&(deadline, connection.serial));
+            }
+            self.serials.remove(&connection.serial);
+            self.release(connection.qp);
+        }
+        self.stack.remove(id);
+    }
+
+    /// Tells the completion channels of a queue pair what is due.
+    pub(crate) fn announce(&self, slot: Option<usize>) {
+        let Some(Some(slot)) = slot.and_then(|slot| self.qps.get(slot)) else { return };
+        for cq in &slot.cqs {
+            cq.announce();
+        }
+    }
+
+    /// The queue pair in `slot` has no connection any more.
+    fn release(&mut self, slot: Option<usize>) {
+        if let Some(Some(slot)) = slot.and_then(|slot| self.qps.get_mut(slot)) {
+            slot.connection = None;
+        }
+    }
+
+    fn handle_accepted(&mut self, id: ConnectionId, port: u16, now: Instant) {
+        let (Some(events), Some(peer)) = (self.listeners.get(&port), self.stack.peer_addr(id)) else {
+            self.stack.remove(id);
+            return;
+        };
+        let events = Arc::clone(events);
+        let serial = self.new_serial();
+        self.insert(Connection {
+            llp: id,
+            serial,
+            phase: Phase::AwaitingRequest(Responder::new(self.config.mpa)),
+            qp: None,
+            events,
+            peer,
+            port,
+            deadline: Some(now + self.config.startup_timeout),
+            frame: Vec::new(),
+            ended: None,
+        });
+        self.turn(id, now);
+    }
+
+    fn answer_doorbells(&mut self, now: Instant) {
+        let doorbells = Arc::clone(&self.doorbells);
+        doorbells.take(|index| {
+            let Some(Some(slot)) = self.qps.get_mut(index) else { return };
+            match slot.connection {
+                Some(id) => self.turn(id, now),
+                None => {
+                    slot.qp.set_now(now.total_micros().unsigned_abs());
+                    slot.qp.flush_if_ended();
+                }
+            }
+            if let Some(Some(slot)) = self.qps.get_mut(index) {
+                // A turn in Full Operation starts what was posted; in all later states it has to be flushed.
+                slot.qp.flush_if_ended();
+            }
+            self.announce(Some(index));
+        });
+    }
+
+    fn expire(&mut self, now: Instant) {
+        while let Some(&(deadline, serial)) = self.deadlines.first() {
+            if deadline > now {
+                return;
+            }
+            self.deadlines.pop_first();
+            let Some(&id) = self.serials.get(&serial) else { continue };
+            if let Some(connection) = self.connections.get_mut(&id) {
+                connection.deadline = None;
+            }
+            self.with_connection(id, now, Connection::expire);
+        }
+    }
+
+    /// When to be polled again, seen from `now`.
+    pub(crate) fn poll_at(&self, now: Instant) -> Option<Instant> {
+        if self.doorbells.any() {
+            return Some(now);
+        }
+        let deadline = self.deadlines.first().map(|&(deadline, _)| deadline);
+        [self.stack.poll_at(now), deadline].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,279 @@
+//! Connection management: listening, connecting, answering.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use weft_mpa::{Initiator, MAX_PRIVATE_DATA};
+use weft_netif::{ConnectError, ConnectionId, ListenError};
+use weft_verbs::QpState;
+
+use crate::channel::Channel;
+use crate::cm::{CmEvent, RequestId};
+use crate::connection::{Connection, Phase};
+use crate::device::Device;
+use crate::qp::Qp;
+
+/// A queue of connection events with a file descriptor that poll and epoll understand.
+#[derive(Clone, Debug)]
+pub struct EventChannel {
+    pub(crate) channel: Arc<Channel<CmEvent>>,
+    pub(crate) device: Device,
+}
+
+/// A port that is listened on; dropping it stops that.
+#[derive(Debug)]
+pub struct Listener {
+    port: u16,
+    device: Device,
+}
+
+/// What an answer to a connect request, or the request itself, carries.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ConnParam<'a> {
+    /// Private data, at most 512 octets, 508 with RFC 6581 startup.
+    pub private_data: &'a [u8],
+    /// Reads answered at a time (IRD); the device's setting if not given.
+    pub ird: Option<u16>,
+    /// Reads outstanding (ORD); the device's setting if not given.
+    pub ord: Option<u16>,
+    /// Connecting side only: ask for the peer-to-peer start of RFC 6581; the device's setting if not given.
+    pub peer_to_peer: Option<bool>,
+}
+
+impl Device {
+    /// Listens on `port`; connect requests come out of `events`.
+    ///
+    /// # Errors
+    /// [`CmError::Listen`] when the port is 0 or in use.
+    pub fn listen(&self, events: &EventChannel, port: u16) -> Result<Listener, CmError> {
+        let mut engine = self.engine();
+        engine.stack.listen(port).map_err(CmError::Listen)?;
+        engine.listeners.insert(port, Arc::clone(&events.channel));
+        Ok(Listener { port, device: self.clone() })
+    }
+
+    /// Connects `qp` to `remote`. What comes of it comes out of `events`: [`CmEvent::Established`],
+    /// [`CmEvent::Rejected`] or [`CmEvent::ConnectError`].
+    ///
+    /// # Errors
+    /// [`CmError`] when the queue pair is not free, the private data too long or the address not reachable at all.
+    pub fn connect(
+        &self,
+        events: &EventChannel,
+        qp: &Qp,
+        remote: SocketAddr,
+        param: ConnParam<'_>,
+    ) -> Result<(), CmError> {
+        let now = self.now();
+        let mut engine = self.engine();
+        engine.check_free(qp)?;
+        let mut mpa = engine.config.mpa;
+        mpa.ird = param.ird.unwrap_or(mpa.ird);
+        mpa.ord = param.ord.unwrap_or(mpa.ord);
+        mpa.peer_to_peer = param.peer_to_peer.unwrap_or(mpa.peer_to_peer);
+        let initiator = Initiator::new(mpa);
+        initiator.request(param.private_data).map_err(|_| too_long(param.private_data, mpa.enhanced))?;
+        let llp = engine.stack.connect(remote, None, now).map_err(CmError::Connect)?;
+        let connection = Connection {
+            llp,
+            serial: engine.new_serial(),
+            phase: Phase::Connecting(initiator, Bytes::copy_from_slice(param.private_data)),
+            qp: Some(qp.slot),
+            events: Arc::clone(&events.channel),
+            peer: remote,
+            port: 0,
+            deadline: Some(now + engine.config.startup_timeout),
+            frame: Vec::new(),
+            ended: None,
+        };
+        engine.insert(connection);
+        engine.attach(qp, Some(llp));
+        drop(engine);
+        self.kick();
+        Ok(())
+    }
+
+    /// Accepts a connect request on `qp`.
+    ///
+    /// # Errors
+    /// [`CmError`] when the queue pair is not free, the private data too long, or the peer has gone meanwhile. After
+    /// [`CmError::PrivateDataTooLong`] the request can be answered again.
+    pub fn accept(&self, request: RequestId, qp: &Qp, param: ConnParam<'_>) -> Result<(), CmError> {
+        let mut engine = self.engine();
+        engine.check_free(qp)?;
+        let id = engine.offered(request)?;
+        let depths = match (param.ird, param.ord) {
+            (None, None) => None,
+            (ird, ord) => Some((ird.unwrap_or(engine.config.mpa.ird), ord.unwrap_or(engine.config.mpa.ord))),
+        };
+        engine.attach(qp, Some(id));
+        let mut outcome = Ok(());
+        engine.with_connection(id, self.now(), |connection, turn| {
+            connection.accept(turn, param.private_data, depths).unwrap_or_else(|error| {
+                outcome = Err(startup_error(error));
+                crate::connection::Verdict::Keep
+            })
+        });
+        if outcome.is_err() {
+            engine.detach(qp, id);
+        }
+        drop(engine);
+        self.kick();
+        outcome
+    }
+
+    /// Rejects a connect request.
+    ///
+    /// # Errors
+    /// [`CmError`] when the private data is too long, or the peer has gone meanwhile.
+    pub fn reject(&self, request: RequestId, private_data: &[u8]) -> Result<(), CmError> {
+        let mut engine = self.engine();
+        let id = engine.offered(request)?;
+        let mut outcome = Ok(());
+        engine.with_connection(id, self.now(), |connection, turn| {
+            connection.reject(turn, private_data).unwrap_or_else(|error| {
+                outcome = Err(startup_error(error));
+                crate::connection::Verdict::Keep
+            })
+        });
+        drop(engine);
+        self.kick();
+        outcome
+    }
+
+    pub(crate) fn disconnect(&self, qp: &Qp) -> Result<(), CmError> {
+        let mut engine = self.engine();
+        let id = engine.connection_of(qp.slot).ok_or(CmError::NotConnected)?;
+        engine.with_connection(id, self.now(), Connection::disconnect);
+        drop(engine);
+        self.kick();
+        Ok(())
+    }
+}
+
+impl crate::engine::Engine {
+    fn connection_of(&self, slot: usize) -> Option<ConnectionId> {
+        self.qps.get(slot)?.as_ref()?.connection
+    }
+
+    fn check_free(&self, qp: &Qp) -> Result<(), CmError> {
+        if qp.state() != QpState::Idle || self.connection_of(qp.slot).is_some() {
+            return Err(CmError::QpBusy);
+        }
+        Ok(())
+    }
+
+    fn attach(&mut self, qp: &Qp, id: Option<ConnectionId>) {
+        if let Some(Some(slot)) = self.qps.get_mut(qp.slot) {
+            slot.connection = id;
+        }
+        if let Some(connection) = id.and_then(|id| self.connections.get_mut(&id)) {
+            connection.qp = Some(qp.slot);
+        }
+    }
+
+    fn detach(&mut self, qp: &Qp, id: ConnectionId) {
+        self.attach(qp, None);
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.qp = None;
+        }
+    }
+
+    /// The connection of a request that still waits for an answer.
+    fn offered(&self, request: RequestId) -> Result<ConnectionId, CmError> {
+        let id = self.serials.get(&request.0).copied();
+        id.filter(|id| {
+            self.connections.get(id).is_some_and(|connection| matches!(connection.phase, Phase::Offered(_)))
+        })
+        .ok_or(CmError::RequestGone)
+    }
+}
+
+impl EventChannel {
+    /// The next event, without waiting.
+    pub fn next(&self) -> Option<CmEvent> {
+        if let Some(event) = self.channel.pop() {
+            return Some(event);
+        }
+        if self.device.is_manual() {
+            self.device.progress();
+        }
+        self.channel.pop()
+    }
+
+    /// The next event; waits for it, with `timeout` at most so long.
+    pub fn wait(&self, timeout: Option<Duration>) -> Option<CmEvent> {
+        self.device.wait_for(self.channel.as_fd(), timeout, || self.channel.pop())
+    }
+}
+
+impl AsFd for EventChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut engine = self.device.engine();
+        engine.stack.unlisten(self.port);
+        engine.listeners.remove(&self.port);
+    }
+}
+
+/// Why a call of connection management cannot be carried out. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CmError {
+    /// The port cannot be listened on.
+    Listen(ListenError),
+    /// The address cannot be connected to.
+    Connect(ConnectError),
+    /// The queue pair is connected, connecting, or has been.
+    QpBusy,
+    /// The queue pair has no connection.
+    NotConnected,
+    /// The request was answered already, or the peer has gone.
+    RequestGone,
+    /// More private data than the startup frame takes.
+    PrivateDataTooLong {
+        /// Octets given.
+        len: usize,
+        /// Octets allowed.
+        max: usize,
+    },
+}
+
+impl core::fmt::Display for CmError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Listen(error) => error.fmt(f),
+            Self::Connect(error) => error.fmt(f),
+            Self::QpBusy => f.write_str("the queue pair is not idle: a connection needs a fresh one"),
+            Self::NotConnected => f.write_str("the queue pair has no connection"),
+            Self::RequestGone => {
+                f.write_str("the connect request was answered already, or the peer has gone")
+            }
+            Self::PrivateDataTooLong { len, max } => {
+                write!(f, "{len} octets of private data are too many: at most {max}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for CmError {}
+
+const fn startup_error(error: weft_mpa::StartupError) -> CmError {
+    match error {
+        weft_mpa::StartupError::PrivateDataTooLong { len, max } => CmError::PrivateDataTooLong { len, max },
+        // The frame itself is ours and right; what is left is that TCP no longer takes it.
+        _ => CmError::RequestGone,
+    }
+}
+
+const fn too_long(private_data: &[u8], enhanced: bool) -> CmError {
+    let max = MAX_PRIVATE_DATA - if enhanced { 4 } else { 0 };
+    CmError::PrivateDataTooLong { len: private_data.len(), max }
+}

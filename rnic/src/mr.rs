@@ -1,0 +1,103 @@
+//! Protection domains and memory regions.
+
+use std::sync::Arc;
+
+use weft_ddp::Stag;
+use weft_verbs::{Access, MemoryRegion, PdId, Region, RegisterError, Registration, Sge, Violation};
+
+use crate::device::Device;
+
+/// A protection domain. Clones are handles to the same one.
+#[derive(Clone, Debug)]
+pub struct Pd {
+    pub(crate) id: PdId,
+    pub(crate) device: Device,
+}
+
+/// A memory region; dropping it deregisters it, after which no engine and no peer touches the memory any more.
+#[derive(Debug)]
+pub struct Mr {
+    memory: Arc<MemoryRegion>,
+    device: Device,
+}
+
+impl Pd {
+    /// Allocates and registers `len` zeroed octets.
+    ///
+    /// # Errors
+    /// [`RegisterError`] when the rights make no sense, or memory or STags are used up.
+    pub fn register(&self, len: usize, access: Access) -> Result<Mr, RegisterError> {
+        let region = Region::owned(len).ok_or(RegisterError::OutOfMemory)?;
+        self.register_region(region, access)
+    }
+
+    /// Registers memory of the caller's making: [`Region::raw`] is how memory that somebody else owns comes in.
+    ///
+    /// # Errors
+    /// [`RegisterError`] when the rights make no sense or STags are used up.
+    pub fn register_region(&self, region: Region, access: Access) -> Result<Mr, RegisterError> {
+        let registration = Registration { pd: self.id, access, iova: region.address(), region };
+        let memory = self.device.engine().memory.register(registration)?;
+        Ok(Mr { memory, device: self.device.clone() })
+    }
+}
+
+impl Mr {
+    /// The STag for scatter-gather elements (lkey).
+    pub fn lkey(&self) -> Stag {
+        self.memory.stag
+    }
+
+    /// The STag that a peer names this memory by (rkey). The same as the lkey, as on all iWARP devices.
+    pub fn rkey(&self) -> Stag {
+        self.memory.stag
+    }
+
+    /// The tagged offset of the first octet: its address.
+    pub fn addr(&self) -> u64 {
+        self.memory.iova
+    }
+
+    /// The number of octets.
+    pub fn len(&self) -> usize {
+        self.memory.region.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.memory.region.is_empty()
+    }
+
+    /// A scatter-gather element for `length` octets at `offset`. It is checked when a request that holds it starts.
+    pub fn sge(&self, offset: usize, length: u32) -> Sge {
+        Sge { addr: self.memory.iova.wrapping_add(offset as u64), length, lkey: self.memory.stag }
+    }
+
+    /// Copies `octets` into the memory at `offset`.
+    ///
+    /// # Errors
+    /// [`Violation::Bounds`]; nothing was copied then.
+    pub fn write(&self, offset: usize, octets: &[u8]) -> Result<(), Violation> {
+        if self.memory.region.copy_in(offset, octets) { Ok(()) } else { Err(Violation::Bounds) }
+    }
+
+    /// Copies from the memory at `offset` into `octets`.
+    ///
+    /// # Errors
+    /// [`Violation::Bounds`]; nothing was copied then.
+    pub fn read(&self, offset: usize, octets: &mut [u8]) -> Result<(), Violation> {
+        if self.memory.region.copy_out(offset, octets) { Ok(()) } else { Err(Violation::Bounds) }
+    }
+
+    /// Whether a Send with Invalidate of the peer has taken the STag out of use.
+    pub fn is_invalidated(&self) -> bool {
+        self.memory.is_invalidated()
+    }
+}
+
+impl Drop for Mr {
+    fn drop(&mut self) {
+        // Whoever holds the engine's lock copies to or from no memory, so that after this nobody uses the region.
+        self.device.engine().memory.deregister(self.memory.stag);
+    }
+}

@@ -1,0 +1,246 @@
+//! The phases of a connection before Full Operation: MPA Request and Reply.
+
+use bytes::Bytes;
+use weft_mpa::{FrameKind, MAX_FRAME_LEN, MAX_PRIVATE_DATA, Negotiated, Offer, Outcome, StartupFrame};
+use weft_netif::LlpState;
+use weft_verbs::QpEvent;
+
+use crate::cm::{CmEvent, ConnectFailure, ConnectRequest, RequestId};
+use crate::connection::{Connection, Phase, Turn, Verdict};
+use crate::failure::Failure;
+use crate::stream::Stream;
+
+/// What has come of a startup frame.
+enum Arrival {
+    /// Not all of it.
+    Partial,
+    /// All of it; it lies in the connection's `frame`.
+    Whole,
+    /// It is malformed.
+    Bad(weft_mpa::StartupError),
+    /// The peer has gone before it was whole.
+    Gone,
+}
+
+impl Connection {
+    /// TCP's handshake may be over: sends the Request.
+    pub(crate) fn handle_connected(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        match turn.llp.state() {
+            LlpState::Connecting => return Verdict::Keep,
+            LlpState::Established | LlpState::PeerClosed => {}
+            LlpState::Closed | LlpState::Reset => {
+                return self.fail_startup(turn, ConnectFailure::Unreachable);
+            }
+        }
+        let Phase::Connecting(initiator, private_data) = core::mem::replace(&mut self.phase, Phase::Draining)
+        else {
+            return Verdict::Keep;
+        };
+        // The private data was measured when the application called connect, and a fresh buffer holds any frame.
+        match initiator.request(&private_data).and_then(|request| send_frame(turn, &request)) {
+            Ok(()) => turn.counters.sent.mpa_requests += 1,
+            Err(error) => return self.fail_startup(turn, ConnectFailure::Protocol(error.into())),
+        }
+        self.phase = Phase::AwaitingReply(initiator);
+        self.handle_reply(turn)
+    }
+
+    /// Waits for the Reply and goes by it.
+    pub(crate) fn handle_reply(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        match self.receive_frame(turn, FrameKind::Reply) {
+            Arrival::Partial => return Verdict::Keep,
+            Arrival::Bad(error) => return self.fail_startup(turn, ConnectFailure::Protocol(error.into())),
+            Arrival::Gone => return self.fail_startup(turn, ConnectFailure::Closed),
+            Arrival::Whole => turn.counters.received.mpa_replies += 1,
+        }
+        let frame = core::mem::take(&mut self.frame);
+        let Phase::AwaitingReply(initiator) = core::mem::replace(&mut self.phase, Phase::Draining) else {
+            return Verdict::Keep;
+        };
+        let Ok(Some((reply, _))) = StartupFrame::parse(FrameKind::Reply, &frame) else {
+            return Verdict::Keep;
+        };
+        let private_data = Bytes::copy_from_slice(reply.private_data);
+        match initiator.handle_reply(&reply) {
+            Ok(Outcome::Established(negotiated)) => {
+                self.establish(turn, &negotiated, private_data, true);
+                self.operate(turn)
+            }
+            Ok(Outcome::Rejected { .. }) => {
+                self.report(turn, |qp_num| CmEvent::Rejected { qp_num, private_data });
+                self.qp = None;
+                turn.qp = None;
+                self.shut(turn)
+            }
+            Ok(Outcome::Failed { negotiated, error }) => {
+                let reason = ConnectFailure::Protocol(error);
+                self.report(turn, |qp_num| CmEvent::ConnectError { qp_num, reason });
+                // The peer believes in the connection: it learns by a Terminate that there is none.
+                let mut stream = Box::new(Stream::new(&negotiated, true));
+                stream.terminate(Failure::mpa(error).terminate);
+                turn.counters.terminates += 1;
+                self.phase = Phase::Ending(stream);
+                self.deadline = Some(turn.now + turn.close_timeout);
+                self.end(turn)
+            }
+            Err(error) => self.fail_startup(turn, ConnectFailure::Protocol(error)),
+        }
+    }
+
+    /// Waits for the Request and lets the application decide.
+    pub(crate) fn handle_request(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        match self.receive_frame(turn, FrameKind::Request) {
+            Arrival::Partial => return Verdict::Keep,
+            // No application knows of this connection yet, so that only the counters tell (RFC 5044 section 7.1.2).
+            Arrival::Bad(_) | Arrival::Gone => return self.fail_startup(turn, ConnectFailure::Closed),
+            Arrival::Whole => turn.counters.received.mpa_requests += 1,
+        }
+        let frame = core::mem::take(&mut self.frame);
+        let Phase::AwaitingRequest(responder) = core::mem::replace(&mut self.phase, Phase::Draining) else {
+            return Verdict::Keep;
+        };
+        let Ok(Some((request, _))) = StartupFrame::parse(FrameKind::Request, &frame) else {
+            return Verdict::Keep;
+        };
+        let Ok(offer) = responder.handle_request(&request) else {
+            return self.fail_startup(turn, ConnectFailure::Closed);
+        };
+        self.events.push(CmEvent::ConnectRequest(ConnectRequest {
+            id: RequestId(self.serial),
+            port: self.port,
+            peer: self.peer,
+            private_data: Bytes::copy_from_slice(request.private_data),
+            ird: offer.peer_ird,
+            ord: offer.peer_ord,
+        }));
+        self.phase = Phase::Offered(offer);
+        self.deadline = None;
+        Verdict::Keep
+    }
+
+    /// The application has not decided; the peer may lose patience.
+    pub(crate) fn watch_offer(&self, turn: &Turn<'_>) -> Verdict {
+        match turn.llp.state() {
+            LlpState::Closed | LlpState::Reset => Verdict::Remove,
+            LlpState::Connecting | LlpState::Established | LlpState::PeerClosed => Verdict::Keep,
+        }
+    }
+
+    /// The application accepts: sends the Reply, and the stream begins.
+    pub(crate) fn accept(
+        &mut self,
+        turn: &mut Turn<'_>,
+        private_data: &[u8],
+        depths: Option<(u16, u16)>,
+    ) -> Result<Verdict, weft_mpa::StartupError> {
+        let Some(offer) = self.take_offer(private_data)? else { return Ok(Verdict::Keep) };
+        let (reply, negotiated) = match depths {
+            Some((ird, ord)) => offer.accept_with(ird, ord, private_data)?,
+            None => offer.accept(private_data)?,
+        };
+        send_frame(turn, &reply)?;
+        turn.counters.sent.mpa_replies += 1;
+        self.establish(turn, &negotiated, Bytes::new(), false);
+        Ok(self.operate(turn))
+    }
+
+    /// The application rejects: sends the Reply, and FIN after it.
+    pub(crate) fn reject(
+        &mut self,
+        turn: &mut Turn<'_>,
+        private_data: &[u8],
+    ) -> Result<Verdict, weft_mpa::StartupError> {
+        let Some(offer) = self.take_offer(private_data)? else { return Ok(Verdict::Keep) };
+        send_frame(turn, &offer.reject(private_data)?)?;
+        turn.counters.sent.mpa_replies += 1;
+        Ok(self.shut(turn))
+    }
+
+    /// Ends a connection that has not come about. TCP is closed at once, without a Terminate.
+    pub(crate) fn fail_startup(&mut self, turn: &mut Turn<'_>, reason: ConnectFailure) -> Verdict {
+        turn.counters.startup_failures += 1;
+        self.report(turn, |qp_num| CmEvent::ConnectError { qp_num, reason });
+        turn.llp.shutdown();
+        Verdict::Remove
+    }
+
+    /// The offer, out of its phase, once it is sure that the answer can be sent.
+    fn take_offer(&mut self, private_data: &[u8]) -> Result<Option<Offer>, weft_mpa::StartupError> {
+        let Phase::Offered(offer) = &self.phase else { return Ok(None) };
+        let max = MAX_PRIVATE_DATA - if offer.peer_ird.is_some() { ENHANCED_LEN } else { 0 };
+        if private_data.len() > max {
+            return Err(weft_mpa::StartupError::PrivateDataTooLong { len: private_data.len(), max });
+        }
+        match core::mem::replace(&mut self.phase, Phase::Draining) {
+            Phase::Offered(offer) => Ok(Some(offer)),
+            phase => {
+                self.phase = phase;
+                Ok(None)
+            }
+        }
+    }
+
+    fn establish(
+        &mut self,
+        turn: &mut Turn<'_>,
+        negotiated: &Negotiated,
+        private_data: Bytes,
+        initiator: bool,
+    ) {
+        self.phase = Phase::Operating(Box::new(Stream::new(negotiated, initiator)));
+        self.deadline = None;
+        if let Some(qp) = turn.qp.as_deref_mut() {
+            qp.handle_event(QpEvent::Established);
+        }
+        let (ird, ord) = (negotiated.ird, negotiated.ord);
+        self.report(turn, |qp_num| CmEvent::Established { qp_num, private_data, ird, ord });
+    }
+
+    fn report(&self, turn: &Turn<'_>, event: impl FnOnce(u32) -> CmEvent) {
+        if let Some(qp) = turn.qp.as_deref() {
+            self.events.push(event(qp.queues().number));
+        }
+    }
+
+    /// Takes octets off TCP until the startup frame is whole, and not one more: what follows belongs to the stream.
+    fn receive_frame(&mut self, turn: &mut Turn<'_>, kind: FrameKind) -> Arrival {
+        loop {
+            match StartupFrame::parse(kind, &self.frame) {
+                Ok(Some(_)) => return Arrival::Whole,
+                Ok(None) => {}
+                Err(error) => return Arrival::Bad(error),
+            }
+            let octets = turn.llp.readable();
+            if octets.is_empty() {
+                return match turn.llp.state() {
+                    LlpState::Connecting | LlpState::Established => Arrival::Partial,
+                    LlpState::PeerClosed | LlpState::Closed | LlpState::Reset => Arrival::Gone,
+                };
+            }
+            let taken = missing(&self.frame).clamp(1, octets.len().max(1));
+            self.frame.extend_from_slice(&octets[..taken]);
+            turn.llp.consume(taken);
+        }
+    }
+}
+
+/// The octets that a frame lacks, as far as can be told from its beginning.
+fn missing(frame: &[u8]) -> usize {
+    let private =
+        frame.get(HEADER_LEN - 2..HEADER_LEN).map_or(0, |len| usize::from(len[0]) << 8 | usize::from(len[1]));
+    (HEADER_LEN + private).saturating_sub(frame.len())
+}
+
+fn send_frame(turn: &mut Turn<'_>, frame: &StartupFrame<'_>) -> Result<(), weft_mpa::StartupError> {
+    let mut octets = [0; MAX_FRAME_LEN];
+    let len = frame.emit(&mut octets)?;
+    if turn.llp.send_slice(&octets[..len]) == len {
+        Ok(())
+    } else {
+        Err(weft_mpa::StartupError::BufferTooSmall { needed: len })
+    }
+}
+
+const HEADER_LEN: usize = 20;
+/// IRD and ORD take the first octets of the private data (RFC 6581 section 9).
+const ENHANCED_LEN: usize = 4;

@@ -1,0 +1,192 @@
+//! Work completions, as `ibv_wc` names them.
+
+/// What became of one work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The work request's own identifier.
+    pub wr_id: u64,
+    /// Success or the reason of the failure. With a failure only `wr_id`, `qp_num` and `vendor_err` mean something.
+    pub status: Status,
+    /// What was done.
+    pub opcode: CompletionOpcode,
+    /// Octets received (Recv) or read (Read).
+    pub byte_len: u32,
+    /// The STag that the peer invalidated with this message, if any.
+    pub invalidated: Option<u32>,
+    /// The queue pair.
+    pub qp_num: u32,
+    /// For a failure that the peer reported: layer, type and code of its Terminate, as 0x00lltccc; else 0.
+    pub vendor_err: u32,
+    /// The peer asked for an event with this message (Send with Solicited Event).
+    pub solicited: bool,
+    /// The time of the engine when the completion was made, in microseconds.
+    pub timestamp: u64,
+}
+
+/// The outcome of a work request, named as `ibv_wc_status` is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Status {
+    /// Done.
+    Success = 0,
+    /// A Send was longer than the receive buffers of this request.
+    LocalLength = 1,
+    /// The request itself is not well-formed.
+    LocalQpOperation = 2,
+    /// A local SGE names memory that is not there, out of bounds, of another domain or without the right.
+    LocalProtection = 4,
+    /// The queue pair went to an error state before the request was done.
+    WorkRequestFlushed = 5,
+    /// The peer refused the access with a Terminate.
+    RemoteAccess = 10,
+    /// The peer could not do the operation and said so with a Terminate.
+    RemoteOperation = 11,
+    /// Something that fits none of the others.
+    General = 21,
+}
+
+impl Status {
+    const fn from_code(code: u8) -> Self {
+        match code {
+            0 => Self::Success,
+            1 => Self::LocalLength,
+            2 => Self::LocalQpOperation,
+            4 => Self::LocalProtection,
+            5 => Self::WorkRequestFlushed,
+            10 => Self::RemoteAccess,
+            11 => Self::RemoteOperation,
+            _ => Self::General,
+        }
+    }
+}
+
+impl core::fmt::Display for Status {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Success => "success",
+            Self::LocalLength => "local length error",
+            Self::LocalQpOperation => "local QP operation error",
+            Self::LocalProtection => "local protection error",
+            Self::WorkRequestFlushed => "work request flushed",
+            Self::RemoteAccess => "remote access error",
+            Self::RemoteOperation => "remote operation error",
+            Self::General => "general error",
+        })
+    }
+}
+
+/// The kind of work request that completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CompletionOpcode {
+    /// A Send of any kind.
+    Send = 0,
+    /// An RDMA Write.
+    Write = 1,
+    /// An RDMA Read.
+    Read = 2,
+    /// A message received.
+    Recv = 128,
+}
+
+impl CompletionOpcode {
+    const fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Write,
+            2 => Self::Read,
+            128 => Self::Recv,
+            _ => Self::Send,
+        }
+    }
+}
+
+/// A completion as it lies in a ring: five words.
+///
+/// ```text
+/// word 0   wr_id
+///      1   status (8) | opcode (8) << 8 | flags (16) << 16 | vendor_err (32) << 32
+///      2   byte_len (32) | immediate data or invalidated STag (32) << 32
+///      3   qp_num (32)
+///      4   timestamp
+/// ```
+/// Flag 0x0001 says that the STag is valid, 0x0002 that the event was solicited.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PackedCompletion(pub(crate) [u64; 5]);
+
+impl PackedCompletion {
+    pub(crate) const OCTETS: usize = 64;
+
+    pub(crate) const fn unpack(&self) -> Completion {
+        let [wr_id, kind, len, qp_num, timestamp] = self.0;
+        let [status, opcode, flags, _, e0, e1, e2, e3] = kind.to_le_bytes();
+        let (byte_len, word) = split(len);
+        Completion {
+            wr_id,
+            status: Status::from_code(status),
+            opcode: CompletionOpcode::from_code(opcode),
+            byte_len,
+            invalidated: if flags & FLAG_INVALIDATED != 0 { Some(word) } else { None },
+            qp_num: split(qp_num).0,
+            vendor_err: u32::from_le_bytes([e0, e1, e2, e3]),
+            solicited: flags & FLAG_SOLICITED != 0,
+            timestamp,
+        }
+    }
+}
+
+impl From<&Completion> for PackedCompletion {
+    fn from(completion: &Completion) -> Self {
+        let mut flags = 0;
+        if completion.invalidated.is_some() {
+            flags |= FLAG_INVALIDATED;
+        }
+        if completion.solicited {
+            flags |= FLAG_SOLICITED;
+        }
+        let [e0, e1, e2, e3] = completion.vendor_err.to_le_bytes();
+        Self([
+            completion.wr_id,
+            u64::from_le_bytes([completion.status as u8, completion.opcode as u8, flags, 0, e0, e1, e2, e3]),
+            join(completion.byte_len, completion.invalidated.unwrap_or(0)),
+            join(completion.qp_num, 0),
+            completion.timestamp,
+        ])
+    }
+}
+
+/// The low and the high half of a word.
+#[expect(clippy::cast_possible_truncation, reason = "the two halves are what is wanted")]
+pub(crate) const fn split(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
+
+/// The word of a low and a high half.
+pub(crate) const fn join(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+const FLAG_INVALIDATED: u8 = 0x01;
+const FLAG_SOLICITED: u8 = 0x02;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packing_keeps_every_field() {
+        let completion = Completion {
+            wr_id: u64::MAX - 1,
+            status: Status::RemoteAccess,
+            opcode: CompletionOpcode::Recv,
+            byte_len: 0xFFFF_FFFE,
+            invalidated: Some(0x8000_0001),
+            qp_num: 0xABCD_EF01,
+            vendor_err: 0x0001_0203,
+            solicited: true,
+            timestamp: 42,
+        };
+        assert_eq!(PackedCompletion::from(&completion).unpack(), completion);
+        let plain = Completion { invalidated: None, solicited: false, ..completion };
+        assert_eq!(PackedCompletion::from(&plain).unpack(), plain);
+    }
+}

@@ -1,0 +1,407 @@
+//! The half of a queue pair that the engine holds: which requests are in progress, and what became of them.
+//!
+//! Three kinds of methods, in the order in which an engine uses them: [`QueuePair::next_message`] and
+//! [`QueuePair::fill`] feed transmit, [`QueuePair::apply`] takes what was received, [`QueuePair::handle_event`] ends it.
+
+use std::sync::Arc;
+
+use weft_rdmap::{Kind, Message, Readiness, Token};
+
+use crate::{
+    Access, Claim, Completion, CompletionOpcode, CompletionQueue, MemoryTable, PdId, QpEvent, QpQueues,
+    QpState, RecvWork, SendOpcode, SendWork, Status,
+};
+
+/// A queue pair at work.
+#[derive(Debug)]
+pub struct QueuePair {
+    pub(crate) queues: Arc<QpQueues>,
+    pub(crate) pd: PdId,
+    pub(crate) work: SendWork,
+    pub(crate) receiving: Receiving,
+    send_cq: Arc<CompletionQueue>,
+    recv_cq: Arc<CompletionQueue>,
+    signal_all: bool,
+    /// The request at `started` is in `work` and on its way.
+    active: bool,
+    /// SGEs of an active Read that were asked for so far.
+    parts: usize,
+    started: u64,
+    retired: u64,
+    pending: Box<[Pending]>,
+    now: u64,
+}
+
+/// What a queue pair is made with.
+#[derive(Debug)]
+pub struct QpInit {
+    /// The shared half.
+    pub queues: Arc<QpQueues>,
+    /// The protection domain.
+    pub pd: PdId,
+    /// Completions of the send queue go here.
+    pub send_cq: Arc<CompletionQueue>,
+    /// Completions of the receive queue go here; may be the same.
+    pub recv_cq: Arc<CompletionQueue>,
+    /// Every request makes a completion, as with `sq_sig_all`.
+    pub signal_all: bool,
+}
+
+/// Something in the queue pair's own requests is wrong: the request has completed with its status, and the stream must
+/// end without blame on the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalFault(pub Status);
+
+impl QueuePair {
+    /// A queue pair in the state of its shared half.
+    pub fn new(init: QpInit) -> Self {
+        let capacity = usize::try_from(init.queues.send.capacity()).unwrap_or(0);
+        Self {
+            pd: init.pd,
+            work: SendWork::new(),
+            receiving: Receiving { work: RecvWork::new(), active: false, next: 0 },
+            send_cq: init.send_cq,
+            recv_cq: init.recv_cq,
+            signal_all: init.signal_all,
+            active: false,
+            parts: 0,
+            started: 0,
+            retired: 0,
+            pending: vec![Pending::default(); capacity].into_boxed_slice(),
+            now: 0,
+            queues: init.queues,
+        }
+    }
+
+    /// The next message for RDMAP, if a request is posted and may start now.
+    ///
+    /// # Errors
+    /// [`LocalFault`] when the request cannot be carried out; it has completed with that status.
+    pub fn next_message(
+        &mut self,
+        readiness: Readiness,
+        memory: &MemoryTable,
+    ) -> Result<Option<Message>, LocalFault> {
+        if !readiness.idle || self.queues.state() != QpState::Rts {
+            return Ok(None);
+        }
+        if !self.active {
+            if self.started == self.queues.send.posted() {
+                return Ok(None);
+            }
+            self.load(memory)?;
+        }
+        if self.work.fence && self.parts == 0 && readiness.reads_outstanding > 0 {
+            return Ok(None);
+        }
+        let token = Token(self.started);
+        match self.work.opcode {
+            SendOpcode::Read { stag, to } => self.next_read(readiness, stag, to),
+            SendOpcode::Write { stag, to } => Ok(Some(self.message(token, Kind::Write { stag, to }))),
+            SendOpcode::Send => {
+                let kind = Kind::Send { solicited: self.work.solicited, invalidate: None };
+                Ok(Some(self.message(token, kind)))
+            }
+            SendOpcode::SendInvalidate { stag } => {
+                let kind = Kind::Send { solicited: self.work.solicited, invalidate: Some(stag) };
+                Ok(Some(self.message(token, kind)))
+            }
+        }
+    }
+
+    /// The last octet of a Send or Write is in TCP, or the last one of a Read has been placed.
+    pub fn finish(&mut self, token: Token) {
+        let index = token.0;
+        if index < self.retired || index > self.started || (index == self.started && !self.active) {
+            return;
+        }
+        let pending = self.pending_mut(index);
+        pending.parts = pending.parts.saturating_sub(1);
+        if pending.parts > 0 {
+            return;
+        }
+        pending.done = true;
+        if index == self.started {
+            self.advance();
+        }
+        self.retire();
+    }
+
+    /// Moves the state, and flushes everything posted where the new state says so.
+    pub fn handle_event(&mut self, event: QpEvent) {
+        self.queues.handle_event(event);
+        self.flush_if_ended();
+    }
+
+    /// Flushes what was posted after the stream ended; for the engine to call when the doorbell rings.
+    pub fn flush_if_ended(&mut self) {
+        if self.queues.state().flushes() {
+            self.flush_sends();
+            self.flush_recvs();
+        }
+    }
+
+    /// Completes the oldest unfinished request with `status`, because the peer refused it; the rest is flushed later.
+    pub fn fail_oldest(&mut self, opcode: CompletionOpcode, status: Status, vendor_err: u32) {
+        let end = self.started + u64::from(self.active);
+        let Some(index) = (self.retired..end).find(|&index| {
+            let pending = self.pending_mut(index);
+            !pending.done && pending.opcode == opcode
+        }) else {
+            return;
+        };
+        let pending = self.pending_mut(index);
+        pending.done = true;
+        pending.status = status;
+        pending.vendor_err = vendor_err;
+        if index == self.started {
+            self.advance();
+        }
+        self.retire();
+    }
+
+    /// Tells the time that completions are stamped with, in microseconds.
+    pub const fn set_now(&mut self, now: u64) {
+        self.now = now;
+    }
+
+    /// The shared half.
+    pub const fn queues(&self) -> &Arc<QpQueues> {
+        &self.queues
+    }
+
+    /// The protection domain.
+    pub const fn pd(&self) -> PdId {
+        self.pd
+    }
+
+    /// The completion queues, for the engine to see to their events; both may be the same.
+    pub const fn completion_queues(&self) -> [&Arc<CompletionQueue>; 2] {
+        [&self.send_cq, &self.recv_cq]
+    }
+
+    /// Whether a completion queue has lost a completion, which is the end of this queue pair.
+    pub fn is_overrun(&self) -> bool {
+        self.send_cq.is_overrun() || self.recv_cq.is_overrun()
+    }
+
+    /// Whether requests wait that [`Self::next_message`] has not started yet.
+    pub fn has_work(&self) -> bool {
+        self.active || self.started != self.queues.send.posted()
+    }
+
+    /// Ends the request in progress with `status`.
+    pub(crate) fn fault(&mut self, status: Status) -> LocalFault {
+        if self.active {
+            let pending = self.pending_mut(self.started);
+            pending.done = true;
+            pending.status = status;
+            self.advance();
+            self.retire();
+        }
+        LocalFault(status)
+    }
+
+    /// Ends the receive request in progress, and makes its completion.
+    pub(crate) fn complete_recv(&mut self, completion: Completion) {
+        self.receiving.active = false;
+        self.queues.recv.release(self.receiving.next);
+        self.recv_cq.push(&completion);
+    }
+
+    /// A receive completion without the particulars.
+    pub(crate) fn recv_completion(&self, wr_id: u64, status: Status) -> Completion {
+        Completion {
+            wr_id,
+            status,
+            opcode: CompletionOpcode::Recv,
+            byte_len: 0,
+            invalidated: None,
+            qp_num: self.queues.number,
+            vendor_err: 0,
+            solicited: false,
+            timestamp: self.now,
+        }
+    }
+
+    fn load(&mut self, memory: &MemoryTable) -> Result<(), LocalFault> {
+        let loaded = self.queues.send.load(self.started, &mut self.work);
+        let len = self.work.len().unwrap_or(0);
+        let is_read = matches!(self.work.opcode, SendOpcode::Read { .. });
+        let parts = if is_read { self.work.sges.len().max(1) } else { 1 };
+        let pending = Pending {
+            wr_id: self.work.wr_id,
+            opcode: match self.work.opcode {
+                SendOpcode::Send | SendOpcode::SendInvalidate { .. } => CompletionOpcode::Send,
+                SendOpcode::Write { .. } => CompletionOpcode::Write,
+                SendOpcode::Read { .. } => CompletionOpcode::Read,
+            },
+            signaled: self.work.signaled || self.signal_all,
+            len: if is_read { len } else { 0 },
+            parts,
+            ..Pending::default()
+        };
+        *self.pending_mut(self.started) = pending;
+        self.active = true;
+        self.parts = 0;
+        if loaded.is_err() {
+            return Err(self.fault(Status::LocalQpOperation));
+        }
+        let right = if is_read { Access::LOCAL_WRITE } else { Access::LOCAL_READ };
+        let good = self.work.sges.iter().filter(|sge| sge.length > 0).all(|sge| {
+            memory.check(Claim { stag: sge.lkey, right, pd: self.pd }, sge.addr, sge.length as usize).is_ok()
+        });
+        if good { Ok(()) } else { Err(self.fault(Status::LocalProtection)) }
+    }
+
+    /// A Read Request has one sink, so a Read into several SGEs is several Read Requests and one completion.
+    fn next_read(
+        &mut self,
+        readiness: Readiness,
+        source_stag: weft_ddp::Stag,
+        to: u64,
+    ) -> Result<Option<Message>, LocalFault> {
+        if readiness.reads_free == 0 {
+            // With nothing outstanding there will never be room: the peer offered no IRD at all.
+            if readiness.reads_outstanding == 0 {
+                return Err(self.fault(Status::LocalQpOperation));
+            }
+            return Ok(None);
+        }
+        let before: u64 = self.work.sges[..self.parts].iter().map(|sge| u64::from(sge.length)).sum();
+        let sink = self.work.sges.get(self.parts).copied().unwrap_or_default();
+        let message = Message {
+            token: Token(self.started),
+            len: sink.length,
+            kind: Kind::Read {
+                sink_stag: sink.lkey,
+                sink_to: sink.addr,
+                source_stag,
+                source_to: to.wrapping_add(before),
+            },
+        };
+        self.parts += 1;
+        if self.parts >= self.work.sges.len() {
+            self.advance();
+        }
+        Ok(Some(message))
+    }
+
+    fn message(&self, token: Token, kind: Kind) -> Message {
+        Message { token, len: self.work.len().unwrap_or(0), kind }
+    }
+
+    const fn advance(&mut self) {
+        self.started += 1;
+        self.active = false;
+    }
+
+    /// Hands out completions in the order of posting, as far as everything before is done.
+    fn retire(&mut self) {
+        while self.retired < self.started {
+            let number = self.queues.number;
+            let now = self.now;
+            let pending = *self.pending_mut(self.retired);
+            if !pending.done {
+                break;
+            }
+            if pending.signaled || pending.status != Status::Success {
+                self.send_cq.push(&Completion {
+                    wr_id: pending.wr_id,
+                    status: pending.status,
+                    opcode: pending.opcode,
+                    byte_len: pending.len,
+                    invalidated: None,
+                    qp_num: number,
+                    vendor_err: pending.vendor_err,
+                    solicited: false,
+                    timestamp: now,
+                });
+            }
+            self.retired += 1;
+        }
+        self.queues.send.release(self.retired);
+    }
+
+    fn flush_sends(&mut self) {
+        if self.active {
+            self.fault(Status::WorkRequestFlushed);
+        }
+        for index in self.retired..self.started {
+            let pending = self.pending_mut(index);
+            if !pending.done {
+                pending.done = true;
+                pending.status = Status::WorkRequestFlushed;
+            }
+        }
+        self.retire();
+        while self.started < self.queues.send.posted() {
+            // What the entry says does not matter any more; its wr_id does.
+            let _flushed_anyway = self.queues.send.load(self.started, &mut self.work);
+            *self.pending_mut(self.started) = Pending {
+                wr_id: self.work.wr_id,
+                done: true,
+                status: Status::WorkRequestFlushed,
+                ..Pending::default()
+            };
+            self.started += 1;
+            self.retire();
+        }
+    }
+
+    fn flush_recvs(&mut self) {
+        if self.receiving.active {
+            let completion = self.recv_completion(self.receiving.work.wr_id, Status::WorkRequestFlushed);
+            self.complete_recv(completion);
+        }
+        while self.receiving.next < self.queues.recv.posted() {
+            let _flushed_anyway = self.queues.recv.load(self.receiving.next, &mut self.receiving.work);
+            self.receiving.next += 1;
+            let completion = self.recv_completion(self.receiving.work.wr_id, Status::WorkRequestFlushed);
+            self.complete_recv(completion);
+        }
+    }
+
+    fn pending_mut(&mut self, index: u64) -> &mut Pending {
+        let capacity = self.pending.len() as u64;
+        #[expect(clippy::cast_possible_truncation, reason = "the remainder is below a length in memory")]
+        let slot = (index % capacity) as usize;
+        &mut self.pending[slot]
+    }
+}
+
+/// The receive request that a message is being placed into.
+#[derive(Debug)]
+pub(crate) struct Receiving {
+    pub(crate) work: RecvWork,
+    pub(crate) active: bool,
+    pub(crate) next: u64,
+}
+
+/// A request of the send queue between start and completion.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    wr_id: u64,
+    opcode: CompletionOpcode,
+    status: Status,
+    vendor_err: u32,
+    len: u32,
+    parts: usize,
+    signaled: bool,
+    done: bool,
+}
+
+impl Default for Pending {
+    fn default() -> Self {
+        Self {
+            wr_id: 0,
+            opcode: CompletionOpcode::Send,
+            status: Status::Success,
+            vendor_err: 0,
+            len: 0,
+            parts: 0,
+            signaled: false,
+            done: false,
+        }
+    }
+}
