@@ -1,0 +1,333 @@
+//! One direction of an MPA connection: startup frame, then FPDUs, found again after holes and damage.
+
+use std::collections::VecDeque;
+
+use bytes::{Buf, BytesMut};
+
+use super::fpdu::{Crc, Framing};
+use super::pcap::Stamp;
+use super::reassembly::Piece;
+use super::record::{Item, Note};
+use super::segment::Segment;
+use super::startup::{self, Reading, Startup};
+
+/// The reader of one direction. `handle_*` take octets in order, [`Stream::next_item`] gives what they are.
+///
+/// ```text
+///             own frame read            both frames known
+///   Opening ─────────────────► Settling ─────────────────► Framed ◄──┐
+///      │ no frame at the start                 hole, damage  │       │ an FPDU that proves itself
+///      ├──────────────────────────────► Searching ◄──────────┴───────┘
+///      └► Ignored                        (not found: Ignored)
+/// ```
+#[derive(Debug)]
+pub struct Stream {
+    phase: Phase,
+    startup: Option<Startup>,
+    buffer: BytesMut,
+    /// Octets of the stream before `buffer`, lost ones included.
+    start: u64,
+    /// Where the first FPDU begins; Markers count from here.
+    origin: u64,
+    /// The latest packet that gave octets.
+    stamp: Stamp,
+    /// No more octets will come.
+    over: bool,
+    items: VecDeque<(Stamp, Item)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Waiting for the startup frame; so many octets were something else.
+    Opening { other: usize },
+    /// The own startup frame is read; the other side's decides about CRC and Markers.
+    Settling { torn: bool },
+    /// FPDU follows FPDU.
+    Framed { framing: Framing, skip: u64, doubt: bool },
+    /// The next FPDU's place is not known.
+    Searching { framing: Framing, step: u64, skipped: u64, blind: bool },
+    /// Not iWARP, or not readable.
+    Ignored,
+}
+
+impl Stream {
+    /// A direction at its beginning, or where the capture begins if no SYN was seen.
+    pub fn new() -> Self {
+        Self {
+            phase: Phase::Opening { other: 0 },
+            startup: None,
+            buffer: BytesMut::new(),
+            start: 0,
+            origin: 0,
+            stamp: Stamp::default(),
+            over: false,
+            items: VecDeque::new(),
+        }
+    }
+
+    /// Takes the next octets. `from_start` tells whether the direction was captured from its SYN on.
+    pub fn handle_octets(&mut self, piece: &Piece, from_start: bool) {
+        self.stamp = self.stamp.max(piece.stamp);
+        if self.phase == Phase::Ignored {
+            return;
+        }
+        self.buffer.extend_from_slice(&piece.data);
+        if matches!(self.phase, Phase::Opening { .. }) {
+            self.open(from_start);
+        }
+        self.read();
+    }
+
+    /// Takes notice that octets are missing here; `stamp` is of the packet behind them.
+    pub fn handle_gap(&mut self, octets: u64, stamp: Stamp) {
+        self.stamp = self.stamp.max(stamp);
+        let position = self.position();
+        let torn = self.buffer.len() as u64 + octets;
+        let mut incomplete = None;
+        match &mut self.phase {
+            Phase::Ignored => return,
+            Phase::Opening { .. } => self.phase = Phase::BLIND,
+            Phase::Settling { torn } => *torn = true,
+            Phase::Searching { skipped, .. } => *skipped += self.buffer.len() as u64,
+            Phase::Framed { framing, skip, .. } => {
+                let framing = *framing;
+                incomplete = framing.ulpdu_len(position, &self.buffer);
+                let end = incomplete.map_or(*skip, |len| framing.wire_len(position, len) as u64);
+                // A hole within one FPDU leaves the next one's place known.
+                self.phase = if end >= torn {
+                    Phase::Framed { framing, skip: end - torn, doubt: false }
+                } else {
+                    Phase::searching(framing)
+                };
+            }
+        }
+        self.buffer.clear();
+        self.start += torn;
+        self.note(Note::Gap { octets, incomplete });
+    }
+
+    /// It is known how this side frames.
+    pub fn begin(&mut self, framing: Framing) {
+        self.phase = match self.phase {
+            Phase::Settling { torn: false } => Phase::Framed { framing, skip: 0, doubt: false },
+            Phase::Settling { torn: true } => Phase::searching(framing),
+            // The place of the Markers counts from a startup frame that we do not have.
+            Phase::Searching { skipped, blind: true, .. } if !framing.markers => {
+                Phase::Searching { framing, step: 1, skipped, blind: false }
+            }
+            other => other,
+        };
+        self.read();
+    }
+
+    /// The rest is not for us.
+    pub fn ignore(&mut self) {
+        self.phase = Phase::Ignored;
+        self.buffer = BytesMut::new();
+    }
+
+    /// Adds a remark of the tracker's.
+    pub fn note(&mut self, note: Note) {
+        self.items.push_back((self.stamp, Item::Note(note)));
+    }
+
+    /// Nothing more will come: reads what can be read now, and says what could not.
+    pub fn finish(&mut self) {
+        self.over = true;
+        self.read();
+        let rest = self.buffer.len();
+        match self.phase {
+            Phase::Opening { .. } if rest >= startup::KEY_LEN => self.note(Note::EndsWithin { octets: rest }),
+            Phase::Framed { framing, .. } => {
+                let lone_marker = framing.markers && rest == 4 && self.position().is_multiple_of(512);
+                if rest > 0 && !lone_marker {
+                    self.note(Note::EndsWithin { octets: rest });
+                }
+            }
+            Phase::Searching { skipped, blind: false, .. } if skipped > 0 => {
+                self.note(Note::Unread { octets: skipped });
+            }
+            _ => {}
+        }
+        self.ignore();
+    }
+
+    /// The next thing read, with the packet that completed it.
+    pub fn next_item(&mut self) -> Option<(Stamp, Item)> {
+        self.items.pop_front()
+    }
+
+    /// The startup frame of this direction, once it is read.
+    pub const fn startup(&self) -> Option<&Startup> {
+        self.startup.as_ref()
+    }
+
+    /// The startup frame of this direction will not be seen any more.
+    pub const fn is_startup_lost(&self) -> bool {
+        self.startup.is_none() && !matches!(self.phase, Phase::Opening { .. })
+    }
+
+    /// Octets that wait for the other side's startup frame or for the rest of an FPDU.
+    pub fn waiting(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Nothing of this direction is read any more.
+    pub fn is_ignored(&self) -> bool {
+        self.phase == Phase::Ignored
+    }
+
+    /// Looks for the startup frame. A ULP may have used the stream before (RFC 5044 7.1), so it need not come first.
+    fn open(&mut self, from_start: bool) {
+        while let Phase::Opening { other } = self.phase {
+            match startup::read(&self.buffer) {
+                Reading::Frame(startup) => {
+                    self.discard(startup.len);
+                    self.origin = self.start;
+                    self.startup = Some(startup.clone());
+                    self.items.push_back((self.stamp, Item::Startup(startup)));
+                    self.phase = Phase::Settling { torn: false };
+                }
+                Reading::Incomplete => return,
+                Reading::Malformed if other == 0 => {
+                    self.note(Note::MalformedStartup);
+                    self.ignore();
+                }
+                Reading::Other if !from_start => self.phase = Phase::BLIND,
+                Reading::Malformed | Reading::Other => {
+                    let next = 1 + startup::find(&self.buffer[1..]).unwrap_or(self.buffer.len() - 1);
+                    self.discard(next);
+                    self.phase = Phase::Opening { other: other + next };
+                    if other + next > STREAMING_LIMIT {
+                        self.ignore();
+                    }
+                }
+            }
+        }
+    }
+
+    fn read(&mut self) {
+        loop {
+            let moved = match self.phase {
+                Phase::Framed { framing, skip, doubt } => self.read_fpdu(framing, skip, doubt),
+                Phase::Searching { framing, step, skipped, blind } => {
+                    self.search(framing, step, skipped, blind)
+                }
+                _ => false,
+            };
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// Reads the next FPDU; false if octets are missing.
+    fn read_fpdu(&mut self, framing: Framing, skip: u64, doubt: bool) -> bool {
+        if skip > 0 {
+            let now = skip.min(self.buffer.len() as u64);
+            self.discard(usize::try_from(now).unwrap_or(usize::MAX));
+            self.phase = Phase::Framed { framing, skip: skip - now, doubt };
+            return now == skip;
+        }
+        // A bad CRC may stand for a bad length field: then this is not the beginning of an FPDU.
+        if doubt && framing.is_plausible(self.position(), &self.buffer) == Some(false) {
+            self.phase = Phase::searching(framing);
+            return true;
+        }
+        let Some(fpdu) = framing.read(self.position(), &self.buffer) else { return false };
+        let mut segment = Segment::read(&fpdu.ulpdu);
+        if !fpdu.markers_fit {
+            segment.remark = Some("a Marker does not point to the beginning of this FPDU");
+        }
+        self.items.push_back((self.stamp, Item::Segment { segment, crc: fpdu.crc }));
+        self.discard(fpdu.wire_len);
+        self.phase = Phase::Framed { framing, skip: 0, doubt: fpdu.crc == Crc::Bad || !fpdu.markers_fit };
+        true
+    }
+
+    /// Tries the next place where an FPDU may begin; false if octets are missing.
+    fn search(&mut self, framing: Framing, step: u64, skipped: u64, blind: bool) -> bool {
+        let misaligned = self.position() % step;
+        let verdict = if misaligned > 0 { Some(false) } else { self.proves_itself(framing) };
+        match verdict {
+            None => false,
+            Some(true) => {
+                if blind {
+                    self.origin = self.start;
+                    self.note(Note::StartMissing);
+                }
+                if skipped > 0 {
+                    self.note(Note::Resumed { skipped });
+                }
+                self.phase = Phase::Framed { framing, skip: 0, doubt: false };
+                true
+            }
+            Some(false) if self.buffer.is_empty() => false,
+            Some(false) => {
+                let next = (step - misaligned).min(self.buffer.len() as u64);
+                self.discard(usize::try_from(next).unwrap_or(usize::MAX));
+                let skipped = skipped + next;
+                self.phase = Phase::Searching { framing, step, skipped, blind };
+                if blind && skipped > BLIND_LIMIT {
+                    self.ignore();
+                }
+                true
+            }
+        }
+    }
+
+    /// Whether an FPDU begins here beyond doubt: a good CRC says so, or without CRC another header right behind it.
+    fn proves_itself(&self, framing: Framing) -> Option<bool> {
+        // At the end of the stream what is missing will not come.
+        let missing = self.over.then_some(false);
+        match framing.is_plausible(self.position(), &self.buffer) {
+            None => return missing,
+            Some(false) => return Some(false),
+            Some(true) => {}
+        }
+        let Some(fpdu) = framing.read(self.position(), &self.buffer) else { return missing };
+        match fpdu.crc {
+            Crc::Good => Some(true),
+            Crc::Bad => Some(false),
+            Crc::Off => {
+                let behind = self.position() + fpdu.wire_len as u64;
+                let rest = &self.buffer[fpdu.wire_len..];
+                framing.is_plausible(behind, rest).or_else(|| self.over.then_some(rest.is_empty()))
+            }
+        }
+    }
+
+    fn discard(&mut self, octets: usize) {
+        let octets = octets.min(self.buffer.len());
+        self.buffer.advance(octets);
+        self.start += octets as u64;
+    }
+
+    /// Where `buffer` begins, counted from the first FPDU.
+    const fn position(&self) -> u64 {
+        self.start - self.origin
+    }
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Phase {
+    /// The startup frames are not known. Only a good CRC tells FPDUs from other octets then, and Markers cannot be told.
+    const BLIND: Self =
+        Self::Searching { framing: Framing { crc: true, markers: false }, step: 1, skipped: 0, blind: true };
+
+    /// FPDUs are multiples of four octets long.
+    const fn searching(framing: Framing) -> Self {
+        Self::Searching { framing, step: 4, skipped: 0, blind: false }
+    }
+}
+
+/// Octets that a ULP may exchange before the startup frame; more, and we take the connection for something else.
+const STREAMING_LIMIT: usize = 4096;
+
+/// Octets in which a connection without startup frames must show its first FPDU.
+const BLIND_LIMIT: u64 = 1 << 20;

@@ -1,0 +1,42 @@
+//! A progress bar for people who wait.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Shows itself only on a terminal, and only when the work takes more than a second.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    start: Instant,
+}
+
+impl Progress {
+    #[expect(clippy::disallowed_methods, reason = "the person at the terminal waits in real time")]
+    pub(crate) fn new(total: u64) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} messages, {eta} left") {
+            bar.set_style(style);
+        }
+        Self { bar, start: Instant::now() }
+    }
+
+    pub(crate) fn advance(&self) {
+        self.bar.inc(1);
+        if self.bar.is_hidden() && self.start.elapsed() > PATIENCE && std::io::stderr().is_terminal() {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+    }
+
+    /// Prints something without the bar in the way.
+    pub(crate) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
+        self.bar.suspend(print)
+    }
+
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,0 +1,53 @@
+//! Why a subcommand did not do its work.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+/// A failure in one line, and whose it is.
+#[derive(Debug)]
+pub enum Failure {
+    /// The arguments or the input make no sense: exit status 2.
+    Usage(String),
+    /// The work failed on the way: exit status 1.
+    Work(String),
+    /// The reader of the output has gone, which is nobody's fault: exit status 0.
+    OutputClosed,
+}
+
+impl Failure {
+    /// A failure on the way.
+    pub fn work(reason: impl core::fmt::Display) -> Self {
+        Self::Work(reason.to_string())
+    }
+
+    /// Arguments that make no sense.
+    pub fn usage(reason: impl core::fmt::Display) -> Self {
+        Self::Usage(reason.to_string())
+    }
+
+    /// Prints the line and answers the exit status.
+    pub fn print(&self, command: &str) -> ExitCode {
+        match self {
+            Self::Usage(reason) => complain(command, reason, 2),
+            Self::Work(reason) => complain(command, reason, 1),
+            Self::OutputClosed => ExitCode::SUCCESS,
+        }
+    }
+}
+
+/// Failures of standard output.
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            Self::OutputClosed
+        } else {
+            Self::Work(format!("cannot write the output: {error}"))
+        }
+    }
+}
+
+fn complain(command: &str, reason: &str, status: u8) -> ExitCode {
+    // Where standard error is closed the status still tells.
+    let _unread = writeln!(std::io::stderr(), "weft {command}: {reason}");
+    ExitCode::from(status)
+}

@@ -1,0 +1,31 @@
+//! The `weft` command: reads its arguments and hands over to one subcommand.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use weft_cli::{decode, demo};
+
+/// A software RNIC in user space: iWARP (MPA, DDP, RDMAP) on a TCP of its own.
+///
+/// Exit status: 0 when all went well, 1 when the work failed on the way, 2 when the arguments or the
+/// input make no sense.
+#[derive(Debug, Parser)]
+#[command(name = "weft", version, verbatim_doc_comment)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The subcommands; each is a module of the library with `Args` and `run`.
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(demo::Args),
+    Decode(decode::Args),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Decode(args) => decode::run(&args),
+    }
+}

@@ -1,0 +1,10 @@
+//! `weft decode` against foreign captures, hand-written traffic and broken files.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
+
+mod files;
+mod garbage;
+mod holes;
+mod siw;
+mod streams;
+mod trace;

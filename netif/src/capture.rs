@@ -1,0 +1,155 @@
+use core::fmt;
+use std::io::{self, BufWriter, Write};
+
+use smoltcp::time::Instant;
+
+/// Writes frames as a pcap file (little-endian, stamps in microseconds, LINKTYPE_ETHERNET), as Wireshark reads it.
+///
+/// The first error ends the recording; it is kept for [`Capture::error`] and [`Capture::finish`], since a wire can't
+/// do anything about a full disk.
+///
+/// ```
+/// use weft_netif::{Capture, pair};
+/// let (left, _right) = pair(1500);
+/// let mut left = left.with_capture(Capture::new(Vec::new()));
+/// left.send(weft_netif::Instant::ZERO, &[0; 60]);
+/// left.take_capture().unwrap().finish()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Capture {
+    output: BufWriter<Box<dyn Write + Send>>,
+    frames: u64,
+    error: Option<io::Error>,
+}
+
+impl Capture {
+    /// Starts a capture and writes the file header.
+    #[must_use]
+    pub fn new(output: impl Write + Send + 'static) -> Self {
+        let mut capture = Self { output: BufWriter::new(Box::new(output)), frames: 0, error: None };
+        let mut header = [0; 24];
+        header[0..4].copy_from_slice(&MAGIC_MICROSECONDS.to_le_bytes());
+        header[4..6].copy_from_slice(&VERSION_MAJOR.to_le_bytes());
+        header[6..8].copy_from_slice(&VERSION_MINOR.to_le_bytes());
+        header[16..20].copy_from_slice(&SNAP_LEN.to_le_bytes());
+        header[20..24].copy_from_slice(&LINKTYPE_ETHERNET.to_le_bytes());
+        capture.write(&[&header]);
+        capture
+    }
+
+    /// Appends one frame, stamped with `now`; a time before the epoch counts as the epoch.
+    pub fn record(&mut self, now: Instant, frame: &[u8]) {
+        let micros = u64::try_from(now.total_micros()).unwrap_or(0);
+        // The format counts seconds in 32 bits; a later time wraps there, as everybody's does in 2106.
+        let seconds = u32::try_from(micros / 1_000_000 % (1 << 32)).unwrap_or(0);
+        let rest = u32::try_from(micros % 1_000_000).unwrap_or(0);
+        let kept = frame.len().min(SNAP_LEN as usize);
+        let len = |len: usize| u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes();
+        let mut header = [0; 16];
+        header[0..4].copy_from_slice(&seconds.to_le_bytes());
+        header[4..8].copy_from_slice(&rest.to_le_bytes());
+        header[8..12].copy_from_slice(&len(kept));
+        header[12..16].copy_from_slice(&len(frame.len()));
+        self.write(&[&header, &frame[..kept]]);
+        self.frames += u64::from(self.error.is_none());
+    }
+
+    /// Ends the capture: writes out what is buffered and tells the first error of all the time.
+    ///
+    /// # Errors
+    /// The first error that any write met.
+    pub fn finish(mut self) -> io::Result<()> {
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => self.output.flush(),
+        }
+    }
+
+    /// The error that ended the recording, if one did.
+    #[must_use]
+    pub const fn error(&self) -> Option<&io::Error> {
+        self.error.as_ref()
+    }
+
+    /// Frames recorded so far.
+    #[must_use]
+    pub const fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    fn write(&mut self, parts: &[&[u8]]) {
+        if self.error.is_none() {
+            self.error = parts.iter().try_for_each(|part| self.output.write_all(part)).err();
+        }
+    }
+}
+
+impl fmt::Debug for Capture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capture").field("frames", &self.frames).field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+const MAGIC_MICROSECONDS: u32 = 0xA1B2_C3D4;
+const VERSION_MAJOR: u16 = 2;
+const VERSION_MINOR: u16 = 4;
+const SNAP_LEN: u32 = 0x0004_0000;
+const LINKTYPE_ETHERNET: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(octets);
+            Ok(octets.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    struct Full;
+
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn every_octet_of_the_file_is_as_the_format_says() {
+        let output = Shared::default();
+        let mut capture = Capture::new(output.clone());
+        capture.record(Instant::from_micros(3_000_007), &[0xAA, 0xBB, 0xCC]);
+        assert_eq!(capture.frames(), 1);
+        capture.finish().unwrap();
+        let expected = [
+            0xD4, 0xC3, 0xB2, 0xA1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0, // file header
+            3, 0, 0, 0, 7, 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0, // packet header
+            0xAA, 0xBB, 0xCC,
+        ];
+        assert_eq!(*output.0.lock().unwrap(), expected);
+    }
+
+    #[test]
+    fn the_first_error_is_kept_and_told() {
+        let mut capture = Capture::new(Full);
+        capture.record(Instant::ZERO, &[0; 20_000]);
+        capture.record(Instant::ZERO, &[0; 20_000]);
+        assert_eq!(capture.error().map(io::Error::kind), Some(io::ErrorKind::StorageFull));
+        assert_eq!(capture.frames(), 0);
+        assert_eq!(capture.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+}

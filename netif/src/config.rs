@@ -1,0 +1,131 @@
+use core::net::IpAddr;
+
+use smoltcp::time::Duration;
+
+use crate::error::ConfigError;
+use crate::ip::IpSetting;
+use crate::wire::{MAX_MTU, MIN_MTU};
+
+/// How a [`Stack`](crate::Stack) is set up. Start from [`StackConfig::new`] and change what differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StackConfig {
+    /// The own address, its net, gateway and routes.
+    pub ip: IpSetting,
+    /// The own Ethernet address, of one station.
+    pub mac: [u8; 6],
+    /// The IP MTU, 576 (IPv6: 1280) to 65535; the stack keeps to the wire's where that is smaller.
+    pub mtu: usize,
+    /// Where initial sequence numbers and ephemeral ports come from: the same seed gives the same run.
+    pub seed: u64,
+    /// Octets of each connection's send buffer, and of its receive buffer. The latter, above 64 KiB, is brought to one
+    /// octet less than the power of two that isn't below.
+    pub tcp_buffer: usize,
+    /// How long a peer may be silent while something waits for its answer, before the connection is given up.
+    pub timeout: Option<Duration>,
+    /// After how long a silence an idle peer is probed.
+    pub keep_alive: Option<Duration>,
+    /// How long an acknowledgement may wait for company.
+    pub ack_delay: Option<Duration>,
+    /// Connections of one listening port that are half-open or not yet taken; further SYNs are dropped.
+    pub backlog: usize,
+    /// How long a half-open connection is kept.
+    pub half_open_timeout: Duration,
+    /// Removed connections that may still be closing; the oldest gives way to a further one.
+    pub lingering: usize,
+    /// How long a removed connection may take to close.
+    pub linger_timeout: Duration,
+    /// Frames taken by one call of [`Stack::ingress`](crate::Stack::ingress).
+    pub ingress_burst: usize,
+    /// Frames sent for one connection by one call of [`Stack::egress`](crate::Stack::egress).
+    pub egress_burst: usize,
+}
+
+impl StackConfig {
+    /// The defaults: MTU 1500, seed 0, buffers of 256 KiB, timeout 30 s, no keep-alive, acknowledgements delayed by
+    /// 10 ms, backlog 128, and a locally administered MAC address made from the IP address.
+    #[must_use]
+    pub fn new(ip: IpSetting) -> Self {
+        Self {
+            mac: mac_of(ip.address),
+            ip,
+            mtu: 1500,
+            seed: 0,
+            tcp_buffer: 256 * 1024,
+            timeout: Some(Duration::from_secs(30)),
+            keep_alive: None,
+            ack_delay: Some(Duration::from_millis(10)),
+            backlog: 128,
+            half_open_timeout: Duration::from_secs(15),
+            lingering: 256,
+            linger_timeout: Duration::from_secs(60),
+            ingress_burst: 64,
+            egress_burst: 16,
+        }
+    }
+
+    /// Checks all fields; [`Stack::new`](crate::Stack::new) panics on what this refuses.
+    ///
+    /// # Errors
+    /// The first field that makes no sense.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.ip.validate().map_err(ConfigError::Ip)?;
+        if !(min_mtu(self.ip.address)..=MAX_MTU).contains(&self.mtu) {
+            return Err(ConfigError::Mtu(self.mtu));
+        }
+        if self.mac[0] & 1 != 0 || self.mac == [0; 6] {
+            return Err(ConfigError::Mac(self.mac));
+        }
+        if !(1 << 10..=1 << 30).contains(&self.tcp_buffer) {
+            return Err(ConfigError::TcpBuffer(self.tcp_buffer));
+        }
+        if [self.backlog, self.ingress_burst, self.egress_burst].contains(&0) {
+            return Err(ConfigError::ZeroLimit);
+        }
+        Ok(())
+    }
+}
+
+/// The least MTU that IP runs on (RFC 791, RFC 8200 section 5).
+pub(crate) const fn min_mtu(address: IpAddr) -> usize {
+    if address.is_ipv4() { MIN_MTU } else { 1280 }
+}
+
+fn mac_of(address: IpAddr) -> [u8; 6] {
+    // The bit of 0x02 says that nobody's registry gave this address out.
+    match address {
+        IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            [0x02, 0x57, a, b, c, d]
+        }
+        IpAddr::V6(v6) => {
+            let [.., a, b, c, d] = v6.octets();
+            [0x02, 0x58, a, b, c, d]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_valid_and_each_bad_field_is_named() {
+        let good = StackConfig::new("10.0.0.1/24".parse().unwrap());
+        assert_eq!(good.validate(), Ok(()));
+        let cases = [
+            (StackConfig { mtu: 575, ..good.clone() }, ConfigError::Mtu(575)),
+            (StackConfig { mtu: 65_536, ..good.clone() }, ConfigError::Mtu(65_536)),
+            (StackConfig { mac: [1, 0, 0, 0, 0, 0], ..good.clone() }, ConfigError::Mac([1, 0, 0, 0, 0, 0])),
+            (StackConfig { mac: [0; 6], ..good.clone() }, ConfigError::Mac([0; 6])),
+            (StackConfig { tcp_buffer: 1, ..good.clone() }, ConfigError::TcpBuffer(1)),
+            (StackConfig { backlog: 0, ..good.clone() }, ConfigError::ZeroLimit),
+        ];
+        for (config, error) in cases {
+            assert_eq!(config.validate(), Err(error));
+        }
+        let ip = IpSetting { prefix: 77, ..good.ip };
+        assert!(matches!(StackConfig::new(ip).validate(), Err(ConfigError::Ip(_))));
+        let v6 = StackConfig { mtu: 1279, ..StackConfig::new("fd00::1/64".parse().unwrap()) };
+        assert_eq!(v6.validate(), Err(ConfigError::Mtu(1279)));
+    }
+}

@@ -1,0 +1,197 @@
+use core::net::{IpAddr, SocketAddr};
+
+/// Both ends of a connection: what finds it among the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Tuple {
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+}
+
+/// What a frame is about, as far as choosing a socket set needs to know. Nothing is verified: the stack does that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Peek {
+    /// TCP to the own address.
+    Tcp(Segment),
+    /// ARP or NDP: the neighbor cache may know more after it.
+    Neighbor,
+    /// Something else that the stack may answer, such as an echo request.
+    Other,
+    /// Not for this stack, or nothing that it should look at.
+    Refused,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) tuple: Tuple,
+    pub(crate) flags: u8,
+    pub(crate) window: u16,
+    /// The MSS option, looked for in a SYN only.
+    pub(crate) mss: Option<u16>,
+}
+
+impl Segment {
+    pub(crate) const fn is_first_syn(&self) -> bool {
+        self.flags & (FIN | SYN | RST | ACK) == SYN
+    }
+
+    pub(crate) const fn is_reset(&self) -> bool {
+        self.flags & RST != 0
+    }
+}
+
+/// Looks at frames by hand, for a stack with one MAC and one IP address.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Demux {
+    mac: [u8; 6],
+    address: IpAddr,
+}
+
+impl Demux {
+    pub(crate) const fn new(mac: [u8; 6], address: IpAddr) -> Self {
+        Self { mac, address }
+    }
+
+    /// Looks at a received frame; `looped` if it never was on the wire. From there nobody else may speak as this
+    /// station, nor as the loopback: that would put a wrong entry into the neighbor cache, or pass for a local peer.
+    pub(crate) fn peek(&self, frame: &[u8], looped: bool) -> Peek {
+        let Some((header, payload)) = frame.split_first_chunk::<14>() else { return Peek::Refused };
+        let to_group = header[0] & 1 != 0;
+        if !to_group && header[..6] != self.mac {
+            return Peek::Refused;
+        }
+        let peeked = match (self.address, &header[12..14]) {
+            (IpAddr::V4(_), [0x08, 0x06]) => self.peek_arp(payload, looped),
+            (IpAddr::V4(_), [0x08, 0x00]) => self.peek_ipv4(payload, looped),
+            (IpAddr::V6(_), [0x86, 0xDD]) => self.peek_ipv6(payload, looped),
+            _ => None,
+        };
+        match peeked {
+            // RFC 9293, MUST-57: no TCP to a group, whatever the IP header says.
+            None | Some(Peek::Tcp(_)) if to_group => Peek::Refused,
+            peeked => peeked.unwrap_or(Peek::Refused),
+        }
+    }
+
+    /// Whether a frame that this stack sends is meant for itself: sent to its own MAC address, or asking for it.
+    pub(crate) fn turns_round(&self, frame: &[u8]) -> bool {
+        let Some((header, payload)) = frame.split_first_chunk::<14>() else { return false };
+        if header[..6] == self.mac {
+            return true;
+        }
+        match (self.address, &header[12..14]) {
+            (IpAddr::V4(own), [0x08, 0x06]) => payload.get(24..28).is_some_and(|target| target == own.octets()),
+            (IpAddr::V6(own), [0x86, 0xDD]) => {
+                let is_solicitation = payload.get(6) == Some(&ICMPV6) && payload.get(40) == Some(&NEIGHBOR_SOLICITATION);
+                is_solicitation && payload.get(48..64).is_some_and(|target| target == own.octets())
+            }
+            _ => false,
+        }
+    }
+
+    fn peek_arp(&self, payload: &[u8], looped: bool) -> Option<Peek> {
+        let IpAddr::V4(own) = self.address else { return None };
+        let (sender_mac, sender) = (payload.get(8..14)?, payload.get(14..18)?);
+        let forged = sender == own.octets() || sender_mac == self.mac;
+        (looped || !forged).then_some(Peek::Neighbor)
+    }
+
+    fn peek_ipv4(&self, packet: &[u8], looped: bool) -> Option<Peek> {
+        let header = packet.first_chunk::<20>()?;
+        let header_len = usize::from(header[0] & 0x0F) * 4;
+        // Flags and fragment offset: the stack reassembles nothing, and must not take a fragment for a whole packet.
+        let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3FFF != 0;
+        if header[0] >> 4 != 4 || header_len < 20 || is_fragment {
+            return None;
+        }
+        let source = IpAddr::from(*packet[12..].first_chunk::<4>()?);
+        let destination = IpAddr::from(*packet[16..].first_chunk::<4>()?);
+        self.peek_transport((source, destination), header[9], packet.get(header_len..)?, looped)
+    }
+
+    fn peek_ipv6(&self, packet: &[u8], looped: bool) -> Option<Peek> {
+        let header = packet.first_chunk::<40>()?;
+        if header[0] >> 4 != 6 {
+            return None;
+        }
+        let source = IpAddr::from(*packet[8..].first_chunk::<16>()?);
+        let destination = IpAddr::from(*packet[24..].first_chunk::<16>()?);
+        let (mut next_header, mut payload) = (header[6], &packet[40..]);
+        // The only extension header that the stack goes past.
+        if next_header == HOP_BY_HOP {
+            next_header = *payload.first()?;
+            payload = payload.get((usize::from(*payload.get(1)?) + 1) * 8..)?;
+        }
+        self.peek_transport((source, destination), next_header, payload, looped)
+    }
+
+    fn peek_transport(
+        &self,
+        (source, destination): (IpAddr, IpAddr),
+        protocol: u8,
+        payload: &[u8],
+        looped: bool,
+    ) -> Option<Peek> {
+        let forged = source == self.address && !looped;
+        if forged || source.is_loopback() || destination.is_loopback() {
+            return None;
+        }
+        match protocol {
+            TCP if destination == self.address => peek_tcp((source, destination), payload).map(Peek::Tcp),
+            TCP => None,
+            ICMPV6 if source.is_ipv6() && is_neighbor_discovery(payload) => Some(Peek::Neighbor),
+            _ => Some(Peek::Other),
+        }
+    }
+}
+
+/// Whether a frame, one of our own, asks for a neighbor. Instead of what should have been sent to that neighbor.
+pub(crate) fn asks_for_neighbor(frame: &[u8]) -> bool {
+    match frame.get(12..14) {
+        Some([0x08, 0x06]) => true,
+        Some([0x86, 0xDD]) => frame.get(20) == Some(&ICMPV6),
+        _ => false,
+    }
+}
+
+fn is_neighbor_discovery(icmp: &[u8]) -> bool {
+    icmp.first().is_some_and(|kind| (0x85..=0x89).contains(kind))
+}
+
+fn peek_tcp((source, destination): (IpAddr, IpAddr), segment: &[u8]) -> Option<Segment> {
+    let header = segment.first_chunk::<20>()?;
+    let remote = SocketAddr::new(source, u16::from_be_bytes([header[0], header[1]]));
+    let local = SocketAddr::new(destination, u16::from_be_bytes([header[2], header[3]]));
+    let flags = header[13];
+    let options = segment.get(20..usize::from(header[12] >> 4) * 4)?;
+    let mss = if flags & SYN != 0 { find_mss(options) } else { None };
+    let window = u16::from_be_bytes([header[14], header[15]]);
+    Some(Segment { tuple: Tuple { local, remote }, flags, window, mss })
+}
+
+fn find_mss(mut options: &[u8]) -> Option<u16> {
+    loop {
+        match *options {
+            [OPTION_NOP, ref rest @ ..] => options = rest,
+            [OPTION_MSS, 4, high, low, ..] => return Some(u16::from_be_bytes([high, low])),
+            [kind, len, ..] if kind != OPTION_END && len >= 2 => options = options.get(usize::from(len)..)?,
+            _ => return None,
+        }
+    }
+}
+
+/// The MSS that a peer means which names none (RFC 9293, MUST-15 and 3.7.1).
+pub(crate) const fn default_mss(address: IpAddr) -> u16 {
+    if address.is_ipv4() { 536 } else { 1220 }
+}
+
+const HOP_BY_HOP: u8 = 0x00;
+const TCP: u8 = 0x06;
+const ICMPV6: u8 = 0x3A;
+const NEIGHBOR_SOLICITATION: u8 = 0x87;
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
+const OPTION_END: u8 = 0;
+const OPTION_NOP: u8 = 1;
+const OPTION_MSS: u8 = 2;

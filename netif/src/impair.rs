@@ -1,0 +1,220 @@
+use core::cmp::Reverse;
+use core::fmt;
+use core::ops::Range;
+use std::collections::BinaryHeap;
+
+use smoltcp::time::{Duration, Instant};
+
+use crate::random::Random;
+
+/// What an [`Impairment`] does to frames. The default does nothing.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ImpairmentConfig {
+    /// The same seed and the same frames at the same times give the same result.
+    pub seed: u64,
+    /// Probability that a frame is lost, 0 to 1.
+    pub loss: f64,
+    /// Probability that a frame comes twice, 0 to 1.
+    pub duplicate: f64,
+    /// Probability that a frame is held back for 0.1 to 1.1 ms (and a further `delay`), so that later ones overtake it.
+    pub reorder: f64,
+    /// Probability that one bit of an IP packet is turned over. Only what a checksum covers can be hit: the Ethernet
+    /// header and ARP would be saved by the frame check sequence of a real wire, which frames in memory don't have.
+    pub corrupt: f64,
+    /// Time that every frame takes.
+    pub delay: Duration,
+    /// Greatest further time, equally distributed; frames may overtake each other by it.
+    pub jitter: Duration,
+    /// Interval in which the link is down: frames sent in it are lost.
+    pub down: Option<Range<Instant>>,
+}
+
+/// A middle box that loses, duplicates, holds back, delays and damages frames by a seeded generator. It has no clock
+/// and does no I/O: frames go in by [`Impairment::push`] and come out by [`Impairment::pop`] when their time has come.
+#[derive(Clone)]
+pub struct Impairment {
+    config: ImpairmentConfig,
+    random: Random,
+    queue: BinaryHeap<Reverse<(Instant, u64, Vec<u8>)>>,
+    sequence: u64,
+    lost: u64,
+    duplicated: u64,
+    held_back: u64,
+    corrupted: u64,
+}
+
+impl Impairment {
+    /// A middle box with nothing in it.
+    #[must_use]
+    pub const fn new(config: ImpairmentConfig) -> Self {
+        let random = Random::new(config.seed);
+        Self {
+            config,
+            random,
+            queue: BinaryHeap::new(),
+            sequence: 0,
+            lost: 0,
+            duplicated: 0,
+            held_back: 0,
+            corrupted: 0,
+        }
+    }
+
+    /// Takes a frame in at `now`. A full box (65536 frames under way) loses it.
+    pub fn push(&mut self, now: Instant, frame: &[u8]) {
+        let lost = self.random.chance(self.config.loss);
+        let copies = 1 + usize::from(self.random.chance(self.config.duplicate));
+        let down = self.config.down.as_ref().is_some_and(|interval| interval.contains(&now));
+        if lost || down || self.queue.len() + copies > MAX_QUEUE {
+            self.lost += 1;
+            return;
+        }
+        self.duplicated += u64::from(copies == 2);
+        for _ in 0..copies {
+            let mut copy = frame.to_vec();
+            let jitter = self.random.below(self.config.jitter.total_micros().saturating_add(1));
+            let mut due = now + self.config.delay + Duration::from_micros(jitter);
+            if self.random.chance(self.config.reorder) {
+                let held = MIN_HOLD + self.random.below(self.config.delay.total_micros() + HOLD_SPAN);
+                due += Duration::from_micros(held);
+                self.held_back += 1;
+            }
+            if self.random.chance(self.config.corrupt) {
+                self.turn_bit(&mut copy);
+            }
+            self.queue.push(Reverse((due, self.sequence, copy)));
+            self.sequence += 1;
+        }
+    }
+
+    /// The next frame that is due by `now`.
+    pub fn pop(&mut self, now: Instant) -> Option<Vec<u8>> {
+        if self.poll_at()? > now {
+            return None;
+        }
+        self.queue.pop().map(|Reverse((_, _, frame))| frame)
+    }
+
+    /// When the next frame comes out.
+    #[must_use]
+    pub fn poll_at(&self) -> Option<Instant> {
+        self.queue.peek().map(|Reverse((due, _, _))| *due)
+    }
+
+    /// Frames lost, duplicated, held back and damaged so far.
+    #[must_use]
+    pub const fn counts(&self) -> [u64; 4] {
+        [self.lost, self.duplicated, self.held_back, self.corrupted]
+    }
+
+    fn turn_bit(&mut self, frame: &mut [u8]) {
+        let is_ip = matches!(frame.get(12..14), Some([0x08, 0x00] | [0x86, 0xDD]));
+        let bits = (frame.len().saturating_sub(ETHERNET_HEADER) as u64) * 8;
+        let bit = usize::try_from(self.random.below(bits)).unwrap_or(0);
+        if is_ip && bits > 0 {
+            frame[ETHERNET_HEADER + bit / 8] ^= 1 << (bit % 8);
+            self.corrupted += 1;
+        }
+    }
+}
+
+impl fmt::Debug for Impairment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { config, queue, .. } = self;
+        f.debug_struct("Impairment").field("config", config).field("queue", &queue.len()).finish_non_exhaustive()
+    }
+}
+
+const ETHERNET_HEADER: usize = 14;
+const MAX_QUEUE: usize = 65_536;
+/// Microseconds.
+const MIN_HOLD: u64 = 100;
+/// Microseconds.
+const HOLD_SPAN: u64 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(config: ImpairmentConfig) -> (Vec<(Instant, Vec<u8>)>, [u64; 4]) {
+        let mut impairment = Impairment::new(config);
+        let mut out = Vec::new();
+        for number in 0..1000_u64 {
+            let now = Instant::from_micros(i64::try_from(number * 50).unwrap());
+            let mut frame = vec![0x08, 0x00];
+            frame.splice(0..0, [0; 12]);
+            frame.extend_from_slice(&number.to_be_bytes());
+            impairment.push(now, &frame);
+            while let Some(frame) = impairment.pop(now) {
+                out.push((now, frame));
+            }
+        }
+        while let Some(at) = impairment.poll_at() {
+            assert_eq!(impairment.pop(at - Duration::from_micros(1)), None);
+            out.extend(impairment.pop(at).map(|frame| (at, frame)));
+        }
+        (out, impairment.counts())
+    }
+
+    #[test]
+    fn the_default_changes_nothing() {
+        let (out, counts) = run(ImpairmentConfig::default());
+        assert_eq!(counts, [0; 4]);
+        assert!(out.iter().enumerate().all(|(number, (_, frame))| frame[14..] == (number as u64).to_be_bytes()));
+        assert_eq!(out.len(), 1000);
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_result_again_and_another_seed_another() {
+        let config = |seed| ImpairmentConfig {
+            seed,
+            loss: 0.05,
+            duplicate: 0.05,
+            reorder: 0.05,
+            corrupt: 0.05,
+            delay: Duration::from_micros(20),
+            jitter: Duration::from_micros(70),
+            down: Some(Instant::from_millis(10)..Instant::from_millis(11)),
+        };
+        assert_eq!(run(config(1)), run(config(1)));
+        assert_ne!(run(config(1)), run(config(2)));
+        let (_, [lost, duplicated, held_back, corrupted]) = run(config(1));
+        assert!((40..110).contains(&lost), "{lost}");
+        for count in [duplicated, held_back, corrupted] {
+            assert!((20..90).contains(&count), "{count}");
+        }
+    }
+
+    #[test]
+    fn a_link_that_is_down_loses_all() {
+        let down = Some(Instant::from_millis(10)..Instant::from_millis(20));
+        let (out, counts) = run(ImpairmentConfig { down, ..ImpairmentConfig::default() });
+        assert_eq!((out.len(), counts), (800, [200, 0, 0, 0]));
+    }
+
+    #[test]
+    fn reordering_lets_later_frames_overtake() {
+        let (out, counts) = run(ImpairmentConfig { reorder: 0.1, ..ImpairmentConfig::default() });
+        let order: Vec<&[u8]> = out.iter().map(|(_, frame)| &frame[14..]).collect();
+        assert!(counts[2] > 0 && !order.is_sorted());
+        assert_eq!(out.len(), 1000);
+    }
+
+    #[test]
+    fn corruption_spares_arp_and_the_ethernet_header() {
+        let mut impairment = Impairment::new(ImpairmentConfig { corrupt: 1.0, ..ImpairmentConfig::default() });
+        let (mut arp, mut ip) = ([0; 60], [0; 60]);
+        arp[12..14].copy_from_slice(&[0x08, 0x06]);
+        ip[12..14].copy_from_slice(&[0x86, 0xDD]);
+        for _ in 0..100 {
+            impairment.push(Instant::ZERO, &arp);
+            assert_eq!(impairment.pop(Instant::ZERO).unwrap(), arp);
+            impairment.push(Instant::ZERO, &ip);
+            let damaged = impairment.pop(Instant::ZERO).unwrap();
+            let turned: u32 = damaged.iter().zip(ip).map(|(left, right)| (left ^ right).count_ones()).sum();
+            assert_eq!((turned, &damaged[..14]), (1, &ip[..14]));
+        }
+        impairment.push(Instant::ZERO, &[1, 2, 3]);
+        assert_eq!(impairment.pop(Instant::ZERO), Some(vec![1, 2, 3]));
+    }
+}

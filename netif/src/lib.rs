@@ -1,0 +1,76 @@
+//! Ethernet frames on one side, TCP connections on the other: the ground that the RNIC stands on.
+//!
+//! ```text
+//!      Llp   Llp   Llp            byte streams, one a connection: readable, transmit, emss, state
+//!        \    |    /
+//!         [ Stack ]               smoltcp, one socket set a connection, found by 4-tuple; timer wheel
+//!             |
+//!         [ Wire  ]               capture outermost, then impairment
+//!        /    |    \
+//!     pair  unix   tap            memory, Unix stream socket, TAP device
+//! ```
+//!
+//! A [`Wire`] carries frames and nothing else. A [`Stack`] puts a TCP/IP on it. Nothing here reads a clock or a random
+//! source: the time is an argument of every call that needs it, and a seed is part of the configuration, so a run on
+//! [`pair`] can be repeated frame by frame. Nothing blocks; [`Stack::poll_at`] and [`Stack::poll_fd`] say how long to
+//! sleep.
+//!
+//! ```
+//! use weft_netif::{Instant, LlpState, Stack, StackConfig, pair};
+//!
+//! let now = Instant::ZERO;
+//! let (left, right) = pair(1500);
+//! let mut client = Stack::new(left, StackConfig::new("10.0.0.1/24".parse()?), now);
+//! let mut server = Stack::new(right, StackConfig::new("10.0.0.2/24".parse()?), now);
+//! server.listen(4791)?;
+//! let id = client.connect("10.0.0.2:4791".parse()?, None, now)?;
+//! for _ in 0..8 {
+//!     for stack in [&mut client, &mut server] {
+//!         stack.egress(now);
+//!         stack.ingress(now);
+//!     }
+//! }
+//! let (accepted, port) = server.next_accepted().expect("three segments were enough");
+//! assert_eq!((port, server.peer_addr(accepted)), (4791, client.local_addr(id)));
+//! assert_eq!(client.llp(id).unwrap().state(), LlpState::Established);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! RFC 9293 (TCP), 5681 and 9438 (congestion control), 826 (ARP), 4861 (NDP), 791, 8200 (IP), 6691 (MSS).
+
+mod capture;
+mod config;
+mod connection;
+mod demux;
+mod error;
+#[doc(hidden)]
+pub mod fuzzing;
+mod impair;
+mod ip;
+mod llp;
+mod pair;
+mod random;
+mod sequence;
+mod slot;
+mod spec;
+mod stack;
+mod table;
+mod tap;
+mod unix;
+mod wheel;
+mod wire;
+
+pub use smoltcp::time::{Duration, Instant};
+
+pub use capture::Capture;
+pub use config::StackConfig;
+pub use connection::CloseCause;
+pub use error::{ConfigError, ConnectError, ListenError};
+pub use impair::{Impairment, ImpairmentConfig};
+pub use ip::{IpSetting, IpSettingError, Route};
+pub use llp::{Llp, LlpState, TcpLlp};
+pub use pair::pair;
+pub use spec::{Spec, SpecError};
+pub use stack::{Counters, Stack};
+pub use table::ConnectionId;
+pub use wire::{Wire, WireCounters};

@@ -1,0 +1,184 @@
+use core::fmt;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::wire::{Link, MAX_MTU, MIN_MTU, Wire};
+
+/// Two ends of a wire through memory. Each direction holds 512 frames and loses what comes on top, as a wire does.
+/// The ends may live in two threads.
+///
+/// # Panics
+/// When `mtu` (the IP MTU) is outside 576 to 65535.
+#[must_use]
+pub fn pair(mtu: usize) -> (Wire, Wire) {
+    assert!((MIN_MTU..=MAX_MTU).contains(&mtu), "an MTU of {mtu} is outside {MIN_MTU} to {MAX_MTU}");
+    let (left, right) = (Arc::new(Lane::default()), Arc::new(Lane::default()));
+    let end = |outgoing: &Arc<Lane>, incoming: &Arc<Lane>| {
+        Wire::new(Link::Pair(PairEnd { outgoing: Arc::clone(outgoing), incoming: Arc::clone(incoming) }), mtu)
+    };
+    (end(&left, &right), end(&right, &left))
+}
+
+#[derive(Debug)]
+pub(crate) struct PairEnd {
+    outgoing: Arc<Lane>,
+    incoming: Arc<Lane>,
+}
+
+impl PairEnd {
+    /// False when the lane is full and the frame is lost.
+    pub(crate) fn send(&self, frame: &[u8]) -> bool {
+        let mut queue = self.outgoing.lock();
+        if queue.frames.len() >= CAPACITY {
+            return false;
+        }
+        let mut buffer = queue.spare.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(frame);
+        queue.frames.push_back(buffer);
+        if queue.frames.len() == 1 {
+            self.outgoing.ring();
+        }
+        true
+    }
+
+    /// Swaps the next frame into `frame`, whose old buffer goes back to the sender for a later one.
+    pub(crate) fn receive(&self, frame: &mut Vec<u8>) -> bool {
+        let mut queue = self.incoming.lock();
+        let Some(mut buffer) = queue.frames.pop_front() else { return false };
+        std::mem::swap(frame, &mut buffer);
+        queue.spare.push(buffer);
+        if queue.frames.is_empty() {
+            self.incoming.silence();
+        }
+        true
+    }
+
+    pub(crate) fn is_readable(&self) -> bool {
+        !self.incoming.lock().frames.is_empty()
+    }
+
+    pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        let queue = self.incoming.lock();
+        if self.incoming.bell.get().is_none() {
+            let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+            self.incoming.bell.get_or_init(|| bell);
+            if !queue.frames.is_empty() {
+                self.incoming.ring();
+            }
+        }
+        self.incoming.bell.get().map(AsFd::as_fd)
+    }
+}
+
+/// One direction. The bell is an eventfd that is readable as long as frames wait; it is made when somebody asks for it
+/// first, so that a pair driven by one thread costs no system call.
+#[derive(Debug, Default)]
+struct Lane {
+    queue: Mutex<Queue>,
+    bell: OnceLock<OwnedFd>,
+}
+
+#[derive(Default)]
+struct Queue {
+    frames: VecDeque<Vec<u8>>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Lane {
+    /// A panic elsewhere can't leave the queue half-changed, so a poisoned lock is as good as another.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring(&self) {
+        if let Some(bell) = self.bell.get() {
+            // The only error would be a full counter: readable all the same.
+            let _full = rustix::io::write(bell, &1_u64.to_ne_bytes());
+        }
+    }
+
+    fn silence(&self) {
+        if let Some(bell) = self.bell.get() {
+            // The only error would be a counter that is zero already.
+            let _empty = rustix::io::read(bell, &mut [0; 8]);
+        }
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("frames", &self.frames.len()).finish_non_exhaustive()
+    }
+}
+
+/// Frames in each direction.
+const CAPACITY: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use smoltcp::time::Instant;
+
+    use super::*;
+
+    const NOW: Instant = Instant::ZERO;
+
+    fn is_ringing(wire: &Wire) -> bool {
+        let fd = wire.poll_fd().unwrap();
+        let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+    }
+
+    #[test]
+    fn frames_go_both_ways_in_order() {
+        let (mut left, mut right) = pair(1500);
+        let mut frame = Vec::new();
+        assert!(!right.receive(NOW, &mut frame));
+        left.send(NOW, &[1; 60]);
+        left.send(NOW, &[2; 61]);
+        right.send(NOW, &[3; 62]);
+        assert!(right.is_readable());
+        assert!(right.receive(NOW, &mut frame) && frame == [1; 60]);
+        assert!(right.receive(NOW, &mut frame) && frame == [2; 61]);
+        assert!(!right.receive(NOW, &mut frame) && !right.is_readable());
+        assert!(left.receive(NOW, &mut frame) && frame == [3; 62]);
+    }
+
+    #[test]
+    fn a_full_lane_and_a_frame_too_long_are_lost_and_counted() {
+        let (mut left, mut right) = pair(600);
+        left.send(NOW, &[0; 614]);
+        left.send(NOW, &[0; 615]);
+        for _ in 0..CAPACITY {
+            left.send(NOW, &[0; 60]);
+        }
+        let counters = left.counters();
+        assert_eq!((counters.sent, counters.too_long, counters.send_lost), (CAPACITY as u64, 1, 1));
+        let mut frame = Vec::new();
+        assert_eq!((0..).take_while(|_| right.receive(NOW, &mut frame)).count(), CAPACITY);
+        assert_eq!(right.counters().received, CAPACITY as u64);
+    }
+
+    #[test]
+    fn the_bell_rings_exactly_while_frames_wait() {
+        let (mut left, mut right) = pair(1500);
+        let mut frame = Vec::new();
+        left.send(NOW, &[0; 60]);
+        assert!(is_ringing(&right), "a frame from before the first question counts");
+        left.send(NOW, &[0; 60]);
+        assert!(right.receive(NOW, &mut frame) && is_ringing(&right));
+        assert!(right.receive(NOW, &mut frame) && !is_ringing(&right));
+        left.send(NOW, &[0; 60]);
+        assert!(is_ringing(&right) && !is_ringing(&left));
+    }
+
+    #[test]
+    #[should_panic(expected = "outside 576 to 65535")]
+    fn an_mtu_that_makes_no_sense_is_the_callers_fault() {
+        let _wires = pair(575);
+    }
+}

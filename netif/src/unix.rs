@@ -1,0 +1,216 @@
+use core::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use smoltcp::time::{Duration, Instant};
+
+use crate::wire::{ETHERNET_HEADER, MAX_MTU};
+
+/// Ethernet frames over a Unix stream socket, each behind its length in 4 octets, big-endian (QEMU's
+/// `-netdev stream` does the same). A peer that goes, or breaks the framing, is dropped; the listening side then takes
+/// the next one, the connecting side looks for its peer again once a second.
+#[derive(Debug)]
+pub(crate) struct UnixLink {
+    role: Role,
+    peer: Option<Peer>,
+    retry_at: Instant,
+}
+
+#[derive(Debug)]
+enum Role {
+    Listen { listener: UnixListener, path: PathBuf },
+    Connect { path: PathBuf },
+}
+
+impl UnixLink {
+    pub(crate) fn connect(path: &Path) -> io::Result<Self> {
+        let peer = Peer::new(UnixStream::connect(path)?)?;
+        Ok(Self { role: Role::Connect { path: path.into() }, peer: Some(peer), retry_at: Instant::ZERO })
+    }
+
+    pub(crate) fn listen(path: &Path) -> io::Result<Self> {
+        let listener = UnixListener::bind(path).or_else(|error| {
+            if !is_left_behind(path) {
+                return Err(error);
+            }
+            fs::remove_file(path)?;
+            UnixListener::bind(path)
+        })?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { role: Role::Listen { listener, path: path.into() }, peer: None, retry_at: Instant::ZERO })
+    }
+
+    /// False when there is no peer, or it doesn't read and its queue is full.
+    pub(crate) fn send(&mut self, now: Instant, frame: &[u8]) -> bool {
+        self.find_peer(now);
+        let sent = self.peer.as_mut().map(|peer| peer.send(frame));
+        self.keep(now, sent).unwrap_or(false)
+    }
+
+    pub(crate) fn receive(&mut self, now: Instant, frame: &mut Vec<u8>) -> bool {
+        self.find_peer(now);
+        let received = self.peer.as_mut().map(|peer| peer.receive(frame));
+        self.keep(now, received).unwrap_or(false)
+    }
+
+    pub(crate) fn poll_at(&self) -> Option<Instant> {
+        match self.role {
+            Role::Connect { .. } if self.peer.is_none() => Some(self.retry_at),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        match (&self.peer, &self.role) {
+            (Some(peer), _) => Some(peer.stream.as_fd()),
+            (None, Role::Listen { listener, .. }) => Some(listener.as_fd()),
+            (None, Role::Connect { .. }) => None,
+        }
+    }
+
+    pub(crate) fn is_readable(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| !matches!(peer.staged_frame(), Ok(None)))
+    }
+
+    pub(crate) fn wants_write(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| !peer.outgoing.is_empty())
+    }
+
+    fn find_peer(&mut self, now: Instant) {
+        if self.peer.is_some() {
+            return;
+        }
+        let stream = match &self.role {
+            Role::Listen { listener, .. } => listener.accept().map(|(stream, _)| stream),
+            Role::Connect { .. } if now < self.retry_at => return,
+            Role::Connect { path } => UnixStream::connect(path),
+        };
+        self.retry_at = now + RETRY;
+        // No peer is what it is: the next call, or the next second, asks again.
+        self.peer = stream.and_then(Peer::new).ok();
+    }
+
+    /// Drops a peer that is gone.
+    fn keep<T>(&mut self, now: Instant, result: Option<io::Result<T>>) -> Option<T> {
+        if matches!(result, Some(Err(_))) {
+            self.peer = None;
+            self.retry_at = now + RETRY;
+        }
+        result?.ok()
+    }
+}
+
+impl Drop for UnixLink {
+    fn drop(&mut self) {
+        if let Role::Listen { path, .. } = &self.role {
+            // Somebody may have taken it away already; then there is nothing to do.
+            let _gone = fs::remove_file(path);
+        }
+    }
+}
+
+/// A connected stream with what was received and not yet read (`incoming[start..end]`), and what waits to be sent.
+struct Peer {
+    stream: UnixStream,
+    incoming: Box<[u8]>,
+    start: usize,
+    end: usize,
+    outgoing: Vec<u8>,
+}
+
+impl Peer {
+    fn new(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self { stream, incoming: vec![0; 2 * MAX_RECORD].into(), start: 0, end: 0, outgoing: Vec::new() })
+    }
+
+    fn send(&mut self, frame: &[u8]) -> io::Result<bool> {
+        self.flush()?;
+        if self.outgoing.len() + frame.len() > MAX_OUTGOING {
+            return Ok(false);
+        }
+        let Ok(len) = u32::try_from(frame.len()) else { return Ok(false) };
+        self.outgoing.extend_from_slice(&len.to_be_bytes());
+        self.outgoing.extend_from_slice(frame);
+        self.flush()?;
+        Ok(true)
+    }
+
+    fn receive(&mut self, frame: &mut Vec<u8>) -> io::Result<bool> {
+        self.flush()?;
+        if self.staged_frame()?.is_none() {
+            self.fill()?;
+        }
+        let Some(len) = self.staged_frame()? else { return Ok(false) };
+        frame.clear();
+        frame.extend_from_slice(&self.incoming[self.start + LENGTH_LEN..][..len]);
+        self.start += LENGTH_LEN + len;
+        Ok(true)
+    }
+
+    /// The length of the whole frame at the front; an error when what lies there is no frame.
+    fn staged_frame(&self) -> io::Result<Option<usize>> {
+        let staged = &self.incoming[self.start..self.end];
+        let Some((length, rest)) = staged.split_first_chunk() else { return Ok(None) };
+        let len = u32::from_be_bytes(*length) as usize;
+        if len > MAX_RECORD - LENGTH_LEN {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok((rest.len() >= len).then_some(len))
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        self.incoming.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        match recv(&self.stream, &mut self.incoming[self.end..], RecvFlags::empty()) {
+            Ok((0, _)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok((len, _)) => {
+                self.end += len;
+                Ok(())
+            }
+            Err(error) => would_block(error.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while !self.outgoing.is_empty() {
+            // Without NOSIGNAL, a peer that is gone would kill a process that isn't Rust's own.
+            match send(&self.stream, &self.outgoing, SendFlags::NOSIGNAL) {
+                Ok(len) => drop(self.outgoing.drain(..len)),
+                Err(error) => return would_block(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (staged, waiting) = (self.end - self.start, self.outgoing.len());
+        f.debug_struct("Peer").field("staged", &staged).field("waiting", &waiting).finish_non_exhaustive()
+    }
+}
+
+fn would_block(error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// Whether `path` is a socket that nobody listens on any more: its owner ended without tidying up.
+fn is_left_behind(path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    is_socket && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+const LENGTH_LEN: usize = 4;
+const MAX_RECORD: usize = LENGTH_LEN + ETHERNET_HEADER + MAX_MTU;
+/// What may wait for a peer that doesn't read; frames on top are lost.
+const MAX_OUTGOING: usize = 1 << 20;
+const RETRY: Duration = Duration::from_secs(1);

@@ -1,0 +1,174 @@
+use weft_netif::{CloseCause, ConnectError, Duration, ListenError, LlpState};
+
+use crate::bench::{Bench, PORT, Talker, V4, V6};
+
+#[test]
+fn nobody_listening_is_refused_by_reset() {
+    for addresses in [V4, V6] {
+        let mut bench = Bench::new(addresses);
+        let remote = (bench.stacks[1].ip().address, PORT).into();
+        let id = bench.stacks[0].connect(remote, None, bench.now).unwrap();
+        assert_eq!(bench.stacks[0].llp(id).unwrap().state(), LlpState::Connecting);
+        bench.drive(|stacks| stacks[0].llp(id).unwrap().state() == LlpState::Reset);
+        assert_eq!(bench.stacks[0].next_ready(), Some(id));
+        assert_eq!(bench.stacks[0].llp(id).unwrap().cause(), Some(CloseCause::Refused));
+        bench.stacks[0].remove(id);
+        bench.pass(Duration::from_secs(1));
+        assert_eq!(bench.stacks[0].counters().connections, 0);
+    }
+}
+
+#[test]
+fn abort_resets_the_peer_which_can_still_read() {
+    let mut bench = Bench::new(V4);
+    let ids = bench.connect();
+    bench.stacks[0].llp(ids[0]).unwrap().send_slice(b"before");
+    bench.drive(|stacks| !stacks[1].llp(ids[1]).unwrap().readable().is_empty());
+    bench.stacks[0].llp(ids[0]).unwrap().abort();
+    assert_eq!(bench.stacks[0].llp(ids[0]).unwrap().state(), LlpState::Reset);
+    bench.drive(|stacks| stacks[1].llp(ids[1]).unwrap().state() == LlpState::Reset);
+    assert_eq!(bench.stacks[0].llp(ids[0]).unwrap().cause(), Some(CloseCause::Aborted));
+    let mut llp = bench.stacks[1].llp(ids[1]).unwrap();
+    assert_eq!((llp.cause(), llp.readable()), (Some(CloseCause::Reset), &b"before"[..]));
+    assert!(!llp.is_drained(), "no FIN came");
+    assert_eq!(llp.send_slice(b"x"), 0);
+}
+
+#[test]
+fn a_stack_connects_to_its_own_address_without_the_wire() {
+    for addresses in [V4, V6] {
+        let mut bench = Bench::new(addresses);
+        let stack = &mut bench.stacks[0];
+        stack.listen(PORT).unwrap();
+        let own = (stack.ip().address, PORT).into();
+        let id = stack.connect(own, None, bench.now).unwrap();
+        let mut accepted = None;
+        bench.drive(|stacks| {
+            accepted = accepted.or_else(|| stacks[0].next_accepted());
+            accepted.is_some()
+        });
+        let peer = accepted.unwrap().0;
+        assert_eq!(bench.stacks[0].peer_addr(peer), bench.stacks[0].local_addr(id));
+        let mut talkers = Talker::pair(1 << 20);
+        bench.drive(|stacks| {
+            let done = [talkers[0].talk(&mut stacks[0], id), talkers[1].talk(&mut stacks[0], peer)];
+            done == [true, true]
+        });
+        bench.stacks[0].llp(id).unwrap().shutdown();
+        bench.stacks[0].llp(peer).unwrap().shutdown();
+        bench.drive(|stacks| [id, peer].iter().all(|&id| stacks[0].llp(id).unwrap().state() == LlpState::Closed));
+        assert_eq!(bench.stacks[0].wire().counters().sent, 0, "nothing was on the wire");
+        assert!(bench.stacks[0].counters().looped > 1000);
+    }
+}
+
+#[test]
+fn own_connections_take_no_port_that_would_be_their_own_peer() {
+    let mut bench = Bench::new(V4);
+    let own = |port| (bench.stacks[0].ip().address, port).into();
+    let (seven, eight) = (own(7), own(8));
+    let stack = &mut bench.stacks[0];
+    assert_eq!(stack.connect(seven, Some(7), bench.now), Err(ConnectError::AddrInUse));
+    stack.connect(seven, Some(8), bench.now).unwrap();
+    assert_eq!(stack.connect(eight, Some(7), bench.now), Err(ConnectError::AddrInUse));
+}
+
+#[test]
+fn mss_is_learned_from_the_syn_and_bounded_by_the_own_mtu() {
+    let table = [(V4, [1500, 9000], 1460), (V4, [576, 1500], 536), (V6, [1280, 1500], 1220), (V6, [9000; 2], 8940)];
+    for (addresses, mtus, emss) in table {
+        for swapped in [false, true] {
+            let mtu = move |side: usize| mtus[if swapped { 1 - side } else { side }];
+            let mut bench = Bench::with(addresses, 1, move |side, config| config.mtu = mtu(side), |_, wire| wire);
+            let ids = bench.connect();
+            bench.drive(|stacks| stacks[0].llp(ids[0]).unwrap().state() == LlpState::Established);
+            for side in 0..2 {
+                assert_eq!(bench.stacks[side].llp(ids[side]).unwrap().emss(), emss, "{mtus:?} {swapped}");
+            }
+        }
+    }
+}
+
+#[test]
+fn before_the_syn_is_answered_the_default_mss_counts() {
+    for (addresses, emss) in [(V4, 536), (V6, 1220)] {
+        let mut bench = Bench::new(addresses);
+        let remote = (bench.stacks[1].ip().address, PORT).into();
+        let id = bench.stacks[0].connect(remote, None, bench.now).unwrap();
+        assert_eq!(bench.stacks[0].llp(id).unwrap().emss(), emss);
+    }
+}
+
+#[test]
+fn commands_that_make_no_sense_are_refused_at_once() {
+    let mut bench = Bench::new(V4);
+    let now = bench.now;
+    let stack = &mut bench.stacks[0];
+    assert_eq!(stack.listen(0), Err(ListenError::PortZero));
+    assert_eq!(stack.listen(9), Ok(()));
+    assert_eq!(stack.listen(9), Err(ListenError::AddrInUse));
+    let table = [
+        ("10.0.0.2:0", None, ConnectError::Unaddressable),
+        ("10.0.0.2:7", Some(0), ConnectError::Unaddressable),
+        ("0.0.0.0:7", None, ConnectError::Unaddressable),
+        ("224.0.0.1:7", None, ConnectError::Unaddressable),
+        ("255.255.255.255:7", None, ConnectError::Unaddressable),
+        ("127.0.0.1:7", None, ConnectError::Unaddressable),
+        ("10.0.1.2:7", None, ConnectError::Unroutable),
+        ("[fd00::2]:7", None, ConnectError::FamilyMismatch),
+        ("10.0.0.2:7", Some(9), ConnectError::AddrInUse),
+    ];
+    for (remote, port, error) in table {
+        assert_eq!(stack.connect(remote.parse().unwrap(), port, now), Err(error), "{remote}");
+    }
+    stack.connect("10.0.0.2:7".parse().unwrap(), Some(1000), now).unwrap();
+    let again = stack.connect("10.0.0.2:7".parse().unwrap(), Some(1000), now);
+    assert_eq!(again, Err(ConnectError::AddrInUse));
+    assert_eq!(stack.connect("10.0.0.2:8".parse().unwrap(), Some(1000), now).map(|_| ()), Ok(()));
+    stack.unlisten(9);
+    assert_eq!(stack.listen(9), Ok(()));
+}
+
+#[test]
+fn a_silent_peer_times_out_but_an_idle_one_does_not() {
+    let mut bench = Bench::new(V4);
+    let ids = bench.connect();
+    bench.pass(Duration::from_secs(500));
+    for side in 0..2 {
+        assert_eq!(bench.stacks[side].llp(ids[side]).unwrap().state(), LlpState::Established, "idle is no fault");
+    }
+    // Closing after a long silence must not count the silence either.
+    bench.stacks[0].llp(ids[0]).unwrap().send_slice(b"hello");
+    bench.drive(|stacks| stacks[1].llp(ids[1]).unwrap().readable() == b"hello");
+    bench.pass(Duration::from_secs(1));
+
+    // The right stack gets no turn any more.
+    let start = bench.now;
+    bench.stacks[0].llp(ids[0]).unwrap().send_slice(b"anybody?");
+    let stack = &mut bench.stacks[0];
+    while stack.llp(ids[0]).unwrap().state() == LlpState::Established {
+        stack.egress(bench.now);
+        stack.ingress(bench.now);
+        bench.now = stack.poll_at(bench.now).unwrap_or(bench.now);
+        assert!(bench.now < start + Duration::from_secs(40));
+    }
+    assert_eq!(stack.llp(ids[0]).unwrap().cause(), Some(CloseCause::TimedOut));
+    assert!(bench.now >= start + Duration::from_secs(30));
+}
+
+#[test]
+fn keep_alive_finds_out_that_a_peer_is_gone() {
+    let keep_alive = |_, config: &mut weft_netif::StackConfig| config.keep_alive = Some(Duration::from_secs(10));
+    let mut bench = Bench::with(V6, 1, keep_alive, |_, wire| wire);
+    let ids = bench.connect();
+    bench.pass(Duration::from_secs(500));
+    assert_eq!(bench.stacks[0].llp(ids[0]).unwrap().state(), LlpState::Established, "probes are answered");
+    let start = bench.now;
+    let stack = &mut bench.stacks[0];
+    while stack.llp(ids[0]).unwrap().state() == LlpState::Established {
+        stack.egress(bench.now);
+        bench.now = stack.poll_at(bench.now).unwrap_or(bench.now);
+        assert!(bench.now < start + Duration::from_secs(60));
+    }
+    assert_eq!(stack.llp(ids[0]).unwrap().cause(), Some(CloseCause::TimedOut));
+}

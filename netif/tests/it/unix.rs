@@ -1,0 +1,199 @@
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration as StdDuration;
+
+use weft_netif::{Duration, Instant, LlpState, Spec, Stack, StackConfig, Wire};
+
+use crate::bench::Talker;
+
+const NOW: Instant = Instant::ZERO;
+
+/// A folder of its own for each test, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("weft-netif-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.0.join("wire")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn open_both(path: &Path) -> [Wire; 2] {
+    let listening = Wire::open(&Spec::UnixListen(path.into()), 1500).unwrap();
+    [Wire::open(&Spec::Unix(path.into()), 1500).unwrap(), listening]
+}
+
+/// What is received within a generous number of tries; the kernel hands over at once, so one is enough in truth.
+fn receive(wire: &mut Wire) -> Option<Vec<u8>> {
+    let mut frame = Vec::new();
+    (0..100).any(|_| wire.receive(NOW, &mut frame)).then_some(frame)
+}
+
+fn record(frame: &[u8]) -> Vec<u8> {
+    [&u32::try_from(frame.len()).unwrap().to_be_bytes()[..], frame].concat()
+}
+
+#[test]
+fn frames_cross_and_are_framed_by_their_length() {
+    let folder = Folder::new("cross");
+    let [mut left, mut right] = open_both(&folder.socket());
+    assert_eq!(receive(&mut right), None);
+    left.send(NOW, &[1; 60]);
+    left.send(NOW, &[2; 1514]);
+    left.send(NOW, &[3; 1515]);
+    assert_eq!(receive(&mut right), Some(vec![1; 60]));
+    assert!(right.is_readable(), "the second came along");
+    assert_eq!(receive(&mut right), Some(vec![2; 1514]));
+    assert_eq!((receive(&mut right), right.is_readable()), (None, false));
+    assert_eq!(left.counters().too_long, 1);
+    right.send(NOW, &[4; 70]);
+    assert_eq!(receive(&mut left), Some(vec![4; 70]));
+    drop(right);
+    assert!(!folder.socket().exists(), "the listening side tidies up");
+}
+
+#[test]
+fn partial_reads_are_put_together() {
+    let folder = Folder::new("partial");
+    let mut wire = Wire::open(&Spec::UnixListen(folder.socket()), 1500).unwrap();
+    let mut peer = UnixStream::connect(folder.socket()).unwrap();
+    let stream = [record(&[1; 60]), record(&[]), record(&[2; 65_549]), record(&[3; 61])].concat();
+    let mut frames = Vec::new();
+    // Every octet of the small ones alone, the great one in pieces.
+    for piece in stream[..70].chunks(1).chain(stream[70..].chunks(999)) {
+        peer.write_all(piece).unwrap();
+        frames.extend(std::iter::from_fn(|| receive(&mut wire)));
+    }
+    assert_eq!(frames, [vec![1; 60], vec![], vec![2; 65_549], vec![3; 61]]);
+}
+
+#[test]
+fn partial_writes_are_continued_and_a_peer_that_does_not_read_loses_frames() {
+    let folder = Folder::new("full");
+    let listener = UnixListener::bind(folder.socket()).unwrap();
+    let mut wire = Wire::open(&Spec::Unix(folder.socket()), 65_535).unwrap();
+    let (mut peer, _) = listener.accept().unwrap();
+    peer.set_read_timeout(Some(StdDuration::from_secs(10))).unwrap();
+    for number in 0..200_u8 {
+        wire.send(NOW, &[number; 30_001]);
+    }
+    let counters = wire.counters();
+    assert!(wire.wants_write() && counters.send_lost > 0 && counters.sent >= 30, "{counters:?}");
+    let mut none = Vec::new();
+    for number in 0..counters.sent {
+        let mut octets = vec![0; 30_005];
+        let mut filled = 0;
+        while filled < octets.len() {
+            filled += peer.read(&mut octets[filled..]).unwrap();
+            assert!(!wire.receive(NOW, &mut none));
+        }
+        assert_eq!(octets, record(&[u8::try_from(number).unwrap(); 30_001]), "{number}");
+    }
+    assert!(!wire.wants_write());
+}
+
+#[test]
+fn a_peer_may_go_and_the_next_one_come() {
+    let folder = Folder::new("next");
+    let [mut first, mut wire] = open_both(&folder.socket());
+    first.send(NOW, &[1; 60]);
+    assert_eq!(receive(&mut wire), Some(vec![1; 60]));
+    let mut second = Wire::open(&Spec::Unix(folder.socket()), 1500).unwrap();
+    second.send(NOW, &[2; 60]);
+    assert_eq!(receive(&mut wire), None, "one peer at a time");
+    drop(first);
+    assert_eq!(receive(&mut wire), Some(vec![2; 60]));
+    wire.send(NOW, &[3; 60]);
+    assert_eq!(receive(&mut second), Some(vec![3; 60]));
+    drop(second);
+    assert_eq!(receive(&mut wire), None);
+    wire.send(NOW, &[4; 60]);
+    assert_eq!(wire.counters().send_lost, 1, "nobody is there");
+}
+
+#[test]
+fn the_connecting_side_finds_its_peer_again() {
+    let folder = Folder::new("again");
+    let [mut wire, listening] = open_both(&folder.socket());
+    drop(listening);
+    assert_eq!(receive(&mut wire), None);
+    let retry = wire.poll_at().unwrap();
+    assert_eq!((retry, wire.poll_fd().is_none()), (NOW + Duration::from_secs(1), true));
+    let mut listening = Wire::open(&Spec::UnixListen(folder.socket()), 1500).unwrap();
+    wire.send(NOW, &[1; 60]);
+    assert_eq!(receive(&mut listening), None, "not before its second is over");
+    wire.send(retry, &[2; 60]);
+    assert_eq!(receive(&mut listening), Some(vec![2; 60]));
+    assert_eq!((wire.poll_at(), wire.poll_fd().is_some()), (None, true));
+}
+
+#[test]
+fn a_peer_that_breaks_the_framing_is_dropped() {
+    let folder = Folder::new("broken");
+    let mut wire = Wire::open(&Spec::UnixListen(folder.socket()), 1500).unwrap();
+    let mut peer = UnixStream::connect(folder.socket()).unwrap();
+    peer.write_all(&[0, 1, 0, 14, 1, 2, 3]).unwrap();
+    assert_eq!(receive(&mut wire), None);
+    peer.set_read_timeout(Some(StdDuration::from_secs(10))).unwrap();
+    // Dropped with octets unread, the stream ends by a reset or an end of file: either is an end.
+    assert!(!matches!(peer.read(&mut [0; 8]), Ok(1..)));
+    let mut next = UnixStream::connect(folder.socket()).unwrap();
+    next.write_all(&record(&[7; 60])).unwrap();
+    assert_eq!(receive(&mut wire), Some(vec![7; 60]));
+}
+
+#[test]
+fn a_socket_left_behind_is_replaced_and_any_other_file_is_not() {
+    let folder = Folder::new("stale");
+    drop(UnixListener::bind(folder.socket()).unwrap());
+    assert!(folder.socket().exists());
+    let wire = Wire::open(&Spec::UnixListen(folder.socket()), 1500).unwrap();
+    let error = Wire::open(&Spec::UnixListen(folder.socket()), 1500).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse, "somebody lives there");
+    drop(wire);
+    std::fs::write(folder.socket(), "precious").unwrap();
+    let error = Wire::open(&Spec::UnixListen(folder.socket()), 1500).unwrap_err();
+    assert!(error.to_string().starts_with("unix-listen:"), "{error}");
+    assert_eq!(std::fs::read_to_string(folder.socket()).unwrap(), "precious");
+}
+
+#[test]
+fn two_stacks_stream_over_the_socket() {
+    let folder = Folder::new("stacks");
+    let [left, right] = open_both(&folder.socket());
+    let config = |address: &str| StackConfig::new(address.parse().unwrap());
+    let mut left = Stack::new(left, config("fd00::1/64"), NOW);
+    let mut right = Stack::new(right, config("fd00::2/64"), NOW);
+    right.listen(7).unwrap();
+    let id = left.connect("[fd00::2]:7".parse().unwrap(), None, NOW).unwrap();
+    let mut talkers = Talker::pair(1 << 20);
+    let (mut now, mut peer) = (NOW, None);
+    for _ in 0..1_000_000 {
+        for stack in [&mut left, &mut right] {
+            stack.ingress(now);
+            stack.egress(now);
+        }
+        peer = peer.or_else(|| right.next_accepted().map(|(id, _)| id));
+        let ready = left.llp(id).unwrap().state() == LlpState::Established;
+        if let Some(peer) = peer.filter(|_| ready) {
+            let done = [talkers[0].talk(&mut left, id), talkers[1].talk(&mut right, peer)];
+            if done == [true, true] {
+                return;
+            }
+        }
+        now += Duration::from_micros(10);
+    }
+    panic!("{talkers:?}");
+}

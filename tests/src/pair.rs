@@ -1,0 +1,180 @@
+//! Two devices on one wire and one virtual clock.
+
+use std::time::Duration as RealDuration;
+
+use weft_netif::{Duration, Impairment, ImpairmentConfig};
+use weft_rnic::{
+    Access, Clock, CmEvent, Completion, Config, ConnParam, Cq, Device, EventChannel, Listener, Lockstep, Mr,
+    Pd, Progress, Qp, QpCapacity, QpInit, RecvWr, Sge,
+};
+
+/// How a [`Pair`] is made.
+#[derive(Clone, Debug)]
+pub struct PairConfig {
+    /// MTU of the wire.
+    pub mtu: usize,
+    /// Seed of both devices and of the wire's faults.
+    pub seed: u64,
+    /// MPA startup of both sides.
+    pub mpa: weft_mpa::Config,
+    /// Faults of the wire, in both directions.
+    pub faults: ImpairmentConfig,
+    /// Addresses of the two sides.
+    pub addresses: [&'static str; 2],
+    /// Sizes of the queues.
+    pub capacity: QpCapacity,
+    /// TCP buffer of each direction.
+    pub tcp_buffer: usize,
+    /// What the connecting side asks for.
+    pub peer_to_peer: bool,
+}
+
+impl Default for PairConfig {
+    fn default() -> Self {
+        Self {
+            mtu: 1500,
+            seed: 1,
+            mpa: weft_mpa::Config::default(),
+            faults: ImpairmentConfig::default(),
+            addresses: ["10.0.0.1/24", "10.0.0.2/24"],
+            capacity: QpCapacity::default(),
+            tcp_buffer: 256 * 1024,
+            peer_to_peer: false,
+        }
+    }
+}
+
+/// One device, with one of each object.
+#[derive(Debug)]
+pub struct Side {
+    /// Connection events.
+    pub events: EventChannel,
+    /// Completions of both queues.
+    pub cq: Cq,
+    /// The queue pair.
+    pub qp: Qp,
+    /// The protection domain.
+    pub pd: Pd,
+    /// The device.
+    pub device: Device,
+}
+
+/// Two connected devices.
+#[derive(Debug)]
+pub struct Pair {
+    /// The connecting side.
+    pub a: Side,
+    /// The accepting side.
+    pub b: Side,
+    /// Drives both.
+    pub lockstep: Lockstep,
+    _listener: Listener,
+}
+
+impl Side {
+    /// A device on `wire` with one of each object.
+    pub fn new(wire: weft_netif::Wire, clock: &Clock, address: &str, config: &PairConfig) -> Self {
+        let mut settings = Config::new(address.parse().expect("an address of a test"), config.seed);
+        settings.stack.mtu = config.mtu;
+        settings.stack.tcp_buffer = config.tcp_buffer;
+        settings.mpa = config.mpa;
+        settings.clock = clock.clone();
+        settings.progress = Progress::External;
+        let device = Device::open(wire, settings).expect("a device on memory");
+        let pd = device.alloc_pd();
+        let cq = device.create_cq(1024, None);
+        let init = QpInit { send_cq: &cq, recv_cq: &cq, capacity: config.capacity, signal_all: false };
+        let qp = device.create_qp(&pd, &init).expect("the first queue pair");
+        let events = device.create_event_channel().expect("an eventfd");
+        Self { events, cq, qp, pd, device }
+    }
+
+    /// Registers `len` octets with all rights.
+    pub fn memory(&self, len: usize) -> Mr {
+        self.pd.register(len, Access::ALL).expect("memory for a test")
+    }
+
+    /// Posts a receive of one SGE.
+    pub fn post_recv(&self, wr_id: u64, sge: Sge) {
+        self.qp.post_recv(&RecvWr { wr_id, sges: &[sge] }).expect("room in the receive queue");
+    }
+}
+
+impl Pair {
+    /// Two devices, connected; panics where that fails.
+    pub fn connected(config: &PairConfig) -> Self {
+        let mut pair = Self::new(config);
+        pair.connect(config.peer_to_peer);
+        pair
+    }
+
+    /// Two devices; `b` listens on [`PORT`].
+    pub fn new(config: &PairConfig) -> Self {
+        let clock = Clock::virtual_time();
+        let (left, right) = weft_netif::pair(config.mtu);
+        let faulty = |wire: weft_netif::Wire, seed| {
+            wire.with_impairment(Impairment::new(ImpairmentConfig { seed, ..config.faults.clone() }))
+        };
+        let a = Side::new(faulty(left, config.seed), &clock, config.addresses[0], config);
+        let b = Side::new(faulty(right, config.seed ^ 0x5555), &clock, config.addresses[1], config);
+        let listener = b.device.listen(&b.events, PORT).expect("a free port");
+        let lockstep = Lockstep::new(clock, &[&a.device, &b.device]);
+        Self { a, b, lockstep, _listener: listener }
+    }
+
+    /// Connects `a` to `b` with the first queue pair of each.
+    pub fn connect(&mut self, peer_to_peer: bool) {
+        let param = ConnParam { peer_to_peer: Some(peer_to_peer), ..ConnParam::default() };
+        let remote = self.address_of_b();
+        self.a.device.connect(&self.a.events, &self.a.qp, remote, param).expect("a fresh queue pair");
+        let CmEvent::ConnectRequest(request) = self.event_of_b() else { panic!("no connect request") };
+        self.b.device.accept(request.id, &self.b.qp, ConnParam::default()).expect("a fresh queue pair");
+        assert!(matches!(self.event_of_a(), CmEvent::Established { .. }));
+        assert!(matches!(self.event_of_b(), CmEvent::Established { .. }));
+    }
+
+    /// Where `b` listens.
+    pub fn address_of_b(&self) -> std::net::SocketAddr {
+        self.b.device.address(PORT)
+    }
+
+    /// The next event of `a`; panics when none comes in an hour of virtual time.
+    pub fn event_of_a(&mut self) -> CmEvent {
+        let events = self.a.events.clone();
+        self.wait(|| events.next()).expect("an event of a")
+    }
+
+    /// The next event of `b`; panics when none comes in an hour of virtual time.
+    pub fn event_of_b(&mut self) -> CmEvent {
+        let events = self.b.events.clone();
+        self.wait(|| events.next()).expect("an event of b")
+    }
+
+    /// The next completion of `a`.
+    pub fn completion_of_a(&mut self) -> Completion {
+        let cq = self.a.cq.clone();
+        self.wait(|| cq.poll_one()).expect("a completion of a")
+    }
+
+    /// The next completion of `b`.
+    pub fn completion_of_b(&mut self) -> Completion {
+        let cq = self.b.cq.clone();
+        self.wait(|| cq.poll_one()).expect("a completion of b")
+    }
+
+    /// Lets everything happen that can happen in `time`.
+    pub fn settle(&mut self, time: Duration) {
+        let deadline = self.lockstep.now() + time;
+        self.lockstep.run_until(deadline, || None::<()>);
+    }
+
+    /// Runs until `done` answers something, at most an hour of virtual time.
+    pub fn wait<T>(&mut self, done: impl FnMut() -> Option<T>) -> Option<T> {
+        let deadline = self.lockstep.now() + Duration::from_secs(HOUR.as_secs());
+        self.lockstep.run_until(deadline, done)
+    }
+}
+
+/// The port that `b` listens on.
+pub const PORT: u16 = 7174;
+const HOUR: RealDuration = RealDuration::from_secs(3600);
