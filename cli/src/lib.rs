@@ -53,3 +53,4 @@ pub mod demo;
 pub mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod rping;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use weft_cli::{decode, demo};
+use weft_cli::{decode, demo, rping};
 
 /// A software RNIC in user space: iWARP (MPA, DDP, RDMAP) on a TCP of its own.
 ///
@@ -20,12 +20,14 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(demo::Args),
+    Rping(rping::Args),
     Decode(decode::Args),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Demo(args) => demo::run(&args),
+        Command::Rping(args) => rping::run(&args),
         Command::Decode(args) => decode::run(&args),
     }
 }

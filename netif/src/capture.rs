@@ -3,10 +3,11 @@ use std::io::{self, BufWriter, Write};
 
 use smoltcp::time::Instant;
 
-/// Writes frames as a pcap file (little-endian, stamps in microseconds, LINKTYPE_ETHERNET), as Wireshark reads it.
+/// Writes frames as a pcap file (little-endian, stamps in microseconds, LINKTYPE_ETHERNET), as Wireshark
+/// reads it.
 ///
-/// The first error ends the recording; it is kept for [`Capture::error`] and [`Capture::finish`], since a wire can't
-/// do anything about a full disk.
+/// The first error ends the recording; it is kept for [`Capture::error`] and [`Capture::finish`], since a
+/// wire can't do anything about a full disk.
 ///
 /// ```
 /// use weft_netif::{Capture, pair};
@@ -86,7 +87,10 @@ impl Capture {
 
 impl fmt::Debug for Capture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Capture").field("frames", &self.frames).field("error", &self.error).finish_non_exhaustive()
+        f.debug_struct("Capture")
+            .field("frames", &self.frames)
+            .field("error", &self.error)
+            .finish_non_exhaustive()
     }
 }
 
@@ -136,7 +140,8 @@ mod tests {
         assert_eq!(capture.frames(), 1);
         capture.finish().unwrap();
         let expected = [
-            0xD4, 0xC3, 0xB2, 0xA1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0, // file header
+            0xD4, 0xC3, 0xB2, 0xA1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0,
+            0, // file header
             3, 0, 0, 0, 7, 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0, // packet header
             0xAA, 0xBB, 0xCC,
         ];

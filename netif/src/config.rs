@@ -17,9 +17,11 @@ pub struct StackConfig {
     pub mtu: usize,
     /// Where initial sequence numbers and ephemeral ports come from: the same seed gives the same run.
     pub seed: u64,
-    /// Octets of each connection's send buffer, and of its receive buffer. The latter, above 64 KiB, is brought to one
-    /// octet less than the power of two that isn't below.
+    /// Octets of each connection's send buffer, and of its receive buffer. The latter, above 64 KiB, is
+    /// brought to one octet less than the power of two that isn't below.
     pub tcp_buffer: usize,
+    /// Whether TCP holds itself back when segments get lost.
+    pub congestion: Congestion,
     /// How long a peer may be silent while something waits for its answer, before the connection is given up.
     pub timeout: Option<Duration>,
     /// After how long a silence an idle peer is probed.
@@ -40,9 +42,19 @@ pub struct StackConfig {
     pub egress_burst: usize,
 }
 
+/// TCP's congestion control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Congestion {
+    /// CUBIC (RFC 9438), as on any shared network.
+    #[default]
+    Cubic,
+    /// None: for a wire of one's own, such as memory, where a lost frame is a fault and not a sign of congestion.
+    None,
+}
+
 impl StackConfig {
-    /// The defaults: MTU 1500, seed 0, buffers of 256 KiB, timeout 30 s, no keep-alive, acknowledgements delayed by
-    /// 10 ms, backlog 128, and a locally administered MAC address made from the IP address.
+    /// The defaults: MTU 1500, seed 0, buffers of 256 KiB, timeout 30 s, no keep-alive, acknowledgements
+    /// delayed by 10 ms, backlog 128, and a locally administered MAC address made from the IP address.
     #[must_use]
     pub fn new(ip: IpSetting) -> Self {
         Self {
@@ -51,6 +63,7 @@ impl StackConfig {
             mtu: 1500,
             seed: 0,
             tcp_buffer: 256 * 1024,
+            congestion: Congestion::Cubic,
             timeout: Some(Duration::from_secs(30)),
             keep_alive: None,
             ack_delay: Some(Duration::from_millis(10)),

@@ -4,7 +4,7 @@ use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
 use smoltcp::time::{Duration, Instant};
 
-use crate::config::StackConfig;
+use crate::config::{Congestion, StackConfig};
 use crate::demux::{Segment, Tuple, default_mss};
 use crate::sequence::SendMark;
 
@@ -73,11 +73,12 @@ impl Connection {
     pub(crate) fn new(tuple: Tuple, config: &StackConfig, ip_mtu: usize, now: Instant) -> Self {
         let buffer = |len: usize| SocketBuffer::new(vec![0; len]);
         let mut socket = Socket::new(buffer(receive_len(config.tcp_buffer)), buffer(config.tcp_buffer));
-        // The layers above write whole FPDUs, and an answer must not wait for the acknowledgement of a question.
-        socket.set_nagle_enabled(false);
         socket.set_ack_delay(config.ack_delay);
         socket.set_keep_alive(config.keep_alive);
-        socket.set_congestion_control(CongestionControl::Cubic);
+        socket.set_congestion_control(match config.congestion {
+            Congestion::Cubic => CongestionControl::Cubic,
+            Congestion::None => CongestionControl::None,
+        });
         let mut set = SocketSet::new(Vec::with_capacity(1));
         let handle = set.add(socket);
         Self {
@@ -112,6 +113,14 @@ impl Connection {
         self.set.get_mut(self.handle)
     }
 
+    /// While a whole segment waits, nothing shorter is sent because the congestion window has an odd length or the peer's
+    /// window ends (the sender's side of silly window avoidance, RFC 9293 section 3.8.6.2.1). So TCP segments keep to
+    /// the FPDUs that were cut to fit them (RFC 5044 section 5). A shorter rest at the end goes out at once.
+    pub(crate) fn hold_back_fragments(&mut self) {
+        let whole_segment_waits = self.mark.unsent() >= self.emss();
+        self.socket_mut().set_nagle_enabled(whole_segment_waits);
+    }
+
     /// Closes the connection by RST; the RST goes out at the next egress.
     pub(crate) fn abort(&mut self, cause: CloseCause) {
         self.socket_mut().abort();
@@ -142,7 +151,8 @@ impl Connection {
             return;
         }
         let is_opening = matches!(last, State::Listen | State::SynSent);
-        // Only now is it known that the checksum was good. An MSS of 0 counts as none, and smoltcp takes none below 48.
+        // Only now is it known that the checksum was good. An MSS of 0 counts as none, and smoltcp takes none
+        // below 48.
         if let Some(mss) = segment.and_then(|segment| segment.mss).filter(|&mss| is_opening && mss != 0) {
             self.peer_mss = mss.max(MIN_PEER_MSS);
         }
@@ -181,8 +191,8 @@ impl Connection {
         }
     }
 
-    /// Whether a segment may be for it. Before its own SYN is out nobody can know of a connection, and smoltcp panics
-    /// on a segment that comes so early.
+    /// Whether a segment may be for it. Before its own SYN is out nobody can know of a connection, and
+    /// smoltcp panics on a segment that comes so early.
     pub(crate) fn takes_segments(&self) -> bool {
         self.has_sent || self.socket().state() != State::SynSent
     }
@@ -200,7 +210,8 @@ impl Connection {
 
     /// When the peer has been silent for too long.
     ///
-    /// smoltcp's own timeout would also end connections that are merely idle, so the stack keeps one of its own.
+    /// smoltcp's own timeout would also end connections that are merely idle, so the stack keeps one of its
+    /// own.
     pub(crate) fn times_out_at(&self) -> Option<Instant> {
         let patience = self.timeout?;
         match self.keep_alive {
@@ -211,7 +222,8 @@ impl Connection {
         }
     }
 
-    /// At the end of TIME-WAIT smoltcp forgets what was received; while the user hasn't read it, that must wait.
+    /// At the end of TIME-WAIT smoltcp forgets what was received; while the user hasn't read it, that must
+    /// wait.
     pub(crate) fn holds_unread(&self, now: Instant) -> bool {
         !self.is_removed
             && self.socket().state() == State::TimeWait
@@ -246,9 +258,10 @@ impl Connection {
 
 /// How large a receive buffer is made for the size asked for.
 ///
-/// The window of a SYN is never scaled, but smoltcp scales it when it looks whether a segment lies in the window it has
-/// announced last. A peer that ignores the window could then send more than the buffer holds, which makes smoltcp panic.
-/// One octet below a power of two, the scaled maximum of 65535 is not above the size.
+/// The window of a SYN is never scaled, but smoltcp scales it when it looks whether a segment lies in the
+/// window it has announced last. A peer that ignores the window could then send more than the buffer holds,
+/// which makes smoltcp panic. One octet below a power of two, the scaled maximum of 65535 is not above the
+/// size.
 const fn receive_len(len: usize) -> usize {
     if len <= 0xFFFF { len } else { len.next_power_of_two() - 1 }
 }

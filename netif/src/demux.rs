@@ -7,7 +7,8 @@ pub(crate) struct Tuple {
     pub(crate) remote: SocketAddr,
 }
 
-/// What a frame is about, as far as choosing a socket set needs to know. Nothing is verified: the stack does that.
+/// What a frame is about, as far as choosing a socket set needs to know. Nothing is verified: the stack does
+/// that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peek {
     /// TCP to the own address.
@@ -51,8 +52,9 @@ impl Demux {
         Self { mac, address }
     }
 
-    /// Looks at a received frame; `looped` if it never was on the wire. From there nobody else may speak as this
-    /// station, nor as the loopback: that would put a wrong entry into the neighbor cache, or pass for a local peer.
+    /// Looks at a received frame; `looped` if it never was on the wire. From there nobody else may speak as
+    /// this station, nor as the loopback: that would put a wrong entry into the neighbor cache, or pass for a
+    /// local peer.
     pub(crate) fn peek(&self, frame: &[u8], looped: bool) -> Peek {
         let Some((header, payload)) = frame.split_first_chunk::<14>() else { return Peek::Refused };
         let to_group = header[0] & 1 != 0;
@@ -72,16 +74,20 @@ impl Demux {
         }
     }
 
-    /// Whether a frame that this stack sends is meant for itself: sent to its own MAC address, or asking for it.
+    /// Whether a frame that this stack sends is meant for itself: sent to its own MAC address, or asking for
+    /// it.
     pub(crate) fn turns_round(&self, frame: &[u8]) -> bool {
         let Some((header, payload)) = frame.split_first_chunk::<14>() else { return false };
         if header[..6] == self.mac {
             return true;
         }
         match (self.address, &header[12..14]) {
-            (IpAddr::V4(own), [0x08, 0x06]) => payload.get(24..28).is_some_and(|target| target == own.octets()),
+            (IpAddr::V4(own), [0x08, 0x06]) => {
+                payload.get(24..28).is_some_and(|target| target == own.octets())
+            }
             (IpAddr::V6(own), [0x86, 0xDD]) => {
-                let is_solicitation = payload.get(6) == Some(&ICMPV6) && payload.get(40) == Some(&NEIGHBOR_SOLICITATION);
+                let is_solicitation =
+                    payload.get(6) == Some(&ICMPV6) && payload.get(40) == Some(&NEIGHBOR_SOLICITATION);
                 is_solicitation && payload.get(48..64).is_some_and(|target| target == own.octets())
             }
             _ => false,
@@ -98,7 +104,8 @@ impl Demux {
     fn peek_ipv4(&self, packet: &[u8], looped: bool) -> Option<Peek> {
         let header = packet.first_chunk::<20>()?;
         let header_len = usize::from(header[0] & 0x0F) * 4;
-        // Flags and fragment offset: the stack reassembles nothing, and must not take a fragment for a whole packet.
+        // Flags and fragment offset: the stack reassembles nothing, and must not take a fragment for a whole
+        // packet.
         let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3FFF != 0;
         if header[0] >> 4 != 4 || header_len < 20 || is_fragment {
             return None;
@@ -144,7 +151,8 @@ impl Demux {
     }
 }
 
-/// Whether a frame, one of our own, asks for a neighbor. Instead of what should have been sent to that neighbor.
+/// Whether a frame, one of our own, asks for a neighbor. Instead of what should have been sent to that
+/// neighbor.
 pub(crate) fn asks_for_neighbor(frame: &[u8]) -> bool {
     match frame.get(12..14) {
         Some([0x08, 0x06]) => true,
@@ -195,3 +203,112 @@ const ACK: u8 = 0x10;
 const OPTION_END: u8 = 0;
 const OPTION_NOP: u8 = 1;
 const OPTION_MSS: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+    fn demux(address: &str) -> Demux {
+        Demux::new(MAC, address.parse().unwrap())
+    }
+
+    /// A SYN with `options` in IPv6 behind `extension`.
+    fn syn_v6(next_header: u8, extension: &[u8], options: &[u8]) -> Vec<u8> {
+        let mut frame =
+            [&MAC[..], &[2, 0, 0, 0, 0, 2, 0x86, 0xDD, 0x60, 0, 0, 0, 0, 0, next_header, 64]].concat();
+        for last in [2, 1] {
+            frame.extend_from_slice(&[0xFD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+        }
+        frame.extend_from_slice(extension);
+        let data_offset = u8::try_from((20 + options.len()) / 4 * 16).unwrap();
+        frame.extend_from_slice(&[
+            0x04,
+            0x00,
+            0x12,
+            0xB7,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            data_offset,
+            SYN,
+            1,
+            2,
+            0,
+            0,
+            0,
+            0,
+        ]);
+        frame.extend_from_slice(options);
+        frame
+    }
+
+    #[test]
+    fn a_syn_tells_its_ends_and_its_mss() {
+        let own = demux("fd00::1");
+        let segment = Segment {
+            tuple: Tuple {
+                local: "[fd00::1]:4791".parse().unwrap(),
+                remote: "[fd00::2]:1024".parse().unwrap(),
+            },
+            flags: SYN,
+            window: 0x0102,
+            mss: Some(1440),
+        };
+        assert!(segment.is_first_syn() && !segment.is_reset());
+        let options = [1, 3, 3, 7, 2, 4, 0x05, 0xA0];
+        assert_eq!(own.peek(&syn_v6(TCP, &[], &options), false), Peek::Tcp(segment));
+        let padding = [TCP, 0, 1, 4, 0, 0, 0, 0];
+        assert_eq!(own.peek(&syn_v6(HOP_BY_HOP, &padding, &options), false), Peek::Tcp(segment));
+        assert_eq!(demux("fd00::3").peek(&syn_v6(TCP, &[], &options), false), Peek::Refused);
+    }
+
+    #[test]
+    fn options_are_read_as_far_as_they_make_sense() {
+        let table: [(&[u8], Option<u16>); 9] = [
+            (&[], None),
+            (&[2, 4, 1, 2], Some(0x0102)),
+            (&[1, 1, 1, 2, 4, 1, 2, 0], Some(0x0102)),
+            (&[0, 2, 4, 1, 2, 0, 0, 0], None),
+            (&[2, 3, 1, 2], None),
+            (&[8, 0, 2, 4], None),
+            (&[8, 200, 2, 4], None),
+            (&[2, 4, 1], None),
+            (&[1, 1, 1, 2], None),
+        ];
+        for (options, mss) in table {
+            assert_eq!(find_mss(options), mss, "{options:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_octets_are_too_strange(mut frame in prop::collection::vec(any::<u8>(), 0..120), kind in 0..4) {
+            if frame.len() >= 15 {
+                frame[..6].copy_from_slice(&MAC);
+                let (ethertype, first) = match kind {
+                    0 => ([0x08, 0x00], 0x45),
+                    1 => ([0x86, 0xDD], 0x60),
+                    2 => ([0x08, 0x06], 0),
+                    _ => ([0x99, 0x99], 0),
+                };
+                frame[12..14].copy_from_slice(&ethertype);
+                frame[14] = first;
+            }
+            for demux in [demux("10.0.0.1"), demux("fd00::1")] {
+                demux.peek(&frame, false);
+                demux.peek(&frame, true);
+                demux.turns_round(&frame);
+            }
+            asks_for_neighbor(&frame);
+        }
+    }
+}

@@ -5,16 +5,18 @@ use core::net::{IpAddr, SocketAddr};
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::time::{Duration, Instant};
 use smoltcp::wire::{
-    Icmpv6Packet, Icmpv6Repr, Ipv4Packet, NdiscNeighborFlags, NdiscRepr, RawHardwareAddress, TcpPacket, TcpSeqNumber,
+    Icmpv6Packet, Icmpv6Repr, Ipv4Packet, NdiscNeighborFlags, NdiscRepr, RawHardwareAddress, TcpPacket,
+    TcpSeqNumber,
 };
 
 use crate::{IpSetting, Stack, StackConfig, Wire, pair};
 
 /// Feeds frames to a stack that listens, has one connection of its own under way, and takes what is offered.
 ///
-/// The first octet chooses IPv4 or IPv6. Then come records: an octet of kind, one of length, and as many octets. An
-/// even kind is a frame as it stands, with the Ethernet addresses put right; an odd one describes a TCP segment with
-/// good checksums and sequence numbers close to what the stack expects, so that states behind the handshake are met.
+/// The first octet chooses IPv4 or IPv6. Then come records: an octet of kind, one of length, and as many
+/// octets. An even kind is a frame as it stands, with the Ethernet addresses put right; an odd one describes
+/// a TCP segment with good checksums and sequence numbers close to what the stack expects, so that states
+/// behind the handshake are met.
 pub fn frame(data: &[u8]) {
     run(data);
 }
@@ -61,7 +63,16 @@ impl Bench {
         let remote = SocketAddr::new(peer, PEER_PORT);
         stack.connect(remote, Some(OWN_PORT), Instant::ZERO).unwrap_or_else(|error| panic!("{error}"));
         let zero = TcpSeqNumber(0);
-        let mut bench = Self { stack, wire: end, now: Instant::ZERO, peer, next: zero, seen: zero, accepted: 0, received: 0 };
+        let mut bench = Self {
+            stack,
+            wire: end,
+            now: Instant::ZERO,
+            peer,
+            next: zero,
+            seen: zero,
+            accepted: 0,
+            received: 0,
+        };
         let introduction = bench.raw(&bench.introduction());
         bench.deliver(&introduction, Duration::ZERO);
         bench
@@ -214,7 +225,8 @@ mod tests {
             let flags = flags[usize::try_from(random.below(8)).unwrap_or(0)];
             let payload = random.below(40);
             let len = u8::try_from(4 + payload).unwrap_or(4);
-            let near = |random: &mut Random| if random.chance(0.7) { 0 } else { random.draw().to_be_bytes()[0] };
+            let near =
+                |random: &mut Random| if random.chance(0.7) { 0 } else { random.draw().to_be_bytes()[0] };
             let (seq, ack) = (near(&mut random), near(&mut random));
             data.extend_from_slice(&[kind, len, flags, seq, ack, near(&mut random)]);
             data.extend((1..=payload).map(|_| random.draw().to_be_bytes()[0]));

@@ -16,10 +16,12 @@ pub struct ImpairmentConfig {
     pub loss: f64,
     /// Probability that a frame comes twice, 0 to 1.
     pub duplicate: f64,
-    /// Probability that a frame is held back for 0.1 to 1.1 ms (and a further `delay`), so that later ones overtake it.
+    /// Probability that a frame is held back for 0.1 to 1.1 ms (and a further `delay`), so that later ones
+    /// overtake it.
     pub reorder: f64,
-    /// Probability that one bit of an IP packet is turned over. Only what a checksum covers can be hit: the Ethernet
-    /// header and ARP would be saved by the frame check sequence of a real wire, which frames in memory don't have.
+    /// Probability that one bit of an IP packet is turned over. Only what a checksum covers can be hit: the
+    /// Ethernet header and ARP would be saved by the frame check sequence of a real wire, which frames in
+    /// memory don't have.
     pub corrupt: f64,
     /// Time that every frame takes.
     pub delay: Duration,
@@ -29,8 +31,9 @@ pub struct ImpairmentConfig {
     pub down: Option<Range<Instant>>,
 }
 
-/// A middle box that loses, duplicates, holds back, delays and damages frames by a seeded generator. It has no clock
-/// and does no I/O: frames go in by [`Impairment::push`] and come out by [`Impairment::pop`] when their time has come.
+/// A middle box that loses, duplicates, holds back, delays and damages frames by a seeded generator. It has
+/// no clock and does no I/O: frames go in by [`Impairment::push`] and come out by [`Impairment::pop`] when
+/// their time has come.
 #[derive(Clone)]
 pub struct Impairment {
     config: ImpairmentConfig,
@@ -121,7 +124,10 @@ impl Impairment {
 impl fmt::Debug for Impairment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { config, queue, .. } = self;
-        f.debug_struct("Impairment").field("config", config).field("queue", &queue.len()).finish_non_exhaustive()
+        f.debug_struct("Impairment")
+            .field("config", config)
+            .field("queue", &queue.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -160,7 +166,9 @@ mod tests {
     fn the_default_changes_nothing() {
         let (out, counts) = run(ImpairmentConfig::default());
         assert_eq!(counts, [0; 4]);
-        assert!(out.iter().enumerate().all(|(number, (_, frame))| frame[14..] == (number as u64).to_be_bytes()));
+        assert!(
+            out.iter().enumerate().all(|(number, (_, frame))| frame[14..] == (number as u64).to_be_bytes())
+        );
         assert_eq!(out.len(), 1000);
     }
 
@@ -202,7 +210,8 @@ mod tests {
 
     #[test]
     fn corruption_spares_arp_and_the_ethernet_header() {
-        let mut impairment = Impairment::new(ImpairmentConfig { corrupt: 1.0, ..ImpairmentConfig::default() });
+        let mut impairment =
+            Impairment::new(ImpairmentConfig { corrupt: 1.0, ..ImpairmentConfig::default() });
         let (mut arp, mut ip) = ([0; 60], [0; 60]);
         arp[12..14].copy_from_slice(&[0x08, 0x06]);
         ip[12..14].copy_from_slice(&[0x86, 0xDD]);

@@ -58,14 +58,22 @@ impl IpSetting {
     /// The first part that makes no sense.
     pub fn validate(&self) -> Result<(), IpSettingError> {
         let width = if self.address.is_ipv4() { 32 } else { 128 };
-        refuse_if(self.prefix == 0 || self.prefix > width, self, "the prefix is outside 1 to 32 (IPv6: 128)")?;
+        refuse_if(
+            self.prefix == 0 || self.prefix > width,
+            self,
+            "the prefix is outside 1 to 32 (IPv6: 128)",
+        )?;
         station(self.address)?;
         // The two highest prefix lengths have no address set apart for the net itself (RFC 3021, RFC 6164).
         if width - self.prefix > 1 {
             let bits = host_bits(self.address, self.prefix);
             refuse_if(bits == 0, self, "that is the address of the net, not of a host in it")?;
             let all_ones = (1_u128 << (width - self.prefix)) - 1;
-            refuse_if(self.address.is_ipv4() && bits == all_ones, self, "that is the broadcast address of the net")?;
+            refuse_if(
+                self.address.is_ipv4() && bits == all_ones,
+                self,
+                "that is the broadcast address of the net",
+            )?;
         }
         refuse_if(self.gateways.len() > 1, self, "there can be only one gateway")?;
         refuse_if(self.routes.len() > MAX_ROUTES, self, "there can be only 7 routes")?;

@@ -10,10 +10,10 @@
 //!     pair  unix   tap            memory, Unix stream socket, TAP device
 //! ```
 //!
-//! A [`Wire`] carries frames and nothing else. A [`Stack`] puts a TCP/IP on it. Nothing here reads a clock or a random
-//! source: the time is an argument of every call that needs it, and a seed is part of the configuration, so a run on
-//! [`pair`] can be repeated frame by frame. Nothing blocks; [`Stack::poll_at`] and [`Stack::poll_fd`] say how long to
-//! sleep.
+//! A [`Wire`] carries frames and nothing else. A [`Stack`] puts a TCP/IP on it. Nothing here reads a clock or
+//! a random source: the time is an argument of every call that needs it, and a seed is part of the
+//! configuration, so a run on [`pair`] can be repeated frame by frame. Nothing blocks; [`Stack::poll_at`] and
+//! [`Stack::poll_fd`] say how long to sleep.
 //!
 //! ```
 //! use weft_netif::{Instant, LlpState, Stack, StackConfig, pair};
@@ -63,7 +63,7 @@ mod wire;
 pub use smoltcp::time::{Duration, Instant};
 
 pub use capture::Capture;
-pub use config::StackConfig;
+pub use config::{Congestion, StackConfig};
 pub use connection::CloseCause;
 pub use error::{ConfigError, ConnectError, ListenError};
 pub use impair::{Impairment, ImpairmentConfig};

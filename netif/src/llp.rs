@@ -49,26 +49,32 @@ impl Llp<'_> {
         }
     }
 
-    /// Lets `f` write into the free part of the send buffer that lies in one piece (empty when the buffer is full),
-    /// and queues as many octets as `f` says first. None, without a call of `f`, when nothing can be sent any more,
-    /// or not yet.
+    /// Lets `f` write into the free part of the send buffer that lies in one piece (empty when the buffer is
+    /// full), and queues as many octets as `f` says first. None, without a call of `f`, when nothing can be
+    /// sent any more, or not yet.
     pub fn transmit<R>(&mut self, f: impl FnOnce(&mut [u8]) -> (usize, R)) -> Option<R> {
         let Self::Tcp(tcp) = self;
         let sent = tcp.connection.socket_mut().send(|room| {
             let (len, result) = f(room);
-            (len.min(room.len()), result)
+            let len = len.min(room.len());
+            (len, (len, result))
         });
-        sent.ok()
+        let (len, result) = sent.ok()?;
+        tcp.connection.mark.note_queued(len);
+        Some(result)
     }
 
     /// Queues as much of `octets` as there is room for, and says how much that is.
     pub fn send_slice(&mut self, octets: &[u8]) -> usize {
         let Self::Tcp(tcp) = self;
         // An error says that nothing can be sent: the same as no room.
-        tcp.connection.socket_mut().send_slice(octets).unwrap_or(0)
+        let len = tcp.connection.socket_mut().send_slice(octets).unwrap_or(0);
+        tcp.connection.mark.note_queued(len);
+        len
     }
 
-    /// Closes the sending direction: FIN after what is queued. A connection that is not established yet is given up.
+    /// Closes the sending direction: FIN after what is queued. A connection that is not established yet is
+    /// given up.
     pub fn shutdown(&mut self) {
         let Self::Tcp(tcp) = self;
         let opening = tcp.connection.socket().state() == State::SynSent;
@@ -127,8 +133,8 @@ impl Llp<'_> {
         tcp.connection.socket().send_queue()
     }
 
-    /// The effective maximum segment size: octets of payload in the largest segment that may be sent. The least of the
-    /// peer's MSS option (without one 536, or 1220 on IPv6) and what the own MTU leaves.
+    /// The effective maximum segment size: octets of payload in the largest segment that may be sent. The
+    /// least of the peer's MSS option (without one 536, or 1220 on IPv6) and what the own MTU leaves.
     #[must_use]
     pub fn emss(&self) -> usize {
         let Self::Tcp(tcp) = self;

@@ -7,8 +7,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::wire::{Link, MAX_MTU, MIN_MTU, Wire};
 
-/// Two ends of a wire through memory. Each direction holds 512 frames and loses what comes on top, as a wire does.
-/// The ends may live in two threads.
+/// Two ends of a wire through memory. Each direction holds 512 frames and loses what comes on top, as a wire
+/// does. The ends may live in two threads.
 ///
 /// # Panics
 /// When `mtu` (the IP MTU) is outside 576 to 65535.
@@ -74,8 +74,8 @@ impl PairEnd {
     }
 }
 
-/// One direction. The bell is an eventfd that is readable as long as frames wait; it is made when somebody asks for it
-/// first, so that a pair driven by one thread costs no system call.
+/// One direction. The bell is an eventfd that is readable as long as frames wait; it is made when somebody
+/// asks for it first, so that a pair driven by one thread costs no system call.
 #[derive(Debug, Default)]
 struct Lane {
     queue: Mutex<Queue>,

@@ -21,7 +21,8 @@ impl Random {
         if bound == 0 { 0 } else { drawn % bound }
     }
 
-    /// True with `probability`. Always draws, so that a change of one probability leaves the others' draws alone.
+    /// True with `probability`. Always draws, so that a change of one probability leaves the others' draws
+    /// alone.
     pub(crate) fn chance(&mut self, probability: f64) -> bool {
         let unit = (self.draw() >> 11) as f64 / (1_u64 << 53) as f64;
         unit < probability

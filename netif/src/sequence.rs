@@ -1,12 +1,19 @@
-/// Keeps the sequence numbers of acknowledgements where RFC 9293 (3.10.7.4) wants them: at the highest number sent.
+/// Keeps the sequence numbers of acknowledgements where RFC 9293 (3.10.7.4) wants them: at the highest number
+/// sent.
 ///
-/// After a retransmission timeout smoltcp sets its SND.NXT back, and stamps pure acknowledgements with it. A peer that
-/// has received more drops them as old, acknowledgement and all. When both sides time out together, as they do when
-/// octets flow both ways and some get lost, neither ever hears the other again. So the stack follows the highest
-/// number and corrects the frames on their way out.
+/// After a retransmission timeout smoltcp sets its SND.NXT back, and stamps pure acknowledgements with it. A
+/// peer that has received more drops them as old, acknowledgement and all. When both sides time out together,
+/// as they do when octets flow both ways and some get lost, neither ever hears the other again. So the stack
+/// follows the highest number and corrects the frames on their way out.
+///
+/// It also knows how much of the send buffer has not been sent, which smoltcp keeps to itself.
 #[derive(Debug, Default)]
 pub(crate) struct SendMark {
     highest: Option<u32>,
+    /// What smoltcp takes for SND.NXT: where the last segment ended, be it a new or a repeated one.
+    next: Option<u32>,
+    /// The number of the first octet behind everything that was queued.
+    queue_end: Option<u32>,
     peer_window_is_zero: bool,
 }
 
@@ -14,6 +21,19 @@ impl SendMark {
     /// Takes note of the peer's window as its last segment told it.
     pub(crate) const fn note_window(&mut self, window: u16) {
         self.peer_window_is_zero = window == 0;
+    }
+
+    /// Takes note of octets that were put into the send buffer.
+    pub(crate) fn note_queued(&mut self, octets: usize) {
+        if let Some(end) = &mut self.queue_end {
+            *end = end.wrapping_add(u32::try_from(octets).unwrap_or(0));
+        }
+    }
+
+    /// Octets that wait in the send buffer to be sent, or to be sent again after a timeout.
+    pub(crate) fn unsent(&self) -> usize {
+        let (Some(next), Some(end)) = (self.next, self.queue_end) else { return 0 };
+        if is_before(next, end) { usize::try_from(end.wrapping_sub(next)).unwrap_or(0) } else { 0 }
     }
 
     /// Takes note of, or corrects, a frame that the connection's socket sends; others are left as they are.
@@ -37,6 +57,12 @@ impl SendMark {
         let octets = if is_probe { 0 } else { u32::try_from(payload).unwrap_or(0) };
         let control = u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0);
         let end = sequence.wrapping_add(octets).wrapping_add(control);
+        if flags & SYN != 0 {
+            self.queue_end.get_or_insert(end);
+        }
+        if !is_pure {
+            self.next = Some(end);
+        }
         self.highest = Some(if is_before(highest, end) { end } else { highest });
     }
 }

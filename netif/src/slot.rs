@@ -3,8 +3,8 @@ use smoltcp::time::Instant;
 
 use crate::wire::ETHERNET_HEADER;
 
-/// The device that smoltcp sees: room for one received frame, and a list of frames it wants to send. The stack decides
-/// which socket set gets the one, and where the others go. Buffers are used again.
+/// The device that smoltcp sees: room for one received frame, and a list of frames it wants to send. The
+/// stack decides which socket set gets the one, and where the others go. Buffers are used again.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) incoming: Vec<u8>,

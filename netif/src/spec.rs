@@ -72,7 +72,9 @@ fn socket_path(path: &str) -> Result<PathBuf, &'static str> {
     match path {
         "" => Err("the path of the socket is missing"),
         _ if path.contains('\0') => Err("the path has a zero octet in it"),
-        _ if path.len() > MAX_SOCKET_PATH => Err("the path is longer than the 107 octets a Unix socket may have"),
+        _ if path.len() > MAX_SOCKET_PATH => {
+            Err("the path is longer than the 107 octets a Unix socket may have")
+        }
         _ => Ok(path.into()),
     }
 }

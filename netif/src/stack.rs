@@ -23,14 +23,15 @@ mod ingress;
 
 /// A user-space TCP/IP on one wire, with one address.
 ///
-/// Its methods come in four kinds, and a driver calls them in this order:
-/// [`ingress`](Self::ingress) takes frames off the wire; [`next_accepted`](Self::next_accepted) and
-/// [`next_ready`](Self::next_ready), until they answer `None`, tell what happened; [`llp`](Self::llp) and the commands
-/// (`listen`, `connect`, `remove`) act on it; [`egress`](Self::egress) sends. Then [`poll_at`](Self::poll_at) and
+/// Its methods come in four kinds, and a driver calls them in this order: [`ingress`](Self::ingress) takes
+/// frames off the wire; [`next_accepted`](Self::next_accepted) and [`next_ready`](Self::next_ready), until
+/// they answer `None`, tell what happened; [`llp`](Self::llp) and the commands (`listen`, `connect`,
+/// `remove`) act on it; [`egress`](Self::egress) sends. Then [`poll_at`](Self::poll_at) and
 /// [`poll_fd`](Self::poll_fd) say how long to sleep.
 ///
-/// Each connection has a socket set of its own behind a table of the 4-tuples, since smoltcp walks a whole set for
-/// every frame: the cost of a call grows with the connections that have work, not with those that exist.
+/// Each connection has a socket set of its own behind a table of the 4-tuples, since smoltcp walks a whole
+/// set for every frame: the cost of a call grows with the connections that have work, not with those that
+/// exist.
 pub struct Stack {
     wire: Wire,
     config: StackConfig,
@@ -150,8 +151,8 @@ impl Stack {
         }
     }
 
-    /// Begins a connection to `remote`, from `local_port` or an ephemeral port. It is ready when it is established or
-    /// has failed.
+    /// Begins a connection to `remote`, from `local_port` or an ephemeral port. It is ready when it is
+    /// established or has failed.
     ///
     /// # Errors
     /// When the address or a port makes no sense, can't be reached, or is in use.
@@ -195,7 +196,9 @@ impl Stack {
     /// The next established connection to a listening port, and that port. It is ready, too.
     pub fn next_accepted(&mut self) -> Option<(ConnectionId, u16)> {
         while let Some(id) = self.accepted.pop_front() {
-            let Some(port) = self.table.get_mut(id).and_then(|connection| connection.listener.take()) else { continue };
+            let Some(port) = self.table.get_mut(id).and_then(|connection| connection.listener.take()) else {
+                continue;
+            };
             self.release_backlog(port);
             self.mark_ready(id);
             return Some((id, port));
@@ -210,10 +213,12 @@ impl Stack {
         self.table.get_mut(id).map(|connection| Llp::Tcp(TcpLlp { connection }))
     }
 
-    /// Forgets a connection. What is queued is still sent, FIN follows, and the stack sees it through to its end, up to
-    /// the configured number and time; abort it first when it must not.
+    /// Forgets a connection. What is queued is still sent, FIN follows, and the stack sees it through to its
+    /// end, up to the configured number and time; abort it first when it must not.
     pub fn remove(&mut self, id: ConnectionId) {
-        let Some(connection) = self.table.get_mut(id).filter(|connection| !connection.is_removed) else { return };
+        let Some(connection) = self.table.get_mut(id).filter(|connection| !connection.is_removed) else {
+            return;
+        };
         connection.is_removed = true;
         connection.socket_mut().close();
         self.lingering_count += 1;
@@ -222,8 +227,8 @@ impl Stack {
         self.bound_lingering();
     }
 
-    /// When to call [`Stack::ingress`] and [`Stack::egress`] next, if the device doesn't become readable before: `now`
-    /// when there is work. What waits in `next_ready` and `next_accepted` doesn't count.
+    /// When to call [`Stack::ingress`] and [`Stack::egress`] next, if the device doesn't become readable
+    /// before: `now` when there is work. What waits in `next_ready` and `next_accepted` doesn't count.
     #[must_use]
     pub fn poll_at(&self, now: Instant) -> Option<Instant> {
         if !self.dirty.is_empty() || !self.looped.is_empty() || self.wire.is_readable() {
@@ -353,7 +358,11 @@ impl core::fmt::Debug for Stack {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let Self { config, wire, .. } = self;
         let (ip, counters) = (&config.ip, self.counters());
-        f.debug_struct("Stack").field("ip", ip).field("wire", wire).field("counters", &counters).finish_non_exhaustive()
+        f.debug_struct("Stack")
+            .field("ip", ip)
+            .field("wire", wire)
+            .field("counters", &counters)
+            .finish_non_exhaustive()
     }
 }
 
@@ -380,3 +389,16 @@ fn set_addresses(iface: &mut Interface, ip: &IpSetting) {
 /// RFC 6335 section 6.
 const EPHEMERAL_FIRST: u16 = 49_152;
 const EPHEMERAL_COUNT: u16 = 16_384;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A driver thread takes a stack along.
+    #[test]
+    fn a_stack_can_be_sent_to_another_thread() {
+        const fn is_send<T: Send>() {}
+        is_send::<Stack>();
+        is_send::<Wire>();
+    }
+}

@@ -3,7 +3,8 @@ use std::collections::HashMap;
 use crate::connection::Connection;
 use crate::demux::Tuple;
 
-/// Names a connection of one [`Stack`](crate::Stack), for good: a place that is used again gets another generation.
+/// Names a connection of one [`Stack`](crate::Stack), for good: a place that is used again gets another
+/// generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId {
     index: usize,

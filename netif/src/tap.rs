@@ -58,3 +58,39 @@ fn explain(error: io::Error) -> io::Error {
     };
     io::Error::new(error.kind(), advice)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Instant, Spec, Wire};
+
+    #[test]
+    fn the_frequent_errors_say_what_to_do() {
+        let table = [
+            (io::ErrorKind::PermissionDenied, "CAP_NET_ADMIN"),
+            (io::ErrorKind::NotFound, "/dev/net/tun"),
+            (io::ErrorKind::ResourceBusy, "another process"),
+        ];
+        for (kind, text) in table {
+            let error = explain(kind.into());
+            assert_eq!(error.kind(), kind);
+            assert!(error.to_string().contains(text) && !error.to_string().contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_device_opens_or_says_why_not() {
+        match Wire::open(&Spec::Tap("weft-test%d".into()), 1500) {
+            Ok(mut wire) => {
+                wire.send(Instant::ZERO, &[0; 60]);
+                assert_eq!(wire.counters().send_lost, 1, "the device is not up");
+                assert!(wire.poll_fd().is_some() && !wire.receive(Instant::ZERO, &mut Vec::new()));
+            }
+            Err(error) => {
+                let text = error.to_string();
+                assert!(text.starts_with("tap:weft-test%d: ") && !text.contains('\n'), "{text}");
+                println!("skipped: {text}");
+            }
+        }
+    }
+}

@@ -11,8 +11,8 @@ use smoltcp::time::{Duration, Instant};
 
 use crate::wire::{ETHERNET_HEADER, MAX_MTU};
 
-/// Ethernet frames over a Unix stream socket, each behind its length in 4 octets, big-endian (QEMU's
-/// `-netdev stream` does the same). A peer that goes, or breaks the framing, is dropped; the listening side then takes
+/// Ethernet frames over a Unix stream socket, each behind its length in 4 octets, big-endian (QEMU's `-netdev
+/// stream` does the same). A peer that goes, or breaks the framing, is dropped; the listening side then takes
 /// the next one, the connecting side looks for its peer again once a second.
 #[derive(Debug)]
 pub(crate) struct UnixLink {
@@ -114,7 +114,8 @@ impl Drop for UnixLink {
     }
 }
 
-/// A connected stream with what was received and not yet read (`incoming[start..end]`), and what waits to be sent.
+/// A connected stream with what was received and not yet read (`incoming[start..end]`), and what waits to be
+/// sent.
 struct Peer {
     stream: UnixStream,
     incoming: Box<[u8]>,
@@ -206,7 +207,8 @@ fn would_block(error: io::Error) -> io::Result<()> {
 /// Whether `path` is a socket that nobody listens on any more: its owner ended without tidying up.
 fn is_left_behind(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
-    is_socket && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    is_socket
+        && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 const LENGTH_LEN: usize = 4;

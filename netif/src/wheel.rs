@@ -2,9 +2,9 @@ use smoltcp::time::Instant;
 
 /// A hierarchical timer wheel: at most one deadline for each key, armed and cancelled in constant time.
 ///
-/// Six levels of 64 slots; a slot of level `n` spans 64^n ticks of a millisecond. A deadline waits in the lowest
-/// level where it differs from the wheel's time, and moves down when the time enters its slot. Keys are small
-/// numbers (places in a table), their list nodes lie in one vector.
+/// Six levels of 64 slots; a slot of level `n` spans 64^n ticks of a millisecond. A deadline waits in the
+/// lowest level where it differs from the wheel's time, and moves down when the time enters its slot. Keys
+/// are small numbers (places in a table), their list nodes lie in one vector.
 #[derive(Debug)]
 pub(crate) struct Wheel {
     elapsed: u64,
@@ -85,7 +85,8 @@ impl Wheel {
         None
     }
 
-    /// When to call [`Wheel::pop_due`] next. Never late; it may be early by the span of a slot of a high level.
+    /// When to call [`Wheel::pop_due`] next. Never late; it may be early by the span of a slot of a high
+    /// level.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let micros = self.next_slot()?.2.saturating_mul(TICK_MICROS);
         Some(Instant::from_micros(i64::try_from(micros).unwrap_or(i64::MAX)))
@@ -106,7 +107,8 @@ impl Wheel {
         self.occupied[level] |= 1 << slot;
     }
 
-    /// The earliest slot with a deadline in it: level, slot, first tick. A lower level is always the earlier one.
+    /// The earliest slot with a deadline in it: level, slot, first tick. A lower level is always the earlier
+    /// one.
     fn next_slot(&self) -> Option<(usize, usize, u64)> {
         let level = self.occupied.iter().position(|&occupied| occupied != 0)?;
         let current = slot_of(self.elapsed, level);
@@ -130,8 +132,9 @@ const TICK_MICROS: u64 = 1000;
 const LEVELS: usize = 6;
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
-/// Farther deadlines (two years) move down early, find themselves still far, and are put in again. One slot of the
-/// highest level stays out of reach, so that such a deadline never lands in the slot that the time is in.
+/// Farther deadlines (two years) move down early, find themselves still far, and are put in again. One slot
+/// of the highest level stays out of reach, so that such a deadline never lands in the slot that the time is
+/// in.
 const MAX_TICKS: u64 = (SLOTS as u64 - 1) << (SLOT_BITS as usize * (LEVELS - 1));
 const NONE: usize = usize::MAX;
 
@@ -184,7 +187,7 @@ mod tests {
                 }
                 let mut fired: Vec<usize> = std::iter::from_fn(|| wheel.pop_due(at(now))).collect();
                 fired.sort_unstable();
-                let due: Vec<usize> = model.iter().filter(|entry| *entry.1 <= now).map(|entry| *entry.0).collect();
+                let due: Vec<_> = model.iter().filter(|entry| *entry.1 <= now).map(|entry| *entry.0).collect();
                 model.retain(|_, when| *when > now);
                 prop_assert_eq!(fired, due);
                 let earliest = model.values().min().map(|when| at(*when));

@@ -12,8 +12,9 @@ use crate::unix::UnixLink;
 
 /// One end of an Ethernet, with an optional capture and an optional impairment on it.
 ///
-/// Frames have no frame check sequence. The capture is outermost: it sees what is sent before the impairment loses it,
-/// and what is received after the peer's. The impairment acts on what is sent here; two wires of a pair have one each.
+/// Frames have no frame check sequence. The capture is outermost: it sees what is sent before the impairment
+/// loses it, and what is received after the peer's. The impairment acts on what is sent here; two wires of a
+/// pair have one each.
 #[derive(Debug)]
 pub struct Wire {
     link: Link,
@@ -47,19 +48,22 @@ pub(crate) enum Link {
 impl Wire {
     /// Opens the device `spec` for IP packets of up to `mtu` octets.
     ///
-    /// `unix` fails while nobody listens at its path; trying again is the caller's choice. `unix-listen` returns at
-    /// once; peers are accepted later, one at a time, and what is sent while there is none is lost.
+    /// `unix` fails while nobody listens at its path; trying again is the caller's choice. `unix-listen`
+    /// returns at once; peers are accepted later, one at a time, and what is sent while there is none is
+    /// lost.
     ///
     /// # Errors
-    /// `InvalidInput` for [`Spec::Pair`] (see [`pair`](crate::pair)) and for an MTU outside 576 to 65535, else what
-    /// the system says, with the device's name and, for the frequent cases, what to do about it.
+    /// `InvalidInput` for [`Spec::Pair`] (see [`pair`](crate::pair)) and for an MTU outside 576 to 65535,
+    /// else what the system says, with the device's name and, for the frequent cases, what to do about it.
     pub fn open(spec: &Spec, mtu: usize) -> io::Result<Self> {
         if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
             let text = format!("an MTU of {mtu} is outside {MIN_MTU} to {MAX_MTU}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let link = match spec {
-            Spec::Pair => Err(io::Error::new(io::ErrorKind::InvalidInput, "a pair joins two stacks of one process")),
+            Spec::Pair => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "a pair joins two stacks of one process"))
+            }
             Spec::Unix(path) => UnixLink::connect(path).map(Link::Unix),
             Spec::UnixListen(path) => UnixLink::listen(path).map(Link::Unix),
             Spec::Tap(name) => Tap::open(name).map(Link::Tap),
@@ -125,8 +129,8 @@ impl Wire {
         received
     }
 
-    /// When to call [`Wire::receive`] even if nothing arrives: a delayed frame is due, or a lost peer is to be looked
-    /// for again.
+    /// When to call [`Wire::receive`] even if nothing arrives: a delayed frame is due, or a lost peer is to
+    /// be looked for again.
     #[must_use]
     pub fn poll_at(&self) -> Option<Instant> {
         let retry = if let Link::Unix(link) = &self.link { link.poll_at() } else { None };
@@ -155,8 +159,8 @@ impl Wire {
         }
     }
 
-    /// Whether octets wait for [`Wire::poll_fd`] to become writable (Unix sockets only); a sleeper should wait for
-    /// that too, and then call [`Wire::receive`].
+    /// Whether octets wait for [`Wire::poll_fd`] to become writable (Unix sockets only); a sleeper should
+    /// wait for that too, and then call [`Wire::receive`].
     #[must_use]
     pub fn wants_write(&self) -> bool {
         matches!(&self.link, Link::Unix(link) if link.wants_write())

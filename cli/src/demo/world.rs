@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::BufWriter;
 
 use rustix::time::{ClockId, clock_gettime};
-use weft_netif::{Capture, Duration, Impairment, ImpairmentConfig, Wire};
+use weft_netif::{Capture, Congestion, Duration, Impairment, ImpairmentConfig, Wire};
 use weft_rnic::{
     Access, Clock, CmEvent, Completion, Config, ConnParam, Cq, Data, Device, EventChannel, Lockstep, Mr,
     Progress, Qp, QpCapacity, QpInit, RecvWr, SegmentCounters, SendOpcode, SendWr, Stag, Status,
@@ -275,6 +275,7 @@ impl Side {
     ) -> Result<Self, Failure> {
         let mut config = Config::new(address.parse().map_err(Failure::work)?, args.seed);
         config.stack.mtu = args.mtu as usize;
+        config.stack.congestion = Congestion::None;
         config.mpa.markers = args.markers;
         config.mpa.crc = !args.no_crc;
         config.clock = clock.clone();

@@ -7,8 +7,8 @@ use crate::demux::asks_for_neighbor;
 use crate::table::ConnectionId;
 
 impl Stack {
-    /// Lets the connections with work send, each at most as many frames as configured, and sets their deadlines.
-    /// Returns how many frames were sent.
+    /// Lets the connections with work send, each at most as many frames as configured, and sets their
+    /// deadlines. Returns how many frames were sent.
     pub fn egress(&mut self, now: Instant) -> usize {
         let before = self.counters.frames_out;
         while let Some(index) = self.wheel.pop_due(now) {
@@ -75,8 +75,8 @@ impl Stack {
         self.settle(id);
     }
 
-    /// Ends a connection whose time is over; true if it is gone at once. A half-open one goes without a word, since
-    /// its peer may never have been there.
+    /// Ends a connection whose time is over; true if it is gone at once. A half-open one goes without a word,
+    /// since its peer may never have been there.
     fn give_up(&mut self, id: ConnectionId) -> bool {
         let Some(connection) = self.table.get_mut(id) else { return true };
         connection.give_up_at = None;
@@ -100,6 +100,7 @@ impl Stack {
         for _ in 0..self.config.egress_burst {
             let Some(connection) = self.table.get_mut(id) else { return true };
             let offered = self.slot.offered;
+            connection.hold_back_fragments();
             self.counters.socket_polls += 1;
             let result = self.iface.poll_egress(now, &mut self.slot, &mut connection.set);
             self.slot.outgoing.iter_mut().for_each(|frame| connection.mark.stamp(frame));
@@ -124,7 +125,8 @@ impl Stack {
         if connection.is_over() {
             return self.wheel.cancel(id.index());
         }
-        // smoltcp says "now" as a time long past. It has just had its turn, so it can't mean that before the next tick.
+        // smoltcp says "now" as a time long past. It has just had its turn, so it can't mean that before the
+        // next tick.
         let socket = self.iface.poll_at(now, &connection.set).map(|at| at.max(now + TICK));
         let own = [connection.times_out_at(), connection.give_up_at];
         match own.into_iter().flatten().chain(socket).min() {

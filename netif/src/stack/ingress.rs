@@ -7,8 +7,8 @@ use crate::demux::{Peek, Segment};
 use crate::table::ConnectionId;
 
 impl Stack {
-    /// Takes frames off the wire, at most as many as configured, and gives each to the connection it is for. Returns
-    /// how many there were.
+    /// Takes frames off the wire, at most as many as configured, and gives each to the connection it is for.
+    /// Returns how many there were.
     pub fn ingress(&mut self, now: Instant) -> usize {
         let taken = (0..self.config.ingress_burst).take_while(|_| self.handle_next_frame(now)).count();
         self.counters.frames_in += taken as u64;
@@ -91,7 +91,8 @@ impl Stack {
         Some(self.table.insert(connection))
     }
 
-    /// Draws the consequences of a connection's new state: announces it, frees its 4-tuple, or frees it whole.
+    /// Draws the consequences of a connection's new state: announces it, frees its 4-tuple, or frees it
+    /// whole.
     pub(super) fn settle(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         if connection.is_over() {

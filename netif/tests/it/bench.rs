@@ -1,4 +1,6 @@
-use weft_netif::{ConnectionId, Duration, Impairment, ImpairmentConfig, Instant, Stack, StackConfig, Wire, pair};
+use weft_netif::{
+    ConnectionId, Duration, Impairment, ImpairmentConfig, Instant, Stack, StackConfig, Wire, pair,
+};
 
 /// Two stacks, the time, and the seed that a failure prints.
 pub(crate) struct Bench {
@@ -43,7 +45,8 @@ impl Bench {
         Self::with(addresses, config.seed, |_, _| {}, wrap)
     }
 
-    /// Lets both stacks work once, then jumps to when the next has something to do. False when neither ever will.
+    /// Lets both stacks work once, then jumps to when the next has something to do. False when neither ever
+    /// will.
     pub(crate) fn step(&mut self) -> bool {
         for stack in &mut self.stacks {
             stack.ingress(self.now);
@@ -130,7 +133,10 @@ impl Talker {
             let Self { salt, len, sent, .. } = *self;
             let written = llp.transmit(|room| {
                 let step = room.len().min(len - sent);
-                room[..step].iter_mut().enumerate().for_each(|(index, octet)| *octet = pattern(salt, sent + index));
+                room[..step]
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(index, octet)| *octet = pattern(salt, sent + index));
                 (step, step)
             });
             match written {
@@ -144,7 +150,12 @@ impl Talker {
                 break;
             }
             for (index, octet) in octets.iter().enumerate() {
-                assert_eq!(*octet, pattern(self.peer_salt, self.received + index), "at {}", self.received + index);
+                assert_eq!(
+                    *octet,
+                    pattern(self.peer_salt, self.received + index),
+                    "at {}",
+                    self.received + index
+                );
             }
             let step = octets.len();
             llp.consume(step);

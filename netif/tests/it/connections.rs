@@ -56,7 +56,9 @@ fn a_stack_connects_to_its_own_address_without_the_wire() {
         });
         bench.stacks[0].llp(id).unwrap().shutdown();
         bench.stacks[0].llp(peer).unwrap().shutdown();
-        bench.drive(|stacks| [id, peer].iter().all(|&id| stacks[0].llp(id).unwrap().state() == LlpState::Closed));
+        bench.drive(|stacks| {
+            [id, peer].iter().all(|&id| stacks[0].llp(id).unwrap().state() == LlpState::Closed)
+        });
         assert_eq!(bench.stacks[0].wire().counters().sent, 0, "nothing was on the wire");
         assert!(bench.stacks[0].counters().looped > 1000);
     }
@@ -75,15 +77,17 @@ fn own_connections_take_no_port_that_would_be_their_own_peer() {
 
 #[test]
 fn mss_is_learned_from_the_syn_and_bounded_by_the_own_mtu() {
-    let table = [(V4, [1500, 9000], 1460), (V4, [576, 1500], 536), (V6, [1280, 1500], 1220), (V6, [9000; 2], 8940)];
+    let table =
+        [(V4, [1500, 9000], 1460), (V4, [576, 1500], 536), (V6, [1280, 1500], 1220), (V6, [9000; 2], 8940)];
     for (addresses, mtus, emss) in table {
         for swapped in [false, true] {
             let mtu = move |side: usize| mtus[if swapped { 1 - side } else { side }];
-            let mut bench = Bench::with(addresses, 1, move |side, config| config.mtu = mtu(side), |_, wire| wire);
+            let mut bench =
+                Bench::with(addresses, 1, move |side, config| config.mtu = mtu(side), |_, wire| wire);
             let ids = bench.connect();
             bench.drive(|stacks| stacks[0].llp(ids[0]).unwrap().state() == LlpState::Established);
-            for side in 0..2 {
-                assert_eq!(bench.stacks[side].llp(ids[side]).unwrap().emss(), emss, "{mtus:?} {swapped}");
+            for (stack, id) in bench.stacks.iter_mut().zip(ids) {
+                assert_eq!(stack.llp(id).unwrap().emss(), emss, "{mtus:?} {swapped}");
             }
         }
     }
@@ -134,8 +138,8 @@ fn a_silent_peer_times_out_but_an_idle_one_does_not() {
     let mut bench = Bench::new(V4);
     let ids = bench.connect();
     bench.pass(Duration::from_secs(500));
-    for side in 0..2 {
-        assert_eq!(bench.stacks[side].llp(ids[side]).unwrap().state(), LlpState::Established, "idle is no fault");
+    for (stack, id) in bench.stacks.iter_mut().zip(ids) {
+        assert_eq!(stack.llp(id).unwrap().state(), LlpState::Established, "idle is no fault");
     }
     // Closing after a long silence must not count the silence either.
     bench.stacks[0].llp(ids[0]).unwrap().send_slice(b"hello");
@@ -158,7 +162,8 @@ fn a_silent_peer_times_out_but_an_idle_one_does_not() {
 
 #[test]
 fn keep_alive_finds_out_that_a_peer_is_gone() {
-    let keep_alive = |_, config: &mut weft_netif::StackConfig| config.keep_alive = Some(Duration::from_secs(10));
+    let keep_alive =
+        |_, config: &mut weft_netif::StackConfig| config.keep_alive = Some(Duration::from_secs(10));
     let mut bench = Bench::with(V6, 1, keep_alive, |_, wire| wire);
     let ids = bench.connect();
     bench.pass(Duration::from_secs(500));

@@ -1,8 +1,12 @@
-use weft_netif::{Duration, Impairment, ImpairmentConfig, Instant, LlpState, Wire};
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use weft_netif::{Capture, Duration, Impairment, ImpairmentConfig, Instant, LlpState, Wire};
 
 use crate::bench::{Bench, Talker, V4, V6};
 
-/// Streams `len` octets both ways and closes; the virtual time and the wire counters are the run's fingerprint.
+/// Streams `len` octets both ways and closes; the virtual time and the wire counters are the run's
+/// fingerprint.
 fn run(addresses: [&str; 2], config: &ImpairmentConfig, len: usize) -> (Instant, Vec<u64>) {
     let mut bench = Bench::impaired(addresses, config);
     let ids = bench.connect();
@@ -12,8 +16,8 @@ fn run(addresses: [&str; 2], config: &ImpairmentConfig, len: usize) -> (Instant,
         let done = [talkers[0].talk(left, ids[0]), talkers[1].talk(right, ids[1])];
         done == [true, true]
     });
-    for side in 0..2 {
-        bench.stacks[side].llp(ids[side]).unwrap().shutdown();
+    for (stack, id) in bench.stacks.iter_mut().zip(ids) {
+        stack.llp(id).unwrap().shutdown();
     }
     bench.drive(|stacks| (0..2).all(|side| stacks[side].llp(ids[side]).unwrap().state() == LlpState::Closed));
     let mut print = Vec::new();
@@ -28,6 +32,8 @@ fn run(addresses: [&str; 2], config: &ImpairmentConfig, len: usize) -> (Instant,
 #[test]
 fn loss_duplication_and_reordering_lose_nothing_and_repeat_by_seed() {
     for addresses in [V4, V6] {
+        // With seed 77 on IPv6 both sides time out together, which smoltcp alone doesn't survive (see
+        // `SendMark`).
         for seed in [1, 2, 77] {
             let config = ImpairmentConfig {
                 seed,
@@ -70,17 +76,20 @@ fn a_cut_of_the_link_is_survived() {
 fn a_link_that_stays_down_ends_both_sides() {
     let down = Some(Instant::from_secs(1)..Instant::from_secs(100_000));
     let wrap = move |_, wire: Wire| {
-        wire.with_impairment(Impairment::new(ImpairmentConfig { down: down.clone(), ..ImpairmentConfig::default() }))
+        wire.with_impairment(Impairment::new(ImpairmentConfig {
+            down: down.clone(),
+            ..ImpairmentConfig::default()
+        }))
     };
     let mut bench = Bench::with(V4, 5, |_, _| {}, wrap);
     let ids = bench.connect();
     bench.pass(Duration::from_secs(2));
-    for side in 0..2 {
-        bench.stacks[side].llp(ids[side]).unwrap().send_slice(b"lost");
+    for (stack, id) in bench.stacks.iter_mut().zip(ids) {
+        stack.llp(id).unwrap().send_slice(b"lost");
     }
     bench.drive(|stacks| (0..2).all(|side| stacks[side].llp(ids[side]).unwrap().state() == LlpState::Reset));
-    for side in 0..2 {
-        bench.stacks[side].remove(ids[side]);
+    for (stack, id) in bench.stacks.iter_mut().zip(ids) {
+        stack.remove(id);
     }
     bench.pass(Duration::from_secs(200));
     for stack in &bench.stacks {
@@ -89,44 +98,44 @@ fn a_link_that_stays_down_ends_both_sides() {
     }
 }
 
-#[test]
-fn zz_sweep() {
-    let mut bad = Vec::new();
-    for addresses in [V4, V6] {
-        for seed in 0..400 {
-            for loss in [0.02, 0.1] {
-            let config = ImpairmentConfig { seed, loss, duplicate: 0.02, reorder: 0.02, corrupt: 0.01,
-                delay: Duration::from_micros(200), jitter: Duration::from_micros(100), ..ImpairmentConfig::default() };
-            if std::panic::catch_unwind(|| run(addresses, &config, 1 << 18)).is_err() { bad.push((seed, loss)); }
-            }
-        }
+/// What a capture of the left wire holds after some lossy traffic.
+fn capture_of(seed: u64) -> Vec<u8> {
+    let written = Written::default();
+    let wrap = |side: usize, wire: Wire| {
+        let config = ImpairmentConfig { seed, loss: 0.05, reorder: 0.05, ..ImpairmentConfig::default() };
+        let wire = wire.with_impairment(Impairment::new(config));
+        if side == 0 { wire.with_capture(Capture::new(written.clone())) } else { wire }
+    };
+    let mut bench = Bench::with(V4, seed, |_, _| {}, wrap);
+    let ids = bench.connect();
+    let mut talkers = Talker::pair(1 << 16);
+    bench.drive(|stacks| {
+        let [left, right] = stacks;
+        let done = [talkers[0].talk(left, ids[0]), talkers[1].talk(right, ids[1])];
+        done == [true, true]
+    });
+    bench.stacks[0].wire_mut().take_capture().unwrap().finish().unwrap();
+    std::mem::take(&mut written.0.lock().unwrap())
+}
+
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Written {
+    fn write(&mut self, octets: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(octets);
+        Ok(octets.len())
     }
-    println!("bad: {:?}", bad.iter().filter(|b| b.1 < 0.05).collect::<Vec<_>>());
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 #[test]
-fn zz_trace() {
-    let seed: u64 = std::env::var("S").map_or(77, |s| s.parse().unwrap());
-    let loss: f64 = std::env::var("L").map_or(0.1, |s| s.parse().unwrap());
-    let addresses = if std::env::var("V").is_ok() { V6 } else { V4 };
-    let config = ImpairmentConfig { seed, loss, duplicate: 0.02, reorder: 0.02, corrupt: 0.01,
-                delay: Duration::from_micros(200), jitter: Duration::from_micros(100), ..ImpairmentConfig::default() };
-    let wrap = |side: usize, wire: Wire| {
-        let seed = config.seed * 2 + side as u64;
-        let wire = wire.with_impairment(Impairment::new(ImpairmentConfig { seed, ..config.clone() }));
-        let f = std::fs::File::create(format!("/tmp/trace{side}.pcap")).unwrap();
-        wire.with_capture(weft_netif::Capture::new(f))
-    };
-    let mut bench = Bench::with(addresses, seed, |_, _| {}, wrap);
-    let ids = bench.connect();
-    let mut talkers = Talker::pair(1<<18);
-    for _ in 0..20000 {
-        let [left, right] = &mut bench.stacks;
-        if left.llp(ids[0]).unwrap().state() == LlpState::Reset { println!("left {:?}", left.llp(ids[0]).unwrap().cause()); break }
-        if right.llp(ids[1]).unwrap().state() == LlpState::Reset { println!("right {:?}", right.llp(ids[1]).unwrap().cause()); break }
-        talkers[0].talk(left, ids[0]); talkers[1].talk(right, ids[1]);
-        bench.step();
-    }
-    println!("{:?} {}", talkers, bench.now);
-    for s in &mut bench.stacks { s.wire_mut().take_capture().unwrap().finish().unwrap(); }
+fn a_seed_gives_the_same_octets_at_the_same_times() {
+    let first = capture_of(11);
+    assert!(first.len() > 1 << 17);
+    assert!(first == capture_of(11), "seed 11");
+    assert!(first != capture_of(12));
 }

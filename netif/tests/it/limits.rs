@@ -1,5 +1,5 @@
-use weft_netif::{Duration, LlpState, Stack, StackConfig, Wire, pair};
 use weft_netif::Instant;
+use weft_netif::{Duration, LlpState, Stack, StackConfig, Wire, pair};
 
 use crate::bench::{Bench, PORT, V4};
 
@@ -17,7 +17,8 @@ fn lone_stack(configure: impl Fn(&mut StackConfig)) -> (Stack, Wire) {
 
 fn ones_complement(parts: &[&[u8]]) -> u16 {
     let octets: Vec<u8> = parts.concat();
-    let sum: u32 = octets.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();
+    let sum: u32 =
+        octets.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();
     let folded = (sum & 0xFFFF) + (sum >> 16);
     !u16::try_from((folded & 0xFFFF) + (folded >> 16)).unwrap()
 }
@@ -111,18 +112,18 @@ fn what_nobody_should_send_is_refused() {
     let mut forged_arp = [&[0xFF; 6][..], &PEER_MAC, &[0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 2]].concat();
     forged_arp.extend_from_slice(&[&PEER_MAC[..], &[10, 0, 0, 1], &own_mac, &[10, 0, 0, 1]].concat());
     let frames = vec![
-        with(0, &[0x02, 1, 2, 3, 4, 5]),  // for another station
-        with(0, &[0xFF; 6]),              // TCP by broadcast
-        with(12, &[0x86, 0xDD]),          // IPv6 to a stack of IPv4
-        with(12, &[0x08, 0x07]),          // no protocol of ours
-        with(14, &[0x55]),                // version 5
-        with(14, &[0x44]),                // header too short
-        with(20, &[0x20, 0x00]),          // more fragments
-        with(20, &[0x00, 0x01]),          // a later fragment
-        with(26, &[10, 0, 0, 1]),         // from the own address
-        with(26, &[127, 0, 0, 1]),        // from the loopback
-        with(30, &[10, 0, 0, 7]),         // to another address
-        with(46, &[0xF0]),                // options longer than the segment
+        with(0, &[0x02, 1, 2, 3, 4, 5]), // for another station
+        with(0, &[0xFF; 6]),             // TCP by broadcast
+        with(12, &[0x86, 0xDD]),         // IPv6 to a stack of IPv4
+        with(12, &[0x08, 0x07]),         // no protocol of ours
+        with(14, &[0x55]),               // version 5
+        with(14, &[0x44]),               // header too short
+        with(20, &[0x20, 0x00]),         // more fragments
+        with(20, &[0x00, 0x01]),         // a later fragment
+        with(26, &[10, 0, 0, 1]),        // from the own address
+        with(26, &[127, 0, 0, 1]),       // from the loopback
+        with(30, &[10, 0, 0, 7]),        // to another address
+        with(46, &[0xF0]),               // options longer than the segment
         syn[..40].to_vec(),
         syn[..13].to_vec(),
         vec![],
@@ -143,11 +144,13 @@ fn not_taken_connections_count_against_the_backlog_and_unlisten_resets_them() {
     let ids: Vec<_> = (0..4).map(|_| bench.stacks[0].connect(remote, None, bench.now).unwrap()).collect();
     bench.pass(Duration::from_secs(2));
     let states = |stack: &mut Stack| ids.iter().map(|id| stack.llp(*id).unwrap().state()).collect::<Vec<_>>();
-    let established = states(&mut bench.stacks[0]).iter().filter(|state| **state == LlpState::Established).count();
+    let established =
+        states(&mut bench.stacks[0]).iter().filter(|state| **state == LlpState::Established).count();
     assert_eq!(established, 2);
     assert!(bench.stacks[1].next_accepted().is_some());
     bench.pass(Duration::from_secs(8));
-    let established = states(&mut bench.stacks[0]).iter().filter(|state| **state == LlpState::Established).count();
+    let established =
+        states(&mut bench.stacks[0]).iter().filter(|state| **state == LlpState::Established).count();
     assert_eq!(established, 3, "the SYN sent again found the place that became free");
     bench.stacks[1].unlisten(PORT);
     bench.pass(Duration::from_secs(30));

@@ -1,5 +1,7 @@
 //! Two stacks on one wire and one virtual clock, and the devices against each other.
 
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test, wherever the helper stands")]
+
 mod bench;
 mod connections;
 mod faults;

@@ -28,12 +28,14 @@ fn beyond_the_net_the_router_is_asked_for_and_gets_the_frame() {
         stack.connect(remote.parse().unwrap(), Some(1000), Instant::ZERO).unwrap();
         let frames = sent(&mut stack, &mut wire, Instant::ZERO);
         let own = stack.config().mac;
-        let request = [&[0, 1, 0x08, 0x00, 6, 4, 0, 1][..], &own, &[10, 0, 0, 1], &[0xFF; 6], &router].concat();
+        let request =
+            [&[0, 1, 0x08, 0x00, 6, 4, 0, 1][..], &own, &[10, 0, 0, 1], &[0xFF; 6], &router].concat();
         assert_eq!(frames.len(), 1);
         assert_eq!((&frames[0][..6], &frames[0][12..14]), (&[0xFF; 6][..], &[0x08, 0x06][..]));
         assert_eq!((&frames[0][14..32], &frames[0][38..42]), (&request[..18], &request[24..]));
 
-        let reply = [&own[..], &ROUTER_MAC, &[0x08, 0x06, 0, 1, 0x08, 0x00, 6, 4, 0, 2], &ROUTER_MAC, &router, &own];
+        let reply =
+            [&own[..], &ROUTER_MAC, &[0x08, 0x06, 0, 1, 0x08, 0x00, 6, 4, 0, 2], &ROUTER_MAC, &router, &own];
         let reply = [&reply.concat()[..], &[10, 0, 0, 1]].concat();
         wire.send(Instant::ZERO, &reply);
         // At the same instant: what waited for the answer doesn't sit out its second of silence.
@@ -93,7 +95,9 @@ fn both_open_at_once_and_meet() {
     for stack in &mut bench.stacks {
         stack.egress(bench.now);
     }
-    bench.drive(|stacks| (0..2).all(|side| stacks[side].llp(ids[side]).unwrap().state() == LlpState::Established));
+    bench.drive(|stacks| {
+        (0..2).all(|side| stacks[side].llp(ids[side]).unwrap().state() == LlpState::Established)
+    });
     assert_ne!(warm, ids);
 }
 
@@ -101,7 +105,8 @@ fn both_open_at_once_and_meet() {
 fn echo_requests_are_answered() {
     let (mut stack, mut wire) = lone_stack("10.0.0.1/24");
     let own = stack.config().mac;
-    let arp = [&own[..], &ROUTER_MAC, &[0x08, 0x06, 0, 1, 0x08, 0x00, 6, 4, 0, 1], &ROUTER_MAC, &[10, 0, 0, 9]];
+    let arp =
+        [&own[..], &ROUTER_MAC, &[0x08, 0x06, 0, 1, 0x08, 0x00, 6, 4, 0, 1], &ROUTER_MAC, &[10, 0, 0, 9]];
     wire.send(Instant::ZERO, &[&arp.concat()[..], &[0; 6], &[10, 0, 0, 1]].concat());
     let reply = sent(&mut stack, &mut wire, Instant::ZERO);
     assert_eq!((reply.len(), &reply[0][20..22]), (1, &[0, 2][..]));

@@ -24,8 +24,8 @@ fn stream_and_close(bench: &mut Bench, ids: [weft_netif::ConnectionId; 2], first
     bench.drive(|stacks| stacks[first].llp(ids[first]).unwrap().readable() == b"late");
     bench.stacks[second].llp(ids[second]).unwrap().shutdown();
     bench.drive(|stacks| (0..2).all(|side| state(&mut stacks[side], ids[side]) == LlpState::Closed));
-    for side in 0..2 {
-        assert_eq!(bench.stacks[side].llp(ids[side]).unwrap().cause(), Some(CloseCause::Graceful));
+    for (stack, id) in bench.stacks.iter_mut().zip(ids) {
+        assert_eq!(stack.llp(id).unwrap().cause(), Some(CloseCause::Graceful));
     }
     let mut llp = bench.stacks[first].llp(ids[first]).unwrap();
     assert!(llp.readable() == b"late" && !llp.is_drained());
@@ -44,9 +44,9 @@ fn a_mebibyte_both_ways_and_a_graceful_close_by_either_side() {
             let mut bench = Bench::new(addresses);
             let ids = bench.connect();
             stream_and_close(&mut bench, ids, first);
-            for side in 0..2 {
-                bench.stacks[side].remove(ids[side]);
-                assert!(bench.stacks[side].llp(ids[side]).is_none());
+            for (stack, id) in bench.stacks.iter_mut().zip(ids) {
+                stack.remove(id);
+                assert!(stack.llp(id).is_none());
             }
             bench.pass(Duration::from_secs(11));
             for stack in &bench.stacks {
@@ -59,7 +59,9 @@ fn a_mebibyte_both_ways_and_a_graceful_close_by_either_side() {
 
 #[test]
 fn every_mtu_carries_streams() {
-    for (addresses, mtus) in [(V4, [576, 1500]), (V4, [9000, 65_535]), (V4, [65_535; 2]), (V6, [1280, 65_535])] {
+    for (addresses, mtus) in
+        [(V4, [576, 1500]), (V4, [9000, 65_535]), (V4, [65_535; 2]), (V6, [1280, 65_535])]
+    {
         let mut bench = Bench::with(addresses, 3, |side, config| config.mtu = mtus[side], |_, wire| wire);
         let ids = bench.connect();
         stream_and_close(&mut bench, ids, 0);

@@ -35,7 +35,8 @@ fn open_both(path: &Path) -> [Wire; 2] {
     [Wire::open(&Spec::Unix(path.into()), 1500).unwrap(), listening]
 }
 
-/// What is received within a generous number of tries; the kernel hands over at once, so one is enough in truth.
+/// What is received within a generous number of tries; the kernel hands over at once, so one is enough in
+/// truth.
 fn receive(wire: &mut Wire) -> Option<Vec<u8>> {
     let mut frame = Vec::new();
     (0..100).any(|_| wire.receive(NOW, &mut frame)).then_some(frame)

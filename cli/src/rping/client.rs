@@ -1,0 +1,80 @@
+//! The side that pings.
+
+use std::io::Write;
+use std::net::SocketAddr;
+
+use weft_rnic::{CmEvent, ConnParam};
+
+use super::Args;
+use super::endpoint::{Endpoint, Session, Wait};
+use super::payload::{fill, text};
+use crate::failure::Failure;
+
+/// Connects, pings `count` times, disconnects.
+pub(crate) fn ping(args: &Args) -> Result<(), Failure> {
+    let remote = SocketAddr::new(args.remote()?, args.port);
+    let endpoint = Endpoint::new(args)?;
+    let mut session = endpoint.session()?;
+    connect(&endpoint, &session, remote)?;
+    let source = session.buffer(args.size)?;
+    let sink = session.buffer(args.size)?;
+    let mut sent = vec![0; args.size as usize];
+    let mut back = vec![0; args.size as usize];
+    let mut index = 0;
+    while args.count == 0 || index < args.count {
+        fill(&mut sent, index);
+        source.write(0, &sent).map_err(Failure::work)?;
+        for buffer in [&source, &sink] {
+            let told = session.advertise(buffer, args.size)? == Wait::Done;
+            // The server says "go ahead" after its Read, and again after its Write.
+            if !told || session.receive()?.is_none() {
+                return Err(Failure::work(format!("the server disconnected after {index} pings")));
+            }
+        }
+        sink.read(0, &mut back).map_err(Failure::work)?;
+        if let Some(offset) = sent.iter().zip(&back).position(|(sent, back)| sent != back) {
+            return Err(Failure::work(format!(
+                "ping {index}: octet {offset} came back as {:#04x} and was sent as {:#04x}",
+                back[offset], sent[offset]
+            )));
+        }
+        if args.verbose {
+            writeln!(std::io::stdout(), "ping data: {}", text(&back))?;
+        }
+        index += 1;
+    }
+    finish(&endpoint, &session)?;
+    report(args, index)
+}
+
+fn connect(endpoint: &Endpoint, session: &Session, remote: SocketAddr) -> Result<(), Failure> {
+    let param = ConnParam { ird: Some(DEPTH), ord: Some(DEPTH), ..ConnParam::default() };
+    endpoint.device.connect(&endpoint.events, &session.qp, remote, param).map_err(Failure::work)?;
+    match endpoint.events.wait(None) {
+        Some(CmEvent::Established { .. }) => Ok(()),
+        Some(CmEvent::Rejected { .. }) => Err(Failure::work(format!("{remote} rejected the connection"))),
+        Some(CmEvent::ConnectError { reason, .. }) => Err(Failure::work(format!("{remote}: {reason}"))),
+        other => Err(Failure::work(format!("an unexpected event: {other:?}"))),
+    }
+}
+
+fn finish(endpoint: &Endpoint, session: &Session) -> Result<(), Failure> {
+    session.qp.disconnect().map_err(Failure::work)?;
+    match endpoint.events.wait(None) {
+        Some(CmEvent::Disconnected { .. }) => endpoint.close(),
+        other => Err(Failure::work(format!("an unexpected event: {other:?}"))),
+    }
+}
+
+fn report(args: &Args, pings: u64) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    if args.json {
+        writeln!(out, "{}", serde_json::json!({ "pings": pings, "size": args.size, "ok": true }))?;
+    } else {
+        writeln!(out, "{pings} pings of {} octets, every octet came back", args.size)?;
+    }
+    Ok(())
+}
+
+/// rping has one Read outstanding at a time.
+const DEPTH: u16 = 1;

@@ -1,0 +1,232 @@
+//! What both sides of rping have: a device, a queue pair, and buffers.
+
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, BufWriter};
+use std::time::{Duration, Instant};
+
+use weft_netif::{Capture, Spec, Wire};
+use weft_rnic::{
+    Access, CmEvent, CompChannel, CompletionOpcode, Config, Cq, Data, Device, EventChannel, Mr, Pd, Qp,
+    QpCapacity, QpInit, RecvWr, SendOpcode, SendWr, Status,
+};
+
+use super::Args;
+use super::payload::{ADVERTISEMENT_LEN, Advertisement};
+use crate::failure::Failure;
+
+/// A device with what all connections share.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) events: EventChannel,
+    pub(crate) device: Device,
+    pd: Pd,
+}
+
+/// One queue pair with its buffers.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) qp: Qp,
+    cq: Cq,
+    completions: CompChannel,
+    events: EventChannel,
+    /// Advertisements of the peer come here.
+    inbox: Mr,
+    /// Receives that have completed and nobody has waited for yet.
+    received: u32,
+    pd: Pd,
+}
+
+/// How a wait ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// What was waited for has happened.
+    Done,
+    /// The peer has disconnected instead.
+    Disconnected,
+}
+
+impl Endpoint {
+    pub(crate) fn new(args: &Args) -> Result<Self, Failure> {
+        let mut config = Config::new(args.ip.clone(), RandomState::new().hash_one(std::process::id()));
+        config.stack.mtu = args.mtu as usize;
+        config.mpa.markers = args.markers;
+        config.mpa.crc = !args.no_crc;
+        config.mpa.peer_to_peer = !args.no_p2p;
+        config.stack.validate().map_err(Failure::usage)?;
+        let mut wire = open(&args.netif, args.mtu as usize)?;
+        if let Some(path) = &args.pcap {
+            let file = File::create(path)
+                .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))?;
+            wire = wire.with_capture(Capture::new(BufWriter::new(file)));
+        }
+        let device = Device::open(wire, config).map_err(Failure::work)?;
+        let events = device.create_event_channel().map_err(Failure::work)?;
+        Ok(Self { events, pd: device.alloc_pd(), device })
+    }
+
+    /// A fresh queue pair, with a receive posted for the peer's first message.
+    pub(crate) fn session(&self) -> Result<Session, Failure> {
+        let completions = self.device.create_comp_channel().map_err(Failure::work)?;
+        let cq = self.device.create_cq(64, Some(&completions));
+        let capacity = QpCapacity { send_wr: 8, recv_wr: 8, send_sge: 1, recv_sge: 1, inline: 64 };
+        let init = QpInit { send_cq: &cq, recv_cq: &cq, capacity, signal_all: true };
+        let session = Session {
+            qp: self.device.create_qp(&self.pd, &init).map_err(Failure::work)?,
+            cq,
+            completions,
+            events: self.events.clone(),
+            inbox: self.pd.register(ADVERTISEMENT_LEN, Access::LOCAL_WRITE).map_err(Failure::work)?,
+            received: 0,
+            pd: self.pd.clone(),
+        };
+        session.post_recv()?;
+        Ok(session)
+    }
+
+    /// Gives TCP time to say goodbye, and completes the capture.
+    pub(crate) fn close(&self) -> Result<(), Failure> {
+        // Nothing more is expected; the wait lets the engine finish what is under way.
+        let _late_event = self.events.wait(Some(GOODBYE));
+        let capture = self.device.with_wire(Wire::take_capture);
+        capture
+            .map_or(Ok(()), Capture::finish)
+            .map_err(|error| Failure::work(format!("cannot write the capture: {error}")))
+    }
+}
+
+impl Session {
+    /// Registers a buffer for pings.
+    pub(crate) fn buffer(&self, size: u32) -> Result<Mr, Failure> {
+        self.pd.register(size as usize, Access::ALL).map_err(Failure::work)
+    }
+
+    /// Sends 16 octets: the advertisement of a buffer. A go-ahead is the same with a content that nobody reads.
+    pub(crate) fn advertise(&mut self, buffer: &Mr, size: u32) -> Result<Wait, Failure> {
+        let octets = Advertisement { address: buffer.addr(), rkey: buffer.rkey(), size }.emit();
+        self.post(SendOpcode::Send, Data::Inline(&octets))?;
+        self.wait(CompletionOpcode::Send)
+    }
+
+    /// Posts a request and waits until it has completed.
+    pub(crate) fn transfer(&mut self, opcode: SendOpcode, buffer: &Mr, size: u32) -> Result<Wait, Failure> {
+        let expected = match opcode {
+            SendOpcode::Read { .. } => CompletionOpcode::Read,
+            SendOpcode::Write { .. } => CompletionOpcode::Write,
+            SendOpcode::Send | SendOpcode::SendInvalidate { .. } => CompletionOpcode::Send,
+        };
+        self.post(opcode, Data::Sges(&[buffer.sge(0, size)]))?;
+        self.wait(expected)
+    }
+
+    /// Waits for the peer's next message. The receive for the one after it is posted before anything is answered.
+    pub(crate) fn receive(&mut self) -> Result<Option<Advertisement>, Failure> {
+        if self.wait(CompletionOpcode::Recv)? == Wait::Disconnected {
+            return Ok(None);
+        }
+        let mut octets = [0; ADVERTISEMENT_LEN];
+        self.inbox.read(0, &mut octets).map_err(Failure::work)?;
+        self.post_recv()?;
+        Ok(Some(Advertisement::parse(&octets)))
+    }
+
+    fn post(&self, opcode: SendOpcode, data: Data<'_>) -> Result<(), Failure> {
+        let wr = SendWr { wr_id: 0, opcode, data, signaled: true, fence: false, solicited: false };
+        self.qp.post_send(&wr).map_err(Failure::work)
+    }
+
+    fn post_recv(&self) -> Result<(), Failure> {
+        let sge = self.inbox.sge(0, INBOX_LEN);
+        self.qp.post_recv(&RecvWr { wr_id: 0, sges: &[sge] }).map_err(Failure::work)
+    }
+
+    /// Waits for a completion of the kind. A receive may overtake the completion of what it answers.
+    fn wait(&mut self, expected: CompletionOpcode) -> Result<Wait, Failure> {
+        if expected == CompletionOpcode::Recv && self.received > 0 {
+            self.received -= 1;
+            return Ok(Wait::Done);
+        }
+        loop {
+            self.cq.request_notification(false);
+            while let Some(completion) = self.cq.poll_one() {
+                match completion.status {
+                    Status::Success => {}
+                    Status::WorkRequestFlushed => return self.disconnected(),
+                    status => return Err(Failure::work(format!("a request failed: {status}"))),
+                }
+                if completion.opcode == CompletionOpcode::Recv {
+                    if completion.byte_len != INBOX_LEN {
+                        return Err(Failure::work(format!(
+                            "the peer sent {} octets where an advertisement of {INBOX_LEN} was due",
+                            completion.byte_len
+                        )));
+                    }
+                    self.received += 1;
+                }
+                if completion.opcode == expected {
+                    if expected == CompletionOpcode::Recv {
+                        self.received -= 1;
+                    }
+                    return Ok(Wait::Done);
+                }
+            }
+            self.completions.wait(None);
+        }
+    }
+
+    /// Requests were flushed: the event that follows says why.
+    fn disconnected(&self) -> Result<Wait, Failure> {
+        match self.events.wait(Some(EVENT_TIMEOUT)) {
+            Some(CmEvent::Disconnected {
+                reason: weft_rnic::DisconnectReason::Peer | weft_rnic::DisconnectReason::Local,
+                ..
+            }) => Ok(Wait::Disconnected),
+            Some(CmEvent::Disconnected { reason, .. }) => Err(Failure::work(reason)),
+            Some(other) => Err(Failure::work(format!("an unexpected event: {other:?}"))),
+            None => Err(Failure::work("the requests were flushed without a reason")),
+        }
+    }
+}
+
+/// Opens the device; where the other side of a Unix socket is not there yet, waits for it.
+fn open(spec: &Spec, mtu: usize) -> Result<Wire, Failure> {
+    if *spec == Spec::Pair {
+        return Err(Failure::usage(
+            "pair joins two devices of one process: rping needs unix:, unix-listen: or tap:",
+        ));
+    }
+    let patience = Deadline::after(OPEN_TIMEOUT);
+    loop {
+        match Wire::open(spec, mtu) {
+            Ok(wire) => return Ok(wire),
+            Err(error)
+                if matches!(spec, Spec::Unix(_))
+                    && matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+                    && !patience.is_over() =>
+            {
+                std::thread::sleep(RETRY);
+            }
+            Err(error) => return Err(Failure::usage(error)),
+        }
+    }
+}
+
+struct Deadline(Instant);
+
+impl Deadline {
+    #[expect(clippy::disallowed_methods, reason = "the other process starts in real time")]
+    fn after(timeout: Duration) -> Self {
+        Self(Instant::now() + timeout)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the other process starts in real time")]
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.0
+    }
+}
+
+const INBOX_LEN: u32 = 16;
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_millis(20);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
+const GOODBYE: Duration = Duration::from_millis(100);
