@@ -121,6 +121,11 @@ impl Connection {
         }
     }
 
+    /// The listening port that this connection counts against, as long as the application has not answered it.
+    pub(crate) fn unanswered_port(&self) -> Option<u16> {
+        matches!(self.phase, Phase::AwaitingRequest(_) | Phase::Offered(_)).then_some(self.port)
+    }
+
     /// Sends FIN and waits for the peer's.
     pub(crate) fn shut(&mut self, turn: &mut Turn<'_>) -> Verdict {
         turn.llp.shutdown();

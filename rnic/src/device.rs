@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub(crate) struct Inner {
     doorbells: Arc<Doorbells>,
     config: Config,
     wakeup: Wakeup,
-    sleeping: AtomicBool,
+    sleepers: AtomicUsize,
     next_pd: AtomicU32,
     next_cq: AtomicU64,
 }
@@ -51,7 +51,8 @@ impl Device {
     /// # Errors
     /// When the settings make no sense ([`io::ErrorKind::InvalidInput`]), or the system has no file descriptor or thread
     /// left.
-    pub fn open(wire: Wire, config: Config) -> io::Result<Self> {
+    pub fn open(wire: Wire, mut config: Config) -> io::Result<Self> {
+        config.stack.mtu = config.stack.mtu.min(wire.mtu());
         config.stack.validate().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let doorbells = Arc::new(Doorbells::new(config.max_qps));
         let inner = Arc::new(Inner {
@@ -59,7 +60,7 @@ impl Device {
             waiting: AtomicUsize::new(0),
             doorbells,
             wakeup: Wakeup::new()?,
-            sleeping: AtomicBool::new(false),
+            sleepers: AtomicUsize::new(0),
             next_pd: AtomicU32::new(1),
             next_cq: AtomicU64::new(1),
             config,
@@ -118,10 +119,7 @@ impl Device {
     /// When the device holds as many queue pairs as its settings allow.
     pub fn create_qp(&self, pd: &Pd, init: &QpInit<'_>) -> Result<Qp, TooManyQps> {
         let mut engine = self.engine();
-        let slot = engine.qps.iter().position(Option::is_none).unwrap_or(engine.qps.len());
-        if slot >= self.inner.config.max_qps {
-            return Err(TooManyQps);
-        }
+        let slot = engine.reserve_qp().ok_or(TooManyQps)?;
         let number = u32::try_from(slot).map_err(|_| TooManyQps)? + FIRST_QP_NUMBER;
         let queues = Arc::new(QpQueues::new(number, &init.capacity));
         let qp = QueuePair::new(weft_verbs::QpInit {
@@ -132,11 +130,7 @@ impl Device {
             signal_all: init.signal_all,
         });
         let cqs = [Arc::clone(&init.send_cq.shared), Arc::clone(&init.recv_cq.shared)];
-        let made = Some(QpSlot { qp, cqs, connection: None });
-        match engine.qps.get_mut(slot) {
-            Some(free) => *free = made,
-            None => engine.qps.push(made),
-        }
+        engine.qps[slot] = Some(QpSlot { qp, cqs, connection: None });
         Ok(Qp { queues, slot, device: self.clone() })
     }
 
@@ -200,15 +194,7 @@ impl Device {
     }
 
     pub(crate) fn destroy_qp(&self, slot: usize) {
-        let mut engine = self.engine();
-        let gone = engine.qps.get_mut(slot).and_then(Option::take);
-        if let Some(id) = gone.and_then(|slot| slot.connection) {
-            if let Some(mut llp) = engine.stack.llp(id) {
-                llp.abort();
-            }
-            engine.remove(id);
-        }
-        drop(engine);
+        self.engine().destroy_qp(slot);
         self.kick();
     }
 
@@ -229,13 +215,13 @@ impl Device {
                 return None;
             }
             if self.is_manual() {
-                let next = self.engine().poll(self.now());
+                self.engine().poll(self.now());
                 if let Some(event) = take() {
                     return Some(event);
                 }
-                self.inner.sleep(Some(fd), next, left);
+                self.inner.sleep(Some(fd), left);
             } else {
-                wait_readable(&[fd], left);
+                wait_ready(&mut [PollFd::new(&fd, PollFlags::IN)], left);
             }
         }
     }
@@ -252,28 +238,28 @@ impl Inner {
         (now, engine.poll(now))
     }
 
-    /// Sleeps until a frame comes, a doorbell rings, `next` or `timeout` is over, or `fd` is readable.
-    pub(crate) fn sleep(&self, fd: Option<BorrowedFd<'_>>, next: Option<Instant>, timeout: Option<Duration>) {
-        let until_next = next.and_then(|next| self.config.clock.real_delay(next));
-        let timeout = [until_next, timeout].into_iter().flatten().min();
-        if timeout == Some(Duration::ZERO) {
-            return;
-        }
-        // The descriptor may change while we sleep, as a listening wire's does, so that a copy of it is slept on.
-        let (wire, pollable) = {
+    /// Sleeps until a frame comes, a doorbell rings, the engine's next deadline or `timeout` is over, or `fd` is readable.
+    pub(crate) fn sleep(&self, fd: Option<BorrowedFd<'_>>, timeout: Option<Duration>) {
+        // First of all, so that whoever changes something from now on wakes this thread; what was changed before shows.
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let (wire, next) = {
             let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-            let wire = engine.poll_fd();
-            (wire.and_then(|fd| fd.try_clone_to_owned().ok()), wire.is_some())
+            (engine.wire_fd(), engine.poll_at(self.now()))
         };
+        let until_next = next.and_then(|next| self.config.clock.real_delay(next));
         // A wire without a descriptor has to be looked at now and then.
-        let timeout = if pollable { timeout } else { Some(timeout.unwrap_or(BLIND_SLEEP).min(BLIND_SLEEP)) };
-        self.sleeping.store(true, Ordering::SeqCst);
-        if !self.doorbells.any() {
-            let fds = [Some(self.wakeup.as_fd()), wire.as_ref().map(AsFd::as_fd), fd];
-            let fds: Vec<BorrowedFd<'_>> = fds.into_iter().flatten().collect();
-            wait_readable(&fds, timeout);
+        let blind = wire.is_none().then_some(BLIND_SLEEP);
+        let timeout = [until_next, timeout, blind].into_iter().flatten().min();
+        if timeout != Some(Duration::ZERO) {
+            let mut fds = vec![PollFd::new(&self.wakeup, PollFlags::IN)];
+            if let Some((wire, wants_write)) = &wire {
+                let out = if *wants_write { PollFlags::OUT } else { PollFlags::empty() };
+                fds.push(PollFd::new(wire, PollFlags::IN | out));
+            }
+            fds.extend(fd.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
+            wait_ready(&mut fds, timeout);
         }
-        self.sleeping.store(false, Ordering::SeqCst);
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
         self.wakeup.clear();
     }
 
@@ -286,7 +272,7 @@ impl Inner {
     }
 
     fn kick(&self) {
-        if self.sleeping.load(Ordering::SeqCst) {
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
             self.wakeup.wake();
         }
     }
@@ -319,11 +305,10 @@ impl Deadline {
     }
 }
 
-fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) {
-    let mut fds: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+fn wait_ready(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     // Interrupted or not, whoever sleeps looks again at what it waits for.
-    let _woken = poll(&mut fds, timeout.as_ref());
+    let _woken = poll(fds, timeout.as_ref());
 }
 
 /// Queue pairs 0 and 1 mean something else to programs that know InfiniBand.

@@ -51,7 +51,7 @@ fn run(inner: &Inner, stop: &AtomicBool) {
         match spin_until {
             Some(until) if now < until => std::hint::spin_loop(),
             _ => {
-                inner.sleep(None, next, None);
+                inner.sleep(None, None);
                 spin_until = Some(inner.now() + SPIN);
             }
         }

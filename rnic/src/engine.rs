@@ -4,7 +4,7 @@
 //! when it wants to be called again. It reads no clock and draws no random number. Who calls it is the driver's matter.
 
 use std::collections::{BTreeSet, HashMap};
-use std::os::fd::BorrowedFd;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use weft_mpa::{Responder, STAGING_LEN};
@@ -26,9 +26,10 @@ pub(crate) struct Engine {
     pub(crate) memory: MemoryTable,
     pub(crate) counters: Counters,
     pub(crate) qps: Vec<Option<QpSlot>>,
+    free_qps: Vec<usize>,
     pub(crate) connections: HashMap<ConnectionId, Connection>,
     pub(crate) serials: HashMap<u64, ConnectionId>,
-    pub(crate) listeners: HashMap<u16, Arc<Channel<CmEvent>>>,
+    pub(crate) listeners: HashMap<u16, ListenerSlot>,
     pub(crate) config: Config,
     doorbells: Arc<Doorbells>,
     /// Deadlines and the serials of the connections they belong to.
@@ -45,6 +46,13 @@ pub(crate) struct QpSlot {
     pub(crate) connection: Option<ConnectionId>,
 }
 
+/// A listened-on port: where its events go, and how many of its connections have not been answered yet.
+#[derive(Debug)]
+pub(crate) struct ListenerSlot {
+    pub(crate) events: Arc<Channel<CmEvent>>,
+    pub(crate) unanswered: usize,
+}
+
 impl Engine {
     pub(crate) fn new(wire: Wire, config: Config, doorbells: Arc<Doorbells>) -> Self {
         let now = config.clock.now();
@@ -53,6 +61,7 @@ impl Engine {
             memory: MemoryTable::new(config.stack.seed),
             counters: Counters::default(),
             qps: Vec::new(),
+            free_qps: Vec::new(),
             connections: HashMap::new(),
             serials: HashMap::new(),
             listeners: HashMap::new(),
@@ -80,9 +89,35 @@ impl Engine {
         self.poll_at(now)
     }
 
-    /// A file descriptor to sleep on until a frame comes.
-    pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.stack.poll_fd()
+    /// A descriptor to sleep on until a frame comes, and whether it is also to become writable. It is a copy, since the
+    /// wire may change its own while somebody sleeps, as a listening one does.
+    pub(crate) fn wire_fd(&self) -> Option<(OwnedFd, bool)> {
+        let fd = self.stack.poll_fd()?.try_clone_to_owned().ok()?;
+        Some((fd, self.stack.wire().wants_write()))
+    }
+
+    /// A free slot for a queue pair.
+    pub(crate) fn reserve_qp(&mut self) -> Option<usize> {
+        if let Some(slot) = self.free_qps.pop() {
+            return Some(slot);
+        }
+        let slot = self.qps.len();
+        (slot < self.config.max_qps).then(|| {
+            self.qps.push(None);
+            slot
+        })
+    }
+
+    /// Forgets a queue pair, and resets its connection if it has one.
+    pub(crate) fn destroy_qp(&mut self, slot: usize) {
+        let Some(gone) = self.qps.get_mut(slot).and_then(Option::take) else { return };
+        if let Some(id) = gone.connection {
+            if let Some(mut llp) = self.stack.llp(id) {
+                llp.abort();
+            }
+            self.remove(id);
+        }
+        self.free_qps.push(slot);
     }
 
     /// Takes a new connection into the table.
@@ -113,6 +148,7 @@ impl Engine {
     ) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let (before, serial) = (connection.deadline, connection.serial);
+        let unanswered = connection.unanswered_port();
         let slot = connection.qp;
         let verdict = {
             let Some(llp) = self.stack.llp(id) else { return };
@@ -133,6 +169,7 @@ impl Engine {
             act(connection, &mut turn)
         };
         let (after, owner) = (connection.deadline, connection.qp);
+        let answered = unanswered.filter(|_| connection.unanswered_port().is_none());
         if before != after || verdict == Verdict::Remove {
             if let Some(deadline) = before {
                 self.deadlines.remove(&(deadline, serial));
@@ -140,6 +177,10 @@ impl Engine {
             if let Some(deadline) = after {
                 self.deadlines.insert((deadline, serial));
             }
+        }
+        if let Some(listener) = answered.and_then(|port| self.listeners.get_mut(&port)) {
+            // A port that was listened on anew starts at none, whatever its predecessor left behind.
+            listener.unanswered = listener.unanswered.saturating_sub(1);
         }
         if owner != slot {
             self.release(slot);
@@ -157,6 +198,10 @@ impl Engine {
                 self.deadlines.remove(&(deadline, connection.serial));
             }
             self.serials.remove(&connection.serial);
+            let listener = connection.unanswered_port().and_then(|port| self.listeners.get_mut(&port));
+            if let Some(listener) = listener {
+                listener.unanswered = listener.unanswered.saturating_sub(1);
+            }
             self.release(connection.qp);
         }
         self.stack.remove(id);
@@ -178,11 +223,17 @@ impl Engine {
     }
 
     fn handle_accepted(&mut self, id: ConnectionId, port: u16, now: Instant) {
-        let (Some(events), Some(peer)) = (self.listeners.get(&port), self.stack.peer_addr(id)) else {
+        let backlog = self.config.stack.backlog;
+        let listener = self.listeners.get_mut(&port).filter(|listener| listener.unanswered < backlog);
+        let (Some(listener), Some(peer)) = (listener, self.stack.peer_addr(id)) else {
+            if let Some(mut llp) = self.stack.llp(id) {
+                llp.abort();
+            }
             self.stack.remove(id);
             return;
         };
-        let events = Arc::clone(events);
+        listener.unanswered += 1;
+        let events = Arc::clone(&listener.events);
         let serial = self.new_serial();
         self.insert(Connection {
             llp: id,

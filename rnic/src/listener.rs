@@ -14,6 +14,7 @@ use crate::channel::Channel;
 use crate::cm::{CmEvent, RequestId};
 use crate::connection::{Connection, Phase};
 use crate::device::Device;
+use crate::engine::ListenerSlot;
 use crate::qp::Qp;
 
 /// A queue of connection events with a file descriptor that poll and epoll understand.
@@ -51,7 +52,7 @@ impl Device {
     pub fn listen(&self, events: &EventChannel, port: u16) -> Result<Listener, CmError> {
         let mut engine = self.engine();
         engine.stack.listen(port).map_err(CmError::Listen)?;
-        engine.listeners.insert(port, Arc::clone(&events.channel));
+        engine.listeners.insert(port, ListenerSlot { events: Arc::clone(&events.channel), unanswered: 0 });
         Ok(Listener { port, device: self.clone() })
     }
 

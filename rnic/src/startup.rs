@@ -157,7 +157,7 @@ impl Connection {
     }
 
     /// Ends a connection that has not come about. TCP is closed at once, without a Terminate.
-    pub(crate) fn fail_startup(&mut self, turn: &mut Turn<'_>, reason: ConnectFailure) -> Verdict {
+    pub(crate) fn fail_startup(&self, turn: &mut Turn<'_>, reason: ConnectFailure) -> Verdict {
         turn.counters.startup_failures += 1;
         self.report(turn, |qp_num| CmEvent::ConnectError { qp_num, reason });
         turn.llp.shutdown();
