@@ -14,9 +14,6 @@ impl Connection {
     /// Full Operation: takes what has arrived, sends what there is room for, and sees to the end.
     pub(crate) fn operate(&mut self, turn: &mut Turn<'_>) -> Verdict {
         let Phase::Operating(stream) = &mut self.phase else { return Verdict::Keep };
-        if turn.qp.as_ref().is_some_and(|qp| qp.is_overrun()) {
-            return self.fail(turn, Failure::local(Cause::CompletionQueueOverrun));
-        }
         match receive(stream, turn) {
             Ok(None) => {}
             Ok(Some(terminate)) => return self.handle_terminate(turn, &terminate),
@@ -24,6 +21,9 @@ impl Connection {
         }
         if let Err(failure) = transmit(stream, turn) {
             return self.fail(turn, failure);
+        }
+        if turn.qp.as_ref().is_some_and(|qp| qp.is_overrun()) {
+            return self.fail(turn, Failure::local(Cause::CompletionQueueOverrun));
         }
         match turn.llp.state() {
             LlpState::Connecting | LlpState::Established => Verdict::Keep,
@@ -125,7 +125,7 @@ fn receive(stream: &mut Stream, turn: &mut Turn<'_>) -> Result<Option<Terminate>
 }
 
 /// Sends as long as there is something to send and TCP has room for a whole FPDU of the largest size.
-fn transmit(stream: &mut Stream, turn: &mut Turn<'_>) -> Result<(), Failure> {
+pub(crate) fn transmit(stream: &mut Stream, turn: &mut Turn<'_>) -> Result<(), Failure> {
     let Turn { llp, qp: Some(qp), memory, counters, scratch, tcp_buffer, .. } = turn else { return Ok(()) };
     let mut around = Surroundings { qp, memory, counters };
     // An FPDU larger than the buffer would wait for room for ever.

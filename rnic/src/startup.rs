@@ -8,6 +8,7 @@ use weft_verbs::QpEvent;
 use crate::cm::{CmEvent, ConnectFailure, ConnectRequest, RequestId};
 use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::failure::Failure;
+use crate::operate::transmit;
 use crate::stream::Stream;
 
 /// What has come of a startup frame.
@@ -68,20 +69,20 @@ impl Connection {
             }
             Ok(Outcome::Rejected { .. }) => {
                 self.report(turn, |qp_num| CmEvent::Rejected { qp_num, private_data });
-                self.qp = None;
-                turn.qp = None;
+                self.detach(turn);
                 self.shut(turn)
             }
             Ok(Outcome::Failed { negotiated, error }) => {
                 let reason = ConnectFailure::Protocol(error);
                 self.report(turn, |qp_num| CmEvent::ConnectError { qp_num, reason });
-                // The peer believes in the connection: it learns by a Terminate that there is none.
-                let mut stream = Box::new(Stream::new(&negotiated, true));
+                // The peer believes in the connection: it learns by a Terminate that there is none. The send buffer holds
+                // only the Request so far, so that the Terminate goes into it now or, if TCP has ended, never.
+                let mut stream = Stream::new(&negotiated, true);
                 stream.terminate(Failure::mpa(error).terminate);
                 turn.counters.terminates += 1;
-                self.phase = Phase::Ending(stream);
-                self.deadline = Some(turn.now + turn.close_timeout);
-                self.end(turn)
+                let _unsent_if_tcp_ended = transmit(&mut stream, turn);
+                self.detach(turn);
+                self.shut(turn)
             }
             Err(error) => self.fail_startup(turn, ConnectFailure::Protocol(error)),
         }
@@ -194,6 +195,12 @@ impl Connection {
         }
         let (ird, ord) = (negotiated.ird, negotiated.ord);
         self.report(turn, |qp_num| CmEvent::Established { qp_num, private_data, ird, ord });
+    }
+
+    /// The queue pair is free again while the connection is still being closed.
+    fn detach(&mut self, turn: &mut Turn<'_>) {
+        self.qp = None;
+        turn.qp = None;
     }
 
     fn report(&self, turn: &Turn<'_>, event: impl FnOnce(u32) -> CmEvent) {

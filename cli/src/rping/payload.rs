@@ -42,10 +42,11 @@ pub(crate) fn fill(octets: &mut [u8], index: u64) {
     }
 }
 
-/// The octets of a ping as text, up to the first zero.
+/// The octets of a ping as text, up to the first zero; what cannot be printed is a dot.
 pub(crate) fn text(octets: &[u8]) -> String {
     let end = octets.iter().position(|&octet| octet == 0).unwrap_or(octets.len());
-    octets[..end].escape_ascii().to_string()
+    let printable = |octet: &u8| if matches!(octet, b' '..=b'~') { char::from(*octet) } else { '.' };
+    octets[..end].iter().map(printable).collect()
 }
 
 pub(crate) const ADVERTISEMENT_LEN: usize = 16;
@@ -71,6 +72,7 @@ mod tests {
         let mut octets = [b'?'; 30];
         fill(&mut octets, 2);
         assert_eq!(text(&octets), "rdma-ping-2: CDEFGHIJKLMNOPQR");
+        assert_eq!(text(b"[\\]\x1b\0x"), "[\\].");
         fill(&mut octets[..1], 7);
         assert_eq!(octets[0], 0);
         fill(&mut [], 7);
