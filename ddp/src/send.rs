@@ -73,6 +73,11 @@ impl Cutter {
         Some(Cut { header: self.first.at(offset, self.done), offset, len: len as usize })
     }
 
+    /// The header of the first segment, with the last flag clear: STag and TO, or queue and MSN.
+    pub const fn first(&self) -> &Header {
+        &self.first
+    }
+
     /// Octets of payload not yet cut.
     pub const fn remaining(&self) -> u32 {
         self.len - self.offset

@@ -1,4 +1,5 @@
 use core::fmt;
+use core::time::Duration;
 use std::io::{self, BufWriter, Write};
 
 use smoltcp::time::Instant;
@@ -19,6 +20,10 @@ use smoltcp::time::Instant;
 /// ```
 pub struct Capture {
     output: BufWriter<Box<dyn Write + Send>>,
+    /// Real time since 1970 at the engine's time zero, and how much faster than real time the engine's clock runs.
+    epoch: Duration,
+    scale: u32,
+    flushing: bool,
     frames: u64,
     error: Option<io::Error>,
 }
@@ -27,7 +32,15 @@ impl Capture {
     /// Starts a capture and writes the file header.
     #[must_use]
     pub fn new(output: impl Write + Send + 'static) -> Self {
-        let mut capture = Self { output: BufWriter::new(Box::new(output)), frames: 0, error: None };
+        let output: Box<dyn Write + Send> = Box::new(output);
+        let mut capture = Self {
+            output: BufWriter::new(output),
+            epoch: Duration::ZERO,
+            scale: 1,
+            flushing: false,
+            frames: 0,
+            error: None,
+        };
         let mut header = [0; 24];
         header[0..4].copy_from_slice(&MAGIC_MICROSECONDS.to_le_bytes());
         header[4..6].copy_from_slice(&VERSION_MAJOR.to_le_bytes());
@@ -38,9 +51,23 @@ impl Capture {
         capture
     }
 
+    /// Stamps frames with real time, for an engine whose clock showed zero at `epoch` (real time since 1970) and runs
+    /// `scale` times as fast as real time. Without this the stamps are the engine's time.
+    #[must_use]
+    pub fn with_real_time(self, epoch: Duration, scale: u32) -> Self {
+        Self { epoch, scale: scale.max(1), ..self }
+    }
+
+    /// Writes out every frame at once, for programs that are ended by a signal.
+    #[must_use]
+    pub fn with_flushing(self) -> Self {
+        Self { flushing: true, ..self }
+    }
+
     /// Appends one frame, stamped with `now`; a time before the epoch counts as the epoch.
     pub fn record(&mut self, now: Instant, frame: &[u8]) {
-        let micros = u64::try_from(now.total_micros()).unwrap_or(0);
+        let micros = u64::try_from(now.total_micros()).unwrap_or(0) / u64::from(self.scale);
+        let micros = micros.saturating_add(u64::try_from(self.epoch.as_micros()).unwrap_or(0));
         // The format counts seconds in 32 bits; a later time wraps there, as everybody's does in 2106.
         let seconds = u32::try_from(micros / 1_000_000 % (1 << 32)).unwrap_or(0);
         let rest = u32::try_from(micros % 1_000_000).unwrap_or(0);
@@ -80,7 +107,9 @@ impl Capture {
 
     fn write(&mut self, parts: &[&[u8]]) {
         if self.error.is_none() {
-            self.error = parts.iter().try_for_each(|part| self.output.write_all(part)).err();
+            let written = parts.iter().try_for_each(|part| self.output.write_all(part));
+            self.error =
+                written.and_then(|()| if self.flushing { self.output.flush() } else { Ok(()) }).err();
         }
     }
 }
@@ -146,6 +175,18 @@ mod tests {
             0xAA, 0xBB, 0xCC,
         ];
         assert_eq!(*output.0.lock().unwrap(), expected);
+    }
+
+    #[test]
+    fn stamps_in_real_time_and_frames_at_once_where_asked_for() {
+        let output = Shared::default();
+        let epoch = Duration::from_micros(1_700_000_000_999_999);
+        let mut capture = Capture::new(output.clone()).with_real_time(epoch, 4).with_flushing();
+        capture.record(Instant::from_micros(8), &[0xAA]);
+        let octets = output.0.lock().unwrap();
+        assert_eq!(octets.len(), 24 + 16 + 1, "nothing waits");
+        assert_eq!(octets[24..28], 1_700_000_001_u32.to_le_bytes());
+        assert_eq!(octets[28..32], 1_u32.to_le_bytes());
     }
 
     #[test]

@@ -228,10 +228,11 @@ impl Stack {
     }
 
     /// When to call [`Stack::ingress`] and [`Stack::egress`] next, if the device doesn't become readable
-    /// before: `now` when there is work. What waits in `next_ready` and `next_accepted` doesn't count.
+    /// before: `now` when there is work, or news in `next_ready` or `next_accepted`.
     #[must_use]
     pub fn poll_at(&self, now: Instant) -> Option<Instant> {
-        if !self.dirty.is_empty() || !self.looped.is_empty() || self.wire.is_readable() {
+        let has_news = !self.ready.is_empty() || !self.accepted.is_empty();
+        if has_news || !self.dirty.is_empty() || !self.looped.is_empty() || self.wire.is_readable() {
             return Some(now);
         }
         [self.wheel.next_deadline(), self.wire.poll_at()].into_iter().flatten().min()

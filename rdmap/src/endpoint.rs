@@ -1,9 +1,9 @@
 //! One end of an RDMAP stream.
 
-use weft_ddp::{Cutter, Queue, Sender};
+use weft_ddp::{Cutter, Header, Queue, Segment, Sender};
 
 use crate::{
-    Busy, Error, Kind, Message, OutstandingRead, PendingRead, ReadRequest, Terminate, Token,
+    Busy, Error, Kind, Message, Opcode, OutstandingRead, PendingRead, ReadRequest, Terminate, Token,
     outstanding::Fifo,
 };
 
@@ -99,11 +99,38 @@ where
         self.terminate(terminate);
     }
 
+    /// Forgets the own message in progress, of which nothing more is sent. For a stream whose owner takes the memory back:
+    /// no other message may follow a part of one.
+    pub const fn cancel_message(&mut self) {
+        self.own = Own::Idle;
+    }
+
     /// Forgets the peer's Reads. For a stream that is going down: the peer would take a response that stops
     /// in the middle for an error.
     pub fn cancel_read_responses(&mut self) {
         self.pending.clear();
         self.answer = None;
+    }
+
+    /// The message of ours that the peer's Terminate complains about, as far as its headers tell: an unanswered Read, or the
+    /// Send or Write that is being sent. One that was sent to its end is its user's no more, and nobody's token.
+    pub fn culprit(&self, terminate: &Terminate) -> Option<Token> {
+        let Segment { header, .. } = Segment::parse(&terminate.ddp_header).ok()?;
+        if Opcode::of(&header) == Ok(Opcode::ReadRequest) {
+            let Header::Untagged { msn: wanted, .. } = header else { return None };
+            // Linux siw returns another number than the request's, so that the oldest Read is the second guess.
+            let named = self.outstanding.iter().find(|read| read.msn == wanted);
+            return named.or_else(|| self.outstanding.iter().next()).map(|read| read.token);
+        }
+        let Own::Payload { token, cutter } = &self.own else { return None };
+        let is_current = match (cutter.first(), &header) {
+            (Header::Tagged { stag: ours, .. }, Header::Tagged { stag, .. }) => ours == stag,
+            (Header::Untagged { queue: q, msn: m, .. }, Header::Untagged { queue, msn, .. }) => {
+                (q, m) == (queue, msn)
+            }
+            _ => false,
+        };
+        is_current.then_some(*token)
     }
 
     /// What may be started now.

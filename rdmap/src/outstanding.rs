@@ -10,6 +10,7 @@ use crate::{ReadRequest, Token};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct OutstandingRead {
     pub(crate) token: Token,
+    pub(crate) msn: u32,
     pub(crate) stag: Stag,
     pub(crate) to: u64,
     pub(crate) size: u32,
@@ -65,6 +66,12 @@ impl<T: Copy, S: AsRef<[T]> + AsMut<[T]>> Fifo<T, S> {
 
     pub(crate) fn clear(&mut self) {
         self.len = 0;
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        let (storage, head, capacity) = (self.storage.as_ref(), self.head, self.capacity());
+        (head..head + self.len)
+            .map(move |slot| &storage[if slot < capacity { slot } else { slot - capacity }])
     }
 
     pub(crate) fn front_mut(&mut self) -> Option<&mut T> {

@@ -1,6 +1,6 @@
 //! What an endpoint sends next.
 
-use weft_ddp::{Cut, Queue};
+use weft_ddp::{Cut, Header, Queue};
 
 use crate::{
     Body, Endpoint, Opcode, Outbound, OutstandingRead, PendingRead,
@@ -72,7 +72,8 @@ where
                     self.inline(Opcode::ReadRequest, Queue::ReadRequest, &request.emit(), max_ulpdu)?;
                 let (stag, to, size) = (request.sink_stag, request.sink_to, request.size);
                 // The slot was free when the Read started, and nobody else takes one.
-                let read = OutstandingRead { token, stag, to, size, received: 0 };
+                let Header::Untagged { msn, .. } = outbound.header else { return None };
+                let read = OutstandingRead { token, msn, stag, to, size, received: 0 };
                 self.outstanding.push(read).ok()?;
                 self.own = Own::Idle;
                 Some(outbound)
@@ -101,7 +102,7 @@ where
 
     /// A message of RDMAP's own that fits one segment, or None if `max_ulpdu` would cut it.
     fn inline(&mut self, opcode: Opcode, queue: Queue, octets: &[u8], max_ulpdu: usize) -> Option<Outbound> {
-        if max_ulpdu < weft_ddp::Header::UNTAGGED_LEN + octets.len() {
+        if max_ulpdu < Header::UNTAGGED_LEN + octets.len() {
             return None;
         }
         let len = u32::try_from(octets.len()).ok()?;

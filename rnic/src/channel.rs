@@ -28,6 +28,15 @@ impl<T> Channel<T> {
         signal(self.fd.as_fd());
     }
 
+    /// Takes the first event that `matches`, with its token, out of the queue.
+    pub(crate) fn remove(&self, matches: impl FnMut(&T) -> bool) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = queue.iter().position(matches) {
+            queue.remove(index);
+            clear(self.fd.as_fd());
+        }
+    }
+
     pub(crate) fn pop(&self) -> Option<T> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let event = queue.pop_front()?;
@@ -99,6 +108,12 @@ mod tests {
         assert_eq!(channel.pop(), Some(2));
         assert!(!readable(&channel));
         assert_eq!(channel.pop(), None);
+        channel.push(3);
+        channel.push(4);
+        channel.remove(|&event| event == 4);
+        channel.remove(|&event| event == 5);
+        assert_eq!(channel.pop(), Some(3));
+        assert!(!readable(&channel));
     }
 
     #[test]

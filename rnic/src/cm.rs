@@ -21,6 +21,8 @@ pub enum CmEvent {
         ird: u16,
         /// Reads that this side may have outstanding.
         ord: u16,
+        /// The peer's own IRD and ORD as it told them (RFC 6581 section 9.1).
+        peer_depths: Option<(u16, u16)>,
     },
     /// The peer said no. The queue pair is Idle and may try again.
     Rejected {
@@ -28,6 +30,8 @@ pub enum CmEvent {
         qp_num: u32,
         /// Private data of the peer's reply.
         private_data: Bytes,
+        /// The peer's IRD and ORD, if it told them: what it could have agreed to.
+        peer_depths: Option<(u16, u16)>,
     },
     /// The connection did not come about. The queue pair is Idle and may try again.
     ConnectError {

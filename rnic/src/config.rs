@@ -13,6 +13,8 @@ pub struct Config {
     pub mpa: weft_mpa::Config,
     /// How long MPA startup may take, in the engine's time.
     pub startup_timeout: Duration,
+    /// How long the application may take to answer a connect request, in the engine's time.
+    pub answer_timeout: Duration,
     /// How long a closing connection waits for the peer's FIN, in the engine's time.
     pub close_timeout: Duration,
     /// Queue pairs at most.
@@ -37,16 +39,24 @@ pub enum Progress {
 impl Config {
     /// The defaults for an address: MTU 1500, manual progress, CRC on, RFC 6581 startup, and the machine's clock at
     /// [`CLOCK_SCALE`] times its speed, by which the timeouts are multiplied so that they mean the same real time:
-    /// startup 10 s, close 5 s, TCP 30 s.
+    /// startup 10 s, answer 60 s, close 5 s, TCP 30 s.
     ///
     /// `seed` makes TCP sequence numbers, ephemeral ports and STags unpredictable; the same seed gives the same run.
     pub fn new(ip: IpSetting, seed: u64) -> Self {
         let real = |seconds: u64| Duration::from_secs(seconds * u64::from(CLOCK_SCALE));
         let ack_delay = Some(Duration::from_millis(10 * u64::from(CLOCK_SCALE)));
         Self {
-            stack: StackConfig { seed, timeout: Some(real(30)), ack_delay, ..StackConfig::new(ip) },
+            stack: StackConfig {
+                seed,
+                timeout: Some(real(30)),
+                half_open_timeout: real(15),
+                linger_timeout: real(60),
+                ack_delay,
+                ..StackConfig::new(ip)
+            },
             mpa: weft_mpa::Config::default(),
             startup_timeout: real(10),
+            answer_timeout: real(60),
             close_timeout: real(5),
             max_qps: 1 << 14,
             clock: Clock::real_time(CLOCK_SCALE),

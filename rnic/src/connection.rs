@@ -33,6 +33,8 @@ pub(crate) struct Connection {
     pub(crate) port: u16,
     /// When the present phase has taken too long.
     pub(crate) deadline: Option<Instant>,
+    /// A queue pair that the application has destroyed while its stream still owed something.
+    pub(crate) orphan: Option<Box<QueuePair>>,
     /// The startup frame as far as it has come.
     pub(crate) frame: Vec<u8>,
     /// Why the stream ended, until the application has been told.
@@ -69,6 +71,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) scratch: &'a mut [u8],
     /// Octets of a TCP buffer.
     pub(crate) tcp_buffer: usize,
+    pub(crate) answer_timeout: Duration,
     pub(crate) close_timeout: Duration,
     pub(crate) now: Instant,
 }

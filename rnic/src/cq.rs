@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weft_verbs::{Completion, CompletionQueue};
@@ -22,6 +23,8 @@ pub(crate) struct CqShared {
     pub(crate) id: CqId,
     pub(crate) queue: Arc<CompletionQueue>,
     pub(crate) channel: Option<Arc<Channel<CqId>>>,
+    /// The engine has seen that the queue is overrun.
+    pub(crate) overrun_seen: AtomicBool,
 }
 
 /// Names a completion queue in the events of a channel.
@@ -76,6 +79,11 @@ impl Cq {
 }
 
 impl CqShared {
+    /// Whether the queue was overrun since the last call.
+    pub(crate) fn is_newly_overrun(&self) -> bool {
+        self.queue.is_overrun() && !self.overrun_seen.swap(true, Ordering::AcqRel)
+    }
+
     /// Tells the channel, if a notification was asked for and is due.
     pub(crate) fn announce(&self) {
         if self.queue.take_event()

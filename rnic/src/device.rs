@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ pub(crate) struct Inner {
     config: Config,
     wakeup: Wakeup,
     sleepers: AtomicUsize,
+    /// When the sleepers' engine wants to be polled again, as far as they know, in microseconds.
+    slept_until: AtomicI64,
     next_pd: AtomicU32,
     next_cq: AtomicU64,
 }
@@ -61,6 +63,7 @@ impl Device {
             doorbells,
             wakeup: Wakeup::new()?,
             sleepers: AtomicUsize::new(0),
+            slept_until: AtomicI64::new(i64::MAX),
             next_pd: AtomicU32::new(1),
             next_cq: AtomicU64::new(1),
             config,
@@ -93,6 +96,7 @@ impl Device {
             id: CqId(self.inner.next_cq.fetch_add(1, Ordering::Relaxed)),
             queue: Arc::new(CompletionQueue::new(entries)),
             channel: channel.map(|channel| Arc::clone(&channel.channel)),
+            overrun_seen: AtomicBool::new(false),
         });
         Cq { shared, device: self.clone() }
     }
@@ -149,7 +153,8 @@ impl Device {
         self.engine().stack.counters()
     }
 
-    /// Does something with the wire below: reads its counters, or finishes its capture.
+    /// Does something with the wire below: reads its counters, or takes its capture. The engine stands still meanwhile, so
+    /// that `act` must not use the device or drop an object made with it.
     pub fn with_wire<R>(&self, act: impl FnOnce(&mut Wire) -> R) -> R {
         act(self.engine().stack.wire_mut())
     }
@@ -164,7 +169,9 @@ impl Device {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        engine.poll(self.inner.config.clock.now());
+        let next = engine.poll(self.now());
+        drop(engine);
+        self.inner.hasten(next);
     }
 
     pub(crate) fn is_manual(&self) -> bool {
@@ -205,18 +212,22 @@ impl Device {
         timeout: Option<Duration>,
         mut take: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        let deadline = timeout.map(Deadline::after);
+        let deadline = timeout.and_then(Deadline::after);
         loop {
             if let Some(event) = take() {
+                // Another sleeper may have counted on this thread to go on driving.
+                self.kick();
                 return Some(event);
             }
             let left = deadline.as_ref().map(Deadline::left);
             if left == Some(Duration::ZERO) {
+                self.kick();
                 return None;
             }
             if self.is_manual() {
                 self.engine().poll(self.now());
                 if let Some(event) = take() {
+                    self.kick();
                     return Some(event);
                 }
                 self.inner.sleep(Some(fd), left);
@@ -246,6 +257,7 @@ impl Inner {
             let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
             (engine.wire_fd(), engine.poll_at(self.now()))
         };
+        self.slept_until.store(next.map_or(i64::MAX, |next| next.total_micros()), Ordering::SeqCst);
         let until_next = next.and_then(|next| self.config.clock.real_delay(next));
         // A wire without a descriptor has to be looked at now and then.
         let blind = wire.is_none().then_some(BLIND_SLEEP);
@@ -271,6 +283,15 @@ impl Inner {
         self.wakeup.wake();
     }
 
+    /// Wakes the sleepers when the engine wants to be polled earlier than they know, since nobody else may do it.
+    fn hasten(&self, next: Option<Instant>) {
+        let Some(next) = next.map(|next| next.total_micros()) else { return };
+        let sleepers = self.sleepers.load(Ordering::SeqCst) > 0;
+        if sleepers && self.slept_until.fetch_min(next, Ordering::SeqCst) > next {
+            self.wakeup.wake();
+        }
+    }
+
     fn kick(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             self.wakeup.wake();
@@ -290,13 +311,13 @@ impl core::fmt::Display for TooManyQps {
 
 impl core::error::Error for TooManyQps {}
 
-/// A moment of real time at which a wait ends.
+/// A moment of real time at which a wait ends; one that no clock will ever show is none.
 struct Deadline(std::time::Instant);
 
 impl Deadline {
     #[expect(clippy::disallowed_methods, reason = "an application waits in real time")]
-    fn after(timeout: Duration) -> Self {
-        Self(std::time::Instant::now() + timeout)
+    fn after(timeout: Duration) -> Option<Self> {
+        std::time::Instant::now().checked_add(timeout).map(Self)
     }
 
     #[expect(clippy::disallowed_methods, reason = "an application waits in real time")]

@@ -3,16 +3,16 @@
 //! `poll(now) -> Option<Instant>` takes frames off the wire, gives every connection with news its turn, sends, and says
 //! when it wants to be called again. It reads no clock and draws no random number. Who calls it is the driver's matter.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use weft_mpa::{Responder, STAGING_LEN};
 use weft_netif::{ConnectionId, Instant, Stack, Wire};
-use weft_verbs::{MemoryTable, QueuePair};
+use weft_verbs::{MemoryTable, QpEvent, QueuePair};
 
 use crate::channel::Channel;
-use crate::cm::CmEvent;
+use crate::cm::{CmEvent, RequestId};
 use crate::config::Config;
 use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::counters::Counters;
@@ -26,7 +26,8 @@ pub(crate) struct Engine {
     pub(crate) memory: MemoryTable,
     pub(crate) counters: Counters,
     pub(crate) qps: Vec<Option<QpSlot>>,
-    free_qps: Vec<usize>,
+    /// Free slots, the one that has been free for the longest time first, so that numbers do not come back soon.
+    free_qps: VecDeque<usize>,
     pub(crate) connections: HashMap<ConnectionId, Connection>,
     pub(crate) serials: HashMap<u64, ConnectionId>,
     pub(crate) listeners: HashMap<u16, ListenerSlot>,
@@ -61,7 +62,7 @@ impl Engine {
             memory: MemoryTable::new(config.stack.seed),
             counters: Counters::default(),
             qps: Vec::new(),
-            free_qps: Vec::new(),
+            free_qps: VecDeque::new(),
             connections: HashMap::new(),
             serials: HashMap::new(),
             listeners: HashMap::new(),
@@ -98,26 +99,33 @@ impl Engine {
 
     /// A free slot for a queue pair.
     pub(crate) fn reserve_qp(&mut self) -> Option<usize> {
-        if let Some(slot) = self.free_qps.pop() {
+        let slot = self.qps.len();
+        if slot < self.config.max_qps && self.free_qps.len() < QP_REST {
+            self.qps.push(None);
             return Some(slot);
         }
-        let slot = self.qps.len();
-        (slot < self.config.max_qps).then(|| {
-            self.qps.push(None);
-            slot
-        })
+        self.free_qps.pop_front()
     }
 
-    /// Forgets a queue pair, and resets its connection if it has one.
+    /// Forgets a queue pair, and resets its connection unless that is ending already.
     pub(crate) fn destroy_qp(&mut self, slot: usize) {
         let Some(gone) = self.qps.get_mut(slot).and_then(Option::take) else { return };
-        if let Some(id) = gone.connection {
-            if let Some(mut llp) = self.stack.llp(id) {
-                llp.abort();
+        self.free_qps.push_back(slot);
+        let Some(id) = gone.connection else { return };
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.qp = None;
+        connection.ended = None;
+        match connection.phase {
+            // The application has heard the end and lets go; the Terminate or FIN still has to arrive.
+            Phase::Ending(_) => connection.orphan = Some(Box::new(gone.qp)),
+            Phase::Draining => {}
+            _ => {
+                if let Some(mut llp) = self.stack.llp(id) {
+                    llp.abort();
+                }
+                self.remove(id);
             }
-            self.remove(id);
         }
-        self.free_qps.push(slot);
     }
 
     /// Takes a new connection into the table.
@@ -152,21 +160,25 @@ impl Engine {
         let slot = connection.qp;
         let verdict = {
             let Some(llp) = self.stack.llp(id) else { return };
+            let mut orphan = connection.orphan.take();
             let qp = slot.and_then(|slot| self.qps.get_mut(slot)?.as_mut()).map(|slot| &mut slot.qp);
             let mut turn = Turn {
                 llp,
-                qp,
+                qp: qp.or(orphan.as_deref_mut()),
                 memory: &self.memory,
                 counters: &mut self.counters,
                 scratch: &mut self.scratch,
                 tcp_buffer: self.config.stack.tcp_buffer,
+                answer_timeout: self.config.answer_timeout,
                 close_timeout: self.config.close_timeout,
                 now,
             };
             if let Some(qp) = turn.qp.as_deref_mut() {
                 qp.set_now(now.total_micros().unsigned_abs());
             }
-            act(connection, &mut turn)
+            let verdict = act(connection, &mut turn);
+            connection.orphan = orphan.filter(|_| matches!(connection.phase, Phase::Ending(_)));
+            verdict
         };
         let (after, owner) = (connection.deadline, connection.qp);
         let answered = unanswered.filter(|_| connection.unanswered_port().is_none());
@@ -198,9 +210,15 @@ impl Engine {
                 self.deadlines.remove(&(deadline, connection.serial));
             }
             self.serials.remove(&connection.serial);
-            let listener = connection.unanswered_port().and_then(|port| self.listeners.get_mut(&port));
-            if let Some(listener) = listener {
-                listener.unanswered = listener.unanswered.saturating_sub(1);
+            if let Some(port) = connection.unanswered_port() {
+                if let Some(listener) = self.listeners.get_mut(&port) {
+                    listener.unanswered = listener.unanswered.saturating_sub(1);
+                }
+                // Nobody can answer it any more, and a peer that comes and goes must not fill the channel.
+                let request = RequestId(connection.serial);
+                connection
+                    .events
+                    .remove(|event| matches!(event, CmEvent::ConnectRequest(stale) if stale.id == request));
             }
             self.release(connection.qp);
         }
@@ -212,6 +230,18 @@ impl Engine {
         let Some(Some(slot)) = slot.and_then(|slot| self.qps.get(slot)) else { return };
         for cq in &slot.cqs {
             cq.announce();
+            if cq.is_newly_overrun() {
+                self.ring_users(cq);
+            }
+        }
+    }
+
+    /// Has all queue pairs of an overrun completion queue looked at, so that they come down with it.
+    fn ring_users(&self, cq: &Arc<CqShared>) {
+        for (index, slot) in self.qps.iter().enumerate() {
+            if slot.as_ref().is_some_and(|slot| slot.cqs.iter().any(|used| Arc::ptr_eq(used, cq))) {
+                self.doorbells.ring(index);
+            }
         }
     }
 
@@ -244,6 +274,7 @@ impl Engine {
             peer,
             port,
             deadline: Some(now + self.config.startup_timeout),
+            orphan: None,
             frame: Vec::new(),
             ended: None,
         });
@@ -258,7 +289,9 @@ impl Engine {
                 Some(id) => self.turn(id, now),
                 None => {
                     slot.qp.set_now(now.total_micros().unsigned_abs());
-                    slot.qp.flush_if_ended();
+                    if slot.qp.is_overrun() {
+                        slot.qp.handle_event(QpEvent::Failed);
+                    }
                 }
             }
             if let Some(Some(slot)) = self.qps.get_mut(index) {
@@ -292,3 +325,19 @@ impl Engine {
         [self.stack.poll_at(now), deadline].into_iter().flatten().min()
     }
 }
+
+impl Drop for Engine {
+    /// No peer is left to wait for a device that is closed: it hears a reset, as from a host whose process has ended.
+    fn drop(&mut self) {
+        for id in self.connections.keys() {
+            if let Some(mut llp) = self.stack.llp(*id) {
+                llp.abort();
+            }
+        }
+        self.stack.egress(self.config.clock.now());
+    }
+}
+
+/// So many slots rest before one is used again: a late event of a destroyed queue pair must not look like one of its
+/// successor's.
+const QP_REST: usize = 64;

@@ -87,6 +87,7 @@ impl Device {
             peer: remote,
             port: 0,
             deadline: Some(now + engine.config.startup_timeout),
+            orphan: None,
             frame: Vec::new(),
             ended: None,
         };

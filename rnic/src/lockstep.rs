@@ -23,26 +23,23 @@ impl Lockstep {
     /// Jumps to the next moment at which a device has something to do, which may be the present one, and polls all of
     /// them. `false` says that nothing will ever happen again by itself.
     pub fn step(&mut self) -> bool {
-        let now = self.clock.now();
-        let Some(next) = self.devices.iter().filter_map(|device| device.poll_at(now)).min() else {
-            return false;
-        };
-        let now = next.max(now);
-        self.clock.set(now);
-        for device in &self.devices {
-            device.poll(now);
-        }
+        let Some(next) = self.next() else { return false };
+        self.poll(next);
         true
     }
 
-    /// Steps until `done` answers something, at most until the clock shows `deadline`.
+    /// Steps until `done` answers something, or nothing more happens up to `deadline`, which the clock shows then.
     pub fn run_until<T>(&mut self, deadline: Instant, mut done: impl FnMut() -> Option<T>) -> Option<T> {
         loop {
             if let Some(result) = done() {
                 return Some(result);
             }
-            if self.clock.now() > deadline || !self.step() {
-                return done();
+            match self.next() {
+                Some(next) if next <= deadline => self.poll(next),
+                _ => {
+                    self.clock.set(deadline.max(self.clock.now()));
+                    return None;
+                }
             }
         }
     }
@@ -50,5 +47,17 @@ impl Lockstep {
     /// The present time.
     pub fn now(&self) -> Instant {
         self.clock.now()
+    }
+
+    fn next(&self) -> Option<Instant> {
+        let now = self.clock.now();
+        self.devices.iter().filter_map(|device| device.poll_at(now)).min().map(|next| next.max(now))
+    }
+
+    fn poll(&self, now: Instant) {
+        self.clock.set(now);
+        for device in &self.devices {
+            device.poll(now);
+        }
     }
 }

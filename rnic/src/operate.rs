@@ -3,7 +3,7 @@
 use weft_mpa::mulpdu;
 use weft_netif::LlpState;
 use weft_rdmap::Terminate;
-use weft_verbs::{CompletionOpcode, QpEvent, Status};
+use weft_verbs::{QpEvent, Status};
 
 use crate::cm::DisconnectReason;
 use crate::connection::{Connection, Phase, Turn, Verdict};
@@ -60,10 +60,11 @@ impl Connection {
 
     /// The peer has closed its direction: gracefully between two FPDUs, else it is an error (RFC 5044 section 7.2).
     fn handle_fin(&mut self, turn: &mut Turn<'_>) -> Verdict {
-        let Phase::Operating(stream) = core::mem::replace(&mut self.phase, Phase::Draining) else {
+        let Phase::Operating(mut stream) = core::mem::replace(&mut self.phase, Phase::Draining) else {
             return Verdict::Keep;
         };
         let aligned = stream.is_aligned();
+        stream.abandon_message();
         if let Some(qp) = turn.qp.as_deref_mut() {
             qp.handle_event(if aligned { QpEvent::CloseStarted } else { QpEvent::Failed });
         }
@@ -76,10 +77,14 @@ impl Connection {
 
     /// The peer has ended the stream: the request that it refused fails, all others are flushed.
     fn handle_terminate(&mut self, turn: &mut Turn<'_>, terminate: &Terminate) -> Verdict {
+        let culprit = match &self.phase {
+            Phase::Operating(stream) => stream.culprit(terminate),
+            _ => None,
+        };
         if let Some(qp) = turn.qp.as_deref_mut() {
-            if let Some((opcode, status)) = refused(terminate) {
+            if let Some(token) = culprit {
                 let code = [0, terminate.layer, terminate.etype, terminate.code];
-                qp.fail_oldest(opcode, status, u32::from_be_bytes(code));
+                qp.fail(token, refusal(terminate), u32::from_be_bytes(code));
             }
             qp.handle_event(QpEvent::Terminated);
         }
@@ -131,7 +136,8 @@ pub(crate) fn transmit(stream: &mut Stream, turn: &mut Turn<'_>) -> Result<(), F
     // An FPDU larger than the buffer would wait for room for ever.
     let mulpdu = mulpdu(llp.emss().min(*tcp_buffer), stream.sends_markers());
     loop {
-        let needed = stream.fpdu_len(mulpdu);
+        let needed =
+            stream.fpdu_len(if stream.is_terminating() { mulpdu.min(TERMINATE_ULPDU) } else { mulpdu });
         if llp.room() < needed {
             return Ok(());
         }
@@ -167,18 +173,13 @@ fn discard(turn: &mut Turn<'_>) {
     }
 }
 
-/// Which of our requests a Terminate complains about, as far as its headers tell.
-fn refused(terminate: &Terminate) -> Option<(CompletionOpcode, Status)> {
-    let control = *terminate.ddp_header.get(1)?;
-    let opcode = match weft_rdmap::Opcode::parse(control).ok()? {
-        weft_rdmap::Opcode::Write => CompletionOpcode::Write,
-        weft_rdmap::Opcode::ReadRequest => CompletionOpcode::Read,
-        weft_rdmap::Opcode::Send
-        | weft_rdmap::Opcode::SendInvalidate
-        | weft_rdmap::Opcode::SendSolicited
-        | weft_rdmap::Opcode::SendSolicitedInvalidate => CompletionOpcode::Send,
-        _ => return None,
-    };
-    let protection = matches!((terminate.layer, terminate.etype), (0x0, 0x1) | (0x1, 0x1));
-    Some((opcode, if protection { Status::RemoteAccess } else { Status::RemoteOperation }))
+/// How the request that a Terminate complains about ends: protection errors are the peer's memory refusing.
+const fn refusal(terminate: &Terminate) -> Status {
+    match (terminate.layer, terminate.etype) {
+        (0x0 | 0x1, 0x1) => Status::RemoteAccess,
+        _ => Status::RemoteOperation,
+    }
 }
+
+/// Octets of the longest Terminate with its DDP header (RFC 5040 section 4.8).
+const TERMINATE_ULPDU: usize = 70;

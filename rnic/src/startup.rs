@@ -23,6 +23,14 @@ enum Arrival {
     Gone,
 }
 
+/// What the peer said when the connection came about.
+struct Greeting {
+    private_data: Bytes,
+    /// Its IRD and ORD, if it told them.
+    peer_depths: Option<(u16, u16)>,
+    initiator: bool,
+}
+
 impl Connection {
     /// TCP's handshake may be over: sends the Request.
     pub(crate) fn handle_connected(&mut self, turn: &mut Turn<'_>) -> Verdict {
@@ -62,13 +70,15 @@ impl Connection {
             return Verdict::Keep;
         };
         let private_data = Bytes::copy_from_slice(reply.private_data);
+        let peer_depths = reply.enhanced.map(|enhanced| (enhanced.ird, enhanced.ord));
         match initiator.handle_reply(&reply) {
             Ok(Outcome::Established(negotiated)) => {
-                self.establish(turn, &negotiated, private_data, true);
+                let greeting = Greeting { private_data, peer_depths, initiator: true };
+                self.establish(turn, &negotiated, greeting);
                 self.operate(turn)
             }
             Ok(Outcome::Rejected { .. }) => {
-                self.report(turn, |qp_num| CmEvent::Rejected { qp_num, private_data });
+                self.report(turn, |qp_num| CmEvent::Rejected { qp_num, private_data, peer_depths });
                 self.detach(turn);
                 self.shut(turn)
             }
@@ -115,15 +125,15 @@ impl Connection {
             ord: offer.peer_ord,
         }));
         self.phase = Phase::Offered(offer);
-        self.deadline = None;
+        self.deadline = Some(turn.now + turn.answer_timeout);
         Verdict::Keep
     }
 
     /// The application has not decided; the peer may lose patience.
     pub(crate) fn watch_offer(&self, turn: &Turn<'_>) -> Verdict {
         match turn.llp.state() {
-            LlpState::Closed | LlpState::Reset => Verdict::Remove,
-            LlpState::Connecting | LlpState::Established | LlpState::PeerClosed => Verdict::Keep,
+            LlpState::PeerClosed | LlpState::Closed | LlpState::Reset => Verdict::Remove,
+            LlpState::Connecting | LlpState::Established => Verdict::Keep,
         }
     }
 
@@ -135,13 +145,15 @@ impl Connection {
         depths: Option<(u16, u16)>,
     ) -> Result<Verdict, weft_mpa::StartupError> {
         let Some(offer) = self.take_offer(private_data)? else { return Ok(Verdict::Keep) };
+        let peer_depths = offer.peer_ird.zip(offer.peer_ord);
         let (reply, negotiated) = match depths {
             Some((ird, ord)) => offer.accept_with(ird, ord, private_data)?,
             None => offer.accept(private_data)?,
         };
         send_frame(turn, &reply)?;
         turn.counters.sent.mpa_replies += 1;
-        self.establish(turn, &negotiated, Bytes::new(), false);
+        let greeting = Greeting { private_data: Bytes::new(), peer_depths, initiator: false };
+        self.establish(turn, &negotiated, greeting);
         Ok(self.operate(turn))
     }
 
@@ -181,20 +193,15 @@ impl Connection {
         }
     }
 
-    fn establish(
-        &mut self,
-        turn: &mut Turn<'_>,
-        negotiated: &Negotiated,
-        private_data: Bytes,
-        initiator: bool,
-    ) {
+    fn establish(&mut self, turn: &mut Turn<'_>, negotiated: &Negotiated, greeting: Greeting) {
+        let Greeting { private_data, peer_depths, initiator } = greeting;
         self.phase = Phase::Operating(Box::new(Stream::new(negotiated, initiator)));
         self.deadline = None;
         if let Some(qp) = turn.qp.as_deref_mut() {
             qp.handle_event(QpEvent::Established);
         }
         let (ird, ord) = (negotiated.ird, negotiated.ord);
-        self.report(turn, |qp_num| CmEvent::Established { qp_num, private_data, ird, ord });
+        self.report(turn, |qp_num| CmEvent::Established { qp_num, private_data, ird, ord, peer_depths });
     }
 
     /// The queue pair is free again while the connection is still being closed.

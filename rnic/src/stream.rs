@@ -70,10 +70,10 @@ impl Stream {
         around: &mut Surroundings<'_>,
     ) -> Result<Option<Terminate>, Failure> {
         while let Some(ulpdu) = self.deframer.next(octets).map_err(Failure::mpa)? {
+            self.may_send = true;
             let segment = self.ddp.accept(ulpdu).map_err(|error| Failure::peer(error.into(), Some(ulpdu)))?;
             around.counters.received.count(segment.header.control());
             let inbound = self.rdmap.accept(segment).map_err(|error| Failure::peer(error, Some(ulpdu)))?;
-            self.may_send = true;
             if core::mem::take(&mut self.send_rtr_expected) && is_send_rtr(&inbound) {
                 continue;
             }
@@ -120,10 +120,25 @@ impl Stream {
         Ok(octets)
     }
 
-    /// Ends the stream: the Terminate is the last thing that [`Self::transmit`] builds.
+    /// Ends the stream: the Terminate is the last thing that [`Self::transmit`] builds. A responder that has not validated
+    /// any FPDU builds none, since it may send nothing at all.
     pub(crate) fn terminate(&mut self, terminate: Terminate) {
-        self.may_send = true;
         self.rdmap.terminate(terminate);
+    }
+
+    /// Which request of ours the peer's Terminate complains about.
+    pub(crate) fn culprit(&self, terminate: &Terminate) -> Option<Token> {
+        self.rdmap.culprit(terminate)
+    }
+
+    /// Whether a Terminate is the only thing that will still be sent.
+    pub(crate) const fn is_terminating(&self) -> bool {
+        self.rdmap.is_terminating()
+    }
+
+    /// Drops what is left of the message in progress: its request is flushed, and its memory the application's again.
+    pub(crate) fn abandon_message(&mut self) {
+        self.rdmap.cancel_message();
     }
 
     /// The largest FPDU that a segment of `mulpdu` octets takes now.
@@ -141,10 +156,13 @@ impl Stream {
         self.deframer.is_aligned()
     }
 
-    /// Whether the peer still waits for Read Responses, or a Terminate waits to be sent.
+    /// Whether FIN has to wait: for a Terminate or, without one, for Read Responses, which nobody sends behind a Terminate.
     pub(crate) fn owes(&self) -> bool {
-        self.rdmap.readiness().reads_to_answer > 0
-            || self.rdmap.is_terminating() && !self.rdmap.is_terminate_sent()
+        if self.rdmap.is_terminating() {
+            self.may_send && !self.rdmap.is_terminate_sent()
+        } else {
+            self.rdmap.readiness().reads_to_answer > 0
+        }
     }
 
     /// A segment could not be filled. When it answers a Read of the peer, the peer is to blame, and gets its request back.

@@ -15,7 +15,7 @@ pub struct Completion {
     pub invalidated: Option<u32>,
     /// The queue pair.
     pub qp_num: u32,
-    /// For a failure that the peer reported: layer, type and code of its Terminate, as 0x00lltccc; else 0.
+    /// For a failure that the peer reported: layer, type and code of its Terminate, as 0x00llttcc; else 0.
     pub vendor_err: u32,
     /// The peer asked for an event with this message (Send with Solicited Event).
     pub solicited: bool,

@@ -58,7 +58,7 @@ impl CompletionQueue {
     /// bring its queue pairs down.
     pub fn push(&self, completion: &Completion) {
         let tail = self.ring.tail();
-        if tail - self.ring.head().min(tail) >= self.ring.entries() {
+        if self.is_overrun() || tail - self.ring.head().min(tail) >= self.ring.entries() {
             self.overrun.store(true, Ordering::Release);
             return;
         }

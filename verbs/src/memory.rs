@@ -143,15 +143,16 @@ impl MemoryTable {
     /// # Errors
     /// [`Violation`] when there is no such STag, it is of another domain, or no peer may use it anyway.
     pub fn invalidate(&self, stag: Stag, pd: PdId) -> Result<(), Violation> {
-        let memory = self.find(stag).ok_or(Violation::InvalidStag)?;
-        if memory.pd != pd {
-            return Err(Violation::WrongPd);
-        }
-        if !memory.access.contains(Access::REMOTE_READ) && !memory.access.contains(Access::REMOTE_WRITE) {
-            return Err(Violation::Access);
-        }
-        memory.invalidated.store(true, Ordering::Release);
+        self.find_invalidatable(stag, pd)?.invalidated.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Whether [`Self::invalidate`] would do it.
+    ///
+    /// # Errors
+    /// As [`Self::invalidate`].
+    pub fn check_invalidate(&self, stag: Stag, pd: PdId) -> Result<(), Violation> {
+        self.find_invalidatable(stag, pd).map(|_| ())
     }
 
     /// The number of registrations.
@@ -162,6 +163,17 @@ impl MemoryTable {
     /// Whether nothing is registered.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    fn find_invalidatable(&self, stag: Stag, pd: PdId) -> Result<&MemoryRegion, Violation> {
+        let memory = self.find(stag).ok_or(Violation::InvalidStag)?;
+        if memory.pd != pd {
+            return Err(Violation::WrongPd);
+        }
+        if !memory.access.contains(Access::REMOTE_READ) && !memory.access.contains(Access::REMOTE_WRITE) {
+            return Err(Violation::Access);
+        }
+        Ok(memory)
     }
 
     fn find(&self, stag: Stag) -> Option<&MemoryRegion> {

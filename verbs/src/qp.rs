@@ -86,7 +86,7 @@ impl QueuePair {
             return Ok(None);
         }
         if !self.active {
-            if self.started == self.queues.send.posted() {
+            if self.started == self.sends_posted() {
                 return Ok(None);
             }
             self.load(memory)?;
@@ -127,6 +127,14 @@ impl QueuePair {
         self.retire();
     }
 
+    /// The request with this token cannot be completed: its completion says why. All others are flushed later.
+    pub fn fail(&mut self, token: Token, status: Status, vendor_err: u32) {
+        let end = self.started + u64::from(self.active);
+        if (self.retired..end).contains(&token.0) && !self.pending_mut(token.0).done {
+            self.end(token.0, status, vendor_err);
+        }
+    }
+
     /// Moves the state, and flushes everything posted where the new state says so.
     pub fn handle_event(&mut self, event: QpEvent) {
         self.queues.handle_event(event);
@@ -139,25 +147,6 @@ impl QueuePair {
             self.flush_sends();
             self.flush_recvs();
         }
-    }
-
-    /// Completes the oldest unfinished request with `status`, because the peer refused it; the rest is flushed later.
-    pub fn fail_oldest(&mut self, opcode: CompletionOpcode, status: Status, vendor_err: u32) {
-        let end = self.started + u64::from(self.active);
-        let Some(index) = (self.retired..end).find(|&index| {
-            let pending = self.pending_mut(index);
-            !pending.done && pending.opcode == opcode
-        }) else {
-            return;
-        };
-        let pending = self.pending_mut(index);
-        pending.done = true;
-        pending.status = status;
-        pending.vendor_err = vendor_err;
-        if index == self.started {
-            self.advance();
-        }
-        self.retire();
     }
 
     /// Tells the time that completions are stamped with, in microseconds.
@@ -187,19 +176,27 @@ impl QueuePair {
 
     /// Whether requests wait that [`Self::next_message`] has not started yet.
     pub fn has_work(&self) -> bool {
-        self.active || self.started != self.queues.send.posted()
+        self.active || self.started != self.sends_posted()
     }
 
     /// Ends the request in progress with `status`.
     pub(crate) fn fault(&mut self, status: Status) -> LocalFault {
         if self.active {
-            let pending = self.pending_mut(self.started);
-            pending.done = true;
-            pending.status = status;
-            self.advance();
-            self.retire();
+            self.end(self.started, status, 0);
         }
         LocalFault(status)
+    }
+
+    /// Ends a request that is in progress or outstanding.
+    fn end(&mut self, index: u64, status: Status, vendor_err: u32) {
+        let pending = self.pending_mut(index);
+        pending.done = true;
+        pending.status = status;
+        pending.vendor_err = vendor_err;
+        if index == self.started {
+            self.advance();
+        }
+        self.retire();
     }
 
     /// Ends the receive request in progress, and makes its completion.
@@ -207,6 +204,13 @@ impl QueuePair {
         self.receiving.active = false;
         self.queues.recv.release(self.receiving.next);
         self.recv_cq.push(&completion);
+    }
+
+    /// The receive requests posted so far, as far as the ring can hold them.
+    pub(crate) fn recvs_posted(&self) -> u64 {
+        let next = self.receiving.next;
+        let released = next - u64::from(self.receiving.active);
+        self.queues.recv.posted().clamp(next, released + self.queues.recv.capacity())
     }
 
     /// A receive completion without the particulars.
@@ -335,7 +339,7 @@ impl QueuePair {
             }
         }
         self.retire();
-        while self.started < self.queues.send.posted() {
+        while self.started < self.sends_posted() {
             // What the entry says does not matter any more; its wr_id does.
             let _flushed_anyway = self.queues.send.load(self.started, &mut self.work);
             *self.pending_mut(self.started) = Pending {
@@ -354,12 +358,17 @@ impl QueuePair {
             let completion = self.recv_completion(self.receiving.work.wr_id, Status::WorkRequestFlushed);
             self.complete_recv(completion);
         }
-        while self.receiving.next < self.queues.recv.posted() {
+        while self.receiving.next < self.recvs_posted() {
             let _flushed_anyway = self.queues.recv.load(self.receiving.next, &mut self.receiving.work);
             self.receiving.next += 1;
             let completion = self.recv_completion(self.receiving.work.wr_id, Status::WorkRequestFlushed);
             self.complete_recv(completion);
         }
+    }
+
+    /// The requests posted so far; the ring may say more than it can hold, since others may write it.
+    fn sends_posted(&self) -> u64 {
+        self.queues.send.posted().clamp(self.started, self.retired + self.queues.send.capacity())
     }
 
     fn pending_mut(&mut self, index: u64) -> &mut Pending {
@@ -405,3 +414,6 @@ impl Default for Pending {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

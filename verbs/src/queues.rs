@@ -1,6 +1,6 @@
 //! The half of a queue pair that the application holds: both queues and the state.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering, fence};
 
 use crate::{PostError, QpEvent, QpState, RecvQueue, RecvWr, SendQueue, SendWr};
 
@@ -21,7 +21,7 @@ pub struct QpCapacity {
 
 impl Default for QpCapacity {
     fn default() -> Self {
-        Self { send_wr: 128, recv_wr: 128, send_sge: 16, recv_sge: 16, inline: 256 }
+        Self { send_wr: 128, recv_wr: 128, send_sge: 4, recv_sge: 4, inline: 64 }
     }
 }
 
@@ -61,7 +61,10 @@ impl QpQueues {
     /// # Errors
     /// [`PostError`]; nothing was queued then.
     pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
-        self.recv.post(wr)
+        self.recv.post(wr)?;
+        // Whoever looks at the state next must not see one from before the request was there to be flushed.
+        fence(Ordering::SeqCst);
+        Ok(())
     }
 
     /// The state.
@@ -73,6 +76,8 @@ impl QpQueues {
     pub fn handle_event(&self, event: QpEvent) -> bool {
         let Some(next) = self.state().after(event) else { return false };
         self.state.store(next as u8, Ordering::Release);
+        // The counterpart of the one in `post_recv`: either the poster sees the new state, or a flush sees the request.
+        fence(Ordering::SeqCst);
         true
     }
 }

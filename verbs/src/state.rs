@@ -9,7 +9,7 @@
 //! ```
 //! The names are those of the iWARP verbs; libibverbs calls Idle INIT, and Closing and Terminate SQD. One difference is
 //! deliberate: a queue pair whose stream has ended is in Error and not in Idle again, so that there is one path on which
-//! everything still posted is flushed. [`QpEvent::Reset`] leads back to Idle.
+//! everything still posted is flushed. Another connection takes another queue pair.
 
 /// The state of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,10 +38,8 @@ pub enum QpEvent {
     Terminated,
     /// The TCP connection has gone.
     LlpClosed,
-    /// A local error, or the application asks for it.
+    /// A local error.
     Failed,
-    /// The application wants to use a finished queue pair again.
-    Reset,
 }
 
 impl QpState {
@@ -53,7 +51,6 @@ impl QpState {
             (Self::Rts, QpEvent::Terminated) => Some(Self::Terminate),
             (Self::Closing | Self::Terminate | Self::Rts, QpEvent::LlpClosed) => Some(Self::Error),
             (Self::Idle | Self::Rts | Self::Closing | Self::Terminate, QpEvent::Failed) => Some(Self::Error),
-            (Self::Error, QpEvent::Reset) => Some(Self::Idle),
             _ => None,
         }
     }
@@ -99,15 +96,15 @@ mod tests {
     /// Every pair of state and event, so that a change of the table shows here.
     #[test]
     fn the_whole_table() {
-        use QpEvent::{CloseStarted, Established, Failed, LlpClosed, Reset, Terminated};
+        use QpEvent::{CloseStarted, Established, Failed, LlpClosed, Terminated};
         use QpState::{Closing, Error, Idle, Rts, Terminate};
-        let events = [Established, CloseStarted, Terminated, LlpClosed, Failed, Reset];
+        let events = [Established, CloseStarted, Terminated, LlpClosed, Failed];
         let table = [
-            (Idle, [Some(Rts), None, None, None, Some(Error), None]),
-            (Rts, [None, Some(Closing), Some(Terminate), Some(Error), Some(Error), None]),
-            (Closing, [None, None, None, Some(Error), Some(Error), None]),
-            (Terminate, [None, None, None, Some(Error), Some(Error), None]),
-            (Error, [None, None, None, None, None, Some(Idle)]),
+            (Idle, [Some(Rts), None, None, None, Some(Error)]),
+            (Rts, [None, Some(Closing), Some(Terminate), Some(Error), Some(Error)]),
+            (Closing, [None, None, None, Some(Error), Some(Error)]),
+            (Terminate, [None, None, None, Some(Error), Some(Error)]),
+            (Error, [None, None, None, None, None]),
         ];
         for (state, expected) in table {
             assert_eq!(events.map(|event| state.after(event)), expected, "from {state}");

@@ -46,8 +46,12 @@ impl QueuePair {
                     .map_err(|violation| Refusal::Peer(remote_protection(violation)))?;
             }
             Inbound::ReadResponse { token, stag, to, payload, finished } => {
-                place(memory, self.claim(stag, Access::LOCAL_WRITE), to, payload)
-                    .map_err(|violation| Refusal::Peer(tagged(violation)))?;
+                if let Err(violation) = place(memory, self.claim(stag, Access::LOCAL_WRITE), to, payload) {
+                    // RDMAP has seen to it that the peer answers into the sink that was asked for: that this is not there
+                    // any more is our own request's fault, although DDP's error is what the peer has to be told.
+                    self.fail(token, Status::LocalProtection, 0);
+                    return Err(Refusal::Peer(tagged(violation)));
+                }
                 if finished {
                     self.finish(token);
                 }
@@ -87,12 +91,15 @@ impl QueuePair {
             out.copy_from_slice(octets);
             return Ok(());
         }
+        let mut filled = 0;
         for piece in pieces(&self.work.sges, offset, out.len()) {
             let Piece { sge, to, range } = piece;
             let out = &mut out[range];
             memory.check(self.claim(sge.lkey, Access::LOCAL_READ), to, out.len())?.copy_out(out)?;
+            filled += out.len();
         }
-        Ok(())
+        // What the SGEs do not cover would go out as whatever stood in the buffer before.
+        if filled == out.len() { Ok(()) } else { Err(Violation::Bounds) }
     }
 
     fn place_send(
@@ -110,6 +117,10 @@ impl QueuePair {
             self.fail_recv(Status::LocalLength);
             return Err(Refusal::Peer(weft_rdmap::Error::Ddp(weft_ddp::Error::TooLong)));
         }
+        let invalidate = last.and_then(|end| end.invalidate);
+        if invalidate.is_some_and(|stag| memory.check_invalidate(stag, self.pd).is_err()) {
+            return Err(Refusal::Peer(weft_rdmap::Error::CannotInvalidate));
+        }
         let placed =
             pieces(&self.receiving.work.sges, offset as usize, payload.len()).try_for_each(|piece| {
                 let claim = self.claim(piece.sge.lkey, Access::LOCAL_WRITE);
@@ -120,7 +131,8 @@ impl QueuePair {
             return Err(Refusal::Local(Status::LocalProtection));
         }
         let Some(end) = last else { return Ok(()) };
-        if let Some(stag) = end.invalidate
+        // Only now, since the receive buffer may be of the memory in question.
+        if let Some(stag) = invalidate
             && memory.invalidate(stag, self.pd).is_err()
         {
             return Err(Refusal::Peer(weft_rdmap::Error::CannotInvalidate));
@@ -137,7 +149,7 @@ impl QueuePair {
 
     /// Takes the oldest posted receive request for the message that begins.
     fn take_recv(&mut self) -> Result<(), Refusal> {
-        if self.receiving.next == self.queues.recv.posted() {
+        if self.receiving.next == self.recvs_posted() {
             return Err(Refusal::Peer(weft_rdmap::Error::Ddp(weft_ddp::Error::NoBuffer)));
         }
         let loaded = self.queues.recv.load(self.receiving.next, &mut self.receiving.work);

@@ -47,14 +47,15 @@ proptest! {
 
     #[test]
     fn compare_swap_changes_masked_bits_only(
-        (original, swap, swap_mask) in any::<(u64, u64, u64)>(), compare_mask in any::<u64>(), flip in 0..64,
+        (original, swap, swap_mask) in any::<(u64, u64, u64)>(), compare_mask in any::<u64>(), flip in 0_u32..64,
     ) {
-        let differ = original ^ 1 << flip;
+        let bit = 1_u64 << flip;
+        let differ = original ^ bit;
         let op = |compare| AtomicOp::CompareSwap { swap, swap_mask, compare, compare_mask };
         let swapped = op(original).apply(original);
         prop_assert_eq!(swapped & swap_mask, swap & swap_mask);
         prop_assert_eq!(swapped & !swap_mask, original & !swap_mask);
-        let expected = if compare_mask >> flip & 1 == 1 { original } else { swapped };
+        let expected = if compare_mask & bit != 0 { original } else { swapped };
         prop_assert_eq!(op(differ).apply(original), expected);
     }
 }

@@ -128,13 +128,10 @@ fn more_read_requests_than_the_ird_have_no_buffer() {
     let ulpdu = |msn: u8| with(untagged(0x41, 1, &request.emit()), 13, msn);
     for ird in 0..4_u8 {
         let mut end = End::new(0, ird.into());
-        end.memory = vec![0; 8];
         for msn in 1..=ird {
             end.take(&ulpdu(msn)).unwrap();
         }
-        let mut overrun = End::new(0, ird.into());
-        std::mem::swap(&mut overrun, &mut end);
-        let error = overrun.take(&ulpdu(ird + 1)).unwrap_err();
+        let error = end.take(&ulpdu(ird + 1)).unwrap_err();
         assert_eq!(error, ddp::Error::NoBuffer.into());
         assert_eq!(reported(&error, &ulpdu(ird + 1)), ((0x1, 0x2, 0x02), DDP));
     }

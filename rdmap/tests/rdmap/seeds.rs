@@ -49,7 +49,7 @@ fn every_control_word_is_read_again_as_written() {
 fn ulpdu() -> impl Strategy<Value = Vec<u8>> {
     let payload = || prop::collection::vec(any::<u8>(), 0..60);
     let control = (0_u8..0x10).prop_map(|opcode| 0x40 | opcode);
-    let untagged = (any::<bool>(), control.clone(), 0_u8..4, 1_u8..4, 0_u8..2, payload()).prop_map(
+    let untagged = (any::<bool>(), control, 0_u8..4, 1_u8..4, 0_u8..2, payload()).prop_map(
         |(last, control, queue, msn, mo, payload)| {
             let first = if last { 0x41 } else { 0x01 };
             let header = [first, control, 0, 0, 0, 0, 0, 0, 0, queue, 0, 0, 0, msn, 0, 0, 0, mo];

@@ -161,6 +161,18 @@ fn an_end_without_storage_reads_nothing() {
 }
 
 #[test]
+fn of_a_cancelled_message_nothing_more_is_sent() {
+    let mut end = with_memory();
+    end.post(1, SEND, vec![0; 3 * PIECE]);
+    assert_eq!(order(&mut end, 1), "O");
+    end.endpoint.cancel_message();
+    assert_eq!(order(&mut end, 9), "");
+    end.endpoint.terminate(Terminate::new(0x0, 0x0, 0x00));
+    assert_eq!(order(&mut end, 9), "O");
+    assert!(end.log.finished.is_empty());
+}
+
+#[test]
 fn cancelled_reads_are_not_answered() {
     let mut end = with_memory();
     ask(&mut end, 1, 8 * PIECE);

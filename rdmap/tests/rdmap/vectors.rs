@@ -101,7 +101,7 @@ fn terminates() {
         let mut end = End::new(0, 0);
         end.endpoint.terminate(terminate.clone());
         assert!(end.poll(128).is_some());
-        assert_eq!(end.wire, [ulpdu.clone()], "{name}");
+        assert_eq!(end.wire, ulpdus(&file, name), "{name}");
         let mut peer = End::new(0, 0);
         peer.take(&ulpdu).unwrap();
         assert_eq!(peer.log.terminates, [terminate]);
