@@ -1,7 +1,10 @@
 //! The harness of the tests that span several crates.
 //!
 //! [`Pair`] is two devices on a memory wire and one virtual clock; [`Side`] is one of them with its objects.
+//! [`RawPeer`] is a scripted peer of one device, which speaks octets and shares no code with the layers above TCP.
 
 mod pair;
+mod peer;
 
 pub use pair::{PORT, Pair, PairConfig, Side};
+pub use peer::{PATIENCE, RawHost, RawPeer, hex};
