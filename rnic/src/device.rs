@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weft_netif::{Instant, Wire};
-use weft_verbs::{CompletionQueue, PdId, QpQueues, QueuePair};
+use weft_verbs::{CompletionQueue, MAX_INLINE, MAX_SGE, PdId, QpQueues, QueuePair};
 
 use crate::channel::{Channel, Wakeup};
 use crate::config::{Config, Progress};
@@ -18,6 +18,7 @@ use crate::cq::{CompChannel, Cq, CqId, CqShared};
 use crate::doorbell::Doorbells;
 use crate::driver::Driver;
 use crate::engine::{Engine, QpSlot};
+use crate::error::CreateError;
 use crate::listener::EventChannel;
 use crate::mr::Pd;
 use crate::qp::{Qp, QpInit};
@@ -91,14 +92,21 @@ impl Device {
     }
 
     /// Makes a completion queue for at least `entries` completions, announced on `channel` if there is one.
-    pub fn create_cq(&self, entries: u32, channel: Option<&CompChannel>) -> Cq {
+    ///
+    /// # Errors
+    /// [`CreateError`] when the queue is too large, or the channel is another device's.
+    pub fn create_cq(&self, entries: u32, channel: Option<&CompChannel>) -> Result<Cq, CreateError> {
+        check_size("completions", entries as usize, MAX_CQ_ENTRIES)?;
+        if channel.is_some_and(|channel| !self.is_same(&channel.device)) {
+            return Err(CreateError::ForeignObject);
+        }
         let shared = Arc::new(CqShared {
             id: CqId(self.inner.next_cq.fetch_add(1, Ordering::Relaxed)),
             queue: Arc::new(CompletionQueue::new(entries)),
             channel: channel.map(|channel| Arc::clone(&channel.channel)),
             overrun_seen: AtomicBool::new(false),
         });
-        Cq { shared, device: self.clone() }
+        Ok(Cq { shared, device: self.clone() })
     }
 
     /// Makes a channel for completion events.
@@ -120,11 +128,21 @@ impl Device {
     /// Makes a queue pair in `pd`, in the state Idle.
     ///
     /// # Errors
-    /// When the device holds as many queue pairs as its settings allow.
-    pub fn create_qp(&self, pd: &Pd, init: &QpInit<'_>) -> Result<Qp, TooManyQps> {
+    /// [`CreateError`] when the device holds as many queue pairs as its settings allow, a queue or request is too large, or
+    /// an object is another device's.
+    pub fn create_qp(&self, pd: &Pd, init: &QpInit<'_>) -> Result<Qp, CreateError> {
+        let devices = [&pd.device, &init.send_cq.device, &init.recv_cq.device];
+        if !devices.iter().all(|device| self.is_same(device)) {
+            return Err(CreateError::ForeignObject);
+        }
+        let capacity = &init.capacity;
+        check_size("send requests", capacity.send_wr as usize, MAX_WR)?;
+        check_size("receive requests", capacity.recv_wr as usize, MAX_WR)?;
+        check_size("scatter-gather elements", capacity.send_sge.max(capacity.recv_sge), MAX_SGE)?;
+        check_size("inline octets", capacity.inline, MAX_INLINE)?;
         let mut engine = self.engine();
-        let slot = engine.reserve_qp().ok_or(TooManyQps)?;
-        let number = u32::try_from(slot).map_err(|_| TooManyQps)? + FIRST_QP_NUMBER;
+        let slot = engine.reserve_qp().ok_or(CreateError::TooManyQps)?;
+        let number = u32::try_from(slot).map_err(|_| CreateError::TooManyQps)? + FIRST_QP_NUMBER;
         let queues = Arc::new(QpQueues::new(number, &init.capacity));
         let qp = QueuePair::new(weft_verbs::QpInit {
             queues: Arc::clone(&queues),
@@ -172,6 +190,11 @@ impl Device {
         let next = engine.poll(self.now());
         drop(engine);
         self.inner.hasten(next);
+    }
+
+    /// Whether `other` is a handle to the same device.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     pub(crate) fn is_manual(&self) -> bool {
@@ -299,18 +322,6 @@ impl Inner {
     }
 }
 
-/// The device holds as many queue pairs as its settings allow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooManyQps;
-
-impl core::fmt::Display for TooManyQps {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("the device holds as many queue pairs as it can: raise max_qps or destroy some")
-    }
-}
-
-impl core::error::Error for TooManyQps {}
-
 /// A moment of real time at which a wait ends; one that no clock will ever show is none.
 struct Deadline(std::time::Instant);
 
@@ -332,6 +343,14 @@ fn wait_ready(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {
     let _woken = poll(fds, timeout.as_ref());
 }
 
+const fn check_size(what: &'static str, wanted: usize, max: usize) -> Result<(), CreateError> {
+    if wanted > max { Err(CreateError::TooLarge { what, wanted, max }) } else { Ok(()) }
+}
+
+/// Completions of the largest queue.
+const MAX_CQ_ENTRIES: usize = 1 << 22;
+/// Requests of the largest work queue.
+const MAX_WR: usize = 1 << 16;
 /// Queue pairs 0 and 1 mean something else to programs that know InfiniBand.
 const FIRST_QP_NUMBER: u32 = 2;
 const BLIND_SLEEP: Duration = Duration::from_millis(1);

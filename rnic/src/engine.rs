@@ -329,8 +329,11 @@ impl Engine {
 impl Drop for Engine {
     /// No peer is left to wait for a device that is closed: it hears a reset, as from a host whose process has ended.
     fn drop(&mut self) {
-        for id in self.connections.keys() {
-            if let Some(mut llp) = self.stack.llp(*id) {
+        let mut ids: Vec<_> = self.connections.values().map(|it| (it.serial, it.llp)).collect();
+        // The table has no order of its own, and the same seeds are to give the same run to the end.
+        ids.sort_unstable_by_key(|&(serial, _)| serial);
+        for (_, id) in ids {
+            if let Some(mut llp) = self.stack.llp(id) {
                 llp.abort();
             }
         }

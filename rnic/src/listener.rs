@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weft_mpa::{Initiator, MAX_PRIVATE_DATA};
-use weft_netif::{ConnectError, ConnectionId, ListenError};
+use weft_netif::ConnectionId;
 use weft_verbs::QpState;
 
 use crate::channel::Channel;
@@ -15,6 +15,7 @@ use crate::cm::{CmEvent, RequestId};
 use crate::connection::{Connection, Phase};
 use crate::device::Device;
 use crate::engine::ListenerSlot;
+use crate::error::CmError;
 use crate::qp::Qp;
 
 /// A queue of connection events with a file descriptor that poll and epoll understand.
@@ -50,6 +51,9 @@ impl Device {
     /// # Errors
     /// [`CmError::Listen`] when the port is 0 or in use.
     pub fn listen(&self, events: &EventChannel, port: u16) -> Result<Listener, CmError> {
+        if !self.is_same(&events.device) {
+            return Err(CmError::ForeignObject);
+        }
         let mut engine = self.engine();
         engine.stack.listen(port).map_err(CmError::Listen)?;
         engine.listeners.insert(port, ListenerSlot { events: Arc::clone(&events.channel), unanswered: 0 });
@@ -68,6 +72,9 @@ impl Device {
         remote: SocketAddr,
         param: ConnParam<'_>,
     ) -> Result<(), CmError> {
+        if !self.is_same(&qp.device) || !self.is_same(&events.device) {
+            return Err(CmError::ForeignObject);
+        }
         let now = self.now();
         let mut engine = self.engine();
         engine.check_free(qp)?;
@@ -104,6 +111,9 @@ impl Device {
     /// [`CmError`] when the queue pair is not free, the private data too long, or the peer has gone meanwhile. After
     /// [`CmError::PrivateDataTooLong`] the request can be answered again.
     pub fn accept(&self, request: RequestId, qp: &Qp, param: ConnParam<'_>) -> Result<(), CmError> {
+        if !self.is_same(&qp.device) {
+            return Err(CmError::ForeignObject);
+        }
         let mut engine = self.engine();
         engine.check_free(qp)?;
         let id = engine.offered(request)?;
@@ -225,47 +235,6 @@ impl Drop for Listener {
         engine.listeners.remove(&self.port);
     }
 }
-
-/// Why a call of connection management cannot be carried out. Nothing was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CmError {
-    /// The port cannot be listened on.
-    Listen(ListenError),
-    /// The address cannot be connected to.
-    Connect(ConnectError),
-    /// The queue pair is connected, connecting, or has been.
-    QpBusy,
-    /// The queue pair has no connection.
-    NotConnected,
-    /// The request was answered already, or the peer has gone.
-    RequestGone,
-    /// More private data than the startup frame takes.
-    PrivateDataTooLong {
-        /// Octets given.
-        len: usize,
-        /// Octets allowed.
-        max: usize,
-    },
-}
-
-impl core::fmt::Display for CmError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Listen(error) => error.fmt(f),
-            Self::Connect(error) => error.fmt(f),
-            Self::QpBusy => f.write_str("the queue pair is not idle: a connection needs a fresh one"),
-            Self::NotConnected => f.write_str("the queue pair has no connection"),
-            Self::RequestGone => {
-                f.write_str("the connect request was answered already, or the peer has gone")
-            }
-            Self::PrivateDataTooLong { len, max } => {
-                write!(f, "{len} octets of private data are too many: at most {max}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for CmError {}
 
 const fn startup_error(error: weft_mpa::StartupError) -> CmError {
     match error {

@@ -82,7 +82,7 @@ impl Side {
         settings.progress = Progress::External;
         let device = Device::open(wire, settings).expect("a device on memory");
         let pd = device.alloc_pd();
-        let cq = device.create_cq(1024, None);
+        let cq = device.create_cq(1024, None).expect("a completion queue");
         let init = QpInit { send_cq: &cq, recv_cq: &cq, capacity: config.capacity, signal_all: false };
         let qp = device.create_qp(&pd, &init).expect("the first queue pair");
         let events = device.create_event_channel().expect("an eventfd");

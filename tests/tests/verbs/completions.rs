@@ -152,7 +152,7 @@ fn requests_that_are_refused_leave_nothing_behind() {
 #[test]
 fn an_overrun_takes_all_queue_pairs_of_the_queue_down() {
     let mut pair = connected();
-    let small = pair.a.device.create_cq(4, None);
+    let small = pair.a.device.create_cq(4, None).unwrap();
     let (a, idle) = (qp_on(&pair.a, &small), qp_on(&pair.a, &small));
     let (b, other) = (qp_on(&pair.b, &pair.b.cq), qp_on(&pair.b, &pair.b.cq));
     link_simply(&mut pair, &a, &b);

@@ -28,7 +28,7 @@ impl Announced {
     fn new() -> Self {
         let mut pair = connected();
         let channel = pair.b.device.create_comp_channel().unwrap();
-        let cq = pair.b.device.create_cq(64, Some(&channel));
+        let cq = pair.b.device.create_cq(64, Some(&channel)).expect("a completion queue");
         let (a, b) = (qp_on(&pair.a, &pair.a.cq), qp_on(&pair.b, &cq));
         link_simply(&mut pair, &a, &b);
         Self { pair, a, b, cq, channel }
@@ -143,7 +143,7 @@ fn arm_then_poll() {
 #[test]
 fn several_queues_on_one_channel() {
     let mut it = Announced::new();
-    let others: Vec<Cq> = (0..3).map(|_| it.pair.b.device.create_cq(8, Some(&it.channel))).collect();
+    let others: Vec<Cq> = (0..3).map(|_| it.pair.b.device.create_cq(8, Some(&it.channel)).unwrap()).collect();
     let mut qps = Vec::new();
     for cq in &others {
         let (a, b) = (qp_on(&it.pair.a, &it.pair.a.cq), qp_on(&it.pair.b, cq));
@@ -167,7 +167,7 @@ fn several_queues_on_one_channel() {
 fn a_separate_send_queue_fires_separately() {
     let mut it = Announced::new();
     let send_channel = it.pair.b.device.create_comp_channel().unwrap();
-    let send_cq = it.pair.b.device.create_cq(8, Some(&send_channel));
+    let send_cq = it.pair.b.device.create_cq(8, Some(&send_channel)).unwrap();
     let init = weft_rnic::QpInit {
         send_cq: &send_cq,
         recv_cq: &it.cq,

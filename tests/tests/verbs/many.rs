@@ -97,7 +97,7 @@ impl Lane {
 fn two_hundred_queue_pairs_at_once() {
     let config = PairConfig { tcp_buffer: 16 * 1024, ..PairConfig::default() };
     let mut pair = Pair::new(&config);
-    let cqs = [pair.a.device.create_cq(1024, None), pair.b.device.create_cq(1024, None)];
+    let cqs = [pair.a.device.create_cq(1024, None).unwrap(), pair.b.device.create_cq(1024, None).unwrap()];
     let lanes: Vec<Lane> = (0..200).map(|index| Lane::new(&mut pair, &cqs, index)).collect();
     for lane in &lanes {
         lane.post();

@@ -35,7 +35,7 @@ impl End {
         let config = Config { progress, ..Config::new(address.parse().expect("an address"), 7) };
         let device = Device::open(wire, config).expect("a device on memory");
         let channel = device.create_comp_channel().expect("an eventfd");
-        let cq = device.create_cq(4096, Some(&channel));
+        let cq = device.create_cq(4096, Some(&channel)).expect("a completion queue");
         let events = device.create_event_channel().expect("an eventfd");
         Self { channel, cq, events, pd: device.alloc_pd(), device }
     }

@@ -1,0 +1,4 @@
+//! What was wrong once.
+
+mod foreign_objects;
+mod lifetimes;
