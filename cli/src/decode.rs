@@ -24,7 +24,7 @@ use tracker::{Summary, Tracker};
 
 use crate::failure::Failure;
 
-/// Show the iWARP traffic of a capture file.
+/// Show the iWARP traffic of a capture file, one line for each message segment
 ///
 /// One line for each MPA Request and Reply Frame and for each DDP Segment with its RDMAP message:
 /// time (from the first packet on), sender and receiver, message, STag and TO or QN, MSN and MO,

@@ -11,6 +11,7 @@ mod workload;
 mod world;
 
 use crate::failure::Failure;
+use crate::usage::number;
 
 /// Two software RNICs move data by Send, RDMA Write and RDMA Read, and check every octet.
 ///
@@ -28,7 +29,8 @@ use crate::failure::Failure;
   weft demo --json | tail -n 1")]
 pub struct Args {
     /// Octets of the largest IP packet, 576 to 65535
-    #[arg(long, value_name = "N", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    #[arg(long, value_name = "N", default_value_t = 1500, allow_negative_numbers = true)]
+    #[arg(value_parser = number::<u32>(576..=65_535))]
     pub mtu: u32,
     /// Put Markers into the streams of both directions (RFC 5044 section 4.3)
     #[arg(long)]
@@ -37,10 +39,12 @@ pub struct Args {
     #[arg(long)]
     pub no_crc: bool,
     /// Lose this part of all frames in each direction, 0 to 0.5
-    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(value_parser = probability)]
     pub loss: f64,
     /// Start of the random numbers: the same seed gives the same run
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
+    #[arg(value_parser = number::<u64>(0..=u64::MAX))]
     pub seed: u64,
     /// Write the frames that the first RNIC sends and receives to this file, for Wireshark, tshark or weft decode
     #[arg(long, value_name = "FILE")]
@@ -52,8 +56,8 @@ pub struct Args {
 
 /// Runs the demo and prints its report.
 pub fn run(args: &Args) -> ExitCode {
-    let mut report = report::Report::new(args.json);
-    let outcome = demo(args, &mut report).and_then(|segments| report.finish(&segments));
+    let report = report::Report::new(args.json);
+    let outcome = demo(args, &report).and_then(|segments| report.finish(&segments));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -63,7 +67,7 @@ pub fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn demo(args: &Args, report: &mut report::Report) -> Result<weft_rnic::SegmentCounters, Failure> {
+fn demo(args: &Args, report: &report::Report) -> Result<weft_rnic::SegmentCounters, Failure> {
     let mut world = world::World::new(args)?;
     let progress = progress::Progress::new(workload::total_messages());
     report.begin(args)?;
@@ -78,7 +82,7 @@ fn demo(args: &Args, report: &mut report::Report) -> Result<weft_rnic::SegmentCo
 fn probability(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.0..=MAX_LOSS).contains(&value) => Ok(value),
-        _ => Err(format!("a probability from 0 to {MAX_LOSS} is needed, for example 0.02")),
+        _ => Err(format!("`{text}` is not a number from 0 to {MAX_LOSS}, as 0.02 is")),
     }
 }
 

@@ -25,7 +25,7 @@ impl Failure {
         Self::Usage(reason.to_string())
     }
 
-    /// Prints the line and answers the exit status.
+    /// Prints the line and answers the exit status. `command` is empty where no subcommand is at work.
     pub fn print(&self, command: &str) -> ExitCode {
         match self {
             Self::Usage(reason) => complain(command, reason, 2),
@@ -47,7 +47,8 @@ impl From<std::io::Error> for Failure {
 }
 
 fn complain(command: &str, reason: &str, status: u8) -> ExitCode {
+    let space = if command.is_empty() { "" } else { " " };
     // Where standard error is closed the status still tells.
-    let _unread = writeln!(std::io::stderr(), "weft {command}: {reason}");
+    let _unread = writeln!(std::io::stderr(), "weft{space}{command}: {reason}");
     ExitCode::from(status)
 }

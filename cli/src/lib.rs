@@ -54,3 +54,4 @@ pub mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod rping;
+pub mod usage;

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use weft_cli::{decode, demo, rping};
+use clap::{CommandFactory, Parser, Subcommand};
+use weft_cli::{decode, demo, rping, usage};
 
 /// A software RNIC in user space: iWARP (MPA, DDP, RDMAP) on a TCP of its own.
 ///
@@ -25,9 +25,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
-        Command::Demo(args) => demo::run(&args),
-        Command::Rping(args) => rping::run(&args),
-        Command::Decode(args) => decode::run(&args),
+    match Cli::try_parse().map(|cli| cli.command) {
+        Ok(Command::Demo(args)) => demo::run(&args),
+        Ok(Command::Rping(args)) => rping::run(&args),
+        Ok(Command::Decode(args)) => decode::run(&args),
+        Err(error) => {
+            let first = std::env::args_os().nth(1);
+            let cli = Cli::command();
+            let command = first.and_then(|name| cli.find_subcommand(name));
+            usage::explain(&error, command.map(clap::Command::get_name))
+        }
     }
 }

@@ -89,7 +89,6 @@ mod tests {
             Err(error) => {
                 let text = error.to_string();
                 assert!(text.starts_with("tap:weft-test%d: ") && !text.contains('\n'), "{text}");
-                println!("skipped: {text}");
             }
         }
     }

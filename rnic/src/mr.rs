@@ -22,21 +22,23 @@ pub struct Mr {
 }
 
 impl Pd {
-    /// Allocates and registers `len` zeroed octets.
+    /// Allocates and registers `len` zeroed octets. The tagged offset of the first one is its address.
     ///
     /// # Errors
     /// [`RegisterError`] when the rights make no sense, or memory or STags are used up.
     pub fn register(&self, len: usize, access: Access) -> Result<Mr, RegisterError> {
         let region = Region::owned(len).ok_or(RegisterError::OutOfMemory)?;
-        self.register_region(region, access)
+        let iova = region.address();
+        self.register_at(region, access, iova)
     }
 
-    /// Registers memory of the caller's making: [`Region::raw`] is how memory that somebody else owns comes in.
+    /// Registers memory of the caller's making, whose first octet gets the tagged offset `iova`: [`Region::raw`] is how
+    /// memory that somebody else owns comes in.
     ///
     /// # Errors
-    /// [`RegisterError`] when the rights make no sense or STags are used up.
-    pub fn register_region(&self, region: Region, access: Access) -> Result<Mr, RegisterError> {
-        let registration = Registration { pd: self.id, access, iova: region.address(), region };
+    /// [`RegisterError`] when the rights make no sense, the tagged offsets would wrap, or STags are used up.
+    pub fn register_at(&self, region: Region, access: Access, iova: u64) -> Result<Mr, RegisterError> {
+        let registration = Registration { pd: self.id, access, iova, region };
         let memory = self.device.engine().memory.register(registration)?;
         Ok(Mr { memory, device: self.device.clone() })
     }
@@ -53,7 +55,7 @@ impl Mr {
         self.memory.stag
     }
 
-    /// The tagged offset of the first octet: its address.
+    /// The tagged offset of the first octet: its address, unless [`Pd::register_at`] chose another one.
     pub fn addr(&self) -> u64 {
         self.memory.iova
     }

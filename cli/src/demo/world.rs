@@ -6,8 +6,8 @@ use std::io::BufWriter;
 use rustix::time::{ClockId, clock_gettime};
 use weft_netif::{Capture, Congestion, Duration, Impairment, ImpairmentConfig, Wire};
 use weft_rnic::{
-    Access, Clock, CmEvent, Completion, Config, ConnParam, Cq, Data, Device, EventChannel, Lockstep, Mr,
-    Progress, Qp, QpCapacity, QpInit, RecvWr, SegmentCounters, SendOpcode, SendWr, Stag, Status,
+    Access, Clock, CmEvent, Completion, Config, ConnParam, Cq, Data, Device, EventChannel, Lockstep, Mr, Pd,
+    Progress, Qp, QpCapacity, QpInit, RecvWr, Region, SegmentCounters, SendOpcode, SendWr, Stag, Status,
 };
 
 use super::Args;
@@ -146,7 +146,7 @@ impl World {
             let mut advertisement = [0; ADVERTISEMENT];
             advertisement[..4].copy_from_slice(&sender.exposed.rkey().0.to_be_bytes());
             advertisement[4..].copy_from_slice(&sender.exposed.addr().to_be_bytes());
-            self.sides[1 - from].post_recv(ADVERTISEMENT as u32)?;
+            self.sides[1 - from].post_recv(ADVERTISEMENT_LEN)?;
             self.sides[from].post_send(SendOpcode::Send, Data::Inline(&advertisement))?;
             self.completion(from)?;
             self.completion(1 - from)?;
@@ -286,7 +286,7 @@ impl Side {
         config.progress = Progress::External;
         let device = Device::open(wire, config).map_err(Failure::usage)?;
         let pd = device.alloc_pd();
-        let cq = device.create_cq(16, None);
+        let cq = device.create_cq(16, None).map_err(Failure::work)?;
         let capacity = QpCapacity { send_wr: 8, recv_wr: 8, ..QpCapacity::default() };
         let init = QpInit { send_cq: &cq, recv_cq: &cq, capacity, signal_all: true };
         Ok(Self {
@@ -294,8 +294,8 @@ impl Side {
             qp: device.create_qp(&pd, &init).map_err(Failure::work)?,
             cq,
             events: device.create_event_channel().map_err(Failure::work)?,
-            local: pd.register(MAX_SIZE as usize, Access::LOCAL_WRITE).map_err(Failure::work)?,
-            exposed: pd.register(MAX_SIZE as usize, Access::ALL).map_err(Failure::work)?,
+            local: memory(&pd, Access::LOCAL_WRITE, LOCAL_BASE)?,
+            exposed: memory(&pd, Access::ALL, EXPOSED_BASE)?,
             remote: (Stag(0), 0),
             device,
         })
@@ -316,6 +316,12 @@ fn impaired(wire: Wire, args: &Args, seed: u64) -> Wire {
     wire.with_impairment(Impairment::new(config))
 }
 
+/// Room for the largest message, with tagged offsets from `base` on: addresses would differ from run to run.
+fn memory(pd: &Pd, access: Access, base: u64) -> Result<Mr, Failure> {
+    let region = Region::owned(MAX_SIZE as usize).ok_or_else(|| Failure::work("there is no memory left"))?;
+    pd.register_at(region, access, base).map_err(Failure::work)
+}
+
 /// CPU time of this process so far, in seconds.
 fn cpu_time() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
@@ -325,6 +331,9 @@ fn cpu_time() -> f64 {
 const PORT: u16 = 7174;
 /// STag and tagged offset.
 const ADVERTISEMENT: usize = 12;
+const ADVERTISEMENT_LEN: u32 = 12;
+const LOCAL_BASE: u64 = 0x1000_0000;
+const EXPOSED_BASE: u64 = 0x2000_0000;
 const WIRE_DELAY: Duration = Duration::from_micros(5);
 /// Virtual time after which something that does not happen is an error.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);

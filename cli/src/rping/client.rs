@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 
-use weft_rnic::{CmEvent, ConnParam};
+use weft_rnic::{CmError, CmEvent, ConnParam};
 
 use super::Args;
 use super::endpoint::{Endpoint, Session, Wait};
@@ -14,8 +14,17 @@ use crate::failure::Failure;
 pub(crate) fn ping(args: &Args) -> Result<(), Failure> {
     let remote = SocketAddr::new(args.remote()?, args.port);
     let endpoint = Endpoint::new(args)?;
+    let pinged = ping_server(args, &endpoint, remote);
+    // However it went: the server hears that it is over, and the capture is completed.
+    let closed = endpoint.close();
+    let pings = pinged?;
+    closed?;
+    report(args, pings)
+}
+
+fn ping_server(args: &Args, endpoint: &Endpoint, remote: SocketAddr) -> Result<u64, Failure> {
     let mut session = endpoint.session()?;
-    connect(&endpoint, &session, remote)?;
+    connect(endpoint, &session, remote)?;
     let source = session.buffer(args.size)?;
     let sink = session.buffer(args.size)?;
     let mut sent = vec![0; args.size as usize];
@@ -43,14 +52,18 @@ pub(crate) fn ping(args: &Args) -> Result<(), Failure> {
         }
         index += 1;
     }
-    finish(&endpoint, &session)?;
-    report(args, index)
+    disconnect(endpoint, &session)?;
+    Ok(index)
 }
 
 fn connect(endpoint: &Endpoint, session: &Session, remote: SocketAddr) -> Result<(), Failure> {
     let param = ConnParam { ird: Some(DEPTH), ord: Some(DEPTH), ..ConnParam::default() };
-    endpoint.device.connect(&endpoint.events, &session.qp, remote, param).map_err(Failure::work)?;
-    match endpoint.events.wait(None) {
+    let channel = &endpoint.events.channel;
+    endpoint.device.connect(channel, &session.qp, remote, param).map_err(|error| match error {
+        CmError::Connect(_) => Failure::usage(format!("{remote}: {error}")),
+        _ => Failure::work(error),
+    })?;
+    match endpoint.events.next(None) {
         Some(CmEvent::Established { .. }) => Ok(()),
         Some(CmEvent::Rejected { .. }) => Err(Failure::work(format!("{remote} rejected the connection"))),
         Some(CmEvent::ConnectError { reason, .. }) => Err(Failure::work(format!("{remote}: {reason}"))),
@@ -58,10 +71,10 @@ fn connect(endpoint: &Endpoint, session: &Session, remote: SocketAddr) -> Result
     }
 }
 
-fn finish(endpoint: &Endpoint, session: &Session) -> Result<(), Failure> {
+fn disconnect(endpoint: &Endpoint, session: &Session) -> Result<(), Failure> {
     session.qp.disconnect().map_err(Failure::work)?;
-    match endpoint.events.wait(None) {
-        Some(CmEvent::Disconnected { .. }) => endpoint.close(),
+    match endpoint.events.next(None) {
+        Some(CmEvent::Disconnected { .. }) => Ok(()),
         other => Err(Failure::work(format!("an unexpected event: {other:?}"))),
     }
 }

@@ -2,23 +2,26 @@
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, BufWriter};
+use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
 use weft_netif::{Capture, Spec, Wire};
 use weft_rnic::{
-    Access, CmEvent, CompChannel, CompletionOpcode, Config, Cq, Data, Device, EventChannel, Mr, Pd, Qp,
+    Access, CLOCK_SCALE, CmEvent, CompChannel, CompletionOpcode, Config, Cq, Data, Device, Mr, Pd, Qp,
     QpCapacity, QpInit, RecvWr, SendOpcode, SendWr, Status,
 };
 
 use super::Args;
+use super::events::Events;
 use super::payload::{ADVERTISEMENT_LEN, Advertisement};
 use crate::failure::Failure;
 
 /// A device with what all connections share.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    pub(crate) events: EventChannel,
+    pub(crate) events: Events,
     pub(crate) device: Device,
     pd: Pd,
 }
@@ -29,7 +32,7 @@ pub(crate) struct Session {
     pub(crate) qp: Qp,
     cq: Cq,
     completions: CompChannel,
-    events: EventChannel,
+    events: Events,
     /// Advertisements of the peer come here.
     inbox: Mr,
     /// Receives that have completed and nobody has waited for yet.
@@ -53,22 +56,27 @@ impl Endpoint {
         config.mpa.markers = args.markers;
         config.mpa.crc = !args.no_crc;
         config.mpa.peer_to_peer = !args.no_p2p;
+        let timeout = Duration::from_secs(args.timeout.into());
+        let engine_timeout = (timeout * CLOCK_SCALE).into();
+        config.stack.timeout = Some(engine_timeout);
+        // Whoever waits for the other side's next message has nothing under way that would show that it is gone.
+        config.stack.keep_alive = Some(engine_timeout);
+        config.startup_timeout = engine_timeout;
         config.stack.validate().map_err(Failure::usage)?;
-        let mut wire = open(&args.netif, args.mtu as usize)?;
-        if let Some(path) = &args.pcap {
-            let file = File::create(path)
-                .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))?;
-            wire = wire.with_capture(Capture::new(BufWriter::new(file)));
+        let capture = args.pcap.as_deref().map(capture).transpose()?;
+        let mut wire = open(&args.netif, args.mtu as usize, timeout.min(OPEN_TIMEOUT))?;
+        if let Some(capture) = capture {
+            wire = wire.with_capture(capture);
         }
         let device = Device::open(wire, config).map_err(Failure::work)?;
-        let events = device.create_event_channel().map_err(Failure::work)?;
+        let events = Events::new(device.create_event_channel().map_err(Failure::work)?);
         Ok(Self { events, pd: device.alloc_pd(), device })
     }
 
     /// A fresh queue pair, with a receive posted for the peer's first message.
     pub(crate) fn session(&self) -> Result<Session, Failure> {
         let completions = self.device.create_comp_channel().map_err(Failure::work)?;
-        let cq = self.device.create_cq(64, Some(&completions));
+        let cq = self.device.create_cq(64, Some(&completions)).map_err(Failure::work)?;
         let capacity = QpCapacity { send_wr: 8, recv_wr: 8, send_sge: 1, recv_sge: 1, inline: 64 };
         let init = QpInit { send_cq: &cq, recv_cq: &cq, capacity, signal_all: true };
         let session = Session {
@@ -87,7 +95,7 @@ impl Endpoint {
     /// Gives TCP time to say goodbye, and completes the capture.
     pub(crate) fn close(&self) -> Result<(), Failure> {
         // Nothing more is expected; the wait lets the engine finish what is under way.
-        let _late_event = self.events.wait(Some(GOODBYE));
+        while self.events.next(Some(GOODBYE)).is_some() {}
         let capture = self.device.with_wire(Wire::take_capture);
         capture
             .map_or(Ok(()), Capture::finish)
@@ -176,7 +184,7 @@ impl Session {
 
     /// Requests were flushed: the event that follows says why.
     fn disconnected(&self) -> Result<Wait, Failure> {
-        match self.events.wait(Some(EVENT_TIMEOUT)) {
+        match self.events.next(Some(EVENT_TIMEOUT)) {
             Some(CmEvent::Disconnected {
                 reason: weft_rnic::DisconnectReason::Peer | weft_rnic::DisconnectReason::Local,
                 ..
@@ -188,26 +196,42 @@ impl Session {
     }
 }
 
+/// A capture that is complete at every moment, since most servers end by a signal.
+fn capture(path: &Path) -> Result<Capture, Failure> {
+    let file = File::create(path)
+        .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))?;
+    let epoch = clock_gettime(ClockId::Realtime);
+    let epoch = Duration::try_from(epoch).unwrap_or_default();
+    Ok(Capture::new(file).with_real_time(epoch, CLOCK_SCALE).with_flushing())
+}
+
 /// Opens the device; where the other side of a Unix socket is not there yet, waits for it.
-fn open(spec: &Spec, mtu: usize) -> Result<Wire, Failure> {
+fn open(spec: &Spec, mtu: usize, timeout: Duration) -> Result<Wire, Failure> {
     if *spec == Spec::Pair {
         return Err(Failure::usage(
             "pair joins two devices of one process: rping needs unix:, unix-listen: or tap:",
         ));
     }
-    let patience = Deadline::after(OPEN_TIMEOUT);
+    let patience = Deadline::after(timeout);
     loop {
-        match Wire::open(spec, mtu) {
+        let error = match Wire::open(spec, mtu) {
             Ok(wire) => return Ok(wire),
-            Err(error)
-                if matches!(spec, Spec::Unix(_))
-                    && matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
-                    && !patience.is_over() =>
-            {
-                std::thread::sleep(RETRY);
-            }
-            Err(error) => return Err(Failure::usage(error)),
+            Err(error) => error,
+        };
+        let Spec::Unix(path) = spec else { return Err(Failure::usage(error)) };
+        let absent = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+        // A path without its last part is in the working directory.
+        let folder = path.parent().is_none_or(|folder| folder.as_os_str().is_empty() || folder.is_dir());
+        if !absent || !folder {
+            return Err(Failure::usage(error));
         }
+        if patience.is_over() {
+            let (path, seconds) = (path.display(), timeout.as_secs());
+            return Err(Failure::work(format!(
+                "{spec}: nobody has listened there for {seconds} s; the other side needs unix-listen:{path}"
+            )));
+        }
+        std::thread::sleep(RETRY);
     }
 }
 

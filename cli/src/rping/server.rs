@@ -13,15 +13,17 @@ use crate::failure::Failure;
 pub(crate) fn serve(args: &Args) -> Result<(), Failure> {
     args.check_own()?;
     let endpoint = Endpoint::new(args)?;
-    let _listener = endpoint.device.listen(&endpoint.events, args.port).map_err(Failure::work)?;
+    let listener = endpoint.device.listen(&endpoint.events.channel, args.port).map_err(Failure::work)?;
     loop {
-        let request = next_request(&endpoint)?;
+        let request = endpoint.events.next_request();
         let served = serve_client(args, &endpoint, &request);
         if !args.persistent {
-            return served.and_then(|pings| {
-                endpoint.close()?;
-                report(args, &request, pings)
-            });
+            drop(listener);
+            // However it went: the client hears that it is over, and the capture is completed.
+            let closed = endpoint.close();
+            let pings = served?;
+            closed?;
+            return report(args, &request, pings);
         }
         // One client's misbehaviour is not the next one's problem.
         match served {
@@ -34,22 +36,11 @@ pub(crate) fn serve(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn next_request(endpoint: &Endpoint) -> Result<ConnectRequest, Failure> {
-    loop {
-        match endpoint.events.wait(None) {
-            Some(CmEvent::ConnectRequest(request)) => return Ok(request),
-            // What is left of the client before.
-            Some(CmEvent::Disconnected { .. }) | None => {}
-            Some(other) => return Err(Failure::work(format!("an unexpected event: {other:?}"))),
-        }
-    }
-}
-
 fn serve_client(args: &Args, endpoint: &Endpoint, request: &ConnectRequest) -> Result<u64, Failure> {
     let mut session = endpoint.session()?;
     let param = ConnParam { ird: Some(DEPTH), ord: Some(DEPTH), ..ConnParam::default() };
     endpoint.device.accept(request.id, &session.qp, param).map_err(Failure::work)?;
-    match endpoint.events.wait(None) {
+    match endpoint.events.next(None) {
         Some(CmEvent::Established { .. }) => {}
         other => return Err(Failure::work(format!("an unexpected event: {other:?}"))),
     }

@@ -7,4 +7,6 @@ mod garbage;
 mod holes;
 mod siw;
 mod streams;
+#[path = "../support/mod.rs"]
+mod support;
 mod trace;

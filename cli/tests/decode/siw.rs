@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use crate::support::{is_installed, skip};
 use crate::trace::{data, decode};
 
 const CAPTURES: [(&str, &str); 3] = [
@@ -47,9 +48,8 @@ fn last_segments_are_marked() {
 /// Per packet the opcodes and the L flags, in order.
 #[test]
 fn tshark_sees_the_same_segments() {
-    if Command::new("tshark").arg("--version").output().is_err() {
-        println!("skipped: tshark is not installed");
-        return;
+    if !is_installed("tshark") {
+        return skip("tshark is not installed");
     }
     for (name, _) in CAPTURES {
         let output = Command::new("tshark")

@@ -3,8 +3,8 @@
 use weft_rnic::{CompletionOpcode, Data, SendOpcode, SendWr, Status};
 use weft_tests::{Pair, PairConfig};
 
-fn pattern(len: usize, seed: u8) -> Vec<u8> {
-    (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed) ^ (i >> 8) as u8).collect()
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|i| ((i * 31 + seed) ^ (i >> 8)).to_le_bytes()[0]).collect()
 }
 
 fn send<'a>(wr_id: u64, opcode: SendOpcode, data: Data<'a>) -> SendWr<'a> {
@@ -18,7 +18,7 @@ fn send_write_read(config: &PairConfig, sizes: &[usize]) {
     let mut back = vec![0; max];
     for (round, &size) in sizes.iter().enumerate() {
         let len = u32::try_from(size).unwrap();
-        let octets = pattern(size, round as u8);
+        let octets = pattern(size, round);
         ma.write(0, &octets).unwrap();
         pair.b.post_recv(1, mb.sge(0, len));
         let sge = [ma.sge(0, len)];
@@ -32,7 +32,7 @@ fn send_write_read(config: &PairConfig, sizes: &[usize]) {
         assert_eq!(back[..size], octets, "Send of {size}");
         assert_eq!(pair.completion_of_a().wr_id, 2);
 
-        let octets = pattern(size, round as u8 ^ 0xFF);
+        let octets = pattern(size, round ^ 0xFF);
         ma.write(0, &octets).unwrap();
         let write = SendOpcode::Write { stag: mb.rkey(), to: mb.addr() };
         pair.a.qp.post_send(&send(3, write, Data::Sges(&sge))).unwrap();

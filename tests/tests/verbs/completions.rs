@@ -157,6 +157,8 @@ fn an_overrun_takes_all_queue_pairs_of_the_queue_down() {
     let (b, other) = (qp_on(&pair.b, &pair.b.cq), qp_on(&pair.b, &pair.b.cq));
     link_simply(&mut pair, &a, &b);
     link_simply(&mut pair, &idle, &other);
+    // So that nothing but the overrun makes the engine look at the idle one.
+    pair.settle(Duration::from_secs(1));
     let mb = pair.b.memory(1);
     for wr_id in 0..5 {
         let write = SendWr { wr_id, opcode: write_to(&mb, 0), data: Data::Inline(b"x"), ..WR };

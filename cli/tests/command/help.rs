@@ -1,0 +1,77 @@
+//! The help texts: complete, on standard output, and with examples that work.
+
+use std::process::Command;
+
+use crate::process::{Folder, Process, run};
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    for line in
+        ["--help", "-h", "help", "help demo", "demo --help", "demo -h", "rping --help", "decode --help"]
+    {
+        let help = run(line);
+        assert_eq!((help.status, help.stderr.len()), (0, 0), "{line}: {help:?}");
+        assert!(help.stdout.iter().any(|line| line.starts_with("Usage: weft")), "{line}: {help:?}");
+    }
+    let version = run("--version");
+    assert_eq!(version.stdout, [format!("weft {}", env!("CARGO_PKG_VERSION"))]);
+    assert_eq!((version.status, version.stderr.len()), (0, 0));
+}
+
+#[test]
+fn the_help_says_what_the_figures_of_the_demo_are() {
+    let text = run("demo --help").stdout.join(" ");
+    assert!(text.contains("CPU time") && text.contains("virtual time"), "{text}");
+}
+
+/// The lines below "Examples:".
+fn examples(command: &str) -> Vec<String> {
+    let help = run(&format!("{command} --help")).stdout;
+    let examples = help.iter().skip_while(|line| *line != "Examples:").skip(1);
+    examples.map_while(|line| line.strip_prefix("  ").map(str::to_owned)).collect()
+}
+
+/// A line as a user types it, with `weft` being the one that was just built.
+fn shell(folder: &Folder, line: &str) -> Process {
+    let weft = format!("weft() {{ '{}' \"$@\"; }}; ", env!("CARGO_BIN_EXE_weft"));
+    Process::start(Command::new("sh").arg("-c").arg(weft + line).current_dir(&folder.0))
+}
+
+#[test]
+fn examples_of_the_demo_work() {
+    let folder = Folder::new();
+    let examples = examples("demo");
+    assert!(examples.len() >= 4, "{examples:?}");
+    for example in examples {
+        let done = shell(&folder, &example).finish();
+        assert_eq!((done.status, done.stderr.len()), (0, 0), "{example}: {:?}", done.stderr);
+        assert!(!done.stdout.is_empty(), "{example}");
+    }
+}
+
+#[test]
+fn examples_of_rping_work() {
+    let folder = Folder::new();
+    let examples: Vec<_> = examples("rping").into_iter().filter(|line| line.contains("unix")).collect();
+    assert_eq!(examples.len(), 2, "{examples:?}");
+    let mut both = examples.iter().map(|line| shell(&folder, &line.replace("/tmp/", "./")));
+    let (server, client) = (both.next().unwrap(), both.next().unwrap());
+    let (server, client) = (server.finish(), client.finish());
+    assert_eq!((server.status, client.status), (0, 0), "{server:?} {client:?}");
+    assert_eq!(client.stdout.len(), 11, "ten pings and the result: {client:?}");
+}
+
+#[test]
+fn examples_of_the_decoder_work() {
+    let folder = Folder::new();
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/siw-rping.pcap");
+    std::fs::copy(data, folder.path("trace.pcap")).unwrap();
+    let examples = examples("decode");
+    for wanted in ["weft decode trace.pcap", "weft decode --json trace.pcap"] {
+        let example = examples.iter().find(|line| line.starts_with(wanted)).unwrap();
+        // What stands behind the pipe is a program that may not be there.
+        let ours = example.split(" | ").next().unwrap();
+        let done = shell(&folder, ours).finish();
+        assert_eq!((done.status, done.stdout.len()), (0, 37), "{example}");
+    }
+}

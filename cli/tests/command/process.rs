@@ -1,0 +1,142 @@
+//! A running `weft`, with its output line by line and a limit to everybody's patience.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// A child process; dropping it kills it.
+pub(crate) struct Process {
+    child: Child,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
+}
+
+/// What a process has left behind.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Finished {
+    pub(crate) status: i32,
+    pub(crate) stdout: Vec<String>,
+    pub(crate) stderr: Vec<String>,
+}
+
+impl Process {
+    /// Starts `weft` with the words of `line` as arguments; `~` is a space within a word.
+    pub(crate) fn weft(line: &str) -> Self {
+        Self::start(weft().args(line.split_whitespace().map(|word| word.replace('~', " "))))
+    }
+
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stdout = lines(child.stdout.take().unwrap());
+        let stderr = lines(child.stderr.take().unwrap());
+        Self { child, stdout, stderr }
+    }
+
+    /// The next line on standard output.
+    pub(crate) fn line(&self) -> String {
+        self.stdout.recv_timeout(PATIENCE).expect("a further line on standard output")
+    }
+
+    /// The next line on standard error.
+    pub(crate) fn complaint(&self) -> String {
+        self.stderr.recv_timeout(PATIENCE).expect("a further line on standard error")
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+    }
+
+    /// Waits for the end, and takes the output that has not been taken yet.
+    pub(crate) fn finish(mut self) -> Finished {
+        let stdout = self.rest(Stream::Stdout);
+        let stderr = self.rest(Stream::Stderr);
+        let status = self.child.wait().unwrap();
+        // Killed by a signal: none of the statuses that the command has.
+        Finished { status: status.code().unwrap_or(-1), stdout, stderr }
+    }
+
+    fn rest(&mut self, stream: Stream) -> Vec<String> {
+        let mut rest = Vec::new();
+        loop {
+            let receiver = match stream {
+                Stream::Stdout => &self.stdout,
+                Stream::Stderr => &self.stderr,
+            };
+            match receiver.recv_timeout(PATIENCE) {
+                Ok(line) => rest.push(line),
+                Err(RecvTimeoutError::Disconnected) => return rest,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.kill();
+                    panic!("the process does not end; so far it said {rest:?}");
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already; either way nothing of it is to stay.
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+/// The command, without arguments.
+pub(crate) fn weft() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_weft"))
+}
+
+/// Runs `weft` to its end.
+pub(crate) fn run(line: &str) -> Finished {
+    Process::weft(line).finish()
+}
+
+/// An empty folder with a short name, as the path of a Unix socket has to be short; dropping it removes it.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("weft-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    /// The path of a file in it.
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+enum Stream {
+    Stdout,
+    Stderr,
+}
+
+fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines() {
+            let Ok(line) = line else { return };
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Nothing takes this long on any machine; whatever does, hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);

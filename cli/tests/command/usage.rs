@@ -1,0 +1,95 @@
+//! What makes no sense: exit status 2 and one line that says what is wrong.
+
+use crate::process::run;
+
+/// Arguments, and the line they get.
+const TABLE: [(&str, &str); 45] = [
+    ("", "weft: a command is missing: demo, rping and decode"),
+    ("frobnicate", "weft: there is no command `frobnicate` (there are demo, rping and decode)"),
+    ("help frobnicate", "weft: there is no command `frobnicate`"),
+    ("--json", "weft: `--json` is not expected here"),
+    ("demo --mtu 575", "weft demo: --mtu: `575` is not a whole number from 576 to 65535"),
+    ("demo --mtu 65536", "weft demo: --mtu: `65536` is not a whole number from 576 to 65535"),
+    ("demo --mtu -1", "weft demo: --mtu: `-1` is not a whole number from 576 to 65535"),
+    ("demo --mtu 1e3", "weft demo: --mtu: `1e3` is not a whole number"),
+    ("demo --mtu", "weft demo: --mtu needs a value: --mtu <N>"),
+    ("demo --mtu 1500 --mtu 9000", "weft demo: --mtu is given twice"),
+    ("demo --loss 0.6", "weft demo: --loss: `0.6` is not a number from 0 to 0.5"),
+    ("demo --loss -0.1", "weft demo: --loss: `-0.1` is not a number from 0 to 0.5"),
+    ("demo --loss NaN", "weft demo: --loss: `NaN` is not a number from 0 to 0.5"),
+    ("demo --seed ten", "weft demo: --seed: `ten` is not a whole number from 0 to 18446744073709551615"),
+    ("demo --json=yes", "weft demo: --json takes no value"),
+    ("demo --marker", "weft demo: `--marker` is not expected here (perhaps --markers was meant"),
+    ("demo more", "weft demo: `more` is not expected here (`weft demo --help` lists what is)"),
+    ("demo --pcap /nonexistent/x.pcap", "weft demo: cannot write /nonexistent/x.pcap: No such file"),
+    ("decode", "weft decode: missing: <FILE>"),
+    ("decode /nonexistent.pcap", "weft decode: /nonexistent.pcap: No such file"),
+    ("decode a b", "weft decode: `b` is not expected here"),
+    ("rping", "weft rping: missing: --netif <SPEC>, --ip <CIDR[,gw ADDR]>, -s or -c"),
+    ("rping -s", "weft rping: missing: --netif <SPEC>, --ip <CIDR[,gw ADDR]>"),
+    ("rping NET IP", "weft rping: missing: -s or -c (`weft rping --help` has examples)"),
+    ("rping -s -c NET IP", "weft rping: -s and -c exclude each other"),
+    ("rping -c NET IP", "weft rping: the client needs the server's address, for example -a 10.0.0.1"),
+    ("rping -c -a host NET IP", "weft rping: -a: `host` is no IP address"),
+    ("rping -c -a 10.9.9.9 NET IP", "weft rping: 10.9.9.9 is outside the net of 10.0.0.2/24; a gateway"),
+    ("rping -c -a fd00::1 NET IP", "weft rping: the server's address fd00::1 and the own address 10.0.0.2"),
+    ("rping -c -a 0.0.0.0 NET IP", "weft rping: 0.0.0.0 is not the address of a server"),
+    ("rping -c -a 10.0.0.255 NET IP", "weft rping: 10.0.0.255 is not the address of a server"),
+    ("rping -c -a 224.0.0.1 NET IP", "weft rping: 224.0.0.1 is not the address of a server"),
+    ("rping -c -a 10.0.0.1 -S 0 NET IP", "weft rping: -S: `0` is not a whole number from 1 to 1048576"),
+    ("rping -c -a 10.0.0.1 -S 1048577 NET IP", "weft rping: -S: `1048577` is not a whole number"),
+    ("rping -c -a 10.0.0.1 -p 65536 NET IP", "weft rping: -p: `65536` is not a whole number from 1 to"),
+    ("rping -c -a 10.0.0.1 -C -1 NET IP", "weft rping: -C: `-1` is not a whole number from 0 to"),
+    ("rping -c -a 10.0.0.1 --timeout 0 NET IP", "weft rping: --timeout: `0` is not a whole number"),
+    ("rping -c -P -a 10.0.0.1 NET IP", "weft rping: -c and -P exclude each other"),
+    ("rping -s --no-p2p NET IP", "weft rping: -s and --no-p2p exclude each other"),
+    ("rping -s -a 10.0.0.9 NET IP", "weft rping: the server has the address 10.0.0.2 of --ip"),
+    ("rping -s NET --ip 10.0.0.2", "weft rping: --ip: address `10.0.0.2`: the prefix length is missing"),
+    (
+        "rping -s NET --ip 10.0.0.0/24",
+        "weft rping: --ip: address `10.0.0.0/24`: that is the address of the net",
+    ),
+    ("rping -s NET --ip fd00::1/64 --mtu 1000", "weft rping: an MTU of 1000 is outside 576 (IPv6: 1280)"),
+    ("rping -s NET IP --pcap /nonexistent/x", "weft rping: cannot write /nonexistent/x: No such file"),
+    ("rping -s --netif pair IP", "weft rping: pair joins two devices of one process"),
+];
+
+/// Device specs, and what is said of them.
+const SPECS: [(&str, &str); 8] = [
+    (
+        "eth0",
+        "--netif: device `eth0`: no such device (there are pair, unix:PATH, unix-listen:PATH and tap:NAME)",
+    ),
+    ("tap:", "--netif: device `tap:`: the name of the TAP device is missing"),
+    (
+        "tap:a-name-of-16-oct",
+        "--netif: device `tap:a-name-of-16-oct`: an interface name has at most 15 octets",
+    ),
+    ("unix:", "--netif: device `unix:`: the path of the socket is missing"),
+    ("unix:/nonexistent/wire", "unix:/nonexistent/wire: No such file"),
+    ("unix:/dev/null", "unix:/dev/null: nobody has listened there"),
+    ("unix-listen:/nonexistent/wire", "unix-listen:/nonexistent/wire: No such file"),
+    ("unix-listen:/dev/null", "unix-listen:/dev/null: Address already in use"),
+];
+
+#[test]
+fn arguments_without_sense_get_one_line_and_status_2() {
+    for (arguments, expected) in TABLE {
+        let line =
+            arguments.replace("NET", "--netif unix-listen:/nonexistent/w").replace("IP", "--ip 10.0.0.2/24");
+        let run = run(&line);
+        assert_eq!((run.status, run.stderr.len(), run.stdout.len()), (2, 1, 0), "{line}: {run:?}");
+        assert!(run.stderr[0].starts_with(expected), "{line}: {}", run.stderr[0]);
+    }
+}
+
+#[test]
+fn devices_without_sense_get_one_line() {
+    for (spec, expected) in SPECS {
+        let run = run(&format!("rping -s --timeout 1 --ip 10.0.0.1/24 --netif {spec}"));
+        // A peer that may still come is no mistake of the user.
+        let status = if expected.contains("nobody has listened") { 1 } else { 2 };
+        assert_eq!((run.status, run.stderr.len(), run.stdout.len()), (status, 1, 0), "{spec}: {run:?}");
+        assert!(run.stderr[0].starts_with(&format!("weft rping: {expected}")), "{spec}: {}", run.stderr[0]);
+    }
+}
