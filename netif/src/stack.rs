@@ -228,14 +228,21 @@ impl Stack {
     }
 
     /// When to call [`Stack::ingress`] and [`Stack::egress`] next, if the device doesn't become readable
-    /// before: `now` when there is work, or news in `next_ready` or `next_accepted`.
+    /// before: `now` when there is work. What waits in `next_ready` and `next_accepted` doesn't count; see
+    /// [`Stack::has_news`].
     #[must_use]
     pub fn poll_at(&self, now: Instant) -> Option<Instant> {
-        let has_news = !self.ready.is_empty() || !self.accepted.is_empty();
-        if has_news || !self.dirty.is_empty() || !self.looped.is_empty() || self.wire.is_readable() {
+        if !self.dirty.is_empty() || !self.looped.is_empty() || self.wire.is_readable() {
             return Some(now);
         }
         [self.wheel.next_deadline(), self.wire.poll_at()].into_iter().flatten().min()
+    }
+
+    /// Whether `next_ready` or `next_accepted` may have something to tell, as they may also after an egress that found out
+    /// that a peer is gone.
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        !self.ready.is_empty() || !self.accepted.is_empty()
     }
 
     /// What becomes readable when a frame arrives; see [`Wire::poll_fd`].

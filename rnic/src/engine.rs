@@ -318,7 +318,7 @@ impl Engine {
 
     /// When to be polled again, seen from `now`.
     pub(crate) fn poll_at(&self, now: Instant) -> Option<Instant> {
-        if self.doorbells.any() {
+        if self.doorbells.any() || self.stack.has_news() {
             return Some(now);
         }
         let deadline = self.deadlines.first().map(|&(deadline, _)| deadline);

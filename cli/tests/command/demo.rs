@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::process::{Folder, run};
+use crate::process::{path_in, run};
+use crate::support::Folder;
 use crate::tshark;
 
 type Counts = BTreeMap<String, u64>;
@@ -24,7 +25,7 @@ fn object(line: &str) -> Value {
 
 fn demo(flags: &str) -> Demo {
     let folder = Folder::new();
-    let pcap = folder.path("demo.pcap");
+    let pcap = path_in(&folder, "demo.pcap");
     let done = run(&format!("demo --json --pcap {pcap} {flags}"));
     assert_eq!((done.status, done.stderr.len()), (0, 0), "{flags}: {:?}", done.stderr);
     let mut rows: Vec<Value> = done.stdout.iter().map(|line| object(line)).collect();

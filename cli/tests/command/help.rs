@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use crate::process::{Folder, Process, run};
+use crate::process::{Process, path_in, run};
+use crate::support::Folder;
 
 #[test]
 fn help_and_version_go_to_standard_output() {
@@ -65,7 +66,7 @@ fn examples_of_rping_work() {
 fn examples_of_the_decoder_work() {
     let folder = Folder::new();
     let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/siw-rping.pcap");
-    std::fs::copy(data, folder.path("trace.pcap")).unwrap();
+    std::fs::copy(data, path_in(&folder, "trace.pcap")).unwrap();
     let examples = examples("decode");
     for wanted in ["weft decode trace.pcap", "weft decode --json trace.pcap"] {
         let example = examples.iter().find(|line| line.starts_with(wanted)).unwrap();

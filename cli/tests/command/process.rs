@@ -1,11 +1,11 @@
 //! A running `weft`, with its output line by line and a limit to everybody's patience.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
+
+use crate::support::Folder;
 
 /// A child process; dropping it kills it.
 pub(crate) struct Process {
@@ -29,10 +29,15 @@ impl Process {
     }
 
     pub(crate) fn start(command: &mut Command) -> Self {
+        Self::start_with(command, |_| true)
+    }
+
+    /// The same, with only those lines kept that are wanted, for programs that have much to say.
+    pub(crate) fn start_with(command: &mut Command, is_wanted: fn(&str) -> bool) -> Self {
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let stdout = lines(child.stdout.take().unwrap());
-        let stderr = lines(child.stderr.take().unwrap());
+        let stdout = lines(child.stdout.take().unwrap(), is_wanted);
+        let stderr = lines(child.stderr.take().unwrap(), |_| true);
         Self { child, stdout, stderr }
     }
 
@@ -96,28 +101,9 @@ pub(crate) fn run(line: &str) -> Finished {
     Process::weft(line).finish()
 }
 
-/// An empty folder with a short name, as the path of a Unix socket has to be short; dropping it removes it.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("weft-{}-{number}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    /// The path of a file in it.
-    pub(crate) fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _gone = std::fs::remove_dir_all(&self.0);
-    }
+/// The path of a file in a folder, as a word of a command line.
+pub(crate) fn path_in(folder: &Folder, name: &str) -> String {
+    folder.0.join(name).to_str().unwrap().to_owned()
 }
 
 enum Stream {
@@ -125,14 +111,17 @@ enum Stream {
     Stderr,
 }
 
-fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+fn lines(pipe: impl Read + Send + 'static, is_wanted: fn(&str) -> bool) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
-        for line in BufReader::new(pipe).lines() {
-            let Ok(line) = line else { return };
-            if sender.send(line).is_err() {
+        let mut pipe = BufReader::new(pipe);
+        let mut line = String::new();
+        while pipe.read_line(&mut line).is_ok_and(|len| len > 0) {
+            let text = line.trim_end_matches('\n');
+            if is_wanted(text) && sender.send(text.to_owned()).is_err() {
                 return;
             }
+            line.clear();
         }
     });
     receiver

@@ -4,7 +4,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use crate::process::{Finished, Folder, PATIENCE, Process, run};
+use crate::process::{Finished, PATIENCE, Process, path_in, run};
+use crate::support::Folder;
 
 /// The two ends of a wire.
 pub(crate) struct Ends {
@@ -36,7 +37,7 @@ impl Ends {
 /// A server that listens on the Unix socket and a client that connects, or the other way round.
 fn unix(server_listens: bool, version: u8) -> Ends {
     let folder = Folder::new();
-    let wire = folder.path("wire");
+    let wire = path_in(&folder, "wire");
     let (server, client) = if server_listens { ("unix-listen", "unix") } else { ("unix", "unix-listen") };
     let [server_ip, client_ip, address] = if version == 4 {
         ["10.0.0.1/24", "10.0.0.2/24", "10.0.0.1"]
@@ -97,7 +98,7 @@ fn either_side_may_start_first() {
         ends.exchange(64);
         let client = ends.start_client(&format!("-v -C {PINGS}"));
         if !server_listens {
-            await_socket(&ends.folder.path("wire"));
+            await_socket(&path_in(&ends.folder, "wire"));
         }
         let server = ends.start_server("-v");
         check_pings(&client.finish(), &server.finish(), 64);
@@ -174,7 +175,7 @@ fn kinds(pcap: &str) -> String {
 fn captures_show_the_protocol() {
     for (flags, crc, writes) in [("", "good", 5), ("--no-p2p", "good", 4), ("--no-crc", "off", 5)] {
         let ends = unix(true, 4);
-        let [ours, theirs] = ["c", "s"].map(|name| ends.folder.path(name));
+        let [ours, theirs] = ["c", "s"].map(|name| path_in(&ends.folder, name));
         let begin = UNIX_EPOCH.elapsed().unwrap();
         let server_flags = flags.replace("--no-p2p", "");
         let server = ends.start_server(&format!("{server_flags} --pcap {theirs}"));
@@ -199,7 +200,7 @@ fn captures_show_the_protocol() {
 #[test]
 fn a_server_that_is_killed_leaves_a_whole_capture() {
     let ends = unix(true, 4);
-    let pcap = ends.folder.path("s");
+    let pcap = path_in(&ends.folder, "s");
     let mut server = ends.start_server(&format!("-P --pcap {pcap}"));
     assert_eq!(ends.start_client("-C 2").finish().status, 0);
     assert!(server.line().ends_with("was served 2 pings"));
@@ -235,7 +236,7 @@ fn an_address_that_nobody_has() {
 fn a_wire_where_nobody_is() {
     let ends = unix(true, 4);
     let client = ends.start_client("-C 1 --timeout 1").finish();
-    let wire = ends.folder.path("wire");
+    let wire = path_in(&ends.folder, "wire");
     let expected =
         format!("unix:{wire}: nobody has listened there for 1 s; the other side needs unix-listen:{wire}");
     assert_eq!(failure(&client), expected);

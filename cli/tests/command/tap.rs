@@ -7,9 +7,9 @@ use std::process::{Command, Output};
 
 use weft_netif::{Instant, Spec, Wire};
 
-use crate::process::{Folder, Process, run};
+use crate::process::{Process, run};
 use crate::rping::{Ends, SIZES};
-use crate::support::{is_installed, skip};
+use crate::support::{Folder, is_installed, skip};
 
 /// Runs `body` in a namespace of its own; `name` is the test's.
 fn in_namespace(name: &str, needs_bridge: bool, body: fn()) {

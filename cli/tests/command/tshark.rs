@@ -20,47 +20,46 @@ pub(crate) fn look(pcap: &str) -> Option<Seen> {
         skip("tshark is not installed");
         return None;
     }
+    let mut command = Command::new("tshark");
+    command.args([
+        "-n",
+        "-r",
+        pcap,
+        "-o",
+        "tcp.reassemble_out_of_order:TRUE",
+        "--disable-protocol",
+        "rpcordma",
+    ]);
+    // Only the text for people has the verdict on a CRC.
+    command.args(["-O", "iwarp_mpa,iwarp_ddp_rdmap"]);
+    let done =
+        Process::start_with(&mut command, |line| MARKS.iter().any(|mark| line.contains(mark))).finish();
+    assert_eq!(done.status, 0, "{:?}", done.stderr);
     let mut seen = Seen { segments: BTreeMap::new(), malformed: 0, good_crcs: 0, bad_crcs: 0 };
-    let fields = ["iwarp_rdma.opcode", "_ws.malformed", "iwarp_mpa.req", "iwarp_mpa.rep"];
-    let mut arguments = vec!["-T", "fields", "-E", "occurrence=a"];
-    arguments.extend(fields.iter().flat_map(|field| ["-e", field]));
-    for line in tshark(pcap, &arguments) {
-        let columns: Vec<&str> = line.split('\t').collect();
-        let [opcodes, malformed, request, reply] = columns[..] else { panic!("four columns: {line}") };
-        seen.malformed += u64::from(!malformed.is_empty());
-        let opcodes = opcodes.split(',').filter(|opcode| !opcode.is_empty()).map(kind);
-        let frames = [(request, "mpa-request"), (reply, "mpa-reply")];
-        let frames = frames.into_iter().filter(|(column, _)| !column.is_empty()).map(|(_, kind)| kind);
-        for kind in opcodes.chain(frames) {
+    for line in done.stdout {
+        seen.malformed += u64::from(line.contains("Malformed"));
+        seen.good_crcs += u64::from(line.contains("(Good CRC32"));
+        seen.bad_crcs += u64::from(line.contains("(Bad CRC32"));
+        if let Some(kind) = kind(&line) {
             *seen.segments.entry(kind.to_owned()).or_default() += 1;
         }
-    }
-    // Only the verbose text has the verdict on a CRC.
-    for line in tshark(pcap, &["-Y", "iwarp_mpa.fpdu", "-O", "iwarp_mpa"]) {
-        seen.good_crcs += u64::from(line.contains("(Good CRC32)"));
-        seen.bad_crcs += u64::from(line.contains("(Bad CRC32"));
     }
     Some(seen)
 }
 
-fn tshark(pcap: &str, arguments: &[&str]) -> Vec<String> {
-    let mut command = Command::new("tshark");
-    command.args(["-r", pcap, "-o", "tcp.reassemble_out_of_order:TRUE", "--disable-protocol", "rpcordma"]);
-    let done = Process::start(command.args(arguments)).finish();
-    assert_eq!(done.status, 0, "{:?}", done.stderr);
-    done.stdout
+/// The kind of a frame or segment, from the one line that it has for that.
+fn kind(line: &str) -> Option<&'static str> {
+    if let Some(frame) = line.strip_suffix(" frame header") {
+        return Some(if frame.ends_with("Request") { "mpa-request" } else { "mpa-reply" });
+    }
+    let (_, opcode) = line.split_once("OpCode: ")?;
+    Some(match opcode {
+        "Write (0x0)" => "write",
+        "Read Request (0x1)" => "read-request",
+        "Read Response (0x2)" => "read-response",
+        "Send (0x3)" => "send",
+        _ => panic!("an unexpected opcode: {opcode}"),
+    })
 }
 
-fn kind(opcode: &str) -> &'static str {
-    match opcode {
-        "0x00" => "write",
-        "0x01" => "read-request",
-        "0x02" => "read-response",
-        "0x03" => "send",
-        "0x04" => "send-inv",
-        "0x05" => "send-se",
-        "0x06" => "send-se-inv",
-        "0x07" => "terminate",
-        _ => panic!("an unexpected opcode: {opcode}"),
-    }
-}
+const MARKS: [&str; 4] = ["OpCode: ", " frame header", "CRC32", "Malformed"];

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use crate::support::Folder;
 use crate::trace::{CRC, Trace, data, vector};
 
 fn weft(args: &[&str]) -> Command {
@@ -12,10 +13,12 @@ fn weft(args: &[&str]) -> Command {
     command
 }
 
-fn file(name: &str, octets: &[u8]) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+/// A file with these octets, and the folder that it goes with.
+fn file(name: &str, octets: &[u8]) -> (Folder, PathBuf) {
+    let folder = Folder::new();
+    let path = folder.0.join(name);
     std::fs::write(&path, octets).unwrap();
-    path
+    (folder, path)
 }
 
 /// The status, and the lines on stderr.
@@ -39,7 +42,7 @@ fn unusable_files_are_one_line_and_status_2() {
         ),
         ("new.pcapng", b"\x0a\x0d\x0d\x0a\x1c\0\0\0", "a pcapng file, only classic pcap is read"),
     ] {
-        let path = file(name, octets);
+        let (_folder, path) = file(name, octets);
         let (status, lines) = outcome(&weft(&[path.to_str().unwrap()]).output().unwrap());
         assert_eq!((status, lines.len()), (2, 1), "{lines:?}");
         assert!(lines[0].starts_with(&format!("weft decode: {}: {expected}", path.display())), "{lines:?}");
@@ -54,7 +57,7 @@ fn unusable_files_are_one_line_and_status_2() {
 #[test]
 fn a_truncated_file_is_decoded_as_far_as_it_goes() {
     let whole = std::fs::read(data("siw-rping.pcap")).unwrap();
-    let path = file("truncated.pcap", &whole[..whole.len() - 7]);
+    let (_folder, path) = file("truncated.pcap", &whole[..whole.len() - 7]);
     let output = weft(&["--json", path.to_str().unwrap()]).output().unwrap();
     let (status, lines) = outcome(&output);
     assert_eq!((status, lines.len()), (2, 1), "{lines:?}");
@@ -68,7 +71,7 @@ fn text_is_one_line_a_segment_and_a_summary() {
     let mut bad = vector("send5");
     bad[21] ^= 1;
     trace.send(0, &[bad, vector("term-ddp-stag")].concat());
-    let path = file("text.pcap", &trace.octets);
+    let (_folder, path) = file("text.pcap", &trace.octets);
     let output = weft(&[path.to_str().unwrap()]).output().unwrap();
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     let lines: Vec<_> = text.lines().collect();
@@ -91,7 +94,7 @@ fn json_notes_go_to_stderr() {
     let mut trace = Trace::with_startup([1, 2], [CRC, CRC]);
     trace.lose(0, 28);
     trace.send(0, &vector("send5"));
-    let path = file("json.pcap", &trace.octets);
+    let (_folder, path) = file("json.pcap", &trace.octets);
     let output = weft(&["--json", path.to_str().unwrap()]).output().unwrap();
     for line in String::from_utf8(output.stdout.clone()).unwrap().lines() {
         let object: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -121,7 +124,7 @@ fn a_reader_that_goes_away_is_no_failure() {
     for _ in 0..100 {
         trace.send(0, &fpdus);
     }
-    let path = file("long.pcap", &trace.octets);
+    let (_folder, path) = file("long.pcap", &trace.octets);
     let mut child =
         weft(&[path.to_str().unwrap()]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut first = String::new();
