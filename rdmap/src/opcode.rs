@@ -80,6 +80,24 @@ impl Opcode {
         matches!(self, Self::Write | Self::ReadResponse)
     }
 
+    /// A short name in lower case, such as `send-se-inv`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::ReadRequest => "read-request",
+            Self::ReadResponse => "read-response",
+            Self::Send => "send",
+            Self::SendInvalidate => "send-inv",
+            Self::SendSolicited => "send-se",
+            Self::SendSolicitedInvalidate => "send-se-inv",
+            Self::Terminate => "terminate",
+            Self::Immediate => "immediate",
+            Self::ImmediateSolicited => "immediate-se",
+            Self::AtomicRequest => "atomic-request",
+            Self::AtomicResponse => "atomic-response",
+        }
+    }
+
     /// The queue of an untagged message; None for a tagged one.
     pub const fn queue(self) -> Option<Queue> {
         match self {
@@ -97,23 +115,10 @@ impl Opcode {
     }
 }
 
-/// A short name in lower case, such as `send-se-inv`.
+/// The [`Opcode::name`].
 impl fmt::Display for Opcode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Write => "write",
-            Self::ReadRequest => "read-request",
-            Self::ReadResponse => "read-response",
-            Self::Send => "send",
-            Self::SendInvalidate => "send-inv",
-            Self::SendSolicited => "send-se",
-            Self::SendSolicitedInvalidate => "send-se-inv",
-            Self::Terminate => "terminate",
-            Self::Immediate => "immediate",
-            Self::ImmediateSolicited => "immediate-se",
-            Self::AtomicRequest => "atomic-request",
-            Self::AtomicResponse => "atomic-response",
-        })
+        f.pad(self.name())
     }
 }
 

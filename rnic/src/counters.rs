@@ -17,7 +17,12 @@ impl SegmentCounters {
     /// The names of all kinds and their counts, in the order of the opcodes.
     pub fn kinds(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let frames = [("mpa-request", self.mpa_requests), ("mpa-reply", self.mpa_replies)];
-        frames.into_iter().chain(KINDS.iter().zip(self.by_opcode).map(|(&name, count)| (name, count)))
+        let segments = (0_u8..).zip(self.by_opcode).filter_map(|(opcode, count)| {
+            // Version 1 in the upper bits makes a control octet of it; those without a name are never counted.
+            let opcode = Opcode::parse(CONTROL_VERSION | opcode).ok()?;
+            Some((opcode.name(), count))
+        });
+        frames.into_iter().chain(segments)
     }
 
     /// Adds the counts of another engine or direction.
@@ -49,20 +54,8 @@ pub struct Counters {
     pub terminates: u64,
 }
 
-const KINDS: [&str; 12] = [
-    "write",
-    "read-request",
-    "read-response",
-    "send",
-    "send-inv",
-    "send-se",
-    "send-se-inv",
-    "terminate",
-    "immediate",
-    "immediate-se",
-    "atomic-request",
-    "atomic-response",
-];
+/// RDMAP version 1 in a control octet (RFC 5040 section 4.1).
+const CONTROL_VERSION: u8 = 0x40;
 
 #[cfg(test)]
 mod tests {
