@@ -84,6 +84,29 @@ pub(crate) enum Verdict {
 }
 
 impl Connection {
+    /// A connection without queue pair, port and deadline.
+    pub(crate) const fn new(
+        llp: ConnectionId,
+        serial: u64,
+        phase: Phase,
+        events: Arc<Channel<CmEvent>>,
+        peer: SocketAddr,
+    ) -> Self {
+        Self {
+            llp,
+            serial,
+            phase,
+            qp: None,
+            events,
+            peer,
+            port: 0,
+            deadline: None,
+            orphan: None,
+            frame: Vec::new(),
+            ended: None,
+        }
+    }
+
     /// Does everything that can be done now.
     pub(crate) fn turn(&mut self, turn: &mut Turn<'_>) -> Verdict {
         match &self.phase {

@@ -233,24 +233,34 @@ impl Device {
         &self,
         fd: BorrowedFd<'_>,
         timeout: Option<Duration>,
+        take: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        let event = self.sleep_until(fd, timeout, take);
+        if self.is_manual() {
+            // Another sleeper may have counted on this thread to go on driving. A driver thread counts on nobody.
+            self.kick();
+        }
+        event
+    }
+
+    fn sleep_until<T>(
+        &self,
+        fd: BorrowedFd<'_>,
+        timeout: Option<Duration>,
         mut take: impl FnMut() -> Option<T>,
     ) -> Option<T> {
         let deadline = timeout.and_then(Deadline::after);
         loop {
             if let Some(event) = take() {
-                // Another sleeper may have counted on this thread to go on driving.
-                self.kick();
                 return Some(event);
             }
             let left = deadline.as_ref().map(Deadline::left);
             if left == Some(Duration::ZERO) {
-                self.kick();
                 return None;
             }
             if self.is_manual() {
                 self.engine().poll(self.now());
                 if let Some(event) = take() {
-                    self.kick();
                     return Some(event);
                 }
                 self.inner.sleep(Some(fd), left);

@@ -32,10 +32,9 @@ impl Drop for Driver {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         self.inner.wake();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            // The panic has been printed by the thread itself; there is nobody to hand it to in a destructor.
+        if let Some(thread) = self.thread.take() {
+            // A panic has been printed by the thread itself; there is nobody to hand it to in a destructor.
+            let _printed = thread.join();
         }
     }
 }

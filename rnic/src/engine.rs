@@ -120,9 +120,7 @@ impl Engine {
             Phase::Ending(_) => connection.orphan = Some(Box::new(gone.qp)),
             Phase::Draining => {}
             _ => {
-                if let Some(mut llp) = self.stack.llp(id) {
-                    llp.abort();
-                }
+                self.reset(id);
                 self.remove(id);
             }
         }
@@ -182,7 +180,7 @@ impl Engine {
         };
         let (after, owner) = (connection.deadline, connection.qp);
         let answered = unanswered.filter(|_| connection.unanswered_port().is_none());
-        if before != after || verdict == Verdict::Remove {
+        if before != after {
             if let Some(deadline) = before {
                 self.deadlines.remove(&(deadline, serial));
             }
@@ -190,9 +188,8 @@ impl Engine {
                 self.deadlines.insert((deadline, serial));
             }
         }
-        if let Some(listener) = answered.and_then(|port| self.listeners.get_mut(&port)) {
-            // A port that was listened on anew starts at none, whatever its predecessor left behind.
-            listener.unanswered = listener.unanswered.saturating_sub(1);
+        if let Some(port) = answered {
+            self.count_answered(port);
         }
         if owner != slot {
             self.release(slot);
@@ -211,9 +208,7 @@ impl Engine {
             }
             self.serials.remove(&connection.serial);
             if let Some(port) = connection.unanswered_port() {
-                if let Some(listener) = self.listeners.get_mut(&port) {
-                    listener.unanswered = listener.unanswered.saturating_sub(1);
-                }
+                self.count_answered(port);
                 // Nobody can answer it any more, and a peer that comes and goes must not fill the channel.
                 let request = RequestId(connection.serial);
                 connection
@@ -245,6 +240,21 @@ impl Engine {
         }
     }
 
+    /// Ends a connection by RST.
+    fn reset(&mut self, id: ConnectionId) {
+        if let Some(mut llp) = self.stack.llp(id) {
+            llp.abort();
+        }
+    }
+
+    /// One connection fewer of `port` waits for an answer.
+    fn count_answered(&mut self, port: u16) {
+        if let Some(listener) = self.listeners.get_mut(&port) {
+            // A port that was listened on anew starts at none, whatever its predecessor left behind.
+            listener.unanswered = listener.unanswered.saturating_sub(1);
+        }
+    }
+
     /// The queue pair in `slot` has no connection any more.
     fn release(&mut self, slot: Option<usize>) {
         if let Some(Some(slot)) = slot.and_then(|slot| self.qps.get_mut(slot)) {
@@ -256,27 +266,18 @@ impl Engine {
         let backlog = self.config.stack.backlog;
         let listener = self.listeners.get_mut(&port).filter(|listener| listener.unanswered < backlog);
         let (Some(listener), Some(peer)) = (listener, self.stack.peer_addr(id)) else {
-            if let Some(mut llp) = self.stack.llp(id) {
-                llp.abort();
-            }
+            self.reset(id);
             self.stack.remove(id);
             return;
         };
         listener.unanswered += 1;
         let events = Arc::clone(&listener.events);
         let serial = self.new_serial();
+        let phase = Phase::AwaitingRequest(Responder::new(self.config.mpa));
         self.insert(Connection {
-            llp: id,
-            serial,
-            phase: Phase::AwaitingRequest(Responder::new(self.config.mpa)),
-            qp: None,
-            events,
-            peer,
             port,
             deadline: Some(now + self.config.startup_timeout),
-            orphan: None,
-            frame: Vec::new(),
-            ended: None,
+            ..Connection::new(id, serial, phase, events, peer)
         });
         self.turn(id, now);
     }
@@ -333,9 +334,7 @@ impl Drop for Engine {
         // The table has no order of its own, and the same seeds are to give the same run to the end.
         ids.sort_unstable_by_key(|&(serial, _)| serial);
         for (_, id) in ids {
-            if let Some(mut llp) = self.stack.llp(id) {
-                llp.abort();
-            }
+            self.reset(id);
         }
         self.stack.egress(self.config.clock.now());
     }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_mpa::{Initiator, MAX_PRIVATE_DATA};
-use weft_netif::ConnectionId;
+use weft_mpa::Initiator;
+use weft_netif::{ConnectionId, Instant};
 use weft_verbs::QpState;
 
 use crate::channel::Channel;
 use crate::cm::{CmEvent, RequestId};
-use crate::connection::{Connection, Phase};
+use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::device::Device;
 use crate::engine::ListenerSlot;
 use crate::error::CmError;
@@ -83,20 +83,14 @@ impl Device {
         mpa.ord = param.ord.unwrap_or(mpa.ord);
         mpa.peer_to_peer = param.peer_to_peer.unwrap_or(mpa.peer_to_peer);
         let initiator = Initiator::new(mpa);
-        initiator.request(param.private_data).map_err(|_| too_long(param.private_data, mpa.enhanced))?;
+        initiator.request(param.private_data).map_err(startup_error)?;
         let llp = engine.stack.connect(remote, None, now).map_err(CmError::Connect)?;
+        let phase = Phase::Connecting(initiator, Bytes::copy_from_slice(param.private_data));
+        let serial = engine.new_serial();
         let connection = Connection {
-            llp,
-            serial: engine.new_serial(),
-            phase: Phase::Connecting(initiator, Bytes::copy_from_slice(param.private_data)),
             qp: Some(qp.slot),
-            events: Arc::clone(&events.channel),
-            peer: remote,
-            port: 0,
             deadline: Some(now + engine.config.startup_timeout),
-            orphan: None,
-            frame: Vec::new(),
-            ended: None,
+            ..Connection::new(llp, serial, phase, Arc::clone(&events.channel), remote)
         };
         engine.insert(connection);
         engine.attach(qp, Some(llp));
@@ -122,13 +116,8 @@ impl Device {
             (ird, ord) => Some((ird.unwrap_or(engine.config.mpa.ird), ord.unwrap_or(engine.config.mpa.ord))),
         };
         engine.attach(qp, Some(id));
-        let mut outcome = Ok(());
-        engine.with_connection(id, self.now(), |connection, turn| {
-            connection.accept(turn, param.private_data, depths).unwrap_or_else(|error| {
-                outcome = Err(startup_error(error));
-                crate::connection::Verdict::Keep
-            })
-        });
+        let outcome = engine
+            .answer(id, self.now(), |connection, turn| connection.accept(turn, param.private_data, depths));
         if outcome.is_err() {
             engine.detach(qp, id);
         }
@@ -144,13 +133,7 @@ impl Device {
     pub fn reject(&self, request: RequestId, private_data: &[u8]) -> Result<(), CmError> {
         let mut engine = self.engine();
         let id = engine.offered(request)?;
-        let mut outcome = Ok(());
-        engine.with_connection(id, self.now(), |connection, turn| {
-            connection.reject(turn, private_data).unwrap_or_else(|error| {
-                outcome = Err(startup_error(error));
-                crate::connection::Verdict::Keep
-            })
-        });
+        let outcome = engine.answer(id, self.now(), |connection, turn| connection.reject(turn, private_data));
         drop(engine);
         self.kick();
         outcome
@@ -169,6 +152,23 @@ impl Device {
 impl crate::engine::Engine {
     fn connection_of(&self, slot: usize) -> Option<ConnectionId> {
         self.qps.get(slot)?.as_ref()?.connection
+    }
+
+    /// Answers a connect request; a refused answer leaves the connection as it was.
+    fn answer(
+        &mut self,
+        id: ConnectionId,
+        now: Instant,
+        act: impl FnOnce(&mut Connection, &mut Turn<'_>) -> Result<Verdict, weft_mpa::StartupError>,
+    ) -> Result<(), CmError> {
+        let mut outcome = Ok(());
+        self.with_connection(id, now, |connection, turn| {
+            act(connection, turn).unwrap_or_else(|error| {
+                outcome = Err(startup_error(error));
+                Verdict::Keep
+            })
+        });
+        outcome
     }
 
     fn check_free(&self, qp: &Qp) -> Result<(), CmError> {
@@ -242,9 +242,4 @@ const fn startup_error(error: weft_mpa::StartupError) -> CmError {
         // The frame itself is ours and right; what is left is that TCP no longer takes it.
         _ => CmError::RequestGone,
     }
-}
-
-const fn too_long(private_data: &[u8], enhanced: bool) -> CmError {
-    let max = MAX_PRIVATE_DATA - if enhanced { 4 } else { 0 };
-    CmError::PrivateDataTooLong { len: private_data.len(), max }
 }

@@ -2,7 +2,7 @@
 
 use weft_netif::Duration;
 use weft_rnic::{
-    Cause, CompletionOpcode, ConnParam, Data, DisconnectReason, SendOpcode, SendWr, Sge, Status,
+    Cause, Completion, CompletionOpcode, ConnParam, Data, DisconnectReason, SendOpcode, SendWr, Sge, Status,
 };
 use weft_tests::Pair;
 
@@ -76,18 +76,24 @@ fn most_outstanding(depths: [ConnParam<'_>; 2]) -> ([(u16, u16); 2], u64) {
         let sges = [sink.sge(offset, 1000)];
         qa.post_send(&SendWr { wr_id: i as u64, opcode, data: Data::Sges(&sges), ..WR }).unwrap();
     }
+    let (most, done) = watch_reads(&mut pair, 50);
+    assert_eq!(outcomes(&done), (0..50).map(|wr_id| (wr_id, Status::Success)).collect::<Vec<_>>());
+    assert!(contents(&sink) == octets);
+    (negotiated, most)
+}
+
+/// Waits for `requests` completions of `a`; also tells how many Reads were outstanding at the most.
+fn watch_reads(pair: &mut Pair, requests: usize) -> (u64, Vec<Completion>) {
     let (a, cq) = (pair.a.device.clone(), pair.a.cq.clone());
     let (mut most, mut done) = (0, Vec::new());
     pair.wait(|| {
         let counters = a.counters();
         most = most.max(counters.sent.by_opcode[READ_REQUEST] - counters.received.by_opcode[READ_RESPONSE]);
         done.extend(drain(&cq));
-        (done.len() == 50).then_some(())
+        (done.len() == requests).then_some(())
     })
     .unwrap();
-    assert_eq!(outcomes(&done), (0..50).map(|wr_id| (wr_id, Status::Success)).collect::<Vec<_>>());
-    assert!(contents(&sink) == octets);
-    (negotiated, most)
+    (most, done)
 }
 
 fn depths(ird: u16, ord: u16) -> ConnParam<'static> {
@@ -120,17 +126,9 @@ fn the_elements_of_a_read_count_each() {
     let sges: Vec<Sge> = (0..16).map(|i| sink.sge(i, 1)).collect();
     let read = SendWr { wr_id: 1, opcode: read_from(&source, 0), data: Data::Sges(&sges), ..WR };
     qa.post_sends(&[read, SendWr { wr_id: 2, ..read }]).unwrap();
-    let (a, cq) = (pair.a.device.clone(), pair.a.cq.clone());
-    let (mut most, mut done) = (0, Vec::new());
-    pair.wait(|| {
-        let counters = a.counters();
-        most = most.max(counters.sent.by_opcode[READ_REQUEST] - counters.received.by_opcode[READ_RESPONSE]);
-        done.extend(drain(&cq));
-        (done.len() == 2).then_some(())
-    })
-    .unwrap();
+    let (most, _) = watch_reads(&mut pair, 2);
     assert_eq!(most, 2);
-    assert_eq!(a.counters().sent.by_opcode[READ_REQUEST], 32);
+    assert_eq!(pair.a.device.counters().sent.by_opcode[READ_REQUEST], 32);
     assert_eq!(contents(&sink), octets);
 }
 
