@@ -3,7 +3,7 @@
 use weft_ddp::{Cutter, Header, Queue, Segment, Sender};
 
 use crate::{
-    Busy, Error, Kind, Message, Opcode, OutstandingRead, PendingRead, ReadRequest, Terminate, Token,
+    Busy, Error, Kind, Message, Opcode, OutstandingRequest, PendingRequest, ReadRequest, Terminate, Token,
     outstanding::Fifo,
 };
 
@@ -25,12 +25,12 @@ use crate::{
 pub struct Endpoint<O, I> {
     pub(crate) sender: Sender,
     pub(crate) own: Own,
-    pub(crate) outstanding: Fifo<OutstandingRead, O>,
-    pub(crate) pending: Fifo<PendingRead, I>,
+    pub(crate) outstanding: Fifo<OutstandingRequest, O>,
+    pub(crate) pending: Fifo<PendingRequest, I>,
     /// The response to the front of `pending`, once its first segment was asked for.
     pub(crate) answer: Option<Cutter>,
     /// The Read whose response segment was handed out last, as it stood before that segment.
-    pub(crate) answered: Option<PendingRead>,
+    pub(crate) answered: Option<PendingRequest>,
     pub(crate) turn: Turn,
     pub(crate) ending: Ending,
     pub(crate) peer_terminated: bool,
@@ -38,8 +38,8 @@ pub struct Endpoint<O, I> {
 
 impl<O, I> Endpoint<O, I>
 where
-    O: AsRef<[OutstandingRead]> + AsMut<[OutstandingRead]>,
-    I: AsRef<[PendingRead]> + AsMut<[PendingRead]>,
+    O: AsRef<[OutstandingRequest]> + AsMut<[OutstandingRequest]>,
+    I: AsRef<[PendingRequest]> + AsMut<[PendingRequest]>,
 {
     /// An end of a fresh stream, with room for as many Reads in each direction as the storages have entries.
     pub fn new(ord_storage: O, ird_storage: I) -> Self {
@@ -136,12 +136,12 @@ where
     /// What may be started now.
     pub fn readiness(&self) -> Readiness {
         let unsent_read = matches!(self.own, Own::Read { .. });
-        let reads_outstanding = self.outstanding.len() + usize::from(unsent_read);
+        let requests_outstanding = self.outstanding.len() + usize::from(unsent_read);
         Readiness {
             idle: matches!((&self.own, &self.ending), (Own::Idle, Ending::Open)),
-            reads_outstanding,
-            reads_free: self.outstanding.capacity().saturating_sub(reads_outstanding),
-            reads_to_answer: self.pending.len(),
+            requests_outstanding,
+            requests_free: self.outstanding.capacity().saturating_sub(requests_outstanding),
+            requests_to_answer: self.pending.len(),
         }
     }
 
@@ -171,11 +171,11 @@ pub struct Readiness {
     /// True if no message is in progress, so that one may start.
     pub idle: bool,
     /// Reads of ours that were started and not answered in full.
-    pub reads_outstanding: usize,
+    pub requests_outstanding: usize,
     /// Reads that may still be started.
-    pub reads_free: usize,
+    pub requests_free: usize,
     /// Reads of the peer not answered in full.
-    pub reads_to_answer: usize,
+    pub requests_to_answer: usize,
 }
 
 /// Our own message in progress.

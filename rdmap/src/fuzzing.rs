@@ -2,12 +2,12 @@
 
 use weft_ddp::{Receiver, Segment, Stag};
 
-use crate::{Endpoint, Inbound, Kind, Message, OutstandingRead, PendingRead, Terminate, Token};
+use crate::{Endpoint, Inbound, Kind, Message, OutstandingRequest, PendingRequest, Terminate, Token};
 
 /// Feeds `data` as ULPDUs, each with its length in front (one octet), to an endpoint that waits for the answer
 /// to one Read, until the first error. What it lets through must be what it promises.
 pub fn accept(data: &[u8]) {
-    let mut endpoint = Endpoint::new([OutstandingRead::default()], [PendingRead::default(); 2]);
+    let mut endpoint = Endpoint::new([OutstandingRequest::default()], [PendingRequest::default(); 2]);
     let kind = Kind::Read { sink_stag: SINK, sink_to: SINK_TO, source_stag: Stag(0x20), source_to: 0 };
     assert_eq!(endpoint.start(Message { token: Token(7), len: READ_LEN, kind }), Ok(()));
     assert!(endpoint.poll_segment(128).is_some());
@@ -27,7 +27,7 @@ pub fn accept(data: &[u8]) {
                 break;
             }
         }
-        assert!(endpoint.readiness().reads_to_answer <= 2);
+        assert!(endpoint.readiness().requests_to_answer <= 2);
         // Answers some of what was asked, so that queues run round.
         if len % 3 == 0 {
             let _segment = endpoint.poll_segment(64);

@@ -22,9 +22,9 @@
 //!
 //! ```
 //! use weft_ddp::Receiver;
-//! use weft_rdmap::{Endpoint, Inbound, Kind, Message, OutstandingRead, PendingRead, Token};
+//! use weft_rdmap::{Endpoint, Inbound, Kind, Message, OutstandingRequest, PendingRequest, Token};
 //!
-//! let new = || Endpoint::new([OutstandingRead::default(); 4], [PendingRead::default(); 4]);
+//! let new = || Endpoint::new([OutstandingRequest::default(); 4], [PendingRequest::default(); 4]);
 //! let (mut left, mut right) = (new(), new());
 //!
 //! let kind = Kind::Send { solicited: false, invalidate: None };
@@ -70,6 +70,6 @@ pub use error::{Busy, Error};
 pub use immediate::Immediate;
 pub use message::{Body, Inbound, Kind, Message, Outbound, SendEnd, Token};
 pub use opcode::Opcode;
-pub use outstanding::{OutstandingRead, PendingRead};
+pub use outstanding::{OutstandingRequest, PendingRequest};
 pub use read::ReadRequest;
 pub use terminate::Terminate;

@@ -8,7 +8,7 @@ use crate::{ReadRequest, Token};
 
 /// A Read of ours that was sent and is not yet answered in full; one slot of the ORQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct OutstandingRead {
+pub struct OutstandingRequest {
     pub(crate) token: Token,
     pub(crate) msn: u32,
     pub(crate) stag: Stag,
@@ -19,7 +19,7 @@ pub struct OutstandingRead {
 
 /// A Read of the peer that is not yet answered in full; one slot of the IRQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct PendingRead {
+pub struct PendingRequest {
     /// What the peer asked for.
     pub request: ReadRequest,
     /// Sequence number of the request.

@@ -4,13 +4,13 @@ use weft_ddp as ddp;
 use weft_ddp::{Header, Segment, Stag};
 
 use crate::{
-    Endpoint, Error, Inbound, Opcode, OutstandingRead, PendingRead, ReadRequest, SendEnd, Terminate,
+    Endpoint, Error, Inbound, Opcode, OutstandingRequest, PendingRequest, ReadRequest, SendEnd, Terminate,
 };
 
 impl<O, I> Endpoint<O, I>
 where
-    O: AsRef<[OutstandingRead]> + AsMut<[OutstandingRead]>,
-    I: AsRef<[PendingRead]> + AsMut<[PendingRead]>,
+    O: AsRef<[OutstandingRequest]> + AsMut<[OutstandingRequest]>,
+    I: AsRef<[PendingRequest]> + AsMut<[PendingRequest]>,
 {
     /// Takes a segment that DDP accepted, checks what RDMAP can see, and says what it asks for.
     ///
@@ -40,7 +40,7 @@ where
 
     fn accept_read_request(&mut self, msn: u32, payload: &[u8]) -> Result<Inbound<'static>, Error> {
         let request = ReadRequest::parse(payload)?;
-        let read = PendingRead { request, msn, sent: 0 };
+        let read = PendingRequest { request, msn, sent: 0 };
         // Each slot of the IRD is the untagged buffer of one request, so a full queue is DDP's "no buffer".
         self.pending.push(read).map_err(|_| ddp::Error::NoBuffer)?;
         Ok(Inbound::ReadRequest(request))

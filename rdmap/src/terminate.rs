@@ -11,7 +11,7 @@ use nom::{
 };
 use weft_ddp::{Header, Segment};
 
-use crate::{Error, Opcode, PendingRead, ReadRequest};
+use crate::{Error, Opcode, PendingRequest, ReadRequest};
 
 /// A Terminate message (RFC 5040 section 4.8): why one side ends the stream, and the headers of the segment
 /// that made it do so.
@@ -80,7 +80,7 @@ impl Terminate {
     }
 
     /// The same with the DDP header of the request, made again from its sequence number.
-    pub fn for_pending(error: &Error, read: &PendingRead) -> Self {
+    pub fn for_pending(error: &Error, read: &PendingRequest) -> Self {
         let control = Opcode::ReadRequest.control();
         let header = Header::Untagged { last: true, control, word: 0, queue: 1, msn: read.msn, mo: 0 };
         let mut octets = [0; Header::UNTAGGED_LEN];

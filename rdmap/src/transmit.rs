@@ -3,14 +3,14 @@
 use weft_ddp::{Cut, Header, Queue};
 
 use crate::{
-    Body, Endpoint, Opcode, Outbound, OutstandingRead, PendingRead,
+    Body, Endpoint, Opcode, Outbound, OutstandingRequest, PendingRequest,
     endpoint::{Ending, Own, Side},
 };
 
 impl<O, I> Endpoint<O, I>
 where
-    O: AsRef<[OutstandingRead]> + AsMut<[OutstandingRead]>,
-    I: AsRef<[PendingRead]> + AsMut<[PendingRead]>,
+    O: AsRef<[OutstandingRequest]> + AsMut<[OutstandingRequest]>,
+    I: AsRef<[PendingRequest]> + AsMut<[PendingRequest]>,
 {
     /// The next segment to send, of at most `max_ulpdu` octets with its header. None if there is nothing to
     /// send, or `max_ulpdu` is too small for it: one octet of payload behind the header, or the whole of a Read
@@ -73,7 +73,7 @@ where
                 let (stag, to, size) = (request.sink_stag, request.sink_to, request.size);
                 // The slot was free when the Read started, and nobody else takes one.
                 let Header::Untagged { msn, .. } = outbound.header else { return None };
-                let read = OutstandingRead { token, msn, stag, to, size, received: 0 };
+                let read = OutstandingRequest { token, msn, stag, to, size, received: 0 };
                 self.outstanding.push(read).ok()?;
                 self.own = Own::Idle;
                 Some(outbound)
@@ -89,7 +89,7 @@ where
             self.sender.tagged(control, request.sink_stag, request.sink_to, request.size)
         });
         let Cut { header, offset, len } = answer.next(max_ulpdu)?;
-        self.answered = Some(PendingRead { sent: offset, ..*read });
+        self.answered = Some(PendingRequest { sent: offset, ..*read });
         read.sent = answer.offset();
         if answer.is_done() {
             self.answer = None;

@@ -12,7 +12,7 @@
 use weft_ddp::Stag;
 use weft_mpa::{Crc32c, Deframer, Framer, Negotiated, RtrKind, STAGING_LEN, Start};
 use weft_rdmap::{
-    Body, Endpoint, Inbound, Kind, Message, OutstandingRead, PendingRead, SendEnd, Terminate, Token,
+    Body, Endpoint, Inbound, Kind, Message, OutstandingRequest, PendingRequest, SendEnd, Terminate, Token,
 };
 use weft_verbs::{Effect, MemoryTable, QueuePair, Refusal, Status};
 
@@ -25,7 +25,7 @@ pub(crate) struct Stream {
     framer: Framer,
     deframer: Deframer<Box<[u8]>>,
     ddp: weft_ddp::Receiver,
-    rdmap: Endpoint<Box<[OutstandingRead]>, Box<[PendingRead]>>,
+    rdmap: Endpoint<Box<[OutstandingRequest]>, Box<[PendingRequest]>>,
     /// A responder sends nothing before it has validated an FPDU of the initiator (RFC 5044 section 7.1.2).
     may_send: bool,
     /// The next message may be a zero-length Send that only says "ready to receive" (RFC 6581 section 9).
@@ -44,8 +44,8 @@ impl Stream {
     /// The stream that startup has agreed on. An initiator that owes an RTR message has it queued already.
     pub(crate) fn new(negotiated: &Negotiated, initiator: bool) -> Self {
         let crc = negotiated.crc.then(Crc32c::default);
-        let reads = vec![OutstandingRead::default(); usize::from(negotiated.ord)].into_boxed_slice();
-        let answers = vec![PendingRead::default(); usize::from(negotiated.ird)].into_boxed_slice();
+        let reads = vec![OutstandingRequest::default(); usize::from(negotiated.ord)].into_boxed_slice();
+        let answers = vec![PendingRequest::default(); usize::from(negotiated.ird)].into_boxed_slice();
         let staging = vec![0; STAGING_LEN].into_boxed_slice();
         let mut stream = Self {
             framer: Framer::new(crc, negotiated.send_markers),
@@ -161,7 +161,7 @@ impl Stream {
         if self.rdmap.is_terminating() {
             self.may_send && !self.rdmap.is_terminate_sent()
         } else {
-            self.rdmap.readiness().reads_to_answer > 0
+            self.rdmap.readiness().requests_to_answer > 0
         }
     }
 

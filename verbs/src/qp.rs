@@ -91,7 +91,7 @@ impl QueuePair {
             }
             self.load(memory)?;
         }
-        if self.work.fence && self.parts == 0 && readiness.reads_outstanding > 0 {
+        if self.work.fence && self.parts == 0 && readiness.requests_outstanding > 0 {
             return Ok(None);
         }
         let token = Token(self.started);
@@ -265,9 +265,9 @@ impl QueuePair {
         source_stag: weft_ddp::Stag,
         to: u64,
     ) -> Result<Option<Message>, LocalFault> {
-        if readiness.reads_free == 0 {
+        if readiness.requests_free == 0 {
             // With nothing outstanding there will never be room: the peer offered no IRD at all.
-            if readiness.reads_outstanding == 0 {
+            if readiness.requests_outstanding == 0 {
                 return Err(self.fault(Status::LocalQpOperation));
             }
             return Ok(None);

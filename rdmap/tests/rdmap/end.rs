@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use weft_ddp::{Receiver, Stag};
 use weft_rdmap::{
-    Body, Endpoint, Error, Inbound, Kind, Message, Outbound, OutstandingRead, PendingRead, Terminate, Token,
+    Body, Endpoint, Error, Inbound, Kind, Message, Outbound, OutstandingRequest, PendingRequest, Terminate,
+    Token,
 };
 
 /// Every end registers its memory with this STag, from this offset on.
@@ -23,7 +24,7 @@ pub(crate) struct Log {
 
 #[derive(Debug)]
 pub(crate) struct End {
-    pub(crate) endpoint: Endpoint<Vec<OutstandingRead>, Vec<PendingRead>>,
+    pub(crate) endpoint: Endpoint<Vec<OutstandingRequest>, Vec<PendingRequest>>,
     pub(crate) receiver: Receiver,
     pub(crate) memory: Vec<u8>,
     pub(crate) log: Log,
@@ -37,7 +38,10 @@ pub(crate) struct End {
 impl End {
     pub(crate) fn new(ord: usize, ird: usize) -> Self {
         Self {
-            endpoint: Endpoint::new(vec![OutstandingRead::default(); ord], vec![PendingRead::default(); ird]),
+            endpoint: Endpoint::new(
+                vec![OutstandingRequest::default(); ord],
+                vec![PendingRequest::default(); ird],
+            ),
             receiver: Receiver::new(3),
             memory: Vec::new(),
             log: Log::default(),
@@ -95,7 +99,7 @@ impl End {
     /// True if there is nothing left to start, to send or to be answered.
     pub(crate) fn is_done(&self) -> bool {
         let readiness = self.endpoint.readiness();
-        self.to_send.is_empty() && !self.endpoint.has_output() && readiness.reads_outstanding == 0
+        self.to_send.is_empty() && !self.endpoint.has_output() && readiness.requests_outstanding == 0
     }
 
     fn build(&self, outbound: &Outbound) -> Vec<u8> {

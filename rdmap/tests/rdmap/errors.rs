@@ -140,7 +140,7 @@ fn more_read_requests_than_the_ird_have_no_buffer() {
     end.memory = vec![0; 8];
     end.take(&ulpdu(1)).unwrap();
     assert!(end.poll(14 + 7).is_some());
-    assert_eq!(end.endpoint.readiness().reads_to_answer, 1);
+    assert_eq!(end.endpoint.readiness().requests_to_answer, 1);
     assert!(end.poll(14 + 7).is_some());
     end.take(&ulpdu(2)).unwrap();
 }
@@ -169,7 +169,7 @@ fn a_response_answers_the_oldest_read_exactly() {
             end.take(ulpdu).unwrap();
         }
         assert_eq!(end.take(&bad), Err(error), "{name}");
-        assert_eq!(end.endpoint.readiness().reads_outstanding, 1, "{name}");
+        assert_eq!(end.endpoint.readiness().requests_outstanding, 1, "{name}");
         assert_eq!(reported(&error, &bad).1, DDP, "{name}");
     }
 
@@ -201,7 +201,7 @@ fn an_answer_before_the_question_is_unasked() {
     );
     // The Read is started, but 45 octets do not hold its request.
     assert_eq!(end.poll(45), None);
-    assert_eq!(end.endpoint.readiness().reads_outstanding, 1);
+    assert_eq!(end.endpoint.readiness().requests_outstanding, 1);
     assert_eq!(end.take(&tagged(true, 0x42, MEMORY, BASE, b"")), Err(Error::UnexpectedOpcode));
 }
 

@@ -72,7 +72,7 @@ proptest! {
         for step in all {
             run(&mut ends, step);
             for end in &ends {
-                prop_assert!(end.endpoint.readiness().reads_outstanding <= reads);
+                prop_assert!(end.endpoint.readiness().requests_outstanding <= reads);
             }
         }
         for (end, expected) in ends.iter_mut().zip(expected) {

@@ -1,7 +1,7 @@
 //! Terminates as other stacks write them, and those about a Read that had begun.
 
 use weft_ddp::Stag;
-use weft_rdmap::{Body, Error, PendingRead, ReadRequest, Terminate};
+use weft_rdmap::{Body, Error, PendingRequest, ReadRequest, Terminate};
 
 use crate::{
     end::{BASE, End, MEMORY},
@@ -176,7 +176,7 @@ fn a_read_can_fail_without_its_ddp_header() {
     assert_eq!(ReadRequest::parse(&terminate.rdma_header), Ok(request.moved_on(4)));
     assert_eq!(Terminate::parse(&terminate.emit()), Ok(terminate));
     // Errors of other classes return no headers, or not this one.
-    let pending = PendingRead { request, msn: 1, sent: 4 };
+    let pending = PendingRequest { request, msn: 1, sent: 4 };
     assert_eq!(Terminate::for_pending(&Error::LocalCatastrophic, &pending).len(), 4);
     assert_eq!(Terminate::for_pending(&Error::StreamCatastrophic, &pending).len(), 24);
 }

@@ -139,7 +139,7 @@ fn reads_are_no_more_than_the_ord() {
         let outbound = end.endpoint.poll_segment(46).unwrap();
         assert_eq!((outbound.ulpdu_len(), outbound.finished), (46, None));
     }
-    let full = Readiness { idle: true, reads_outstanding: 2, reads_free: 0, reads_to_answer: 0 };
+    let full = Readiness { idle: true, requests_outstanding: 2, requests_free: 0, requests_to_answer: 0 };
     assert_eq!(end.endpoint.readiness(), full);
     assert_eq!(end.endpoint.start(message(3, read(0))), Err(Busy));
     // Other messages do not wait for Reads.
@@ -179,7 +179,7 @@ fn cancelled_reads_are_not_answered() {
     ask(&mut end, 2, 8 * PIECE);
     assert_eq!(order(&mut end, 1), "A");
     end.endpoint.cancel_read_responses();
-    assert_eq!(end.endpoint.readiness().reads_to_answer, 0);
+    assert_eq!(end.endpoint.readiness().requests_to_answer, 0);
     assert_eq!(order(&mut end, 9), "");
 }
 

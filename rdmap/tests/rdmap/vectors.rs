@@ -152,7 +152,7 @@ fn an_endpoint_answers_the_read_requests() {
         end.take(&ulpdus(&file, request)[0]).unwrap();
         assert!(end.poll(128).is_some());
         assert_eq!(end.wire, ulpdus(&file, response));
-        assert_eq!(end.endpoint.readiness().reads_to_answer, 0);
+        assert_eq!(end.endpoint.readiness().requests_to_answer, 0);
     }
 }
 

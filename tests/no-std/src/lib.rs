@@ -8,7 +8,7 @@ use core::panic::PanicInfo;
 
 use weft_ddp::Receiver;
 use weft_mpa::{Config, Crc32c, Deframer, Framer, Initiator, Outcome, Responder};
-use weft_rdmap::{Body, Endpoint, Inbound, Kind, Message, OutstandingRead, PendingRead, Token};
+use weft_rdmap::{Body, Endpoint, Inbound, Kind, Message, OutstandingRequest, PendingRequest, Token};
 
 /// Sends a message to itself through all three layers; returns 0 if it arrived unchanged, else the step that failed.
 #[unsafe(no_mangle)]
@@ -78,7 +78,7 @@ fn startup() -> Result<(bool, bool), Step> {
     }
 }
 
-fn endpoint() -> Endpoint<[OutstandingRead; 2], [PendingRead; 2]> {
+fn endpoint() -> Endpoint<[OutstandingRequest; 2], [PendingRequest; 2]> {
     Endpoint::new(Default::default(), Default::default())
 }
 

@@ -5,7 +5,8 @@ use weft_ddp::Stag;
 use super::*;
 use crate::{Data, PostError, QpCapacity, RecvWr, SendWr, Sge};
 
-const IDLE: Readiness = Readiness { idle: true, reads_outstanding: 0, reads_free: 4, reads_to_answer: 0 };
+const IDLE: Readiness =
+    Readiness { idle: true, requests_outstanding: 0, requests_free: 4, requests_to_answer: 0 };
 const READ: SendOpcode = SendOpcode::Read { stag: Stag(7), to: 5000 };
 const WRITE: SendOpcode = SendOpcode::Write { stag: Stag(7), to: 5000 };
 
@@ -106,9 +107,9 @@ fn a_request_is_read_when_it_starts() {
 fn a_fence_waits_for_outstanding_reads_only() {
     let mut world = established();
     world.post_wr(SendWr { fence: true, ..WR }).unwrap();
-    assert_eq!(world.next(Readiness { reads_outstanding: 1, ..IDLE }), None);
+    assert_eq!(world.next(Readiness { requests_outstanding: 1, ..IDLE }), None);
     assert!(world.qp.has_work());
-    assert!(world.next(Readiness { reads_to_answer: 3, ..IDLE }).is_some());
+    assert!(world.next(Readiness { requests_to_answer: 3, ..IDLE }).is_some());
 }
 
 #[test]
@@ -134,13 +135,13 @@ fn the_parts_of_a_read_go_out_one_by_one_and_end_as_one() {
 fn a_read_waits_for_room_and_fails_where_there_will_never_be_any() {
     let mut world = established();
     world.post(1, READ, 2).unwrap();
-    let full = Readiness { reads_free: 0, reads_outstanding: 1, ..IDLE };
+    let full = Readiness { requests_free: 0, requests_outstanding: 1, ..IDLE };
     assert_eq!(world.next(full), None);
     assert!(world.next(IDLE).is_some());
     assert_eq!(world.next(full), None, "its second part");
     assert!(world.next(IDLE).is_some());
     world.post(2, READ, 1).unwrap();
-    let never = Readiness { reads_free: 0, reads_outstanding: 0, ..IDLE };
+    let never = Readiness { requests_free: 0, requests_outstanding: 0, ..IDLE };
     let fault = world.qp.next_message(never, &world.memory);
     assert_eq!(fault, Err(LocalFault(Status::LocalQpOperation)));
     world.qp.handle_event(QpEvent::Terminated);

@@ -13,7 +13,8 @@ use crate::{
 
 const PD: PdId = PdId(1);
 const GUARD: u8 = 0xEE;
-const IDLE: Readiness = Readiness { idle: true, reads_outstanding: 0, reads_free: 4, reads_to_answer: 0 };
+const IDLE: Readiness =
+    Readiness { idle: true, requests_outstanding: 0, requests_free: 4, requests_to_answer: 0 };
 
 /// A queue pair in RTS, and the memory of its device.
 struct World {
