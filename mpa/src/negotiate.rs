@@ -10,7 +10,8 @@ pub struct Config {
     pub crc: bool,
     /// Ask the peer to send Markers.
     pub markers: bool,
-    /// Use, or as Responder accept, revision 2 with IRD, ORD and peer-to-peer start; else plain RFC 5044.
+    /// Use, or as Responder accept, revision 2 with IRD, ORD and peer-to-peer start; else plain RFC 5044, as also an
+    /// Initiator does that leaves both depths to the ULPs and does not want the peer-to-peer start.
     pub enhanced: bool,
     /// Inbound reads that this end can hold at once; values over 0x3FFF count as 0x3FFF ([`NOT_NEGOTIATED`]).
     pub ird: u16,
@@ -77,7 +78,10 @@ pub struct Initiator {
 impl Initiator {
     /// Nothing was sent yet.
     pub fn new(config: Config) -> Self {
-        Self { config: Config { ird: depth(config.ird), ord: depth(config.ord), ..config } }
+        let (ird, ord) = (depth(config.ird), depth(config.ord));
+        // Without any enhanced function to negotiate the frames are those of RFC 5044 (6581-10-3).
+        let is_wanted = config.peer_to_peer || ird != NOT_NEGOTIATED || ord != NOT_NEGOTIATED;
+        Self { config: Config { enhanced: config.enhanced && is_wanted, ird, ord, ..config } }
     }
 
     /// Takes the Reply and decides.

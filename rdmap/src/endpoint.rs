@@ -3,15 +3,15 @@
 use weft_ddp::{Cutter, Header, Queue, Segment, Sender};
 
 use crate::{
-    Busy, Error, Kind, Message, Opcode, OutstandingRequest, PendingRequest, ReadRequest, Terminate, Token,
-    outstanding::Fifo,
+    Asked, AtomicRequest, Busy, Error, Immediate, Kind, Message, Opcode, OutstandingRequest, PendingRequest,
+    ReadRequest, Terminate, Token, outstanding::Fifo,
 };
 
-/// One end of an RDMAP stream: the message in progress, the Reads in both directions, and the Terminate that
-/// may end it all.
+/// One end of an RDMAP stream: the message in progress, the Reads and Atomics in both directions, and the Terminate
+/// that may end it all.
 ///
-/// `O` is the storage for Reads of ours that wait for an answer, and its length the ORD: at most so many are sent
-/// ahead. `I` is the storage for the peer's Reads that we have to answer, its length the IRD. Any slice will
+/// `O` is the storage for Reads and Atomics of ours that wait for an answer, and its length the ORD: at most so many are
+/// sent ahead. `I` is the storage for the peer's that we have to answer, its length the IRD. Any slice will
 /// do: an array, a vector, a borrowed one, also an empty one.
 ///
 /// # Calling order
@@ -27,13 +27,15 @@ pub struct Endpoint<O, I> {
     pub(crate) own: Own,
     pub(crate) outstanding: Fifo<OutstandingRequest, O>,
     pub(crate) pending: Fifo<PendingRequest, I>,
-    /// The response to the front of `pending`, once its first segment was asked for.
+    /// The Read Response to the front of `pending`, once its first segment was asked for.
     pub(crate) answer: Option<Cutter>,
-    /// The Read whose response segment was handed out last, as it stood before that segment.
+    /// The request whose response segment was handed out last, as it stood before that segment.
     pub(crate) answered: Option<PendingRequest>,
     pub(crate) turn: Turn,
     pub(crate) ending: Ending,
     pub(crate) peer_terminated: bool,
+    /// The opcodes of RFC 7306 are known.
+    pub(crate) extensions: bool,
 }
 
 impl<O, I> Endpoint<O, I>
@@ -41,7 +43,7 @@ where
     O: AsRef<[OutstandingRequest]> + AsMut<[OutstandingRequest]>,
     I: AsRef<[PendingRequest]> + AsMut<[PendingRequest]>,
 {
-    /// An end of a fresh stream, with room for as many Reads in each direction as the storages have entries.
+    /// An end of a fresh stream, with room for as many Reads and Atomics in each direction as the storages have entries.
     pub fn new(ord_storage: O, ird_storage: I) -> Self {
         Self {
             sender: Sender::new(),
@@ -53,13 +55,25 @@ where
             turn: Turn { side: Side::Answer, streak: 0 },
             ending: Ending::Open,
             peer_terminated: false,
+            extensions: true,
         }
+    }
+
+    /// An end that does not know the opcodes of RFC 7306, as an older RNIC: they are unexpected when they arrive (section
+    /// 1.1 there).
+    #[must_use]
+    pub fn without_extensions(self) -> Self {
+        Self { extensions: false, ..self }
     }
 
     /// Takes the next message to send. Messages go out one after the other, in the order started.
     pub fn start(&mut self, message: Message) -> Result<(), Busy> {
         if !self.readiness().idle {
             return Err(Busy);
+        }
+        if self.turn.streak == 0 && self.pending.is_empty() {
+            // The first message of all is the RTR message where there is one, and nothing goes before it (6581-5-1).
+            self.turn.side = Side::Own;
         }
         let Message { token, len, kind } = message;
         let control = kind.opcode().control();
@@ -71,10 +85,17 @@ where
             Kind::Write { stag, to } => {
                 Own::Payload { token, cutter: self.sender.tagged(control, stag, to, len) }
             }
-            Kind::Read { .. } if self.outstanding.len() == self.outstanding.capacity() => return Err(Busy),
+            Kind::Immediate { data, .. } => Own::Immediate { token, control, data },
+            Kind::Read { .. } | Kind::Atomic { .. } if self.outstanding.is_full() => return Err(Busy),
             Kind::Read { sink_stag, sink_to, source_stag, source_to } => {
                 let request = ReadRequest { sink_stag, sink_to, size: len, source_stag, source_to };
-                Own::Read { token, request }
+                Own::Request { token, asked: Asked::Read(request) }
+            }
+            Kind::Atomic { op, stag, to } => {
+                // The peer gives the identifier back; that it has got the right one is all it is for.
+                let [_, _, _, _, id @ ..] = token.0.to_be_bytes();
+                let request = AtomicRequest { op, id: u32::from_be_bytes(id), stag, to };
+                Own::Request { token, asked: Asked::Atomic(request) }
             }
         };
         Ok(())
@@ -88,12 +109,12 @@ where
         }
     }
 
-    /// Ends the stream because the source of the response segment handed out last cannot be read after all: it
-    /// was deregistered meanwhile. That segment must not be sent. The Terminate returns the Read Request, moved
-    /// on by what was sent before.
-    pub fn fail_read_response(&mut self, error: Error) {
+    /// Ends the stream because the memory of the response segment handed out last cannot be reached after all: it
+    /// was deregistered meanwhile. That segment must not be sent. The Terminate returns the header of the request; a
+    /// Read Request moved on by what was sent before.
+    pub fn fail_response(&mut self, error: Error) {
         let terminate = match &self.answered {
-            Some(read) => Terminate::for_pending(&error, read),
+            Some(request) => Terminate::for_pending(&error, request),
             None => Terminate::from_error(&error, None),
         };
         self.terminate(terminate);
@@ -105,22 +126,22 @@ where
         self.own = Own::Idle;
     }
 
-    /// Forgets the peer's Reads. For a stream that is going down: the peer would take a response that stops
+    /// Forgets the peer's Reads and Atomics. For a stream that is going down: the peer would take a response that stops
     /// in the middle for an error.
-    pub fn cancel_read_responses(&mut self) {
+    pub fn cancel_responses(&mut self) {
         self.pending.clear();
         self.answer = None;
     }
 
-    /// The message of ours that the peer's Terminate complains about, as far as its headers tell: an unanswered Read, or the
-    /// Send or Write that is being sent. One that was sent to its end is its user's no more, and nobody's token.
+    /// The message of ours that the peer's Terminate complains about, as far as its headers tell: an unanswered Read or
+    /// Atomic, or the Send or Write that is being sent. One that was sent to its end is its user's no more, and nobody's token.
     pub fn culprit(&self, terminate: &Terminate) -> Option<Token> {
         let Segment { header, .. } = Segment::parse(&terminate.ddp_header).ok()?;
-        if Opcode::of(&header) == Ok(Opcode::ReadRequest) {
+        if matches!(Opcode::of(&header), Ok(Opcode::ReadRequest | Opcode::AtomicRequest)) {
             let Header::Untagged { msn: wanted, .. } = header else { return None };
-            // Linux siw returns another number than the request's, so that the oldest Read is the second guess.
-            let named = self.outstanding.iter().find(|read| read.msn == wanted);
-            return named.or_else(|| self.outstanding.iter().next()).map(|read| read.token);
+            // Linux siw returns another number than the request's, so that the oldest one is the second guess.
+            let named = self.outstanding.iter().find(|request| request.msn == wanted);
+            return named.or_else(|| self.outstanding.front()).map(|request| request.token);
         }
         let Own::Payload { token, cutter } = &self.own else { return None };
         let is_current = match (cutter.first(), &header) {
@@ -135,8 +156,8 @@ where
 
     /// What may be started now.
     pub fn readiness(&self) -> Readiness {
-        let unsent_read = matches!(self.own, Own::Read { .. });
-        let requests_outstanding = self.outstanding.len() + usize::from(unsent_read);
+        let unsent = matches!(self.own, Own::Request { .. });
+        let requests_outstanding = self.outstanding.len() + usize::from(unsent);
         Readiness {
             idle: matches!((&self.own, &self.ending), (Own::Idle, Ending::Open)),
             requests_outstanding,
@@ -170,11 +191,11 @@ where
 pub struct Readiness {
     /// True if no message is in progress, so that one may start.
     pub idle: bool,
-    /// Reads of ours that were started and not answered in full.
+    /// Reads and Atomics of ours that were started and not answered in full.
     pub requests_outstanding: usize,
-    /// Reads that may still be started.
+    /// Reads and Atomics that may still be started.
     pub requests_free: usize,
-    /// Reads of the peer not answered in full.
+    /// Reads and Atomics of the peer not answered in full.
     pub requests_to_answer: usize,
 }
 
@@ -183,7 +204,8 @@ pub struct Readiness {
 pub(crate) enum Own {
     Idle,
     Payload { token: Token, cutter: Cutter },
-    Read { token: Token, request: ReadRequest },
+    Request { token: Token, asked: Asked },
+    Immediate { token: Token, control: u8, data: Immediate },
 }
 
 impl Own {
@@ -204,7 +226,7 @@ pub(crate) enum Ending {
     Sent,
 }
 
-/// Whose segment: our own message's, or a Read Response's.
+/// Whose segment: our own message's, or an answer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Own,

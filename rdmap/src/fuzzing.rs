@@ -2,14 +2,19 @@
 
 use weft_ddp::{Receiver, Segment, Stag};
 
-use crate::{Endpoint, Inbound, Kind, Message, OutstandingRequest, PendingRequest, Terminate, Token};
+use crate::{
+    AtomicOp, Endpoint, Inbound, Kind, Message, OutstandingRequest, PendingRequest, Terminate, Token,
+};
 
-/// Feeds `data` as ULPDUs, each with its length in front (one octet), to an endpoint that waits for the answer
-/// to one Read, until the first error. What it lets through must be what it promises.
+/// Feeds `data` as ULPDUs, each with its length in front (one octet), to an endpoint that waits for the answers
+/// to one Read and one Atomic, until the first error. What it lets through must be what it promises.
 pub fn accept(data: &[u8]) {
-    let mut endpoint = Endpoint::new([OutstandingRequest::default()], [PendingRequest::default(); 2]);
+    let mut endpoint = Endpoint::new([OutstandingRequest::default(); 2], [PendingRequest::default(); 2]);
     let kind = Kind::Read { sink_stag: SINK, sink_to: SINK_TO, source_stag: Stag(0x20), source_to: 0 };
     assert_eq!(endpoint.start(Message { token: Token(7), len: READ_LEN, kind }), Ok(()));
+    assert!(endpoint.poll_segment(128).is_some());
+    let kind = Kind::Atomic { op: AtomicOp::FetchAdd { add: 1, mask: 0 }, stag: Stag(0x20), to: 0 };
+    assert_eq!(endpoint.start(Message { token: Token(8), len: 8, kind }), Ok(()));
     assert!(endpoint.poll_segment(128).is_some());
 
     let mut receiver = Receiver::new(4);
@@ -57,6 +62,11 @@ fn check(inbound: &Inbound<'_>, received: &mut u64) {
             *received += payload.len() as u64;
             assert!(*received <= u64::from(READ_LEN));
             assert!(!finished || *received == u64::from(READ_LEN));
+        }
+        // Behind the Read, and only once.
+        Inbound::AtomicResponse { token, .. } => {
+            assert_eq!((*token, *received), (Token(8), u64::from(READ_LEN)));
+            *received += 1;
         }
         _ => {}
     }

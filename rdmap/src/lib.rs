@@ -1,16 +1,17 @@
-//! RDMAP, the Remote Direct Memory Access Protocol (RFC 5040): Send, Write, Read and Terminate over DDP.
+//! RDMAP, the Remote Direct Memory Access Protocol: Send, Write, Read and Terminate over DDP (RFC 5040), Immediate
+//! Data and Atomics (RFC 7306).
 //!
-//! RDMAP gives DDP segments a meaning and keeps the two lists that the meaning needs: which of our Reads the
-//! peer still has to answer, and which of the peer's Reads we have to. One [`Endpoint`] is one end of a stream:
+//! RDMAP gives DDP segments a meaning and keeps the two lists that the meaning needs: which of our Reads and Atomics
+//! the peer still has to answer, and which of the peer's we have to. One [`Endpoint`] is one end of a stream:
 //!
 //! ```text
 //!   Message ──► start ──┐                            ┌── accept ◄── Segment
 //!                       ▼                            ▼
-//!                 own message     Reads to answer ◄──┤──► Reads outstanding
+//!                 own message  requests to answer ◄──┤──► requests outstanding
 //!                       └───────┬────────┘           │
 //!                               ▼                    ▼
-//!   Outbound ◄── poll_segment: Terminate, or    Inbound: Send, Write, ReadRequest,
-//!                the two in turns               ReadResponse, Terminate
+//!   Outbound ◄── poll_segment: Terminate, or    Inbound: Send, Immediate, Write, ReadRequest, ReadResponse,
+//!                the two in turns               AtomicRequest, AtomicResponse, Terminate
 //! ```
 //!
 //! It holds no payload. [`Outbound`] says where the octets of a segment come from and [`Inbound`] where they go,
@@ -36,7 +37,7 @@
 //! outbound.header.emit(&mut ulpdu);
 //! ulpdu[outbound.header.len()..].copy_from_slice(b"hello");
 //!
-//! let segment = Receiver::new(3).accept(&ulpdu)?;
+//! let segment = Receiver::new(4).accept(&ulpdu)?;
 //! let Inbound::Send { payload, last: Some(end), .. } = right.accept(segment)? else { panic!() };
 //! assert_eq!((payload, end.len), (&b"hello"[..], 5));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -45,7 +46,7 @@
 //! # Specifications
 //!
 //! * RFC 5040, A Remote Direct Memory Access Protocol Specification
-//! * RFC 7306, RDMA Protocol Extensions: headers and arithmetic; the endpoint does not serve them yet
+//! * RFC 7306, RDMA Protocol Extensions
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -70,6 +71,6 @@ pub use error::{Busy, Error};
 pub use immediate::Immediate;
 pub use message::{Body, Inbound, Kind, Message, Outbound, SendEnd, Token};
 pub use opcode::Opcode;
-pub use outstanding::{OutstandingRequest, PendingRequest};
+pub use outstanding::{Asked, OutstandingRequest, PendingRequest};
 pub use read::ReadRequest;
 pub use terminate::Terminate;

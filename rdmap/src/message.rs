@@ -3,7 +3,7 @@
 use heapless::Vec;
 use weft_ddp::{Header, Stag};
 
-use crate::{Opcode, ReadRequest, Terminate};
+use crate::{AtomicOp, AtomicRequest, Immediate, Opcode, ReadRequest, Terminate};
 
 /// Names a message for its owner; RDMAP hands it back and never looks inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -14,13 +14,13 @@ pub struct Token(pub u64);
 pub struct Message {
     /// Comes back when the message is done.
     pub token: Token,
-    /// Octets to send, or for a Read to fetch.
+    /// Octets to send, or for a Read to fetch. Immediate Data and Atomics have a length of their own.
     pub len: u32,
     /// What to do with them.
     pub kind: Kind,
 }
 
-/// The operations of RFC 5040 that a user can ask for.
+/// The operations of RFC 5040 and RFC 7306 that a user can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Send to the next buffer that the peer posted.
@@ -48,6 +48,22 @@ pub enum Kind {
         /// Offset of the first octet there.
         source_to: u64,
     },
+    /// Hand 8 octets to the peer, which take a posted buffer of its like a Send.
+    Immediate {
+        /// Ask for an event at the peer.
+        solicited: bool,
+        /// The octets.
+        data: Immediate,
+    },
+    /// Change 64 bits of a buffer of the peer, and fetch what was there before.
+    Atomic {
+        /// What to do.
+        op: AtomicOp,
+        /// The peer's buffer.
+        stag: Stag,
+        /// Offset of the 8 octets there.
+        to: u64,
+    },
 }
 
 impl Kind {
@@ -60,6 +76,9 @@ impl Kind {
             Self::Send { solicited: true, invalidate: Some(_) } => Opcode::SendSolicitedInvalidate,
             Self::Write { .. } => Opcode::Write,
             Self::Read { .. } => Opcode::ReadRequest,
+            Self::Immediate { solicited: false, .. } => Opcode::Immediate,
+            Self::Immediate { solicited: true, .. } => Opcode::ImmediateSolicited,
+            Self::Atomic { .. } => Opcode::AtomicRequest,
         }
     }
 }
@@ -73,7 +92,7 @@ pub struct Outbound {
     pub body: Body,
     /// How many octets stand behind the header.
     pub len: usize,
-    /// The Send or Write whose last octet this is. A Read is done when its response came.
+    /// The Send, Write or Immediate Data whose last octet this is. A Read or Atomic is done when its response came.
     pub finished: Option<Token>,
 }
 
@@ -101,7 +120,10 @@ pub enum Body {
         /// Offset of the first octet there.
         to: u64,
     },
-    /// A header of RDMAP's own: Read Request or Terminate.
+    /// An Atomic Response: the operation is to be done now, and its answer are the octets of an
+    /// [`AtomicResponse`](crate::AtomicResponse) with this request's identifier and what memory held before. Each is handed out once.
+    AtomicResponse(AtomicRequest),
+    /// A message of RDMAP's own: Read Request, Atomic Request, Immediate Data or Terminate.
     Inline(Vec<u8, 56>),
 }
 
@@ -144,6 +166,24 @@ pub enum Inbound<'a> {
         payload: &'a [u8],
         /// True when the Read has all it asked for.
         finished: bool,
+    },
+    /// Hand these octets to the user, completing the posted receive that is first in line. Nothing is placed.
+    Immediate {
+        /// The octets.
+        data: Immediate,
+        /// The peer asks for an event.
+        solicited: bool,
+    },
+    /// The peer asks for an Atomic. The answer is queued already; check now whether the peer may, and that the 8 octets are
+    /// aligned, and call [`Endpoint::terminate`](crate::Endpoint::terminate) if not. The operation itself is done when its
+    /// turn to be answered comes ([`Body::AtomicResponse`]).
+    AtomicRequest(AtomicRequest),
+    /// The answer to an Atomic of ours, which is done.
+    AtomicResponse {
+        /// The Atomic that this answers.
+        token: Token,
+        /// The value before the operation.
+        original: u64,
     },
     /// The peer found an error and ends the stream.
     Terminate(Terminate),

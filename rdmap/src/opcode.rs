@@ -80,6 +80,14 @@ impl Opcode {
         matches!(self, Self::Write | Self::ReadResponse)
     }
 
+    /// True for the opcodes that RFC 7306 adds to those of RFC 5040.
+    pub const fn is_extension(self) -> bool {
+        matches!(
+            self,
+            Self::Immediate | Self::ImmediateSolicited | Self::AtomicRequest | Self::AtomicResponse
+        )
+    }
+
     /// A short name in lower case, such as `send-se-inv`.
     pub const fn name(self) -> &'static str {
         match self {

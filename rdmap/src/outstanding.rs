@@ -1,31 +1,68 @@
-//! The two bounded queues of reads: those we asked for (ORQ) and those the peer asked for (IRQ).
+//! The two bounded queues of Reads and Atomics, which share them (RFC 7306 section 5.2): those we asked for (ORQ) and
+//! those the peer asked for (IRQ).
 
 use core::marker::PhantomData;
 
 use weft_ddp::Stag;
 
-use crate::{ReadRequest, Token};
+use crate::{AtomicRequest, ReadRequest, Token};
 
-/// A Read of ours that was sent and is not yet answered in full; one slot of the ORQ.
+/// A Read or Atomic of ours that was sent and is not yet answered in full; one slot of the ORQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct OutstandingRequest {
     pub(crate) token: Token,
     pub(crate) msn: u32,
+    pub(crate) expected: Expected,
+}
+
+/// The answer that an [`OutstandingRequest`] waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// The rest of a Read Response.
+    Read(Sink),
+    /// The Atomic Response with this identifier.
+    Atomic(u32),
+}
+
+/// Where a Read of ours goes, and how much has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Sink {
     pub(crate) stag: Stag,
     pub(crate) to: u64,
     pub(crate) size: u32,
     pub(crate) received: u32,
 }
 
-/// A Read of the peer that is not yet answered in full; one slot of the IRQ.
+impl Default for Expected {
+    fn default() -> Self {
+        Self::Read(Sink::default())
+    }
+}
+
+/// A Read or Atomic of the peer that is not yet answered in full; one slot of the IRQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PendingRequest {
     /// What the peer asked for.
-    pub request: ReadRequest,
+    pub asked: Asked,
     /// Sequence number of the request.
     pub msn: u32,
-    /// Octets of the answer that were handed out to be sent.
+    /// Octets of a Read Response that were handed out to be sent.
     pub sent: u32,
+}
+
+/// What a request on queue 1 asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Octets.
+    Read(ReadRequest),
+    /// An operation on 64 bits.
+    Atomic(AtomicRequest),
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self::Read(ReadRequest::default())
+    }
 }
 
 /// A first-in first-out queue in storage that its owner lends. How long it may grow is part of what was
@@ -68,6 +105,10 @@ impl<T: Copy, S: AsRef<[T]> + AsMut<[T]>> Fifo<T, S> {
         self.len = 0;
     }
 
+    pub(crate) fn front(&self) -> Option<&T> {
+        self.iter().next()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         let (storage, head, capacity) = (self.storage.as_ref(), self.head, self.capacity());
         (head..head + self.len)
@@ -80,6 +121,10 @@ impl<T: Copy, S: AsRef<[T]> + AsMut<[T]>> Fifo<T, S> {
 
     pub(crate) const fn len(&self) -> usize {
         self.len
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len == self.capacity()
     }
 
     pub(crate) const fn is_empty(&self) -> bool {

@@ -4,7 +4,8 @@ use weft_ddp as ddp;
 use weft_ddp::{Header, Segment, Stag};
 
 use crate::{
-    Endpoint, Error, Inbound, Opcode, OutstandingRequest, PendingRequest, ReadRequest, SendEnd, Terminate,
+    Asked, AtomicRequest, AtomicResponse, Endpoint, Error, Immediate, Inbound, Opcode, OutstandingRequest,
+    PendingRequest, ReadRequest, SendEnd, Terminate, outstanding::Expected,
 };
 
 impl<O, I> Endpoint<O, I>
@@ -18,38 +19,76 @@ where
     pub fn accept<'a>(&mut self, segment: Segment<'a>) -> Result<Inbound<'a>, Error> {
         let Segment { header, payload } = segment;
         let opcode = Opcode::of(&header)?;
+        if opcode.is_extension() && !self.extensions {
+            return Err(Error::UnexpectedOpcode);
+        }
         match header {
             Header::Tagged { last, stag, to, .. } => match opcode {
                 Opcode::ReadResponse => self.accept_read_response(Tagged { last, stag, to, payload }),
                 _ => Ok(Inbound::Write { stag, to, payload, last }),
             },
             Header::Untagged { last, word, msn, mo, .. } => match opcode {
-                Opcode::ReadRequest if last && mo == 0 => self.accept_read_request(msn, payload),
-                Opcode::Terminate if last && mo == 0 => self.accept_terminate(payload),
-                // Messages of RDMAP's own are short and never come in parts.
-                Opcode::ReadRequest | Opcode::Terminate => Err(Error::StreamCatastrophic),
-                // RFC 7306 is not served yet, so a peer that uses it hears what an older RNIC would say.
-                Opcode::Immediate
-                | Opcode::ImmediateSolicited
-                | Opcode::AtomicRequest
-                | Opcode::AtomicResponse => Err(Error::UnexpectedOpcode),
-                _ => accept_send(opcode, mo, payload, last.then_some(Stag(word))),
+                Opcode::Send
+                | Opcode::SendInvalidate
+                | Opcode::SendSolicited
+                | Opcode::SendSolicitedInvalidate => {
+                    accept_send(opcode, mo, payload, last.then_some(Stag(word)))
+                }
+                // All others have a short, fixed length and never come in parts.
+                _ if !last || mo != 0 => Err(Error::StreamCatastrophic),
+                Opcode::ReadRequest => self.accept_read_request(msn, payload),
+                Opcode::AtomicRequest => self.accept_atomic_request(msn, payload),
+                Opcode::AtomicResponse => self.accept_atomic_response(payload),
+                Opcode::Terminate => self.accept_terminate(payload),
+                _ => {
+                    let solicited = opcode == Opcode::ImmediateSolicited;
+                    Ok(Inbound::Immediate { data: Immediate::parse(payload)?, solicited })
+                }
             },
         }
     }
 
     fn accept_read_request(&mut self, msn: u32, payload: &[u8]) -> Result<Inbound<'static>, Error> {
         let request = ReadRequest::parse(payload)?;
-        let read = PendingRequest { request, msn, sent: 0 };
-        // Each slot of the IRD is the untagged buffer of one request, so a full queue is DDP's "no buffer".
-        self.pending.push(read).map_err(|_| ddp::Error::NoBuffer)?;
+        self.await_answer(msn, Asked::Read(request))?;
         Ok(Inbound::ReadRequest(request))
     }
 
-    /// Responses come in the order of the requests, so only the oldest Read can be meant.
+    fn accept_atomic_request(&mut self, msn: u32, payload: &[u8]) -> Result<Inbound<'static>, Error> {
+        let request = AtomicRequest::parse(payload)?;
+        self.await_answer(msn, Asked::Atomic(request))?;
+        Ok(Inbound::AtomicRequest(request))
+    }
+
+    /// Each slot of the IRD is the untagged buffer of one request, so a full queue is DDP's "no buffer".
+    fn await_answer(&mut self, msn: u32, asked: Asked) -> Result<(), Error> {
+        let request = PendingRequest { asked, msn, sent: 0 };
+        self.pending.push(request).map_err(|_| ddp::Error::NoBuffer.into())
+    }
+
+    /// Responses of both kinds come in the order of the requests (RFC 7306 section 7), so that only the oldest can be meant.
+    fn accept_atomic_response(&mut self, payload: &[u8]) -> Result<Inbound<'static>, Error> {
+        let response = AtomicResponse::parse(payload)?;
+        let Some(OutstandingRequest { token, expected: Expected::Atomic(id), .. }) = self.outstanding.front()
+        else {
+            return Err(Error::UnexpectedOpcode);
+        };
+        if *id != response.id {
+            return Err(Error::StreamCatastrophic);
+        }
+        let token = *token;
+        self.outstanding.pop();
+        Ok(Inbound::AtomicResponse { token, original: response.original })
+    }
+
+    /// As with Atomic Responses, only the oldest request can be meant.
     fn accept_read_response<'a>(&mut self, segment: Tagged<'a>) -> Result<Inbound<'a>, Error> {
         let Tagged { last, stag, to, payload } = segment;
-        let read = self.outstanding.front_mut().ok_or(Error::UnexpectedOpcode)?;
+        let Some(OutstandingRequest { token, expected: Expected::Read(read), .. }) =
+            self.outstanding.front_mut()
+        else {
+            return Err(Error::UnexpectedOpcode);
+        };
         let next_to = read.to.wrapping_add(u64::from(read.received));
         // STag and TO mean nothing in a segment without payload (requirement 5041-5.2-11).
         if !payload.is_empty() {
@@ -69,7 +108,7 @@ where
             return Err(Error::StreamCatastrophic);
         }
         read.received = received;
-        let (token, stag) = (read.token, read.stag);
+        let (token, stag) = (*token, read.stag);
         if last {
             self.outstanding.pop();
         }

@@ -11,7 +11,7 @@ use nom::{
 };
 use weft_ddp::{Header, Segment};
 
-use crate::{Error, Opcode, PendingRequest, ReadRequest};
+use crate::{Asked, AtomicRequest, Error, Opcode, PendingRequest, ReadRequest};
 
 /// A Terminate message (RFC 5040 section 4.8): why one side ends the stream, and the headers of the segment
 /// that made it do so.
@@ -79,14 +79,19 @@ impl Terminate {
         Self::with_headers(error, None, &[], Some(request.moved_on(sent)))
     }
 
-    /// The same with the DDP header of the request, made again from its sequence number.
-    pub fn for_pending(error: &Error, read: &PendingRequest) -> Self {
-        let control = Opcode::ReadRequest.control();
-        let header = Header::Untagged { last: true, control, word: 0, queue: 1, msn: read.msn, mo: 0 };
+    /// The same for any request of the peer, with its DDP header made again from its sequence number. The header of an
+    /// Atomic Request is not returned (RFC 7306 section 8.1).
+    pub fn for_pending(error: &Error, pending: &PendingRequest) -> Self {
+        let (opcode, len, request) = match &pending.asked {
+            Asked::Read(read) => (Opcode::ReadRequest, ReadRequest::LEN, Some(read.moved_on(pending.sent))),
+            Asked::Atomic(_) => (Opcode::AtomicRequest, AtomicRequest::LEN, None),
+        };
+        let control = opcode.control();
+        let header = Header::Untagged { last: true, control, word: 0, queue: 1, msn: pending.msn, mo: 0 };
         let mut octets = [0; Header::UNTAGGED_LEN];
         header.emit(&mut octets);
-        let request = read.request.moved_on(read.sent);
-        Self::with_headers(error, Some(READ_REQUEST_ULPDU), &octets, Some(request))
+        let len = u16::try_from(Header::UNTAGGED_LEN + len).ok();
+        Self::with_headers(error, len, &octets, request)
     }
 
     /// Reads the octets behind the DDP header. Only the control word must be there: what peers leave out,
@@ -137,6 +142,16 @@ impl Terminate {
         })
     }
 
+    /// What the sender meant if it is one of those, as Linux siw, that write the layer where the type belongs. None unless
+    /// both readings are registered errors and nothing else tells the bit order; the RFC's is then in `self`.
+    pub fn other_reading(&self) -> Option<Self> {
+        let Self { layer, etype, code, .. } = *self;
+        let is_ambiguous = !self.swapped && self.bits() == 0 && self.reserved == 0 && layer != etype;
+        let is_registered = |layer, etype| meaning(layer, etype, code).is_some();
+        let both = is_ambiguous && is_registered(layer, etype) && is_registered(etype, layer);
+        both.then(|| Self { swapped: true, ..Self::new(etype, layer, code) })
+    }
+
     /// Picks the headers that the error's class returns (RFC 5040 figure 10). The Read Request header comes
     /// with protection errors only: section 7.1 would want it with every error of a Read Request, but the
     /// figure denies it to operation errors.
@@ -171,7 +186,11 @@ impl Terminate {
 
 impl fmt::Display for Terminate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({:x}/{:x}/{:02x})", self.describe(), self.layer, self.etype, self.code)
+        write!(f, "{} ({:x}/{:x}/{:02x})", self.describe(), self.layer, self.etype, self.code)?;
+        match self.other_reading() {
+            Some(other) => write!(f, ", or from Linux siw: {other}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -265,4 +284,3 @@ const LENGTH_BIT: u8 = 0x4;
 const DDP_BIT: u8 = 0x2;
 const RDMA_BIT: u8 = 0x1;
 const RESERVED: u16 = 0x1FFF;
-const READ_REQUEST_ULPDU: u16 = 46;

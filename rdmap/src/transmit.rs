@@ -3,8 +3,9 @@
 use weft_ddp::{Cut, Header, Queue};
 
 use crate::{
-    Body, Endpoint, Opcode, Outbound, OutstandingRequest, PendingRequest,
+    Asked, AtomicResponse, Body, Endpoint, Opcode, Outbound, OutstandingRequest, PendingRequest, ReadRequest,
     endpoint::{Ending, Own, Side},
+    outstanding::{Expected, Sink},
 };
 
 impl<O, I> Endpoint<O, I>
@@ -13,11 +14,11 @@ where
     I: AsRef<[PendingRequest]> + AsMut<[PendingRequest]>,
 {
     /// The next segment to send, of at most `max_ulpdu` octets with its header. None if there is nothing to
-    /// send, or `max_ulpdu` is too small for it: one octet of payload behind the header, or the whole of a Read
-    /// Request (46 octets) or Terminate (at most 70), which are not cut.
+    /// send, or `max_ulpdu` is too small for it: one octet of payload behind the header, or the whole of a message that
+    /// is not cut: Read Request (46 octets), Atomic Request (70) and Response (30), Immediate Data (26), Terminate (at most 70).
     ///
-    /// A Terminate comes first. Own messages and answers to the peer's Reads take turns: at most 4 segments of
-    /// one while the other waits. Only a Write and a Read Response wait for each other's end, because both
+    /// A Terminate comes first. Own messages and answers to the peer's Reads and Atomics take turns: at most 4 segments
+    /// of one while the other waits. Only a Write and a Read Response wait for each other's end, because both
     /// are tagged, and peers such as Linux siw break the connection over two tagged messages in turns.
     pub fn poll_segment(&mut self, max_ulpdu: usize) -> Option<Outbound> {
         match self.ending {
@@ -36,20 +37,20 @@ where
 
     fn next_side(&self) -> Option<Side> {
         let answer_begun = self.answer.as_ref().is_some_and(|answer| !answer.is_untouched());
-        match (&self.own, self.pending.is_empty()) {
-            (Own::Idle, true) => None,
-            (Own::Idle, false) => Some(Side::Answer),
-            (_, true) => Some(Side::Own),
-            (own, false) if own.is_tagged() && own.is_begun() => Some(Side::Own),
-            (own, false) if own.is_tagged() && answer_begun => Some(Side::Answer),
-            (_, false) => Some(self.turn.next()),
+        match (&self.own, self.pending.front().map(|request| request.asked)) {
+            (Own::Idle, None) => None,
+            (Own::Idle, Some(_)) => Some(Side::Answer),
+            (_, None) => Some(Side::Own),
+            (own, Some(Asked::Read(_))) if own.is_tagged() && own.is_begun() => Some(Side::Own),
+            (own, Some(Asked::Read(_))) if own.is_tagged() && answer_begun => Some(Side::Answer),
+            (_, Some(_)) => Some(self.turn.next()),
         }
     }
 
     fn poll_terminate(&mut self, max_ulpdu: usize) -> Option<Outbound> {
         let Ending::Asked(terminate) = &self.ending else { return None };
         let octets = terminate.emit();
-        let outbound = self.inline(Opcode::Terminate, Queue::Terminate, &octets, max_ulpdu)?;
+        let outbound = self.inline(Opcode::Terminate.control(), Queue::Terminate, &octets, max_ulpdu)?;
         self.ending = Ending::Sent;
         Some(outbound)
     }
@@ -66,15 +67,32 @@ where
                 }
                 Some(Outbound { header, body: Body::Message { token, offset }, len, finished })
             }
-            Own::Read { token, request } => {
-                let (token, request) = (*token, *request);
-                let outbound =
-                    self.inline(Opcode::ReadRequest, Queue::ReadRequest, &request.emit(), max_ulpdu)?;
-                let (stag, to, size) = (request.sink_stag, request.sink_to, request.size);
-                // The slot was free when the Read started, and nobody else takes one.
+            Own::Immediate { token, control, data } => {
+                let (token, control, octets) = (*token, *control, data.emit());
+                let outbound = self.inline(control, Queue::Send, &octets, max_ulpdu)?;
+                self.own = Own::Idle;
+                Some(Outbound { finished: Some(token), ..outbound })
+            }
+            Own::Request { token, asked } => {
+                let (token, asked) = (*token, *asked);
+                let (outbound, expected) = match asked {
+                    Asked::Read(request) => {
+                        let ReadRequest { sink_stag: stag, sink_to: to, size, .. } = request;
+                        let control = Opcode::ReadRequest.control();
+                        let outbound =
+                            self.inline(control, Queue::ReadRequest, &request.emit(), max_ulpdu)?;
+                        (outbound, Expected::Read(Sink { stag, to, size, received: 0 }))
+                    }
+                    Asked::Atomic(request) => {
+                        let control = Opcode::AtomicRequest.control();
+                        let outbound =
+                            self.inline(control, Queue::ReadRequest, &request.emit(), max_ulpdu)?;
+                        (outbound, Expected::Atomic(request.id))
+                    }
+                };
+                // The slot was free when the request started, and nobody else takes one.
                 let Header::Untagged { msn, .. } = outbound.header else { return None };
-                let read = OutstandingRequest { token, msn, stag, to, size, received: 0 };
-                self.outstanding.push(read).ok()?;
+                self.outstanding.push(OutstandingRequest { token, msn, expected }).ok()?;
                 self.own = Own::Idle;
                 Some(outbound)
             }
@@ -82,8 +100,21 @@ where
     }
 
     fn poll_answer(&mut self, max_ulpdu: usize) -> Option<Outbound> {
+        match self.pending.front()?.asked {
+            Asked::Read(request) => self.poll_read_response(&request, max_ulpdu),
+            Asked::Atomic(request) => {
+                let len = AtomicResponse::LEN;
+                let control = Opcode::AtomicResponse.control();
+                let header = self.whole(control, Queue::AtomicResponse, len, max_ulpdu)?;
+                self.answered = self.pending.front().copied();
+                self.pending.pop();
+                Some(Outbound { header, body: Body::AtomicResponse(request), len, finished: None })
+            }
+        }
+    }
+
+    fn poll_read_response(&mut self, request: &ReadRequest, max_ulpdu: usize) -> Option<Outbound> {
         let read = self.pending.front_mut()?;
-        let request = read.request;
         let control = Opcode::ReadResponse.control();
         let answer = self.answer.get_or_insert_with(|| {
             self.sender.tagged(control, request.sink_stag, request.sink_to, request.size)
@@ -101,14 +132,18 @@ where
     }
 
     /// A message of RDMAP's own that fits one segment, or None if `max_ulpdu` would cut it.
-    fn inline(&mut self, opcode: Opcode, queue: Queue, octets: &[u8], max_ulpdu: usize) -> Option<Outbound> {
-        if max_ulpdu < Header::UNTAGGED_LEN + octets.len() {
+    fn inline(&mut self, control: u8, queue: Queue, octets: &[u8], max_ulpdu: usize) -> Option<Outbound> {
+        let header = self.whole(control, queue, octets.len(), max_ulpdu)?;
+        let body = Body::Inline(octets.iter().copied().collect());
+        Some(Outbound { header, body, len: octets.len(), finished: None })
+    }
+
+    /// The header of an untagged message of one segment, or None if `max_ulpdu` would cut it.
+    fn whole(&mut self, control: u8, queue: Queue, len: usize, max_ulpdu: usize) -> Option<Header> {
+        if max_ulpdu < Header::UNTAGGED_LEN + len {
             return None;
         }
-        let len = u32::try_from(octets.len()).ok()?;
-        let Cut { header, len, .. } =
-            self.sender.untagged(opcode.control(), 0, queue, len).next(max_ulpdu)?;
-        let body = Body::Inline(octets.iter().copied().collect());
-        Some(Outbound { header, body, len, finished: None })
+        let cut = self.sender.untagged(control, 0, queue, u32::try_from(len).ok()?).next(max_ulpdu)?;
+        Some(cut.header)
     }
 }

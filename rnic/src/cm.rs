@@ -40,6 +40,21 @@ pub enum CmEvent {
         /// What went wrong.
         reason: ConnectFailure,
     },
+    /// A peer has connected to a port in streaming mode; take the connection with [`crate::Device::accept_stream`].
+    StreamRequest(StreamRequest),
+    /// Something that the application waits for has come to a connection in streaming mode: TCP's handshake is over, or
+    /// after a call that found less than it asked for there are octets, room, or the end. Try again.
+    StreamReady {
+        /// The connection.
+        id: StreamId,
+    },
+    /// A connection could not be opened in streaming mode, or was closed because MPA startup in Responder mode failed.
+    StreamFailed {
+        /// The connection.
+        id: StreamId,
+        /// What went wrong.
+        reason: ConnectFailure,
+    },
     /// An established connection has ended; everything posted has been flushed.
     Disconnected {
         /// The queue pair.
@@ -54,10 +69,12 @@ pub enum CmEvent {
 pub struct ConnectRequest {
     /// Names the request in the answer.
     pub id: RequestId,
-    /// The port that the peer connected to.
+    /// The port that the peer connected to; 0 when this side opened the connection, in streaming mode.
     pub port: u16,
     /// The peer.
     pub peer: SocketAddr,
+    /// The connection, if the application knows it from streaming mode.
+    pub stream: Option<StreamId>,
     /// The private data of the request, at most 512 octets.
     pub private_data: Bytes,
     /// Reads that the peer can answer at a time, if it said so (RFC 6581).
@@ -66,9 +83,24 @@ pub struct ConnectRequest {
     pub ord: Option<u16>,
 }
 
-/// Names an unanswered [`ConnectRequest`].
+/// Names an unanswered [`ConnectRequest`]: the serial of the connection, and which request of it this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RequestId(pub(crate) u64);
+pub struct RequestId(pub(crate) u64, pub(crate) u32);
+
+/// A peer's connection in streaming mode that nobody has taken yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamRequest {
+    /// Names the connection.
+    pub id: StreamId,
+    /// The port that the peer connected to.
+    pub port: u16,
+    /// The peer.
+    pub peer: SocketAddr,
+}
+
+/// Names a connection that is or was in streaming mode; never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamId(pub(crate) u64);
 
 /// Why a connection did not come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +139,8 @@ pub enum DisconnectReason {
         code: (u8, u8, u8),
         /// The same in words.
         text: &'static str,
+        /// What a peer meant that writes layer and type the other way round, as Linux siw does, where that makes sense too.
+        other: Option<((u8, u8, u8), &'static str)>,
     },
     /// This side sent a Terminate.
     LocalTerminate(Cause),
@@ -119,8 +153,14 @@ impl core::fmt::Display for DisconnectReason {
         match self {
             Self::Local => f.write_str("disconnected"),
             Self::Peer => f.write_str("the peer disconnected"),
-            Self::PeerTerminate { code: (layer, etype, code), text } => {
-                write!(f, "the peer sent Terminate {layer:x}/{etype:x}/{code:02x}: {text}")
+            Self::PeerTerminate { code: (layer, etype, code), text, other } => {
+                write!(f, "the peer sent Terminate {layer:x}/{etype:x}/{code:02x}: {text}")?;
+                match other {
+                    Some(((layer, etype, code), text)) => {
+                        write!(f, ", or from Linux siw {layer:x}/{etype:x}/{code:02x}: {text}")
+                    }
+                    None => Ok(()),
+                }
             }
             Self::LocalTerminate(cause) => write!(f, "terminated: {cause}"),
             Self::Lost => f.write_str("the TCP connection was lost"),

@@ -11,14 +11,24 @@ pub struct Config {
     pub stack: StackConfig,
     /// What MPA startup asks for and offers.
     pub mpa: weft_mpa::Config,
-    /// How long MPA startup may take, in the engine's time.
+    /// How long MPA startup may take, and the opening of a connection in streaming mode, in the engine's time.
     pub startup_timeout: Duration,
-    /// How long the application may take to answer a connect request, in the engine's time.
+    /// How long the application may take to answer a connect request or to take a connection in streaming mode, in the
+    /// engine's time.
     pub answer_timeout: Duration,
     /// How long a closing connection waits for the peer's FIN, in the engine's time.
     pub close_timeout: Duration,
     /// Queue pairs at most.
     pub max_qps: usize,
+    /// Completion queues at most.
+    pub max_cqs: usize,
+    /// Memory regions at most.
+    pub max_mrs: usize,
+    /// Reads of one connection at most, in each direction: no IRD and no ORD is larger (RFC 5042 section 7.2).
+    pub max_reads: u16,
+    /// Atomics and Immediate Data (RFC 7306) are known. Without, they cannot be posted, and a peer that uses them hears that
+    /// the opcode is unexpected, as from an older RNIC.
+    pub extensions: bool,
     /// Where time comes from.
     pub clock: Clock,
     /// Who drives the engine.
@@ -59,6 +69,10 @@ impl Config {
             answer_timeout: real(60),
             close_timeout: real(5),
             max_qps: 1 << 14,
+            max_cqs: 1 << 14,
+            max_mrs: 1 << 20,
+            max_reads: 128,
+            extensions: true,
             clock: Clock::real_time(CLOCK_SCALE),
             progress: Progress::Manual,
         }

@@ -5,6 +5,8 @@
 //!                                 ├─▶ Operating(Stream) ─┤           ▼
 //!   AwaitingRequest ─▶ Offered ───┘                      └─────▶ Draining ─▶ removed
 //! ```
+//! Where the application begins in streaming mode, Opening and Streaming stand before both lines, and a rejection leads
+//! back to Streaming.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,8 +16,9 @@ use weft_netif::{ConnectionId, Duration, Instant, Llp};
 use weft_verbs::{MemoryTable, QpEvent, QueuePair};
 
 use crate::channel::Channel;
-use crate::cm::{CmEvent, DisconnectReason};
+use crate::cm::{CmEvent, DisconnectReason, RequestId, StreamId};
 use crate::counters::Counters;
+use crate::preamble::{Hold, Interest};
 use crate::stream::Stream;
 
 /// A connection of the engine.
@@ -39,12 +42,20 @@ pub(crate) struct Connection {
     pub(crate) frame: Vec<u8>,
     /// Why the stream ended, until the application has been told.
     pub(crate) ended: Option<DisconnectReason>,
+    /// Whether the application knows the connection from streaming mode.
+    pub(crate) hold: Hold,
+    /// How often MPA was started in Responder mode, so that each request has an identity of its own.
+    pub(crate) attempt: u32,
 }
 
 /// Where a connection stands.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// TCP's handshake; then the Request with this private data is sent.
+    /// TCP's handshake; then streaming mode begins.
+    Opening,
+    /// Streaming mode: the octets are the application's.
+    Streaming(Interest),
+    /// TCP's handshake, or room; then the Request with this private data is sent.
     Connecting(Initiator, bytes::Bytes),
     /// The Request is sent.
     AwaitingReply(Initiator),
@@ -71,6 +82,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) scratch: &'a mut [u8],
     /// Octets of a TCP buffer.
     pub(crate) tcp_buffer: usize,
+    pub(crate) max_reads: u16,
+    pub(crate) startup_timeout: Duration,
     pub(crate) answer_timeout: Duration,
     pub(crate) close_timeout: Duration,
     pub(crate) now: Instant,
@@ -104,12 +117,16 @@ impl Connection {
             orphan: None,
             frame: Vec::new(),
             ended: None,
+            hold: Hold::Never,
+            attempt: 0,
         }
     }
 
     /// Does everything that can be done now.
     pub(crate) fn turn(&mut self, turn: &mut Turn<'_>) -> Verdict {
         match &self.phase {
+            Phase::Opening => self.handle_opened(turn),
+            Phase::Streaming(_) => self.watch_streaming(turn),
             Phase::Connecting(..) => self.handle_connected(turn),
             Phase::AwaitingReply(_) => self.handle_reply(turn),
             Phase::AwaitingRequest(_) => self.handle_request(turn),
@@ -125,6 +142,9 @@ impl Connection {
         turn.llp.abort();
         match &self.phase {
             Phase::Operating(_) | Phase::Ending(_) | Phase::Draining => self.finish(turn),
+            Phase::Opening => self.fail_opening(crate::ConnectFailure::TimedOut),
+            // Nobody has taken it; once somebody has, streaming mode has no deadline.
+            Phase::Streaming(_) => Verdict::Remove,
             _ => self.fail_startup(turn, crate::ConnectFailure::TimedOut),
         }
     }
@@ -149,7 +169,23 @@ impl Connection {
 
     /// The listening port that this connection counts against, as long as the application has not answered it.
     pub(crate) fn unanswered_port(&self) -> Option<u16> {
-        matches!(self.phase, Phase::AwaitingRequest(_) | Phase::Offered(_)).then_some(self.port)
+        let unanswered = match self.hold {
+            Hold::Never => matches!(self.phase, Phase::AwaitingRequest(_) | Phase::Offered(_)),
+            Hold::Untaken => true,
+            Hold::Held | Hold::Dropped => false,
+        };
+        unanswered.then_some(self.port)
+    }
+
+    /// Takes back a request that nobody can answer any more: a peer that comes and goes must not fill the channel.
+    pub(crate) fn withdraw_request(&self) {
+        let (request, stream) = (RequestId(self.serial, self.attempt), StreamId(self.serial));
+        if matches!(self.phase, Phase::Offered(_)) {
+            self.events
+                .remove(|event| matches!(event, CmEvent::ConnectRequest(stale) if stale.id == request));
+        } else if self.hold == Hold::Untaken {
+            self.events.remove(|event| matches!(event, CmEvent::StreamRequest(stale) if stale.id == stream));
+        }
     }
 
     /// Sends FIN and waits for the peer's.

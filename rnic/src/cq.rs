@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use weft_verbs::{Completion, CompletionQueue};
@@ -25,6 +25,14 @@ pub(crate) struct CqShared {
     pub(crate) channel: Option<Arc<Channel<CqId>>>,
     /// The engine has seen that the queue is overrun.
     pub(crate) overrun_seen: AtomicBool,
+    /// The device's completion queues, this one among them.
+    pub(crate) count: Arc<AtomicUsize>,
+}
+
+impl Drop for CqShared {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Names a completion queue in the events of a channel.
@@ -124,6 +132,7 @@ const EMPTY: Completion = Completion {
     opcode: weft_verbs::CompletionOpcode::Send,
     byte_len: 0,
     invalidated: None,
+    immediate: None,
     qp_num: 0,
     vendor_err: 0,
     solicited: false,

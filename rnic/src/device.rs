@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -44,8 +44,9 @@ pub(crate) struct Inner {
     sleepers: AtomicUsize,
     /// When the sleepers' engine wants to be polled again, as far as they know, in microseconds.
     slept_until: AtomicI64,
-    next_pd: AtomicU32,
+    next_pd: AtomicU64,
     next_cq: AtomicU64,
+    cqs: Arc<AtomicUsize>,
 }
 
 impl Device {
@@ -65,8 +66,9 @@ impl Device {
             wakeup: Wakeup::new()?,
             sleepers: AtomicUsize::new(0),
             slept_until: AtomicI64::new(i64::MAX),
-            next_pd: AtomicU32::new(1),
+            next_pd: AtomicU64::new(1),
             next_cq: AtomicU64::new(1),
+            cqs: Arc::new(AtomicUsize::new(0)),
             config,
         });
         let driver = match inner.config.progress {
@@ -93,18 +95,29 @@ impl Device {
 
     /// Makes a completion queue for at least `entries` completions, announced on `channel` if there is one.
     ///
+    /// It cannot overrun, whatever the peers do, if it holds the sum of the sizes of all send and receive queues that use it
+    /// (RFC 5042 section 6.4.3.2).
+    ///
     /// # Errors
-    /// [`CreateError`] when the queue is too large, or the channel is another device's.
+    /// [`CreateError`] when the device holds as many completion queues as its settings allow, the queue is too large, or the
+    /// channel is another device's.
     pub fn create_cq(&self, entries: u32, channel: Option<&CompChannel>) -> Result<Cq, CreateError> {
         check_size("completions", entries as usize, MAX_CQ_ENTRIES)?;
         if channel.is_some_and(|channel| !self.is_same(&channel.device)) {
             return Err(CreateError::ForeignObject);
         }
+        let count = Arc::clone(&self.inner.cqs);
+        let max = self.inner.config.max_cqs;
+        let one_more = |count: usize| (count < max).then_some(count + 1);
+        count
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more)
+            .map_err(|_| CreateError::TooManyCqs)?;
         let shared = Arc::new(CqShared {
             id: CqId(self.inner.next_cq.fetch_add(1, Ordering::Relaxed)),
             queue: Arc::new(CompletionQueue::new(entries)),
             channel: channel.map(|channel| Arc::clone(&channel.channel)),
             overrun_seen: AtomicBool::new(false),
+            count,
         });
         Ok(Cq { shared, device: self.clone() })
     }
@@ -143,7 +156,9 @@ impl Device {
         let mut engine = self.engine();
         let slot = engine.reserve_qp().ok_or(CreateError::TooManyQps)?;
         let number = u32::try_from(slot).map_err(|_| CreateError::TooManyQps)? + FIRST_QP_NUMBER;
-        let queues = Arc::new(QpQueues::new(number, &init.capacity));
+        let mut queues = QpQueues::new(number, &init.capacity);
+        queues.extensions = engine.config.extensions;
+        let queues = Arc::new(queues);
         let qp = QueuePair::new(weft_verbs::QpInit {
             queues: Arc::clone(&queues),
             pd: pd.id,

@@ -9,15 +9,16 @@ use std::sync::Arc;
 
 use weft_mpa::{Responder, STAGING_LEN};
 use weft_netif::{ConnectionId, Instant, Stack, Wire};
-use weft_verbs::{MemoryTable, QpEvent, QueuePair};
+use weft_verbs::{MemoryTable, PdId, QpEvent, QueuePair};
 
 use crate::channel::Channel;
-use crate::cm::{CmEvent, RequestId};
+use crate::cm::{CmEvent, StreamId, StreamRequest};
 use crate::config::Config;
 use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::counters::Counters;
 use crate::cq::CqShared;
 use crate::doorbell::Doorbells;
+use crate::preamble::{Hold, Interest};
 
 /// Everything that a device consists of, behind the device's lock.
 #[derive(Debug)]
@@ -52,6 +53,8 @@ pub(crate) struct QpSlot {
 pub(crate) struct ListenerSlot {
     pub(crate) events: Arc<Channel<CmEvent>>,
     pub(crate) unanswered: usize,
+    /// Its connections begin in streaming mode.
+    pub(crate) streaming: bool,
 }
 
 impl Engine {
@@ -126,6 +129,11 @@ impl Engine {
         }
     }
 
+    /// The protection domain of the queue pair in `slot`.
+    pub(crate) fn pd_of(&self, slot: usize) -> Option<PdId> {
+        self.qps.get(slot)?.as_ref().map(|slot| slot.qp.pd())
+    }
+
     /// Takes a new connection into the table.
     pub(crate) fn insert(&mut self, connection: Connection) {
         if let Some(deadline) = connection.deadline {
@@ -167,6 +175,8 @@ impl Engine {
                 counters: &mut self.counters,
                 scratch: &mut self.scratch,
                 tcp_buffer: self.config.stack.tcp_buffer,
+                max_reads: self.config.max_reads,
+                startup_timeout: self.config.startup_timeout,
                 answer_timeout: self.config.answer_timeout,
                 close_timeout: self.config.close_timeout,
                 now,
@@ -209,12 +219,8 @@ impl Engine {
             self.serials.remove(&connection.serial);
             if let Some(port) = connection.unanswered_port() {
                 self.count_answered(port);
-                // Nobody can answer it any more, and a peer that comes and goes must not fill the channel.
-                let request = RequestId(connection.serial);
-                connection
-                    .events
-                    .remove(|event| matches!(event, CmEvent::ConnectRequest(stale) if stale.id == request));
             }
+            connection.withdraw_request();
             self.release(connection.qp);
         }
         self.stack.remove(id);
@@ -272,11 +278,19 @@ impl Engine {
         };
         listener.unanswered += 1;
         let events = Arc::clone(&listener.events);
+        let streaming = listener.streaming;
         let serial = self.new_serial();
-        let phase = Phase::AwaitingRequest(Responder::new(self.config.mpa));
+        let (phase, hold, patience) = if streaming {
+            events.push(CmEvent::StreamRequest(StreamRequest { id: StreamId(serial), port, peer }));
+            (Phase::Streaming(Interest::default()), Hold::Untaken, self.config.answer_timeout)
+        } else {
+            let responder = Responder::new(self.config.mpa);
+            (Phase::AwaitingRequest(responder), Hold::Never, self.config.startup_timeout)
+        };
         self.insert(Connection {
             port,
-            deadline: Some(now + self.config.startup_timeout),
+            hold,
+            deadline: Some(now + patience),
             ..Connection::new(id, serial, phase, events, peer)
         });
         self.turn(id, now);

@@ -7,6 +7,8 @@ use weft_netif::{ConnectError, ListenError};
 pub enum CreateError {
     /// The device holds as many queue pairs as its settings allow.
     TooManyQps,
+    /// The device holds as many completion queues as its settings allow.
+    TooManyCqs,
     /// More than a queue or a request can hold.
     TooLarge {
         /// Of what.
@@ -26,6 +28,9 @@ impl core::fmt::Display for CreateError {
             Self::TooManyQps => {
                 f.write_str("the device holds as many queue pairs as it can: raise max_qps or destroy some")
             }
+            Self::TooManyCqs => f.write_str(
+                "the device holds as many completion queues as it can: raise max_cqs or drop some",
+            ),
             Self::TooLarge { what, wanted, max } => write!(f, "{wanted} {what} are too many: at most {max}"),
             Self::ForeignObject => f.write_str("the objects belong to different devices"),
         }
@@ -49,6 +54,13 @@ pub enum CmError {
     ForeignObject,
     /// The request was answered already, or the peer has gone.
     RequestGone,
+    /// A larger IRD or ORD than the device's `max_reads`.
+    TooManyReads {
+        /// The depth asked for.
+        wanted: u16,
+        /// The largest depth.
+        max: u16,
+    },
     /// More private data than the startup frame takes.
     PrivateDataTooLong {
         /// Octets given.
@@ -56,6 +68,8 @@ pub enum CmError {
         /// Octets allowed.
         max: usize,
     },
+    /// The connection's streaming mode does not allow it.
+    Stream(StreamError),
 }
 
 impl core::fmt::Display for CmError {
@@ -69,11 +83,58 @@ impl core::fmt::Display for CmError {
             Self::RequestGone => {
                 f.write_str("the connect request was answered already, or the peer has gone")
             }
+            Self::TooManyReads { wanted, max } => {
+                write!(f, "a depth of {wanted} Reads is too large: at most {max}")
+            }
             Self::PrivateDataTooLong { len, max } => {
                 write!(f, "{len} octets of private data are too many: at most {max}")
             }
+            Self::Stream(error) => error.fmt(f),
         }
     }
 }
 
 impl core::error::Error for CmError {}
+
+impl From<StreamError> for CmError {
+    fn from(error: StreamError) -> Self {
+        Self::Stream(error)
+    }
+}
+
+/// Why a connection cannot be used in streaming mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamError {
+    /// TCP's handshake is not over yet.
+    NotOpen,
+    /// MPA has been started: the octets in both directions are MPA's, until it is rejected.
+    MpaStarted,
+    /// The peer has closed its direction, and everything it sent before has been received.
+    Finished,
+    /// The connection is over.
+    Closed,
+    /// Octets of streaming mode have come that nobody has received; an Initiator would take them for the Reply.
+    Unread,
+    /// What has to be sent in one piece does not fit into the send buffer now.
+    NoRoom {
+        /// Octets to send.
+        needed: usize,
+    },
+}
+
+impl core::fmt::Display for StreamError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::NotOpen => f.write_str("the TCP connection is not open yet"),
+            Self::MpaStarted => f.write_str("the connection is not in streaming mode: MPA has been started"),
+            Self::Finished => f.write_str("the peer has closed its direction"),
+            Self::Closed => f.write_str("the TCP connection is over"),
+            Self::Unread => {
+                f.write_str("octets of streaming mode are unread: receive them before MPA starts")
+            }
+            Self::NoRoom { needed } => write!(f, "the send buffer has no room for {needed} octets now"),
+        }
+    }
+}
+
+impl core::error::Error for StreamError {}

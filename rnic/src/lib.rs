@@ -3,11 +3,11 @@
 //! ```text
 //!    Device ── Pd ── Mr          objects, used by any thread
 //!      │       Qp ── Cq ── CompChannel
-//!      │       Listener ── EventChannel
+//!      │       Listener ── EventChannel ── StreamingConnection
 //!      ▼
 //!    Engine::poll(now)           one object that moves everything
 //!      ├─ Stack                  frames and TCP (weft-netif)
-//!      └─ Connection: Startup ─▶ Stream ─▶ end
+//!      └─ Connection: (Streaming ⇄) Startup ─▶ Stream ─▶ end
 //!                                  └─ MPA ⇄ DDP ⇄ RDMAP ⇄ QueuePair
 //! ```
 //! Begin with `stream.rs`: it is the one place where the layers meet, and all of the way of an octet.
@@ -44,22 +44,25 @@ mod listener;
 mod lockstep;
 mod mr;
 mod operate;
+mod preamble;
 mod qp;
 mod startup;
 mod stream;
+mod streaming;
 
 pub use clock::Clock;
-pub use cm::{CmEvent, ConnectFailure, ConnectRequest, DisconnectReason, RequestId};
+pub use cm::{CmEvent, ConnectFailure, ConnectRequest, DisconnectReason, RequestId, StreamId, StreamRequest};
 pub use config::{CLOCK_SCALE, Config, Progress};
 pub use counters::{Counters, SegmentCounters};
 pub use cq::{CompChannel, Cq, CqId};
 pub use device::Device;
-pub use error::{CmError, CreateError};
+pub use error::{CmError, CreateError, StreamError};
 pub use failure::Cause;
 pub use listener::{ConnParam, EventChannel, Listener};
 pub use lockstep::Lockstep;
 pub use mr::{Mr, Pd};
 pub use qp::{Qp, QpInit};
+pub use streaming::{StreamState, StreamingConnection};
 
 pub use weft_ddp::Stag;
 pub use weft_verbs::{

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weft_mpa::Initiator;
-use weft_netif::{ConnectionId, Instant};
+use weft_netif::{ConnectionId, Instant, LlpState};
 use weft_verbs::QpState;
 
 use crate::channel::Channel;
@@ -15,7 +15,7 @@ use crate::cm::{CmEvent, RequestId};
 use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::device::Device;
 use crate::engine::ListenerSlot;
-use crate::error::CmError;
+use crate::error::{CmError, StreamError};
 use crate::qp::Qp;
 
 /// A queue of connection events with a file descriptor that poll and epoll understand.
@@ -37,9 +37,10 @@ pub struct Listener {
 pub struct ConnParam<'a> {
     /// Private data, at most 512 octets, 508 with RFC 6581 startup.
     pub private_data: &'a [u8],
-    /// Reads answered at a time (IRD); the device's setting if not given.
+    /// Reads answered at a time (IRD), at most the device's `max_reads`; the device's setting if not given. 0x3FFF leaves
+    /// it to the ULPs of both sides (RFC 6581 section 9.1).
     pub ird: Option<u16>,
-    /// Reads outstanding (ORD); the device's setting if not given.
+    /// Reads outstanding (ORD), likewise; the device's setting if not given.
     pub ord: Option<u16>,
     /// Connecting side only: ask for the peer-to-peer start of RFC 6581; the device's setting if not given.
     pub peer_to_peer: Option<bool>,
@@ -51,20 +52,15 @@ impl Device {
     /// # Errors
     /// [`CmError::Listen`] when the port is 0 or in use.
     pub fn listen(&self, events: &EventChannel, port: u16) -> Result<Listener, CmError> {
-        if !self.is_same(&events.device) {
-            return Err(CmError::ForeignObject);
-        }
-        let mut engine = self.engine();
-        engine.stack.listen(port).map_err(CmError::Listen)?;
-        engine.listeners.insert(port, ListenerSlot { events: Arc::clone(&events.channel), unanswered: 0 });
-        Ok(Listener { port, device: self.clone() })
+        self.listen_for(events, port, false)
     }
 
     /// Connects `qp` to `remote`. What comes of it comes out of `events`: [`CmEvent::Established`],
     /// [`CmEvent::Rejected`] or [`CmEvent::ConnectError`].
     ///
     /// # Errors
-    /// [`CmError`] when the queue pair is not free, the private data too long or the address not reachable at all.
+    /// [`CmError`] when the queue pair is not free, the private data too long, more Reads are wanted than the device allows,
+    /// or the address is not reachable at all.
     pub fn connect(
         &self,
         events: &EventChannel,
@@ -78,12 +74,7 @@ impl Device {
         let now = self.now();
         let mut engine = self.engine();
         engine.check_free(qp)?;
-        let mut mpa = engine.config.mpa;
-        mpa.ird = param.ird.unwrap_or(mpa.ird);
-        mpa.ord = param.ord.unwrap_or(mpa.ord);
-        mpa.peer_to_peer = param.peer_to_peer.unwrap_or(mpa.peer_to_peer);
-        let initiator = Initiator::new(mpa);
-        initiator.request(param.private_data).map_err(startup_error)?;
+        let initiator = engine.initiator(&param)?;
         let llp = engine.stack.connect(remote, None, now).map_err(CmError::Connect)?;
         let phase = Phase::Connecting(initiator, Bytes::copy_from_slice(param.private_data));
         let serial = engine.new_serial();
@@ -102,8 +93,9 @@ impl Device {
     /// Accepts a connect request on `qp`.
     ///
     /// # Errors
-    /// [`CmError`] when the queue pair is not free, the private data too long, or the peer has gone meanwhile. After
-    /// [`CmError::PrivateDataTooLong`] the request can be answered again.
+    /// [`CmError`] when the queue pair is not free, the private data too long, more Reads are wanted than the device allows,
+    /// or the peer has gone meanwhile. In all cases but the last the request can be answered again.
+    /// [`StreamError::NoRoom`] meets a peer that sends its Request without reading what it was sent in streaming mode.
     pub fn accept(&self, request: RequestId, qp: &Qp, param: ConnParam<'_>) -> Result<(), CmError> {
         if !self.is_same(&qp.device) {
             return Err(CmError::ForeignObject);
@@ -111,10 +103,9 @@ impl Device {
         let mut engine = self.engine();
         engine.check_free(qp)?;
         let id = engine.offered(request)?;
-        let depths = match (param.ird, param.ord) {
-            (None, None) => None,
-            (ird, ord) => Some((ird.unwrap_or(engine.config.mpa.ird), ord.unwrap_or(engine.config.mpa.ord))),
-        };
+        let mpa = &engine.config.mpa;
+        let depths = [param.ird.unwrap_or(mpa.ird), param.ord.unwrap_or(mpa.ord)];
+        check_reads(depths, engine.config.max_reads)?;
         engine.attach(qp, Some(id));
         let outcome = engine
             .answer(id, self.now(), |connection, turn| connection.accept(turn, param.private_data, depths));
@@ -126,10 +117,10 @@ impl Device {
         outcome
     }
 
-    /// Rejects a connect request.
+    /// Rejects a connect request. A connection that came from streaming mode returns to it; any other is closed.
     ///
     /// # Errors
-    /// [`CmError`] when the private data is too long, or the peer has gone meanwhile.
+    /// [`CmError`] as for [`Device::accept`].
     pub fn reject(&self, request: RequestId, private_data: &[u8]) -> Result<(), CmError> {
         let mut engine = self.engine();
         let id = engine.offered(request)?;
@@ -137,6 +128,22 @@ impl Device {
         drop(engine);
         self.kick();
         outcome
+    }
+
+    pub(crate) fn listen_for(
+        &self,
+        events: &EventChannel,
+        port: u16,
+        streaming: bool,
+    ) -> Result<Listener, CmError> {
+        if !self.is_same(&events.device) {
+            return Err(CmError::ForeignObject);
+        }
+        let mut engine = self.engine();
+        engine.stack.listen(port).map_err(CmError::Listen)?;
+        let slot = ListenerSlot { events: Arc::clone(&events.channel), unanswered: 0, streaming };
+        engine.listeners.insert(port, slot);
+        Ok(Listener { port, device: self.clone() })
     }
 
     pub(crate) fn disconnect(&self, qp: &Qp) -> Result<(), CmError> {
@@ -171,14 +178,26 @@ impl crate::engine::Engine {
         outcome
     }
 
-    fn check_free(&self, qp: &Qp) -> Result<(), CmError> {
+    /// The side that will ask, as `param` wants it, and whose Request takes the private data.
+    pub(crate) fn initiator(&self, param: &ConnParam<'_>) -> Result<Initiator, CmError> {
+        let mut mpa = self.config.mpa;
+        mpa.ird = param.ird.unwrap_or(mpa.ird);
+        mpa.ord = param.ord.unwrap_or(mpa.ord);
+        mpa.peer_to_peer = param.peer_to_peer.unwrap_or(mpa.peer_to_peer);
+        check_reads([mpa.ird, mpa.ord], self.config.max_reads)?;
+        let initiator = Initiator::new(mpa);
+        initiator.request(param.private_data).map_err(startup_error)?;
+        Ok(initiator)
+    }
+
+    pub(crate) fn check_free(&self, qp: &Qp) -> Result<(), CmError> {
         if qp.state() != QpState::Idle || self.connection_of(qp.slot).is_some() {
             return Err(CmError::QpBusy);
         }
         Ok(())
     }
 
-    fn attach(&mut self, qp: &Qp, id: Option<ConnectionId>) {
+    pub(crate) fn attach(&mut self, qp: &Qp, id: Option<ConnectionId>) {
         if let Some(Some(slot)) = self.qps.get_mut(qp.slot) {
             slot.connection = id;
         }
@@ -195,12 +214,14 @@ impl crate::engine::Engine {
     }
 
     /// The connection of a request that still waits for an answer.
-    fn offered(&self, request: RequestId) -> Result<ConnectionId, CmError> {
-        let id = self.serials.get(&request.0).copied();
-        id.filter(|id| {
-            self.connections.get(id).is_some_and(|connection| matches!(connection.phase, Phase::Offered(_)))
-        })
-        .ok_or(CmError::RequestGone)
+    fn offered(&mut self, request: RequestId) -> Result<ConnectionId, CmError> {
+        let RequestId(serial, attempt) = request;
+        let id = *self.serials.get(&serial).ok_or(CmError::RequestGone)?;
+        let is_offered = self.connections.get(&id).is_some_and(|connection| {
+            matches!(connection.phase, Phase::Offered(_)) && connection.attempt == attempt
+        });
+        let takes_an_answer = self.stack.llp(id).is_some_and(|llp| llp.state() == LlpState::Established);
+        if is_offered && takes_an_answer { Ok(id) } else { Err(CmError::RequestGone) }
     }
 }
 
@@ -236,9 +257,16 @@ impl Drop for Listener {
     }
 }
 
+/// What is left to the ULPs is as many as the device has.
+fn check_reads(depths: [u16; 2], max: u16) -> Result<(), CmError> {
+    let wanted = depths.into_iter().find(|&depth| depth > max && depth < weft_mpa::NOT_NEGOTIATED);
+    wanted.map_or(Ok(()), |wanted| Err(CmError::TooManyReads { wanted, max }))
+}
+
 const fn startup_error(error: weft_mpa::StartupError) -> CmError {
     match error {
         weft_mpa::StartupError::PrivateDataTooLong { len, max } => CmError::PrivateDataTooLong { len, max },
+        weft_mpa::StartupError::BufferTooSmall { needed } => CmError::Stream(StreamError::NoRoom { needed }),
         // The frame itself is ours and right; what is left is that TCP no longer takes it.
         _ => CmError::RequestGone,
     }

@@ -6,6 +6,7 @@ use weft_ddp::Stag;
 use weft_verbs::{Access, MemoryRegion, PdId, Region, RegisterError, Registration, Sge, Violation};
 
 use crate::device::Device;
+use crate::qp::Qp;
 
 /// A protection domain. Clones are handles to the same one.
 #[derive(Clone, Debug)]
@@ -22,7 +23,8 @@ pub struct Mr {
 }
 
 impl Pd {
-    /// Allocates and registers `len` zeroed octets. The tagged offset of the first one is its address.
+    /// Allocates and registers `len` zeroed octets. The tagged offset of the first one is its address. All queue pairs of the
+    /// domain share the STag, so that no peer can invalidate it (RFC 5040 section 8.1.1).
     ///
     /// # Errors
     /// [`RegisterError`] when the rights make no sense, or memory or STags are used up.
@@ -32,14 +34,37 @@ impl Pd {
         self.register_at(region, access, iova)
     }
 
+    /// As [`Self::register`], for the stream of `qp` alone: no other queue pair of this domain, and no peer of one, can use
+    /// the STag (RFC 5041 section 8.2). The peer of `qp` can invalidate it.
+    ///
+    /// # Errors
+    /// As [`Self::register`], and when the queue pair is not of this domain.
+    pub fn register_for(&self, qp: &Qp, len: usize, access: Access) -> Result<Mr, RegisterError> {
+        let region = Region::owned(len).ok_or(RegisterError::OutOfMemory)?;
+        let iova = region.address();
+        if !qp.device.is_same(&self.device) || self.device.engine().pd_of(qp.slot) != Some(self.id) {
+            return Err(RegisterError::ForeignQp);
+        }
+        let stream = Some(qp.queues.stream);
+        self.add(Registration { pd: self.id, stream, access, iova, region })
+    }
+
     /// Registers memory of the caller's making, whose first octet gets the tagged offset `iova`: [`Region::raw`] is how
     /// memory that somebody else owns comes in.
     ///
     /// # Errors
     /// [`RegisterError`] when the rights make no sense, the tagged offsets would wrap, or STags are used up.
     pub fn register_at(&self, region: Region, access: Access, iova: u64) -> Result<Mr, RegisterError> {
-        let registration = Registration { pd: self.id, access, iova, region };
-        let memory = self.device.engine().memory.register(registration)?;
+        self.add(Registration { pd: self.id, stream: None, access, iova, region })
+    }
+
+    fn add(&self, registration: Registration) -> Result<Mr, RegisterError> {
+        let mut engine = self.device.engine();
+        if engine.memory.len() >= engine.config.max_mrs {
+            return Err(RegisterError::TableFull);
+        }
+        let memory = engine.memory.register(registration)?;
+        drop(engine);
         Ok(Mr { memory, device: self.device.clone() })
     }
 }
@@ -91,7 +116,15 @@ impl Mr {
         if self.memory.region.copy_out(offset, octets) { Ok(()) } else { Err(Violation::Bounds) }
     }
 
-    /// Whether a Send with Invalidate of the peer has taken the STag out of use.
+    /// Takes the STag out of use, for the peer as for local requests; the memory stays. Once this has returned, nothing that
+    /// arrives or is on its way changes an octet any more (RFC 5042 section 6.2.2).
+    pub fn invalidate(&self) {
+        // Whoever holds the engine's lock copies to or from no memory.
+        let _engine = self.device.engine();
+        self.memory.invalidate();
+    }
+
+    /// Whether the STag is out of use, by a Send with Invalidate of the peer or by [`Self::invalidate`].
     pub fn is_invalidated(&self) -> bool {
         self.memory.is_invalidated()
     }

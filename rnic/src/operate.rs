@@ -89,7 +89,10 @@ impl Connection {
             qp.handle_event(QpEvent::Terminated);
         }
         let code = (terminate.layer, terminate.etype, terminate.code);
-        self.report_end(turn, DisconnectReason::PeerTerminate { code, text: terminate.describe() });
+        let other = terminate.other_reading();
+        let other = other.map(|other| ((other.layer, other.etype, other.code), other.describe()));
+        let text = terminate.describe();
+        self.report_end(turn, DisconnectReason::PeerTerminate { code, text, other });
         self.shut(turn)
     }
 

@@ -3,12 +3,13 @@
 use bytes::Bytes;
 use weft_mpa::{FrameKind, MAX_FRAME_LEN, MAX_PRIVATE_DATA, Negotiated, Offer, Outcome, StartupFrame};
 use weft_netif::LlpState;
-use weft_verbs::QpEvent;
+use weft_verbs::{QpEvent, QueuePair};
 
-use crate::cm::{CmEvent, ConnectFailure, ConnectRequest, RequestId};
+use crate::cm::{CmEvent, ConnectFailure, ConnectRequest, RequestId, StreamId};
 use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::failure::Failure;
 use crate::operate::transmit;
+use crate::preamble::{Hold, Interest};
 use crate::stream::Stream;
 
 /// What has come of a startup frame.
@@ -37,15 +38,20 @@ impl Connection {
         match turn.llp.state() {
             LlpState::Connecting => return Verdict::Keep,
             LlpState::Established | LlpState::PeerClosed => {}
-            LlpState::Closed | LlpState::Reset => {
+            LlpState::Closed | LlpState::Reset if self.hold == Hold::Never => {
                 return self.fail_startup(turn, ConnectFailure::Unreachable);
             }
+            LlpState::Closed | LlpState::Reset => return self.fail_startup(turn, ConnectFailure::Closed),
+        }
+        // Octets of streaming mode may still fill the send buffer; a fresh one holds any frame.
+        if turn.llp.room() < MAX_FRAME_LEN {
+            return Verdict::Keep;
         }
         let Phase::Connecting(initiator, private_data) = core::mem::replace(&mut self.phase, Phase::Draining)
         else {
             return Verdict::Keep;
         };
-        // The private data was measured when the application called connect, and a fresh buffer holds any frame.
+        // The private data was measured when the application called connect.
         match initiator.request(&private_data).and_then(|request| send_frame(turn, &request)) {
             Ok(()) => turn.counters.sent.mpa_requests += 1,
             Err(error) => return self.fail_startup(turn, ConnectFailure::Protocol(error.into())),
@@ -71,7 +77,15 @@ impl Connection {
         };
         let private_data = Bytes::copy_from_slice(reply.private_data);
         let peer_depths = reply.enhanced.map(|enhanced| (enhanced.ird, enhanced.ord));
-        match initiator.handle_reply(&reply) {
+        let is_overrun = turn.qp.as_deref().is_some_and(QueuePair::is_overrun);
+        let outcome = initiator.handle_reply(&reply).map(|outcome| match outcome {
+            // What completes could not be told any more, and that has no code of its own (RFC 6581 section 9.3).
+            Outcome::Established(negotiated) if is_overrun => {
+                Outcome::Failed { negotiated, error: weft_mpa::Error::LocalCatastrophic }
+            }
+            outcome => outcome,
+        });
+        match outcome {
             Ok(Outcome::Established(negotiated)) => {
                 let greeting = Greeting { private_data, peer_depths, initiator: true };
                 self.establish(turn, &negotiated, greeting);
@@ -80,14 +94,14 @@ impl Connection {
             Ok(Outcome::Rejected { .. }) => {
                 self.report(turn, |qp_num| CmEvent::Rejected { qp_num, private_data, peer_depths });
                 self.detach(turn);
-                self.shut(turn)
+                self.leave_mpa(turn)
             }
             Ok(Outcome::Failed { negotiated, error }) => {
                 let reason = ConnectFailure::Protocol(error);
                 self.report(turn, |qp_num| CmEvent::ConnectError { qp_num, reason });
                 // The peer believes in the connection: it learns by a Terminate that there is none. The send buffer holds
                 // only the Request so far, so that the Terminate goes into it now or, if TCP has ended, never.
-                let mut stream = Stream::new(&negotiated, true);
+                let mut stream = Stream::new(&negotiated, true, true);
                 stream.terminate(Failure::mpa(error).terminate);
                 turn.counters.terminates += 1;
                 let _unsent_if_tcp_ended = transmit(&mut stream, turn);
@@ -102,8 +116,9 @@ impl Connection {
     pub(crate) fn handle_request(&mut self, turn: &mut Turn<'_>) -> Verdict {
         match self.receive_frame(turn, FrameKind::Request) {
             Arrival::Partial => return Verdict::Keep,
-            // No application knows of this connection yet, so that only the counters tell (RFC 5044 section 7.1.2).
-            Arrival::Bad(_) | Arrival::Gone => return self.fail_startup(turn, ConnectFailure::Closed),
+            // An application that does not know of this connection yet has only the counters (RFC 5044 section 7.1.2).
+            Arrival::Bad(error) => return self.fail_startup(turn, ConnectFailure::Protocol(error.into())),
+            Arrival::Gone => return self.fail_startup(turn, ConnectFailure::Closed),
             Arrival::Whole => turn.counters.received.mpa_requests += 1,
         }
         let frame = core::mem::take(&mut self.frame);
@@ -113,13 +128,15 @@ impl Connection {
         let Ok(Some((request, _))) = StartupFrame::parse(FrameKind::Request, &frame) else {
             return Verdict::Keep;
         };
-        let Ok(offer) = responder.handle_request(&request) else {
-            return self.fail_startup(turn, ConnectFailure::Closed);
+        let offer = match responder.handle_request(&request) {
+            Ok(offer) => offer,
+            Err(error) => return self.fail_startup(turn, ConnectFailure::Protocol(error)),
         };
         self.events.push(CmEvent::ConnectRequest(ConnectRequest {
-            id: RequestId(self.serial),
+            id: RequestId(self.serial, self.attempt),
             port: self.port,
             peer: self.peer,
+            stream: (self.hold != Hold::Never).then_some(StreamId(self.serial)),
             private_data: Bytes::copy_from_slice(request.private_data),
             ird: offer.peer_ird,
             ord: offer.peer_ord,
@@ -130,10 +147,11 @@ impl Connection {
     }
 
     /// The application has not decided; the peer may lose patience.
-    pub(crate) fn watch_offer(&self, turn: &Turn<'_>) -> Verdict {
+    pub(crate) fn watch_offer(&self, turn: &mut Turn<'_>) -> Verdict {
         match turn.llp.state() {
-            LlpState::PeerClosed | LlpState::Closed | LlpState::Reset => Verdict::Remove,
             LlpState::Connecting | LlpState::Established => Verdict::Keep,
+            _ if self.hold == Hold::Held => self.fail_startup(turn, ConnectFailure::Closed),
+            LlpState::PeerClosed | LlpState::Closed | LlpState::Reset => Verdict::Remove,
         }
     }
 
@@ -142,14 +160,11 @@ impl Connection {
         &mut self,
         turn: &mut Turn<'_>,
         private_data: &[u8],
-        depths: Option<(u16, u16)>,
+        [ird, ord]: [u16; 2],
     ) -> Result<Verdict, weft_mpa::StartupError> {
-        let Some(offer) = self.take_offer(private_data)? else { return Ok(Verdict::Keep) };
+        let Some(offer) = self.take_offer(turn, private_data)? else { return Ok(Verdict::Keep) };
         let peer_depths = offer.peer_ird.zip(offer.peer_ord);
-        let (reply, negotiated) = match depths {
-            Some((ird, ord)) => offer.accept_with(ird, ord, private_data)?,
-            None => offer.accept(private_data)?,
-        };
+        let (reply, negotiated) = offer.accept_with(ird, ord, private_data)?;
         send_frame(turn, &reply)?;
         turn.counters.sent.mpa_replies += 1;
         let greeting = Greeting { private_data: Bytes::new(), peer_depths, initiator: false };
@@ -157,32 +172,56 @@ impl Connection {
         Ok(self.operate(turn))
     }
 
-    /// The application rejects: sends the Reply, and FIN after it.
+    /// The application rejects: sends the Reply and leaves MPA.
     pub(crate) fn reject(
         &mut self,
         turn: &mut Turn<'_>,
         private_data: &[u8],
     ) -> Result<Verdict, weft_mpa::StartupError> {
-        let Some(offer) = self.take_offer(private_data)? else { return Ok(Verdict::Keep) };
+        let Some(offer) = self.take_offer(turn, private_data)? else { return Ok(Verdict::Keep) };
         send_frame(turn, &offer.reject(private_data)?)?;
         turn.counters.sent.mpa_replies += 1;
-        Ok(self.shut(turn))
+        Ok(self.leave_mpa(turn))
     }
 
     /// Ends a connection that has not come about. TCP is closed at once, without a Terminate.
     pub(crate) fn fail_startup(&self, turn: &mut Turn<'_>, reason: ConnectFailure) -> Verdict {
         turn.counters.startup_failures += 1;
+        if turn.qp.is_none() && self.hold == Hold::Held {
+            self.events.push(CmEvent::StreamFailed { id: StreamId(self.serial), reason });
+        }
         self.report(turn, |qp_num| CmEvent::ConnectError { qp_num, reason });
         turn.llp.shutdown();
         Verdict::Remove
     }
 
+    /// After a rejection TCP stays open for the application (RFC 5044 section 7.1.2). One that has never seen the
+    /// connection in streaming mode has no handle by which it could use it, so that it is closed.
+    fn leave_mpa(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        if self.hold != Hold::Held {
+            return self.shut(turn);
+        }
+        self.phase = Phase::Streaming(Interest::default());
+        self.deadline = None;
+        Verdict::Keep
+    }
+
     /// The offer, out of its phase, once it is sure that the answer can be sent.
-    fn take_offer(&mut self, private_data: &[u8]) -> Result<Option<Offer>, weft_mpa::StartupError> {
+    fn take_offer(
+        &mut self,
+        turn: &Turn<'_>,
+        private_data: &[u8],
+    ) -> Result<Option<Offer>, weft_mpa::StartupError> {
         let Phase::Offered(offer) = &self.phase else { return Ok(None) };
-        let max = MAX_PRIVATE_DATA - if offer.peer_ird.is_some() { ENHANCED_LEN } else { 0 };
-        if private_data.len() > max {
-            return Err(weft_mpa::StartupError::PrivateDataTooLong { len: private_data.len(), max });
+        let enhanced = if offer.peer_ird.is_some() { ENHANCED_LEN } else { 0 };
+        let (len, max) = (private_data.len(), MAX_PRIVATE_DATA - enhanced);
+        if len > max {
+            return Err(weft_mpa::StartupError::PrivateDataTooLong { len, max });
+        }
+        // A peer may send its Request without having read what it was sent in streaming mode.
+        let needed = HEADER_LEN + enhanced + len;
+        if turn.llp.room() < needed {
+            return Err(weft_mpa::StartupError::BufferTooSmall { needed });
         }
         match core::mem::replace(&mut self.phase, Phase::Draining) {
             Phase::Offered(offer) => Ok(Some(offer)),
@@ -195,12 +234,15 @@ impl Connection {
 
     fn establish(&mut self, turn: &mut Turn<'_>, negotiated: &Negotiated, greeting: Greeting) {
         let Greeting { private_data, peer_depths, initiator } = greeting;
-        self.phase = Phase::Operating(Box::new(Stream::new(negotiated, initiator)));
+        // Only a depth that is left to the ULPs is larger, and stands for as many as this device has.
+        let (ird, ord) = (negotiated.ird.min(turn.max_reads), negotiated.ord.min(turn.max_reads));
+        let negotiated = Negotiated { ird, ord, ..*negotiated };
+        let extensions = turn.qp.as_deref().is_none_or(|qp| qp.queues().extensions);
+        self.phase = Phase::Operating(Box::new(Stream::new(&negotiated, initiator, extensions)));
         self.deadline = None;
         if let Some(qp) = turn.qp.as_deref_mut() {
             qp.handle_event(QpEvent::Established);
         }
-        let (ird, ord) = (negotiated.ird, negotiated.ord);
         self.report(turn, |qp_num| CmEvent::Established { qp_num, private_data, ird, ord, peer_depths });
     }
 

@@ -42,16 +42,17 @@ pub(crate) struct Surroundings<'a> {
 
 impl Stream {
     /// The stream that startup has agreed on. An initiator that owes an RTR message has it queued already.
-    pub(crate) fn new(negotiated: &Negotiated, initiator: bool) -> Self {
+    pub(crate) fn new(negotiated: &Negotiated, initiator: bool, extensions: bool) -> Self {
         let crc = negotiated.crc.then(Crc32c::default);
         let reads = vec![OutstandingRequest::default(); usize::from(negotiated.ord)].into_boxed_slice();
         let answers = vec![PendingRequest::default(); usize::from(negotiated.ird)].into_boxed_slice();
         let staging = vec![0; STAGING_LEN].into_boxed_slice();
+        let rdmap = Endpoint::new(reads, answers);
         let mut stream = Self {
             framer: Framer::new(crc, negotiated.send_markers),
             deframer: Deframer::new(crc, negotiated.receive_markers, staging),
-            ddp: weft_ddp::Receiver::new(UNTAGGED_QUEUES),
-            rdmap: Endpoint::new(reads, answers),
+            ddp: weft_ddp::Receiver::new(if extensions { ALL_QUEUES } else { ALL_QUEUES - 1 }),
+            rdmap: if extensions { rdmap } else { rdmap.without_extensions() },
             may_send: initiator,
             send_rtr_expected: matches!(negotiated.start, Start::ExpectRtr(kinds) if kinds.send),
         };
@@ -156,7 +157,7 @@ impl Stream {
         self.deframer.is_aligned()
     }
 
-    /// Whether FIN has to wait: for a Terminate or, without one, for Read Responses, which nobody sends behind a Terminate.
+    /// Whether FIN has to wait: for a Terminate or, without one, for answers to the peer, which nobody sends behind a Terminate.
     pub(crate) fn owes(&self) -> bool {
         if self.rdmap.is_terminating() {
             self.may_send && !self.rdmap.is_terminate_sent()
@@ -165,10 +166,10 @@ impl Stream {
         }
     }
 
-    /// A segment could not be filled. When it answers a Read of the peer, the peer is to blame, and gets its request back.
+    /// A segment could not be filled. When it answers a request of the peer, the peer is to blame, and gets its request back.
     fn unsendable(&mut self, refusal: Refusal, body: &Body) -> Failure {
-        if let (Refusal::Peer(error), Body::ReadResponse { .. }) = (refusal, body) {
-            self.rdmap.fail_read_response(error);
+        if let (Refusal::Peer(error), Body::ReadResponse { .. } | Body::AtomicResponse(_)) = (refusal, body) {
+            self.rdmap.fail_response(error);
         }
         Failure::refused(refusal, None)
     }
@@ -190,5 +191,5 @@ const fn is_send_rtr(inbound: &Inbound<'_>) -> bool {
 const RTR: Token = Token(u64::MAX);
 /// Some adapters treat STag 0 specially even where no STag is checked.
 const RTR_STAG: Stag = Stag(1);
-/// Send, Read Request and Terminate.
-const UNTAGGED_QUEUES: u32 = 3;
+/// Send, Read Request, Terminate and, with RFC 7306, Atomic Response.
+const ALL_QUEUES: u32 = 4;

@@ -3,6 +3,7 @@
 //! [`Pair`] is two devices on a memory wire and one virtual clock; [`Side`] is one of them with its objects.
 //! [`RawPeer`] is a scripted peer of one device, which speaks octets and shares no code with the layers above TCP.
 
+pub mod catalogue;
 mod pair;
 mod peer;
 

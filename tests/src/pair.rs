@@ -25,8 +25,12 @@ pub struct PairConfig {
     pub capacity: QpCapacity,
     /// TCP buffer of each direction.
     pub tcp_buffer: usize,
+    /// Whether both sides know RFC 7306.
+    pub extensions: bool,
     /// What the connecting side asks for.
     pub peer_to_peer: bool,
+    /// The largest IRD and ORD of both devices.
+    pub max_reads: u16,
 }
 
 impl Default for PairConfig {
@@ -39,7 +43,9 @@ impl Default for PairConfig {
             addresses: ["10.0.0.1/24", "10.0.0.2/24"],
             capacity: QpCapacity::default(),
             tcp_buffer: 256 * 1024,
+            extensions: true,
             peer_to_peer: false,
+            max_reads: 128,
         }
     }
 }
@@ -78,6 +84,8 @@ impl Side {
         settings.stack.mtu = config.mtu;
         settings.stack.tcp_buffer = config.tcp_buffer;
         settings.mpa = config.mpa;
+        settings.extensions = config.extensions;
+        settings.max_reads = config.max_reads;
         settings.clock = clock.clone();
         settings.progress = Progress::External;
         let device = Device::open(wire, settings).expect("a device on memory");
@@ -92,6 +100,11 @@ impl Side {
     /// Registers `len` octets with all rights.
     pub fn memory(&self, len: usize) -> Mr {
         self.pd.register(len, Access::ALL).expect("memory for a test")
+    }
+
+    /// Registers `len` octets with all rights for the stream of the queue pair alone, whose peer may invalidate them.
+    pub fn own_memory(&self, len: usize) -> Mr {
+        self.pd.register_for(&self.qp, len, Access::ALL).expect("memory for a test")
     }
 
     /// Posts a receive of one SGE.

@@ -15,17 +15,25 @@ impl Access {
     pub const REMOTE_WRITE: Self = Self(0x02);
     /// A peer may read here.
     pub const REMOTE_READ: Self = Self(0x04);
+    /// A peer may do Atomics here. Needs [`Self::LOCAL_WRITE`].
+    pub const REMOTE_ATOMIC: Self = Self(0x08);
     /// Everything a peer and the engine can do.
-    pub const ALL: Self = Self(0x07);
+    pub const ALL: Self = Self(0x0F);
 
     /// Whether all rights of `other` are in this set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether the combination makes sense: remote write without local write does not, as in `ibv_reg_mr`.
+    /// Whether the combination makes sense: remote write or Atomics without local write do not, as in `ibv_reg_mr`.
     pub const fn is_valid(self) -> bool {
-        !self.contains(Self::REMOTE_WRITE) || self.contains(Self::LOCAL_WRITE)
+        let changes = self.contains(Self::REMOTE_WRITE) || self.contains(Self::REMOTE_ATOMIC);
+        !changes || self.contains(Self::LOCAL_WRITE)
+    }
+
+    /// Whether a peer has any business here.
+    pub const fn is_remote(self) -> bool {
+        self.0 & !Self::LOCAL_WRITE.0 != 0
     }
 }
 

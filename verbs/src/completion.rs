@@ -9,15 +9,17 @@ pub struct Completion {
     pub status: Status,
     /// What was done.
     pub opcode: CompletionOpcode,
-    /// Octets received (Recv) or read (Read).
+    /// Octets placed: received (Recv; none for Immediate Data), read (Read), or 8 (Atomics).
     pub byte_len: u32,
     /// The STag that the peer invalidated with this message, if any.
     pub invalidated: Option<u32>,
+    /// The 8 octets of Immediate Data, if that is what was received (RFC 7306 section 6).
+    pub immediate: Option<[u8; 8]>,
     /// The queue pair.
     pub qp_num: u32,
     /// For a failure that the peer reported: layer, type and code of its Terminate, as 0x00llttcc; else 0.
     pub vendor_err: u32,
-    /// The peer asked for an event with this message (Send with Solicited Event).
+    /// The peer asked for an event with this message (Send or Immediate Data with Solicited Event).
     pub solicited: bool,
     /// The time of the engine when the completion was made, in microseconds.
     pub timestamp: u64,
@@ -85,6 +87,12 @@ pub enum CompletionOpcode {
     Write = 1,
     /// An RDMA Read.
     Read = 2,
+    /// A compare-and-swap.
+    CompareSwap = 3,
+    /// A fetch-and-add.
+    FetchAdd = 4,
+    /// Immediate Data.
+    Immediate = 5,
     /// A message received.
     Recv = 128,
 }
@@ -94,30 +102,34 @@ impl CompletionOpcode {
         match code {
             1 => Self::Write,
             2 => Self::Read,
+            3 => Self::CompareSwap,
+            4 => Self::FetchAdd,
+            5 => Self::Immediate,
             128 => Self::Recv,
             _ => Self::Send,
         }
     }
 }
 
-/// A completion as it lies in a ring: five words.
+/// A completion as it lies in a ring: six words.
 ///
 /// ```text
 /// word 0   wr_id
 ///      1   status (8) | opcode (8) << 8 | flags (16) << 16 | vendor_err (32) << 32
-///      2   byte_len (32) | immediate data or invalidated STag (32) << 32
+///      2   byte_len (32) | invalidated STag (32) << 32
 ///      3   qp_num (32)
 ///      4   timestamp
+///      5   immediate data
 /// ```
-/// Flag 0x0001 says that the STag is valid, 0x0002 that the event was solicited.
+/// Flag 0x0001 says that the STag is valid, 0x0002 that the event was solicited, 0x0004 that the immediate data is valid.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PackedCompletion(pub(crate) [u64; 5]);
+pub(crate) struct PackedCompletion(pub(crate) [u64; 6]);
 
 impl PackedCompletion {
     pub(crate) const OCTETS: usize = 64;
 
     pub(crate) const fn unpack(&self) -> Completion {
-        let [wr_id, kind, len, qp_num, timestamp] = self.0;
+        let [wr_id, kind, len, qp_num, timestamp, immediate] = self.0;
         let [status, opcode, flags, _, e0, e1, e2, e3] = kind.to_le_bytes();
         let (byte_len, word) = split(len);
         Completion {
@@ -126,6 +138,7 @@ impl PackedCompletion {
             opcode: CompletionOpcode::from_code(opcode),
             byte_len,
             invalidated: if flags & FLAG_INVALIDATED != 0 { Some(word) } else { None },
+            immediate: if flags & FLAG_IMMEDIATE != 0 { Some(immediate.to_le_bytes()) } else { None },
             qp_num: split(qp_num).0,
             vendor_err: u32::from_le_bytes([e0, e1, e2, e3]),
             solicited: flags & FLAG_SOLICITED != 0,
@@ -143,6 +156,9 @@ impl From<&Completion> for PackedCompletion {
         if completion.solicited {
             flags |= FLAG_SOLICITED;
         }
+        if completion.immediate.is_some() {
+            flags |= FLAG_IMMEDIATE;
+        }
         let [e0, e1, e2, e3] = completion.vendor_err.to_le_bytes();
         Self([
             completion.wr_id,
@@ -150,6 +166,7 @@ impl From<&Completion> for PackedCompletion {
             join(completion.byte_len, completion.invalidated.unwrap_or(0)),
             join(completion.qp_num, 0),
             completion.timestamp,
+            u64::from_le_bytes(completion.immediate.unwrap_or_default()),
         ])
     }
 }
@@ -167,6 +184,7 @@ pub(crate) const fn join(low: u32, high: u32) -> u64 {
 
 const FLAG_INVALIDATED: u8 = 0x01;
 const FLAG_SOLICITED: u8 = 0x02;
+const FLAG_IMMEDIATE: u8 = 0x04;
 
 #[cfg(test)]
 mod tests {
@@ -180,13 +198,14 @@ mod tests {
             opcode: CompletionOpcode::Recv,
             byte_len: 0xFFFF_FFFE,
             invalidated: Some(0x8000_0001),
+            immediate: Some(*b"imm data"),
             qp_num: 0xABCD_EF01,
             vendor_err: 0x0001_0203,
             solicited: true,
             timestamp: 42,
         };
         assert_eq!(PackedCompletion::from(&completion).unpack(), completion);
-        let plain = Completion { invalidated: None, solicited: false, ..completion };
+        let plain = Completion { invalidated: None, immediate: None, solicited: false, ..completion };
         assert_eq!(PackedCompletion::from(&plain).unpack(), plain);
     }
 }

@@ -119,6 +119,7 @@ mod tests {
             opcode: CompletionOpcode::Send,
             byte_len: 0,
             invalidated: None,
+            immediate: None,
             qp_num: 1,
             vendor_err: 0,
             solicited: false,

@@ -35,7 +35,7 @@ pub use completion::{Completion, CompletionOpcode, Status};
 pub use cq::CompletionQueue;
 pub use memory::{Claim, MemoryRegion, MemoryTable, PdId, RegisterError, Registration, Span, Violation};
 pub use qp::{LocalFault, QpInit, QueuePair};
-pub use queues::{QpCapacity, QpQueues};
+pub use queues::{QpCapacity, QpQueues, StreamId};
 pub use recv_queue::{RecvQueue, RecvWork};
 pub use region::Region;
 pub use ring::Ring;

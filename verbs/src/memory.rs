@@ -1,15 +1,16 @@
 //! The memory regions of a device and the checks that every access goes through.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weft_ddp::Stag;
 
-use crate::{Access, Region, StagPermutation};
+use crate::{Access, Region, StagPermutation, StreamId};
 
 /// A protection domain: objects of different domains do not work together (RFC 5040 section 8.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PdId(pub u32);
+pub struct PdId(pub u64);
 
 /// One registration: where the memory is, which tagged offsets name it and what may be done with it.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub struct MemoryRegion {
     pub stag: Stag,
     /// The protection domain.
     pub pd: PdId,
+    /// The only stream that may use the STag; without one, all of the protection domain (RFC 5041 section 8.2).
+    pub stream: Option<StreamId>,
     /// The rights.
     pub access: Access,
     /// The tagged offset of the first octet.
@@ -28,6 +31,11 @@ pub struct MemoryRegion {
 }
 
 impl MemoryRegion {
+    /// Takes the STag out of use. Whoever holds the table back meanwhile can be sure that nobody writes afterwards.
+    pub fn invalidate(&self) {
+        self.invalidated.store(true, Ordering::Release);
+    }
+
     /// Whether a local or remote invalidation has taken the STag out of use.
     pub fn is_invalidated(&self) -> bool {
         self.invalidated.load(Ordering::Acquire)
@@ -39,6 +47,8 @@ impl MemoryRegion {
 pub struct Registration {
     /// The protection domain.
     pub pd: PdId,
+    /// The only stream that may use the STag, if it is not for all of the protection domain.
+    pub stream: Option<StreamId>,
     /// The rights; must be [`Access::is_valid`].
     pub access: Access,
     /// The tagged offset of the first octet; usually [`Region::address`].
@@ -56,6 +66,8 @@ pub struct Claim {
     pub right: Access,
     /// The protection domain of the queue pair that asks.
     pub pd: PdId,
+    /// The stream of the queue pair that asks.
+    pub stream: StreamId,
 }
 
 /// All memory regions that one engine knows, found by STag.
@@ -63,13 +75,14 @@ pub struct Claim {
 pub struct MemoryTable {
     permutation: StagPermutation,
     slots: Vec<Slot>,
-    free: Vec<u32>,
+    /// Free slots, the one that has been free for the longest time first.
+    free: VecDeque<u32>,
 }
 
 impl MemoryTable {
     /// An empty table; `seed` makes its STags unpredictable.
     pub fn new(seed: u64) -> Self {
-        Self { permutation: StagPermutation::new(seed), slots: Vec::new(), free: Vec::new() }
+        Self { permutation: StagPermutation::new(seed), slots: Vec::new(), free: VecDeque::new() }
     }
 
     /// Adds a registration and gives it an STag.
@@ -77,25 +90,22 @@ impl MemoryTable {
     /// # Errors
     /// [`RegisterError`] when the rights contradict each other, the offsets wrap, or no STag is left.
     pub fn register(&mut self, registration: Registration) -> Result<Arc<MemoryRegion>, RegisterError> {
-        let Registration { pd, access, iova, region } = registration;
+        let Registration { pd, stream, access, iova, region } = registration;
         if !access.is_valid() {
             return Err(RegisterError::Access);
         }
         if iova.checked_add(region.len() as u64).is_none() {
             return Err(RegisterError::Wrap);
         }
-        let slot = match self.free.pop() {
-            Some(slot) => slot,
-            None => self.grow()?,
-        };
+        let slot = self.take_slot()?;
         let entry = &mut self.slots[slot as usize];
         // STag 0 is never handed out: some peers treat it as special (wire doubt D4).
         if self.permutation.stag(slot, entry.key) == Stag(0) {
             entry.key = entry.key.wrapping_add(1);
         }
         let stag = self.permutation.stag(slot, entry.key);
-        let memory =
-            Arc::new(MemoryRegion { stag, pd, access, iova, region, invalidated: AtomicBool::new(false) });
+        let invalidated = AtomicBool::new(false);
+        let memory = Arc::new(MemoryRegion { stag, pd, stream, access, iova, region, invalidated });
         entry.memory = Some(Arc::clone(&memory));
         Ok(memory)
     }
@@ -106,7 +116,7 @@ impl MemoryTable {
         let entry = self.slots.get_mut(slot as usize).filter(|entry| entry.key == key)?;
         let memory = entry.memory.take()?;
         entry.key = entry.key.wrapping_add(1);
-        self.free.push(slot);
+        self.free.push_back(slot);
         Some(memory)
     }
 
@@ -117,11 +127,8 @@ impl MemoryTable {
     /// # Errors
     /// The [`Violation`] to blame, in the order in which RFC 5040 section 8.1 lists the checks.
     pub fn check(&self, claim: Claim, to: u64, len: usize) -> Result<Span<'_>, Violation> {
-        let Claim { stag, right, pd } = claim;
-        let memory = self.find(stag).ok_or(Violation::InvalidStag)?;
-        if memory.pd != pd {
-            return Err(Violation::WrongPd);
-        }
+        let Claim { stag, right, pd, stream } = claim;
+        let memory = self.find_associated(stag, pd, stream)?;
         let len = len as u64;
         if to.checked_add(len).is_none() {
             return Err(Violation::Wrap);
@@ -138,12 +145,13 @@ impl MemoryTable {
         Ok(Span { region: &memory.region, offset })
     }
 
-    /// Invalidates `stag` on behalf of a stream of domain `pd` (RFC 5040 section 5.3).
+    /// Invalidates `stag` on behalf of `stream` of domain `pd` (RFC 5040 section 5.3).
     ///
     /// # Errors
-    /// [`Violation`] when there is no such STag, it is of another domain, or no peer may use it anyway.
-    pub fn invalidate(&self, stag: Stag, pd: PdId) -> Result<(), Violation> {
-        self.find_invalidatable(stag, pd)?.invalidated.store(true, Ordering::Release);
+    /// [`Violation`] when there is no such STag, it is of another domain or stream, it is for all of the domain, or no peer may
+    /// use it anyway.
+    pub fn invalidate(&self, stag: Stag, pd: PdId, stream: StreamId) -> Result<(), Violation> {
+        self.find_invalidatable(stag, pd, stream)?.invalidate();
         Ok(())
     }
 
@@ -151,8 +159,8 @@ impl MemoryTable {
     ///
     /// # Errors
     /// As [`Self::invalidate`].
-    pub fn check_invalidate(&self, stag: Stag, pd: PdId) -> Result<(), Violation> {
-        self.find_invalidatable(stag, pd).map(|_| ())
+    pub fn check_invalidate(&self, stag: Stag, pd: PdId, stream: StreamId) -> Result<(), Violation> {
+        self.find_invalidatable(stag, pd, stream).map(|_| ())
     }
 
     /// The number of registrations.
@@ -165,13 +173,23 @@ impl MemoryTable {
         self.len() == 0
     }
 
-    fn find_invalidatable(&self, stag: Stag, pd: PdId) -> Result<&MemoryRegion, Violation> {
+    fn find_invalidatable(&self, stag: Stag, pd: PdId, stream: StreamId) -> Result<&MemoryRegion, Violation> {
+        let memory = self.find_associated(stag, pd, stream)?;
+        // What several streams share, none of them may take from the others (RFC 5040 section 8.1.1).
+        if !memory.access.is_remote() || memory.stream.is_none() {
+            return Err(Violation::Access);
+        }
+        Ok(memory)
+    }
+
+    /// The memory that `stag` names, if this stream of this domain may use it.
+    fn find_associated(&self, stag: Stag, pd: PdId, stream: StreamId) -> Result<&MemoryRegion, Violation> {
         let memory = self.find(stag).ok_or(Violation::InvalidStag)?;
         if memory.pd != pd {
             return Err(Violation::WrongPd);
         }
-        if !memory.access.contains(Access::REMOTE_READ) && !memory.access.contains(Access::REMOTE_WRITE) {
-            return Err(Violation::Access);
+        if memory.stream.is_some_and(|only| only != stream) {
+            return Err(Violation::WrongStream);
         }
         Ok(memory)
     }
@@ -182,13 +200,14 @@ impl MemoryTable {
         entry.memory.as_deref().filter(|memory| !memory.is_invalidated())
     }
 
-    fn grow(&mut self) -> Result<u32, RegisterError> {
-        let slot = u32::try_from(self.slots.len()).map_err(|_| RegisterError::TableFull)?;
-        if slot >= StagPermutation::SLOTS {
-            return Err(RegisterError::TableFull);
+    /// A slot that was never used or, when enough of them rest, the one that has rested for the longest time.
+    fn take_slot(&mut self) -> Result<u32, RegisterError> {
+        let next = u32::try_from(self.slots.len()).ok().filter(|next| *next < StagPermutation::SLOTS);
+        if let Some(next) = next.filter(|_| self.free.len() < STAG_REST) {
+            self.slots.push(Slot { key: 0, memory: None });
+            return Ok(next);
         }
-        self.slots.push(Slot { key: 0, memory: None });
-        Ok(slot)
+        self.free.pop_front().ok_or(RegisterError::TableFull)
     }
 }
 
@@ -209,6 +228,24 @@ impl Span<'_> {
         if self.region.copy_in(self.offset, octets) { Ok(()) } else { Err(Violation::Bounds) }
     }
 
+    /// Whether an Atomic can work here (RFC 7306 section 5.1).
+    ///
+    /// # Errors
+    /// [`Violation::Unaligned`] when the place is not aligned to 8 octets in memory; its tagged offset does not matter.
+    pub fn check_aligned(&self) -> Result<(), Violation> {
+        if self.region.is_aligned(self.offset) { Ok(()) } else { Err(Violation::Unaligned) }
+    }
+
+    /// Replaces the 64 bits here, in the machine's byte order, by what `change` makes of them, and answers what they were.
+    /// No other update of the same memory comes in between.
+    ///
+    /// # Errors
+    /// [`Violation::Unaligned`] as in [`Self::check_aligned`], [`Violation::Bounds`] when they reach beyond the region.
+    pub fn update(&self, change: impl Fn(u64) -> u64) -> Result<u64, Violation> {
+        self.check_aligned()?;
+        self.region.update(self.offset, change).ok_or(Violation::Bounds)
+    }
+
     /// Reads `octets.len()` octets from here.
     ///
     /// # Errors
@@ -225,12 +262,16 @@ pub enum Violation {
     InvalidStag,
     /// The STag is of another protection domain.
     WrongPd,
+    /// The STag is for another stream of this protection domain.
+    WrongStream,
     /// Offset plus length wraps around 2^64.
     Wrap,
     /// Not inside the region.
     Bounds,
     /// The region does not grant this right.
     Access,
+    /// The target of an Atomic is not aligned to 8 octets.
+    Unaligned,
 }
 
 impl core::fmt::Display for Violation {
@@ -238,9 +279,11 @@ impl core::fmt::Display for Violation {
         f.write_str(match self {
             Self::InvalidStag => "the STag names no registered memory",
             Self::WrongPd => "the STag belongs to another protection domain",
+            Self::WrongStream => "the STag belongs to another stream",
             Self::Wrap => "offset plus length wraps around 2^64",
             Self::Bounds => "the access is outside of the memory region",
             Self::Access => "the memory region does not grant this access",
+            Self::Unaligned => "the target of an Atomic is not aligned to 8 octets",
         })
     }
 }
@@ -250,21 +293,24 @@ impl core::error::Error for Violation {}
 /// Why memory cannot be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterError {
-    /// Remote write needs local write.
+    /// Remote write and Atomics need local write.
     Access,
     /// The tagged offsets would wrap around 2^64.
     Wrap,
+    /// The queue pair is of another device or protection domain.
+    ForeignQp,
     /// There is not that much memory.
     OutOfMemory,
-    /// All 2^24 STags are in use.
+    /// All 2^24 STags are in use, or as many as the device allows.
     TableFull,
 }
 
 impl core::fmt::Display for RegisterError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::Access => "remote write access needs local write access as well",
+            Self::Access => "remote write and atomic access need local write access as well",
             Self::Wrap => "the tagged offsets of the region would wrap around 2^64",
+            Self::ForeignQp => "the queue pair belongs to another device or protection domain",
             Self::OutOfMemory => "not enough memory for a region of that length",
             Self::TableFull => "all STags are in use",
         })
@@ -279,23 +325,36 @@ struct Slot {
     memory: Option<Arc<MemoryRegion>>,
 }
 
+/// So many slots rest before one is used again. With 256 keys of each, an STag comes back after a quarter of a million
+/// others at the earliest (RFC 5042 section 6.1.1 wants it as late as possible).
+const STAG_REST: usize = 1024;
+
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     const PD: PdId = PdId(1);
 
+    fn registration(access: Access, iova: u64, len: usize) -> Registration {
+        Registration { pd: PD, stream: None, access, iova, region: Region::owned(len).unwrap() }
+    }
+
+    fn claim(stag: Stag, right: Access, pd: PdId) -> Claim {
+        Claim { stag, right, pd, stream: StreamId::unique() }
+    }
+
     fn table(access: Access, iova: u64) -> (MemoryTable, Stag) {
         let mut table = MemoryTable::new(1);
-        let region = Region::owned(100).unwrap();
-        let stag = table.register(Registration { pd: PD, access, iova, region }).unwrap().stag;
+        let stag = table.register(registration(access, iova, 100)).unwrap().stag;
         (table, stag)
     }
 
     #[test]
     fn every_violation_by_name() {
         let (table, stag) = table(Access::LOCAL_WRITE | Access::REMOTE_WRITE, 1000);
-        let check = |stag, right, pd, to, len| table.check(Claim { stag, right, pd }, to, len).map(|_| ());
+        let check = |stag, right, pd, to, len| table.check(claim(stag, right, pd), to, len).map(|_| ());
         assert_eq!(check(stag, Access::REMOTE_WRITE, PD, 1000, 100), Ok(()));
         assert_eq!(check(stag, Access::REMOTE_WRITE, PD, 1100, 0), Ok(()));
         assert_eq!(check(stag, Access::REMOTE_WRITE, PD, 1000, 101), Err(Violation::Bounds));
@@ -311,46 +370,91 @@ mod tests {
         );
     }
 
+    /// Whoever knows an STag that was deregistered learns nothing about the next one.
+    // Covers 5040-8.1.1-9, 5042-6.1.1-4.
+    #[test]
+    fn stags_come_back_late_and_unpredictably() {
+        let mut table = MemoryTable::new(3);
+        let mut seen = HashSet::new();
+        let (mut steps, mut last) = (HashSet::new(), 0);
+        for _ in 0..20_000 {
+            let region = Region::owned(1).unwrap();
+            let registration = Registration { pd: PD, stream: None, access: Access::ALL, iova: 0, region };
+            let stag = table.register(registration).unwrap().stag;
+            assert!(seen.insert(stag.0), "STag {:#x} comes back after {} others", stag.0, seen.len());
+            steps.insert(stag.0.wrapping_sub(last));
+            last = stag.0;
+            assert!(table.deregister(stag).is_some());
+        }
+        assert!(steps.len() > 19_900, "{} different steps", steps.len());
+    }
+
     #[test]
     fn a_stag_does_not_come_back_at_once() {
         let (mut table, stag) = table(Access::ALL, 0);
         assert!(table.deregister(stag).is_some());
         assert!(table.deregister(stag).is_none());
         assert!(table.is_empty());
-        let region = Region::owned(1).unwrap();
-        let next = table.register(Registration { pd: PD, access: Access::ALL, iova: 0, region }).unwrap();
+        let next = table.register(registration(Access::ALL, 0, 1)).unwrap();
         assert_ne!(next.stag, stag);
         assert_eq!(
-            table.check(Claim { stag, right: Access::LOCAL_READ, pd: PD }, 0, 1).map(|_| ()),
+            table.check(claim(stag, Access::LOCAL_READ, PD), 0, 1).map(|_| ()),
             Err(Violation::InvalidStag)
         );
     }
 
     #[test]
     fn invalidation_ends_all_access() {
+        let (mut table, stream) = (MemoryTable::new(1), StreamId::unique());
+        let bound = Registration { stream: Some(stream), ..registration(Access::ALL, 0, 100) };
+        let stag = table.register(bound).unwrap().stag;
+        assert_eq!(table.invalidate(stag, PdId(9), stream), Err(Violation::WrongPd));
+        assert_eq!(table.invalidate(stag, PD, stream), Ok(()));
+        let claim = Claim { stream, ..claim(stag, Access::REMOTE_READ, PD) };
+        assert_eq!(table.check(claim, 0, 1).map(|_| ()), Err(Violation::InvalidStag));
+        assert_eq!(table.invalidate(stag, PD, stream), Err(Violation::InvalidStag));
+    }
+
+    #[test]
+    fn an_stag_of_one_stream_is_unknown_to_all_others() {
+        let mut table = MemoryTable::new(1);
+        let (own, other) = (StreamId::unique(), StreamId::unique());
+        let bound = Registration { stream: Some(own), ..registration(Access::ALL, 0, 8) };
+        let stag = table.register(bound).unwrap().stag;
+        let check = |stream| {
+            let claim = Claim { stream, ..claim(stag, Access::REMOTE_WRITE, PD) };
+            table.check(claim, 0, 8).map(|_| ())
+        };
+        assert_eq!((check(own), check(other)), (Ok(()), Err(Violation::WrongStream)));
+        assert_eq!(table.check_invalidate(stag, PD, other), Err(Violation::WrongStream));
+        assert_eq!(table.invalidate(stag, PD, other), Err(Violation::WrongStream));
+        assert_eq!(check(own), Ok(()));
+        assert_eq!(table.invalidate(stag, PD, own), Ok(()));
+        assert_eq!(check(own), Err(Violation::InvalidStag));
+    }
+
+    // Covers 5040-8.1.1-8.
+    #[test]
+    fn what_a_domain_shares_is_not_one_streams_to_invalidate() {
         let (table, stag) = table(Access::ALL, 0);
-        assert_eq!(table.invalidate(stag, PdId(9)), Err(Violation::WrongPd));
-        assert_eq!(table.invalidate(stag, PD), Ok(()));
-        assert_eq!(
-            table.check(Claim { stag, right: Access::REMOTE_READ, pd: PD }, 0, 1).map(|_| ()),
-            Err(Violation::InvalidStag)
-        );
-        assert_eq!(table.invalidate(stag, PD), Err(Violation::InvalidStag));
+        let stream = StreamId::unique();
+        assert_eq!(table.check_invalidate(stag, PD, stream), Err(Violation::Access));
+        assert_eq!(table.invalidate(stag, PD, stream), Err(Violation::Access));
+        assert_eq!(table.check(claim(stag, Access::REMOTE_WRITE, PD), 0, 1).map(|_| ()), Ok(()));
     }
 
     #[test]
     fn local_memory_is_not_the_peers_to_invalidate() {
-        let (table, stag) = table(Access::LOCAL_WRITE, 0);
-        assert_eq!(table.invalidate(stag, PD), Err(Violation::Access));
+        let (mut table, stream) = (MemoryTable::new(1), StreamId::unique());
+        let bound = Registration { stream: Some(stream), ..registration(Access::LOCAL_WRITE, 0, 8) };
+        let stag = table.register(bound).unwrap().stag;
+        assert_eq!(table.invalidate(stag, PD, stream), Err(Violation::Access));
     }
 
     #[test]
     fn bad_registrations() {
         let mut table = MemoryTable::new(1);
-        let mut register = |access, iova| {
-            let region = Region::owned(16).unwrap();
-            table.register(Registration { pd: PD, access, iova, region }).map(|_| ())
-        };
+        let mut register = |access, iova| table.register(registration(access, iova, 16)).map(|_| ());
         assert_eq!(register(Access::REMOTE_WRITE, 0), Err(RegisterError::Access));
         assert_eq!(register(Access::ALL, u64::MAX - 3), Err(RegisterError::Wrap));
     }

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use weft_rdmap::{Kind, Message, Readiness, Token};
+use weft_rdmap::{Message, Readiness, Token};
 
 use crate::{
-    Access, Claim, Completion, CompletionOpcode, CompletionQueue, MemoryTable, PdId, QpEvent, QpQueues,
-    QpState, RecvWork, SendOpcode, SendWork, Status,
+    Completion, CompletionOpcode, CompletionQueue, MemoryTable, PdId, QpEvent, QpQueues, QpState, RecvWork,
+    SendWork, Sge, Status,
 };
 
 /// A queue pair at work.
@@ -94,22 +94,10 @@ impl QueuePair {
         if self.work.fence && self.parts == 0 && readiness.requests_outstanding > 0 {
             return Ok(None);
         }
-        let token = Token(self.started);
-        match self.work.opcode {
-            SendOpcode::Read { stag, to } => self.next_read(readiness, stag, to),
-            SendOpcode::Write { stag, to } => Ok(Some(self.message(token, Kind::Write { stag, to }))),
-            SendOpcode::Send => {
-                let kind = Kind::Send { solicited: self.work.solicited, invalidate: None };
-                Ok(Some(self.message(token, kind)))
-            }
-            SendOpcode::SendInvalidate { stag } => {
-                let kind = Kind::Send { solicited: self.work.solicited, invalidate: Some(stag) };
-                Ok(Some(self.message(token, kind)))
-            }
-        }
+        self.message(readiness)
     }
 
-    /// The last octet of a Send or Write is in TCP, or the last one of a Read has been placed.
+    /// The last octet of a Send, Write or Immediate Data is in TCP, or the last one that a Read or Atomic fetches has been placed.
     pub fn finish(&mut self, token: Token) {
         let index = token.0;
         if index < self.retired || index > self.started || (index == self.started && !self.active) {
@@ -221,78 +209,12 @@ impl QueuePair {
             opcode: CompletionOpcode::Recv,
             byte_len: 0,
             invalidated: None,
+            immediate: None,
             qp_num: self.queues.number,
             vendor_err: 0,
             solicited: false,
             timestamp: self.now,
         }
-    }
-
-    fn load(&mut self, memory: &MemoryTable) -> Result<(), LocalFault> {
-        let loaded = self.queues.send.load(self.started, &mut self.work);
-        let len = self.work.len().unwrap_or(0);
-        let is_read = matches!(self.work.opcode, SendOpcode::Read { .. });
-        let parts = if is_read { self.work.sges.len().max(1) } else { 1 };
-        let pending = Pending {
-            wr_id: self.work.wr_id,
-            opcode: match self.work.opcode {
-                SendOpcode::Send | SendOpcode::SendInvalidate { .. } => CompletionOpcode::Send,
-                SendOpcode::Write { .. } => CompletionOpcode::Write,
-                SendOpcode::Read { .. } => CompletionOpcode::Read,
-            },
-            signaled: self.work.signaled || self.signal_all,
-            len: if is_read { len } else { 0 },
-            parts,
-            ..Pending::default()
-        };
-        *self.pending_mut(self.started) = pending;
-        self.active = true;
-        self.parts = 0;
-        if loaded.is_err() {
-            return Err(self.fault(Status::LocalQpOperation));
-        }
-        let right = if is_read { Access::LOCAL_WRITE } else { Access::LOCAL_READ };
-        let good = self.work.sges.iter().filter(|sge| sge.length > 0).all(|sge| {
-            memory.check(Claim { stag: sge.lkey, right, pd: self.pd }, sge.addr, sge.length as usize).is_ok()
-        });
-        if good { Ok(()) } else { Err(self.fault(Status::LocalProtection)) }
-    }
-
-    /// A Read Request has one sink, so a Read into several SGEs is several Read Requests and one completion.
-    fn next_read(
-        &mut self,
-        readiness: Readiness,
-        source_stag: weft_ddp::Stag,
-        to: u64,
-    ) -> Result<Option<Message>, LocalFault> {
-        if readiness.requests_free == 0 {
-            // With nothing outstanding there will never be room: the peer offered no IRD at all.
-            if readiness.requests_outstanding == 0 {
-                return Err(self.fault(Status::LocalQpOperation));
-            }
-            return Ok(None);
-        }
-        let before: u64 = self.work.sges[..self.parts].iter().map(|sge| u64::from(sge.length)).sum();
-        let sink = self.work.sges.get(self.parts).copied().unwrap_or_default();
-        let message = Message {
-            token: Token(self.started),
-            len: sink.length,
-            kind: Kind::Read {
-                sink_stag: sink.lkey,
-                sink_to: sink.addr,
-                source_stag,
-                source_to: to.wrapping_add(before),
-            },
-        };
-        self.parts += 1;
-        if self.parts >= self.work.sges.len() {
-            self.advance();
-        }
-        Ok(Some(message))
-    }
-
-    fn message(&self, token: Token, kind: Kind) -> Message {
-        Message { token, len: self.work.len().unwrap_or(0), kind }
     }
 
     const fn advance(&mut self) {
@@ -310,12 +232,15 @@ impl QueuePair {
                 break;
             }
             if pending.signaled || pending.status != Status::Success {
+                // How much of a request was done that did not end well, nobody knows (RFC 5040 section 3.1).
+                let byte_len = if pending.status == Status::Success { pending.len } else { 0 };
                 self.send_cq.push(&Completion {
                     wr_id: pending.wr_id,
                     status: pending.status,
                     opcode: pending.opcode,
-                    byte_len: pending.len,
+                    byte_len,
                     invalidated: None,
+                    immediate: None,
                     qp_num: number,
                     vendor_err: pending.vendor_err,
                     solicited: false,
@@ -371,6 +296,11 @@ impl QueuePair {
         self.queues.send.posted().clamp(self.started, self.retired + self.queues.send.capacity())
     }
 
+    /// Where the original value of an Atomic in progress goes.
+    pub(crate) fn sink(&mut self, token: Token) -> Sge {
+        self.pending_mut(token.0).sink
+    }
+
     fn pending_mut(&mut self, index: u64) -> &mut Pending {
         let capacity = self.pending.len() as u64;
         #[expect(clippy::cast_possible_truncation, reason = "the remainder is below a length in memory")]
@@ -396,6 +326,8 @@ struct Pending {
     vendor_err: u32,
     len: u32,
     parts: usize,
+    /// Where the original value of an Atomic goes.
+    sink: Sge,
     signaled: bool,
     done: bool,
 }
@@ -409,11 +341,14 @@ impl Default for Pending {
             vendor_err: 0,
             len: 0,
             parts: 0,
+            sink: Sge::default(),
             signaled: false,
             done: false,
         }
     }
 }
+
+mod start;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! The half of a queue pair that the application holds: both queues and the state.
 
-use std::sync::atomic::{AtomicU8, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 
 use crate::{PostError, QpEvent, QpState, RecvQueue, RecvWr, SendQueue, SendWr};
 
@@ -25,11 +25,28 @@ impl Default for QpCapacity {
     }
 }
 
+/// Names the DDP Stream of one queue pair (RFC 5041 section 8.2). A number comes back with another queue pair; this does
+/// not, so that memory bound to a stream is never another one's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamId(u64);
+
+impl StreamId {
+    /// A name that nothing in this process has had before.
+    pub fn unique() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// The queues and the state of a queue pair, shared by the application and the engine.
 #[derive(Debug)]
 pub struct QpQueues {
     /// The queue pair number.
     pub number: u32,
+    /// The stream, which lives as long as the queue pair.
+    pub stream: StreamId,
+    /// Whether it knows Atomics and Immediate Data (RFC 7306).
+    pub extensions: bool,
     /// The send queue.
     pub send: SendQueue,
     /// The receive queue.
@@ -42,6 +59,8 @@ impl QpQueues {
     pub fn new(number: u32, capacity: &QpCapacity) -> Self {
         Self {
             number,
+            stream: StreamId::unique(),
+            extensions: true,
             send: SendQueue::new(capacity.send_wr, capacity.send_sge, capacity.inline),
             recv: RecvQueue::new(capacity.recv_wr, capacity.recv_sge),
             state: AtomicU8::new(QpState::Idle as u8),
@@ -53,6 +72,9 @@ impl QpQueues {
     /// # Errors
     /// [`PostError`]; nothing was queued then.
     pub fn post_send(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
+        if wr.opcode.is_extension() && !self.extensions {
+            return Err(PostError::Unsupported);
+        }
         if self.state().takes_sends() { self.send.post(wr) } else { Err(PostError::InvalidState) }
     }
 

@@ -1,11 +1,12 @@
 //! Registered memory, reached by copies through raw pointers only.
 //!
 //! The application and a peer may change registered memory at any moment, so this file never makes a reference to its
-//! octets: everything goes through [`Region::copy_in`] and [`Region::copy_out`]. It is the only file of the crate that
+//! octets: everything goes through [`Region::copy_in`], [`Region::copy_out`] and [`Region::update`]. It is the only file of the crate that
 //! holds `unsafe` code.
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// A run of octets that stays at its address for as long as the value lives.
 ///
@@ -17,12 +18,13 @@ pub struct Region {
 }
 
 impl Region {
-    /// Allocates `len` zeroed octets that the region owns, or `None` when there is not that much memory.
+    /// Allocates `len` zeroed octets that the region owns, or `None` when there is not that much memory. The first one is
+    /// aligned to 8, as Atomics need it.
     pub fn owned(len: usize) -> Option<Self> {
         let mut memory = Vec::new();
-        memory.try_reserve_exact(len).ok()?;
-        memory.resize(len, 0_u8);
-        let memory: *mut [u8] = Box::into_raw(memory.into_boxed_slice());
+        memory.try_reserve_exact(words(len)).ok()?;
+        memory.resize(words(len), 0_u64);
+        let memory: *mut [u64] = Box::into_raw(memory.into_boxed_slice());
         // Box::into_raw never answers null, so this is never None.
         let start = NonNull::new(memory.cast::<u8>())?;
         Some(Self { start, len, owned: true })
@@ -70,6 +72,27 @@ impl Region {
         true
     }
 
+    /// Replaces the 64 bits at `offset`, in the machine's byte order, by what `change` makes of them, and answers what they
+    /// were. Atomic with regard to all other updates and to the atomic instructions of the machine. `None`, and nothing is
+    /// changed, when they are out of bounds or not aligned in memory.
+    #[must_use]
+    pub fn update(&self, offset: usize, change: impl Fn(u64) -> u64) -> Option<u64> {
+        if !self.holds(offset, size_of::<u64>()) || !self.is_aligned(offset) {
+            return None;
+        }
+        // SAFETY: the bounds were checked above and the creator of the region keeps start..start + len valid, so that the
+        // pointer is valid for eight octets for as long as the reference, which ends with this function, and it is aligned.
+        // Whoever else writes the octets without atomic instructions races as in `copy_in`.
+        let word = unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(offset).cast::<u64>()) };
+        let change = |value| Some(change(value));
+        word.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).ok()
+    }
+
+    /// Whether the octet at `offset` lies at an address that is a multiple of 8.
+    pub fn is_aligned(&self, offset: usize) -> bool {
+        self.start.as_ptr().addr().wrapping_add(offset).is_multiple_of(size_of::<u64>())
+    }
+
     /// The address of the first octet, the default tagged offset (iova) of a memory region.
     pub fn address(&self) -> u64 {
         self.start.as_ptr().addr() as u64
@@ -98,11 +121,17 @@ unsafe impl Sync for Region {}
 impl Drop for Region {
     fn drop(&mut self) {
         if self.owned {
-            let slice = core::ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.len);
+            let words = self.start.as_ptr().cast::<u64>();
+            let slice = core::ptr::slice_from_raw_parts_mut(words, self::words(self.len));
             // SAFETY: an owned region's pointer and length come from Box::into_raw in `owned` and are freed only here.
             drop(unsafe { Box::from_raw(slice) });
         }
     }
+}
+
+/// Words of 64 bits that hold `len` octets.
+const fn words(len: usize) -> usize {
+    len.div_ceil(size_of::<u64>())
 }
 
 impl core::fmt::Debug for Region {
@@ -130,6 +159,25 @@ mod tests {
         assert_eq!(&out, b"5678");
         assert!(!region.copy_out(5, &mut out));
         assert!(region.copy_out(8, &mut []));
+    }
+
+    #[test]
+    fn updates_are_aligned_and_stay_inside() {
+        let region = Region::owned(32).unwrap();
+        let first = 8;
+        assert!(region.is_aligned(0) && !region.is_aligned(4) && region.is_aligned(first));
+        assert!(region.copy_in(first, &7_u64.to_ne_bytes()));
+        assert_eq!(region.update(first, |value| value + 1), Some(7));
+        let mut out = [0; 32];
+        assert!(region.copy_out(0, &mut out));
+        let mut expected = [0; 32];
+        expected[first..first + 8].copy_from_slice(&8_u64.to_ne_bytes());
+        assert_eq!(out, expected);
+        for offset in [first + 1, first + 4, first + 7, 25, 32, usize::MAX - 7] {
+            assert_eq!(region.update(offset, |_| 99), None);
+        }
+        assert!(region.copy_out(0, &mut out));
+        assert_eq!(out, expected);
     }
 
     #[test]

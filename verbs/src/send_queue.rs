@@ -5,13 +5,14 @@
 //! ```text
 //! word 0   wr_id
 //!      1   opcode (8) | flags (8) << 8 | SGEs (16) << 16 | inline octets (32) << 32
-//!      2   the peer's tagged offset
+//!      2   the peer's tagged offset; or the immediate data
 //!      3   the peer's STag (32) | STag to invalidate (32) << 32
 //!      4.. SGEs of two words: addr, then lkey (32) | length (32) << 32; or the inline octets
+//!      6.. of an Atomic: add and mask; or swap, swap mask, compare, compare mask
 //! ```
 //! Flags: 0x01 signaled, 0x02 fence, 0x04 solicited, 0x08 inline.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use weft_ddp::Stag;
@@ -34,7 +35,7 @@ impl SendQueue {
     /// A queue for at least `entries` requests of up to `max_sge` elements and `max_inline` inline octets.
     pub fn new(entries: u32, max_sge: usize, max_inline: usize) -> Self {
         let (max_sge, max_inline) = (max_sge.min(MAX_SGE), max_inline.min(MAX_INLINE));
-        let body = (max_sge * SGE_WORDS * WORD).max(max_inline);
+        let body = (max_sge * SGE_WORDS * WORD).max(max_inline).max((SGE_WORDS + ATOMIC_WORDS) * WORD);
         Self {
             ring: Ring::new(entries, HEADER_WORDS * WORD + body),
             posting: Mutex::new(()),
@@ -61,6 +62,15 @@ impl SendQueue {
             SendOpcode::SendInvalidate { stag } => (OP_SEND_INVALIDATE, Stag(0), 0, stag),
             SendOpcode::Write { stag, to } => (OP_WRITE, stag, to, Stag(0)),
             SendOpcode::Read { stag, to } => (OP_READ, stag, to, Stag(0)),
+            SendOpcode::Immediate { data } => (OP_IMMEDIATE, Stag(0), u64::from_le_bytes(data), Stag(0)),
+            SendOpcode::FetchAdd { stag, to, add, mask } => {
+                store_operands(entry, [add, mask, 0, 0]);
+                (OP_FETCH_ADD, stag, to, Stag(0))
+            }
+            SendOpcode::CompareSwap { stag, to, swap, swap_mask, compare, compare_mask } => {
+                store_operands(entry, [swap, swap_mask, compare, compare_mask]);
+                (OP_COMPARE_SWAP, stag, to, Stag(0))
+            }
         };
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let mut flags = flag(wr.signaled, FLAG_SIGNALED)
@@ -115,10 +125,20 @@ impl SendQueue {
             OP_SEND_INVALIDATE => SendOpcode::SendInvalidate { stag: Stag(invalidate) },
             OP_WRITE => SendOpcode::Write { stag: Stag(stag), to: load(2) },
             OP_READ => SendOpcode::Read { stag: Stag(stag), to: load(2) },
+            OP_IMMEDIATE => SendOpcode::Immediate { data: load(2).to_le_bytes() },
+            OP_FETCH_ADD => {
+                let [add, mask, ..] = load_operands(entry);
+                SendOpcode::FetchAdd { stag: Stag(stag), to: load(2), add, mask }
+            }
+            OP_COMPARE_SWAP => {
+                let [swap, swap_mask, compare, compare_mask] = load_operands(entry);
+                let stag = Stag(stag);
+                SendOpcode::CompareSwap { stag, to: load(2), swap, swap_mask, compare, compare_mask }
+            }
             _ => return Err(BadEntry),
         };
         if flags & FLAG_INLINE != 0 {
-            if octets > self.max_inline || matches!(work.opcode, SendOpcode::Read { .. }) {
+            if octets > self.max_inline || work.opcode.fetches() {
                 return Err(BadEntry);
             }
             for i in 0..octets.div_ceil(WORD) {
@@ -134,7 +154,8 @@ impl SendQueue {
                 work.sges.push(Sge { addr: load(HEADER_WORDS + i * SGE_WORDS), length, lkey: Stag(lkey) });
             }
         }
-        work.len().map(|_| ()).ok_or(BadEntry)
+        let len = work.len().ok_or(BadEntry)?;
+        if fits(&work.opcode, work.sges.len(), len) { Ok(()) } else { Err(BadEntry) }
     }
 
     /// The number of requests posted so far.
@@ -153,17 +174,37 @@ impl SendQueue {
     }
 
     fn validate(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
-        let is_read = matches!(wr.opcode, SendOpcode::Read { .. });
-        let is_send = matches!(wr.opcode, SendOpcode::Send | SendOpcode::SendInvalidate { .. });
-        match wr.data {
+        let (sges, len) = match wr.data {
             Data::Sges(sges) if sges.len() > self.max_sge => return Err(PostError::TooManySges),
-            Data::Sges(sges) if total(sges).is_none() => return Err(PostError::TooLong),
-            Data::Inline(_) if is_read => return Err(PostError::BadFlags),
+            Data::Sges(sges) => (sges.len(), total(sges).ok_or(PostError::TooLong)?),
+            Data::Inline(_) if wr.opcode.fetches() => return Err(PostError::BadFlags),
             Data::Inline(octets) if octets.len() > self.max_inline => return Err(PostError::InlineTooLong),
-            Data::Sges(_) | Data::Inline(_) => {}
+            Data::Inline(octets) => (0, u32::try_from(octets.len()).map_err(|_| PostError::InlineTooLong)?),
+        };
+        if wr.solicited && !wr.opcode.takes_receive() {
+            return Err(PostError::BadFlags);
         }
-        if wr.solicited && !is_send { Err(PostError::BadFlags) } else { Ok(()) }
+        if fits(&wr.opcode, sges, len) { Ok(()) } else { Err(PostError::BadData) }
     }
+}
+
+/// Whether the operation can do with this much local data.
+const fn fits(opcode: &SendOpcode, sges: usize, len: u32) -> bool {
+    match opcode {
+        SendOpcode::Immediate { .. } => len == 0,
+        SendOpcode::FetchAdd { .. } | SendOpcode::CompareSwap { .. } => sges == 1 && len == ATOMIC_LEN,
+        _ => true,
+    }
+}
+
+fn store_operands(entry: &[AtomicU64], operands: [u64; ATOMIC_WORDS]) {
+    for (word, operand) in entry[HEADER_WORDS + SGE_WORDS..].iter().zip(operands) {
+        word.store(operand, Ordering::Relaxed);
+    }
+}
+
+fn load_operands(entry: &[AtomicU64]) -> [u64; ATOMIC_WORDS] {
+    core::array::from_fn(|i| entry[HEADER_WORDS + SGE_WORDS + i].load(Ordering::Relaxed))
 }
 
 /// One entry of a send queue as the engine works on it.
@@ -175,7 +216,7 @@ pub struct SendWork {
     pub opcode: SendOpcode,
     /// A completion is wanted.
     pub signaled: bool,
-    /// To be started only when no Read is outstanding.
+    /// To be started only when no Read or Atomic is outstanding.
     pub fence: bool,
     /// The peer is to get an event.
     pub solicited: bool,
@@ -227,10 +268,16 @@ pub(crate) fn total(sges: &[Sge]) -> Option<u32> {
 
 const HEADER_WORDS: usize = 4;
 const SGE_WORDS: usize = 2;
+const ATOMIC_WORDS: usize = 4;
+/// Octets of the original value, which an Atomic fetches.
+const ATOMIC_LEN: u32 = 8;
 const OP_SEND: u8 = 0x01;
 const OP_SEND_INVALIDATE: u8 = 0x02;
 const OP_WRITE: u8 = 0x03;
 const OP_READ: u8 = 0x04;
+const OP_IMMEDIATE: u8 = 0x05;
+const OP_FETCH_ADD: u8 = 0x06;
+const OP_COMPARE_SWAP: u8 = 0x07;
 const FLAG_SIGNALED: u8 = 0x01;
 const FLAG_FENCE: u8 = 0x02;
 const FLAG_SOLICITED: u8 = 0x04;
@@ -286,6 +333,62 @@ mod tests {
         assert_eq!(queue.post(&wr(write, Data::Sges(&[sge]))), Err(PostError::QueueFull));
         queue.release(1);
         assert_eq!(queue.post(&wr(write, Data::Sges(&[sge]))), Ok(()));
+    }
+
+    #[test]
+    fn atomics_and_immediate_data_come_out_as_they_went_in() {
+        let queue = SendQueue::new(4, 1, 0);
+        let sges = [Sge { addr: 1 << 40, length: 8, lkey: Stag(5) }];
+        let (stag, to) = (Stag(0xFFFF_FFFF), u64::MAX);
+        let add = SendOpcode::FetchAdd { stag, to, add: 1, mask: u64::MAX };
+        let swap =
+            SendOpcode::CompareSwap { stag, to, swap: 2, swap_mask: 3, compare: 4, compare_mask: u64::MAX };
+        let immediate = SendOpcode::Immediate { data: *b"\x01\x02\x03\x04\x05\x06\x07\xFF" };
+        for opcode in [add, swap] {
+            queue.post(&wr(opcode, Data::Sges(&sges))).unwrap();
+        }
+        queue.post(&SendWr { solicited: true, ..wr(immediate, Data::Inline(b"")) }).unwrap();
+        let mut work = SendWork::new();
+        for (index, opcode, local) in [(0, add, &sges[..]), (1, swap, &sges), (2, immediate, &[])] {
+            assert_eq!(queue.load(index, &mut work), Ok(()));
+            assert_eq!((work.opcode, work.sges.as_slice(), work.solicited), (opcode, local, index == 2));
+        }
+    }
+
+    // Covers 7306-6.1-1.
+    #[test]
+    fn atomics_and_immediate_data_have_fixed_lengths() {
+        let queue = SendQueue::new(4, 2, 8);
+        let sge = |length| Sge { addr: 0, length, lkey: Stag(5) };
+        let (stag, to) = (Stag(1), 0);
+        let add = SendOpcode::FetchAdd { stag, to, add: 1, mask: 0 };
+        let swap = SendOpcode::CompareSwap { stag, to, swap: 2, swap_mask: 3, compare: 4, compare_mask: 5 };
+        for opcode in [add, swap] {
+            for sges in [&[][..], &[sge(7)], &[sge(9)], &[sge(4), sge(4)], &[sge(8), sge(0)]] {
+                assert_eq!(queue.post(&wr(opcode, Data::Sges(sges))), Err(PostError::BadData));
+            }
+            assert_eq!(queue.post(&wr(opcode, Data::Inline(b"12345678"))), Err(PostError::BadFlags));
+            let sges = [sge(8)];
+            let solicited = SendWr { solicited: true, ..wr(opcode, Data::Sges(&sges)) };
+            assert_eq!(queue.post(&solicited), Err(PostError::BadFlags));
+        }
+        let immediate = SendOpcode::Immediate { data: [0; 8] };
+        assert_eq!(queue.post(&wr(immediate, Data::Inline(b"1"))), Err(PostError::BadData));
+        assert_eq!(queue.post(&wr(immediate, Data::Sges(&[sge(1)]))), Err(PostError::BadData));
+        assert_eq!(queue.posted(), 0);
+        // The same from whoever wrote the entry without the call.
+        let mut work = SendWork::new();
+        let poke = |kind: u64| queue.ring.entry(0)[1].store(kind, Ordering::Relaxed);
+        for opcode in [OP_FETCH_ADD, OP_COMPARE_SWAP] {
+            poke(u64::from(opcode));
+            assert_eq!(queue.load(0, &mut work), Err(BadEntry));
+            poke(u64::from(opcode) | 1 << 16);
+            assert_eq!(queue.load(0, &mut work), Err(BadEntry));
+            poke(u64::from(opcode) | u64::from(FLAG_INLINE) << 8 | 8 << 32);
+            assert_eq!(queue.load(0, &mut work), Err(BadEntry));
+        }
+        poke(u64::from(OP_IMMEDIATE) | u64::from(FLAG_INLINE) << 8 | 1 << 32);
+        assert_eq!(queue.load(0, &mut work), Err(BadEntry));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Where octets move between registered memory and segments: gather for transmit, placement for receive.
 
-use weft_rdmap::{Body, Inbound, ReadRequest, SendEnd, Terminate};
+use weft_rdmap::{AtomicRequest, AtomicResponse, Body, Inbound, ReadRequest, SendEnd, Terminate};
 
 use crate::qp::LocalFault;
 use crate::{Access, Claim, Completion, MemoryTable, QueuePair, Sge, Status, Violation};
@@ -56,6 +56,32 @@ impl QueuePair {
                     self.finish(token);
                 }
             }
+            Inbound::Immediate { data, solicited } => {
+                if !self.receiving.active {
+                    self.take_recv()?;
+                }
+                let completion = Completion {
+                    immediate: Some(data.0),
+                    solicited,
+                    ..self.recv_completion(self.receiving.work.wr_id, Status::Success)
+                };
+                self.complete_recv(completion);
+            }
+            Inbound::AtomicRequest(AtomicRequest { stag, to, .. }) => {
+                memory
+                    .check(self.claim(stag, Access::REMOTE_ATOMIC), to, size_of::<u64>())
+                    .and_then(|span| span.check_aligned())
+                    .map_err(|violation| Refusal::Peer(remote_protection(violation)))?;
+            }
+            Inbound::AtomicResponse { token, original } => {
+                let sink = self.sink(token);
+                let claim = self.claim(sink.lkey, Access::LOCAL_WRITE);
+                if place(memory, claim, sink.addr, &original.to_ne_bytes()).is_err() {
+                    self.fail(token, Status::LocalProtection, 0);
+                    return Err(Refusal::Local(Status::LocalProtection));
+                }
+                self.finish(token);
+            }
             Inbound::Terminate(terminate) => return Ok(Effect::Terminated(terminate)),
         }
         Ok(Effect::None)
@@ -75,6 +101,13 @@ impl QueuePair {
                         .and_then(|span| span.copy_out(out))
                         .map_err(|violation| Refusal::Peer(remote_protection(violation)))?;
                 }
+            }
+            Body::AtomicResponse(AtomicRequest { op, id, stag, to }) => {
+                let original = memory
+                    .check(self.claim(*stag, Access::REMOTE_ATOMIC), *to, size_of::<u64>())
+                    .and_then(|span| span.update(|value| op.apply(value)))
+                    .map_err(|violation| Refusal::Peer(remote_protection(violation)))?;
+                out.copy_from_slice(&AtomicResponse { id: *id, original }.emit());
             }
             Body::Message { offset, .. } => {
                 if self.gather(*offset as usize, memory, out).is_err() {
@@ -118,7 +151,8 @@ impl QueuePair {
             return Err(Refusal::Peer(weft_rdmap::Error::Ddp(weft_ddp::Error::TooLong)));
         }
         let invalidate = last.and_then(|end| end.invalidate);
-        if invalidate.is_some_and(|stag| memory.check_invalidate(stag, self.pd).is_err()) {
+        if invalidate.is_some_and(|stag| memory.check_invalidate(stag, self.pd, self.queues.stream).is_err())
+        {
             return Err(Refusal::Peer(weft_rdmap::Error::CannotInvalidate));
         }
         let placed =
@@ -133,7 +167,7 @@ impl QueuePair {
         let Some(end) = last else { return Ok(()) };
         // Only now, since the receive buffer may be of the memory in question.
         if let Some(stag) = invalidate
-            && memory.invalidate(stag, self.pd).is_err()
+            && memory.invalidate(stag, self.pd, self.queues.stream).is_err()
         {
             return Err(Refusal::Peer(weft_rdmap::Error::CannotInvalidate));
         }
@@ -162,8 +196,8 @@ impl QueuePair {
         Ok(())
     }
 
-    const fn claim(&self, stag: weft_ddp::Stag, right: Access) -> Claim {
-        Claim { stag, right, pd: self.pd }
+    pub(crate) fn claim(&self, stag: weft_ddp::Stag, right: Access) -> Claim {
+        Claim { stag, right, pd: self.pd, stream: self.queues.stream }
     }
 
     fn fail_recv(&mut self, status: Status) {
@@ -214,21 +248,24 @@ fn check_read(memory: &MemoryTable, claim: Claim, request: &ReadRequest) -> Resu
 const fn tagged(violation: Violation) -> weft_rdmap::Error {
     weft_rdmap::Error::Ddp(match violation {
         Violation::InvalidStag => weft_ddp::Error::InvalidStag,
-        Violation::WrongPd => weft_ddp::Error::WrongStream,
+        Violation::WrongPd | Violation::WrongStream => weft_ddp::Error::WrongStream,
         Violation::Wrap => weft_ddp::Error::ToWrap,
         Violation::Bounds => weft_ddp::Error::BaseOrBounds,
         Violation::Access => return weft_rdmap::Error::AccessRights,
+        Violation::Unaligned => return weft_rdmap::Error::StreamCatastrophic,
     })
 }
 
-/// The peer's Read Request names memory it may not read: RDMAP's remote protection errors.
+/// The peer's Read or Atomic Request names memory it may not reach: RDMAP's remote protection errors. An Atomic that is not
+/// aligned is an operation error (RFC 7306 section 8.2).
 const fn remote_protection(violation: Violation) -> weft_rdmap::Error {
     match violation {
         Violation::InvalidStag => weft_rdmap::Error::InvalidStag,
-        Violation::WrongPd => weft_rdmap::Error::WrongStream,
+        Violation::WrongPd | Violation::WrongStream => weft_rdmap::Error::WrongStream,
         Violation::Wrap => weft_rdmap::Error::ToWrap,
         Violation::Bounds => weft_rdmap::Error::BaseOrBounds,
         Violation::Access => weft_rdmap::Error::AccessRights,
+        Violation::Unaligned => weft_rdmap::Error::StreamCatastrophic,
     }
 }
 

@@ -2,6 +2,8 @@
 
 use weft_ddp::Stag;
 
+use crate::CompletionOpcode;
+
 /// A scatter-gather element: a piece of registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Sge {
@@ -24,18 +26,18 @@ pub struct SendWr<'a> {
     pub data: Data<'a>,
     /// Make a completion even if the queue pair signals only what asks for it.
     pub signaled: bool,
-    /// Start only when all Reads posted before have completed (RFC 5040 section 5.5).
+    /// Start only when all Reads and Atomics posted before have completed (RFC 5040 section 5.5).
     pub fence: bool,
-    /// Send kinds only: ask the peer for an event.
+    /// Send kinds and Immediate Data only: ask the peer for an event.
     pub solicited: bool,
 }
 
 /// The local side of a request for the send queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data<'a> {
-    /// Registered memory, read (or for an RDMA Read written) when the engine gets to it.
+    /// Registered memory, read (or for a Read or Atomic written) when the engine gets to it.
     Sges(&'a [Sge]),
-    /// Octets that are copied into the queue when posted: the caller may reuse them at once. Not for Reads.
+    /// Octets that are copied into the queue when posted: the caller may reuse them at once. Not for Reads and Atomics.
     Inline(&'a [u8]),
 }
 
@@ -63,6 +65,68 @@ pub enum SendOpcode {
         /// The tagged offset in the peer's memory.
         to: u64,
     },
+    /// Hand 8 octets to the peer in the completion of a receive of its (RFC 7306 section 6). There is no other data.
+    Immediate {
+        /// The octets.
+        data: [u8; 8],
+    },
+    /// Add to 64 bits of the peer's memory (RFC 7306 section 5.1.1). What was there before goes into the one SGE, of 8 octets,
+    /// in this machine's byte order.
+    FetchAdd {
+        /// The peer's STag.
+        stag: Stag,
+        /// The tagged offset in the peer's memory; the memory there must be aligned to 8 octets.
+        to: u64,
+        /// Summand.
+        add: u64,
+        /// Top bits of the fields to add separately, whose carry is dropped; 0 adds the whole word.
+        mask: u64,
+    },
+    /// Compare 64 bits of the peer's memory, and change them where they are equal (RFC 7306 section 5.1.2). What was there
+    /// before goes into the one SGE, as with [`SendOpcode::FetchAdd`].
+    CompareSwap {
+        /// The peer's STag.
+        stag: Stag,
+        /// The tagged offset in the peer's memory; the memory there must be aligned to 8 octets.
+        to: u64,
+        /// New value.
+        swap: u64,
+        /// Bits of it to store.
+        swap_mask: u64,
+        /// Value to compare with.
+        compare: u64,
+        /// Bits of it to compare.
+        compare_mask: u64,
+    },
+}
+
+impl SendOpcode {
+    /// The kind of completion that a request for this makes.
+    pub const fn completion(&self) -> CompletionOpcode {
+        match self {
+            Self::Send | Self::SendInvalidate { .. } => CompletionOpcode::Send,
+            Self::Write { .. } => CompletionOpcode::Write,
+            Self::Read { .. } => CompletionOpcode::Read,
+            Self::Immediate { .. } => CompletionOpcode::Immediate,
+            Self::FetchAdd { .. } => CompletionOpcode::FetchAdd,
+            Self::CompareSwap { .. } => CompletionOpcode::CompareSwap,
+        }
+    }
+
+    /// Whether the local memory is written, by what comes from the peer's.
+    pub const fn fetches(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::FetchAdd { .. } | Self::CompareSwap { .. })
+    }
+
+    /// Whether it is one of those that RFC 7306 adds, which not every peer knows.
+    pub const fn is_extension(&self) -> bool {
+        matches!(self, Self::Immediate { .. } | Self::FetchAdd { .. } | Self::CompareSwap { .. })
+    }
+
+    /// Whether it completes a receive of the peer's.
+    pub const fn takes_receive(&self) -> bool {
+        matches!(self, Self::Send | Self::SendInvalidate { .. } | Self::Immediate { .. })
+    }
 }
 
 /// A request for the receive queue.
@@ -85,8 +149,12 @@ pub enum PostError {
     InlineTooLong,
     /// The message would be longer than 2^32 - 1 octets.
     TooLong,
-    /// Inline data with a Read, or Solicited Event with anything but a Send.
+    /// Inline data with a Read or Atomic, or Solicited Event with what takes no receive at the peer.
     BadFlags,
+    /// An Atomic without exactly one SGE of 8 octets, or Immediate Data with anything else.
+    BadData,
+    /// Immediate Data or an Atomic, on a device that was set not to know them.
+    Unsupported,
     /// The state of the queue pair does not allow it.
     InvalidState,
 }
@@ -99,6 +167,10 @@ impl core::fmt::Display for PostError {
             Self::InlineTooLong => "more inline data than the queue pair was created for",
             Self::TooLong => "a message has at most 2^32 - 1 octets",
             Self::BadFlags => "this flag does not go with this operation",
+            Self::BadData => {
+                "an Atomic takes one scatter-gather element of 8 octets, and Immediate Data none"
+            }
+            Self::Unsupported => "the device is set not to know Atomics and Immediate Data",
             Self::InvalidState => "the state of the queue pair does not allow posting",
         })
     }

@@ -200,6 +200,9 @@ fn terminate_text(terminate: &Terminate) -> String {
     if terminate.swapped {
         out.push_str(", fields in the order of Linux siw");
     }
+    if let Some((layer, etype, words)) = terminate.other_reading() {
+        let _ = write!(out, ", or from Linux siw: {words} ({layer}/{etype}/{code:02x})");
+    }
     if !terminate.ddp_header.is_empty() {
         let _ = write!(out, ", about DDP header {}", hex(&terminate.ddp_header));
     }
@@ -273,6 +276,9 @@ fn detail_json(detail: &Detail, set: &mut impl FnMut(&str, Value) -> Option<Valu
             set("etype", json!(terminate.etype));
             set("code", json!(terminate.code));
             set("swapped", json!(terminate.swapped));
+            if let Some((layer, etype, words)) = terminate.other_reading() {
+                set("other", json!({ "terminate": words, "layer": layer, "etype": etype }));
+            }
             set("segment_len", json!(terminate.segment_len));
             set("ddp_header", json!(hex(&terminate.ddp_header)));
             set("rdma_header", json!(hex(&terminate.rdma_header)));

@@ -145,6 +145,8 @@ pub struct Terminate {
     pub code: u8,
     /// The sender has layer and type the other way round, as Linux siw does.
     pub swapped: bool,
+    /// Nothing tells the order, and the other one makes sense too; the RFC's is shown first.
+    pub ambiguous: bool,
     /// DDP Segment Length, if its bit is set.
     pub segment_len: Option<u16>,
     /// The Terminated DDP Header, empty if not sent.
@@ -280,6 +282,13 @@ impl Terminate {
     pub fn words(&self) -> &'static str {
         weft_rdmap::Terminate::new(self.layer, self.etype, self.code).describe()
     }
+
+    /// Layer, type and words of the other reading, if there is one.
+    pub fn other_reading(&self) -> Option<(u8, u8, &'static str)> {
+        let (layer, etype) = (self.etype, self.layer);
+        let words = weft_rdmap::Terminate::new(layer, etype, self.code).describe();
+        self.ambiguous.then_some((layer, etype, words))
+    }
 }
 
 /// Reads the DDP header and the RDMAP control octet within it.
@@ -331,6 +340,8 @@ fn terminate(input: &[u8]) -> IResult<&[u8], Detail> {
         control & 0xe0 == 0 && control & 0x07 != 0
     };
     let (layer, etype) = if swapped { (low, high) } else { (high, low) };
+    let both = is_registered(high, low, code) && is_registered(low, high, code);
+    let ambiguous = control == 0 && high != low && both;
     let bits = if swapped { control.reverse_bits() } else { control };
     let (length, rest) = match be_u16::<_, nom::error::Error<&[u8]>>(rest) {
         Ok((rest, length)) if bits & 0xc0 != 0 => (Some(length), rest),
@@ -347,7 +358,8 @@ fn terminate(input: &[u8]) -> IResult<&[u8], Detail> {
     let (rdma_header, rest) = rest.split_at(rest.len().min(rdma_len));
     let segment_len = length.filter(|_| bits & 0x80 != 0);
     let (ddp_header, rdma_header) = (Bytes::copy_from_slice(ddp_header), Bytes::copy_from_slice(rdma_header));
-    let terminate = Terminate { layer, etype, code, swapped, segment_len, ddp_header, rdma_header };
+    let terminate =
+        Terminate { layer, etype, code, swapped, ambiguous, segment_len, ddp_header, rdma_header };
     Ok((rest, Detail::Terminate(terminate)))
 }
 
@@ -399,6 +411,18 @@ mod tests {
         ] {
             let terminate = terminate_of(octets);
             assert_eq!((terminate.layer, terminate.etype, terminate.code, terminate.swapped), expected);
+        }
+    }
+
+    #[test]
+    fn a_terminate_of_either_order_shows_both() {
+        let terminate = terminate_of(b"\x02\x05\x00\x00");
+        assert_eq!((terminate.layer, terminate.etype, terminate.swapped), (0, 2, false));
+        let other = terminate.other_reading().map(|(layer, etype, _)| (layer, etype));
+        assert_eq!(other, Some((2, 0)));
+        // A bit at its place tells the order, and so does a code that only one layer has.
+        for octets in [b"\x02\x05\x80\x00", b"\x02\x05\x01\x00", b"\x02\x08\x00\x00", b"\x11\x00\x00\x00"] {
+            assert_eq!(terminate_of(octets).other_reading(), None);
         }
     }
 

@@ -118,13 +118,8 @@ impl Session {
 
     /// Posts a request and waits until it has completed.
     pub(crate) fn transfer(&mut self, opcode: SendOpcode, buffer: &Mr, size: u32) -> Result<Wait, Failure> {
-        let expected = match opcode {
-            SendOpcode::Read { .. } => CompletionOpcode::Read,
-            SendOpcode::Write { .. } => CompletionOpcode::Write,
-            SendOpcode::Send | SendOpcode::SendInvalidate { .. } => CompletionOpcode::Send,
-        };
         self.post(opcode, Data::Sges(&[buffer.sge(0, size)]))?;
-        self.wait(expected)
+        self.wait(opcode.completion())
     }
 
     /// Waits for the peer's next message. The receive for the one after it is posted before anything is answered.

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use weft_ddp::{Receiver, Stag};
 use weft_rdmap::{
-    Body, Endpoint, Error, Inbound, Kind, Message, Outbound, OutstandingRequest, PendingRequest, Terminate,
-    Token,
+    AtomicRequest, AtomicResponse, Body, Endpoint, Error, Immediate, Inbound, Kind, Message, Outbound,
+    OutstandingRequest, PendingRequest, Terminate, Token,
 };
 
 /// Every end registers its memory with this STag, from this offset on.
@@ -20,6 +20,10 @@ pub(crate) struct Log {
     pub(crate) sends: Vec<Vec<u8>>,
     pub(crate) finished: Vec<Token>,
     pub(crate) terminates: Vec<Terminate>,
+    pub(crate) immediates: Vec<(Immediate, bool)>,
+    pub(crate) atomics: Vec<AtomicRequest>,
+    /// What our own Atomics have fetched.
+    pub(crate) originals: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -42,7 +46,7 @@ impl End {
                 vec![OutstandingRequest::default(); ord],
                 vec![PendingRequest::default(); ird],
             ),
-            receiver: Receiver::new(3),
+            receiver: Receiver::new(4),
             memory: Vec::new(),
             log: Log::default(),
             wire: VecDeque::new(),
@@ -91,6 +95,12 @@ impl End {
                 self.log.finished.extend(finished.then_some(token));
             }
             Inbound::ReadRequest(_) => {}
+            Inbound::Immediate { data, solicited } => self.log.immediates.push((data, solicited)),
+            Inbound::AtomicRequest(request) => self.log.atomics.push(request),
+            Inbound::AtomicResponse { token, original } => {
+                self.log.originals.push(original);
+                self.log.finished.push(token);
+            }
             Inbound::Terminate(terminate) => self.log.terminates.push(terminate),
         }
         Ok(())
@@ -102,7 +112,7 @@ impl End {
         self.to_send.is_empty() && !self.endpoint.has_output() && readiness.requests_outstanding == 0
     }
 
-    fn build(&self, outbound: &Outbound) -> Vec<u8> {
+    fn build(&mut self, outbound: &Outbound) -> Vec<u8> {
         let mut ulpdu = vec![0; outbound.header.len()];
         outbound.header.emit(&mut ulpdu);
         match &outbound.body {
@@ -115,6 +125,14 @@ impl End {
                 assert_eq!(*stag, MEMORY);
                 let start = usize::try_from(to - BASE).unwrap();
                 ulpdu.extend_from_slice(&self.memory[start..start + outbound.len]);
+            }
+            Body::AtomicResponse(request) => {
+                assert_eq!(request.stag, MEMORY);
+                let start = usize::try_from(request.to - BASE).unwrap();
+                let word = &mut self.memory[start..start + 8];
+                let original = u64::from_be_bytes(word.try_into().unwrap());
+                word.copy_from_slice(&request.op.apply(original).to_be_bytes());
+                ulpdu.extend_from_slice(&AtomicResponse { id: request.id, original }.emit());
             }
             Body::Inline(octets) => ulpdu.extend_from_slice(octets),
         }

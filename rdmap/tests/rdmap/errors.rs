@@ -2,7 +2,9 @@
 
 use weft_ddp as ddp;
 use weft_ddp::{Header, Receiver, Segment, Stag};
-use weft_rdmap::{Endpoint, Error, Inbound, Kind, Opcode, ReadRequest, Terminate};
+use weft_rdmap::{
+    Endpoint, Error, Inbound, Kind, Opcode, OutstandingRequest, PendingRequest, ReadRequest, Terminate,
+};
 
 use crate::end::{BASE, End, MEMORY};
 
@@ -22,7 +24,7 @@ fn every_error_has_its_report() {
         ("runt", vec![0x41, 0x43, 0, 0], ((0x1, 0x0, 0x00), NONE)),
         ("tagged version", with(tagged(true, 0x40, MEMORY, BASE, b"x"), 0, 0xC2), ((0x1, 0x1, 0x04), DDP)),
         ("untagged version", with(untagged(0x43, 0, b"x"), 0, 0x40), ((0x1, 0x2, 0x06), DDP)),
-        ("queue", untagged(0x43, 3, b"x"), ((0x1, 0x2, 0x01), DDP)),
+        ("queue", untagged(0x43, 4, b"x"), ((0x1, 0x2, 0x01), DDP)),
         ("MSN", with(untagged(0x43, 0, b"x"), 13, 2), ((0x1, 0x2, 0x03), DDP)),
         ("MO", with(untagged(0x43, 0, b"x"), 17, 1), ((0x1, 0x2, 0x04), DDP)),
         ("version 0", untagged(0x03, 0, b"x"), ((0x0, 0x2, 0x05), DDP)),
@@ -35,9 +37,10 @@ fn every_error_has_its_report() {
         ("request without end", with(untagged(0x41, 1, &request), 0, 0x01), ((0x0, 0x2, 0x07), DDP)),
         ("unasked response", tagged(true, 0x42, MEMORY, BASE, b"x"), ((0x0, 0x2, 0x06), DDP)),
         ("unasked empty response", tagged(true, 0x42, MEMORY, BASE, b""), ((0x0, 0x2, 0x06), DDP)),
-        ("immediate", untagged(0x48, 0, &[0; 8]), ((0x0, 0x2, 0x06), DDP)),
-        ("solicited immediate", untagged(0x49, 0, &[0; 8]), ((0x0, 0x2, 0x06), DDP)),
-        ("atomic request", untagged(0x4A, 1, &[0; 52]), ((0x0, 0x2, 0x06), DDP)),
+        ("short immediate", untagged(0x48, 0, &[0; 7]), ((0x0, 0x2, 0x07), DDP)),
+        ("long immediate", untagged(0x49, 0, &[0; 9]), ((0x0, 0x2, 0x07), DDP)),
+        ("short atomic request", untagged(0x4A, 1, &[0; 51]), ((0x0, 0x2, 0x07), DDP)),
+        ("unasked atomic response", untagged(0x4B, 3, &[0; 12]), ((0x0, 0x2, 0x06), DDP)),
         ("empty terminate", untagged(0x47, 2, &[]), ((0x0, 0x2, 0x07), DDP)),
         ("terminate in parts", with(untagged(0x47, 2, &[0x20, 2, 0, 0]), 0, 0x01), ((0x0, 0x2, 0x07), DDP)),
     ];
@@ -45,6 +48,20 @@ fn every_error_has_its_report() {
         let mut end = End::new(1, 1);
         let error = end.take(ulpdu).expect_err(name);
         assert_eq!(reported(&error, ulpdu), *report, "{name}: {error}");
+    }
+}
+
+/// An endpoint that does not know RFC 7306 refuses what one that does takes.
+// Covers 7306-1.1-4.
+#[test]
+fn extensions_can_be_unknown() {
+    let known = [untagged(0x48, 0, &[0; 8]), untagged(0x49, 0, &[0; 8]), untagged(0x4A, 1, &[0; 52])];
+    for ulpdu in known {
+        assert_eq!(End::new(0, 1).take(&ulpdu), Ok(()));
+        let segment = Segment::parse(&ulpdu).unwrap();
+        let mut old =
+            Endpoint::new([OutstandingRequest::default()], [PendingRequest::default()]).without_extensions();
+        assert_eq!(old.accept(segment).map(|_| ()), Err(Error::UnexpectedOpcode));
     }
 }
 

@@ -5,6 +5,7 @@
 mod atomics;
 mod end;
 mod errors;
+mod extensions;
 mod loopback;
 mod seeds;
 mod terminates;

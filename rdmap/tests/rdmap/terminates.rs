@@ -1,7 +1,7 @@
 //! Terminates as other stacks write them, and those about a Read that had begun.
 
 use weft_ddp::Stag;
-use weft_rdmap::{Body, Error, PendingRequest, ReadRequest, Terminate};
+use weft_rdmap::{Asked, Body, Error, PendingRequest, ReadRequest, Terminate};
 
 use crate::{
     end::{BASE, End, MEMORY},
@@ -139,7 +139,7 @@ fn a_read_that_fails_on_the_way_comes_back_moved_on() {
     let failed = end.poll(114).unwrap();
     assert_eq!(failed.body, Body::ReadResponse { stag: MEMORY, to: BASE + 200 });
     end.wire.clear();
-    end.endpoint.fail_read_response(Error::InvalidStag);
+    end.endpoint.fail_response(Error::InvalidStag);
 
     let terminate = Terminate::parse(&sent(&mut end)).unwrap();
     assert_eq!(terminate.to_string(), "RDMAP remote protection: invalid STag (0/1/00)");
@@ -162,7 +162,7 @@ fn a_read_can_fail_in_its_last_and_in_its_only_segment() {
             assert!(end.poll(114).is_some());
         }
         end.wire.clear();
-        end.endpoint.fail_read_response(Error::WrongStream);
+        end.endpoint.fail_response(Error::WrongStream);
         let terminate = Terminate::parse(&sent(&mut end)).unwrap();
         assert_eq!(ReadRequest::parse(&terminate.rdma_header), Ok(request.moved_on(sent_before)));
     }
@@ -176,7 +176,7 @@ fn a_read_can_fail_without_its_ddp_header() {
     assert_eq!(ReadRequest::parse(&terminate.rdma_header), Ok(request.moved_on(4)));
     assert_eq!(Terminate::parse(&terminate.emit()), Ok(terminate));
     // Errors of other classes return no headers, or not this one.
-    let pending = PendingRequest { request, msn: 1, sent: 4 };
+    let pending = PendingRequest { asked: Asked::Read(request), msn: 1, sent: 4 };
     assert_eq!(Terminate::for_pending(&Error::LocalCatastrophic, &pending).len(), 4);
     assert_eq!(Terminate::for_pending(&Error::StreamCatastrophic, &pending).len(), 24);
 }
@@ -187,4 +187,26 @@ fn sent(end: &mut End) -> Vec<u8> {
     let ulpdu = end.wire.pop_front().unwrap();
     assert_eq!(ulpdu[..18], octets("414700000000000000020000000100000000"));
     ulpdu[18..].to_vec()
+}
+
+/// Without headers the bit order shows in the code alone: where both readings are registered, the RFC's wins and both are shown.
+#[test]
+fn a_terminate_of_either_order_shows_both() {
+    let read = |text: &str| Terminate::parse(&octets(text)).unwrap();
+    let version = read("02050000");
+    assert_eq!((version.layer, version.etype, version.code), (0, 2, 5));
+    let other = version.other_reading().unwrap();
+    assert_eq!((other.layer, other.etype, other.code, other.swapped), (2, 0, 5, true));
+    assert_eq!(other.other_reading(), None);
+    assert_eq!(
+        version.to_string(),
+        "RDMAP remote operation: invalid RDMAP version (0/2/05), or from Linux siw: MPA: local catastrophic error (2/0/05)"
+    );
+    let catastrophic = read("10000000");
+    assert_eq!((catastrophic.layer, catastrophic.etype), (1, 0));
+    assert_eq!(catastrophic.other_reading().map(|other| (other.layer, other.etype)), Some((0, 1)));
+    // A bit at its place, a reserved bit, a code that one layer only has, or two equal halves: no doubt.
+    for certain in ["02058000", "02050100", "02050800", "02080000", "20020000", "11000000", "00ff0000"] {
+        assert_eq!(read(certain).other_reading(), None, "{certain}");
+    }
 }

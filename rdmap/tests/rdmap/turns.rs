@@ -178,7 +178,7 @@ fn cancelled_reads_are_not_answered() {
     ask(&mut end, 1, 8 * PIECE);
     ask(&mut end, 2, 8 * PIECE);
     assert_eq!(order(&mut end, 1), "A");
-    end.endpoint.cancel_read_responses();
+    end.endpoint.cancel_responses();
     assert_eq!(end.endpoint.readiness().requests_to_answer, 0);
     assert_eq!(order(&mut end, 9), "");
 }

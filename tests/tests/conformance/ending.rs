@@ -26,7 +26,7 @@ fn expect_end(world: &World, peer: &RawPeer, code: (u8, u8, u8)) {
     peer.expect_fin();
     assert_eq!(world.side.qp.state(), QpState::Terminate);
     match world.disconnected() {
-        DisconnectReason::PeerTerminate { code: received, text } => {
+        DisconnectReason::PeerTerminate { code: received, text, .. } => {
             assert_eq!(received, code);
             assert!(!text.is_empty());
         }

@@ -3,7 +3,7 @@
 use weft_ddp::Error as Ddp;
 use weft_mpa::Error as Mpa;
 use weft_rdmap::Error as Rdmap;
-use weft_rnic::{Cause, ConnParam, DisconnectReason, QpState, Status};
+use weft_rnic::{Cause, ConnParam, Data, DisconnectReason, PostError, QpState, SendOpcode, Status};
 use weft_tests::{PairConfig, hex};
 
 use crate::octets::{
@@ -11,7 +11,7 @@ use crate::octets::{
     vector, write,
 };
 use crate::scene::{Answer, Outcome, Row, Scene, run_all};
-use crate::world::{FILL, Role, World, content, filled, whole};
+use crate::world::{FILL, Role, World, content, filled, whole, work};
 
 /// An untagged segment without payload: DDP's and RDMAP's control octets, then the queue, MSN 1.
 fn untagged(head: &str, queue: u32) -> Vec<u8> {
@@ -131,10 +131,11 @@ fn opcodes_in_the_wrong_place() {
     ]);
 }
 
-/// RFC 7306 is not served yet.
+/// What a device that does not know RFC 7306 says to a peer that uses it; and its own application cannot.
+// Covers 7306-1.1-4.
 #[test]
-fn atomics_and_immediate_data() {
-    run_all(&[
+fn atomics_and_immediate_data_unknown() {
+    let rows: [fn(&Scene) -> Row; 5] = [
         |_| {
             Row::new(
                 "Immediate Data",
@@ -170,13 +171,23 @@ fn atomics_and_immediate_data() {
                 Ddp::InvalidQueue,
             )
         },
-    ]);
+    ];
+    let config = PairConfig { extensions: false, ..PairConfig::default() };
+    for row in rows {
+        for role in [Role::Passive, Role::Active] {
+            let scene = Scene::with(role, &config, ConnParam::default());
+            let immediate = work(5, SendOpcode::Immediate { data: [0; 8] }, Data::Sges(&[]));
+            assert_eq!(scene.world.side.qp.post_send(&immediate), Err(PostError::Unsupported));
+            let row = row(&scene);
+            scene.run(&row);
+        }
+    }
 }
 
 #[test]
 fn queues_that_are_not_there() {
     run_all(&[
-        |_| Row::new("3", untagged("4143", 3), Answer::Ddp("1201"), Ddp::InvalidQueue),
+        |_| Row::new("4", untagged("4143", 4), Answer::Ddp("1201"), Ddp::InvalidQueue),
         |_| Row::new("5", untagged("4143", 5), Answer::Ddp("1201"), Ddp::InvalidQueue),
         |_| Row::new("all ones", untagged("4143", u32::MAX), Answer::Ddp("1201"), Ddp::InvalidQueue),
     ]);

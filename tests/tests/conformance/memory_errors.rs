@@ -3,7 +3,7 @@
 use weft_ddp::Error as Ddp;
 use weft_rdmap::Error as Rdmap;
 use weft_rnic::{Cause, ConnParam, DisconnectReason, QpState, Status};
-use weft_tests::{RawPeer, hex};
+use weft_tests::hex;
 
 use crate::octets::{Place, fpdu, pattern, read_request, send, send_invalidate, tagged, vector, write};
 use crate::scene::{Answer, Outcome, Row, Scene, run_all};
@@ -343,7 +343,7 @@ fn a_source_that_is_deregistered_during_the_answer() {
     peer.set_reading(true);
     let mut sent = 0_u32;
     let terminate = loop {
-        let ulpdu = read_fpdu(&peer);
+        let ulpdu = crate::octets::read_fpdu(&peer);
         if ulpdu[0] & 0x80 == 0 {
             break ulpdu;
         }
@@ -365,16 +365,6 @@ fn a_source_that_is_deregistered_during_the_answer() {
     assert_eq!(world.disconnected(), DisconnectReason::LocalTerminate(Cause::Peer(Rdmap::InvalidStag)));
     peer.close();
     world.expect_service();
-}
-
-/// Takes one FPDU with a CRC, without Markers.
-fn read_fpdu(peer: &RawPeer) -> Vec<u8> {
-    let len = peer.read_exact(2);
-    let len = usize::from(len[0]) << 8 | usize::from(len[1]);
-    let rest = peer.read_exact((2 + len).next_multiple_of(4) - 2 + 4);
-    let ulpdu = rest[..len].to_vec();
-    assert_eq!(fpdu(&ulpdu)[2..], rest, "padding or CRC");
-    ulpdu
 }
 
 /// A receive whose memory is gone is the application's fault, and the peer is told no more than that it is over.

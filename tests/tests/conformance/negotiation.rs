@@ -8,9 +8,9 @@ use crate::world::{Role, World, content, whole, work};
 
 /// What one side says in its startup frame.
 #[derive(Clone, Copy, Debug)]
-struct Wish {
-    markers: bool,
-    crc: bool,
+pub(crate) struct Wish {
+    pub(crate) markers: bool,
+    pub(crate) crc: bool,
 }
 
 impl Wish {
@@ -22,7 +22,7 @@ impl Wish {
 const KEYS: [&str; 2] = ["4D504120494420526571204672616D65", "4D504120494420526570204672616D65"];
 
 /// A device that wants `ours` and a peer that says `theirs`, in Full Operation.
-fn start(role: Role, ours: Wish, theirs: Wish) -> (World, RawPeer) {
+pub(crate) fn start(role: Role, ours: Wish, theirs: Wish) -> (World, RawPeer) {
     let mpa =
         weft_mpa::Config { markers: ours.markers, crc: ours.crc, enhanced: false, ..Default::default() };
     let world = World::with_mpa(mpa);

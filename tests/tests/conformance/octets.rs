@@ -51,6 +51,16 @@ pub(crate) fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
     Framing::new(true, false).fpdu(ulpdu)
 }
 
+/// Takes one FPDU with a CRC, without Markers.
+pub(crate) fn read_fpdu(peer: &weft_tests::RawPeer) -> Vec<u8> {
+    let len = peer.read_exact(2);
+    let len = usize::from(len[0]) << 8 | usize::from(len[1]);
+    let rest = peer.read_exact((2 + len).next_multiple_of(4) - 2 + 4);
+    let ulpdu = rest[..len].to_vec();
+    assert_eq!(fpdu(&ulpdu)[2..], rest, "padding or CRC");
+    ulpdu
+}
+
 /// CRC32c, one bit at a time.
 pub(crate) fn crc32c(octets: &[u8]) -> u32 {
     let mut crc = u32::MAX;
@@ -139,6 +149,11 @@ pub(crate) fn terminate_read(code: &str, ulpdu: &[u8]) -> Vec<u8> {
 /// Octets that show when they are somewhere else than they should.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| low(i % 251) ^ low(i / 251)).collect()
+}
+
+/// A number in network order from the first two octets.
+pub(crate) fn number(octets: &[u8]) -> usize {
+    usize::from(u16::from_be_bytes([octets[0], octets[1]]))
 }
 
 fn low(i: usize) -> u8 {

@@ -26,7 +26,7 @@ fn received(completion: &Completion) -> (u64, Status, CompletionOpcode, u32) {
 fn sends_of_all_kinds_arrive() {
     for role in ROLES {
         let (world, peer) = open(role, 1500);
-        let (inbox, target) = (filled(&world.side, 16), world.side.memory(64));
+        let (inbox, target) = (filled(&world.side, 16), world.side.own_memory(64));
         let stag = target.rkey();
         let cases = [
             (send(1, b"hello"), false, None),
@@ -46,7 +46,7 @@ fn sends_of_all_kinds_arrive() {
         }
         assert!(target.is_invalidated());
         // With both, and nothing in it.
-        let other = world.side.memory(8);
+        let other = world.side.own_memory(8);
         world.side.post_recv(2, whole(&inbox));
         let both = join("4146", &[&other.rkey().0.to_be_bytes(), &hex("00000000 00000004 00000000")]);
         peer.send(&fpdu(&both));

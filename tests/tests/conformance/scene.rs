@@ -17,7 +17,7 @@ pub(crate) struct Scene {
     pub(crate) world: World,
     pub(crate) peer: RawPeer,
     pub(crate) role: Role,
-    /// 64 octets that the peer may read and write.
+    /// 64 octets that the peer may read, write and invalidate.
     pub(crate) target: Mr,
     /// 64 octets that the peer may only write.
     pub(crate) write_only: Mr,
@@ -103,6 +103,8 @@ impl Scene {
         };
         let foreign = side.device.alloc_pd().register(64, Access::ALL).expect("memory");
         foreign.write(0, &[FILL; 64]).expect("inside the region");
+        let target = side.own_memory(64);
+        target.write(0, &[FILL; 64]).expect("inside the region");
         let (inbox, sink) = (filled(side, 32), filled(side, 8));
         side.post_recv(1, inbox.sge(0, 16));
         side.post_recv(2, inbox.sge(16, 16));
@@ -114,7 +116,7 @@ impl Scene {
         peer.expect(&fpdu(&read_request(1, sink_place, 8, Place(0x100, 0x1000))));
         Self {
             role,
-            target: filled(side, 64),
+            target,
             write_only: region(Access::LOCAL_WRITE | Access::REMOTE_WRITE),
             read_only: region(Access::LOCAL_WRITE | Access::REMOTE_READ),
             local: region(Access::LOCAL_WRITE),

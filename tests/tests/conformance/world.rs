@@ -59,6 +59,11 @@ impl World {
         self.side.device.create_qp(&self.side.pd, &init).expect("a queue pair")
     }
 
+    /// Memory with all rights for the stream of `qp` alone.
+    pub(crate) fn bound(&self, qp: &Qp, len: usize) -> Mr {
+        self.side.pd.register_for(qp, len, weft_rnic::Access::ALL).expect("memory for a queue pair of this domain")
+    }
+
     /// A TCP connection of the peer to the device.
     pub(crate) fn dial(&self) -> RawPeer {
         self.host.connect(self.side.device.address(PORT))

@@ -269,7 +269,8 @@ fn memory_that_goes_while_it_is_sent() {
 fn send_with_invalidate() {
     for write in [false, true] {
         let mut pair = connected();
-        let (window, mine) = (guarded(&pair.b, 8), guarded(&pair.a, 8));
+        let (window, mine) = (pair.b.own_memory(8), guarded(&pair.a, 8));
+        window.write(0, &[GUARD; 8]).unwrap();
         let invalidate = SendOpcode::SendInvalidate { stag: window.rkey() };
         // The receive buffer may be the very memory.
         post_recv(&pair.b.qp, 1, &[window.sge(0, 4)]);
@@ -292,7 +293,7 @@ fn send_with_invalidate() {
 #[test]
 fn invalidated_memory_is_no_good_locally_either() {
     let mut pair = connected();
-    let window = pair.a.memory(8);
+    let window = pair.a.own_memory(8);
     post_recv(&pair.a.qp, 1, &[]);
     let opcode = SendOpcode::SendInvalidate { stag: window.rkey() };
     pair.b.qp.post_send(&SendWr { opcode, solicited: true, ..WR }).unwrap();
@@ -309,17 +310,18 @@ fn invalidated_memory_is_no_good_locally_either() {
 
 #[test]
 fn stags_that_a_peer_may_not_invalidate() {
-    for index in 0..3 {
+    for index in 0..4 {
         let mut pair = connected();
         let foreign = pair.b.device.alloc_pd().register(8, Access::ALL).unwrap();
-        let local = pair.b.pd.register(8, Access::LOCAL_WRITE).unwrap();
-        let gone = pair.b.memory(8).rkey();
-        let stag = [foreign.rkey(), local.rkey(), gone][index];
+        let local = pair.b.pd.register_for(&pair.b.qp, 8, Access::LOCAL_WRITE).unwrap();
+        let shared = pair.b.memory(8);
+        let gone = pair.b.own_memory(8).rkey();
+        let stag = [foreign.rkey(), local.rkey(), shared.rkey(), gone][index];
         post_recv(&pair.b.qp, 1, &[]);
         pair.a.qp.post_send(&SendWr { opcode: SendOpcode::SendInvalidate { stag }, ..WR }).unwrap();
         assert_eq!(terminate_code(&end_of_a(&mut pair)), (0x0, 0x1, 0x09));
         assert_eq!(outcomes(&drain(&pair.b.cq)), [(1, Status::WorkRequestFlushed)]);
-        assert!(!foreign.is_invalidated() && !local.is_invalidated());
+        assert!(![foreign, local, shared].iter().any(weft_rnic::Mr::is_invalidated));
     }
 }
 

@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use weft_netif::{Duration, ImpairmentConfig};
-use weft_rnic::{Completion, CompletionOpcode, Data, Mr, Qp, SendOpcode, SendWr, Sge, Status};
+use weft_rnic::{Access, Completion, CompletionOpcode, Data, Mr, Qp, SendOpcode, SendWr, Sge, Status};
 use weft_tests::{Pair, PairConfig, Side};
 
 use crate::world::{
@@ -172,7 +172,7 @@ impl World {
                 let mut expected = Expected::new(wr_id, CompletionOpcode::Recv, len32(len));
                 expected.solicited = wr.solicited;
                 if kind == 3 {
-                    let window = peer_side.memory(8);
+                    let window = peer_side.pd.register_for(&peer.qp, 8, Access::ALL).unwrap();
                     wr.opcode = SendOpcode::SendInvalidate { stag: window.rkey() };
                     expected.invalidated = Some(window.rkey().0);
                     self.windows.push(window);

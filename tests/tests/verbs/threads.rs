@@ -466,6 +466,7 @@ const DUMMY: Completion = Completion {
     opcode: CompletionOpcode::Send,
     byte_len: 0,
     invalidated: None,
+    immediate: None,
     qp_num: 0,
     vendor_err: 0,
     solicited: false,

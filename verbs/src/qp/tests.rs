@@ -1,9 +1,10 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use weft_ddp::Stag;
+use weft_rdmap::Kind;
 
 use super::*;
-use crate::{Data, PostError, QpCapacity, RecvWr, SendWr, Sge};
+use crate::{Data, PostError, QpCapacity, RecvWr, SendOpcode, SendWr, Sge};
 
 const IDLE: Readiness =
     Readiness { idle: true, requests_outstanding: 0, requests_free: 4, requests_to_answer: 0 };

@@ -41,7 +41,14 @@ impl World {
     fn register(&mut self, pd: PdId, access: Access, octets: &[u8]) -> Arc<MemoryRegion> {
         let region = Region::owned(octets.len()).unwrap();
         assert!(region.copy_in(0, octets));
-        self.memory.register(Registration { pd, access, iova: 1000, region }).unwrap()
+        self.memory.register(Registration { pd, stream: None, access, iova: 1000, region }).unwrap()
+    }
+
+    /// Memory for the queue pair's own stream.
+    fn bound(&mut self, access: Access) -> Arc<MemoryRegion> {
+        let (region, stream) = (Region::owned(8).unwrap(), Some(self.qp.queues().stream));
+        assert!(region.copy_in(0, &[GUARD; 8]));
+        self.memory.register(Registration { pd: PD, stream, access, iova: 1000, region }).unwrap()
     }
 
     fn guarded(&mut self, len: usize) -> Arc<MemoryRegion> {
@@ -309,7 +316,7 @@ fn a_read_needs_a_sink_that_may_be_written() {
 #[test]
 fn invalidation_comes_last() {
     let mut world = World::new();
-    let memory = world.guarded(8);
+    let memory = world.bound(Access::ALL);
     world.post_recv(1, &[sge(&memory, 0, 8)]);
     let invalidate = |stag| Some(SendEnd { len: 4, solicited: true, invalidate: Some(stag) });
     world.receive(0, b"ab", None).unwrap();
@@ -333,15 +340,15 @@ fn an_stag_that_cannot_be_invalidated_stops_the_whole_segment() {
     let mut world = World::new();
     let memory = world.guarded(8);
     let foreign = world.register(PdId(2), Access::ALL, &[0; 8]);
-    let local = world.register(PD, Access::LOCAL_WRITE, &[0; 8]);
-    for stag in [Stag(0), foreign.stag, local.stag] {
+    let local = world.bound(Access::LOCAL_WRITE);
+    for stag in [Stag(0), foreign.stag, local.stag, memory.stag] {
         world.post_recv(1, &[sge(&memory, 0, 8)]);
         let last = Some(SendEnd { len: 4, solicited: false, invalidate: Some(stag) });
         let refused = world.receive(0, b"abcd", last);
         assert_eq!(refused, Err(Refusal::Peer(Error::CannotInvalidate)));
     }
     assert_eq!(contents(&memory), [GUARD; 8]);
-    assert!(!foreign.is_invalidated() && !local.is_invalidated());
+    assert!(!foreign.is_invalidated() && !local.is_invalidated() && !memory.is_invalidated());
     assert_eq!(world.outcomes(), [], "nothing has been received");
 }
 

@@ -1,0 +1,272 @@
+//! The normative requirements of the RFCs, and which test shows which of them.
+//!
+//! `tests/conformance/requirements.csv` lists the requirements, `tests/conformance/exempt.csv` those that no test can show and
+//! why. A test names what it shows in a comment above its attribute: `// Covers 5044-4.3-7, 5044-4.3-8.` [`Catalogue::read`]
+//! reads all three, [`Catalogue::faults`] says what is wrong, [`Catalogue::render`] writes `docs/conformance.md`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One normative sentence.
+#[derive(Clone, Debug)]
+pub struct Requirement {
+    /// Such as `5044-4.3-7`: RFC, section, number.
+    pub id: String,
+    /// The RFC's number.
+    pub rfc: String,
+    /// The section.
+    pub section: String,
+    /// `MUST`, `SHOULD` or `MAY`.
+    pub level: String,
+    /// What it says.
+    pub text: String,
+    /// The tests that show it: the file, and the function.
+    pub tests: Vec<(String, String)>,
+    /// Why no test can.
+    pub exempt: Option<String>,
+}
+
+/// All requirements with their tests.
+#[derive(Clone, Debug)]
+pub struct Catalogue {
+    /// In the order of the list.
+    pub requirements: Vec<Requirement>,
+    faults: Vec<String>,
+}
+
+/// Where a requirement stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// A test shows it.
+    Covered,
+    /// No test can, for a reason.
+    Exempt,
+    /// Neither.
+    Missing,
+}
+
+impl Requirement {
+    /// Covered, exempt or missing.
+    pub const fn standing(&self) -> Standing {
+        match (self.tests.is_empty(), &self.exempt) {
+            (false, _) => Standing::Covered,
+            (true, Some(_)) => Standing::Exempt,
+            (true, None) => Standing::Missing,
+        }
+    }
+}
+
+impl Catalogue {
+    /// Reads the lists and all sources below `root`, the repository.
+    ///
+    /// # Errors
+    /// When a file cannot be read or a list is malformed, in words.
+    pub fn read(root: &Path) -> Result<Self, String> {
+        let lists = root.join("tests/conformance");
+        let mut catalogue =
+            Self::parse(&read(&lists.join("requirements.csv"))?, &read(&lists.join("exempt.csv"))?)?;
+        for path in sources(root)? {
+            let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+            catalogue.add_source(&name, &read(&path)?);
+        }
+        Ok(catalogue)
+    }
+
+    /// Reads the two lists: id, rfc, section, level, side, requirement, testable, test_idea; and id, reason.
+    ///
+    /// # Errors
+    /// When a line is malformed, in words.
+    pub fn parse(requirements: &str, exempt: &str) -> Result<Self, String> {
+        let mut catalogue = Self { requirements: Vec::new(), faults: Vec::new() };
+        for [id, rfc, section, level, _side, text, _testable, _idea] in records(requirements)? {
+            let sctp = (rfc == SCTP).then(|| SCTP_REASON.to_owned());
+            catalogue.requirements.push(Requirement {
+                id,
+                rfc,
+                section,
+                level,
+                text,
+                tests: Vec::new(),
+                exempt: sctp,
+            });
+        }
+        for [id, reason] in records(exempt)? {
+            match catalogue.requirements.iter_mut().find(|requirement| requirement.id == id) {
+                Some(requirement) => requirement.exempt = Some(reason),
+                None => catalogue.faults.push(format!("exempt.csv: there is no requirement {id}")),
+            }
+        }
+        Ok(catalogue)
+    }
+
+    /// Reads what the tests of one source file cover.
+    pub fn add_source(&mut self, name: &str, text: &str) {
+        let mut covers: Option<(usize, Vec<&str>)> = None;
+        for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+            if let Some(ids) = line.strip_prefix(COVERS) {
+                let ids: Vec<&str> = ids.trim_end_matches('.').split(", ").collect();
+                if !line.ends_with('.') || ids.len() > MAX_IDS || covers.is_some() {
+                    let rule = "ids separated by commas, at most 4, and a full stop, directly above the test";
+                    self.faults.push(format!("{name}:{number}: {rule}"));
+                }
+                covers = Some((number, ids));
+            } else if let (Some(function), Some((at, ids))) = (function(line), covers.as_ref()) {
+                self.cover(name, function, *at, ids);
+                covers = None;
+            } else if let Some((at, _)) = covers.as_ref().filter(|_| !line.starts_with("#[")) {
+                self.faults.push(format!("{name}:{at}: no test follows"));
+                covers = None;
+            }
+        }
+        if let Some((at, _)) = covers {
+            self.faults.push(format!("{name}:{at}: no test follows"));
+        }
+    }
+
+    fn cover(&mut self, name: &str, function: &str, at: usize, ids: &[&str]) {
+        for id in ids {
+            match self.requirements.iter_mut().find(|requirement| requirement.id == *id) {
+                Some(requirement) => requirement.tests.push((name.to_owned(), function.to_owned())),
+                None => self.faults.push(format!("{name}:{at}: there is no requirement {id}")),
+            }
+        }
+    }
+
+    /// What is wrong: malformed comments, unknown ids, and each MUST without test and reason.
+    pub fn faults(&self) -> Vec<String> {
+        let missing = self
+            .requirements
+            .iter()
+            .filter(|requirement| requirement.level == MUST && requirement.standing() == Standing::Missing)
+            .map(|requirement| format!("{}: no test and no reason: {}", requirement.id, requirement.text));
+        let both = self
+            .requirements
+            .iter()
+            .filter(|requirement| requirement.exempt.is_some() && !requirement.tests.is_empty())
+            .map(|requirement| format!("{}: exempt, and covered all the same", requirement.id));
+        self.faults.iter().cloned().chain(missing).chain(both).collect()
+    }
+
+    /// How many requirements of an RFC and level stand where.
+    pub fn count(&self, rfc: &str, level: &str, standing: Standing) -> usize {
+        self.requirements
+            .iter()
+            .filter(|it| it.rfc == rfc && it.level == level && it.standing() == standing)
+            .count()
+    }
+
+    /// The matrix as a document.
+    pub fn render(&self) -> String {
+        let mut out = String::from(HEAD);
+        self.render_summary(&mut out);
+        let mut by_rfc: BTreeMap<&str, Vec<&Requirement>> = BTreeMap::new();
+        for requirement in &self.requirements {
+            by_rfc.entry(&requirement.rfc).or_default().push(requirement);
+        }
+        for (rfc, requirements) in by_rfc {
+            let _ = write!(
+                out,
+                "\n## RFC {rfc}\n\n| requirement | level | what it says | shown by |\n|---|---|---|---|\n"
+            );
+            for Requirement { id, level, text, tests, exempt, .. } in requirements {
+                let shown = match (tests.as_slice(), exempt) {
+                    ([], Some(reason)) => format!("exempt: {}", escaped(reason)),
+                    ([], None) => "-".to_owned(),
+                    (tests, _) => tests.iter().map(short).collect::<Vec<_>>().join(", "),
+                };
+                let _ = writeln!(out, "| {id} | {level} | {} | {shown} |", escaped(text));
+            }
+        }
+        out
+    }
+
+    fn render_summary(&self, out: &mut String) {
+        let mut rfcs: Vec<&str> = self.requirements.iter().map(|it| it.rfc.as_str()).collect();
+        rfcs.sort_unstable();
+        rfcs.dedup();
+        out.push_str(
+            "| RFC | level | requirements | covered | exempt | neither |\n|---|---|---|---|---|---|\n",
+        );
+        for level in [MUST, "SHOULD", "MAY"] {
+            let mut sums = [0; 3];
+            for rfc in &rfcs {
+                let counts = STANDINGS.map(|standing| self.count(rfc, level, standing));
+                let [covered, exempt, missing] = counts;
+                let all: usize = counts.iter().sum();
+                let _ = writeln!(out, "| {rfc} | {level} | {all} | {covered} | {exempt} | {missing} |");
+                sums = core::array::from_fn(|i| sums[i] + counts[i]);
+            }
+            let [covered, exempt, missing] = sums;
+            let all: usize = sums.iter().sum();
+            let _ = writeln!(out, "| all | {level} | {all} | {covered} | {exempt} | {missing} |");
+        }
+    }
+}
+
+/// The lines of a list behind its head, each with `N` fields.
+fn records<const N: usize>(text: &str) -> Result<Vec<[String; N]>, String> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let records = reader.records().map(|record| {
+        let fields: Vec<String> =
+            record.map_err(|error| error.to_string())?.iter().map(str::to_owned).collect();
+        fields.try_into().map_err(|fields| format!("not {N} fields: {fields:?}"))
+    });
+    records.collect()
+}
+
+/// The name of the function that a line begins.
+fn function(line: &str) -> Option<&str> {
+    let name = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("fn ")?;
+    name.split('(').next()
+}
+
+/// `tests/tests/conformance/atomics.rs`, `the_arithmetic` becomes `conformance/atomics::the_arithmetic`.
+fn short((file, function): &(String, String)) -> String {
+    let file = file.trim_end_matches(".rs").trim_start_matches("tests/tests/");
+    format!("`{file}::{function}`")
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// All Rust sources of the workspace, in a fixed order.
+fn sources(root: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut folders: Vec<PathBuf> = CRATES.iter().map(|name| root.join(name)).collect();
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        for entry in entries {
+            let path = entry.map_err(|error| error.to_string())?.path();
+            if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+const CRATES: [&str; 8] = ["cli", "ddp", "mpa", "netif", "rdmap", "rnic", "tests", "verbs"];
+const STANDINGS: [Standing; 3] = [Standing::Covered, Standing::Exempt, Standing::Missing];
+const MUST: &str = "MUST";
+const COVERS: &str = "// Covers ";
+const MAX_IDS: usize = 4;
+const SCTP: &str = "5043";
+const SCTP_REASON: &str = "DDP over SCTP: this device runs over TCP only.";
+const HEAD: &str = "# Conformance
+
+Each normative sentence of RFC 5040 (RDMAP), 5041 (DDP), 5042 (security), 5043 (SCTP), 5044 (MPA), 6581 (enhanced connection
+setup) and 7306 (Atomics, Immediate Data), and the tests that fail when it is broken. A test names the sentences in a comment
+(`// Covers 5044-4.3-7.`), and the test `catalogue` fails while a MUST has neither a test nor a reason in
+`tests/conformance/exempt.csv`. This file is made by `cargo run -p weft-tests --bin conformance`.
+
+";

@@ -1,0 +1,473 @@
+//! Streaming mode: plain octets before MPA, the place where MPA begins, and what a rejection leaves (RFC 5044 sections
+//! 7.1, 7.1.2 and 7.1.5).
+
+use weft_mpa::StartupError;
+use weft_netif::Duration;
+use weft_rnic::{
+    CmError, CmEvent, ConnParam, ConnectFailure, DisconnectReason, Listener, QpState, StreamError,
+    StreamState, StreamingConnection,
+};
+use weft_tests::{PairConfig, RawPeer, hex};
+
+use crate::octets::{Framing, fpdu, join, send, vector};
+use crate::world::{World, exchange};
+
+/// The port where connections to the device begin in streaming mode.
+pub(crate) const STREAMING_PORT: u16 = 7175;
+/// A Request of the peer, behind its key, and a Reply: CRC, "abc" as private data in the Request.
+const REQUEST: &str = "4D504120494420526571204672616D65 40 01 0003 616263";
+const REPLY: &str = "4D504120494420526570204672616D65 40 01 0000";
+const REJECTION: &str = "4D504120494420526570204672616D65 60 01 0002 6E6F";
+/// What the device asks for, and how the peer answers that.
+const OUR_REQUEST: &str = "4D504120494420526571204672616D65 50 02 0004 0010 0010";
+const THEIR_REPLY: &str = "4D504120494420526570204672616D65 50 02 0004 0010 0010";
+const THEIR_REJECTION: &str = "4D504120494420526570204672616D65 70 02 0006 0010 0010 6E6F";
+
+/// Who opens the TCP connection; the roles in MPA do not depend on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Opener {
+    Device,
+    Peer,
+}
+
+pub(crate) const OPENERS: [Opener; 2] = [Opener::Device, Opener::Peer];
+
+/// A connection in streaming mode.
+#[derive(Debug)]
+pub(crate) struct Talk {
+    pub(crate) world: World,
+    pub(crate) stream: StreamingConnection,
+    pub(crate) peer: RawPeer,
+    pub(crate) listener: Listener,
+}
+
+impl Talk {
+    pub(crate) fn new(opener: Opener) -> Self {
+        Self::with(opener, &PairConfig::default())
+    }
+
+    pub(crate) fn with(opener: Opener, config: &PairConfig) -> Self {
+        let world = World::with(config);
+        let side = &world.side;
+        let listener = side.device.listen_streaming(&side.events, STREAMING_PORT).expect("a free port");
+        let (stream, peer) = match opener {
+            Opener::Device => {
+                let stream = side.device.open_stream(&side.events, world.address_of_peer()).expect("a way");
+                assert_eq!(stream.state(), StreamState::Opening);
+                assert_eq!(world.event(), CmEvent::StreamReady { id: stream.id() });
+                (stream, world.host.accept())
+            }
+            Opener::Peer => {
+                let peer = world.host.connect(side.device.address(STREAMING_PORT));
+                let CmEvent::StreamRequest(request) = world.event() else { panic!("no stream request") };
+                assert_eq!(request.port, STREAMING_PORT);
+                (side.device.accept_stream(request.id).expect("it is there"), peer)
+            }
+        };
+        assert_eq!(stream.state(), StreamState::Streaming);
+        Self { world, stream, peer, listener }
+    }
+
+    /// The device receives exactly this, and nothing behind it.
+    pub(crate) fn hear(&self, text: &[u8]) {
+        let mut heard = vec![0; text.len()];
+        let mut len = 0;
+        while len < heard.len() {
+            len += self.world.host.wait("octets in streaming mode", || {
+                Some(self.stream.receive(&mut heard[len..]).expect("streaming mode")).filter(|&len| len > 0)
+            });
+        }
+        assert_eq!(heard, text);
+    }
+
+    /// The device sends this, and the peer gets it.
+    pub(crate) fn say(&self, text: &[u8]) {
+        assert_eq!(self.stream.send(text), Ok(text.len()));
+        self.peer.expect(text);
+    }
+
+    /// A line in each direction.
+    pub(crate) fn chat(&self) {
+        self.peer.send(b"how are you?\n");
+        self.hear(b"how are you?\n");
+        self.say(b"fine\n");
+        while matches!(self.world.side.events.next(), Some(CmEvent::StreamReady { .. })) {}
+        self.expect_empty();
+    }
+
+    /// Nothing has come that the application has not received. This may leave a wish to hear of more.
+    pub(crate) fn expect_empty(&self) {
+        assert_eq!(self.stream.receive(&mut [0; 8]), Ok(0));
+    }
+
+    /// The next event that does not merely say that something has come in streaming mode.
+    pub(crate) fn event(&self) -> CmEvent {
+        loop {
+            match self.world.event() {
+                CmEvent::StreamReady { id } => assert_eq!(id, self.stream.id()),
+                event => return event,
+            }
+        }
+    }
+
+    pub(crate) fn start_initiator(&self) -> Result<(), CmError> {
+        self.stream.start_initiator(&self.world.side.qp, ConnParam::default())
+    }
+
+    /// The device accepts the Request that has come.
+    pub(crate) fn accept(&self) {
+        let CmEvent::ConnectRequest(request) = self.event() else { panic!("no connect request") };
+        assert_eq!((&request.private_data[..], request.stream), (&b"abc"[..], Some(self.stream.id())));
+        let side = &self.world.side;
+        side.device.accept(request.id, &side.qp, ConnParam::default()).expect("a free queue pair");
+    }
+
+    fn expect_established(&self) {
+        let number = self.world.side.qp.number();
+        assert!(matches!(self.event(), CmEvent::Established { qp_num, .. } if qp_num == number));
+        assert_eq!((self.world.side.qp.state(), self.stream.state()), (QpState::Rts, StreamState::Mpa));
+        exchange(&self.world, &self.world.side.qp, &self.peer, 1);
+    }
+
+    /// MPA startup with the device as responder, up to a Send in each direction.
+    fn respond(&self) {
+        self.stream.start_responder(b"go ahead\n").unwrap();
+        self.peer.expect(b"go ahead\n");
+        self.peer.send(&hex(REQUEST));
+        self.accept();
+        self.peer.expect(&hex(REPLY));
+        self.expect_established();
+    }
+
+    /// MPA startup with the device as initiator, up to a Send in each direction.
+    fn initiate(&self) {
+        self.start_initiator().unwrap();
+        self.peer.expect(&hex(OUR_REQUEST));
+        self.peer.send(&hex(THEIR_REPLY));
+        self.expect_established();
+    }
+}
+
+/// The sequence of RFC 5044 figure 9, in both roles, whoever has opened the TCP connection.
+// Covers 5044-7.1-4, 5044-7.1.5-2.
+#[test]
+fn mpa_begins_after_an_exchange_of_lines() {
+    for opener in OPENERS {
+        let talk = Talk::new(opener);
+        for _ in 0..3 {
+            talk.chat();
+        }
+        talk.peer.send(b"RDMA?\n");
+        talk.hear(b"RDMA?\n");
+        talk.respond();
+
+        let talk = Talk::new(opener);
+        talk.say(b"RDMA?\n");
+        talk.peer.send(b"go ahead\n");
+        talk.hear(b"go ahead\n");
+        talk.initiate();
+    }
+}
+
+/// Wherever TCP cuts, the octet behind the last line is the first one of the Request, and none of it is lost.
+// Covers 5044-7.1-1.
+#[test]
+fn the_request_begins_in_the_segment_of_the_last_line() {
+    for split in 0..=hex(REQUEST).len() {
+        let talk = Talk::new(Opener::Peer);
+        let request = hex(REQUEST);
+        talk.peer.send(&join("", &[b"one\nRDMA?\n", &request[..split]]));
+        talk.hear(b"one\n");
+        let mut line = [0; 64];
+        assert_eq!(talk.stream.receive_until(&mut line, b'\n'), Ok(6));
+        assert_eq!(line[..6], *b"RDMA?\n");
+        talk.stream.start_responder(b"yes\n").unwrap();
+        talk.peer.send(&request[split..]);
+        talk.accept();
+        talk.peer.expect(b"yes\n");
+        talk.peer.expect(&hex(REPLY));
+        talk.expect_established();
+    }
+}
+
+/// Markers count from the first octet of Full Operation, whatever went before on the same connection.
+// Covers 5044-7.1-1.
+#[test]
+fn markers_count_from_where_mpa_begins() {
+    let mpa = weft_mpa::Config { markers: true, ..weft_mpa::Config::default() };
+    for initiator in [false, true] {
+        let talk = Talk::with(Opener::Peer, &PairConfig { mpa, ..PairConfig::default() });
+        talk.chat();
+        if initiator {
+            talk.start_initiator().unwrap();
+            talk.peer.expect(&hex("4D504120494420526571204672616D65 D0 02 0004 0010 0010"));
+            talk.peer.send(&hex("4D504120494420526570204672616D65 D0 02 0004 0010 0010"));
+        } else {
+            talk.stream.start_responder(b"").unwrap();
+            talk.peer.send(&hex("4D504120494420526571204672616D65 C0 01 0003 616263"));
+            talk.accept();
+            talk.peer.expect(&hex("4D504120494420526570204672616D65 C0 01 0000"));
+        }
+        assert!(matches!(talk.event(), CmEvent::Established { .. }));
+        let side = &talk.world.side;
+        let memory = side.memory(1000);
+        side.post_recv(1, crate::world::whole(&memory));
+        let text = crate::octets::pattern(1000);
+        talk.peer.send(&Framing::new(true, true).fpdu(&send(1, &text)));
+        assert_eq!(talk.world.completion().byte_len, 1000);
+        assert_eq!(crate::world::content(&memory), text);
+        let hello = weft_rnic::Data::Inline(b"hello");
+        side.qp.post_send(&crate::world::work(2, weft_rnic::SendOpcode::Send, hello)).unwrap();
+        talk.peer.expect(&Framing::new(true, true).fpdu(&send(1, b"hello")));
+    }
+}
+
+/// From the call on that starts MPA, no direction is the application's.
+// Covers 5044-7.1-2.
+#[test]
+fn mpa_takes_both_directions_at_once() {
+    let expect_taken = |talk: &Talk| {
+        assert_eq!(talk.stream.state(), StreamState::Mpa);
+        assert_eq!(talk.stream.send(b"late"), Err(StreamError::MpaStarted));
+        assert_eq!(talk.stream.receive(&mut [0; 8]), Err(StreamError::MpaStarted));
+        let started = Err(CmError::Stream(StreamError::MpaStarted));
+        let other = talk.world.new_qp();
+        assert_eq!(talk.stream.start_initiator(&other, ConnParam::default()), started);
+        assert_eq!(talk.stream.start_responder(b"late"), started);
+    };
+    let talk = Talk::new(Opener::Device);
+    talk.start_initiator().unwrap();
+    expect_taken(&talk);
+    talk.peer.expect(&hex(OUR_REQUEST));
+    talk.peer.expect_silence();
+    talk.peer.send(&hex(THEIR_REPLY));
+    assert!(matches!(talk.event(), CmEvent::Established { .. }));
+    expect_taken(&talk);
+    talk.peer.expect_silence();
+
+    let talk = Talk::new(Opener::Device);
+    talk.stream.start_responder(b"").unwrap();
+    expect_taken(&talk);
+    talk.peer.send(&hex(REQUEST));
+    talk.peer.expect_silence();
+    expect_taken(&talk);
+    talk.accept();
+    assert!(matches!(talk.event(), CmEvent::Established { .. }));
+    expect_taken(&talk);
+    talk.peer.expect(&hex(REPLY));
+    talk.peer.expect_silence();
+}
+
+/// The connection is the application's again, for lines and for further attempts.
+// Covers 5044-7.1.2-7.
+#[test]
+fn a_responder_that_rejects_leaves_tcp_open() {
+    for opener in OPENERS {
+        let talk = Talk::new(opener);
+        for _ in 0..2 {
+            talk.stream.start_responder(b"try\n").unwrap();
+            talk.peer.expect(b"try\n");
+            // The peer goes on in streaming mode before it has seen the answer: nothing of that is lost either.
+            talk.peer.send(&join(REQUEST, &[b"early\n"]));
+            let CmEvent::ConnectRequest(request) = talk.event() else { panic!("no connect request") };
+            let device = &talk.world.side.device;
+            device.reject(request.id, b"no").unwrap();
+            assert_eq!(device.reject(request.id, b"no"), Err(CmError::RequestGone));
+            talk.peer.expect(&hex(REJECTION));
+            assert_eq!(talk.stream.state(), StreamState::Streaming);
+            talk.hear(b"early\n");
+            talk.peer.expect_silence();
+            talk.chat();
+            // A later request of the same connection is another one.
+            talk.stream.start_responder(b"").unwrap();
+            talk.peer.send(&hex(REQUEST));
+            let CmEvent::ConnectRequest(later) = talk.event() else { panic!("no connect request") };
+            assert_eq!(device.reject(request.id, b"no"), Err(CmError::RequestGone));
+            device.reject(later.id, b"no").unwrap();
+            talk.peer.expect(&hex(REJECTION));
+        }
+        // No deadline of the startup is left behind.
+        talk.world.host.settle(Duration::from_secs(3600));
+        talk.chat();
+        talk.respond();
+    }
+}
+
+/// The connection is the application's again, for lines and for further attempts with the same queue pair.
+// Covers 5044-7.1.2-13.
+#[test]
+fn an_initiator_that_is_rejected_leaves_tcp_open() {
+    for opener in OPENERS {
+        let talk = Talk::new(opener);
+        for _ in 0..2 {
+            talk.start_initiator().unwrap();
+            talk.peer.expect(&hex(OUR_REQUEST));
+            talk.peer.send(&join(THEIR_REJECTION, &[b"let us talk\n"]));
+            let CmEvent::Rejected { qp_num, private_data, peer_depths } = talk.event() else {
+                panic!("not rejected")
+            };
+            assert_eq!((qp_num, &private_data[..]), (talk.world.side.qp.number(), &b"no"[..]));
+            assert_eq!(peer_depths, Some((16, 16)));
+            assert_eq!(talk.world.side.qp.state(), QpState::Idle);
+            assert_eq!(talk.stream.state(), StreamState::Streaming);
+            talk.hear(b"let us talk\n");
+            talk.peer.expect_silence();
+            talk.chat();
+        }
+        talk.world.host.settle(Duration::from_secs(3600));
+        talk.chat();
+        talk.initiate();
+    }
+}
+
+/// Octets of streaming mode that nobody has read can be no Reply, and are no Request.
+// Covers 5044-7.1.5-1.
+#[test]
+fn unread_octets_of_streaming_mode_are_found_out() {
+    let talk = Talk::new(Opener::Device);
+    talk.peer.send(b"wait\n");
+    talk.world.settle();
+    assert_eq!(talk.start_initiator(), Err(CmError::Stream(StreamError::Unread)));
+    talk.peer.expect_silence();
+    talk.hear(b"wait\n");
+    talk.initiate();
+
+    // Those that come later are a malformed Reply.
+    let talk = Talk::new(Opener::Device);
+    talk.start_initiator().unwrap();
+    talk.peer.expect(&hex(OUR_REQUEST));
+    talk.peer.send(b"wait, it is not yet time\n");
+    assert_eq!(talk.world.connect_error(), ConnectFailure::Protocol(StartupError::Key.into()));
+    talk.peer.expect_fin();
+    assert_eq!((talk.world.side.qp.state(), talk.stream.state()), (QpState::Idle, StreamState::Closed));
+}
+
+/// The application knows the connection, so that it hears of an error that it would not see on a plain listener.
+// Covers 5044-7.1.2-4, 5044-7.1.2-16, 5044-7.1.5-1.
+#[test]
+fn a_bad_request_closes_the_connection_and_is_reported() {
+    let too_long = "4D504120494420526571204672616D65 40 01 0201";
+    let cases = [
+        (b"wait, it is not yet time\n".to_vec(), Some(StartupError::Key)),
+        (hex(REPLY), Some(StartupError::Key)),
+        (hex(too_long), Some(StartupError::PrivateDataTooLong { len: 513, max: 512 })),
+        (hex(REQUEST)[..10].to_vec(), None),
+    ];
+    for (octets, error) in cases {
+        for early in [true, false] {
+            let talk = Talk::new(Opener::Peer);
+            if early {
+                talk.peer.send(&octets);
+                talk.world.settle();
+            }
+            talk.stream.start_responder(b"").unwrap();
+            if !early {
+                talk.peer.send(&octets);
+            }
+            if error.is_none() {
+                talk.peer.close();
+            }
+            let CmEvent::StreamFailed { id, reason } = talk.event() else { panic!("no failure") };
+            let expected =
+                error.map_or(ConnectFailure::Closed, |error| ConnectFailure::Protocol(error.into()));
+            assert_eq!((id, reason), (talk.stream.id(), expected));
+            talk.peer.expect_fin();
+            assert_eq!(talk.stream.state(), StreamState::Closed);
+            assert_eq!(talk.stream.send(b"?"), Err(StreamError::Closed));
+        }
+    }
+}
+
+/// The message goes out with the start, and so before the Reply even if the Request is there already.
+// Covers 5044-7.1.5-2.
+#[test]
+fn the_last_streaming_message_goes_before_the_reply() {
+    for early in [true, false] {
+        let talk = Talk::new(Opener::Peer);
+        if early {
+            talk.peer.send(&hex(REQUEST));
+            talk.world.settle();
+        }
+        talk.say(b"one\n");
+        talk.stream.start_responder(b"last\n").unwrap();
+        talk.peer.expect(b"last\n");
+        talk.peer.expect_silence();
+        if !early {
+            talk.peer.send(&hex(REQUEST));
+        }
+        talk.accept();
+        talk.peer.expect(&hex(REPLY));
+        talk.expect_established();
+    }
+}
+
+/// The private data of the Reply comes with the event; the application that does not like it closes.
+// Covers 5044-7.1.2-17.
+#[test]
+fn an_initiator_may_close_after_a_look_at_the_private_data() {
+    let talk = Talk::new(Opener::Device);
+    talk.start_initiator().unwrap();
+    talk.peer.expect(&hex(OUR_REQUEST));
+    talk.peer.send(&hex("4D504120494420526570204672616D65 50 02 0007 0010 0010 626164"));
+    let CmEvent::Established { private_data, .. } = talk.event() else { panic!("not established") };
+    assert_eq!(&private_data[..], b"bad");
+    talk.world.side.qp.disconnect().unwrap();
+    talk.peer.expect_fin();
+    talk.peer.close();
+    assert_eq!(talk.world.disconnected(), DisconnectReason::Local);
+    talk.world.settle();
+    assert_eq!(talk.stream.state(), StreamState::Closed);
+}
+
+/// The time of the startup begins with MPA and not with the connection.
+// Covers 5044-7.1.2-21, 5044-7.1.2-26.
+#[test]
+fn the_startup_timeout_begins_where_mpa_does() {
+    let timeout = Duration::from_secs(40);
+    for initiator in [false, true] {
+        let talk = Talk::new(Opener::Peer);
+        talk.world.host.settle(Duration::from_secs(3600));
+        talk.chat();
+        let began = talk.world.host.now();
+        if initiator {
+            talk.start_initiator().unwrap();
+            talk.peer.expect(&hex(OUR_REQUEST));
+            assert_eq!(talk.world.connect_error(), ConnectFailure::TimedOut);
+        } else {
+            talk.stream.start_responder(b"").unwrap();
+            // One octet at a time does not help.
+            for octet in &hex(REQUEST)[..20] {
+                talk.peer.send(&[*octet]);
+                talk.world.settle();
+            }
+            let reason = ConnectFailure::TimedOut;
+            assert_eq!(talk.event(), CmEvent::StreamFailed { id: talk.stream.id(), reason });
+        }
+        assert_eq!(talk.world.host.now() - began, timeout);
+        talk.peer.expect_reset();
+        assert_eq!(talk.stream.state(), StreamState::Closed);
+    }
+}
+
+/// Connections that begin with MPA have no application that could use them after a rejection: they are closed.
+#[test]
+fn a_rejection_closes_what_was_never_in_streaming_mode() {
+    let world = World::new();
+    let peer = world.dial();
+    peer.send(&vector("mpa-req1"));
+    let request = world.request();
+    assert_eq!(request.stream, None);
+    world.side.device.reject(request.id, b"no").unwrap();
+    peer.expect(&hex(REJECTION));
+    peer.expect_fin();
+
+    // So it is when the application has dropped its handle meanwhile.
+    let talk = Talk::new(Opener::Peer);
+    talk.stream.start_responder(b"").unwrap();
+    let Talk { world, stream, peer, .. } = talk;
+    drop(stream);
+    peer.send(&join(REQUEST, &[&fpdu(b"")]));
+    world.side.device.reject(world.request().id, b"no").unwrap();
+    peer.expect(&hex(REJECTION));
+    peer.expect_fin();
+}
