@@ -103,6 +103,7 @@ proptest! {
         prop_assert_eq!(Crc32c::ACCELERATED.update(Crc32c::PORTABLE.checksum(head), tail), whole);
     }
 
+    // Covers 5044-4.1-1, 5044-4.1-3, 5044-4.1-4, 5044-4.4-17.
     #[test]
     fn framer_equals_reference(ulpdus in ulpdus(), crc in any::<bool>(), markers in any::<bool>()) {
         let mut framer = Framer::new(CRC.filter(|_| crc), markers);
@@ -114,6 +115,7 @@ proptest! {
         prop_assert!(stream == expected, "{} octets, {} expected", stream.len(), expected.len());
     }
 
+    // Covers 5044-5.1-5, 5044-4.3-14, 5044-6-2, 5044-A.4-1.
     #[test]
     fn any_cut_gives_the_ulpdus(ulpdus in ulpdus(), crc in any::<bool>(), markers in any::<bool>(), cuts in cuts()) {
         let mut stream = Vec::new();
@@ -125,6 +127,7 @@ proptest! {
         prop_assert!(deframer.is_aligned());
     }
 
+    // Covers 5044-4.4-19, 5044-8-2, 5044-8-11, 5044-6-1.
     #[test]
     fn a_damaged_octet_is_a_crc_error(
         ulpdus in ulpdus(), markers in any::<bool>(), cuts in cuts(),
@@ -164,6 +167,7 @@ proptest! {
     }
 }
 
+// Covers 5044-4.3-4, 5044-4.3-5, 5044-4.2-4, 5044-4.4-15.
 #[test]
 fn every_place_of_a_marker() {
     // No FPDU starts at 4: a Marker there is either before its length field or has its CRC behind it.
@@ -225,6 +229,7 @@ fn a_staging_too_small_for_a_broken_ulpdu_is_an_error() {
     assert_eq!(enough.next(&mut &stream[..]), Ok(Some(&noise(600, 4)[..])));
 }
 
+// Covers 5044-4.1-5.
 #[test]
 fn pad_is_ignored_but_covered_by_the_crc() {
     let mut fpdu = frame(&mut Framer::new(CRC, false), b"hello");
@@ -247,6 +252,7 @@ fn altered(at: usize, mask: u8, repair: bool) -> Vec<u8> {
     fpdu
 }
 
+// Covers 5044-4.2-3, 5044-4.2-6, 5044-4.3-13, 5044-8-3.
 #[test]
 fn markers_are_checked_but_for_their_reserved_bits() {
     // Reserved half, and the two low bits of FPDUPTR: the CRC covers them, their values mean nothing.
@@ -270,6 +276,7 @@ fn markers_are_checked_but_for_their_reserved_bits() {
     }
 }
 
+// Covers 5044-4.1-6, 5044-4.1-7, 5044-4.4-12.
 #[test]
 fn without_crc_the_field_is_zero_and_not_looked_at() {
     let mut fpdu = frame(&mut Framer::new(None, false), b"hello");
@@ -318,6 +325,7 @@ fn a_promise_of_65535_octets_only_waits() {
     assert!(!deframer.is_aligned());
 }
 
+// Covers 5044-3-5.
 #[test]
 #[should_panic(expected = "over the limit")]
 fn the_framer_refuses_a_ulpdu_over_the_limit() {

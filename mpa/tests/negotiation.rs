@@ -90,6 +90,7 @@ fn default_config_requires_crc_and_no_markers() {
     assert_eq!(wire[16..len], [0x50, 2, 0, 5, 0, 16, 0, 16, b'x']);
 }
 
+// Covers 6581-9.1-1, 6581-9.1-14.
 #[test]
 fn each_end_reads_at_most_what_the_other_holds() {
     let depths = [0, 1, 4, 16, 0x3FFE, NOT_NEGOTIATED];
@@ -116,6 +117,7 @@ fn each_end_reads_at_most_what_the_other_holds() {
     });
 }
 
+// Covers 6581-9.1-3, 6581-9.1-5, 6581-9.1-13, 6581-9.1-15.
 #[test]
 fn the_reply_tells_depths_as_the_request_asks() {
     let n = NOT_NEGOTIATED;
@@ -144,6 +146,7 @@ fn the_reply_tells_depths_as_the_request_asks() {
     }
 }
 
+// Covers 6581-9.1-8, 6581-9.1-10, 6581-9.1-11, 6581-9.1-16.
 #[test]
 fn a_reply_that_wants_too_many_reads_fails_with_06() {
     let config = Config { ird: 16, ord: 8, ..Config::default() };
@@ -166,6 +169,7 @@ fn a_reply_that_wants_too_many_reads_fails_with_06() {
     established(Initiator::new(open).handle_reply(&reply).expect("it answers"));
 }
 
+// Covers 6581-9.2-1, 6581-9.2-2, 6581-9.2-12, 6581-9.2-14.
 #[test]
 fn the_request_has_the_rtr_flags_only_if_peer_to_peer() {
     for bits in 0..8 {
@@ -177,6 +181,7 @@ fn the_request_has_the_rtr_flags_only_if_peer_to_peer() {
     }
 }
 
+// Covers 6581-9.2-4, 6581-9.2-5, 6581-9.2-6, 6581-9.2-8.
 #[test]
 fn the_responder_agrees_to_common_rtr_kinds_or_tells_its_own() {
     for asked in 0..8 {
@@ -193,6 +198,7 @@ fn the_responder_agrees_to_common_rtr_kinds_or_tells_its_own() {
     }
 }
 
+// Covers 6581-9.2-3.
 #[test]
 fn a_responder_without_rtr_kinds_takes_all_of_them() {
     let request = enhanced(FrameKind::Request, true, rtr(4), (16, 16));
@@ -201,6 +207,7 @@ fn a_responder_without_rtr_kinds_takes_all_of_them() {
     assert_eq!(ours.start, Start::ExpectRtr(rtr(4)));
 }
 
+// Covers 6581-9.2-13, 6581-9.2-15.
 #[test]
 fn client_server_ignores_the_rtr_flags() {
     let request = enhanced(FrameKind::Request, false, RtrSet::ALL, (16, 16));
@@ -214,6 +221,7 @@ fn client_server_ignores_the_rtr_flags() {
     assert_eq!(ours.start, Start::ClientServer);
 }
 
+// Covers 6581-9.2-9, 6581-9.2-10, 6581-9.2-11.
 #[test]
 fn the_initiator_chooses_write_then_read_then_send_or_fails_with_07() {
     for own in 0..8 {
@@ -248,6 +256,7 @@ fn different_connection_models_fail_with_07() {
     }
 }
 
+// Covers 6581-9.1-4.
 #[test]
 fn a_read_rtr_has_a_place_at_both_ends() {
     let read = rtr(1);
@@ -267,6 +276,7 @@ fn a_read_rtr_has_a_place_at_both_ends() {
     }
 }
 
+// Covers 6581-10-2, 6581-10-4, 6581-10-6.
 #[test]
 fn plain_requests_get_plain_replies() {
     // Revision 2 without the S flag is legal, and is answered in kind.
@@ -320,6 +330,7 @@ fn two_initiators_or_two_responders_find_out() {
     assert_eq!(error, Error::Startup(StartupError::Key));
 }
 
+// Covers 6581-10-7.
 #[test]
 fn a_plain_responder_closes_on_revision_2() {
     let config = Config { enhanced: false, ..Config::default() };
@@ -333,6 +344,7 @@ fn a_plain_responder_closes_on_revision_2() {
     Responder::new(config).handle_request(&plain(FrameKind::Request)).expect("revision 1 is for all");
 }
 
+// Covers 6581-9.1-6, 6581-9.1-12.
 #[test]
 fn a_reject_tells_the_depths_that_are_needed() {
     let config = Config { ird: 7, ord: 8, ..Config::default() };
@@ -373,6 +385,7 @@ fn a_request_s_reject_and_reserved_bits_are_not_looked_at() {
     assert_eq!(again, wire, "a decoded frame is encoded as it came");
 }
 
+// Covers 6581-6-8.
 #[test]
 fn revision_1_has_no_s_flag() {
     let mut wire = *b"MPA ID Req Frame\x5F\x01\x00\x02hi";

@@ -55,6 +55,7 @@ fn frame(crc: Option<Crc32c>, markers: bool, ulpdus: &[Vec<u8>]) -> Vec<u8> {
     stream
 }
 
+// Covers 5044-4.4-13, 5044-4.4-1.
 #[test]
 fn crc_values_and_their_wire_order() {
     let increasing: Vec<u8> = (0..32).collect();
@@ -160,6 +161,7 @@ fn startup_frames_say_what_they_say() {
     }
 }
 
+// Covers 5044-4.4-18, 5044-4.4-17, 5044-4.3-14.
 #[test]
 fn unmarked_streams_are_read_and_made_again() {
     let vectors = vectors();
@@ -177,6 +179,7 @@ fn unmarked_streams_are_read_and_made_again() {
     }
 }
 
+// Covers 5044-4.3-8, 5044-4.4-14, 5044-4.4-15, 5044-4.4-16.
 #[test]
 fn marked_streams_are_read_and_made_again() {
     let vectors = vectors();
@@ -195,6 +198,7 @@ fn marked_streams_are_read_and_made_again() {
     }
 }
 
+// Covers 5044-4.1-2, 5044-4.3-15, 5044-3-7.
 #[test]
 fn marked_fpdus_have_the_documented_bounds_and_payload() {
     let vectors = vectors();
@@ -217,6 +221,7 @@ fn marked_fpdus_have_the_documented_bounds_and_payload() {
     }
 }
 
+// Covers 5044-3-2, 5044-3-4, 5044-4.5-1, 5044-4.5-2.
 #[test]
 fn mulpdu_table() {
     let vectors = vectors();

@@ -6,6 +6,7 @@ use smoltcp::time::{Duration, Instant};
 
 use crate::config::{Congestion, StackConfig};
 use crate::demux::{Segment, Tuple, default_mss};
+use crate::llp::LlpState;
 use crate::sequence::SendMark;
 
 /// How a connection ended.
@@ -195,6 +196,17 @@ impl Connection {
     /// smoltcp panics on a segment that comes so early.
     pub(crate) fn takes_segments(&self) -> bool {
         self.has_sent || self.socket().state() != State::SynSent
+    }
+
+    pub(crate) fn llp_state(&self) -> LlpState {
+        match (self.end, self.socket().state()) {
+            (Some(CloseCause::Graceful), _) => LlpState::Closed,
+            (Some(_), _) | (None, State::Closed) => LlpState::Reset,
+            (None, State::Listen | State::SynSent | State::SynReceived) => LlpState::Connecting,
+            (None, State::Established | State::FinWait1 | State::FinWait2) => LlpState::Established,
+            (None, State::CloseWait | State::Closing | State::LastAck) => LlpState::PeerClosed,
+            (None, State::TimeWait) => LlpState::Closed,
+        }
     }
 
     /// Both ends know each other.

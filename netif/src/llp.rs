@@ -94,14 +94,7 @@ impl Llp<'_> {
     #[must_use]
     pub fn state(&self) -> LlpState {
         let Self::Tcp(tcp) = self;
-        match (tcp.connection.end, tcp.connection.socket().state()) {
-            (Some(CloseCause::Graceful), _) => LlpState::Closed,
-            (Some(_), _) | (None, State::Closed) => LlpState::Reset,
-            (None, State::Listen | State::SynSent | State::SynReceived) => LlpState::Connecting,
-            (None, State::Established | State::FinWait1 | State::FinWait2) => LlpState::Established,
-            (None, State::CloseWait | State::Closing | State::LastAck) => LlpState::PeerClosed,
-            (None, State::TimeWait) => LlpState::Closed,
-        }
+        tcp.connection.llp_state()
     }
 
     /// How the connection ended; none while it has not.

@@ -11,13 +11,14 @@ use crate::connection::{CloseCause, Connection};
 use crate::demux::{Demux, Tuple};
 use crate::error::{ConnectError, ListenError};
 use crate::ip::{IpSetting, is_station, to_cidr};
-use crate::llp::{Llp, TcpLlp};
+use crate::llp::{Llp, LlpState, TcpLlp};
 use crate::random::Random;
 use crate::slot::Slot;
 use crate::table::{ConnectionId, Table};
 use crate::wheel::Wheel;
 use crate::wire::Wire;
 
+mod asking;
 mod egress;
 mod ingress;
 
@@ -46,6 +47,7 @@ pub struct Stack {
     ready: VecDeque<ConnectionId>,
     accepted: VecDeque<ConnectionId>,
     waiting: Vec<ConnectionId>,
+    asking: asking::Asking,
     lingering: VecDeque<ConnectionId>,
     lingering_count: usize,
     looped: VecDeque<Vec<u8>>,
@@ -110,6 +112,7 @@ impl Stack {
             ready: VecDeque::new(),
             accepted: VecDeque::new(),
             waiting: Vec::new(),
+            asking: asking::Asking::default(),
             lingering: VecDeque::new(),
             lingering_count: 0,
             looped: VecDeque::new(),
@@ -211,6 +214,13 @@ impl Stack {
         self.table.get(id).filter(|connection| !connection.is_removed)?;
         self.mark_dirty(id);
         self.table.get_mut(id).map(|connection| Llp::Tcp(TcpLlp { connection }))
+    }
+
+    /// How far a connection has come, without marking it; none as for [`Stack::llp`].
+    #[must_use]
+    pub fn state(&self, id: ConnectionId) -> Option<LlpState> {
+        let connection = self.table.get(id).filter(|connection| !connection.is_removed)?;
+        Some(connection.llp_state())
     }
 
     /// Forgets a connection. What is queued is still sent, FIN follows, and the stack sees it through to its

@@ -145,7 +145,10 @@ where
         }
         let Own::Payload { token, cutter } = &self.own else { return None };
         let is_current = match (cutter.first(), &header) {
-            (Header::Tagged { stag: ours, .. }, Header::Tagged { stag, .. }) => ours == stag,
+            // An earlier message to the same buffer is told apart by its offset: it is done, and this one is not to blame.
+            (Header::Tagged { stag: ours, to: first, .. }, Header::Tagged { stag, to, .. }) => {
+                ours == stag && to.wrapping_sub(*first) < u64::from(cutter.offset())
+            }
             (Header::Untagged { queue: q, msn: m, .. }, Header::Untagged { queue, msn, .. }) => {
                 (q, m) == (queue, msn)
             }

@@ -196,7 +196,7 @@ impl fmt::Display for Terminate {
 
 fn terminate(input: &[u8]) -> IResult<&[u8], Terminate> {
     let (rest, (first, code, word)) = (be_u8, be_u8, be_u16).parse(input)?;
-    let (mut terminate, bits) = control(first, code, word);
+    let (mut terminate, bits) = control(first, code, word, rest.len());
     let has_length = bits & (LENGTH_BIT | DDP_BIT) != 0;
     let (mut rest, length) = cond(has_length, opt(be_u16)).parse(rest)?;
     if length == Some(None) {
@@ -220,20 +220,30 @@ fn terminate(input: &[u8]) -> IResult<&[u8], Terminate> {
 
 /// Reads the control word in the RFC's bit order or, where only that makes sense, in that of Linux siw: there
 /// layer and type are swapped, and M, D and R are the lowest bits of the third octet. Also returns those bits.
-fn control(first: u8, code: u8, word: u16) -> (Terminate, u8) {
+/// Those bits count only if enough octets follow to hold something of what they announce: else they are reserved bits in
+/// the RFC's order, which mean nothing.
+fn control(first: u8, code: u8, word: u16, following: usize) -> (Terminate, u8) {
     let [third, fourth] = word.to_be_bytes();
     let (high, low) = (first >> 4, first & 0xF);
+    let reversed = third.reverse_bits() >> 5;
     let swapped = fourth == 0
         && match third {
             0x00 => meaning(high, low, code).is_none() && meaning(low, high, code).is_some(),
-            0x01..=0x07 => true,
+            0x01..=0x07 => following >= announced(reversed),
             _ => false,
         };
     if swapped {
-        (Terminate { swapped, ..Terminate::new(low, high, code) }, third.reverse_bits() >> 5)
+        (Terminate { swapped, ..Terminate::new(low, high, code) }, reversed)
     } else {
         (Terminate { reserved: word & RESERVED, ..Terminate::new(high, low, code) }, third >> 5)
     }
+}
+
+/// The fewest octets that hold something of each field that M, D and R announce.
+fn announced(bits: u8) -> usize {
+    let length = bits & (LENGTH_BIT | DDP_BIT) != 0;
+    let header = bits & (DDP_BIT | RDMA_BIT) != 0;
+    2 * usize::from(length) + usize::from(header)
 }
 
 fn at_most(len: usize, input: &[u8]) -> IResult<&[u8], &[u8]> {

@@ -43,7 +43,8 @@ pub enum CmEvent {
     /// A peer has connected to a port in streaming mode; take the connection with [`crate::Device::accept_stream`].
     StreamRequest(StreamRequest),
     /// Something that the application waits for has come to a connection in streaming mode: TCP's handshake is over, or
-    /// after a call that found less than it asked for there are octets, room, or the end. Try again.
+    /// after a call that found less than it asked for there are octets, room, or the end. Try again. It may come late, when
+    /// a further call has found all of it, or MPA has been started.
     StreamReady {
         /// The connection.
         id: StreamId,

@@ -214,13 +214,13 @@ impl crate::engine::Engine {
     }
 
     /// The connection of a request that still waits for an answer.
-    fn offered(&mut self, request: RequestId) -> Result<ConnectionId, CmError> {
+    fn offered(&self, request: RequestId) -> Result<ConnectionId, CmError> {
         let RequestId(serial, attempt) = request;
         let id = *self.serials.get(&serial).ok_or(CmError::RequestGone)?;
         let is_offered = self.connections.get(&id).is_some_and(|connection| {
             matches!(connection.phase, Phase::Offered(_)) && connection.attempt == attempt
         });
-        let takes_an_answer = self.stack.llp(id).is_some_and(|llp| llp.state() == LlpState::Established);
+        let takes_an_answer = self.stack.state(id) == Some(LlpState::Established);
         if is_offered && takes_an_answer { Ok(id) } else { Err(CmError::RequestGone) }
     }
 }

@@ -24,8 +24,12 @@ pub(crate) enum Hold {
 /// What the application waits for, and has not been told yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Interest {
+    /// There were none.
     pub(crate) octets: bool,
+    /// There was none.
     pub(crate) room: bool,
+    /// There was some, but not enough for a last message.
+    pub(crate) more_room: bool,
 }
 
 impl Connection {
@@ -56,10 +60,15 @@ impl Connection {
         let is_over = matches!(state, LlpState::Closed | LlpState::Reset);
         let has_octets = is_over || state == LlpState::PeerClosed || !turn.llp.readable().is_empty();
         let has_room = is_over || turn.llp.room() > 0;
-        let met = Interest { octets: interest.octets && has_octets, room: interest.room && has_room };
-        if met.octets || met.room {
-            interest.octets &= !met.octets;
-            interest.room &= !met.room;
+        let octets_met = interest.octets && has_octets;
+        let room_met = (interest.room || interest.more_room) && has_room;
+        if octets_met {
+            interest.octets = false;
+        }
+        if room_met {
+            (interest.room, interest.more_room) = (false, false);
+        }
+        if octets_met || room_met {
             self.announce_ready();
         }
         // A held connection stays for what can still be received; nobody will ever look at one that was not taken.

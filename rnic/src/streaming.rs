@@ -143,7 +143,9 @@ impl StreamingConnection {
     /// # Errors
     /// [`StreamError::MpaStarted`] or [`StreamError::Closed`].
     pub fn send(&self, octets: &[u8]) -> Result<usize, StreamError> {
-        let sent = self.in_streaming_mode(|interest, turn| interest.send(turn, octets));
+        // With room that is awaited still there is none.
+        let in_vain = |interest: &Interest| interest.room || octets.is_empty();
+        let sent = self.in_streaming_mode(in_vain, |interest, turn| interest.send(turn, octets));
         self.device.kick();
         sent
     }
@@ -212,7 +214,7 @@ impl StreamingConnection {
         engine.with_connection(id, self.device.now(), |connection, turn| {
             if turn.llp.room() < last_message.len() {
                 if let Phase::Streaming(interest) = &mut connection.phase {
-                    interest.room = true;
+                    interest.more_room = true;
                 }
                 started = Err(StreamError::NoRoom { needed: last_message.len() }.into());
                 return Verdict::Keep;
@@ -227,8 +229,7 @@ impl StreamingConnection {
 
     /// How far the connection has come.
     pub fn state(&self) -> StreamState {
-        let mut engine = self.device.engine();
-        match engine.streaming(self.id) {
+        match self.device.engine().streaming(self.id) {
             Ok(_) => StreamState::Streaming,
             Err(StreamError::NotOpen) => StreamState::Opening,
             Err(StreamError::MpaStarted) => StreamState::Mpa,
@@ -247,7 +248,10 @@ impl StreamingConnection {
     }
 
     fn take_octets(&self, buffer: &mut [u8], last: Option<u8>) -> Result<usize, StreamError> {
-        let mut take = || self.in_streaming_mode(|interest, turn| interest.receive(turn, buffer, last));
+        // With octets that are awaited still there are none.
+        let in_vain = |interest: &Interest| interest.octets;
+        let mut take =
+            || self.in_streaming_mode(in_vain, |interest, turn| interest.receive(turn, buffer, last));
         let mut taken = take();
         if taken == Ok(0) && self.device.is_manual() {
             self.device.progress();
@@ -258,13 +262,19 @@ impl StreamingConnection {
         taken
     }
 
-    /// Does `act` if the octets are the application's. As long as the connection is opening, there are none.
+    /// Does `act` if the octets are the application's. As long as the connection is opening, there are none. What is known
+    /// to be in vain does not touch TCP, which would make work for each look of an application that asks all the time.
     fn in_streaming_mode(
         &self,
+        in_vain: impl FnOnce(&Interest) -> bool,
         act: impl FnOnce(&mut Interest, &mut Turn<'_>) -> Result<usize, StreamError>,
     ) -> Result<usize, StreamError> {
+        let mut engine = self.device.engine();
+        if engine.interest(self.id).is_some_and(in_vain) {
+            return Ok(0);
+        }
         let mut result = Err(StreamError::Closed);
-        self.device.engine().with_stream(self.id, &self.device, |connection, turn| {
+        engine.with_stream(self.id, &self.device, |connection, turn| {
             result = match &mut connection.phase {
                 Phase::Streaming(interest) => act(interest, turn),
                 Phase::Opening => Ok(0),
@@ -305,8 +315,15 @@ impl Engine {
         }
     }
 
+    fn interest(&self, id: StreamId) -> Option<&Interest> {
+        match &self.connections.get(self.serials.get(&id.0)?)?.phase {
+            Phase::Streaming(interest) => Some(interest),
+            _ => None,
+        }
+    }
+
     /// The connection, if it is in streaming mode and TCP is alive.
-    fn streaming(&mut self, id: StreamId) -> Result<ConnectionId, StreamError> {
+    fn streaming(&self, id: StreamId) -> Result<ConnectionId, StreamError> {
         let id = *self.serials.get(&id.0).ok_or(StreamError::Closed)?;
         let connection = self.connections.get(&id).ok_or(StreamError::Closed)?;
         match &connection.phase {
@@ -314,7 +331,7 @@ impl Engine {
             Phase::Streaming(_) => {}
             phase => return Err(used_by_mpa(phase)),
         }
-        match self.stack.llp(id).map(|llp| llp.state()) {
+        match self.stack.state(id) {
             Some(LlpState::Established | LlpState::PeerClosed) => Ok(id),
             _ => Err(StreamError::Closed),
         }

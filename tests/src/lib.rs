@@ -2,10 +2,13 @@
 //!
 //! [`Pair`] is two devices on a memory wire and one virtual clock; [`Side`] is one of them with its objects.
 //! [`RawPeer`] is a scripted peer of one device, which speaks octets and shares no code with the layers above TCP.
+//! [`simulate`] draws whole worlds from seeds, and checks all that becomes of them.
 
 pub mod catalogue;
+pub mod fuzzing;
 mod pair;
 mod peer;
+pub mod simulate;
 
 pub use pair::{PORT, Pair, PairConfig, Side};
 pub use peer::{PATIENCE, RawHost, RawPeer, hex};

@@ -28,9 +28,13 @@ pub struct RawPeer {
 impl RawHost {
     /// A host at `address` on `wire`, which shares `clock` with `device` at the other end.
     pub fn new(wire: Wire, clock: &Clock, device: &Device, address: &str, seed: u64) -> Self {
-        let mtu = wire.mtu();
         let ip = address.parse().expect("an address of a test");
-        let config = StackConfig { mtu, seed, ..StackConfig::new(ip) };
+        Self::with_config(wire, clock, device, StackConfig { seed, ..StackConfig::new(ip) })
+    }
+
+    /// A host with settings of its own, but for the MTU, which is the wire's.
+    pub fn with_config(wire: Wire, clock: &Clock, device: &Device, config: StackConfig) -> Self {
+        let config = StackConfig { mtu: wire.mtu(), ..config };
         let stack = Stack::new(wire, config, clock.now());
         let inner = Inner {
             stack,
@@ -111,15 +115,31 @@ impl RawPeer {
     /// Sends `octets`, as TCP cuts them.
     pub fn send(&self, octets: &[u8]) {
         let mut rest = octets;
+        let mut deadline = self.host.now() + PATIENCE;
         while !rest.is_empty() {
             let sent = self.with_llp(|llp| llp.send_slice(rest));
             rest = &rest[sent..];
+            if sent > 0 {
+                deadline = self.host.now() + PATIENCE;
+            }
             if !rest.is_empty() {
-                // The send buffer is full: whatever happens next makes room, or nothing does.
-                let limit = self.host.now() + PATIENCE;
-                assert!(self.host.step(limit), "the device takes no more octets");
+                // The send buffer is full. Time has to pass, since the device's acknowledgements may be delayed.
+                assert!(self.host.now() < deadline, "the device takes no more octets");
+                self.host.settle(Duration::from_millis(1));
             }
         }
+    }
+
+    /// Sends as many of `octets` as there is room for, which may be none, and answers how many.
+    pub fn offer(&self, octets: &[u8]) -> usize {
+        self.with_llp(|llp| llp.send_slice(octets))
+    }
+
+    /// Takes what has come, without waiting.
+    pub fn take(&self) -> Vec<u8> {
+        let octets = std::mem::take(&mut self.host.inner.borrow_mut().socket(self.id).inbox);
+        self.taken.set(self.taken.get() + octets.len() as u64);
+        octets
     }
 
     /// Sends `octets` in TCP segments of one octet each.

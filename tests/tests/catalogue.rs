@@ -32,7 +32,7 @@ const LIST: &str = "id,rfc,section,level,side,requirement,testable,test_idea
 ";
 
 fn list(exempt: &str) -> Catalogue {
-    Catalogue::parse(LIST, &format!("id,reason\n{exempt}")).unwrap()
+    Catalogue::parse(LIST, &format!("id,reason\n{exempt}")).expect("a good list")
 }
 
 #[test]

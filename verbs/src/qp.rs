@@ -28,6 +28,8 @@ pub struct QueuePair {
     parts: usize,
     started: u64,
     retired: u64,
+    /// A request for the send queue has completed without success.
+    failed: bool,
     pending: Box<[Pending]>,
     now: u64,
 }
@@ -67,6 +69,7 @@ impl QueuePair {
             parts: 0,
             started: 0,
             retired: 0,
+            failed: false,
             pending: vec![Pending::default(); capacity].into_boxed_slice(),
             now: 0,
             queues: init.queues,
@@ -231,12 +234,18 @@ impl QueuePair {
             if !pending.done {
                 break;
             }
-            if pending.signaled || pending.status != Status::Success {
+            // Behind a failure nothing succeeds any more, be it that it was done before: whoever waits for the rest of a
+            // queue after the first failure has to get all of it, also what was not signaled.
+            let flushed = self.failed && pending.status == Status::Success;
+            let status = if flushed { Status::WorkRequestFlushed } else { pending.status };
+            let good = status == Status::Success;
+            self.failed |= !good;
+            if pending.signaled || !good {
                 // How much of a request was done that did not end well, nobody knows (RFC 5040 section 3.1).
-                let byte_len = if pending.status == Status::Success { pending.len } else { 0 };
+                let byte_len = if good { pending.len } else { 0 };
                 self.send_cq.push(&Completion {
                     wr_id: pending.wr_id,
-                    status: pending.status,
+                    status,
                     opcode: pending.opcode,
                     byte_len,
                     invalidated: None,

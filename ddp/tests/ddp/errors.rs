@@ -4,6 +4,7 @@ use weft_ddp::{Error, Header, Receiver, Segment, Stag};
 
 use crate::vectors::build;
 
+// Covers 5041-4.4-1.
 #[test]
 fn runts_are_refused() {
     let tagged = build(write(0), &[]);
@@ -16,6 +17,7 @@ fn runts_are_refused() {
     }
 }
 
+// Covers 5041-4.1-11, 5041-6.2.2-3.
 #[test]
 fn other_versions_are_refused() {
     for version in [0x00, 0x02, 0x03] {
@@ -28,6 +30,7 @@ fn other_versions_are_refused() {
     }
 }
 
+// Covers 5041-7.1-2.
 #[test]
 fn only_the_queues_in_use_are_taken() {
     let on_queue = |queue| {
@@ -50,6 +53,7 @@ fn only_the_queues_in_use_are_taken() {
     }
 }
 
+// Covers 5041-4.3-10, 5041-7.1-10.
 #[test]
 fn sequence_numbers_neither_repeat_nor_jump() {
     for (first, second) in [(0, None), (2, None), (1, Some(1)), (1, Some(3)), (1, Some(0))] {
@@ -77,6 +81,7 @@ fn a_message_ends_before_the_next_begins() {
     assert_eq!(receiver.accept(&build(send(2, 0, true), b"abcd")), Err(Error::MsnRange));
 }
 
+// Covers 5041-7.1-8.
 #[test]
 fn offsets_continue_the_message() {
     for (mo, payload) in [(0, &b"efgh"[..]), (3, b"efgh"), (5, b"efgh"), (u32::MAX, b""), (0, b"")] {
@@ -87,6 +92,7 @@ fn offsets_continue_the_message() {
     assert_eq!(Receiver::new(3).accept(&build(send(1, 4, true), b"efgh")), Err(Error::InvalidMo));
 }
 
+// Covers 5041-5.2-2, 5041-7.1-9.
 #[test]
 fn a_message_is_shorter_than_two_to_the_32() {
     let mut receiver = Receiver::new(3);
@@ -110,6 +116,7 @@ fn tagged_segments_are_not_numbered() {
     }
 }
 
+// Covers 5041-7.2-1.
 #[test]
 fn codes_are_those_of_the_rfc() {
     let table = [

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panic, as tests do")]
 
 mod errors;
+mod fields;
 mod messages;
 mod seeds;
 mod vector_file;

@@ -5,6 +5,7 @@ use weft_ddp::{Cut, Cutter, Header, Queue, Receiver, Sender, Stag};
 
 use crate::vectors::build;
 
+// Covers 5041-5.2-1, 5041-5.2-5, 5041-5.2-7.
 #[test]
 fn segments_are_as_large_as_allowed() {
     // The example of RFC 5041 section 5.2: 2048 octets through segments of 1500.
@@ -19,6 +20,7 @@ fn segments_are_as_large_as_allowed() {
     assert_eq!(write.next(1500), None);
 }
 
+// Covers 5041-5.2-8.
 #[test]
 fn a_message_without_octets_is_one_segment() {
     let mut cutter = Sender::new().untagged(0x43, 0, Queue::Send, 0);
@@ -60,6 +62,7 @@ fn a_tagged_offset_may_wrap_on_the_wire() {
     assert_eq!(cutter.next(15).map(|cut| address(&cut.header)), Some(0));
 }
 
+// Covers 5041-4.3-8, 5041-4.3-9.
 #[test]
 fn queues_are_numbered_apart() {
     let mut sender = Sender::new();
@@ -75,6 +78,7 @@ fn queues_are_numbered_apart() {
     assert_eq!(msn(Queue::Send), (0, 3));
 }
 
+// Covers 5041-4.3-10.
 #[test]
 fn a_hundred_messages_wrap_the_sequence_number() {
     let (mut sender, mut receiver) = (Sender::with_msn(u32::MAX - 50), Receiver::with_msn(3, u32::MAX - 50));
@@ -94,6 +98,7 @@ proptest! {
 
     /// Four messages at a time, one on each of two queues and two tagged, their segments in any order among
     /// the messages and of any size each.
+    // Covers 5041-5.2-3, 5041-5.2-4.
     #[test]
     fn messages_arrive_whole(
         lens in proptest::array::uniform4(0_u32..3000),

@@ -50,6 +50,7 @@ fn fields_are_where_the_specification_has_them() {
     assert_eq!(header("write8", 0), tagged);
 }
 
+// Covers 5041-4.1-8, 5041-4.1-10, 5041-4.2-1, 5041-4.3-1.
 #[test]
 fn the_sender_makes_the_vectors() {
     let file = load();

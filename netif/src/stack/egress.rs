@@ -2,6 +2,7 @@ use smoltcp::iface::PollResult;
 use smoltcp::time::{Duration, Instant};
 
 use super::Stack;
+use super::asking::PAUSE;
 use crate::connection::CloseCause;
 use crate::demux::asks_for_neighbor;
 use crate::table::ConnectionId;
@@ -97,6 +98,9 @@ impl Stack {
 
     /// Sends until the connection has nothing more to send, or its turn is over: false for the latter.
     fn send_burst(&mut self, now: Instant, id: ConnectionId) -> bool {
+        if self.yields(now, id) {
+            return true;
+        }
         for _ in 0..self.config.egress_burst {
             let Some(connection) = self.table.get_mut(id) else { return true };
             let offered = self.slot.offered;
@@ -112,6 +116,9 @@ impl Stack {
                 connection.is_waiting = true;
                 self.waiting.push(id);
             }
+            if is_blocked {
+                self.note_question(id, asked);
+            }
             self.send_outgoing(now);
             if result == PollResult::None {
                 return true;
@@ -121,13 +128,14 @@ impl Stack {
     }
 
     fn arm(&mut self, now: Instant, id: ConnectionId) {
+        let pause = if self.yields(now, id) { PAUSE } else { TICK };
         let Some(connection) = self.table.get_mut(id) else { return };
         if connection.is_over() {
             return self.wheel.cancel(id.index());
         }
         // smoltcp says "now" as a time long past. It has just had its turn, so it can't mean that before the
         // next tick.
-        let socket = self.iface.poll_at(now, &connection.set).map(|at| at.max(now + TICK));
+        let socket = self.iface.poll_at(now, &connection.set).map(|at| at.max(now + pause));
         let own = [connection.times_out_at(), connection.give_up_at];
         match own.into_iter().flatten().chain(socket).min() {
             Some(at) => self.wheel.arm(id.index(), at),

@@ -69,6 +69,25 @@ fn an_unanswered_question_is_asked_again_every_second_until_the_time_is_over() {
     }
 }
 
+/// smoltcp asks once a second, for whoever comes first: a neighbor that is not there must not keep others from being found.
+#[test]
+fn neighbors_are_asked_for_in_turn() {
+    let (mut stack, mut wire) = lone_stack("10.0.0.1/24");
+    let mut connect = |remote: &str, now| drop(stack.connect(remote.parse().unwrap(), None, now).unwrap());
+    for remote in ["10.0.0.7:7", "10.0.0.7:8", "10.0.0.8:7"] {
+        connect(remote, Instant::ZERO);
+    }
+    connect("10.0.0.9:7", Instant::from_millis(1));
+    let (mut now, mut asked) = (Instant::ZERO, [0; 3]);
+    while now < Instant::from_secs(15) {
+        for frame in sent(&mut stack, &mut wire, now) {
+            asked[usize::from(frame[41]) - 7] += 1;
+        }
+        now = stack.poll_at(now).unwrap().max(now);
+    }
+    assert!(asked.iter().all(|&times| times >= 4), "{asked:?}");
+}
+
 #[test]
 fn a_segment_before_the_own_syn_is_out_does_no_harm() {
     // The SYN waits for ARP while the peer, by chance or malice, opens the same connection.

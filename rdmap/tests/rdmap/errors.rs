@@ -139,6 +139,7 @@ fn codes_are_those_of_the_rfc() {
     }
 }
 
+// Covers 5040-6.1-5.
 #[test]
 fn more_read_requests_than_the_ird_have_no_buffer() {
     let request = ReadRequest { size: 8, source_stag: MEMORY, source_to: BASE, ..ReadRequest::default() };
@@ -262,6 +263,7 @@ fn sends_say_how_they_end() {
     }
 }
 
+// Covers 5040-5.4-3.
 #[test]
 fn a_stream_has_one_terminate() {
     let terminate = untagged(0x47, 2, &[0x20, 0x02, 0, 0]);

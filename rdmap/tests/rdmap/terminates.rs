@@ -1,7 +1,7 @@
 //! Terminates as other stacks write them, and those about a Read that had begun.
 
 use weft_ddp::Stag;
-use weft_rdmap::{Asked, Body, Error, PendingRequest, ReadRequest, Terminate};
+use weft_rdmap::{Asked, Body, Error, Kind, PendingRequest, ReadRequest, Terminate, Token};
 
 use crate::{
     end::{BASE, End, MEMORY},
@@ -209,4 +209,20 @@ fn a_terminate_of_either_order_shows_both() {
     for certain in ["02058000", "02050100", "02050800", "02080000", "20020000", "11000000", "00ff0000"] {
         assert_eq!(read(certain).other_reading(), None, "{certain}");
     }
+}
+
+/// Two Writes to one buffer, the first of them done: a Terminate that names its place blames nothing of what comes later.
+#[test]
+fn a_terminate_tells_writes_to_one_buffer_apart() {
+    let mut end = End::new(0, 0);
+    end.post(1, Kind::Write { stag: MEMORY, to: BASE }, vec![1; 8]);
+    end.post(2, Kind::Write { stag: MEMORY, to: BASE + 8 }, vec![2; 300]);
+    for _ in 0..3 {
+        assert!(end.poll(64).is_some());
+    }
+    let culprit = |segment: usize| {
+        let terminate = Terminate::from_error(&Error::AccessRights, Some(&end.wire[segment]));
+        end.endpoint.culprit(&terminate)
+    };
+    assert_eq!([0, 1, 2].map(culprit), [None, Some(Token(2)), Some(Token(2))]);
 }

@@ -98,6 +98,7 @@ fn sizes_below_the_smallest_segment_send_nothing() {
     assert!(end.poll(19).is_some_and(|outbound| outbound.finished == Some(Token(1))));
 }
 
+// Covers 5040-5.4-9, 5040-7.1-5.
 #[test]
 fn a_terminate_is_first_and_last() {
     let mut end = with_memory();
@@ -131,6 +132,7 @@ fn a_second_message_waits_for_the_first() {
     assert_eq!(end.endpoint.start(message(2, SEND)), Ok(()));
 }
 
+// Covers 5040-6.1-4.
 #[test]
 fn reads_are_no_more_than_the_ord() {
     let mut end = End::new(2, 0);

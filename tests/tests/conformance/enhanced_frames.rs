@@ -76,7 +76,11 @@ fn the_s_bit_stands_for_four_octets_before_the_private_data() {
                 assert_eq!(usize::from(frame[2]) << 8 | usize::from(frame[3]), words + len, "{case}");
                 assert_eq!(frame[4 + words..], private_data, "{case}");
                 if is_enhanced {
-                    assert_eq!((frame[4] & 0x3F, frame[5], frame[6] & 0x3F, frame[7]), (0, 16, 0, 16), "{case}");
+                    assert_eq!(
+                        (frame[4] & 0x3F, frame[5], frame[6] & 0x3F, frame[7]),
+                        (0, 16, 0, 16),
+                        "{case}"
+                    );
                 }
             }
         }
@@ -174,7 +178,9 @@ fn enhanced_data_stands_first_in_the_private_data() {
         let world = World::new();
         let peer = connect(&world, ConnParam::default());
         peer.send(&frame(REPLY));
-        let CmEvent::Established { private_data, peer_depths, .. } = world.event() else { panic!("no stream") };
+        let CmEvent::Established { private_data, peer_depths, .. } = world.event() else {
+            panic!("no stream")
+        };
         assert_eq!((&private_data[..], peer_depths), (theirs, Some((5, 7))));
     }
 }
@@ -312,7 +318,8 @@ fn without_an_enhanced_function_the_request_is_plain() {
 // Covers 6581-10-7.
 #[test]
 fn a_responder_without_enhanced_startup_closes() {
-    for request in ["50 02 0004 0010 0010", "50 02 0006 C004 C008 6869", "50 02 0004 3FFF 3FFF", "40 02 0000"] {
+    for request in ["50 02 0004 0010 0010", "50 02 0006 C004 C008 6869", "50 02 0004 3FFF 3FFF", "40 02 0000"]
+    {
         let world = World::with_mpa(PLAIN);
         let peer = ask(&world, &join(REQUEST, &[&hex(request)]));
         // FIN, and not an octet of a Reply before it.

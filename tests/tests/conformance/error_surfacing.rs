@@ -277,8 +277,11 @@ fn the_segment_that_failed_is_the_one_that_is_told() {
         let target = world.side.pd.register(8, Access::ALL).unwrap();
         target.write(0, &[FILL; 8]).unwrap();
         let (stag, to) = (target.rkey().0, target.addr());
-        let segments =
-            [tagged("8140", stag, to, b"1234"), tagged("8140", stag, to + 4, b"56789"), tagged("C140", stag, to + 9, b"a")];
+        let segments = [
+            tagged("8140", stag, to, b"1234"),
+            tagged("8140", stag, to + 4, b"56789"),
+            tagged("C140", stag, to + 9, b"a"),
+        ];
         peer.send(&segments.iter().flat_map(|ulpdu| fpdu(ulpdu)).collect::<Vec<_>>());
         assert_eq!(peer.read_to_fin(), fpdu(&terminate("1101", &segments[1])));
         assert_eq!(content(&target), [&b"1234"[..], &[FILL; 4]].concat());

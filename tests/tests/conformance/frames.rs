@@ -175,20 +175,9 @@ impl FramePeer {
         self.wait("octets", |peer| (peer.inbox.len() >= len).then(|| peer.inbox.drain(..len).collect()))
     }
 
-    /// Everything that is there and was not read.
-    pub(crate) fn read_all(&mut self) -> Vec<u8> {
-        self.settle(Duration::from_secs(1));
-        std::mem::take(&mut self.inbox)
-    }
-
     /// Octets of this side's stream so far.
     pub(crate) const fn sent(&self) -> usize {
         self.sent
-    }
-
-    /// The sequence number behind everything that the device has sent.
-    pub(crate) const fn next(&self) -> u32 {
-        self.next
     }
 
     /// Lets everything happen that happens in `time`.

@@ -8,8 +8,10 @@ use weft_rnic::{
 use weft_tests::{PairConfig, RawPeer, hex};
 
 use crate::handshake::{DEFAULT, REPLY, REQUEST, ask, connect};
-use crate::octets::{Framing, Place, fpdu, join, pattern, read_request, send, tagged, terminate, vector, write};
-use crate::world::{Role, World, content, exchange, filled, whole, work};
+use crate::octets::{
+    Framing, Place, fpdu, join, pattern, read_request, send, tagged, terminate, vector, write,
+};
+use crate::world::{Role, World, content, filled, whole, work};
 
 const FLUSHED: Status = Status::WorkRequestFlushed;
 
@@ -227,13 +229,14 @@ fn a_peer_that_never_answers() {
         expect_unaffected(&world, &other, &cqs[1], &other_peer, 0);
         let start = world.host.now();
         qp.disconnect().unwrap();
+        let _requests = peer.read_exact(8 * 52);
+        peer.expect_fin();
+        // An answer that comes after all does not get into memory that the application has back.
+        peer.send(&fpdu(&tagged("C142", sink.lkey().0, sink.addr(), b"too late")));
         expect_end(&world, &qp, DisconnectReason::Local);
         assert!(world.host.now() - start <= Duration::from_secs(21));
         let flushed: Vec<_> = drain(&cqs[0]).iter().map(|done| (done.wr_id, done.status)).collect();
         assert_eq!(flushed, (0..8).chain(10..18).map(|wr_id| (wr_id, FLUSHED)).collect::<Vec<_>>());
-        // The answers that come after all do not get into memory that the application has back.
-        peer.send(&fpdu(&tagged("C142", sink.lkey().0, sink.addr(), b"too late")));
-        world.settle();
         assert_eq!(content(&sink), [crate::world::FILL; 8]);
         expect_unaffected(&world, &other, &cqs[1], &other_peer, 1);
     }

@@ -25,7 +25,9 @@ fn open(change: impl FnOnce(&mut Config)) -> (Device, RawHost) {
 fn establish(device: &Device, host: &RawHost, events: &weft_rnic::EventChannel, qp: &Qp) -> RawPeer {
     let peer = host.connect(device.address(PORT));
     peer.send(&vector("mpa-req1"));
-    let CmEvent::ConnectRequest(request) = host.wait("a request", || events.next()) else { panic!("no request") };
+    let CmEvent::ConnectRequest(request) = host.wait("a request", || events.next()) else {
+        panic!("no request")
+    };
     device.accept(request.id, qp, ConnParam::default()).unwrap();
     peer.expect(&vector("mpa-rep1"));
     assert!(matches!(host.wait("a stream", || events.next()), CmEvent::Established { .. }));
@@ -92,8 +94,7 @@ fn a_completion_queue_has_the_size_that_it_was_made_with() {
         assert!((u64::from(entries)..=2 * u64::from(entries)).contains(&cq.capacity()));
     }
     for entries in [(1 << 22) + 1, u32::MAX] {
-        let error =
-            CreateError::TooLarge { what: "completions", wanted: entries as usize, max: 1 << 22 };
+        let error = CreateError::TooLarge { what: "completions", wanted: entries as usize, max: 1 << 22 };
         assert_eq!(device.create_cq(entries, None).err(), Some(error));
     }
 }
@@ -130,7 +131,9 @@ fn places_for_reads_have_a_limit() {
     let qp = device.create_qp(&pd, &init).unwrap();
     let peer = host.connect(device.address(PORT));
     peer.send(&vector("mpa-req2-cs"));
-    let CmEvent::ConnectRequest(request) = host.wait("a request", || events.next()) else { panic!("no request") };
+    let CmEvent::ConnectRequest(request) = host.wait("a request", || events.next()) else {
+        panic!("no request")
+    };
     // The settings ask for 16, and so does the application.
     for ird in [None, Some(16), Some(3)] {
         let param = ConnParam { ird, ord: Some(0), ..ConnParam::default() };

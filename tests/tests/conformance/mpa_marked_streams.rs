@@ -4,7 +4,7 @@ use weft_rnic::{ConnParam, Data, SendOpcode, Status};
 use weft_tests::RawPeer;
 
 use crate::negotiation::{Wish, start};
-use crate::octets::{Framing, crc32c, fpdu, number, join, pattern, send, vector};
+use crate::octets::{Framing, crc32c, fpdu, join, number, pattern, send, vector};
 use crate::world::{Role, World, whole, work};
 
 const ROLES: [Role; 2] = [Role::Passive, Role::Active];

@@ -90,7 +90,8 @@ fn a_marker_at_every_place_of_an_fpdu() {
             for crc in [true, false] {
                 let wish = |markers| Wish { markers, crc };
                 let (world, peer) = start(role, wish(inward), wish(outward));
-                let mut run = Run::new(world, peer, [inward, outward].map(|marked| Framing::new(crc, marked)));
+                let mut run =
+                    Run::new(world, peer, [inward, outward].map(|marked| Framing::new(crc, marked)));
                 let rising: Vec<_> = PLACES.step_by(4).collect();
                 for (to_device, to_peer) in rising.iter().zip(rising.iter().rev()) {
                     run.exchange([*to_device, *to_peer]);
@@ -271,7 +272,7 @@ fn a_crc_that_leaves_out_a_marker_is_wrong() {
 }
 
 /// The Marker behind an FPDU that ends exactly there belongs to the next one, and is not waited for.
-// Covers 5044-4.3-7, 5044-4.4-14.
+// Covers 5044-4.3-7, 5044-4.4-16.
 #[test]
 fn a_marker_between_two_fpdus_comes_with_the_second() {
     for role in ROLES {

@@ -89,7 +89,10 @@ fn mulpdu_follows_the_peers_mss_and_the_mtu() {
                 assert!(bench.peer.read(stream.len()) == stream, "{case}");
                 assert_eq!(bench.completion().status, Status::Success, "{case}");
                 assert!(bench.peer.segments.iter().all(|segment| segment.len() <= emss), "{case}");
-                assert!(bench.peer.segments.iter().any(|segment| segment.len() + 16 > emss.min(max)), "{case}");
+                assert!(
+                    bench.peer.segments.iter().any(|segment| segment.len() + 16 > emss.min(max)),
+                    "{case}"
+                );
             }
         }
     }
@@ -123,9 +126,13 @@ fn mulpdu_is_that_of_the_moment() {
     let mut sender = Sender::new();
     let mut message = sender.untagged(0x43, 0, Queue::Send, 100_000);
     let mut offset = 0;
-    for (emss, markers, max) in
-        [(1460, false, 1454), (1220, false, 1214), (1460, true, 1442), (64, false, 128), (65_535, true, 64_768)]
-    {
+    for (emss, markers, max) in [
+        (1460, false, 1454),
+        (1220, false, 1214),
+        (1460, true, 1442),
+        (64, false, 128),
+        (65_535, true, 64_768),
+    ] {
         assert_eq!(mulpdu(emss, markers), max);
         let cut = message.next(mulpdu(emss, markers)).unwrap();
         assert_eq!((cut.offset as usize, cut.header.len() + cut.len), (offset, max));
@@ -185,9 +192,8 @@ fn no_ulpdu_is_above_64768_octets() {
     }
 }
 
-/// Small messages that wait together share TCP segments, with an FPDU each; a send buffer that is nearly full does not
-/// make ULPDUs small.
-// Covers 5044-3-1, 5044-4.5-8, 5044-5.1-4, 5044-4.5-4.
+/// Small messages that wait together have an FPDU each; a send buffer that is nearly full does not make ULPDUs small.
+// Covers 5044-3-1, 5044-4.5-8, 5044-4.5-5.
 #[test]
 fn little_room_does_not_shrink_ulpdus() {
     for tcp_buffer in [2048, 3000, 4096, 10_000] {

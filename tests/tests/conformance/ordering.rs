@@ -148,7 +148,10 @@ fn what_was_written_is_read() {
         let (stag, to) = (memory.rkey().0, memory.addr());
         for round in 1..=500_u32 {
             let octets = (u64::from(round) << 32 | u64::from(!round)).to_be_bytes();
-            let together = [fpdu(&write(stag, to, &octets)), fpdu(&read_request(round, Place(round, 0), 8, Place(stag, to)))];
+            let together = [
+                fpdu(&write(stag, to, &octets)),
+                fpdu(&read_request(round, Place(round, 0), 8, Place(stag, to))),
+            ];
             if round % 5 == 0 {
                 together.iter().for_each(|octets| peer.send(octets));
             } else {
@@ -238,8 +241,10 @@ fn sends_and_writes_complete_when_tcp_has_them() {
             peer.set_reading(true);
             // The buffers between the two take less than a fourth of it: with half of it here, half is not yet sent.
             let _half = peer.read_exact(1 << 20);
-            assert_eq!([world.completion(), world.completion()].map(|done| (done.wr_id, done.status)),
-                [(1, Status::Success), (2, Status::Success)]);
+            assert_eq!(
+                [world.completion(), world.completion()].map(|done| (done.wr_id, done.status)),
+                [(1, Status::Success), (2, Status::Success)]
+            );
         }
     }
 }
@@ -256,7 +261,11 @@ fn completions_keep_the_order_of_posting() {
         let data = [whole(&sink)];
         world.side.qp.post_send(&work(1, read, Data::Sges(&data))).unwrap();
         world.side.qp.post_send(&work(2, SendOpcode::Send, Data::Inline(b"two"))).unwrap();
-        world.side.qp.post_send(&work(3, SendOpcode::Write { stag: Stag(2), to: 0 }, Data::Inline(b"three"))).unwrap();
+        world
+            .side
+            .qp
+            .post_send(&work(3, SendOpcode::Write { stag: Stag(2), to: 0 }, Data::Inline(b"three")))
+            .unwrap();
         world.side.qp.post_send(&work(4, read, Data::Sges(&data))).unwrap();
         world.side.qp.post_send(&work(5, SendOpcode::Send, Data::Inline(b"five"))).unwrap();
         peer.expect(&fpdu(&read_request(1, Place(stag, to), 8, Place(1, 0))));

@@ -70,18 +70,18 @@ fn read_requests_leave_in_the_order_of_posting() {
 fn a_long_read_is_one_request_and_one_response() {
     for role in ROLES {
         let (world, peer) = open(role, MTU);
-        let sink = filled(&world.side, 64 << 10);
+        let sink = filled(&world.side, 1 << 20);
         world.side.qp.post_send(&work(1, read(7, 9), Data::Sges(&[whole(&sink)]))).unwrap();
         let place = Place(sink.lkey().0, sink.addr());
-        peer.expect(&fpdu(&read_request(1, place, 64 << 10, Place(7, 9))));
-        let octets = tagged_fpdus(2, place, &pattern(64 << 10), 1440);
+        peer.expect(&fpdu(&read_request(1, place, 1 << 20, Place(7, 9))));
+        let octets = tagged_fpdus(2, place, &pattern(1 << 20), 1440);
         let last = octets.len() - 1;
         peer.send(&octets[..last]);
         peer.expect_silence();
         world.expect_no_news();
         peer.send(&octets[last..]);
-        assert_eq!(outcome(&world.completion()), (1, Status::Success, CompletionOpcode::Read, 64 << 10));
-        assert_eq!(content(&sink), pattern(64 << 10));
+        assert_eq!(outcome(&world.completion()), (1, Status::Success, CompletionOpcode::Read, 1 << 20));
+        assert_eq!(content(&sink), pattern(1 << 20));
         peer.expect_silence();
     }
 }

@@ -2,8 +2,8 @@
 
 use weft_ddp::Error as Ddp;
 use weft_rnic::{
-    Access, Cause, CmError, CmEvent, ConnParam, Cq, CreateError, Data, DisconnectReason, Qp, QpCapacity, QpInit,
-    QpState, RecvWr, RegisterError, SendOpcode, Status,
+    Access, Cause, CmError, CmEvent, ConnParam, Cq, CreateError, Data, DisconnectReason, Qp, QpCapacity,
+    QpInit, QpState, RecvWr, RegisterError, SendOpcode, Status,
 };
 use weft_tests::{Pair, PairConfig};
 
@@ -61,7 +61,8 @@ fn an_overrun_is_nobody_elses() {
         assert_eq!(qp_num, victim.number());
         assert_eq!(reason, DisconnectReason::LocalTerminate(Cause::CompletionQueueOverrun));
         assert!(small.is_overrun() && !world.side.cq.is_overrun());
-        let kept: Vec<_> = std::iter::from_fn(|| small.poll_one()).map(|done| (done.wr_id, done.status)).collect();
+        let kept: Vec<_> =
+            std::iter::from_fn(|| small.poll_one()).map(|done| (done.wr_id, done.status)).collect();
         assert_eq!(kept, [0, 1, 2, 3].map(|wr_id| (wr_id, Status::Success)));
         assert_eq!(other.state(), QpState::Rts);
         exchange(&world, &other, &other_peer, 1);
@@ -80,7 +81,10 @@ fn the_device_grants_the_queues() {
         assert!(matches!(refused, Some(CreateError::TooLarge { what: "completions", .. })), "{refused:?}");
     }
     for entries in [1, 5, 1000] {
-        assert!((u64::from(entries)..2 * u64::from(entries).max(2)).contains(&device.create_cq(entries, None).unwrap().capacity()));
+        assert!(
+            (u64::from(entries)..2 * u64::from(entries).max(2))
+                .contains(&device.create_cq(entries, None).unwrap().capacity())
+        );
     }
     let pd = device.alloc_pd();
     let create = |capacity| {
@@ -127,7 +131,7 @@ fn the_device_counts_what_it_grants() {
     drop(regions);
     assert!(pd.register(8, Access::ALL).is_ok());
     let events = device.create_event_channel().unwrap();
-    let param = ConnParam { ord: Some(5), ..ConnParam::default() };
+    let param = ConnParam { ird: Some(4), ord: Some(5), ..ConnParam::default() };
     let refused = device.connect(&events, &two, "10.0.0.2:7174".parse().unwrap(), param);
     assert_eq!(refused, Err(CmError::TooManyReads { wanted: 5, max: 4 }));
 }

@@ -31,11 +31,8 @@ fn any_send(control: u8, stag: u32, msn: u32, payload: &[u8]) -> Vec<u8> {
 
 /// The request that makes a message of the Send type.
 fn request(control: u8, stag: u32, data: Data<'_>) -> SendWr<'_> {
-    let opcode = if invalidates(control) {
-        SendOpcode::SendInvalidate { stag: Stag(stag) }
-    } else {
-        SendOpcode::Send
-    };
+    let opcode =
+        if invalidates(control) { SendOpcode::SendInvalidate { stag: Stag(stag) } } else { SendOpcode::Send };
     SendWr { solicited: matches!(control, 0x45 | 0x46), ..work(u64::from(control), opcode, data) }
 }
 

@@ -1,7 +1,9 @@
 //! What an STag is good for, and for whom (RFC 5042 sections 6.1 to 6.3).
 
 use weft_netif::Duration;
-use weft_rnic::{Access, CmEvent, ConnParam, Data, DisconnectReason, Mr, Pd, Qp, QpInit, QpState, SendOpcode};
+use weft_rnic::{
+    Access, CmEvent, ConnParam, Data, DisconnectReason, Mr, Pd, Qp, QpInit, QpState, SendOpcode,
+};
 use weft_tests::RawPeer;
 
 use crate::atomics::fetch_add;

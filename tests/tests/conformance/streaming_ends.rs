@@ -7,12 +7,8 @@ use weft_rnic::{
 use weft_tests::{PairConfig, RawPeer, hex};
 
 use crate::octets::pattern;
-use crate::streaming_mode::{OPENERS, Opener, STREAMING_PORT, Talk};
+use crate::talk::{OPENERS, Opener, REPLY, REQUEST, STREAMING_PORT, THEIR_REPLY, Talk};
 use crate::world::{World, exchange};
-
-const REQUEST: &str = "4D504120494420526571204672616D65 40 01 0003 616263";
-const REPLY: &str = "4D504120494420526570204672616D65 40 01 0000";
-const THEIR_REPLY: &str = "4D504120494420526570204672616D65 50 02 0004 0010 0010";
 
 /// Two ways to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +149,7 @@ fn the_peer_leaves_while_it_waits_for_the_answer() {
             let request = seen.then(|| talk.world.request());
             talk.world.settle();
             leave.go(&talk.peer);
+            talk.world.settle();
             let reason = ConnectFailure::Closed;
             assert_eq!(talk.event(), CmEvent::StreamFailed { id: talk.stream.id(), reason });
             if let Some(request) = request {
@@ -254,7 +251,7 @@ fn a_peer_that_sends_without_end_is_held_by_the_window() {
     let text = pattern(100_000);
     talk.expect_empty();
     talk.peer.send(&text);
-    talk.world.host.settle(Duration::from_secs(3600));
+    talk.world.host.settle(Duration::from_secs(20));
     assert_eq!(talk.peer.state(), LlpState::Established);
     assert_eq!(talk.world.side.events.next(), Some(CmEvent::StreamReady { id: talk.stream.id() }));
     // One call that found nothing is told of octets once, however many come.

@@ -76,7 +76,10 @@ fn the_peers_terminate_always_has_a_place() {
         }
         // The application also hears which request it was.
         let failed = world.completion();
-        assert_eq!((failed.wr_id, failed.status, failed.vendor_err), (1, Status::RemoteOperation, 0x01_02_02));
+        assert_eq!(
+            (failed.wr_id, failed.status, failed.vendor_err),
+            (1, Status::RemoteOperation, 0x01_02_02)
+        );
     }
 }
 
@@ -171,7 +174,11 @@ fn nothing_is_sent_behind_it() {
             memory.write(0, &pattern(64 << 10)).unwrap();
             peer.set_reading(false);
             for wr_id in 0..100 {
-                world.side.qp.post_send(&work(wr_id, SendOpcode::Send, Data::Sges(&[whole(&memory)]))).unwrap();
+                world
+                    .side
+                    .qp
+                    .post_send(&work(wr_id, SendOpcode::Send, Data::Sges(&[whole(&memory)])))
+                    .unwrap();
             }
             world.settle();
             // A Read that is answered only when there is room again, that is, never.

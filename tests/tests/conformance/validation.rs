@@ -16,7 +16,12 @@ fn untagged(control: u8, first: u8, queue: u32, msn: u32) -> Vec<u8> {
 }
 
 /// A scene with one segment that is refused with `error`; its DDP header comes back with `code`.
-fn refuse(role: Role, bad: impl Fn(&Scene) -> Vec<u8>, code: &'static str, error: impl Into<weft_rdmap::Error>) {
+fn refuse(
+    role: Role,
+    bad: impl Fn(&Scene) -> Vec<u8>,
+    code: &'static str,
+    error: impl Into<weft_rdmap::Error>,
+) {
     let scene = Scene::new(role);
     let row = Row::new("refused", bad(&scene), Answer::Ddp(code), error);
     scene.run(&row);
@@ -38,7 +43,12 @@ fn request(scene: &Scene) -> Vec<u8> {
 #[test]
 fn ddp_checks_the_segments_of_all_messages() {
     for role in [Role::Passive, Role::Active] {
-        refuse(role, |s| tagged("C040", s.target.rkey().0, s.target.addr(), b"x"), "1104", Ddp::TaggedVersion);
+        refuse(
+            role,
+            |s| tagged("C040", s.target.rkey().0, s.target.addr(), b"x"),
+            "1104",
+            Ddp::TaggedVersion,
+        );
         refuse(role, |s| write(s.target.rkey().0 ^ 1, s.target.addr(), b"x"), "1100", Ddp::InvalidStag);
         refuse(role, |s| write(s.target.rkey().0, s.target.addr() + 64, b"x"), "1101", Ddp::BaseOrBounds);
         refuse(role, |s| write(s.target.rkey().0, u64::MAX, b"xy"), "1103", Ddp::ToWrap);
@@ -67,7 +77,15 @@ fn opcodes_are_checked_on_every_queue() {
             let valid_tagged = matches!(opcode, 0x0 | 0x2);
             if !valid_tagged && opcode % 2 == u8::from(role == Role::Active) {
                 let bad = move |s: &Scene| {
-                    join("C1", &[&[0x40 | opcode], &s.target.rkey().0.to_be_bytes(), &s.target.addr().to_be_bytes(), b"x"])
+                    join(
+                        "C1",
+                        &[
+                            &[0x40 | opcode],
+                            &s.target.rkey().0.to_be_bytes(),
+                            &s.target.addr().to_be_bytes(),
+                            b"x",
+                        ],
+                    )
                 };
                 refuse(role, bad, "0206", Rdmap::UnexpectedOpcode);
             }
@@ -75,7 +93,12 @@ fn opcodes_are_checked_on_every_queue() {
             let own = [&[0x3, 0x4, 0x5, 0x6, 0x8, 0x9][..], &[0x1, 0xA], &[0x7]];
             for (queue, own) in (0..).zip(own) {
                 if !own.contains(&opcode) && (opcode + queue) % 2 == u8::from(role == Role::Active) {
-                    refuse(role, |_| untagged(0x40 | opcode, 0x41, u32::from(queue), 1), "0206", Rdmap::UnexpectedOpcode);
+                    refuse(
+                        role,
+                        |_| untagged(0x40 | opcode, 0x41, u32::from(queue), 1),
+                        "0206",
+                        Rdmap::UnexpectedOpcode,
+                    );
                 }
             }
         }
@@ -89,7 +112,12 @@ fn the_version_is_checked_in_every_message() {
     for role in [Role::Passive, Role::Active] {
         for version in [0x00, 0x80, 0xC0] {
             let error = Rdmap::InvalidVersion;
-            refuse(role, |s| with(write(s.target.rkey().0, s.target.addr(), b"x"), 1, version), "0205", error);
+            refuse(
+                role,
+                |s| with(write(s.target.rkey().0, s.target.addr(), b"x"), 1, version),
+                "0205",
+                error,
+            );
             let response = |s: &Scene| tagged("C142", s.sink_place.0, s.sink_place.1, b"12345678");
             refuse(role, |s| with(response(s), 1, version | 0x2), "0205", error);
             for opcode in [0x3, 0x4, 0x5, 0x6] {
@@ -112,7 +140,12 @@ fn an_stag_to_invalidate_must_be_valid() {
         },
         |s| {
             let gone = s.world.side.memory(8).rkey().0;
-            Row::new("gone", with(send_invalidate(1, gone, b""), 1, 0x46), Answer::Ddp("0109"), Rdmap::CannotInvalidate)
+            Row::new(
+                "gone",
+                with(send_invalidate(1, gone, b""), 1, 0x46),
+                Answer::Ddp("0109"),
+                Rdmap::CannotInvalidate,
+            )
         },
         |s| {
             s.target.invalidate();
@@ -192,9 +225,16 @@ fn the_source_must_be_valid_and_the_streams() {
 fn the_source_must_be_inside() {
     const LEN: u64 = 64;
     for role in [Role::Passive, Role::Active] {
-        for (at, size) in
-            [(u64::MAX, 1), (u64::MAX, 64), (LEN, 1), (1 << 40, 8), (LEN - 1, 2), (0, 65), (8, 57), (0, u32::MAX)]
-        {
+        for (at, size) in [
+            (u64::MAX, 1),
+            (u64::MAX, 64),
+            (LEN, 1),
+            (1 << 40, 8),
+            (LEN - 1, 2),
+            (0, 65),
+            (8, 57),
+            (0, u32::MAX),
+        ] {
             let scene = Scene::new(role);
             let to = scene.target.addr();
             // What is inside comes first, up to both edges.

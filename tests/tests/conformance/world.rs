@@ -61,7 +61,10 @@ impl World {
 
     /// Memory with all rights for the stream of `qp` alone.
     pub(crate) fn bound(&self, qp: &Qp, len: usize) -> Mr {
-        self.side.pd.register_for(qp, len, weft_rnic::Access::ALL).expect("memory for a queue pair of this domain")
+        self.side
+            .pd
+            .register_for(qp, len, weft_rnic::Access::ALL)
+            .expect("memory for a queue pair of this domain")
     }
 
     /// A TCP connection of the peer to the device.

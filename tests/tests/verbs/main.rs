@@ -12,5 +12,8 @@ mod protection;
 mod random;
 mod reads;
 mod states;
+mod streaming;
+mod streaming_ends;
+mod talk;
 mod threads;
 mod world;

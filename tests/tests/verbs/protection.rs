@@ -321,7 +321,7 @@ fn stags_that_a_peer_may_not_invalidate() {
         pair.a.qp.post_send(&SendWr { opcode: SendOpcode::SendInvalidate { stag }, ..WR }).unwrap();
         assert_eq!(terminate_code(&end_of_a(&mut pair)), (0x0, 0x1, 0x09));
         assert_eq!(outcomes(&drain(&pair.b.cq)), [(1, Status::WorkRequestFlushed)]);
-        assert!(![foreign, local, shared].iter().any(weft_rnic::Mr::is_invalidated));
+        assert!(![foreign, local, shared].iter().any(Mr::is_invalidated));
     }
 }
 

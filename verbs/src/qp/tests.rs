@@ -183,6 +183,22 @@ fn a_refused_request_keeps_its_place_in_the_order() {
     assert_eq!(world.outcomes(), expected);
 }
 
+/// Who waits for the rest of a queue after a failure gets all of it, also what was done already and not signaled.
+#[test]
+fn nothing_succeeds_behind_a_failure() {
+    let mut world = established();
+    world.post(0, READ, 1).unwrap();
+    world.start();
+    for (wr_id, signaled) in [(1, true), (2, false)] {
+        world.post_wr(SendWr { wr_id, signaled, ..WR }).unwrap();
+        let token = world.start();
+        world.qp.finish(token);
+    }
+    assert_eq!(world.outcomes(), []);
+    world.qp.handle_event(QpEvent::Terminated);
+    assert_eq!(world.outcomes(), [0, 1, 2].map(|wr_id| (wr_id, Status::WorkRequestFlushed)));
+}
+
 #[test]
 fn every_ending_flushes_in_order_and_goes_on_doing_so() {
     for event in [QpEvent::CloseStarted, QpEvent::Terminated, QpEvent::LlpClosed, QpEvent::Failed] {

@@ -1,0 +1,71 @@
+//! The command line.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::{ErrorKind, RichFormatter};
+
+/// Simulates engines on a network full of faults, and checks every completion and every octet.
+///
+/// A seed decides all of it: MTU, Markers, CRC, TCP buffers, queue sizes, what is sent, what goes wrong, and how each
+/// connection ends. The same seed gives the same run. A seed that fails is reported with the one command that repeats it.
+///
+/// Exit status: 0 when all seeds passed, 1 when one failed, 2 when the arguments make no sense.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "simulate",
+    verbatim_doc_comment,
+    after_help = "Examples:
+  cargo run --release -p weft-tests --bin simulate -- --seeds 10000
+  cargo run --release -p weft-tests --bin simulate -- --for 180 --from 1000000
+  cargo run --release -p weft-tests --bin simulate -- --from 1234 --trace | less
+  cargo run --release -p weft-tests --bin simulate -- --seeds 500 --json"
+)]
+pub(crate) struct Args {
+    /// Run so many seeds
+    #[arg(long, value_name = "N", default_value_t = 100, conflicts_with_all = ["seconds", "trace"])]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub(crate) seeds: u64,
+    /// The first seed
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=1 << 60))]
+    pub(crate) from: u64,
+    /// Run as many seeds as fit into so many seconds
+    #[arg(long = "for", value_name = "SECONDS", conflicts_with = "trace")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) seconds: Option<u64>,
+    /// Use so many threads; without it, as many as the machine has processors
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// Stop at the first seed that fails
+    #[arg(long)]
+    pub(crate) fail_fast: bool,
+    /// Print the summary as one JSON object
+    #[arg(long, conflicts_with = "trace")]
+    pub(crate) json: bool,
+    /// Run one seed, and print its plan and what happens
+    #[arg(long)]
+    pub(crate) trace: bool,
+}
+
+/// The arguments, or the exit status after what there was to say.
+pub(crate) fn parse() -> Result<Args, ExitCode> {
+    Args::try_parse().map_err(|error| {
+        if error.kind() == ErrorKind::DisplayHelp {
+            // Whoever closed standard output does not want help.
+            let _unread = error.print();
+            return ExitCode::SUCCESS;
+        }
+        let text = error.apply::<RichFormatter>().render().to_string();
+        let line = text.lines().next().unwrap_or_default();
+        complain(&format!("{} (`--help` has examples)", line.trim_start_matches("error: ")), 2)
+    })
+}
+
+/// Says what is wrong in one line.
+pub(crate) fn complain(text: &str, status: u8) -> ExitCode {
+    // Where standard error is closed the status still tells.
+    let _unread = writeln!(std::io::stderr(), "simulate: {text}");
+    ExitCode::from(status)
+}

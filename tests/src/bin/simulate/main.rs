@@ -1,0 +1,48 @@
+//! `simulate`: runs seeds of the simulation until there are no more, or no more time, and says what they have done.
+
+mod args;
+mod report;
+mod workers;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use args::Args;
+use weft_tests::simulate::{Options, run};
+
+fn main() -> ExitCode {
+    let args = match args::parse() {
+        Ok(args) => args,
+        Err(status) => return status,
+    };
+    let printed = if args.trace { trace(&args) } else { simulate(&args) };
+    printed.unwrap_or_else(|error| match error.kind() {
+        // Whoever read this has seen enough.
+        io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        _ => args::complain(&format!("cannot write the output: {error}"), 1),
+    })
+}
+
+fn simulate(args: &Args) -> io::Result<ExitCode> {
+    let summary = workers::run(args);
+    report::print(&summary, args.json)?;
+    Ok(if summary.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prints the plan of one seed and all that happened in it.
+fn trace(args: &Args) -> io::Result<ExitCode> {
+    let outcome = run(args.from, Options { trace: true, ..Options::default() });
+    let mut out = io::stdout().lock();
+    for line in &outcome.lines {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out, "hash {:016x}", outcome.hash)?;
+    out.flush()?;
+    Ok(match &outcome.failure {
+        None => ExitCode::SUCCESS,
+        Some(reason) => {
+            report::complain(outcome.seed, reason);
+            ExitCode::FAILURE
+        }
+    })
+}

@@ -1,0 +1,96 @@
+//! The summary: a table for people, one JSON object for machines.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+use weft_tests::simulate::command;
+
+use crate::workers::Summary;
+
+/// Says at once that a seed has failed, and how to see it again.
+pub(crate) fn complain(seed: u64, reason: &str) {
+    // Where standard error is closed the summary and the status still tell.
+    let _unread = writeln!(io::stderr(), "seed {seed} failed: {reason}\n  {}", command(seed));
+}
+
+/// Prints what all seeds have done.
+pub(crate) fn print(summary: &Summary, json: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if json {
+        writeln!(out, "{}", object(summary))?
+    } else {
+        table(summary, &mut out)?
+    }
+    out.flush()
+}
+
+fn table(summary: &Summary, out: &mut impl Write) -> io::Result<()> {
+    let tally = &summary.tally;
+    let seconds = summary.elapsed.as_secs_f64();
+    let rate = tally.seeds as f64 / seconds.max(f64::MIN_POSITIVE);
+    let mut row = |name: &str, value: &str| writeln!(out, "{name:<44} {value:>16}");
+    row("seeds", &tally.seeds.to_string())?;
+    row("first seed", &summary.from.to_string())?;
+    row("failed", &summary.failures.len().to_string())?;
+    row("seconds", &format!("{seconds:.1}"))?;
+    row("seeds per second", &format!("{rate:.1}"))?;
+    row("threads", &summary.threads.to_string())?;
+    row("virtual hours", &format!("{:.1}", tally.virtual_micros as f64 / 3.6e9))?;
+    row("steps", &tally.steps.to_string())?;
+    row("frames", &tally.frames.to_string())?;
+    row("octets moved", &tally.octets.to_string())?;
+    row("hash", &format!("{:016x}", summary.hash))?;
+    for (title, counts) in sections(summary) {
+        writeln!(out, "\n{title}")?;
+        for (name, count) in counts {
+            writeln!(out, "  {name:<42} {count:>16}")?;
+        }
+    }
+    writeln!(out)?;
+    match &summary.failures[..] {
+        [] => writeln!(out, "ok"),
+        failures => {
+            for (seed, _) in failures {
+                writeln!(out, "failed: {}", command(*seed))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn object(summary: &Summary) -> Value {
+    let tally = &summary.tally;
+    let failures = summary
+        .failures
+        .iter()
+        .map(|(seed, reason)| json!({ "seed": seed, "reason": reason, "command": command(*seed) }));
+    let mut object = json!({
+        "seeds": tally.seeds,
+        "from": summary.from,
+        "seconds": summary.elapsed.as_secs_f64(),
+        "threads": summary.threads,
+        "virtual_us": tally.virtual_micros,
+        "steps": tally.steps,
+        "frames": tally.frames,
+        "octets": tally.octets,
+        "hash": format!("{:016x}", summary.hash),
+        "failures": failures.collect::<Vec<_>>(),
+        "ok": summary.failures.is_empty(),
+    });
+    for (title, counts) in sections(summary) {
+        object[title] = json!(counts);
+    }
+    object
+}
+
+fn sections(summary: &Summary) -> [(&'static str, &BTreeMap<String, u64>); 5] {
+    let tally = &summary.tally;
+    [
+        ("operations", &tally.operations),
+        ("faults", &tally.faults),
+        ("ends", &tally.ends),
+        ("bad accesses", &tally.bad),
+        ("completions without success", &tally.statuses),
+    ]
+}

@@ -1,0 +1,110 @@
+//! The verbs against a model of them: two devices on a good wire and on virtual time, and any sequence of calls.
+//!
+//! After each call both worlds come to rest, so that the model can say exactly what has happened: which error a call
+//! answers, which completions there are with which status, what all memory holds. Only requests that are posted in a row
+//! to one queue pair may be held back, and then run in one go.
+
+mod apply;
+mod memory;
+mod ops;
+mod post;
+mod queues;
+mod register;
+mod run;
+mod world;
+
+use std::collections::BTreeSet;
+
+use arbitrary::{Arbitrary, Unstructured};
+
+use self::ops::{Kind, Op, Place, QpChoice, SgeChoice};
+use self::world::World;
+
+/// Runs the calls that `data` stands for, and answers the names of the errors, completions and ends that there were.
+///
+/// # Panics
+/// If a call answers something else than the model, a completion is missing, doubled, wrong or out of order, memory differs, or
+/// an event does not come.
+pub fn verbs_ops(data: &[u8]) -> BTreeSet<String> {
+    let mut input = Unstructured::new(data);
+    let mut world = World::new();
+    // Most inputs begin with two queue pairs in Full Operation.
+    if u8::arbitrary(&mut input).is_ok_and(|octet| octet != 0) {
+        prepare(&mut world);
+    }
+    let mut held = None;
+    for _ in 0..MAX_OPS {
+        if input.is_empty() {
+            break;
+        }
+        let Ok(op) = Op::arbitrary(&mut input) else { break };
+        let next = target(&world, &op);
+        if held.is_some() && held != next {
+            world.settle();
+        }
+        world.apply(&op);
+        held = next.filter(|_| may_be_held(&op));
+        if held.is_none() {
+            world.settle();
+        }
+    }
+    world.finish();
+    world.seen
+}
+
+/// A queue pair on each side, connected, with memory and receives.
+fn prepare(world: &mut World) {
+    let choice = QpChoice {
+        pd: false,
+        send_cq: 0,
+        recv_cq: 0,
+        send_wr: 8,
+        recv_wr: 8,
+        send_sge: 4,
+        recv_sge: 4,
+        inline: 100,
+        signal_all: false,
+        foreign: false,
+    };
+    for side in [false, true] {
+        world.apply(&Op::CreateCq { side });
+        world.apply(&Op::CreateQp { side, choice: choice.clone() });
+        for (len, access, place) in
+            [(200, 0x0F, Place::Address), (64, 0x0F, Place::For(0)), (128, 0x01, Place::Address)]
+        {
+            world.apply(&Op::Register { side, pd: false, len, access, place });
+        }
+        let octets = *b"some data";
+        world.apply(&Op::Touch { side, region: 0, offset: 8, octets });
+        for offset in [0, 32, 64] {
+            let sge = SgeChoice { region: 2, offset, length: 32, twist: u8::MAX };
+            world.apply(&Op::PostRecv { side, qp: 0, sges: vec![sge] });
+        }
+    }
+    world.apply(&Op::Connect { side: false, qp: 0, private_len: 2, wrong_port: false });
+    world.settle();
+    world.apply(&Op::Accept { side: true, request: 0, qp: 0, private_len: 0 });
+    world.settle();
+}
+
+/// The queue pair that a request is posted to.
+fn target(world: &World, op: &Op) -> Option<memory::End> {
+    match op {
+        Op::PostSend { side, qp, .. } => world.end_by(*side, *qp),
+        _ => None,
+    }
+}
+
+/// Whether the engine may wait: what fetches is the last of what it does in one go.
+fn may_be_held(op: &Op) -> bool {
+    match op {
+        Op::PostSend { request, flags, .. } => {
+            let fetches =
+                matches!(request.kind, Kind::Read { .. } | Kind::FetchAdd { .. } | Kind::CompareSwap { .. });
+            flags.hold && !fetches
+        }
+        _ => false,
+    }
+}
+
+const MAX_OPS: usize = 100;

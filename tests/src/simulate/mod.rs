@@ -1,0 +1,117 @@
+//! Simulation: engines, their applications and a network full of faults on one virtual clock, all of it drawn from a seed,
+//! and a model that says what must have become of it.
+//!
+//! ```text
+//!   plan ── workload, draft, layout      what is going to happen: drawn from the seed before anything runs
+//!     │
+//!   world ── apps, fates                 engines and applications, moved step by step
+//!     │  └── network                     the switch: loss, duplication, order, damage, forged octets, cut links
+//!     ▼
+//!   lane ── model, memory, verdict       what every completion, octet and event must be
+//! ```
+//! A run is a pure function of its seed: [`run`] answers the same [`Outcome`] each time, to the last frame. Within a run no
+//! octet of memory is the target of two operations, so that all contents are known: placed, not placed, or on the way,
+//! which is the beginning of one message and nothing behind it.
+//!
+//! [`Sabotage`] is for the test that the model can fail.
+
+mod apps;
+mod draft;
+mod fates;
+mod lane;
+mod layout;
+mod memory;
+mod model;
+mod network;
+mod plan;
+mod random;
+mod request;
+mod sabotage;
+mod tally;
+mod trace;
+mod verdict;
+mod workload;
+mod world;
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub use sabotage::Sabotage;
+pub use tally::Tally;
+
+use plan::Plan;
+use sabotage::Saboteur;
+use trace::Trace;
+use world::World;
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Where it came from.
+    pub seed: u64,
+    /// What was wrong; None if all went as it should.
+    pub failure: Option<String>,
+    /// The same for two runs that went the same way.
+    pub hash: u64,
+    /// What happened, if that was wanted.
+    pub lines: Vec<String>,
+    /// What it did.
+    pub tally: Tally,
+    /// The act of sabotage was committed.
+    pub sabotaged: bool,
+}
+
+/// What a run is to do besides running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Keep what happens, for reading.
+    pub trace: bool,
+    /// Lie about what the engines did.
+    pub sabotage: Option<Sabotage>,
+}
+
+/// Runs one seed. A panic of the stack is a failure like any other.
+pub fn run(seed: u64, options: Options) -> Outcome {
+    let mut outcome = Outcome {
+        seed,
+        failure: None,
+        hash: 0,
+        lines: Vec::new(),
+        tally: Tally { seeds: 1, ..Tally::default() },
+        sabotaged: false,
+    };
+    let caught = catch_unwind(AssertUnwindSafe(|| simulate(seed, options, &mut outcome)));
+    match caught {
+        Ok(Ok(())) => {}
+        Ok(Err(failure)) => outcome.failure = Some(failure),
+        Err(panic) => outcome.failure = Some(format!("panic: {}", text_of(&*panic))),
+    }
+    outcome
+}
+
+/// The command that repeats a seed.
+pub fn command(seed: u64) -> String {
+    format!("cargo run --release -p weft-tests --bin simulate -- --seeds 1 --from {seed}")
+}
+
+fn simulate(seed: u64, options: Options, outcome: &mut Outcome) -> Result<(), String> {
+    let plan = Plan::new(seed);
+    let mut trace = Trace::new(options.trace);
+    plan.describe(&mut trace);
+    let mut world = World::new(plan, trace, Saboteur::new(options.sabotage))?;
+    // Whatever a panic in the stack leaves behind, the trace up to it is worth reading.
+    let ran = catch_unwind(AssertUnwindSafe(|| world.run()));
+    let result = ran.unwrap_or_else(|panic| Err(format!("panic: {}", text_of(&*panic))));
+    world.count_faults();
+    outcome.sabotaged = world.saboteur.is_done;
+    outcome.hash = world.trace.hash();
+    outcome.tally = Tally { seeds: 1, ..std::mem::take(&mut world.tally) };
+    outcome.lines = std::mem::replace(&mut world.trace, Trace::new(false)).into_lines();
+    result
+}
+
+/// What a panic says.
+fn text_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text")
+}

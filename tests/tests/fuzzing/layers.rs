@@ -1,0 +1,195 @@
+//! Seeds for the targets of single layers, out of the vectors and the captures of Linux siw.
+
+use weft_mpa::{Crc32c, Deframer, STAGING_LEN};
+
+use crate::dialogs::dialog;
+use crate::seeds;
+
+/// Names and octets of a target's seeds.
+pub(crate) fn all(target: &str) -> Vec<(String, Vec<u8>)> {
+    let made = match target {
+        "mpa_startup" => startups(),
+        "mpa_deframe" => streams(),
+        "ddp_header" => ulpdus(),
+        "rdmap_accept" => exchanges(),
+        "rdmap_terminate" => terminates(),
+        "netif_frame" => frames(),
+        "capture" => captures(),
+        _ => Vec::new(),
+    };
+    made.into_iter().map(|(name, octets)| (name.replace('_', "-"), octets)).collect()
+}
+
+/// Startup frames, and behind each what chooses the other side's settings.
+fn startups() -> Vec<(String, Vec<u8>)> {
+    let names =
+        ["mpa-req1-m", "mpa-req1-pd", "mpa-rep1", "mpa-rep1-rej", "mpa-req2", "mpa-rep2", "mpa-req2-noauto"];
+    let vectors = names.map(|name| (name.to_owned(), vector(name)));
+    let captured = CAPTURES.into_iter().flat_map(|name| {
+        let [request, reply] = dialog(name).frames;
+        [(format!("{name}-request"), request), (format!("{name}-reply"), reply)]
+    });
+    let frames = vectors.into_iter().chain(captured);
+    frames.map(|(name, frame)| (name, [&frame[..], &[0x7B, 0, 16, 0, 4]].concat())).collect()
+}
+
+/// Streams of FPDUs with every combination of CRC (bit 0) and Markers (bit 1) in the first octet.
+fn streams() -> Vec<(String, Vec<u8>)> {
+    let plain = ["send5", "write8", "rreq", "rrsp", "atomic-fadd", "term-rdmap-bounds"].map(vector).concat();
+    let streams = [("plain", plain), ("between", vector("m-between")), ("long", vector("m-1400"))];
+    let mut made = Vec::new();
+    for (name, stream) in streams {
+        for crc in [0, 1] {
+            let markers = if name == "plain" { 0 } else { 2 };
+            made.push((
+                format!("{name}-{}", ["crc-off", "crc-on"][crc]),
+                with_head(&[markers | low(crc), 9], &stream),
+            ));
+        }
+    }
+    made
+}
+
+fn ulpdus() -> Vec<(String, Vec<u8>)> {
+    FPDUS.iter().map(|name| ((*name).to_owned(), ulpdu(name))).collect()
+}
+
+/// What an endpoint hears of a peer, each ULPDU with its length before it.
+fn exchanges() -> Vec<(String, Vec<u8>)> {
+    let joined = |names: &[&str]| names.iter().flat_map(|name| with_len(&ulpdu(name))).collect::<Vec<u8>>();
+    let mut made = vec![
+        ("vectors-reads".to_owned(), joined(&["rreq", "write8", "write0", "send5", "term-ddp-stag"])),
+        ("vectors-rfc7306".to_owned(), joined(&["imm", "atomic-fadd"])),
+        ("vectors-send".to_owned(), joined(&["sendseinv", "rreq0", "term-crc"])),
+    ];
+    for name in CAPTURES {
+        for (end, from_initiator) in [("initiator", true), ("responder", false)] {
+            let sent = dialog(name).ulpdus.into_iter().filter(|(from, _)| *from == from_initiator);
+            let short = sent.map(|(_, ulpdu)| ulpdu).filter(|ulpdu| ulpdu.len() < 256).take(8);
+            made.push((format!("{name}-{end}"), short.flat_map(|ulpdu| with_len(&ulpdu)).collect()));
+        }
+    }
+    made.retain(|(_, octets)| !octets.is_empty());
+    made
+}
+
+fn terminates() -> Vec<(String, Vec<u8>)> {
+    let names = FPDUS.iter().filter(|name| name.starts_with("term-"));
+    let mut made: Vec<_> = names.map(|name| ((*name).to_owned(), ulpdu(name)[18..].to_vec())).collect();
+    // Linux siw's order of the bits: remote protection, access rights, with a DDP header.
+    made.push((
+        "siw-order".to_owned(),
+        [&[0x10, 0x02, 0x03, 0x00, 0, 22][..], &ulpdu("write8")[..14]].concat(),
+    ));
+    made
+}
+
+/// Frames into a stack: family, then kind, length, and for a TCP segment flags, sequence, acknowledgement, window, payload.
+fn frames() -> Vec<(String, Vec<u8>)> {
+    let segment = |kind: u8, flags: u8, payload: &[u8]| {
+        with_head(&[kind, 4 + low(payload.len()), flags, 0, 0, 8], payload)
+    };
+    let served =
+        [segment(3, 0x02, b""), segment(3, 0x10, b""), segment(3, 0x18, b"hello"), segment(3, 0x11, b"")];
+    let opened = [segment(1, 0x12, b""), segment(1, 0x18, b"hello"), segment(1, 0x14, b"")];
+    let raw = with_head(
+        &[0, 28],
+        &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 2, 10, 0, 0, 2, 0, 0, 0, 0, 0, 0, 10, 0, 0, 1],
+    );
+    vec![
+        ("served-v4".to_owned(), with_head(&[0], &served.concat())),
+        ("served-v6".to_owned(), with_head(&[1], &served.concat())),
+        ("opened-v4".to_owned(), with_head(&[0], &opened.concat())),
+        ("opened-v6".to_owned(), with_head(&[1], &opened.concat())),
+        ("arp".to_owned(), with_head(&[0], &raw)),
+    ]
+}
+
+fn captures() -> Vec<(String, Vec<u8>)> {
+    let mut made: Vec<_> = CAPTURES[..2]
+        .iter()
+        .map(|name| {
+            let file = std::fs::read(format!("{}/data/{name}.pcap", env!("CARGO_MANIFEST_DIR")));
+            let mut octets = file.expect("a capture");
+            octets.truncate(CAPTURE_LEN);
+            ((*name).to_owned(), octets)
+        })
+        .collect();
+    // Not a file: packets of one connection.
+    let packets = [
+        (0, "mpa-req1"),
+        (1, "mpa-rep1"),
+        (0, "send5"),
+        (1, "write8"),
+        (0, "atomic-cas"),
+        (1, "term-rdmap-bounds"),
+    ];
+    let packet = |(from, name): (u8, &str)| with_head(&[from, 0, low(vector(name).len()), 0], &vector(name));
+    made.push(("packets".to_owned(), packets.into_iter().flat_map(packet).collect()));
+    made
+}
+
+/// The octets of a vector of `tests/data/vectors.json`.
+fn vector(name: &str) -> Vec<u8> {
+    let text = include_str!("../../data/vectors.json");
+    let vectors: serde_json::Value = serde_json::from_str(text).expect("vectors");
+    weft_tests::hex(vectors[name]["hex"].as_str().unwrap_or_else(|| panic!("no vector {name}")))
+}
+
+/// The first ULPDU of a vector without Markers.
+fn ulpdu(name: &str) -> Vec<u8> {
+    let fpdu = vector(name);
+    let len = usize::from(u16::from_be_bytes([fpdu[0], fpdu[1]]));
+    fpdu[2..2 + len].to_vec()
+}
+
+fn with_len(ulpdu: &[u8]) -> Vec<u8> {
+    with_head(&[low(ulpdu.len())], ulpdu)
+}
+
+fn with_head(head: &[u8], rest: &[u8]) -> Vec<u8> {
+    [head, rest].concat()
+}
+
+fn low(number: usize) -> u8 {
+    u8::try_from(number).expect("a small number")
+}
+
+/// Whole FPDUs come out of the deframer's seeds in every one of its modes.
+#[test]
+fn the_deframer_is_reached_with_and_without_markers_and_crc() {
+    let mut found = [0; 4];
+    for (_, octets) in seeds::read("mpa_deframe") {
+        let [mode, _, stream @ ..] = &octets[..] else { continue };
+        let mode = mode & 3;
+        let crc = (mode & 1 != 0).then(Crc32c::default);
+        let mut deframer = Deframer::new(crc, mode & 2 != 0, vec![0; STAGING_LEN]);
+        let mut rest = stream;
+        while let Ok(Some(_)) = deframer.next(&mut rest) {
+            found[usize::from(mode)] += 1;
+        }
+    }
+    assert!(found.iter().all(|&count| count > 0), "{found:?}");
+}
+
+const CAPTURES: [&str; 3] = ["siw-rping", "siw-crc-p2p-rping", "siw-send-bw"];
+const FPDUS: [&str; 17] = [
+    "send5",
+    "sendinv",
+    "sendseinv",
+    "send-2seg",
+    "write8",
+    "write0",
+    "rreq",
+    "rrsp",
+    "term-crc",
+    "term-mpa07",
+    "term-localcat",
+    "term-ddp-stag",
+    "term-ddp-nobuf",
+    "term-rdmap-bounds",
+    "atomic-fadd",
+    "atomic-rsp",
+    "imm",
+];
+const CAPTURE_LEN: usize = 3000;

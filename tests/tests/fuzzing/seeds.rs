@@ -1,0 +1,115 @@
+//! The files in `fuzz/seeds`: those that are made here are as they are made here, and all of them are run.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use weft_tests::fuzzing;
+
+use crate::{dialogs, layers, scripts, verbs};
+
+/// The seeds of a target: name and octets.
+pub(crate) fn read(target: &str) -> Vec<(String, Vec<u8>)> {
+    let mut seeds: Vec<_> = fs::read_dir(folder(target))
+        .expect("a folder of seeds")
+        .map(|entry| {
+            let entry = entry.expect("a readable folder");
+            let name = entry.file_name().into_string().expect("a name of this repository");
+            (name, fs::read(entry.path()).expect("a readable seed"))
+        })
+        .collect();
+    seeds.sort();
+    assert!(!seeds.is_empty(), "{target} has no seeds");
+    seeds
+}
+
+/// Where the seeds of a target are.
+fn folder(target: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    root.join("fuzz/seeds").join(target)
+}
+
+/// Names and octets of the seeds that are made.
+fn made(target: &str) -> Vec<(String, Vec<u8>)> {
+    match target {
+        "stream" => [scripts::all(), dialogs::all()].concat(),
+        "verbs_ops" => verbs::seeds(),
+        _ => layers::all(target),
+    }
+}
+
+/// `WEFT_WRITE_SEEDS=1` writes them.
+#[test]
+fn the_made_seeds_are_up_to_date() {
+    let writes = std::env::var_os("WEFT_WRITE_SEEDS").is_some();
+    for target in TARGETS {
+        let made = made(target);
+        let names: BTreeSet<_> = made.iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), made.len(), "{target}: two seeds with one name");
+        for (name, octets) in &made {
+            let path = folder(target).join(name);
+            if writes {
+                fs::create_dir_all(folder(target)).expect("a folder");
+                fs::write(&path, octets).expect("a seed");
+            }
+            let found = fs::read(&path).unwrap_or_default();
+            assert!(found == *octets, "{} is out of date: run again with WEFT_WRITE_SEEDS=1", path.display());
+        }
+    }
+}
+
+/// Findings have their seeds here too, so that they are found again where they come back.
+#[test]
+fn every_target_holds_on_its_seeds() {
+    for target in TARGETS {
+        for (name, octets) in read(target) {
+            println!("{target}/{name}");
+            run(target, &octets);
+            // An input that ends early is as good as any.
+            run(target, &octets[..octets.len() / 2]);
+        }
+    }
+}
+
+#[test]
+fn every_target_is_known_here() {
+    let targets = folder("..").join("fuzz_targets");
+    let files = fs::read_dir(targets).expect("the targets");
+    let names = files.map(|file| file.expect("a readable folder").path());
+    let found: BTreeSet<_> = names.map(|path| path.file_stem().expect("a name").to_owned()).collect();
+    assert_eq!(found, TARGETS.iter().map(|&name| name.into()).collect());
+}
+
+/// What the target of libFuzzer does.
+fn run(target: &str, octets: &[u8]) {
+    match target {
+        "mpa_startup" => weft_mpa::fuzzing::startup(octets),
+        "mpa_deframe" => weft_mpa::fuzzing::deframe(octets),
+        "ddp_header" => weft_ddp::fuzzing::header(octets),
+        "rdmap_accept" => weft_rdmap::fuzzing::accept(octets),
+        "rdmap_terminate" => weft_rdmap::fuzzing::terminate(octets),
+        "netif_frame" => weft_netif::fuzzing::frame(octets),
+        "capture" => {
+            let _records = weft_cli::fuzzing::capture(octets);
+        }
+        "stream" => {
+            let _reached = fuzzing::stream(octets);
+        }
+        "verbs_ops" => {
+            let _seen = fuzzing::verbs_ops(octets);
+        }
+        _ => panic!("nobody runs {target}"),
+    }
+}
+
+const TARGETS: [&str; 9] = [
+    "mpa_startup",
+    "mpa_deframe",
+    "ddp_header",
+    "rdmap_accept",
+    "rdmap_terminate",
+    "netif_frame",
+    "capture",
+    "stream",
+    "verbs_ops",
+];

@@ -1,0 +1,71 @@
+//! The verbs target.
+
+use std::collections::BTreeSet;
+
+use weft_tests::fuzzing::verbs_ops;
+
+/// SplitMix64, by octets.
+fn octets(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut octets = Vec::new();
+    while octets.len() < len {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut word = state;
+        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        octets.extend_from_slice(&(word ^ (word >> 31)).to_be_bytes());
+    }
+    octets
+}
+
+/// Long inputs of chance, since what `Arbitrary` makes of octets is not to be written by hand.
+pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
+    (0..12).map(|seed| (format!("chance-{seed}"), octets(seed, 700))).collect()
+}
+
+#[test]
+fn random_calls_do_what_the_model_says() {
+    let mut seen = BTreeSet::new();
+    for seed in 0..5000 {
+        println!("seed {seed}");
+        seen.extend(verbs_ops(&octets(seed, 700)));
+    }
+    let missing: Vec<_> = WANTED.into_iter().filter(|&name| !seen.contains(name)).collect();
+    assert!(missing.is_empty(), "no seed has {missing:?}");
+}
+
+/// Completions, refusals and ends that a model without teeth would never meet.
+const WANTED: [&str; 32] = [
+    "(Send, Success)",
+    "(Send, LocalProtection)",
+    "(Send, WorkRequestFlushed)",
+    "(Write, Success)",
+    "(Write, LocalProtection)",
+    "(Read, Success)",
+    "(Read, LocalProtection)",
+    "(Read, RemoteAccess)",
+    "(Recv, Success)",
+    "(Recv, LocalLength)",
+    "(Recv, LocalProtection)",
+    "(Recv, WorkRequestFlushed)",
+    "(Immediate, Success)",
+    "(FetchAdd, Success)",
+    "(FetchAdd, RemoteAccess)",
+    "(CompareSwap, Success)",
+    "(CompareSwap, RemoteOperation)",
+    "BadData",
+    "BadFlags",
+    "InlineTooLong",
+    "InvalidState",
+    "QueueFull",
+    "TooLong",
+    "TooManySges",
+    "ForeignObject",
+    "ForeignQp",
+    "PrivateDataTooLong",
+    "QpBusy",
+    "RequestGone",
+    "Local",
+    "Lost",
+    "PeerTerminate",
+];
