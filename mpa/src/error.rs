@@ -96,6 +96,10 @@ impl core::error::Error for Error {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
+    use std::string::ToString;
+
     use super::*;
 
     #[test]
@@ -113,5 +117,18 @@ mod tests {
         for (error, code) in cases {
             assert_eq!(error.code(), code, "{error}");
         }
+    }
+
+    #[test]
+    fn the_words_have_the_numbers_in_them() {
+        let crc = Error::Crc { expected: 0xE306_9283, received: 0x17 };
+        assert_eq!(crc.to_string(), "CRC mismatch: computed 0xe3069283, received 0x00000017");
+        let marker = Error::Marker { expected: 0x1F4, received: 4 };
+        assert_eq!(marker.to_string(), "Marker mismatch: expected FPDUPTR 0x01f4, received 0x0004");
+        let startup = Error::from(StartupError::Revision(9));
+        assert_eq!(startup.to_string(), "MPA startup failed: MPA revision 9 cannot be used here");
+        let source = core::error::Error::source(&startup).map(ToString::to_string);
+        assert_eq!(source.as_deref(), Some("MPA revision 9 cannot be used here"));
+        assert!(core::error::Error::source(&crc).is_none());
     }
 }

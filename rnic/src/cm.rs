@@ -76,6 +76,8 @@ pub struct ConnectRequest {
     pub peer: SocketAddr,
     /// The connection, if the application knows it from streaming mode.
     pub stream: Option<StreamId>,
+    /// The MPA revision of the request: 1 (RFC 5044) or 2 (RFC 6581).
+    pub revision: u8,
     /// The private data of the request, at most 512 octets.
     pub private_data: Bytes,
     /// Reads that the peer can answer at a time, if it said so (RFC 6581).

@@ -137,6 +137,7 @@ impl Connection {
             port: self.port,
             peer: self.peer,
             stream: (self.hold != Hold::Never).then_some(StreamId(self.serial)),
+            revision: request.revision,
             private_data: Bytes::copy_from_slice(request.private_data),
             ird: offer.peer_ird,
             ord: offer.peer_ord,

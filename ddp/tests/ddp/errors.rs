@@ -141,6 +141,12 @@ fn codes_are_those_of_the_rfc() {
     }
 }
 
+/// What is logged of an STag is what a capture shows.
+#[test]
+fn stags_are_written_as_eight_digits() {
+    assert_eq!(Stag(0x00AB_CDEF).to_string(), "0x00abcdef");
+}
+
 fn send(msn: u32, mo: u32, last: bool) -> Header {
     Header::Untagged { last, control: 0x43, word: 0, queue: 0, msn, mo }
 }

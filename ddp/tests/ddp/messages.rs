@@ -167,3 +167,32 @@ fn address(header: &Header) -> u64 {
         Header::Untagged { mo, .. } => mo.into(),
     }
 }
+
+/// What a header and a message in progress say of themselves.
+#[test]
+fn accessors_follow_the_octets() {
+    let tagged = Header::Tagged { last: true, control: 0x40, stag: Stag(1), to: 2 };
+    let untagged = Header::Untagged { last: false, control: 0x47, word: 0, queue: 2, msn: 1, mo: 0 };
+    assert_eq!(
+        (tagged.is_tagged(), tagged.is_last(), tagged.control(), tagged.len()),
+        (true, true, 0x40, 14)
+    );
+    let of_untagged = (untagged.is_tagged(), untagged.is_last(), untagged.control(), untagged.len());
+    assert_eq!(of_untagged, (false, false, 0x47, 18));
+
+    let state =
+        |cutter: &Cutter| (cutter.offset(), cutter.remaining(), cutter.is_untouched(), cutter.is_done());
+    let mut sender = Sender::new();
+    let mut cutter = sender.untagged(0x43, 0, Queue::Send, 5);
+    assert!(!cutter.is_tagged() && sender.tagged(0x40, Stag(1), 0, 1).is_tagged());
+    assert_eq!(state(&cutter), (0, 5, true, false));
+    assert!(cutter.next(21).is_some());
+    assert_eq!(state(&cutter), (3, 2, false, false));
+    assert!(cutter.next(21).is_some());
+    assert_eq!(state(&cutter), (5, 0, false, true));
+    // An empty message is touched by its only segment, although no octet of it has gone.
+    let mut empty = sender.untagged(0x43, 0, Queue::Send, 0);
+    assert_eq!(state(&empty), (0, 0, true, false));
+    assert!(empty.next(18).is_some());
+    assert_eq!(state(&empty), (0, 0, false, true));
+}

@@ -2,7 +2,8 @@
 //!
 //! smoltcp asks for one neighbor a second, whichever connection comes first, and refuses all others. As every connection
 //! tries again after a second, one whose neighbor is not there would keep the rest from asking for as long as it lives. So
-//! those that were refused form a queue, one for each neighbor, and who waits for another neighbor lets the first go.
+//! those that were refused form a queue, one for each neighbor, and who waits for another neighbor lets the first go and
+//! stands at the end.
 
 use core::net::IpAddr;
 use std::collections::VecDeque;
@@ -31,14 +32,18 @@ impl Stack {
             let since = *self.asking.since.get_or_insert(now);
             let is_there = self.table.get(first).is_some_and(|connection| !connection.is_over());
             if is_there && now < since + PATIENCE {
-                return first != id && ip != own;
+                let is_turn = first == id || ip == own;
+                if !is_turn {
+                    self.note_question(id, false);
+                }
+                return !is_turn;
             }
             self.asking.pop();
         }
         false
     }
 
-    /// The connection wanted to ask, and has done so or was refused.
+    /// The connection wanted to ask, and has done so or has to wait.
     pub(super) fn note_question(&mut self, id: ConnectionId, asked: bool) {
         let Some(ip) = self.table.get(id).map(|connection| connection.remote().ip()) else { return };
         let place = self.asking.queue.iter().position(|&(_, other)| other == ip);

@@ -185,6 +185,48 @@ fn cancelled_reads_are_not_answered() {
     assert_eq!(order(&mut end, 9), "");
 }
 
+#[test]
+fn an_endpoint_knows_whether_it_has_output() {
+    let mut end = with_memory();
+    assert!(!end.endpoint.has_output() && !end.endpoint.is_terminating());
+    assert_eq!(end.endpoint.start(message(1, SEND)), Ok(()));
+    assert!(end.endpoint.has_output());
+    assert!(end.endpoint.poll_segment(128).is_some());
+    assert!(!end.endpoint.has_output());
+    ask(&mut end, 1, 1);
+    assert!(end.endpoint.has_output());
+    assert!(end.endpoint.poll_segment(128).is_some());
+    assert!(!end.endpoint.has_output() && !end.endpoint.is_terminating());
+    assert_eq!(Busy.to_string(), "the stream cannot start another message now");
+}
+
+/// A Terminate over a Send or Write that is still being sent names it by its buffer; over one that was sent, nobody's.
+#[test]
+fn a_terminate_finds_the_message_in_progress() {
+    let write = Kind::Write { stag: MEMORY, to: 0 };
+    let other = Kind::Write { stag: Stag(0x101), to: 0 };
+    let headers = [
+        ("c14000000100 0000000000000064", [Some(Token(1)), None, None]),
+        ("c14000000101 0000000000000064", [None, Some(Token(1)), None]),
+        ("4143000000000000000000000001 00000064", [None, None, Some(Token(1))]),
+        ("4143000000000000000000000002 00000064", [None, None, None]),
+        ("4142000000000000000100000001 00000064", [None, None, None]),
+    ];
+    for (header, expected) in headers {
+        let header = crate::vector_file::octets(&header.replace(' ', ""));
+        let mut terminate = Terminate::new(0x1, 0x1, 0x00);
+        terminate.ddp_header = header.into_iter().collect();
+        for (kind, expected) in [write, other, SEND].into_iter().zip(expected) {
+            let mut end = with_memory();
+            end.post(1, kind, vec![0; 3 * PIECE]);
+            assert_eq!(order(&mut end, 1), "O");
+            assert_eq!(end.endpoint.culprit(&terminate), expected);
+            assert_eq!(order(&mut end, 9).len(), 2);
+            assert_eq!(end.endpoint.culprit(&terminate), None);
+        }
+    }
+}
+
 /// Sends up to `count` segments and says whose each was: O for own, A for an answer.
 fn order(end: &mut End, count: usize) -> String {
     let segments = std::iter::from_fn(|| end.poll(SEGMENT));

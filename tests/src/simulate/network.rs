@@ -145,6 +145,12 @@ impl Network {
         self.ports.iter().map(|port| port.wire.counters().send_lost).sum()
     }
 
+    /// Links that have been cut up to now, for ever or for a while.
+    pub(crate) fn cut_links(&self, now: Instant, for_ever: bool) -> u64 {
+        let cuts = self.cuts.iter().filter(|cut| cut.from < now && cut.to.is_none() == for_ever);
+        cuts.count() as u64
+    }
+
     fn push(&mut self, now: Instant, [from, to]: [usize; 2], frame: &mut [u8]) {
         if self.cuts.iter().any(|cut| cut.stops(now, [from, to])) {
             self.counts.cut += 1;

@@ -112,9 +112,18 @@ impl World {
             ("frame lost on a cut link", counts.cut),
             ("segment forged behind TCP's back", counts.forged),
             ("frame lost on a full wire", self.network.overflows()),
+            ("link cut for a while", self.network.cut_links(self.now(), false)),
+            ("link cut for ever", self.network.cut_links(self.now(), true)),
+            ("application stalled", self.stalls()),
         ] {
             self.tally.fault(name, count);
         }
+    }
+
+    /// How often an application did nothing for a while.
+    fn stalls(&self) -> u64 {
+        let stalls = self.hosts.iter().flat_map(|host| &host.plan.stalls);
+        stalls.filter(|stall| stall.start < self.now()).count() as u64
     }
 
     /// Jumps to the next moment at which something happens; None when there is none up to `deadline`.

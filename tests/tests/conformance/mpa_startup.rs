@@ -156,8 +156,9 @@ fn every_revision() {
             if revision == 1 || (revision == 2 && world.mpa.enhanced) {
                 let peer = world.dial();
                 peer.send(&request);
-                let id = world.request().id;
-                world.side.device.accept(id, &world.side.qp, ConnParam::default()).unwrap();
+                let request = world.request();
+                assert_eq!(request.revision, revision);
+                world.side.device.accept(request.id, &world.side.qp, ConnParam::default()).unwrap();
                 peer.expect(&join(REPLY, &[&[0x40, revision, 0, 0]]));
             } else {
                 expect_ignored(&world, &request);

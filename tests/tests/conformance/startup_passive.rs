@@ -38,6 +38,18 @@ fn a_plain_request_is_answered_in_revision_1() {
     exchange(&world, &world.side.qp, &peer, 1);
 }
 
+/// The application learns which revision the peer speaks.
+// Covers 5044-7.1.1-19.
+#[test]
+fn the_revision_is_handed_up() {
+    for (frame, revision) in [("40 01 0000", 1), ("40 02 0000", 2), ("50 02 0004 0001 0001", 2)] {
+        let world = World::new();
+        let peer = world.dial();
+        peer.send(&join(REQUEST, &[&hex(frame)]));
+        assert_eq!(world.request().revision, revision);
+    }
+}
+
 /// The device's own depths are 16 and 16; what it may have outstanding is bounded by the peer's IRD.
 #[test]
 fn an_enhanced_request_is_answered_in_revision_2() {
