@@ -276,7 +276,7 @@ fn a_read_rtr_has_a_place_at_both_ends() {
     }
 }
 
-// Covers 6581-10-2, 6581-10-4, 6581-10-6.
+// Covers 6581-10-2, 6581-10-4, 6581-10-6, 5044-3-12.
 #[test]
 fn plain_requests_get_plain_replies() {
     // Revision 2 without the S flag is legal, and is answered in kind.
@@ -477,5 +477,25 @@ fn rtr_sets() {
         let flags = [RtrKind::Send, RtrKind::Write, RtrKind::Read].map(|kind| set.contains(kind));
         assert_eq!(flags, [bits & 4 != 0, bits & 2 != 0, bits & 1 != 0]);
         assert!(set.first().is_none_or(|kind| set.contains(kind)));
+    }
+}
+
+/// What an application is told when startup fails.
+#[test]
+fn the_words_have_the_numbers_in_them() {
+    let cases = [
+        (StartupError::Key, "wrong key in the startup frame"),
+        (
+            StartupError::PrivateDataTooLong { len: 513, max: 512 },
+            "513 octets of private data, at most 512 are allowed",
+        ),
+        (StartupError::Revision(255), "MPA revision 255 cannot be used here"),
+        (StartupError::EnhancedTooShort, "enhanced startup frame is too short for IRD and ORD"),
+        (StartupError::EnhancedMismatch, "enhanced Request and plain Reply, or the reverse"),
+        (StartupError::Depth(0x4000), "IRD or ORD of 16384 is over the limit of 16383"),
+        (StartupError::BufferTooSmall { needed: 24 }, "startup frame needs a buffer of 24 octets"),
+    ];
+    for (error, words) in cases {
+        assert_eq!(error.to_string(), words);
     }
 }

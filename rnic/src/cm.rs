@@ -134,7 +134,8 @@ impl core::fmt::Display for ConnectFailure {
 pub enum DisconnectReason {
     /// This side asked for it.
     Local,
-    /// The peer closed gracefully, between two FPDUs.
+    /// The peer closed its direction gracefully, between two FPDUs. The Reads and Atomics that it asked for before are still
+    /// answered, so that memory which it may change by Atomics can change a last time after this event.
     Peer,
     /// The peer sent a Terminate.
     PeerTerminate {

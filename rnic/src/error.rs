@@ -48,6 +48,8 @@ pub enum CmError {
     Connect(ConnectError),
     /// The queue pair is connected, connecting, or has been.
     QpBusy,
+    /// A completion queue of the queue pair has overrun, so that no connection of it could last.
+    CompletionQueueOverrun,
     /// The queue pair has no connection.
     NotConnected,
     /// The queue pair or the channel is another device's.
@@ -78,6 +80,9 @@ impl core::fmt::Display for CmError {
             Self::Listen(error) => error.fmt(f),
             Self::Connect(error) => error.fmt(f),
             Self::QpBusy => f.write_str("the queue pair is not idle: a connection needs a fresh one"),
+            Self::CompletionQueueOverrun => {
+                f.write_str("a completion queue of the queue pair has overrun: make a larger one")
+            }
             Self::ForeignObject => f.write_str("the queue pair or event channel belongs to another device"),
             Self::NotConnected => f.write_str("the queue pair has no connection"),
             Self::RequestGone => {

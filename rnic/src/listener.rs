@@ -194,6 +194,9 @@ impl crate::engine::Engine {
         if qp.state() != QpState::Idle || self.connection_of(qp.slot).is_some() {
             return Err(CmError::QpBusy);
         }
+        if self.qps.get(qp.slot).and_then(Option::as_ref).is_some_and(|slot| slot.qp.is_overrun()) {
+            return Err(CmError::CompletionQueueOverrun);
+        }
         Ok(())
     }
 

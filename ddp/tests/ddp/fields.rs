@@ -110,7 +110,7 @@ fn the_sequence_number_wraps() {
 }
 
 /// The LLP says anew for each segment how large it may be; what was cut before stays as it is.
-// Covers 5041-3-1, 5041-3-2, 5041-5.2-1.
+// Covers 5041-3-2, 5041-5.2-1.
 #[test]
 fn each_segment_is_cut_by_the_mulpdu_of_its_time() {
     for (mut cutter, header) in [

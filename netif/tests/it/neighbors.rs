@@ -73,7 +73,8 @@ fn an_unanswered_question_is_asked_again_every_second_until_the_time_is_over() {
 #[test]
 fn neighbors_are_asked_for_in_turn() {
     let (mut stack, mut wire) = lone_stack("10.0.0.1/24");
-    let mut connect = |remote: &str, now| drop(stack.connect(remote.parse().unwrap(), None, now).unwrap());
+    let mut connect =
+        |remote: &str, now| stack.connect(remote.parse().unwrap(), None, now).map(|_| ()).unwrap();
     for remote in ["10.0.0.7:7", "10.0.0.7:8", "10.0.0.8:7"] {
         connect(remote, Instant::ZERO);
     }

@@ -136,6 +136,9 @@ fn codes_are_those_of_the_rfc() {
         assert_eq!(error.code(), code);
         let text = error.to_string();
         assert!(!text.is_empty() && !text.contains('\n'));
+        // What DDP has found is its words, too.
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        assert_eq!(source, matches!(error, Error::Ddp(_)).then_some(text));
     }
 }
 

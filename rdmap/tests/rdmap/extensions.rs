@@ -239,3 +239,26 @@ fn a_terminate_finds_the_atomic_it_complains_about() {
     let Ok(Inbound::Terminate(terminate)) = end.endpoint.accept(segment) else { panic!("no Terminate") };
     assert_eq!(end.endpoint.culprit(&terminate), Some(Token(2)));
 }
+
+/// Also when the list of outstanding requests has gone round its storage, at every length.
+#[test]
+fn a_terminate_finds_the_request_around_the_end_of_the_list() {
+    let answer =
+        |msn: u32| octets(&format!("414b000000000000000300000{msn:03x}00000000{msn:08x}0000000000000000"));
+    for done in 1..7_u32 {
+        let mut end = End::new(3, 0);
+        for token in 1..=done + 3 {
+            end.post(token.into(), ADD_FIVE, vec![0; 8]);
+            while end.poll(128).is_some() {}
+            if token <= done {
+                end.take(&answer(token)).unwrap();
+            }
+        }
+        for msn in done + 1..=done + 3 {
+            let mut terminate = weft_rdmap::Terminate::new(0x0, 0x2, 0x07);
+            let header = octets(&format!("414a00000000000000010000{msn:04x}00000000"));
+            terminate.ddp_header = header.into_iter().collect();
+            assert_eq!(end.endpoint.culprit(&terminate), Some(Token(msn.into())), "{done} done");
+        }
+    }
+}

@@ -13,6 +13,7 @@ mod turns;
 #[path = "../../../ddp/tests/ddp/vector_file.rs"]
 mod vector_file;
 mod vectors;
+mod words;
 
 use proptest::test_runner::{Config, RngSeed};
 

@@ -261,7 +261,8 @@ fn target(end: &End, peer: &End, request: &Request, place: &Place) -> (Stag, u64
         }
         Some(Bad::Wrap) => (stag, u64::MAX - (len as u64 / 2).min(4)),
         Some(bad @ Bad::Rights) => elsewhere(bad.region(&request.op) as usize),
-        Some(Bad::Stream) => elsewhere(Role::Bound as usize),
+        // Such a region has its address as offset, which is another one in each run; the stream is looked at first.
+        Some(Bad::Stream) => (memory.stag(Role::Bound as usize), to),
         Some(Bad::Domain) => elsewhere(Role::Foreign as usize),
         Some(Bad::Unaligned) => (stag, to + 1 + iova % 7),
         _ => (stag, to),

@@ -179,39 +179,62 @@ fn one_more_than_the_ird() {
     }
 }
 
-/// Responses that answer nothing, or not what was asked.
-// Covers 7306-5.2.2-9.
+/// The good answer to the device's first Atomic.
+const GOOD: &str = "414B 00000000 00000003 00000001 00000000 00000000 0000000000000037";
+
+/// The good answer with one octet of it changed.
+fn answer_with(at_octet: usize, value: u8) -> Vec<u8> {
+    let mut ulpdu = join(GOOD, &[]);
+    ulpdu[at_octet] = value;
+    ulpdu
+}
+
+/// The device waits for the answer to an Atomic; `bad` comes instead, and its DDP header goes back with `code`.
+fn refuse_answer(bad: &[u8], code: &str) {
+    for role in ROLES {
+        let (world, peer) = open(role);
+        let sink = filled(&world.side, 8);
+        let to_add = SendOpcode::FetchAdd { stag: Stag(0x100), to: 0x1000, add: 5, mask: 0 };
+        world.side.qp.post_send(&work(1, to_add, Data::Sges(&[whole(&sink)]))).expect("room");
+        peer.expect(&fpdu(&fetch_add(1, 0, Place(0x100, 0x1000), 5)));
+        println!("{code} for {bad:02x?}");
+        peer.send(&fpdu(bad));
+        peer.expect(&fpdu(&terminate(code, bad)));
+        peer.expect_fin();
+        assert!(matches!(world.disconnected(), DisconnectReason::LocalTerminate(_)));
+        assert_eq!(world.all_completions(), [(1, Status::WorkRequestFlushed)]);
+        assert_eq!(content(&sink), [FILL; 8]);
+    }
+}
+
+/// Responses that answer something else than what was asked.
+// Covers 7306-5.2.2-9, 7306-8.1-2, 7306-4-1.
 #[test]
 fn responses_that_are_wrong() {
-    let good = "414B 00000000 00000003 00000001 00000000 00000000 0000000000000037";
-    let cases = [
-        (
-            "another identifier",
-            join(&good.replace("00000000 0000000000000037", "00000001 0000000000000037"), &[]),
-            "0207",
-        ),
-        ("29 octets", join(good, &[])[..29].to_vec(), "0207"),
-        ("31 octets", join(good, &[&[0]]), "0207"),
-        ("MSN 2", join(&good.replace("00000003 00000001", "00000003 00000002"), &[]), "1203"),
-        ("queue 1", join(&good.replace("00000003 00000001", "00000001 00000001"), &[]), "0206"),
-        ("a Read Response", crate::octets::tagged("C142", 1, 0, &[0; 8]), "0206"),
-    ];
-    for (name, bad, code) in cases {
-        for role in ROLES {
-            let (world, peer) = open(role);
-            let sink = filled(&world.side, 8);
-            let to_add = SendOpcode::FetchAdd { stag: Stag(0x100), to: 0x1000, add: 5, mask: 0 };
-            world.side.qp.post_send(&work(1, to_add, Data::Sges(&[whole(&sink)]))).unwrap();
-            peer.expect(&fpdu(&fetch_add(1, 0, Place(0x100, 0x1000), 5)));
-            println!("{name}");
-            peer.send(&fpdu(&bad));
-            peer.expect(&fpdu(&terminate(code, &bad)));
-            peer.expect_fin();
-            assert!(matches!(world.disconnected(), DisconnectReason::LocalTerminate(_)));
-            assert_eq!(world.all_completions(), [(1, Status::WorkRequestFlushed)]);
-            assert_eq!(content(&sink), [FILL; 8]);
-        }
+    refuse_answer(&answer_with(21, 1), "0207");
+    refuse_answer(&join(GOOD, &[])[..29], "0207");
+    refuse_answer(&join(GOOD, &[&[0]]), "0207");
+    refuse_answer(&answer_with(0, 0x01), "0207");
+    refuse_answer(&crate::octets::tagged("C142", 1, 0, &[0; 8]), "0206");
+}
+
+/// Responses whose segment is not in order: DDP's version, RDMAP's, the queue, the number, the offset.
+// Covers 7306-4-2, 7306-5-6, 7306-8.2-2, 7306-8.2-4.
+#[test]
+fn responses_in_segments_that_are_wrong() {
+    for version in [0x40, 0x42, 0x43] {
+        refuse_answer(&answer_with(0, version), "1206");
     }
+    for version in [0x0B, 0x8B, 0xCB] {
+        refuse_answer(&answer_with(1, version), "0205");
+    }
+    for queue in 0..3 {
+        refuse_answer(&answer_with(9, queue), "0206");
+    }
+    refuse_answer(&answer_with(9, 4), "1201");
+    refuse_answer(&answer_with(13, 0), "1203");
+    refuse_answer(&answer_with(13, 2), "1203");
+    refuse_answer(&answer_with(17, 4), "1204");
 }
 
 /// A second answer to the same request.
@@ -228,7 +251,6 @@ fn a_response_that_nobody_waits_for() {
 }
 
 /// The peer refuses ours: its Terminate names the request, which fails; the one behind it is flushed.
-// Covers 7306-5.1.1-1, 7306-5.1.2-3.
 #[test]
 fn a_refusal_fails_the_request_it_names() {
     for role in ROLES {

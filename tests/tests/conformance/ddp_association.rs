@@ -3,22 +3,36 @@
 use weft_ddp::Error as Ddp;
 use weft_rdmap::Error as Rdmap;
 use weft_rnic::{
-    Access, Cause, Clock, CmEvent, Config, ConnParam, CreateError, Data, Device, DisconnectReason, Mr,
-    Progress, Qp, QpCapacity, QpInit, QpState, Region, RegisterError, SendOpcode, Stag, Status,
+    Access, Cause, Clock, CmEvent, Config, ConnParam, CreateError, Data, Device, DisconnectReason, Mr, Pd,
+    Progress, Qp, QpCapacity, QpInit, QpState, RecvWr, Region, RegisterError, SendOpcode, Stag, Status,
 };
 use weft_tests::RawPeer;
 
 use crate::octets::{
-    Place, fpdu, read_request, send, send_invalidate, tagged, terminate, terminate_read, write,
+    Place, fpdu, read_request, send, send_invalidate, tagged, terminate, terminate_read, vector, write,
 };
 use crate::rdmap_wire::{MTU, ROLES, open};
-use crate::world::{FILL, Role, World, content, filled, whole, work};
+use crate::world::{FILL, Role, World, content, exchange, filled, whole, work};
 
 const FLUSHED: Status = Status::WorkRequestFlushed;
 
 /// Another queue pair with its own connection.
 fn another(world: &World, role: Role) -> (Qp, RawPeer) {
     let qp = world.new_qp();
+    let peer = world.establish_with(role, &qp, ConnParam::default());
+    peer.send(&fpdu(&write(0, 0, b"")));
+    (qp, peer)
+}
+
+/// A queue pair of this domain with its own connection.
+fn in_domain(world: &World, domain: &Pd, role: Role) -> (Qp, RawPeer) {
+    let init = QpInit {
+        send_cq: &world.side.cq,
+        recv_cq: &world.side.cq,
+        capacity: QpCapacity::default(),
+        signal_all: false,
+    };
+    let qp = world.side.device.create_qp(domain, &init).unwrap();
     let peer = world.establish_with(role, &qp, ConnParam::default());
     peer.send(&fpdu(&write(0, 0, b"")));
     (qp, peer)
@@ -51,7 +65,7 @@ fn expect_not_associated(world: &World, role: Role, memory: &Mr, other: impl Fn(
     let bad = read_request(1, Place(1, 0), 8, Place(stag, to));
     refused(world, &other(), &bad, &terminate_read("0103", &bad), Rdmap::WrongStream);
     let (connection, inbox) = (other(), filled(&world.side, 8));
-    connection.0.post_recv(&weft_rnic::RecvWr { wr_id: 77, sges: &[whole(&inbox)] }).unwrap();
+    connection.0.post_recv(&RecvWr { wr_id: 77, sges: &[whole(&inbox)] }).unwrap();
     let bad = send_invalidate(1, stag, b"hello");
     refused(world, &connection, &bad, &terminate("0109", &bad), Rdmap::CannotInvalidate);
     assert_eq!(world.all_completions(), [(77, FLUSHED)]);
@@ -76,23 +90,41 @@ fn an_stag_of_another_protection_domain() {
         let domain = world.side.device.alloc_pd();
         let theirs = domain.register(8, Access::ALL).unwrap();
         let ours = filled(&world.side, 8);
-        let in_domain = |domain| {
-            let init = QpInit {
-                send_cq: &world.side.cq,
-                recv_cq: &world.side.cq,
-                capacity: QpCapacity::default(),
-                signal_all: false,
-            };
-            let qp = world.side.device.create_qp(domain, &init).unwrap();
-            let peer = world.establish_with(role, &qp, ConnParam::default());
-            peer.send(&fpdu(&write(0, 0, b"")));
-            (qp, peer)
-        };
+        let in_domain = |domain: &Pd| in_domain(&world, domain, role);
         expect_not_associated(&world, role, &theirs, || in_domain(&world.side.pd));
         expect_not_associated(&world, role, &ours, || in_domain(&domain));
         let (_their_qp, their_peer) = in_domain(&domain);
         expect_access(&their_peer, &theirs, 1);
         expect_access(&peer, &ours, 1);
+    }
+}
+
+/// Two applications on one device that do not trust each other: what one of them names of the other's memory in its own
+/// requests is refused, and the other goes on as if nothing had been.
+// Covers 5041-8.3.2-4.
+#[test]
+fn applications_of_two_domains_need_not_trust_each_other() {
+    for role in ROLES {
+        for receives in [false, true] {
+            let (world, peer) = open(role, MTU);
+            let ours = filled(&world.side, 8);
+            let (qp, their_peer) = in_domain(&world, &world.side.device.alloc_pd(), role);
+            if receives {
+                qp.post_recv(&RecvWr { wr_id: 1, sges: &[whole(&ours)] }).unwrap();
+                their_peer.send(&fpdu(&send(1, b"intruder")));
+            } else {
+                qp.post_send(&work(1, SendOpcode::Send, Data::Sges(&[whole(&ours)]))).unwrap();
+            }
+            their_peer.expect(&vector("term-localcat"));
+            their_peer.expect_fin();
+            let done = world.completion();
+            assert_eq!((done.wr_id, done.status), (1, Status::LocalProtection));
+            let CmEvent::Disconnected { qp_num, .. } = world.event() else { panic!("it goes on") };
+            assert_eq!(qp_num, qp.number());
+            assert_eq!(content(&ours), [FILL; 8]);
+            expect_access(&peer, &ours, 1);
+            exchange(&world, &world.side.qp, &peer, 1);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use weft_tests::{PairConfig, RawPeer};
 
 use crate::frames::{Bench, Opening};
 use crate::octets::{Place, bare_terminate, crc32c, fpdu, read_request, send, terminate, vector, write};
-use crate::rdmap_wire::{MTU, ROLES, open};
+use crate::rdmap_wire::{MTU, ROLES, open, send_fpdus};
 use crate::scene::Scene;
 use crate::world::{FILL, World, content, filled, whole, work};
 
@@ -54,7 +54,8 @@ fn accepted_segments_do_not_vanish_in_silence() {
     for role in ROLES {
         for is_reset in [false, true] {
             let (world, peer) = open(role, MTU);
-            let memory = filled(&world.side, 4 << 20);
+            // More than TCP takes at once.
+            let memory = filled(&world.side, 1 << 20);
             let sges = [whole(&memory)];
             let small = [memory.sge(0, 100)];
             peer.set_reading(false);
@@ -73,8 +74,10 @@ fn accepted_segments_do_not_vanish_in_silence() {
                     done.map(|done| (done.wr_id, done.status)),
                     [1, 2].map(|id| (id, Status::Success))
                 );
-                // What was accepted is what arrives.
+                // What was accepted is what arrives, all of it.
                 peer.expect(&fpdu(&send(1, &[FILL; 100])));
+                peer.expect(&send_fpdus("43 00000000", 2, &content(&memory), 1436));
+                peer.expect_silence();
             }
         }
     }
@@ -142,8 +145,8 @@ fn nothing_is_transferred_after_a_graceful_teardown() {
     }
 }
 
-/// A peer whose TCP sends on behind its FIN, which no right one does. The stream is at its end then: nothing is placed and
-/// nothing delivered.
+/// A peer whose TCP sends on behind its FIN, which no right one does: nothing is placed and nothing delivered, and the
+/// stream, which was to end by FIN on this side too, ends by RST.
 // Covers 5041-6.2.1-3.
 #[test]
 fn octets_behind_the_peers_fin() {
@@ -154,8 +157,12 @@ fn octets_behind_the_peers_fin() {
     bench.side.post_recv(2, whole(&inbox));
     bench.peer.send_with_fin(&fpdu(&send(1, b"in time")));
     assert_eq!(bench.completion().status, Status::Success);
+    bench.peer.settle(Duration::from_millis(100));
+    assert_eq!((bench.peer.is_finished, bench.peer.is_reset), (true, false));
     let late = [write(target.rkey().0, target.addr(), b"too late"), send(2, b"too late")];
     bench.peer.send(&late.map(|ulpdu| fpdu(&ulpdu)).concat());
+    bench.peer.settle(Duration::from_millis(100));
+    assert!(bench.peer.is_reset);
     let ended = bench.event();
     assert!(matches!(ended, CmEvent::Disconnected { reason: DisconnectReason::Peer, .. }), "{ended:?}");
     let flushed = bench.completion();

@@ -327,18 +327,21 @@ fn a_bad_wire_changes_nothing() {
         let mut pair = Pair::new(&config);
         pair.connect(true);
         let memory = pair.b.memory(300 * 2000);
-        let source = pair.a.memory(2000);
+        let source = pair.a.memory(100 * 2000);
         for batch in 0..3_u64 {
             for number in batch * 100..(batch + 1) * 100 {
                 pair.b.post_recv(number, memory.sge(usize::try_from(number).unwrap() * 2000, 2000));
             }
-            for number in batch * 100..(batch + 1) * 100 {
-                let len = u32::try_from(number * 1237 % 2000).unwrap();
-                source.write(0, &vec![number.to_le_bytes()[0]; 2000]).unwrap();
-                let sges = [source.sge(0, len)];
+            let len = |number: u64| u32::try_from(number * 1237 % 2000).unwrap();
+            // All of them are on their way together, so that every fault has others to get mixed up with.
+            for (place, number) in (0..).step_by(2000).zip(batch * 100..(batch + 1) * 100) {
+                source.write(place, &[number.to_le_bytes()[0]; 2000]).unwrap();
+                let sges = [source.sge(place, len(number))];
                 let wr = SendWr { signaled: false, ..work(number, SendOpcode::Send, Data::Sges(&sges)) };
                 pair.a.qp.post_send(&wr).unwrap();
-                assert_eq!(received(&pair.completion_of_b()), recv(number, len));
+            }
+            for number in batch * 100..(batch + 1) * 100 {
+                assert_eq!(received(&pair.completion_of_b()), recv(number, len(number)));
             }
         }
         pair.settle(Duration::from_secs(5));

@@ -223,7 +223,7 @@ fn the_places_of_depths_and_flags() {
     }
 }
 
-// Covers 6581-9-2, 6581-7-4.
+// Covers 6581-9-2, 6581-7-4, 6581-6-7, 6581-6-8.
 #[test]
 fn the_enhanced_data_takes_four_octets_of_the_private_data() {
     for role in [Role::Active, Role::Passive] {

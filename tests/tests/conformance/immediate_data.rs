@@ -8,7 +8,7 @@ use weft_tests::RawPeer;
 use crate::octets::{
     Place, bare_terminate, fpdu, join, read_request, send, tagged, terminate, vector, write,
 };
-use crate::scene::{Answer, Row, run_all};
+use crate::scene::{Answer, Row, Scene, run_all};
 use crate::world::{FILL, Role, World, content, filled, whole, work};
 
 const ROLES: [Role; 2] = [Role::Passive, Role::Active];
@@ -44,7 +44,7 @@ fn the_octets_sent() {
 }
 
 /// Behind a Write and before a Send, in the order posted, and with a number among the Sends.
-// Covers 7306-6.3-7, 7306-4.2-1.
+// Covers 7306-6.3-7, 7306-4.2-1, 7306-6.1-1.
 #[test]
 fn they_go_out_in_the_order_posted() {
     for role in ROLES {
@@ -59,13 +59,17 @@ fn they_go_out_in_the_order_posted() {
         peer.expect(&fpdu(&immediate(0x48, 1, &DATA)));
         peer.expect(&fpdu(&send(2, b"hello")));
         peer.expect(&fpdu(&immediate(0x48, 3, &DATA)));
-        let order: Vec<u64> = (0..4).map(|_| world.completion().wr_id).collect();
-        assert_eq!(order, [1, 2, 3, 4]);
+        for wr_id in 1..=4 {
+            let completion = world.completion();
+            assert_eq!((completion.wr_id, completion.status), (wr_id, Status::Success));
+            assert_eq!(completion.opcode == CompletionOpcode::Immediate, wr_id % 2 == 0);
+        }
+        world.expect_no_news();
     }
 }
 
 /// Each takes one receive, whatever its size, and its octets come with the completion; the receive's memory stays as it is.
-// Covers 7306-6.1-2, 7306-6.3-3, 7306-6.3-4, 7306-4-1.
+// Covers 7306-6.1-2, 7306-6.3-3, 7306-6.3-4.
 #[test]
 fn each_completes_one_receive() {
     for role in ROLES {
@@ -158,7 +162,7 @@ fn a_response_is_not_made_before_an_earlier_one_completed() {
     }
 }
 
-// Covers 7306-6.1-3, 7306-6.3-8.
+// Covers 7306-6.1-3, 7306-6.3-8, 7306-8.1-2, 7306-4-1.
 #[test]
 fn what_is_wrong_ends_the_stream() {
     run_all(&[
@@ -191,6 +195,35 @@ fn what_is_wrong_ends_the_stream() {
                 .receives([Status::Success, Status::Success])
         },
     ]);
+}
+
+/// Every field of the segment, in both messages: one octet of a good one is changed.
+// Covers 7306-8.2-1, 7306-8.2-2, 7306-8.2-3, 7306-8.2-4.
+#[test]
+fn each_field_of_the_segment_is_checked() {
+    let faults: [(usize, u8, &str, Rdmap); 10] = [
+        (0, 0x40, "1206", Ddp::UntaggedVersion.into()),
+        (0, 0x42, "1206", Ddp::UntaggedVersion.into()),
+        (1, 0x00, "0205", Rdmap::InvalidVersion),
+        (1, 0xC0, "0205", Rdmap::InvalidVersion),
+        (1, 0x4C, "0206", Rdmap::UnexpectedOpcode),
+        (9, 2, "0206", Rdmap::UnexpectedOpcode),
+        (9, 3, "0206", Rdmap::UnexpectedOpcode),
+        (9, 4, "1201", Ddp::InvalidQueue.into()),
+        (13, 2, "1203", Ddp::MsnRange.into()),
+        (17, 4, "1204", Ddp::InvalidMo.into()),
+    ];
+    for role in ROLES {
+        for control in [0x48, 0x49] {
+            for (at, octet, code, error) in faults {
+                let scene = Scene::new(role);
+                let mut bad = immediate(control, 1, &DATA);
+                // The lowest bits of a version's control octet are the message's own.
+                bad[at] = if code == "0205" { octet & 0xC0 | control & 0x0F } else { octet };
+                scene.run(&Row::new("segment", bad, Answer::Ddp(code), error));
+            }
+        }
+    }
 }
 
 /// The peer's Terminate over our Immediate Data reaches the application.

@@ -1,13 +1,14 @@
 //! Resources that are scarce, and who hands them out (RFC 5042 sections 3, 6.4.1, 6.4.3.2 and 7).
 
+use weft_ddp::Error as Ddp;
 use weft_rnic::{
-    Access, Clock, CmError, CmEvent, Config, ConnParam, CreateError, Device, Progress, Qp, QpCapacity,
-    QpInit, RegisterError,
+    Access, Cause, Clock, CmError, CmEvent, Config, ConnParam, CreateError, Data, Device, DisconnectReason,
+    Progress, Qp, QpCapacity, QpInit, RegisterError, SendOpcode, Stag, Status,
 };
 use weft_tests::{PORT, Pair, PairConfig, RawHost, RawPeer};
 
 use crate::octets::{Place, fpdu, read_request, tagged, terminate, vector, write};
-use crate::world::{World, content};
+use crate::world::{FILL, World, content, filled, whole, work};
 
 /// A device with settings of the test's own, and the host of its peers.
 fn open(change: impl FnOnce(&mut Config)) -> (Device, RawHost) {
@@ -117,6 +118,42 @@ fn completion_queues_are_not_shared_between_devices() {
     }
     let channel = b.device.create_comp_channel().unwrap();
     assert_eq!(a.device.create_cq(1, Some(&channel)).err(), Some(CreateError::ForeignObject));
+}
+
+/// Nor are domains, queue pairs, event channels and memory: nothing that one application has is taken for another one's.
+// Covers 5040-8.1.2-3.
+#[test]
+fn what_is_one_devices_is_no_other_ones() {
+    let pair = Pair::new(&PairConfig::default());
+    let (a, b) = (&pair.a, &pair.b);
+    let init = QpInit { send_cq: &a.cq, recv_cq: &a.cq, capacity: QpCapacity::default(), signal_all: false };
+    assert_eq!(a.device.create_qp(&b.pd, &init).err(), Some(CreateError::ForeignObject));
+    assert_eq!(a.pd.register_for(&b.qp, 8, Access::ALL).err(), Some(RegisterError::ForeignQp));
+    let remote = pair.address_of_b();
+    for (events, qp) in [(&a.events, &b.qp), (&b.events, &a.qp), (&b.events, &b.qp)] {
+        let refused = a.device.connect(events, qp, remote, ConnParam::default());
+        assert_eq!(refused, Err(CmError::ForeignObject));
+    }
+    // An STag of the other device is nobody's here, as local memory and as a peer's target.
+    for is_target in [false, true] {
+        let mut pair = Pair::connected(&PairConfig::default());
+        // Both devices have the same seed here, and so the same first STag, which is not to be in use on this one.
+        let first = pair.a.memory(8);
+        let (ours, theirs) = (filled(&pair.a, 8), filled(&pair.b, 8));
+        drop(first);
+        assert_ne!(ours.rkey().0, theirs.rkey().0);
+        let to_ours = SendOpcode::Write { stag: Stag(ours.rkey().0), to: ours.addr() };
+        let (opcode, sge, status) = match is_target {
+            false => (SendOpcode::Send, whole(&theirs), Status::LocalProtection),
+            true => (to_ours, whole(&ours), Status::Success),
+        };
+        pair.a.qp.post_send(&work(1, opcode, Data::Sges(&[sge]))).unwrap();
+        assert_eq!(pair.completion_of_a().status, status);
+        let CmEvent::Disconnected { reason, .. } = pair.event_of_b() else { panic!("no end") };
+        let unknown = DisconnectReason::LocalTerminate(Cause::Peer(Ddp::InvalidStag.into()));
+        assert_eq!(reason == unknown, is_target, "{reason:?}");
+        assert_eq!([content(&ours), content(&theirs)], [[FILL; 8]; 2]);
+    }
 }
 
 /// Places for Reads are had by connecting and accepting alone, and no more of them than the device's settings allow.

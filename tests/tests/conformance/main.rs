@@ -14,6 +14,7 @@ mod ending;
 mod enhanced_frames;
 mod error_surfacing;
 mod errors;
+mod extension_messages;
 mod frames;
 mod handshake;
 mod hostile_peers;

@@ -111,7 +111,7 @@ fn an_stag_for_one_stream_is_no_other_ones() {
 }
 
 /// Writes, Reads and Read Responses up to both edges, and one octet beyond each; what lies around is seen by its own STag.
-// Covers 5040-8.1.1-4.
+// Covers 5040-8.1.1-4, 5042-6.2.1-1.
 #[test]
 fn nothing_is_touched_outside() {
     for role in ROLES {
@@ -284,7 +284,7 @@ fn revoked_memory_stays_as_it_is() {
 
 /// An STag of a whole domain: the peer of one stream cannot take it from the peer of another one, not even where it is the
 /// only stream so far.
-// Covers 5040-8.1.1-8.
+// Covers 5040-8.1.1-8, 5042-6.4.5-1.
 #[test]
 fn a_shared_stag_is_not_the_peers_to_invalidate() {
     for role in ROLES {

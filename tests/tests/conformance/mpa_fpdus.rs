@@ -1,7 +1,8 @@
 //! The layout of FPDUs, and that they are found wherever TCP cuts the stream (RFC 5044 sections 4.1, 5 and 6).
 
 use weft_mpa::Error as Mpa;
-use weft_rnic::{Cause, Data, DisconnectReason, SendOpcode, Status};
+use weft_netif::Duration;
+use weft_rnic::{Cause, CmEvent, ConnParam, Data, DisconnectReason, SendOpcode, Status};
 use weft_tests::{PairConfig, RawPeer};
 
 use crate::frames::{Bench, Opening};
@@ -184,7 +185,7 @@ fn an_fpdu_counts_when_it_is_whole() {
         let octets = fpdu(&write(memory.rkey().0, memory.addr(), b"12345678"));
         for at in 0..octets.len() - 1 {
             peer.send(&octets[at..=at]);
-            world.host.settle(weft_netif::Duration::from_millis(50));
+            world.host.settle(Duration::from_millis(50));
             assert_eq!(content(&memory), [FILL; 8], "{at}");
         }
         world.settle();
@@ -215,7 +216,7 @@ fn one_ulpdu_in_each_fpdu() {
 }
 
 /// Segments that come in any order, twice and overlapping: nothing is handed up before the gap is closed.
-// Covers 5044-1.2-1, 5044-5.1-5, 5044-7.1.5-4.
+// Covers 5044-1.2-1, 5044-5.1-5, 5044-7.1.5-4, 5041-3-6.
 #[test]
 fn segments_out_of_order() {
     let mut bench = Bench::new(&PairConfig::default());
@@ -223,11 +224,11 @@ fn segments_out_of_order() {
     bench.peer.dial(Opening::USUAL);
     // Of the Request as well.
     bench.peer.send_at(9, &request[9..]);
-    bench.peer.settle(weft_netif::Duration::from_secs(1));
+    bench.peer.settle(Duration::from_secs(1));
     assert_eq!(bench.side.events.next(), None);
     bench.peer.send_at(0, &request[..12]);
-    let weft_rnic::CmEvent::ConnectRequest(event) = bench.event() else { panic!("no request") };
-    bench.side.device.accept(event.id, &bench.side.qp, weft_rnic::ConnParam::default()).unwrap();
+    let CmEvent::ConnectRequest(event) = bench.event() else { panic!("no request") };
+    bench.side.device.accept(event.id, &bench.side.qp, ConnParam::default()).unwrap();
     assert_eq!(bench.peer.read(20), vector("mpa-rep1"));
     let memory = filled(&bench.side, 16);
     let inbox = [filled(&bench.side, 16), filled(&bench.side, 16)];
@@ -243,7 +244,7 @@ fn segments_out_of_order() {
     // The second and the third are whole FPDUs in segments of their own, but the first is missing an octet.
     for (from, to) in [(60, 92), (32, 60), (32, 60), (1, 32), (20, 70)] {
         bench.peer.send_at(start + from, &octets[from..to]);
-        bench.peer.settle(weft_netif::Duration::from_millis(100));
+        bench.peer.settle(Duration::from_millis(100));
         assert_eq!(bench.side.cq.poll_one(), None, "{from} to {to}");
         assert_eq!(content(&memory), [FILL; 16]);
     }
@@ -254,4 +255,44 @@ fn segments_out_of_order() {
     }
     assert_eq!((&content(&inbox[0])[..5], &content(&inbox[1])[..6]), (&b"first"[..], &b"second"[..]));
     assert_eq!(content(&memory)[..6], *b"WRITEZ");
+}
+
+/// The octets around the change of modes are lost and repeated like any others: TCP sends again what was not
+/// acknowledged, at the place that it had, and hands up nothing twice.
+// Covers 5044-7.1.5-3, 5044-7.1.5-4.
+#[test]
+fn tcps_rules_hold_while_the_mode_changes() {
+    let mut bench = Bench::new(&PairConfig::default());
+    let (request, hello) = (vector("mpa-req1"), vector("send5"));
+    bench.peer.dial(Opening::USUAL);
+    bench.peer.send(&request);
+    let CmEvent::ConnectRequest(event) = bench.event() else { panic!("no request") };
+    // The Reply is lost, and the peer repeats its Request.
+    bench.peer.is_mute = true;
+    bench.side.device.accept(event.id, &bench.side.qp, ConnParam::default()).unwrap();
+    bench.peer.settle(Duration::from_millis(100));
+    bench.peer.send_at(0, &request);
+    bench.peer.settle(Duration::from_millis(100));
+    bench.peer.is_mute = false;
+    assert_eq!(bench.peer.read(20), vector("mpa-rep1"));
+    assert!(matches!(bench.event(), CmEvent::Established { .. }));
+    // It repeats it once more together with its first FPDU, which then comes again by itself.
+    let inbox = filled(&bench.side, 32);
+    bench.side.post_recv(1, inbox.sge(0, 16));
+    bench.side.post_recv(2, inbox.sge(16, 16));
+    bench.peer.send_at(0, &[&request[..], &hello].concat());
+    bench.peer.send_at(request.len(), &hello);
+    let done = bench.completion();
+    assert_eq!((done.wr_id, done.status, done.byte_len), (1, Status::Success, 5));
+    // The device's first FPDU is lost in turn.
+    bench.peer.is_mute = true;
+    bench.side.qp.post_send(&work(3, SendOpcode::Send, Data::Inline(b"hello"))).unwrap();
+    bench.peer.settle(Duration::from_millis(100));
+    assert_eq!(bench.completion().wr_id, 3);
+    bench.peer.is_mute = false;
+    assert_eq!(bench.peer.read(32), hello);
+    bench.peer.settle(Duration::from_secs(5));
+    assert_eq!(bench.peer.segments.concat(), [vector("mpa-rep1"), hello].concat());
+    assert_eq!((bench.side.cq.poll_one(), bench.side.events.next()), (None, None));
+    assert_eq!(content(&inbox), [&b"hello"[..], &[FILL; 27]].concat());
 }

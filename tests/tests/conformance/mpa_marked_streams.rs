@@ -1,9 +1,9 @@
 //! Whole streams with Markers: how they begin, and that a Marker stands at every 512th octet and nowhere else.
 
 use weft_rnic::{ConnParam, Data, SendOpcode, Status};
-use weft_tests::RawPeer;
+use weft_tests::{PairConfig, RawPeer};
 
-use crate::negotiation::{Wish, start};
+use crate::negotiation::{Wish, start, start_with};
 use crate::octets::{Framing, crc32c, fpdu, join, number, pattern, send, vector};
 use crate::world::{Role, World, whole, work};
 
@@ -87,7 +87,7 @@ fn a_marker_at_every_512th_octet_and_nowhere_else() {
 }
 
 /// With many FPDUs in an interval, a Marker points to the one that it interrupts, or is between two.
-// Covers 5044-4.3-12, 5044-4.2-1, 5044-4.3-7.
+// Covers 5044-4.3-12, 5044-4.2-1, 5044-4.3-7, 5044-4.3-5.
 #[test]
 fn markers_among_many_small_fpdus() {
     for role in ROLES {
@@ -108,6 +108,27 @@ fn markers_among_many_small_fpdus() {
             }
         }
         assert!(between > 1 && inside > 20, "{between} {inside}");
+    }
+}
+
+/// FPDUs with up to seventeen Markers inside: each says how far back the one length field is, and the CRC covers them all.
+// Covers 5044-4.3-11, 5044-4.3-1, 5044-4.3-5.
+#[test]
+fn all_markers_of_a_large_fpdu_point_at_its_length_field() {
+    for (role, first) in [(Role::Passive, 0), (Role::Active, 300)] {
+        let config = PairConfig { mtu: 9000, ..PairConfig::default() };
+        let (world, peer) = start_with(&config, role, PLAIN, MARKED);
+        peer.send(&vector("write0"));
+        let stream = stream_of(&world, &peer, &[first, 8850]);
+        let found = take_apart(&stream);
+        let [_, Found { header, ulpdu }] = &found[..] else { panic!("{} FPDUs", found.len()) };
+        assert_eq!(*ulpdu, send(2, &pattern(8850)));
+        let inside: Vec<_> = (0..stream.len()).step_by(512).filter(|marker| marker > header).collect();
+        assert!(inside.len() >= 17, "{}", inside.len());
+        for marker in inside {
+            assert_eq!(stream[marker..marker + 2], [0, 0]);
+            assert_eq!(number(&stream[marker + 2..marker + 4]), marker - header);
+        }
     }
 }
 
@@ -152,7 +173,7 @@ fn the_streams_of_the_vectors_are_sent_and_taken() {
 }
 
 /// Markers count from the first FPDU of their own direction: private data of odd lengths does not move them.
-// Covers 5044-4.3-10, 5044-7.1-5, 5044-4.3-9.
+// Covers 5044-4.3-10, 5044-7.1-5, 5044-4.3-9, 5044-7.1.1-14.
 #[test]
 fn startup_frames_do_not_count_for_markers() {
     for size in [1, 2, 3, 511, 512] {

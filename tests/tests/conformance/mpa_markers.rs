@@ -165,7 +165,7 @@ fn expect_marker(octets: &[u8], place: Option<usize>) {
 }
 
 /// With a CRC that covers the change, and without CRC: it is the Marker that is refused.
-// Covers 5044-8-3, 5044-8-6, 5044-5.2-2, 5044-4.3-5.
+// Covers 5044-8-3, 5044-8-6, 5044-5.2-2, 5044-4.2-1.
 #[test]
 fn a_wrong_fpduptr_at_every_place() {
     for place in PLACES.step_by(4) {
@@ -185,7 +185,7 @@ fn a_wrong_fpduptr_at_every_place() {
 }
 
 /// Each of the Markers in one FPDU is looked at.
-// Covers 5044-4.3-11, 5044-8-8.
+// Covers 5044-8-8.
 #[test]
 fn one_wrong_marker_of_several() {
     for (index, wrong) in [508, 1020, 1532].into_iter().enumerate() {

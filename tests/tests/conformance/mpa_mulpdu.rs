@@ -3,11 +3,11 @@
 
 use weft_ddp::{Queue, Sender};
 use weft_mpa::mulpdu;
-use weft_rnic::{Data, SendOpcode, Status};
+use weft_rnic::{CmEvent, ConnParam, Data, SendOpcode, Status};
 use weft_tests::{PairConfig, RawPeer};
 
 use crate::frames::{Bench, Opening};
-use crate::octets::{Framing, fpdu, number, pattern, send, send_part, vector};
+use crate::octets::{Framing, fpdu, join, number, pattern, send, send_part, vector, write};
 use crate::world::{Role, World, whole, work};
 
 /// The peer's MSS option, the device's MTU, the EMSS that follows, and the MULPDU with Markers and without.
@@ -117,8 +117,7 @@ fn fpdus_keep_to_tcp_segments() {
     }
 }
 
-/// The two directions of one connection have their own MULPDU, and so have the connections of one device: what one peer
-/// takes means nothing to another.
+/// MULPDU is asked for anew for every segment, and never leaves its range.
 // Covers 5044-4.5-6, 5044-3-2, 5044-3-4.
 #[test]
 fn mulpdu_is_that_of_the_moment() {
@@ -143,11 +142,37 @@ fn mulpdu_is_that_of_the_moment() {
             assert!((128..=64_768).contains(&mulpdu(emss, markers)), "{emss}");
         }
     }
-    // Two connections at once, by way of two peers with different MTUs.
-    for (mtu, max) in [(576, 530), (1500, 1454)] {
-        let world = World::with(&PairConfig { mtu, ..PairConfig::default() });
-        let peer = world.establish(Role::Passive);
-        expect_cuts(&world, &peer, max);
+}
+
+/// The two directions of one connection have their own MULPDU, and so have the connections of one device: Markers for one
+/// peer mean nothing to another, nor do those that the device itself asks for.
+// Covers 5044-4.5-6, 5044-3-2, 5041-3-1.
+#[test]
+fn each_connection_and_direction_has_its_own_mulpdu() {
+    for own in [false, true] {
+        let world = World::with_mpa(weft_mpa::Config { markers: own, ..weft_mpa::Config::default() });
+        let connections = [true, false, true].map(|markers| {
+            let (qp, peer) = (world.new_qp(), world.dial());
+            let flags = 0x40 | u8::from(markers) << 7;
+            peer.send(&join("4D504120494420526571204672616D65", &[&[flags, 1, 0, 0]]));
+            world.side.device.accept(world.request().id, &qp, ConnParam::default()).unwrap();
+            let flags = 0x40 | u8::from(own) << 7;
+            peer.expect(&join("4D504120494420526570204672616D65", &[&[flags, 1, 0, 0]]));
+            peer.send(&Framing::new(true, own).fpdu(&write(0, 0, b"")));
+            assert!(matches!(world.event(), CmEvent::Established { .. }));
+            (qp, peer, markers)
+        });
+        let message = pattern(5000);
+        let memory = world.side.memory(message.len());
+        memory.write(0, &message).unwrap();
+        for (qp, ..) in &connections {
+            qp.post_send(&work(1, SendOpcode::Send, Data::Sges(&[whole(&memory)]))).unwrap();
+        }
+        for (_qp, peer, markers) in &connections {
+            let max = if *markers { 1442 } else { 1454 };
+            peer.expect(&expected(&mut Framing::new(true, *markers), &message, max).concat());
+            peer.expect_silence();
+        }
     }
 }
 

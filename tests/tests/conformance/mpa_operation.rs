@@ -4,7 +4,8 @@
 use weft_mpa::{Error as Mpa, StartupError};
 use weft_netif::{Duration, ImpairmentConfig, LlpState};
 use weft_rnic::{
-    Cause, CmError, CmEvent, ConnParam, ConnectFailure, Data, DisconnectReason, QpState, SendOpcode, Status,
+    Cause, CmError, CmEvent, ConnParam, ConnectFailure, Data, DisconnectReason, QpCapacity, QpInit, QpState,
+    SendOpcode, Status,
 };
 use weft_tests::{Pair, PairConfig, hex};
 
@@ -337,11 +338,44 @@ fn startup_on_a_bad_wire() {
     }
 }
 
-/// TCP's sequence numbers go past 2^32 in the middle of an FPDU, in each direction: Markers count octets of the stream.
+/// Errors of a responder's own before it has got an FPDU: it may send none, not even a Terminate, so that the peer sees
+/// nothing but FIN. The application hears the cause.
+// Covers 5044-7.1.2-15.
+#[test]
+fn a_responder_without_an_fpdu_ends_in_silence() {
+    for (request, reply) in [("mpa-req1", 20), ("mpa-req2", 24)] {
+        let world = World::new();
+        let side = &world.side;
+        let small = side.device.create_cq(1, None).unwrap();
+        let init =
+            QpInit { send_cq: &small, recv_cq: &small, capacity: QpCapacity::default(), signal_all: true };
+        let [culprit, victim] = [(); 2].map(|()| side.device.create_qp(&side.pd, &init).unwrap());
+        let _first = world.establish_with(Role::Active, &culprit, ConnParam::default());
+        let peer = world.dial();
+        peer.send(&vector(request));
+        side.device.accept(world.request().id, &victim, ConnParam::default()).unwrap();
+        assert_eq!(peer.read_exact(reply)[..16], *b"MPA ID Rep Frame");
+        assert!(matches!(world.event(), CmEvent::Established { .. }));
+        for _ in 0..=small.capacity() {
+            culprit.post_send(&work(1, SendOpcode::Send, Data::Inline(b""))).unwrap();
+        }
+        peer.expect_fin();
+        for _ in 0..2 {
+            let CmEvent::Disconnected { reason, .. } = world.event() else { panic!("not disconnected") };
+            assert_eq!(reason, DisconnectReason::LocalTerminate(Cause::CompletionQueueOverrun));
+        }
+        // It is too late for an FPDU to change that.
+        peer.send(&vector("write0"));
+        peer.close();
+        world.expect_no_news();
+        assert_eq!((peer.take(), victim.state()), (vec![], QpState::Error));
+    }
+}
+
+/// The peer's sequence numbers go past 2^32 around and inside an FPDU: Markers count octets of the stream.
 // Covers 5044-4.3-6.
 #[test]
 fn markers_do_not_mind_the_wrap_of_sequence_numbers() {
-    // The peer's own number is the test's choice; the device's follows from its seed.
     for before in [0, 3, 4, 20, 511, 512, 513, 700, 1500] {
         let mpa = weft_mpa::Config { markers: true, ..weft_mpa::Config::default() };
         let mut bench = Bench::new(&PairConfig { mpa, ..PairConfig::default() });

@@ -277,5 +277,28 @@ fn no_more_private_data_than_fits_is_taken_from_the_application() {
         side.device.connect(&side.events, &side.qp, remote, param).unwrap();
         let octets = world.host.accept().read_exact(20 + 512);
         assert_eq!((&octets[18..20], &octets[532 - max..]), (&[2, 0][..], &data[..max]));
+
+        // The responder's application too, whichever way it answers.
+        for accepts in [true, false] {
+            let (qp, peer) = (world.new_qp(), world.dial());
+            peer.send(&vector(if enhanced { "mpa-req2-noauto" } else { "mpa-req1" }));
+            let id = world.request().id;
+            let answer = |len: usize| {
+                let param = ConnParam { private_data: &data[..len], ..ConnParam::default() };
+                if accepts {
+                    side.device.accept(id, &qp, param)
+                } else {
+                    side.device.reject(id, &data[..len])
+                }
+            };
+            for len in [max + 1, max + 4, 4000] {
+                assert_eq!(answer(len), Err(CmError::PrivateDataTooLong { len, max }));
+            }
+            peer.expect_silence();
+            answer(max).unwrap();
+            let octets = peer.read_exact(20 + 512);
+            assert_eq!((&octets[18..20], &octets[532 - max..]), (&[2, 0][..], &data[..max]));
+            assert_eq!(matches!(world.side.events.next(), Some(CmEvent::Established { .. })), accepts);
+        }
     }
 }

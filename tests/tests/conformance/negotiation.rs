@@ -1,7 +1,7 @@
 //! CRC and Markers as the two startup frames say, in both roles and all combinations.
 
 use weft_rnic::{CmEvent, ConnParam, Data, RecvWr, SendOpcode, Status};
-use weft_tests::RawPeer;
+use weft_tests::{PairConfig, RawPeer};
 
 use crate::octets::{Framing, join, pattern, send};
 use crate::world::{Role, World, content, whole, work};
@@ -23,9 +23,14 @@ const KEYS: [&str; 2] = ["4D504120494420526571204672616D65", "4D5041204944205265
 
 /// A device that wants `ours` and a peer that says `theirs`, in Full Operation.
 pub(crate) fn start(role: Role, ours: Wish, theirs: Wish) -> (World, RawPeer) {
+    start_with(&PairConfig::default(), role, ours, theirs)
+}
+
+/// The same with more settings, whose MPA startup is replaced.
+pub(crate) fn start_with(config: &PairConfig, role: Role, ours: Wish, theirs: Wish) -> (World, RawPeer) {
     let mpa =
         weft_mpa::Config { markers: ours.markers, crc: ours.crc, enhanced: false, ..Default::default() };
-    let world = World::with_mpa(mpa);
+    let world = World::with(&PairConfig { mpa, ..config.clone() });
     let device = &world.side.device;
     let peer = match role {
         Role::Passive => {

@@ -67,7 +67,7 @@ fn the_sink_is_copied_unread() {
 }
 
 /// All of a region, each edge of it, and odd offsets in it; its offsets may begin anywhere.
-// Covers 5040-4.4-5, 5040-4.4-6, 5040-5.2.1-11.
+// Covers 5040-4.4-5, 5040-4.4-6, 5040-5.2.1-11, 5040-5.2-1.
 #[test]
 fn sources_are_read_at_any_offset() {
     for role in ROLES {

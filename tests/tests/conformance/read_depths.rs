@@ -156,6 +156,30 @@ fn the_application_hears_the_peers_depths() {
     peer.expect_fin();
 }
 
+/// A responder that needs more Reads than the initiator holds says how many in the Reply by which it rejects. It has got
+/// no FPDU and may send none, so that no Terminate goes with it (doubt D13).
+// Covers 6581-9.1-6, 6581-9.1-7.
+#[test]
+fn a_responder_that_needs_more_reads_tells_it_in_the_reply() {
+    for (theirs, own, words) in [
+        ((2, 4), (16, 8), "70 02 0004 0010 0008"),
+        ((0, 0), (1, 1), "70 02 0004 0001 0001"),
+        ((7, OPEN), (16, 8), "70 02 0004 3FFF 0008"),
+    ] {
+        let world = world_of(config(own.0, own.1));
+        let peer = ask(&world, &enhanced(REQUEST, 0, theirs.0, theirs.1));
+        let request = world.request();
+        assert_eq!((request.ird, request.ord), (Some(theirs.0), Some(theirs.1)));
+        world.side.device.reject(request.id, b"").unwrap();
+        peer.expect(&join(REPLY, &[&hex(words)]));
+        peer.expect_fin();
+        peer.send(&vector("write0"));
+        peer.close();
+        world.expect_no_news();
+        assert!(peer.take().is_empty(), "octets behind the Reply");
+    }
+}
+
 /// The device's depths, and those of its peer, by a startup in either role.
 fn start(role: Role, own: (u16, u16), peers: (u16, u16)) -> (World, RawPeer) {
     let world = world_of(weft_mpa::Config::default());

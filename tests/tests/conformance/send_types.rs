@@ -228,19 +228,23 @@ fn an_stag_is_invalidated_on_delivery() {
     }
 }
 
-/// Nobody's STag, another stream's and another domain's: nothing is delivered, and the STags stay valid.
+/// Nobody's STag, another stream's, another domain's, and one of this stream that is not for peers at all: nothing is
+/// delivered, and the STags stay valid.
 // Covers 5040-5.3-14, 5040-5.3-15.
 #[test]
 fn an_stag_of_nobody_or_of_others_is_not_invalidated() {
     for role in ROLES {
         for control in [0x44, 0x46] {
-            for case in 0..3 {
+            for case in 0..4 {
                 let (world, peer) = open(role, 1500);
                 let other = world.new_qp();
+                let local = weft_rnic::Access::LOCAL_WRITE;
+                let private = world.side.pd.register_for(&world.side.qp, 8, local).unwrap();
                 let elsewhere = world.side.device.alloc_pd();
                 let foreign = elsewhere.register(8, weft_rnic::Access::ALL).unwrap();
                 let others = world.bound(&other, 8);
-                let stag = [foreign.rkey().0 ^ 1, others.rkey().0, foreign.rkey().0][case];
+                let (foreign_stag, others_stag) = (foreign.rkey().0, others.rkey().0);
+                let stag = [foreign_stag ^ 1, others_stag, foreign_stag, private.lkey().0][case];
                 let inbox = filled(&world.side, 8);
                 world.side.qp.post_recv(&RecvWr { wr_id: 1, sges: &[whole(&inbox)] }).unwrap();
                 let bad = any_send(control, stag, 1, b"12345");
@@ -250,7 +254,7 @@ fn an_stag_of_nobody_or_of_others_is_not_invalidated() {
                 let cause = Cause::Peer(Rdmap::CannotInvalidate);
                 assert_eq!(world.disconnected(), DisconnectReason::LocalTerminate(cause));
                 assert_eq!(world.all_completions(), [(1, Status::WorkRequestFlushed)]);
-                assert!(!foreign.is_invalidated() && !others.is_invalidated());
+                assert!([&foreign, &others, &private].iter().all(|memory| !memory.is_invalidated()));
                 assert_eq!(content(&inbox), [FILL; 8]);
             }
         }
@@ -258,7 +262,7 @@ fn an_stag_of_nobody_or_of_others_is_not_invalidated() {
 }
 
 /// A message in parts is taken as one.
-// Covers 5040-5.3-2.
+// Covers 5040-5.3-2, 5040-3.1-3.
 #[test]
 fn the_parts_of_a_message_take_one_receive() {
     for role in ROLES {

@@ -5,7 +5,7 @@ use weft_rdmap::Error as Rdmap;
 use weft_rnic::{Access, Cause, DisconnectReason, Region, Status};
 
 use crate::octets::{
-    Place, bare_terminate, fpdu, join, read_request, send, send_invalidate, tagged, vector, write,
+    Place, bare_terminate, fpdu, join, read_request, send, send_invalidate, send_part, tagged, vector, write,
 };
 use crate::scene::{Answer, Outcome, Row, Scene, run_all};
 use crate::world::{FILL, Role, World, content};
@@ -52,6 +52,7 @@ fn ddp_checks_the_segments_of_all_messages() {
         refuse(role, |s| write(s.target.rkey().0 ^ 1, s.target.addr(), b"x"), "1100", Ddp::InvalidStag);
         refuse(role, |s| write(s.target.rkey().0, s.target.addr() + 64, b"x"), "1101", Ddp::BaseOrBounds);
         refuse(role, |s| write(s.target.rkey().0, u64::MAX, b"xy"), "1103", Ddp::ToWrap);
+        refuse(role, |s| write(s.foreign.rkey().0, s.foreign.addr(), b"x"), "1102", Ddp::WrongStream);
         let response = |s: &Scene| tagged("C142", s.sink_place.0, s.sink_place.1, b"12345678");
         refuse(role, |s| with(response(s), 0, 0xC0), "1104", Ddp::TaggedVersion);
         refuse(role, |s| tagged("C142", s.sink_place.0 ^ 1, s.sink_place.1, b"1"), "1100", Ddp::InvalidStag);
@@ -62,6 +63,10 @@ fn ddp_checks_the_segments_of_all_messages() {
             refuse(role, |_| untagged(control, 0x41, 0, 2), "1203", Ddp::MsnRange);
             refuse(role, |_| with(untagged(control, 0x41, 0, 1), 17, 1), "1204", Ddp::InvalidMo);
         }
+        let scene = Scene::new(role);
+        let too_long =
+            Row::new("17 octets", send_part("01", 1, 0, &[7; 17]), Answer::Ddp("1205"), Ddp::TooLong);
+        scene.run(&too_long.receives([Status::LocalLength, Status::WorkRequestFlushed]));
         refuse(role, |_| with(bare_terminate("0000"), 0, 0x42), "1206", Ddp::UntaggedVersion);
         refuse(role, |_| with(bare_terminate("0000"), 13, 2), "1203", Ddp::MsnRange);
         refuse(role, |_| with(bare_terminate("0000"), 17, 4), "1204", Ddp::InvalidMo);
@@ -69,7 +74,7 @@ fn ddp_checks_the_segments_of_all_messages() {
 }
 
 /// Every opcode that is none in every place where a message may arrive, and every one that does not belong there.
-// Covers 5040-7.2-2, 5040-7.2-7.
+// Covers 5040-7.2-2, 5040-7.2-7, 7306-8.2-3.
 #[test]
 fn opcodes_are_checked_on_every_queue() {
     for role in [Role::Passive, Role::Active] {
@@ -89,8 +94,8 @@ fn opcodes_are_checked_on_every_queue() {
                 };
                 refuse(role, bad, "0206", Rdmap::UnexpectedOpcode);
             }
-            // Queue 0 takes Sends (and Immediate Data), 1 Read Requests (and Atomics), 2 Terminates.
-            let own = [&[0x3, 0x4, 0x5, 0x6, 0x8, 0x9][..], &[0x1, 0xA], &[0x7]];
+            // Queue 0 takes Sends (and Immediate Data), 1 Read Requests (and Atomics), 2 Terminates, 3 Atomic Responses.
+            let own = [&[0x3, 0x4, 0x5, 0x6, 0x8, 0x9][..], &[0x1, 0xA], &[0x7], &[0xB]];
             for (queue, own) in (0..).zip(own) {
                 if !own.contains(&opcode) && (opcode + queue) % 2 == u8::from(role == Role::Active) {
                     refuse(

@@ -42,7 +42,7 @@ fn seeds_pass_and_have_tried_everything() {
 /// A run is a function of its seed, to the last frame.
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let (first, second) = (passed(0..20), passed(0..20));
+    let (first, second) = (passed(0..60), passed(0..60));
     assert_eq!(first, second);
     let traced = run(7, Options { trace: true, ..Options::default() });
     assert_eq!((traced.hash, &traced.tally), (first[7].hash, &first[7].tally));

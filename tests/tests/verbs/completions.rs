@@ -2,8 +2,8 @@
 
 use weft_netif::Duration;
 use weft_rnic::{
-    Cause, CompletionOpcode, Data, DisconnectReason, PostError, QpCapacity, QpInit, QpState, RecvWr, SendWr,
-    Status,
+    Cause, CmError, CompletionOpcode, ConnParam, Data, DisconnectReason, PostError, QpCapacity, QpInit,
+    QpState, RecvWr, SendWr, Status,
 };
 
 use crate::world::{
@@ -177,4 +177,8 @@ fn an_overrun_takes_all_queue_pairs_of_the_queue_down() {
     assert_eq!(states, [QpState::Error; 4]);
     assert_eq!([pair.a.qp.state(), pair.b.qp.state()], [QpState::Rts; 2], "its queue is another one");
     assert_eq!(pair.b.device.counters().terminates, 0);
+    // Nor does a fresh queue pair get a connection with it.
+    let (fresh, remote) = (qp_on(&pair.a, &small), pair.address_of_b());
+    let connected = pair.a.device.connect(&pair.a.events, &fresh, remote, ConnParam::default());
+    assert_eq!(connected, Err(CmError::CompletionQueueOverrun));
 }

@@ -16,17 +16,17 @@ use crate::events::is_readable;
 use crate::world::{CAPACITY, WR, drain, outcomes, pattern, post_recv, read_from, write_to};
 
 /// One device with its objects; all completions are announced on `channel`.
-struct End {
+pub(crate) struct End {
     channel: CompChannel,
-    cq: Cq,
-    events: EventChannel,
-    pd: Pd,
+    pub(crate) cq: Cq,
+    pub(crate) events: EventChannel,
+    pub(crate) pd: Pd,
     device: Device,
 }
 
-struct Ends {
-    a: End,
-    b: End,
+pub(crate) struct Ends {
+    pub(crate) a: End,
+    pub(crate) b: End,
     _listener: Listener,
 }
 
@@ -62,7 +62,7 @@ impl End {
 }
 
 impl Ends {
-    fn new(a: Progress, b: Progress) -> Self {
+    pub(crate) fn new(a: Progress, b: Progress) -> Self {
         let (left, right) = weft_netif::pair(1500);
         let (a, b) = (End::new(left, "10.0.0.1/24", a), End::new(right, "10.0.0.2/24", b));
         let listener = b.device.listen(&b.events, PORT).expect("a free port");
@@ -70,7 +70,7 @@ impl Ends {
     }
 
     /// A connected pair of queue pairs. Both devices are looked at in turn, so that this works with any progress.
-    fn link(&self) -> (Qp, Qp) {
+    pub(crate) fn link(&self) -> (Qp, Qp) {
         let (qa, qb) = (self.a.qp(), self.b.qp());
         let param = ConnParam { peer_to_peer: Some(true), ..ConnParam::default() };
         self.a.device.connect(&self.a.events, &qa, self.b.device.address(PORT), param).expect("a free one");
@@ -93,15 +93,15 @@ impl Ends {
 }
 
 /// Turns a loop that never ends into a failure.
-struct Guard(std::time::Instant);
+pub(crate) struct Guard(std::time::Instant);
 
 impl Guard {
     #[expect(clippy::disallowed_methods, reason = "only so that a failing test ends")]
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(std::time::Instant::now())
     }
 
-    fn check(&self, what: &str) {
+    pub(crate) fn check(&self, what: &str) {
         assert!(self.0.elapsed() < PATIENCE, "{what} takes for ever");
         std::thread::yield_now();
     }
@@ -455,7 +455,7 @@ fn memory_is_dropped_while_a_thread_transfers_it() {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const ROUNDS: u64 = 200;
 const EACH: usize = 500;
 /// No more than fit, so that a slow poller is no overrun.

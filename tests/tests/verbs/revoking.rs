@@ -1,0 +1,72 @@
+//! Memory that its owner takes back while a driver thread places octets of the peer into it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use weft_rnic::{Access, CmEvent, Data, Mr, Progress, Qp, SendWr, Status};
+
+use crate::threads::{End, Ends, Guard, PATIENCE};
+use crate::world::{WR, write_to};
+
+/// Of one segment, so that a look at all of it takes no longer than its placement.
+const LEN: usize = 1400;
+const ROUNDS: usize = 100;
+
+fn content(memory: &Mr) -> [u8; LEN] {
+    let mut octets = [0; LEN];
+    memory.read(0, &mut octets).unwrap();
+    octets
+}
+
+/// Writes the two sources to `target` in turns, as fast as it goes, until the peer has ended the stream.
+fn write_until_refused(end: &End, qp: &Qp, sources: &[Mr; 2], target: &Mr) {
+    let guard = Guard::new();
+    for source in sources.iter().cycle() {
+        let sges = [source.sge(0, u32::try_from(LEN).unwrap())];
+        let wr = SendWr { opcode: write_to(target, 0), data: Data::Sges(&sges), ..WR };
+        // A full queue is no matter: the next one is as good.
+        let _is_posted = qp.post_send(&wr).is_ok();
+        while let Some(done) = end.cq.poll_one() {
+            if done.qp_num == qp.number() && done.status != Status::Success {
+                return;
+            }
+        }
+        guard.check("the end of a stream");
+    }
+}
+
+/// A flood of Writes is arriving when the call returns: from then on not an octet changes, also none of a segment that was
+/// being placed at that moment.
+// Covers 5042-6.2.2-2, 5040-8.1.1-7.
+#[test]
+fn memory_is_revoked_while_a_thread_places_into_it() {
+    let ends = Ends::new(Progress::Thread, Progress::Thread);
+    let sources = [0x11, 0x22].map(|octet| {
+        let source = ends.a.pd.register(LEN, Access::ALL).unwrap();
+        source.write(0, &[octet; LEN]).unwrap();
+        source
+    });
+    for round in 0..ROUNDS {
+        let (qa, _qb) = ends.link();
+        let target = ends.b.pd.register(LEN, Access::ALL).unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                write_until_refused(&ends.a, &qa, &sources, &target);
+                is_over.store(true, Ordering::SeqCst);
+            });
+            let guard = Guard::new();
+            while content(&target) == [0; LEN] {
+                guard.check("the first Write");
+            }
+            target.invalidate();
+            let before = content(&target);
+            while !is_over.load(Ordering::SeqCst) {
+                guard.check("the refusal");
+            }
+            assert!(content(&target) == before, "round {round}");
+        });
+        for end in [&ends.a, &ends.b] {
+            assert!(matches!(end.events.wait(Some(PATIENCE)), Some(CmEvent::Disconnected { .. })));
+        }
+    }
+}
