@@ -120,7 +120,7 @@ where
             self.sender.tagged(control, request.sink_stag, request.sink_to, request.size)
         });
         let Cut { header, offset, len } = answer.next(max_ulpdu)?;
-        self.answered = Some(PendingRequest { sent: offset, ..*read });
+        self.answered = Some(*read);
         read.sent = answer.offset();
         if answer.is_done() {
             self.answer = None;

@@ -208,6 +208,9 @@ fn a_terminate_finds_the_message_in_progress() {
     let headers = [
         ("c14000000100 0000000000000064", [Some(Token(1)), None, None]),
         ("c14000000101 0000000000000064", [None, Some(Token(1)), None]),
+        // The last octet that was sent, and the first that was not.
+        ("c14000000100 0000000000000067", [Some(Token(1)), None, None]),
+        ("c14000000100 0000000000000068", [None, None, None]),
         ("4143000000000000000000000001 00000064", [None, None, Some(Token(1))]),
         ("4143000000000000000000000002 00000064", [None, None, None]),
         ("4142000000000000000100000001 00000064", [None, None, None]),
