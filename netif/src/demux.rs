@@ -13,8 +13,8 @@ pub(crate) struct Tuple {
 pub(crate) enum Peek {
     /// TCP to the own address.
     Tcp(Segment),
-    /// ARP or NDP: the neighbor cache may know more after it.
-    Neighbor,
+    /// ARP or NDP: the neighbor cache may know more about these two, which may be the same, after it.
+    Neighbor([IpAddr; 2]),
     /// Something else that the stack may answer, such as an echo request.
     Other,
     /// Not for this stack, or nothing that it should look at.
@@ -98,7 +98,8 @@ impl Demux {
         let IpAddr::V4(own) = self.address else { return None };
         let (sender_mac, sender) = (payload.get(8..14)?, payload.get(14..18)?);
         let forged = sender == own.octets() || sender_mac == self.mac;
-        (looped || !forged).then_some(Peek::Neighbor)
+        let told = IpAddr::from(*sender.first_chunk::<4>()?);
+        (looped || !forged).then_some(Peek::Neighbor([told; 2]))
     }
 
     fn peek_ipv4(&self, packet: &[u8], looped: bool) -> Option<Peek> {
@@ -145,7 +146,13 @@ impl Demux {
         match protocol {
             TCP if destination == self.address => peek_tcp((source, destination), payload).map(Peek::Tcp),
             TCP => None,
-            ICMPV6 if source.is_ipv6() && is_neighbor_discovery(payload) => Some(Peek::Neighbor),
+            ICMPV6 if source.is_ipv6() && is_neighbor_discovery(payload) => {
+                // An advertisement tells about its target, all others about their source only.
+                let advertised =
+                    payload.get(8..24).filter(|_| payload.first() == Some(&NEIGHBOR_ADVERTISEMENT));
+                let target = advertised.and_then(|target| target.first_chunk::<16>());
+                Some(Peek::Neighbor([source, target.map_or(source, |target| IpAddr::from(*target))]))
+            }
             _ => Some(Peek::Other),
         }
     }
@@ -196,6 +203,7 @@ const HOP_BY_HOP: u8 = 0x00;
 const TCP: u8 = 0x06;
 const ICMPV6: u8 = 0x3A;
 const NEIGHBOR_SOLICITATION: u8 = 0x87;
+const NEIGHBOR_ADVERTISEMENT: u8 = 0x88;
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
@@ -269,6 +277,24 @@ mod tests {
         let padding = [TCP, 0, 1, 4, 0, 0, 0, 0];
         assert_eq!(own.peek(&syn_v6(HOP_BY_HOP, &padding, &options), false), Peek::Tcp(segment));
         assert_eq!(demux("fd00::3").peek(&syn_v6(TCP, &[], &options), false), Peek::Refused);
+    }
+
+    /// A question says where its sender is, and nothing of whom it asks for; an answer says both.
+    #[test]
+    fn neighbor_frames_tell_about_who_is_known_now() {
+        let address = |last: u8| IpAddr::from([0xFD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+        for (kind, told) in [(NEIGHBOR_SOLICITATION, [2, 2]), (NEIGHBOR_ADVERTISEMENT, [2, 3])] {
+            let mut frame = syn_v6(ICMPV6, &[], &[0; 4]);
+            frame[54] = kind;
+            frame[62..78].copy_from_slice(&[0xFD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3]);
+            let told = told.map(address);
+            assert_eq!(demux("fd00::1").peek(&frame, false), Peek::Neighbor(told));
+        }
+        let arp =
+            [0, 1, 0x08, 0x00, 6, 4, 0, 1, 2, 0, 0, 0, 0, 2, 10, 0, 0, 2, 0, 0, 0, 0, 0, 0, 10, 0, 0, 1];
+        let frame = [&MAC[..], &[2, 0, 0, 0, 0, 2, 0x08, 0x06], &arp].concat();
+        let told = IpAddr::from([10, 0, 0, 2]);
+        assert_eq!(demux("10.0.0.1").peek(&frame, false), Peek::Neighbor([told; 2]));
     }
 
     #[test]

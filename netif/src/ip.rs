@@ -106,6 +106,18 @@ impl IpSetting {
         remote.is_ipv4() == self.address.is_ipv4() && contains(self.address, self.prefix, remote)
     }
 
+    /// The station in the own net that a packet to `remote` goes to: `remote` itself, or the router on the way to it. None
+    /// when no route leads there.
+    #[must_use]
+    pub fn next_hop(&self, remote: IpAddr) -> Option<IpAddr> {
+        if self.is_on_link(remote) {
+            return Some(remote);
+        }
+        let on_the_way = self.routes.iter().filter(|route| contains(route.net, route.prefix, remote));
+        let route = on_the_way.max_by_key(|route| route.prefix).map(|route| route.via);
+        route.or_else(|| self.gateways.first().copied())
+    }
+
     fn validate_router(&self, router: IpAddr) -> Result<(), IpSettingError> {
         station(router)?;
         let same_family = router.is_ipv4() == self.address.is_ipv4();
@@ -228,6 +240,24 @@ const MAX_ROUTES: usize = 7;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_route_leads_to_the_next_hop() {
+        let text =
+            "10.0.0.1/24,gw 10.0.0.254,route 192.168.0.0/16 via 10.0.0.9,route 192.168.7.0/24 via 10.0.0.8";
+        let ip: IpSetting = text.parse().unwrap();
+        let hop = |remote: &str| ip.next_hop(remote.parse().unwrap()).map(|hop| hop.to_string());
+        for (remote, expected) in [
+            ("10.0.0.77", "10.0.0.77"),
+            ("192.168.1.1", "10.0.0.9"),
+            ("192.168.7.1", "10.0.0.8"),
+            ("8.8.8.8", "10.0.0.254"),
+        ] {
+            assert_eq!(hop(remote).as_deref(), Some(expected));
+        }
+        let alone: IpSetting = "10.0.0.1/24".parse().unwrap();
+        assert_eq!(alone.next_hop("8.8.8.8".parse().unwrap()), None);
+    }
 
     #[test]
     fn good_settings_are_read_and_written_back() {

@@ -27,12 +27,12 @@ impl Stack {
         let Some(connection) = self.table.get(id).filter(|connection| connection.is_waiting) else {
             return false;
         };
-        let own = connection.remote().ip();
+        let own = self.config.ip.next_hop(connection.remote().ip());
         while let Some(&(first, ip)) = self.asking.queue.front() {
             let since = *self.asking.since.get_or_insert(now);
             let is_there = self.table.get(first).is_some_and(|connection| !connection.is_over());
             if is_there && now < since + PATIENCE {
-                let is_turn = first == id || ip == own;
+                let is_turn = first == id || own == Some(ip);
                 if !is_turn {
                     self.note_question(id, false);
                 }
@@ -43,9 +43,14 @@ impl Stack {
         false
     }
 
+    /// The station whose MAC address the connection needs; none when the connection is gone.
+    pub(super) fn next_hop(&self, id: ConnectionId) -> Option<IpAddr> {
+        self.table.get(id).and_then(|connection| self.config.ip.next_hop(connection.remote().ip()))
+    }
+
     /// The connection wanted to ask, and has done so or has to wait.
     pub(super) fn note_question(&mut self, id: ConnectionId, asked: bool) {
-        let Some(ip) = self.table.get(id).map(|connection| connection.remote().ip()) else { return };
+        let Some(ip) = self.next_hop(id) else { return };
         let place = self.asking.queue.iter().position(|&(_, other)| other == ip);
         match place {
             Some(0) if asked => self.asking.pop(),

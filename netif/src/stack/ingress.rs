@@ -1,3 +1,5 @@
+use core::net::IpAddr;
+
 use smoltcp::socket::tcp::State;
 use smoltcp::time::Instant;
 
@@ -28,9 +30,9 @@ impl Stack {
         };
         match self.demux.peek(&self.slot.incoming, looped) {
             Peek::Tcp(segment) => self.handle_segment(now, &segment),
-            Peek::Neighbor => {
+            Peek::Neighbor(told) => {
                 self.handle_for_nobody(now);
-                self.wake_waiting();
+                self.wake_waiting(told);
             }
             Peek::Other => self.handle_for_nobody(now),
             Peek::Refused => self.counters.refused += 1,
@@ -115,10 +117,13 @@ impl Stack {
         self.send_outgoing(now);
     }
 
-    /// The neighbor cache has changed: what waited for it may be able to send.
-    fn wake_waiting(&mut self) {
+    /// The neighbor cache may know these two now: what waited for them may be able to send. What waits for others goes on
+    /// waiting, or it would ask again without having let others go first.
+    fn wake_waiting(&mut self, told: [IpAddr; 2]) {
         for id in std::mem::take(&mut self.waiting) {
-            if let Some(connection) = self.table.get_mut(id) {
+            if self.next_hop(id).is_some_and(|hop| !told.contains(&hop)) {
+                self.waiting.push(id);
+            } else if let Some(connection) = self.table.get_mut(id) {
                 connection.is_waiting = false;
                 self.mark_dirty(id);
             }

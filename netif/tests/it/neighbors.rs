@@ -79,10 +79,18 @@ fn neighbors_are_asked_for_in_turn() {
         connect(remote, Instant::ZERO);
     }
     connect("10.0.0.9:7", Instant::from_millis(1));
+    // Another neighbor asks for us all the time, which tells nothing about those that are wanted.
+    let own = stack.config().mac;
+    let question =
+        [&own[..], &ROUTER_MAC, &[0x08, 0x06, 0, 1, 0x08, 0x00, 6, 4, 0, 1], &ROUTER_MAC, &[10, 0, 0, 254]];
+    let question = [&question.concat()[..], &[0; 6], &[10, 0, 0, 1]].concat();
     let (mut now, mut asked) = (Instant::ZERO, [0; 3]);
     while now < Instant::from_secs(15) {
+        wire.send(now, &question);
         for frame in sent(&mut stack, &mut wire, now) {
-            asked[usize::from(frame[41]) - 7] += 1;
+            if frame[20..22] == [0, 1] {
+                asked[usize::from(frame[41]) - 7] += 1;
+            }
         }
         now = stack.poll_at(now).unwrap().max(now);
     }
