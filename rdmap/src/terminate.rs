@@ -73,14 +73,9 @@ impl Terminate {
         Self::with_headers(error, u16::try_from(ulpdu.len()).ok(), header, request)
     }
 
-    /// The Terminate for a Read Request whose source fails after `sent` octets of the response were sent: the
-    /// request comes back moved on by as much. Without the DDP header, which [`Terminate::for_pending`] has.
-    pub fn for_read(error: &Error, request: &ReadRequest, sent: u32) -> Self {
-        Self::with_headers(error, None, &[], Some(request.moved_on(sent)))
-    }
-
-    /// The same for any request of the peer, with its DDP header made again from its sequence number. The header of an
-    /// Atomic Request is not returned (RFC 7306 section 8.1).
+    /// The Terminate for a request of the peer that fails when it is to be answered, with its DDP header made again from its
+    /// sequence number. A Read Request comes back moved on by what was sent of the response; the header of an Atomic Request is
+    /// not returned (RFC 7306 section 8.1).
     pub fn for_pending(error: &Error, pending: &PendingRequest) -> Self {
         let (opcode, len, request) = match &pending.asked {
             Asked::Read(read) => (Opcode::ReadRequest, ReadRequest::LEN, Some(read.moved_on(pending.sent))),

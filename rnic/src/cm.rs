@@ -17,9 +17,9 @@ pub enum CmEvent {
         qp_num: u32,
         /// Private data of the peer's reply; empty on the accepting side.
         private_data: Bytes,
-        /// Reads of the peer that this side answers at a time.
+        /// Reads and Atomics of the peer that this side holds at a time.
         ird: u16,
-        /// Reads that this side may have outstanding.
+        /// Reads and Atomics that this side may have outstanding.
         ord: u16,
         /// The peer's own IRD and ORD as it told them (RFC 6581 section 9.1).
         peer_depths: Option<(u16, u16)>,
@@ -47,12 +47,12 @@ pub enum CmEvent {
     /// a further call has found all of it, or MPA has been started.
     StreamReady {
         /// The connection.
-        id: StreamId,
+        id: StreamingId,
     },
     /// A connection could not be opened in streaming mode, or was closed because MPA startup in Responder mode failed.
     StreamFailed {
         /// The connection.
-        id: StreamId,
+        id: StreamingId,
         /// What went wrong.
         reason: ConnectFailure,
     },
@@ -75,7 +75,7 @@ pub struct ConnectRequest {
     /// The peer.
     pub peer: SocketAddr,
     /// The connection, if the application knows it from streaming mode.
-    pub stream: Option<StreamId>,
+    pub stream: Option<StreamingId>,
     /// The MPA revision of the request: 1 (RFC 5044) or 2 (RFC 6581).
     pub revision: u8,
     /// The private data of the request, at most 512 octets.
@@ -94,7 +94,7 @@ pub struct RequestId(pub(crate) u64, pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRequest {
     /// Names the connection.
-    pub id: StreamId,
+    pub id: StreamingId,
     /// The port that the peer connected to.
     pub port: u16,
     /// The peer.
@@ -103,7 +103,7 @@ pub struct StreamRequest {
 
 /// Names a connection that is or was in streaming mode; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StreamId(pub(crate) u64);
+pub struct StreamingId(pub(crate) u64);
 
 /// Why a connection did not come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,7 +24,8 @@ pub struct Config {
     pub max_cqs: usize,
     /// Memory regions at most.
     pub max_mrs: usize,
-    /// Reads of one connection at most, in each direction: no IRD and no ORD is larger (RFC 5042 section 7.2).
+    /// Reads and Atomics of one connection at most, in each direction: no IRD and no ORD is larger (RFC 5042 section 7.2), but
+    /// for the one place that an RTR message needs when it is a Read.
     pub max_reads: u16,
     /// Atomics and Immediate Data (RFC 7306) are known. Without, they cannot be posted, and a peer that uses them hears that
     /// the opcode is unexpected, as from an older RNIC.

@@ -1,7 +1,7 @@
 //! One TCP connection through its phases.
 //!
 //! ```text
-//!   Connecting ─▶ AwaitingReply ──┐                      ┌─▶ Ending ─┐   Terminate or owed Read Responses
+//!   Connecting ─▶ AwaitingReply ──┐                      ┌─▶ Ending ─┐   Terminate or owed answers
 //!                                 ├─▶ Operating(Stream) ─┤           ▼
 //!   AwaitingRequest ─▶ Offered ───┘                      └─────▶ Draining ─▶ removed
 //! ```
@@ -16,7 +16,7 @@ use weft_netif::{ConnectionId, Duration, Instant, Llp};
 use weft_verbs::{MemoryTable, QpEvent, QueuePair};
 
 use crate::channel::Channel;
-use crate::cm::{CmEvent, DisconnectReason, RequestId, StreamId};
+use crate::cm::{CmEvent, DisconnectReason, RequestId, StreamingId};
 use crate::counters::Counters;
 use crate::preamble::{Hold, Interest};
 use crate::stream::Stream;
@@ -179,7 +179,7 @@ impl Connection {
 
     /// Takes back a request that nobody can answer any more: a peer that comes and goes must not fill the channel.
     pub(crate) fn withdraw_request(&self) {
-        let (request, stream) = (RequestId(self.serial, self.attempt), StreamId(self.serial));
+        let (request, stream) = (RequestId(self.serial, self.attempt), StreamingId(self.serial));
         if matches!(self.phase, Phase::Offered(_)) {
             self.events
                 .remove(|event| matches!(event, CmEvent::ConnectRequest(stale) if stale.id == request));

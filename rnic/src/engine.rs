@@ -12,7 +12,7 @@ use weft_netif::{ConnectionId, Instant, Stack, Wire};
 use weft_verbs::{MemoryTable, PdId, QpEvent, QueuePair};
 
 use crate::channel::Channel;
-use crate::cm::{CmEvent, StreamId, StreamRequest};
+use crate::cm::{CmEvent, StreamRequest, StreamingId};
 use crate::config::Config;
 use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::counters::Counters;
@@ -118,9 +118,13 @@ impl Engine {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.qp = None;
         connection.ended = None;
-        match connection.phase {
-            // The application has heard the end and lets go; the Terminate or FIN still has to arrive.
-            Phase::Ending(_) => connection.orphan = Some(Box::new(gone.qp)),
+        match &mut connection.phase {
+            // The application has heard the end and lets go; the Terminate or FIN still has to arrive. Memory is not touched
+            // any more in the name of a queue pair that is not there.
+            Phase::Ending(stream) => {
+                stream.abandon_answers();
+                connection.orphan = Some(Box::new(gone.qp));
+            }
             Phase::Draining => {}
             _ => {
                 self.reset(id);
@@ -281,7 +285,7 @@ impl Engine {
         let streaming = listener.streaming;
         let serial = self.new_serial();
         let (phase, hold, patience) = if streaming {
-            events.push(CmEvent::StreamRequest(StreamRequest { id: StreamId(serial), port, peer }));
+            events.push(CmEvent::StreamRequest(StreamRequest { id: StreamingId(serial), port, peer }));
             (Phase::Streaming(Interest::default()), Hold::Untaken, self.config.answer_timeout)
         } else {
             let responder = Responder::new(self.config.mpa);

@@ -25,7 +25,8 @@
 //! memory.write(0, b"hello")?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//! Specifications: RFC 5040 (RDMAP), 5041 (DDP), 5044 (MPA), 6581 (MPA startup), 5042 (security).
+//! Specifications: RFC 5040 (RDMAP), 5041 (DDP), 5044 (MPA), 6581 (MPA startup), 7306 (Atomics, Immediate Data),
+//! 5042 (security).
 
 mod channel;
 mod clock;
@@ -51,7 +52,9 @@ mod stream;
 mod streaming;
 
 pub use clock::Clock;
-pub use cm::{CmEvent, ConnectFailure, ConnectRequest, DisconnectReason, RequestId, StreamId, StreamRequest};
+pub use cm::{
+    CmEvent, ConnectFailure, ConnectRequest, DisconnectReason, RequestId, StreamRequest, StreamingId,
+};
 pub use config::{CLOCK_SCALE, Config, Progress};
 pub use counters::{Counters, SegmentCounters};
 pub use cq::{CompChannel, Cq, CqId};

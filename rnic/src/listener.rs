@@ -37,10 +37,10 @@ pub struct Listener {
 pub struct ConnParam<'a> {
     /// Private data, at most 512 octets, 508 with RFC 6581 startup.
     pub private_data: &'a [u8],
-    /// Reads answered at a time (IRD), at most the device's `max_reads`; the device's setting if not given. 0x3FFF leaves
+    /// Reads and Atomics held at a time (IRD), at most the device's `max_reads`; the device's setting if not given. 0x3FFF leaves
     /// it to the ULPs of both sides (RFC 6581 section 9.1).
     pub ird: Option<u16>,
-    /// Reads outstanding (ORD), likewise; the device's setting if not given.
+    /// Reads and Atomics outstanding (ORD), likewise; the device's setting if not given.
     pub ord: Option<u16>,
     /// Connecting side only: ask for the peer-to-peer start of RFC 6581; the device's setting if not given.
     pub peer_to_peer: Option<bool>,

@@ -36,7 +36,7 @@ impl Connection {
         }
     }
 
-    /// Sends what the stream still owes, a Terminate or Read Responses, then FIN.
+    /// Sends what the stream still owes, a Terminate or the answers to Reads and Atomics, then FIN.
     pub(crate) fn end(&mut self, turn: &mut Turn<'_>) -> Verdict {
         let Phase::Ending(stream) = &mut self.phase else { return Verdict::Keep };
         discard(turn);
@@ -65,6 +65,9 @@ impl Connection {
         };
         let aligned = stream.is_aligned();
         stream.abandon_message();
+        if !aligned {
+            stream.abandon_answers();
+        }
         if let Some(qp) = turn.qp.as_deref_mut() {
             qp.handle_event(if aligned { QpEvent::CloseStarted } else { QpEvent::Failed });
         }

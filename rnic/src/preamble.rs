@@ -4,7 +4,7 @@ use bytes::Bytes;
 use weft_mpa::{Initiator, Responder};
 use weft_netif::LlpState;
 
-use crate::cm::{CmEvent, ConnectFailure, StreamId};
+use crate::cm::{CmEvent, ConnectFailure, StreamingId};
 use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::error::StreamError;
 
@@ -49,7 +49,7 @@ impl Connection {
 
     /// TCP's handshake has failed.
     pub(crate) fn fail_opening(&self, reason: ConnectFailure) -> Verdict {
-        self.events.push(CmEvent::StreamFailed { id: StreamId(self.serial), reason });
+        self.events.push(CmEvent::StreamFailed { id: StreamingId(self.serial), reason });
         Verdict::Remove
     }
 
@@ -94,7 +94,7 @@ impl Connection {
     }
 
     fn announce_ready(&self) {
-        self.events.push(CmEvent::StreamReady { id: StreamId(self.serial) });
+        self.events.push(CmEvent::StreamReady { id: StreamingId(self.serial) });
     }
 }
 

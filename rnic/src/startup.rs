@@ -1,11 +1,13 @@
 //! The phases of a connection before Full Operation: MPA Request and Reply.
 
 use bytes::Bytes;
-use weft_mpa::{FrameKind, MAX_FRAME_LEN, MAX_PRIVATE_DATA, Negotiated, Offer, Outcome, StartupFrame};
+use weft_mpa::{
+    FrameKind, MAX_FRAME_LEN, MAX_PRIVATE_DATA, Negotiated, Offer, Outcome, RtrKind, Start, StartupFrame,
+};
 use weft_netif::LlpState;
 use weft_verbs::{QpEvent, QueuePair};
 
-use crate::cm::{CmEvent, ConnectFailure, ConnectRequest, RequestId, StreamId};
+use crate::cm::{CmEvent, ConnectFailure, ConnectRequest, RequestId, StreamingId};
 use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::failure::Failure;
 use crate::operate::transmit;
@@ -136,7 +138,7 @@ impl Connection {
             id: RequestId(self.serial, self.attempt),
             port: self.port,
             peer: self.peer,
-            stream: (self.hold != Hold::Never).then_some(StreamId(self.serial)),
+            stream: (self.hold != Hold::Never).then_some(StreamingId(self.serial)),
             revision: request.revision,
             private_data: Bytes::copy_from_slice(request.private_data),
             ird: offer.peer_ird,
@@ -189,7 +191,7 @@ impl Connection {
     pub(crate) fn fail_startup(&self, turn: &mut Turn<'_>, reason: ConnectFailure) -> Verdict {
         turn.counters.startup_failures += 1;
         if turn.qp.is_none() && self.hold == Hold::Held {
-            self.events.push(CmEvent::StreamFailed { id: StreamId(self.serial), reason });
+            self.events.push(CmEvent::StreamFailed { id: StreamingId(self.serial), reason });
         }
         self.report(turn, |qp_num| CmEvent::ConnectError { qp_num, reason });
         turn.llp.shutdown();
@@ -235,8 +237,15 @@ impl Connection {
 
     fn establish(&mut self, turn: &mut Turn<'_>, negotiated: &Negotiated, greeting: Greeting) {
         let Greeting { private_data, peer_depths, initiator } = greeting;
-        // Only a depth that is left to the ULPs is larger, and stands for as many as this device has.
-        let (ird, ord) = (negotiated.ird.min(turn.max_reads), negotiated.ord.min(turn.max_reads));
+        // A depth that is left to the ULPs is larger, and stands for as many as this device has. An RTR message that is a
+        // Read takes a place where there are none else (RFC 6581 section 9.1).
+        let rtr_read = match negotiated.start {
+            Start::SendRtr(kind) => kind == RtrKind::Read,
+            Start::ExpectRtr(kinds) => kinds.read,
+            Start::ClientServer => false,
+        };
+        let max = turn.max_reads.max(u16::from(rtr_read));
+        let (ird, ord) = (negotiated.ird.min(max), negotiated.ord.min(max));
         let negotiated = Negotiated { ird, ord, ..*negotiated };
         let extensions = turn.qp.as_deref().is_none_or(|qp| qp.queues().extensions);
         self.phase = Phase::Operating(Box::new(Stream::new(&negotiated, initiator, extensions)));

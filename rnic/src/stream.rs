@@ -142,6 +142,11 @@ impl Stream {
         self.rdmap.cancel_message();
     }
 
+    /// Drops what the peer asked for and has not got; no Atomic of it is done any more.
+    pub(crate) fn abandon_answers(&mut self) {
+        self.rdmap.cancel_responses();
+    }
+
     /// The largest FPDU that a segment of `mulpdu` octets takes now.
     pub(crate) fn fpdu_len(&self, mulpdu: usize) -> usize {
         self.framer.fpdu_len(mulpdu)

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use weft_mpa::Responder;
 use weft_netif::{ConnectionId, LlpState};
 
-use crate::cm::StreamId;
+use crate::cm::StreamingId;
 use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::device::Device;
 use crate::engine::Engine;
@@ -58,7 +58,7 @@ use crate::qp::Qp;
 /// ```
 #[derive(Debug)]
 pub struct StreamingConnection {
-    id: StreamId,
+    id: StreamingId,
     peer: SocketAddr,
     device: Device,
 }
@@ -102,7 +102,7 @@ impl Device {
         engine.insert(connection);
         drop(engine);
         self.kick();
-        Ok(StreamingConnection { id: StreamId(serial), peer: remote, device: self.clone() })
+        Ok(StreamingConnection { id: StreamingId(serial), peer: remote, device: self.clone() })
     }
 
     /// Listens on `port` for connections that begin in streaming mode; they come out of `events` as
@@ -118,7 +118,7 @@ impl Device {
     ///
     /// # Errors
     /// [`CmError::RequestGone`] when it has been taken already, or ended.
-    pub fn accept_stream(&self, id: StreamId) -> Result<StreamingConnection, CmError> {
+    pub fn accept_stream(&self, id: StreamingId) -> Result<StreamingConnection, CmError> {
         let mut peer = None;
         let mut engine = self.engine();
         engine.with_stream(id, self, |connection, _| {
@@ -145,9 +145,7 @@ impl StreamingConnection {
     pub fn send(&self, octets: &[u8]) -> Result<usize, StreamError> {
         // With room that is awaited still there is none.
         let in_vain = |interest: &Interest| interest.room || octets.is_empty();
-        let sent = self.in_streaming_mode(in_vain, |interest, turn| interest.send(turn, octets));
-        self.device.kick();
-        sent
+        self.in_streaming_mode(in_vain, |interest, turn| interest.send(turn, octets))
     }
 
     /// Takes received octets, as many as there are and `buffer` holds, and says how many. When that is none,
@@ -238,7 +236,7 @@ impl StreamingConnection {
     }
 
     /// Names the connection in events.
-    pub const fn id(&self) -> StreamId {
+    pub const fn id(&self) -> StreamingId {
         self.id
     }
 
@@ -250,21 +248,29 @@ impl StreamingConnection {
     fn take_octets(&self, buffer: &mut [u8], last: Option<u8>) -> Result<usize, StreamError> {
         // With octets that are awaited still there are none.
         let in_vain = |interest: &Interest| interest.octets;
-        let mut take =
-            || self.in_streaming_mode(in_vain, |interest, turn| interest.receive(turn, buffer, last));
-        let mut taken = take();
-        if taken == Ok(0) && self.device.is_manual() {
-            self.device.progress();
-            taken = take();
-        }
-        // There may be a window to announce.
-        self.device.kick();
-        taken
+        self.in_streaming_mode(in_vain, |interest, turn| interest.receive(turn, buffer, last))
     }
 
-    /// Does `act` if the octets are the application's. As long as the connection is opening, there are none. What is known
-    /// to be in vain does not touch TCP, which would make work for each look of an application that asks all the time.
+    /// Does `act` if the octets are the application's, and once more behind a round of the engine if that was in vain and
+    /// nobody else drives it.
     fn in_streaming_mode(
+        &self,
+        in_vain: impl Fn(&Interest) -> bool,
+        mut act: impl FnMut(&mut Interest, &mut Turn<'_>) -> Result<usize, StreamError>,
+    ) -> Result<usize, StreamError> {
+        let mut moved = self.try_in_streaming_mode(&in_vain, &mut act);
+        if moved == Ok(0) && self.device.is_manual() {
+            self.device.progress();
+            moved = self.try_in_streaming_mode(&in_vain, &mut act);
+        }
+        // There may be octets to send, or a window to announce.
+        self.device.kick();
+        moved
+    }
+
+    /// As long as the connection is opening, there are no octets and no room. What is known to be in vain does not touch TCP,
+    /// which would make work for each look of an application that asks all the time.
+    fn try_in_streaming_mode(
         &self,
         in_vain: impl FnOnce(&Interest) -> bool,
         act: impl FnOnce(&mut Interest, &mut Turn<'_>) -> Result<usize, StreamError>,
@@ -306,7 +312,7 @@ impl Drop for StreamingConnection {
 impl Engine {
     fn with_stream(
         &mut self,
-        id: StreamId,
+        id: StreamingId,
         device: &Device,
         act: impl FnOnce(&mut Connection, &mut Turn<'_>) -> Verdict,
     ) {
@@ -315,7 +321,7 @@ impl Engine {
         }
     }
 
-    fn interest(&self, id: StreamId) -> Option<&Interest> {
+    fn interest(&self, id: StreamingId) -> Option<&Interest> {
         match &self.connections.get(self.serials.get(&id.0)?)?.phase {
             Phase::Streaming(interest) => Some(interest),
             _ => None,
@@ -323,7 +329,7 @@ impl Engine {
     }
 
     /// The connection, if it is in streaming mode and TCP is alive.
-    fn streaming(&self, id: StreamId) -> Result<ConnectionId, StreamError> {
+    fn streaming(&self, id: StreamingId) -> Result<ConnectionId, StreamError> {
         let id = *self.serials.get(&id.0).ok_or(StreamError::Closed)?;
         let connection = self.connections.get(&id).ok_or(StreamError::Closed)?;
         match &connection.phase {

@@ -182,12 +182,6 @@ impl RawPeer {
         }
     }
 
-    /// Waits for exactly these octets, in hexadecimal with blanks wherever they help.
-    #[track_caller]
-    pub fn expect_hex(&self, text: &str) {
-        self.expect(&hex(text));
-    }
-
     /// Nothing comes for a second, and the connection stays open.
     #[track_caller]
     pub fn expect_silence(&self) {

@@ -155,19 +155,9 @@ impl QueuePair {
         self.pd
     }
 
-    /// The completion queues, for the engine to see to their events; both may be the same.
-    pub const fn completion_queues(&self) -> [&Arc<CompletionQueue>; 2] {
-        [&self.send_cq, &self.recv_cq]
-    }
-
     /// Whether a completion queue has lost a completion, which is the end of this queue pair.
     pub fn is_overrun(&self) -> bool {
         self.send_cq.is_overrun() || self.recv_cq.is_overrun()
-    }
-
-    /// Whether requests wait that [`Self::next_message`] has not started yet.
-    pub fn has_work(&self) -> bool {
-        self.active || self.started != self.sends_posted()
     }
 
     /// Ends the request in progress with `status`.

@@ -1,8 +1,8 @@
 //! Registered memory, reached by copies through raw pointers only.
 //!
-//! The application and a peer may change registered memory at any moment, so this file never makes a reference to its
-//! octets: everything goes through [`Region::copy_in`], [`Region::copy_out`] and [`Region::update`]. It is the only file of the crate that
-//! holds `unsafe` code.
+//! The application and a peer may change registered memory at any moment, so this file makes no reference to its octets
+//! but, for the time of one operation, that of [`Region::update`] to an atomic word: everything goes through that,
+//! [`Region::copy_in`] and [`Region::copy_out`]. It is the only file of the crate that holds `unsafe` code.
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;

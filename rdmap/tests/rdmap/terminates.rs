@@ -169,13 +169,17 @@ fn a_read_can_fail_in_its_last_and_in_its_only_segment() {
 }
 
 #[test]
-fn a_read_can_fail_without_its_ddp_header() {
+fn a_read_request_header_stands_alone() {
     let request = ReadRequest { size: 10, ..ReadRequest::default() };
-    let terminate = Terminate::for_read(&Error::BaseOrBounds, &request, 4);
+    let mut terminate = Terminate::new(0x0, 0x1, 0x01);
+    terminate.rdma_header = request.moved_on(4).emit().into_iter().collect();
     assert_eq!(terminate.emit()[..4], [0x01, 0x01, 0x20, 0x00]);
-    assert_eq!(ReadRequest::parse(&terminate.rdma_header), Ok(request.moved_on(4)));
     assert_eq!(Terminate::parse(&terminate.emit()), Ok(terminate));
-    // Errors of other classes return no headers, or not this one.
+}
+
+#[test]
+fn errors_of_other_classes_return_less() {
+    let request = ReadRequest { size: 10, ..ReadRequest::default() };
     let pending = PendingRequest { asked: Asked::Read(request), msn: 1, sent: 4 };
     assert_eq!(Terminate::for_pending(&Error::LocalCatastrophic, &pending).len(), 4);
     assert_eq!(Terminate::for_pending(&Error::StreamCatastrophic, &pending).len(), 24);

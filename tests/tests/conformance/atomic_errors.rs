@@ -6,7 +6,7 @@ use weft_rnic::{Access, ConnParam, Data, DisconnectReason, SendOpcode, Stag, Sta
 use weft_tests::PairConfig;
 
 use crate::atomics::{fetch_add, open, request};
-use crate::octets::{Place, bare_terminate, fpdu, join, send, terminate};
+use crate::octets::{Place, bare_terminate, fpdu, join, read_request, send, terminate};
 use crate::scene::{Answer, Row, Scene, run_all};
 use crate::world::{FILL, Role, World, content, filled, whole, work};
 
@@ -164,11 +164,11 @@ fn one_more_than_the_ird() {
         let peer = world.establish_with(Role::Passive, &world.side.qp, param);
         let memory = filled(&world.side, 1 << 20);
         let place = Place(memory.rkey().0, memory.addr());
-        let long = crate::octets::read_request(1, Place(1, 0), 1 << 20, place);
+        let long = read_request(1, Place(1, 0), 1 << 20, place);
         peer.set_reading(false);
         peer.send(&fpdu(&long));
         let (second, third) = (fetch_add(2, 2, place, 1), fetch_add(3, 3, place, 1));
-        let read = |msn| crate::octets::read_request(msn, Place(1, 0), 8, place);
+        let read = |msn| read_request(msn, Place(1, 0), 8, place);
         let (second, third) = if first_is_atomic { (second, read(3)) } else { (read(2), third) };
         peer.send(&fpdu(&second));
         world.expect_no_news();
@@ -309,7 +309,7 @@ fn a_target_that_is_deregistered_before_its_turn() {
     let (long, word) = (filled(&world.side, 1 << 20), filled(&world.side, 8));
     let source = Place(long.rkey().0, long.addr());
     peer.set_reading(false);
-    peer.send(&fpdu(&crate::octets::read_request(1, Place(1, 0), 1 << 20, source)));
+    peer.send(&fpdu(&read_request(1, Place(1, 0), 1 << 20, source)));
     let late = fetch_add(2, 2, Place(word.rkey().0, word.addr()), 1);
     peer.send(&fpdu(&late));
     world.expect_no_news();
@@ -323,4 +323,33 @@ fn a_target_that_is_deregistered_before_its_turn() {
     };
     assert_eq!(terminated, terminate("0100", &late));
     peer.expect_fin();
+}
+
+/// An Atomic of the peer still waits for its turn behind a Read whose answer the peer does not take, when the peer's FIN comes
+/// inside of an FPDU, which is an error, or comes well and the queue pair is destroyed: memory does not change any more.
+#[test]
+fn what_is_owed_at_an_error_is_not_done() {
+    for role in ROLES {
+        for rest in [10, 0] {
+            let (mut world, peer) = open(role);
+            let (large, word) = (filled(&world.side, 2 << 20), filled(&world.side, 8));
+            let source = Place(large.rkey().0, large.addr());
+            peer.set_reading(false);
+            let read = fpdu(&read_request(1, Place(3, 0), 2 << 20, source));
+            let atomic = fpdu(&fetch_add(2, 1, Place(word.rkey().0, word.addr()), 1));
+            peer.send(&[&read, &atomic, &fpdu(&send(1, b"half"))[..rest]].concat());
+            world.settle();
+            peer.close();
+            let reason = world.disconnected();
+            assert_eq!(reason, if rest > 0 { DisconnectReason::Lost } else { DisconnectReason::Peer });
+            assert_eq!(content(&word), [FILL; 8]);
+            if rest == 0 {
+                world.side.qp = world.new_qp();
+            }
+            peer.set_reading(true);
+            peer.read_to_fin();
+            world.settle();
+            assert_eq!(content(&word), [FILL; 8]);
+        }
+    }
 }

@@ -7,8 +7,9 @@ use weft_rnic::{
 };
 use weft_tests::{PORT, Pair, PairConfig, RawHost, RawPeer};
 
+use crate::handshake::{PEER_TO_PEER, REPLY, REQUEST, accept, ask, connect, depths, enhanced, with_rtr};
 use crate::octets::{Place, fpdu, read_request, tagged, terminate, vector, write};
-use crate::world::{FILL, World, content, filled, whole, work};
+use crate::world::{FILL, World, content, exchange, filled, whole, work};
 
 /// A device with settings of the test's own, and the host of its peers.
 fn open(change: impl FnOnce(&mut Config)) -> (Device, RawHost) {
@@ -189,4 +190,31 @@ fn places_for_reads_have_a_limit() {
     peer.send(&[3, 4, 5].map(|msn| fpdu(&request(msn))).concat());
     peer.expect(&fpdu(&terminate("1202", &request(5))));
     peer.expect_fin();
+}
+
+/// A device that is set to hold no Reads holds the one that is an RTR message all the same (RFC 6581 section 9.1).
+#[test]
+fn a_read_that_says_ready_needs_no_place_of_its_own() {
+    let mpa = weft_mpa::Config { ird: 0, ord: 0, ..with_rtr(1) };
+    let config = PairConfig { mpa, max_reads: 0, ..PairConfig::default() };
+    let rtr = read_request(1, Place(1, 0), 0, Place(1, 0));
+    let answer = tagged("C142", 1, 0, b"");
+
+    let world = World::with(&config);
+    let peer = ask(&world, &enhanced(REQUEST, 8 | 1, 4, 8));
+    accept(&world, ConnParam::default());
+    peer.expect(&enhanced(REPLY, 8 | 1, 1, 0));
+    peer.send(&fpdu(&rtr));
+    peer.expect(&fpdu(&answer));
+    assert_eq!(depths(&world).0, (1, 0));
+    exchange(&world, &world.side.qp, &peer, 1);
+
+    let world = World::with(&config);
+    let peer = connect(&world, PEER_TO_PEER);
+    peer.expect(&enhanced(REQUEST, 8 | 1, 0, 0));
+    peer.send(&enhanced(REPLY, 8 | 1, 4, 0));
+    peer.expect(&fpdu(&rtr));
+    peer.send(&fpdu(&answer));
+    assert_eq!(depths(&world).0, (0, 1));
+    exchange(&world, &world.side.qp, &peer, 1);
 }

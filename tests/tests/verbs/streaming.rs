@@ -1,7 +1,7 @@
 //! Streaming mode between two devices: lines, then RDMA; refusals and further attempts; tiny windows; loss.
 
 use weft_netif::ImpairmentConfig;
-use weft_rnic::{CmError, CmEvent, ConnParam, QpState, StreamError, StreamState};
+use weft_rnic::{CmError, CmEvent, Config, ConnParam, Device, QpState, StreamError, StreamState};
 use weft_tests::PairConfig;
 
 use crate::talk::{PORT, Talk, take, with};
@@ -182,4 +182,36 @@ fn refused_calls_change_nothing() {
     let fresh = qp_on(&talk.pair.a, &talk.pair.a.cq);
     let start = busy.start_initiator(&fresh, ConnParam::default());
     assert_eq!(start, Err(CmError::Stream(StreamError::NotOpen)));
+}
+
+/// On a device with manual progress a call that finds no room, as one that finds no octets, makes some.
+#[test]
+fn an_application_that_only_sends_gets_on() {
+    let (left, right) = weft_netif::pair(1500);
+    let open = |wire, address: &str| {
+        let mut config = Config::new(address.parse().unwrap(), 3);
+        config.stack.tcp_buffer = 4096;
+        Device::open(wire, config).unwrap()
+    };
+    let (a, b) = (open(left, "10.0.0.1/24"), open(right, "10.0.0.2/24"));
+    let (a_events, b_events) = (a.create_event_channel().unwrap(), b.create_event_channel().unwrap());
+    let _listener = b.listen_streaming(&b_events, PORT).unwrap();
+    let from = a.open_stream(&a_events, b.address(PORT)).unwrap();
+    let text = pattern(50_000, 4);
+    let (mut to, mut sent, mut heard, mut buffer) = (None, 0, Vec::new(), vec![0; 4096]);
+    for _ in 0..1_000_000 {
+        sent += from.send(&text[sent..]).unwrap();
+        match &to {
+            None => {
+                if let Some(CmEvent::StreamRequest(request)) = b_events.next() {
+                    to = Some(b.accept_stream(request.id).unwrap());
+                }
+            }
+            Some(to) => drop(take(to, &mut buffer, &mut heard)),
+        }
+        if sent == text.len() {
+            break;
+        }
+    }
+    assert_eq!((sent, heard == text[..heard.len()]), (text.len(), true));
 }
