@@ -199,55 +199,19 @@ pub(crate) type Code = (u8, u8, u8);
 
 impl Bad {
     /// What can be wrong with a request of this kind.
-    pub(crate) const fn choice(opcode: CompletionOpcode) -> &'static [Self] {
+    pub(crate) fn choice(opcode: CompletionOpcode) -> Vec<Self> {
         use Bad::*;
+        let access = [Stag, Invalidated, Bounds, Before, Wrap, Rights, Domain, Stream];
+        let source = [LocalStag, LocalBounds, LocalDomain];
+        let sink = [LocalStag, LocalBounds, LocalRights, LocalDomain];
         match opcode {
-            CompletionOpcode::Write => &[
-                Stag,
-                Invalidated,
-                Bounds,
-                Before,
-                Wrap,
-                Rights,
-                Domain,
-                Stream,
-                LocalStag,
-                LocalBounds,
-                LocalDomain,
-            ],
-            CompletionOpcode::Read => &[
-                Stag,
-                Invalidated,
-                Bounds,
-                Before,
-                Wrap,
-                Rights,
-                Domain,
-                Stream,
-                LocalStag,
-                LocalBounds,
-                LocalRights,
-                LocalDomain,
-            ],
-            CompletionOpcode::FetchAdd | CompletionOpcode::CompareSwap => &[
-                Stag,
-                Invalidated,
-                Bounds,
-                Before,
-                Wrap,
-                Rights,
-                Domain,
-                Stream,
-                Unaligned,
-                LocalStag,
-                LocalBounds,
-                LocalRights,
-                LocalDomain,
-            ],
-            CompletionOpcode::Immediate => &[NoReceive],
-            _ => {
-                &[NoReceive, ShortReceive, ReceiveStag, CannotInvalidate, LocalStag, LocalBounds, LocalDomain]
+            CompletionOpcode::Write => [&access[..], &source].concat(),
+            CompletionOpcode::Read => [&access[..], &sink].concat(),
+            CompletionOpcode::FetchAdd | CompletionOpcode::CompareSwap => {
+                [&access[..], &[Unaligned], &sink].concat()
             }
+            CompletionOpcode::Immediate => vec![NoReceive],
+            _ => [&[NoReceive, ShortReceive, ReceiveStag, CannotInvalidate][..], &source].concat(),
         }
     }
 

@@ -254,7 +254,7 @@ fn spoil(random: &mut Random, own: &mut Draft, peer: &mut Draft, request: &mut R
         Bad::ReceiveStag => peer.capacity.recv_sge > 1,
         _ => !bad.is_local() || request.local.iter().any(|place| place.len > 0),
     };
-    let choice: Vec<Bad> = Bad::choice(request.opcode()).iter().copied().filter(possible).collect();
+    let choice: Vec<Bad> = Bad::choice(request.opcode()).into_iter().filter(possible).collect();
     let bad = random.pick(&choice);
     request.bad = Some(bad);
     if request.fetches() && !bad.is_local() {

@@ -5,12 +5,10 @@ use weft_rdmap::Error as Rdmap;
 use weft_rnic::{Access, ConnParam, Data, DisconnectReason, SendOpcode, Stag, Status};
 use weft_tests::PairConfig;
 
-use crate::atomics::{fetch_add, open, request};
+use crate::atomics::{fetch_add, request};
 use crate::octets::{Place, bare_terminate, fpdu, join, read_request, send, terminate};
 use crate::scene::{Answer, Row, Scene, run_all};
-use crate::world::{FILL, Role, World, content, filled, whole, work};
-
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
+use crate::world::{FILL, ROLES, Role, World, content, filled, open, whole, work};
 
 /// A fetch-and-add at `offset` of a region of the scene.
 fn at(memory: &weft_rnic::Mr, offset: u64) -> Vec<u8> {

@@ -1,12 +1,10 @@
 //! Atomics on the wire (RFC 7306 section 5): what a peer gets for them, and what it gets to see of ours.
 
 use weft_rnic::{Access, CompletionOpcode, ConnParam, Data, Mr, Region, SendOpcode, SendWr, Stag, Status};
-use weft_tests::{PairConfig, RawPeer};
+use weft_tests::PairConfig;
 
 use crate::octets::{Place, fpdu, join, read_request, tagged, vector, write};
-use crate::world::{FILL, Role, World, content, filled, whole, work};
-
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
+use crate::world::{FILL, ROLES, Role, World, content, filled, open, whole, work};
 
 /// The five words behind the identifier and the STag: offset, data, mask, compare data, compare mask.
 pub(crate) type Words = [u64; 5];
@@ -31,13 +29,6 @@ pub(crate) fn compare_swap(msn: u32, id: u32, place: Place, compare: u64, swap: 
 /// Octets of an Atomic Response.
 pub(crate) fn response(msn: u32, id: u32, original: u64) -> Vec<u8> {
     join("414B 00000000 00000003", &[&msn.to_be_bytes(), &[0; 4], &id.to_be_bytes(), &original.to_be_bytes()])
-}
-
-pub(crate) fn open(role: Role) -> (World, RawPeer) {
-    let world = World::new();
-    let peer = world.establish(role);
-    peer.send(&vector("write0"));
-    (world, peer)
 }
 
 /// A word of the device's memory, between guards.

@@ -11,10 +11,8 @@ use weft_tests::RawPeer;
 use crate::octets::{
     Place, fpdu, read_request, send, send_invalidate, tagged, terminate, terminate_read, vector, write,
 };
-use crate::rdmap_wire::{MTU, ROLES, open};
-use crate::world::{FILL, Role, World, content, exchange, filled, whole, work};
-
-const FLUSHED: Status = Status::WorkRequestFlushed;
+use crate::rdmap_wire::MTU;
+use crate::world::{FILL, FLUSHED, ROLES, Role, World, content, exchange, filled, open, whole, work};
 
 /// Another queue pair with its own connection.
 fn another(world: &World, role: Role) -> (Qp, RawPeer) {
@@ -86,7 +84,7 @@ fn expect_access(peer: &RawPeer, memory: &Mr, msn: u32) {
 #[test]
 fn an_stag_of_another_protection_domain() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let domain = world.side.device.alloc_pd();
         let theirs = domain.register(8, Access::ALL).unwrap();
         let ours = filled(&world.side, 8);
@@ -106,7 +104,7 @@ fn an_stag_of_another_protection_domain() {
 fn applications_of_two_domains_need_not_trust_each_other() {
     for role in ROLES {
         for receives in [false, true] {
-            let (world, peer) = open(role, MTU);
+            let (world, peer) = open(role);
             let ours = filled(&world.side, 8);
             let (qp, their_peer) = in_domain(&world, &world.side.device.alloc_pd(), role);
             if receives {
@@ -133,7 +131,7 @@ fn applications_of_two_domains_need_not_trust_each_other() {
 #[test]
 fn an_stag_of_another_stream() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let side = &world.side;
         let bound = side.pd.register_for(&side.qp, 8, Access::ALL).unwrap();
         bound.write(0, &[FILL; 8]).unwrap();
@@ -263,7 +261,7 @@ fn nothing_outside_of_a_buffer_is_reached() {
     for start in (0..4).chain(6..11) {
         for len in 1..9_usize {
             let role = ROLES[(start + len) % 2];
-            let (world, peer) = open(role, MTU);
+            let (world, peer) = open(role);
             // Offsets 3 to 7 of 11: what lies around them in offsets is the neighbours'.
             let register = |iova, len| {
                 let region = Region::owned(len).unwrap();
@@ -293,7 +291,7 @@ fn nothing_outside_of_a_buffer_is_reached() {
 #[test]
 fn revoked_memory_does_not_change_any_more() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let target = filled(&world.side, 64_000);
         let part = |index: usize| {
             let head = if index == 63 { "C140" } else { "8140" };

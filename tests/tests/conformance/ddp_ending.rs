@@ -7,11 +7,10 @@ use weft_tests::{PairConfig, RawPeer};
 
 use crate::frames::{Bench, Opening};
 use crate::octets::{Place, bare_terminate, crc32c, fpdu, read_request, send, terminate, vector, write};
-use crate::rdmap_wire::{MTU, ROLES, open, send_fpdus};
+use crate::rdmap_wire::send_fpdus;
 use crate::scene::Scene;
-use crate::world::{FILL, World, content, filled, whole, work};
+use crate::world::{FILL, FLUSHED, ROLES, World, content, filled, open, whole, work};
 
-const FLUSHED: Status = Status::WorkRequestFlushed;
 const READ: SendOpcode = SendOpcode::Read { stag: Stag(0x100), to: 0x1000 };
 
 /// Posts receives 1 to 5 and Reads 6 to 8, which the peer does not answer.
@@ -36,7 +35,7 @@ fn expect_eight_flushed(world: &World) {
 #[test]
 fn the_llp_connection_is_lost() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         post_eight(&world, &peer);
         peer.abort();
         assert_eq!(world.disconnected(), DisconnectReason::Lost);
@@ -53,7 +52,7 @@ fn the_llp_connection_is_lost() {
 fn accepted_segments_do_not_vanish_in_silence() {
     for role in ROLES {
         for is_reset in [false, true] {
-            let (world, peer) = open(role, MTU);
+            let (world, peer) = open(role);
             // More than TCP takes at once.
             let memory = filled(&world.side, 1 << 20);
             let sges = [whole(&memory)];
@@ -89,7 +88,7 @@ fn accepted_segments_do_not_vanish_in_silence() {
 fn the_llp_finds_every_bit_that_is_wrong() {
     for bit in 0..23 * 8 {
         let role = ROLES[bit % 2];
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let inbox = filled(&world.side, 8);
         world.side.post_recv(1, whole(&inbox));
         let mut octets = vector("send5");
@@ -111,7 +110,7 @@ fn the_llp_finds_every_bit_that_is_wrong() {
 #[test]
 fn the_peer_tears_down_gracefully() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         post_eight(&world, &peer);
         peer.send(&fpdu(&write(0, 0, b"")));
         peer.close();
@@ -129,7 +128,7 @@ fn the_peer_tears_down_gracefully() {
 #[test]
 fn nothing_is_transferred_after_a_graceful_teardown() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         world.side.qp.disconnect().unwrap();
         let memory = filled(&world.side, 8);
         for (wr_id, opcode) in (1..).zip([SendOpcode::Send, READ, SendOpcode::Write { stag: Stag(1), to: 0 }])
@@ -180,7 +179,7 @@ fn octets_behind_the_peers_fin() {
 fn an_erroneous_stream_carries_nothing_more() {
     for role in ROLES {
         for closes in [true, false] {
-            let (world, peer) = open(role, MTU);
+            let (world, peer) = open(role);
             post_eight(&world, &peer);
             let bad = send(2, b"skipped one");
             peer.send(&fpdu(&bad));

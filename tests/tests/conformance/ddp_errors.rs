@@ -6,13 +6,11 @@ use weft_rdmap::Error as Rdmap;
 use weft_rnic::{Access, Cause, DisconnectReason, Mr, Region, Status};
 
 use crate::octets::{
-    Place, fpdu, join, read_request, send, send_invalidate, send_part, tagged, terminate, vector, write,
+    Place, fpdu, join, read_fpdu, read_request, send, send_invalidate, send_part, tagged, terminate, vector,
+    write,
 };
-use crate::rdmap_wire::{MTU, ROLES, open, read_ulpdu};
 use crate::scene::{Answer, Row, Scene};
-use crate::world::{FILL, Role, content, filled, whole};
-
-const FLUSHED: Status = Status::WorkRequestFlushed;
+use crate::world::{FILL, FLUSHED, ROLES, Role, content, filled, open, whole};
 
 /// Shows for both roles that the last segment is refused with DDP's error, after the Sends before it were taken.
 fn refused(name: &'static str, code: &'static str, error: Ddp, bad: &[u8]) {
@@ -95,7 +93,7 @@ fn no_buffer_is_posted() {
             (vector("send0"), fpdu(&terminate("1202", &send(1, b"")))),
             (fpdu(&send_part("01", 1, 0, b"x")), fpdu(&terminate("1202", &send_part("01", 1, 0, b"x")))),
         ] {
-            let (world, peer) = open(role, MTU);
+            let (world, peer) = open(role);
             peer.send(&octets);
             peer.expect(&answer);
             peer.expect_fin();
@@ -195,7 +193,7 @@ fn messages_that_are_longer_than_their_buffer() {
 #[test]
 fn stags_that_are_not_valid() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         peer.send(&fpdu(&write(0xDEAD_BEEF, 0x1000, &[0, 1, 2, 3, 4, 5, 6, 7])));
         peer.expect(&vector("term-ddp-stag"));
         peer.expect_fin();
@@ -237,7 +235,7 @@ fn buffers_that_do_not_allow_placement() {
 /// `size` octets whose tagged offsets begin at `iova`, and a Write of `len` octets at `to`: either it is placed or exactly
 /// this Terminate comes and not an octet of it is.
 fn write_at(role: Role, (iova, size): (u64, usize), (to, len): (u64, usize), code: Option<&str>) {
-    let (world, peer) = open(role, MTU);
+    let (world, peer) = open(role);
     let region = Region::owned(size).unwrap();
     let target = world.side.pd.register_at(region, Access::ALL, iova).unwrap();
     target.write(0, &vec![FILL; size]).unwrap();
@@ -321,7 +319,7 @@ fn after_an_error_everything_is_dropped() {
             (write(0, 0, b"bad"), "1100", Ddp::InvalidStag),
             (untagged("4043", [0, 1, 0], b"bad"), "1206", Ddp::UntaggedVersion),
         ] {
-            let (world, peer) = open(role, MTU);
+            let (world, peer) = open(role);
             let (target, inbox) = (filled(&world.side, 8), filled(&world.side, 32));
             let place = Place(target.rkey().0, target.addr());
             world.side.post_recv(1, inbox.sge(0, 16));
@@ -373,14 +371,14 @@ fn error_numbers() {
     ];
     for role in ROLES {
         for (bad, etype, code) in cases {
-            let (world, peer) = open(role, MTU);
+            let (world, peer) = open(role);
             let (target, inbox) = (filled(&world.side, 16), filled(&world.side, 16));
             let foreign = world.side.device.alloc_pd().register(16, Access::ALL).unwrap();
             world.side.post_recv(1, whole(&inbox));
             let octets = bad(&target, &foreign);
             let is_stream = octets.starts_with(&[0, 18]);
             peer.send(&if is_stream { octets } else { fpdu(&octets) });
-            let answer = read_ulpdu(&peer);
+            let answer = read_fpdu(&peer);
             assert_eq!(answer[18..20], [0x10 | etype, code], "layer and type, code");
             match world.disconnected() {
                 DisconnectReason::LocalTerminate(Cause::Peer(error)) => {

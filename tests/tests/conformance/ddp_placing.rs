@@ -7,8 +7,7 @@ use weft_tests::{Pair, PairConfig};
 use crate::octets::{
     Place, fpdu, pattern, read_request, send, send_invalidate, send_part, tagged, vector, write,
 };
-use crate::rdmap_wire::{MTU, ROLES, open};
-use crate::world::{FILL, content, filled, whole, work};
+use crate::world::{FILL, ROLES, content, filled, open, whole, work};
 
 fn received(completion: &Completion) -> (u64, Status, CompletionOpcode, u32) {
     (completion.wr_id, completion.status, completion.opcode, completion.byte_len)
@@ -23,7 +22,7 @@ const fn recv(wr_id: u64, len: u32) -> (u64, Status, CompletionOpcode, u32) {
 #[test]
 fn tagged_and_untagged_buffers() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let (target, inbox) = (filled(&world.side, 16), filled(&world.side, 32));
         world.side.post_recv(1, inbox.sge(16, 16));
         world.side.post_recv(2, inbox.sge(0, 16));
@@ -46,7 +45,7 @@ fn tagged_and_untagged_buffers() {
 #[test]
 fn reserved_bits_are_not_looked_at() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let (target, inbox) = (filled(&world.side, 64), filled(&world.side, 8));
         for bits in 0..16_u8 {
             let mut tagged = write(target.rkey().0, target.addr() + 4 * u64::from(bits), &[bits; 4]);
@@ -68,7 +67,7 @@ fn reserved_bits_are_not_looked_at() {
 #[test]
 fn a_message_is_delivered_with_its_last_segment() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let (target, inbox) = (filled(&world.side, 8), filled(&world.side, 16));
         let place = Place(target.rkey().0, target.addr());
         world.side.post_recv(1, whole(&inbox));
@@ -96,7 +95,7 @@ fn a_message_is_delivered_with_its_last_segment() {
 #[test]
 fn messages_are_delivered_in_the_order_sent() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let (flag, inbox) = (filled(&world.side, 1), filled(&world.side, 100));
         for wr_id in 0..100_u8 {
             world.side.post_recv(wr_id.into(), inbox.sge(wr_id.into(), 1));
@@ -130,7 +129,7 @@ fn messages_are_delivered_in_the_order_sent() {
 #[test]
 fn the_length_of_an_untagged_message_is_reported() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let inbox = filled(&world.side, 16);
         let messages = [
             (vector("send0"), 0),
@@ -154,7 +153,7 @@ fn the_length_of_an_untagged_message_is_reported() {
 #[test]
 fn the_octets_for_the_upper_layer_are_reported() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let windows = [0, 1, 2].map(|_| world.bound(&world.side.qp, 8));
         let stags = [0, 1, 2].map(|index: usize| windows[index].rkey().0);
         for wr_id in 1..=4 {
@@ -183,7 +182,7 @@ fn the_octets_for_the_upper_layer_are_reported() {
 #[test]
 fn all_payload_is_placed() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         for (msn, len) in (1..).zip([1_usize, 2, 17, 1000, 1453, 1454, 1455, 60_000, 200_003]) {
             let (target, inbox) = (filled(&world.side, len), filled(&world.side, len));
             world.side.post_recv(1, whole(&inbox));
@@ -211,7 +210,7 @@ fn all_payload_is_placed() {
 #[test]
 fn tagged_messages_begin_anywhere() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         for iova in [0, 1, 3, 0xFFFF, 0xFFFF_FFF8, u64::MAX - 16] {
             let region = Region::owned(16).unwrap();
             let target = world.side.pd.register_at(region, Access::ALL, iova).unwrap();
@@ -235,7 +234,7 @@ fn tagged_messages_begin_anywhere() {
 #[test]
 fn tagged_segments_overlap() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let target = filled(&world.side, 16);
         let part = |head, at: u64, octets| fpdu(&tagged(head, target.rkey().0, target.addr() + at, octets));
         let octets = [
@@ -259,7 +258,7 @@ fn tagged_segments_overlap() {
 #[test]
 fn nothing_is_checked_for_no_octets() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let target = filled(&world.side, 8);
         let (stag, to) = (target.rkey().0, target.addr());
         let read_only = world.side.pd.register(8, Access::LOCAL_WRITE | Access::REMOTE_READ).unwrap();
@@ -286,7 +285,7 @@ fn nothing_is_checked_for_no_octets() {
 fn the_llp_keeps_boundaries_and_lengths() {
     for role in ROLES {
         for is_slow in [false, true] {
-            let (world, peer) = open(role, MTU);
+            let (world, peer) = open(role);
             let inbox = filled(&world.side, 24 * 24);
             for len in 0..24_u8 {
                 world.side.post_recv(len.into(), inbox.sge(24 * usize::from(len), 24));
@@ -360,7 +359,7 @@ fn a_bad_wire_changes_nothing() {
 #[test]
 fn a_header_alone_is_a_segment() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         world.side.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
         peer.send(&[vector("write0"), vector("send0"), vector("rreq0")].concat());
         peer.expect(&vector("rrsp0"));

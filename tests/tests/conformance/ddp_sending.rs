@@ -3,15 +3,15 @@
 use weft_rnic::{Data, PostError, Qp, SendOpcode, SendWr, Sge, Stag, Status};
 use weft_tests::{RawPeer, hex};
 
-use crate::octets::{Place, fpdu, pattern, read_request, send, tagged, terminate, vector, write};
-use crate::rdmap_wire::{MTU, ROLES, SMALL_MTU, open, read_ulpdu};
-use crate::world::{World, content, filled, whole, work};
+use crate::octets::{Place, fpdu, pattern, read_fpdu, read_request, send, tagged, terminate, vector, write};
+use crate::rdmap_wire::{MTU, SMALL_MTU};
+use crate::world::{ROLES, World, content, filled, open, open_mtu, whole, work};
 
 /// The segments of the next message, up to the one with the L bit.
 fn read_message(peer: &RawPeer) -> Vec<Vec<u8>> {
     let mut segments = Vec::new();
     loop {
-        let ulpdu = read_ulpdu(peer);
+        let ulpdu = read_fpdu(peer);
         let last = ulpdu[0] & 0x40 != 0;
         segments.push(ulpdu);
         if last {
@@ -22,7 +22,7 @@ fn read_message(peer: &RawPeer) -> Vec<Vec<u8>> {
 
 /// The segments of one request of `len` octets, in a world of its own; nothing comes behind them.
 fn segments_of(role: crate::world::Role, mtu: usize, opcode: SendOpcode, len: usize) -> Vec<Vec<u8>> {
-    let (world, peer) = open(role, mtu);
+    let (world, peer) = open_mtu(role, mtu);
     let memory = world.side.memory(len);
     memory.write(0, &pattern(len)).unwrap();
     world.side.qp.post_send(&work(1, opcode, Data::Sges(&[whole(&memory)]))).unwrap();
@@ -72,7 +72,7 @@ fn the_last_segment_and_no_other_says_so() {
 #[test]
 fn control_octets_of_all_messages() {
     for role in ROLES {
-        let (world, peer) = open(role, SMALL_MTU);
+        let (world, peer) = open_mtu(role, SMALL_MTU);
         let memory = filled(&world.side, 2000);
         let (stag, addr) = (memory.rkey().0, memory.addr());
         let (sges, sink) = ([whole(&memory)], [memory.sge(0, 1)]);
@@ -97,7 +97,7 @@ fn control_octets_of_all_messages() {
         controls.extend(read_message(&peer).iter().map(|ulpdu| ulpdu[0]));
         // A Terminate, whatever for.
         peer.send(&fpdu(&send(1, b"nobody waits")));
-        controls.push(read_ulpdu(&peer)[0]);
+        controls.push(read_fpdu(&peer)[0]);
         let (untagged, tagged) = ([0x01, 0x01, 0x01, 0x41], [0x81, 0x81, 0x81, 0xC1]);
         let rest: &[u8] = &[0xC1, 0x41, 0x81, 0xC1, 0x41];
         assert_eq!(controls, [&untagged[..], &[0x41, 0x41], &tagged, rest].concat());
@@ -109,7 +109,7 @@ fn control_octets_of_all_messages() {
 #[test]
 fn the_tagged_header() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let octets = hex("0001020304050607");
         let write_to = |stag, to| {
             let opcode = SendOpcode::Write { stag: Stag(stag), to };
@@ -122,7 +122,7 @@ fn the_tagged_header() {
                 write_to(stag, to);
                 let header = [&hex("C140"), &stag.to_be_bytes()[..], &to.to_be_bytes()].concat();
                 assert_eq!(header.len(), 14);
-                assert_eq!(read_ulpdu(&peer), [header, octets.clone()].concat());
+                assert_eq!(read_fpdu(&peer), [header, octets.clone()].concat());
             }
         }
         let memory = filled(&world.side, 8);
@@ -144,7 +144,7 @@ fn all_segments_of_a_tagged_message_agree() {
                 assert_eq!(ulpdu[2..6], stag.to_be_bytes(), "STag");
             }
         }
-        let (world, peer) = open(role, SMALL_MTU);
+        let (world, peer) = open_mtu(role, SMALL_MTU);
         let memory = filled(&world.side, 10_000);
         let source = Place(memory.rkey().0, memory.addr());
         peer.send(&fpdu(&read_request(1, Place(0xFEDC_BA98, 0), 10_000, source)));
@@ -160,16 +160,16 @@ fn all_segments_of_a_tagged_message_agree() {
 fn the_untagged_header() {
     for role in ROLES {
         for stag in [0x1122_3344, 0, 1, u32::MAX] {
-            let (world, peer) = open(role, MTU);
+            let (world, peer) = open(role);
             let opcode = SendOpcode::SendInvalidate { stag: Stag(stag) };
             world.side.qp.post_send(&work(1, opcode, Data::Inline(b"hello"))).unwrap();
             let header = [&hex("4144"), &stag.to_be_bytes()[..], &hex("00000000 00000001 00000000")].concat();
             assert_eq!(header.len(), 18);
-            assert_eq!(read_ulpdu(&peer), [&header[..], b"hello"].concat());
+            assert_eq!(read_fpdu(&peer), [&header[..], b"hello"].concat());
             world.side.qp.post_send(&work(2, SendOpcode::Send, Data::Inline(b"hello"))).unwrap();
-            assert_eq!(read_ulpdu(&peer), send(2, b"hello"));
+            assert_eq!(read_fpdu(&peer), send(2, b"hello"));
         }
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         world.side.qp.post_send(&work(1, SendOpcode::Send, Data::Inline(b"hello"))).unwrap();
         peer.expect(&vector("send5"));
     }
@@ -197,7 +197,7 @@ fn all_segments_of_an_untagged_message_agree() {
 #[test]
 fn sequence_numbers_and_offsets_inside_messages() {
     for role in ROLES {
-        let (world, peer) = open(role, SMALL_MTU);
+        let (world, peer) = open_mtu(role, SMALL_MTU);
         let memory = filled(&world.side, 5000);
         for (index, len) in [5000, 512, 513, 1].into_iter().enumerate() {
             let sges = [memory.sge(0, len)];
@@ -218,7 +218,7 @@ fn sequence_numbers_and_offsets_inside_messages() {
 #[test]
 fn each_queue_counts_its_messages_from_one() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let memory = filled(&world.side, 4);
         let sges = [whole(&memory)];
         let read = SendOpcode::Read { stag: Stag(7), to: 0 };
@@ -226,7 +226,7 @@ fn each_queue_counts_its_messages_from_one() {
         for kind in [0, 1, 0, 2, 0, 1, 1, 2, 1, 0] {
             let opcode = [SendOpcode::Send, read, TARGET][kind];
             world.side.qp.post_send(&work(1, opcode, Data::Sges(&sges))).unwrap();
-            let ulpdu = read_ulpdu(&peer);
+            let ulpdu = read_fpdu(&peer);
             match kind {
                 0 => sends += 1,
                 1 => reads += 1,
@@ -242,7 +242,7 @@ fn each_queue_counts_its_messages_from_one() {
         // The Terminate is the first message of queue 2.
         let bad = tagged("C140", 0, 0, b"x");
         peer.send(&fpdu(&bad));
-        assert_eq!(read_ulpdu(&peer), terminate("1100", &bad));
+        assert_eq!(read_fpdu(&peer), terminate("1100", &bad));
     }
 }
 
@@ -281,7 +281,7 @@ fn messages_without_octets_take_one_segment() {
             let opcode = SendOpcode::Write { stag: Stag(stag), to };
             assert_eq!(segments_of(role, MTU, opcode, 0), [write(stag, to, b"")]);
         }
-        let (_world, peer) = open(role, MTU);
+        let (_world, peer) = open(role);
         peer.send(&fpdu(&read_request(1, Place(u32::MAX, 5), 0, Place(0, 0))));
         assert_eq!(read_message(&peer), [tagged("C142", u32::MAX, 5, b"")]);
         peer.expect_silence();
@@ -293,7 +293,7 @@ fn messages_without_octets_take_one_segment() {
 #[test]
 fn messages_leave_in_the_order_of_posting() {
     for role in ROLES {
-        let (world, peer) = open(role, SMALL_MTU);
+        let (world, peer) = open_mtu(role, SMALL_MTU);
         let memory = filled(&world.side, 2000);
         let mut msn = 0;
         for batch in 0..10_u32 {
@@ -332,7 +332,7 @@ fn messages_leave_in_the_order_of_posting() {
 // Covers 5041-5.2-2.
 #[test]
 fn a_message_has_less_than_two_to_the_32_octets() {
-    let (world, peer) = open(ROLES[0], MTU);
+    let (world, peer) = open(ROLES[0]);
     let memory = world.side.memory(8);
     let post = |qp: &Qp, lengths: [u32; 2]| {
         let sges = lengths.map(|length| Sge { length, ..memory.sge(0, 0) });

@@ -5,21 +5,10 @@ use weft_rnic::{CompletionOpcode, ConnParam, Data, DisconnectReason, QpState, Se
 use weft_tests::{RawPeer, hex};
 
 use crate::octets::{
-    Place, bare_terminate, fpdu, join, pattern, read_request, send, tagged, terminate, terminate_read,
-    vector, write,
+    Place, bare_terminate, fpdu, join, pattern, read_request, send, tagged, terminate, terminate_read, write,
 };
 use crate::scene::Scene;
-use crate::world::{Role, World, content, exchange, filled, whole, work};
-
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
-const FLUSHED: Status = Status::WorkRequestFlushed;
-
-fn open(role: Role) -> (World, RawPeer) {
-    let world = World::new();
-    let peer = world.establish(role);
-    peer.send(&vector("write0"));
-    (world, peer)
-}
+use crate::world::{FLUSHED, ROLES, Role, World, content, exchange, filled, open, whole, work};
 
 /// The peer has sent a Terminate: no answer but FIN, and the queue pair is through.
 fn expect_end(world: &World, peer: &RawPeer, code: (u8, u8, u8)) {

@@ -4,24 +4,14 @@ use weft_ddp::Error as Ddp;
 use weft_mpa::Error as Mpa;
 use weft_rdmap::Error as Rdmap;
 use weft_rnic::{Access, Cause, ConnParam, Data, DisconnectReason, SendOpcode, SendWr, Stag, Status};
-use weft_tests::{PairConfig, RawPeer, hex};
+use weft_tests::{PairConfig, hex};
 
 use crate::octets::{
     Place, bare_terminate, fpdu, pattern, read_request, send, send_invalidate, tagged, terminate,
     terminate_read, vector, write,
 };
 use crate::scene::Scene;
-use crate::world::{FILL, Role, World, content, filled, whole, work};
-
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
-const FLUSHED: Status = Status::WorkRequestFlushed;
-
-fn open(role: Role) -> (World, RawPeer) {
-    let world = World::new();
-    let peer = world.establish(role);
-    peer.send(&vector("write0"));
-    (world, peer)
-}
+use crate::world::{FILL, FLUSHED, ROLES, World, content, filled, open, whole, work};
 
 /// Errors found by MPA, DDP, RDMAP and in the own memory: each is one event with its cause, and no receive, Read or Send stays
 /// without a completion.

@@ -11,14 +11,12 @@ use crate::octets::{
     vector, write,
 };
 use crate::scene::{Answer, Outcome, Row, Scene, run_all};
-use crate::world::{FILL, Role, World, content, filled, whole, work};
+use crate::world::{FILL, FLUSHED, Role, World, content, filled, whole, work};
 
 /// An untagged segment without payload: DDP's and RDMAP's control octets, then the queue, MSN 1.
 fn untagged(head: &str, queue: u32) -> Vec<u8> {
     join(head, &[&[0; 4], &queue.to_be_bytes(), &1_u32.to_be_bytes(), &[0; 4]])
 }
-
-const FLUSHED: Status = Status::WorkRequestFlushed;
 
 #[test]
 fn ddp_versions() {

@@ -7,11 +7,10 @@ use weft_rnic::{
 };
 use weft_tests::{Pair, PairConfig};
 
-use crate::atomics::{compare_swap, fetch_add, open, response};
+use crate::atomics::{compare_swap, fetch_add, response};
 use crate::octets::{Place, fpdu, join, read_fpdu};
-use crate::world::{FILL, Role, content, filled, work};
+use crate::world::{FILL, ROLES, Role, content, filled, open, work};
 
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
 const DATA: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 const IMMEDIATE: SendOpcode = SendOpcode::Immediate { data: DATA };
 

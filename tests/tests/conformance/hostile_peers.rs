@@ -11,9 +11,7 @@ use crate::handshake::{DEFAULT, REPLY, REQUEST, ask, connect};
 use crate::octets::{
     Framing, Place, fpdu, join, pattern, read_request, send, tagged, terminate, vector, write,
 };
-use crate::world::{Role, World, content, filled, whole, work};
-
-const FLUSHED: Status = Status::WorkRequestFlushed;
+use crate::world::{FLUSHED, Role, World, content, filled, whole, work};
 
 /// A queue pair of small queues whose completions are in `cq`, in Full Operation, and its peer, which has said its first
 /// word.

@@ -3,24 +3,15 @@
 use weft_ddp::Error as Ddp;
 use weft_rdmap::Error as Rdmap;
 use weft_rnic::{Cause, CompletionOpcode, Data, RecvWr, SendOpcode, SendWr, Stag, Status};
-use weft_tests::RawPeer;
 
 use crate::octets::{
     Place, bare_terminate, fpdu, join, read_request, send, tagged, terminate, vector, write,
 };
 use crate::scene::{Answer, Row, Scene, run_all};
-use crate::world::{FILL, Role, World, content, filled, whole, work};
+use crate::world::{FILL, ROLES, Role, World, content, filled, open, whole, work};
 
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
 const DATA: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 const IMMEDIATE: SendOpcode = SendOpcode::Immediate { data: DATA };
-
-fn open(role: Role) -> (World, RawPeer) {
-    let world = World::new();
-    let peer = world.establish(role);
-    peer.send(&vector("write0"));
-    (world, peer)
-}
 
 /// Immediate Data; `control` is `48`, or `49` with Solicited Event.
 fn immediate(control: u8, msn: u32, octets: &[u8]) -> Vec<u8> {

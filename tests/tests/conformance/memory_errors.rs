@@ -7,9 +7,7 @@ use weft_tests::hex;
 
 use crate::octets::{Place, fpdu, pattern, read_request, send, send_invalidate, tagged, vector, write};
 use crate::scene::{Answer, Outcome, Row, Scene, run_all};
-use crate::world::{Role, World};
-
-const FLUSHED: Status = Status::WorkRequestFlushed;
+use crate::world::{FLUSHED, Role, World};
 
 #[test]
 fn writes_to_unknown_memory() {

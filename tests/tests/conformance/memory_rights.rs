@@ -11,9 +11,8 @@ use weft_tests::RawPeer;
 use crate::octets::{
     Place, fpdu, pattern, read_request, send_invalidate, tagged, terminate, terminate_read, vector, write,
 };
-use crate::world::{FILL, Role, World, content, filled, whole, work};
+use crate::world::{FILL, ROLES, Role, World, content, filled, whole, work};
 
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
 const REMOTE_WRITE: Access = Access::REMOTE_WRITE;
 
 /// Makes a Terminate of a code and the segment that it returns.

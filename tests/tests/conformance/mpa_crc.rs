@@ -6,9 +6,8 @@ use weft_tests::{RawPeer, hex};
 
 use crate::negotiation::{Wish, start};
 use crate::octets::{Framing, bare_terminate, crc32c, fpdu, join, pattern, send, vector, write};
-use crate::world::{FILL, Role, World, content, filled, whole, work};
+use crate::world::{FILL, ROLES, Role, World, content, filled, whole, work};
 
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
 /// The two C bits: the device's and the peer's.
 const COMBINATIONS: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
 

@@ -8,9 +8,8 @@ use weft_tests::{PairConfig, RawPeer};
 use crate::frames::{Bench, Opening};
 use crate::negotiation::{Wish, start};
 use crate::octets::{Framing, crc32c, fpdu, number, pattern, send, send_part, vector, write};
-use crate::world::{FILL, Role, World, content, filled, whole, work};
+use crate::world::{FILL, ROLES, Role, World, content, filled, whole, work};
 
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
 const PLAIN: Wish = Wish { markers: false, crc: true };
 const MARKED: Wish = Wish { markers: true, crc: true };
 

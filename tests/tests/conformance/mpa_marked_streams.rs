@@ -5,9 +5,8 @@ use weft_tests::{PairConfig, RawPeer};
 
 use crate::negotiation::{Wish, start, start_with};
 use crate::octets::{Framing, crc32c, fpdu, join, number, pattern, send, vector};
-use crate::world::{Role, World, whole, work};
+use crate::world::{ROLES, Role, World, whole, work};
 
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
 const PLAIN: Wish = Wish { markers: false, crc: true };
 const MARKED: Wish = Wish { markers: true, crc: true };
 

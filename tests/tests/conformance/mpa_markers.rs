@@ -6,9 +6,8 @@ use weft_tests::RawPeer;
 
 use crate::negotiation::{Wish, start};
 use crate::octets::{Framing, bare_terminate, crc32c, pattern, send, vector, write};
-use crate::world::{FILL, Role, World, content, filled, whole, work};
+use crate::world::{FILL, ROLES, Role, World, content, filled, whole, work};
 
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
 const CRC: Wish = Wish { markers: false, crc: true };
 const MARKED: Wish = Wish { markers: true, crc: true };
 /// Payload of a Send whose FPDU has a header, payload and three octets of padding: 44 octets, with a CRC from octet 40 on.

@@ -11,10 +11,7 @@ use weft_tests::{Pair, PairConfig, hex};
 
 use crate::frames::{Bench, Opening};
 use crate::octets::{Framing, bare_terminate, fpdu, join, pattern, send, vector, write};
-use crate::world::{FILL, Role, World, content, exchange, filled, whole, work};
-
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
-const FLUSHED: Status = Status::WorkRequestFlushed;
+use crate::world::{FILL, FLUSHED, ROLES, Role, World, content, exchange, filled, whole, work};
 
 /// Nobody goes ahead: a responder says nothing before it has the Request, and nothing before its application has decided;
 /// an initiator sends nothing behind its Request before it has the Reply.

@@ -1,22 +1,12 @@
 //! Full Operation without a fault: what the peer's octets do, and which octets the device makes.
 
 use weft_rnic::{Completion, CompletionOpcode, Data, RecvWr, SendOpcode, SendWr, Stag, Status};
-use weft_tests::{PairConfig, RawPeer, hex};
+use weft_tests::{RawPeer, hex};
 
 use crate::octets::{
     Place, fpdu, join, pattern, read_request, send, send_invalidate, send_part, tagged, vector, write,
 };
-use crate::world::{FILL, Role, World, content, filled, whole, work};
-
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
-
-/// A world with an established connection on which the device may send.
-fn open(role: Role, mtu: usize) -> (World, RawPeer) {
-    let world = World::with(&PairConfig { mtu, ..PairConfig::default() });
-    let peer = world.establish(role);
-    peer.send(&vector("write0"));
-    (world, peer)
-}
+use crate::world::{FILL, ROLES, content, filled, open, open_mtu, whole, work};
 
 fn received(completion: &Completion) -> (u64, Status, CompletionOpcode, u32) {
     (completion.wr_id, completion.status, completion.opcode, completion.byte_len)
@@ -25,7 +15,7 @@ fn received(completion: &Completion) -> (u64, Status, CompletionOpcode, u32) {
 #[test]
 fn sends_of_all_kinds_arrive() {
     for role in ROLES {
-        let (world, peer) = open(role, 1500);
+        let (world, peer) = open(role);
         let (inbox, target) = (filled(&world.side, 16), world.side.own_memory(64));
         let stag = target.rkey();
         let cases = [
@@ -62,7 +52,7 @@ fn sends_of_all_kinds_arrive() {
 #[test]
 fn a_send_in_parts_is_scattered() {
     for role in ROLES {
-        let (world, peer) = open(role, 1500);
+        let (world, peer) = open(role);
         let memory = filled(&world.side, 64);
         let sges = [memory.sge(0, 3), memory.sge(20, 0), memory.sge(40, 2), memory.sge(10, 9)];
         world.side.qp.post_recv(&RecvWr { wr_id: 1, sges: &sges }).unwrap();
@@ -85,7 +75,7 @@ fn a_send_in_parts_is_scattered() {
 #[test]
 fn empty_sends_arrive() {
     for role in ROLES {
-        let (world, peer) = open(role, 1500);
+        let (world, peer) = open(role);
         for wr_id in 1..=3 {
             world.side.qp.post_recv(&RecvWr { wr_id, sges: &[] }).unwrap();
         }
@@ -99,7 +89,7 @@ fn empty_sends_arrive() {
 #[test]
 fn writes_arrive_without_a_completion() {
     for role in ROLES {
-        let (world, peer) = open(role, 1500);
+        let (world, peer) = open(role);
         let memory = filled(&world.side, 64);
         let (stag, to) = (memory.rkey().0, memory.addr());
         let segments = [
@@ -122,7 +112,7 @@ fn writes_arrive_without_a_completion() {
 fn reads_are_answered_in_segments() {
     for role in ROLES {
         for size in [1_u32, 8, 515, 516, 517, 1032, 1033, 5000] {
-            let (world, peer) = open(role, 576);
+            let (world, peer) = open_mtu(role, 576);
             let source = world.side.memory(8000);
             source.write(0, &pattern(8000)).unwrap();
             let sink = Place(0x0102_0304, 0xFFFF_FFFF_0000_0000);
@@ -155,7 +145,7 @@ fn expect_segments(
 #[test]
 fn several_reads_are_answered_in_order() {
     for role in ROLES {
-        let (world, peer) = open(role, 1500);
+        let (world, peer) = open(role);
         let source = world.side.memory(64);
         source.write(0, &pattern(64)).unwrap();
         let (stag, to) = (source.rkey().0, source.addr());
@@ -177,7 +167,7 @@ fn several_reads_are_answered_in_order() {
 #[test]
 fn sends_of_all_kinds_are_made() {
     for role in ROLES {
-        let (world, peer) = open(role, 1500);
+        let (world, peer) = open(role);
         let memory = world.side.memory(64);
         memory.write(0, &pattern(64)).unwrap();
         let qp = &world.side.qp;
@@ -205,7 +195,7 @@ fn sends_of_all_kinds_are_made() {
 fn long_sends_and_writes_are_cut() {
     for role in ROLES {
         for size in [511_usize, 512, 513, 516, 517, 1024, 1033, 5000] {
-            let (world, peer) = open(role, 576);
+            let (world, peer) = open_mtu(role, 576);
             let (memory, message) = (world.side.memory(size), pattern(size));
             memory.write(0, &message).unwrap();
             let sges = [whole(&memory)];
@@ -228,7 +218,7 @@ fn long_sends_and_writes_are_cut() {
 #[test]
 fn empty_writes_and_reads_are_made() {
     for role in ROLES {
-        let (world, peer) = open(role, 1500);
+        let (world, peer) = open(role);
         let qp = &world.side.qp;
         let opcode = SendOpcode::Write { stag: Stag(7), to: 9 };
         qp.post_send(&work(1, opcode, Data::Sges(&[]))).unwrap();
@@ -249,7 +239,7 @@ fn empty_writes_and_reads_are_made() {
 #[test]
 fn reads_are_made_and_their_answers_placed() {
     for role in ROLES {
-        let (world, peer) = open(role, 1500);
+        let (world, peer) = open(role);
         let memory = filled(&world.side, 64);
         let (lkey, addr) = (memory.lkey().0, memory.addr());
         let opcode = SendOpcode::Read { stag: Stag(0x100), to: 0x1000 };
@@ -273,7 +263,7 @@ fn reads_are_made_and_their_answers_placed() {
 #[test]
 fn no_more_reads_are_outstanding_than_agreed() {
     for role in ROLES {
-        let (world, peer) = open(role, 1500);
+        let (world, peer) = open(role);
         let memory = world.side.memory(32);
         let place = |index: u32| Place(memory.lkey().0, memory.addr() + u64::from(index));
         for index in 0..17_u32 {
@@ -296,7 +286,7 @@ fn no_more_reads_are_outstanding_than_agreed() {
 #[test]
 fn a_stream_comes_octet_by_octet() {
     for role in ROLES {
-        let (world, peer) = open(role, 1500);
+        let (world, peer) = open(role);
         let memory = filled(&world.side, 16);
         world.side.post_recv(1, memory.sge(0, 5));
         peer.send_one_by_one(&vector("send5"));

@@ -4,22 +4,9 @@ use weft_rnic::{CompletionOpcode, Data, SendOpcode, Stag, Status};
 use weft_tests::{PairConfig, RawPeer};
 
 use crate::octets::{
-    Place, fpdu, pattern, read_fpdu, read_request, send, send_invalidate, send_part, tagged, vector, write,
+    Place, fpdu, pattern, read_fpdu, read_request, send, send_invalidate, send_part, tagged, write,
 };
-use crate::world::{FILL, Role, World, content, filled, whole, work};
-
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
-
-fn open(role: Role) -> (World, RawPeer) {
-    open_with(role, &PairConfig::default())
-}
-
-fn open_with(role: Role, config: &PairConfig) -> (World, RawPeer) {
-    let world = World::with(config);
-    let peer = world.establish(role);
-    peer.send(&vector("write0"));
-    (world, peer)
-}
+use crate::world::{FILL, ROLES, World, content, filled, open, open_with, whole, work};
 
 /// Sends with a Write before each: they are delivered in order, and each with its Write in place.
 // Covers 5040-5.5-5.

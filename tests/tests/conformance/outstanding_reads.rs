@@ -5,9 +5,7 @@ use weft_rnic::{Cause, CmEvent, ConnParam, Data, DisconnectReason, SendOpcode, S
 use weft_tests::RawPeer;
 
 use crate::octets::{Place, fpdu, join, pattern, read_request, tagged, terminate, vector};
-use crate::world::{FILL, Role, World, content, exchange, filled, whole, work};
-
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
+use crate::world::{FILL, ROLES, Role, World, content, exchange, filled, whole, work};
 
 fn open(role: Role, ird: u16, ord: u16) -> (World, RawPeer) {
     let world = World::new();

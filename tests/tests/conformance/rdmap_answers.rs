@@ -5,17 +5,17 @@ use weft_rdmap::Error as Rdmap;
 use weft_rnic::{Access, Cause, ConnParam, DisconnectReason, Region, Status};
 use weft_tests::PairConfig;
 
-use crate::octets::{Place, fpdu, pattern, read_request, send, tagged, terminate, vector, write};
-use crate::rdmap_wire::{MTU, ROLES, SMALL_MTU, TAGGED, open, read_ulpdu, tagged_fpdus};
+use crate::octets::{Place, fpdu, pattern, read_fpdu, read_request, send, tagged, terminate, vector, write};
+use crate::rdmap_wire::{SMALL_MTU, TAGGED, tagged_fpdus};
 use crate::scene::{Answer, Outcome, Row, Scene, run_all};
-use crate::world::{Role, filled, whole};
+use crate::world::{ROLES, Role, filled, open, open_mtu, whole};
 
 /// A hundred of them, and the application has nothing to do with any.
 // Covers 5040-3.2-8, 5040-5.2.1-3, 5040-5.2.1-4, 5040-5.2.1-12.
 #[test]
 fn reads_are_served_behind_the_applications_back() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let (source, inbox) = (world.side.memory(3000), world.side.memory(8));
         source.write(0, &pattern(3000)).unwrap();
         world.side.post_recv(1, whole(&inbox));
@@ -39,7 +39,7 @@ fn reads_are_served_behind_the_applications_back() {
 #[test]
 fn the_sink_is_copied_unread() {
     for role in ROLES {
-        let (world, peer) = open(role, SMALL_MTU);
+        let (world, peer) = open_mtu(role, SMALL_MTU);
         let (source, other) = (world.side.memory(2000), filled(&world.side, 8));
         source.write(0, &pattern(2000)).unwrap();
         let sinks = [
@@ -52,7 +52,7 @@ fn the_sink_is_copied_unread() {
             peer.send(&fpdu(&read_request(msn, sink, 2000, Place(source.rkey().0, source.addr()))));
             let mut offset = 0;
             while offset < 2000 {
-                let ulpdu = read_ulpdu(&peer);
+                let ulpdu = read_fpdu(&peer);
                 let len = TAGGED.min(2000 - offset);
                 assert_eq!(ulpdu[0], if offset + len == 2000 { 0xC1 } else { 0x81 }, "T and L");
                 assert_eq!(ulpdu[1], 0x42);
@@ -71,7 +71,7 @@ fn the_sink_is_copied_unread() {
 #[test]
 fn sources_are_read_at_any_offset() {
     for role in ROLES {
-        let (world, peer) = open(role, SMALL_MTU);
+        let (world, peer) = open_mtu(role, SMALL_MTU);
         for (number, base) in (0..).zip([0x1000, 1, u64::MAX - 2500]) {
             let source =
                 world.side.pd.register_at(Region::owned(2500).unwrap(), Access::REMOTE_READ, base).unwrap();
@@ -95,7 +95,7 @@ fn sources_are_read_at_any_offset() {
 #[test]
 fn empty_reads_are_answered() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let write_only = world.side.pd.register(8, Access::LOCAL_WRITE | Access::REMOTE_WRITE).unwrap();
         let foreign = world.side.device.alloc_pd().register(8, Access::ALL).unwrap();
         peer.send(&vector("rreq0"));
@@ -150,7 +150,7 @@ fn as_many_requests_as_agreed_find_a_buffer() {
 #[test]
 fn answers_come_in_the_order_of_the_requests() {
     for role in ROLES {
-        let (world, peer) = open(role, SMALL_MTU);
+        let (world, peer) = open_mtu(role, SMALL_MTU);
         let source = world.side.memory(9000);
         source.write(0, &pattern(9000)).unwrap();
         let (stag, to) = (source.rkey().0, source.addr());
@@ -223,7 +223,7 @@ fn requests_that_fail() {
 #[test]
 fn a_request_fails_behind_good_ones() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let source = world.side.memory(8);
         source.write(0, b"12345678").unwrap();
         world.side.post_recv(1, whole(&source));

@@ -5,14 +5,16 @@ use weft_rdmap::Error as Rdmap;
 use weft_rnic::{CompletionOpcode, Data, SendOpcode, SendWr, Stag, Status};
 use weft_tests::hex;
 
-use crate::octets::{Place, bare_terminate, fpdu, join, pattern, read_request, send, tagged, write};
-use crate::rdmap_wire::{MTU, OPCODES, ROLES, SMALL_MTU, open, outcome, read_ulpdu};
+use crate::octets::{
+    Place, bare_terminate, fpdu, join, pattern, read_fpdu, read_request, send, tagged, write,
+};
+use crate::rdmap_wire::{OPCODES, SMALL_MTU, outcome};
 use crate::scene::{Answer, Row, Scene};
-use crate::world::{FILL, Role, World, content, filled, whole, work};
+use crate::world::{FILL, ROLES, Role, World, content, filled, open, open_mtu, whole, work};
 
 /// One message of each kind, as the device makes it, in the order of [`MADE`]. Most are 600 octets in two segments.
 fn made_by_the_device(role: Role) -> Vec<Vec<u8>> {
-    let (world, peer) = open(role, SMALL_MTU);
+    let (world, peer) = open_mtu(role, SMALL_MTU);
     let memory = world.side.memory(600);
     memory.write(0, &pattern(600)).unwrap();
     let all = [whole(&memory)];
@@ -28,16 +30,16 @@ fn made_by_the_device(role: Role) -> Vec<Vec<u8>> {
     ] {
         world.side.qp.post_send(&wr).unwrap();
     }
-    let mut ulpdus: Vec<_> = (0..10).map(|_| read_ulpdu(&peer)).collect();
+    let mut ulpdus: Vec<_> = (0..10).map(|_| read_fpdu(&peer)).collect();
     peer.send(&fpdu(&read_request(
         1,
         Place(0x5566_7788, 0x2000),
         600,
         Place(memory.rkey().0, memory.addr()),
     )));
-    ulpdus.extend((0..2).map(|_| read_ulpdu(&peer)));
+    ulpdus.extend((0..2).map(|_| read_fpdu(&peer)));
     peer.send(&fpdu(&write(memory.rkey().0 ^ 1, memory.addr(), b"nowhere")));
-    ulpdus.push(read_ulpdu(&peer));
+    ulpdus.push(read_fpdu(&peer));
     peer.expect_fin();
     ulpdus
 }
@@ -137,7 +139,7 @@ fn a_message_is_one_ddp_message() {
 /// A good message of each opcode but Terminate, with RDMAP's octet changed by `control` and, in what is not to invalidate
 /// anything, `word` in the field for it.
 fn all_kinds_arrive(role: Role, control: u8, word: u32) {
-    let (world, peer) = open(role, MTU);
+    let (world, peer) = open(role);
     let (memory, target, victim) =
         (filled(&world.side, 64), world.side.own_memory(64), world.side.own_memory(8));
     let word = if word == 0 { 0 } else { victim.rkey().0 };

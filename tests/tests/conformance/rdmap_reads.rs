@@ -4,12 +4,10 @@ use weft_ddp::Error as Ddp;
 use weft_rdmap::Error as Rdmap;
 use weft_rnic::{Access, CompletionOpcode, Data, DisconnectReason, Region, SendOpcode, Stag, Status};
 
-use crate::octets::{Place, fpdu, pattern, read_request, tagged, terminate_read, vector};
-use crate::rdmap_wire::{MTU, ROLES, SMALL_MTU, open, outcome, read_ulpdu, tagged_fpdus};
+use crate::octets::{Place, fpdu, pattern, read_fpdu, read_request, tagged, terminate_read, vector};
+use crate::rdmap_wire::{SMALL_MTU, outcome, tagged_fpdus};
 use crate::scene::{Answer, Row, run_all};
-use crate::world::{FILL, content, filled, whole, work};
-
-const FLUSHED: Status = Status::WorkRequestFlushed;
+use crate::world::{FILL, FLUSHED, ROLES, content, filled, open, open_mtu, whole, work};
 
 const fn read(stag: u32, to: u64) -> SendOpcode {
     SendOpcode::Read { stag: Stag(stag), to }
@@ -20,13 +18,13 @@ const fn read(stag: u32, to: u64) -> SendOpcode {
 #[test]
 fn a_read_request_has_what_the_application_gave() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let sink =
             world.side.pd.register_at(Region::owned(100).unwrap(), Access::ALL, 0x1234_5678_9ABC).unwrap();
         for (msn, size) in [(1, 8_u32), (2, 1), (3, 100)] {
             let far = (0xFEDC_BA98, 0x0011_2233_4455_6677);
             world.side.qp.post_send(&work(1, read(far.0, far.1), Data::Sges(&[sink.sge(0, size)]))).unwrap();
-            let ulpdu = read_ulpdu(&peer);
+            let ulpdu = read_fpdu(&peer);
             assert_eq!(ulpdu.len(), 18 + 28);
             assert_eq!(ulpdu[0], 0x41, "T is 0, L is 1");
             assert_eq!(ulpdu[1], 0x41);
@@ -47,7 +45,7 @@ fn a_read_request_has_what_the_application_gave() {
 #[test]
 fn read_requests_leave_in_the_order_of_posting() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let sink = filled(&world.side, 64);
         for number in 0..16_u32 {
             let (stag, to) = (100 + number % 3, u64::from(number) * 0x1_0000_0001);
@@ -69,7 +67,7 @@ fn read_requests_leave_in_the_order_of_posting() {
 #[test]
 fn a_long_read_is_one_request_and_one_response() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let sink = filled(&world.side, 1 << 20);
         world.side.qp.post_send(&work(1, read(7, 9), Data::Sges(&[whole(&sink)]))).unwrap();
         let place = Place(sink.lkey().0, sink.addr());
@@ -91,7 +89,7 @@ fn a_long_read_is_one_request_and_one_response() {
 #[test]
 fn reads_land_at_any_offset() {
     for role in ROLES {
-        let (world, peer) = open(role, SMALL_MTU);
+        let (world, peer) = open_mtu(role, SMALL_MTU);
         for (number, base) in (0..).zip([0x2000, 1, u64::MAX - 5000]) {
             let sink = world.side.pd.register_at(Region::owned(3000).unwrap(), Access::ALL, base).unwrap();
             sink.write(0, &[FILL; 3000]).unwrap();
@@ -118,7 +116,7 @@ fn reads_land_at_any_offset() {
 #[test]
 fn empty_reads() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let sink = filled(&world.side, 8);
         let cases = [
             (Data::Sges(&[]), Place(0, 0), Place(0, 0)),
@@ -127,7 +125,7 @@ fn empty_reads() {
         ];
         for (msn, (data, place, source)) in (1..).zip(cases) {
             world.side.qp.post_send(&work(1, read(source.0, source.1), data)).unwrap();
-            let ulpdu = read_ulpdu(&peer);
+            let ulpdu = read_fpdu(&peer);
             assert_eq!(ulpdu[30..34], [0; 4], "size");
             assert_eq!(ulpdu, read_request(msn, place, 0, source));
             world.expect_no_news();
@@ -173,7 +171,7 @@ fn read_responses_that_fail() {
 fn a_read_response_without_a_read() {
     for role in ROLES {
         for answered in [false, true] {
-            let (world, peer) = open(role, MTU);
+            let (world, peer) = open(role);
             let sink = filled(&world.side, 8);
             let place = Place(sink.lkey().0, sink.addr());
             if answered {
@@ -199,7 +197,7 @@ fn a_read_response_without_a_read() {
 #[test]
 fn a_read_fails_at_its_sink() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let sink = filled(&world.side, 8);
         let place = Place(sink.lkey().0, sink.addr());
         for wr_id in [1, 2, 3] {

@@ -7,8 +7,8 @@ use weft_rnic::{
 use weft_tests::{Pair, PairConfig};
 
 use crate::octets::{Place, fpdu, join, pattern, read_request, send, send_part, terminate};
-use crate::rdmap_wire::{ROLES, SMALL_MTU, UNTAGGED, open, outcome, send_fpdus, tagged_fpdus};
-use crate::world::{FILL, content, filled, whole, work};
+use crate::rdmap_wire::{SMALL_MTU, UNTAGGED, outcome, send_fpdus, tagged_fpdus};
+use crate::world::{FILL, FLUSHED, ROLES, content, filled, open_mtu, whole, work};
 
 /// RDMAP's octet, Solicited Event, Invalidate.
 const KINDS: [(&str, bool, bool); 4] =
@@ -17,13 +17,11 @@ const KINDS: [(&str, bool, bool); 4] =
 /// Nothing, little, one segment exactly and one octet more, many segments.
 const SIZES: [usize; 6] = [0, 1, UNTAGGED, UNTAGGED + 1, 2 * UNTAGGED, 5000];
 
-const FLUSHED: Status = Status::WorkRequestFlushed;
-
 // Covers 5040-3.2-1, 5040-4.1-3.
 #[test]
 fn sends_of_all_kinds_and_sizes_are_made() {
     for role in ROLES {
-        let (world, peer) = open(role, SMALL_MTU);
+        let (world, peer) = open_mtu(role, SMALL_MTU);
         let memory = world.side.memory(5000);
         memory.write(0, &pattern(5000)).unwrap();
         let all = KINDS.iter().flat_map(|kind| SIZES.map(|size| (kind, size)));
@@ -52,7 +50,7 @@ fn sends_of_all_kinds_and_sizes_are_made() {
 fn sends_of_all_kinds_and_sizes_arrive() {
     for role in ROLES {
         for max in [100, UNTAGGED] {
-            let (world, peer) = open(role, SMALL_MTU);
+            let (world, peer) = open_mtu(role, SMALL_MTU);
             let inbox = filled(&world.side, 5001);
             let all = KINDS.iter().flat_map(|kind| SIZES.map(|size| (kind, size)));
             for (msn, ((octet, solicited, invalidates), size)) in (1..).zip(all) {
@@ -109,7 +107,7 @@ fn solicited_sends_make_an_event() {
 fn a_send_fails_at_the_sink() {
     for role in ROLES {
         for (octet, _, invalidates) in KINDS {
-            let (world, peer) = open(role, SMALL_MTU);
+            let (world, peer) = open_mtu(role, SMALL_MTU);
             let victim = world.side.own_memory(8);
             let field = if invalidates { victim.rkey().0 } else { 0 };
             let bad = join(octet, &[&field.to_be_bytes(), &[0; 4], &[0, 0, 0, 1], &[0; 4], b"hello"]);
@@ -129,7 +127,7 @@ fn a_send_fails_at_the_sink() {
 #[test]
 fn a_send_fails_at_the_source() {
     for role in ROLES {
-        let (world, peer) = open(role, SMALL_MTU);
+        let (world, peer) = open_mtu(role, SMALL_MTU);
         let inbox = world.side.memory(8);
         world.side.post_recv(1, whole(&inbox));
         world.side.qp.post_send(&work(2, SendOpcode::Send, Data::Inline(b"hello"))).unwrap();
@@ -159,7 +157,7 @@ fn expect_refusal(reason: &DisconnectReason) {
 fn what_was_not_finished_has_no_length() {
     for role in ROLES {
         for is_reset in [false, true] {
-            let (world, peer) = open(role, SMALL_MTU);
+            let (world, peer) = open_mtu(role, SMALL_MTU);
             let (inbox, sink) = (filled(&world.side, 64), filled(&world.side, 64));
             world.side.post_recv(1, whole(&inbox));
             let read = SendOpcode::Read { stag: Stag(7), to: 9 };

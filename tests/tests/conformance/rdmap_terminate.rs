@@ -5,12 +5,11 @@ use weft_rnic::{Data, DisconnectReason, SendOpcode, Stag};
 use weft_tests::hex;
 
 use crate::octets::{
-    Place, fpdu, join, pattern, read_request, send, send_invalidate, send_part, tagged, terminate_read,
-    vector, write,
+    Place, fpdu, join, pattern, read_fpdu, read_request, send, send_invalidate, send_part, tagged,
+    terminate_read, vector, write,
 };
-use crate::rdmap_wire::{MTU, ROLES, open, read_ulpdu};
 use crate::scene::Scene;
-use crate::world::{Role, World, work};
+use crate::world::{ROLES, Role, World, open, work};
 
 /// A good Write if `shift` is 0 and `head` is `C140`.
 fn to_target(scene: &Scene, head: &str, shift: u64) -> Vec<u8> {
@@ -76,7 +75,7 @@ fn answers(role: Role) -> impl Iterator<Item = (Vec<u8>, Vec<u8>, Vec<u8>)> {
         let scene = Scene::new(role);
         let bad = bad(&scene);
         scene.peer.send(&fpdu(&bad));
-        let answer = read_ulpdu(&scene.peer);
+        let answer = read_fpdu(&scene.peer);
         scene.peer.expect_fin();
         let reason = scene.world.disconnected();
         assert!(matches!(reason, DisconnectReason::LocalTerminate(_)), "{reason:?}");
@@ -167,7 +166,7 @@ fn the_class_of_the_error_decides_what_comes_back() {
 fn a_local_catastrophic_error_returns_nothing() {
     for role in ROLES {
         for is_receive in [true, false] {
-            let (world, peer) = open(role, MTU);
+            let (world, peer) = open(role);
             let memory = world.side.memory(64);
             if is_receive {
                 world.side.post_recv(1, memory.sge(0, 64));
@@ -178,7 +177,7 @@ fn a_local_catastrophic_error_returns_nothing() {
                 drop(memory);
                 world.side.qp.post_send(&work(1, SendOpcode::Send, Data::Sges(&[gone]))).unwrap();
             }
-            let answer = read_ulpdu(&peer);
+            let answer = read_fpdu(&peer);
             assert_eq!(answer, hex("4147 00000000 00000002 00000001 00000000 0000 0000"));
             peer.expect_fin();
         }
@@ -190,7 +189,7 @@ const SINK: Place = Place(0x0102_0304, 0xFFFF_FFFF_FFFF_0000);
 /// Two Reads of `sizes` octets; the peer reads no octet of the answers while the source of one of them goes. What the peer
 /// has got of the second answer in the end, and the Terminate.
 fn interrupted(role: Role, sizes: [u32; 2], is_first_kept: bool) -> (World, Vec<u8>, Place, u32) {
-    let (world, peer) = open(role, MTU);
+    let (world, peer) = open(role);
     let regions = sizes.map(|size| world.side.memory(size as usize));
     let octets = sizes.map(|size| pattern(size as usize));
     for (region, octets) in regions.iter().zip(&octets) {
@@ -208,7 +207,7 @@ fn interrupted(role: Role, sizes: [u32; 2], is_first_kept: bool) -> (World, Vec<
     peer.set_reading(true);
     let (mut sent, mut message) = (0, 0);
     let answer = loop {
-        let ulpdu = read_ulpdu(&peer);
+        let ulpdu = read_fpdu(&peer);
         if ulpdu[0] & 0x80 == 0 {
             break ulpdu;
         }
@@ -261,7 +260,7 @@ fn a_read_that_has_not_begun_comes_back_as_it_was() {
 #[test]
 fn a_send_that_fails_on_its_way_returns_nothing() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let memory = world.side.memory(2 << 20);
         let write = SendOpcode::Write { stag: Stag(1), to: 0 };
         for opcode in [SendOpcode::Send, write] {

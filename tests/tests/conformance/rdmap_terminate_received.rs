@@ -5,10 +5,7 @@ use weft_rnic::{Data, DisconnectReason, RecvWr, SendOpcode, Stag, Status};
 use weft_tests::{RawPeer, hex};
 
 use crate::octets::{Place, fpdu, join, read_request, send, write};
-use crate::rdmap_wire::{MTU, ROLES, open};
-use crate::world::{FILL, World, content, filled, whole, work};
-
-const FLUSHED: Status = Status::WorkRequestFlushed;
+use crate::world::{FILL, FLUSHED, ROLES, World, content, filled, open, whole, work};
 
 /// The segment that a Terminate returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,7 +84,7 @@ struct Stage {
 
 impl Stage {
     fn new(role: crate::world::Role) -> Self {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let sink = filled(&world.side, 8);
         let qp = &world.side.qp;
         qp.post_recv(&RecvWr { wr_id: 4, sges: &[] }).unwrap();

@@ -1,12 +1,8 @@
 //! What the modules about RDMAP share: connections ready to use, ULPDUs one by one, and messages of many segments.
 
 use weft_rnic::{Completion, CompletionOpcode, Status};
-use weft_tests::{PairConfig, RawPeer};
 
-use crate::octets::{fpdu, join, tagged};
-use crate::world::{Role, World};
-
-pub(crate) const ROLES: [Role; 2] = [Role::Passive, Role::Active];
+use crate::octets::{fpdu, join};
 
 /// Octets of payload in a tagged and in an untagged segment with [`SMALL_MTU`], where a ULPDU has 530 at most.
 pub(crate) const TAGGED: usize = 516;
@@ -25,24 +21,6 @@ pub(crate) const OPCODES: [(u8, Option<u8>); 8] = [
     (0x6, Some(0)),
     (0x7, Some(2)),
 ];
-
-/// An established connection on which the device may send.
-pub(crate) fn open(role: Role, mtu: usize) -> (World, RawPeer) {
-    let world = World::with(&PairConfig { mtu, ..PairConfig::default() });
-    let peer = world.establish(role);
-    peer.send(&fpdu(&tagged("C140", 0, 0, b"")));
-    (world, peer)
-}
-
-/// Takes one FPDU with a CRC, without Markers.
-pub(crate) fn read_ulpdu(peer: &RawPeer) -> Vec<u8> {
-    let len = peer.read_exact(2);
-    let len = usize::from(len[0]) << 8 | usize::from(len[1]);
-    let rest = peer.read_exact((2 + len).next_multiple_of(4) - 2 + 4);
-    let ulpdu = rest[..len].to_vec();
-    assert_eq!(fpdu(&ulpdu)[2..], rest, "padding or CRC");
-    ulpdu
-}
 
 /// The FPDUs of a Send whose segments have `max` octets; `head` is RDMAP's octet and the Invalidate STag field.
 pub(crate) fn send_fpdus(head: &str, msn: u32, message: &[u8], max: usize) -> Vec<u8> {

@@ -5,16 +5,16 @@ use weft_rdmap::Error as Rdmap;
 use weft_rnic::{Access, Cause, CompletionOpcode, Data, DisconnectReason, Region, SendOpcode, Stag, Status};
 
 use crate::octets::{Place, fpdu, pattern, read_request, send, tagged, terminate, terminate_read, write};
-use crate::rdmap_wire::{MTU, ROLES, SMALL_MTU, TAGGED, open, outcome, tagged_fpdus};
+use crate::rdmap_wire::{SMALL_MTU, TAGGED, outcome, tagged_fpdus};
 use crate::scene::{Answer, Row, run_all};
-use crate::world::{FILL, content, filled, whole, work};
+use crate::world::{FILL, ROLES, content, filled, open, open_mtu, whole, work};
 
 /// Length, message, STag and TO are the application's; the segments are tagged ones.
 // Covers 5040-3.2-4, 5040-5.1-1, 5040-5.1-9.
 #[test]
 fn writes_of_all_sizes_are_made() {
     for role in ROLES {
-        let (world, peer) = open(role, SMALL_MTU);
+        let (world, peer) = open_mtu(role, SMALL_MTU);
         let memory = world.side.memory(5000);
         memory.write(0, &pattern(5000)).unwrap();
         for (stag, to) in [(1, 0), (0xFEDC_BA98, 0x0123_4567_89AB_CDEF), (0, u64::MAX - 5000)] {
@@ -39,7 +39,7 @@ fn writes_of_all_sizes_are_made() {
 #[test]
 fn writes_leave_in_the_order_of_posting() {
     for role in ROLES {
-        let (world, peer) = open(role, SMALL_MTU);
+        let (world, peer) = open_mtu(role, SMALL_MTU);
         let memory = world.side.memory(4000);
         memory.write(0, &pattern(4000)).unwrap();
         let mut expected = Vec::new();
@@ -69,7 +69,7 @@ fn writes_leave_in_the_order_of_posting() {
 #[test]
 fn writes_are_placed_and_not_delivered() {
     for role in ROLES {
-        let (world, peer) = open(role, SMALL_MTU);
+        let (world, peer) = open_mtu(role, SMALL_MTU);
         let inbox = filled(&world.side, 8);
         world.side.post_recv(1, whole(&inbox));
         for base in [None, Some(0x1000), Some(1), Some(u64::MAX - 3000)] {
@@ -100,7 +100,7 @@ fn writes_are_placed_and_not_delivered() {
 #[test]
 fn a_send_tells_of_the_writes_before_it() {
     for role in ROLES {
-        let (world, peer) = open(role, MTU);
+        let (world, peer) = open(role);
         let (target, inbox) = (filled(&world.side, 40_000), world.side.memory(8));
         world.side.post_recv(1, whole(&inbox));
         let place = Place(target.rkey().0, target.addr());
@@ -168,7 +168,7 @@ fn registrations_give_rights() {
     for role in ROLES {
         for (name, access, shift, written, read) in cases {
             for (is_read, refusal) in [(false, written), (true, read)] {
-                let (world, peer) = open(role, MTU);
+                let (world, peer) = open(role);
                 let pd = if name == "another domain" {
                     world.side.device.alloc_pd()
                 } else {

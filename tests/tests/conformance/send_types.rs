@@ -3,22 +3,12 @@
 use weft_ddp::Error as Ddp;
 use weft_rdmap::Error as Rdmap;
 use weft_rnic::{Cause, CompletionOpcode, Data, DisconnectReason, RecvWr, SendOpcode, SendWr, Stag, Status};
-use weft_tests::{PairConfig, RawPeer};
 
-use crate::octets::{fpdu, join, pattern, send, send_part, terminate, vector, write};
-use crate::world::{FILL, Role, World, content, filled, whole, work};
-
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
+use crate::octets::{fpdu, join, pattern, send, send_part, terminate, write};
+use crate::world::{FILL, ROLES, content, filled, open, open_mtu, whole, work};
 
 /// RDMAP's control octet of Send, Send with Invalidate, with SE, with both.
 const CONTROLS: [u8; 4] = [0x43, 0x44, 0x45, 0x46];
-
-fn open(role: Role, mtu: usize) -> (World, RawPeer) {
-    let world = World::with(&PairConfig { mtu, ..PairConfig::default() });
-    let peer = world.establish(role);
-    peer.send(&vector("write0"));
-    (world, peer)
-}
 
 const fn invalidates(control: u8) -> bool {
     matches!(control, 0x44 | 0x46)
@@ -41,7 +31,7 @@ fn request(control: u8, stag: u32, data: Data<'_>) -> SendWr<'_> {
 #[test]
 fn each_segment_names_queue_and_stag() {
     for role in ROLES {
-        let (world, peer) = open(role, 576);
+        let (world, peer) = open_mtu(role, 576);
         let message = pattern(1300);
         let memory = world.side.memory(1300);
         memory.write(0, &message).unwrap();
@@ -69,7 +59,7 @@ fn each_segment_names_queue_and_stag() {
 #[test]
 fn each_message_takes_one_receive() {
     for role in ROLES {
-        let (world, peer) = open(role, 1500);
+        let (world, peer) = open(role);
         let sizes = [16_usize, 0, 5, 0, 16, 1];
         let inbox = filled(&world.side, 7 * 16);
         for wr_id in 0..7 {
@@ -103,7 +93,7 @@ fn each_message_takes_one_receive() {
 #[test]
 fn messages_keep_their_order() {
     for role in ROLES {
-        let (world, peer) = open(role, 576);
+        let (world, peer) = open_mtu(role, 576);
         let (inbox, target) = (filled(&world.side, 40 * 4), filled(&world.side, 8));
         let regions: Vec<_> = (0..40).map(|_| world.bound(&world.side.qp, 8)).collect();
         for number in 0..40_u32 {
@@ -142,7 +132,7 @@ fn a_message_longer_than_its_receive() {
     for role in ROLES {
         for control in CONTROLS {
             for cut in [0, 3] {
-                let (world, peer) = open(role, 1500);
+                let (world, peer) = open(role);
                 let (inbox, window) = (filled(&world.side, 8), world.bound(&world.side.qp, 8));
                 world.side.post_recv(1, inbox.sge(0, 4));
                 let mut bad = any_send(control, window.rkey().0, 1, &b"12345"[cut..]);
@@ -180,7 +170,7 @@ fn a_message_that_is_invalid() {
     for role in ROLES {
         for control in CONTROLS {
             for (at, octet, code, error) in faults {
-                let (world, peer) = open(role, 1500);
+                let (world, peer) = open(role);
                 let (inbox, window) = (filled(&world.side, 8), world.bound(&world.side.qp, 8));
                 world.side.post_recv(1, whole(&inbox));
                 let mut bad = any_send(control, window.rkey().0, 1, b"12345");
@@ -203,7 +193,7 @@ fn a_message_that_is_invalid() {
 fn an_stag_is_invalidated_on_delivery() {
     for role in ROLES {
         for control in [0x44, 0x46] {
-            let (world, peer) = open(role, 1500);
+            let (world, peer) = open(role);
             let (inbox, window) = (filled(&world.side, 8), world.bound(&world.side.qp, 8));
             window.write(0, &[FILL; 8]).unwrap();
             world.side.post_recv(1, whole(&inbox));
@@ -236,7 +226,7 @@ fn an_stag_of_nobody_or_of_others_is_not_invalidated() {
     for role in ROLES {
         for control in [0x44, 0x46] {
             for case in 0..4 {
-                let (world, peer) = open(role, 1500);
+                let (world, peer) = open(role);
                 let other = world.new_qp();
                 let local = weft_rnic::Access::LOCAL_WRITE;
                 let private = world.side.pd.register_for(&world.side.qp, 8, local).unwrap();
@@ -266,7 +256,7 @@ fn an_stag_of_nobody_or_of_others_is_not_invalidated() {
 #[test]
 fn the_parts_of_a_message_take_one_receive() {
     for role in ROLES {
-        let (world, peer) = open(role, 1500);
+        let (world, peer) = open(role);
         let inbox = filled(&world.side, 32);
         for wr_id in [1, 2] {
             world.side.post_recv(wr_id, inbox.sge(16 * usize::try_from(wr_id - 1).unwrap(), 16));

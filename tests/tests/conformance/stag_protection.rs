@@ -70,6 +70,17 @@ fn expect_good(memory: &Mr, peer: &RawPeer) {
     peer.expect(&fpdu(&tagged("C142", 9, 0, b"rightful")));
 }
 
+/// The peer of `intruder` tries one of the [`intrusions`] on `memory`, and its stream ends with the answer that belongs to it.
+fn intrude(world: &World, memory: &Mr, index: usize, (intruder, peer): (&Qp, &RawPeer)) {
+    intruder.post_recv(&weft_rnic::RecvWr { wr_id: 1, sges: &[] }).expect("room");
+    let (what, intrusion, answer) = &intrusions(place(memory))[index];
+    println!("{what}");
+    peer.send(intrusion);
+    peer.expect(answer);
+    peer.expect_fin();
+    expect_terminated(world, intruder);
+}
+
 /// Each stream has a domain of its own: what is registered for one is none for the other, whatever its peer tries.
 // Covers 5042-3-3, 5042-6.1.1-1, 5042-6.1.1-2, 5042-A-4.
 #[test]
@@ -81,14 +92,9 @@ fn an_stag_of_another_protection_domain() {
             let memory = fill(pds[0].register(64, Access::ALL).unwrap());
             let (rightful, rightful_peer) = stream(&world, &pds[0], role);
             let (intruder, peer) = stream(&world, &pds[1], role);
-            intruder.post_recv(&weft_rnic::RecvWr { wr_id: 1, sges: &[] }).unwrap();
-            let (what, intrusion, answer) = &intrusions(place(&memory))[index];
-            peer.send(intrusion);
-            peer.expect(answer);
-            peer.expect_fin();
-            expect_terminated(&world, &intruder);
+            intrude(&world, &memory, index, (&intruder, &peer));
             expect_good(&memory, &rightful_peer);
-            assert_eq!(rightful.state(), QpState::Rts, "{what}");
+            assert_eq!(rightful.state(), QpState::Rts);
         }
     }
 }
@@ -104,14 +110,9 @@ fn an_stag_of_another_stream_of_the_same_domain() {
             let (rightful, rightful_peer) = stream(&world, &pd, role);
             let (intruder, peer) = stream(&world, &pd, role);
             let memory = fill(pd.register_for(&rightful, 64, Access::ALL).unwrap());
-            intruder.post_recv(&weft_rnic::RecvWr { wr_id: 1, sges: &[] }).unwrap();
-            let (what, intrusion, answer) = &intrusions(place(&memory))[index];
-            peer.send(intrusion);
-            peer.expect(answer);
-            peer.expect_fin();
-            expect_terminated(&world, &intruder);
+            intrude(&world, &memory, index, (&intruder, &peer));
             expect_good(&memory, &rightful_peer);
-            assert_eq!(rightful.state(), QpState::Rts, "{what}");
+            assert_eq!(rightful.state(), QpState::Rts);
         }
     }
 }

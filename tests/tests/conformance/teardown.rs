@@ -1,24 +1,13 @@
 //! How a stream comes down, and the connection with it (RFC 5040 sections 6.1, 6.2 and 7).
 
 use weft_netif::{Duration, LlpState};
-use weft_rnic::{ConnParam, Data, DisconnectReason, QpState, RecvWr, SendOpcode, Stag, Status};
-use weft_tests::RawPeer;
+use weft_rnic::{ConnParam, Data, DisconnectReason, QpState, RecvWr, SendOpcode, Stag};
 
 use crate::octets::{
-    Place, bare_terminate, crc32c, fpdu, pattern, read_request, send, tagged, terminate, vector, write,
+    Place, bare_terminate, crc32c, fpdu, pattern, read_request, send, tagged, terminate, write,
 };
 use crate::scene::Scene;
-use crate::world::{Role, World, content, exchange, filled, whole, work};
-
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
-const FLUSHED: Status = Status::WorkRequestFlushed;
-
-fn open(role: Role) -> (World, RawPeer) {
-    let world = World::new();
-    let peer = world.establish(role);
-    peer.send(&vector("write0"));
-    (world, peer)
-}
+use crate::world::{FLUSHED, ROLES, Role, content, exchange, filled, open, whole, work};
 
 /// The RDMAP opcodes of a stream without Markers; every octet of it belongs to an FPDU with a good CRC.
 fn opcodes(mut stream: &[u8]) -> Vec<u8> {

@@ -3,22 +3,12 @@
 use weft_ddp::Error as Ddp;
 use weft_rdmap::Error as Rdmap;
 use weft_rnic::{Cause, Data, DisconnectReason, QpState, RecvWr, SendOpcode, Stag, Status};
-use weft_tests::{RawPeer, hex};
+use weft_tests::hex;
 
 use crate::octets::{
     Place, bare_terminate, fpdu, join, pattern, read_request, send, terminate, terminate_read, vector, write,
 };
-use crate::world::{FILL, Role, World, content, filled, whole, work};
-
-const ROLES: [Role; 2] = [Role::Passive, Role::Active];
-const FLUSHED: Status = Status::WorkRequestFlushed;
-
-fn open(role: Role) -> (World, RawPeer) {
-    let world = World::new();
-    let peer = world.establish(role);
-    peer.send(&vector("write0"));
-    (world, peer)
-}
+use crate::world::{FILL, FLUSHED, ROLES, content, filled, open, whole, work};
 
 /// Whatever the reason, the segment is untagged, on queue 2, the first and only one there, also where messages were sent
 /// on the other queues before.

@@ -9,7 +9,7 @@ use weft_rnic::{
 };
 use weft_tests::{PORT, PairConfig, RawHost, RawPeer, Side};
 
-use crate::octets::join;
+use crate::octets::{join, vector};
 
 /// One device that listens, and the host of its peers, which listens too.
 #[derive(Debug)]
@@ -172,6 +172,25 @@ impl World {
     }
 }
 
+/// A device with an established connection on which it may send.
+pub(crate) fn open(role: Role) -> (World, RawPeer) {
+    open_with(role, &PairConfig::default())
+}
+
+/// The same with another MTU.
+pub(crate) fn open_mtu(role: Role, mtu: usize) -> (World, RawPeer) {
+    open_with(role, &PairConfig { mtu, ..PairConfig::default() })
+}
+
+/// The same with other settings.
+pub(crate) fn open_with(role: Role, config: &PairConfig) -> (World, RawPeer) {
+    let world = World::with(config);
+    let peer = world.establish(role);
+    // Before its first FPDU a responder sends nothing (RFC 5044 section 7.1.2).
+    peer.send(&vector("write0"));
+    (world, peer)
+}
+
 /// A Send in each direction between `qp` and `peer`; the peer has sent `msn - 1` Sends before, the device none.
 pub(crate) fn exchange(world: &World, qp: &Qp, peer: &RawPeer, msn: u32) {
     use crate::octets::{fpdu, send};
@@ -212,3 +231,6 @@ pub(crate) fn whole(memory: &Mr) -> Sge {
 
 /// What untouched memory holds.
 pub(crate) const FILL: u8 = 0x5A;
+/// Most tests are run in both roles.
+pub(crate) const ROLES: [Role; 2] = [Role::Passive, Role::Active];
+pub(crate) const FLUSHED: Status = Status::WorkRequestFlushed;
