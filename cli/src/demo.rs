@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-mod progress;
 mod report;
 mod workload;
 mod world;
@@ -69,7 +68,7 @@ pub fn run(args: &Args) -> ExitCode {
 
 fn demo(args: &Args, report: &report::Report) -> Result<weft_rnic::SegmentCounters, Failure> {
     let mut world = world::World::new(args)?;
-    let progress = progress::Progress::new(workload::total_messages());
+    let progress = crate::progress::Progress::new(workload::total_messages(), "messages");
     report.begin(args)?;
     for round in workload::rounds() {
         let row = world.run(&round, &progress)?;

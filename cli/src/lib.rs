@@ -48,10 +48,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod conform;
 pub mod decode;
 pub mod demo;
 pub mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
+mod progress;
 pub mod rping;
 pub mod usage;
+mod wire;

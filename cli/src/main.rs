@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use weft_cli::{decode, demo, rping, usage};
+use weft_cli::{conform, decode, demo, rping, usage};
 
 /// A software RNIC in user space: iWARP (MPA, DDP, RDMAP) on a TCP of its own.
 ///
@@ -22,6 +22,7 @@ enum Command {
     Demo(demo::Args),
     Rping(rping::Args),
     Decode(decode::Args),
+    Conform(conform::Args),
 }
 
 fn main() -> ExitCode {
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Ok(Command::Demo(args)) => demo::run(&args),
         Ok(Command::Rping(args)) => rping::run(&args),
         Ok(Command::Decode(args)) => decode::run(&args),
+        Ok(Command::Conform(args)) => conform::run(&args),
         Err(error) => {
             let first = std::env::args_os().nth(1);
             let cli = Cli::command();

@@ -104,7 +104,7 @@ fn option(argument: &str) -> &str {
     argument.split_whitespace().next().unwrap_or(argument)
 }
 
-const COMMANDS: &str = "demo, rping and decode";
+const COMMANDS: &str = "demo, rping, decode and conform";
 
 #[cfg(test)]
 mod tests {

@@ -11,4 +11,5 @@ mod peer;
 pub mod simulate;
 
 pub use pair::{PORT, Pair, PairConfig, Side};
-pub use peer::{PATIENCE, RawHost, RawPeer, hex};
+pub use peer::{PATIENCE, RawHost, RawPeer};
+pub use weft_conform::octets::hex;

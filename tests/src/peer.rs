@@ -258,17 +258,6 @@ impl RawPeer {
     }
 }
 
-/// Octets from hexadecimal digits; blanks and line ends between them mean nothing.
-pub fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.bytes().filter(|digit| !digit.is_ascii_whitespace()).collect();
-    let octet = |pair: &[u8]| {
-        let pair = std::str::from_utf8(pair).expect("hexadecimal digits");
-        u8::from_str_radix(pair, 16).expect("hexadecimal digits")
-    };
-    assert!(digits.len().is_multiple_of(2), "half an octet at the end of {text}");
-    digits.chunks(2).map(octet).collect()
-}
-
 /// What the host has seen of one connection. It is looked at only when the stack names it, since every look makes work.
 #[derive(Debug)]
 struct Socket {

@@ -11,10 +11,10 @@ use weft_rnic::{
 };
 
 use super::Args;
-use super::progress;
 use super::report::Row;
 use super::workload::{MAX_SIZE, Operation, Round, fill};
 use crate::failure::Failure;
+use crate::progress;
 
 /// Two connected RNICs.
 #[derive(Debug)]

@@ -1,13 +1,9 @@
 //! What both sides of rping have: a device, a queue pair, and buffers.
 
-use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
-use weft_netif::{Capture, Spec, Wire};
+use weft_netif::{Capture, Wire};
 use weft_rnic::{
     Access, CLOCK_SCALE, CmEvent, CompChannel, CompletionOpcode, Config, Cq, Data, Device, Mr, Pd, Qp,
     QpCapacity, QpInit, RecvWr, SendOpcode, SendWr, Status,
@@ -17,6 +13,7 @@ use super::Args;
 use super::events::Events;
 use super::payload::{ADVERTISEMENT_LEN, Advertisement};
 use crate::failure::Failure;
+use crate::wire;
 
 /// A device with what all connections share.
 #[derive(Debug)]
@@ -63,8 +60,8 @@ impl Endpoint {
         config.stack.keep_alive = Some(engine_timeout);
         config.startup_timeout = engine_timeout;
         config.stack.validate().map_err(Failure::usage)?;
-        let capture = args.pcap.as_deref().map(capture).transpose()?;
-        let mut wire = open(&args.netif, args.mtu as usize, timeout.min(OPEN_TIMEOUT))?;
+        let capture = args.pcap.as_deref().map(|path| wire::capture(path, CLOCK_SCALE)).transpose()?;
+        let mut wire = wire::open(&args.netif, args.mtu as usize, timeout)?;
         if let Some(capture) = capture {
             wire = wire.with_capture(capture);
         }
@@ -191,61 +188,6 @@ impl Session {
     }
 }
 
-/// A capture that is complete at every moment, since most servers end by a signal.
-fn capture(path: &Path) -> Result<Capture, Failure> {
-    let file = File::create(path)
-        .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))?;
-    let epoch = clock_gettime(ClockId::Realtime);
-    let epoch = Duration::try_from(epoch).unwrap_or_default();
-    Ok(Capture::new(file).with_real_time(epoch, CLOCK_SCALE).with_flushing())
-}
-
-/// Opens the device; where the other side of a Unix socket is not there yet, waits for it.
-fn open(spec: &Spec, mtu: usize, timeout: Duration) -> Result<Wire, Failure> {
-    if *spec == Spec::Pair {
-        return Err(Failure::usage(
-            "pair joins two devices of one process: rping needs unix:, unix-listen: or tap:",
-        ));
-    }
-    let patience = Deadline::after(timeout);
-    loop {
-        let error = match Wire::open(spec, mtu) {
-            Ok(wire) => return Ok(wire),
-            Err(error) => error,
-        };
-        let Spec::Unix(path) = spec else { return Err(Failure::usage(error)) };
-        let absent = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
-        // A path without its last part is in the working directory.
-        let folder = path.parent().is_none_or(|folder| folder.as_os_str().is_empty() || folder.is_dir());
-        if !absent || !folder {
-            return Err(Failure::usage(error));
-        }
-        if patience.is_over() {
-            let (path, seconds) = (path.display(), timeout.as_secs());
-            return Err(Failure::work(format!(
-                "{spec}: nobody has listened there for {seconds} s; the other side needs unix-listen:{path}"
-            )));
-        }
-        std::thread::sleep(RETRY);
-    }
-}
-
-struct Deadline(Instant);
-
-impl Deadline {
-    #[expect(clippy::disallowed_methods, reason = "the other process starts in real time")]
-    fn after(timeout: Duration) -> Self {
-        Self(Instant::now() + timeout)
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "the other process starts in real time")]
-    fn is_over(&self) -> bool {
-        Instant::now() >= self.0
-    }
-}
-
 const INBOX_LEN: u32 = 16;
-const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
-const RETRY: Duration = Duration::from_millis(20);
 const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_millis(100);

@@ -14,9 +14,11 @@ pub(crate) struct Progress {
 
 impl Progress {
     #[expect(clippy::disallowed_methods, reason = "the person at the terminal waits in real time")]
-    pub(crate) fn new(total: u64) -> Self {
+    pub(crate) fn new(total: u64, unit: &str) -> Self {
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
-        if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} messages, {eta} left") {
+        if let Ok(style) =
+            ProgressStyle::with_template(&format!("{{bar:40}} {{pos}}/{{len}} {unit}, {{eta}} left"))
+        {
             bar.set_style(style);
         }
         Self { bar, start: Instant::now() }

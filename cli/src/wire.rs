@@ -1,0 +1,68 @@
+//! The device that `--netif` names, and the file that `--pcap` names.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use weft_netif::{Capture, Spec, Wire};
+
+use crate::failure::Failure;
+
+/// A capture that is complete at every moment, since most servers end by a signal.
+pub(crate) fn capture(path: &Path, clock_scale: u32) -> Result<Capture, Failure> {
+    let file = File::create(path)
+        .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))?;
+    let epoch = clock_gettime(ClockId::Realtime);
+    let epoch = Duration::try_from(epoch).unwrap_or_default();
+    Ok(Capture::new(file).with_real_time(epoch, clock_scale).with_flushing())
+}
+
+/// Opens the device; where the other side of a Unix socket is not there yet, waits for it.
+pub(crate) fn open(spec: &Spec, mtu: usize, timeout: Duration) -> Result<Wire, Failure> {
+    if *spec == Spec::Pair {
+        return Err(Failure::usage(
+            "pair joins two devices of one process: another process is reached by unix:, unix-listen: or tap:",
+        ));
+    }
+    let timeout = timeout.min(OPEN_TIMEOUT);
+    let patience = Deadline::after(timeout);
+    loop {
+        let error = match Wire::open(spec, mtu) {
+            Ok(wire) => return Ok(wire),
+            Err(error) => error,
+        };
+        let Spec::Unix(path) = spec else { return Err(Failure::usage(error)) };
+        let absent = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+        // A path without its last part is in the working directory.
+        let folder = path.parent().is_none_or(|folder| folder.as_os_str().is_empty() || folder.is_dir());
+        if !absent || !folder {
+            return Err(Failure::usage(error));
+        }
+        if patience.is_over() {
+            let (path, seconds) = (path.display(), timeout.as_secs());
+            return Err(Failure::work(format!(
+                "{spec}: nobody has listened there for {seconds} s; the other side needs unix-listen:{path}"
+            )));
+        }
+        std::thread::sleep(RETRY);
+    }
+}
+
+struct Deadline(Instant);
+
+impl Deadline {
+    #[expect(clippy::disallowed_methods, reason = "the other process starts in real time")]
+    fn after(timeout: Duration) -> Self {
+        Self(Instant::now() + timeout)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the other process starts in real time")]
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.0
+    }
+}
+
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_millis(20);

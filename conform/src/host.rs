@@ -1,0 +1,147 @@
+//! The TCP below the tester: the host's own, or one of this process on a wire of its own.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use weft_netif::{ConfigError, StackConfig, Wire};
+
+use crate::kernel::KernelTcp;
+use crate::own::{OwnStack, OwnTcp};
+use crate::time::Deadline;
+
+/// Where connections come from. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Host {
+    inner: Inner,
+}
+
+#[derive(Clone, Debug)]
+enum Inner {
+    Kernel,
+    Stack(Rc<RefCell<OwnStack>>),
+}
+
+/// Why there is no connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DialError {
+    /// The target's host answered that nobody listens there.
+    Refused,
+    /// Nobody answered in time.
+    Silent,
+    /// It cannot work, in words.
+    Impossible(String),
+}
+
+impl fmt::Display for DialError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused => f.write_str("nobody listens there (the connection was refused)"),
+            Self::Silent => f.write_str("no answer to the TCP connection in time: is the host there?"),
+            Self::Impossible(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for DialError {}
+
+impl Host {
+    /// The TCP of the operating system.
+    #[must_use]
+    pub const fn kernel() -> Self {
+        Self { inner: Inner::Kernel }
+    }
+
+    /// A TCP/IP of this process on `wire`.
+    ///
+    /// # Errors
+    /// When the configuration makes no sense.
+    pub fn stack(wire: Wire, config: StackConfig) -> Result<Self, ConfigError> {
+        config.validate()?;
+        Ok(Self { inner: Inner::Stack(Rc::new(RefCell::new(OwnStack::new(wire, config)))) })
+    }
+
+    /// Lets time pass; a stack of this process goes on working meanwhile.
+    pub fn sleep(&self, time: Duration) {
+        match &self.inner {
+            Inner::Kernel => std::thread::sleep(time),
+            Inner::Stack(stack) => stack.borrow_mut().run(&Deadline::after(time), |_| false),
+        }
+    }
+
+    /// Gives connections that are closing the time to say goodbye, and takes back the wire's capture, if there is one.
+    pub fn close(&self) -> Option<weft_netif::Capture> {
+        match &self.inner {
+            Inner::Kernel => None,
+            Inner::Stack(stack) => {
+                let mut stack = stack.borrow_mut();
+                stack.run(&Deadline::after(GOODBYE), |_| false);
+                stack.take_capture()
+            }
+        }
+    }
+
+    pub(crate) fn connect(&self, target: SocketAddr, patience: Duration) -> Result<Connection, DialError> {
+        match &self.inner {
+            Inner::Kernel => KernelTcp::connect(target, patience).map(Connection::Kernel),
+            Inner::Stack(stack) => OwnTcp::connect(stack, target, patience).map(Connection::Own),
+        }
+    }
+}
+
+/// One TCP connection.
+#[derive(Debug)]
+pub(crate) enum Connection {
+    Kernel(KernelTcp),
+    Own(OwnTcp),
+}
+
+/// What has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    Octets(Vec<u8>),
+    /// The target closed its direction; everything before it was read.
+    Fin,
+    /// The connection was reset.
+    Reset,
+    /// Nothing until the deadline.
+    Nothing,
+}
+
+impl Connection {
+    /// Sends all `octets`; `false` when the connection or the deadline ends before.
+    pub(crate) fn send(&mut self, octets: &[u8], deadline: &Deadline) -> bool {
+        match self {
+            Self::Kernel(tcp) => tcp.send(octets, deadline),
+            Self::Own(tcp) => tcp.send(octets, deadline),
+        }
+    }
+
+    /// Waits for octets or the end.
+    pub(crate) fn receive(&mut self, deadline: &Deadline) -> Arrival {
+        match self {
+            Self::Kernel(tcp) => tcp.receive(deadline),
+            Self::Own(tcp) => tcp.receive(deadline),
+        }
+    }
+
+    /// Sends FIN behind what was sent.
+    pub(crate) fn finish(&mut self) {
+        match self {
+            Self::Kernel(tcp) => tcp.finish(),
+            Self::Own(tcp) => tcp.finish(),
+        }
+    }
+
+    /// Sends RST.
+    pub(crate) fn abort(&mut self) {
+        match self {
+            Self::Kernel(tcp) => tcp.abort(),
+            Self::Own(tcp) => tcp.abort(),
+        }
+    }
+}
+
+const GOODBYE: Duration = Duration::from_millis(200);

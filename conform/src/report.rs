@@ -1,0 +1,76 @@
+//! Findings, summed up by requirement.
+
+use crate::catalogue::{Requirement, requirement};
+use crate::check::{Finding, Verdict};
+
+/// What was found out about the target.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    rows: Vec<Row>,
+}
+
+/// What was found out about one requirement.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Its number.
+    pub id: &'static str,
+    /// What it says; none for a number that is not in the catalogue.
+    pub requirement: Option<&'static Requirement>,
+    /// The finding that decides: a failure before a pass, a pass before anything inconclusive.
+    pub finding: Finding,
+    /// The checks that came to the same verdict.
+    pub checks: Vec<&'static str>,
+}
+
+impl Report {
+    /// Takes the findings of one more check.
+    pub fn add(&mut self, findings: Vec<Finding>) {
+        for finding in findings {
+            match self.rows.iter_mut().find(|row| row.id == finding.id) {
+                None => self.rows.push(Row {
+                    id: finding.id,
+                    requirement: requirement(finding.id),
+                    checks: vec![finding.check],
+                    finding,
+                }),
+                Some(row) if weight(&finding) > weight(&row.finding) => {
+                    row.checks = vec![finding.check];
+                    row.finding = finding;
+                }
+                Some(row) if weight(&finding) == weight(&row.finding) => {
+                    if !row.checks.contains(&finding.check) {
+                        row.checks.push(finding.check);
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        self.rows.sort_by_key(|row| sort_key(row.id));
+    }
+
+    /// One row for each requirement, by RFC, section and number.
+    #[must_use]
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// How many passed, failed, and stayed inconclusive.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let count = |wanted: u8| self.rows.iter().filter(|row| weight(&row.finding) == wanted).count();
+        (count(1), count(2), count(0))
+    }
+}
+
+const fn weight(finding: &Finding) -> u8 {
+    match finding.verdict {
+        Verdict::Inconclusive(_) => 0,
+        Verdict::Pass => 1,
+        Verdict::Fail(_) => 2,
+    }
+}
+
+/// Numbers by their value, so that 4.3-10 comes after 4.3-9.
+fn sort_key(id: &str) -> Vec<(u32, &str)> {
+    id.split(['-', '.']).map(|part| (part.parse().unwrap_or(u32::MAX), part)).collect()
+}

@@ -1,0 +1,88 @@
+//! Startup frames, octet by octet.
+
+use std::fmt;
+
+use crate::octets::hex;
+
+/// A Request Frame, right or wrong as whoever writes a check wants it.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) key: [u8; 16],
+    /// M, C, R, S and the reserved bits, M the highest.
+    pub(crate) flags: u8,
+    pub(crate) revision: u8,
+    pub(crate) private_data: Vec<u8>,
+    /// PD_Length, where it is to be wrong.
+    pub(crate) length: Option<u16>,
+}
+
+/// A frame that the target answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    pub(crate) key: [u8; 16],
+    pub(crate) flags: u8,
+    pub(crate) revision: u8,
+    pub(crate) private_data: Vec<u8>,
+}
+
+impl Request {
+    /// Revision 1, with CRC, without Markers.
+    pub(crate) fn plain() -> Self {
+        Self { key: *REQUEST_KEY, flags: C, revision: 1, private_data: Vec::new(), length: None }
+    }
+
+    /// Revision 2 with the two halves of RFC 6581 section 9, A to D among them; with CRC, without Markers.
+    pub(crate) fn enhanced(ird: u16, ord: u16) -> Self {
+        let private_data = [ird.to_be_bytes(), ord.to_be_bytes()].concat();
+        Self { flags: C | S, revision: 2, private_data, ..Self::plain() }
+    }
+
+    /// The same with further private data behind what is there.
+    pub(crate) fn with_private_data(mut self, octets: &[u8]) -> Self {
+        self.private_data.extend_from_slice(octets);
+        self
+    }
+
+    pub(crate) fn emit(&self) -> Vec<u8> {
+        let len = self.length.unwrap_or_else(|| u16::try_from(self.private_data.len()).unwrap_or(u16::MAX));
+        [&self.key[..], &[self.flags, self.revision], &len.to_be_bytes(), &self.private_data].concat()
+    }
+}
+
+impl Reply {
+    pub(crate) const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The two halves of the enhanced data, if S announces it and it is there.
+    pub(crate) fn enhanced(&self) -> Option<(u16, u16)> {
+        let [a, b, c, d, ..] = self.private_data[..] else { return None };
+        self.has(S).then_some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
+    }
+}
+
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "flags {:02X}, revision {}, private data ", self.flags, self.revision)?;
+        self.private_data.iter().try_for_each(|octet| write!(f, "{octet:02X}"))?;
+        write!(f, " ({} octets)", self.private_data.len())
+    }
+}
+
+/// A key from a vector of digits, for keys that are wrong.
+pub(crate) fn key(digits: &str) -> [u8; 16] {
+    let octets = hex(digits);
+    std::array::from_fn(|at| octets.get(at).copied().unwrap_or_default())
+}
+
+/// "MPA ID Req Frame"
+pub(crate) const REQUEST_KEY: &[u8; 16] = b"MPA ID Req Frame";
+/// "MPA ID Rep Frame"
+pub(crate) const REPLY_KEY: &[u8; 16] = b"MPA ID Rep Frame";
+pub(crate) const HEADER_LEN: usize = 20;
+pub(crate) const MAX_PRIVATE_DATA: usize = 512;
+/// The bits of the flags octet.
+pub(crate) const M: u8 = 0x80;
+pub(crate) const C: u8 = 0x40;
+pub(crate) const R: u8 = 0x20;
+pub(crate) const S: u8 = 0x10;

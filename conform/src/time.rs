@@ -1,0 +1,36 @@
+//! Real time: a tester of other people's endpoints has no other.
+
+use std::time::{Duration, Instant};
+
+/// A moment up to which is waited.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline(Instant);
+
+/// A clock that began with this object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock(Instant);
+
+impl Deadline {
+    #[expect(clippy::disallowed_methods, reason = "the target lives in real time")]
+    pub(crate) fn after(time: Duration) -> Self {
+        Self(Instant::now() + time)
+    }
+
+    /// What is left; nothing when it is over.
+    #[expect(clippy::disallowed_methods, reason = "the target lives in real time")]
+    pub(crate) fn left(&self) -> Option<Duration> {
+        let left = self.0.saturating_duration_since(Instant::now());
+        (left > Duration::ZERO).then_some(left)
+    }
+}
+
+impl Clock {
+    #[expect(clippy::disallowed_methods, reason = "the target lives in real time")]
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}

@@ -1,0 +1,220 @@
+//! What a check has at hand: connections to the target, waits with an end, and the judgements.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use crate::check::{Evidence, Finding, Stop, Verdict};
+use crate::host::DialError;
+use crate::octets::{Framing, Place, read_request};
+use crate::startup::{C, HEADER_LEN, M, MAX_PRIVATE_DATA, R, Reply, Request};
+use crate::stream::{Fpdu, Missing, Stream};
+use crate::target::Target;
+use crate::terminate::Terminate;
+use crate::time::Deadline;
+
+/// One run of one check.
+#[derive(Debug)]
+pub(crate) struct Trial<'a> {
+    target: &'a Target,
+    check: &'static str,
+    /// How long the tester waits between the Reply and its first FPDU.
+    pause: Duration,
+    findings: Vec<Finding>,
+    /// Something was waited for and did not come.
+    is_silent: bool,
+}
+
+impl<'a> Trial<'a> {
+    pub(crate) const fn new(target: &'a Target, check: &'static str, pause: Duration) -> Self {
+        Self { target, check, pause, findings: Vec::new(), is_silent: false }
+    }
+
+    /// Opens a TCP connection. A target that is about to listen again is given the time.
+    pub(crate) fn dial(&mut self) -> Result<Stream, Stop> {
+        let patience = self.target.patience;
+        let deadline = Deadline::after(patience);
+        loop {
+            match self.target.host.connect(self.target.address, patience) {
+                Ok(connection) => return Ok(Stream::new(connection, patience)),
+                Err(DialError::Refused) if deadline.left().is_some() => self.target.host.sleep(REDIAL),
+                Err(error) => return Err(Stop::Gone(error.to_string())),
+            }
+        }
+    }
+
+    /// Opens a connection for FPDUs, with CRC and without Markers, by the best Request that the target understands.
+    pub(crate) fn open(&mut self) -> Result<Stream, Stop> {
+        let request =
+            if self.target.is_enhanced { Request::enhanced(DEPTH, DEPTH) } else { Request::plain() };
+        self.open_with(&request).map(|(stream, _)| stream)
+    }
+
+    /// Opens a connection by `request`, and sets the framing as the two frames say.
+    pub(crate) fn open_with(&mut self, request: &Request) -> Result<(Stream, Reply), Stop> {
+        let mut stream = self.dial()?;
+        stream.send(&request.emit());
+        let reply = self.read_reply(&mut stream).map_err(|missing| {
+            self.is_silent |= missing == Missing::Silence;
+            Stop::Unsuited(format!("{missing} instead of a Reply"))
+        })?;
+        if reply.has(R) {
+            return Err(Stop::Unsuited(format!("the target rejects the Request: {reply}")));
+        }
+        let crc = (request.flags | reply.flags) & C != 0;
+        stream.outgoing = Framing::new(crc, reply.has(M));
+        stream.incoming = Framing::new(crc, request.flags & M != 0);
+        self.pause();
+        Ok((stream, reply))
+    }
+
+    /// Gives the target time to be ready for FPDUs: some answer the Request before they are.
+    pub(crate) fn pause(&self) {
+        self.target.host.sleep(self.pause);
+    }
+
+    /// Lets time pass.
+    pub(crate) fn sleep(&self, time: Duration) {
+        self.target.host.sleep(time);
+    }
+
+    /// Waits for a startup frame.
+    pub(crate) fn read_reply(&self, stream: &mut Stream) -> Result<Reply, Missing> {
+        let head = stream.read(HEADER_LEN)?;
+        let len = usize::from(u16::from_be_bytes([head[18], head[19]]));
+        let private_data = stream.read(len.min(MAX_PRIVATE_DATA))?;
+        let key = std::array::from_fn(|at| head[at]);
+        Ok(Reply { key, flags: head[16], revision: head[17], private_data })
+    }
+
+    /// The judgement of `ids`: whether the target did what it had to.
+    pub(crate) fn judge(
+        &mut self,
+        ids: &[&'static str],
+        stream: &Stream,
+        is_right: bool,
+        words: (impl Display, impl Display),
+    ) {
+        let (expected, observed) = words;
+        let (sent, received) = stream.record();
+        for id in ids {
+            let verdict = if is_right {
+                Verdict::Pass
+            } else {
+                let (expected, observed) = (expected.to_string(), observed.to_string());
+                Verdict::Fail(Evidence {
+                    expected,
+                    observed,
+                    sent: sent.to_vec(),
+                    received: received.to_vec(),
+                })
+            };
+            self.findings.push(Finding { id, check: self.check, verdict });
+        }
+    }
+
+    /// These requirements cannot be judged, and why.
+    pub(crate) fn leave(&mut self, ids: &[&'static str], reason: impl Display) {
+        let verdict = Verdict::Inconclusive(reason.to_string());
+        self.findings.extend(ids.iter().map(|id| Finding {
+            id,
+            check: self.check,
+            verdict: verdict.clone(),
+        }));
+    }
+
+    /// `what` had to come and `missing` came instead: `ids` are not kept, and the dialogue is over.
+    pub(crate) fn fail(
+        &mut self,
+        ids: &[&'static str],
+        stream: &Stream,
+        what: impl Display,
+        missing: Missing,
+    ) -> Stop {
+        self.is_silent |= missing == Missing::Silence;
+        self.judge(ids, stream, false, (what, missing));
+        Stop::Judged
+    }
+
+    /// An FPDU has to come, or `ids` are not kept. What is in it is not judged.
+    pub(crate) fn expect_fpdu(
+        &mut self,
+        ids: &[&'static str],
+        stream: &mut Stream,
+        what: &str,
+    ) -> Result<Fpdu, Stop> {
+        stream.read_fpdu().map_err(|missing| self.fail(ids, stream, what, missing))
+    }
+
+    /// A Terminate has to come with one of `codes`, each layer and type and code as four digits; judges `ids` by it.
+    pub(crate) fn expect_terminate(
+        &mut self,
+        ids: &[&'static str],
+        stream: &mut Stream,
+        codes: &[&str],
+    ) -> Result<Terminate, Stop> {
+        let expected = format!("a Terminate {}", codes.join(" or "));
+        let fpdu = self.expect_fpdu(ids, stream, &expected)?;
+        let Some(terminate) = Terminate::parse(&fpdu.ulpdu) else {
+            let observed = crate::check::digits(&fpdu.ulpdu, SHOWN);
+            self.judge(ids, stream, false, (expected, format!("the ULPDU {observed}")));
+            return Err(Stop::Judged);
+        };
+        let [layer, code] = terminate.code();
+        let is_right = codes.contains(&format!("{layer:02X}{code:02X}").as_str());
+        self.judge(ids, stream, is_right, (expected, &terminate));
+        Ok(terminate)
+    }
+
+    /// The target has to close the connection, by FIN or RST, and to send nothing before; judges `ids` by it.
+    pub(crate) fn expect_close(&mut self, ids: &[&'static str], stream: &mut Stream) {
+        let (octets, end) = stream.read_to_end();
+        self.is_silent |= end == Missing::Silence;
+        let observed = format!("{} octets and {end}", octets.len());
+        let is_right = octets.is_empty() && end != Missing::Silence;
+        self.judge(ids, stream, is_right, ("the end of the connection, and no octet before", observed));
+    }
+
+    /// The target has to send nothing for a while and to keep the connection open; judges `ids` by it.
+    pub(crate) fn expect_quiet(&mut self, ids: &[&'static str], stream: &mut Stream) {
+        let (octets, end) = stream.listen(QUIET);
+        let observed = format!("{} octets and {end}", octets.len());
+        let is_right = octets.is_empty() && end == Missing::Silence;
+        self.judge(ids, stream, is_right, ("silence on an open connection", observed));
+    }
+
+    /// The target has to answer a zero-length Read, which every stream in RDMA mode does; `ids` are judged by it. `msn` is the
+    /// next one of queue 1.
+    pub(crate) fn expect_alive(
+        &mut self,
+        ids: &[&'static str],
+        stream: &mut Stream,
+        msn: u32,
+    ) -> Result<(), Stop> {
+        let sink = Place(PROBE_STAG, u64::from(msn));
+        stream.send_ulpdu(&read_request(msn, sink, 0, Place(0, 0)));
+        let fpdu = self.expect_fpdu(ids, stream, "the answer to a zero-length RDMA Read")?;
+        let is_right = fpdu.ulpdu.len() == 14 && fpdu.ulpdu[0] & 0x80 != 0 && fpdu.ulpdu[1] & 0x0F == 2;
+        let observed = crate::check::digits(&fpdu.ulpdu, SHOWN);
+        self.judge(
+            ids,
+            stream,
+            is_right,
+            ("a Read Response of zero length", format!("the ULPDU {observed}")),
+        );
+        if is_right { Ok(()) } else { Err(Stop::Judged) }
+    }
+
+    /// The findings, and whether something was waited for in vain.
+    pub(crate) fn finish(self) -> (Vec<Finding>, bool) {
+        (self.findings, self.is_silent)
+    }
+}
+
+/// The Reads that each side may have outstanding: what rping has.
+pub(crate) const DEPTH: u16 = 1;
+/// The STag that a zero-length Read names as its sink.
+pub(crate) const PROBE_STAG: u32 = 0x0050_524F;
+const REDIAL: Duration = Duration::from_millis(50);
+/// How long nothing must come where nothing may come.
+const QUIET: Duration = Duration::from_millis(300);
+const SHOWN: usize = 60;

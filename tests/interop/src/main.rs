@@ -1,0 +1,3 @@
+//! Weft against Linux siw in virtual machines.
+
+fn main() {}
