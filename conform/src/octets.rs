@@ -19,14 +19,17 @@ pub fn hex(text: &str) -> Vec<u8> {
 /// How one direction of a stream is framed, and where its next Marker falls.
 #[derive(Clone, Debug)]
 pub struct Framing {
+    /// With a CRC32c, or zeros in its place.
     pub crc: bool,
     /// Octets since the first Marker, if there are Markers.
     pub position: Option<usize>,
 }
 
 impl Framing {
-    pub fn new(crc: bool, markers: bool) -> Self {
-        Self { crc, position: markers.then_some(0) }
+    /// At the first octet of Full Operation.
+    #[must_use]
+    pub const fn new(crc: bool, markers: bool) -> Self {
+        Self { crc, position: if markers { Some(0) } else { None } }
     }
 
     /// The FPDU of `ulpdu`: length, padding, Markers, and the CRC, or zeros without one.

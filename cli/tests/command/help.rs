@@ -7,9 +7,17 @@ use crate::support::Folder;
 
 #[test]
 fn help_and_version_go_to_standard_output() {
-    for line in
-        ["--help", "-h", "help", "help demo", "demo --help", "demo -h", "rping --help", "decode --help"]
-    {
+    for line in [
+        "--help",
+        "-h",
+        "help",
+        "help demo",
+        "demo --help",
+        "demo -h",
+        "rping --help",
+        "decode --help",
+        "conform --help",
+    ] {
         let help = run(line);
         assert_eq!((help.status, help.stderr.len()), (0, 0), "{line}: {help:?}");
         assert!(help.stdout.iter().any(|line| line.starts_with("Usage: weft")), "{line}: {help:?}");

@@ -3,9 +3,9 @@
 use crate::process::run;
 
 /// Arguments, and the line they get.
-const TABLE: [(&str, &str); 45] = [
-    ("", "weft: a command is missing: demo, rping and decode"),
-    ("frobnicate", "weft: there is no command `frobnicate` (there are demo, rping and decode)"),
+const TABLE: [(&str, &str); 53] = [
+    ("", "weft: a command is missing: demo, rping, decode and conform"),
+    ("frobnicate", "weft: there is no command `frobnicate` (there are demo, rping, decode and conform)"),
     ("help frobnicate", "weft: there is no command `frobnicate`"),
     ("--json", "weft: `--json` is not expected here"),
     ("demo --mtu 575", "weft demo: --mtu: `575` is not a whole number from 576 to 65535"),
@@ -51,6 +51,14 @@ const TABLE: [(&str, &str); 45] = [
     ),
     ("rping -s NET --ip fd00::1/64 --mtu 1000", "weft rping: an MTU of 1000 is outside 576 (IPv6: 1280)"),
     ("rping -s NET IP --pcap /nonexistent/x", "weft rping: cannot write /nonexistent/x: No such file"),
+    ("conform", "weft conform: missing: <TARGET> (`weft conform --help` has examples)"),
+    ("conform 10.0.0.1 NET", "weft conform: missing: --ip <CIDR[,gw ADDR]>"),
+    ("conform 10.0.0.1 IP", "weft conform: missing: --netif <SPEC>"),
+    ("conform host NET IP", "weft conform: `host` is no IP address, such as 10.0.0.1"),
+    ("conform fd00::1 NET IP", "weft conform: fd00::1 and 10.0.0.2 are of different IP versions"),
+    ("conform 10.0.0.1 --port 0", "weft conform: --port: `0` is not a whole number from 1 to 65535"),
+    ("conform 10.0.0.1 --only 5044-7 frob", "weft conform: --only frob: no check has that name"),
+    ("conform --list --pcap x", "weft conform: missing: --ip <CIDR[,gw ADDR]>, --netif <SPEC>"),
     ("rping -s --netif pair IP", "weft rping: pair joins two devices of one process"),
 ];
 
