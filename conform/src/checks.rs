@@ -2,7 +2,64 @@
 
 use crate::check::Check;
 
+mod atomic_faults;
+mod atomic_order;
+mod atomics;
+mod boundaries;
+mod crc;
+mod depth;
+mod emitted;
+mod ending;
+mod enhanced;
+mod fpdus;
+mod immediate;
+mod markers;
+mod markers_taken;
+mod memory;
+mod opcodes;
+mod options;
+mod reads;
+mod request;
+mod requests;
+mod responses;
+mod rtr;
+mod sends;
 mod startup;
+mod tagged;
+mod terminated;
+mod terminates;
+mod untagged;
+mod writes;
 
-/// All checks, in the order in which they run.
-pub const CHECKS: &[&[Check]] = &[startup::CHECKS];
+/// All checks, in the order in which they run: those that may cost the target its listener come last.
+pub const CHECKS: &[&[Check]] = &[
+    startup::CHECKS,
+    request::CHECKS,
+    options::CHECKS,
+    enhanced::CHECKS,
+    rtr::CHECKS,
+    requests::CHECKS,
+    responses::CHECKS,
+    writes::CHECKS,
+    reads::CHECKS,
+    memory::CHECKS,
+    depth::CHECKS,
+    emitted::CHECKS,
+    sends::CHECKS,
+    untagged::CHECKS,
+    tagged::CHECKS,
+    opcodes::CHECKS,
+    terminates::CHECKS,
+    terminated::CHECKS,
+    ending::CHECKS,
+    fpdus::CHECKS,
+    boundaries::CHECKS,
+    crc::CHECKS,
+    markers::CHECKS,
+    markers_taken::CHECKS,
+    atomics::CHECKS,
+    atomic_order::CHECKS,
+    atomic_faults::CHECKS,
+    immediate::CHECKS,
+    request::LAST,
+];

@@ -127,6 +127,14 @@ impl Connection {
         }
     }
 
+    /// Octets of payload in the largest TCP segment, where the TCP says it.
+    pub(crate) fn emss(&self) -> Option<usize> {
+        match self {
+            Self::Kernel(_) => None,
+            Self::Own(tcp) => tcp.emss(),
+        }
+    }
+
     /// Sends FIN behind what was sent.
     pub(crate) fn finish(&mut self) {
         match self {

@@ -12,16 +12,23 @@
 
 #![forbid(unsafe_code)]
 
+mod atomic;
 mod catalogue;
 mod check;
 mod checks;
+mod dialogue;
+mod fault;
 mod host;
 mod kernel;
 pub mod octets;
 mod own;
+mod ping;
 mod report;
+mod segment;
 mod startup;
+mod steps;
 mod stream;
+mod survey;
 mod target;
 mod terminate;
 mod time;

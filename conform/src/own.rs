@@ -17,6 +17,9 @@ use crate::time::{Clock, Deadline};
 pub(crate) struct OwnStack {
     stack: Stack,
     clock: Clock,
+    /// The next connection's, counted from the first ephemeral one. Drawn at random, ports repeat within a few hundred
+    /// connections, and the target may still wait in TIME-WAIT for the last one.
+    next_port: u16,
 }
 
 #[derive(Debug)]
@@ -27,7 +30,8 @@ pub(crate) struct OwnTcp {
 
 impl OwnStack {
     pub(crate) fn new(wire: Wire, config: StackConfig) -> Self {
-        Self { stack: Stack::new(wire, config, Instant::ZERO), clock: Clock::start() }
+        let next_port = u16::try_from(config.seed % u64::from(EPHEMERAL_COUNT)).unwrap_or(0);
+        Self { stack: Stack::new(wire, config, Instant::ZERO), clock: Clock::start(), next_port }
     }
 
     /// Works until `done` says so or the deadline is over.
@@ -69,8 +73,12 @@ impl OwnTcp {
     ) -> Result<Self, DialError> {
         let mut own = stack.borrow_mut();
         let now = own.now();
-        let id =
-            own.stack.connect(target, None, now).map_err(|error| DialError::Impossible(error.to_string()))?;
+        let port = EPHEMERAL_FIRST + own.next_port;
+        own.next_port = (own.next_port + 1) % EPHEMERAL_COUNT;
+        let id = own
+            .stack
+            .connect(target, Some(port), now)
+            .map_err(|error| DialError::Impossible(error.to_string()))?;
         own.run(&Deadline::after(patience), |stack| stack.state(id) != Some(LlpState::Connecting));
         let state = own.stack.state(id);
         drop(own);
@@ -113,6 +121,11 @@ impl OwnTcp {
 
     pub(crate) fn abort(&mut self) {
         self.with_llp(|llp| llp.abort());
+    }
+
+    /// Octets of payload in the largest segment that goes in either direction, as the MSS options of both sides say.
+    pub(crate) fn emss(&self) -> Option<usize> {
+        self.stack.borrow_mut().stack.llp(self.id).map(|llp| llp.emss())
     }
 
     fn with_llp(&mut self, act: impl FnOnce(&mut Llp<'_>)) {
@@ -158,3 +171,5 @@ fn sleep(fd: Option<BorrowedFd<'_>>, wants_write: bool, time: Duration) {
 
 /// How long a wire without a descriptor is left alone.
 const BLIND_SLEEP: Duration = Duration::from_millis(1);
+const EPHEMERAL_FIRST: u16 = 49_152;
+const EPHEMERAL_COUNT: u16 = 16_384;

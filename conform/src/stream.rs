@@ -153,6 +153,11 @@ impl Stream {
         (&self.sent, &self.received)
     }
 
+    /// Octets of payload in the largest TCP segment, where that is known.
+    pub(crate) fn emss(&self) -> Option<usize> {
+        self.connection.emss()
+    }
+
     /// The end, as far as it is known.
     pub(crate) const fn end(&self) -> Option<Missing> {
         self.end

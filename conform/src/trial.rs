@@ -60,11 +60,22 @@ impl<'a> Trial<'a> {
         if reply.has(R) {
             return Err(Stop::Unsuited(format!("the target rejects the Request: {reply}")));
         }
+        self.enter(&mut stream, request, &reply);
+        Ok((stream, reply))
+    }
+
+    /// Full Operation begins, framed as the two frames say.
+    pub(crate) fn enter(&self, stream: &mut Stream, request: &Request, reply: &Reply) {
         let crc = (request.flags | reply.flags) & C != 0;
         stream.outgoing = Framing::new(crc, reply.has(M));
         stream.incoming = Framing::new(crc, request.flags & M != 0);
         self.pause();
-        Ok((stream, reply))
+    }
+
+    /// Checks of RFC 6581's startup need a target that knows it.
+    pub(crate) fn need_enhanced(&self) -> Result<(), Stop> {
+        let reason = "the target closes the connection at an enhanced Request";
+        if self.target.is_enhanced { Ok(()) } else { Err(Stop::Unsuited(reason.to_owned())) }
     }
 
     /// Gives the target time to be ready for FPDUs: some answer the Request before they are.
@@ -202,6 +213,11 @@ impl<'a> Trial<'a> {
             ("a Read Response of zero length", format!("the ULPDU {observed}")),
         );
         if is_right { Ok(()) } else { Err(Stop::Judged) }
+    }
+
+    /// Something was waited for, and `missing` came instead: after silence the check is repeated with a longer pause.
+    pub(crate) fn note(&mut self, missing: Missing) {
+        self.is_silent |= missing == Missing::Silence;
     }
 
     /// The findings, and whether something was waited for in vain.

@@ -1,0 +1,207 @@
+//! Faults of untagged segments (RFC 5041 section 7.1).
+
+use crate::check::{Check, Stop};
+use crate::fault::{Fault, Refusal};
+use crate::octets::{pattern, send, send_part};
+use crate::ping::{Advertisement, Client};
+use crate::terminate::Terminate;
+use crate::trial::Trial;
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        name: "send-queue",
+        title: "Sends to queues that do not exist are refused as such",
+        ids: &["5041-7.1-1", "5041-7.1-2", "5041-7.1-17", "5041-7.2-1", "5040-4.8-3", "5040-5.3-7"],
+        run: queue,
+    },
+    Check {
+        name: "send-msn",
+        title: "Sends whose MSN is not the next one are refused as such",
+        ids: &["5041-7.1-1", "5041-7.1-10", "5041-7.1-17", "5041-7.2-1", "5040-4.8-3", "5040-5.3-7"],
+        run: sequence,
+    },
+    Check {
+        name: "send-msn-again",
+        title: "a Send whose MSN was there before is refused as such",
+        ids: &["5041-7.1-1", "5041-7.1-10", "5041-7.2-1", "5040-4.8-3"],
+        run: repeated,
+    },
+    Check {
+        name: "send-offset",
+        title: "segments of a Send that begin behind the buffer are refused as such",
+        ids: &["5041-7.1-1", "5041-7.1-8", "5041-7.1-17", "5041-7.2-1", "5040-4.8-3"],
+        run: offset,
+    },
+    Check {
+        name: "send-too-long",
+        title: "a Send of 17 octets, for which an rping server has 16, is refused as too long",
+        ids: &["5041-7.1-1", "5041-7.1-9", "5041-7.1-17", "5041-7.2-1", "5040-4.8-3", "5040-5.3-4"],
+        run: too_long,
+    },
+    Check {
+        name: "send-without-buffer",
+        title: "Sends for which there is no buffer are refused as such",
+        ids: &["5041-7.1-3", "5041-7.1-7", "5041-7.2-1", "5040-4.8-3", "5040-3.2-3"],
+        run: no_buffer,
+    },
+    Check {
+        name: "untagged-version",
+        title: "untagged segments of other DDP versions are refused as such",
+        ids: &["5041-4.1-11", "5041-7.2-1", "5040-4.8-3", "5040-5.3-7", "5040-7.2-1"],
+        run: version,
+    },
+    Check {
+        name: "untagged-runt",
+        title: "a segment that is shorter than its header is not taken",
+        ids: &["5041-4.4-1", "5041-4.3-1", "5040-4.8-12"],
+        run: runt,
+    },
+];
+
+fn queue(trial: &mut Trial<'_>) -> Result<(), Stop> {
+    let fault = Fault {
+        what: "the queue does not exist",
+        guards: &[PLACED, "5041-7.1-2", CEASED, INVALID_SEND],
+        codes: &["1201"],
+        near: &["0206"],
+    };
+    for queue in [5_u32, 0x100, u32::MAX] {
+        let mut ulpdu = send(1, &pattern(16));
+        ulpdu[6..10].copy_from_slice(&queue.to_be_bytes());
+        trial.expect_refusal_of(&fault, &[ulpdu])?;
+    }
+    Ok(())
+}
+
+fn sequence(trial: &mut Trial<'_>) -> Result<(), Stop> {
+    let fault = Fault {
+        what: "the first MSN has to be 1",
+        guards: &[PLACED, "5041-7.1-10", CEASED, INVALID_SEND],
+        codes: &["1203", "1202"],
+        near: &[],
+    };
+    for msn in [0, 2, 5, 0x8000_0001, u32::MAX] {
+        trial.expect_refusal_of(&fault, &[send(msn, &pattern(16))])?;
+    }
+    Ok(())
+}
+
+/// After the target's Read Request, which shows that it has taken the first Send.
+fn repeated(trial: &mut Trial<'_>) -> Result<(), Stop> {
+    let fault = Fault {
+        what: "the MSN was there before",
+        guards: &[PLACED, "5041-7.1-10"],
+        codes: &["1203", "1202"],
+        near: &[],
+    };
+    let mut stream = trial.open()?;
+    let mut client = Client::new(64);
+    client.advertise(&mut stream, client.source);
+    client.take_request(trial, &mut stream)?;
+    stream.send_ulpdu(&send(1, &pattern(16)));
+    trial.expect_refusal_on(&fault, &mut stream);
+    Ok(())
+}
+
+fn offset(trial: &mut Trial<'_>) -> Result<(), Stop> {
+    let fault = Fault {
+        what: "the offset is outside of the buffer",
+        guards: &[PLACED, "5041-7.1-8", CEASED],
+        codes: &["1204"],
+        near: &["1205", "1202"],
+    };
+    for offset in [0x100, 0x0100_0000, 0x8000_0000, 0xFFFF_FFF8] {
+        trial.expect_refusal_of(&fault, &[send_part("01", 1, offset, &pattern(8))])?;
+    }
+    Ok(())
+}
+
+fn too_long(trial: &mut Trial<'_>) -> Result<(), Stop> {
+    let fault = Fault {
+        what: "the Send is longer than the buffer",
+        guards: &[PLACED, "5041-7.1-9", CEASED, "5040-5.3-4"],
+        codes: &["1205"],
+        near: &["1202", "1204"],
+    };
+    let octets = pattern(17);
+    let parts = [send_part("01", 1, 0, &octets[..12]), send_part("41", 1, 12, &octets[12..])];
+    let whole = [send(1, &octets)];
+    let long = [send(1, &pattern(1200))];
+    for ulpdus in [&whole[..], &parts, &long] {
+        let refusal = trial.expect_refusal_of(&fault, ulpdus)?;
+        if matches!(refusal, Refusal::Ended) {
+            // The application may have done that, which wants messages of 16 octets.
+            return Err(Stop::Unsuited("the target ends the connection without a Terminate".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// More Sends at once than an rping server has receives. Whoever has that many, or lets the sender wait, does nothing wrong.
+fn no_buffer(trial: &mut Trial<'_>) -> Result<(), Stop> {
+    let fault = Fault {
+        what: "there is no buffer",
+        guards: &["5041-7.1-3", "5041-7.1-7", "5040-3.2-3"],
+        codes: &["1202", "1203"],
+        near: &[],
+    };
+    let mut stream = trial.open()?;
+    let advertisement = Advertisement { to: 0x1000, stag: 0x5744, size: 64 }.emit();
+    let burst: Vec<u8> =
+        (1..=BURST).flat_map(|msn| stream.outgoing.fpdu(&send(msn, &advertisement))).collect();
+    stream.send(&burst);
+    // The first one may be answered by a Read Request. It gets no answer, before which rping looks at no other.
+    loop {
+        match stream.read_fpdu() {
+            Ok(fpdu) if Terminate::parse(&fpdu.ulpdu).is_none() => {}
+            Ok(fpdu) => {
+                trial.judge_refusal(&fault, &stream, Ok(fpdu));
+                return Ok(());
+            }
+            Err(missing) => {
+                trial.note(missing);
+                return Err(Stop::Unsuited(format!("{BURST} Sends at once, and no Terminate but {missing}")));
+            }
+        }
+    }
+}
+
+fn version(trial: &mut Trial<'_>) -> Result<(), Stop> {
+    let fault = Fault {
+        what: "DDP has version 1 here",
+        guards: &["5041-4.1-11", INVALID_SEND, "5040-7.2-1"],
+        codes: &["1206"],
+        near: &["1104"],
+    };
+    for control in [0x40, 0x42, 0x43] {
+        let mut ulpdu = send(1, &pattern(16));
+        ulpdu[0] = control;
+        trial.expect_refusal_of(&fault, &[ulpdu])?;
+    }
+    Ok(())
+}
+
+/// There is no code for it.
+fn runt(trial: &mut Trial<'_>) -> Result<(), Stop> {
+    let guards = &["5041-4.4-1", "5041-4.3-1"];
+    let fault = Fault { what: "there is not even a header", guards, codes: &[], near: &[] };
+    for len in [1, 2, 10, 17] {
+        let mut stream = trial.open()?;
+        stream.send_ulpdu(&send(1, &[])[..len]);
+        if let Refusal::Said(terminate) = trial.expect_refusal_on(&fault, &mut stream)
+            && matches!(terminate.control[0], 0x00 | 0x10)
+        {
+            let words = ("no DDP header behind a Local Catastrophic Error", &terminate);
+            trial.judge(&["5040-4.8-12"], &stream, terminate.header_bits() & 0x40 == 0, words);
+        }
+    }
+    Ok(())
+}
+
+/// Whatever a receiver does with the segment, it has to look at it before.
+const PLACED: &str = "5041-7.1-1";
+/// It stops there.
+const CEASED: &str = "5041-7.1-17";
+const INVALID_SEND: &str = "5040-5.3-7";
+/// They fit into one segment of TCP.
+const BURST: u32 = 32;

@@ -1,0 +1,114 @@
+//! Steps that many dialogues have: a Request and its answer, and a zero-length Read.
+
+use crate::check::{Stop, digits};
+use crate::octets::{Place, read_request};
+use crate::startup::{R, Reply, Request};
+use crate::stream::{Fpdu, Missing, Stream};
+use crate::terminate::Terminate;
+use crate::trial::{DEPTH, PROBE_STAG, Trial};
+
+impl Trial<'_> {
+    /// The best Request that the target understands, with CRC and without Markers.
+    pub(crate) fn best_request(&self) -> Request {
+        if self.need_enhanced().is_ok() { Request::enhanced(DEPTH, DEPTH) } else { Request::plain() }
+    }
+
+    /// Sends a Request; a Reply has to come, or `ids` are not kept. What is in it is not judged.
+    pub(crate) fn ask(&mut self, ids: &[&'static str], request: &Request) -> Result<(Stream, Reply), Stop> {
+        let mut stream = self.dial()?;
+        stream.send(&request.emit());
+        let reply =
+            self.read_reply(&mut stream).map_err(|missing| self.fail(ids, &stream, "a Reply", missing))?;
+        Ok((stream, reply))
+    }
+
+    /// Sends a Request; a Reply has to come that accepts it, or `ids` are not kept. Full Operation has begun then.
+    pub(crate) fn ask_in(
+        &mut self,
+        ids: &[&'static str],
+        request: &Request,
+    ) -> Result<(Stream, Reply), Stop> {
+        let (mut stream, reply) = self.ask(ids, request)?;
+        if reply.has(R) {
+            self.judge(ids, &stream, false, ("a Reply with R=0", &reply));
+            return Err(Stop::Judged);
+        }
+        self.enter(&mut stream, request, &reply);
+        Ok((stream, reply))
+    }
+
+    /// Octets that are no right Request: the target has to close the connection without an answer; judges `ids` by it.
+    pub(crate) fn expect_refusal(&mut self, ids: &[&'static str], octets: &[u8]) -> Result<(), Stop> {
+        let mut stream = self.dial()?;
+        stream.send(octets);
+        self.expect_close(ids, &mut stream);
+        Ok(())
+    }
+
+    /// The target has to take the tester's octets as FPDUs; judges `ids` by its answer to a zero-length Read. Without a negotiated
+    /// IRD there may be no room for Reads, and the Terminate that says so is an answer too.
+    pub(crate) fn expect_understood(
+        &mut self,
+        ids: &[&'static str],
+        stream: &mut Stream,
+    ) -> Result<(), Stop> {
+        let what = "an answer to a zero-length RDMA Read";
+        let fpdu = echo(stream, 1).map_err(|missing| self.fail(ids, stream, what, missing))?;
+        let is_right = is_zero_response(&fpdu) || is_no_room(&fpdu);
+        self.judge(ids, stream, is_right, (what, shown(&fpdu)));
+        if is_right { Ok(()) } else { Err(Stop::Judged) }
+    }
+
+    /// The target must not go by an FPDU whose CRC is wrong; judges `ids` by it. `msn` is the next one of queue 1.
+    pub(crate) fn expect_crc_check(&mut self, ids: &[&'static str], stream: &mut Stream, msn: u32) {
+        let wrong = spoilt(stream.outgoing.fpdu(&zero_read(msn)));
+        stream.send(&wrong);
+        let (is_right, observed) = match stream.read_fpdu() {
+            Ok(fpdu) => (Terminate::parse(&fpdu.ulpdu).is_some() && !is_no_room(&fpdu), shown(&fpdu)),
+            Err(missing) => (missing != Missing::Silence, missing.to_string()),
+        };
+        let expected = "a Terminate or the end of the connection, as the CRC is wrong";
+        self.judge(ids, stream, is_right, (expected, observed));
+    }
+}
+
+/// A zero-length Read and its answer, whatever that is.
+pub(crate) fn echo(stream: &mut Stream, msn: u32) -> Result<Fpdu, Missing> {
+    stream.send_ulpdu(&zero_read(msn));
+    stream.read_fpdu()
+}
+
+/// A Read Request of zero length, which every stream in RDMA mode answers.
+pub(crate) fn zero_read(msn: u32) -> Vec<u8> {
+    read_request(msn, Place(PROBE_STAG, u64::from(msn)), 0, Place(0, 0))
+}
+
+/// Whether it is that answer.
+pub(crate) fn is_zero_response(fpdu: &Fpdu) -> bool {
+    fpdu.ulpdu.len() == 14 && fpdu.ulpdu[0] & 0x80 != 0 && fpdu.ulpdu[1] & 0x0F == 2
+}
+
+/// Whether it is a Terminate that says that there is no room for a Read Request: a catastrophic error of the stream, no buffer, or an
+/// MSN out of range, with layer and type in either order.
+pub(crate) fn is_no_room(fpdu: &Fpdu) -> bool {
+    const CODES: [[u8; 2]; 6] = [[0x02, 7], [0x20, 7], [0x12, 2], [0x21, 2], [0x12, 3], [0x21, 3]];
+    Terminate::parse(&fpdu.ulpdu).is_some_and(|terminate| CODES.contains(&terminate.code()))
+}
+
+/// The same FPDU with another CRC.
+pub(crate) fn spoilt(mut fpdu: Vec<u8>) -> Vec<u8> {
+    if let Some(last) = fpdu.last_mut() {
+        *last ^= 1;
+    }
+    fpdu
+}
+
+/// An FPDU in words.
+pub(crate) fn shown(fpdu: &Fpdu) -> String {
+    Terminate::parse(&fpdu.ulpdu).map_or_else(
+        || format!("the ULPDU {}", digits(&fpdu.ulpdu, SHOWN)),
+        |terminate| terminate.to_string(),
+    )
+}
+
+const SHOWN: usize = 60;

@@ -1,0 +1,285 @@
+//! The dialogue of rping, from the client's side: the one way to make a target read, write and send.
+//!
+//! The client advertises a buffer, the server reads it and says "go ahead", the client advertises another, the server writes the
+//! octets there and sends once more. Each step can be taken on its own; [`Client::ping`] takes them all.
+
+use std::fmt::Display;
+
+use crate::check::{Stop, digits};
+use crate::octets::{Place, send, tagged};
+use crate::segment::{Header, ReadFields, Segment, long, opcode, word};
+use crate::stream::{Fpdu, Missing, Stream};
+use crate::terminate::Terminate;
+use crate::trial::Trial;
+
+/// A client of rping. All of it may be changed between two steps.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    /// The buffer that the target is to read.
+    pub(crate) source: Place,
+    /// The buffer that the target is to write.
+    pub(crate) sink: Place,
+    /// What is in the first one; its length is what is advertised.
+    pub(crate) content: Vec<u8>,
+    /// Payload of each Read Response segment.
+    pub(crate) chunk: usize,
+    /// The MSN of the next Send.
+    pub(crate) msn: u32,
+    /// The requirements that a target breaks by not playing on. None: then it is no rping.
+    judged: Vec<&'static str>,
+}
+
+/// A buffer, as both sides tell each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Advertisement {
+    pub(crate) to: u64,
+    pub(crate) stag: u32,
+    pub(crate) size: u32,
+}
+
+/// A Read Request of the target.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) fpdu: Fpdu,
+    pub(crate) segment: Segment,
+    pub(crate) fields: ReadFields,
+}
+
+/// The Send after the target's Read.
+#[derive(Clone, Debug)]
+pub(crate) struct GoAhead {
+    pub(crate) fpdu: Fpdu,
+    /// The target's own buffer, if it says where that is.
+    pub(crate) buffer: Option<Advertisement>,
+}
+
+/// What the target did with the second buffer.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    /// The segments of its Writes.
+    pub(crate) writes: Vec<Fpdu>,
+    /// The Send behind them.
+    pub(crate) send: Fpdu,
+    /// The octets of the buffer that they wrote, where each was written once and all of them were.
+    pub(crate) content: Option<Vec<u8>>,
+}
+
+/// All that the target sends at one ping.
+#[derive(Clone, Debug)]
+pub(crate) struct Ping {
+    pub(crate) request: Request,
+    pub(crate) go_ahead: GoAhead,
+    pub(crate) written: Written,
+}
+
+impl Client {
+    /// A client with buffers of `size` octets, for a stream on which nothing was sent yet. 64 octets are what every rping has.
+    pub(crate) fn new(size: usize) -> Self {
+        Self {
+            source: Place(0x5057_0001, 0x0000_0001_0000_2001),
+            sink: Place(0x5057_0002, 0x0000_0002_0000_3003),
+            content: text(size),
+            chunk: 1024,
+            msn: 1,
+            judged: Vec::new(),
+        }
+    }
+
+    /// A whole ping: everything that the target sent.
+    pub(crate) fn ping(&mut self, trial: &mut Trial<'_>, stream: &mut Stream) -> Result<Ping, Stop> {
+        let (request, go_ahead) = self.until_go_ahead(trial, stream)?;
+        self.advertise(stream, self.sink);
+        let written = self.take_writes(trial, stream)?;
+        Ok(Ping { request, go_ahead, written })
+    }
+
+    /// A whole ping, which a target that has played before has to play again; judges `ids` by it and by the octets that come back.
+    pub(crate) fn expect_ping(
+        &mut self,
+        ids: &[&'static str],
+        trial: &mut Trial<'_>,
+        stream: &mut Stream,
+    ) -> Result<Ping, Stop> {
+        self.judged = ids.to_vec();
+        let ping = self.ping(trial, stream);
+        self.judged.clear();
+        let ping = ping?;
+        let is_right = ping.written.content.as_ref() == Some(&self.content);
+        trial.judge(ids, stream, is_right, ("the octets that were read, written back", "others"));
+        Ok(ping)
+    }
+
+    /// The first half of a ping, up to the target's go-ahead.
+    pub(crate) fn until_go_ahead(
+        &mut self,
+        trial: &mut Trial<'_>,
+        stream: &mut Stream,
+    ) -> Result<(Request, GoAhead), Stop> {
+        self.advertise(stream, self.source);
+        let request = self.take_request(trial, stream)?;
+        self.respond(stream, &request.fields);
+        let go_ahead = self.take_go_ahead(trial, stream)?;
+        Ok((request, go_ahead))
+    }
+
+    /// The first half of a ping, and where the target's own buffer is. A target that does not say it, or has fewer octets there than
+    /// were asked for, is not suited.
+    pub(crate) fn learn_buffer(
+        &mut self,
+        trial: &mut Trial<'_>,
+        stream: &mut Stream,
+    ) -> Result<Advertisement, Stop> {
+        let (_, go_ahead) = self.until_go_ahead(trial, stream)?;
+        let buffer = go_ahead.buffer.filter(|buffer| self.content.len() <= buffer.size as usize);
+        buffer.ok_or_else(|| Stop::Unsuited("the target does not say where its own buffer is".to_owned()))
+    }
+
+    /// Sends the advertisement of the buffer at `place`.
+    pub(crate) fn advertise(&mut self, stream: &mut Stream, place: Place) {
+        let size = u32::try_from(self.content.len()).unwrap_or(u32::MAX);
+        let octets = Advertisement { to: place.1, stag: place.0, size }.emit();
+        stream.send_ulpdu(&send(self.msn, &octets));
+        self.msn = self.msn.wrapping_add(1);
+    }
+
+    /// Waits for the Read Request that the first advertisement asks for.
+    pub(crate) fn take_request(&self, trial: &mut Trial<'_>, stream: &mut Stream) -> Result<Request, Stop> {
+        let what = "the Read Request for the advertised buffer";
+        let fpdu = stream.read_fpdu().map_err(|missing| self.missed(trial, stream, what, missing))?;
+        let request = Segment::parse(&fpdu.ulpdu).and_then(|segment| {
+            let fields = ReadFields::parse(fpdu.ulpdu.get(UNTAGGED_LEN..)?)?;
+            let is_request = segment.opcode() == opcode::READ_REQUEST;
+            is_request.then(|| Request { fpdu: fpdu.clone(), segment, fields })
+        });
+        request.ok_or_else(|| self.differs(trial, stream, what, &fpdu))
+    }
+
+    /// The Read Response to `fields`, as ULPDUs.
+    pub(crate) fn response(&self, fields: &ReadFields) -> Vec<Vec<u8>> {
+        let content = &self.content[..self.content.len().min(fields.size as usize)];
+        if content.is_empty() {
+            return vec![tagged("C142", fields.sink.0, fields.sink.1, &[])];
+        }
+        let count = content.len().div_ceil(self.chunk);
+        let segment = |(index, part): (usize, &[u8])| {
+            let head = if index + 1 == count { "C142" } else { "8142" };
+            let to = fields.sink.1.wrapping_add((index * self.chunk) as u64);
+            tagged(head, fields.sink.0, to, part)
+        };
+        content.chunks(self.chunk).enumerate().map(segment).collect()
+    }
+
+    /// Answers a Read Request.
+    pub(crate) fn respond(&self, stream: &mut Stream, fields: &ReadFields) {
+        for ulpdu in self.response(fields) {
+            stream.send_ulpdu(&ulpdu);
+        }
+    }
+
+    /// Waits for the Send that follows the target's Read.
+    pub(crate) fn take_go_ahead(&self, trial: &mut Trial<'_>, stream: &mut Stream) -> Result<GoAhead, Stop> {
+        let what = "the Send that follows the Read";
+        let fpdu = stream.read_fpdu().map_err(|missing| self.missed(trial, stream, what, missing))?;
+        match Segment::parse(&fpdu.ulpdu) {
+            Some(segment) if is_send(&segment) => {
+                Ok(GoAhead { fpdu, buffer: Advertisement::parse(&segment.payload) })
+            }
+            _ => Err(self.differs(trial, stream, what, &fpdu)),
+        }
+    }
+
+    /// Waits for the Writes into the second buffer, and the Send behind them.
+    pub(crate) fn take_writes(&self, trial: &mut Trial<'_>, stream: &mut Stream) -> Result<Written, Stop> {
+        let what = "Writes into the advertised buffer, and a Send";
+        let mut writes = Vec::new();
+        let mut content = vec![None; self.content.len()];
+        let mut is_right = true;
+        loop {
+            let fpdu = stream.read_fpdu().map_err(|missing| self.missed(trial, stream, what, missing))?;
+            match Segment::parse(&fpdu.ulpdu) {
+                Some(segment) if is_send(&segment) => {
+                    let content: Option<Vec<u8>> = content.into_iter().collect();
+                    return Ok(Written { writes, send: fpdu, content: content.filter(|_| is_right) });
+                }
+                Some(segment) if segment.opcode() == opcode::WRITE => {
+                    is_right &= place(&segment, self.sink, &mut content);
+                    writes.push(fpdu);
+                }
+                _ => return Err(self.differs(trial, stream, what, &fpdu)),
+            }
+        }
+    }
+
+    /// The target sends something else than `what`.
+    fn differs(&self, trial: &mut Trial<'_>, stream: &Stream, what: &str, fpdu: &Fpdu) -> Stop {
+        let observed = match Terminate::parse(&fpdu.ulpdu) {
+            Some(terminate) => terminate.to_string(),
+            None => format!("the ULPDU {}", digits(&fpdu.ulpdu, SHOWN)),
+        };
+        self.odd(trial, stream, what, observed)
+    }
+
+    fn missed(&self, trial: &mut Trial<'_>, stream: &Stream, what: &str, missing: Missing) -> Stop {
+        trial.note(missing);
+        self.odd(trial, stream, what, missing)
+    }
+
+    fn odd(&self, trial: &mut Trial<'_>, stream: &Stream, what: &str, observed: impl Display) -> Stop {
+        if self.judged.is_empty() {
+            return Stop::Unsuited(format!(
+                "the target does not answer an rping advertisement as rping does: {observed} instead of {what}"
+            ));
+        }
+        trial.judge(&self.judged, stream, false, (what, observed));
+        Stop::Judged
+    }
+}
+
+impl Advertisement {
+    pub(crate) fn emit(&self) -> Vec<u8> {
+        [&self.to.to_be_bytes()[..], &self.stag.to_be_bytes(), &self.size.to_be_bytes()].concat()
+    }
+
+    /// The advertisement in the payload of a Send; `None` when it advertises nothing.
+    pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
+        let is_one = payload.len() == ADVERTISEMENT_LEN && payload.iter().any(|&octet| octet != 0);
+        is_one.then(|| Self { to: long(payload, 0), stag: word(payload, 8), size: word(payload, 12) })
+    }
+
+    /// The octet at `offset`.
+    pub(crate) const fn place(&self, offset: u64) -> Place {
+        Place(self.stag, self.to.wrapping_add(offset))
+    }
+}
+
+/// Any of the four Sends, by its opcode alone: whether the rest is right is the caller's question.
+pub(crate) fn is_send(segment: &Segment) -> bool {
+    (opcode::SEND..=opcode::SEND_SE_INVALIDATE).contains(&segment.opcode())
+}
+
+/// Writes the segment into a buffer at `at`. False when it does not fit, or hits an octet again.
+fn place(segment: &Segment, at: Place, buffer: &mut [Option<u8>]) -> bool {
+    let Header::Tagged { stag, to } = segment.header else { return false };
+    let start = usize::try_from(to.wrapping_sub(at.1)).unwrap_or(usize::MAX);
+    let end = start.saturating_add(segment.payload.len());
+    let Some(part) = buffer.get_mut(start..end) else { return false };
+    let is_new = part.iter().all(Option::is_none);
+    for (slot, octet) in part.iter_mut().zip(&segment.payload) {
+        *slot = Some(*octet);
+    }
+    stag == at.0 && is_new
+}
+
+/// Letters with a zero at the end, since servers print what they read. The period is no power of two, so that octets out of place show.
+fn text(len: usize) -> Vec<u8> {
+    let letters = (0..len).map(|at| b'A' + (at % 53 % 26).to_le_bytes()[0] + (at / 53 % 7).to_le_bytes()[0]);
+    let mut octets: Vec<u8> = letters.collect();
+    if let Some(last) = octets.last_mut() {
+        *last = 0;
+    }
+    octets
+}
+
+const UNTAGGED_LEN: usize = 18;
+const ADVERTISEMENT_LEN: usize = 16;
+const SHOWN: usize = 60;
