@@ -6,7 +6,7 @@ use std::time::Duration;
 use weft_netif::{Capture, Wire};
 use weft_rnic::{
     Access, CLOCK_SCALE, CmEvent, CompChannel, CompletionOpcode, Config, Cq, Data, Device, Mr, Pd, Qp,
-    QpCapacity, QpInit, RecvWr, SendOpcode, SendWr, Status,
+    QpCapacity, QpInit, RecvWr, SendOpcode, SendWr, Stag, Status,
 };
 
 use super::Args;
@@ -34,6 +34,8 @@ pub(crate) struct Session {
     inbox: Mr,
     /// Receives that have completed and nobody has waited for yet.
     received: u32,
+    /// How often silence may still be answered by a nudge.
+    nudges: u32,
     pd: Pd,
 }
 
@@ -83,6 +85,7 @@ impl Endpoint {
             events: self.events.clone(),
             inbox: self.pd.register(ADVERTISEMENT_LEN, Access::LOCAL_WRITE).map_err(Failure::work)?,
             received: 0,
+            nudges: 0,
             pd: self.pd.clone(),
         };
         session.post_recv()?;
@@ -130,6 +133,12 @@ impl Session {
         Ok(Some(Advertisement::parse(&octets)))
     }
 
+    /// For the side that connected: until the peer's first message, silence is answered by an empty Write, which changes
+    /// nothing. Linux siw leaves what follows its Reply at once unread until more comes.
+    pub(crate) const fn nudge_until_heard(&mut self) {
+        self.nudges = NUDGES;
+    }
+
     fn post(&self, opcode: SendOpcode, data: Data<'_>) -> Result<(), Failure> {
         let wr = SendWr { wr_id: 0, opcode, data, signaled: true, fence: false, solicited: false };
         self.qp.post_send(&wr).map_err(Failure::work)
@@ -162,6 +171,7 @@ impl Session {
                         )));
                     }
                     self.received += 1;
+                    self.nudges = 0;
                 }
                 if completion.opcode == expected {
                     if expected == CompletionOpcode::Recv {
@@ -170,7 +180,11 @@ impl Session {
                     return Ok(Wait::Done);
                 }
             }
-            self.completions.wait(None);
+            let patience = (self.nudges > 0).then_some(NUDGE_AFTER);
+            if self.completions.wait(patience).is_none() && self.nudges > 0 {
+                self.nudges -= 1;
+                self.post(SendOpcode::Write { stag: Stag(1), to: 0 }, Data::Sges(&[]))?;
+            }
         }
     }
 
@@ -189,5 +203,8 @@ impl Session {
 }
 
 const INBOX_LEN: u32 = 16;
+/// Fewer than the send queue holds, whose completions are not awaited.
+const NUDGES: u32 = 5;
+const NUDGE_AFTER: Duration = Duration::from_secs(2);
 const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_millis(100);

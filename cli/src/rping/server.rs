@@ -38,7 +38,8 @@ pub(crate) fn serve(args: &Args) -> Result<(), Failure> {
 
 fn serve_client(args: &Args, endpoint: &Endpoint, request: &ConnectRequest) -> Result<u64, Failure> {
     let mut session = endpoint.session()?;
-    let param = ConnParam { ird: Some(DEPTH), ord: Some(DEPTH), ..ConnParam::default() };
+    // A client may read the server's buffers, several at a time.
+    let param = ConnParam { ord: Some(DEPTH), ..ConnParam::default() };
     endpoint.device.accept(request.id, &session.qp, param).map_err(Failure::work)?;
     match endpoint.events.next(None) {
         Some(CmEvent::Established { .. }) => {}
@@ -97,6 +98,7 @@ fn report(args: &Args, request: &ConnectRequest, pings: u64) -> Result<(), Failu
     Ok(())
 }
 
+/// The server itself has one Read outstanding at a time.
 const DEPTH: u16 = 1;
 /// What the real rping uses is far below.
 const MAX_SIZE: u32 = 16 << 20;

@@ -8,6 +8,7 @@ mod help;
 mod pipes;
 mod process;
 mod rping;
+mod saboteur;
 #[path = "../support/mod.rs"]
 mod support;
 mod tap;

@@ -3,6 +3,8 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
+use weft_netif::Wire;
+use weft_rnic::{Access, CmEvent, Config, ConnParam, Device, QpCapacity, QpInit, RecvWr};
 
 use crate::process::{Finished, PATIENCE, Process, path_in, run};
 use crate::support::Folder;
@@ -74,7 +76,7 @@ pub(crate) fn check_pings(client: &Finished, server: &Finished, size: usize) {
 }
 
 /// Waits until the server has its end of the wire.
-fn await_socket(path: &str) {
+pub(crate) fn await_socket(path: &str) {
     let start = UNIX_EPOCH.elapsed().unwrap();
     while !std::path::Path::new(path).exists() {
         assert!(UNIX_EPOCH.elapsed().unwrap() - start < PATIENCE, "nobody listens at {path}");
@@ -276,6 +278,35 @@ fn a_server_whose_reader_goes_away_tells_its_client() {
     let client = ends.start_client("--timeout 3600").finish();
     assert_eq!(server.wait().unwrap().code(), Some(0), "nobody's fault");
     assert_eq!(failure(&client), "the TCP connection was lost");
+}
+
+/// Linux siw may leave what follows its Reply at once unread until more comes.
+#[test]
+fn a_server_that_hears_nothing_at_first_is_nudged() {
+    let ends = unix(true, 4);
+    let spec = format!("unix-listen:{}", path_in(&ends.folder, "wire"));
+    let wire = Wire::open(&spec.parse().unwrap(), 1500).unwrap();
+    let device = Device::open(wire, Config::new("10.0.0.1/24".parse().unwrap(), 1)).unwrap();
+    let events = device.create_event_channel().unwrap();
+    let _listener = device.listen(&events, 7174).unwrap();
+    let client = ends.start_client("--no-p2p");
+    let Some(CmEvent::ConnectRequest(request)) = events.wait(Some(PATIENCE)) else { panic!("no request") };
+    let pd = device.alloc_pd();
+    let cq = device.create_cq(4, None).unwrap();
+    let init = QpInit { send_cq: &cq, recv_cq: &cq, capacity: QpCapacity::default(), signal_all: true };
+    let qp = device.create_qp(&pd, &init).unwrap();
+    let inbox = pd.register(16, Access::LOCAL_WRITE).unwrap();
+    qp.post_recv(&RecvWr { wr_id: 0, sges: &[inbox.sge(0, 16)] }).unwrap();
+    device.accept(request.id, &qp, ConnParam::default()).unwrap();
+    let start = UNIX_EPOCH.elapsed().unwrap();
+    let write = |device: &Device| device.counters().received.by_opcode[0];
+    while write(&device) == 0 {
+        assert!(UNIX_EPOCH.elapsed().unwrap() - start < PATIENCE, "{:?}", device.counters());
+        events.wait(Some(Duration::from_millis(10)));
+    }
+    qp.disconnect().unwrap();
+    while events.wait(Some(Duration::from_millis(200))).is_some() {}
+    assert_eq!(failure(&client.finish()), "the server disconnected after 0 pings");
 }
 
 pub(crate) const SIZES: [usize; 5] = [1, 64, 1460, 65_535, 1 << 20];

@@ -136,7 +136,7 @@ impl Traffic {
             Ok(0) => self.client_has_ended = true,
             Ok(len) => {
                 // The Request asks for Markers.
-                self.down.passes |= self.up.is_empty() && octets.starts_with(b"MPA") && octets[16] & 0x80 != 0;
+                self.down.passes |= octets.starts_with(b"MPA ID Req Frame") && octets[16] & 0x80 != 0;
                 self.up.extend_from_slice(&octets[..len]);
             }
             Err(error) => return error.kind() == ErrorKind::WouldBlock,

@@ -223,9 +223,12 @@ fn cmp_swap(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
+/// A change of a Request, and of its Invalidate STag.
+type Change = fn(&mut AtomicRequest, &mut [u8; 4]);
+
 fn atomic_ignored(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut memory = Memory::open(trial)?;
-    let cases: [(&'static str, fn(&mut AtomicRequest, &mut [u8; 4])); 3] = [
+    let cases: [(&'static str, Change); 3] = [
         ("7306-5.2.1-1", |request, _| request.code |= 0xFFFF_FFF0),
         ("7306-5.2.1-6", |request, _| request.compare = [0x1234_5678_9ABC_DEF0, 0x0F0F_0F0F_F0F0_F0F0]),
         ("7306-4.1-4", |_, invalidate| *invalidate = [0xFF; 4]),

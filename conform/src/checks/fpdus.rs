@@ -81,7 +81,8 @@ fn layout(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Where an FPDU ends shows in the next one: the Send behind the Writes.
+/// Where an FPDU ends shows in the next one: the Send behind the Writes. What the target makes of the tester's padding is another
+/// check's question, so that the octets may be wrong here, but not their number.
 fn padding_sent(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let framed = &["5044-4.1-2", "5044-4.1-3"];
     let mut stream = trial.open()?;
@@ -90,8 +91,19 @@ fn padding_sent(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut survey = Survey::default();
     for size in 61..=64 {
         client.content = pattern(size);
-        let ping = client.expect_ping(framed, trial, &mut stream)?;
-        for fpdu in &ping.written.writes {
+        client.until_go_ahead(trial, &mut stream)?;
+        client.advertise(&mut stream, client.sink);
+        let expected = format!("Writes of {size} octets, padded to a multiple of four, and a Send");
+        let written = match client.take_writes(trial, &mut stream) {
+            Err(Stop::Unsuited(reason)) => {
+                trial.judge(framed, &stream, false, (expected, reason));
+                return Err(Stop::Judged);
+            }
+            other => other?,
+        };
+        let is_right = written.content.is_some();
+        trial.judge(framed, &stream, is_right, (expected, "more octets, or fewer, or some of them twice"));
+        for fpdu in &written.writes {
             let is_right = fpdu.pad.iter().all(|&octet| octet == 0);
             survey.note(&["5044-4.1-4"], is_right, "pad octets of zero", format!("{:02X?}", fpdu.pad));
             survey.note_crc(&["5044-4.4-14"], fpdu);

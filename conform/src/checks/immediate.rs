@@ -169,14 +169,16 @@ fn immediate_length(trial: &mut Trial<'_>) -> Result<(), Stop> {
         let fault = Fault { what, guards: &["7306-6.3-8"], codes: &[], near: &[] };
         let refusal = trial.provoke(&fault, &mut stream, &ulpdu)?;
         // A ULP that expected something else just ends the connection.
-        let is_said =
-            matches!(&refusal, Refusal::Said(terminate) if terminate.code() != LOCAL_CATASTROPHE);
+        let is_said = matches!(&refusal, Refusal::Said(terminate) if terminate.code() != LOCAL_CATASTROPHE);
         let words = ("a Terminate for the fault", "the end of the connection without one");
         trial.need(&["7306-6.1-3", "7306-6.3-8"], &stream, is_said, words)?;
         trial.judge_returned(&["7306-8.1-2"], &stream, &refusal, (&ulpdu, false));
     }
     Ok(())
 }
+
+/// What is wrong, who says so, the codes for it, and the segment.
+type Case<'a> = (&'a str, &'a [&'static str], &'a [&'a str], Vec<u8>);
 
 fn immediate_form(trial: &mut Trial<'_>) -> Result<(), Stop> {
     need_immediate(trial)?;
@@ -189,7 +191,7 @@ fn immediate_form(trial: &mut Trial<'_>) -> Result<(), Stop> {
     on_reads[13] = 2;
     let ddp: &[&str] = &["7306-8.2-1", "7306-8.2-2"];
     let rdmap: &[&str] = &["7306-8.2-1", "7306-8.2-4"];
-    let cases: [(&str, &[&'static str], &[&str], Vec<u8>); 6] = [
+    let cases: [Case<'_>; 6] = [
         ("the queue is that of Reads", &["7306-4.1-5"], &["0206", "1201"], on_reads),
         ("there is no queue 5", ddp, &["1201"], changed(9, 5)),
         ("the MSN is not the next", ddp, &["1203", "1202"], changed(13, 7)),

@@ -1,13 +1,13 @@
 //! Markers in what the target sends (RFC 5044 section 4.3). A target has to have them when the Request asks for them.
 
 use crate::check::{Check, Stop, digits};
-use crate::dialogue::{is_zero_response, shown, zero_read};
-use crate::octets::pattern;
-use crate::ping::Client;
+use crate::dialogue::{shown, zero_read};
+use crate::octets::{pattern, tagged};
+use crate::ping::{Client, Ping};
 use crate::startup::{C, HEADER_LEN, M, R, Reply, Request};
 use crate::stream::{Fpdu, Stream};
 use crate::survey::Survey;
-use crate::trial::Trial;
+use crate::trial::{PROBE_STAG, Trial};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -25,7 +25,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "markers-and-padding",
         title: "pings with Markers, one of them between padding and CRC",
-        ids: &["5044-4.1-3", "5044-4.2-5", "5044-4.3-1", "5044-4.4-15"],
+        ids: &["5044-4.2-5", "5044-4.3-1", "5044-4.4-15"],
         run: padding,
     },
 ];
@@ -58,18 +58,22 @@ fn small(trial: &mut Trial<'_>) -> Result<(), Stop> {
     for msn in 1..=ENOUGH {
         stream.send_ulpdu(&zero_read(msn));
         let place = stream.incoming.position.unwrap_or_default();
-        let what = format!("the answer to Read {msn}, with a Marker where 512 octets are full, at octet {place}");
-        let misplaced: &[&str] = &["5044-4.1-2", "5044-4.3-4", "5044-4.3-10"];
+        let what = format!("the answer to Read {msn} at octet {place}, with Markers at multiples of 512");
         let answer = stream.read_fpdu();
         let is_mute = stream.record().1.len() == end_of(&reply);
         if msn == 1 {
             judge_first(trial, &stream, &reply)?;
         }
-        let lost: &[&str] = if is_mute { &["5044-4.3-3"] } else { misplaced };
+        let lost: &[&str] = if is_mute { &["5044-4.3-3"] } else { MISPLACED };
         let fpdu = answer.map_err(|missing| trial.fail(lost, &stream, &what, missing))?;
-        survey.note(misplaced, is_zero_response(&fpdu), &what, shown(&fpdu));
-        if !is_zero_response(&fpdu) {
-            survey.judge(trial, &stream, misplaced);
+        if fpdu.ulpdu != tagged("C142", PROBE_STAG, msn.into(), &[]) {
+            if fpdu.markers.iter().all(|marker| marker.distance == 0) && msn == 1 {
+                return Err(Stop::Unsuited(format!("a Read is answered in another way: {}", shown(&fpdu))));
+            }
+            // The Markers inside are counted as if they were of the ULPDU.
+            let is_counted = fpdu.ulpdu.len() == 14 + 4 * inner(&fpdu) && inner(&fpdu) > 0;
+            let ids = if is_counted { &["5044-4.1-2"] } else { MISPLACED };
+            trial.judge(ids, &stream, false, (&what, shown(&fpdu)));
             return Err(Stop::Judged);
         }
         note_markers(&mut survey, &fpdu);
@@ -78,6 +82,8 @@ fn small(trial: &mut Trial<'_>) -> Result<(), Stop> {
     survey.judge(trial, &stream, SMALL);
     Ok(())
 }
+
+const MISPLACED: &[&str] = &["5044-4.3-4", "5044-4.3-10"];
 
 const LARGE: &[&str] = &["5044-4.2-2", "5044-4.2-4", "5044-4.3-1", "5044-4.3-5", "5044-4.3-11"];
 
@@ -88,9 +94,8 @@ fn large(trial: &mut Trial<'_>) -> Result<(), Stop> {
     if !ping.written.writes.iter().any(|fpdu| inner(fpdu) > 1) {
         return Err(Stop::Unsuited("the target's FPDUs are too short to have two Markers".to_owned()));
     }
+    need_content(client, &ping)?;
     let mut survey = Survey::default();
-    let is_right = ping.written.content.as_ref() == Some(&client.content);
-    survey.note(&["5044-4.3-11"], is_right, "the octets that were read, written back", "other octets");
     for fpdu in &ping.written.writes {
         note_markers(&mut survey, fpdu);
         note_sum(&mut survey, fpdu);
@@ -114,7 +119,8 @@ fn padding(trial: &mut Trial<'_>) -> Result<(), Stop> {
         let room = 512 - place % 512;
         let fits = (44..=80).contains(&room.saturating_sub(92));
         client.content = pattern(if fits { room - 92 - 17 } else { 64 });
-        let ping = client.expect_ping(&["5044-4.1-3"], trial, &mut stream)?;
+        let ping = client.ping(trial, &mut stream)?;
+        need_content(&client, &ping)?;
         for fpdu in &ping.written.writes {
             note_markers(&mut survey, fpdu);
             note_sum(&mut survey, fpdu);
@@ -146,16 +152,24 @@ fn begin(trial: &mut Trial<'_>) -> Result<(Stream, Reply), Stop> {
     Ok((stream, reply))
 }
 
-/// The first octets behind the Reply are a Marker.
+/// The first octets behind the Reply are a Marker, whatever is in it, and the length field of an answer behind it.
 fn judge_first(trial: &mut Trial<'_>, stream: &Stream, reply: &Reply) -> Result<(), Stop> {
     let ids = &["5044-4.3-3", "5044-4.3-9", "5044-7.1-5"];
-    let Some(octets) = stream.record().1.get(end_of(reply)..).filter(|octets| octets.len() >= 4) else {
+    let Some(octets) = stream.record().1.get(end_of(reply)..).filter(|octets| octets.len() >= 6) else {
         return Ok(());
     };
-    let is_right = octets.starts_with(&[0; 4]);
-    let words = ("a Marker 00000000 as the first octets", digits(octets, 32));
+    let is_right = octets[4..6] == [0x00, 0x0E];
+    let words = ("a Marker as the first four octets, and ULPDU_Length 000E behind it", digits(octets, 32));
     trial.judge(ids, stream, is_right, words);
     if is_right { Ok(()) } else { Err(Stop::Judged) }
+}
+
+/// Where the octets are others, Markers are not where they belong: that is another check's finding.
+fn need_content(client: &Client, ping: &Ping) -> Result<(), Stop> {
+    if ping.written.content.as_ref() == Some(&client.content) {
+        return Ok(());
+    }
+    Err(Stop::Unsuited("the target's Writes cannot be read with Markers".to_owned()))
 }
 
 fn end_of(reply: &Reply) -> usize {
