@@ -1,0 +1,145 @@
+/*
+ * many: ping-pongs on many connections at once. All are established before the first ping, and none is ended before the
+ * last pong of all.
+ */
+#include "peer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MANY_MAX = 256, PING_OCTETS = 2000 };
+
+struct pinger {
+	struct link link;
+	struct buffer inbox, outbox;
+	unsigned received;
+};
+
+struct crowd {
+	const struct options *options;
+	struct rdma_event_channel *events;
+	struct rdma_cm_id *listener;
+	struct pinger *pingers;
+	unsigned size, begun, established, disconnected;
+};
+
+/* Gives a connection its queues and the receive for the first message. */
+static void begin(struct crowd *crowd, struct rdma_cm_id *id)
+{
+	if (crowd->begun == crowd->size)
+		fail("one connection too many");
+	struct pinger *pinger = &crowd->pingers[crowd->begun++];
+
+	pinger->link.events = crowd->events;
+	pinger->link.id = id;
+	make_qp(&pinger->link);
+	pinger->inbox = make_buffer(id->pd, PING_OCTETS, IBV_ACCESS_LOCAL_WRITE);
+	pinger->outbox = make_buffer(id->pd, PING_OCTETS, IBV_ACCESS_LOCAL_WRITE);
+	post_receive(&pinger->link, 0, part(&pinger->inbox, 0, PING_OCTETS));
+}
+
+static void handle_event(struct crowd *crowd)
+{
+	uint8_t nothing[PRIVATE_DATA_MAX];
+	struct rdma_conn_param param = parameters(crowd->options, nothing);
+	struct cm_event event;
+
+	if (!next_event(crowd->events, TIMEOUT_MS, &event))
+		fail("no event in time: %u begun, %u established", crowd->begun, crowd->established);
+	switch (event.type) {
+	case RDMA_CM_EVENT_CONNECT_REQUEST:
+		begin(crowd, event.id);
+		check(rdma_accept(event.id, &param) == 0, "rdma_accept");
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		crowd->established++;
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+		crowd->disconnected++;
+		break;
+	default:
+		fail("an unexpected event");
+	}
+}
+
+/* No connection waits for another one. */
+static void connect_all(struct crowd *crowd)
+{
+	uint8_t nothing[PRIVATE_DATA_MAX];
+	struct rdma_conn_param param = parameters(crowd->options, nothing);
+
+	for (unsigned i = 0; i < crowd->size; i++)
+		begin(crowd, start_connecting(crowd->events, crowd->options));
+	for (unsigned i = 0; i < crowd->size; i++)
+		check(rdma_connect(crowd->pingers[i].link.id, &param) == 0, "rdma_connect");
+}
+
+/* The content follows from the round and from who sends it; a connection's index is not known to the other end. */
+static void send_message(struct pinger *pinger, unsigned round)
+{
+	fill(pinger->outbox.octets, PING_OCTETS, seed(SIDE_GUEST, KIND_SEND, round, 0), 0);
+	post(&pinger->link, round, IBV_WR_SEND, part(&pinger->outbox, 0, PING_OCTETS), NULL);
+}
+
+/* Takes the next message of one connection, checks it and posts the receive for another. */
+static void take_message(struct pinger *pinger)
+{
+	struct ibv_wc wc;
+
+	do {
+		next_completion(&pinger->link, &wc);
+		if (wc.status != IBV_WC_SUCCESS)
+			fail("a request ended with: %s", ibv_wc_status_str(wc.status));
+	} while (!is_receive(&wc));
+	if (wc.byte_len != PING_OCTETS)
+		fail("a message of %u octets", wc.byte_len);
+	expect(pinger->inbox.octets, PING_OCTETS, seed(SIDE_HOST, KIND_SEND, pinger->received, 0), 0, "message");
+	pinger->received++;
+	post_receive(&pinger->link, 0, part(&pinger->inbox, 0, PING_OCTETS));
+}
+
+static void run_rounds(struct crowd *crowd, unsigned rounds)
+{
+	bool listens = crowd->options->listens;
+
+	for (unsigned round = 0; round < rounds; round++) {
+		for (unsigned i = 0; i < crowd->size && !listens; i++)
+			send_message(&crowd->pingers[i], round);
+		for (unsigned i = 0; i < crowd->size; i++) {
+			take_message(&crowd->pingers[i]);
+			if (listens)
+				send_message(&crowd->pingers[i], round);
+		}
+	}
+}
+
+void run_many(const struct options *options)
+{
+	struct crowd crowd = { .options = options, .events = open_events(), .size = options->size };
+
+	if (crowd.size == 0 || crowd.size > MANY_MAX)
+		fail("%u connections: 1 to %d are possible", crowd.size, MANY_MAX);
+	crowd.pingers = calloc(crowd.size, sizeof(*crowd.pingers));
+	check(crowd.pingers, "calloc");
+	if (options->listens)
+		crowd.listener = start_listening(crowd.events, options);
+	else
+		connect_all(&crowd);
+	while (crowd.established < crowd.size)
+		handle_event(&crowd);
+	printf("established\n");
+	run_rounds(&crowd, options->count);
+	printf("all rounds\n");
+	for (unsigned i = 0; i < crowd.size && !options->listens; i++)
+		check(rdma_disconnect(crowd.pingers[i].link.id) == 0, "rdma_disconnect");
+	while (crowd.disconnected < crowd.size)
+		handle_event(&crowd);
+	for (unsigned i = 0; i < crowd.size; i++) {
+		struct pinger *pinger = &crowd.pingers[i];
+
+		rdma_destroy_qp(pinger->link.id);
+		free_buffer(&pinger->inbox);
+		free_buffer(&pinger->outbox);
+	}
+	free(crowd.pingers);
+}

@@ -1,0 +1,198 @@
+//! All cases on all guests, two guests at a time.
+
+use std::collections::VecDeque;
+use std::io::{IsTerminal, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::capture;
+use crate::cases::{Bench, CASES, Case, Role};
+use crate::guest::Guest;
+use crate::image::{Image, Siw};
+use crate::patience::Stopwatch;
+use crate::report::Row;
+
+/// What is to be run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Selection {
+    /// Only this kernel
+    #[arg(long, value_name = "6.1|6.12")]
+    kernel: Option<String>,
+    /// Only this build of siw
+    #[arg(long)]
+    siw: Option<Siw>,
+    /// Only with siw in this role
+    #[arg(long)]
+    role: Option<Role>,
+    /// Only these cases
+    #[arg(long = "case", value_name = "NAME", num_args = 1.., value_parser = case)]
+    cases: Vec<&'static Case>,
+    /// Keep all captures, not only those of cases that failed
+    #[arg(long)]
+    keep: bool,
+}
+
+/// Where things are and go.
+#[derive(Debug)]
+pub(crate) struct Places<'a> {
+    /// For sockets and captures.
+    pub(crate) scratch: &'a Path,
+    /// For what outlives this process.
+    pub(crate) lab: &'a Path,
+}
+
+/// Runs what is selected, and answers what came of it.
+pub(crate) fn run(
+    selection: &Selection,
+    images: Vec<Image>,
+    places: &Places<'_>,
+) -> Result<Vec<Row>, String> {
+    let images: VecDeque<Image> = images.into_iter().filter(|image| selection.takes(image)).collect();
+    if images.is_empty() {
+        return Err("there is no such guest".into());
+    }
+    for name in [KEPT, FAILED] {
+        remove(&places.lab.join(name))?;
+    }
+    let queue = Mutex::new(images);
+    let mut rows = Vec::new();
+    std::thread::scope(|scope| {
+        let workers = [(); WORKERS].map(|()| {
+            scope.spawn(|| {
+                let mut rows = Vec::new();
+                let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                while let Some(image) = next() {
+                    rows.extend(run_guest(selection, &image, places));
+                }
+                rows
+            })
+        });
+        for worker in workers {
+            match worker.join() {
+                Ok(done) => rows.extend(done),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    Ok(rows)
+}
+
+/// All cases on one guest. Whatever happens in one of them is not the next one's trouble: after a failure that gets a fresh guest.
+fn run_guest(selection: &Selection, image: &Image, places: &Places<'_>) -> Vec<Row> {
+    let dir = places.scratch.join(image.name());
+    let mut guest = None;
+    let mut rows = Vec::new();
+    for (case, role) in selection.cases() {
+        let stopwatch = Stopwatch::start();
+        let here = dir.join(format!("{}-{role:?}", case.name).to_lowercase());
+        let ready = guest.take().map_or_else(|| Guest::boot(image, &dir), Ok);
+        let outcome = ready.and_then(|ready| {
+            let bench = Bench { guest: &ready, image, role, dir: &here };
+            let outcome = try_case(case, &bench);
+            let kept = keep(selection, &bench, places, outcome.as_ref().err());
+            outcome.and(kept)?;
+            guest = Some(ready);
+            Ok(())
+        });
+        let row = Row {
+            kernel: image.kernel.clone(),
+            siw: image.siw.name(),
+            version: guest.as_ref().map(|guest| guest.version().into()),
+            case: case.name,
+            role,
+            outcome,
+            time: stopwatch.elapsed(),
+        };
+        show(&row);
+        rows.push(row);
+    }
+    rows
+}
+
+fn try_case(case: &Case, bench: &Bench<'_>) -> Result<(), String> {
+    std::fs::create_dir_all(bench.dir).map_err(|error| format!("{}: {error}", bench.dir.display()))?;
+    let outcome = catch_unwind(AssertUnwindSafe(|| (case.run)(bench)));
+    outcome.unwrap_or_else(|_| Err("it panicked".into()))?;
+    capture::check_all(bench.dir, case.is_cut)
+}
+
+/// Puts captures, and with a failure what was said about it, where people find them.
+fn keep(
+    selection: &Selection,
+    bench: &Bench<'_>,
+    places: &Places<'_>,
+    error: Option<&String>,
+) -> Result<(), String> {
+    let name = if error.is_some() { FAILED } else { KEPT };
+    if error.is_some() || selection.keep {
+        let label = bench.dir.file_name().unwrap_or_default();
+        let to = places.lab.join(name).join(bench.image.name()).join(label);
+        copy(bench.dir, &to)?;
+        if let Some(error) = error {
+            let written = std::fs::copy(bench.guest.console(), to.join("console.log"))
+                .and_then(|_| std::fs::write(to.join("error.txt"), error));
+            written.map_err(|error| format!("{}: {error}", to.display()))?;
+        }
+    }
+    remove(bench.dir)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", to.display());
+    std::fs::create_dir_all(to).map_err(failed)?;
+    for entry in std::fs::read_dir(from).map_err(failed)? {
+        let path: PathBuf = entry.map_err(failed)?.path();
+        // A socket is nothing to keep.
+        if path.is_file() {
+            std::fs::copy(&path, to.join(path.file_name().unwrap_or_default())).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(dir: &Path) -> Result<(), String> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("{}: {error}", dir.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Progress, for whoever looks on.
+fn show(row: &Row) {
+    let mut stderr = std::io::stderr();
+    if stderr.is_terminal() {
+        // If it cannot be told there is no place left to say so.
+        let _told = writeln!(stderr, "{row}");
+    }
+}
+
+fn case(name: &str) -> Result<&'static Case, String> {
+    CASES
+        .iter()
+        .find(|case| case.name == name)
+        .ok_or_else(|| "there is no such case; --list lists them".into())
+}
+
+impl Selection {
+    fn takes(&self, image: &Image) -> bool {
+        self.kernel.as_ref().is_none_or(|kernel| *kernel == image.kernel)
+            && self.siw.is_none_or(|siw| siw == image.siw)
+    }
+
+    /// The cases with the roles of siw.
+    fn cases(&self) -> impl Iterator<Item = (&'static Case, Role)> {
+        let wanted =
+            |case: &&Case| self.cases.is_empty() || self.cases.iter().any(|one| one.name == case.name);
+        let roles = [Role::Passive, Role::Active].into_iter();
+        let roles = roles.filter(|role| self.role.is_none_or(|one| one == *role));
+        CASES.iter().filter(wanted).flat_map(move |case| roles.clone().map(move |role| (case, role)))
+    }
+}
+
+/// Guests at a time: as many as there are processors where the gate runs.
+const WORKERS: usize = 2;
+const KEPT: &str = "captures";
+const FAILED: &str = "failed";

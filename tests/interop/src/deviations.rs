@@ -1,0 +1,104 @@
+//! Where siw does otherwise than the RFCs: what is known, what `weft conform` finds, and the table of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde_json::Value;
+
+/// A requirement that a target does not keep.
+#[derive(Clone, Debug)]
+pub(crate) struct Finding {
+    pub(crate) id: String,
+    check: String,
+    expected: String,
+    observed: String,
+    sent: String,
+}
+
+impl Finding {
+    /// The failures in a report of `weft conform --json`.
+    pub(crate) fn failures(report: &Value) -> Result<Vec<Self>, String> {
+        let rows = report["results"].as_array().ok_or("the report has no results")?;
+        let field = |row: &Value, name: &str| row[name].as_str().unwrap_or_default().to_owned();
+        let failed = rows.iter().filter(|row| row["verdict"] == "fail");
+        Ok(failed
+            .map(|row| Self {
+                id: field(row, "id"),
+                check: field(row, "check"),
+                expected: field(row, "expected"),
+                observed: field(row, "observed"),
+                sent: field(row, "sent"),
+            })
+            .collect())
+    }
+}
+
+/// The requirements that this guest is known not to keep.
+pub(crate) fn known(guest: &str) -> Result<BTreeSet<String>, String> {
+    let mut known = BTreeSet::new();
+    for line in KNOWN.lines().skip(1) {
+        let (id, guests) = line.split_once(',').ok_or_else(|| format!("deviations.csv: `{line}`"))?;
+        if guests == "all" || guests.split(' ').any(|one| one == guest) {
+            known.insert(id.to_owned());
+        }
+    }
+    Ok(known)
+}
+
+/// What was found has to be what is known.
+pub(crate) fn compare(known: &BTreeSet<String>, found: &[Finding]) -> Result<(), String> {
+    let ids: BTreeSet<String> = found.iter().map(|finding| finding.id.clone()).collect();
+    let missing: Vec<_> = known.difference(&ids).cloned().collect();
+    let new = found.iter().filter(|finding| !known.contains(&finding.id));
+    let new: Vec<_> = new
+        .map(|finding| format!("{} ({}: {})", finding.id, finding.check, finding.observed))
+        .collect();
+    match (missing.is_empty(), new.is_empty()) {
+        (true, true) => Ok(()),
+        (false, true) => Err(format!("known deviations that it does not find: {}", missing.join(", "))),
+        (true, false) => Err(format!("deviations that are not known: {}", new.join(", "))),
+        (false, false) => Err(format!("not found: {}; not known: {}", missing.join(", "), new.join(", "))),
+    }
+}
+
+/// The deviations in the reports that were kept below `captures`, as a table in Markdown: one row for each dialogue and what came of it.
+pub(crate) fn table(captures: &Path) -> Result<String, String> {
+    let mut rows: BTreeMap<[String; 3], (BTreeSet<String>, BTreeSet<String>, String)> = BTreeMap::new();
+    let failed = |error: std::io::Error| format!("{}: {error}; first: tests/interop/run --case conform --keep", captures.display());
+    for entry in std::fs::read_dir(captures).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let guest = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Ok(text) = std::fs::read(path.join(FOLDER).join(REPORT)) else { continue };
+        let report = serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        for finding in Finding::failures(&report)? {
+            let (ids, guests, sent) = rows.entry([finding.check, finding.expected, finding.observed]).or_default();
+            ids.insert(finding.id);
+            guests.insert(guest.clone());
+            *sent = finding.sent;
+        }
+    }
+    let mut out = String::from("| dialogue | requirements | sent | expected | siw | guests |\n|---|---|---|---|---|---|\n");
+    for ([check, expected, observed], (ids, guests, sent)) in rows {
+        let all = |words: BTreeSet<String>| words.into_iter().collect::<Vec<_>>().join(" ");
+        let guests = if guests.len() == GUESTS { "all".into() } else { all(guests) };
+        out.push_str(&format!("| {check} | {} | `{}` | {expected} | {observed} | {guests} |\n", all(ids), tail(&sent)));
+    }
+    Ok(out)
+}
+
+/// The last octets: what siw stumbled over.
+fn tail(digits: &str) -> String {
+    match digits.len().checked_sub(SHOWN) {
+        Some(start @ 1..) => format!("…{}", &digits[start..]),
+        _ => digits.to_owned(),
+    }
+}
+
+/// The report of a run, among its captures.
+pub(crate) const REPORT: &str = "report.json";
+const KNOWN: &str = include_str!("../deviations.csv");
+/// Where the case keeps its captures.
+const FOLDER: &str = "conform-passive";
+const GUESTS: usize = 4;
+/// Digits: two for each octet.
+const SHOWN: usize = 96;

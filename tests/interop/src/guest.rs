@@ -1,0 +1,260 @@
+//! A guest: one QEMU process with Linux and siw in it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::control::Control;
+use crate::image::Image;
+use crate::job::Job;
+use crate::patience::Deadline;
+
+/// A virtual machine that runs; dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Guest {
+    control: Arc<Control>,
+    monitor: Mutex<Monitor>,
+    dir: PathBuf,
+    wire: PathBuf,
+    /// What the guest said of itself.
+    version: String,
+    keeper: Keeper,
+}
+
+/// QEMU's process lives as long as the thread that started it: so the kernel ends it whenever this process ends, in
+/// whatever way.
+#[derive(Debug)]
+struct Keeper {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// QEMU's machine protocol.
+#[derive(Debug)]
+struct Monitor {
+    input: BufReader<UnixStream>,
+    output: UnixStream,
+}
+
+impl Guest {
+    /// Boots a guest whose sockets and logs are in `dir`, and waits until it is ready.
+    pub(crate) fn boot(image: &Image, dir: &Path) -> Result<Self, String> {
+        std::fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        let keeper = Keeper::start(command(image, dir)?)?;
+        let deadline = Deadline::after(START_TIMEOUT);
+        let started = Control::connect(&dir.join("control"), deadline)
+            .and_then(|control| Ok((control, Monitor::connect(&dir.join("monitor"), deadline)?)));
+        let (control, monitor) =
+            started.map_err(|error| format!("QEMU does not start: {error}; {}", last_words(dir)))?;
+        let mut guest = Self {
+            control: Arc::new(control),
+            monitor: Mutex::new(monitor),
+            dir: dir.into(),
+            wire: dir.join("wire"),
+            version: String::new(),
+            keeper,
+        };
+        guest.version = guest
+            .control
+            .wait_ready(BOOT_TIMEOUT)
+            .map_err(|error| format!("{error}; {}", last_words(dir)))?;
+        Ok(guest)
+    }
+
+    /// The Unix socket with the guest's Ethernet: device spec `unix:PATH`. One process at a time.
+    pub(crate) fn wire(&self) -> &Path {
+        &self.wire
+    }
+
+    /// The kernel's name, and the build of siw.
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The log of its console.
+    pub(crate) fn console(&self) -> PathBuf {
+        self.dir.join(CONSOLE)
+    }
+
+    /// Starts a command, as a shell understands it.
+    pub(crate) fn start(&self, command: &str) -> Result<Job, String> {
+        Job::start(&self.control, command)
+    }
+
+    /// Runs a command to its end; an exit status other than 0 is an error.
+    pub(crate) fn run(&self, command: &str, timeout: Duration) -> Result<Vec<String>, String> {
+        let output = self.start(command)?.wait(timeout)?;
+        if output.status == 0 {
+            Ok(output.lines)
+        } else {
+            Err(format!("in the guest, `{command}`: status {}: {}", output.status, output.lines.join(" / ")))
+        }
+    }
+
+    /// Waits until somebody in the guest listens on a TCP port.
+    pub(crate) fn wait_listening(&self, port: u16) -> Result<(), String> {
+        self.run(&format!("until netstat -ltn | grep -q ':{port} '; do sleep 0.05; done"), LISTEN_TIMEOUT)
+            .map(drop)
+    }
+
+    /// Starts the machine again, as its reset button does. Waits for nothing: neither does the guest end anything properly, nor
+    /// is it up again.
+    pub(crate) fn reboot(&self) -> Result<(), String> {
+        let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
+        self.control.expect_boot();
+        monitor.execute("system_reset")
+    }
+
+    /// Waits until a guest that was started again takes commands.
+    pub(crate) fn wait_ready(&self, timeout: Duration) -> Result<(), String> {
+        self.control.wait_ready(timeout).map(drop)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.keeper.end();
+    }
+}
+
+impl Keeper {
+    fn start(mut command: Command) -> Result<Self, String> {
+        let (stop, stopped) = channel();
+        let (tell, told) = channel();
+        let thread = std::thread::spawn(move || match command.spawn() {
+            Ok(child) => {
+                // Nobody listens only if the process is about to end.
+                let _unheard = tell.send(Ok(()));
+                keep(child, &stopped);
+            }
+            Err(error) => {
+                let _unheard = tell.send(Err(format!("{}: {error}", command.get_program().display())));
+            }
+        });
+        let started = told.recv().unwrap_or_else(|_| Err("the thread that keeps QEMU has ended".into()));
+        let keeper = Self { stop: Some(stop), thread: Some(thread) };
+        started.map(|()| keeper)
+    }
+
+    fn end(&mut self) {
+        // Without a sender the thread stops waiting.
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // It panics in no case, and there would be nothing to do about it here.
+            let _ended = thread.join();
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Monitor {
+    fn connect(path: &Path, deadline: Deadline) -> Result<Self, String> {
+        let output = loop {
+            match UnixStream::connect(path) {
+                Ok(stream) => break stream,
+                Err(error) if deadline.left().is_zero() => {
+                    return Err(format!("{}: {error}", path.display()));
+                }
+                Err(_) => std::thread::sleep(RETRY),
+            }
+        };
+        let prepared = output.set_read_timeout(Some(MONITOR_TIMEOUT)).and_then(|()| output.try_clone());
+        let input = BufReader::new(prepared.map_err(|error| error.to_string())?);
+        let mut monitor = Self { input, output };
+        monitor.execute("qmp_capabilities")?;
+        Ok(monitor)
+    }
+
+    /// Executes a command without arguments, and waits for its return.
+    fn execute(&mut self, command: &str) -> Result<(), String> {
+        let failed = |reason: &dyn core::fmt::Display| format!("QEMU's monitor, {command}: {reason}");
+        writeln!(self.output, "{}", json!({ "execute": command })).map_err(|error| failed(&error))?;
+        loop {
+            let mut line = String::new();
+            if self.input.read_line(&mut line).map_err(|error| failed(&error))? == 0 {
+                return Err(failed(&"it has gone"));
+            }
+            let answer: Value = serde_json::from_str(&line).map_err(|error| failed(&error))?;
+            // Greetings and events come in between.
+            if answer.get("return").is_some() {
+                return Ok(());
+            }
+            if let Some(error) = answer.get("error") {
+                return Err(failed(error));
+            }
+        }
+    }
+}
+
+fn keep(mut child: Child, stopped: &Receiver<()>) {
+    // Ends when the sender is dropped.
+    let _stopped = stopped.recv();
+    // It may have ended by itself, which is just as well.
+    let _ended = child.kill().and_then(|()| child.wait());
+}
+
+fn command(image: &Image, dir: &Path) -> Result<Command, String> {
+    let path = |name: &str| dir.join(name).display().to_string();
+    let errors = File::create(dir.join(ERRORS)).map_err(|error| format!("{}: {error}", dir.display()))?;
+    let mut command = Command::new("setpriv");
+    command
+        .args([
+            "--pdeathsig",
+            "KILL",
+            "qemu-system-x86_64",
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+        ])
+        // Nested KVM starts no guest where these tests run; a processor in software is the same everywhere.
+        .args(["-accel", "tcg", "-cpu", "max", "-m", "512"])
+        .arg("-kernel")
+        .arg(&image.vmlinuz)
+        .arg("-initrd")
+        .arg(&image.initramfs)
+        .args(["-append", &format!("console=ttyS0 siw={}", image.siw.name())])
+        .args(["-serial", &format!("file:{}", path(CONSOLE))])
+        .args(["-chardev", &format!("socket,id=control,server=on,wait=off,path={}", path("control"))])
+        .args(["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=control,name=control"])
+        .args(["-netdev", &format!("stream,id=wire,server=on,addr.type=unix,addr.path={}", path("wire"))])
+        .args(["-device", "virtio-net-pci,netdev=wire,romfile="])
+        .args(["-qmp", &format!("unix:{},server=on,wait=off", path("monitor"))])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(errors);
+    Ok(command)
+}
+
+/// The end of what QEMU and the console have said.
+fn last_words(dir: &Path) -> String {
+    let mut words = Vec::new();
+    for name in [ERRORS, CONSOLE] {
+        let text = std::fs::read(dir.join(name)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        words.extend(text.lines().rev().filter(|line| !line.trim().is_empty()).take(3).map(str::to_owned));
+    }
+    words.join(" / ")
+}
+
+const CONSOLE: &str = "console.log";
+const ERRORS: &str = "qemu.log";
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// It takes 5 s where nothing else runs.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(30);
+const MONITOR_TIMEOUT: Duration = Duration::from_secs(30);
+const RETRY: Duration = Duration::from_millis(20);

@@ -1,0 +1,174 @@
+//! How a case meets `peer` in the guest: who listens, who connects, and how both know that the other is ready.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weft_rnic::{CmEvent, Config, ConnParam, ConnectRequest, DisconnectReason, EventChannel, Listener};
+
+use crate::cases::{Bench, Role};
+use crate::image::Siw;
+use crate::job::Job;
+use crate::verbs::{Host, Link, PATIENCE, text};
+
+/// The host, and the guest that it talks to.
+#[derive(Debug)]
+pub(crate) struct Table<'a> {
+    pub(crate) bench: &'a Bench<'a>,
+    pub(crate) host: Host,
+}
+
+/// A connection with a `peer`.
+#[derive(Debug)]
+pub(crate) struct Meeting {
+    pub(crate) job: Job,
+    pub(crate) link: Link,
+    /// What came with the connection.
+    pub(crate) private_data: Vec<u8>,
+}
+
+/// What a `peer` is started with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    /// The case and its options, but role, address and port.
+    pub(crate) command: String,
+    /// Octets of the window and the source.
+    pub(crate) memory: usize,
+    /// What the host gives the peer.
+    pub(crate) private_data: Vec<u8>,
+}
+
+impl<'a> Table<'a> {
+    /// Opens the device. CRC is asked for where the guest's siw does so, that both ways are seen.
+    pub(crate) fn lay(bench: &'a Bench<'a>, tune: impl FnOnce(&mut Config)) -> Result<Self, String> {
+        let p2p = bench.image.siw == Siw::P2p;
+        let host = Host::open(bench.guest.wire(), &bench.pcap(), |config| {
+            config.mpa.crc = p2p;
+            config.mpa.peer_to_peer = p2p;
+            tune(config);
+        })?;
+        Ok(Self { bench, host })
+    }
+
+    /// Starts `peer` and connects with it, in the roles of the bench.
+    pub(crate) fn meet(&self, plan: &Plan) -> Result<Meeting, String> {
+        match self.bench.role {
+            Role::Active => self.await_peer(plan),
+            Role::Passive => self.call_peer(plan),
+        }
+    }
+
+    /// Starts `peer` as the one that listens.
+    pub(crate) fn start_listening(&self, command: &str) -> Result<Job, String> {
+        let job = self.bench.guest.start(&format!("peer {command} -s -a {GUEST} -p {PORT}"))?;
+        job.wait_for_line("listening", PATIENCE)?;
+        Ok(job)
+    }
+
+    /// Starts `peer` as the one that connects, and waits for its request. The listener is only for this one.
+    pub(crate) fn start_connecting(&self, command: &str, events: &EventChannel) -> Result<(Job, Listener), String> {
+        let listener = self.host.device.listen(events, PORT).map_err(text)?;
+        let job = self.bench.guest.start(&format!("peer {command} -c -a {HOST} -p {PORT}"))?;
+        Ok((job, listener))
+    }
+
+    /// Where `peer` listens.
+    pub(crate) fn guest_address(&self) -> Result<SocketAddr, String> {
+        format!("{GUEST}:{PORT}").parse().map_err(text)
+    }
+
+    /// A short exchange over a connection of its own shows that the guest and the device still work.
+    pub(crate) fn check_health(&self) -> Result<(), String> {
+        crate::cases::exchange::exchange(self, 1, 4096).map_err(|error| format!("a fresh connection: {error}"))
+    }
+
+    fn call_peer(&self, plan: &Plan) -> Result<Meeting, String> {
+        let events = self.host.events()?;
+        let job = self.start_listening(&plan.command)?;
+        let link = self.host.link(&events, plan.memory)?;
+        let param = ConnParam { private_data: &plan.private_data, ..ConnParam::default() };
+        self.host.device.connect(&events, &link.qp, self.guest_address()?, param).map_err(text)?;
+        let private_data = link.wait_established().map_err(|error| explain(&error, &job))?;
+        await_guest(&job, &[&link])?;
+        Ok(Meeting { job, link, private_data })
+    }
+
+    fn await_peer(&self, plan: &Plan) -> Result<Meeting, String> {
+        let events = self.host.events()?;
+        let (job, _listener) = self.start_connecting(&plan.command, &events)?;
+        let request = next_request(&events).map_err(|error| explain(&error, &job))?;
+        let link = self.host.link(&events, plan.memory)?;
+        let param = ConnParam { private_data: &plan.private_data, ..ConnParam::default() };
+        self.host.device.accept(request.id, &link.qp, param).map_err(text)?;
+        link.wait_established().map_err(|error| explain(&error, &job))?;
+        job.wait_for_line("established", PATIENCE)?;
+        Ok(Meeting { job, link, private_data: request.private_data.to_vec() })
+    }
+}
+
+impl Meeting {
+    /// Both ends tell each other their memory; the connecting one speaks first.
+    pub(crate) fn greet(&mut self, role: Role) -> Result<(), String> {
+        if role == Role::Passive {
+            self.link.send_greeting()?;
+        }
+        self.link.receive_greeting().map_err(|error| explain(&error, &self.job))?;
+        if role == Role::Active {
+            self.link.send_greeting()?;
+        }
+        self.job.wait_for_line("greeted", PATIENCE).map(drop)
+    }
+
+    /// The connecting end disconnects, and `peer` ends well.
+    pub(crate) fn end(self, role: Role) -> Result<(), String> {
+        if role == Role::Passive {
+            self.link.qp.disconnect().map_err(text)?;
+        }
+        let reason = self.link.wait_disconnected().map_err(|error| explain(&error, &self.job))?;
+        let expected = if role == Role::Passive { DisconnectReason::Local } else { DisconnectReason::Peer };
+        if reason != expected {
+            return Err(format!("at the end: {reason}"));
+        }
+        finish(&self.job)
+    }
+}
+
+/// The next request of a peer.
+pub(crate) fn next_request(events: &EventChannel) -> Result<ConnectRequest, String> {
+    match events.wait(Some(PATIENCE)) {
+        Some(CmEvent::ConnectRequest(request)) => Ok(request),
+        other => Err(format!("instead of a request: {other:?}")),
+    }
+}
+
+/// Waits until a `peer` that listens has seen all its connections established; only then siw reads what comes.
+pub(crate) fn await_guest(job: &Job, links: &[&Link]) -> Result<(), String> {
+    for _ in 0..NUDGES {
+        if job.wait_for_line("established", NUDGE_AFTER).is_ok() {
+            return Ok(());
+        }
+        for link in links {
+            link.nudge()?;
+        }
+    }
+    job.wait_for_line("established", PATIENCE).map(drop)
+}
+
+/// Waits for the end of a `peer`, which must be a good one.
+pub(crate) fn finish(job: &Job) -> Result<(), String> {
+    let output = job.wait(PATIENCE)?;
+    match output.lines.last() {
+        Some(last) if output.status == 0 && last == "ok" => Ok(()),
+        _ => Err(format!("peer ended with {}: {}", output.status, output.lines.join(" / "))),
+    }
+}
+
+/// An error of ours, with what `peer` has said.
+pub(crate) fn explain(error: &str, job: &Job) -> String {
+    format!("{error}; peer said: {}", job.lines().join(" / "))
+}
+
+const GUEST: &str = "10.0.0.1";
+const HOST: &str = "10.0.0.2";
+const PORT: u16 = 7200;
+const NUDGES: u32 = 20;
+const NUDGE_AFTER: Duration = Duration::from_millis(500);

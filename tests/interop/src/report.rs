@@ -1,0 +1,80 @@
+//! What came of it: a table for people, JSON for machines.
+
+use std::fmt;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::cases::Role;
+
+/// One case on one guest in one role.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) kernel: String,
+    pub(crate) siw: &'static str,
+    /// What the guest said of itself, if it came to that.
+    pub(crate) version: Option<String>,
+    pub(crate) case: &'static str,
+    pub(crate) role: Role,
+    pub(crate) outcome: Result<(), String>,
+    pub(crate) time: Duration,
+}
+
+/// Prints all rows and a summary.
+pub(crate) fn print(rows: &[Row]) -> Result<(), String> {
+    let mut text = format!("{:7}{:7}{:14}{:13}{:>6}  result\n", "kernel", "siw", "case", "role", "s");
+    for row in rows {
+        text.push_str(&format!("{row}\n"));
+    }
+    let failed = rows.iter().filter(|row| row.outcome.is_err()).count();
+    text.push_str(&format!("{} passed, {failed} failed\n", rows.len() - failed));
+    match std::io::stdout().write_all(text.as_bytes()) {
+        // Whoever has read enough is no failure.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("standard output: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes all rows as an array of objects.
+pub(crate) fn write_json(rows: &[Row], path: &Path) -> Result<(), String> {
+    let rows: Vec<Value> = rows.iter().map(Row::json).collect();
+    let text = format!("{:#}\n", Value::from(rows));
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+impl Row {
+    fn json(&self) -> Value {
+        json!({
+            "kernel": self.kernel,
+            "siw": self.siw,
+            "guest": self.version,
+            "case": self.case,
+            "role": self.role.name(),
+            "ok": self.outcome.is_ok(),
+            "error": self.outcome.as_ref().err(),
+            "seconds": (self.time.as_secs_f64() * 10.0).round() / 10.0,
+        })
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kernel, siw, case, role, outcome, time, .. } = self;
+        write!(f, "{kernel:7}{siw:7}{case:14}{:13}{:6.1}  ", role.name(), time.as_secs_f64())?;
+        match outcome {
+            Ok(()) => f.write_str("ok"),
+            // The whole of it is in the JSON, and with the captures.
+            Err(error) if error.chars().count() > WIDTH => {
+                write!(f, "FAILED: {} …", error.chars().take(WIDTH).collect::<String>())
+            }
+            Err(error) => write!(f, "FAILED: {error}"),
+        }
+    }
+}
+
+/// Characters of an error in the table.
+const WIDTH: usize = 200;
