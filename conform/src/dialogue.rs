@@ -2,7 +2,7 @@
 
 use crate::check::{Stop, digits};
 use crate::octets::{Place, read_request};
-use crate::startup::{R, Reply, Request};
+use crate::startup::{HEADER_LEN, R, Reply, Request};
 use crate::stream::{Fpdu, Missing, Stream};
 use crate::terminate::Terminate;
 use crate::trial::{DEPTH, PROBE_STAG, Trial};
@@ -17,9 +17,14 @@ impl Trial<'_> {
     pub(crate) fn ask(&mut self, ids: &[&'static str], request: &Request) -> Result<(Stream, Reply), Stop> {
         let mut stream = self.dial()?;
         stream.send(&request.emit());
-        let reply =
-            self.read_reply(&mut stream).map_err(|missing| self.fail(ids, &stream, "a Reply", missing))?;
-        Ok((stream, reply))
+        match self.read_reply(&mut stream) {
+            Ok(reply) => Ok((stream, reply)),
+            // A matter of its own, and of one check.
+            Err(missing) if stream.record().1.len() >= HEADER_LEN => {
+                Err(Stop::Unsuited(format!("{missing} instead of all the private data of a Reply")))
+            }
+            Err(missing) => Err(self.fail(ids, &stream, "a Reply", missing)),
+        }
     }
 
     /// Sends a Request; a Reply has to come that accepts it, or `ids` are not kept. Full Operation has begun then.

@@ -2,6 +2,7 @@
 
 use crate::check::Stop;
 use crate::dialogue::shown;
+use crate::ping::Advertisement;
 use crate::stream::{Fpdu, Missing, Stream};
 use crate::terminate::Terminate;
 use crate::trial::Trial;
@@ -101,6 +102,11 @@ impl Trial<'_> {
 
 fn number_of([layer, code]: [u8; 2]) -> String {
     format!("{layer:02X}{code:02X}")
+}
+
+/// What a Send with a fault says: an advertisement, so that an rping server which takes it goes on.
+pub(crate) fn bait() -> Vec<u8> {
+    Advertisement { to: 0x1000, stag: 0x5744, size: 64 }.emit()
 }
 
 /// What came, in words.

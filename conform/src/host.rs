@@ -136,7 +136,7 @@ impl Connection {
     }
 
     /// Sends FIN behind what was sent.
-    pub(crate) fn finish(&mut self) {
+    pub(crate) fn finish(&self) {
         match self {
             Self::Kernel(tcp) => tcp.finish(),
             Self::Own(tcp) => tcp.finish(),
@@ -144,7 +144,7 @@ impl Connection {
     }
 
     /// Sends RST.
-    pub(crate) fn abort(&mut self) {
+    pub(crate) fn abort(&self) {
         match self {
             Self::Kernel(tcp) => tcp.abort(),
             Self::Own(tcp) => tcp.abort(),

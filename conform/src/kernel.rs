@@ -67,12 +67,12 @@ impl KernelTcp {
         }
     }
 
-    pub(crate) fn finish(&mut self) {
+    pub(crate) fn finish(&self) {
         // A connection that is gone already needs no FIN.
         let _gone = self.stream.shutdown(Shutdown::Write);
     }
 
-    pub(crate) fn abort(&mut self) {
+    pub(crate) fn abort(&self) {
         // With this option the drop that follows sends RST.
         let _gone = set_socket_linger(&self.stream, Some(Duration::ZERO));
     }

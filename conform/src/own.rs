@@ -82,7 +82,7 @@ impl OwnTcp {
         own.run(&Deadline::after(patience), |stack| stack.state(id) != Some(LlpState::Connecting));
         let state = own.stack.state(id);
         drop(own);
-        let mut tcp = Self { stack: Rc::clone(stack), id };
+        let tcp = Self { stack: Rc::clone(stack), id };
         match state {
             Some(LlpState::Established | LlpState::PeerClosed) => Ok(tcp),
             Some(LlpState::Connecting) | None => {
@@ -93,7 +93,7 @@ impl OwnTcp {
         }
     }
 
-    pub(crate) fn send(&mut self, octets: &[u8], deadline: &Deadline) -> bool {
+    pub(crate) fn send(&self, octets: &[u8], deadline: &Deadline) -> bool {
         let id = self.id;
         let mut rest = octets;
         self.stack.borrow_mut().run(deadline, |stack| {
@@ -105,7 +105,7 @@ impl OwnTcp {
         rest.is_empty()
     }
 
-    pub(crate) fn receive(&mut self, deadline: &Deadline) -> Arrival {
+    pub(crate) fn receive(&self, deadline: &Deadline) -> Arrival {
         let id = self.id;
         let mut arrival = Arrival::Nothing;
         self.stack.borrow_mut().run(deadline, |stack| {
@@ -115,11 +115,11 @@ impl OwnTcp {
         arrival
     }
 
-    pub(crate) fn finish(&mut self) {
+    pub(crate) fn finish(&self) {
         self.with_llp(|llp| llp.shutdown());
     }
 
-    pub(crate) fn abort(&mut self) {
+    pub(crate) fn abort(&self) {
         self.with_llp(|llp| llp.abort());
     }
 
@@ -128,7 +128,7 @@ impl OwnTcp {
         self.stack.borrow_mut().stack.llp(self.id).map(|llp| llp.emss())
     }
 
-    fn with_llp(&mut self, act: impl FnOnce(&mut Llp<'_>)) {
+    fn with_llp(&self, act: impl FnOnce(&mut Llp<'_>)) {
         let mut own = self.stack.borrow_mut();
         if let Some(mut llp) = own.stack.llp(self.id) {
             act(&mut llp);

@@ -6,7 +6,7 @@
 use std::fmt::Display;
 
 use crate::check::{Stop, digits};
-use crate::octets::{Place, send, tagged};
+use crate::octets::{Place, read_request, send, tagged, write};
 use crate::segment::{Header, ReadFields, Segment, long, opcode, word};
 use crate::stream::{Fpdu, Missing, Stream};
 use crate::terminate::Terminate;
@@ -122,16 +122,23 @@ impl Client {
         Ok((request, go_ahead))
     }
 
-    /// The first half of a ping, and where the target's own buffer is. A target that does not say it, or has fewer octets there than
-    /// were asked for, is not suited.
+    /// The first half of a ping, and where the target's own buffer is: what its go-ahead says, or else the sink of its Read, if that
+    /// may be read and written. A target with neither is not suited. No MSN of queue 1 is used.
     pub(crate) fn learn_buffer(
         &mut self,
         trial: &mut Trial<'_>,
         stream: &mut Stream,
     ) -> Result<Advertisement, Stop> {
-        let (_, go_ahead) = self.until_go_ahead(trial, stream)?;
-        let buffer = go_ahead.buffer.filter(|buffer| self.content.len() <= buffer.size as usize);
-        buffer.ok_or_else(|| Stop::Unsuited("the target does not say where its own buffer is".to_owned()))
+        let (request, go_ahead) = self.until_go_ahead(trial, stream)?;
+        let fits = |buffer: &Advertisement| self.content.len() <= buffer.size as usize;
+        if let Some(buffer) = go_ahead.buffer.filter(fits) {
+            return Ok(buffer);
+        }
+        let sink = request.sink();
+        if fits(&sink) && trial.has_lasting_sink() {
+            return Ok(sink);
+        }
+        Err(Stop::Unsuited("the target does not say where its own buffer is".to_owned()))
     }
 
     /// Sends the advertisement of the buffer at `place`.
@@ -235,6 +242,37 @@ impl Client {
     }
 }
 
+impl Request {
+    const fn sink(&self) -> Advertisement {
+        let Place(stag, to) = self.fields.sink;
+        Advertisement { to, stag, size: self.fields.size }
+    }
+}
+
+impl Trial<'_> {
+    /// Whether a Read's sink is memory which the peer may use when the Read is over. It need not be; who has taken all rights for
+    /// it, as rdma-core's rping has, lets itself be looked at. One connection finds out for all checks.
+    fn has_lasting_sink(&mut self) -> bool {
+        let target = self.target();
+        if target.lasting_sink.get().is_none() {
+            // A target that serves one connection at a time does not answer this one, and no harm is done.
+            target.lasting_sink.set(Some(self.try_sink().unwrap_or(false)));
+        }
+        target.lasting_sink.get() == Some(true)
+    }
+
+    fn try_sink(&mut self) -> Result<bool, Stop> {
+        let mut stream = self.open()?;
+        let mut client = Client::new(8);
+        let (request, _) = client.until_go_ahead(self, &mut stream)?;
+        let Place(stag, to) = request.fields.sink;
+        stream.send_ulpdu(&write(stag, to, b"Z"));
+        client.content[0] = b'Z';
+        stream.send_ulpdu(&read_request(1, Place(1, 0), 8, Place(stag, to)));
+        Ok(stream.read_fpdu().is_ok_and(|fpdu| fpdu.ulpdu.get(14..) == Some(&client.content[..])))
+    }
+}
+
 impl Advertisement {
     pub(crate) fn emit(&self) -> Vec<u8> {
         [&self.to.to_be_bytes()[..], &self.stag.to_be_bytes(), &self.size.to_be_bytes()].concat()
@@ -271,7 +309,7 @@ fn place(segment: &Segment, at: Place, buffer: &mut [Option<u8>]) -> bool {
 }
 
 /// Letters with a zero at the end, since servers print what they read. The period is no power of two, so that octets out of place show.
-fn text(len: usize) -> Vec<u8> {
+pub(crate) fn text(len: usize) -> Vec<u8> {
     let letters = (0..len).map(|at| b'A' + (at % 53 % 26).to_le_bytes()[0] + (at / 53 % 7).to_le_bytes()[0]);
     let mut octets: Vec<u8> = letters.collect();
     if let Some(last) = octets.last_mut() {

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use crate::octets::hex;
-
 /// A Request Frame, right or wrong as whoever writes a check wants it.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
@@ -67,12 +65,6 @@ impl fmt::Display for Reply {
         self.private_data.iter().try_for_each(|octet| write!(f, "{octet:02X}"))?;
         write!(f, " ({} octets)", self.private_data.len())
     }
-}
-
-/// A key from a vector of digits, for keys that are wrong.
-pub(crate) fn key(digits: &str) -> [u8; 16] {
-    let octets = hex(digits);
-    std::array::from_fn(|at| octets.get(at).copied().unwrap_or_default())
 }
 
 /// "MPA ID Req Frame"

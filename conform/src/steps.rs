@@ -43,7 +43,8 @@ impl Trial<'_> {
         }
     }
 
-    /// A refusal has to be a Terminate that returns the DDP Header of `ulpdu`, and with `is_read` the RDMA Header too; judges `ids`.
+    /// A refusal has to be a Terminate that returns the DDP Header of `ulpdu`, and with `is_read` the RDMA Header too; judges `ids`
+    /// by the headers, and by M, D and R the requirements on these.
     pub(crate) fn judge_returned(
         &mut self,
         ids: &[&'static str],
@@ -51,28 +52,44 @@ impl Trial<'_> {
         refusal: &Refusal,
         (ulpdu, is_read): (&[u8], bool),
     ) {
-        let expected = if is_read {
-            "a Terminate with M=D=R=1 and both headers of the Read Request"
+        let (headers, bits) = if is_read {
+            ("a Terminate with both headers of the Read Request", 0xE0)
         } else {
-            "a Terminate with M=D=1, R=0 and the DDP Header"
+            ("a Terminate with the DDP Header and no other", 0xC0)
         };
         match refusal {
             Refusal::Said(terminate) => {
-                let is_right = returns(terminate, ulpdu, is_read);
-                self.judge(ids, stream, is_right, (expected, terminate));
+                self.judge(ids, stream, returns(terminate, ulpdu, is_read), (headers, terminate));
+                let expected = if is_read { "M=D=R=1" } else { "M=D=1 and R=0" };
+                let ids: &[&'static str] = if is_read { READ_BITS } else { BITS };
+                self.judge(ids, stream, terminate.header_bits() == bits, (expected, terminate));
+                if is_read && terminate.header_bits() & R != 0 {
+                    let is_there = terminate.rest.len() >= RETURNED_LEN;
+                    let words = ("28 octets of RDMA Header for R=1", terminate);
+                    self.judge(&["5040-4.8-13"], stream, is_there, words);
+                }
             }
-            Refusal::Ended => self.judge(ids, stream, false, (expected, "the end of the connection")),
+            Refusal::Ended => self.judge(ids, stream, false, (headers, "the end of the connection")),
             Refusal::None => {}
         }
     }
 }
 
-/// Whether the bits and the headers of the Terminate are right. The length is not looked at: the RFC's words can be read in two ways.
+/// Whether the headers of the Terminate are right, whatever its bits. The length is not looked at: the RFC's words can be read in
+/// two ways.
 fn returns(terminate: &Terminate, ulpdu: &[u8], is_read: bool) -> bool {
     let ddp_len = if ulpdu[0] & 0x80 == 0 { 18 } else { 14 };
-    let (len, bits) = if is_read { (ddp_len + 28, 0xE0) } else { (ddp_len, 0xC0) };
+    let len = if is_read { ddp_len + 28 } else { ddp_len };
     let Some((wanted, headers)) = ulpdu.get(..len).zip(terminate.rest.get(2..)) else { return false };
     // "Set to zero" is as good as "not there" for the RDMA Header.
     let rest_is_zero = headers.get(len..).is_some_and(|rest| rest.iter().all(|&octet| octet == 0));
-    terminate.header_bits() == bits && headers.starts_with(wanted) && rest_is_zero
+    headers.starts_with(wanted) && rest_is_zero
 }
+
+/// The bit that announces an RDMA Header.
+const R: u8 = 0x20;
+/// Segment Length, DDP Header and RDMA Header of a Read Request.
+const RETURNED_LEN: usize = 2 + 18 + 28;
+/// The requirements on M, D and R.
+const BITS: &[&str] = &["5040-4.8-4", "5040-4.8-5"];
+const READ_BITS: &[&str] = &["5040-4.8-4", "5040-4.8-5", "5040-4.8-6"];

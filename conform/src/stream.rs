@@ -139,12 +139,12 @@ impl Stream {
     }
 
     /// Sends FIN.
-    pub(crate) fn finish(&mut self) {
+    pub(crate) fn finish(&self) {
         self.connection.finish();
     }
 
     /// Sends RST, at the latest when the stream is dropped.
-    pub(crate) fn abort(&mut self) {
+    pub(crate) fn abort(&self) {
         self.connection.abort();
     }
 

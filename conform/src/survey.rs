@@ -114,8 +114,7 @@ fn play(
 ) -> Result<Ping, Stop> {
     client.advertise(stream, client.source);
     let request = client.take_request(trial, stream)?;
-    let fpdus =
-        client.response(&request.fields).iter().map(|ulpdu| stream.outgoing.fpdu(ulpdu)).collect();
+    let fpdus = client.response(&request.fields).iter().map(|ulpdu| stream.outgoing.fpdu(ulpdu)).collect();
     feed(stream, fpdus);
     let go_ahead = client.take_go_ahead(trial, stream)?;
     client.advertise(stream, client.sink);

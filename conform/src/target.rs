@@ -1,5 +1,6 @@
 //! The endpoint under test, and how checks are run against it.
 
+use std::cell::Cell;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,6 +20,8 @@ pub struct Target {
     pub(crate) patience: Duration,
     /// It understands the enhanced startup of RFC 6581.
     pub(crate) is_enhanced: bool,
+    /// Whether the sinks of its Reads can be read and written afterwards, once that was tried.
+    pub(crate) lasting_sink: Cell<Option<bool>>,
 }
 
 /// Why an endpoint cannot be tested at all.
@@ -69,7 +72,7 @@ impl Target {
     /// # Errors
     /// When it cannot be tested, in bounded time.
     pub fn open(host: Host, address: SocketAddr, patience: Duration) -> Result<Self, TargetError> {
-        let mut target = Self { host, address, patience, is_enhanced: true };
+        let mut target = Self { host, address, patience, is_enhanced: true, lasting_sink: Cell::new(None) };
         match target.greet(&Request::enhanced(DEPTH, DEPTH)) {
             Err(TargetError::Closed) => {
                 target.is_enhanced = false;
@@ -98,10 +101,15 @@ impl Target {
     /// # Errors
     /// When the target takes no connections any more, in words.
     pub fn run(&self, check: &'static Check) -> Result<Vec<Finding>, String> {
-        let mut findings = Vec::new();
+        let mut findings: Vec<Finding> = Vec::new();
         for pause in PAUSES {
-            let (found, is_silent) = self.attempt(check, pause)?;
-            findings = found;
+            let (mut found, is_silent) = self.attempt(check, pause)?;
+            // A target that hangs for good can be seen to do so only once: what the repetition cannot judge stays judged.
+            let is_judged = |finding: &Finding| !matches!(finding.verdict, Verdict::Inconclusive(_));
+            findings.retain(|former| {
+                is_judged(former) && !found.iter().any(|new| new.id == former.id && is_judged(new))
+            });
+            findings.append(&mut found);
             if !is_silent {
                 break;
             }

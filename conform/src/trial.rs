@@ -30,7 +30,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Opens a TCP connection. A target that is about to listen again is given the time.
-    pub(crate) fn dial(&mut self) -> Result<Stream, Stop> {
+    pub(crate) fn dial(&self) -> Result<Stream, Stop> {
         let patience = self.target.patience;
         let deadline = Deadline::after(patience);
         loop {
@@ -83,9 +83,8 @@ impl<'a> Trial<'a> {
         self.target.host.sleep(self.pause);
     }
 
-    /// Lets time pass.
-    pub(crate) fn sleep(&self, time: Duration) {
-        self.target.host.sleep(time);
+    pub(crate) const fn target(&self) -> &'a Target {
+        self.target
     }
 
     /// Waits for a startup frame.

@@ -8,6 +8,7 @@ use crate::config::{Congestion, StackConfig};
 use crate::demux::{Segment, Tuple, default_mss};
 use crate::llp::LlpState;
 use crate::sequence::SendMark;
+use crate::whole::{Flow, Keeper};
 
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,7 @@ pub(crate) struct Connection {
     pub(crate) set: SocketSet<'static>,
     pub(crate) tuple: Tuple,
     pub(crate) mark: SendMark,
+    pub(crate) keeper: Keeper,
     pub(crate) end: Option<CloseCause>,
     /// The peer's FIN has come; everything that was sent before it has come too.
     pub(crate) peer_finished: bool,
@@ -86,6 +88,7 @@ impl Connection {
             set,
             tuple,
             mark: SendMark::default(),
+            keeper: Keeper::default(),
             end: None,
             peer_finished: false,
             listener: None,
@@ -116,10 +119,19 @@ impl Connection {
 
     /// While a whole segment waits, nothing shorter is sent because the congestion window has an odd length or the peer's
     /// window ends (the sender's side of silly window avoidance, RFC 9293 section 3.8.6.2.1). So TCP segments keep to
-    /// the FPDUs that were cut to fit them (RFC 5044 section 5). A shorter rest at the end goes out at once.
+    /// the FPDUs that were cut to fit them (RFC 5044 section 5). A shorter rest at the end goes out at once, if the window
+    /// takes all of it: [`Keeper`] sees to that.
     pub(crate) fn hold_back_fragments(&mut self) {
         let whole_segment_waits = self.mark.unsent() >= self.emss();
         self.socket_mut().set_nagle_enabled(whole_segment_waits);
+    }
+
+    /// Where sending stands; nowhere before the SYN.
+    pub(crate) fn flow(&self) -> Option<Flow> {
+        let queue_end = self.mark.queue_end()?;
+        let queued = u32::try_from(self.socket().send_queue()).ok()?;
+        let unacknowledged = queue_end.wrapping_sub(queued);
+        Some(Flow { emss: self.emss(), unacknowledged, queue_end, is_closed: self.mark.is_window_closed() })
     }
 
     /// Closes the connection by RST; the RST goes out at the next egress.

@@ -58,6 +58,7 @@ mod table;
 mod tap;
 mod unix;
 mod wheel;
+mod whole;
 mod wire;
 
 pub use smoltcp::time::{Duration, Instant};

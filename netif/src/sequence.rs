@@ -36,6 +36,16 @@ impl SendMark {
         if is_before(next, end) { usize::try_from(end.wrapping_sub(next)).unwrap_or(0) } else { 0 }
     }
 
+    /// The number behind everything that was queued, once a SYN is out.
+    pub(crate) const fn queue_end(&self) -> Option<u32> {
+        self.queue_end
+    }
+
+    /// Whether the peer's window was zero when it was told last.
+    pub(crate) const fn is_window_closed(&self) -> bool {
+        self.peer_window_is_zero
+    }
+
     /// Takes note of, or corrects, a frame that the connection's socket sends; others are left as they are.
     pub(crate) fn stamp(&mut self, frame: &mut [u8]) {
         let Some(tcp) = find_tcp(frame) else { return };
@@ -68,7 +78,7 @@ impl SendMark {
 }
 
 /// Where the TCP header is in a frame of our own, which has neither IP options nor extension headers.
-fn find_tcp(frame: &[u8]) -> Option<usize> {
+pub(crate) fn find_tcp(frame: &[u8]) -> Option<usize> {
     match (frame.get(12..14)?, frame.get(20)?, frame.get(23)?) {
         ([0x08, 0x00], _, &TCP) => Some(34),
         ([0x86, 0xDD], &TCP, _) => Some(54),
@@ -78,7 +88,7 @@ fn find_tcp(frame: &[u8]) -> Option<usize> {
 }
 
 /// In the circular order of sequence numbers (RFC 9293 section 3.4).
-const fn is_before(left: u32, right: u32) -> bool {
+pub(crate) const fn is_before(left: u32, right: u32) -> bool {
     let distance = right.wrapping_sub(left);
     distance != 0 && distance < 1 << 31
 }

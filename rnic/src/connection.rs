@@ -4,6 +4,7 @@
 //!   Connecting ─▶ AwaitingReply ──┐                      ┌─▶ Ending ─┐   Terminate or owed answers
 //!                                 ├─▶ Operating(Stream) ─┤           ▼
 //!   AwaitingRequest ─▶ Offered ───┘                      └─────▶ Draining ─▶ removed
+//!                         └─▶ Rejecting ───────────────────────────▶┘
 //! ```
 //! Where the application begins in streaming mode, Opening and Streaming stand before both lines, and a rejection leads
 //! back to Streaming.
@@ -63,6 +64,8 @@ pub(crate) enum Phase {
     AwaitingRequest(Responder),
     /// The application is to decide.
     Offered(Offer),
+    /// The rejecting Reply is sent; FIN follows when the peer has it.
+    Rejecting,
     /// Full Operation.
     Operating(Box<Stream>),
     /// Nothing more is received; what the stream owes is sent, then FIN.
@@ -131,6 +134,7 @@ impl Connection {
             Phase::AwaitingReply(_) => self.handle_reply(turn),
             Phase::AwaitingRequest(_) => self.handle_request(turn),
             Phase::Offered(_) => self.watch_offer(turn),
+            Phase::Rejecting => self.watch_rejection(turn),
             Phase::Operating(_) => self.operate(turn),
             Phase::Ending(_) => self.end(turn),
             Phase::Draining => self.drain(turn),
@@ -141,7 +145,7 @@ impl Connection {
     pub(crate) fn expire(&mut self, turn: &mut Turn<'_>) -> Verdict {
         turn.llp.abort();
         match &self.phase {
-            Phase::Operating(_) | Phase::Ending(_) | Phase::Draining => self.finish(turn),
+            Phase::Rejecting | Phase::Operating(_) | Phase::Ending(_) | Phase::Draining => self.finish(turn),
             Phase::Opening => self.fail_opening(crate::ConnectFailure::TimedOut),
             // Nobody has taken it; once somebody has, streaming mode has no deadline.
             Phase::Streaming(_) => Verdict::Remove,

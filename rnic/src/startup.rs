@@ -158,6 +158,13 @@ impl Connection {
         }
     }
 
+    /// Closes a rejected connection when the peer has the Reply. Linux siw acts on a FIN before it reads what came in the same
+    /// segment, so that its application would hear of a reset connection, without the private data.
+    pub(crate) fn watch_rejection(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        let is_open = turn.llp.state() == LlpState::Established;
+        if is_open && turn.llp.unsent() > 0 { Verdict::Keep } else { self.shut(turn) }
+    }
+
     /// The application accepts: sends the Reply, and the stream begins.
     pub(crate) fn accept(
         &mut self,
@@ -184,7 +191,12 @@ impl Connection {
         let Some(offer) = self.take_offer(turn, private_data)? else { return Ok(Verdict::Keep) };
         send_frame(turn, &offer.reject(private_data)?)?;
         turn.counters.sent.mpa_replies += 1;
-        Ok(self.leave_mpa(turn))
+        if self.hold == Hold::Held {
+            return Ok(self.leave_mpa(turn));
+        }
+        self.phase = Phase::Rejecting;
+        self.deadline = Some(turn.now + turn.close_timeout);
+        Ok(Verdict::Keep)
     }
 
     /// Ends a connection that has not come about. TCP is closed at once, without a Terminate.

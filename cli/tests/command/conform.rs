@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -130,6 +131,26 @@ fn a_fault_is_shown_with_its_octets() {
     let octets = "received 4d504120494420526570204672616d6541010000";
     assert!(text.contains("expected ") && text.contains("observed ") && text.contains(octets), "{text}");
     assert_eq!(done.stdout.last().unwrap(), "1 passed, 1 failed, 0 inconclusive");
+}
+
+/// The first conversation hangs, and there is never another: what that one showed stays, although the check is repeated.
+#[test]
+fn a_target_that_hangs_for_good() {
+    let connections = AtomicUsize::new(0);
+    let address = fake(move |stream| {
+        // The greeting, and the check's first connection.
+        let answers = connections.fetch_add(1, Ordering::Relaxed) < 2;
+        let mut octets = [0; 1024];
+        while let Ok(len @ 1..) = stream.read(&mut octets) {
+            if answers && octets[..len].starts_with(b"MPA ID Req Frame") {
+                stream.write_all(b"MPA ID Rep Frame\x40\x01\0\0").unwrap();
+            }
+        }
+    });
+    let done = conform(address, "--only fpdu-layout");
+    assert_eq!((done.status, done.stderr.len()), (1, 0), "{done:?}");
+    assert!(done.stdout.iter().any(|line| line.starts_with("fail         5044-4.1-1 ")), "{done:?}");
+    assert_eq!(done.stdout.last().unwrap(), "0 passed, 3 failed, 4 inconclusive");
 }
 
 #[test]

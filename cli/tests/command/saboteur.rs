@@ -25,7 +25,7 @@ pub(crate) enum Sabotage {
 pub(crate) fn relay(wire: &Path, server: SocketAddr, sabotage: Sabotage) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let wire = Wire::open(&Spec::Unix(wire.into()), 1500).unwrap();
+    let wire = open(wire);
     std::thread::spawn(move || {
         let stack = Stack::new(wire, StackConfig::new("10.0.0.2/24".parse().unwrap()), Instant::ZERO);
         let mut relay = Relay { stack, start: start(), sabotage };
@@ -194,7 +194,22 @@ fn change_fpdu(mut octets: Vec<u8>, sabotage: Sabotage) -> Vec<u8> {
     }
 }
 
+/// The socket is there a moment before its server listens.
+fn open(wire: &Path) -> Wire {
+    let begin = start();
+    loop {
+        match Wire::open(&Spec::Unix(wire.into()), 1500) {
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused && begin.elapsed() < PATIENCE => {
+                std::thread::yield_now();
+            }
+            wire => return wire.unwrap(),
+        }
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "the two processes live in real time")]
 fn start() -> std::time::Instant {
     std::time::Instant::now()
 }
+
+const PATIENCE: Duration = Duration::from_secs(30);

@@ -159,7 +159,7 @@ fn atomic_form(trial: &mut Trial<'_>) -> Result<(), Stop> {
             ulpdu
         }),
         ("the MSN is not the next", DDP, &["1203", "1202"], |buffer| changed(buffer, 13, 7)),
-        ("the MO is not 0", DDP, &["1204", "1205"], |buffer| changed(buffer, 17, 8)),
+        ("the MO is 2^30", DDP, &["1204", "1205"], |buffer| changed(buffer, 14, 0x40)),
         ("the version of DDP is another", DDP, &["1206"], |buffer| changed(buffer, 0, 0x42)),
         ("there is no opcode C", &["7306-8.2-1", "7306-8.2-3"], &["0206"], |buffer| changed(buffer, 1, 0x4C)),
         ("RV is not 01", &["7306-8.2-1", "7306-8.2-4"], &["0205"], |buffer| changed(buffer, 1, 0x8A)),

@@ -2,10 +2,9 @@
 
 use crate::check::{Check, Stop};
 use crate::dialogue::{is_zero_response, shown, zero_read};
-use crate::octets::pattern;
-use crate::ping::{Client, Ping};
+use crate::ping::{Client, Ping, text};
 use crate::segment::{Header, Segment};
-use crate::startup::{C, M, Request};
+use crate::startup::{M, Request};
 use crate::stream::{Fpdu, Stream};
 use crate::survey::{Reaction, Survey, mulpdu, reaction};
 use crate::trial::Trial;
@@ -49,15 +48,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-const LAYOUT_AND_CRC: &[&str] = &[
-    "5044-4.1-1",
-    "5044-4.1-2",
-    "5044-4.4-1",
-    "5044-4.4-12",
-    "5044-4.4-13",
-    "5044-4.4-14",
-    "5044-4.4-17",
-];
+const LAYOUT_AND_CRC: &[&str] =
+    &["5044-4.1-1", "5044-4.1-2", "5044-4.4-1", "5044-4.4-12", "5044-4.4-13", "5044-4.4-14", "5044-4.4-17"];
 
 fn layout(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let framed: &[&str] = &["5044-4.1-1", "5044-4.1-2", "5044-4.4-12"];
@@ -90,7 +82,7 @@ fn padding_sent(trial: &mut Trial<'_>) -> Result<(), Stop> {
     client.ping(trial, &mut stream)?;
     let mut survey = Survey::default();
     for size in 61..=64 {
-        client.content = pattern(size);
+        client.content = text(size);
         client.until_go_ahead(trial, &mut stream)?;
         client.advertise(&mut stream, client.sink);
         let expected = format!("Writes of {size} octets, padded to a multiple of four, and a Send");
@@ -144,7 +136,7 @@ fn size(trial: &mut Trial<'_>) -> Result<(), Stop> {
 }
 
 fn size_with_markers(trial: &mut Trial<'_>) -> Result<(), Stop> {
-    let (stream, _) = trial.open_with(&Request { flags: C | M, ..Request::plain() })?;
+    let (stream, _) = trial.open_with(&with_markers(trial))?;
     judge_size(trial, stream, true)
 }
 
@@ -181,6 +173,12 @@ fn other_version(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let is_right = !matches!(reaction, Reaction::Fpdu(_));
     trial.judge(ids, &stream, is_right, (expected, "an answer to the segment"));
     Ok(())
+}
+
+/// The best Request, with M=1.
+pub(super) fn with_markers(trial: &Trial<'_>) -> Request {
+    let best = trial.best_request();
+    Request { flags: best.flags | M, ..best }
 }
 
 /// All FPDUs of the target in a ping.

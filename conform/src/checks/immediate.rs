@@ -195,7 +195,7 @@ fn immediate_form(trial: &mut Trial<'_>) -> Result<(), Stop> {
         ("the queue is that of Reads", &["7306-4.1-5"], &["0206", "1201"], on_reads),
         ("there is no queue 5", ddp, &["1201"], changed(9, 5)),
         ("the MSN is not the next", ddp, &["1203", "1202"], changed(13, 7)),
-        ("the MO is not 0", ddp, &["1204", "1205"], changed(17, 8)),
+        ("the MO is 2^30", ddp, &["1204", "1205"], changed(14, 0x40)),
         ("RV is not 01", rdmap, &["0205"], changed(1, 0x88)),
         ("RV is not 01", rdmap, &["0205"], changed(1, 0x08)),
     ];

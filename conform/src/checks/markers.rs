@@ -1,10 +1,11 @@
 //! Markers in what the target sends (RFC 5044 section 4.3). A target has to have them when the Request asks for them.
 
+use super::fpdus::with_markers;
 use crate::check::{Check, Stop, digits};
 use crate::dialogue::{shown, zero_read};
-use crate::octets::{pattern, tagged};
-use crate::ping::{Client, Ping};
-use crate::startup::{C, HEADER_LEN, M, R, Reply, Request};
+use crate::octets::tagged;
+use crate::ping::{Client, Ping, text};
+use crate::startup::{HEADER_LEN, R, Reply};
 use crate::stream::{Fpdu, Stream};
 use crate::survey::Survey;
 use crate::trial::{PROBE_STAG, Trial};
@@ -88,7 +89,7 @@ const MISPLACED: &[&str] = &["5044-4.3-4", "5044-4.3-10"];
 const LARGE: &[&str] = &["5044-4.2-2", "5044-4.2-4", "5044-4.3-1", "5044-4.3-5", "5044-4.3-11"];
 
 fn large(trial: &mut Trial<'_>) -> Result<(), Stop> {
-    let (mut stream, _) = trial.open_with(&wish())?;
+    let (mut stream, _) = trial.open_with(&with_markers(trial))?;
     let client = &mut Client::new(4096);
     let ping = client.ping(trial, &mut stream)?;
     if !ping.written.writes.iter().any(|fpdu| inner(fpdu) > 1) {
@@ -108,7 +109,7 @@ fn large(trial: &mut Trial<'_>) -> Result<(), Stop> {
 }
 
 fn padding(trial: &mut Trial<'_>) -> Result<(), Stop> {
-    let (mut stream, _) = trial.open_with(&wish())?;
+    let (mut stream, _) = trial.open_with(&with_markers(trial))?;
     let mut client = Client::new(64);
     client.ping(trial, &mut stream)?;
     let mut survey = Survey::default();
@@ -118,7 +119,7 @@ fn padding(trial: &mut Trial<'_>) -> Result<(), Stop> {
         let place = stream.incoming.position.unwrap_or_default();
         let room = 512 - place % 512;
         let fits = (44..=80).contains(&room.saturating_sub(92));
-        client.content = pattern(if fits { room - 92 - 17 } else { 64 });
+        client.content = text(if fits { room - 92 - 17 } else { 64 });
         let ping = client.ping(trial, &mut stream)?;
         need_content(&client, &ping)?;
         for fpdu in &ping.written.writes {
@@ -134,14 +135,11 @@ fn padding(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Err(Stop::Unsuited("no Marker came between padding and CRC".to_owned()))
 }
 
-fn wish() -> Request {
-    Request { flags: C | M, ..Request::plain() }
-}
-
-/// Opens a stream with Markers. A target without M=1 takes Requests: it is the Markers that it rejects.
+/// Opens a stream with Markers. A target that takes a Request without M=1 just before has only the Markers to reject it for.
 fn begin(trial: &mut Trial<'_>) -> Result<(Stream, Reply), Stop> {
     let able = &["5044-4.3-3"];
-    let request = wish();
+    drop(trial.open()?);
+    let request = with_markers(trial);
     let (mut stream, reply) = trial.ask(able, &request)?;
     let words = ("a Reply with R=0 to a Request with M=1", &reply);
     trial.judge(able, &stream, !reply.has(R), words);
@@ -220,7 +218,8 @@ fn inner(fpdu: &Fpdu) -> usize {
 }
 
 fn markers(fpdu: &Fpdu) -> String {
-    let pairs = fpdu.markers.iter().map(|marker| format!("{:04X} at {:04X}", marker.pointer, marker.distance));
+    let pairs =
+        fpdu.markers.iter().map(|marker| format!("{:04X} at {:04X}", marker.pointer, marker.distance));
     pairs.collect::<Vec<_>>().join(", ")
 }
 

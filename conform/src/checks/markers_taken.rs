@@ -4,7 +4,7 @@ use crate::check::{Check, Stop};
 use crate::dialogue::{is_zero_response, shown, zero_read};
 use crate::octets::crc32c;
 use crate::ping::Client;
-use crate::startup::{C, M, Request};
+use crate::startup::{M, Request};
 use crate::stream::Stream;
 use crate::survey::{Reaction, fed_ping, reaction, resealed};
 use crate::trial::Trial;
@@ -56,7 +56,7 @@ const TAKEN: &[&str] = &[
 /// FPDUs of 52 octets: a Marker has stood at every place that there is in one before the last of them. The private data makes
 /// the stream begin at an odd place.
 fn taken(trial: &mut Trial<'_>) -> Result<(), Stop> {
-    let mut stream = begin(trial, C)?;
+    let mut stream = begin(trial, 0)?;
     for msn in 1..=ENOUGH {
         let octets = stream.outgoing.fpdu(&zero_read(msn));
         let cut = msn as usize % octets.len();
@@ -68,7 +68,7 @@ fn taken(trial: &mut Trial<'_>) -> Result<(), Stop> {
 }
 
 fn taken_in_large(trial: &mut Trial<'_>) -> Result<(), Stop> {
-    let mut stream = begin(trial, C | M).or_else(|_| begin(trial, C))?;
+    let mut stream = begin(trial, M).or_else(|_| begin(trial, 0))?;
     let ids = &["5044-4.3-1", "5044-4.3-14", "5044-4.3-15", "5044-4.4-18"];
     let mut client = Client::new(4096);
     client.chunk = 64;
@@ -82,7 +82,7 @@ fn taken_in_large(trial: &mut Trial<'_>) -> Result<(), Stop> {
 }
 
 fn reserved_bits(trial: &mut Trial<'_>) -> Result<(), Stop> {
-    let mut stream = begin(trial, C)?;
+    let mut stream = begin(trial, 0)?;
     for msn in 1..=ENOUGH {
         let start = stream.outgoing.position.unwrap_or_default();
         let low_bits = |pointer: u16| pointer | u16::try_from(msn % 4).unwrap_or_default();
@@ -108,7 +108,7 @@ fn outside_crc(trial: &mut Trial<'_>) -> Result<(), Stop> {
         (&["5044-4.2-3", "5044-4.3-1", "5044-4.4-15"], 48),
     ];
     for (ids, place) in kinds {
-        let mut stream = begin(trial, C)?;
+        let mut stream = begin(trial, 0)?;
         let msn = go_to(trial, &mut stream, place)?;
         let mut octets = stream.outgoing.fpdu(&zero_read(msn));
         let end = octets.len() - 4;
@@ -125,7 +125,7 @@ fn outside_crc(trial: &mut Trial<'_>) -> Result<(), Stop> {
 fn points_elsewhere(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let ids = &["5044-8-3", "5044-8-6", "5044-8-7"];
     for place in [0, 20] {
-        let mut stream = begin(trial, C)?;
+        let mut stream = begin(trial, 0)?;
         let msn = go_to(trial, &mut stream, place)?;
         let octets = stream.outgoing.fpdu_with_markers(&zero_read(msn), |pointer| pointer ^ 0x0008);
         stream.send(&octets);
@@ -147,7 +147,8 @@ fn points_elsewhere(trial: &mut Trial<'_>) -> Result<(), Stop> {
 
 /// A stream on which the target wants Markers. The first of them is at an odd octet of the TCP connection.
 fn begin(trial: &mut Trial<'_>, flags: u8) -> Result<Stream, Stop> {
-    let request = Request { flags, ..Request::plain() }.with_private_data(b"odd");
+    let best = trial.best_request();
+    let request = Request { flags: best.flags | flags, ..best }.with_private_data(b"odd");
     let (stream, reply) = trial.open_with(&request)?;
     if reply.has(M) {
         return Ok(stream);

@@ -22,6 +22,7 @@ pub(super) const CHECKS: &[Check] = &[
             "5040-4.4-6",
             "5040-5.2.1-11",
             "5040-5.2.1-12",
+            "5040-5.2.1-16",
         ],
         run: read_parts,
     },
@@ -95,7 +96,7 @@ fn read_parts(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut client = Client::new(300);
     let buffer = client.learn_buffer(trial, &mut stream)?;
     let ids = &["5040-4.4-1", "5040-4.4-5", "5040-4.4-6", "5040-5.2.1-11", "5040-5.2.1-12"];
-    let parts: [(u16, u16); 6] = [(0, 300), (0, 1), (299, 1), (7, 33), (1, 298), (255, 3)];
+    let parts: [(u16, u16); 8] = [(0, 300), (0, 0), (0, 1), (299, 1), (7, 33), (1, 298), (255, 3), (255, 0)];
     for (msn, (offset, len)) in (1..).zip(parts) {
         let sink = Place(0xCAFE_0000 + msn, 0x0123_4567_89AB_CDE1 ^ u64::from(msn) << 40);
         stream.send_ulpdu(&read_request(msn, sink, u32::from(len), buffer.place(u64::from(offset))));
@@ -104,8 +105,12 @@ fn read_parts(trial: &mut Trial<'_>) -> Result<(), Stop> {
         let segment = Segment::parse(&fpdu.ulpdu).filter(|segment| segment.opcode() == opcode::READ_RESPONSE);
         let wanted = &client.content[usize::from(offset)..usize::from(offset + len)];
         let is_right = segment.as_ref().is_some_and(|segment| segment.payload == wanted);
-        let expected = format!("a Read Response with {}", digits(wanted, 150));
-        trial.need(ids, &stream, is_right, (expected, &observed))?;
+        let expected = format!("a Read Response with {} octets: {}", len, digits(wanted, 150));
+        if len == 0 && segment.is_some() {
+            trial.judge(&["5040-5.2.1-16"], &stream, is_right, (expected, &observed));
+        } else {
+            trial.need(ids, &stream, is_right, (expected, &observed))?;
+        }
         if let Some(Header::Tagged { stag, to }) = segment.map(|segment| segment.header) {
             let words = ("the sink's STag as it was sent", &observed);
             trial.judge(&["5040-4.4-2"], &stream, stag == sink.0, words);
@@ -233,7 +238,7 @@ fn expect_refusals(trial: &mut Trial<'_>, accesses: &[Access], is_read: bool) ->
                 what: "the buffer ends before",
                 guards: access.guards,
                 codes: if is_read { &["0101"] } else { &["1101"] },
-                near: &[],
+                near: REFUSALS,
             };
             let refusal = trial.judge_refusal(&fault, &stream, answer);
             let returned: &[&str] = if is_read { &["5040-7.1-4"] } else { &["5040-7.1-3"] };
@@ -275,7 +280,7 @@ fn read_wraps(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let buffer = Client::new(64).learn_buffer(trial, &mut stream)?;
     let ulpdu = read_request(1, Place(0x0102_0304, 0x1000), 8, Place(buffer.stag, u64::MAX - 3));
     let (what, codes) = ("the source wraps", &["0104", "0101"]);
-    let fault = Fault { what, guards: &["5040-7.2-13"], codes, near: &[] };
+    let fault = Fault { what, guards: &["5040-7.2-13"], codes, near: REFUSALS };
     trial.provoke(&fault, &mut stream, &ulpdu)?;
     Ok(())
 }
@@ -311,11 +316,14 @@ fn write_wraps(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let buffer = Client::new(64).learn_buffer(trial, &mut stream)?;
     let ulpdu = write(buffer.stag, u64::MAX - 3, &[0x5A; 8]);
     let (what, codes) = ("the TO wraps", &["1103", "1101"]);
-    let fault = Fault { what, guards: &["5041-7.1-16"], codes, near: &[] };
+    let fault = Fault { what, guards: &["5041-7.1-16"], codes, near: REFUSALS };
     trial.provoke(&fault, &mut stream, &ulpdu)?;
     Ok(())
 }
 
+/// What shows that an access was refused, be it for another reason.
+const REFUSALS: &[&str] =
+    &["0000", "0100", "0101", "0102", "0103", "0104", "0207", "1000", "1100", "1101", "1102", "1103"];
 const READ_BELOW: &[&str] = &["5040-5.2.1-14", "5040-7.2-11", "5040-8.1.1-4", "5042-6.3.1-1"];
 const READ_BEYOND: &[&str] = &["5040-5.2.1-14", "5040-7.2-12", "5040-8.1.1-4", "5042-6.3.1-1"];
 const WRITE_BELOW: &[&str] = &["5040-8.1.1-4", "5041-7.1-14", "5042-6.2.1-1"];

@@ -18,7 +18,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "markers-asked",
         title: "with M in the Request the target adds Markers, the first before its first FPDU and not earlier",
-        ids: &["5044-7.1-5", "5044-7.1.1-6", "5044-7.1.1-7", "5044-7.1.2-15", "5044-7.1.2-19"],
+        ids: &["5044-7.1.1-6", "5044-7.1.1-7", "5044-7.1.2-15", "5044-7.1.2-19"],
         run: markers_asked,
     },
     Check {
@@ -40,9 +40,11 @@ fn markers_not_asked(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let request = trial.best_request();
     let (mut stream, _) = trial.ask_in(ids, &request)?;
     for msn in 1..=ENOUGH {
+        // A Marker before this FPDU or in it would make another one of it.
         let fpdu = expect_echo(trial, ids, &mut stream, msn)?;
-        let is_right = fpdu.crc == fpdu.computed_crc();
-        trial.judge(ids, &stream, is_right, ("an FPDU without Markers, and its CRC", shown(&fpdu)));
+        if msn == ENOUGH {
+            trial.judge(ids, &stream, true, ("FPDUs without Markers", shown(&fpdu)));
+        }
     }
     Ok(())
 }
@@ -67,16 +69,15 @@ fn markers_asked(trial: &mut Trial<'_>) -> Result<(), Stop> {
     if !octets.is_empty() {
         return Err(Stop::Judged);
     }
-    let ids = &["5044-7.1-5", "5044-7.1.1-6", "5044-7.1.1-7", "5044-7.1.2-19"];
+    let ids = &["5044-7.1.1-6", "5044-7.1.1-7", "5044-7.1.2-19"];
     for msn in 1..=ENOUGH {
         let fpdu = expect_echo(trial, ids, &mut stream, msn)?;
         let is_first = msn == 1;
-        let is_right = fpdu.crc == fpdu.computed_crc()
-            && fpdu.markers.iter().all(|marker| usize::from(marker.pointer) == marker.distance)
+        let is_right = fpdu.markers.iter().all(|marker| usize::from(marker.pointer) == marker.distance)
             && (!is_first || fpdu.markers.first().is_some_and(|marker| marker.pointer == 0));
         let observed = format!("{} with {:?}", shown(&fpdu), fpdu.markers);
         let place = if is_first { "before" } else { "where they belong in" };
-        trial.judge(ids, &stream, is_right, (format!("Markers {place} the FPDU, and its CRC"), observed));
+        trial.judge(ids, &stream, is_right, (format!("Markers {place} the FPDU"), observed));
     }
     Ok(())
 }

@@ -47,7 +47,7 @@ fn target_read(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut client = Client::new(64);
     for msn in 1..=2 {
         // Another buffer at each ping shows where the source comes from.
-        client.source = Place(client.source.0 + msn, client.source.1 + 0x1_0000_0001 * u64::from(msn));
+        client.source = Place(client.source.0 + msn, client.source.1 + 0x1_0000_0002 * u64::from(msn));
         read_once(trial, &mut stream, &mut client, msn)?;
         client.advertise(&mut stream, client.sink);
         client.take_writes(trial, &mut stream)?;

@@ -1,9 +1,11 @@
 //! Read Responses to the target (RFC 5040 sections 5.2.2, 5.5 and 7.2).
 
 use crate::check::{Check, Stop};
+use crate::dialogue::shown;
 use crate::fault::Fault;
-use crate::octets::{pattern, tagged};
+use crate::octets::{pattern, tagged, write};
 use crate::ping::{Client, Request};
+use crate::segment::opcode;
 use crate::stream::Stream;
 use crate::trial::Trial;
 
@@ -13,6 +15,12 @@ pub(super) const CHECKS: &[Check] = &[
         title: "a Read Response in segments, one octet each among them, is placed whole",
         ids: &["5040-5.2.2-3", "5040-5.2.2-5", "5041-4.1-1", "5041-5.2-4"],
         run: response_segments,
+    },
+    Check {
+        name: "response-interleaved",
+        title: "a Write between two segments of a Read Response is taken, and the Response is placed whole",
+        ids: &["5041-5.2-4"],
+        run: response_interleaved,
     },
     Check {
         name: "response-withheld",
@@ -52,10 +60,34 @@ fn response_segments(trial: &mut Trial<'_>) -> Result<(), Stop> {
     client.ping(trial, &mut stream)?;
     for chunk in [16, 23, 1] {
         client.chunk = chunk;
-        client.content.rotate_left(1);
+        // The zero at the end stays: servers write back what is before it.
+        client.content[..63].rotate_left(1);
         let ids = &["5040-5.2.2-3", "5040-5.2.2-5", "5041-4.1-1", "5041-5.2-4"];
         client.expect_ping(ids, trial, &mut stream)?;
     }
+    Ok(())
+}
+
+fn response_interleaved(trial: &mut Trial<'_>) -> Result<(), Stop> {
+    let mut stream = trial.open()?;
+    let mut client = Client::new(64);
+    client.chunk = 40;
+    client.ping(trial, &mut stream)?;
+    client.advertise(&mut stream, client.source);
+    let request = client.take_request(trial, &mut stream)?;
+    let segments = client.response(&request.fields);
+    // The rules for placing a segment (RFC 5041 sections 5 and 7.1) know nothing of what came before it.
+    for ulpdu in [&segments[0], &write(0, 0, &[]), &segments[1]] {
+        stream.send_ulpdu(ulpdu);
+    }
+    let ids = &["5041-5.2-4"];
+    let fpdu = trial.expect_fpdu(ids, &mut stream, "the Send that follows the Read")?;
+    let is_send = fpdu.ulpdu.get(1).is_some_and(|octet| octet & 0x0F == opcode::SEND);
+    trial.need(ids, &stream, is_send, ("the Send that follows the Read", shown(&fpdu)))?;
+    client.advertise(&mut stream, client.sink);
+    let written = client.take_writes(trial, &mut stream)?;
+    let is_right = written.content.as_ref() == Some(&client.content);
+    trial.judge(ids, &stream, is_right, ("the octets of both segments, written back", "others"));
     Ok(())
 }
 

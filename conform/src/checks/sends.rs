@@ -94,11 +94,8 @@ fn expect_taken(
 }
 
 fn reserved(trial: &mut Trial<'_>) -> Result<(), Stop> {
-    let cases: [(&'static str, usize, &[u8]); 3] = [
-        ("5041-4.1-9", 0, &[0x7D]),
-        ("5040-4.1-11", 1, &[0x73]),
-        ("5040-4.1-13", 2, &[0xFF; 4]),
-    ];
+    let cases: [(&'static str, usize, &[u8]); 3] =
+        [("5041-4.1-9", 0, &[0x7D]), ("5040-4.1-11", 1, &[0x73]), ("5040-4.1-13", 2, &[0xFF; 4])];
     for (id, at, octets) in cases {
         expect_taken(trial, &[id], |setting| {
             let mut ulpdu = send(setting.client.msn, &setting.advertisement());

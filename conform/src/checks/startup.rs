@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::check::{Check, Stop};
 use crate::dialogue::{echo, is_no_room, is_zero_response, shown, spoilt, zero_read};
 use crate::octets::{fpdu, number, pattern};
-use crate::startup::{C, M, MAX_PRIVATE_DATA, R, REPLY_KEY, Request, S};
+use crate::startup::{C, HEADER_LEN, M, MAX_PRIVATE_DATA, R, REPLY_KEY, Request, S};
 use crate::stream::{Missing, Stream};
 use crate::terminate::Terminate;
 use crate::trial::Trial;
@@ -72,15 +72,21 @@ pub(super) const CHECKS: &[Check] = &[
 fn plain_startup(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let accepted = &["5044-7.1.1-13", "5044-7.1.2-8", "6581-6-6", "6581-10-4"];
     let request = Request::plain();
-    let (mut stream, reply) = trial.ask(accepted, &request)?;
+    let mut stream = trial.dial()?;
+    stream.send(&request.emit());
+    let reply = trial.read_reply(&mut stream).map_err(|missing| {
+        if stream.record().1.len() < HEADER_LEN {
+            return trial.fail(accepted, &stream, "a Reply", missing);
+        }
+        judge_length(trial, &stream);
+        trial.fail(&["5044-7.1.1-20"], &stream, "as much private data as PD_Length says", missing)
+    })?;
     trial.judge(&["5044-7.1.1-3"], &stream, reply.key == *REPLY_KEY, ("the key of a Reply", &reply));
     let reserved = reply.flags & !(M | C | R);
     trial.judge(&["5044-7.1.1-14"], &stream, reserved == 0, ("reserved bits of zero", &reply));
     trial.judge(&["5044-7.1.1-16"], &stream, reply.revision == 1, ("revision 1", &reply));
     trial.judge(&["6581-10-2"], &stream, !reply.has(S), ("an unenhanced Reply, S=0", &reply));
-    let len = announced(&stream);
-    let is_right = len <= MAX_PRIVATE_DATA;
-    trial.judge(&["5044-7.1.1-23"], &stream, is_right, ("512 octets of private data at most", len));
+    let is_right = judge_length(trial, &stream);
     trial.judge(accepted, &stream, !reply.has(R), ("a Reply with R=0", &reply));
     if reply.has(R) || !is_right {
         return Err(Stop::Judged);
@@ -210,9 +216,12 @@ fn reject_bit(trial: &mut Trial<'_>) -> Result<(), Stop> {
     trial.expect_understood(ignored, &mut stream)
 }
 
-/// PD_Length of the Reply that was read, as it is there.
-fn announced(stream: &Stream) -> usize {
-    stream.record().1.get(18..20).map_or(0, number)
+/// Whether PD_Length of the Reply that was read is one that may be.
+fn judge_length(trial: &mut Trial<'_>, stream: &Stream) -> bool {
+    let len = stream.record().1.get(HEADER_LEN - 2..HEADER_LEN).map_or(0, number);
+    let is_right = len <= MAX_PRIVATE_DATA;
+    trial.judge(&["5044-7.1.1-23"], stream, is_right, ("512 octets of private data at most", len));
+    is_right
 }
 
 /// Whether the octets begin with a whole FPDU without Markers.

@@ -2,7 +2,7 @@
 
 use crate::check::{Check, Stop, digits};
 use crate::dialogue::{shown, spoilt, zero_read};
-use crate::fault::found;
+use crate::fault::{bait, found};
 use crate::octets::{pattern, send, send_invalidate, write};
 use crate::segment::{Header, Segment};
 use crate::stream::{Fpdu, Missing, Stream};
@@ -102,25 +102,33 @@ struct Answer {
 
 /// One for each kind of error of DDP.
 fn mistakes() -> [Mistake; 3] {
-    let mut queue = send(1, &pattern(16));
+    let mut queue = send(1, &bait());
     queue[9] = 5;
     let mistake = |what, ulpdu, codes| Mistake { what, ulpdu, is_spoilt: false, codes };
     [
-        mistake("a Write to an STag that does not exist", write(UNKNOWN, 0x1000, &pattern(8)), &["1100", "1102"]),
-        mistake("a Send with MSN 2 as the first one", send(2, &pattern(16)), &["1203", "1202"]),
+        mistake(
+            "a Write to an STag that does not exist",
+            write(UNKNOWN, 0x1000, &pattern(8)),
+            &["1100", "1102"],
+        ),
+        mistake("a Send with MSN 2 as the first one", send(2, &bait()), &["1203", "1202"]),
         mistake("a Send to a queue that does not exist", queue, &["1201"]),
     ]
 }
 
 /// Errors of RDMAP.
 fn misuses() -> [Mistake; 2] {
-    let mut version = send(1, &pattern(16));
+    let mut version = send(1, &bait());
     version[1] = 0x83;
-    let invalidate = send_invalidate(1, UNKNOWN, &pattern(16));
+    let invalidate = send_invalidate(1, UNKNOWN, &bait());
     let mistake = |what, ulpdu, codes| Mistake { what, ulpdu, is_spoilt: false, codes };
     [
         mistake("a Send of RDMAP version 2", version, &["0205"]),
-        mistake("a Send that invalidates an STag which does not exist", invalidate, &["0109", "0209", "0100"]),
+        mistake(
+            "a Send that invalidates an STag which does not exist",
+            invalidate,
+            &["0109", "0209", "0100"],
+        ),
     ]
 }
 
@@ -130,11 +138,7 @@ fn wrong_crc() -> Mistake {
 }
 
 /// Makes the mistake. What is sent besides a Terminate is judged; none at all is not, unless by `ids`.
-fn provoke(
-    trial: &mut Trial<'_>,
-    ids: &[&'static str],
-    mistake: &Mistake,
-) -> Result<Option<Answer>, Stop> {
+fn provoke(trial: &mut Trial<'_>, ids: &[&'static str], mistake: &Mistake) -> Result<Option<Answer>, Stop> {
     // A responder may only send when an FPDU of the initiator has come that is right (RFC 5044 section 7.1.2).
     let mut stream = if mistake.is_spoilt { trial.open_alive()? } else { trial.open()? };
     if mistake.is_spoilt && !stream.outgoing.crc {
@@ -216,7 +220,10 @@ fn judge_control(trial: &mut Trial<'_>, answer: &Answer, mistake: &Mistake) {
     let mut judge = |ids: &[&'static str], is_right, expected: &str| {
         trial.judge(ids, stream, is_right, (expected, terminate));
     };
-    let expected = format!("Layer and EType and the Error Code {}, HdrCt in the three bits behind", mistake.codes.join(" or "));
+    let expected = format!(
+        "Layer and EType and the Error Code {}, HdrCt in the three bits behind",
+        mistake.codes.join(" or ")
+    );
     judge(&["5040-4.8-2"], is_coded && control[2] & 0x1F == 0, &expected);
     judge(&["5040-4.8-7"], control[2] & 0x1F == 0 && control[3] == 0, "13 reserved bits of zero");
     judge(&["5040-4.8-4"], (control[2] ^ bits) & 0x80 == 0, if mistake.is_spoilt { "M=0" } else { "M=1" });
@@ -252,7 +259,11 @@ fn judge_returned(trial: &mut Trial<'_>, answer: &Answer, mistake: &Mistake) {
     }
     let expected = format!("the DDP header {}", digits(header, 18));
     judge(&["5040-4.8-11", "5040-3.1-5"], returned == Some(header), &expected);
-    judge(&["5040-4.8-10"], terminate.rest.len() >= 2 + header.len(), "a DDP Segment Length before the DDP header");
+    judge(
+        &["5040-4.8-10"],
+        terminate.rest.len() >= 2 + header.len(),
+        "a DDP Segment Length before the DDP header",
+    );
     let is_formed = fpdu.ulpdu.len() == 24 + header.len() && bits & 0x20 == 0;
     judge(&["5040-4.8-1", "5040-4.8-14"], is_formed, "DDP Segment Length, DDP header, and nothing else");
 }
@@ -279,7 +290,7 @@ fn last(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = trial.open()?;
     let more = [
         write(UNKNOWN, 0, &pattern(8)),
-        send(1, &pattern(16)),
+        send(1, &bait()),
         zero_read(1),
         write(UNKNOWN + 1, 0, &pattern(8)),
         zero_read(2),

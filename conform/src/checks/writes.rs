@@ -1,7 +1,7 @@
 //! RDMA Writes of the target (RFC 5040 section 5.1), as rping makes it send them, and into its own buffer where it says where that is.
 
 use crate::check::{Check, Stop, digits};
-use crate::octets::{Place, pattern, read_request, write};
+use crate::octets::{Place, read_request, write};
 use crate::ping::{Advertisement, Client, Written};
 use crate::segment::{Header, Segment};
 use crate::stream::Stream;
@@ -132,10 +132,14 @@ fn write_parts(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = trial.open()?;
     let mut client = Client::new(64);
     let buffer = client.learn_buffer(trial, &mut stream)?;
-    let mut model = pattern(64);
+    let mut model = client.content.clone();
     for (index, (offset, len)) in [(0, 64), (0, 1), (63, 1), (7, 33), (1, 62), (5, 2)].into_iter().enumerate()
     {
-        let octets: Vec<u8> = pattern(64)[..len].iter().map(|octet| octet ^ (0x5A + low(index))).collect();
+        // Letters with a zero at the end, as rping has them: it writes back what is before it.
+        let mut octets: Vec<u8> = (0..len).map(|at| b'a' + low(index + at % 19)).collect();
+        if offset + len == 64 {
+            octets[len - 1] = 0;
+        }
         let to = buffer.to.wrapping_add(offset as u64);
         stream.send_ulpdu(&write(buffer.stag, to, &octets));
         model[offset..offset + len].copy_from_slice(&octets);

@@ -119,12 +119,23 @@ impl Stack {
             if is_blocked {
                 self.note_question(id, asked);
             }
+            self.keep_whole(id, result == PollResult::None);
             self.send_outgoing(now);
             if result == PollResult::None {
                 return true;
             }
         }
         false
+    }
+
+    /// Holds the beginnings of segments back until the rest follows, or nothing else is left that it could wait for.
+    fn keep_whole(&mut self, id: ConnectionId, is_last: bool) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        let Some(flow) = connection.flow() else { return };
+        connection.keeper.pass(&mut self.slot.outgoing, &flow);
+        if is_last {
+            self.slot.outgoing.extend(connection.keeper.release(&flow));
+        }
     }
 
     fn arm(&mut self, now: Instant, id: ConnectionId) {

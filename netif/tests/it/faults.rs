@@ -119,7 +119,7 @@ fn capture_of(seed: u64) -> Vec<u8> {
 }
 
 #[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Written(pub(crate) Arc<Mutex<Vec<u8>>>);
 
 impl Write for Written {
     fn write(&mut self, octets: &[u8]) -> std::io::Result<usize> {

@@ -1,4 +1,4 @@
-use weft_netif::{CloseCause, Duration, Llp, LlpState, Stack};
+use weft_netif::{Capture, CloseCause, Duration, Llp, LlpState, Stack, Wire};
 
 use crate::bench::{Bench, Talker, V4, V6};
 
@@ -109,4 +109,84 @@ fn room_unsent_and_ready_follow_the_stream() {
     assert!(llp.readable().is_empty());
     bench.pass(Duration::from_secs(1));
     assert_eq!(bench.stacks[1].next_ready(), None, "reading is no event");
+}
+
+/// Sequence number and octets of payload of each TCP segment that the left stack sent, from its SYN on.
+fn segments(pcap: &[u8]) -> Vec<(u32, usize)> {
+    let word = |octets: &[u8]| u32::from_le_bytes(octets[..4].try_into().unwrap()) as usize;
+    let (mut segments, mut rest) = (Vec::new(), &pcap[24..]);
+    while let Some((header, frames)) = rest.split_first_chunk::<16>() {
+        let (frame, behind) = frames.split_at(word(&header[8..]));
+        rest = behind;
+        if frame[12..14] == [0x08, 0x00] && frame[29] == 1 {
+            let len = usize::from(u16::from_be_bytes([frame[16], frame[17]]));
+            let payload = len - 20 - usize::from(frame[46] >> 4) * 4;
+            segments.push((u32::from_be_bytes(frame[38..42].try_into().unwrap()), payload));
+        }
+    }
+    segments
+}
+
+/// All segments of the left stack while each side sends one message over a fresh connection.
+fn segments_of_both(messages: [usize; 2]) -> Vec<(u32, usize)> {
+    let written = crate::faults::Written::default();
+    let capture = |side: usize, wire: Wire| {
+        if side == 0 { wire.with_capture(Capture::new(written.clone())) } else { wire }
+    };
+    let mut bench = Bench::with(V4, 1, |_, _| {}, capture);
+    let ids = bench.connect();
+    for side in [0, 1] {
+        let octets = vec![7; messages[side]];
+        assert_eq!(bench.stacks[side].llp(ids[side]).unwrap().send_slice(&octets), octets.len());
+    }
+    bench.drive(|stacks| {
+        [0, 1].into_iter().all(|side| {
+            let mut llp = stacks[side].llp(ids[side]).unwrap();
+            llp.consume(usize::MAX);
+            llp.unsent() == 0
+        })
+    });
+    bench.stacks[0].wire_mut().take_capture().unwrap().finish().unwrap();
+    let pcap = written.0.lock().unwrap();
+    segments(&pcap)
+}
+
+/// The octets of payload of the segments in which one message goes out over a fresh connection.
+fn segments_of(message: usize) -> Vec<usize> {
+    let mut segments = segments_of_both([message, 0]);
+    let first = segments[0].0.wrapping_add(1);
+    segments.retain(|segment| segment.1 > 0);
+    let ends = segments.iter().scan(first, |end, (_, len)| {
+        let begin = *end;
+        *end = begin.wrapping_add(u32::try_from(*len).unwrap());
+        Some(begin)
+    });
+    assert!(segments.iter().map(|segment| segment.0).eq(ends), "each octet once and in order");
+    segments.into_iter().map(|segment| segment.1).collect()
+}
+
+#[test]
+fn segments_are_whole_wherever_the_congestion_window_ends() {
+    for message in (2000..40_000).step_by(331) {
+        let segments = segments_of(message);
+        let (last, whole) = segments.split_last().unwrap();
+        assert!(whole.iter().all(|&len| len == 1460) && *last <= 1460, "{message}: {segments:?}");
+    }
+}
+
+/// While the beginning of a segment is kept, acknowledgements have the number in front of it (RFC 9293 section 3.10.7.4).
+#[test]
+fn acknowledgements_keep_to_what_was_sent() {
+    for message in (2000..40_000).step_by(331) {
+        let segments = segments_of_both([message, 60_000]);
+        let mut end = segments[0].0.wrapping_add(1);
+        for &(sequence, len) in &segments[1..] {
+            let ahead = sequence.wrapping_sub(end);
+            assert!(ahead == 0 || ahead >= 1 << 31, "{message}: {ahead} octets are left out");
+            let next = sequence.wrapping_add(u32::try_from(len).unwrap());
+            if next.wrapping_sub(end) < 1 << 31 {
+                end = next;
+            }
+        }
+    }
 }

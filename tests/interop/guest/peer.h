@@ -104,6 +104,7 @@ bool next_event(struct rdma_event_channel *events, int timeout_ms, struct cm_eve
 void wait_event(struct rdma_event_channel *events, enum rdma_cm_event_type expected, struct cm_event *event);
 struct rdma_cm_id *start_listening(struct rdma_event_channel *events, const struct options *options);
 struct rdma_cm_id *start_connecting(struct rdma_event_channel *events, const struct options *options);
+void make_cq(struct link *link, unsigned requests);
 void make_qp(struct link *link);
 void open_link(struct link *link, const struct options *options);
 void close_link(struct link *link);

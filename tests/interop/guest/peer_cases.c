@@ -47,10 +47,12 @@ void run_reject(const struct options *options)
 	close_link(&link);
 }
 
-/* How a request may end with the connection: siw has a word of its own for the one that it is at. */
+/* How a request may end with the connection: siw has words of its own for the one that it is at. */
 static bool is_cut_off(const struct ibv_wc *wc)
 {
-	return wc->status == IBV_WC_WR_FLUSH_ERR || (wc->status == IBV_WC_LOC_QP_OP_ERR && !is_receive(wc));
+	enum ibv_wc_status other = is_receive(wc) ? IBV_WC_LOC_LEN_ERR : IBV_WC_LOC_QP_OP_ERR;
+
+	return wc->status == IBV_WC_WR_FLUSH_ERR || wc->status == other;
 }
 
 /*
@@ -70,7 +72,7 @@ static void drain(struct link *link, unsigned posted)
 			print_completion(&wc);
 		good += wc.status == IBV_WC_SUCCESS;
 		flushed += wc.status == IBV_WC_WR_FLUSH_ERR;
-		interrupted += wc.status == IBV_WC_LOC_QP_OP_ERR;
+		interrupted += wc.status != IBV_WC_SUCCESS && wc.status != IBV_WC_WR_FLUSH_ERR;
 		if (wc.status != IBV_WC_SUCCESS && !is_cut_off(&wc))
 			fail("a request ended with: %s", ibv_wc_status_str(wc.status));
 	}

@@ -108,14 +108,21 @@ void expect_private_data(const uint8_t *octets, unsigned len, const struct optio
 	expect(octets, len, seed(SIDE_HOST, KIND_PRIVATE, 0, 0), 0, "private data");
 }
 
-/* Gives the link's identifier its queues, its mail, and a receive for each slot of it. */
-void make_qp(struct link *link)
+/* Queues of completions for so many requests, with the channel that announces them. */
+void make_cq(struct link *link, unsigned requests)
 {
 	link->completions = ibv_create_comp_channel(link->id->verbs);
 	check(link->completions, "ibv_create_comp_channel");
 	check(fcntl(link->completions->fd, F_SETFL, O_NONBLOCK) == 0, "fcntl");
-	link->cq = ibv_create_cq(link->id->verbs, 2 * QUEUE_DEPTH, NULL, link->completions, 0);
+	link->cq = ibv_create_cq(link->id->verbs, (int)requests, NULL, link->completions, 0);
 	check(link->cq, "ibv_create_cq");
+}
+
+/* Gives the link's identifier its queues and its mail; completions go where they went before, if they did. */
+void make_qp(struct link *link)
+{
+	if (!link->cq)
+		make_cq(link, 2 * QUEUE_DEPTH);
 	struct ibv_qp_init_attr attr = {
 		.send_cq = link->cq,
 		.recv_cq = link->cq,

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MANY_MAX = 256, PING_OCTETS = 2000 };
+enum { MANY_MAX = 256, PING_OCTETS = 2000, REQUESTS = 4 };
 
 struct pinger {
 	struct link link;
@@ -21,6 +21,9 @@ struct crowd {
 	struct rdma_cm_id *listener;
 	struct pinger *pingers;
 	unsigned size, begun, established, disconnected;
+	/* Completions of all: libsiw makes some 20 completion queues in a process, not more. */
+	struct ibv_comp_channel *completions;
+	struct ibv_cq *cq;
 };
 
 /* Gives a connection its queues and the receive for the first message. */
@@ -32,6 +35,13 @@ static void begin(struct crowd *crowd, struct rdma_cm_id *id)
 
 	pinger->link.events = crowd->events;
 	pinger->link.id = id;
+	if (!crowd->cq) {
+		make_cq(&pinger->link, crowd->size * REQUESTS);
+		crowd->completions = pinger->link.completions;
+		crowd->cq = pinger->link.cq;
+	}
+	pinger->link.completions = crowd->completions;
+	pinger->link.cq = crowd->cq;
 	make_qp(&pinger->link);
 	pinger->inbox = make_buffer(id->pd, PING_OCTETS, IBV_ACCESS_LOCAL_WRITE);
 	pinger->outbox = make_buffer(id->pd, PING_OCTETS, IBV_ACCESS_LOCAL_WRITE);
@@ -81,23 +91,37 @@ static void send_message(struct pinger *pinger, unsigned round)
 	post(&pinger->link, round, IBV_WR_SEND, part(&pinger->outbox, 0, PING_OCTETS), NULL);
 }
 
-/* Takes the next message of one connection, checks it and posts the receive for another. */
-static void take_message(struct pinger *pinger)
+static struct pinger *find(struct crowd *crowd, uint32_t number)
 {
+	for (unsigned i = 0; i < crowd->size; i++) {
+		if (crowd->pingers[i].link.id->qp->qp_num == number)
+			return &crowd->pingers[i];
+	}
+	fail("there is no queue pair %u", number);
+}
+
+/* Takes the next message, whichever connection it comes from, checks it and posts the receive for another. */
+static struct pinger *take_message(struct crowd *crowd)
+{
+	struct link *any = &crowd->pingers[0].link;
 	struct ibv_wc wc;
 
 	do {
-		next_completion(&pinger->link, &wc);
+		next_completion(any, &wc);
 		if (wc.status != IBV_WC_SUCCESS)
 			fail("a request ended with: %s", ibv_wc_status_str(wc.status));
 	} while (!is_receive(&wc));
+	struct pinger *pinger = find(crowd, wc.qp_num);
+
 	if (wc.byte_len != PING_OCTETS)
 		fail("a message of %u octets", wc.byte_len);
 	expect(pinger->inbox.octets, PING_OCTETS, seed(SIDE_HOST, KIND_SEND, pinger->received, 0), 0, "message");
 	pinger->received++;
 	post_receive(&pinger->link, 0, part(&pinger->inbox, 0, PING_OCTETS));
+	return pinger;
 }
 
+/* Everybody's next message is due only when everybody's last one has come. */
 static void run_rounds(struct crowd *crowd, unsigned rounds)
 {
 	bool listens = crowd->options->listens;
@@ -106,9 +130,10 @@ static void run_rounds(struct crowd *crowd, unsigned rounds)
 		for (unsigned i = 0; i < crowd->size && !listens; i++)
 			send_message(&crowd->pingers[i], round);
 		for (unsigned i = 0; i < crowd->size; i++) {
-			take_message(&crowd->pingers[i]);
+			struct pinger *pinger = take_message(crowd);
+
 			if (listens)
-				send_message(&crowd->pingers[i], round);
+				send_message(pinger, round);
 		}
 	}
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use crate::capture;
-use crate::cases::{Bench, CASES, Case, Role};
+use crate::cases::{Bench, CASES, Captures, Case, Role};
 use crate::guest::Guest;
 use crate::image::{Image, Siw};
 use crate::patience::Stopwatch;
@@ -114,7 +114,11 @@ fn try_case(case: &Case, bench: &Bench<'_>) -> Result<(), String> {
     std::fs::create_dir_all(bench.dir).map_err(|error| format!("{}: {error}", bench.dir.display()))?;
     let outcome = catch_unwind(AssertUnwindSafe(|| (case.run)(bench)));
     outcome.unwrap_or_else(|_| Err("it panicked".into()))?;
-    capture::check_all(bench.dir, case.is_cut)
+    if case.captures == Captures::Hostile {
+        Ok(())
+    } else {
+        capture::check_all(bench.dir, case.captures == Captures::Cut)
+    }
 }
 
 /// Puts captures, and with a failure what was said about it, where people find them.
@@ -186,13 +190,13 @@ impl Selection {
     fn cases(&self) -> impl Iterator<Item = (&'static Case, Role)> {
         let wanted =
             |case: &&Case| self.cases.is_empty() || self.cases.iter().any(|one| one.name == case.name);
-        let roles = [Role::Passive, Role::Active].into_iter();
-        let roles = roles.filter(|role| self.role.is_none_or(|one| one == *role));
-        CASES.iter().filter(wanted).flat_map(move |case| roles.clone().map(move |role| (case, role)))
+        let pairs = |case: &'static Case| case.roles.iter().map(move |role| (case, *role));
+        let takes = |(_, role): &(&Case, Role)| self.role.is_none_or(|one| one == *role);
+        CASES.iter().filter(wanted).flat_map(pairs).filter(takes)
     }
 }
 
 /// Guests at a time: as many as there are processors where the gate runs.
 const WORKERS: usize = 2;
-const KEPT: &str = "captures";
+pub(crate) const KEPT: &str = "captures";
 const FAILED: &str = "failed";

@@ -8,6 +8,7 @@ use crate::image::Image;
 use crate::program::Program;
 
 pub(crate) mod access;
+pub(crate) mod conform;
 pub(crate) mod disconnect;
 pub(crate) mod exchange;
 pub(crate) mod loss;
@@ -25,8 +26,20 @@ pub(crate) struct Case {
     /// What is tried, in a line.
     pub(crate) about: &'static str,
     pub(crate) run: fn(&Bench<'_>) -> Result<(), String>,
-    /// Whether connections may end within a frame, as captures show them.
-    pub(crate) is_cut: bool,
+    /// What siw can do in it.
+    pub(crate) roles: &'static [Role],
+    pub(crate) captures: Captures,
+}
+
+/// What the captures of a case may show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Captures {
+    /// Frames without a fault, up to the end of each connection.
+    Whole,
+    /// Connections may end within a frame.
+    Cut,
+    /// Faults that were made on purpose: the capture is there for people.
+    Hostile,
 }
 
 /// What a case works with. All captures that it leaves in `dir` are checked.
@@ -74,56 +87,85 @@ impl Role {
     }
 }
 
+const BOTH: &[Role] = &[Role::Passive, Role::Active];
+
 /// All cases, in the order of their running.
 pub(crate) const CASES: &[Case] = &[
     Case {
         name: "messages",
         about: "rdma_client and rdma_server: 16 octets each way",
         run: messages::run,
-        is_cut: false,
+        roles: BOTH,
+        captures: Captures::Whole,
     },
     Case {
         name: "rping",
         about: "rping against weft rping: 23 to 65,535 octets, 200 rounds",
         run: rping::run,
-        is_cut: false,
+        roles: BOTH,
+        captures: Captures::Whole,
     },
     Case {
         name: "loss",
         about: "rping over a wire that loses 1 % each way: 20 rounds of 4 KiB",
         run: loss::run,
-        is_cut: false,
+        roles: BOTH,
+        captures: Captures::Whole,
     },
     Case {
         name: "exchange",
         about: "Sends, Writes and Reads of many segments in both directions at once",
         run: exchange::run,
-        is_cut: false,
+        roles: BOTH,
+        captures: Captures::Whole,
     },
     Case {
         name: "private-data",
         about: "private data of all lengths, each way",
         run: private_data::run,
-        is_cut: false,
+        roles: BOTH,
+        captures: Captures::Whole,
     },
-    Case { name: "reject", about: "a connection is rejected", run: reject::run, is_cut: false },
+    Case {
+        name: "reject",
+        about: "a connection is rejected",
+        run: reject::run,
+        roles: BOTH,
+        captures: Captures::Whole,
+    },
     Case {
         name: "disconnect",
         about: "either side disconnects in mid-transfer",
         run: disconnect::run,
-        is_cut: true,
+        roles: BOTH,
+        captures: Captures::Cut,
     },
     Case {
         name: "access",
         about: "remote access errors each way, and the Terminate that follows",
         run: access::run,
-        is_cut: true,
+        roles: BOTH,
+        captures: Captures::Cut,
     },
-    Case { name: "many", about: "64 connections at once", run: many::run, is_cut: false },
+    Case {
+        name: "many",
+        about: "64 connections at once",
+        run: many::run,
+        roles: BOTH,
+        captures: Captures::Whole,
+    },
     Case {
         name: "reboot",
         about: "the guest is started again in mid-transfer, and others are served meanwhile",
         run: reboot::run,
-        is_cut: true,
+        roles: BOTH,
+        captures: Captures::Cut,
+    },
+    Case {
+        name: "conform",
+        about: "weft conform finds the known deviations of siw, and no others",
+        run: conform::run,
+        roles: &[Role::Passive],
+        captures: Captures::Hostile,
     },
 ];

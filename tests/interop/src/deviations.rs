@@ -50,9 +50,8 @@ pub(crate) fn compare(known: &BTreeSet<String>, found: &[Finding]) -> Result<(),
     let ids: BTreeSet<String> = found.iter().map(|finding| finding.id.clone()).collect();
     let missing: Vec<_> = known.difference(&ids).cloned().collect();
     let new = found.iter().filter(|finding| !known.contains(&finding.id));
-    let new: Vec<_> = new
-        .map(|finding| format!("{} ({}: {})", finding.id, finding.check, finding.observed))
-        .collect();
+    let new: Vec<_> =
+        new.map(|finding| format!("{} ({}: {})", finding.id, finding.check, finding.observed)).collect();
     match (missing.is_empty(), new.is_empty()) {
         (true, true) => Ok(()),
         (false, true) => Err(format!("known deviations that it does not find: {}", missing.join(", "))),
@@ -64,24 +63,33 @@ pub(crate) fn compare(known: &BTreeSet<String>, found: &[Finding]) -> Result<(),
 /// The deviations in the reports that were kept below `captures`, as a table in Markdown: one row for each dialogue and what came of it.
 pub(crate) fn table(captures: &Path) -> Result<String, String> {
     let mut rows: BTreeMap<[String; 3], (BTreeSet<String>, BTreeSet<String>, String)> = BTreeMap::new();
-    let failed = |error: std::io::Error| format!("{}: {error}; first: tests/interop/run --case conform --keep", captures.display());
+    let failed = |error: std::io::Error| {
+        format!("{}: {error}; first: tests/interop/run --case conform --keep", captures.display())
+    };
     for entry in std::fs::read_dir(captures).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let guest = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let Ok(text) = std::fs::read(path.join(FOLDER).join(REPORT)) else { continue };
         let report = serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
         for finding in Finding::failures(&report)? {
-            let (ids, guests, sent) = rows.entry([finding.check, finding.expected, finding.observed]).or_default();
+            let (ids, guests, sent) =
+                rows.entry([finding.check, finding.expected, finding.observed]).or_default();
             ids.insert(finding.id);
             guests.insert(guest.clone());
             *sent = finding.sent;
         }
     }
-    let mut out = String::from("| dialogue | requirements | sent | expected | siw | guests |\n|---|---|---|---|---|---|\n");
+    let mut out = String::from(
+        "| dialogue | requirements | sent | expected | siw | guests |\n|---|---|---|---|---|---|\n",
+    );
     for ([check, expected, observed], (ids, guests, sent)) in rows {
         let all = |words: BTreeSet<String>| words.into_iter().collect::<Vec<_>>().join(" ");
         let guests = if guests.len() == GUESTS { "all".into() } else { all(guests) };
-        out.push_str(&format!("| {check} | {} | `{}` | {expected} | {observed} | {guests} |\n", all(ids), tail(&sent)));
+        out.push_str(&format!(
+            "| {check} | {} | `{}` | {expected} | {observed} | {guests} |\n",
+            all(ids),
+            tail(&sent)
+        ));
     }
     Ok(out)
 }

@@ -1,5 +1,7 @@
 //! Weft against Linux siw in virtual machines. `tests/interop/run` builds the guests and then starts this.
 
+#![forbid(unsafe_code)]
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,6 +12,7 @@ mod campaign;
 mod capture;
 mod cases;
 mod control;
+mod deviations;
 mod guest;
 mod image;
 mod job;
@@ -53,6 +56,8 @@ struct Cli {
 enum Command {
     /// Boot one guest for use by hand, until Ctrl-C
     Boot(boot::Args),
+    /// Print the deviations that the case `conform` found in a run with --keep, as a table
+    Deviations,
 }
 
 fn main() -> ExitCode {
@@ -76,8 +81,13 @@ fn run(cli: &Cli) -> Result<bool, String> {
         return Ok(true);
     }
     let images = Image::all(&cli.lab);
-    if let Some(Command::Boot(args)) = &cli.command {
-        return boot::run(args, &images, &cli.scratch).map(|()| true);
+    match &cli.command {
+        Some(Command::Boot(args)) => return boot::run(args, &images, &cli.scratch).map(|()| true),
+        Some(Command::Deviations) => {
+            report::say(&deviations::table(&cli.lab.join(campaign::KEPT))?)?;
+            return Ok(true);
+        }
+        None => {}
     }
     let places = Places { scratch: &cli.scratch, lab: &cli.lab };
     let rows = campaign::run(&cli.selection, images, &places)?;

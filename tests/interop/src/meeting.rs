@@ -65,7 +65,11 @@ impl<'a> Table<'a> {
     }
 
     /// Starts `peer` as the one that connects, and waits for its request. The listener is only for this one.
-    pub(crate) fn start_connecting(&self, command: &str, events: &EventChannel) -> Result<(Job, Listener), String> {
+    pub(crate) fn start_connecting(
+        &self,
+        command: &str,
+        events: &EventChannel,
+    ) -> Result<(Job, Listener), String> {
         let listener = self.host.device.listen(events, PORT).map_err(text)?;
         let job = self.bench.guest.start(&format!("peer {command} -c -a {HOST} -p {PORT}"))?;
         Ok((job, listener))
@@ -78,13 +82,15 @@ impl<'a> Table<'a> {
 
     /// A short exchange over a connection of its own shows that the guest and the device still work.
     pub(crate) fn check_health(&self) -> Result<(), String> {
-        crate::cases::exchange::exchange(self, 1, 4096).map_err(|error| format!("a fresh connection: {error}"))
+        crate::cases::exchange::exchange(self, 1, 4096)
+            .map_err(|error| format!("a fresh connection: {error}"))
     }
 
     fn call_peer(&self, plan: &Plan) -> Result<Meeting, String> {
         let events = self.host.events()?;
         let job = self.start_listening(&plan.command)?;
         let link = self.host.link(&events, plan.memory)?;
+        link.post_mail(0)?;
         let param = ConnParam { private_data: &plan.private_data, ..ConnParam::default() };
         self.host.device.connect(&events, &link.qp, self.guest_address()?, param).map_err(text)?;
         let private_data = link.wait_established().map_err(|error| explain(&error, &job))?;
@@ -97,6 +103,7 @@ impl<'a> Table<'a> {
         let (job, _listener) = self.start_connecting(&plan.command, &events)?;
         let request = next_request(&events).map_err(|error| explain(&error, &job))?;
         let link = self.host.link(&events, plan.memory)?;
+        link.post_mail(0)?;
         let param = ConnParam { private_data: &plan.private_data, ..ConnParam::default() };
         self.host.device.accept(request.id, &link.qp, param).map_err(text)?;
         link.wait_established().map_err(|error| explain(&error, &job))?;

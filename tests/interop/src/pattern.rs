@@ -48,7 +48,13 @@ impl Pattern {
     }
 
     /// Compares `len` octets at `offset` of `memory` with the first ones of this.
-    pub(crate) fn check_memory(self, memory: &Mr, offset: usize, len: usize, what: &str) -> Result<(), String> {
+    pub(crate) fn check_memory(
+        self,
+        memory: &Mr,
+        offset: usize,
+        len: usize,
+        what: &str,
+    ) -> Result<(), String> {
         let mut octets = vec![0; len];
         memory.read(offset, &mut octets).map_err(|error| format!("{error:?}"))?;
         self.check(&octets, what)

@@ -30,8 +30,12 @@ pub(crate) fn print(rows: &[Row]) -> Result<(), String> {
     }
     let failed = rows.iter().filter(|row| row.outcome.is_err()).count();
     text.push_str(&format!("{} passed, {failed} failed\n", rows.len() - failed));
+    say(&text)
+}
+
+/// Writes to standard output. Whoever has read enough is no failure.
+pub(crate) fn say(text: &str) -> Result<(), String> {
     match std::io::stdout().write_all(text.as_bytes()) {
-        // Whoever has read enough is no failure.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(format!("standard output: {error}"))
         }

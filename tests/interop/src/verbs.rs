@@ -60,7 +60,7 @@ impl Host {
         Ok(Self { pd: device.alloc_pd(), device })
     }
 
-    /// A queue pair with a window and a source of `len` octets, and a receive for the peer's greeting.
+    /// A queue pair with a window and a source of `len` octets.
     pub(crate) fn link(&self, events: &EventChannel, len: usize) -> Result<Link, String> {
         let completions = self.device.create_comp_channel().map_err(text)?;
         let cq = self.device.create_cq(2 * DEPTH, Some(&completions)).map_err(text)?;
@@ -78,7 +78,6 @@ impl Host {
             peer_source: Remote::default(),
         };
         Pattern::new(Side::Host, Kind::Read, 0, 0).fill(&link.source, 0, len)?;
-        link.post_receive(0, link.mail.sge(0, MAIL_OCTETS_U32))?;
         Ok(link)
     }
 
@@ -101,6 +100,11 @@ impl Host {
 impl Link {
     pub(crate) fn post_receive(&self, wr_id: u64, sge: Sge) -> Result<(), String> {
         self.qp.post_recv(&RecvWr { wr_id: wr_id | RECEIVE, sges: &[sge] }).map_err(text)
+    }
+
+    /// Posts a receive into one of the slots of mail; the greeting comes into the first.
+    pub(crate) fn post_mail(&self, slot: usize) -> Result<(), String> {
+        self.post_receive(slot as u64, self.mail.sge(slot * MAIL_OCTETS, MAIL_OCTETS_U32))
     }
 
     /// Posts a request, that makes a completion.
@@ -186,7 +190,13 @@ impl Link {
         Ok(())
     }
 
-    fn post_request(&self, wr_id: u64, opcode: SendOpcode, data: Data<'_>, signaled: bool) -> Result<(), String> {
+    fn post_request(
+        &self,
+        wr_id: u64,
+        opcode: SendOpcode,
+        data: Data<'_>,
+        signaled: bool,
+    ) -> Result<(), String> {
         let wr = SendWr { wr_id, opcode, data, signaled, fence: false, solicited: false };
         self.qp.post_send(&wr).map_err(text)
     }
@@ -218,7 +228,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Receives of mail.
 pub(crate) const MAIL_SLOTS: usize = 4;
 pub(crate) const MAIL_OCTETS: usize = 64;
-pub(crate) const MAIL_OCTETS_U32: u32 = 64;
+const MAIL_OCTETS_U32: u32 = 64;
 /// Marks the identifiers of receives.
 pub(crate) const RECEIVE: u64 = 1 << 63;
 const GREETING_OCTETS: u32 = 32;

@@ -1,6 +1,6 @@
 //! MPA startup with the device as responder.
 
-use weft_netif::Duration;
+use weft_netif::{Duration, LlpState};
 use weft_rnic::{
     Cause, CmError, CmEvent, ConnParam, Data, DisconnectReason, QpState, RecvWr, SendOpcode, Status,
 };
@@ -158,6 +158,18 @@ fn a_rejection_carries_private_data() {
         let peer = world.establish(Role::Passive);
         exchange(&world, &world.side.qp, &peer, 1);
     }
+}
+
+/// Linux siw acts on a FIN before it reads the Reply in the same segment, and loses the private data.
+#[test]
+fn the_end_follows_a_rejection_in_a_segment_of_its_own() {
+    let world = World::new();
+    let peer = world.dial();
+    peer.send(&join(REQUEST, &[&hex("50 02 0004 0004 0008")]));
+    world.side.device.reject(world.request().id, b"no").unwrap();
+    peer.expect(&join(REPLY, &[&hex("70 02 0006 0010 0010 6E6F")]));
+    assert_eq!(peer.state(), LlpState::Established);
+    peer.expect_fin();
 }
 
 #[test]

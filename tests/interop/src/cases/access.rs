@@ -68,7 +68,9 @@ fn suffer(table: &Table<'_>, kind: &Kind) -> Result<(), String> {
     meeting.greet(table.bench.role)?;
     let reason = end(&meeting.link, receives).map_err(|error| explain(&error, &meeting.job))?;
     match reason {
-        DisconnectReason::LocalTerminate(Cause::Peer(error)) if error.code() == kind.weft => finish(&meeting.job),
+        DisconnectReason::LocalTerminate(Cause::Peer(error)) if error.code() == kind.weft => {
+            finish(&meeting.job)
+        }
         other => Err(explain(&format!("instead of Terminate {:02x?}: {other:?}", kind.weft), &meeting.job)),
     }
 }

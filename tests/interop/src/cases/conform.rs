@@ -4,13 +4,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::cases::{Bench, Role};
+use crate::cases::Bench;
 use crate::deviations::{self, Finding};
 
 pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
-    if bench.role == Role::Active {
-        return Err("the tester judges who listens".into());
-    }
     let port = PORT.to_string();
     let target = bench.guest.start(&format!("peer target -s -a 10.0.0.1 -p {port}"))?;
     target.wait_for_line("listening", READY)?;

@@ -5,7 +5,7 @@ use weft_rnic::{DisconnectReason, Status};
 
 use crate::cases::Bench;
 use crate::meeting::{Meeting, Plan, Table, explain, finish};
-use crate::verbs::{Link, MAIL_OCTETS, MAIL_OCTETS_U32, MAIL_SLOTS, text};
+use crate::verbs::{Link, MAIL_SLOTS, text};
 
 pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     let table = Table::lay(bench, |_| {})?;
@@ -53,8 +53,7 @@ impl Transfer {
     pub(crate) fn start(table: &Table<'_>, command: String) -> Result<Self, String> {
         let mut meeting = table.meet(&Plan { command, memory: WINDOW, ..Plan::default() })?;
         for slot in 1..MAIL_SLOTS {
-            let sge = meeting.link.mail.sge(slot * MAIL_OCTETS, MAIL_OCTETS_U32);
-            meeting.link.post_receive(slot as u64, sge)?;
+            meeting.link.post_mail(slot)?;
         }
         meeting.greet(table.bench.role)?;
         Ok(Self { meeting, posted: MAIL_SLOTS - 1, written: 0, next: 0, flushed: 0 })
@@ -66,7 +65,11 @@ impl Transfer {
             while self.posted < MAIL_SLOTS - 1 + AT_ONCE {
                 let link = &self.meeting.link;
                 let place = self.next % (WINDOW / LEN as usize) * LEN as usize;
-                link.post(self.next as u64, link.peer_window.write(place as u64), link.source.sge(place, LEN))?;
+                link.post(
+                    self.next as u64,
+                    link.peer_window.write(place as u64),
+                    link.source.sge(place, LEN),
+                )?;
                 self.next += 1;
                 self.posted += 1;
             }

@@ -8,7 +8,7 @@ use weft_rnic::{Access, Mr, SendOpcode, Status};
 use crate::cases::Bench;
 use crate::meeting::{Meeting, Plan, Table};
 use crate::pattern::{Kind, Pattern, Side};
-use crate::verbs::{Host, Link, MAIL_OCTETS, MAIL_OCTETS_U32, RECEIVE, is_receive};
+use crate::verbs::{Host, Link, MAIL_OCTETS, RECEIVE, is_receive};
 
 pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     let table = Table::lay(bench, |_| {})?;
@@ -70,11 +70,8 @@ impl Exchange {
         for (index, place, len) in self.parts() {
             link.post_receive(index as u64, self.inbox.sge(place, len))?;
         }
-        for slot in [1, 2] {
-            let wr_id = self.sizes.len() + slot - 1;
-            link.post_receive(wr_id as u64, link.mail.sge(slot * MAIL_OCTETS, MAIL_OCTETS_U32))?;
-        }
-        Ok(())
+        link.post_mail(DONE)?;
+        link.post_mail(READY)
     }
 
     fn prepare(&self, round: usize) -> Result<(), String> {
@@ -109,9 +106,12 @@ impl Exchange {
             }
             let index = self.received % (self.sizes.len() + 2);
             self.received += 1;
-            let wanted = self.sizes.get(index).copied().unwrap_or(SIGNAL_OCTETS);
-            if completion.wr_id != RECEIVE | index as u64 || completion.byte_len != wanted {
-                return Err(format!("receive {index} of {wanted} octets was due: {completion:?}"));
+            let (slot, wanted) = match index.checked_sub(self.sizes.len()) {
+                Some(signal) => (signal + DONE, SIGNAL_OCTETS),
+                None => (index, self.sizes[index]),
+            };
+            if completion.wr_id != RECEIVE | slot as u64 || completion.byte_len != wanted {
+                return Err(format!("receive {slot} of {wanted} octets was due: {completion:?}"));
             }
         }
         Ok(())
@@ -126,7 +126,7 @@ impl Exchange {
         }
         Pattern::new(Side::Guest, Kind::Read, 0, 0).check_memory(&self.sink, 0, self.total, "read")?;
         let mut signal = [0; SIGNAL_OCTETS as usize];
-        link.mail.read(MAIL_OCTETS, &mut signal).map_err(|error| format!("{error:?}"))?;
+        link.mail.read(DONE * MAIL_OCTETS, &mut signal).map_err(|error| format!("{error:?}"))?;
         if &signal == b"done" { Ok(()) } else { Err("the last message is not `done`".into()) }
     }
 
@@ -147,3 +147,6 @@ fn clear(memory: &Mr) -> Result<(), String> {
 const SIZES: [u32; 10] = [1, 23, 1000, 1448, 4096, 16384, 65535, 65536, 100_000, 131_072];
 const ROUNDS: usize = 3;
 const SIGNAL_OCTETS: u32 = 4;
+/// Slots of mail.
+const DONE: usize = 1;
+const READY: usize = 2;

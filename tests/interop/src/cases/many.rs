@@ -24,7 +24,9 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     }
     for _ in &crowd {
         match events.wait(Some(PATIENCE)) {
-            Some(CmEvent::Disconnected { reason: DisconnectReason::Local | DisconnectReason::Peer, .. }) => {}
+            Some(CmEvent::Disconnected {
+                reason: DisconnectReason::Local | DisconnectReason::Peer, ..
+            }) => {}
             other => return Err(explain(&format!("instead of the end: {other:?}"), &job)),
         }
     }
@@ -43,7 +45,9 @@ impl Pinger {
     fn new(host: &Host, events: &EventChannel) -> Result<Self, String> {
         let link = host.link(events, 64)?;
         let memory = || host.register(PING as usize, Access::LOCAL_WRITE);
-        Ok(Self { link, inbox: memory()?, outbox: memory()? })
+        let pinger = Self { link, inbox: memory()?, outbox: memory()? };
+        pinger.post_receive()?;
+        Ok(pinger)
     }
 
     fn post_receive(&self) -> Result<(), String> {
@@ -65,7 +69,11 @@ impl Pinger {
             if is_receive(&completion) {
                 let pattern = Pattern::new(Side::Guest, Kind::Send, round, 0);
                 pattern.check_memory(&self.inbox, 0, PING as usize, "message")?;
-                return if completion.byte_len == PING { self.post_receive() } else { Err(format!("{completion:?}")) };
+                return if completion.byte_len == PING {
+                    self.post_receive()
+                } else {
+                    Err(format!("{completion:?}"))
+                };
             }
         }
     }

@@ -67,6 +67,7 @@ fn be_server(bench: &Bench<'_>, host: &Host) -> Result<(), String> {
 fn link(host: &Host, events: &EventChannel) -> Result<Link, String> {
     let link = host.link(events, MESSAGE)?;
     link.mail.write(0, &[0xFF; MESSAGE]).map_err(text)?;
+    link.post_mail(0)?;
     Ok(link)
 }
 

@@ -10,7 +10,7 @@ use crate::cases::disconnect::Transfer;
 use crate::meeting::{Table, next_request};
 use crate::patience::Stopwatch;
 use crate::pattern::{Kind, Pattern, Side};
-use crate::verbs::{Host, Link, MAIL_OCTETS, MAIL_OCTETS_U32, text};
+use crate::verbs::{Host, Link, MAIL_OCTETS, text};
 
 pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     let table = Table::lay(bench, |config| {
@@ -24,7 +24,7 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
         let outcome = lose_guest(&table, &rounds);
         stop.store(true, Ordering::Release);
         let served = thread.join().map_err(|_| "the thread of the others has panicked")?;
-        outcome.and(served.map_err(|error| format!("the other connection: {error}")))
+        outcome.and_then(|()| served.map_err(|error| format!("the other connection: {error}")))
     });
     served?;
     bench.guest.wait_ready(BOOT)?;
@@ -64,6 +64,8 @@ impl Others {
         let (calling, called) = (host.events()?, host.events()?);
         let _listener = host.device.listen(&called, PORT).map_err(text)?;
         let (pings, pongs) = (host.link(&calling, 64)?, host.link(&called, 64)?);
+        pings.post_mail(0)?;
+        pongs.post_mail(0)?;
         let (device, address) = (&host.device, host.device.address(PORT));
         device.connect(&calling, &pings.qp, address, ConnParam::default()).map_err(text)?;
         let request = next_request(&called)?;
@@ -97,7 +99,7 @@ fn pass(from: &Link, to: &Link, pattern: &Pattern) -> Result<(), String> {
         }
     }
     pattern.check_memory(&to.mail, 0, MAIL_OCTETS, "message")?;
-    to.post_receive(0, to.mail.sge(0, MAIL_OCTETS_U32))
+    to.post_mail(0)
 }
 
 const PORT: u16 = 7300;
