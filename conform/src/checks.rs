@@ -63,3 +63,27 @@ pub const CHECKS: &[&[Check]] = &[
     immediate::CHECKS,
     request::LAST,
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::catalogue::requirement;
+
+    #[test]
+    fn every_check_has_a_name_of_its_own_and_judges_what_is_in_the_catalogue() {
+        let (mut names, mut judged) = (BTreeSet::new(), BTreeSet::new());
+        for check in CHECKS.iter().copied().flatten() {
+            assert!(names.insert(check.name), "two checks are called {}", check.name);
+            assert!(!check.title.is_empty() && !check.ids.is_empty(), "{}", check.name);
+            let ids: BTreeSet<_> = check.ids.iter().collect();
+            assert_eq!(ids.len(), check.ids.len(), "{} names a requirement twice", check.name);
+            for id in check.ids {
+                assert!(requirement(id).is_some(), "{}: there is no requirement {id}", check.name);
+                judged.insert(*id);
+            }
+        }
+        assert!(judged.len() >= 350, "{}", judged.len());
+    }
+}

@@ -130,7 +130,8 @@ impl Client {
         stream: &mut Stream,
     ) -> Result<Advertisement, Stop> {
         let (request, go_ahead) = self.until_go_ahead(trial, stream)?;
-        let fits = |buffer: &Advertisement| self.content.len() <= buffer.size as usize;
+        let fits =
+            |buffer: &Advertisement| (self.content.len()..=LARGEST_BUFFER).contains(&(buffer.size as usize));
         if let Some(buffer) = go_ahead.buffer.filter(fits) {
             return Ok(buffer);
         }
@@ -320,4 +321,6 @@ pub(crate) fn text(len: usize) -> Vec<u8> {
 
 const UNTAGGED_LEN: usize = 18;
 const ADVERTISEMENT_LEN: usize = 16;
+/// One octet more than the target's buffer has to fit an FPDU.
+const LARGEST_BUFFER: usize = 32_768;
 const SHOWN: usize = 60;

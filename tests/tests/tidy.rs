@@ -109,5 +109,6 @@ fn is_production(path: &str) -> bool {
     path.contains("/src/") && !path.ends_with("tests.rs")
 }
 
-const CRATES: [&str; 10] = ["mpa", "ddp", "rdmap", "verbs", "netif", "rnic", "conform", "cli", "tests", "fuzz"];
+const CRATES: [&str; 10] =
+    ["mpa", "ddp", "rdmap", "verbs", "netif", "rnic", "conform", "cli", "tests", "fuzz"];
 const UNSAFE_FILES: [&str; 2] = ["verbs/src/region.rs", "netif/src/tap.rs"];

@@ -1,5 +1,7 @@
 //! Requests that are none, and those of other revisions (RFC 5044 sections 7.1 and 8).
 
+use std::time::Duration;
+
 use crate::check::{Check, Stop};
 use crate::dialogue::{echo, is_no_room, shown};
 use crate::startup::{C, M, R, REPLY_KEY, REQUEST_KEY, Request};
@@ -89,13 +91,8 @@ fn request_cut_short(trial: &mut Trial<'_>) -> Result<(), Stop> {
         is_first = false;
         stream.send(&request[..len]);
         stream.finish();
-        let (mut octets, mut end) = stream.read_to_end();
         // A target may leave that to its timer.
-        if end == Missing::Silence {
-            let (more, last) = stream.read_to_end();
-            octets.extend(more);
-            end = last;
-        }
+        let (octets, end) = stream.listen(TIMER);
         let is_right = octets.is_empty() && end != Missing::Silence;
         let words =
             ("the end of the connection, and no octet before", format!("{} octets and {end}", octets.len()));
@@ -152,3 +149,6 @@ fn revision_0(trial: &mut Trial<'_>) -> Result<(), Stop> {
     }
     Ok(())
 }
+
+/// Longer than the time that siw gives a Request to be whole, which is 5 s after its first octet, and than most others.
+const TIMER: Duration = Duration::from_secs(15);

@@ -12,9 +12,10 @@
 
 enum {
 	ADVERTISEMENT_OCTETS = 16,
-	BUFFER_OCTETS = 65536,
-	/* A client that says nothing for this long is given up. */
-	SILENCE_MS = 20000,
+	LARGEST_PING = 65536,
+	/* A client that says nothing for so many times SLICE_MS is given up. */
+	PATIENCE = 500,
+	SLICE_MS = 20,
 };
 
 static bool try_post(struct link *link, enum ibv_wr_opcode opcode, struct ibv_sge sge, const struct remote *remote)
@@ -42,13 +43,27 @@ static bool try_receive(struct link *link)
 	return ibv_post_recv(link->id->qp, &wr, &bad) == 0;
 }
 
+/* A client that disconnects does not end the receives that wait for it. */
+static bool take_completion(struct link *link, struct ibv_wc *wc)
+{
+	struct cm_event event;
+
+	for (int waited = 0; waited < PATIENCE; waited++) {
+		if (completion_within(link, SLICE_MS, wc))
+			return wc->status == IBV_WC_SUCCESS;
+		if (next_event(link->events, 0, &event) && event.type != RDMA_CM_EVENT_ESTABLISHED)
+			return false;
+	}
+	return false;
+}
+
 /* Waits for the completion of a request, or of a receive; the other kind may come before. */
 static bool await(struct link *link, bool receive, unsigned *received)
 {
 	struct ibv_wc wc;
 
 	while (!receive || *received == 0) {
-		if (!completion_within(link, SILENCE_MS, &wc) || wc.status != IBV_WC_SUCCESS)
+		if (!take_completion(link, &wc))
 			return false;
 		if (!is_receive(&wc) && !receive)
 			return true;
@@ -69,14 +84,14 @@ static bool await_advertisement(struct link *link, unsigned *received, struct re
 	memcpy(&address, link->mail.octets, 8);
 	memcpy(words, link->mail.octets + 8, 8);
 	*remote = (struct remote){ be64toh(address), ntohl(words[0]), ntohl(words[1]) };
-	return remote->len <= BUFFER_OCTETS && try_receive(link);
+	return remote->len <= LARGEST_PING && try_receive(link);
 }
 
 static bool say_go_ahead(struct link *link, unsigned *received)
 {
 	uint8_t *octets = link->mail.octets + MAIL_OCTETS;
 	uint64_t address = htobe64((uintptr_t)link->window.octets);
-	uint32_t words[2] = { htonl(link->window.mr->rkey), htonl(BUFFER_OCTETS) };
+	uint32_t words[2] = { htonl(link->window.mr->rkey), htonl((uint32_t)link->window.len) };
 
 	memcpy(octets, &address, 8);
 	memcpy(octets + 8, words, 8);
@@ -88,8 +103,13 @@ static bool serve_ping(struct link *link, unsigned *received)
 {
 	struct remote source, sink;
 
-	return await_advertisement(link, received, &source) &&
-	       try_post(link, IBV_WR_RDMA_READ, part(&link->window, 0, source.len), &source) &&
+	if (!await_advertisement(link, received, &source))
+		return false;
+	/* Not an octet more than the ping has, so that the bounds of what is advertised are those of the memory. */
+	free_buffer(&link->window);
+	link->window = make_buffer(link->id->pd, source.len ? source.len : 1,
+				   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	return try_post(link, IBV_WR_RDMA_READ, part(&link->window, 0, source.len), &source) &&
 	       await(link, false, received) && say_go_ahead(link, received) &&
 	       await_advertisement(link, received, &sink) &&
 	       try_post(link, IBV_WR_RDMA_WRITE, part(&link->window, 0, source.len), &sink) &&
@@ -105,8 +125,6 @@ static void serve(const struct options *options, struct rdma_cm_id *id)
 
 	check(rdma_migrate_id(id, link.events) == 0, "rdma_migrate_id");
 	make_qp(&link);
-	link.window = make_buffer(id->pd, BUFFER_OCTETS,
-				  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
 	/* A client that has gone already is no failure. */
 	if (try_receive(&link) && rdma_accept(id, &param) == 0)
 		while (serve_ping(&link, &received))

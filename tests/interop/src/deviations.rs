@@ -33,23 +33,37 @@ impl Finding {
     }
 }
 
-/// The requirements that this guest is known not to keep.
-pub(crate) fn known(guest: &str) -> Result<BTreeSet<String>, String> {
-    let mut known = BTreeSet::new();
+/// The requirements that siw is known not to keep on a guest.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    always: BTreeSet<String>,
+    /// Depends on how far siw is when something happens.
+    sometimes: BTreeSet<String>,
+}
+
+/// What is known of a guest.
+pub(crate) fn known(guest: &str) -> Result<Known, String> {
+    let mut known = Known::default();
     for line in KNOWN.lines().skip(1) {
-        let (id, guests) = line.split_once(',').ok_or_else(|| format!("deviations.csv: `{line}`"))?;
+        let mut fields = line.split(',');
+        let (Some(id), Some(guests), Some(when)) = (fields.next(), fields.next(), fields.next()) else {
+            return Err(format!("deviations.csv: `{line}` has not the three fields id,guests,when"));
+        };
         if guests == "all" || guests.split(' ').any(|one| one == guest) {
-            known.insert(id.to_owned());
+            let ids = if when == "always" { &mut known.always } else { &mut known.sometimes };
+            ids.insert(id.to_owned());
         }
     }
     Ok(known)
 }
 
 /// What was found has to be what is known.
-pub(crate) fn compare(known: &BTreeSet<String>, found: &[Finding]) -> Result<(), String> {
+pub(crate) fn compare(known: &Known, found: &[Finding]) -> Result<(), String> {
     let ids: BTreeSet<String> = found.iter().map(|finding| finding.id.clone()).collect();
-    let missing: Vec<_> = known.difference(&ids).cloned().collect();
-    let new = found.iter().filter(|finding| !known.contains(&finding.id));
+    let missing: Vec<_> = known.always.difference(&ids).cloned().collect();
+    let is_new =
+        |finding: &&Finding| !known.always.contains(&finding.id) && !known.sometimes.contains(&finding.id);
+    let new = found.iter().filter(is_new);
     let new: Vec<_> =
         new.map(|finding| format!("{} ({}: {})", finding.id, finding.check, finding.observed)).collect();
     match (missing.is_empty(), new.is_empty()) {

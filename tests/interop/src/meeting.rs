@@ -1,6 +1,7 @@
 //! How a case meets `peer` in the guest: who listens, who connects, and how both know that the other is ready.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use weft_rnic::{CmEvent, Config, ConnParam, ConnectRequest, DisconnectReason, EventChannel, Listener};
@@ -57,11 +58,12 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Starts `peer` as the one that listens.
-    pub(crate) fn start_listening(&self, command: &str) -> Result<Job, String> {
-        let job = self.bench.guest.start(&format!("peer {command} -s -a {GUEST} -p {PORT}"))?;
+    /// Starts `peer` as the one that listens, and answers where it does.
+    pub(crate) fn start_listening(&self, command: &str) -> Result<(Job, SocketAddr), String> {
+        let port = fresh_port();
+        let job = self.bench.guest.start(&format!("peer {command} -s -a {GUEST} -p {port}"))?;
         job.wait_for_line("listening", PATIENCE)?;
-        Ok(job)
+        Ok((job, SocketAddr::new(GUEST.into(), port)))
     }
 
     /// Starts `peer` as the one that connects, and waits for its request. The listener is only for this one.
@@ -70,14 +72,14 @@ impl<'a> Table<'a> {
         command: &str,
         events: &EventChannel,
     ) -> Result<(Job, Listener), String> {
-        let listener = self.host.device.listen(events, PORT).map_err(text)?;
-        let job = self.bench.guest.start(&format!("peer {command} -c -a {HOST} -p {PORT}"))?;
+        let address = self.host.device.address(fresh_port());
+        let listener = self.host.device.listen(events, address.port()).map_err(text)?;
+        let job = self.bench.guest.start(&format!(
+            "peer {command} -c -a {} -p {}",
+            address.ip(),
+            address.port()
+        ))?;
         Ok((job, listener))
-    }
-
-    /// Where `peer` listens.
-    pub(crate) fn guest_address(&self) -> Result<SocketAddr, String> {
-        format!("{GUEST}:{PORT}").parse().map_err(text)
     }
 
     /// A short exchange over a connection of its own shows that the guest and the device still work.
@@ -88,11 +90,11 @@ impl<'a> Table<'a> {
 
     fn call_peer(&self, plan: &Plan) -> Result<Meeting, String> {
         let events = self.host.events()?;
-        let job = self.start_listening(&plan.command)?;
+        let (job, address) = self.start_listening(&plan.command)?;
         let link = self.host.link(&events, plan.memory)?;
         link.post_mail(0)?;
         let param = ConnParam { private_data: &plan.private_data, ..ConnParam::default() };
-        self.host.device.connect(&events, &link.qp, self.guest_address()?, param).map_err(text)?;
+        self.host.device.connect(&events, &link.qp, address, param).map_err(text)?;
         let private_data = link.wait_established().map_err(|error| explain(&error, &job))?;
         await_guest(&job, &[&link])?;
         Ok(Meeting { job, link, private_data })
@@ -139,6 +141,13 @@ impl Meeting {
     }
 }
 
+/// A port that no connection has had before. librdmacm chooses its own ones by chance, and meets a pair of ports in
+/// TIME-WAIT sooner or later: rdma_connect fails then.
+fn fresh_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    FIRST_PORT + NEXT.fetch_add(1, Ordering::Relaxed) % PORTS
+}
+
 /// The next request of a peer.
 pub(crate) fn next_request(events: &EventChannel) -> Result<ConnectRequest, String> {
     match events.wait(Some(PATIENCE)) {
@@ -174,8 +183,8 @@ pub(crate) fn explain(error: &str, job: &Job) -> String {
     format!("{error}; peer said: {}", job.lines().join(" / "))
 }
 
-const GUEST: &str = "10.0.0.1";
-const HOST: &str = "10.0.0.2";
-const PORT: u16 = 7200;
+const GUEST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const FIRST_PORT: u16 = 10_000;
+const PORTS: u16 = 20_000;
 const NUDGES: u32 = 20;
 const NUDGE_AFTER: Duration = Duration::from_millis(500);

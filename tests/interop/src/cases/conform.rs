@@ -11,7 +11,7 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     let port = PORT.to_string();
     let target = bench.guest.start(&format!("peer target -s -a 10.0.0.1 -p {port}"))?;
     target.wait_for_line("listening", READY)?;
-    let args = ["conform", "10.0.0.1", "--port", &port, "--json"];
+    let args = ["conform", "10.0.0.1", "--port", &port, "--timeout", "2", "--json"];
     let output = bench.weft("conform", bench.guest.wire(), &args)?.wait(PATIENCE)?;
     let [report] = output.lines.as_slice() else {
         return Err(format!("status {}: {}", output.status, output.lines.join(" / ")));

@@ -80,12 +80,11 @@ impl Pinger {
 }
 
 fn call(table: &Table<'_>, command: &str, events: &EventChannel) -> Result<(Job, Vec<Pinger>), String> {
-    let job = table.start_listening(command)?;
+    let (job, address) = table.start_listening(command)?;
     let mut crowd = Vec::new();
     for _ in 0..CONNECTIONS {
         let pinger = Pinger::new(&table.host, events)?;
-        let (address, qp) = (table.guest_address()?, &pinger.link.qp);
-        table.host.device.connect(events, qp, address, ConnParam::default()).map_err(text)?;
+        table.host.device.connect(events, &pinger.link.qp, address, ConnParam::default()).map_err(text)?;
         crowd.push(pinger);
     }
     for _ in &crowd {

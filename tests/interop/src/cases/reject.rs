@@ -21,10 +21,10 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
 }
 
 fn be_rejected(table: &Table<'_>, len: usize) -> Result<(), String> {
-    let job = table.start_listening(&format!("reject -g {len}"))?;
+    let (job, address) = table.start_listening(&format!("reject -g {len}"))?;
     let link = table.host.link(&table.host.events()?, 64)?;
     let device = &table.host.device;
-    device.connect(&link.events, &link.qp, table.guest_address()?, ConnParam::default()).map_err(text)?;
+    device.connect(&link.events, &link.qp, address, ConnParam::default()).map_err(text)?;
     match link.next_event() {
         Ok(CmEvent::Rejected { private_data, .. }) => {
             check(&private_data, len).map_err(|error| explain(&error, &job))?;
