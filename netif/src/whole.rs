@@ -9,9 +9,14 @@ use crate::sequence::{find_tcp, is_before};
 /// segments keep to the FPDUs (RFC 5044 section 5), and some peers depend on it. Nothing waits for this but what would have
 /// to wait for the rest anyhow: something older is under way, its acknowledgement opens the window, and when nothing older is
 /// left the beginning goes out alone.
+///
+/// What the kept frame says besides, an acknowledgement or a window, does not wait: it goes out at once in a frame without
+/// payload. Else two sides that both keep a beginning would wait for each other's acknowledgement.
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
     beginning: Option<Vec<u8>>,
+    /// Acknowledgement and window of the last frame that went out.
+    told: Option<[u8; 6]>,
 }
 
 /// Where a connection's sending stands.
@@ -30,29 +35,11 @@ pub(crate) struct Flow {
 impl Keeper {
     /// Takes the beginnings of segments out of `frames`, and puts segments in that have become whole.
     pub(crate) fn pass(&mut self, frames: &mut Vec<Vec<u8>>, flow: &Flow) {
-        for index in 0..frames.len() {
-            let Some(data) = Data::of(&frames[index]) else {
-                self.step_back(&mut frames[index]);
-                continue;
-            };
-            let Some(beginning) = self.beginning.take() else {
-                self.keep_if_cut(frames, index, flow);
-                continue;
-            };
-            let Some(kept) = Data::of(&beginning) else { continue };
-            if is_before(data.sequence, kept.sequence) && !is_before(kept.sequence, data.end) {
-                // What is repeated here is older.
-                self.beginning = Some(beginning);
-            } else if data.sequence == kept.end && kept.len + data.len <= flow.emss {
-                join(&beginning, &kept, &mut frames[index], &data);
-                self.keep_if_cut(frames, index, flow);
-            } else if data.sequence == kept.end {
-                let rest = std::mem::replace(&mut frames[index], beginning);
-                frames.push(rest);
-            } else {
-                // It repeats what is kept, and maybe more.
-                self.keep_if_cut(frames, index, flow);
-            }
+        let mut index = 0;
+        while index < frames.len() {
+            self.pass_one(frames, index, flow);
+            self.told = news(&frames[index]).or(self.told);
+            index += 1;
         }
         frames.retain(|frame| !frame.is_empty());
     }
@@ -61,6 +48,29 @@ impl Keeper {
     pub(crate) fn release(&mut self, flow: &Flow) -> Option<Vec<u8>> {
         let kept = Data::of(self.beginning.as_ref()?)?;
         if is_before(flow.unacknowledged, kept.sequence) { None } else { self.beginning.take() }
+    }
+
+    fn pass_one(&mut self, frames: &mut Vec<Vec<u8>>, index: usize, flow: &Flow) {
+        let Some(data) = Data::of(&frames[index]) else { return self.step_back(&mut frames[index]) };
+        let Some(beginning) = self.beginning.take() else { return self.keep_if_cut(frames, index, flow) };
+        let Some(kept) = Data::of(&beginning) else { return };
+        if is_before(data.sequence, kept.sequence) && !is_before(kept.sequence, data.end) {
+            // What is repeated here is older.
+            self.beginning = Some(beginning);
+        } else if data.sequence == kept.end && kept.len + data.len <= flow.emss {
+            join(&beginning, &kept, &mut frames[index], &data);
+            self.keep_if_cut(frames, index, flow);
+        } else if data.sequence == kept.end {
+            // The two are a whole segment and a new rest, which comes next in the loop.
+            let rest = cut(&mut frames[index], &data, flow.emss - kept.len);
+            if let Some(data) = Data::of(&frames[index]) {
+                join(&beginning, &kept, &mut frames[index], &data);
+            }
+            frames.insert(index + 1, rest);
+        } else {
+            // It repeats what is kept, and maybe more.
+            self.keep_if_cut(frames, index, flow);
+        }
     }
 
     /// Gives an acknowledgement or a reset the number of what is kept. smoltcp takes that for sent, and a number behind it
@@ -79,7 +89,11 @@ impl Keeper {
         let Some(data) = Data::of(&frames[index]) else { return };
         let is_cut = data.len < flow.emss && is_before(data.end, flow.queue_end) && !flow.is_closed;
         if is_cut && !data.is_last && is_before(flow.unacknowledged, data.sequence) {
-            self.beginning = Some(std::mem::take(&mut frames[index]));
+            let beginning = std::mem::take(&mut frames[index]);
+            if news(&beginning) != self.told {
+                frames[index] = without_payload(&beginning, &data);
+            }
+            self.beginning = Some(beginning);
         }
     }
 }
@@ -116,6 +130,34 @@ fn join(beginning: &[u8], kept: &Data, frame: &mut Vec<u8>, data: &Data) {
     frame.splice(at..at, payload.iter().copied());
     frame[data.tcp + 4..data.tcp + 8].copy_from_slice(&kept.sequence.to_be_bytes());
     fill_checksums(frame, data.tcp);
+}
+
+/// Leaves the first `len` octets of payload in `frame`, and answers the rest, with FIN if there is one.
+fn cut(frame: &mut Vec<u8>, data: &Data, len: usize) -> Vec<u8> {
+    let payload = data.tcp + data.header;
+    let mut rest = frame[..payload].to_vec();
+    rest.extend_from_slice(&frame[payload + len..]);
+    let sequence = data.sequence.wrapping_add(u32::try_from(len).unwrap_or(0));
+    rest[data.tcp + 4..data.tcp + 8].copy_from_slice(&sequence.to_be_bytes());
+    fill_checksums(&mut rest, data.tcp);
+    frame.truncate(payload + len);
+    TcpPacket::new_unchecked(&mut frame[data.tcp..]).set_fin(false);
+    rest
+}
+
+/// Acknowledgement and window of a TCP frame.
+fn news(frame: &[u8]) -> Option<[u8; 6]> {
+    let header = frame.get(find_tcp(frame)?..)?.first_chunk::<20>()?;
+    let [_, _, _, _, _, _, _, _, a, b, c, d, _, _, e, f, ..] = *header;
+    Some([a, b, c, d, e, f])
+}
+
+/// What a frame says besides its payload.
+fn without_payload(frame: &[u8], data: &Data) -> Vec<u8> {
+    let mut rest = frame[..data.tcp + data.header].to_vec();
+    TcpPacket::new_unchecked(&mut rest[data.tcp..]).set_psh(false);
+    fill_checksums(&mut rest, data.tcp);
+    rest
 }
 
 /// Makes lengths and checksums fit after a change of a frame's payload or header.

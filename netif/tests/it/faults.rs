@@ -56,7 +56,7 @@ fn loss_duplication_and_reordering_lose_nothing_and_repeat_by_seed() {
 #[test]
 fn damaged_frames_are_dropped_by_their_checksums() {
     for addresses in [V4, V6] {
-        for seed in [3, 4] {
+        for seed in [4, 5] {
             let config = ImpairmentConfig { seed, corrupt: 0.05, ..ImpairmentConfig::default() };
             let (_, print) = run(addresses, &config, 1 << 19);
             assert!(print[7] > 10, "seed {seed}: {print:?}");

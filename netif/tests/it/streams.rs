@@ -1,4 +1,4 @@
-use weft_netif::{Capture, CloseCause, Duration, Llp, LlpState, Stack, Wire};
+use weft_netif::{Capture, CloseCause, Duration, Impairment, ImpairmentConfig, Llp, LlpState, Stack, Wire};
 
 use crate::bench::{Bench, Talker, V4, V6};
 
@@ -127,13 +127,15 @@ fn segments(pcap: &[u8]) -> Vec<(u32, usize)> {
     segments
 }
 
-/// All segments of the left stack while each side sends one message over a fresh connection.
-fn segments_of_both(messages: [usize; 2]) -> Vec<(u32, usize)> {
+/// All segments of the left stack while each side sends one message over a fresh connection, on a wire with this delay.
+fn segments_of_both(messages: [usize; 2], delay: Duration) -> Vec<(u32, usize)> {
     let written = crate::faults::Written::default();
-    let capture = |side: usize, wire: Wire| {
+    let wrap = |side: usize, wire: Wire| {
+        let config = ImpairmentConfig { delay, ..ImpairmentConfig::default() };
+        let wire = wire.with_impairment(Impairment::new(config));
         if side == 0 { wire.with_capture(Capture::new(written.clone())) } else { wire }
     };
-    let mut bench = Bench::with(V4, 1, |_, _| {}, capture);
+    let mut bench = Bench::with(V4, 1, |_, _| {}, wrap);
     let ids = bench.connect();
     for side in [0, 1] {
         let octets = vec![7; messages[side]];
@@ -153,7 +155,7 @@ fn segments_of_both(messages: [usize; 2]) -> Vec<(u32, usize)> {
 
 /// The octets of payload of the segments in which one message goes out over a fresh connection.
 fn segments_of(message: usize) -> Vec<usize> {
-    let mut segments = segments_of_both([message, 0]);
+    let mut segments = segments_of_both([message, 0], Duration::ZERO);
     let first = segments[0].0.wrapping_add(1);
     segments.retain(|segment| segment.1 > 0);
     let ends = segments.iter().scan(first, |end, (_, len)| {
@@ -177,8 +179,8 @@ fn segments_are_whole_wherever_the_congestion_window_ends() {
 /// While the beginning of a segment is kept, acknowledgements have the number in front of it (RFC 9293 section 3.10.7.4).
 #[test]
 fn acknowledgements_keep_to_what_was_sent() {
-    for message in (2000..40_000).step_by(331) {
-        let segments = segments_of_both([message, 60_000]);
+    for message in (20_000..200_000).step_by(3331) {
+        let segments = segments_of_both([message, message], Duration::from_millis(5));
         let mut end = segments[0].0.wrapping_add(1);
         for &(sequence, len) in &segments[1..] {
             let ahead = sequence.wrapping_sub(end);
@@ -188,5 +190,36 @@ fn acknowledgements_keep_to_what_was_sent() {
                 end = next;
             }
         }
+    }
+}
+
+/// Each side keeps the beginning of a segment until the other acknowledges what is in front of it: neither waits for the
+/// retransmission timeout.
+#[test]
+fn kept_beginnings_hold_no_acknowledgement_back() {
+    let wrap = |_: usize, wire: Wire| {
+        let config = ImpairmentConfig { delay: Duration::from_millis(5), ..ImpairmentConfig::default() };
+        wire.with_impairment(Impairment::new(config))
+    };
+    let mut bench = Bench::with(V4, 1, |_, _| {}, wrap);
+    let ids = bench.connect();
+    let begin = bench.now;
+    for side in [0, 1] {
+        assert_eq!(bench.stacks[side].llp(ids[side]).unwrap().send_slice(&[7; 20_000]), 20_000);
+    }
+    bench.drive(|stacks| (0..2).all(|side| stacks[side].llp(ids[side]).unwrap().unsent() == 0));
+    let spent = bench.now - begin;
+    assert!(spent < Duration::from_millis(500), "{spent}");
+}
+
+/// Also where the next segment is a whole one, and takes what is kept only in part.
+#[test]
+fn segments_are_whole_while_octets_go_both_ways() {
+    for message in (20_000..200_000).step_by(3331) {
+        let mut segments = segments_of_both([message, message], Duration::from_millis(5));
+        segments.retain(|segment| segment.1 > 0);
+        let (last, whole) = segments.split_last().unwrap();
+        let short: Vec<_> = whole.iter().filter(|segment| segment.1 != 1460).collect();
+        assert!(short.is_empty() && last.1 <= 1460, "{message}: {short:?}");
     }
 }

@@ -118,6 +118,8 @@ struct buffer make_buffer(struct ibv_pd *pd, size_t len, int access);
 void free_buffer(struct buffer *buffer);
 struct ibv_sge part(const struct buffer *buffer, size_t offset, uint32_t len);
 void post_receive(struct link *link, uint64_t wr_id, struct ibv_sge sge);
+bool post_if_open(struct link *link, uint64_t wr_id, enum ibv_wr_opcode opcode, struct ibv_sge sge,
+		  const struct remote *remote);
 void post(struct link *link, uint64_t wr_id, enum ibv_wr_opcode opcode, struct ibv_sge sge,
 	  const struct remote *remote);
 bool completion_within(struct link *link, int timeout_ms, struct ibv_wc *wc);

@@ -80,6 +80,23 @@ static void drain(struct link *link, unsigned posted)
 	       posted - good - flushed - interrupted);
 }
 
+/* Has WRITES_AT_ONCE Writes posted, one behind the other through the window. False: the queue pair takes no more. */
+static bool post_writes(struct link *link, unsigned *posted, unsigned *next)
+{
+	for (; *posted < MAIL_SLOTS - 1 + WRITES_AT_ONCE; (*posted)++) {
+		size_t place = (*next)++ * WRITE_OCTETS % WINDOW_OCTETS;
+		struct ibv_sge sge = part(&link->source, place, WRITE_OCTETS);
+		struct remote remote = link->peer_window;
+
+		remote.address += place;
+		if (!post_if_open(link, *next, IBV_WR_RDMA_WRITE, sge, &remote)) {
+			printf("ibv_post_send: %m\n");
+			return false;
+		}
+	}
+	return true;
+}
+
 /* stream: Writes without end, in both directions; the end comes from the end that acts, after that many of them. */
 void run_stream(const struct options *options)
 {
@@ -91,25 +108,19 @@ void run_stream(const struct options *options)
 	for (unsigned slot = 1; slot < MAIL_SLOTS; slot++)
 		post_receive(&link, slot, part(&link.mail, slot * MAIL_OCTETS, MAIL_OCTETS));
 	greet(&link, options, WINDOW_OCTETS);
-	while (wc.status == IBV_WC_SUCCESS && !(options->acts && written >= options->count)) {
-		while (posted < MAIL_SLOTS - 1 + WRITES_AT_ONCE) {
-			size_t place = next++ * WRITE_OCTETS % WINDOW_OCTETS;
-			struct remote remote = link.peer_window;
-
-			remote.address += place;
-			post(&link, next, IBV_WR_RDMA_WRITE, part(&link.source, place, WRITE_OCTETS), &remote);
-			posted++;
-		}
+	while (!(options->acts && written >= options->count) && post_writes(&link, &posted, &next)) {
 		next_completion(&link, &wc);
 		posted--;
-		if (wc.status == IBV_WC_SUCCESS && ++written == 16)
+		if (wc.status != IBV_WC_SUCCESS)
+			break;
+		if (++written == 16)
 			printf("streaming\n");
 	}
 	printf("written: %u, then: %s\n", written, ibv_wc_status_str(wc.status));
+	if (wc.status != IBV_WC_SUCCESS && !is_cut_off(&wc))
+		fail("a request ended with: %s", ibv_wc_status_str(wc.status));
 	if (options->acts)
 		check(rdma_disconnect(link.id) == 0, "rdma_disconnect");
-	else if (!is_cut_off(&wc))
-		fail("a request ended with: %s", ibv_wc_status_str(wc.status));
 	drain(&link, posted);
 	close_link(&link);
 }

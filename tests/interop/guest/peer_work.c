@@ -40,8 +40,11 @@ void post_receive(struct link *link, uint64_t wr_id, struct ibv_sge sge)
 	check(errno == 0, "ibv_post_recv");
 }
 
-/* Posts a request. All but Reads get two elements where there is enough for them: a Read of siw's has one sink. */
-void post(struct link *link, uint64_t wr_id, enum ibv_wr_opcode opcode, struct ibv_sge sge,
+/*
+ * Posts a request, and answers whether the queue pair still takes it. All but Reads get two elements where there is enough
+ * for them: a Read of siw's has one sink.
+ */
+bool post_if_open(struct link *link, uint64_t wr_id, enum ibv_wr_opcode opcode, struct ibv_sge sge,
 	  const struct remote *remote)
 {
 	struct ibv_sge sges[2] = { sge, sge };
@@ -64,7 +67,13 @@ void post(struct link *link, uint64_t wr_id, enum ibv_wr_opcode opcode, struct i
 		wr.wr.rdma.rkey = remote->key;
 	}
 	errno = ibv_post_send(link->id->qp, &wr, &bad);
-	check(errno == 0, "ibv_post_send");
+	return errno == 0;
+}
+
+void post(struct link *link, uint64_t wr_id, enum ibv_wr_opcode opcode, struct ibv_sge sge,
+	  const struct remote *remote)
+{
+	check(post_if_open(link, wr_id, opcode, sge, remote), "ibv_post_send");
 }
 
 bool completion_within(struct link *link, int timeout_ms, struct ibv_wc *wc)

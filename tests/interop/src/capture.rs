@@ -84,6 +84,8 @@ fn ask_tshark(pcap: &Path) -> Result<Counts, String> {
     command.args(["--pdeathsig", "KILL", "tshark", "-n", "-r"]).arg(pcap);
     // Only the text for people has the verdict on a CRC.
     command.args(["-o", "tcp.reassemble_out_of_order:TRUE", "--disable-protocol", "rpcordma"]);
+    // A port by which tshark knows another protocol says nothing here.
+    command.args(["-o", "tcp.try_heuristic_first:TRUE"]);
     command.args(["-O", "iwarp_mpa,iwarp_ddp_rdmap"]);
     let wanted: fn(&str) -> bool = |line| MARKS.iter().any(|mark| line.contains(mark));
     let lines = Program::start(&mut command, wanted)?.finish(TSHARK_TIMEOUT)?;

@@ -123,4 +123,4 @@ const KNOWN: &str = include_str!("../deviations.csv");
 const FOLDER: &str = "conform-passive";
 const GUESTS: usize = 4;
 /// Digits: two for each octet.
-const SHOWN: usize = 96;
+const SHOWN: usize = 128;

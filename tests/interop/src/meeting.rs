@@ -1,6 +1,7 @@
 //! How a case meets `peer` in the guest: who listens, who connects, and how both know that the other is ready.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
@@ -41,8 +42,21 @@ pub(crate) struct Plan {
 impl<'a> Table<'a> {
     /// Opens the device. CRC is asked for where the guest's siw does so, that both ways are seen.
     pub(crate) fn lay(bench: &'a Bench<'a>, tune: impl FnOnce(&mut Config)) -> Result<Self, String> {
+        Self::lay_with(bench, &bench.pcap(), tune)
+    }
+
+    /// The same for what is no whole conversation: the capture is for people, and not checked.
+    pub(crate) fn lay_unchecked(bench: &'a Bench<'a>) -> Result<Self, String> {
+        Self::lay_with(bench, &bench.dir.join("unchecked.cap"), |_| {})
+    }
+
+    fn lay_with(
+        bench: &'a Bench<'a>,
+        capture: &Path,
+        tune: impl FnOnce(&mut Config),
+    ) -> Result<Self, String> {
         let p2p = bench.image.siw == Siw::P2p;
-        let host = Host::open(bench.guest.wire(), &bench.pcap(), |config| {
+        let host = Host::open(bench.guest.wire(), capture, |config| {
             config.mpa.crc = p2p;
             config.mpa.peer_to_peer = p2p;
             tune(config);
@@ -184,7 +198,8 @@ pub(crate) fn explain(error: &str, job: &Job) -> String {
 }
 
 const GUEST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const FIRST_PORT: u16 = 10_000;
-const PORTS: u16 = 20_000;
+/// Below the ports that Linux gives out by itself.
+const FIRST_PORT: u16 = 30_000;
+const PORTS: u16 = 2_000;
 const NUDGES: u32 = 20;
 const NUDGE_AFTER: Duration = Duration::from_millis(500);

@@ -1,8 +1,11 @@
 //! Private data of all lengths, in both directions.
 
-use crate::cases::Bench;
+use weft_rnic::{CmEvent, ConnParam, ConnectFailure};
+
+use crate::cases::{Bench, Role};
 use crate::meeting::{Plan, Table, explain};
 use crate::pattern::{Kind, Pattern, Side};
+use crate::verbs::text;
 
 pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     let table = Table::lay(bench, |_| {})?;
@@ -17,7 +20,28 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
         meeting.greet(bench.role)?;
         meeting.end(bench.role)?;
     }
+    table.host.close()?;
+    if bench.role == Role::Active {
+        return Ok(());
+    }
+    let table = Table::lay_unchecked(bench)?;
+    give_too_much(&table)?;
+    table.check_health()?;
     table.host.close()
+}
+
+/// RFC 6581 leaves room for 508 octets, but siw closes on a Request with more than 252. A Reply with more ends its kernel, so
+/// that this is not tried the other way round.
+fn give_too_much(table: &Table<'_>) -> Result<(), String> {
+    let (_job, address) = table.start_listening("private")?;
+    let link = table.host.link(&table.host.events()?, 64)?;
+    let private_data = &Pattern::new(Side::Host, Kind::Private, 0, 0).octets(508);
+    let param = ConnParam { private_data, ..ConnParam::default() };
+    table.host.device.connect(&link.events, &link.qp, address, param).map_err(text)?;
+    match link.next_event()? {
+        CmEvent::ConnectError { reason: ConnectFailure::Closed, .. } => Ok(()),
+        other => Err(format!("with 508 octets: {other:?}")),
+    }
 }
 
 /// Whether these are the octets that `peer` gives.
@@ -28,6 +52,5 @@ pub(crate) fn check(octets: &[u8], len: usize) -> Result<(), String> {
     Pattern::new(Side::Guest, Kind::Private, 0, 0).check(octets, "private data")
 }
 
-/// Octets that the guest gives and that the host gives. RFC 6581 leaves room for 508, siw for less: it counts its own, with
-/// the 4 octets of IRD and ORD, in one octet, and takes 256 with those 4.
+/// Octets that the guest gives and that the host gives. siw counts its own, with the 4 octets of IRD and ORD, in one octet.
 pub(crate) const LENGTHS: [(usize, usize); 3] = [(0, 0), (1, 1), (251, 252)];
