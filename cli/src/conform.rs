@@ -22,7 +22,7 @@ use crate::wire;
 ///
 /// Plays a scripted peer against a server that listens, and prints for each requirement of RFC 5040, 5041, 5044, 6581
 /// and 7306 that it can see: pass, fail with the octets that show it, or inconclusive. Any iWARP server will do that
-/// takes one connection after the other; most can be seen on a server of rping (rping -s -P, weft rping -s -P).
+/// takes one connection after the other; most can be seen on a server of rping (rping -s -P -S 65535, weft rping -s -P).
 ///
 /// Exit status: 0 when nothing failed, 1 when something did or the target could not be tested, 2 when the arguments make
 /// no sense.
