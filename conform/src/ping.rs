@@ -321,6 +321,6 @@ pub(crate) fn text(len: usize) -> Vec<u8> {
 
 const UNTAGGED_LEN: usize = 18;
 const ADVERTISEMENT_LEN: usize = 16;
-/// One octet more than the target's buffer has to fit an FPDU.
-const LARGEST_BUFFER: usize = 32_768;
+/// A target that says its buffer is larger is not believed.
+const LARGEST_BUFFER: usize = 1 << 24;
 const SHOWN: usize = 60;

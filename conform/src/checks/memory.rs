@@ -300,7 +300,11 @@ fn write_outside(trial: &mut Trial<'_>) -> Result<(), Stop> {
             guards: WRITE_BELOW,
         },
         Access {
-            ulpdu: |buffer, distance| write_at(buffer, distance, buffer.size + 1),
+            ulpdu: |buffer, distance| {
+                // As much as fits a small FPDU, up to one octet behind the end.
+                let len = (buffer.size + 1).min(1024);
+                write_at(buffer, distance + u64::from(buffer.size + 1 - len), len)
+            },
             guards: WRITE_BEYOND,
         },
         Access {

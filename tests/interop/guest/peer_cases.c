@@ -56,10 +56,11 @@ static bool is_cut_off(const struct ibv_wc *wc)
 }
 
 /*
- * Waits for the end of the connection, then takes what is left of the posted requests, and says how they ended. siw leaves
- * some in its queues until the queue pair is told that it is in error, as applications do; a few it forgets.
+ * Waits for the end of the connection, then takes what is left of the posted requests, says how they ended, and answers how
+ * many were flushed. siw leaves some in its queues until the queue pair is told that it is in error, as applications do; a
+ * few it forgets.
  */
-static void drain(struct link *link, unsigned posted)
+static unsigned drain(struct link *link, unsigned posted)
 {
 	unsigned good = 0, flushed = 0, interrupted = 0;
 	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
@@ -78,6 +79,7 @@ static void drain(struct link *link, unsigned posted)
 	}
 	printf("drained: %u done, %u interrupted, %u flushed, %u forgotten\n", good, interrupted, flushed,
 	       posted - good - flushed - interrupted);
+	return flushed;
 }
 
 /* Has WRITES_AT_ONCE Writes posted, one behind the other through the window. False: the queue pair takes no more. */
@@ -121,7 +123,8 @@ void run_stream(const struct options *options)
 		fail("a request ended with: %s", ibv_wc_status_str(wc.status));
 	if (options->acts)
 		check(rdma_disconnect(link.id) == 0, "rdma_disconnect");
-	drain(&link, posted);
+	if (drain(&link, posted) == 0)
+		fail("nothing was flushed");
 	close_link(&link);
 }
 
