@@ -29,8 +29,8 @@ use crate::wire;
 #[derive(Debug, Clone, Parser)]
 #[command(
     verbatim_doc_comment,
-    after_help = "Devices for --netif: unix:PATH, unix-listen:PATH and tap:NAME, as for weft rping. Without --netif the TCP of the
-operating system is used.
+    after_help = "Devices for --netif: unix:PATH, unix-listen:PATH, tap:NAME, packet:IFNAME and xdp:IFNAME[@QUEUE], as for weft rping. Without --netif
+the TCP of the operating system is used.
 
 Examples:
   weft conform 192.0.2.7
@@ -187,6 +187,7 @@ fn host(args: &Args, target: IpAddr, patience: Duration) -> Result<Host, Failure
     // The ports have to differ from those of the last run, whose connections the target may still know.
     let seed = RandomState::new().hash_one(std::process::id());
     let config = StackConfig { seed, ..StackConfig::new(ip.clone()) };
+    wire.claim(&config).map_err(Failure::usage)?;
     Host::stack(wire, config).map_err(Failure::usage)
 }
 

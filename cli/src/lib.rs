@@ -48,13 +48,17 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod conform;
 pub mod decode;
 pub mod demo;
 pub mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod log;
 mod progress;
 pub mod rping;
+pub mod run;
+pub mod stat;
 pub mod usage;
 mod wire;

@@ -3,9 +3,11 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use weft_cli::{conform, decode, demo, rping, usage};
+use weft_cli::{bench, conform, decode, demo, log, rping, run, stat, usage};
 
 /// A software RNIC in user space: iWARP (MPA, DDP, RDMAP) on a TCP of its own.
+///
+/// With WEFT_LOG=info (or debug) in the environment the connections tell on standard error what happens to them.
 ///
 /// Exit status: 0 when all went well, 1 when the work failed on the way, 2 when the arguments or the
 /// input make no sense.
@@ -21,16 +23,25 @@ struct Cli {
 enum Command {
     Demo(demo::Args),
     Rping(rping::Args),
+    Run(run::Args),
     Decode(decode::Args),
     Conform(conform::Args),
+    Stat(stat::Args),
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
+    if let Err(status) = log::start() {
+        return status;
+    }
     match Cli::try_parse().map(|cli| cli.command) {
         Ok(Command::Demo(args)) => demo::run(&args),
         Ok(Command::Rping(args)) => rping::run(&args),
+        Ok(Command::Run(args)) => run::run(&args),
         Ok(Command::Decode(args)) => decode::run(&args),
         Ok(Command::Conform(args)) => conform::run(&args),
+        Ok(Command::Stat(args)) => stat::run(&args),
+        Ok(Command::Bench(args)) => bench::run(&args),
         Err(error) => {
             let first = std::env::args_os().nth(1);
             let cli = Cli::command();

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{ArgGroup, Parser};
 use weft_netif::{IpSetting, Spec};
+use weft_rnic::CLOCK_SCALE;
 
 mod client;
 mod endpoint;
@@ -20,17 +21,24 @@ use crate::usage::number;
 /// The client advertises a buffer by Send (address, rkey and size), the server fetches it by RDMA Read; the client
 /// advertises a second one, and the server writes the same octets there by RDMA Write. The client compares.
 ///
-/// This RNIC has a TCP/IP of its own on the device that --netif names, so that --ip is to be an address that nobody else
-/// has there. Start either side first. The real rping takes sizes from 23 to 65535.
+/// On `host` this RNIC uses the operating system's TCP. On any other device it has a TCP/IP of its own, so that --ip is to be
+/// an address that nobody else has there, and either side may be started first. The real rping takes sizes from 23 to 65535.
 #[derive(Debug, Clone, Parser)]
 #[command(
     group = ArgGroup::new("role").required(true).args(["server", "client"]),
     after_help = "Devices for --netif:
+  host              the operating system's TCP and its addresses, without privileges; without --ip, --mtu and --pcap
   unix-listen:PATH  Ethernet frames over a Unix socket, waits for the other side (also a QEMU -netdev stream)
   unix:PATH         the same, connects
   tap:NAME          a TAP device; needs CAP_NET_ADMIN, or a namespace of one's own: unshare -Urn
+  packet:IFNAME     a network interface, with a MAC address of our own; needs CAP_NET_RAW
+  xdp:IFNAME[@N]    the same by AF_XDP, from all of its queues or queue N, for MTUs up to 3818; needs root. On a real network
+                    card, for short round trips; on a veth take packet
+With `,plain` behind the name, tap: and packet: do without the kernel's offloads (segments, checksums).
 
 Examples:
+  weft rping -s --netif host
+  weft rping -c -a 192.168.1.7 -C 10 -v --netif host
   weft rping -s --netif unix-listen:/tmp/wire --ip 10.0.0.1/24
   weft rping -c -a 10.0.0.1 -C 10 -S 4096 -v --netif unix:/tmp/wire --ip 10.0.0.2/24
   weft rping -c -a 10.1.0.1 --netif tap:tap0 --ip 10.0.0.2/24,gw 10.0.0.254"
@@ -42,7 +50,7 @@ pub struct Args {
     /// Be the client: connect to a server
     #[arg(short = 'c')]
     pub client: bool,
-    /// The server's IP address; the server itself may leave it out
+    /// The server's IP address; the server itself may leave it out, which on host means all addresses
     #[arg(short = 'a', value_name = "ADDR", value_parser = address)]
     pub address: Option<IpAddr>,
     /// The server's port
@@ -63,12 +71,16 @@ pub struct Args {
     /// Server: serve one client after the other, without end
     #[arg(short = 'P', conflicts_with = "client")]
     pub persistent: bool,
+    /// Server: engines, each with a thread and, where the device has them, a queue of its own; the clients take turns among them
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
+    #[arg(value_parser = number::<usize>(1..=256), conflicts_with_all = ["client", "pcap"])]
+    pub engines: usize,
     /// The device, see below
     #[arg(long, value_name = "SPEC")]
     pub netif: Spec,
-    /// This side's own IP address with prefix; behind it a gateway, or `route NET/PREFIX via ADDR`
+    /// This side's own IP address with prefix, on all devices but host; behind it a gateway, or `route NET/PREFIX via ADDR`
     #[arg(long, value_name = "CIDR[,gw ADDR]")]
-    pub ip: IpSetting,
+    pub ip: Option<IpSetting>,
     /// Octets of the largest IP packet, 576 to 65535
     #[arg(long, value_name = "N", default_value_t = 1500, allow_negative_numbers = true)]
     #[arg(value_parser = number::<u32>(576..=65_535))]
@@ -77,6 +89,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 30, allow_negative_numbers = true)]
     #[arg(value_parser = number::<u32>(1..=3600))]
     pub timeout: u32,
+    /// How much faster than real time the clock of this side's TCP runs, on all devices but host: 4 for peers of any kind, 100 and
+    /// more, where frames get lost, for two sides of weft
+    #[arg(long, value_name = "N", default_value_t = CLOCK_SCALE, allow_negative_numbers = true)]
+    #[arg(value_parser = number::<u32>(1..=1000))]
+    pub clock_scale: u32,
     /// Client: do not ask for the peer-to-peer start of RFC 6581
     #[arg(long, conflicts_with = "server")]
     pub no_p2p: bool,
@@ -96,8 +113,8 @@ pub struct Args {
 
 /// Runs one side.
 pub fn run(args: &Args) -> ExitCode {
-    let outcome = if args.server { server::serve(args) } else { client::ping(args) };
-    match outcome {
+    let serve_or_ping = if args.server { server::serve } else { client::ping };
+    match args.check_device().and_then(|()| serve_or_ping(args)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.print("rping"),
     }
@@ -109,17 +126,18 @@ impl Args {
         let address = self.address.ok_or_else(|| {
             Failure::usage("the client needs the server's address, for example -a 10.0.0.1")
         })?;
-        self.check_family(address)?;
-        let (prefix, width) = (self.ip.prefix, if address.is_ipv4() { 32 } else { 128 });
-        let prefix = if self.ip.is_on_link(address) { prefix } else { width };
+        let Some(ip) = &self.ip else { return Ok(address) };
+        check_family(address, ip)?;
+        let (prefix, width) = (ip.prefix, if address.is_ipv4() { 32 } else { 128 });
+        let prefix = if ip.is_on_link(address) { prefix } else { width };
         let server = IpSetting { address, prefix, gateways: Vec::new(), routes: Vec::new() };
         if server.validate().is_err() {
             return Err(Failure::usage(format!("{address} is not the address of a server on a wire")));
         }
-        if !self.ip.reaches(address) {
+        if !ip.reaches(address) {
             return Err(Failure::usage(format!(
-                "{address} is outside the net of {}; a gateway would lead there, as in --ip {}/{},gw ADDR",
-                self.ip, self.ip.address, self.ip.prefix
+                "{address} is outside the net of {ip}; a gateway would lead there, as in --ip {}/{},gw ADDR",
+                ip.address, ip.prefix
             )));
         }
         Ok(address)
@@ -127,26 +145,42 @@ impl Args {
 
     /// The server listens on its own address, so that -a can only repeat it.
     fn check_own(&self) -> Result<(), Failure> {
-        match self.address {
-            Some(address) if !address.is_unspecified() && address != self.ip.address => {
+        match (self.address, &self.ip) {
+            (Some(address), Some(ip)) if !address.is_unspecified() && address != ip.address => {
                 Err(Failure::usage(format!(
                     "the server has the address {} of --ip, it cannot listen on {address}",
-                    self.ip.address
+                    ip.address
                 )))
             }
             _ => Ok(()),
         }
     }
 
-    fn check_family(&self, address: IpAddr) -> Result<(), Failure> {
-        if address.is_ipv4() != self.ip.address.is_ipv4() {
-            return Err(Failure::usage(format!(
-                "the server's address {address} and the own address {} are not of the same IP version",
-                self.ip.address
-            )));
+    /// Whether the options fit the device.
+    fn check_device(&self) -> Result<(), Failure> {
+        match (&self.netif, &self.ip) {
+            (Spec::Host, Some(_)) => Err(Failure::usage(
+                "--ip is for the other devices: host has the operating system's addresses, of which -s -a chooses one",
+            )),
+            (Spec::Host, None) if self.pcap.is_some() => Err(Failure::usage(
+                "--pcap is for the other devices: the frames of host are the operating system's, see tcpdump",
+            )),
+            (Spec::Host, None) | (_, Some(_)) => Ok(()),
+            (device, None) => Err(Failure::usage(format!(
+                "{device} needs an IP address of this side's own, as in --ip 10.0.0.1/24"
+            ))),
         }
-        Ok(())
     }
+}
+
+fn check_family(address: IpAddr, ip: &IpSetting) -> Result<(), Failure> {
+    if address.is_ipv4() != ip.address.is_ipv4() {
+        return Err(Failure::usage(format!(
+            "the server's address {address} and the own address {} are not of the same IP version",
+            ip.address
+        )));
+    }
+    Ok(())
 }
 
 fn address(text: &str) -> Result<IpAddr, String> {

@@ -46,6 +46,10 @@ fn reason(error: &Error, weft: &str) -> String {
         ErrorKind::InvalidValue if value.is_empty() => {
             format!("{} needs a value: {argument}", option(&argument))
         }
+        ErrorKind::InvalidValue => {
+            let there_are = context(error, ContextKind::ValidValue);
+            format!("{}: there is no `{value}` (there are {there_are})", option(&argument))
+        }
         ErrorKind::TooManyValues => format!("{} takes no value", option(&argument)),
         ErrorKind::ArgumentConflict => {
             let prior = context(error, ContextKind::PriorArg);
@@ -99,12 +103,12 @@ fn one_of(text: &str) -> String {
     }
 }
 
-/// `--mtu <N>` without its value.
+/// `--mtu <N>` without its value, `[PID]` without the brackets.
 fn option(argument: &str) -> &str {
-    argument.split_whitespace().next().unwrap_or(argument)
+    argument.split_whitespace().next().unwrap_or(argument).trim_matches(['[', ']'])
 }
 
-const COMMANDS: &str = "demo, rping, decode and conform";
+const COMMANDS: &str = "demo, rping, decode, conform, stat and bench";
 
 #[cfg(test)]
 mod tests {

@@ -21,16 +21,30 @@ pub(crate) fn capture(path: &Path, clock_scale: u32) -> Result<Capture, Failure>
 
 /// Opens the device; where the other side of a Unix socket is not there yet, waits for it.
 pub(crate) fn open(spec: &Spec, mtu: usize, timeout: Duration) -> Result<Wire, Failure> {
+    let mut queues = open_queues(spec, mtu, timeout, 1)?;
+    queues.pop().ok_or_else(|| Failure::usage(format!("{spec}: the device has no queue")))
+}
+
+/// The same with as many queues, or one where the device has fewer.
+pub(crate) fn open_queues(
+    spec: &Spec,
+    mtu: usize,
+    timeout: Duration,
+    queues: usize,
+) -> Result<Vec<Wire>, Failure> {
     if *spec == Spec::Pair {
         return Err(Failure::usage(
-            "pair joins two devices of one process: another process is reached by unix:, unix-listen: or tap:",
+            "pair joins two devices of one process: another process is reached by unix:, unix-listen:, tap:, packet: or xdp:",
         ));
+    }
+    if *spec == Spec::Host {
+        return Err(Failure::usage("host is the operating system's own TCP, which has no wire"));
     }
     let timeout = timeout.min(OPEN_TIMEOUT);
     let patience = Deadline::after(timeout);
     loop {
-        let error = match Wire::open(spec, mtu) {
-            Ok(wire) => return Ok(wire),
+        let error = match Wire::open_queues(spec, mtu, queues) {
+            Ok(wires) => return Ok(wires),
             Err(error) => error,
         };
         let Spec::Unix(path) = spec else { return Err(Failure::usage(error)) };

@@ -75,9 +75,10 @@ impl OwnTcp {
         let now = own.now();
         let port = EPHEMERAL_FIRST + own.next_port;
         own.next_port = (own.next_port + 1) % EPHEMERAL_COUNT;
+        let local = (own.stack.ip().address, port).into();
         let id = own
             .stack
-            .connect(target, Some(port), now)
+            .connect(target, Some(local), now)
             .map_err(|error| DialError::Impossible(error.to_string()))?;
         own.run(&Deadline::after(patience), |stack| stack.state(id) != Some(LlpState::Connecting));
         let state = own.stack.state(id);

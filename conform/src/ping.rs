@@ -5,11 +5,11 @@
 
 use std::fmt::Display;
 
-use crate::check::{Stop, digits};
+use crate::check::Stop;
+use crate::dialogue::shown;
 use crate::octets::{Place, read_request, send, tagged, write};
 use crate::segment::{Header, ReadFields, Segment, long, opcode, word};
 use crate::stream::{Fpdu, Missing, Stream};
-use crate::terminate::Terminate;
 use crate::trial::Trial;
 
 /// A client of rping. All of it may be changed between two steps.
@@ -220,11 +220,7 @@ impl Client {
 
     /// The target sends something else than `what`.
     fn differs(&self, trial: &mut Trial<'_>, stream: &Stream, what: &str, fpdu: &Fpdu) -> Stop {
-        let observed = match Terminate::parse(&fpdu.ulpdu) {
-            Some(terminate) => terminate.to_string(),
-            None => format!("the ULPDU {}", digits(&fpdu.ulpdu, SHOWN)),
-        };
-        self.odd(trial, stream, what, observed)
+        self.odd(trial, stream, what, shown(fpdu))
     }
 
     fn missed(&self, trial: &mut Trial<'_>, stream: &Stream, what: &str, missing: Missing) -> Stop {
@@ -319,8 +315,14 @@ pub(crate) fn text(len: usize) -> Vec<u8> {
     octets
 }
 
+/// Another content than that of the last ping, still with a zero at the end.
+pub(crate) fn turn(content: &mut [u8]) {
+    if let Some((_zero, letters)) = content.split_last_mut() {
+        letters.rotate_left(1);
+    }
+}
+
 const UNTAGGED_LEN: usize = 18;
 const ADVERTISEMENT_LEN: usize = 16;
 /// A target that says its buffer is larger is not believed.
 const LARGEST_BUFFER: usize = 1 << 24;
-const SHOWN: usize = 60;

@@ -4,8 +4,9 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use crate::check::{Evidence, Finding, Stop, Verdict};
+use crate::dialogue::{is_zero_response, shown, zero_read};
 use crate::host::DialError;
-use crate::octets::{Framing, Place, read_request};
+use crate::octets::Framing;
 use crate::startup::{C, HEADER_LEN, M, MAX_PRIVATE_DATA, R, Reply, Request};
 use crate::stream::{Fpdu, Missing, Stream};
 use crate::target::Target;
@@ -165,8 +166,7 @@ impl<'a> Trial<'a> {
         let expected = format!("a Terminate {}", codes.join(" or "));
         let fpdu = self.expect_fpdu(ids, stream, &expected)?;
         let Some(terminate) = Terminate::parse(&fpdu.ulpdu) else {
-            let observed = crate::check::digits(&fpdu.ulpdu, SHOWN);
-            self.judge(ids, stream, false, (expected, format!("the ULPDU {observed}")));
+            self.judge(ids, stream, false, (expected, shown(&fpdu)));
             return Err(Stop::Judged);
         };
         let [layer, code] = terminate.code();
@@ -179,6 +179,11 @@ impl<'a> Trial<'a> {
     pub(crate) fn expect_close(&mut self, ids: &[&'static str], stream: &mut Stream) {
         let (octets, end) = stream.read_to_end();
         self.is_silent |= end == Missing::Silence;
+        self.judge_close(ids, stream, &octets, end);
+    }
+
+    /// The same where it is known what came.
+    pub(crate) fn judge_close(&mut self, ids: &[&'static str], stream: &Stream, octets: &[u8], end: Missing) {
         let observed = format!("{} octets and {end}", octets.len());
         let is_right = octets.is_empty() && end != Missing::Silence;
         self.judge(ids, stream, is_right, ("the end of the connection, and no octet before", observed));
@@ -200,18 +205,15 @@ impl<'a> Trial<'a> {
         stream: &mut Stream,
         msn: u32,
     ) -> Result<(), Stop> {
-        let sink = Place(PROBE_STAG, u64::from(msn));
-        stream.send_ulpdu(&read_request(msn, sink, 0, Place(0, 0)));
-        let fpdu = self.expect_fpdu(ids, stream, "the answer to a zero-length RDMA Read")?;
-        let is_right = fpdu.ulpdu.len() == 14 && fpdu.ulpdu[0] & 0x80 != 0 && fpdu.ulpdu[1] & 0x0F == 2;
-        let observed = crate::check::digits(&fpdu.ulpdu, SHOWN);
-        self.judge(
-            ids,
-            stream,
-            is_right,
-            ("a Read Response of zero length", format!("the ULPDU {observed}")),
-        );
-        if is_right { Ok(()) } else { Err(Stop::Judged) }
+        stream.send_ulpdu(&zero_read(msn));
+        self.expect_answer(ids, stream)
+    }
+
+    /// The answer to the zero-length Read that was sent has to come; `ids` are judged by it.
+    pub(crate) fn expect_answer(&mut self, ids: &[&'static str], stream: &mut Stream) -> Result<(), Stop> {
+        let what = "the answer to a zero-length RDMA Read";
+        let fpdu = self.expect_fpdu(ids, stream, what)?;
+        self.need(ids, stream, is_zero_response(&fpdu), (what, shown(&fpdu)))
     }
 
     /// Something was waited for, and `missing` came instead: after silence the check is repeated with a longer pause.
@@ -232,4 +234,3 @@ pub(crate) const PROBE_STAG: u32 = 0x0050_524F;
 const REDIAL: Duration = Duration::from_millis(50);
 /// How long nothing must come where nothing may come.
 const QUIET: Duration = Duration::from_millis(300);
-const SHOWN: usize = 60;

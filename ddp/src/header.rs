@@ -52,6 +52,7 @@ impl Header {
     pub const UNTAGGED_LEN: usize = 18;
 
     /// Reads the header at the front of a ULPDU; what follows it is payload.
+    #[inline]
     pub(crate) fn parse(ulpdu: &[u8]) -> Result<Self, Error> {
         let Some(&first) = ulpdu.first() else { return Err(Error::Runt) };
         let tagged = first & TAGGED != 0;
@@ -83,6 +84,7 @@ impl Header {
     /// # Panics
     ///
     /// If `out` is shorter than [`Header::len`].
+    #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) {
         match *self {
             Self::Tagged { last, control, stag, to } => {
@@ -106,6 +108,7 @@ impl Header {
 
     /// Octets of this header on the wire.
     #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
+    #[inline]
     pub const fn len(&self) -> usize {
         match self {
             Self::Tagged { .. } => Self::TAGGED_LEN,
@@ -114,6 +117,7 @@ impl Header {
     }
 
     /// True on the last segment of a message.
+    #[inline]
     pub const fn is_last(&self) -> bool {
         match self {
             Self::Tagged { last, .. } | Self::Untagged { last, .. } => *last,
@@ -121,6 +125,7 @@ impl Header {
     }
 
     /// The RDMAP control octet.
+    #[inline]
     pub const fn control(&self) -> u8 {
         match self {
             Self::Tagged { control, .. } | Self::Untagged { control, .. } => *control,
@@ -133,6 +138,7 @@ impl Header {
     }
 
     /// The header of the segment whose payload starts `offset` octets into the message that `self` begins.
+    #[inline]
     pub(crate) const fn at(self, offset: u32, last: bool) -> Self {
         match self {
             Self::Tagged { control, stag, to, .. } => {

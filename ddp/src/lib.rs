@@ -58,6 +58,6 @@ mod send;
 pub use error::Error;
 pub use header::{Header, Stag};
 pub use queue::Queue;
-pub use receive::Receiver;
+pub use receive::{Expected, Receiver};
 pub use segment::Segment;
 pub use send::{Cut, Cutter, Sender};

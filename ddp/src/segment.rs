@@ -14,6 +14,7 @@ pub struct Segment<'a> {
 impl<'a> Segment<'a> {
     /// Splits a ULPDU into header and payload. Only what makes the header unreadable is an error here: a
     /// wrong version or too few octets. Order and queues are for [`Receiver::accept`](crate::Receiver::accept).
+    #[inline]
     pub fn parse(ulpdu: &'a [u8]) -> Result<Self, Error> {
         let header = Header::parse(ulpdu)?;
         // The parse above succeeded, so the header's octets are there.

@@ -3,9 +3,12 @@
 use crate::{Header, Queue, Stag, queue::QUEUES};
 
 /// The sending half of a DDP stream: numbers the messages of each queue (RFC 5041 section 4.3).
+///
+/// `S` is the storage for the next number of each queue: an array for the four that RDMAP uses or, for another ULP, what its
+/// owner lends.
 #[derive(Debug, Clone)]
-pub struct Sender {
-    next_msn: [u32; QUEUES],
+pub struct Sender<S = [u32; QUEUES]> {
+    next_msn: S,
 }
 
 impl Sender {
@@ -21,16 +24,29 @@ impl Sender {
 
     /// Starts an untagged message of `len` octets. It takes the queue's next MSN at once, so it must be sent
     /// to its end, or nothing more be sent on that queue.
+    #[inline]
     pub fn untagged(&mut self, control: u8, word: u32, queue: Queue, len: u32) -> Cutter {
         let queue = queue as u32;
         // An enum value below QUEUES is always a valid index.
-        let next = &mut self.next_msn[queue as usize];
-        let msn = *next;
-        *next = msn.wrapping_add(1);
+        let msn = number(&mut self.next_msn[queue as usize]);
         Cutter::new(Header::Untagged { last: false, control, word, queue, msn, mo: 0 }, len)
+    }
+}
+
+impl<S: AsMut<[u32]>> Sender<S> {
+    /// A sender whose next message on queue `n` gets the MSN that entry `n` says, 1 on a fresh stream.
+    pub const fn with_queues(next_msn: S) -> Self {
+        Self { next_msn }
+    }
+
+    /// Starts an untagged message as [`Sender::untagged`] does, on any queue. None if there is no such queue.
+    pub fn untagged_on(&mut self, control: u8, word: u32, queue: u32, len: u32) -> Option<Cutter> {
+        let msn = number(self.next_msn.as_mut().get_mut(usize::try_from(queue).ok()?)?);
+        Some(Cutter::new(Header::Untagged { last: false, control, word, queue, msn, mo: 0 }, len))
     }
 
     /// Starts a tagged message of `len` octets that goes to offset `to` of the peer's buffer `stag`.
+    #[inline]
     pub fn tagged(&self, control: u8, stag: Stag, to: u64, len: u32) -> Cutter {
         Cutter::new(Header::Tagged { last: false, control, stag, to }, len)
     }
@@ -56,6 +72,7 @@ impl Cutter {
     ///
     /// None when the message is done, or when `max_ulpdu` holds no header or (with payload left) not one octet
     /// behind it; then ask again when there is more room. A message without payload is one segment.
+    #[inline]
     pub fn next(&mut self, max_ulpdu: usize) -> Option<Cut> {
         if self.done {
             return None;
@@ -117,4 +134,11 @@ pub struct Cut {
     pub offset: u32,
     /// Octets of payload.
     pub len: usize,
+}
+
+/// Takes the next MSN of a queue.
+const fn number(next: &mut u32) -> u32 {
+    let msn = *next;
+    *next = msn.wrapping_add(1);
+    msn
 }

@@ -66,7 +66,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Deframer<B> {
     /// # Errors
     /// [`Error::Crc`], [`Error::Marker`] or [`Error::TooLong`]. The deframer then stays in error, since the length
     /// field of a bad FPDU cannot be trusted (5044-8-11); what remains in `input` has no meaning.
+    #[inline]
     pub fn next<'a, 'i: 'a>(&'a mut self, input: &mut &'i [u8]) -> Result<Option<&'a [u8]>, Error> {
+        if let Some(ulpdu) = self.next_plain(input) {
+            return Ok(Some(ulpdu));
+        }
         Ok(match self.step(input, false)? {
             None => None,
             Some((Place::Input(ulpdu), _)) => Some(ulpdu),
@@ -94,6 +98,45 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Deframer<B> {
     pub const fn is_aligned(&self) -> bool {
         let lead = self.checks.lead();
         self.error.is_none() && (self.staged == 0 || self.staged == lead)
+    }
+
+    /// The staging, for another one to be put in its place, or `None` while part of an FPDU is in it.
+    ///
+    /// A stream that waits between two FPDUs needs none: many streams can share a few that go to those at work. It must
+    /// have one again before it takes octets.
+    pub const fn staging_mut(&mut self) -> Option<&mut B> {
+        if self.staged == 0 { Some(&mut self.staging) } else { None }
+    }
+
+    /// The lengths of ULPDU and FPDU if `input` begins an FPDU and does not hold all of it, and nothing has to go over its octets:
+    /// neither a CRC nor Markers. Its owner may then take it off the input himself, to the last octet, instead of passing it in.
+    pub fn partial(&self, input: &[u8]) -> Option<(usize, usize)> {
+        if self.error.is_some() || self.staged > 0 || !self.is_plain() {
+            return None;
+        }
+        let ulpdu_len = self.checks.ulpdu_len(input)?;
+        let fpdu_len = self.checks.fpdu_len(ulpdu_len);
+        (fpdu_len > input.len()).then_some((ulpdu_len, fpdu_len))
+    }
+
+    /// Whether nothing has to go over the octets of an FPDU: neither a CRC nor Markers.
+    pub const fn is_plain(&self) -> bool {
+        self.checks.crc.is_none() && self.checks.markers.is_none()
+    }
+
+    /// The next ULPDU in the usual case: without Markers, whole in the input and good. What all others are is for [`Self::step`] to say.
+    #[inline]
+    fn next_plain<'i>(&self, input: &mut &'i [u8]) -> Option<&'i [u8]> {
+        if self.checks.markers.is_some() || self.staged > 0 || self.error.is_some() {
+            return None;
+        }
+        let ulpdu_len = usize::from(u16::from_be_bytes(*input.first_chunk()?));
+        let (fpdu, rest) = input.split_at_checked(content_len(ulpdu_len))?;
+        if self.checks.crc.is_some_and(|crc| check_crc(crc, fpdu) != CrcState::Good) {
+            return None;
+        }
+        *input = rest;
+        Some(&fpdu[LENGTH_LEN..LENGTH_LEN + ulpdu_len])
     }
 
     fn step<'i>(&mut self, input: &mut &'i [u8], watch: bool) -> Result<Option<(Place<'i>, Found)>, Error> {
@@ -249,6 +292,7 @@ impl Checks {
     }
 }
 
+#[inline]
 fn check_crc(crc: Crc32c, fpdu: &[u8]) -> CrcState {
     let (covered, field) = fpdu.split_at(fpdu.len() - CRC_LEN);
     let received = field.iter().rev().fold(0, |word, octet| word << 8 | u32::from(*octet));

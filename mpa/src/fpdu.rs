@@ -44,28 +44,81 @@ impl Framer {
     ///
     /// # Panics
     /// If `out` is shorter than [`Framer::fpdu_len`], or `len` is above [`MAX_ULPDU`].
+    #[inline(always)]
     pub fn seal(&mut self, out: &mut [u8], len: usize) -> usize {
-        assert!(len <= MAX_ULPDU, "a ULPDU of {len} octets is over the limit of {MAX_ULPDU}");
-        let start = self.lead();
-        let fpdu_len = self.fpdu_len(len);
-        let fpdu = &mut out[..fpdu_len];
-        #[expect(clippy::cast_possible_truncation, reason = "MAX_ULPDU fits into 16 bits")]
-        let length = (len as u16).to_be_bytes();
-        fpdu[start..start + LENGTH_LEN].copy_from_slice(&length);
-        let ulpdu_end = start + LENGTH_LEN + len;
-        fpdu[ulpdu_end..start + content_len(len) - CRC_LEN].fill(0);
-        if let Some(markers) = &mut self.markers {
-            markers.insert(fpdu);
-            markers.advance(fpdu_len);
+        if self.markers.is_some() {
+            return self.seal_with_markers(out, len);
         }
-        let (covered, field) = fpdu.split_at_mut(fpdu_len - CRC_LEN);
+        let fpdu_len = content_len(len);
+        let (covered, field) = out[..fpdu_len].split_at_mut(fpdu_len - CRC_LEN);
+        covered[..LENGTH_LEN].copy_from_slice(&length_field(len));
+        let pad = &mut covered[LENGTH_LEN + len..];
+        if !pad.is_empty() {
+            pad.fill(0);
+        }
         let crc = self.crc.map_or(0, |crc| crc.checksum(covered));
         // Least significant octet first, unlike all other fields (RFC 3720 digest order, 5044-4.4-13).
         field.copy_from_slice(&crc.to_le_bytes());
         fpdu_len
     }
 
+    /// Begins an FPDU of a ULPDU of `len` octets, of which the first `head` are in [`Framer::ulpdu_mut`] of the same `out`: writes
+    /// the length field, and answers the CRC up to there. Whoever carries it on over the rest of the ULPDU, in the same pass that
+    /// puts that in its place, closes the FPDU by [`Framer::seal_with_crc`].
+    ///
+    /// `None`: nothing is gained, since there is no CRC, or it goes over Markers too, which are not in their places yet. Then
+    /// [`Framer::seal`] does all of it.
+    ///
+    /// # Panics
+    /// If `out` is shorter than the head, or `len` is above [`MAX_ULPDU`].
+    #[inline]
+    pub fn begin(&self, out: &mut [u8], len: usize, head: usize) -> Option<u32> {
+        let crc = self.crc.filter(|_| self.markers.is_none())?;
+        let head = &mut out[..LENGTH_LEN + head];
+        head[..LENGTH_LEN].copy_from_slice(&length_field(len));
+        Some(crc.checksum(head))
+    }
+
+    /// Closes the FPDU that [`Framer::begin`] has begun; `crc` is that of the length field and the whole ULPDU of `len` octets.
+    /// Writes pad and CRC, and answers the octets of the FPDU.
+    ///
+    /// # Panics
+    /// As [`Framer::seal`].
+    #[inline]
+    pub fn seal_with_crc(&mut self, out: &mut [u8], len: usize, crc: u32) -> usize {
+        let Some(append) = self.crc.filter(|_| self.markers.is_none()) else { return self.seal(out, len) };
+        let fpdu_len = content_len(len);
+        let (pad, field) =
+            out[LENGTH_LEN + len..fpdu_len].split_at_mut(fpdu_len - CRC_LEN - LENGTH_LEN - len);
+        pad.fill(0);
+        let crc = if pad.is_empty() { crc } else { append.update(crc, pad) };
+        field.copy_from_slice(&crc.to_le_bytes());
+        fpdu_len
+    }
+
+    /// Whether an FPDU may be sent from several places: neither CRC nor Markers have to go over the ULPDU.
+    pub const fn is_plain(&self) -> bool {
+        self.crc.is_none() && self.markers.is_none()
+    }
+
+    /// Closes an FPDU whose ULPDU of `len` octets is in `out` only as far as its first `head` octets, behind the place of the
+    /// length field; the rest is sent from elsewhere. Writes the length field and, right behind the head, pad and a CRC field of
+    /// zero. Answers how many octets of `out` go out before the rest of the ULPDU, and how many in all.
+    ///
+    /// Only for a [`Framer::is_plain`] direction.
+    ///
+    /// # Panics
+    /// If `out` does not hold these octets, or `len` is above [`MAX_ULPDU`].
+    pub fn seal_around(&self, out: &mut [u8], len: usize, head: usize) -> (usize, usize) {
+        let tail = content_len(len) - LENGTH_LEN - len;
+        let (begin, end) = (LENGTH_LEN + head, LENGTH_LEN + head + tail);
+        out[..LENGTH_LEN].copy_from_slice(&length_field(len));
+        out[begin..end].fill(0);
+        (begin, end)
+    }
+
     /// True if this direction carries Markers.
+    #[inline]
     pub const fn markers(&self) -> bool {
         self.markers.is_some()
     }
@@ -73,6 +126,7 @@ impl Framer {
     /// The largest ULPDU, at most [`MAX_ULPDU`], whose whole FPDU with its Markers fits into `available` octets now.
     ///
     /// 0 if not even an empty one fits.
+    #[inline]
     pub fn room(&self, available: usize) -> usize {
         let available = available & !0x3;
         let content = self.markers.map_or(available, |markers| markers.content_len(available));
@@ -80,6 +134,7 @@ impl Framer {
     }
 
     /// Octets that the next FPDU takes, Markers included, if its ULPDU has `ulpdu_len` octets.
+    #[inline]
     pub fn fpdu_len(&self, ulpdu_len: usize) -> usize {
         let content = content_len(ulpdu_len);
         self.markers.map_or(content, |markers| markers.fpdu_len(content))
@@ -89,14 +144,44 @@ impl Framer {
     ///
     /// # Panics
     /// If `out` is shorter than [`Framer::fpdu_len`] octets.
+    #[inline]
     pub fn ulpdu_mut<'o>(&self, out: &'o mut [u8], len: usize) -> &'o mut [u8] {
         let start = self.lead() + LENGTH_LEN;
         &mut out[..self.fpdu_len(len)][start..start + len]
     }
 
+    fn seal_with_markers(&mut self, out: &mut [u8], len: usize) -> usize {
+        let start = self.lead();
+        let fpdu_len = self.fpdu_len(len);
+        let fpdu = &mut out[..fpdu_len];
+        fpdu[start..start + LENGTH_LEN].copy_from_slice(&length_field(len));
+        let ulpdu_end = start + LENGTH_LEN + len;
+        fpdu[ulpdu_end..start + content_len(len) - CRC_LEN].fill(0);
+        if let Some(markers) = &mut self.markers {
+            markers.insert(fpdu);
+            markers.advance(fpdu_len);
+        }
+        let (covered, field) = fpdu.split_at_mut(fpdu_len - CRC_LEN);
+        let crc = self.crc.map_or(0, |crc| crc.checksum(covered));
+        field.copy_from_slice(&crc.to_le_bytes());
+        fpdu_len
+    }
+
     fn lead(&self) -> usize {
         self.markers.map_or(0, Markers::lead)
     }
+}
+
+/// The length field of a ULPDU of `len` octets.
+///
+/// # Panics
+/// If that is above [`MAX_ULPDU`].
+#[inline]
+fn length_field(len: usize) -> [u8; LENGTH_LEN] {
+    assert!(len <= MAX_ULPDU, "a ULPDU of {len} octets is over the limit of {MAX_ULPDU}");
+    #[expect(clippy::cast_possible_truncation, reason = "MAX_ULPDU fits into 16 bits")]
+    let length = len as u16;
+    length.to_be_bytes()
 }
 
 /// Octets of an FPDU without its Markers: length field, ULPDU, pad to a multiple of 4, CRC.

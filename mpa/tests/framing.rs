@@ -37,6 +37,22 @@ fn frame(framer: &mut Framer, ulpdu: &[u8]) -> Vec<u8> {
     out
 }
 
+/// The same by [`Framer::begin`] and [`Framer::seal_with_crc`], as a user does who makes the CRC while it copies; the first `head`
+/// octets are there at the beginning.
+fn frame_with_crc(framer: &mut Framer, ulpdu: &[u8], head: usize) -> Vec<u8> {
+    let len = ulpdu.len();
+    let mut out = vec![0xEE; framer.fpdu_len(len)];
+    framer.ulpdu_mut(&mut out, len)[..head].copy_from_slice(&ulpdu[..head]);
+    let begun = framer.begin(&mut out, len, head);
+    framer.ulpdu_mut(&mut out, len)[head..].copy_from_slice(&ulpdu[head..]);
+    let sealed = match begun {
+        Some(crc) => framer.seal_with_crc(&mut out, len, Crc32c::PORTABLE.update(crc, &ulpdu[head..])),
+        None => framer.seal(&mut out, len),
+    };
+    assert_eq!(sealed, out.len());
+    out
+}
+
 fn deframer(crc: bool, markers: bool) -> Deframer<Vec<u8>> {
     Deframer::new(CRC.filter(|_| crc), markers, vec![0; STAGING_LEN])
 }
@@ -115,6 +131,28 @@ proptest! {
         prop_assert!(stream == expected, "{} octets, {} expected", stream.len(), expected.len());
     }
 
+    // Covers 5044-4.4-17.
+    #[test]
+    fn a_crc_that_is_made_on_the_way_is_the_same(
+        ulpdus in ulpdus(), crc in any::<bool>(), markers in any::<bool>(), head in any::<prop::sample::Index>(),
+    ) {
+        let mut framer = Framer::new(CRC.filter(|_| crc), markers);
+        let mut other = framer.clone();
+        for ulpdu in &ulpdus {
+            let head = head.index(ulpdu.len() + 1);
+            prop_assert_eq!(other.begin(&mut vec![0; other.fpdu_len(ulpdu.len())], ulpdu.len(), 0).is_some(), crc && !markers);
+            prop_assert!(frame_with_crc(&mut other, ulpdu, head) == frame(&mut framer, ulpdu));
+        }
+        // Without a CRC, or with Markers, all is done again rather than trusted.
+        let ulpdu = &ulpdus[0];
+        let mut out = vec![0xEE; other.fpdu_len(ulpdu.len())];
+        other.ulpdu_mut(&mut out, ulpdu.len()).copy_from_slice(ulpdu);
+        if !crc || markers {
+            other.seal_with_crc(&mut out, ulpdu.len(), 0x1234_5678);
+            prop_assert!(out == frame(&mut framer, ulpdu));
+        }
+    }
+
     // Covers 5044-5.1-5, 5044-4.3-14, 5044-6-2, 5044-A.4-1.
     #[test]
     fn any_cut_gives_the_ulpdus(ulpdus in ulpdus(), crc in any::<bool>(), markers in any::<bool>(), cuts in cuts()) {
@@ -125,6 +163,33 @@ proptest! {
         prop_assert_eq!(error, None);
         prop_assert!(found == ulpdus);
         prop_assert!(deframer.is_aligned());
+    }
+
+    #[test]
+    fn a_staging_that_is_lent_while_it_is_needed_is_enough(
+        ulpdus in ulpdus(), markers in any::<bool>(), cuts in cuts(),
+    ) {
+        let mut stream = Vec::new();
+        ulpdus.iter().for_each(|ulpdu| reference(&mut stream, true, markers, ulpdu));
+        let mut deframer = Deframer::new(CRC, markers, Vec::new());
+        let (mut lent, mut rest, mut found) = (Some(vec![0; STAGING_LEN]), &stream[..], Vec::new());
+        for cut in cuts.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            if let (Some(staging), Some(place)) = (lent.take(), deframer.staging_mut()) {
+                prop_assert!(place.is_empty());
+                *place = staging;
+            }
+            let (mut input, next) = rest.split_at(rest.len().min(*cut));
+            rest = next;
+            while let Some(ulpdu) = deframer.next(&mut input)? {
+                found.push(ulpdu.to_vec());
+            }
+            lent = deframer.staging_mut().map(std::mem::take);
+        }
+        prop_assert!(found == ulpdus);
+        prop_assert!(lent.is_some(), "it comes back between two FPDUs");
     }
 
     // Covers 5044-4.4-19, 5044-8-2, 5044-8-11, 5044-6-1.
@@ -332,4 +397,23 @@ fn the_framer_refuses_a_ulpdu_over_the_limit() {
     let mut framer = Framer::new(None, false);
     let mut out = vec![0; framer.fpdu_len(MAX_ULPDU + 1)];
     framer.seal(&mut out, MAX_ULPDU + 1);
+}
+
+/// Sent from several places or from one, an FPDU without CRC and Markers has the same octets.
+#[test]
+fn an_fpdu_around_a_payload_from_elsewhere() {
+    let mut framer = Framer::new(None, false);
+    assert!(framer.is_plain());
+    assert!(!Framer::new(None, true).is_plain() && !Framer::new(Some(Crc32c::default()), false).is_plain());
+    for len in 18..40 {
+        let ulpdu: Vec<u8> = (1..).take(len).collect();
+        let mut whole = [0xAA; 64];
+        framer.ulpdu_mut(&mut whole, len).copy_from_slice(&ulpdu);
+        let octets = framer.seal(&mut whole, len);
+        let mut around = [0xBB; 64];
+        around[2..16].copy_from_slice(&ulpdu[..14]);
+        let (before, all) = framer.seal_around(&mut around, len, 14);
+        let joined = [&around[..before], &ulpdu[14..], &around[before..all]].concat();
+        assert_eq!(joined, whole[..octets]);
+    }
 }

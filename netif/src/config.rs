@@ -17,11 +17,14 @@ pub struct StackConfig {
     pub mtu: usize,
     /// Where initial sequence numbers and ephemeral ports come from: the same seed gives the same run.
     pub seed: u64,
-    /// Octets of each connection's send buffer, and of its receive buffer. The latter, above 64 KiB, is
-    /// brought to one octet less than the power of two that isn't below.
+    /// Octets of each connection's send buffer, and of its receive buffer. The former is brought down to whole segments if it
+    /// holds four and more, the latter, above 64 KiB, to one octet less than the power of two that isn't below.
     pub tcp_buffer: usize,
     /// Whether TCP holds itself back when segments get lost.
     pub congestion: Congestion,
+    /// The congestion control of the kernel's sockets ([`HostStack`](crate::HostStack)) by its name there (tcp(7), TCP_CONGESTION),
+    /// as `cubic` or `bbr`; none leaves the choice to the system's administrator.
+    pub kernel_congestion: Option<String>,
     /// How long a peer may be silent while something waits for its answer, before the connection is given up.
     pub timeout: Option<Duration>,
     /// After how long a silence an idle peer is probed.
@@ -38,7 +41,7 @@ pub struct StackConfig {
     pub linger_timeout: Duration,
     /// Frames taken by one call of [`Stack::ingress`](crate::Stack::ingress).
     pub ingress_burst: usize,
-    /// Frames sent for one connection by one call of [`Stack::egress`](crate::Stack::egress).
+    /// Frames sent for one connection by one call of [`Stack::egress`](crate::Stack::egress) while others wait.
     pub egress_burst: usize,
 }
 
@@ -64,6 +67,7 @@ impl StackConfig {
             seed: 0,
             tcp_buffer: 256 * 1024,
             congestion: Congestion::Cubic,
+            kernel_congestion: None,
             timeout: Some(Duration::from_secs(30)),
             keep_alive: None,
             ack_delay: Some(Duration::from_millis(10)),
@@ -74,6 +78,33 @@ impl StackConfig {
             ingress_burst: 64,
             egress_burst: 16,
         }
+    }
+
+    /// The defaults for the sockets of the kernel ([`HostStack`](crate::HostStack)) at `address`, which may be unspecified for
+    /// all of the host's: as [`StackConfig::new`], and probes after 30 s of silence.
+    #[must_use]
+    pub fn host(address: IpAddr) -> Self {
+        let prefix = if address.is_ipv4() { 32 } else { 128 };
+        let ip = IpSetting { address, prefix, gateways: Vec::new(), routes: Vec::new() };
+        Self { keep_alive: Some(Duration::from_secs(30)), ..Self::new(ip) }
+    }
+
+    /// Frames sent by one call of [`Stack::egress`](crate::Stack::egress) for a connection that keeps nobody waiting: as many as the
+    /// other end takes at once if it is set up alike, since each call costs something, too.
+    #[must_use]
+    pub const fn lone_burst(&self) -> usize {
+        if self.egress_burst > self.ingress_burst { self.egress_burst } else { self.ingress_burst }
+    }
+
+    /// Checks the fields that [`HostStack`](crate::HostStack) uses.
+    ///
+    /// # Errors
+    /// The first field that makes no sense.
+    pub fn validate_host(&self) -> Result<(), ConfigError> {
+        if !(1 << 10..=1 << 30).contains(&self.tcp_buffer) {
+            return Err(ConfigError::TcpBuffer(self.tcp_buffer));
+        }
+        if self.backlog == 0 { Err(ConfigError::ZeroLimit) } else { Ok(()) }
     }
 
     /// Checks all fields; [`Stack::new`](crate::Stack::new) panics on what this refuses.

@@ -1,13 +1,17 @@
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
 use smoltcp::time::{Duration, Instant};
 
 use crate::config::{Congestion, StackConfig};
+use crate::counters::TcpCounters;
 use crate::demux::{Segment, Tuple, default_mss};
+use crate::frame::Frame;
 use crate::llp::LlpState;
-use crate::sequence::SendMark;
+use crate::own::OwnSegment;
+use crate::sequence::{SendMark, put_out_of_reach};
+use crate::tally::Tally;
 use crate::whole::{Flow, Keeper};
 
 /// How a connection ended.
@@ -19,6 +23,8 @@ pub enum CloseCause {
     Refused,
     /// The peer sent RST.
     Reset,
+    /// No way leads to the peer, as the kernel or a router on the way says (`host` only).
+    Unreachable,
     /// The peer was silent for the configured timeout.
     TimedOut,
     /// This side gave the connection up.
@@ -32,6 +38,7 @@ pub(crate) struct Connection {
     pub(crate) tuple: Tuple,
     pub(crate) mark: SendMark,
     pub(crate) keeper: Keeper,
+    pub(crate) tally: Tally,
     pub(crate) end: Option<CloseCause>,
     /// The peer's FIN has come; everything that was sent before it has come too.
     pub(crate) peer_finished: bool,
@@ -41,20 +48,30 @@ pub(crate) struct Connection {
     /// Forgotten by the user: the stack closes it.
     pub(crate) is_removed: bool,
     pub(crate) is_dirty: bool,
+    /// It has something to send, or may have, that does not wait for the egress after the next.
+    pub(crate) is_urgent: bool,
     pub(crate) is_ready: bool,
     /// A segment of it went out, if only to the wire.
     pub(crate) has_sent: bool,
     /// Waits for the neighbor's MAC address.
     pub(crate) is_waiting: bool,
+    /// It is not in the stack that its ports choose.
+    pub(crate) is_moved: bool,
     /// When a half-open or removed connection is given up, whatever its peer says.
     pub(crate) give_up_at: Option<Instant>,
     peer_mss: u16,
     ip_mtu: usize,
+    /// Where in the send buffer the next octet goes.
+    written_to: usize,
     handle: SocketHandle,
     last_state: State,
     /// The peer was heard, or an answer of it was awaited first.
     silent_since: Instant,
+    /// The peer was heard after the last thing that it has to answer.
+    is_answered: bool,
     is_pending: bool,
+    /// Keep-alives stand in for the timer that smoltcp lacks; see [`Self::ask_again`].
+    is_asking: bool,
     /// Since when the RST of an abort waits for the peer's MAC address.
     reset_waits_since: Option<Instant>,
     is_reset_lost: bool,
@@ -67,15 +84,24 @@ pub(crate) struct Connection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Appearance {
     state: State,
-    end: Option<CloseCause>,
-    received: usize,
+    pub(crate) end: Option<CloseCause>,
+    pub(crate) received: usize,
     queued: usize,
+}
+
+impl Appearance {
+    /// Both ends know each other, or have done so.
+    pub(crate) fn is_established(&self) -> bool {
+        is_established(self.state)
+    }
 }
 
 impl Connection {
     pub(crate) fn new(tuple: Tuple, config: &StackConfig, ip_mtu: usize, now: Instant) -> Self {
         let buffer = |len: usize| SocketBuffer::new(vec![0; len]);
-        let mut socket = Socket::new(buffer(receive_len(config.tcp_buffer)), buffer(config.tcp_buffer));
+        let largest = ip_mtu - headers(tuple.local.ip());
+        let [receive, send] = [receive_len(config.tcp_buffer), send_len(config.tcp_buffer, largest)];
+        let mut socket = Socket::new(buffer(receive), buffer(send));
         socket.set_ack_delay(config.ack_delay);
         socket.set_keep_alive(config.keep_alive);
         socket.set_congestion_control(match config.congestion {
@@ -89,22 +115,28 @@ impl Connection {
             tuple,
             mark: SendMark::default(),
             keeper: Keeper::default(),
+            tally: Tally::default(),
             end: None,
             peer_finished: false,
             listener: None,
             is_announced: false,
             is_removed: false,
             is_dirty: false,
+            is_urgent: false,
             is_ready: false,
             has_sent: false,
             is_waiting: false,
+            is_moved: false,
             give_up_at: None,
             peer_mss: default_mss(tuple.remote.ip()),
             ip_mtu,
+            written_to: 0,
             handle,
             last_state: State::Closed,
             silent_since: now,
+            is_answered: false,
             is_pending: false,
+            is_asking: false,
             reset_waits_since: None,
             is_reset_lost: false,
             time_wait_until: None,
@@ -126,12 +158,65 @@ impl Connection {
         self.socket_mut().set_nagle_enabled(whole_segment_waits);
     }
 
+    /// Takes note of octets that were put into the send buffer; `is_whole` says that they end with a unit of the user's.
+    pub(crate) fn note_queued(&mut self, len: usize, is_whole: bool) {
+        self.is_urgent |= len > 0;
+        let socket = self.socket();
+        // smoltcp begins at the front of the buffer whenever that is empty.
+        let was_empty = socket.send_queue() == len;
+        let capacity = socket.send_capacity();
+        let end = if was_empty { len } else { self.written_to + len };
+        self.written_to = if end < capacity { end } else { end - capacity };
+        self.mark.note_queued(len);
+        if is_whole && end == capacity {
+            self.mark.note_seam();
+        }
+    }
+
+    /// Whether it is established, and sends and holds back nothing.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.socket().state() == State::Established
+            && self.mark.unsent() == 0
+            && !self.is_waiting
+            && !self.keeper.is_holding()
+    }
+
     /// Where sending stands; nowhere before the SYN.
     pub(crate) fn flow(&self) -> Option<Flow> {
         let queue_end = self.mark.queue_end()?;
         let queued = u32::try_from(self.socket().send_queue()).ok()?;
         let unacknowledged = queue_end.wrapping_sub(queued);
-        Some(Flow { emss: self.emss(), unacknowledged, queue_end, is_closed: self.mark.is_window_closed() })
+        let (is_closed, seam) = (self.mark.is_window_closed(), self.mark.seam());
+        Some(Flow { emss: self.emss(), unacknowledged, queue_end, is_closed, seam })
+    }
+
+    /// Has smoltcp refuse a segment, in `frame`, that acknowledges what was never sent; see [`put_out_of_reach`]. While the
+    /// connection is opened it does so by itself.
+    pub(crate) fn refuses(&self, segment: &Segment, frame: &mut [u8]) -> bool {
+        let Some(reached) = self.tally.reached().filter(|_| self.is_established()) else { return false };
+        let is_ahead = self.tally.is_ahead(segment);
+        if is_ahead {
+            put_out_of_reach(frame, frame.len().saturating_sub(segment.len), reached);
+        }
+        is_ahead
+    }
+
+    /// smoltcp has no timer: it turns that off when a retransmission timeout runs out under a closed window. Should the window's
+    /// opening get lost, both sides would wait for ever (RFC 9293 section 3.8.6.1). Keep-alives go out until the peer says anything,
+    /// from where smoltcp goes on by itself: it probes the window, or sends. A peer that stays silent is given up after the user
+    /// timeout as always.
+    ///
+    /// After such a timeout nothing counts as under way for smoltcp, so that the octet of a keep-alive is one that the peer has.
+    pub(crate) fn ask_again(&mut self) -> bool {
+        let is_stuck = self.end.is_none()
+            && self.is_established()
+            && self.mark.is_window_closed()
+            && self.socket().send_queue() > 0;
+        if is_stuck {
+            self.is_asking = true;
+            self.socket_mut().set_keep_alive(Some(ASK_AGAIN));
+        }
+        is_stuck
     }
 
     /// Closes the connection by RST; the RST goes out at the next egress.
@@ -148,12 +233,58 @@ impl Connection {
         }
     }
 
+    /// Whether it is as connections are most of the time: nothing but data and acknowledgements go either way, and no sending
+    /// changes that.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.last_state == State::Established
+            && self.socket().state() == State::Established
+            && self.end.is_none()
+            && !self.is_removed
+            && !self.is_waiting
+            && self.listener.is_none()
+            && self.give_up_at.is_none()
+    }
+
+    /// Takes note of a frame that smoltcp sends, and corrects it. Whether that was all that there is to see to, as nearly always;
+    /// else it has to be kept whole and counted.
+    pub(crate) fn passes(&mut self, now: Instant, frame: &mut Frame, counters: &mut TcpCounters) -> bool {
+        let Some(mut own) = OwnSegment::of(frame) else { return false };
+        self.mark.stamp(frame, &mut own);
+        self.has_sent = true;
+        let Some(flow) = self.flow().filter(|flow| self.keeper.passes(frame, &own, flow)) else {
+            return false;
+        };
+        self.note_sent(now, false);
+        self.tally.count_one(&own, frame.segment, Some(&flow), counters);
+        true
+    }
+
+    /// Takes note of what was sent, or would have been if the neighbor were known: the stack's patience with a closed window
+    /// begins anew with each probe.
+    pub(crate) fn note_sent(&mut self, now: Instant, is_blocked: bool) {
+        let has_asked = self.mark.take_asked() || is_blocked;
+        if has_asked && core::mem::take(&mut self.is_answered) && self.mark.is_window_closed() {
+            self.silent_since = now;
+        }
+    }
+
+    /// The neighbor was found. It need not answer what waited for that, should that be an acknowledgement.
+    pub(crate) const fn note_neighbor(&mut self) {
+        self.is_waiting = false;
+        self.is_answered |= self.mark.is_window_closed();
+    }
+
     /// Takes note of what a segment, or the time, did to the socket. `segment` is the one just processed.
     pub(crate) fn observe(&mut self, now: Instant, segment: Option<&Segment>) {
         let (state, last) = (self.socket().state(), self.last_state);
         self.last_state = state;
         if segment.is_some() {
             self.silent_since = now;
+            self.is_answered = true;
+            if core::mem::take(&mut self.is_asking) {
+                let keep_alive = self.keep_alive;
+                self.socket_mut().set_keep_alive(keep_alive);
+            }
         }
         let is_pending = self.is_pending_now();
         if is_pending && !self.is_pending {
@@ -194,6 +325,10 @@ impl Connection {
         self.set.get(self.handle)
     }
 
+    pub(crate) fn is_in_time_wait(&self) -> bool {
+        self.socket().state() == State::TimeWait
+    }
+
     pub(crate) fn appearance(&self) -> Appearance {
         let socket = self.socket();
         Appearance {
@@ -223,7 +358,7 @@ impl Connection {
 
     /// Both ends know each other.
     pub(crate) fn is_established(&self) -> bool {
-        !matches!(self.socket().state(), State::Closed | State::Listen | State::SynSent | State::SynReceived)
+        is_established(self.socket().state())
     }
 
     /// Nothing will be sent any more, and nothing that arrives is for this connection.
@@ -240,6 +375,8 @@ impl Connection {
         let patience = self.timeout?;
         match self.keep_alive {
             _ if self.end.is_some() => None,
+            // A peer that answers each probe of its closed window lives, and the probes come ever less often.
+            _ if self.is_answered && self.mark.is_window_closed() => None,
             _ if self.is_pending => Some(self.silent_since + patience),
             Some(interval) => Some(self.silent_since + interval + patience),
             None => None,
@@ -257,8 +394,7 @@ impl Connection {
 
     /// Octets of payload in the largest segment that may be sent.
     pub(crate) fn emss(&self) -> usize {
-        let headers = if self.tuple.local.is_ipv4() { 40 } else { 60 };
-        usize::from(self.peer_mss).min(self.ip_mtu - headers)
+        usize::from(self.peer_mss).min(self.ip_mtu - headers(self.tuple.local.ip()))
     }
 
     pub(crate) const fn local(&self) -> SocketAddr {
@@ -280,6 +416,10 @@ impl Connection {
     }
 }
 
+fn is_established(state: State) -> bool {
+    !matches!(state, State::Closed | State::Listen | State::SynSent | State::SynReceived)
+}
+
 /// How large a receive buffer is made for the size asked for.
 ///
 /// The window of a SYN is never scaled, but smoltcp scales it when it looks whether a segment lies in the
@@ -290,8 +430,24 @@ const fn receive_len(len: usize) -> usize {
     if len <= 0xFFFF { len } else { len.next_power_of_two() - 1 }
 }
 
+/// How large a send buffer is made for the size asked for: whole segments, since smoltcp cuts one where the buffer ends. One of a few
+/// segments only would lose too much by that.
+const fn send_len(len: usize, segment: usize) -> usize {
+    if len < FEW * segment { len } else { len - len % segment }
+}
+
+/// Octets of the headers of IP and TCP.
+const fn headers(local: IpAddr) -> usize {
+    if local.is_ipv4() { 40 } else { 60 }
+}
+
+const FEW: usize = 4;
+
 /// smoltcp's lower bound for what a SYN may say.
 const MIN_PEER_MSS: u16 = 48;
+
+/// Between two questions to a peer that has closed its window: smoltcp's shortest retransmission timeout.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Three questions for the peer's MAC address.
 const RESET_PATIENCE: Duration = Duration::from_secs(3);

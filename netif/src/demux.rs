@@ -1,10 +1,25 @@
+use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
 
 /// Both ends of a connection: what finds it among the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tuple {
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
+}
+
+impl Hash for Tuple {
+    /// Each frame is looked up by it: one word, or three, instead of each field. The own address tells nothing apart.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let ports = u64::from(self.local.port()) << 16 | u64::from(self.remote.port());
+        match self.remote.ip() {
+            IpAddr::V4(ip) => state.write_u64(u64::from(ip.to_bits()) << 32 | ports),
+            IpAddr::V6(ip) => {
+                state.write_u128(ip.to_bits());
+                state.write_u64(ports);
+            }
+        }
+    }
 }
 
 /// What a frame is about, as far as choosing a socket set needs to know. Nothing is verified: the stack does
@@ -26,6 +41,10 @@ pub(crate) struct Segment {
     pub(crate) tuple: Tuple,
     pub(crate) flags: u8,
     pub(crate) window: u16,
+    /// What it acknowledges, if it says so.
+    pub(crate) acknowledged: Option<u32>,
+    /// Octets of the frame from the TCP header on.
+    pub(crate) len: usize,
     /// The MSS option, looked for in a SYN only.
     pub(crate) mss: Option<u16>,
 }
@@ -168,6 +187,14 @@ pub(crate) fn asks_for_neighbor(frame: &[u8]) -> bool {
     }
 }
 
+/// Whether a frame about neighbors answers a question; all others ask one.
+pub(crate) fn answers_for_neighbor(frame: &[u8]) -> bool {
+    match frame.get(12..14) {
+        Some([0x08, 0x06]) => frame.get(20..22) == Some(&[0, 2]),
+        _ => frame.get(54) == Some(&NEIGHBOR_ADVERTISEMENT),
+    }
+}
+
 fn is_neighbor_discovery(icmp: &[u8]) -> bool {
     icmp.first().is_some_and(|kind| (0x85..=0x89).contains(kind))
 }
@@ -180,7 +207,9 @@ fn peek_tcp((source, destination): (IpAddr, IpAddr), segment: &[u8]) -> Option<S
     let options = segment.get(20..usize::from(header[12] >> 4) * 4)?;
     let mss = if flags & SYN != 0 { find_mss(options) } else { None };
     let window = u16::from_be_bytes([header[14], header[15]]);
-    Some(Segment { tuple: Tuple { local, remote }, flags, window, mss })
+    let number = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
+    let acknowledged = (flags & ACK != 0).then_some(number);
+    Some(Segment { tuple: Tuple { local, remote }, flags, window, acknowledged, len: segment.len(), mss })
 }
 
 fn find_mss(mut options: &[u8]) -> Option<u16> {
@@ -269,6 +298,8 @@ mod tests {
             },
             flags: SYN,
             window: 0x0102,
+            acknowledged: None,
+            len: 28,
             mss: Some(1440),
         };
         assert!(segment.is_first_syn() && !segment.is_reset());

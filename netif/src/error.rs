@@ -5,15 +5,24 @@ use core::fmt;
 pub enum ListenError {
     /// Somebody listens on that port already.
     AddrInUse,
-    /// Port 0 can't be listened on.
-    PortZero,
+    /// The address is none of this side's.
+    AddrNotAvailable,
+    /// Port 0 asks for any port, and none is free.
+    NoPortFree,
+    /// Only the privileged may listen there (`host` only).
+    Permission,
+    /// The system refuses for another reason, whose number (errno) this is (`host` only).
+    System(i32),
 }
 
 impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Permission => "only the privileged may listen on that port",
+            Self::System(errno) => return system(f, "cannot listen", *errno),
             Self::AddrInUse => "the port is listened on already",
-            Self::PortZero => "port 0 can't be listened on",
+            Self::AddrNotAvailable => "the address to listen on is none of this side's",
+            Self::NoPortFree => "no port is free to listen on",
         })
     }
 }
@@ -25,6 +34,8 @@ impl core::error::Error for ListenError {}
 pub enum ConnectError {
     /// The local port is listened on, or has a connection to the same remote address and port.
     AddrInUse,
+    /// The local address asked for is none of this side's.
+    AddrNotAvailable,
     /// All ephemeral ports are taken towards that remote address and port.
     NoPortFree,
     /// Port 0, or an unspecified, multicast, broadcast or loopback address.
@@ -33,12 +44,19 @@ pub enum ConnectError {
     Unroutable,
     /// The own address is IPv4 and the remote one IPv6, or the other way round.
     FamilyMismatch,
+    /// The system does not allow it, by a firewall or for want of a privilege (`host` only).
+    Permission,
+    /// The system refuses for another reason, whose number (errno) this is (`host` only).
+    System(i32),
 }
 
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Permission => "the system does not allow this connection",
+            Self::System(errno) => return system(f, "cannot connect", *errno),
             Self::AddrInUse => "the local port is in use",
+            Self::AddrNotAvailable => "the local address is none of this side's",
             Self::NoPortFree => "no ephemeral port is free towards this peer",
             Self::Unaddressable => "the remote address or port can't be connected to",
             Self::Unroutable => "the remote address is outside the own net and no route leads there",
@@ -48,6 +66,10 @@ impl fmt::Display for ConnectError {
 }
 
 impl core::error::Error for ConnectError {}
+
+fn system(f: &mut fmt::Formatter<'_>, what: &str, errno: i32) -> fmt::Result {
+    write!(f, "{what}: {}", std::io::Error::from_raw_os_error(errno))
+}
 
 /// Why a [`StackConfig`](crate::StackConfig) makes no sense.
 #[derive(Debug, Clone, PartialEq, Eq)]

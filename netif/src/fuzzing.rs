@@ -57,11 +57,14 @@ impl Bench {
         // All three are constants of this file.
         let ip: IpSetting = own.parse().unwrap_or_else(|error| panic!("{error}"));
         let peer: IpAddr = peer.parse().unwrap_or_else(|error| panic!("{error}"));
+        let own = ip.address;
         let config = StackConfig { mtu, tcp_buffer, backlog: 4, ..StackConfig::new(ip) };
         let mut stack = Stack::new(wire, config, Instant::ZERO);
         stack.listen(PORT).unwrap_or_else(|error| panic!("{error}"));
         let remote = SocketAddr::new(peer, PEER_PORT);
-        stack.connect(remote, Some(OWN_PORT), Instant::ZERO).unwrap_or_else(|error| panic!("{error}"));
+        stack
+            .connect(remote, Some((own, OWN_PORT).into()), Instant::ZERO)
+            .unwrap_or_else(|error| panic!("{error}"));
         let zero = TcpSeqNumber(0);
         let mut bench = Self {
             stack,

@@ -63,12 +63,26 @@ impl Impairment {
         }
     }
 
+    /// Whether a frame that is not lost goes on at once, as it is: nothing but loss is asked for, and nothing waits.
+    pub(crate) fn is_immediate(&self) -> bool {
+        let ImpairmentConfig { duplicate, reorder, corrupt, delay, jitter, .. } = self.config;
+        let chances = [duplicate, reorder, corrupt];
+        let times = [delay, jitter];
+        chances == [0.0; 3] && times == [Duration::ZERO; 2] && self.queue.is_empty()
+    }
+
+    /// Whether a frame is not lost.
+    pub(crate) fn passes(&mut self, now: Instant) -> bool {
+        let lost = self.random.chance(self.config.loss) || self.is_down(now);
+        self.lost += u64::from(lost);
+        !lost
+    }
+
     /// Takes a frame in at `now`. A full box (65536 frames under way) loses it.
     pub fn push(&mut self, now: Instant, frame: &[u8]) {
         let lost = self.random.chance(self.config.loss);
         let copies = 1 + usize::from(self.random.chance(self.config.duplicate));
-        let down = self.config.down.as_ref().is_some_and(|interval| interval.contains(&now));
-        if lost || down || self.queue.len() + copies > MAX_QUEUE {
+        if lost || self.is_down(now) || self.queue.len() + copies > MAX_QUEUE {
             self.lost += 1;
             return;
         }
@@ -108,6 +122,10 @@ impl Impairment {
     #[must_use]
     pub const fn counts(&self) -> [u64; 4] {
         [self.lost, self.duplicated, self.held_back, self.corrupted]
+    }
+
+    fn is_down(&self, now: Instant) -> bool {
+        self.config.down.as_ref().is_some_and(|interval| interval.contains(&now))
     }
 
     fn turn_bit(&mut self, frame: &mut [u8]) {

@@ -94,10 +94,21 @@ impl IpSetting {
     /// Whether `remote` can be reached: it is in the own net, or a route or gateway leads there.
     #[must_use]
     pub fn reaches(&self, remote: IpAddr) -> bool {
-        remote.is_ipv4() == self.address.is_ipv4()
-            && (self.is_on_link(remote)
-                || !self.gateways.is_empty()
-                || self.routes.iter().any(|route| contains(route.net, route.prefix, remote)))
+        self.route_to(remote).is_some()
+    }
+
+    /// The bits of the longest prefix by which `remote` is reached: the own net's, or that of a route, 0 for a gateway. None if
+    /// it can't be reached.
+    #[must_use]
+    pub fn route_to(&self, remote: IpAddr) -> Option<u8> {
+        if remote.is_ipv4() != self.address.is_ipv4() {
+            return None;
+        }
+        let routes = self.routes.iter().map(|route| (route.net, route.prefix));
+        let nets = routes.chain([(self.address, self.prefix)]);
+        let found =
+            nets.filter(|&(net, prefix)| contains(net, prefix, remote)).map(|(_, prefix)| prefix).max();
+        found.or_else(|| self.gateways.first().map(|_| 0))
     }
 
     /// Whether `remote` is in the own net.

@@ -3,11 +3,13 @@
 //! ```text
 //!      Llp   Llp   Llp            byte streams, one a connection: readable, transmit, emss, state
 //!        \    |    /
-//!         [ Stack ]               smoltcp, one socket set a connection, found by 4-tuple; timer wheel
-//!             |
+//!       [ Transport ]             either of the two
+//!         /       \
+//!    [ Stack ]  [ HostStack ]     smoltcp, one socket set a connection, found by 4-tuple; the kernel's sockets
+//!         |
 //!         [ Wire  ]               capture outermost, then impairment
-//!        /    |    \
-//!     pair  unix   tap            memory, Unix stream socket, TAP device
+//!     /    |    |    \
+//!  pair  unix  tap  packet        memory, Unix stream socket, TAP device, network interface
 //! ```
 //!
 //! A [`Wire`] carries frames and nothing else. A [`Stack`] puts a TCP/IP on it. Nothing here reads a clock or
@@ -22,7 +24,7 @@
 //! let (left, right) = pair(1500);
 //! let mut client = Stack::new(left, StackConfig::new("10.0.0.1/24".parse()?), now);
 //! let mut server = Stack::new(right, StackConfig::new("10.0.0.2/24".parse()?), now);
-//! server.listen(4791)?;
+//! let listener = server.listen(4791)?;
 //! let id = client.connect("10.0.0.2:4791".parse()?, None, now)?;
 //! for _ in 0..8 {
 //!     for stack in [&mut client, &mut server] {
@@ -30,8 +32,8 @@
 //!         stack.ingress(now);
 //!     }
 //! }
-//! let (accepted, port) = server.next_accepted().expect("three segments were enough");
-//! assert_eq!((port, server.peer_addr(accepted)), (4791, client.local_addr(id)));
+//! let (accepted, by) = server.next_accepted().expect("three segments were enough");
+//! assert_eq!((by, server.peer_addr(accepted)), (listener, client.local_addr(id)));
 //! assert_eq!(client.llp(id).unwrap().state(), LlpState::Established);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -39,39 +41,59 @@
 //! RFC 9293 (TCP), 5681 and 9438 (congestion control), 826 (ARP), 4861 (NDP), 791, 8200 (IP), 6691 (MSS).
 
 mod capture;
+mod checksum;
 mod config;
 mod connection;
+mod counters;
 mod demux;
 mod error;
+mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
+mod held;
+mod host;
+mod hub;
 mod impair;
 mod ip;
+mod listen;
 mod llp;
+mod own;
+mod packet;
 mod pair;
 mod random;
 mod sequence;
 mod slot;
 mod spec;
 mod stack;
+mod steering;
 mod table;
+mod tally;
 mod tap;
+mod transport;
 mod unix;
+mod virtio;
 mod wheel;
 mod whole;
 mod wire;
+mod xdp;
 
 pub use smoltcp::time::{Duration, Instant};
 
 pub use capture::Capture;
 pub use config::{Congestion, StackConfig};
 pub use connection::CloseCause;
+pub use counters::{Counters, HostCounters, TcpCounters, WireCounters};
 pub use error::{ConfigError, ConnectError, ListenError};
+pub use held::{Held, take_marked};
+pub use host::{HostLlp, HostMoving, HostStack};
 pub use impair::{Impairment, ImpairmentConfig};
 pub use ip::{IpSetting, IpSettingError, Route};
+pub use listen::Listen;
 pub use llp::{Llp, LlpState, TcpLlp};
 pub use pair::pair;
 pub use spec::{Spec, SpecError};
-pub use stack::{Counters, Stack};
+pub use stack::{Moving, Stack};
+pub use steering::queue_of;
 pub use table::ConnectionId;
-pub use wire::{Wire, WireCounters};
+pub use transport::{Ground, Moved, Transport};
+pub use wire::Wire;

@@ -1,6 +1,10 @@
+use std::io;
+use std::os::fd::BorrowedFd;
+
 use smoltcp::socket::tcp::State;
 
 use crate::connection::{CloseCause, Connection};
+use crate::host::HostLlp;
 
 /// The lower layer protocol of one connection: a reliable byte stream in each direction. Borrowed from
 /// [`Stack::llp`](crate::Stack::llp); what is changed here goes out at the next egress.
@@ -8,6 +12,8 @@ use crate::connection::{CloseCause, Connection};
 pub enum Llp<'a> {
     /// The TCP of this process.
     Tcp(TcpLlp<'a>),
+    /// The TCP of the kernel.
+    Host(HostLlp<'a>),
 }
 
 /// A connection of the user-space TCP, borrowed from its stack; used through [`Llp`].
@@ -34,18 +40,17 @@ pub enum LlpState {
 impl Llp<'_> {
     /// The received octets in front, as far as they lie in one piece; empty when there are none.
     pub fn readable(&mut self) -> &[u8] {
-        let Self::Tcp(tcp) = self;
-        // The only errors say that nothing is there and nothing will come.
-        tcp.connection.socket_mut().peek(usize::MAX).unwrap_or_default()
+        match self {
+            Self::Tcp(tcp) => tcp.readable(),
+            Self::Host(host) => host.readable(),
+        }
     }
 
     /// Takes `n` received octets off the front, which makes room for the peer; at most as many as there are.
-    pub fn consume(&mut self, mut n: usize) {
-        let Self::Tcp(tcp) = self;
-        let socket = tcp.connection.socket_mut();
-        while n > 0 && socket.can_recv() {
-            let step = socket.recv(|octets| (octets.len().min(n), octets.len().min(n)));
-            n -= step.unwrap_or(n);
+    pub fn consume(&mut self, n: usize) {
+        match self {
+            Self::Tcp(tcp) => tcp.consume(n),
+            Self::Host(host) => host.consume(n),
         }
     }
 
@@ -53,84 +58,239 @@ impl Llp<'_> {
     /// full), and queues as many octets as `f` says first. None, without a call of `f`, when nothing can be
     /// sent any more, or not yet.
     pub fn transmit<R>(&mut self, f: impl FnOnce(&mut [u8]) -> (usize, R)) -> Option<R> {
-        let Self::Tcp(tcp) = self;
-        let sent = tcp.connection.socket_mut().send(|room| {
-            let (len, result) = f(room);
-            let len = len.min(room.len());
-            (len, (len, result))
-        });
-        let (len, result) = sent.ok()?;
-        tcp.connection.mark.note_queued(len);
-        Some(result)
+        match self {
+            Self::Tcp(tcp) => tcp.transmit(f),
+            Self::Host(host) => host.transmit(f),
+        }
     }
 
     /// Queues as much of `octets` as there is room for, and says how much that is.
     pub fn send_slice(&mut self, octets: &[u8]) -> usize {
-        let Self::Tcp(tcp) = self;
-        // An error says that nothing can be sent: the same as no room.
-        let len = tcp.connection.socket_mut().send_slice(octets).unwrap_or(0);
-        tcp.connection.mark.note_queued(len);
-        len
+        match self {
+            Self::Tcp(tcp) => tcp.send_slice(octets),
+            Self::Host(host) => host.send_slice(octets),
+        }
+    }
+
+    /// Whether [`Llp::send_directly`] works here.
+    #[must_use]
+    pub const fn sends_directly(&self) -> bool {
+        matches!(self, Self::Host(_))
+    }
+
+    /// Whether [`Llp::send_directly`] may succeed now. Who hears that it does not hears of the connection again when it does.
+    #[must_use]
+    pub fn takes_directly(&mut self) -> bool {
+        match self {
+            Self::Tcp(_) => false,
+            Self::Host(host) => host.takes_directly(),
+        }
+    }
+
+    /// Lets `send` give `len` octets to the socket behind what is queued, and answers how many it took; the rest is to be queued
+    /// at once.
+    pub fn send_directly(
+        &mut self,
+        len: usize,
+        send: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> usize {
+        match self {
+            Self::Tcp(_) => 0,
+            Self::Host(host) => host.send_directly(len, send),
+        }
+    }
+
+    /// Whether [`Llp::receive_directly`] works here.
+    #[must_use]
+    pub const fn receives_directly(&self) -> bool {
+        matches!(self, Self::Host(_))
+    }
+
+    /// Whether received octets wait to be consumed, so that nothing can be received directly.
+    #[must_use]
+    pub const fn has_unread(&self) -> bool {
+        match self {
+            Self::Tcp(_) => true,
+            Self::Host(host) => host.has_unread(),
+        }
+    }
+
+    /// Lets `receive` take octets off the socket: the next `len` to wherever it likes, and what follows into the slice of `spare`
+    /// octets that it gets, where [`Llp::readable`] finds them. It answers how many have come in all, and this how many of the
+    /// first `len`: 0 when there are none at present, or octets that were received before are not consumed yet.
+    pub fn receive_directly(
+        &mut self,
+        len: usize,
+        spare: usize,
+        receive: impl FnMut(BorrowedFd<'_>, &mut [u8]) -> io::Result<usize>,
+    ) -> usize {
+        match self {
+            Self::Tcp(_) => 0,
+            Self::Host(host) => host.receive_directly(len, spare, receive),
+        }
     }
 
     /// Closes the sending direction: FIN after what is queued. A connection that is not established yet is
     /// given up.
     pub fn shutdown(&mut self) {
-        let Self::Tcp(tcp) = self;
-        let opening = tcp.connection.socket().state() == State::SynSent;
-        tcp.connection.socket_mut().close();
-        if opening {
-            tcp.connection.end.get_or_insert(CloseCause::Aborted);
+        match self {
+            Self::Tcp(tcp) => tcp.shutdown(),
+            Self::Host(host) => host.shutdown(),
         }
     }
 
     /// Ends the connection by RST; what is queued is lost.
     pub fn abort(&mut self) {
-        let Self::Tcp(tcp) = self;
-        tcp.connection.abort(CloseCause::Aborted);
+        match self {
+            Self::Tcp(tcp) => tcp.abort(),
+            Self::Host(host) => host.abort(),
+        }
     }
 
     /// How far the connection has come.
     #[must_use]
     pub fn state(&self) -> LlpState {
-        let Self::Tcp(tcp) = self;
-        tcp.connection.llp_state()
+        match self {
+            Self::Tcp(tcp) => tcp.state(),
+            Self::Host(host) => host.state(),
+        }
     }
 
     /// How the connection ended; none while it has not.
     #[must_use]
-    pub const fn cause(&self) -> Option<CloseCause> {
-        let Self::Tcp(tcp) = self;
-        tcp.connection.end
+    pub fn cause(&self) -> Option<CloseCause> {
+        match self {
+            Self::Tcp(tcp) => tcp.cause(),
+            Self::Host(host) => host.cause(),
+        }
     }
 
     /// The peer's FIN has come, and everything before it was read.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        let Self::Tcp(tcp) = self;
-        tcp.connection.peer_finished && !tcp.connection.socket().can_recv()
+        match self {
+            Self::Tcp(tcp) => tcp.is_drained(),
+            Self::Host(host) => host.is_drained(),
+        }
     }
 
     /// Free octets of the send buffer, in all its pieces; 0 when nothing can be sent.
     #[must_use]
     pub fn room(&self) -> usize {
-        let Self::Tcp(tcp) = self;
-        let socket = tcp.connection.socket();
-        if socket.may_send() { socket.send_capacity() - socket.send_queue() } else { 0 }
+        match self {
+            Self::Tcp(tcp) => tcp.room(),
+            Self::Host(host) => host.room(),
+        }
     }
 
-    /// Octets that were queued and the peer has not acknowledged, sent or not.
+    /// Octets of the whole send buffer: what is longer never fits.
     #[must_use]
-    pub fn unsent(&self) -> usize {
-        let Self::Tcp(tcp) = self;
-        tcp.connection.socket().send_queue()
+    pub fn capacity(&self) -> usize {
+        match self {
+            Self::Tcp(tcp) => tcp.connection.socket().send_capacity(),
+            Self::Host(host) => host.capacity(),
+        }
+    }
+
+    /// Whether that many octets of the send buffer are free. Who hears that they are not hears of the connection again when
+    /// there is more room.
+    #[must_use]
+    pub fn has_room(&mut self, needed: usize) -> bool {
+        match self {
+            Self::Tcp(tcp) => tcp.room() >= needed,
+            Self::Host(host) => host.has_room(needed),
+        }
+    }
+
+    /// Octets that were queued and the peer has not acknowledged, sent or not. Who gets another answer
+    /// than 0 hears of the connection again while there are some.
+    #[must_use]
+    pub fn unsent(&mut self) -> usize {
+        match self {
+            Self::Tcp(tcp) => tcp.unsent(),
+            Self::Host(host) => host.unsent(),
+        }
     }
 
     /// The effective maximum segment size: octets of payload in the largest segment that may be sent. The
     /// least of the peer's MSS option (without one 536, or 1220 on IPv6) and what the own MTU leaves.
     #[must_use]
     pub fn emss(&self) -> usize {
-        let Self::Tcp(tcp) = self;
-        tcp.connection.emss()
+        match self {
+            Self::Tcp(tcp) => tcp.emss(),
+            Self::Host(host) => host.emss(),
+        }
+    }
+}
+
+impl TcpLlp<'_> {
+    fn readable(&mut self) -> &[u8] {
+        // The only errors say that nothing is there and nothing will come.
+        self.connection.socket_mut().peek(usize::MAX).unwrap_or_default()
+    }
+
+    fn consume(&mut self, mut n: usize) {
+        let socket = self.connection.socket_mut();
+        while n > 0 && socket.can_recv() {
+            let step = socket.recv(|octets| (octets.len().min(n), octets.len().min(n)));
+            n -= step.unwrap_or(n);
+        }
+    }
+
+    fn transmit<R>(&mut self, f: impl FnOnce(&mut [u8]) -> (usize, R)) -> Option<R> {
+        let sent = self.connection.socket_mut().send(|room| {
+            let (len, result) = f(room);
+            let len = len.min(room.len());
+            (len, (len, result))
+        });
+        let (len, result) = sent.ok()?;
+        self.connection.note_queued(len, true);
+        Some(result)
+    }
+
+    fn send_slice(&mut self, octets: &[u8]) -> usize {
+        // An error says that nothing can be sent: the same as no room.
+        let len = self.connection.socket_mut().send_slice(octets).unwrap_or(0);
+        self.connection.note_queued(len, false);
+        len
+    }
+
+    fn shutdown(&mut self) {
+        self.connection.is_urgent = true;
+        let opening = self.connection.socket().state() == State::SynSent;
+        self.connection.socket_mut().close();
+        if opening {
+            self.connection.end.get_or_insert(CloseCause::Aborted);
+        }
+    }
+
+    fn abort(&mut self) {
+        self.connection.is_urgent = true;
+        self.connection.abort(CloseCause::Aborted);
+    }
+
+    fn state(&self) -> LlpState {
+        self.connection.llp_state()
+    }
+
+    const fn cause(&self) -> Option<CloseCause> {
+        self.connection.end
+    }
+
+    fn is_drained(&self) -> bool {
+        self.connection.peer_finished && !self.connection.socket().can_recv()
+    }
+
+    fn room(&self) -> usize {
+        let socket = self.connection.socket();
+        if socket.may_send() { socket.send_capacity() - socket.send_queue() } else { 0 }
+    }
+
+    fn unsent(&self) -> usize {
+        self.connection.socket().send_queue()
+    }
+
+    fn emss(&self) -> usize {
+        self.connection.emss()
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::frame::Frame;
 use crate::wire::{Link, MAX_MTU, MIN_MTU, Wire};
 
 /// Two ends of a wire through memory. Each direction holds 512 frames and loses what comes on top, as a wire
@@ -17,7 +18,14 @@ pub fn pair(mtu: usize) -> (Wire, Wire) {
     assert!((MIN_MTU..=MAX_MTU).contains(&mtu), "an MTU of {mtu} is outside {MIN_MTU} to {MAX_MTU}");
     let (left, right) = (Arc::new(Lane::default()), Arc::new(Lane::default()));
     let end = |outgoing: &Arc<Lane>, incoming: &Arc<Lane>| {
-        Wire::new(Link::Pair(PairEnd { outgoing: Arc::clone(outgoing), incoming: Arc::clone(incoming) }), mtu)
+        Wire::new(
+            Link::Pair(PairEnd {
+                outgoing: Arc::clone(outgoing),
+                incoming: Arc::clone(incoming),
+                is_drained: false,
+            }),
+            mtu,
+        )
     };
     (end(&left, &right), end(&right, &left))
 }
@@ -26,19 +34,19 @@ pub fn pair(mtu: usize) -> (Wire, Wire) {
 pub(crate) struct PairEnd {
     outgoing: Arc<Lane>,
     incoming: Arc<Lane>,
+    /// The last frame that was received left none behind.
+    is_drained: bool,
 }
 
 impl PairEnd {
-    /// False when the lane is full and the frame is lost.
-    pub(crate) fn send(&self, frame: &[u8]) -> bool {
+    /// Swaps the frame for an old one. False when the lane is full and the frame is lost.
+    pub(crate) fn send(&self, frame: &mut Frame) -> bool {
         let mut queue = self.outgoing.lock();
         if queue.frames.len() >= CAPACITY {
             return false;
         }
-        let mut buffer = queue.spare.pop().unwrap_or_default();
-        buffer.clear();
-        buffer.extend_from_slice(frame);
-        queue.frames.push_back(buffer);
+        let spare = queue.spare.pop().unwrap_or_default();
+        queue.frames.push_back(std::mem::replace(frame, spare));
         if queue.frames.len() == 1 {
             self.outgoing.ring();
         }
@@ -46,15 +54,23 @@ impl PairEnd {
     }
 
     /// Swaps the next frame into `frame`, whose old buffer goes back to the sender for a later one.
-    pub(crate) fn receive(&self, frame: &mut Vec<u8>) -> bool {
+    pub(crate) fn receive(&mut self, frame: &mut Frame) -> bool {
         let mut queue = self.incoming.lock();
-        let Some(mut buffer) = queue.frames.pop_front() else { return false };
-        std::mem::swap(frame, &mut buffer);
-        queue.spare.push(buffer);
-        if queue.frames.is_empty() {
+        let Some(next) = queue.frames.pop_front() else { return false };
+        let old = std::mem::replace(frame, next);
+        if queue.spare.len() < MAX_SPARE {
+            queue.spare.push(old);
+        }
+        self.is_drained = queue.frames.is_empty();
+        if self.is_drained {
             self.incoming.silence();
         }
         true
+    }
+
+    /// Whether there was nothing more when a frame was received last, which saves another look under the lock.
+    pub(crate) const fn is_drained(&self) -> bool {
+        self.is_drained
     }
 
     pub(crate) fn is_readable(&self) -> bool {
@@ -84,8 +100,9 @@ struct Lane {
 
 #[derive(Default)]
 struct Queue {
-    frames: VecDeque<Vec<u8>>,
-    spare: Vec<Vec<u8>>,
+    frames: VecDeque<Frame>,
+    /// Buffers that have been received, the last one on top: it is still in the cache.
+    spare: Vec<Frame>,
 }
 
 impl Lane {
@@ -117,6 +134,7 @@ impl fmt::Debug for Queue {
 
 /// Frames in each direction.
 const CAPACITY: usize = 512;
+const MAX_SPARE: usize = 64;
 
 #[cfg(test)]
 mod tests {

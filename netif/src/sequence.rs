@@ -1,3 +1,5 @@
+use crate::own::OwnSegment;
+
 /// Keeps the sequence numbers of acknowledgements where RFC 9293 (3.10.7.4) wants them: at the highest number
 /// sent.
 ///
@@ -14,7 +16,11 @@ pub(crate) struct SendMark {
     next: Option<u32>,
     /// The number of the first octet behind everything that was queued.
     queue_end: Option<u32>,
+    /// The number behind what has filled the send buffer to its end.
+    seam: Option<u32>,
     peer_window_is_zero: bool,
+    /// Something went out that the peer has to answer.
+    has_asked: bool,
 }
 
 impl SendMark {
@@ -28,6 +34,16 @@ impl SendMark {
         if let Some(end) = &mut self.queue_end {
             *end = end.wrapping_add(u32::try_from(octets).unwrap_or(0));
         }
+    }
+
+    /// What was noted last ends where the send buffer does.
+    pub(crate) const fn note_seam(&mut self) {
+        self.seam = self.queue_end;
+    }
+
+    /// The number at which the send buffer ended last, if whole units of its user end there.
+    pub(crate) const fn seam(&self) -> Option<u32> {
+        self.seam
     }
 
     /// Octets that wait in the send buffer to be sent, or to be sent again after a timeout.
@@ -46,35 +62,46 @@ impl SendMark {
         self.peer_window_is_zero
     }
 
-    /// Takes note of, or corrects, a frame that the connection's socket sends; others are left as they are.
-    pub(crate) fn stamp(&mut self, frame: &mut [u8]) {
-        let Some(tcp) = find_tcp(frame) else { return };
-        let Some((header, rest)) = frame[tcp..].split_first_chunk_mut::<20>() else { return };
-        let payload = (rest.len() + 20).saturating_sub(usize::from(header[12] >> 4) * 4);
-        let sequence = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
-        let flags = header[13];
-        let is_pure = payload == 0 && flags & (SYN | FIN) == 0 && flags & ACK != 0;
-        let highest = self.highest.unwrap_or(sequence);
-        if is_pure && is_before(sequence, highest) {
-            let checksum = u16::from_be_bytes([header[16], header[17]]);
-            let checksum = adjust(adjust(checksum, sequence >> 16, highest >> 16), sequence, highest);
-            header[4..8].copy_from_slice(&highest.to_be_bytes());
-            header[16..18].copy_from_slice(&checksum.to_be_bytes());
+    /// Whether something that the peer has to answer went out since the last call.
+    pub(crate) const fn take_asked(&mut self) -> bool {
+        core::mem::replace(&mut self.has_asked, false)
+    }
+
+    /// Takes note of, or corrects, a frame that the connection's socket sends.
+    pub(crate) fn stamp(&mut self, frame: &mut [u8], own: &mut OwnSegment) {
+        let highest = self.highest.unwrap_or(own.sequence);
+        if own.is_pure() && is_before(own.sequence, highest) {
+            own.sequence = highest;
+            frame[own.tcp + 4..own.tcp + 8].copy_from_slice(&highest.to_be_bytes());
             return;
         }
         // The octet of a zero window probe is most likely not taken; the peer will ask for it again.
-        let is_probe = payload == 1 && self.peer_window_is_zero;
-        let octets = if is_probe { 0 } else { u32::try_from(payload).unwrap_or(0) };
-        let control = u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0);
-        let end = sequence.wrapping_add(octets).wrapping_add(control);
-        if flags & SYN != 0 {
+        let is_probe = own.len == 1 && self.peer_window_is_zero;
+        let octets = if is_probe { 0 } else { own.octets() };
+        let end = own.sequence.wrapping_add(octets).wrapping_add(own.control());
+        if own.has_syn() {
             self.queue_end.get_or_insert(end);
         }
-        if !is_pure {
+        if !own.is_pure() {
             self.next = Some(end);
+            self.has_asked = true;
         }
         self.highest = Some(if is_before(highest, end) { end } else { highest });
     }
+}
+
+/// Makes the segment at `tcp` of a received frame acknowledge what is not even queued.
+///
+/// smoltcp takes an acknowledgement of anything that is queued, sent or not, and so would drop octets that the peer has never seen,
+/// or take a FIN for acknowledged that it never sent. One that goes beyond the queue it treats as RFC 9293 (3.10.7.4) wants it: it
+/// drops the segment and answers with an acknowledgement, once a second at most (RFC 5961 section 7). The checksum has been
+/// verified before. `reached` is the number behind everything that was sent.
+pub(crate) fn put_out_of_reach(frame: &mut [u8], tcp: usize, reached: u32) {
+    let Some(header) = frame.get_mut(tcp..).and_then(|segment| segment.first_chunk_mut::<20>()) else {
+        return;
+    };
+    let new = reached.wrapping_add(OUT_OF_REACH);
+    header[8..12].copy_from_slice(&new.to_be_bytes());
 }
 
 /// Where the TCP header is in a frame of our own, which has neither IP options nor extension headers.
@@ -93,27 +120,26 @@ pub(crate) const fn is_before(left: u32, right: u32) -> bool {
     distance != 0 && distance < 1 << 31
 }
 
-/// The checksum after the low 16 bits of `old` became those of `new` (RFC 1624 equation 3).
-fn adjust(checksum: u16, old: u32, new: u32) -> u16 {
-    let sum = (u32::from(checksum) ^ 0xFFFF) + ((old & 0xFFFF) ^ 0xFFFF) + (new & 0xFFFF);
-    let folded = (sum & 0xFFFF) + (sum >> 16);
-    let folded = (folded & 0xFFFF) + (folded >> 16);
-    !u16::try_from(folded & 0xFFFF).unwrap_or(0)
-}
+/// More than any send buffer holds (1 GiB is the most that a window can be), and less than half of all sequence numbers.
+const OUT_OF_REACH: u32 = (1 << 30) + 2;
 
 const TCP: u8 = 0x06;
-const FIN: u8 = 0x01;
-const SYN: u8 = 0x02;
-const ACK: u8 = 0x10;
 
 #[cfg(test)]
 mod tests {
-    use smoltcp::wire::{IpAddress, TcpPacket, TcpSeqNumber};
+    use smoltcp::wire::{TcpPacket, TcpSeqNumber};
 
     use super::*;
 
-    const OWN: IpAddress = IpAddress::v4(10, 0, 0, 1);
-    const PEER: IpAddress = IpAddress::v4(10, 0, 0, 2);
+    const FIN: u8 = 0x01;
+    const SYN: u8 = 0x02;
+    const ACK: u8 = 0x10;
+
+    fn stamp(mark: &mut SendMark, frame: &mut [u8]) {
+        if let Some(mut own) = OwnSegment::of(frame) {
+            mark.stamp(frame, &mut own);
+        }
+    }
 
     fn frame(sequence: u32, flags: u8, payload: usize) -> Vec<u8> {
         let mut frame = vec![0; 54 + payload];
@@ -122,16 +148,14 @@ mod tests {
         frame[38..42].copy_from_slice(&sequence.to_be_bytes());
         frame[46] = 0x50;
         frame[47] = flags;
-        TcpPacket::new_unchecked(&mut frame[34..]).fill_checksum(&OWN, &PEER);
         frame
     }
 
-    /// The sequence number that goes out; the checksum must be good.
+    /// The sequence number that goes out.
     fn stamped(mark: &mut SendMark, sequence: u32, flags: u8, payload: usize) -> u32 {
         let mut frame = frame(sequence, flags, payload);
-        mark.stamp(&mut frame);
+        stamp(mark, &mut frame);
         let packet = TcpPacket::new_checked(&frame[34..]).unwrap();
-        assert!(packet.verify_checksum(&OWN, &PEER));
         let TcpSeqNumber(number) = packet.seq_number();
         u32::from_be_bytes(number.to_be_bytes())
     }
@@ -166,19 +190,33 @@ mod tests {
     }
 
     #[test]
+    fn an_acknowledgement_is_put_out_of_reach_of_every_queue() {
+        for reached in [0, 7, 0x1234_5678, 0xBFFF_FFFE, 0xFFFF_0000, 0xFFFF_FFFF] {
+            let mut frame = frame(1, ACK, 6);
+            put_out_of_reach(&mut frame, 34, reached);
+            let number = u32::from_be_bytes(frame[42..46].try_into().unwrap());
+            assert!(is_before(reached.wrapping_add(1 << 30), number), "{number:#x} {reached:#x}");
+        }
+        let mut runt = [1; 53];
+        put_out_of_reach(&mut runt, 34, 5);
+        put_out_of_reach(&mut runt, 99, 5);
+        assert_eq!(runt, [1; 53]);
+    }
+
+    #[test]
     fn other_frames_and_runts_are_left_alone() {
         let mut mark = SendMark { highest: Some(5000), ..SendMark::default() };
         for len in 0..60 {
             let mut short = frame(1, ACK, 6);
             short.truncate(len.min(53));
             let before = short.clone();
-            mark.stamp(&mut short);
+            stamp(&mut mark, &mut short);
             assert_eq!(short, before);
         }
         let mut udp = frame(1, ACK, 0);
         udp[23] = 17;
         let before = udp.clone();
-        mark.stamp(&mut udp);
+        stamp(&mut mark, &mut udp);
         assert_eq!(udp, before);
     }
 }

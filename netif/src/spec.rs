@@ -2,7 +2,7 @@ use core::fmt;
 use core::str::FromStr;
 use std::path::PathBuf;
 
-/// Which Ethernet device a stack is to run on, as the command line names it.
+/// Which device a transport is to run on, as the command line names it.
 ///
 /// ```
 /// use weft_netif::Spec;
@@ -19,6 +19,21 @@ pub enum Spec {
     UnixListen(PathBuf),
     /// `tap:NAME`: a TAP device of Linux.
     Tap(String),
+    /// `tap:NAME,plain`: a TAP device without the offloads that the kernel has.
+    PlainTap(String),
+    /// `packet:IFNAME`: a network interface, by AF_PACKET.
+    Packet(String),
+    /// `packet:IFNAME,plain`: a network interface without the offloads that the kernel has.
+    PlainPacket(String),
+    /// `xdp:IFNAME` or `xdp:IFNAME@QUEUE`: a network interface, by AF_XDP.
+    Xdp {
+        /// Its name. One that ends like `@1` needs the queue behind it.
+        interface: String,
+        /// The only queue to take frames from; all if there is none.
+        queue: Option<u32>,
+    },
+    /// `host`: no Ethernet device, but the TCP of the kernel; see [`Ground::Host`](crate::Ground::Host).
+    Host,
 }
 
 /// A device spec that can't be read: what was given, what is wrong with it, and which specs there are.
@@ -37,12 +52,27 @@ impl FromStr for Spec {
             None if text == "pair" => Ok(Self::Pair),
             None if matches!(text, "unix" | "unix-listen") => refuse("the path of the socket is missing"),
             None if text == "tap" => refuse("the name of the TAP device is missing"),
+            None if matches!(text, "packet" | "xdp") => refuse("the name of the interface is missing"),
+            None if text == "host" => Ok(Self::Host),
+            Some(("host", _)) => refuse("host has no argument"),
             Some(("pair", _)) => refuse("a pair has no argument"),
             Some(("unix", path)) => socket_path(path).map_or_else(refuse, |path| Ok(Self::Unix(path))),
             Some(("unix-listen", path)) => {
                 socket_path(path).map_or_else(refuse, |path| Ok(Self::UnixListen(path)))
             }
-            Some(("tap", name)) => tap_name(name).map_or_else(refuse, |name| Ok(Self::Tap(name))),
+            Some(("tap", "")) => refuse("the name of the TAP device is missing"),
+            Some(("tap", name)) => match name.strip_suffix(PLAIN) {
+                Some(name) => interface_name(name).map_or_else(refuse, |name| Ok(Self::PlainTap(name))),
+                None => interface_name(name).map_or_else(refuse, |name| Ok(Self::Tap(name))),
+            },
+            Some(("packet", "")) => refuse("the name of the interface is missing"),
+            Some(("packet", name)) => match name.strip_suffix(PLAIN) {
+                Some(name) => interface_name(name).map_or_else(refuse, |name| Ok(Self::PlainPacket(name))),
+                None => interface_name(name).map_or_else(refuse, |name| Ok(Self::Packet(name))),
+            },
+            Some(("xdp", "")) => refuse("the name of the interface is missing"),
+            Some(("xdp", place)) => queue_of_interface(place)
+                .map_or_else(refuse, |(interface, queue)| Ok(Self::Xdp { interface, queue })),
             _ => refuse("no such device"),
         }
     }
@@ -52,9 +82,15 @@ impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pair => f.write_str("pair"),
+            Self::Host => f.write_str("host"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::UnixListen(path) => write!(f, "unix-listen:{}", path.display()),
             Self::Tap(name) => write!(f, "tap:{name}"),
+            Self::PlainTap(name) => write!(f, "tap:{name}{PLAIN}"),
+            Self::Packet(name) => write!(f, "packet:{name}"),
+            Self::PlainPacket(name) => write!(f, "packet:{name}{PLAIN}"),
+            Self::Xdp { interface, queue: None } => write!(f, "xdp:{interface}"),
+            Self::Xdp { interface, queue: Some(queue) } => write!(f, "xdp:{interface}@{queue}"),
         }
     }
 }
@@ -62,7 +98,11 @@ impl fmt::Display for Spec {
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { given, reason } = self;
-        write!(f, "device `{given}`: {reason} (there are pair, unix:PATH, unix-listen:PATH and tap:NAME)")
+        write!(
+            f,
+            "device `{given}`: {reason} (there are host, pair, unix:PATH, unix-listen:PATH, tap:NAME, packet:IFNAME and \
+             xdp:IFNAME[@QUEUE])"
+        )
     }
 }
 
@@ -79,10 +119,20 @@ fn socket_path(path: &str) -> Result<PathBuf, &'static str> {
     }
 }
 
-fn tap_name(name: &str) -> Result<String, &'static str> {
+/// Splits `IFNAME@QUEUE`. What is no number behind the last `@` belongs to the name.
+fn queue_of_interface(place: &str) -> Result<(String, Option<u32>), &'static str> {
+    match place.rsplit_once('@') {
+        Some((name, digits)) if !digits.is_empty() && digits.bytes().all(|octet| octet.is_ascii_digit()) => {
+            let queue = digits.parse().map_err(|_| "there is no queue of that number")?;
+            Ok((interface_name(name)?, Some(queue)))
+        }
+        _ => Ok((interface_name(place)?, None)),
+    }
+}
+
+fn interface_name(name: &str) -> Result<String, &'static str> {
     match name {
-        "" => Err("the name of the TAP device is missing"),
-        "." | ".." => Err("that is no name of an interface"),
+        "" | "." | ".." => Err("that is no name of an interface"),
         _ if name.len() > MAX_INTERFACE_NAME => Err("an interface name has at most 15 octets"),
         _ if name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control()) => {
             Err("an interface name has no slash, colon or space")
@@ -90,6 +140,9 @@ fn tap_name(name: &str) -> Result<String, &'static str> {
         _ => Ok(name.into()),
     }
 }
+
+/// Ends the name of a device whose offloads are not to be used.
+const PLAIN: &str = ",plain";
 
 /// `sun_path` has 108 octets, the last of them zero.
 const MAX_SOCKET_PATH: usize = 107;
@@ -105,11 +158,21 @@ mod tests {
     fn good_specs_are_read_and_written_back() {
         let table = [
             ("pair", Spec::Pair),
+            ("host", Spec::Host),
             ("unix:/tmp/w.sock", Spec::Unix("/tmp/w.sock".into())),
             ("unix:a:b", Spec::Unix("a:b".into())),
             ("unix-listen:./x", Spec::UnixListen("./x".into())),
             ("tap:tap0", Spec::Tap("tap0".into())),
             ("tap:abcdefghijklmno", Spec::Tap("abcdefghijklmno".into())),
+            ("tap:tap0,plain", Spec::PlainTap("tap0".into())),
+            ("packet:eth0,plain", Spec::PlainPacket("eth0".into())),
+            ("packet:eth0", Spec::Packet("eth0".into())),
+            ("packet:eth0.5@x", Spec::Packet("eth0.5@x".into())),
+            ("xdp:eth0", Spec::Xdp { interface: "eth0".into(), queue: None }),
+            ("xdp:eth0@3", Spec::Xdp { interface: "eth0".into(), queue: Some(3) }),
+            ("xdp:eth0@x", Spec::Xdp { interface: "eth0@x".into(), queue: None }),
+            ("xdp:eth0@1@0", Spec::Xdp { interface: "eth0@1".into(), queue: Some(0) }),
+            ("xdp:eth0@", Spec::Xdp { interface: "eth0@".into(), queue: None }),
         ];
         for (text, spec) in table {
             assert_eq!(text.parse::<Spec>().as_ref(), Ok(&spec), "{text}");
@@ -124,6 +187,9 @@ mod tests {
             ("", "no such device"),
             ("Pair", "no such device"),
             ("pair:", "no argument"),
+            ("host:", "no argument"),
+            ("host:127.0.0.1", "no argument"),
+            ("hosts", "no such device"),
             ("pair:1", "no argument"),
             ("unix", "missing"),
             ("unix:", "missing"),
@@ -137,14 +203,32 @@ mod tests {
             ("tap:a b", "space"),
             ("tap:..", "no name"),
             ("tap:abcdefghijklmnop", "15"),
+            ("tap:,plain", "no name"),
+            ("packet:,plain", "no name"),
+            ("tap:a:b,plain", "colon"),
+            ("packet", "missing"),
+            ("packet:", "missing"),
+            ("packet:a:b", "colon"),
+            ("packet:abcdefghijklmnop", "15"),
             ("eth0", "no such device"),
-            ("xdp:eth0", "no such device"),
+            ("xdp", "missing"),
+            ("xdp:", "missing"),
+            ("xdp:@1", "no name"),
+            ("xdp:eth0@4294967296", "no queue"),
+            ("xdp:abcdefghijklmnop@1", "15"),
+            ("xdp:a b", "space"),
+            ("dpdk:eth0", "no such device"),
             (":x", "no such device"),
         ];
         for (text, reason) in table {
             let error = text.parse::<Spec>().unwrap_err().to_string();
             assert!(error.contains(reason), "{text:?}: {error}");
-            assert!(error.contains("there are pair, unix:PATH, unix-listen:PATH and tap:NAME"), "{error}");
+            assert!(
+                error.contains(
+                    "there are host, pair, unix:PATH, unix-listen:PATH, tap:NAME, packet:IFNAME and xdp:IFNAME[@QUEUE]"
+                ),
+                "{error}"
+            );
             assert!(!error.contains('\n'));
         }
     }

@@ -1,5 +1,5 @@
 use core::net::SocketAddr;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::BorrowedFd;
 
 use smoltcp::iface::{Config, Interface, Route, SocketSet};
@@ -8,9 +8,12 @@ use smoltcp::wire::EthernetAddress;
 
 use crate::config::StackConfig;
 use crate::connection::{CloseCause, Connection};
+use crate::counters::{Counters, TcpCounters};
 use crate::demux::{Demux, Tuple};
 use crate::error::{ConnectError, ListenError};
+use crate::frame::Frame;
 use crate::ip::{IpSetting, is_station, to_cidr};
+use crate::listen::Listen;
 use crate::llp::{Llp, LlpState, TcpLlp};
 use crate::random::Random;
 use crate::slot::Slot;
@@ -21,6 +24,9 @@ use crate::wire::Wire;
 mod asking;
 mod egress;
 mod ingress;
+mod moving;
+
+pub use moving::Moving;
 
 /// A user-space TCP/IP on one wire, with one address.
 ///
@@ -40,8 +46,9 @@ pub struct Stack {
     iface: Interface,
     slot: Slot,
     table: Table,
-    /// How many connections count against the backlog of each listening port.
-    listeners: HashMap<u16, usize>,
+    listeners: HashMap<u16, Listener>,
+    /// Ports that are kept for who has bound them.
+    bound: HashSet<u16>,
     wheel: Wheel,
     dirty: VecDeque<ConnectionId>,
     ready: VecDeque<ConnectionId>,
@@ -50,36 +57,23 @@ pub struct Stack {
     asking: asking::Asking,
     lingering: VecDeque<ConnectionId>,
     lingering_count: usize,
-    looped: VecDeque<Vec<u8>>,
+    looped: VecDeque<Frame>,
     is_loops_turn: bool,
+    /// Frames that a connection may send in its turn.
+    burst: usize,
     /// The socket set for what is no connection's: ARP, NDP, ICMP, and the RST to unknown TCP.
     nobody: SocketSet<'static>,
     random: Random,
     counters: Counters,
+    tcp: TcpCounters,
 }
 
-/// What a [`Stack`] has done and holds. Totals, but for those that say "now".
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Counters {
-    /// Frames taken from the wire or turned round.
-    pub frames_in: u64,
-    /// Frames given to the wire or turned round.
-    pub frames_out: u64,
-    /// Frames to the own address that never saw the wire.
-    pub looped: u64,
-    /// Frames to the own address lost since too many waited.
-    pub loop_overflows: u64,
-    /// Frames that were for somebody else, or that nobody should send: malformed, fragments, forged senders.
-    pub refused: u64,
-    /// Calls into smoltcp for one connection each: the measure of the work that polling does.
-    pub socket_polls: u64,
-    /// SYNs dropped since the backlog was full.
-    pub backlog_drops: u64,
-    /// Connections now, half-open and closing ones included.
-    pub connections: usize,
-    /// Connections now that were removed and are still closing.
-    pub lingering: usize,
+/// A listening port.
+#[derive(Debug)]
+struct Listener {
+    backlog: usize,
+    /// How many connections count against the backlog.
+    waiting: usize,
 }
 
 impl Stack {
@@ -93,7 +87,7 @@ impl Stack {
         if let Err(error) = config.validate() {
             panic!("stack configuration: {error}");
         }
-        let mut slot = Slot::new(config.mtu);
+        let mut slot = Slot::new(config.mtu, wire.segments());
         let mut settings = Config::new(EthernetAddress(config.mac).into());
         settings.random_seed = config.seed;
         let mut iface = Interface::new(settings, &mut slot, now);
@@ -101,13 +95,14 @@ impl Stack {
         Self {
             demux: Demux::new(config.mac, config.ip.address),
             random: Random::new(config.seed),
+            table: Table::new(config.seed),
             wheel: Wheel::new(now),
             wire,
             config,
             iface,
             slot,
-            table: Table::default(),
             listeners: HashMap::new(),
+            bound: HashSet::new(),
             dirty: VecDeque::new(),
             ready: VecDeque::new(),
             accepted: VecDeque::new(),
@@ -117,29 +112,59 @@ impl Stack {
             lingering_count: 0,
             looped: VecDeque::new(),
             is_loops_turn: false,
+            burst: 1,
             nobody: SocketSet::new(Vec::new()),
             counters: Counters::default(),
+            tcp: TcpCounters::default(),
         }
     }
 
-    /// Takes connections to `port` from now on; they come out of [`Stack::next_accepted`].
+    /// Keeps a port, for 0 a free one, from others that bind, and from being chosen as an ephemeral one, until
+    /// [`Stack::unbind`]. Who names the answered address may listen on it and connect from it.
     ///
     /// # Errors
-    /// When the port is 0 or listened on already.
-    pub fn listen(&mut self, port: u16) -> Result<(), ListenError> {
-        match port {
-            0 => Err(ListenError::PortZero),
-            _ if self.listeners.contains_key(&port) => Err(ListenError::AddrInUse),
-            _ => {
-                self.listeners.insert(port, 0);
-                Ok(())
-            }
+    /// When the address is not the own one, or the port is bound or listened on already.
+    pub fn bind(&mut self, local: SocketAddr) -> Result<SocketAddr, ListenError> {
+        let mut local = self.own(local).ok_or(ListenError::AddrNotAvailable)?;
+        if local.port() == 0 {
+            local.set_port(self.free_port()?);
+        }
+        if self.listeners.contains_key(&local.port()) || !self.bound.insert(local.port()) {
+            return Err(ListenError::AddrInUse);
+        }
+        Ok(local)
+    }
+
+    /// Ends what [`Stack::bind`] began. Listeners and connections of the port go on.
+    pub fn unbind(&mut self, local: SocketAddr) {
+        if self.own(local).is_some() {
+            self.bound.remove(&local.port());
         }
     }
 
-    /// Takes no more connections to `port`. Those that nobody has taken yet are reset.
-    pub fn unlisten(&mut self, port: u16) {
-        if self.listeners.remove(&port).is_none() {
+    /// Takes connections to a port from now on; they come out of [`Stack::next_accepted`]. Answers the address and port that
+    /// are listened on, by which the listener is named.
+    ///
+    /// # Errors
+    /// When the address is not the own one, or the port is listened on already.
+    pub fn listen(&mut self, listen: impl Into<Listen>) -> Result<SocketAddr, ListenError> {
+        let listen = listen.into();
+        let mut local = self.own(listen.wanted()).ok_or(ListenError::AddrNotAvailable)?;
+        if listen.port == 0 {
+            local.set_port(self.free_port()?);
+        }
+        if self.listeners.contains_key(&local.port()) {
+            return Err(ListenError::AddrInUse);
+        }
+        let backlog = listen.backlog.unwrap_or(self.config.backlog).max(1);
+        self.listeners.insert(local.port(), Listener { backlog, waiting: 0 });
+        Ok(local)
+    }
+
+    /// Ends what [`Stack::listen`] began. Connections that nobody has taken yet are reset.
+    pub fn unlisten(&mut self, listener: SocketAddr) {
+        let port = listener.port();
+        if self.own(listener).is_none() || self.listeners.remove(&port).is_none() {
             return;
         }
         let is_orphan = |id: &ConnectionId| self.table.get(*id).is_some_and(|it| it.listener == Some(port));
@@ -154,18 +179,18 @@ impl Stack {
         }
     }
 
-    /// Begins a connection to `remote`, from `local_port` or an ephemeral port. It is ready when it is
-    /// established or has failed.
+    /// Begins a connection to `remote`, from `local`; without one, or where its address is unspecified or its port 0, from
+    /// the own address and an ephemeral port. It is ready when it is established or has failed.
     ///
     /// # Errors
     /// When the address or a port makes no sense, can't be reached, or is in use.
     pub fn connect(
         &mut self,
         remote: SocketAddr,
-        local_port: Option<u16>,
+        local: Option<SocketAddr>,
         now: Instant,
     ) -> Result<ConnectionId, ConnectError> {
-        if remote.port() == 0 || local_port == Some(0) || !is_station(remote.ip()) {
+        if remote.port() == 0 || !is_station(remote.ip()) {
             return Err(ConnectError::Unaddressable);
         }
         if remote.is_ipv4() != self.config.ip.address.is_ipv4() {
@@ -174,7 +199,11 @@ impl Stack {
         if !self.config.ip.reaches(remote.ip()) {
             return Err(ConnectError::Unroutable);
         }
+        if local.is_some_and(|local| self.own(local).is_none()) {
+            return Err(ConnectError::AddrNotAvailable);
+        }
         let remote = SocketAddr::new(remote.ip(), remote.port());
+        let local_port = local.map(|local| local.port()).filter(|&port| port != 0);
         let tuple = self.choose_tuple(remote, local_port)?;
         let mut connection = Connection::new(tuple, &self.config, self.config.mtu, now);
         let opened = connection.socket_mut().connect(self.iface.context(), tuple.remote, tuple.local);
@@ -196,24 +225,28 @@ impl Stack {
         None
     }
 
-    /// The next established connection to a listening port, and that port. It is ready, too.
-    pub fn next_accepted(&mut self) -> Option<(ConnectionId, u16)> {
+    /// The next established connection to a listening port, and the name of the listener. It is ready, too.
+    pub fn next_accepted(&mut self) -> Option<(ConnectionId, SocketAddr)> {
         while let Some(id) = self.accepted.pop_front() {
             let Some(port) = self.table.get_mut(id).and_then(|connection| connection.listener.take()) else {
                 continue;
             };
             self.release_backlog(port);
             self.mark_ready(id);
-            return Some((id, port));
+            return Some((id, SocketAddr::new(self.config.ip.address, port)));
         }
         None
     }
 
     /// The byte streams of a connection; none when the id names none any more. Marks it for the next egress.
     pub fn llp(&mut self, id: ConnectionId) -> Option<Llp<'_>> {
-        self.table.get(id).filter(|connection| !connection.is_removed)?;
-        self.mark_dirty(id);
-        self.table.get_mut(id).map(|connection| Llp::Tcp(TcpLlp { connection }))
+        let connection = self.table.get_mut(id).filter(|connection| !connection.is_removed)?;
+        if !core::mem::replace(&mut connection.is_dirty, true) {
+            // Nobody but a short segment puts off what follows, or who looks again and again would keep the time from going on.
+            connection.is_urgent = true;
+            self.dirty.push_back(id);
+        }
+        Some(Llp::Tcp(TcpLlp { connection }))
     }
 
     /// How far a connection has come, without marking it; none as for [`Stack::llp`].
@@ -299,17 +332,47 @@ impl Stack {
     /// What the stack has done and holds.
     #[must_use]
     pub const fn counters(&self) -> Counters {
-        Counters { connections: self.table.len(), lingering: self.lingering_count, ..self.counters }
+        let (connections, lingering) = (self.table.len() as u64, self.lingering_count as u64);
+        Counters { connections, lingering, ..self.counters }
+    }
+
+    /// Whether each connection has ended at both ends, as one in TIME-WAIT has.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.table.ids().all(|id| self.table.get(id).is_none_or(Connection::is_in_time_wait))
+    }
+
+    /// What TCP has done.
+    #[must_use]
+    pub const fn tcp_counters(&self) -> TcpCounters {
+        self.tcp
+    }
+
+    /// `local` with the own address; none if it names another one.
+    fn own(&self, local: SocketAddr) -> Option<SocketAddr> {
+        let own = self.config.ip.address;
+        (local.ip().is_unspecified() || local.ip() == own).then(|| SocketAddr::new(own, local.port()))
+    }
+
+    /// A port that nobody listens on, has bound or connects from.
+    fn free_port(&mut self) -> Result<u16, ListenError> {
+        let is_free = |port: &u16| {
+            !self.listeners.contains_key(port)
+                && !self.bound.contains(port)
+                && !self.table.has_local_port(*port)
+        };
+        ephemeral_ports(&mut self.random).find(is_free).ok_or(ListenError::NoPortFree)
     }
 
     fn choose_tuple(&mut self, remote: SocketAddr, local_port: Option<u16>) -> Result<Tuple, ConnectError> {
         let address = self.config.ip.address;
-        let start = u16::try_from(self.random.below(u64::from(EPHEMERAL_COUNT))).unwrap_or(0);
+        let mut ports = ephemeral_ports(&mut self.random);
         let tuple = |port| Tuple { local: SocketAddr::new(address, port), remote };
         // A connection to itself has its own mirror image as peer, and neither may be another one's.
         let is_free = |port| {
             let mirror = Tuple { local: remote, remote: tuple(port).local };
             tuple(port).local != remote
+                && self.wire.owns(&tuple(port))
                 && !self.listeners.contains_key(&port)
                 && self.table.find(&tuple(port)).is_none()
                 && (remote.ip() != address || self.table.find(&mirror).is_none())
@@ -317,11 +380,21 @@ impl Stack {
         if let Some(port) = local_port {
             return if is_free(port) { Ok(tuple(port)) } else { Err(ConnectError::AddrInUse) };
         }
-        let mut ports = (0..EPHEMERAL_COUNT).map(|step| EPHEMERAL_FIRST + (start + step) % EPHEMERAL_COUNT);
-        ports.find(|&port| is_free(port)).map(tuple).ok_or(ConnectError::NoPortFree)
+        let mut unbound = ports.by_ref().filter(|port| !self.bound.contains(port));
+        unbound.find(|&port| is_free(port)).map(tuple).ok_or(ConnectError::NoPortFree)
     }
 
+    /// Has the connection looked at by the next egress.
     fn mark_dirty(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.table.get_mut(id) {
+            connection.is_urgent = true;
+        }
+        self.mark_touched(id);
+    }
+
+    /// Has the connection looked at by the next egress if something makes it urgent until then, else by the one after: with
+    /// what answers a short message goes its acknowledgement.
+    fn mark_touched(&mut self, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id).filter(|connection| !connection.is_dirty) {
             connection.is_dirty = true;
             self.dirty.push_back(id);
@@ -337,15 +410,17 @@ impl Stack {
     }
 
     fn release_backlog(&mut self, port: u16) {
-        if let Some(count) = self.listeners.get_mut(&port) {
-            *count = count.saturating_sub(1);
+        if let Some(listener) = self.listeners.get_mut(&port) {
+            listener.waiting = listener.waiting.saturating_sub(1);
         }
     }
 
     /// Frees a connection and everything that points to it; queues skip its id when they come to it.
     fn release(&mut self, id: ConnectionId) {
+        self.unmap(id);
         let Some(connection) = self.table.remove(id) else { return };
         self.wheel.cancel(id.index());
+        connection.tally.count_end(&mut self.tcp);
         if let Some(port) = connection.listener {
             self.release_backlog(port);
         }
@@ -382,6 +457,12 @@ impl core::fmt::Debug for Stack {
             .field("counters", &counters)
             .finish_non_exhaustive()
     }
+}
+
+/// All ephemeral ports, from a drawn one on.
+fn ephemeral_ports(random: &mut Random) -> impl Iterator<Item = u16> + use<> {
+    let start = u16::try_from(random.below(u64::from(EPHEMERAL_COUNT))).unwrap_or(0);
+    (0..EPHEMERAL_COUNT).map(move |step| EPHEMERAL_FIRST + (start + step) % EPHEMERAL_COUNT)
 }
 
 fn set_addresses(iface: &mut Interface, ip: &IpSetting) {

@@ -1,7 +1,9 @@
+use core::hash::{BuildHasher, Hasher};
 use std::collections::HashMap;
 
 use crate::connection::Connection;
 use crate::demux::Tuple;
+use crate::random::Random;
 
 /// Names a connection of one [`Stack`](crate::Stack), for good: a place that is used again gets another
 /// generation.
@@ -12,40 +14,112 @@ pub struct ConnectionId {
 }
 
 impl ConnectionId {
-    /// The place in the table; keys of the timer wheel are made of it.
-    pub(crate) const fn index(self) -> usize {
+    /// The place in the table, which another connection may have later.
+    #[inline]
+    #[must_use]
+    pub const fn index(self) -> usize {
         self.index
     }
+
+    /// The id in the 63 bits that the kernel carries for us; [`Slots::unpack`] finds it again.
+    pub(crate) const fn pack(self) -> u64 {
+        (self.generation & GENERATION_MASK) << 32 | (self.index as u64 & 0xFFFF_FFFF)
+    }
+}
+
+/// Connections by place.
+#[derive(Debug)]
+pub(crate) struct Slots<T> {
+    entries: Vec<Entry<T>>,
+    free: Vec<usize>,
 }
 
 /// All connections of a stack: by place, and by 4-tuple as long as segments may arrive for them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Table {
-    entries: Vec<Entry>,
-    free: Vec<usize>,
-    by_tuple: HashMap<Tuple, ConnectionId>,
+    slots: Slots<Connection>,
+    by_tuple: HashMap<Tuple, ConnectionId, Keyed>,
+    /// What was found last: segments come in trains.
+    last: Option<(Tuple, ConnectionId)>,
 }
 
-#[derive(Debug, Default)]
-struct Entry {
-    generation: u64,
-    connection: Option<Box<Connection>>,
+/// Hashes 4-tuples by multiplication, under a key, since peers choose half of a tuple: a fraction of what the standard library's
+/// takes, and a segment needs one.
+#[derive(Debug, Clone, Copy)]
+struct Keyed(u64);
+
+/// What has been hashed so far, and the key.
+struct TupleHasher {
+    state: u64,
+    key: u64,
 }
 
-impl Table {
-    pub(crate) fn insert(&mut self, connection: Connection) -> ConnectionId {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.entries.push(Entry::default());
-            self.entries.len() - 1
-        });
-        let id = ConnectionId { index, generation: self.entries[index].generation };
-        self.by_tuple.insert(connection.tuple, id);
-        self.entries[index].connection = Some(Box::new(connection));
-        id
+impl BuildHasher for Keyed {
+    type Hasher = TupleHasher;
+
+    fn build_hasher(&self) -> TupleHasher {
+        TupleHasher { state: !self.0, key: self.0 | 1 }
+    }
+}
+
+impl TupleHasher {
+    fn mix(&mut self, word: u64) {
+        let product = u128::from(self.state ^ word) * u128::from(self.key);
+        let half = |half: u128| u64::try_from(half & u128::from(u64::MAX)).unwrap_or(0);
+        let [low, high] = [half(product), half(product >> 64)];
+        self.state = low.rotate_left(23) ^ high ^ self.key;
+    }
+}
+
+impl Hasher for TupleHasher {
+    fn write(&mut self, octets: &[u8]) {
+        for chunk in octets.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.mix(u64::from_ne_bytes(word));
+        }
     }
 
-    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Box<Connection>> {
-        self.unmap(id);
+    fn write_u16(&mut self, value: u16) {
+        self.mix(value.into());
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.mix(value.into());
+    }
+
+    fn write_isize(&mut self, value: isize) {
+        self.mix(value.unsigned_abs() as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.state
+    }
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    generation: u64,
+    connection: Option<Box<T>>,
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Self { entries: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slots<T> {
+    pub(crate) fn insert(&mut self, connection: T) -> ConnectionId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(Entry { generation: 0, connection: None });
+            self.entries.len() - 1
+        });
+        self.entries[index].connection = Some(Box::new(connection));
+        ConnectionId { index, generation: self.entries[index].generation }
+    }
+
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Box<T>> {
         let entry = self.entries.get_mut(id.index).filter(|entry| entry.generation == id.generation)?;
         let connection = entry.connection.take()?;
         entry.generation += 1;
@@ -53,32 +127,26 @@ impl Table {
         Some(connection)
     }
 
-    /// Frees the 4-tuple of a connection for another one.
-    pub(crate) fn unmap(&mut self, id: ConnectionId) {
-        let Some(tuple) = self.get(id).map(|connection| connection.tuple) else { return };
-        if self.by_tuple.get(&tuple) == Some(&id) {
-            self.by_tuple.remove(&tuple);
-        }
-    }
-
-    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut T> {
         let entry = self.entries.get_mut(id.index).filter(|entry| entry.generation == id.generation)?;
         entry.connection.as_deref_mut()
     }
 
-    pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<&T> {
         let entry = self.entries.get(id.index).filter(|entry| entry.generation == id.generation)?;
         entry.connection.as_deref()
-    }
-
-    pub(crate) fn find(&self, tuple: &Tuple) -> Option<ConnectionId> {
-        self.by_tuple.get(tuple).copied()
     }
 
     /// The connection that is at a place now.
     pub(crate) fn at(&self, index: usize) -> Option<ConnectionId> {
         let entry = self.entries.get(index).filter(|entry| entry.connection.is_some())?;
         Some(ConnectionId { index, generation: entry.generation })
+    }
+
+    /// The connection of a packed id, if it is still there.
+    pub(crate) fn unpack(&self, packed: u64) -> Option<ConnectionId> {
+        let id = self.at(usize::try_from(packed & 0xFFFF_FFFF).ok()?)?;
+        (id.pack() == packed).then_some(id)
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = ConnectionId> {
@@ -89,3 +157,78 @@ impl Table {
         self.entries.len() - self.free.len()
     }
 }
+
+impl Table {
+    /// An empty table. The seed decides the order of nothing but the time that finding takes.
+    pub(crate) fn new(seed: u64) -> Self {
+        let key = Random::new(seed).draw();
+        Self { slots: Slots::default(), by_tuple: HashMap::with_hasher(Keyed(key)), last: None }
+    }
+
+    pub(crate) fn insert(&mut self, connection: Connection) -> ConnectionId {
+        let tuple = connection.tuple;
+        self.last = None;
+        let id = self.slots.insert(connection);
+        self.by_tuple.insert(tuple, id);
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Box<Connection>> {
+        self.unmap(id);
+        self.slots.remove(id)
+    }
+
+    /// Frees the 4-tuple of a connection for another one.
+    pub(crate) fn unmap(&mut self, id: ConnectionId) {
+        let Some(tuple) = self.get(id).map(|connection| connection.tuple) else { return };
+        if self.by_tuple.get(&tuple) == Some(&id) {
+            self.last = None;
+            self.by_tuple.remove(&tuple);
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        self.slots.get_mut(id)
+    }
+
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
+        self.slots.get(id)
+    }
+
+    pub(crate) fn find(&self, tuple: &Tuple) -> Option<ConnectionId> {
+        self.by_tuple.get(tuple).copied()
+    }
+
+    /// As [`Self::find`], for the segments of a train.
+    pub(crate) fn find_next(&mut self, tuple: &Tuple) -> Option<ConnectionId> {
+        match self.last {
+            Some((last, id)) if last == *tuple => Some(id),
+            _ => {
+                let id = self.find(tuple)?;
+                self.last = Some((*tuple, id));
+                Some(id)
+            }
+        }
+    }
+
+    /// Whether a connection has `port` at this end.
+    pub(crate) fn has_local_port(&self, port: u16) -> bool {
+        self.by_tuple.keys().any(|tuple| tuple.local.port() == port)
+    }
+
+    /// The connection that is at a place now.
+    pub(crate) fn at(&self, index: usize) -> Option<ConnectionId> {
+        self.slots.at(index)
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ConnectionId> {
+        self.slots.ids()
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.slots.len()
+    }
+}
+
+/// As much of a generation as fits beside a place and a bit for other purposes.
+const GENERATION_MASK: u64 = 0x7FFF_FFFF;

@@ -1,51 +1,162 @@
-//! The TAP device. `unsafe` only to take over the descriptor that tun-tap hands out as a bare number.
+//! The TAP device. `unsafe` for the requests that make a queue of it, which no safe library has.
 #![allow(unsafe_code)]
 
 use core::fmt;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
-use tun_tap::{Iface, Mode};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 
+use crate::frame::Frame;
+use crate::virtio::{self, VNET_HEADER};
 use crate::wire::{ETHERNET_HEADER, MAX_MTU};
 
-/// A TAP device: one read or write is one frame, without packet information before it.
+/// A queue of a TAP device: one read or write is one frame, without packet information before it, but, with offloads, virtio's
+/// header.
 pub(crate) struct Tap {
-    fd: OwnedFd,
-    /// Frames are read here first, as the caller's buffer needn't have room for the greatest one.
-    buffer: Box<[u8]>,
+    fd: Arc<OwnedFd>,
+    has_header: bool,
 }
 
 impl Tap {
-    pub(crate) fn open(name: &str) -> io::Result<Self> {
-        let device = Iface::without_packet_info(name, Mode::Tap).map_err(explain)?;
-        // SAFETY: `into_raw_fd` gives up the open descriptor, and nobody else has its number.
-        let fd = unsafe { OwnedFd::from_raw_fd(device.into_raw_fd()) };
-        rustix::io::ioctl_fionbio(&fd, true)?;
-        Ok(Self { fd, buffer: vec![0; MAX_MTU + ETHERNET_HEADER].into() })
+    /// Opens queues of a device: the only one, or several of one that may have several. With `offload` long frames are cut by the
+    /// kernel, and come from it in one, and neither side fills in checksums; where the kernel refuses that, frames are plain.
+    ///
+    /// The kernel gives a frame to the queue by which the last one of the same flow was sent, if it remembers that.
+    pub(crate) fn open_queues(name: &str, offload: bool, count: usize) -> io::Result<Vec<Self>> {
+        let header = if offload { libc::IFF_VNET_HDR } else { 0 };
+        let opened = Self::open_all(name, header, count).and_then(|queues| {
+            queues.iter().try_for_each(Self::set_up)?;
+            Ok(queues)
+        });
+        match opened {
+            Err(error) if offload && error.raw_os_error() == Some(libc::EINVAL) => {
+                Self::open_queues(name, false, count)
+            }
+            Err(error) if count > 1 => Err(advise(name, error)),
+            opened => opened.map_err(explain),
+        }
     }
 
     /// False when the queue is full or the device is not up: the frame is lost.
-    pub(crate) fn send(&self, frame: &[u8]) -> bool {
-        rustix::io::write(&self.fd, frame).is_ok_and(|len| len == frame.len())
+    pub(crate) fn send(&self, frame: &mut Frame) -> bool {
+        if !self.has_header {
+            frame.complete();
+            return rustix::io::write(&self.fd, frame).is_ok_and(|len| len == frame.len());
+        }
+        let header = virtio::header_for(frame);
+        let parts = [IoSlice::new(&header), IoSlice::new(frame)];
+        rustix::io::writev(&self.fd, &parts).is_ok_and(|len| len == VNET_HEADER + frame.len())
     }
 
     /// An error is as good as no frame: the device stays open, and comes back when it is set up again.
-    pub(crate) fn receive(&mut self, frame: &mut Vec<u8>) -> bool {
-        let Ok(len) = rustix::io::read(&self.fd, &mut self.buffer[..]) else { return false };
-        frame.clear();
-        frame.extend_from_slice(&self.buffer[..len]);
-        len > 0
+    pub(crate) fn receive(&self, frame: &mut Frame) -> bool {
+        frame.reset(MAX_MTU + ETHERNET_HEADER);
+        let mut header = [0; VNET_HEADER];
+        let len = if self.has_header {
+            let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(frame)];
+            rustix::io::readv(&self.fd, &mut parts).map(|len| len.saturating_sub(VNET_HEADER))
+        } else {
+            rustix::io::read(&self.fd, &mut **frame)
+        };
+        frame.truncate(len.unwrap_or(0));
+        !frame.is_empty() && virtio::accept(frame, &header).is_some()
+    }
+
+    /// Whether long frames are cut into segments.
+    pub(crate) const fn segments(&self) -> bool {
+        self.has_header
     }
 
     pub(crate) fn poll_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// The same, for a sleeper who does not hold the device back meanwhile.
+    pub(crate) fn shared_fd(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.fd)
+    }
+
+    fn open_all(name: &str, header: libc::c_int, count: usize) -> io::Result<Vec<Self>> {
+        // The kernel may choose the name. A device that may have several queues has to be asked for as one.
+        let (first, name) = match Self::attach(name, header) {
+            _ if count > 1 => Self::attach(name, header | libc::IFF_MULTI_QUEUE)?,
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                Self::attach(name, header | libc::IFF_MULTI_QUEUE)?
+            }
+            opened => opened?,
+        };
+        let mut queues = vec![first];
+        for _ in 1..count {
+            queues.push(Self::attach(&name, header | libc::IFF_MULTI_QUEUE)?.0);
+        }
+        Ok(queues)
+    }
+
+    /// A queue of the device, and what the device is called.
+    fn attach(name: &str, flags: libc::c_int) -> io::Result<(Self, String)> {
+        let has_header = flags & libc::IFF_VNET_HDR != 0;
+        let flags = flags | libc::IFF_TAP | libc::IFF_NO_PI;
+        let mut request = request_for(name)?;
+        request.ifr_ifru.ifru_flags = libc::c_short::try_from(flags).unwrap_or_default();
+        let fd = open("/dev/net/tun", OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
+        // SAFETY: the request reads and writes nothing but `request`, which is the structure that it is for.
+        if unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let octets = request.ifr_name.iter().map(|octet| octet.to_ne_bytes()[0]);
+        let name: Vec<u8> = octets.take_while(|&octet| octet != 0).collect();
+        Ok((Self { fd: Arc::new(fd), has_header }, String::from_utf8_lossy(&name).into_owned()))
+    }
+
+    /// Says what this side can do without. A device remembers what its last user could, and would give long frames without a
+    /// header to one that cannot.
+    fn set_up(&self) -> io::Result<()> {
+        let offloads = if self.has_header { TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 } else { 0 };
+        // SAFETY: the request takes its argument as a number and touches no memory.
+        if unsafe { libc::ioctl(self.fd.as_raw_fd(), TUNSETOFFLOAD, offloads) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if self.has_header {
+            let size = libc::c_int::try_from(VNET_HEADER).unwrap_or_default();
+            // SAFETY: the request reads the integer that it is given the address of, which is alive.
+            if unsafe { libc::ioctl(self.fd.as_raw_fd(), TUNSETVNETHDRSZ, &raw const size) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
     }
 }
 
 impl fmt::Debug for Tap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tap").field("fd", &self.fd).finish_non_exhaustive()
+    }
+}
+
+/// A request about the interface `name`.
+pub(crate) fn request_for(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: an `ifreq` consists of integers and unions of such, for which zero is a value.
+    let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(Errno::NODEV.into());
+    }
+    for (place, octet) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *place = libc::c_char::from_ne_bytes([octet]);
+    }
+    Ok(request)
+}
+
+fn advise(name: &str, error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EINVAL) => {
+            let text = format!("the device has one queue: `ip tuntap add {name} mode tap multi_queue`");
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        }
+        Some(libc::E2BIG) => io::Error::new(error.kind(), "the device has no further queue"),
+        _ => explain(error),
     }
 }
 
@@ -58,6 +169,13 @@ fn explain(error: io::Error) -> io::Error {
     };
     io::Error::new(error.kind(), advice)
 }
+
+// The numbers of these requests are made of that of TUNSETIFF by adding, on every architecture.
+const TUNSETOFFLOAD: libc::Ioctl = libc::TUNSETIFF + 6;
+const TUNSETVNETHDRSZ: libc::Ioctl = libc::TUNSETIFF + 14;
+const TUN_F_CSUM: libc::c_uint = 0x01;
+const TUN_F_TSO4: libc::c_uint = 0x02;
+const TUN_F_TSO6: libc::c_uint = 0x04;
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use smoltcp::time::{Duration, Instant};
 
+use crate::frame::Frame;
+use crate::held::Mark;
 use crate::wire::{ETHERNET_HEADER, MAX_MTU};
 
 /// Ethernet frames over a Unix stream socket, each behind its length in 4 octets, big-endian (QEMU's `-netdev
@@ -23,7 +25,7 @@ pub(crate) struct UnixLink {
 
 #[derive(Debug)]
 enum Role {
-    Listen { listener: UnixListener, path: PathBuf },
+    Listen { _mark: Mark, listener: UnixListener, path: PathBuf },
     Connect { path: PathBuf },
 }
 
@@ -42,7 +44,8 @@ impl UnixLink {
             UnixListener::bind(path)
         })?;
         listener.set_nonblocking(true)?;
-        Ok(Self { role: Role::Listen { listener, path: path.into() }, peer: None, retry_at: Instant::ZERO })
+        let role = Role::Listen { _mark: Mark::new(&listener), listener, path: path.into() };
+        Ok(Self { role, peer: None, retry_at: Instant::ZERO })
     }
 
     /// False when there is no peer, or it doesn't read and its queue is full.
@@ -52,10 +55,14 @@ impl UnixLink {
         self.keep(now, sent).unwrap_or(false)
     }
 
-    pub(crate) fn receive(&mut self, now: Instant, frame: &mut Vec<u8>) -> bool {
+    pub(crate) fn receive(&mut self, now: Instant, frame: &mut Frame) -> bool {
         self.find_peer(now);
         let received = self.peer.as_mut().map(|peer| peer.receive(frame));
         self.keep(now, received).unwrap_or(false)
+    }
+
+    pub(crate) const fn has_peer(&self) -> bool {
+        self.peer.is_some()
     }
 
     pub(crate) fn poll_at(&self) -> Option<Instant> {
@@ -117,6 +124,7 @@ impl Drop for UnixLink {
 /// A connected stream with what was received and not yet read (`incoming[start..end]`), and what waits to be
 /// sent.
 struct Peer {
+    _mark: Mark,
     stream: UnixStream,
     incoming: Box<[u8]>,
     start: usize,
@@ -127,7 +135,8 @@ struct Peer {
 impl Peer {
     fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self { stream, incoming: vec![0; 2 * MAX_RECORD].into(), start: 0, end: 0, outgoing: Vec::new() })
+        let incoming = vec![0; 2 * MAX_RECORD].into();
+        Ok(Self { _mark: Mark::new(&stream), stream, incoming, start: 0, end: 0, outgoing: Vec::new() })
     }
 
     fn send(&mut self, frame: &[u8]) -> io::Result<bool> {
@@ -142,14 +151,13 @@ impl Peer {
         Ok(true)
     }
 
-    fn receive(&mut self, frame: &mut Vec<u8>) -> io::Result<bool> {
+    fn receive(&mut self, frame: &mut Frame) -> io::Result<bool> {
         self.flush()?;
         if self.staged_frame()?.is_none() {
             self.fill()?;
         }
         let Some(len) = self.staged_frame()? else { return Ok(false) };
-        frame.clear();
-        frame.extend_from_slice(&self.incoming[self.start + LENGTH_LEN..][..len]);
+        frame.copy_from(&self.incoming[self.start + LENGTH_LEN..][..len]);
         self.start += LENGTH_LEN + len;
         Ok(true)
     }

@@ -8,6 +8,8 @@ use smoltcp::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Wheel {
     elapsed: u64,
+    /// Before this tick there is nothing to do.
+    quiet_until: u64,
     occupied: [u64; LEVELS],
     heads: [[usize; SLOTS]; LEVELS],
     nodes: Vec<Node>,
@@ -25,6 +27,7 @@ impl Wheel {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             elapsed: micros(now) / TICK_MICROS,
+            quiet_until: u64::MAX,
             occupied: [0; LEVELS],
             heads: [[NONE; SLOTS]; LEVELS],
             nodes: Vec::new(),
@@ -44,6 +47,16 @@ impl Wheel {
             self.cancel(key);
         }
         self.insert(key, when);
+    }
+
+    /// Sees to it that `key` fires at the deadline or before: what is armed for an earlier time stays. Who sets a deadline for
+    /// each message moves it in its list once in a while instead of each time.
+    pub(crate) fn arm_by(&mut self, key: usize, deadline: Instant) {
+        let when = micros(deadline).div_ceil(TICK_MICROS);
+        let is_early = |node: &Node| node.place.is_some() && node.when <= when;
+        if !self.nodes.get(key).is_some_and(is_early) {
+            self.arm(key, deadline);
+        }
     }
 
     pub(crate) fn cancel(&mut self, key: usize) {
@@ -66,6 +79,10 @@ impl Wheel {
     /// Takes out one key whose deadline has come; call until it answers `None`.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<usize> {
         let tick = micros(now) / TICK_MICROS;
+        if tick < self.quiet_until {
+            self.elapsed = self.elapsed.max(tick);
+            return None;
+        }
         while let Some((level, slot, at)) = self.next_slot().filter(|&(_, _, at)| at <= tick) {
             self.elapsed = self.elapsed.max(at);
             let mut key = self.heads[level][slot];
@@ -82,6 +99,7 @@ impl Wheel {
             }
         }
         self.elapsed = self.elapsed.max(tick);
+        self.quiet_until = self.next_slot().map_or(u64::MAX, |(_, _, at)| at);
         None
     }
 
@@ -98,6 +116,8 @@ impl Wheel {
         let level = ((63 - differing.leading_zeros()) / SLOT_BITS) as usize;
         let level = level.min(LEVELS - 1);
         let slot = slot_of(clamped, level);
+        let begin = clamped & (u64::MAX << (SLOT_BITS as usize * level));
+        self.quiet_until = self.quiet_until.min(begin);
         let next = self.heads[level][slot];
         self.nodes[key] = Node { previous: NONE, next, when, place: Some((level, slot)) };
         if next != NONE {
@@ -145,6 +165,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn what_is_armed_for_an_earlier_time_stays() {
+        let at = Instant::from_millis;
+        let mut wheel = Wheel::new(at(0));
+        wheel.arm_by(0, at(50));
+        wheel.arm_by(0, at(500));
+        assert_eq!((wheel.pop_due(at(49)), wheel.pop_due(at(50))), (None, Some(0)));
+        wheel.arm_by(0, at(500));
+        wheel.arm_by(0, at(100));
+        assert_eq!(
+            (wheel.pop_due(at(99)), wheel.pop_due(at(100)), wheel.pop_due(at(600))),
+            (None, Some(0), None)
+        );
+    }
 
     #[derive(Debug, Clone)]
     enum Operation {

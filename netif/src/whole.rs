@@ -1,5 +1,7 @@
 use smoltcp::wire::{Ipv4Packet, Ipv6Packet, TcpPacket};
 
+use crate::frame::Frame;
+use crate::own::OwnSegment;
 use crate::sequence::{find_tcp, is_before};
 
 /// Keeps TCP segments whole where a window of odd length ends.
@@ -10,11 +12,14 @@ use crate::sequence::{find_tcp, is_before};
 /// to wait for the rest anyhow: something older is under way, its acknowledgement opens the window, and when nothing older is
 /// left the beginning goes out alone.
 ///
+/// Where the device cuts segments the frames are whole multiples of the largest segment, and what is kept is what remains at
+/// their end.
+///
 /// What the kept frame says besides, an acknowledgement or a window, does not wait: it goes out at once in a frame without
 /// payload. Else two sides that both keep a beginning would wait for each other's acknowledgement.
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
-    beginning: Option<Vec<u8>>,
+    beginning: Option<Frame>,
     /// Acknowledgement and window of the last frame that went out.
     told: Option<[u8; 6]>,
 }
@@ -30,39 +35,62 @@ pub(crate) struct Flow {
     pub(crate) queue_end: u32,
     /// The peer takes nothing but probes.
     pub(crate) is_closed: bool,
+    /// The number behind what was queued to fill the send buffer to its end: TCP cuts a segment there, and may do so.
+    pub(crate) seam: Option<u32>,
 }
 
 impl Keeper {
-    /// Takes the beginnings of segments out of `frames`, and puts segments in that have become whole.
-    pub(crate) fn pass(&mut self, frames: &mut Vec<Vec<u8>>, flow: &Flow) {
+    /// Whether the beginning of a segment is held back.
+    pub(crate) const fn is_holding(&self) -> bool {
+        self.beginning.is_some()
+    }
+
+    /// Whether a frame goes out as it is, as nearly all do; then its device knows how to cut it. Else [`Self::pass`] has to see to it.
+    #[inline]
+    pub(crate) fn passes(&mut self, frame: &mut Frame, own: &OwnSegment, flow: &Flow) -> bool {
+        let data = Data::in_own(own);
+        if self.beginning.is_some() || data.as_ref().is_some_and(|data| flow.cuts(data)) {
+            return false;
+        }
+        frame.segment = data.map_or(0, |data| flow.segment_of(&data));
+        self.told = Some(own.news);
+        true
+    }
+
+    /// Takes the beginnings of segments out of `frames`, puts segments in that have become whole, and has the device cut what is
+    /// longer than a segment.
+    pub(crate) fn pass(&mut self, frames: &mut Vec<Frame>, flow: &Flow) {
         let mut index = 0;
         while index < frames.len() {
             self.pass_one(frames, index, flow);
             self.told = news(&frames[index]).or(self.told);
+            let data = Data::of(&frames[index]);
+            frames[index].segment = data.map_or(0, |data| flow.segment_of(&data));
             index += 1;
         }
         frames.retain(|frame| !frame.is_empty());
     }
 
     /// The beginning, when nothing older is under way.
-    pub(crate) fn release(&mut self, flow: &Flow) -> Option<Vec<u8>> {
+    pub(crate) fn release(&mut self, flow: &Flow) -> Option<Frame> {
         let kept = Data::of(self.beginning.as_ref()?)?;
         if is_before(flow.unacknowledged, kept.sequence) { None } else { self.beginning.take() }
     }
 
-    fn pass_one(&mut self, frames: &mut Vec<Vec<u8>>, index: usize, flow: &Flow) {
+    fn pass_one(&mut self, frames: &mut Vec<Frame>, index: usize, flow: &Flow) {
         let Some(data) = Data::of(&frames[index]) else { return self.step_back(&mut frames[index]) };
         let Some(beginning) = self.beginning.take() else { return self.keep_if_cut(frames, index, flow) };
         let Some(kept) = Data::of(&beginning) else { return };
         if is_before(data.sequence, kept.sequence) && !is_before(kept.sequence, data.end) {
             // What is repeated here is older.
             self.beginning = Some(beginning);
-        } else if data.sequence == kept.end && kept.len + data.len <= flow.emss {
+        } else if data.sequence == kept.end && kept.len + data.len <= data.len.max(flow.emss) {
             join(&beginning, &kept, &mut frames[index], &data);
             self.keep_if_cut(frames, index, flow);
         } else if data.sequence == kept.end {
-            // The two are a whole segment and a new rest, which comes next in the loop.
-            let rest = cut(&mut frames[index], &data, flow.emss - kept.len);
+            // The two are whole segments, as many as before, and a new rest, which comes next in the loop.
+            let whole = data.len.max(flow.emss) / flow.emss * flow.emss;
+            let rest = cut(&mut frames[index], &data, whole - kept.len);
             if let Some(data) = Data::of(&frames[index]) {
                 join(&beginning, &kept, &mut frames[index], &data);
             }
@@ -81,20 +109,37 @@ impl Keeper {
         let Some(Ok(number)) = frame.get(tcp + 4..tcp + 8).map(TryInto::try_into) else { return };
         if is_before(kept.sequence, u32::from_be_bytes(number)) {
             frame[tcp + 4..tcp + 8].copy_from_slice(&kept.sequence.to_be_bytes());
-            fill_checksums(frame, tcp);
         }
     }
 
-    fn keep_if_cut(&mut self, frames: &mut [Vec<u8>], index: usize, flow: &Flow) {
+    fn keep_if_cut(&mut self, frames: &mut [Frame], index: usize, flow: &Flow) {
         let Some(data) = Data::of(&frames[index]) else { return };
-        let is_cut = data.len < flow.emss && is_before(data.end, flow.queue_end) && !flow.is_closed;
-        if is_cut && !data.is_last && is_before(flow.unacknowledged, data.sequence) {
+        let is_cut = flow.cuts(&data);
+        if is_cut && data.len > flow.emss {
+            // It has whole segments in front, and their acknowledgement opens the window.
+            let rest = data.len % flow.emss;
+            self.beginning = Some(cut(&mut frames[index], &data, data.len - rest));
+        } else if is_cut && is_before(flow.unacknowledged, data.sequence) {
             let beginning = std::mem::take(&mut frames[index]);
             if news(&beginning) != self.told {
                 frames[index] = without_payload(&beginning, &data);
             }
             self.beginning = Some(beginning);
         }
+    }
+}
+
+impl Flow {
+    /// Whether a segment ends within what is queued, and not where whole ones do.
+    const fn cuts(&self, data: &Data) -> bool {
+        let is_odd = data.len < self.emss || !data.len.is_multiple_of(self.emss);
+        let is_seam = matches!(self.seam, Some(seam) if seam == data.end);
+        is_odd && !data.is_last && !self.is_closed && !is_seam && is_before(data.end, self.queue_end)
+    }
+
+    /// What [`Frame::segment`] is for the frame.
+    fn segment_of(&self, data: &Data) -> u16 {
+        if data.len > self.emss { u16::try_from(self.emss).unwrap_or(0) } else { 0 }
     }
 }
 
@@ -112,70 +157,140 @@ struct Data {
 
 impl Data {
     fn of(frame: &[u8]) -> Option<Self> {
-        let tcp = find_tcp(frame)?;
-        let packet = TcpPacket::new_checked(frame.get(tcp..)?).ok()?;
-        let len = packet.payload().len();
-        let sequence = u32::from_be_bytes(frame.get(tcp + 4..tcp + 8)?.try_into().ok()?);
-        let end = sequence.wrapping_add(u32::try_from(len).ok()?);
-        let is_last = packet.fin() || packet.syn() || packet.rst();
-        let header = usize::from(packet.header_len());
-        (len > 0 || packet.fin()).then_some(Self { tcp, header, sequence, len, end, is_last })
+        Self::in_own(&OwnSegment::of(frame)?)
+    }
+
+    fn in_own(own: &OwnSegment) -> Option<Self> {
+        let &OwnSegment { tcp, header, sequence, len, .. } = own;
+        let end = sequence.wrapping_add(own.octets());
+        let is_last = own.has_fin() || own.has_syn() || own.has_rst();
+        (len > 0 || own.has_fin()).then_some(Self { tcp, header, sequence, len, end, is_last })
     }
 }
 
 /// Puts the payload of `beginning` in front of that of `frame`, whose header is the newer one.
-fn join(beginning: &[u8], kept: &Data, frame: &mut Vec<u8>, data: &Data) {
-    let at = data.tcp + data.header;
-    let payload = &beginning[kept.tcp + kept.header..];
-    frame.splice(at..at, payload.iter().copied());
+fn join(beginning: &[u8], kept: &Data, frame: &mut Frame, data: &Data) {
+    frame.insert(data.tcp + data.header, &beginning[kept.tcp + kept.header..]);
     frame[data.tcp + 4..data.tcp + 8].copy_from_slice(&kept.sequence.to_be_bytes());
-    fill_checksums(frame, data.tcp);
+    set_lengths(frame, data.tcp);
 }
 
 /// Leaves the first `len` octets of payload in `frame`, and answers the rest, with FIN if there is one.
-fn cut(frame: &mut Vec<u8>, data: &Data, len: usize) -> Vec<u8> {
+fn cut(frame: &mut Frame, data: &Data, len: usize) -> Frame {
     let payload = data.tcp + data.header;
-    let mut rest = frame[..payload].to_vec();
-    rest.extend_from_slice(&frame[payload + len..]);
+    let mut rest = Frame::copy_of(&frame[..payload]);
+    rest.is_trusted = frame.is_trusted;
+    rest.insert(payload, &frame[payload + len..]);
     let sequence = data.sequence.wrapping_add(u32::try_from(len).unwrap_or(0));
     rest[data.tcp + 4..data.tcp + 8].copy_from_slice(&sequence.to_be_bytes());
-    fill_checksums(&mut rest, data.tcp);
+    set_lengths(&mut rest, data.tcp);
     frame.truncate(payload + len);
     TcpPacket::new_unchecked(&mut frame[data.tcp..]).set_fin(false);
+    set_lengths(frame, data.tcp);
     rest
 }
 
 /// Acknowledgement and window of a TCP frame.
 fn news(frame: &[u8]) -> Option<[u8; 6]> {
-    let header = frame.get(find_tcp(frame)?..)?.first_chunk::<20>()?;
-    let [_, _, _, _, _, _, _, _, a, b, c, d, _, _, e, f, ..] = *header;
-    Some([a, b, c, d, e, f])
+    OwnSegment::of(frame).map(|own| own.news)
 }
 
 /// What a frame says besides its payload.
-fn without_payload(frame: &[u8], data: &Data) -> Vec<u8> {
-    let mut rest = frame[..data.tcp + data.header].to_vec();
+fn without_payload(frame: &Frame, data: &Data) -> Frame {
+    let mut rest = Frame::copy_of(&frame[..data.tcp + data.header]);
+    rest.is_trusted = frame.is_trusted;
     TcpPacket::new_unchecked(&mut rest[data.tcp..]).set_psh(false);
-    fill_checksums(&mut rest, data.tcp);
+    set_lengths(&mut rest, data.tcp);
     rest
 }
 
-/// Makes lengths and checksums fit after a change of a frame's payload or header.
-fn fill_checksums(frame: &mut [u8], tcp: usize) {
+/// Makes the lengths in the IP header fit after a change of a frame's payload.
+fn set_lengths(frame: &mut Frame, tcp: usize) {
     let len = u16::try_from(frame.len() - IP).unwrap_or(u16::MAX);
-    let (source, destination) = if tcp == TCP_BEHIND_IPV4 {
-        let mut ip = Ipv4Packet::new_unchecked(&mut frame[IP..]);
-        ip.set_total_len(len);
-        ip.fill_checksum();
-        (ip.src_addr().into(), ip.dst_addr().into())
+    if tcp == TCP_BEHIND_IPV4 {
+        Ipv4Packet::new_unchecked(&mut frame[IP..]).set_total_len(len);
     } else {
-        let mut ip = Ipv6Packet::new_unchecked(&mut frame[IP..]);
-        ip.set_payload_len(len.saturating_sub(IPV6_HEADER));
-        (ip.src_addr().into(), ip.dst_addr().into())
-    };
-    TcpPacket::new_unchecked(&mut frame[tcp..]).fill_checksum(&source, &destination);
+        Ipv6Packet::new_unchecked(&mut frame[IP..]).set_payload_len(len.saturating_sub(IPV6_HEADER));
+    }
 }
 
 const IP: usize = 14;
 const TCP_BEHIND_IPV4: usize = 34;
 const IPV6_HEADER: u16 = 40;
+
+#[cfg(test)]
+mod tests {
+    use smoltcp::wire::TcpSeqNumber;
+
+    use super::*;
+
+    const EMSS: usize = 100;
+
+    /// An IPv4 frame with payload of the octets that the stream has there.
+    fn frame(sequence: u32, len: usize, is_last: bool) -> Frame {
+        let mut octets = vec![0; 54];
+        octets[12..14].copy_from_slice(&[0x08, 0x00]);
+        octets[14] = 0x45;
+        octets[23] = 6;
+        let mut tcp = TcpPacket::new_unchecked(&mut octets[34..]);
+        tcp.set_header_len(20);
+        tcp.set_seq_number(TcpSeqNumber(i32::from_ne_bytes(sequence.to_ne_bytes())));
+        tcp.set_ack(true);
+        tcp.set_fin(is_last);
+        octets.extend((0..len).map(|at| octet(sequence, at)));
+        let mut frame = Frame::copy_of(&octets);
+        set_lengths(&mut frame, 34);
+        frame
+    }
+
+    fn octet(sequence: u32, at: usize) -> u8 {
+        sequence.wrapping_add(u32::try_from(at).unwrap()).to_ne_bytes()[0]
+    }
+
+    /// Where each frame begins, its length and its segments'; the octets and lengths must be right.
+    fn seen(frames: &[Frame]) -> Vec<(u32, usize, u16)> {
+        let each = |frame: &Frame| {
+            let (sequence, len) = Data::of(frame).map_or((0, 0), |data| (data.sequence, data.len));
+            assert_eq!(usize::from(u16::from_be_bytes([frame[16], frame[17]])), frame.len() - IP);
+            assert!(frame[54..].iter().enumerate().all(|(at, &value)| value == octet(sequence, at)));
+            (sequence, len, frame.segment)
+        };
+        frames.iter().map(each).collect()
+    }
+
+    fn pass(keeper: &mut Keeper, frames: Vec<Frame>, flow: &Flow) -> Vec<(u32, usize, u16)> {
+        let mut frames = frames;
+        keeper.pass(&mut frames, flow);
+        seen(&frames)
+    }
+
+    fn flow(queue_end: u32) -> Flow {
+        Flow { emss: EMSS, unacknowledged: 1000, queue_end, is_closed: false, seam: None }
+    }
+
+    // Covers 5044-5.1-3.
+    #[test]
+    fn what_the_device_cuts_is_whole_segments_while_more_is_queued() {
+        let mut keeper = Keeper::default();
+        let flow = flow(5000);
+        // The window ends within the third segment, and the next frame begins there.
+        assert_eq!(pass(&mut keeper, vec![frame(1000, 250, false)], &flow), [(1000, 200, 100)]);
+        assert!(keeper.release(&flow).is_none(), "the first two are under way");
+        let frames = pass(&mut keeper, vec![frame(1250, 330, false)], &flow);
+        assert_eq!(frames, [(1200, 300, 100)]);
+        assert_eq!(pass(&mut keeper, vec![frame(1580, 20, false)], &flow), [(1500, 100, 0)]);
+        // The end of what is queued does not wait, and takes what was kept along.
+        let flow = Flow { queue_end: 1830, ..flow };
+        assert_eq!(pass(&mut keeper, vec![frame(1600, 150, false)], &flow), [(1600, 100, 0)]);
+        let frames = pass(&mut keeper, vec![frame(1750, 80, true)], &flow);
+        assert_eq!(frames, [(1700, 100, 0), (1800, 30, 0)]);
+    }
+
+    #[test]
+    fn a_segment_may_end_where_the_send_buffer_does() {
+        let mut keeper = Keeper::default();
+        let flow = Flow { seam: Some(1250), ..flow(5000) };
+        assert_eq!(pass(&mut keeper, vec![frame(1000, 250, false)], &flow), [(1000, 250, 100)]);
+        assert_eq!(pass(&mut keeper, vec![frame(1250, 100, false)], &flow), [(1250, 100, 0)]);
+    }
+}

@@ -1,14 +1,22 @@
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use smoltcp::time::Instant;
 
 use crate::capture::Capture;
+use crate::config::StackConfig;
+use crate::counters::WireCounters;
+use crate::demux::Tuple;
+use crate::frame::Frame;
+use crate::hub::Port;
 use crate::impair::Impairment;
+use crate::packet::Packet;
 use crate::pair::PairEnd;
 use crate::spec::Spec;
 use crate::tap::Tap;
 use crate::unix::UnixLink;
+use crate::xdp::Xdp;
 
 /// One end of an Ethernet, with an optional capture and an optional impairment on it.
 ///
@@ -22,20 +30,8 @@ pub struct Wire {
     capture: Option<Capture>,
     impairment: Option<Impairment>,
     counters: WireCounters,
-}
-
-/// What a [`Wire`] has done so far, in frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct WireCounters {
-    /// Taken by the device.
-    pub sent: u64,
-    /// Given by the device.
-    pub received: u64,
-    /// Not taken by the device: it was full, down, or nobody was at the other end.
-    pub send_lost: u64,
-    /// Not sent since longer than the MTU and the Ethernet header.
-    pub too_long: u64,
+    /// For those who have frames as octets.
+    own: Frame,
 }
 
 #[derive(Debug)]
@@ -43,6 +39,9 @@ pub(crate) enum Link {
     Pair(PairEnd),
     Unix(UnixLink),
     Tap(Tap),
+    Packet(Packet),
+    Xdp(Xdp),
+    Port(Port),
 }
 
 impl Wire {
@@ -56,26 +55,67 @@ impl Wire {
     /// `InvalidInput` for [`Spec::Pair`] (see [`pair`](crate::pair)) and for an MTU outside 576 to 65535,
     /// else what the system says, with the device's name and, for the frequent cases, what to do about it.
     pub fn open(spec: &Spec, mtu: usize) -> io::Result<Self> {
+        let mut queues = Self::open_queues(spec, mtu, 1)?;
+        queues.pop().ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
+    /// Opens the device `spec` as `queues` wires, of which each takes a part of the frames: queues of a TAP device
+    /// (`multi_queue`), sockets on a network interface that share its frames by the ports of TCP, or shares of the queues of a
+    /// network interface (`xdp`). A device that has fewer queues comes as one wire.
+    ///
+    /// # Errors
+    /// As [`Wire::open`], and `InvalidInput` for no queue at all and for a TAP device that was set up with one queue.
+    pub fn open_queues(spec: &Spec, mtu: usize, queues: usize) -> io::Result<Vec<Self>> {
+        let refusal = |text: &str| io::Error::new(io::ErrorKind::InvalidInput, text);
         if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
-            let text = format!("an MTU of {mtu} is outside {MIN_MTU} to {MAX_MTU}");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            return Err(refusal(&format!("an MTU of {mtu} is outside {MIN_MTU} to {MAX_MTU}")));
         }
-        let link = match spec {
-            Spec::Pair => {
-                Err(io::Error::new(io::ErrorKind::InvalidInput, "a pair joins two stacks of one process"))
+        let one = |link| vec![link];
+        let links = match spec {
+            _ if queues == 0 => Err(refusal("at least one queue is needed")),
+            Spec::Pair => Err(refusal("a pair joins two stacks of one process")),
+            Spec::Host => Err(refusal("the kernel's TCP has no wire that one could open")),
+            Spec::Unix(path) => UnixLink::connect(path).map(Link::Unix).map(one),
+            Spec::UnixListen(path) => UnixLink::listen(path).map(Link::Unix).map(one),
+            Spec::Tap(name) | Spec::PlainTap(name) => {
+                let offload = matches!(spec, Spec::Tap(_));
+                Tap::open_queues(name, offload, queues).map(|all| all.into_iter().map(Link::Tap).collect())
             }
-            Spec::Unix(path) => UnixLink::connect(path).map(Link::Unix),
-            Spec::UnixListen(path) => UnixLink::listen(path).map(Link::Unix),
-            Spec::Tap(name) => Tap::open(name).map(Link::Tap),
+            Spec::Packet(name) | Spec::PlainPacket(name) => {
+                let opened = Packet::open_queues(name, mtu, matches!(spec, Spec::Packet(_)), queues);
+                opened.map(|all| all.into_iter().map(Link::Packet).collect())
+            }
+            Spec::Xdp { interface, queue } => Xdp::open_queues(interface, *queue, mtu, queues)
+                .map(|all| all.into_iter().map(Link::Xdp).collect()),
         };
-        match link {
-            Ok(link) => Ok(Self::new(link, mtu)),
+        match links {
+            Ok(links) => Ok(links.into_iter().map(|link| Self::new(link, mtu)).collect()),
             Err(error) => Err(io::Error::new(error.kind(), format!("{spec}: {error}"))),
         }
     }
 
     pub(crate) fn new(link: Link, mtu: usize) -> Self {
-        Self { link, mtu, capture: None, impairment: None, counters: WireCounters::default() }
+        Self {
+            link,
+            mtu,
+            capture: None,
+            impairment: None,
+            counters: WireCounters::default(),
+            own: Frame::default(),
+        }
+    }
+
+    /// Takes the frames for the station of `config` from a device that others use too (`packet`, `xdp`). For it this has to come
+    /// before the stack; all other devices have one station anyway.
+    ///
+    /// # Errors
+    /// `AddrInUse` when the address is the host's own, and what the system says.
+    pub fn claim(&mut self, config: &StackConfig) -> io::Result<()> {
+        match &self.link {
+            Link::Packet(packet) => packet.claim(config),
+            Link::Xdp(xdp) => xdp.claim(config),
+            Link::Pair(_) | Link::Unix(_) | Link::Tap(_) | Link::Port(_) => Ok(()),
+        }
     }
 
     /// The same wire with every frame recorded.
@@ -91,49 +131,112 @@ impl Wire {
     }
 
     /// Takes the capture off, to finish it.
-    pub const fn take_capture(&mut self) -> Option<Capture> {
-        self.capture.take()
+    pub fn take_capture(&mut self) -> Option<Capture> {
+        match &self.link {
+            Link::Port(port) if self.capture.is_none() => port.take_capture(),
+            _ => self.capture.take(),
+        }
     }
 
     /// Sends a frame, or loses it, as wires do. The counters tell.
     pub fn send(&mut self, now: Instant, frame: &[u8]) {
-        if frame.len() > self.mtu + ETHERNET_HEADER {
-            self.counters.too_long += 1;
-            return;
-        }
-        if let Some(capture) = &mut self.capture {
-            capture.record(now, frame);
-        }
-        if let Some(impairment) = &mut self.impairment {
-            impairment.push(now, frame);
-            self.flush(now);
-        } else {
-            self.put(now, frame);
-        }
+        let mut own = std::mem::take(&mut self.own);
+        own.copy_from(frame);
+        self.transmit(now, &mut own);
+        self.own = own;
+    }
+
+    /// As [`Wire::send`], and leaves any other octets in place of the frame: where the device is memory, this saves a copy.
+    pub fn send_buffer(&mut self, now: Instant, frame: &mut Vec<u8>) {
+        let mut own = std::mem::take(&mut self.own);
+        own.swap(frame);
+        self.transmit(now, &mut own);
+        own.swap(frame);
+        self.own = own;
     }
 
     /// Puts the next received frame into `frame`, in place of what was there; false when there is none.
     pub fn receive(&mut self, now: Instant, frame: &mut Vec<u8>) -> bool {
+        let mut own = std::mem::take(&mut self.own);
+        let received = self.take(now, &mut own);
+        if received {
+            own.complete();
+            own.swap(frame);
+        }
+        self.own = own;
+        received
+    }
+
+    /// As [`Wire::send`], and leaves any frame in place of this one.
+    pub(crate) fn transmit(&mut self, now: Instant, frame: &mut Frame) {
+        if frame.segment == 0 && frame.len() > self.mtu + ETHERNET_HEADER {
+            self.counters.too_long += 1;
+            return;
+        }
+        if let Some(capture) = &mut self.capture {
+            record(capture, now, frame);
+        }
+        match &mut self.impairment {
+            None => self.put(now, frame),
+            Some(impairment) if impairment.is_immediate() => {
+                if impairment.passes(now) {
+                    self.put(now, frame);
+                }
+            }
+            Some(impairment) => {
+                frame.complete();
+                impairment.push(now, frame);
+                self.flush(now);
+            }
+        }
+    }
+
+    /// As [`Wire::receive`], but that the checksum of TCP may be missing where nothing can have damaged the frame.
+    pub(crate) fn take(&mut self, now: Instant, frame: &mut Frame) -> bool {
         self.flush(now);
         let received = match &mut self.link {
             Link::Pair(end) => end.receive(frame),
             Link::Unix(link) => link.receive(now, frame),
             Link::Tap(tap) => tap.receive(frame),
+            Link::Packet(packet) => packet.receive(frame),
+            Link::Xdp(xdp) => xdp.receive(frame),
+            Link::Port(port) => port.receive(now, frame),
         };
         if received {
             self.counters.received += 1;
+            self.counters.octets_received += frame.len() as u64;
             if let Some(capture) = &mut self.capture {
-                capture.record(now, frame);
+                record(capture, now, frame);
             }
         }
         received
+    }
+
+    /// Whether the frame that was taken last is known to have been the last one.
+    pub(crate) const fn is_drained(&self) -> bool {
+        matches!(&self.link, Link::Pair(end) if end.is_drained())
+    }
+
+    /// Whether the device cuts long frames into segments ([`Frame::segment`]). What is impaired goes frame by frame.
+    pub(crate) fn segments(&self) -> bool {
+        let cuts = match &self.link {
+            Link::Tap(tap) => tap.segments(),
+            Link::Packet(packet) => packet.segments(),
+            Link::Port(port) => port.segments(),
+            Link::Pair(_) | Link::Unix(_) | Link::Xdp(_) => false,
+        };
+        cuts && self.impairment.is_none()
     }
 
     /// When to call [`Wire::receive`] even if nothing arrives: a delayed frame is due, or a lost peer is to
     /// be looked for again.
     #[must_use]
     pub fn poll_at(&self) -> Option<Instant> {
-        let retry = if let Link::Unix(link) = &self.link { link.poll_at() } else { None };
+        let retry = match &self.link {
+            Link::Unix(link) => link.poll_at(),
+            Link::Port(port) => port.poll_at(),
+            _ => None,
+        };
         let due = self.impairment.as_ref().and_then(Impairment::poll_at);
         [retry, due].into_iter().flatten().min()
     }
@@ -146,6 +249,21 @@ impl Wire {
             Link::Pair(end) => end.poll_fd(),
             Link::Unix(link) => link.poll_fd(),
             Link::Tap(tap) => Some(tap.poll_fd()),
+            Link::Packet(packet) => Some(packet.poll_fd()),
+            Link::Xdp(xdp) => Some(xdp.poll_fd()),
+            Link::Port(port) => Some(port.bell()),
+        }
+    }
+
+    /// Copies of all descriptors to sleep on until a frame arrives, since the wire may change its own meanwhile, and whether each
+    /// has to be waited on for becoming writable, too. None where [`Wire::poll_fd`] has none.
+    #[must_use]
+    pub fn wait_fds(&self) -> Option<Vec<(Arc<OwnedFd>, bool)>> {
+        match &self.link {
+            Link::Port(port) => port.wait_fds(),
+            Link::Tap(tap) => Some(vec![(tap.shared_fd(), false)]),
+            Link::Packet(packet) => Some(vec![(packet.shared_fd(), false)]),
+            _ => Some(vec![(Arc::new(self.poll_fd()?.try_clone_to_owned().ok()?), self.wants_write())]),
         }
     }
 
@@ -156,6 +274,9 @@ impl Wire {
             Link::Pair(end) => end.is_readable(),
             Link::Unix(link) => link.is_readable(),
             Link::Tap(_) => false,
+            Link::Packet(packet) => packet.is_readable(),
+            Link::Xdp(xdp) => xdp.is_readable(),
+            Link::Port(port) => port.is_readable(),
         }
     }
 
@@ -164,6 +285,16 @@ impl Wire {
     #[must_use]
     pub fn wants_write(&self) -> bool {
         matches!(&self.link, Link::Unix(link) if link.wants_write())
+    }
+
+    /// Whether somebody is at the other end, where that can be told: on Unix sockets. It changes in [`Wire::send`] and
+    /// [`Wire::receive`].
+    #[must_use]
+    pub const fn has_carrier(&self) -> Option<bool> {
+        match &self.link {
+            Link::Unix(link) => Some(link.has_peer()),
+            _ => None,
+        }
     }
 
     /// The IP MTU.
@@ -180,28 +311,75 @@ impl Wire {
 
     /// What the wire has done so far.
     #[must_use]
-    pub const fn counters(&self) -> WireCounters {
-        self.counters
+    pub fn counters(&self) -> WireCounters {
+        match &self.link {
+            Link::Packet(packet) => WireCounters { receive_lost: packet.lost(), ..self.counters },
+            Link::Xdp(xdp) => WireCounters { receive_lost: xdp.lost(), ..self.counters },
+            Link::Port(port) => port.counters(),
+            _ => self.counters,
+        }
+    }
+
+    /// Whether the frames of a connection come to this wire.
+    pub(crate) fn owns(&self, tuple: &Tuple) -> bool {
+        if let Link::Port(port) = &self.link { port.owns(tuple) } else { true }
+    }
+
+    /// Has the frames of a connection come to this wire, and says whether that has to be forgotten when it is over.
+    pub(crate) fn claim_connection(&self, tuple: Tuple) -> bool {
+        if let Link::Port(port) = &self.link { port.claim(tuple) } else { false }
+    }
+
+    pub(crate) fn forget_connection(&self, tuple: &Tuple) {
+        if let Link::Port(port) = &self.link {
+            port.forget(tuple);
+        }
+    }
+
+    /// Gives a frame to the stack that its connection belongs to, if that is another one on the same device.
+    pub(crate) fn hand_over(&self, frame: &Frame, turned: bool) -> bool {
+        if let Link::Port(port) = &self.link { port.hand_over(frame, turned) } else { false }
+    }
+
+    /// A frame to the own address that another stack on the same device has sent.
+    pub(crate) fn take_turned(&self) -> Option<Frame> {
+        if let Link::Port(port) = &self.link { port.take_turned() } else { None }
     }
 
     fn flush(&mut self, now: Instant) {
         while let Some(frame) = self.impairment.as_mut().and_then(|impairment| impairment.pop(now)) {
-            self.put(now, &frame);
+            self.put(now, &mut Frame::copy_of(&frame));
         }
     }
 
-    fn put(&mut self, now: Instant, frame: &[u8]) {
+    fn put(&mut self, now: Instant, frame: &mut Frame) {
+        let len = frame.len();
         let taken = match &mut self.link {
             Link::Pair(end) => end.send(frame),
-            Link::Unix(link) => link.send(now, frame),
+            Link::Unix(link) => {
+                frame.complete();
+                link.send(now, frame)
+            }
             Link::Tap(tap) => tap.send(frame),
+            Link::Packet(packet) => packet.send(frame),
+            Link::Xdp(xdp) => xdp.send(frame),
+            Link::Port(port) => port.send(now, frame),
         };
         if taken {
             self.counters.sent += 1;
+            self.counters.octets_sent += len as u64;
         } else {
             self.counters.send_lost += 1;
         }
     }
+}
+
+/// A capture has whole checksums; the device may fill them in all the same, which it has to where it cuts the frame.
+fn record(capture: &mut Capture, now: Instant, frame: &mut Frame) {
+    let is_trusted = frame.is_trusted;
+    frame.complete();
+    capture.record(now, frame);
+    frame.is_trusted = is_trusted;
 }
 
 pub(crate) const ETHERNET_HEADER: usize = 14;
@@ -229,6 +407,17 @@ mod tests {
         let error = Wire::open(&Spec::Unix("/nonexistent/weft".into()), 1500).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert!(error.to_string().starts_with("unix:/nonexistent/weft: "), "{error}");
+    }
+
+    #[test]
+    fn a_capture_takes_nothing_from_what_the_device_is_to_do() {
+        let (left, mut right) = pair(1500);
+        let mut left = left.with_capture(Capture::new(Vec::new()));
+        let mut frame = Frame::copy_of(&[7; 5000]);
+        (frame.is_trusted, frame.segment) = (true, 1000);
+        left.transmit(Instant::ZERO, &mut frame);
+        assert!(right.take(Instant::ZERO, &mut frame));
+        assert_eq!((frame.is_trusted, frame.segment, frame.len()), (true, 1000, 5000));
     }
 
     #[test]

@@ -80,12 +80,19 @@ where
         self.own = match kind {
             Kind::Send { invalidate, .. } => {
                 let word = invalidate.map_or(0, |stag| stag.0);
-                Own::Payload { token, cutter: self.sender.untagged(control, word, Queue::Send, len) }
+                let cutter = self.sender.untagged(control, word, Queue::Send, len);
+                Own::Payload { token, cutter, behind: None }
             }
             Kind::Write { stag, to } => {
-                Own::Payload { token, cutter: self.sender.tagged(control, stag, to, len) }
+                let cutter = self.sender.tagged(control, stag, to, len);
+                Own::Payload { token, cutter, behind: None }
             }
-            Kind::Immediate { data, .. } => Own::Immediate { token, control, data },
+            Kind::WriteImmediate { stag, to, solicited, data } => {
+                let cutter = self.sender.tagged(control, stag, to, len);
+                let control = Kind::Immediate { solicited, data }.opcode().control();
+                Own::Payload { token, cutter, behind: Some(Trailer { control, data }) }
+            }
+            Kind::Immediate { data, .. } => Own::Immediate { token, immediate: Trailer { control, data } },
             Kind::Read { .. } | Kind::Atomic { .. } if self.outstanding.is_full() => return Err(Busy),
             Kind::Read { sink_stag, sink_to, source_stag, source_to } => {
                 let request = ReadRequest { sink_stag, sink_to, size: len, source_stag, source_to };
@@ -143,7 +150,7 @@ where
             let named = self.outstanding.iter().find(|request| request.msn == wanted);
             return named.or_else(|| self.outstanding.front()).map(|request| request.token);
         }
-        let Own::Payload { token, cutter } = &self.own else { return None };
+        let Own::Payload { token, cutter, .. } = &self.own else { return None };
         let is_current = match (cutter.first(), &header) {
             // An earlier message to the same buffer is told apart by its offset: it is done, and this one is not to blame.
             (Header::Tagged { stag: ours, to: first, .. }, Header::Tagged { stag, to, .. }) => {
@@ -157,7 +164,13 @@ where
         is_current.then_some(*token)
     }
 
+    /// The oldest Read or Atomic of ours that was not answered in full: the one that an answer is for.
+    pub fn oldest_request(&self) -> Option<Token> {
+        self.outstanding.front().map(|request| request.token)
+    }
+
     /// What may be started now.
+    #[inline]
     pub fn readiness(&self) -> Readiness {
         let unsent = matches!(self.own, Own::Request { .. });
         let requests_outstanding = self.outstanding.len() + usize::from(unsent);
@@ -170,6 +183,7 @@ where
     }
 
     /// True if [`poll_segment`](Self::poll_segment) has something to send, given enough room.
+    #[inline]
     pub fn has_output(&self) -> bool {
         match self.ending {
             Ending::Open => !matches!(self.own, Own::Idle) || !self.pending.is_empty(),
@@ -206,14 +220,37 @@ pub struct Readiness {
 #[derive(Debug)]
 pub(crate) enum Own {
     Idle,
-    Payload { token: Token, cutter: Cutter },
-    Request { token: Token, asked: Asked },
-    Immediate { token: Token, control: u8, data: Immediate },
+    /// A Send or Write, and what goes out behind it as a part of the same.
+    Payload {
+        token: Token,
+        cutter: Cutter,
+        behind: Option<Trailer>,
+    },
+    Request {
+        token: Token,
+        asked: Asked,
+    },
+    Immediate {
+        token: Token,
+        immediate: Trailer,
+    },
+}
+
+/// Immediate Data to send, alone or behind a Write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trailer {
+    pub(crate) control: u8,
+    pub(crate) data: Immediate,
 }
 
 impl Own {
     pub(crate) const fn is_tagged(&self) -> bool {
         matches!(self, Self::Payload { cutter, .. } if cutter.is_tagged())
+    }
+
+    /// Whether a Write is sent, and its Immediate Data is not.
+    pub(crate) const fn is_between(&self) -> bool {
+        matches!(self, Self::Payload { cutter, .. } if cutter.is_done())
     }
 
     pub(crate) const fn is_begun(&self) -> bool {
@@ -253,6 +290,7 @@ impl Turn {
         }
     }
 
+    #[inline]
     pub(crate) fn count(&mut self, side: Side) {
         let streak = if side == self.side { self.streak.saturating_add(1) } else { 1 };
         *self = Self { side, streak };

@@ -14,7 +14,8 @@
 //!                the two in turns               AtomicRequest, AtomicResponse, Terminate
 //! ```
 //!
-//! It holds no payload. [`Outbound`] says where the octets of a segment come from and [`Inbound`] where they go,
+//! A tagged payload that its owner places as it comes, before the segment is whole, goes past this by `place_of` and
+//! `accept_placed`. It holds no payload. [`Outbound`] says where the octets of a segment come from and [`Inbound`] where they go,
 //! and the caller, who owns the memory, checks and copies. Storage for the lists is lent by the caller.
 //!
 //! # Example
@@ -73,4 +74,5 @@ pub use message::{Body, Inbound, Kind, Message, Outbound, SendEnd, Token};
 pub use opcode::Opcode;
 pub use outstanding::{Asked, OutstandingRequest, PendingRequest};
 pub use read::ReadRequest;
+pub use receive::Place;
 pub use terminate::Terminate;

@@ -37,6 +37,18 @@ pub enum Kind {
         /// Offset of the first octet there.
         to: u64,
     },
+    /// Write into a buffer of the peer, and hand it 8 octets behind that as with [`Kind::Immediate`]: two messages with nothing
+    /// between them, which are done together (RFC 7306 section 6).
+    WriteImmediate {
+        /// The peer's buffer.
+        stag: Stag,
+        /// Offset of the first octet there.
+        to: u64,
+        /// Ask for an event at the peer.
+        solicited: bool,
+        /// The octets.
+        data: Immediate,
+    },
     /// Fetch from a buffer of the peer into one of ours.
     Read {
         /// Our buffer.
@@ -67,14 +79,14 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The opcode that the message has on the wire.
+    /// The opcode that the message has on the wire; of two messages that of the first.
     pub const fn opcode(&self) -> Opcode {
         match self {
             Self::Send { solicited: false, invalidate: None } => Opcode::Send,
             Self::Send { solicited: false, invalidate: Some(_) } => Opcode::SendInvalidate,
             Self::Send { solicited: true, invalidate: None } => Opcode::SendSolicited,
             Self::Send { solicited: true, invalidate: Some(_) } => Opcode::SendSolicitedInvalidate,
-            Self::Write { .. } => Opcode::Write,
+            Self::Write { .. } | Self::WriteImmediate { .. } => Opcode::Write,
             Self::Read { .. } => Opcode::ReadRequest,
             Self::Immediate { solicited: false, .. } => Opcode::Immediate,
             Self::Immediate { solicited: true, .. } => Opcode::ImmediateSolicited,

@@ -39,6 +39,7 @@ pub enum Opcode {
 impl Opcode {
     /// Reads the control octet: version 1 and a known opcode, or the error to report. The reserved bits between
     /// them are not looked at.
+    #[inline]
     pub fn parse(control: u8) -> Result<Self, Error> {
         if control & VERSION_MASK != VERSION {
             return Err(Error::InvalidVersion);
@@ -61,6 +62,7 @@ impl Opcode {
     }
 
     /// The opcode of a segment, which must stand in the kind of segment and on the queue that belong to it.
+    #[inline]
     pub fn of(header: &Header) -> Result<Self, Error> {
         let opcode = Self::parse(header.control())?;
         let fits = match *header {
@@ -68,6 +70,22 @@ impl Opcode {
             Header::Untagged { queue, .. } => opcode.queue().is_some_and(|own| own as u32 == queue),
         };
         if fits { Ok(opcode) } else { Err(Error::UnexpectedOpcode) }
+    }
+
+    /// Whether a segment is the whole of a Send that invalidates nothing; if so, whether it asks for an event. Nothing more is to be
+    /// known about such a segment than where its payload goes.
+    #[inline]
+    pub fn whole_send(header: &Header) -> Option<bool> {
+        match *header {
+            Header::Untagged { last: true, control, queue: SEND_QUEUE, mo: 0, .. } => {
+                match Self::parse(control) {
+                    Ok(Self::Send) => Some(false),
+                    Ok(Self::SendSolicited) => Some(true),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
     }
 
     /// The control octet to send: version 1 and this opcode.
@@ -78,6 +96,14 @@ impl Opcode {
     /// True if messages of this kind go to tagged buffers.
     pub const fn is_tagged(self) -> bool {
         matches!(self, Self::Write | Self::ReadResponse)
+    }
+
+    /// True for a Send, with whatever it asks for besides.
+    pub const fn is_send(self) -> bool {
+        matches!(
+            self,
+            Self::Send | Self::SendInvalidate | Self::SendSolicited | Self::SendSolicitedInvalidate
+        )
     }
 
     /// True for the opcodes that RFC 7306 adds to those of RFC 5040.
@@ -130,6 +156,7 @@ impl fmt::Display for Opcode {
     }
 }
 
+const SEND_QUEUE: u32 = Queue::Send as u32;
 const VERSION_MASK: u8 = 0xC0;
 const VERSION: u8 = 0x40;
 const OPCODE_MASK: u8 = 0x0F;

@@ -5,7 +5,7 @@ use weft_ddp::{Header, Segment, Stag};
 
 use crate::{
     Asked, AtomicRequest, AtomicResponse, Endpoint, Error, Immediate, Inbound, Opcode, OutstandingRequest,
-    PendingRequest, ReadRequest, SendEnd, Terminate, outstanding::Expected,
+    PendingRequest, ReadRequest, SendEnd, Terminate, Token, outstanding::Expected,
 };
 
 impl<O, I> Endpoint<O, I>
@@ -16,24 +16,36 @@ where
     /// Takes a segment that DDP accepted, checks what RDMAP can see, and says what it asks for.
     ///
     /// The error is the peer's fault; report it with [`Terminate::from_error`] and the ULPDU.
+    #[inline]
     pub fn accept<'a>(&mut self, segment: Segment<'a>) -> Result<Inbound<'a>, Error> {
+        let opcode = Opcode::of(&segment.header)?;
+        match segment.header {
+            Header::Tagged { last, stag, to, .. } if opcode == Opcode::Write => {
+                Ok(Inbound::Write { stag, to, payload: segment.payload, last })
+            }
+            Header::Untagged { last, word, mo, .. } if opcode.is_send() => {
+                accept_send(opcode, mo, segment.payload, last.then_some(Stag(word)))
+            }
+            _ => self.accept_other(opcode, segment),
+        }
+    }
+
+    /// Takes what is neither of a Send nor of a Write.
+    fn accept_other<'a>(&mut self, opcode: Opcode, segment: Segment<'a>) -> Result<Inbound<'a>, Error> {
         let Segment { header, payload } = segment;
-        let opcode = Opcode::of(&header)?;
         if opcode.is_extension() && !self.extensions {
             return Err(Error::UnexpectedOpcode);
         }
         match header {
             Header::Tagged { last, stag, to, .. } => match opcode {
-                Opcode::ReadResponse => self.accept_read_response(Tagged { last, stag, to, payload }),
-                _ => Ok(Inbound::Write { stag, to, payload, last }),
-            },
-            Header::Untagged { last, word, msn, mo, .. } => match opcode {
-                Opcode::Send
-                | Opcode::SendInvalidate
-                | Opcode::SendSolicited
-                | Opcode::SendSolicitedInvalidate => {
-                    accept_send(opcode, mo, payload, last.then_some(Stag(word)))
+                Opcode::ReadResponse => {
+                    let answer = self.accept_read_response(Tagged { last, stag, to, len: payload.len() })?;
+                    let Placed { token, stag, to, finished } = answer;
+                    Ok(Inbound::ReadResponse { token, stag, to, payload, finished })
                 }
+                _ => Err(Error::UnexpectedOpcode),
+            },
+            Header::Untagged { last, msn, mo, .. } => match opcode {
                 // All others have a short, fixed length and never come in parts.
                 _ if !last || mo != 0 => Err(Error::StreamCatastrophic),
                 Opcode::ReadRequest => self.accept_read_request(msn, payload),
@@ -81,9 +93,43 @@ where
         Ok(Inbound::AtomicResponse { token, original: response.original })
     }
 
+    /// Where the payload of `len` octets belongs that follows this header, as long as nothing is wrong with it: for those who
+    /// place it as it comes, and then call [`accept_placed`](Self::accept_placed).
+    pub fn place_of(&self, header: &Header, len: usize) -> Option<Place> {
+        let &Header::Tagged { stag, to, .. } = header else { return None };
+        match Opcode::of(header).ok()? {
+            Opcode::Write => Some(Place { stag, to, answers: None }),
+            Opcode::ReadResponse => {
+                let OutstandingRequest { token, expected: Expected::Read(read), .. } =
+                    self.outstanding.front()?
+                else {
+                    return None;
+                };
+                let next_to = read.to.wrapping_add(u64::from(read.received));
+                let rest = usize::try_from(read.size - read.received).ok()?;
+                let fits = stag == read.stag && to == next_to && len <= rest;
+                fits.then_some(Place { stag, to, answers: Some(*token) })
+            }
+            _ => None,
+        }
+    }
+
+    /// As [`accept`](Self::accept) for a tagged segment whose payload of `len` octets was placed where
+    /// [`place_of`](Self::place_of) says. Answers the Read that is answered in full by it.
+    pub fn accept_placed(&mut self, header: &Header, len: usize) -> Result<Option<Token>, Error> {
+        let &Header::Tagged { last, stag, to, .. } = header else { return Err(Error::UnexpectedOpcode) };
+        match Opcode::of(header)? {
+            Opcode::ReadResponse => {
+                let placed = self.accept_read_response(Tagged { last, stag, to, len })?;
+                Ok(placed.finished.then_some(placed.token))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// As with Atomic Responses, only the oldest request can be meant.
-    fn accept_read_response<'a>(&mut self, segment: Tagged<'a>) -> Result<Inbound<'a>, Error> {
-        let Tagged { last, stag, to, payload } = segment;
+    fn accept_read_response(&mut self, segment: Tagged) -> Result<Placed, Error> {
+        let Tagged { last, stag, to, len } = segment;
         let Some(OutstandingRequest { token, expected: Expected::Read(read), .. }) =
             self.outstanding.front_mut()
         else {
@@ -91,7 +137,7 @@ where
         };
         let next_to = read.to.wrapping_add(u64::from(read.received));
         // STag and TO mean nothing in a segment without payload (requirement 5041-5.2-11).
-        if !payload.is_empty() {
+        if len > 0 {
             if stag != read.stag {
                 return Err(ddp::Error::InvalidStag.into());
             }
@@ -99,7 +145,7 @@ where
                 return Err(ddp::Error::BaseOrBounds.into());
             }
         }
-        let received = u32::try_from(payload.len())
+        let received = u32::try_from(len)
             .ok()
             .and_then(|len| read.received.checked_add(len))
             .filter(|received| *received <= read.size)
@@ -112,7 +158,7 @@ where
         if last {
             self.outstanding.pop();
         }
-        Ok(Inbound::ReadResponse { token, stag, to: next_to, payload, finished: last })
+        Ok(Placed { token, stag, to: next_to, finished: last })
     }
 
     fn accept_terminate(&mut self, payload: &[u8]) -> Result<Inbound<'static>, Error> {
@@ -126,15 +172,35 @@ where
     }
 }
 
+/// Where the payload of a tagged segment belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The buffer.
+    pub stag: Stag,
+    /// The tagged offset of the first octet.
+    pub to: u64,
+    /// The Read of ours that it answers; none for the octets of a Write.
+    pub answers: Option<Token>,
+}
+
 /// A tagged segment with its fields at hand.
-struct Tagged<'a> {
+struct Tagged {
     last: bool,
     stag: Stag,
     to: u64,
-    payload: &'a [u8],
+    len: usize,
+}
+
+/// The part of a Read Response that has come.
+struct Placed {
+    token: Token,
+    stag: Stag,
+    to: u64,
+    finished: bool,
 }
 
 /// `end` is the Invalidate STag field of the last segment.
+#[inline]
 fn accept_send(opcode: Opcode, offset: u32, payload: &[u8], end: Option<Stag>) -> Result<Inbound<'_>, Error> {
     let len = u32::try_from(payload.len()).ok().and_then(|len| offset.checked_add(len));
     let len = len.ok_or(ddp::Error::TooLong)?;

@@ -73,6 +73,11 @@ impl Terminate {
         Self::with_headers(error, u16::try_from(ulpdu.len()).ok(), header, request)
     }
 
+    /// The Terminate for a tagged segment of which only the DDP header, `head`, is at hand; its ULPDU has `len` octets.
+    pub fn from_head(error: &Error, head: &[u8; Header::TAGGED_LEN], len: usize) -> Self {
+        Self::with_headers(error, u16::try_from(len).ok(), head, None)
+    }
+
     /// The Terminate for a request of the peer that fails when it is to be answered, with its DDP header made again from its
     /// sequence number. A Read Request comes back moved on by what was sent of the response; the header of an Atomic Request is
     /// not returned (RFC 7306 section 8.1).
@@ -119,6 +124,13 @@ impl Terminate {
     #[expect(clippy::len_without_is_empty, reason = "the control word is always there")]
     pub fn len(&self) -> usize {
         4 + 2 * usize::from(self.has_length()) + self.ddp_header.len() + self.rdma_header.len()
+    }
+
+    /// Whether the segment in question is a Read or Atomic Request.
+    pub fn names_request(&self) -> bool {
+        let segment = Segment::parse(&self.ddp_header);
+        let opcode = segment.ok().and_then(|segment| Opcode::of(&segment.header).ok());
+        matches!(opcode, Some(Opcode::ReadRequest | Opcode::AtomicRequest))
     }
 
     /// The error in words, such as "DDP tagged buffer: invalid STag".

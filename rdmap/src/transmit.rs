@@ -3,8 +3,9 @@
 use weft_ddp::{Cut, Header, Queue};
 
 use crate::{
-    Asked, AtomicResponse, Body, Endpoint, Opcode, Outbound, OutstandingRequest, PendingRequest, ReadRequest,
-    endpoint::{Ending, Own, Side},
+    Asked, AtomicResponse, Body, Endpoint, Kind, Message, Opcode, Outbound, OutstandingRequest,
+    PendingRequest, ReadRequest, Token,
+    endpoint::{Ending, Own, Side, Trailer},
     outstanding::{Expected, Sink},
 };
 
@@ -35,12 +36,39 @@ where
         Some(outbound)
     }
 
+    /// The only segment of a Send or Write that fits into one, while nothing else wants to be sent: as [`start`](Self::start) and
+    /// [`poll_segment`](Self::poll_segment) in one, since the message is never in progress. None, and nothing has been taken, if that is
+    /// not so.
+    #[inline]
+    pub fn whole_message(&mut self, message: &Message, max_ulpdu: usize) -> Option<Outbound> {
+        if !matches!((&self.own, &self.ending), (Own::Idle, Ending::Open)) || !self.pending.is_empty() {
+            return None;
+        }
+        let Message { token, len, ref kind } = *message;
+        let fits = |header: usize| max_ulpdu.checked_sub(header).is_some_and(|room| len as usize <= room);
+        let control = kind.opcode().control();
+        let mut cutter = match *kind {
+            Kind::Send { invalidate, .. } if fits(Header::UNTAGGED_LEN) => {
+                let word = invalidate.map_or(0, |stag| stag.0);
+                self.sender.untagged(control, word, Queue::Send, len)
+            }
+            Kind::Write { stag, to } if fits(Header::TAGGED_LEN) => {
+                self.sender.tagged(control, stag, to, len)
+            }
+            _ => return None,
+        };
+        let Cut { header, offset, len } = cutter.next(max_ulpdu)?;
+        self.turn.count(Side::Own);
+        Some(Outbound { header, body: Body::Message { token, offset }, len, finished: Some(token) })
+    }
+
     fn next_side(&self) -> Option<Side> {
         let answer_begun = self.answer.as_ref().is_some_and(|answer| !answer.is_untouched());
         match (&self.own, self.pending.front().map(|request| request.asked)) {
             (Own::Idle, None) => None,
             (Own::Idle, Some(_)) => Some(Side::Answer),
             (_, None) => Some(Side::Own),
+            (own, Some(_)) if own.is_between() => Some(Side::Own),
             (own, Some(Asked::Read(_))) if own.is_tagged() && own.is_begun() => Some(Side::Own),
             (own, Some(Asked::Read(_))) if own.is_tagged() && answer_begun => Some(Side::Answer),
             (_, Some(_)) => Some(self.turn.next()),
@@ -58,20 +86,22 @@ where
     fn poll_own(&mut self, max_ulpdu: usize) -> Option<Outbound> {
         match &mut self.own {
             Own::Idle => None,
-            Own::Payload { token, cutter } => {
+            Own::Payload { token, cutter, behind: Some(immediate) } if cutter.is_done() => {
+                let (token, immediate) = (*token, *immediate);
+                self.poll_immediate(token, immediate, max_ulpdu)
+            }
+            Own::Payload { token, cutter, behind } => {
                 let Cut { header, offset, len } = cutter.next(max_ulpdu)?;
                 let token = *token;
-                let finished = cutter.is_done().then_some(token);
+                let finished = (cutter.is_done() && behind.is_none()).then_some(token);
                 if finished.is_some() {
                     self.own = Own::Idle;
                 }
                 Some(Outbound { header, body: Body::Message { token, offset }, len, finished })
             }
-            Own::Immediate { token, control, data } => {
-                let (token, control, octets) = (*token, *control, data.emit());
-                let outbound = self.inline(control, Queue::Send, &octets, max_ulpdu)?;
-                self.own = Own::Idle;
-                Some(Outbound { finished: Some(token), ..outbound })
+            Own::Immediate { token, immediate } => {
+                let (token, immediate) = (*token, *immediate);
+                self.poll_immediate(token, immediate, max_ulpdu)
             }
             Own::Request { token, asked } => {
                 let (token, asked) = (*token, *asked);
@@ -97,6 +127,13 @@ where
                 Some(outbound)
             }
         }
+    }
+
+    fn poll_immediate(&mut self, token: Token, immediate: Trailer, max_ulpdu: usize) -> Option<Outbound> {
+        let octets = immediate.data.emit();
+        let outbound = self.inline(immediate.control, Queue::Send, &octets, max_ulpdu)?;
+        self.own = Own::Idle;
+        Some(Outbound { finished: Some(token), ..outbound })
     }
 
     fn poll_answer(&mut self, max_ulpdu: usize) -> Option<Outbound> {

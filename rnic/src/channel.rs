@@ -2,47 +2,102 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, read, write};
+use weft_netif::Held;
 
 /// A queue of events behind an eventfd in semaphore mode: one token for each event, so that poll, epoll (also edge
 /// triggered, if drained) and asynchronous runtimes see it right.
 #[derive(Debug)]
 pub(crate) struct Channel<T> {
-    queue: Mutex<VecDeque<T>>,
-    fd: OwnedFd,
+    queue: Mutex<Queue<T>>,
+    fd: Held,
 }
+
+/// Events, and how many of them have no token yet.
+#[derive(Debug)]
+struct Queue<T> {
+    events: VecDeque<T>,
+    without_token: u64,
+    holds: usize,
+}
+
+/// New events of the channel have no token as long as this lives, and those that are still there get theirs then.
+#[derive(Debug)]
+pub(crate) struct Hold<'a, T>(&'a Channel<T>);
 
 impl<T> Channel<T> {
     pub(crate) fn new() -> io::Result<Self> {
-        let flags = EventfdFlags::SEMAPHORE | EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
-        Ok(Self { queue: Mutex::new(VecDeque::new()), fd: eventfd(0, flags)? })
+        let queue = Queue { events: VecDeque::new(), without_token: 0, holds: 0 };
+        Ok(Self { queue: Mutex::new(queue), fd: semaphore()? })
+    }
+
+    /// For a thread that makes events and takes them itself at once: a token for each would be put there only to be taken
+    /// away, by two system calls. Whoever else waits sees what is left a moment later.
+    pub(crate) fn hold(&self) -> Hold<'_, T> {
+        self.queue().holds += 1;
+        Hold(self)
     }
 
     pub(crate) fn push(&self, event: T) {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.push_back(event);
-        signal(self.fd.as_fd());
+        let mut queue = self.queue();
+        queue.events.push_back(event);
+        if queue.holds > 0 {
+            queue.without_token += 1;
+        } else {
+            signal(self.fd.as_fd());
+        }
     }
 
-    /// Takes the first event that `matches`, with its token, out of the queue.
-    pub(crate) fn remove(&self, matches: impl FnMut(&T) -> bool) {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(index) = queue.iter().position(matches) {
-            queue.remove(index);
+    /// Takes the first event that `matches`, with its token, out of the queue; says whether there was one.
+    pub(crate) fn remove(&self, matches: impl FnMut(&T) -> bool) -> bool {
+        let mut queue = self.queue();
+        let Some(index) = queue.events.iter().position(matches) else { return false };
+        queue.events.remove(index);
+        self.take_token(&mut queue);
+        true
+    }
+
+    /// Takes all events that `matches`, with their tokens, out of the queue, oldest first.
+    pub(crate) fn take_all(&self, mut matches: impl FnMut(&T) -> bool) -> Vec<T> {
+        let mut queue = self.queue();
+        let (taken, left): (Vec<T>, Vec<T>) = queue.events.drain(..).partition(|event| matches(event));
+        queue.events.extend(left);
+        taken.iter().for_each(|_| self.take_token(&mut queue));
+        taken
+    }
+
+    pub(crate) fn pop(&self) -> Option<T> {
+        let mut queue = self.queue();
+        let event = queue.events.pop_front()?;
+        self.take_token(&mut queue);
+        Some(event)
+    }
+
+    /// One token belongs to each event. If the application has read it itself, there is none, and all is well.
+    fn take_token(&self, queue: &mut Queue<T>) {
+        if queue.without_token > 0 {
+            queue.without_token -= 1;
+        } else {
             clear(self.fd.as_fd());
         }
     }
 
-    pub(crate) fn pop(&self) -> Option<T> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let event = queue.pop_front()?;
-        // One token belongs to the event just taken. If the application has read it itself, there is none, and all is well.
-        clear(self.fd.as_fd());
-        Some(event)
+    fn queue(&self) -> MutexGuard<'_, Queue<T>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Drop for Hold<'_, T> {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue();
+        queue.holds -= 1;
+        if queue.holds == 0 && queue.without_token > 0 {
+            add_tokens(self.0.fd.as_fd(), core::mem::take(&mut queue.without_token));
+        }
     }
 }
 
@@ -54,11 +109,11 @@ impl<T> AsFd for Channel<T> {
 
 /// A file descriptor by which any thread wakes the one that sleeps on it.
 #[derive(Debug)]
-pub(crate) struct Wakeup(OwnedFd);
+pub(crate) struct Wakeup(Held);
 
 impl Wakeup {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
+        Ok(Self(Held::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)))
     }
 
     pub(crate) fn wake(&self) {
@@ -76,12 +131,24 @@ impl AsFd for Wakeup {
     }
 }
 
-fn signal(fd: BorrowedFd<'_>) {
-    // An eventfd refuses only when its counter is at the top: then it is readable already, which is all that is wanted.
-    while write(fd, &1_u64.to_ne_bytes()) == Err(Errno::INTR) {}
+/// An eventfd that counts tokens, one for each event.
+pub(crate) fn semaphore() -> io::Result<Held> {
+    let flags = EventfdFlags::SEMAPHORE | EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+    Ok(Held::new(eventfd(0, flags)?))
 }
 
-fn clear(fd: BorrowedFd<'_>) {
+/// Adds a token.
+pub(crate) fn signal(fd: BorrowedFd<'_>) {
+    add_tokens(fd, 1);
+}
+
+fn add_tokens(fd: BorrowedFd<'_>, tokens: u64) {
+    // An eventfd refuses only when its counter is at the top: then it is readable already, which is all that is wanted.
+    while write(fd, &tokens.to_ne_bytes()) == Err(Errno::INTR) {}
+}
+
+/// Takes a token, if there is one.
+pub(crate) fn clear(fd: BorrowedFd<'_>) {
     let mut token = [0; 8];
     while read(fd, &mut token) == Err(Errno::INTR) {}
 }
@@ -114,6 +181,28 @@ mod tests {
         channel.remove(|&event| event == 5);
         assert_eq!(channel.pop(), Some(3));
         assert!(!readable(&channel));
+    }
+
+    #[test]
+    fn what_is_taken_while_it_is_held_needs_no_token_and_what_is_left_gets_its_own() {
+        let channel = Channel::new().unwrap();
+        channel.push(1);
+        let (outer, inner) = (channel.hold(), channel.hold());
+        (2..=5).for_each(|event| channel.push(event));
+        assert_eq!((channel.pop(), channel.pop()), (Some(1), Some(2)));
+        assert!(channel.remove(|&event| event == 4));
+        drop(inner);
+        assert_eq!(channel.queue().events, [3, 5]);
+        drop(outer);
+        assert!(readable(&channel));
+        assert_eq!(channel.pop(), Some(3));
+        assert!(readable(&channel));
+        assert_eq!(channel.pop(), Some(5));
+        assert!(!readable(&channel));
+        drop(channel.hold());
+        assert!(!readable(&channel));
+        channel.push(6);
+        assert!(readable(&channel));
     }
 
     #[test]

@@ -47,6 +47,14 @@ impl Clock {
         }
     }
 
+    /// How much faster than real time the clock runs; a virtual one stands for real time itself.
+    pub const fn scale(&self) -> u32 {
+        match self.source {
+            Source::Virtual(_) => 1,
+            Source::Real { scale, .. } => scale,
+        }
+    }
+
     /// How long to sleep in real time until this clock shows `deadline`; `None` for a virtual clock, which nobody can
     /// wait for.
     pub fn real_delay(&self, deadline: Instant) -> Option<std::time::Duration> {

@@ -74,6 +74,8 @@ pub struct ConnectRequest {
     pub port: u16,
     /// The peer.
     pub peer: SocketAddr,
+    /// The own end, to which the peer connected.
+    pub local: SocketAddr,
     /// The connection, if the application knows it from streaming mode.
     pub stream: Option<StreamingId>,
     /// The MPA revision of the request: 1 (RFC 5044) or 2 (RFC 6581).
@@ -108,8 +110,10 @@ pub struct StreamingId(pub(crate) u64);
 /// Why a connection did not come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectFailure {
-    /// TCP could not reach the peer, or nobody listens there.
+    /// TCP could not reach the peer.
     Unreachable,
+    /// Nobody listens there: the peer answered TCP's SYN by a reset.
+    Refused,
     /// The peer did not answer in time.
     TimedOut,
     /// The peer closed the connection instead of answering, as it does when it does not speak this MPA revision.
@@ -121,13 +125,16 @@ pub enum ConnectFailure {
 impl core::fmt::Display for ConnectFailure {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Unreachable => f.write_str("the peer is unreachable or nobody listens there"),
+            Self::Unreachable => f.write_str("the peer is unreachable"),
+            Self::Refused => f.write_str("nobody listens there"),
             Self::TimedOut => f.write_str("the peer did not answer in time"),
             Self::Closed => f.write_str("the peer closed the connection during MPA startup"),
             Self::Protocol(error) => write!(f, "MPA startup failed: {error}"),
         }
     }
 }
+
+impl core::error::Error for ConnectFailure {}
 
 /// How an established connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

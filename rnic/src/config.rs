@@ -1,5 +1,8 @@
 //! The settings of a device.
 
+use std::net::IpAddr;
+use std::path::PathBuf;
+
 use weft_netif::{Duration, IpSetting, StackConfig};
 
 use crate::Clock;
@@ -18,12 +21,23 @@ pub struct Config {
     pub answer_timeout: Duration,
     /// How long a closing connection waits for the peer's FIN, in the engine's time.
     pub close_timeout: Duration,
-    /// Queue pairs at most.
+    /// How long an initiator waits for the first FPDU of its peer before it sends an empty RDMA Write, in the engine's time; five times in
+    /// all, each time after twice as long. None, the default, sends nothing that nobody has posted. Linux siw, which may leave what comes
+    /// right behind its Reply unread until more comes, needs it where its user waits for a message that was sent at once.
+    pub nudge_after: Option<Duration>,
+    /// Engines: each has a thread of its own with [`Progress::Thread`], and its share of the queue pairs, which the completion
+    /// vector of their queues chooses. More than one pays when more than one core is to work.
+    pub engines: usize,
+    /// Queue pairs of each engine at most.
     pub max_qps: usize,
     /// Completion queues at most.
     pub max_cqs: usize,
-    /// Memory regions at most.
+    /// Shared receive queues at most.
+    pub max_srqs: usize,
+    /// Memory regions at most, those for fast registration included.
     pub max_mrs: usize,
+    /// Memory windows at most.
+    pub max_mws: usize,
     /// Reads and Atomics of one connection at most, in each direction: no IRD and no ORD is larger (RFC 5042 section 7.2), but
     /// for the one place that an RTR message needs when it is a Read.
     pub max_reads: u16,
@@ -34,6 +48,9 @@ pub struct Config {
     pub clock: Clock,
     /// Who drives the engine.
     pub progress: Progress,
+    /// A folder in which the device makes a Unix socket and answers `weft stat` there, to the same user and root: see
+    /// [`crate::stat_folder`]. None by default.
+    pub stat: Option<PathBuf>,
 }
 
 /// Who drives the engine.
@@ -41,13 +58,37 @@ pub struct Config {
 pub enum Progress {
     /// The thread that polls a completion queue or waits for an event: lowest latency, one thread.
     Manual,
-    /// A thread of the device's own, which spins for a while and then sleeps.
+    /// A thread of the device's own, which spins for a while and then sleeps. It stands by where one thread of the application waits for
+    /// an event, or polls without a pause: that one drives then.
     Thread,
     /// Only [`crate::Device::poll`], as a simulation on virtual time needs.
     External,
 }
 
 impl Config {
+    /// The defaults for the sockets of the kernel, at `address` or, where that is unspecified, at all of the host's: as
+    /// [`Config::new`], with the machine's clock at its own speed, and probes after 30 s of silence.
+    ///
+    /// ```
+    /// use weft_netif::Ground;
+    /// use weft_rnic::{Config, Device};
+    ///
+    /// let device = Device::open(Ground::Host, Config::host([127, 0, 0, 1].into(), 1))?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn host(address: IpAddr, seed: u64) -> Self {
+        let stack = StackConfig { seed, ..StackConfig::host(address) };
+        let seconds = Duration::from_secs;
+        let config = Self {
+            startup_timeout: seconds(10),
+            answer_timeout: seconds(60),
+            close_timeout: seconds(5),
+            clock: Clock::real_time(1),
+            ..Self::new(stack.ip.clone(), seed)
+        };
+        Self { stack, ..config }
+    }
+
     /// The defaults for an address: MTU 1500, manual progress, CRC on, RFC 6581 startup, and the machine's clock at
     /// [`CLOCK_SCALE`] times its speed, by which the timeouts are multiplied so that they mean the same real time:
     /// startup 10 s, answer 60 s, close 5 s, TCP 30 s.
@@ -69,17 +110,93 @@ impl Config {
             startup_timeout: real(10),
             answer_timeout: real(60),
             close_timeout: real(5),
+            nudge_after: None,
+            engines: 1,
             max_qps: 1 << 14,
             max_cqs: 1 << 14,
+            max_srqs: 1 << 14,
             max_mrs: 1 << 20,
+            max_mws: 1 << 20,
             max_reads: 128,
             extensions: true,
             clock: Clock::real_time(CLOCK_SCALE),
             progress: Progress::Manual,
+            stat: None,
         }
+    }
+
+    /// The same settings with a clock that runs `scale` times as fast as real time, and all times that are set so far multiplied so
+    /// that they mean the same real time as before.
+    ///
+    /// smoltcp's shortest retransmission timeout is one second of the engine's time. 4 ([`CLOCK_SCALE`]) suits peers of any kind;
+    /// 100 and more repairs a loss within 10 ms and less, but takes a peer that delays its acknowledgements for longer for one that
+    /// has lost something, so that both ends should be of this kind. An acknowledgement is never delayed by more than a quarter
+    /// of that timeout.
+    ///
+    /// ```
+    /// # let ip: weft_netif::IpSetting = "10.0.0.1/24".parse().unwrap();
+    /// use weft_rnic::{CLOCK_SCALE, Config};
+    ///
+    /// let config = Config::new(ip, 1).with_clock_scale(100 * CLOCK_SCALE);
+    /// assert_eq!(config.stack.timeout, Some(config.engine_time(std::time::Duration::from_secs(30))));
+    /// ```
+    #[must_use]
+    pub fn with_clock_scale(mut self, scale: u32) -> Self {
+        let (scale, before) = (scale.max(1), u64::from(self.clock.scale()));
+        let rescaled = |time: Duration| {
+            let micros = time.total_micros().saturating_mul(u64::from(scale));
+            Duration::from_micros(micros / before)
+        };
+        let stack = &mut self.stack;
+        for time in [&mut stack.half_open_timeout, &mut stack.linger_timeout] {
+            *time = rescaled(*time);
+        }
+        for time in [&mut stack.timeout, &mut stack.keep_alive, &mut stack.ack_delay, &mut self.nudge_after] {
+            *time = time.map(rescaled);
+        }
+        stack.ack_delay = stack.ack_delay.map(|delay| delay.min(MAX_ACK_DELAY));
+        for time in [&mut self.startup_timeout, &mut self.answer_timeout, &mut self.close_timeout] {
+            *time = rescaled(*time);
+        }
+        Self { clock: Clock::real_time(scale), ..self }
+    }
+
+    /// What a span of real time is in the engine's time, in which all times here are set.
+    #[must_use]
+    pub fn engine_time(&self, real: std::time::Duration) -> Duration {
+        Duration::from(real) * self.clock.scale()
     }
 }
 
 /// How much faster than real time the engine's clock runs by default: smoltcp's shortest retransmission timeout of one
 /// second becomes 250 ms, still above the delayed acknowledgements of other stacks.
 pub const CLOCK_SCALE: u32 = 4;
+
+/// A quarter of the shortest retransmission timeout.
+const MAX_ACK_DELAY: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_times_keep_their_meaning_when_the_clock_changes() {
+        let config = Config::new("10.0.0.1/24".parse().unwrap(), 1);
+        assert_eq!(config.clock.scale(), CLOCK_SCALE);
+        let mut config = config.with_clock_scale(100);
+        assert_eq!(config.clock.scale(), 100);
+        let seconds = |count| std::time::Duration::from_secs(count);
+        assert_eq!(config.engine_time(seconds(3)), Duration::from_secs(300));
+        let times = [config.startup_timeout, config.answer_timeout, config.close_timeout];
+        assert_eq!(times, [10, 60, 5].map(|count| config.engine_time(seconds(count))));
+        let stack = &config.stack;
+        let times = [stack.half_open_timeout, stack.linger_timeout, stack.timeout.unwrap()];
+        assert_eq!(times, [15, 60, 30].map(|count| config.engine_time(seconds(count))));
+        assert_eq!(stack.ack_delay, Some(MAX_ACK_DELAY), "10 ms would be a whole retransmission timeout");
+        config.stack.keep_alive = Some(config.engine_time(seconds(7)));
+        config.nudge_after = Some(config.engine_time(seconds(8)));
+        let slow = config.with_clock_scale(0);
+        assert_eq!((slow.clock.scale(), slow.stack.keep_alive), (1, Some(Duration::from_secs(7))));
+        assert_eq!(slow.nudge_after, Some(Duration::from_secs(8)));
+    }
+}

@@ -9,18 +9,21 @@
 //! Where the application begins in streaming mode, Opening and Streaming stand before both lines, and a rejection leads
 //! back to Streaming.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use weft_mpa::{Initiator, Offer, Responder};
+use weft_mpa::{Initiator, Negotiated, Offer, Responder};
 use weft_netif::{ConnectionId, Duration, Instant, Llp};
 use weft_verbs::{MemoryTable, QpEvent, QueuePair};
 
 use crate::channel::Channel;
 use crate::cm::{CmEvent, DisconnectReason, RequestId, StreamingId};
 use crate::counters::Counters;
+use crate::events::{News, Notice};
 use crate::preamble::{Hold, Interest};
+use crate::staging::StagingPool;
 use crate::stream::Stream;
+use crate::trace::Trace;
 
 /// A connection of the engine.
 #[derive(Debug)]
@@ -31,12 +34,19 @@ pub(crate) struct Connection {
     pub(crate) phase: Phase,
     /// The slot of the queue pair, from connect or accept on.
     pub(crate) qp: Option<usize>,
-    pub(crate) events: Arc<Channel<CmEvent>>,
+    /// Where its events go; nowhere if the application wants to hear no more.
+    pub(crate) events: Option<Arc<Channel<Notice>>>,
+    /// What the application calls the connection, or its listener, in events.
+    pub(crate) cookie: u64,
     pub(crate) peer: SocketAddr,
-    /// The port that was listened on; 0 for a connection that this side opened.
-    pub(crate) port: u16,
+    /// The own end; set when the connection is entered into the table.
+    pub(crate) local: SocketAddr,
+    /// Who has listened for it; none for a connection that this side opened.
+    pub(crate) listener: Option<SocketAddr>,
     /// When the present phase has taken too long.
     pub(crate) deadline: Option<Instant>,
+    /// How often the peer has been nudged.
+    pub(crate) nudges: u32,
     /// A queue pair that the application has destroyed while its stream still owed something.
     pub(crate) orphan: Option<Box<QueuePair>>,
     /// The startup frame as far as it has come.
@@ -47,6 +57,9 @@ pub(crate) struct Connection {
     pub(crate) hold: Hold,
     /// How often MPA was started in Responder mode, so that each request has an identity of its own.
     pub(crate) attempt: u32,
+    /// What startup has agreed on.
+    pub(crate) agreed: Option<Negotiated>,
+    pub(crate) trace: Trace,
 }
 
 /// Where a connection stands.
@@ -81,15 +94,28 @@ pub(crate) struct Turn<'a> {
     pub(crate) qp: Option<&'a mut QueuePair>,
     pub(crate) memory: &'a MemoryTable,
     pub(crate) counters: &'a mut Counters,
+    pub(crate) stagings: &'a mut StagingPool,
     /// Room for one FPDU, for when the free part of the send buffer wraps.
     pub(crate) scratch: &'a mut [u8],
     /// Octets of a TCP buffer.
     pub(crate) tcp_buffer: usize,
     pub(crate) max_reads: u16,
+    /// The listener has as many unanswered requests as its backlog allows.
+    pub(crate) backlog_is_full: bool,
+    pub(crate) nudge_after: Option<Duration>,
     pub(crate) startup_timeout: Duration,
     pub(crate) answer_timeout: Duration,
     pub(crate) close_timeout: Duration,
     pub(crate) now: Instant,
+}
+
+/// How a connection counts against the backlog of its listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It has not said what it wants.
+    Silent,
+    /// It waits for the application.
+    Asking,
 }
 
 /// What becomes of a connection after a turn.
@@ -100,28 +126,27 @@ pub(crate) enum Verdict {
 }
 
 impl Connection {
-    /// A connection without queue pair, port and deadline.
-    pub(crate) const fn new(
-        llp: ConnectionId,
-        serial: u64,
-        phase: Phase,
-        events: Arc<Channel<CmEvent>>,
-        peer: SocketAddr,
-    ) -> Self {
+    /// A connection without events, queue pair, listener and deadline.
+    pub(crate) const fn new(llp: ConnectionId, serial: u64, phase: Phase, peer: SocketAddr) -> Self {
         Self {
             llp,
             serial,
             phase,
             qp: None,
-            events,
+            events: None,
+            cookie: 0,
             peer,
-            port: 0,
+            local: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+            listener: None,
             deadline: None,
+            nudges: 0,
             orphan: None,
             frame: Vec::new(),
             ended: None,
             hold: Hold::Never,
             attempt: 0,
+            agreed: None,
+            trace: Trace::none(),
         }
     }
 
@@ -143,9 +168,12 @@ impl Connection {
 
     /// The deadline of the present phase has passed.
     pub(crate) fn expire(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        if matches!(self.phase, Phase::Operating(_)) {
+            return self.nudge(turn);
+        }
         turn.llp.abort();
         match &self.phase {
-            Phase::Rejecting | Phase::Operating(_) | Phase::Ending(_) | Phase::Draining => self.finish(turn),
+            Phase::Rejecting | Phase::Ending(_) | Phase::Draining => self.finish(turn),
             Phase::Opening => self.fail_opening(crate::ConnectFailure::TimedOut),
             // Nobody has taken it; once somebody has, streaming mode has no deadline.
             Phase::Streaming(_) => Verdict::Remove,
@@ -171,25 +199,39 @@ impl Connection {
         }
     }
 
-    /// The listening port that this connection counts against, as long as the application has not answered it.
-    pub(crate) fn unanswered_port(&self) -> Option<u16> {
-        let unanswered = match self.hold {
-            Hold::Never => matches!(self.phase, Phase::AwaitingRequest(_) | Phase::Offered(_)),
-            Hold::Untaken => true,
-            Hold::Held | Hold::Dropped => false,
+    /// The listener that this connection counts against, as long as the application has not answered it, and as what.
+    pub(crate) fn standing(&self) -> Option<(SocketAddr, Standing)> {
+        let listener = self.listener?;
+        let standing = match (self.hold, &self.phase) {
+            (Hold::Never, Phase::AwaitingRequest(_)) => Standing::Silent,
+            (Hold::Never, Phase::Offered(_)) | (Hold::Untaken, _) => Standing::Asking,
+            _ => return None,
         };
-        unanswered.then_some(self.port)
+        Some((listener, standing))
     }
 
-    /// Takes back a request that nobody can answer any more: a peer that comes and goes must not fill the channel.
-    pub(crate) fn withdraw_request(&self) {
+    /// Takes back a request that nobody can answer any more: a peer that comes and goes must not fill the channel. Says
+    /// whether it was still there.
+    pub(crate) fn withdraw_request(&self) -> bool {
         let (request, stream) = (RequestId(self.serial, self.attempt), StreamingId(self.serial));
         if matches!(self.phase, Phase::Offered(_)) {
-            self.events
-                .remove(|event| matches!(event, CmEvent::ConnectRequest(stale) if stale.id == request));
-        } else if self.hold == Hold::Untaken {
-            self.events.remove(|event| matches!(event, CmEvent::StreamRequest(stale) if stale.id == stream));
+            self.withdraw(|event| matches!(event, CmEvent::ConnectRequest(stale) if stale.id == request))
+        } else {
+            self.hold == Hold::Untaken
+                && self.withdraw(|event| matches!(event, CmEvent::StreamRequest(stale) if stale.id == stream))
         }
+    }
+
+    /// Tells the application.
+    pub(crate) fn tell(&self, event: CmEvent) {
+        if let Some(events) = &self.events {
+            events.push(Notice { id: self.cookie, news: News::Event(event) });
+        }
+    }
+
+    fn withdraw(&self, is_stale: impl Fn(&CmEvent) -> bool) -> bool {
+        let is_stale = |notice: &Notice| matches!(&notice.news, News::Event(event) if is_stale(event));
+        self.events.as_ref().is_some_and(|events| events.remove(is_stale))
     }
 
     /// Sends FIN and waits for the peer's.
@@ -205,7 +247,8 @@ impl Connection {
         if let Some(qp) = turn.qp.as_deref_mut() {
             qp.handle_event(QpEvent::LlpClosed);
             if let Some(reason) = self.ended.take() {
-                self.events.push(CmEvent::Disconnected { qp_num: qp.queues().number, reason });
+                self.trace.ended(&reason);
+                self.tell(CmEvent::Disconnected { qp_num: qp.queues().number, reason });
             }
         }
         Verdict::Remove
@@ -213,8 +256,9 @@ impl Connection {
 
     /// Tells the application now that the stream has ended, while the connection is still being closed.
     pub(crate) fn report_end(&mut self, turn: &Turn<'_>, reason: DisconnectReason) {
+        self.trace.ended(&reason);
         if let Some(qp) = turn.qp.as_deref() {
-            self.events.push(CmEvent::Disconnected { qp_num: qp.queues().number, reason });
+            self.tell(CmEvent::Disconnected { qp_num: qp.queues().number, reason });
         }
         self.ended = None;
     }

@@ -4,40 +4,56 @@
 //! when it wants to be called again. It reads no clock and draws no random number. Who calls it is the driver's matter.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use weft_mpa::{Responder, STAGING_LEN};
-use weft_netif::{ConnectionId, Instant, Stack, Wire};
-use weft_verbs::{MemoryTable, PdId, QpEvent, QueuePair};
+use weft_mpa::STAGING_LEN;
+use weft_netif::{ConnectionId, Instant, Transport};
+use weft_verbs::{CqTable, Doorbells, PdId, QpEvent, QpNotice, QpState, QueuePair, Taking};
 
+use crate::async_event::AsyncQueue;
 use crate::channel::Channel;
-use crate::cm::{CmEvent, StreamRequest, StreamingId};
 use crate::config::Config;
-use crate::connection::{Connection, Phase, Turn, Verdict};
+use crate::connection::{Connection, Phase, Standing, Turn, Verdict};
 use crate::counters::Counters;
 use crate::cq::CqShared;
-use crate::doorbell::Doorbells;
-use crate::preamble::{Hold, Interest};
+use crate::events::Notice;
+use crate::memory::Memory;
+use crate::notices::Notices;
+use crate::srq::SrqShared;
+use crate::staging::StagingPool;
+use crate::table::Connections;
+use crate::trace::Trace;
 
 /// Everything that a device consists of, behind the device's lock.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    pub(crate) stack: Stack,
-    pub(crate) memory: MemoryTable,
+    pub(crate) stack: Transport,
+    pub(crate) memory: Memory,
     pub(crate) counters: Counters,
     pub(crate) qps: Vec<Option<QpSlot>>,
     /// Free slots, the one that has been free for the longest time first, so that numbers do not come back soon.
     free_qps: VecDeque<usize>,
-    pub(crate) connections: HashMap<ConnectionId, Connection>,
+    pub(crate) connections: Connections,
     pub(crate) serials: HashMap<u64, ConnectionId>,
-    pub(crate) listeners: HashMap<u16, ListenerSlot>,
+    pub(crate) listeners: HashMap<SocketAddr, ListenerSlot>,
     pub(crate) config: Config,
-    doorbells: Arc<Doorbells>,
+    /// Where those who post say so.
+    pub(crate) doorbells: Arc<Doorbells>,
+    pub(crate) async_events: Arc<AsyncQueue>,
+    /// Completion queues that queue pairs complete to.
+    pub(crate) cq_table: Arc<CqTable>,
+    pub(crate) notices: Notices,
+    carrier: Option<bool>,
+    /// The last poll has only sent what was posted.
+    has_sent_first: bool,
     /// Deadlines and the serials of the connections they belong to.
     deadlines: BTreeSet<(Instant, u64)>,
-    next_serial: u64,
+    /// Serials of engines differ by their remainders.
+    last_serial: u64,
     scratch: Box<[u8]>,
+    stagings: StagingPool,
 }
 
 /// A queue pair, where its completions are announced, and its connection.
@@ -45,59 +61,103 @@ pub(crate) struct Engine {
 pub(crate) struct QpSlot {
     pub(crate) qp: QueuePair,
     pub(crate) cqs: [Arc<CqShared>; 2],
+    pub(crate) srq: Option<Arc<SrqShared>>,
     pub(crate) connection: Option<ConnectionId>,
+    /// IRD and ORD for a connection that is asked for without.
+    pub(crate) depths: [Option<u16>; 2],
 }
 
-/// A listened-on port: where its events go, and how many of its connections have not been answered yet.
+/// A listener: where its events go, and which of its connections have not been answered yet.
 #[derive(Debug)]
 pub(crate) struct ListenerSlot {
-    pub(crate) events: Arc<Channel<CmEvent>>,
-    pub(crate) unanswered: usize,
+    pub(crate) events: Option<Arc<Channel<Notice>>>,
+    /// What the application calls it in events.
+    pub(crate) cookie: u64,
+    /// Requests that the application has not answered, at most `backlog`.
+    pub(crate) asking: usize,
+    pub(crate) backlog: usize,
+    /// Connections whose Request has not come.
+    pub(crate) silent: usize,
+    /// Their serials, the oldest first; some may have gone on.
+    pub(crate) startups: VecDeque<u64>,
     /// Its connections begin in streaming mode.
     pub(crate) streaming: bool,
 }
 
 impl Engine {
-    pub(crate) fn new(wire: Wire, config: Config, doorbells: Arc<Doorbells>) -> Self {
-        let now = config.clock.now();
+    /// The engine number `index` of a device.
+    pub(crate) fn new(
+        index: usize,
+        stack: Transport,
+        config: Config,
+        memory: Memory,
+        async_events: Arc<AsyncQueue>,
+    ) -> Self {
+        let doorbells = Arc::new(Doorbells::new(config.max_qps));
         Self {
-            stack: Stack::new(wire, config.stack.clone(), now),
-            memory: MemoryTable::new(config.stack.seed),
+            carrier: stack.has_carrier(),
+            stack,
+            memory,
             counters: Counters::default(),
             qps: Vec::new(),
             free_qps: VecDeque::new(),
-            connections: HashMap::new(),
+            connections: Connections::default(),
             serials: HashMap::new(),
             listeners: HashMap::new(),
             config,
             doorbells,
+            async_events,
+            cq_table: Arc::default(),
+            notices: Notices::default(),
+            has_sent_first: false,
             deadlines: BTreeSet::new(),
-            next_serial: 0,
+            last_serial: index as u64,
             scratch: vec![0; STAGING_LEN].into_boxed_slice(),
+            stagings: StagingPool::default(),
         }
     }
 
     /// Moves everything as far as it goes at `now`, and answers when to be called again at the latest; `None` means that
     /// only a frame or a doorbell can bring news.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Instant> {
-        self.stack.ingress(now);
-        while let Some((id, port)) = self.stack.next_accepted() {
-            self.handle_accepted(id, port, now);
+        self.move_on(now);
+        self.poll_at(now)
+    }
+
+    /// As [`Engine::poll`], for those who need not know when to call again.
+    pub(crate) fn move_on(&mut self, now: Instant) {
+        let before = self.counters.engine.work();
+        let taken = self.stack.ingress(now);
+        while let Some((id, listener)) = self.stack.next_accepted() {
+            self.handle_accepted(id, listener, now);
         }
         while let Some(id) = self.stack.next_ready() {
             self.turn(id, now);
         }
         self.answer_doorbells(now);
         self.expire(now);
-        self.stack.egress(now);
-        self.poll_at(now)
+        self.announce_held(now);
+        let sent = self.stack.egress(now);
+        self.watch_carrier();
+        self.counters.engine.count_poll(taken + sent > 0 || self.counters.engine.work() > before);
     }
 
-    /// A descriptor to sleep on until a frame comes, and whether it is also to become writable. It is a copy, since the
-    /// wire may change its own while somebody sleeps, as a listening one does.
-    pub(crate) fn wire_fd(&self) -> Option<(OwnedFd, bool)> {
-        let fd = self.stack.poll_fd()?.try_clone_to_owned().ok()?;
-        Some((fd, self.stack.wire().wants_write()))
+    /// As [`Self::move_on`], for whoever calls again and again: what was posted goes out before anybody looks at what has come, which
+    /// the next call does.
+    pub(crate) fn move_on_posted_first(&mut self, now: Instant) {
+        self.has_sent_first = !self.has_sent_first && self.doorbells.any();
+        if self.has_sent_first { self.send_posted(now) } else { self.move_on(now) }
+    }
+
+    /// Sends what was posted, without a look at what has come: for whoever posts and then waits, which takes that in.
+    pub(crate) fn send_posted(&mut self, now: Instant) {
+        self.answer_doorbells(now);
+        self.stack.egress(now);
+    }
+
+    /// Descriptors to sleep on until a frame comes, and whether they are also to become writable.
+    pub(crate) fn wait_fds(&self) -> Option<Vec<(Arc<OwnedFd>, bool)>> {
+        self.stack.wait_fds()
     }
 
     /// A free slot for a queue pair.
@@ -110,14 +170,22 @@ impl Engine {
         self.free_qps.pop_front()
     }
 
-    /// Forgets a queue pair, and resets its connection unless that is ending already.
+    /// Forgets a queue pair, and resets or closes its connection unless that is ending already.
     pub(crate) fn destroy_qp(&mut self, slot: usize) {
-        let Some(gone) = self.qps.get_mut(slot).and_then(Option::take) else { return };
+        let Some(mut gone) = self.qps.get_mut(slot).and_then(Option::take) else { return };
+        gone.qp.unbind_windows(&self.memory.read());
+        self.counters.verbs.add_qp(&gone.qp);
         self.free_qps.push_back(slot);
+        gone.qp.leave_srq();
+        if let Some(srq) = gone.srq.take() {
+            srq.wake_next(&self.doorbells);
+        }
+        self.async_events.withdraw_qp(gone.qp.queues().number);
         let Some(id) = gone.connection else { return };
-        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         connection.qp = None;
         connection.ended = None;
+        connection.trace.destroyed(&gone.qp.counters());
         match &mut connection.phase {
             // The application has heard the end and lets go; the Terminate or FIN still has to arrive. Memory is not touched
             // any more in the name of a queue pair that is not there.
@@ -126,11 +194,33 @@ impl Engine {
                 connection.orphan = Some(Box::new(gone.qp));
             }
             Phase::Draining => {}
+            // What is in TCP by now still goes out, and FIN behind it.
+            Phase::Operating(_) if gone.qp.queues().as_infiniband() => {
+                self.with_connection(id, self.config.clock.now(), Connection::shut);
+            }
             _ => {
                 self.reset(id);
                 self.remove(id);
             }
         }
+    }
+
+    /// What was counted in the engine and below.
+    pub(crate) fn counters(&self) -> Counters {
+        let mut counters = self.counters;
+        counters.wire = self.stack.wire_counters();
+        counters.stack = self.stack.counters();
+        counters.tcp = self.stack.tcp_counters();
+        counters.host = self.stack.host_counters();
+        for slot in self.qps.iter().flatten() {
+            counters.verbs.add_qp(&slot.qp);
+        }
+        counters
+    }
+
+    /// Whether anything belongs to this domain.
+    pub(crate) fn uses(&self, pd: PdId) -> bool {
+        self.qps.iter().flatten().any(|slot| slot.qp.pd() == pd) || self.memory.read().uses(pd)
     }
 
     /// The protection domain of the queue pair in `slot`.
@@ -139,17 +229,21 @@ impl Engine {
     }
 
     /// Takes a new connection into the table.
-    pub(crate) fn insert(&mut self, connection: Connection) {
+    pub(crate) fn insert(&mut self, mut connection: Connection) {
+        connection.local = self.stack.local_addr(connection.llp).unwrap_or(connection.local);
+        self.recount(None, connection.standing());
+        let ends = [self.stack.local_addr(connection.llp), Some(connection.peer)];
+        connection.trace = Trace::begin(connection.serial, connection.listener.is_none(), ends);
         if let Some(deadline) = connection.deadline {
             self.deadlines.insert((deadline, connection.serial));
         }
         self.serials.insert(connection.serial, connection.llp);
-        self.connections.insert(connection.llp, connection);
+        self.connections.insert(connection);
     }
 
     pub(crate) const fn new_serial(&mut self) -> u64 {
-        self.next_serial += 1;
-        self.next_serial
+        self.last_serial += self.config.engines as u64;
+        self.last_serial
     }
 
     /// Gives a connection its turn.
@@ -164,22 +258,31 @@ impl Engine {
         now: Instant,
         act: impl FnOnce(&mut Connection, &mut Turn<'_>) -> Verdict,
     ) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        self.counters.engine.turns += 1;
         let (before, serial) = (connection.deadline, connection.serial);
-        let unanswered = connection.unanswered_port();
+        let standing = connection.standing();
+        let backlog_is_full = matches!(standing, Some((_, Standing::Silent)))
+            && standing
+                .and_then(|(by, _)| self.listeners.get(&by))
+                .is_some_and(|listener| listener.asking >= listener.backlog);
         let slot = connection.qp;
         let verdict = {
             let Some(llp) = self.stack.llp(id) else { return };
+            let memory = self.memory.read();
             let mut orphan = connection.orphan.take();
             let qp = slot.and_then(|slot| self.qps.get_mut(slot)?.as_mut()).map(|slot| &mut slot.qp);
             let mut turn = Turn {
                 llp,
                 qp: qp.or(orphan.as_deref_mut()),
-                memory: &self.memory,
+                memory: &memory,
                 counters: &mut self.counters,
+                stagings: &mut self.stagings,
                 scratch: &mut self.scratch,
                 tcp_buffer: self.config.stack.tcp_buffer,
                 max_reads: self.config.max_reads,
+                backlog_is_full,
+                nudge_after: self.config.nudge_after,
                 startup_timeout: self.config.startup_timeout,
                 answer_timeout: self.config.answer_timeout,
                 close_timeout: self.config.close_timeout,
@@ -193,7 +296,7 @@ impl Engine {
             verdict
         };
         let (after, owner) = (connection.deadline, connection.qp);
-        let answered = unanswered.filter(|_| connection.unanswered_port().is_none());
+        let stands = connection.standing();
         if before != after {
             if let Some(deadline) = before {
                 self.deadlines.remove(&(deadline, serial));
@@ -202,8 +305,8 @@ impl Engine {
                 self.deadlines.insert((deadline, serial));
             }
         }
-        if let Some(port) = answered {
-            self.count_answered(port);
+        if stands != standing {
+            self.recount(standing, stands);
         }
         if owner != slot {
             self.release(slot);
@@ -211,57 +314,63 @@ impl Engine {
         if verdict == Verdict::Remove {
             self.remove(id);
         }
-        self.announce(slot);
+        if self.memory.is_shared() {
+            self.end_revocation(slot);
+        }
+        self.announce(slot, now);
+    }
+
+    /// A request that took out of use what other engines may be copying from or to goes on when none of them does any more.
+    fn end_revocation(&mut self, slot: Option<usize>) {
+        let Some(index) = slot else { return };
+        let Some(Some(slot)) = self.qps.get_mut(index) else { return };
+        if slot.qp.is_revoking() {
+            self.memory.await_turns();
+            slot.qp.end_revocation();
+            self.doorbells.ring(index);
+        }
     }
 
     /// Forgets a connection; TCP finishes its close by itself.
     pub(crate) fn remove(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.remove(&id) {
-            if let Some(deadline) = connection.deadline {
-                self.deadlines.remove(&(deadline, connection.serial));
-            }
-            self.serials.remove(&connection.serial);
-            if let Some(port) = connection.unanswered_port() {
-                self.count_answered(port);
-            }
+        if let Some(connection) = self.forget(id) {
             connection.withdraw_request();
+            self.tell_closed(&connection);
             self.release(connection.qp);
         }
         self.stack.remove(id);
     }
 
-    /// Tells the completion channels of a queue pair what is due.
-    pub(crate) fn announce(&self, slot: Option<usize>) {
-        let Some(Some(slot)) = slot.and_then(|slot| self.qps.get(slot)) else { return };
-        for cq in &slot.cqs {
-            cq.announce();
-            if cq.is_newly_overrun() {
-                self.ring_users(cq);
-            }
+    /// Takes a connection out of the tables.
+    pub(crate) fn forget(&mut self, id: ConnectionId) -> Option<Box<Connection>> {
+        let connection = self.connections.remove(id)?;
+        if let Some(deadline) = connection.deadline {
+            self.deadlines.remove(&(deadline, connection.serial));
         }
+        self.serials.remove(&connection.serial);
+        self.recount(connection.standing(), None);
+        Some(connection)
     }
 
-    /// Has all queue pairs of an overrun completion queue looked at, so that they come down with it.
-    fn ring_users(&self, cq: &Arc<CqShared>) {
-        for (index, slot) in self.qps.iter().enumerate() {
-            if slot.as_ref().is_some_and(|slot| slot.cqs.iter().any(|used| Arc::ptr_eq(used, cq))) {
-                self.doorbells.ring(index);
-            }
-        }
+    /// A connection is gone.
+    fn tell_closed(&self, connection: &Connection) {
+        let slot = connection.qp.and_then(|slot| self.qps.get(slot)?.as_ref());
+        let qp = slot.map(|slot| &slot.qp).or(connection.orphan.as_deref());
+        connection.trace.closed(qp.map(QueuePair::counters).as_ref());
+    }
+
+    /// The connections from the oldest on. The table has no order of its own, and the same seeds are to give the same run to the
+    /// end.
+    pub(crate) fn ids_in_order(&self) -> Vec<ConnectionId> {
+        let mut ids: Vec<_> = self.connections.values().map(|it| (it.serial, it.llp)).collect();
+        ids.sort_unstable_by_key(|&(serial, _)| serial);
+        ids.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Ends a connection by RST.
-    fn reset(&mut self, id: ConnectionId) {
+    pub(crate) fn reset(&mut self, id: ConnectionId) {
         if let Some(mut llp) = self.stack.llp(id) {
             llp.abort();
-        }
-    }
-
-    /// One connection fewer of `port` waits for an answer.
-    fn count_answered(&mut self, port: u16) {
-        if let Some(listener) = self.listeners.get_mut(&port) {
-            // A port that was listened on anew starts at none, whatever its predecessor left behind.
-            listener.unanswered = listener.unanswered.saturating_sub(1);
         }
     }
 
@@ -272,53 +381,42 @@ impl Engine {
         }
     }
 
-    fn handle_accepted(&mut self, id: ConnectionId, port: u16, now: Instant) {
-        let backlog = self.config.stack.backlog;
-        let listener = self.listeners.get_mut(&port).filter(|listener| listener.unanswered < backlog);
-        let (Some(listener), Some(peer)) = (listener, self.stack.peer_addr(id)) else {
-            self.reset(id);
-            self.stack.remove(id);
-            return;
-        };
-        listener.unanswered += 1;
-        let events = Arc::clone(&listener.events);
-        let streaming = listener.streaming;
-        let serial = self.new_serial();
-        let (phase, hold, patience) = if streaming {
-            events.push(CmEvent::StreamRequest(StreamRequest { id: StreamingId(serial), port, peer }));
-            (Phase::Streaming(Interest::default()), Hold::Untaken, self.config.answer_timeout)
-        } else {
-            let responder = Responder::new(self.config.mpa);
-            (Phase::AwaitingRequest(responder), Hold::Never, self.config.startup_timeout)
-        };
-        self.insert(Connection {
-            port,
-            hold,
-            deadline: Some(now + patience),
-            ..Connection::new(id, serial, phase, events, peer)
-        });
-        self.turn(id, now);
+    fn watch_carrier(&mut self) {
+        let carrier = self.stack.has_carrier();
+        if let Some(is_up) = carrier
+            && carrier != self.carrier
+        {
+            self.carrier = carrier;
+            self.async_events.push_carrier(is_up);
+        }
     }
 
     fn answer_doorbells(&mut self, now: Instant) {
-        let doorbells = Arc::clone(&self.doorbells);
-        doorbells.take(|index| {
-            let Some(Some(slot)) = self.qps.get_mut(index) else { return };
-            match slot.connection {
-                Some(id) => self.turn(id, now),
-                None => {
-                    slot.qp.set_now(now.total_micros().unsigned_abs());
-                    if slot.qp.is_overrun() {
-                        slot.qp.handle_event(QpEvent::Failed);
-                    }
-                }
+        let mut taking = Taking::default();
+        while let Some(index) = self.doorbells.take_next(&mut taking) {
+            self.answer_doorbell(index, now);
+        }
+    }
+
+    fn answer_doorbell(&mut self, index: usize, now: Instant) {
+        let Some(Some(slot)) = self.qps.get_mut(index) else { return };
+        self.counters.engine.doorbells += 1;
+        if let Some(id) = slot.connection {
+            self.turn(id, now);
+        } else {
+            slot.qp.set_now(now.total_micros().unsigned_abs());
+            if slot.qp.is_overrun() && slot.qp.queues().state() == QpState::Idle {
+                slot.qp.note(QpNotice::Fatal);
+                slot.qp.handle_event(QpEvent::Failed);
             }
-            if let Some(Some(slot)) = self.qps.get_mut(index) {
-                // A turn in Full Operation starts what was posted; in all later states it has to be flushed.
-                slot.qp.flush_if_ended();
-            }
-            self.announce(Some(index));
-        });
+        }
+        // A turn in Full Operation starts what was posted, and has told of it; in all other states it has to be flushed.
+        if let Some(Some(slot)) = self.qps.get_mut(index)
+            && slot.qp.queues().state() != QpState::Rts
+        {
+            slot.qp.flush_if_ended();
+            self.announce(Some(index), now);
+        }
     }
 
     fn expire(&mut self, now: Instant) {
@@ -328,7 +426,7 @@ impl Engine {
             }
             self.deadlines.pop_first();
             let Some(&id) = self.serials.get(&serial) else { continue };
-            if let Some(connection) = self.connections.get_mut(&id) {
+            if let Some(connection) = self.connections.get_mut(id) {
                 connection.deadline = None;
             }
             self.with_connection(id, now, Connection::expire);
@@ -341,18 +439,18 @@ impl Engine {
             return Some(now);
         }
         let deadline = self.deadlines.first().map(|&(deadline, _)| deadline);
-        [self.stack.poll_at(now), deadline].into_iter().flatten().min()
+        [self.stack.poll_at(now), deadline, self.notices.next()].into_iter().flatten().min()
     }
 }
 
 impl Drop for Engine {
     /// No peer is left to wait for a device that is closed: it hears a reset, as from a host whose process has ended.
     fn drop(&mut self) {
-        let mut ids: Vec<_> = self.connections.values().map(|it| (it.serial, it.llp)).collect();
-        // The table has no order of its own, and the same seeds are to give the same run to the end.
-        ids.sort_unstable_by_key(|&(serial, _)| serial);
-        for (_, id) in ids {
+        for id in self.ids_in_order() {
             self.reset(id);
+            if let Some(connection) = self.connections.get(id) {
+                self.tell_closed(connection);
+            }
         }
         self.stack.egress(self.config.clock.now());
     }

@@ -1,6 +1,7 @@
 //! What the calls of the API can refuse. Nothing was changed by a call that did.
 
 use weft_netif::{ConnectError, ListenError};
+use weft_verbs::Errno;
 
 /// Why an object cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +10,8 @@ pub enum CreateError {
     TooManyQps,
     /// The device holds as many completion queues as its settings allow.
     TooManyCqs,
+    /// The device holds as many shared receive queues as its settings allow.
+    TooManySrqs,
     /// More than a queue or a request can hold.
     TooLarge {
         /// Of what.
@@ -20,6 +23,34 @@ pub enum CreateError {
     },
     /// One of the objects given belongs to another device.
     ForeignObject,
+    /// The shared receive queue belongs to another protection domain.
+    WrongPd,
+    /// There are fewer engines than that.
+    NoSuchEngine {
+        /// The engine asked for.
+        comp_vector: usize,
+        /// How many there are.
+        engines: usize,
+    },
+    /// The completion queues belong to different engines.
+    DifferentEngines,
+    /// The device was shut down.
+    ShutDown,
+}
+
+impl CreateError {
+    /// What `ibv_create_qp`, `ibv_create_cq` and `ibv_create_srq` would leave in `errno`.
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Self::TooManyQps | Self::TooManyCqs | Self::TooManySrqs => Errno::NoMem,
+            Self::ShutDown => Errno::NoDev,
+            Self::TooLarge { .. }
+            | Self::ForeignObject
+            | Self::WrongPd
+            | Self::NoSuchEngine { .. }
+            | Self::DifferentEngines => Errno::Inval,
+        }
+    }
 }
 
 impl core::fmt::Display for CreateError {
@@ -31,13 +62,87 @@ impl core::fmt::Display for CreateError {
             Self::TooManyCqs => f.write_str(
                 "the device holds as many completion queues as it can: raise max_cqs or drop some",
             ),
+            Self::TooManySrqs => f.write_str(
+                "the device holds as many shared receive queues as it can: raise max_srqs or drop some",
+            ),
             Self::TooLarge { what, wanted, max } => write!(f, "{wanted} {what} are too many: at most {max}"),
             Self::ForeignObject => f.write_str("the objects belong to different devices"),
+            Self::WrongPd => f.write_str(
+                "the shared receive queue belongs to another protection domain than the queue pair",
+            ),
+            Self::NoSuchEngine { comp_vector, engines } => {
+                write!(f, "there is no completion vector {comp_vector}: the device has {engines}, from 0")
+            }
+            Self::ShutDown => f.write_str("the device was shut down"),
+            Self::DifferentEngines => {
+                f.write_str("the completion queues belong to different engines: make both on one vector")
+            }
         }
     }
 }
 
 impl core::error::Error for CreateError {}
+
+/// Why an object cannot be changed. Nothing was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModifyError {
+    /// More than the queue can hold.
+    TooLarge {
+        /// Of what.
+        what: &'static str,
+        /// The largest number.
+        max: usize,
+    },
+    /// More requests are posted than the new size could hold.
+    TooSmall,
+    /// The state does not allow it.
+    InvalidState,
+}
+
+impl ModifyError {
+    /// What `ibv_modify_qp` and `ibv_modify_srq` would answer.
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Self::TooLarge { .. } | Self::TooSmall | Self::InvalidState => Errno::Inval,
+        }
+    }
+}
+
+impl core::fmt::Display for ModifyError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::TooLarge { what, max } => write!(f, "too many {what}: at most {max}"),
+            Self::TooSmall => f.write_str("more requests are posted than the new size could hold"),
+            Self::InvalidState => f.write_str("the state of the queue pair does not allow the change"),
+        }
+    }
+}
+
+impl core::error::Error for ModifyError {}
+
+/// Why an object cannot be destroyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DestroyError {
+    /// Other objects use it.
+    Busy,
+}
+
+impl DestroyError {
+    /// What `ibv_destroy_srq` would answer.
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Self::Busy => Errno::Busy,
+        }
+    }
+}
+
+impl core::fmt::Display for DestroyError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("other objects use it: destroy those first")
+    }
+}
+
+impl core::error::Error for DestroyError {}
 
 /// Why a call of connection management cannot be carried out. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +151,8 @@ pub enum CmError {
     Listen(ListenError),
     /// The address cannot be connected to.
     Connect(ConnectError),
+    /// The device was shut down.
+    ShutDown,
     /// The queue pair is connected, connecting, or has been.
     QpBusy,
     /// A completion queue of the queue pair has overrun, so that no connection of it could last.
@@ -79,6 +186,7 @@ impl core::fmt::Display for CmError {
         match self {
             Self::Listen(error) => error.fmt(f),
             Self::Connect(error) => error.fmt(f),
+            Self::ShutDown => f.write_str("the device was shut down"),
             Self::QpBusy => f.write_str("the queue pair is not idle: a connection needs a fresh one"),
             Self::CompletionQueueOverrun => {
                 f.write_str("a completion queue of the queue pair has overrun: make a larger one")

@@ -1,13 +1,15 @@
 //! Why a stream ends before its time, and what the peer is told.
 
-use weft_rdmap::Terminate;
-use weft_verbs::{Refusal, Status};
+use weft_rdmap::{Opcode, Terminate};
+use weft_verbs::{QpNotice, Refusal, Status};
 
 /// The end of a stream: the cause, and the Terminate that the peer gets, if any.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) cause: Cause,
     pub(crate) terminate: Terminate,
+    /// What the peer is blamed for was to answer a Read or Atomic of this side.
+    pub(crate) is_in_answer: bool,
 }
 
 /// The layer that found the error.
@@ -21,16 +23,30 @@ pub enum Cause {
     Local(Status),
     /// A completion queue overran.
     CompletionQueueOverrun,
+    /// The application asked for it, by [`crate::Qp::modify`].
+    Requested,
 }
+
+/// What has come of octets that were received: the peer's Terminate, if it was among them.
+pub(crate) type Received = Result<Option<Terminate>, Failure>;
 
 impl Failure {
     pub(crate) fn mpa(error: weft_mpa::Error) -> Self {
-        Self { cause: Cause::Mpa(error), terminate: Terminate::new(LAYER_LLP, 0x0, error.code()) }
+        let terminate = Terminate::new(LAYER_LLP, 0x0, error.code());
+        Self { cause: Cause::Mpa(error), terminate, is_in_answer: false }
     }
 
     /// The segment in `ulpdu` is to blame; its headers go into the Terminate.
     pub(crate) fn peer(error: weft_rdmap::Error, ulpdu: Option<&[u8]>) -> Self {
-        Self { cause: Cause::Peer(error), terminate: Terminate::from_error(&error, ulpdu) }
+        let terminate = Terminate::from_error(&error, ulpdu);
+        Self { cause: Cause::Peer(error), terminate, is_in_answer: false }
+    }
+
+    /// RDMAP does not take the segment in `ulpdu`.
+    pub(crate) fn unexpected(error: weft_rdmap::Error, ulpdu: &[u8]) -> Self {
+        let opcode = ulpdu.get(1).and_then(|&control| Opcode::parse(control).ok());
+        let is_in_answer = matches!(opcode, Some(Opcode::ReadResponse | Opcode::AtomicResponse));
+        Self { is_in_answer, ..Self::peer(error, Some(ulpdu)) }
     }
 
     pub(crate) fn refused(refusal: Refusal, ulpdu: Option<&[u8]>) -> Self {
@@ -43,7 +59,23 @@ impl Failure {
     /// The peer is not to blame, and learns only that it is over (RDMAP Local Catastrophic Error).
     pub(crate) fn local(cause: Cause) -> Self {
         let error = weft_rdmap::Error::LocalCatastrophic;
-        Self { cause, terminate: Terminate::from_error(&error, None) }
+        Self { cause, terminate: Terminate::from_error(&error, None), is_in_answer: false }
+    }
+}
+
+impl Cause {
+    /// The asynchronous event of the queue pair that the cause makes.
+    pub(crate) const fn notice(&self) -> Option<QpNotice> {
+        Some(match self {
+            Self::Requested => return None,
+            Self::Mpa(_) => QpNotice::RequestError,
+            // The protection errors of both layers have type 1 (RFC 5040 section 4.8).
+            Self::Peer(error) => match error.code() {
+                (_, 0x1, _) => QpNotice::AccessError,
+                _ => QpNotice::RequestError,
+            },
+            Self::Local(_) | Self::CompletionQueueOverrun => QpNotice::Fatal,
+        })
     }
 }
 
@@ -54,6 +86,7 @@ impl core::fmt::Display for Cause {
             Self::Peer(error) => write!(f, "the peer's segment was refused: {error}"),
             Self::Local(status) => write!(f, "a local request failed: {status}"),
             Self::CompletionQueueOverrun => f.write_str("a completion queue overran"),
+            Self::Requested => f.write_str("the application asked for it"),
         }
     }
 }

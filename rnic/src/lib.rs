@@ -8,7 +8,7 @@
 //!    Engine::poll(now)           one object that moves everything
 //!      ├─ Stack                  frames and TCP (weft-netif)
 //!      └─ Connection: (Streaming ⇄) Startup ─▶ Stream ─▶ end
-//!                                  └─ MPA ⇄ DDP ⇄ RDMAP ⇄ QueuePair
+//!                                  └─ MPA ⇄ DDP ⇄ RDMAP ⇄ User: QueuePair
 //! ```
 //! Begin with `stream.rs`: it is the one place where the layers meet, and all of the way of an octet.
 //!
@@ -28,6 +28,9 @@
 //! Specifications: RFC 5040 (RDMAP), 5041 (DDP), 5044 (MPA), 6581 (MPA startup), 7306 (Atomics, Immediate Data),
 //! 5042 (security).
 
+mod async_event;
+mod attributes;
+mod backlog;
 mod channel;
 mod clock;
 mod cm;
@@ -36,39 +39,77 @@ mod connection;
 mod counters;
 mod cq;
 mod device;
-mod doorbell;
 mod driver;
 mod engine;
 mod error;
+mod events;
 mod failure;
+mod frame;
+mod landing;
+mod lead;
+mod lend;
 mod listener;
 mod lockstep;
+mod memory;
+mod motor;
 mod mr;
+mod mw;
+mod notices;
 mod operate;
+mod parked;
 mod preamble;
+mod pump;
 mod qp;
+mod registry;
+mod resources;
+mod rtr;
+mod segments;
+mod several;
+mod short;
+mod shutdown;
+mod sleeps;
+mod srq;
+mod staging;
 mod startup;
+mod stat;
 mod stream;
 mod streaming;
+mod table;
+mod trace;
+pub mod ulp;
+mod user;
+mod wait;
 
+pub use async_event::{AsyncChannel, AsyncEvent};
+pub use attributes::{ConnectionAttributes, QpAttributes, QpModify};
 pub use clock::Clock;
 pub use cm::{
     CmEvent, ConnectFailure, ConnectRequest, DisconnectReason, RequestId, StreamRequest, StreamingId,
 };
 pub use config::{CLOCK_SCALE, Config, Progress};
-pub use counters::{Counters, SegmentCounters};
-pub use cq::{CompChannel, Cq, CqId};
+pub use counters::{
+    Counters, EngineCounters, MpaCounters, SegmentCounters, TerminateCounters, VerbsCounters,
+};
+pub use cq::{CompChannel, Cq, CqId, CqInit};
 pub use device::Device;
-pub use error::{CmError, CreateError, StreamError};
+pub use error::{CmError, CreateError, DestroyError, ModifyError, StreamError};
+pub use events::{EventChannel, EventQueue, EventSource, News, Notice};
 pub use failure::Cause;
-pub use listener::{ConnParam, EventChannel, Listener};
+pub use listener::{BoundPort, ConnParam, Listener};
 pub use lockstep::Lockstep;
-pub use mr::{Mr, Pd};
+pub use mr::{Mr, Pd, Reregistration};
+pub use mw::{FastMr, Mw, MwBind};
 pub use qp::{Qp, QpInit};
+pub use resources::{ConnectionInfo, CqInfo, ListenerInfo, MrInfo, PdInfo, QpInfo, SrqInfo};
+pub use srq::{Srq, SrqAttributes, SrqId, SrqInit, SrqModify};
+pub use stat::{STAT_VERSION, stat_folder, stat_folder_from_env};
 pub use streaming::{StreamState, StreamingConnection};
+pub use wait::{Poll, Until};
 
 pub use weft_ddp::Stag;
+pub use weft_netif::{Ground, Listen};
 pub use weft_verbs::{
-    Access, Completion, CompletionOpcode, Data, PostError, QpCapacity, QpState, RecvWr, Region,
-    RegisterError, SendOpcode, SendWr, Sge, Status, Violation,
+    Access, Bind, Completion, CompletionOpcode, Data, Errno, FastRegister, MemoryInfo, MemoryKind, PostError,
+    QpCapacity, QpState, RecvWr, Region, RegisterError, ResizeError, SendOpcode, SendQueueLayout, SendWr,
+    Sge, Status, Violation, WindowType,
 };

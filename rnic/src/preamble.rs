@@ -7,6 +7,7 @@ use weft_netif::LlpState;
 use crate::cm::{CmEvent, ConnectFailure, StreamingId};
 use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::error::StreamError;
+use crate::startup::not_opened;
 
 /// Whether the application knows a connection from streaming mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,10 +38,11 @@ impl Connection {
     pub(crate) fn handle_opened(&mut self, turn: &Turn<'_>) -> Verdict {
         match turn.llp.state() {
             LlpState::Connecting => Verdict::Keep,
-            LlpState::Closed | LlpState::Reset => self.fail_opening(ConnectFailure::Unreachable),
+            LlpState::Closed | LlpState::Reset => self.fail_opening(not_opened(turn.llp.cause())),
             LlpState::Established | LlpState::PeerClosed => {
                 self.phase = Phase::Streaming(Interest::default());
                 self.deadline = None;
+                self.trace.opened();
                 self.announce_ready();
                 Verdict::Keep
             }
@@ -49,7 +51,8 @@ impl Connection {
 
     /// TCP's handshake has failed.
     pub(crate) fn fail_opening(&self, reason: ConnectFailure) -> Verdict {
-        self.events.push(CmEvent::StreamFailed { id: StreamingId(self.serial), reason });
+        self.trace.startup_failed(&reason);
+        self.tell(CmEvent::StreamFailed { id: StreamingId(self.serial), reason });
         Verdict::Remove
     }
 
@@ -59,7 +62,7 @@ impl Connection {
         let state = turn.llp.state();
         let is_over = matches!(state, LlpState::Closed | LlpState::Reset);
         let has_octets = is_over || state == LlpState::PeerClosed || !turn.llp.readable().is_empty();
-        let has_room = is_over || turn.llp.room() > 0;
+        let has_room = is_over || turn.llp.has_room(1);
         let octets_met = interest.octets && has_octets;
         let room_met = (interest.room || interest.more_room) && has_room;
         if octets_met {
@@ -94,7 +97,7 @@ impl Connection {
     }
 
     fn announce_ready(&self) {
-        self.events.push(CmEvent::StreamReady { id: StreamingId(self.serial) });
+        self.tell(CmEvent::StreamReady { id: StreamingId(self.serial) });
     }
 }
 

@@ -1,30 +1,20 @@
 //! The phases of a connection before Full Operation: MPA Request and Reply.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use weft_mpa::{
-    FrameKind, MAX_FRAME_LEN, MAX_PRIVATE_DATA, Negotiated, Offer, Outcome, RtrKind, Start, StartupFrame,
-};
-use weft_netif::LlpState;
+use weft_mpa::{FrameKind, MAX_FRAME_LEN, Negotiated, Offer, Outcome, RtrKind, Start, StartupFrame};
+use weft_netif::{CloseCause, LlpState};
 use weft_verbs::{QpEvent, QueuePair};
 
 use crate::cm::{CmEvent, ConnectFailure, ConnectRequest, RequestId, StreamingId};
 use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::failure::Failure;
+use crate::frame::{self, Arrival};
+use crate::listener::ConnParam;
 use crate::operate::transmit;
 use crate::preamble::{Hold, Interest};
 use crate::stream::Stream;
-
-/// What has come of a startup frame.
-enum Arrival {
-    /// Not all of it.
-    Partial,
-    /// All of it; it lies in the connection's `frame`.
-    Whole,
-    /// It is malformed.
-    Bad(weft_mpa::StartupError),
-    /// The peer has gone before it was whole.
-    Gone,
-}
 
 /// What the peer said when the connection came about.
 struct Greeting {
@@ -41,12 +31,12 @@ impl Connection {
             LlpState::Connecting => return Verdict::Keep,
             LlpState::Established | LlpState::PeerClosed => {}
             LlpState::Closed | LlpState::Reset if self.hold == Hold::Never => {
-                return self.fail_startup(turn, ConnectFailure::Unreachable);
+                return self.fail_startup(turn, not_opened(turn.llp.cause()));
             }
             LlpState::Closed | LlpState::Reset => return self.fail_startup(turn, ConnectFailure::Closed),
         }
         // Octets of streaming mode may still fill the send buffer; a fresh one holds any frame.
-        if turn.llp.room() < MAX_FRAME_LEN {
+        if !turn.llp.has_room(MAX_FRAME_LEN) {
             return Verdict::Keep;
         }
         let Phase::Connecting(initiator, private_data) = core::mem::replace(&mut self.phase, Phase::Draining)
@@ -58,13 +48,14 @@ impl Connection {
             Ok(()) => turn.counters.sent.mpa_requests += 1,
             Err(error) => return self.fail_startup(turn, ConnectFailure::Protocol(error.into())),
         }
+        self.trace.request_sent(private_data.len());
         self.phase = Phase::AwaitingReply(initiator);
         self.handle_reply(turn)
     }
 
     /// Waits for the Reply and goes by it.
     pub(crate) fn handle_reply(&mut self, turn: &mut Turn<'_>) -> Verdict {
-        match self.receive_frame(turn, FrameKind::Reply) {
+        match frame::receive(&mut self.frame, &mut turn.llp, FrameKind::Reply) {
             Arrival::Partial => return Verdict::Keep,
             Arrival::Bad(error) => return self.fail_startup(turn, ConnectFailure::Protocol(error.into())),
             Arrival::Gone => return self.fail_startup(turn, ConnectFailure::Closed),
@@ -77,6 +68,7 @@ impl Connection {
         let Ok(Some((reply, _))) = StartupFrame::parse(FrameKind::Reply, &frame) else {
             return Verdict::Keep;
         };
+        self.trace.reply_received(reply.reject);
         let private_data = Bytes::copy_from_slice(reply.private_data);
         let peer_depths = reply.enhanced.map(|enhanced| (enhanced.ird, enhanced.ord));
         let is_overrun = turn.qp.as_deref().is_some_and(QueuePair::is_overrun);
@@ -94,18 +86,24 @@ impl Connection {
                 self.operate(turn)
             }
             Ok(Outcome::Rejected { .. }) => {
+                turn.counters.mpa.rejects_received += 1;
+                self.trace.rejected(true);
                 self.report(turn, |qp_num| CmEvent::Rejected { qp_num, private_data, peer_depths });
                 self.detach(turn);
                 self.leave_mpa(turn)
             }
             Ok(Outcome::Failed { negotiated, error }) => {
                 let reason = ConnectFailure::Protocol(error);
+                turn.counters.mpa.count_startup(&reason);
+                self.trace.startup_failed(&reason);
                 self.report(turn, |qp_num| CmEvent::ConnectError { qp_num, reason });
                 // The peer believes in the connection: it learns by a Terminate that there is none. The send buffer holds
                 // only the Request so far, so that the Terminate goes into it now or, if TCP has ended, never.
                 let mut stream = Stream::new(&negotiated, true, true);
-                stream.terminate(Failure::mpa(error).terminate);
-                turn.counters.terminates += 1;
+                let failure = Failure::mpa(error);
+                turn.counters.count_failure(&failure);
+                self.trace.terminate_sent(&failure.terminate);
+                stream.terminate(failure.terminate);
                 let _unsent_if_tcp_ended = transmit(&mut stream, turn);
                 self.detach(turn);
                 self.shut(turn)
@@ -116,7 +114,7 @@ impl Connection {
 
     /// Waits for the Request and lets the application decide.
     pub(crate) fn handle_request(&mut self, turn: &mut Turn<'_>) -> Verdict {
-        match self.receive_frame(turn, FrameKind::Request) {
+        match frame::receive(&mut self.frame, &mut turn.llp, FrameKind::Request) {
             Arrival::Partial => return Verdict::Keep,
             // An application that does not know of this connection yet has only the counters (RFC 5044 section 7.1.2).
             Arrival::Bad(error) => return self.fail_startup(turn, ConnectFailure::Protocol(error.into())),
@@ -130,14 +128,19 @@ impl Connection {
         let Ok(Some((request, _))) = StartupFrame::parse(FrameKind::Request, &frame) else {
             return Verdict::Keep;
         };
+        self.trace.request_received(request.revision, request.private_data.len());
+        if turn.backlog_is_full {
+            return self.fail_startup(turn, ConnectFailure::Closed);
+        }
         let offer = match responder.handle_request(&request) {
             Ok(offer) => offer,
             Err(error) => return self.fail_startup(turn, ConnectFailure::Protocol(error)),
         };
-        self.events.push(CmEvent::ConnectRequest(ConnectRequest {
+        self.tell(CmEvent::ConnectRequest(ConnectRequest {
             id: RequestId(self.serial, self.attempt),
-            port: self.port,
+            port: self.listener.map_or(0, |listener| listener.port()),
             peer: self.peer,
+            local: self.local,
             stream: (self.hold != Hold::Never).then_some(StreamingId(self.serial)),
             revision: request.revision,
             private_data: Bytes::copy_from_slice(request.private_data),
@@ -169,14 +172,20 @@ impl Connection {
     pub(crate) fn accept(
         &mut self,
         turn: &mut Turn<'_>,
-        private_data: &[u8],
+        param: &ConnParam<'_>,
         [ird, ord]: [u16; 2],
     ) -> Result<Verdict, weft_mpa::StartupError> {
+        let private_data = param.private_data;
         let Some(offer) = self.take_offer(turn, private_data)? else { return Ok(Verdict::Keep) };
+        self.cookie = param.id;
+        if let Some(events) = param.events {
+            self.events = Some(Arc::clone(&events.channel));
+        }
         let peer_depths = offer.peer_ird.zip(offer.peer_ord);
         let (reply, negotiated) = offer.accept_with(ird, ord, private_data)?;
         send_frame(turn, &reply)?;
         turn.counters.sent.mpa_replies += 1;
+        self.trace.reply_sent(false);
         let greeting = Greeting { private_data: Bytes::new(), peer_depths, initiator: false };
         self.establish(turn, &negotiated, greeting);
         Ok(self.operate(turn))
@@ -191,6 +200,9 @@ impl Connection {
         let Some(offer) = self.take_offer(turn, private_data)? else { return Ok(Verdict::Keep) };
         send_frame(turn, &offer.reject(private_data)?)?;
         turn.counters.sent.mpa_replies += 1;
+        turn.counters.mpa.rejects_sent += 1;
+        self.trace.reply_sent(true);
+        self.trace.rejected(false);
         if self.hold == Hold::Held {
             return Ok(self.leave_mpa(turn));
         }
@@ -201,9 +213,11 @@ impl Connection {
 
     /// Ends a connection that has not come about. TCP is closed at once, without a Terminate.
     pub(crate) fn fail_startup(&self, turn: &mut Turn<'_>, reason: ConnectFailure) -> Verdict {
+        self.trace.startup_failed(&reason);
         turn.counters.startup_failures += 1;
+        turn.counters.mpa.count_startup(&reason);
         if turn.qp.is_none() && self.hold == Hold::Held {
-            self.events.push(CmEvent::StreamFailed { id: StreamingId(self.serial), reason });
+            self.tell(CmEvent::StreamFailed { id: StreamingId(self.serial), reason });
         }
         self.report(turn, |qp_num| CmEvent::ConnectError { qp_num, reason });
         turn.llp.shutdown();
@@ -228,13 +242,8 @@ impl Connection {
         private_data: &[u8],
     ) -> Result<Option<Offer>, weft_mpa::StartupError> {
         let Phase::Offered(offer) = &self.phase else { return Ok(None) };
-        let enhanced = if offer.peer_ird.is_some() { ENHANCED_LEN } else { 0 };
-        let (len, max) = (private_data.len(), MAX_PRIVATE_DATA - enhanced);
-        if len > max {
-            return Err(weft_mpa::StartupError::PrivateDataTooLong { len, max });
-        }
+        let needed = frame::reply_len(offer, private_data)?;
         // A peer may send its Request without having read what it was sent in streaming mode.
-        let needed = HEADER_LEN + enhanced + len;
         if turn.llp.room() < needed {
             return Err(weft_mpa::StartupError::BufferTooSmall { needed });
         }
@@ -261,7 +270,10 @@ impl Connection {
         let negotiated = Negotiated { ird, ord, ..*negotiated };
         let extensions = turn.qp.as_deref().is_none_or(|qp| qp.queues().extensions);
         self.phase = Phase::Operating(Box::new(Stream::new(&negotiated, initiator, extensions)));
-        self.deadline = None;
+        self.agreed = Some(negotiated);
+        self.deadline = turn.nudge_after.filter(|_| initiator).map(|after| turn.now + after);
+        turn.counters.mpa.established += 1;
+        self.trace.established(turn.qp.as_deref().map(|qp| qp.queues().number), &negotiated);
         if let Some(qp) = turn.qp.as_deref_mut() {
             qp.handle_event(QpEvent::Established);
         }
@@ -276,37 +288,17 @@ impl Connection {
 
     fn report(&self, turn: &Turn<'_>, event: impl FnOnce(u32) -> CmEvent) {
         if let Some(qp) = turn.qp.as_deref() {
-            self.events.push(event(qp.queues().number));
-        }
-    }
-
-    /// Takes octets off TCP until the startup frame is whole, and not one more: what follows belongs to the stream.
-    fn receive_frame(&mut self, turn: &mut Turn<'_>, kind: FrameKind) -> Arrival {
-        loop {
-            match StartupFrame::parse(kind, &self.frame) {
-                Ok(Some(_)) => return Arrival::Whole,
-                Ok(None) => {}
-                Err(error) => return Arrival::Bad(error),
-            }
-            let octets = turn.llp.readable();
-            if octets.is_empty() {
-                return match turn.llp.state() {
-                    LlpState::Connecting | LlpState::Established => Arrival::Partial,
-                    LlpState::PeerClosed | LlpState::Closed | LlpState::Reset => Arrival::Gone,
-                };
-            }
-            let taken = missing(&self.frame).clamp(1, octets.len().max(1));
-            self.frame.extend_from_slice(&octets[..taken]);
-            turn.llp.consume(taken);
+            self.tell(event(qp.queues().number));
         }
     }
 }
 
-/// The octets that a frame lacks, as far as can be told from its beginning.
-fn missing(frame: &[u8]) -> usize {
-    let private =
-        frame.get(HEADER_LEN - 2..HEADER_LEN).map_or(0, |len| usize::from(len[0]) << 8 | usize::from(len[1]));
-    (HEADER_LEN + private).saturating_sub(frame.len())
+/// Why TCP's handshake has failed.
+pub(crate) const fn not_opened(cause: Option<CloseCause>) -> ConnectFailure {
+    match cause {
+        Some(CloseCause::Refused) => ConnectFailure::Refused,
+        _ => ConnectFailure::Unreachable,
+    }
 }
 
 fn send_frame(turn: &mut Turn<'_>, frame: &StartupFrame<'_>) -> Result<(), weft_mpa::StartupError> {
@@ -318,7 +310,3 @@ fn send_frame(turn: &mut Turn<'_>, frame: &StartupFrame<'_>) -> Result<(), weft_
         Err(weft_mpa::StartupError::BufferTooSmall { needed: len })
     }
 }
-
-const HEADER_LEN: usize = 20;
-/// IRD and ORD take the first octets of the private data (RFC 6581 section 9).
-const ENHANCED_LEN: usize = 4;

@@ -1,140 +1,156 @@
-//! The spine: the one place where MPA, DDP, RDMAP and the queue pair meet.
+//! The spine: the one place where MPA, DDP, RDMAP and their user meet. The user of verbs is a queue pair.
 //!
 //! ```text
 //! receive, pushed by arrived octets          transmit, pulled by free TCP space
-//!   ulpdu   = mpa.next(octets)                 message = qp.next_message()
+//!   ulpdu   = mpa.next(octets)                 message = user.next_message()
 //!   segment = ddp.accept(ulpdu)                segment = rdmap.poll_segment(max_ulpdu)
 //!   inbound = rdmap.accept(segment)            ulpdu   = mpa.ulpdu_mut(out)
-//!   qp.apply(inbound, memory)                  header.emit(ulpdu); qp.fill(body, memory, rest)
+//!   user.apply(inbound)                        header.emit(ulpdu); user.fill(body, rest)
 //!                                              mpa.seal(out)
 //! ```
 
-use weft_ddp::Stag;
-use weft_mpa::{Crc32c, Deframer, Framer, Negotiated, RtrKind, STAGING_LEN, Start};
-use weft_rdmap::{
-    Body, Endpoint, Inbound, Kind, Message, OutstandingRequest, PendingRequest, SendEnd, Terminate, Token,
-};
-use weft_verbs::{Effect, MemoryTable, QueuePair, Refusal, Status};
+use weft_mpa::{Negotiated, Start};
+use weft_rdmap::{Endpoint, Inbound, OutstandingRequest, PendingRequest, Terminate, Token};
+use weft_verbs::Status;
 
-use crate::counters::Counters;
-use crate::failure::{Cause, Failure};
+use crate::failure::{Cause, Failure, Received};
+use crate::landing::Placings;
+use crate::parked::{Parked, Rdmap};
+use crate::segments::Segments;
+use crate::user::User;
+use crate::{lend, rtr, short};
 
 /// One direction each of MPA, DDP and RDMAP, in Full Operation.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    framer: Framer,
-    deframer: Deframer<Box<[u8]>>,
-    ddp: weft_ddp::Receiver,
-    rdmap: Endpoint<Box<[OutstandingRequest]>, Box<[PendingRequest]>>,
+    /// MPA and DDP.
+    segments: Segments,
+    pub(crate) rdmap: Rdmap,
     /// A responder sends nothing before it has validated an FPDU of the initiator (RFC 5044 section 7.1.2).
     may_send: bool,
-    /// The next message may be a zero-length Send that only says "ready to receive" (RFC 6581 section 9).
-    send_rtr_expected: bool,
-}
-
-/// What a queue pair works with besides its stream.
-#[derive(Debug)]
-pub(crate) struct Surroundings<'a> {
-    pub(crate) qp: &'a mut QueuePair,
-    pub(crate) memory: &'a MemoryTable,
-    pub(crate) counters: &'a mut Counters,
+    parked: Parked,
+    pub(crate) placings: Placings,
+    /// What may come before anything else has come.
+    pub(crate) awaited: Option<rtr::First>,
 }
 
 impl Stream {
     /// The stream that startup has agreed on. An initiator that owes an RTR message has it queued already.
     pub(crate) fn new(negotiated: &Negotiated, initiator: bool, extensions: bool) -> Self {
-        let crc = negotiated.crc.then(Crc32c::default);
         let reads = vec![OutstandingRequest::default(); usize::from(negotiated.ord)].into_boxed_slice();
         let answers = vec![PendingRequest::default(); usize::from(negotiated.ird)].into_boxed_slice();
-        let staging = vec![0; STAGING_LEN].into_boxed_slice();
+        let queues = if extensions { ALL_QUEUES } else { ALL_QUEUES - 1 };
         let rdmap = Endpoint::new(reads, answers);
         let mut stream = Self {
-            framer: Framer::new(crc, negotiated.send_markers),
-            deframer: Deframer::new(crc, negotiated.receive_markers, staging),
-            ddp: weft_ddp::Receiver::new(if extensions { ALL_QUEUES } else { ALL_QUEUES - 1 }),
+            segments: Segments::new(negotiated, weft_ddp::Receiver::new(queues)),
             rdmap: if extensions { rdmap } else { rdmap.without_extensions() },
             may_send: initiator,
-            send_rtr_expected: matches!(negotiated.start, Start::ExpectRtr(kinds) if kinds.send),
+            parked: Parked::default(),
+            placings: Placings::default(),
+            awaited: Some(rtr::First::of(negotiated.start)),
         };
         if let Start::SendRtr(kind) = negotiated.start {
-            let message = Message { token: RTR, len: 0, kind: rtr_kind(kind) };
             // A fresh endpoint is idle; only a Read without any ORD is refused, and negotiation does not choose that.
-            stream.may_send = stream.rdmap.start(message).is_ok();
+            stream.may_send = stream.rdmap.start(rtr::message(kind)).is_ok();
         }
         stream
     }
 
-    /// Takes octets off `octets` as far as they are whole FPDUs, places and completes. A Terminate ends it.
-    pub(crate) fn receive(
-        &mut self,
-        octets: &mut &[u8],
-        around: &mut Surroundings<'_>,
-    ) -> Result<Option<Terminate>, Failure> {
-        while let Some(ulpdu) = self.deframer.next(octets).map_err(Failure::mpa)? {
-            self.may_send = true;
-            let segment = self.ddp.accept(ulpdu).map_err(|error| Failure::peer(error.into(), Some(ulpdu)))?;
-            around.counters.received.count(segment.header.control());
-            let inbound = self.rdmap.accept(segment).map_err(|error| Failure::peer(error, Some(ulpdu)))?;
-            if core::mem::take(&mut self.send_rtr_expected) && is_send_rtr(&inbound) {
+    /// Takes whole FPDUs off `octets`, places and completes, up to a Terminate or a message that has to wait.
+    #[inline]
+    pub(crate) fn receive(&mut self, octets: &mut &[u8], user: &mut impl User) -> Received {
+        while !user.is_sated()
+            && self.parked.is_empty()
+            && !(self.awaited.is_none()
+                && self.placings.go_on(&self.segments, &mut self.rdmap, octets, user)?)
+            && let Some(arrived) = self.segments.next(octets).map_err(Failure::mpa)?
+        {
+            let first = self.awaited.take();
+            if !core::mem::replace(&mut self.may_send, true) {
+                user.note_established();
+            }
+            let ulpdu = arrived.ulpdu;
+            user.count_fpdu();
+            let segment = arrived.segment().map_err(|error| Failure::peer(error.into(), Some(ulpdu)))?;
+            user.count_received(&segment.header, segment.payload.len());
+            if first != Some(rtr::First::MaybeRtr) && short::place(&segment, user) {
                 continue;
             }
-            let effect = around.qp.apply(inbound, around.memory);
-            match effect.map_err(|refusal| Failure::refused(refusal, Some(ulpdu)))? {
-                Effect::None => {}
-                Effect::Terminated(terminate) => return Ok(Some(terminate)),
+            let inbound = match self.rdmap.accept(segment) {
+                Ok(Inbound::Terminate(terminate)) => return Ok(Some(terminate)),
+                Ok(inbound) => inbound,
+                Err(error) => return Err(Failure::unexpected(error, ulpdu)),
+            };
+            if first == Some(rtr::First::MaybeRtr) && rtr::is_send(&inbound) {
+                continue;
             }
+            if self.parked.keep(&inbound, ulpdu, user) {
+                break;
+            }
+            user.apply(inbound).map_err(|refusal| Failure::refused(refusal, Some(ulpdu)))?;
         }
         Ok(None)
     }
 
-    /// Builds the next FPDU in `out` and answers its length, 0 when there is nothing to send.
-    ///
+    /// Goes on with a message that has waited, if it need not wait any longer.
+    pub(crate) fn resume(&mut self, user: &mut impl User) -> Result<(), Failure> {
+        self.parked.resume(&mut self.rdmap, user)
+    }
+
+    /// Whether [`Self::transmit`] may have something to do, for a user that has a request or none.
+    pub(crate) fn has_output(&self, has_request: bool) -> bool {
+        has_request || self.rdmap.has_output()
+    }
+
+    /// Builds the next FPDU in `out` and answers its length there, without what the user lends; 0 when there is nothing to send.
     /// `out` is to hold an FPDU of `mulpdu`; in a smaller one messages are cut into smaller segments.
+    #[inline]
     pub(crate) fn transmit(
         &mut self,
         out: &mut [u8],
         mulpdu: usize,
-        around: &mut Surroundings<'_>,
+        user: &mut impl User,
     ) -> Result<usize, Failure> {
-        if !self.may_send {
+        if user.is_sated() {
             return Ok(0);
         }
-        let next = around.qp.next_message(self.rdmap.readiness(), around.memory);
+        if !self.may_send {
+            return user.carry_out_local().map(|()| 0).map_err(|fault| Failure::refused(fault.into(), None));
+        }
+        let max_ulpdu = mulpdu.min(self.segments.room(out.len()));
+        let short = short::transmit(&mut self.rdmap, &mut self.segments, (out, max_ulpdu), user);
+        if let Some(octets) = short {
+            return Ok(octets);
+        }
+        let next = user.next_message(self.rdmap.readiness());
         if let Some(message) = next.map_err(|fault| Failure::refused(fault.into(), None))?
             && self.rdmap.start(message).is_err()
         {
-            // The queue pair goes by the readiness, so that this is a fault of our own.
+            // The user goes by the readiness, so that this is a fault of our own.
             return Err(Failure::local(Cause::Local(Status::General)));
         }
-        let max_ulpdu = mulpdu.min(self.framer.room(out.len()));
         let Some(segment) = self.rdmap.poll_segment(max_ulpdu) else { return Ok(0) };
-        let len = segment.ulpdu_len();
-        let ulpdu = self.framer.ulpdu_mut(out, len);
-        segment.header.emit(ulpdu);
-        let filled = around.qp.fill(&segment.body, around.memory, &mut ulpdu[segment.header.len()..]);
-        filled.map_err(|refusal| self.unsendable(refusal, &segment.body))?;
-        let octets = self.framer.seal(out, len);
-        around.counters.sent.count(segment.header.control());
+        let (octets, fpdu) = lend::build(&mut self.segments, &mut self.rdmap, out, &segment, user)?;
+        user.count_sent(&segment.header, segment.len, fpdu);
         if let Some(token) = segment.finished {
-            around.qp.finish(token);
+            user.finish(token);
         }
         Ok(octets)
     }
 
-    /// Ends the stream: the Terminate is the last thing that [`Self::transmit`] builds. A responder that has not validated
-    /// any FPDU builds none, since it may send nothing at all.
+    /// Ends the stream: the Terminate is the last thing that is built, and a responder that has validated no FPDU builds none.
     pub(crate) fn terminate(&mut self, terminate: Terminate) {
         self.rdmap.terminate(terminate);
+    }
+
+    /// The oldest Read or Atomic of ours that is not answered in full.
+    pub(crate) fn oldest_request(&self) -> Option<Token> {
+        self.rdmap.oldest_request()
     }
 
     /// Which request of ours the peer's Terminate complains about.
     pub(crate) fn culprit(&self, terminate: &Terminate) -> Option<Token> {
         self.rdmap.culprit(terminate)
-    }
-
-    /// Whether a Terminate is the only thing that will still be sent.
-    pub(crate) const fn is_terminating(&self) -> bool {
-        self.rdmap.is_terminating()
     }
 
     /// Drops what is left of the message in progress: its request is flushed, and its memory the application's again.
@@ -147,19 +163,25 @@ impl Stream {
         self.rdmap.cancel_responses();
     }
 
-    /// The largest FPDU that a segment of `mulpdu` octets takes now.
-    pub(crate) fn fpdu_len(&self, mulpdu: usize) -> usize {
-        self.framer.fpdu_len(mulpdu)
+    /// The octets of TCP that the next FPDU may need, with segments of at most `mulpdu`.
+    pub(crate) fn fpdu_room(&self, mulpdu: usize) -> usize {
+        let terminating = self.rdmap.is_terminating();
+        self.segments.fpdu_len(if terminating { mulpdu.min(TERMINATE_ULPDU) } else { mulpdu })
     }
 
-    /// Whether sent segments carry Markers, which MULPDU depends on.
-    pub(crate) const fn sends_markers(&self) -> bool {
-        self.framer.markers()
+    /// MPA and DDP of this stream.
+    pub(crate) const fn segments_mut(&mut self) -> &mut Segments {
+        &mut self.segments
     }
 
-    /// Whether the octets received so far end with a whole FPDU, so that a FIN is a graceful close.
-    pub(crate) fn is_aligned(&self) -> bool {
-        self.deframer.is_aligned()
+    /// The same, to look at.
+    pub(crate) const fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    /// Whether a message has to wait, and with it all that follows.
+    pub(crate) const fn is_parked(&self) -> bool {
+        !self.parked.is_empty()
     }
 
     /// Whether FIN has to wait: for a Terminate or, without one, for answers to the peer, which nobody sends behind a Terminate.
@@ -170,31 +192,9 @@ impl Stream {
             self.rdmap.readiness().requests_to_answer > 0
         }
     }
-
-    /// A segment could not be filled. When it answers a request of the peer, the peer is to blame, and gets its request back.
-    fn unsendable(&mut self, refusal: Refusal, body: &Body) -> Failure {
-        if let (Refusal::Peer(error), Body::ReadResponse { .. } | Body::AtomicResponse(_)) = (refusal, body) {
-            self.rdmap.fail_response(error);
-        }
-        Failure::refused(refusal, None)
-    }
 }
 
-const fn rtr_kind(kind: RtrKind) -> Kind {
-    match kind {
-        RtrKind::Send => Kind::Send { solicited: false, invalidate: None },
-        RtrKind::Write => Kind::Write { stag: RTR_STAG, to: 0 },
-        RtrKind::Read => Kind::Read { sink_stag: RTR_STAG, sink_to: 0, source_stag: RTR_STAG, source_to: 0 },
-    }
-}
-
-const fn is_send_rtr(inbound: &Inbound<'_>) -> bool {
-    matches!(inbound, Inbound::Send { payload: [], last: Some(SendEnd { invalidate: None, .. }), .. })
-}
-
-/// The RTR message is nobody's work request; no queue pair counts this far.
-const RTR: Token = Token(u64::MAX);
-/// Some adapters treat STag 0 specially even where no STag is checked.
-const RTR_STAG: Stag = Stag(1);
 /// Send, Read Request, Terminate and, with RFC 7306, Atomic Response.
 const ALL_QUEUES: u32 = 4;
+/// Octets of the longest Terminate with its DDP header (RFC 5040 section 4.8).
+const TERMINATE_ULPDU: usize = 70;

@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_mpa::Responder;
-use weft_netif::{ConnectionId, LlpState};
+use weft_netif::{ConnectionId, Listen, LlpState};
+use weft_verbs::QpState;
 
 use crate::cm::StreamingId;
 use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::device::Device;
 use crate::engine::Engine;
 use crate::error::{CmError, StreamError};
-use crate::listener::{ConnParam, EventChannel, Listener};
+use crate::events::EventChannel;
+use crate::listener::{ConnParam, Listener};
 use crate::preamble::{Hold, Interest};
 use crate::qp::Qp;
 
@@ -90,14 +92,16 @@ impl Device {
         if !self.is_same(&events.device) {
             return Err(CmError::ForeignObject);
         }
+        self.check_open().map_err(|_| CmError::ShutDown)?;
         let now = self.now();
-        let mut engine = self.engine();
+        let mut engine = self.engine_at(0);
         let llp = engine.stack.connect(remote, None, now).map_err(CmError::Connect)?;
         let serial = engine.new_serial();
         let connection = Connection {
             hold: Hold::Held,
             deadline: Some(now + engine.config.startup_timeout),
-            ..Connection::new(llp, serial, Phase::Opening, Arc::clone(&events.channel), remote)
+            events: Some(Arc::clone(&events.channel)),
+            ..Connection::new(llp, serial, Phase::Opening, remote)
         };
         engine.insert(connection);
         drop(engine);
@@ -110,8 +114,12 @@ impl Device {
     ///
     /// # Errors
     /// As [`Device::listen`].
-    pub fn listen_streaming(&self, events: &EventChannel, port: u16) -> Result<Listener, CmError> {
-        self.listen_for(events, port, true)
+    pub fn listen_streaming(
+        &self,
+        events: &EventChannel,
+        listen: impl Into<Listen>,
+    ) -> Result<Listener, CmError> {
+        self.listen_for(events, listen.into(), (true, 0))
     }
 
     /// Takes a connection that a peer has opened.
@@ -120,7 +128,7 @@ impl Device {
     /// [`CmError::RequestGone`] when it has been taken already, or ended.
     pub fn accept_stream(&self, id: StreamingId) -> Result<StreamingConnection, CmError> {
         let mut peer = None;
-        let mut engine = self.engine();
+        let mut engine = self.engine_with(id.0);
         engine.with_stream(id, self, |connection, _| {
             if connection.hold == Hold::Untaken {
                 connection.hold = Hold::Held;
@@ -179,9 +187,10 @@ impl StreamingConnection {
         if !self.device.is_same(&qp.device) {
             return Err(CmError::ForeignObject);
         }
-        let mut engine = self.device.engine();
+        let may_come = |engine: &Engine, _| engine.streaming(self.id).is_ok() && qp.state() == QpState::Idle;
+        let mut engine = self.device.engine_for(self.id.0, qp.engine, may_come);
         engine.check_free(qp)?;
-        let initiator = engine.initiator(&param)?;
+        let initiator = engine.initiator(qp, &param)?;
         let id = engine.streaming(self.id)?;
         if engine.stack.llp(id).is_some_and(|mut llp| !llp.readable().is_empty()) {
             return Err(StreamError::Unread.into());
@@ -189,6 +198,7 @@ impl StreamingConnection {
         let private_data = Bytes::copy_from_slice(param.private_data);
         engine.attach(qp, Some(id));
         engine.with_connection(id, self.device.now(), |connection, turn| {
+            connection.cookie = param.id;
             connection.start_initiator(turn, initiator, private_data)
         });
         drop(engine);
@@ -205,12 +215,12 @@ impl StreamingConnection {
     /// [`CmError::Stream`], with [`StreamError::NoRoom`] when the message does not fit into the send buffer at once. Nothing
     /// has been sent then; [`crate::CmEvent::StreamReady`] tells when there is more room.
     pub fn start_responder(&self, last_message: &[u8]) -> Result<(), CmError> {
-        let mut engine = self.device.engine();
+        let mut engine = self.device.engine_with(self.id.0);
         let responder = Responder::new(engine.config.mpa);
         let id = engine.streaming(self.id)?;
         let mut started = Ok(());
         engine.with_connection(id, self.device.now(), |connection, turn| {
-            if turn.llp.room() < last_message.len() {
+            if !turn.llp.has_room(last_message.len()) {
                 if let Phase::Streaming(interest) = &mut connection.phase {
                     interest.more_room = true;
                 }
@@ -227,7 +237,7 @@ impl StreamingConnection {
 
     /// How far the connection has come.
     pub fn state(&self) -> StreamState {
-        match self.device.engine().streaming(self.id) {
+        match self.device.engine_with(self.id.0).streaming(self.id) {
             Ok(_) => StreamState::Streaming,
             Err(StreamError::NotOpen) => StreamState::Opening,
             Err(StreamError::MpaStarted) => StreamState::Mpa,
@@ -275,7 +285,7 @@ impl StreamingConnection {
         in_vain: impl FnOnce(&Interest) -> bool,
         act: impl FnOnce(&mut Interest, &mut Turn<'_>) -> Result<usize, StreamError>,
     ) -> Result<usize, StreamError> {
-        let mut engine = self.device.engine();
+        let mut engine = self.device.engine_with(self.id.0);
         if engine.interest(self.id).is_some_and(in_vain) {
             return Ok(0);
         }
@@ -294,7 +304,7 @@ impl StreamingConnection {
 
 impl Drop for StreamingConnection {
     fn drop(&mut self) {
-        self.device.engine().with_stream(self.id, &self.device, |connection, turn| {
+        self.device.engine_with(self.id.0).with_stream(self.id, &self.device, |connection, turn| {
             connection.hold = Hold::Dropped;
             match connection.phase {
                 Phase::Opening => {
@@ -322,7 +332,7 @@ impl Engine {
     }
 
     fn interest(&self, id: StreamingId) -> Option<&Interest> {
-        match &self.connections.get(self.serials.get(&id.0)?)?.phase {
+        match &self.connections.get(*self.serials.get(&id.0)?)?.phase {
             Phase::Streaming(interest) => Some(interest),
             _ => None,
         }
@@ -331,7 +341,7 @@ impl Engine {
     /// The connection, if it is in streaming mode and TCP is alive.
     fn streaming(&self, id: StreamingId) -> Result<ConnectionId, StreamError> {
         let id = *self.serials.get(&id.0).ok_or(StreamError::Closed)?;
-        let connection = self.connections.get(&id).ok_or(StreamError::Closed)?;
+        let connection = self.connections.get(id).ok_or(StreamError::Closed)?;
         match &connection.phase {
             Phase::Opening => return Err(StreamError::NotOpen),
             Phase::Streaming(_) => {}

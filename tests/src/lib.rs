@@ -6,10 +6,11 @@
 
 pub mod catalogue;
 pub mod fuzzing;
+mod loopback;
 mod pair;
 mod peer;
 pub mod simulate;
 
-pub use pair::{PORT, Pair, PairConfig, Side};
+pub use pair::{HOST, PORT, Pair, PairConfig, Side};
 pub use peer::{PATIENCE, RawHost, RawPeer};
 pub use weft_conform::octets::hex;

@@ -4,8 +4,8 @@ use std::time::Duration as RealDuration;
 
 use weft_netif::{Duration, Impairment, ImpairmentConfig};
 use weft_rnic::{
-    Access, Clock, CmEvent, Completion, Config, ConnParam, Cq, Device, EventChannel, Listener, Lockstep, Mr,
-    Pd, Progress, Qp, QpCapacity, QpInit, RecvWr, Sge,
+    Access, Clock, CmEvent, Completion, Config, ConnParam, Cq, Device, EventChannel, Ground, Listener,
+    Lockstep, Mr, Pd, Progress, Qp, QpCapacity, QpInit, RecvWr, Sge,
 };
 
 /// How a [`Pair`] is made.
@@ -31,6 +31,13 @@ pub struct PairConfig {
     pub peer_to_peer: bool,
     /// The largest IRD and ORD of both devices.
     pub max_reads: u16,
+    /// When both devices nudge a peer that is silent at first.
+    pub nudge_after: Option<Duration>,
+    /// Whether messages wait for receives.
+    pub rnr_wait: bool,
+    /// Both devices are on the sockets of the kernel, at loopback addresses of their own and in real time, instead of a wire.
+    /// The environment variable [`HOST`] has all pairs of a test run be so.
+    pub host: bool,
 }
 
 impl Default for PairConfig {
@@ -46,6 +53,9 @@ impl Default for PairConfig {
             extensions: true,
             peer_to_peer: false,
             max_reads: 128,
+            nudge_after: None,
+            rnr_wait: false,
+            host: std::env::var_os(HOST).is_some(),
         }
     }
 }
@@ -74,24 +84,33 @@ pub struct Pair {
     pub b: Side,
     /// Drives both.
     pub lockstep: Lockstep,
+    /// Time cannot be jumped over.
+    is_real: bool,
     _listener: Listener,
 }
 
 impl Side {
-    /// A device on `wire` with one of each object.
-    pub fn new(wire: weft_netif::Wire, clock: &Clock, address: &str, config: &PairConfig) -> Self {
-        let mut settings = Config::new(address.parse().expect("an address of a test"), config.seed);
+    /// A device on a wire, or on the sockets of the kernel at a plain address, with one of each object.
+    pub fn new(ground: impl Into<Ground>, clock: &Clock, address: &str, config: &PairConfig) -> Self {
+        let ground = ground.into();
+        let mut settings = match ground {
+            Ground::Wire(_) | Ground::Queues(_) => {
+                Config::new(address.parse().expect("an address of a test"), config.seed)
+            }
+            Ground::Host => Config::host(address.parse().expect("an address of a test"), config.seed),
+        };
         settings.stack.mtu = config.mtu;
         settings.stack.tcp_buffer = config.tcp_buffer;
         settings.mpa = config.mpa;
         settings.extensions = config.extensions;
         settings.max_reads = config.max_reads;
+        settings.nudge_after = config.nudge_after;
         settings.clock = clock.clone();
         settings.progress = Progress::External;
-        let device = Device::open(wire, settings).expect("a device on memory");
+        let device = Device::open(ground, settings).expect("a device");
         let pd = device.alloc_pd();
         let cq = device.create_cq(1024, None).expect("a completion queue");
-        let init = QpInit { send_cq: &cq, recv_cq: &cq, capacity: config.capacity, signal_all: false };
+        let init = QpInit { capacity: config.capacity, rnr_wait: config.rnr_wait, ..QpInit::new(&cq, &cq) };
         let qp = device.create_qp(&pd, &init).expect("the first queue pair");
         let events = device.create_event_channel().expect("an eventfd");
         Self { events, cq, qp, pd, device }
@@ -123,16 +142,26 @@ impl Pair {
 
     /// Two devices; `b` listens on [`PORT`].
     pub fn new(config: &PairConfig) -> Self {
-        let clock = Clock::virtual_time();
-        let (left, right) = weft_netif::pair(config.mtu);
-        let faulty = |wire: weft_netif::Wire, seed| {
-            wire.with_impairment(Impairment::new(ImpairmentConfig { seed, ..config.faults.clone() }))
+        let clock = if config.host { Clock::real_time(1) } else { Clock::virtual_time() };
+        let [a, b] = if config.host {
+            crate::loopback::addresses().map(|address| Side::new(Ground::Host, &clock, &address, config))
+        } else {
+            let (left, right) = weft_netif::pair(config.mtu);
+            let faulty = |wire: weft_netif::Wire, seed| {
+                // A middle box copies each frame, which tests that count allocations would see.
+                if config.faults == ImpairmentConfig::default() {
+                    return wire;
+                }
+                wire.with_impairment(Impairment::new(ImpairmentConfig { seed, ..config.faults.clone() }))
+            };
+            [
+                Side::new(faulty(left, config.seed), &clock, config.addresses[0], config),
+                Side::new(faulty(right, config.seed ^ 0x5555), &clock, config.addresses[1], config),
+            ]
         };
-        let a = Side::new(faulty(left, config.seed), &clock, config.addresses[0], config);
-        let b = Side::new(faulty(right, config.seed ^ 0x5555), &clock, config.addresses[1], config);
         let listener = b.device.listen(&b.events, PORT).expect("a free port");
         let lockstep = Lockstep::new(clock, &[&a.device, &b.device]);
-        Self { a, b, lockstep, _listener: listener }
+        Self { a, b, lockstep, is_real: config.host, _listener: listener }
     }
 
     /// Connects `a` to `b` with the first queue pair of each.
@@ -177,17 +206,25 @@ impl Pair {
 
     /// Lets everything happen that can happen in `time`.
     pub fn settle(&mut self, time: Duration) {
+        if self.is_real {
+            return crate::loopback::settle([&self.a.device, &self.b.device]);
+        }
         let deadline = self.lockstep.now() + time;
         self.lockstep.run_until(deadline, || None::<()>);
     }
 
     /// Runs until `done` answers something, at most an hour of virtual time.
     pub fn wait<T>(&mut self, done: impl FnMut() -> Option<T>) -> Option<T> {
+        if self.is_real {
+            return crate::loopback::wait([&self.a.device, &self.b.device], done);
+        }
         let deadline = self.lockstep.now() + Duration::from_secs(HOUR.as_secs());
         self.lockstep.run_until(deadline, done)
     }
 }
 
+/// Name of the environment variable that puts all pairs on the sockets of the kernel.
+pub const HOST: &str = "WEFT_TEST_HOST";
 /// The port that `b` listens on.
 pub const PORT: u16 = 7174;
 const HOUR: RealDuration = RealDuration::from_secs(3600);

@@ -53,7 +53,7 @@ fn unsafe_stands_where_the_architecture_says() {
         .into_iter()
         .filter(|(path, text)| is_production(path) && text.contains("allow(unsafe_code)"))
         .map(|(path, _)| path)
-        .filter(|path| !UNSAFE_FILES.contains(&path.as_str()))
+        .filter(|path| !UNSAFE_FILES.contains(&path.as_str()) && !path.starts_with(UNSAFE_FOLDER))
         .collect();
     assert!(strays.is_empty(), "unsafe code outside of the listed files: {strays:?}");
 }
@@ -100,7 +100,7 @@ fn the_architecture_fits_a_page_or_two() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let text = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
     assert!(text.lines().count() <= 150);
-    for file in UNSAFE_FILES {
+    for file in UNSAFE_FILES.into_iter().chain([UNSAFE_FOLDER]) {
         assert!(text.contains(file), "ARCHITECTURE.md does not list {file} among the files with unsafe code");
     }
 }
@@ -109,6 +109,21 @@ fn is_production(path: &str) -> bool {
     path.contains("/src/") && !path.ends_with("tests.rs")
 }
 
-const CRATES: [&str; 10] =
-    ["mpa", "ddp", "rdmap", "verbs", "netif", "rnic", "conform", "cli", "tests", "fuzz"];
-const UNSAFE_FILES: [&str; 2] = ["verbs/src/region.rs", "netif/src/tap.rs"];
+const CRATES: [&str; 13] = [
+    "mpa", "ddp", "rdmap", "verbs", "netif", "rnic", "cm", "capi", "conform", "bench", "cli", "tests", "fuzz",
+];
+/// The boundary to C.
+const UNSAFE_FOLDER: &str = "capi/src/c/";
+const UNSAFE_FILES: [&str; 11] = [
+    "verbs/src/crc.rs",
+    "verbs/src/region.rs",
+    "verbs/src/ring.rs",
+    "netif/src/held.rs",
+    "netif/src/tap.rs",
+    "netif/src/packet/ring.rs",
+    "netif/src/packet/socket.rs",
+    "netif/src/xdp/queue.rs",
+    "netif/src/xdp/kernel.rs",
+    "netif/src/host/socket.rs",
+    "bench/src/net/device.rs",
+];

@@ -17,7 +17,11 @@ impl Access {
     pub const REMOTE_READ: Self = Self(0x04);
     /// A peer may do Atomics here. Needs [`Self::LOCAL_WRITE`].
     pub const REMOTE_ATOMIC: Self = Self(0x08);
-    /// Everything a peer and the engine can do.
+    /// Memory windows may be bound to this region.
+    pub const MW_BIND: Self = Self(0x10);
+    /// The first octet has the tagged offset 0, whatever its address is.
+    pub const ZERO_BASED: Self = Self(0x20);
+    /// Everything a peer and the engine can do with the octets.
     pub const ALL: Self = Self(0x0F);
 
     /// Whether all rights of `other` are in this set.
@@ -27,13 +31,32 @@ impl Access {
 
     /// Whether the combination makes sense: remote write or Atomics without local write do not, as in `ibv_reg_mr`.
     pub const fn is_valid(self) -> bool {
-        let changes = self.contains(Self::REMOTE_WRITE) || self.contains(Self::REMOTE_ATOMIC);
-        !changes || self.contains(Self::LOCAL_WRITE)
+        !self.is_remotely_writable() || self.contains(Self::LOCAL_WRITE)
     }
 
     /// Whether a peer has any business here.
     pub const fn is_remote(self) -> bool {
-        self.0 & !Self::LOCAL_WRITE.0 != 0
+        self.0 & REMOTE != 0
+    }
+
+    /// Whether a memory window can have these rights: remote ones only, counted from 0 or not.
+    pub const fn is_for_window(self) -> bool {
+        self.0 & !(REMOTE | Self::ZERO_BASED.0) == 0
+    }
+
+    /// Whether peers may change the octets.
+    pub const fn is_remotely_writable(self) -> bool {
+        self.contains(Self::REMOTE_WRITE) || self.contains(Self::REMOTE_ATOMIC)
+    }
+
+    /// The set as libibverbs numbers its members.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The set of these bits, unless one of them is none of the rights above.
+    pub const fn from_bits(bits: u8) -> Option<Self> {
+        if bits & !KNOWN == 0 { Some(Self(bits)) } else { None }
     }
 }
 
@@ -44,3 +67,6 @@ impl BitOr for Access {
         Self(self.0 | other.0)
     }
 }
+
+const REMOTE: u8 = 0x0E;
+const KNOWN: u8 = 0x3F;

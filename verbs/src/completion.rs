@@ -1,5 +1,7 @@
 //! Work completions, as `ibv_wc` names them.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 /// What became of one work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
@@ -9,11 +11,13 @@ pub struct Completion {
     pub status: Status,
     /// What was done.
     pub opcode: CompletionOpcode,
-    /// Octets placed: received (Recv; none for Immediate Data), read (Read), or 8 (Atomics).
+    /// Octets placed: received (Recv), written by the peer since its last Send, Immediate Data, Read or Atomic (RecvWithImmediate,
+    /// 2^32 - 1 at most), read (Read), or 8 (Atomics).
     pub byte_len: u32,
     /// The STag that the peer invalidated with this message, if any.
     pub invalidated: Option<u32>,
-    /// The 8 octets of Immediate Data, if that is what was received (RFC 7306 section 6).
+    /// The 8 octets of Immediate Data, if that is what was received (RFC 7306 section 6). Behind a Write with Immediate the
+    /// first four are the sender's, in network order if they are a number.
     pub immediate: Option<[u8; 8]>,
     /// The queue pair.
     pub qp_num: u32,
@@ -25,7 +29,28 @@ pub struct Completion {
     pub timestamp: u64,
 }
 
-/// The outcome of a work request, named as `ibv_wc_status` is.
+impl Completion {
+    /// A place for a completion, for a poll to overwrite.
+    pub const EMPTY: Self = Self {
+        wr_id: 0,
+        status: Status::General,
+        opcode: CompletionOpcode::Send,
+        byte_len: 0,
+        invalidated: None,
+        immediate: None,
+        qp_num: 0,
+        vendor_err: 0,
+        solicited: false,
+        timestamp: 0,
+    };
+}
+
+/// The outcome of a work request, named and numbered as `ibv_wc_status` is.
+///
+/// Of the others that libibverbs knows, 3, 14, 15, 17 to 19, 22 and 23 belong to datagrams, contexts and tag matching, which
+/// iWARP has not. 8 (local access) is about Writes with an immediate value in one message; here a Write touches no receive.
+/// 16 (remote aborted) would be what a Terminate without blame says; it names no request, and all are flushed. 20 (fatal) is for
+/// a device that has failed; a queue pair of ours fails alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Status {
@@ -39,10 +64,22 @@ pub enum Status {
     LocalProtection = 4,
     /// The queue pair went to an error state before the request was done.
     WorkRequestFlushed = 5,
+    /// An STag cannot be bound, registered or invalidated as the request asks for.
+    MemoryWindowBind = 6,
+    /// The peer answered this Read or Atomic with what it did not ask for.
+    BadResponse = 7,
+    /// The peer does not take such a message and said so with a Terminate: it is longer than the receive buffer, or of a kind
+    /// or order that the peer does not know.
+    RemoteInvalidRequest = 9,
     /// The peer refused the access with a Terminate.
     RemoteAccess = 10,
     /// The peer could not do the operation and said so with a Terminate.
     RemoteOperation = 11,
+    /// The peer was silent for longer than TCP is set to wait; the oldest request that was not done says so, the others are
+    /// flushed.
+    RetryExceeded = 12,
+    /// The peer had no receive posted for this message and said so with a Terminate.
+    RnrRetryExceeded = 13,
     /// Something that fits none of the others.
     General = 21,
 }
@@ -55,8 +92,13 @@ impl Status {
             2 => Self::LocalQpOperation,
             4 => Self::LocalProtection,
             5 => Self::WorkRequestFlushed,
+            6 => Self::MemoryWindowBind,
+            7 => Self::BadResponse,
+            9 => Self::RemoteInvalidRequest,
             10 => Self::RemoteAccess,
             11 => Self::RemoteOperation,
+            12 => Self::RetryExceeded,
+            13 => Self::RnrRetryExceeded,
             _ => Self::General,
         }
     }
@@ -70,8 +112,13 @@ impl core::fmt::Display for Status {
             Self::LocalQpOperation => "local QP operation error",
             Self::LocalProtection => "local protection error",
             Self::WorkRequestFlushed => "work request flushed",
+            Self::MemoryWindowBind => "memory management operation error",
+            Self::BadResponse => "bad response error",
+            Self::RemoteInvalidRequest => "remote invalid request error",
             Self::RemoteAccess => "remote access error",
             Self::RemoteOperation => "remote operation error",
+            Self::RetryExceeded => "transport retry counter exceeded",
+            Self::RnrRetryExceeded => "RNR retry counter exceeded",
             Self::General => "general error",
         })
     }
@@ -93,8 +140,20 @@ pub enum CompletionOpcode {
     FetchAdd = 4,
     /// Immediate Data.
     Immediate = 5,
-    /// A message received.
+    /// A memory window was bound or unbound.
+    BindWindow = 6,
+    /// An STag was made valid by fast registration.
+    FastRegister = 7,
+    /// An STag was taken out of use.
+    LocalInvalidate = 8,
+    /// Nothing was to be done.
+    Nop = 9,
+    /// Completions of another queue were waited for.
+    Wait = 10,
+    /// A Send received.
     Recv = 128,
+    /// Immediate Data received, be it alone or behind a Write (RFC 7306 section 6).
+    RecvWithImmediate = 129,
 }
 
 impl CompletionOpcode {
@@ -105,7 +164,13 @@ impl CompletionOpcode {
             3 => Self::CompareSwap,
             4 => Self::FetchAdd,
             5 => Self::Immediate,
+            6 => Self::BindWindow,
+            7 => Self::FastRegister,
+            8 => Self::LocalInvalidate,
+            9 => Self::Nop,
+            10 => Self::Wait,
             128 => Self::Recv,
+            129 => Self::RecvWithImmediate,
             _ => Self::Send,
         }
     }
@@ -121,13 +186,30 @@ impl CompletionOpcode {
 ///      4   timestamp
 ///      5   immediate data
 /// ```
+/// Where completions may be written over, word 6 holds the number of the entry, counted from 1.
 /// Flag 0x0001 says that the STag is valid, 0x0002 that the event was solicited, 0x0004 that the immediate data is valid.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PackedCompletion(pub(crate) [u64; 6]);
+pub(crate) struct PackedCompletion(pub(crate) [u64; WORDS]);
 
 impl PackedCompletion {
     pub(crate) const OCTETS: usize = 64;
 
+    /// Copies the completion in an entry out.
+    #[inline]
+    pub(crate) fn load(entry: &[AtomicU64]) -> Self {
+        let words = &entry[..WORDS];
+        Self(core::array::from_fn(|i| words[i].load(Ordering::Relaxed)))
+    }
+
+    /// Writes it into an entry.
+    #[inline(always)]
+    pub(crate) fn store(&self, entry: &[AtomicU64]) {
+        for (word, value) in entry[..WORDS].iter().zip(self.0) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
     pub(crate) const fn unpack(&self) -> Completion {
         let [wr_id, kind, len, qp_num, timestamp, immediate] = self.0;
         let [status, opcode, flags, _, e0, e1, e2, e3] = kind.to_le_bytes();
@@ -148,6 +230,7 @@ impl PackedCompletion {
 }
 
 impl From<&Completion> for PackedCompletion {
+    #[inline]
     fn from(completion: &Completion) -> Self {
         let mut flags = 0;
         if completion.invalidated.is_some() {
@@ -182,6 +265,8 @@ pub(crate) const fn join(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
+/// Words of an entry that a completion takes.
+const WORDS: usize = 6;
 const FLAG_INVALIDATED: u8 = 0x01;
 const FLAG_SOLICITED: u8 = 0x02;
 const FLAG_IMMEDIATE: u8 = 0x04;

@@ -1,187 +1,318 @@
 //! The completion queue.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+mod moderation;
+mod rings;
+mod waiters;
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
 
+use self::moderation::Moderation;
+use self::rings::Rings;
+use self::waiters::Waiters;
 use crate::completion::PackedCompletion;
-use crate::{Completion, Ring};
+use crate::ring::{POLLS_EMPTY, POLLS_FOUND};
+use crate::{Completion, CqCounters, Ring};
 
 /// A ring of completions: one engine produces, the application polls.
 #[derive(Debug)]
 pub struct CompletionQueue {
-    ring: Ring,
+    number: u32,
+    rings: Rings,
     polling: Mutex<()>,
+    ignores_overrun: bool,
     overrun: AtomicBool,
     /// What was pushed since the last [`CompletionQueue::take_event`]; only the engine uses it.
     pushed: AtomicU8,
+    /// Events that were due; only the engine writes it.
+    events: AtomicU64,
+    moderation: Moderation,
+    waiters: Waiters,
+}
+
+/// What is to be done about an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CqNotice {
+    /// Nothing.
+    None,
+    /// It is due now, and was taken.
+    Due,
+    /// It waits for more completions, and with a time (the engine's, in microseconds) until then at most.
+    Held(Option<u64>),
 }
 
 impl CompletionQueue {
-    /// A queue for at least `entries` completions.
+    /// A queue for at least `entries` completions, [`MAX_CQ_ENTRIES`] at most, with the number 0.
     pub fn new(entries: u32) -> Self {
+        Self::numbered(0, entries, false)
+    }
+
+    /// A queue with a number, by which the WAIT entries of send queues name it.
+    ///
+    /// With `ignores_overrun` it never is in error: what nobody polled in time is overwritten, oldest first, and polls answer
+    /// what is still there.
+    pub fn numbered(number: u32, entries: u32, ignores_overrun: bool) -> Self {
         Self {
-            ring: Ring::new(entries, PackedCompletion::OCTETS),
+            number,
+            rings: Rings::new(entries),
             polling: Mutex::new(()),
+            ignores_overrun,
             overrun: AtomicBool::new(false),
             pushed: AtomicU8::new(0),
+            events: AtomicU64::new(0),
+            moderation: Moderation::default(),
+            waiters: Waiters::default(),
         }
     }
 
     /// Takes up to `out.len()` completions, oldest first, and answers how many there were.
     pub fn poll(&self, out: &mut [Completion]) -> usize {
-        // The common case of an empty queue costs two loads and no lock.
-        if self.is_empty() {
+        // The common case of an empty queue costs a few loads and no lock.
+        let ring = self.rings.current();
+        if ring.head() == ring.tail() {
+            ring.count(POLLS_EMPTY);
             return 0;
         }
         let _one_at_a_time = self.polling.lock().unwrap_or_else(PoisonError::into_inner);
-        let head = self.ring.head();
-        let mut taken = 0;
-        for (slot, index) in out.iter_mut().zip(head..self.ring.tail()) {
-            let words = self.ring.entry(index);
-            *slot = PackedCompletion(core::array::from_fn(|i| words[i].load(Ordering::Relaxed))).unpack();
-            taken += 1;
-        }
-        self.ring.release(head + taken as u64);
+        let ring = self.rings.current();
+        let taken = if self.ignores_overrun { take_left(ring, out) } else { take(ring, out) };
+        ring.count(if taken > 0 { POLLS_FOUND } else { POLLS_EMPTY });
         taken
     }
 
-    /// Asks for one event at the next completion, or with `solicited_only` at the next solicited or failed one.
+    /// Asks for one event at the next completion, or with `solicited_only` at the next solicited or failed one. Who has asked
+    /// for any gets an event at any, whatever is asked for behind that.
     ///
     /// Completions that are in the queue already make no event: arm, then poll once more, as with `ibv_req_notify_cq`.
     pub fn request_notification(&self, solicited_only: bool) {
         let wanted = if solicited_only { ARMED_SOLICITED } else { ARMED_ANY };
-        self.ring.arm().fetch_or(u64::from(wanted), Ordering::SeqCst);
+        self.rings.with_current(|ring| {
+            ring.arm().fetch_or(u64::from(wanted), Ordering::SeqCst);
+        });
         fence(Ordering::SeqCst);
     }
 
-    /// Adds a completion. A queue that is full is overrun: it takes no more, and whoever asks [`Self::is_overrun`] has to
-    /// bring its queue pairs down.
+    /// Gives the queue room for at least `entries` completions. None is lost and their order stays; threads may poll
+    /// meanwhile, but the engine may not push. Memory of a larger ring is kept for the next time.
+    ///
+    /// # Errors
+    /// [`ResizeError`]; nothing has changed then.
+    pub fn resize(&self, entries: u32) -> Result<(), ResizeError> {
+        if entries > MAX_CQ_ENTRIES {
+            return Err(ResizeError::TooLarge);
+        }
+        let _nobody_polls = self.polling.lock().unwrap_or_else(PoisonError::into_inner);
+        let ring = self.rings.current();
+        let first = ring.head().max(ring.tail().saturating_sub(ring.entries()));
+        if ring.tail() - first > rings::rounded(entries) {
+            return Err(ResizeError::InUse);
+        }
+        self.rings.exchange(entries, first);
+        Ok(())
+    }
+
+    /// Has an event wait for `count` completions since the last one, or for `period` microseconds of the engine's time since
+    /// the first of them, whatever comes first. A count of 0 or a period of 0 means that it does not matter; both 0, or a
+    /// count of 1, that no event waits. What is held back already is looked at anew by [`Self::take_event`].
+    pub fn set_moderation(&self, count: u32, period: u64) {
+        self.moderation.set(count, period);
+    }
+
+    /// Adds a completion. A queue that is full is overrun, unless it ignores that: it takes no more, and whoever asks
+    /// [`Self::is_overrun`] has to bring its queue pairs down.
+    #[inline(always)]
     pub fn push(&self, completion: &Completion) {
-        let tail = self.ring.tail();
-        if self.is_overrun() || tail - self.ring.head().min(tail) >= self.ring.entries() {
+        let ring = self.rings.current();
+        let tail = ring.tail();
+        if self.ignores_overrun {
+            write_over(ring.entry(tail), tail + 1, &PackedCompletion::from(completion));
+        } else if self.is_overrun() || tail.saturating_sub(ring.head()) >= ring.entries() {
             self.overrun.store(true, Ordering::Release);
             return;
+        } else {
+            PackedCompletion::from(completion).store(ring.entry(tail));
         }
-        for (word, value) in self.ring.entry(tail).iter().zip(PackedCompletion::from(completion).0) {
-            word.store(value, Ordering::Relaxed);
-        }
-        self.ring.publish(tail + 1);
+        ring.publish(tail + 1);
         let urgent = completion.solicited || completion.status != crate::Status::Success;
         let pushed = if urgent { ARMED_ANY | ARMED_SOLICITED } else { ARMED_ANY };
         self.pushed.store(self.pushed.load(Ordering::Relaxed) | pushed, Ordering::Relaxed);
     }
 
-    /// Whether a notification has become due since the last call; the engine asks once after each burst of completions.
-    pub fn take_event(&self) -> bool {
+    /// Whether a notification has become due since the last call; the engine asks once after each burst of completions, and
+    /// when one that was held back has waited for long enough.
+    pub fn take_event(&self, now: u64) -> CqNotice {
         let pushed = self.pushed.load(Ordering::Relaxed);
         if pushed == 0 {
-            return false;
+            return CqNotice::None;
         }
-        self.pushed.store(0, Ordering::Relaxed);
         // Without this fence the load of the arm word could come before the stores of `push`, and a consumer that arms and
         // then polls once more could miss both the completion and the event.
         fence(Ordering::SeqCst);
-        let due = self.ring.arm().load(Ordering::Acquire) & u64::from(pushed) != 0;
-        if due {
-            self.ring.arm().store(0, Ordering::Release);
+        let ring = self.rings.current();
+        let due = ring.arm().load(Ordering::Acquire) & u64::from(pushed) != 0;
+        if due && let Some(until) = self.moderation.hold(ring.tail(), now) {
+            return CqNotice::Held(until);
         }
-        due
+        self.pushed.store(0, Ordering::Relaxed);
+        self.moderation.settle(ring.tail());
+        if !due {
+            return CqNotice::None;
+        }
+        ring.arm().store(0, Ordering::Release);
+        self.events.store(self.events.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        CqNotice::Due
+    }
+
+    /// Whether [`Self::take_event`] has something to look at; for the engine alone.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.pushed.load(Ordering::Relaxed) != 0
+    }
+
+    /// Has queue pair `qp_num` told when `needed` completions were made since the queue was. It waits for one queue at a
+    /// time.
+    pub fn await_completions(&self, qp_num: u32, needed: u64) {
+        self.waiters.add(qp_num, needed);
+    }
+
+    /// Queue pair `qp_num` waits no more.
+    pub fn forget(&self, qp_num: u32) {
+        self.waiters.remove(qp_num);
+    }
+
+    /// Hands those to `ready` who have what they wait for, each once; the engine asks after each burst of completions.
+    pub fn take_ready(&self, ready: impl FnMut(u32)) {
+        self.waiters.take_ready(self.produced(), ready);
+    }
+
+    /// Completions made since the queue was, polled or not, and overwritten or not.
+    pub fn produced(&self) -> u64 {
+        self.rings.current().tail()
     }
 
     /// Whether a completion was lost because nobody polled in time.
+    #[inline]
     pub fn is_overrun(&self) -> bool {
         self.overrun.load(Ordering::Acquire)
     }
 
     /// Whether there is nothing to poll.
     pub fn is_empty(&self) -> bool {
-        self.ring.head() == self.ring.tail()
+        let ring = self.rings.current();
+        ring.head() == ring.tail()
+    }
+
+    /// The number of completions that wait to be polled.
+    pub fn len(&self) -> u64 {
+        let ring = self.rings.current();
+        ring.tail().saturating_sub(ring.head()).min(ring.entries())
+    }
+
+    /// Whether a notification was asked for and is not due yet; `Some(true)` when only for a solicited or failed completion.
+    pub fn armed(&self) -> Option<bool> {
+        let arm = self.rings.current().arm().load(Ordering::Relaxed);
+        (arm != 0).then_some(arm & u64::from(ARMED_ANY) == 0)
+    }
+
+    /// What it has done so far.
+    pub fn counters(&self) -> CqCounters {
+        CqCounters {
+            completions: self.produced(),
+            polls_found: self.rings.counted(POLLS_FOUND),
+            polls_empty: self.rings.counted(POLLS_EMPTY),
+            events: self.events.load(Ordering::Relaxed),
+            overruns: u64::from(self.is_overrun()),
+        }
     }
 
     /// The number of completions it holds at most.
-    pub const fn capacity(&self) -> u64 {
-        self.ring.entries()
+    pub fn capacity(&self) -> u64 {
+        self.rings.current().entries()
+    }
+
+    /// The number by which WAIT entries name it.
+    pub const fn number(&self) -> u32 {
+        self.number
     }
 }
 
+/// Writes a completion where nobody may see a part of it with the number of the one before.
+#[inline(never)]
+fn write_over(entry: &[AtomicU64], number: u64, packed: &PackedCompletion) {
+    entry[SEQUENCE].store(0, Ordering::Relaxed);
+    fence(Ordering::Release);
+    packed.store(entry);
+    entry[SEQUENCE].store(number, Ordering::Release);
+}
+
+/// Takes the oldest completions of a ring where none is written over.
+fn take(ring: &Ring, out: &mut [Completion]) -> usize {
+    let first = ring.head();
+    let taken =
+        usize::try_from(ring.tail().saturating_sub(first)).map_or(out.len(), |there| there.min(out.len()));
+    let mut next = first;
+    for place in &mut out[..taken] {
+        *place = PackedCompletion::load(ring.entry(next)).unpack();
+        next += 1;
+    }
+    ring.release(next);
+    taken
+}
+
+/// Takes the oldest completions that are left of a ring whose producer writes over them.
+fn take_left(ring: &Ring, out: &mut [Completion]) -> usize {
+    let mut next = ring.head();
+    let mut taken = 0;
+    while taken < out.len() && next != ring.tail() {
+        next = next.max(ring.tail().saturating_sub(ring.entries()));
+        if let Some(packed) = read(ring, next) {
+            out[taken] = packed.unpack();
+            taken += 1;
+        }
+        next += 1;
+    }
+    ring.release(next);
+    taken
+}
+
+/// Copies an entry out, unless another one has been written over it.
+fn read(ring: &Ring, index: u64) -> Option<PackedCompletion> {
+    let words = ring.entry(index);
+    let is_there = || words[SEQUENCE].load(Ordering::Acquire) == index + 1;
+    if !is_there() {
+        return None;
+    }
+    let packed = PackedCompletion::load(words);
+    fence(Ordering::Acquire);
+    is_there().then_some(packed)
+}
+
+/// Why a completion queue cannot be resized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResizeError {
+    /// More than [`MAX_CQ_ENTRIES`].
+    TooLarge,
+    /// More completions are in it.
+    InUse,
+}
+
+impl core::fmt::Display for ResizeError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::TooLarge => "a completion queue has at most 2^22 entries",
+            Self::InUse => "more completions are in the queue: poll them first",
+        })
+    }
+}
+
+impl core::error::Error for ResizeError {}
+
+/// Completions of the largest queue.
+pub const MAX_CQ_ENTRIES: u32 = 1 << 22;
 const ARMED_SOLICITED: u8 = 0x01;
 const ARMED_ANY: u8 = 0x02;
+/// The word of an entry that holds its number plus one, where it can be written over.
+const SEQUENCE: usize = 6;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{CompletionOpcode, Status};
-
-    fn completion(wr_id: u64) -> Completion {
-        Completion {
-            wr_id,
-            status: Status::Success,
-            opcode: CompletionOpcode::Send,
-            byte_len: 0,
-            invalidated: None,
-            immediate: None,
-            qp_num: 1,
-            vendor_err: 0,
-            solicited: false,
-            timestamp: 0,
-        }
-    }
-
-    #[test]
-    fn in_order_across_the_wrap() {
-        let cq = CompletionQueue::new(4);
-        let mut out = [completion(0); 3];
-        for round in 0..10 {
-            for i in 0..3 {
-                cq.push(&completion(round * 3 + i));
-            }
-            assert_eq!(cq.poll(&mut out), 3);
-            assert_eq!(out.map(|c| c.wr_id), [round * 3, round * 3 + 1, round * 3 + 2]);
-        }
-        assert_eq!(cq.poll(&mut out), 0);
-    }
-
-    #[test]
-    fn a_full_queue_is_overrun_and_keeps_what_it_had() {
-        let cq = CompletionQueue::new(2);
-        cq.push(&completion(1));
-        cq.push(&completion(2));
-        assert!(!cq.is_overrun());
-        cq.push(&completion(3));
-        assert!(cq.is_overrun());
-        let mut out = [completion(0); 4];
-        assert_eq!(cq.poll(&mut out), 2);
-        assert_eq!(out[1].wr_id, 2);
-    }
-
-    #[test]
-    fn notification_fires_once_and_only_when_asked() {
-        let cq = CompletionQueue::new(8);
-        cq.push(&completion(1));
-        assert!(!cq.take_event());
-        cq.request_notification(false);
-        assert!(!cq.take_event());
-        cq.push(&completion(2));
-        cq.push(&completion(3));
-        assert!(cq.take_event());
-        assert!(!cq.take_event());
-    }
-
-    #[test]
-    fn solicited_notification_waits_for_the_solicited_or_failed_one() {
-        let cq = CompletionQueue::new(8);
-        cq.request_notification(true);
-        cq.push(&completion(1));
-        assert!(!cq.take_event());
-        cq.push(&Completion { solicited: true, ..completion(2) });
-        assert!(cq.take_event());
-        cq.request_notification(true);
-        cq.push(&Completion { status: Status::WorkRequestFlushed, ..completion(3) });
-        assert!(cq.take_event());
-        // Asking for any after asking for solicited ones widens the request, never the other way round.
-        cq.request_notification(false);
-        cq.request_notification(true);
-        cq.push(&completion(4));
-        assert!(cq.take_event());
-    }
-}
+mod tests;

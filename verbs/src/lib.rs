@@ -17,14 +17,27 @@
 
 mod access;
 mod completion;
+mod counters;
 mod cq;
+mod cq_table;
+pub mod crc;
+mod doorbell;
+mod entry;
+mod errno;
+mod landing;
+mod layout;
+mod lending;
 mod memory;
+mod notice;
+mod payload;
 mod qp;
 mod queues;
+mod reach;
 mod recv_queue;
 mod region;
 mod ring;
 mod send_queue;
+mod srq;
 mod stag;
 mod state;
 mod transfer;
@@ -32,15 +45,30 @@ mod work;
 
 pub use access::Access;
 pub use completion::{Completion, CompletionOpcode, Status};
-pub use cq::CompletionQueue;
-pub use memory::{Claim, MemoryRegion, MemoryTable, PdId, RegisterError, Registration, Span, Violation};
-pub use qp::{LocalFault, QpInit, QueuePair};
+pub use counters::{CqCounters, QpCounters};
+pub use cq::{CompletionQueue, CqNotice, MAX_CQ_ENTRIES, ResizeError};
+pub use cq_table::CqTable;
+pub use doorbell::{Doorbells, Taking};
+pub use entry::{BadEntry, SendWork};
+pub use errno::Errno;
+pub use landing::Landing;
+pub use layout::SendQueueLayout;
+pub use lending::{Left, Lending};
+pub use memory::{
+    Bind, Change, Claim, FastRegister, KeyedKind, KeyedStag, MemoryInfo, MemoryKind, MemoryRegion,
+    MemoryTable, PdId, RegisterError, Registration, Span, Violation, WindowType,
+};
+pub use notice::{QpNotice, QpNotices};
+pub use payload::Payload;
+pub use qp::{LocalFault, QpInit, QueuePair, Short};
 pub use queues::{QpCapacity, QpQueues, StreamId};
+pub use reach::Reach;
 pub use recv_queue::{RecvQueue, RecvWork};
 pub use region::Region;
 pub use ring::Ring;
-pub use send_queue::{BadEntry, SendQueue, SendWork};
+pub use send_queue::SendQueue;
+pub use srq::{SharedRecvQueue, SrqEvents, TooSmall};
 pub use stag::StagPermutation;
 pub use state::{QpEvent, QpState};
-pub use transfer::{Effect, Refusal};
+pub use transfer::Refusal;
 pub use work::{Data, MAX_INLINE, MAX_SGE, PostError, RecvWr, SendOpcode, SendWr, Sge};

@@ -1,12 +1,18 @@
 //! The memory regions of a device and the checks that every access goes through.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use weft_ddp::Stag;
 
+use crate::stag::RecentSlots;
 use crate::{Access, Region, StagPermutation, StreamId};
+
+pub use error::{RegisterError, Violation};
+pub use keyed::{Bind, FastRegister, KeyedKind, KeyedStag, WindowType};
+pub use list::{MemoryInfo, MemoryKind};
+pub use span::Span;
 
 /// A protection domain: objects of different domains do not work together (RFC 5040 section 8.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +34,8 @@ pub struct MemoryRegion {
     /// The memory.
     pub region: Region,
     invalidated: AtomicBool,
+    /// Memory windows that are bound to it.
+    windows: AtomicUsize,
 }
 
 impl MemoryRegion {
@@ -37,8 +45,14 @@ impl MemoryRegion {
     }
 
     /// Whether a local or remote invalidation has taken the STag out of use.
+    #[inline]
     pub fn is_invalidated(&self) -> bool {
         self.invalidated.load(Ordering::Acquire)
+    }
+
+    /// Whether memory windows are bound to it.
+    pub fn has_windows(&self) -> bool {
+        self.windows.load(Ordering::Acquire) > 0
     }
 }
 
@@ -51,10 +65,21 @@ pub struct Registration {
     pub stream: Option<StreamId>,
     /// The rights; must be [`Access::is_valid`].
     pub access: Access,
-    /// The tagged offset of the first octet; usually [`Region::address`].
+    /// The tagged offset of the first octet; usually [`Region::address`], and 0 with [`Access::ZERO_BASED`] whatever is said here.
     pub iova: u64,
     /// The memory.
     pub region: Region,
+}
+
+/// What is to change about a registration; what is `None` stays.
+#[derive(Debug, Default)]
+pub struct Change {
+    /// Another protection domain.
+    pub pd: Option<PdId>,
+    /// Other rights.
+    pub access: Option<Access>,
+    /// Other memory, and the tagged offset of its first octet.
+    pub region: Option<(Region, u64)>,
 }
 
 /// Who wants to do what with which memory.
@@ -70,19 +95,46 @@ pub struct Claim {
     pub stream: StreamId,
 }
 
-/// All memory regions that one engine knows, found by STag.
+/// All memory regions that one engine knows, or several that share the table, found by STag.
 #[derive(Debug)]
 pub struct MemoryTable {
     permutation: StagPermutation,
+    recent: RecentSlots,
     slots: Vec<Slot>,
     /// Free slots, the one that has been free for the longest time first.
     free: VecDeque<u32>,
+    /// Windows and regions for fast registration, by the upper 24 bits of their STags.
+    keyed: HashMap<u32, Arc<KeyedStag>>,
+    /// Those among them that are windows.
+    windows: usize,
+    /// Blocks of STags that were tried for them so far.
+    blocks: u32,
+    is_shared: bool,
+    /// How often something was taken out of use that another engine may have been copying from or to; see
+    /// [`Self::for_several_engines`].
+    revocations: AtomicU64,
 }
 
 impl MemoryTable {
     /// An empty table; `seed` makes its STags unpredictable.
     pub fn new(seed: u64) -> Self {
-        Self { permutation: StagPermutation::new(seed), slots: Vec::new(), free: VecDeque::new() }
+        Self {
+            permutation: StagPermutation::new(seed),
+            recent: RecentSlots::new(),
+            slots: Vec::new(),
+            free: VecDeque::new(),
+            keyed: HashMap::new(),
+            windows: 0,
+            blocks: 0,
+            is_shared: false,
+            revocations: AtomicU64::new(0),
+        }
+    }
+
+    /// An empty table for engines that use it at the same time. A request that takes out of use what streams of all of them may
+    /// be using completes only when its engine has let the others finish ([`QueuePair::is_revoking`](crate::QueuePair::is_revoking)).
+    pub fn for_several_engines(seed: u64) -> Self {
+        Self { is_shared: true, ..Self::new(seed) }
     }
 
     /// Adds a registration and gives it an STag.
@@ -91,33 +143,67 @@ impl MemoryTable {
     /// [`RegisterError`] when the rights contradict each other, the offsets wrap, or no STag is left.
     pub fn register(&mut self, registration: Registration) -> Result<Arc<MemoryRegion>, RegisterError> {
         let Registration { pd, stream, access, iova, region } = registration;
-        if !access.is_valid() {
-            return Err(RegisterError::Access);
-        }
-        if iova.checked_add(region.len() as u64).is_none() {
-            return Err(RegisterError::Wrap);
-        }
+        let iova = check_registration(access, iova, &region)?;
         let slot = self.take_slot()?;
-        let entry = &mut self.slots[slot as usize];
-        // STag 0 is never handed out: some peers treat it as special (wire doubt D4).
-        if self.permutation.stag(slot, entry.key) == Stag(0) {
-            entry.key = entry.key.wrapping_add(1);
-        }
-        let stag = self.permutation.stag(slot, entry.key);
-        let invalidated = AtomicBool::new(false);
-        let memory = Arc::new(MemoryRegion { stag, pd, stream, access, iova, region, invalidated });
-        entry.memory = Some(Arc::clone(&memory));
+        let stag = self.name(slot);
+        let (invalidated, windows) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let memory = Arc::new(MemoryRegion { stag, pd, stream, access, iova, region, invalidated, windows });
+        self.slots[slot as usize].memory = Some(Arc::clone(&memory));
         Ok(memory)
     }
 
-    /// Takes a registration out of the table; the STag is unknown from now on. `None` when it was not in the table.
+    /// Takes a registration out of the table; the STag is unknown from now on, and windows that are bound to it are invalid.
+    /// `None` when it was not in the table.
     pub fn deregister(&mut self, stag: Stag) -> Option<Arc<MemoryRegion>> {
         let (slot, key) = self.permutation.slot(stag);
         let entry = self.slots.get_mut(slot as usize).filter(|entry| entry.key == key)?;
         let memory = entry.memory.take()?;
         entry.key = entry.key.wrapping_add(1);
         self.free.push_back(slot);
+        if memory.has_windows() {
+            self.unbind_region(stag);
+        }
         Some(memory)
+    }
+
+    /// Changes a registration in place: its STag stays the same. `Ok` holds the memory that it had before, if it has got other.
+    ///
+    /// # Errors
+    /// As [`Self::register`]; [`RegisterError::Busy`] when windows are bound to it or somebody else holds it at this moment,
+    /// [`RegisterError::ForeignQp`] when what is for one stream would change its domain. Nothing has changed then.
+    pub fn reregister(
+        &mut self,
+        memory: &mut Arc<MemoryRegion>,
+        change: Change,
+    ) -> Result<Option<Region>, RegisterError> {
+        let Change { pd, access, region } = change;
+        let (pd, access) = (pd.unwrap_or(memory.pd), access.unwrap_or(memory.access));
+        let (next, iova) = region.map_or((None, memory.iova), |(region, iova)| (Some(region), iova));
+        let iova = check_registration(access, iova, next.as_ref().unwrap_or(&memory.region))?;
+        if memory.stream.is_some() && pd != memory.pd {
+            return Err(RegisterError::ForeignQp);
+        }
+        let (slot, _) = self.permutation.slot(memory.stag);
+        let entry = self.slots.get_mut(slot as usize).map(|slot| &mut slot.memory);
+        let entry = entry.filter(|held| held.as_ref().is_some_and(|held| Arc::ptr_eq(held, memory)));
+        let entry = entry.ok_or(RegisterError::Busy)?;
+        if memory.has_windows() {
+            return Err(RegisterError::Busy);
+        }
+        // Without the table's own hold on it, nobody but the caller can have one.
+        *entry = None;
+        let changed = Arc::get_mut(memory).map(|memory| {
+            (memory.pd, memory.access, memory.iova) = (pd, access, iova);
+            next.map(|next| core::mem::replace(&mut memory.region, next))
+        });
+        *entry = Some(Arc::clone(memory));
+        changed.ok_or(RegisterError::Busy)
+    }
+
+    /// Whether anything belongs to this domain.
+    pub fn uses(&self, pd: PdId) -> bool {
+        self.slots.iter().filter_map(|slot| slot.memory.as_ref()).any(|memory| memory.pd == pd)
+            || self.keyed.values().any(|keyed| keyed.pd == pd)
     }
 
     /// Checks an access of `len` octets at tagged offset `to` and answers where they are.
@@ -126,46 +212,18 @@ impl MemoryTable {
     ///
     /// # Errors
     /// The [`Violation`] to blame, in the order in which RFC 5040 section 8.1 lists the checks.
+    #[inline(always)]
     pub fn check(&self, claim: Claim, to: u64, len: usize) -> Result<Span<'_>, Violation> {
-        let Claim { stag, right, pd, stream } = claim;
-        let memory = self.find_associated(stag, pd, stream)?;
-        let len = len as u64;
-        if to.checked_add(len).is_none() {
-            return Err(Violation::Wrap);
+        match self.entry(claim.stag) {
+            Some(memory) if !memory.is_invalidated() => View::of(memory).check(&claim, to, len),
+            Some(_invalidated) => Err(Violation::InvalidStag),
+            None => self.check_keyed(&claim, to, len),
         }
-        let offset = to.checked_sub(memory.iova).ok_or(Violation::Bounds)?;
-        let size = memory.region.len() as u64;
-        if offset > size || len > size - offset {
-            return Err(Violation::Bounds);
-        }
-        if !memory.access.contains(right) {
-            return Err(Violation::Access);
-        }
-        let offset = usize::try_from(offset).map_err(|_| Violation::Bounds)?;
-        Ok(Span { region: &memory.region, offset })
     }
 
-    /// Invalidates `stag` on behalf of `stream` of domain `pd` (RFC 5040 section 5.3).
-    ///
-    /// # Errors
-    /// [`Violation`] when there is no such STag, it is of another domain or stream, it is for all of the domain, or no peer may
-    /// use it anyway.
-    pub fn invalidate(&self, stag: Stag, pd: PdId, stream: StreamId) -> Result<(), Violation> {
-        self.find_invalidatable(stag, pd, stream)?.invalidate();
-        Ok(())
-    }
-
-    /// Whether [`Self::invalidate`] would do it.
-    ///
-    /// # Errors
-    /// As [`Self::invalidate`].
-    pub fn check_invalidate(&self, stag: Stag, pd: PdId, stream: StreamId) -> Result<(), Violation> {
-        self.find_invalidatable(stag, pd, stream).map(|_| ())
-    }
-
-    /// The number of registrations.
+    /// The number of registrations, those for fast registration included.
     pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.slots.len() - self.free.len() + self.keyed.len() - self.windows
     }
 
     /// Whether nothing is registered.
@@ -173,31 +231,47 @@ impl MemoryTable {
         self.len() == 0
     }
 
-    fn find_invalidatable(&self, stag: Stag, pd: PdId, stream: StreamId) -> Result<&MemoryRegion, Violation> {
-        let memory = self.find_associated(stag, pd, stream)?;
-        // What several streams share, none of them may take from the others (RFC 5040 section 8.1.1).
-        if !memory.access.is_remote() || memory.stream.is_none() {
-            return Err(Violation::Access);
-        }
-        Ok(memory)
+    /// A number that changes when something is taken out of use that another engine may be copying from or to.
+    pub(crate) fn revocations(&self) -> u64 {
+        self.revocations.load(Ordering::Relaxed)
     }
 
-    /// The memory that `stag` names, if this stream of this domain may use it.
-    fn find_associated(&self, stag: Stag, pd: PdId, stream: StreamId) -> Result<&MemoryRegion, Violation> {
-        let memory = self.find(stag).ok_or(Violation::InvalidStag)?;
-        if memory.pd != pd {
-            return Err(Violation::WrongPd);
-        }
-        if memory.stream.is_some_and(|only| only != stream) {
-            return Err(Violation::WrongStream);
-        }
-        Ok(memory)
+    /// What `stag` stands for, if this stream of this domain may use it.
+    fn find_associated(&self, stag: Stag, pd: PdId, stream: StreamId) -> Result<View<'_>, Violation> {
+        let view = self.find(stag).ok_or(Violation::InvalidStag)?;
+        associated((view.pd, view.stream), pd, stream)?;
+        Ok(view)
     }
 
-    fn find(&self, stag: Stag) -> Option<&MemoryRegion> {
-        let (slot, key) = self.permutation.slot(stag);
-        let entry = self.slots.get(slot as usize).filter(|entry| entry.key == key)?;
-        entry.memory.as_deref().filter(|memory| !memory.is_invalidated())
+    #[inline(never)]
+    fn check_keyed(&self, claim: &Claim, to: u64, len: usize) -> Result<Span<'_>, Violation> {
+        self.find_keyed(claim.stag).ok_or(Violation::InvalidStag)?.check(claim, to, len)
+    }
+
+    fn find(&self, stag: Stag) -> Option<View<'_>> {
+        match self.entry(stag) {
+            Some(memory) => (!memory.is_invalidated()).then(|| View::of(memory)),
+            None => self.find_keyed(stag),
+        }
+    }
+
+    /// What is registered under `stag`, invalidated or not.
+    #[inline(always)]
+    fn entry(&self, stag: Stag) -> Option<&MemoryRegion> {
+        let (slot, key) = self.recent.slot(&self.permutation, stag);
+        self.slots.get(slot as usize).filter(|entry| entry.key == key)?.memory.as_deref()
+    }
+
+    /// The next STag of a slot that nobody else has. STag 0 is never handed out: some peers treat it as special (wire doubt D4).
+    fn name(&mut self, slot: u32) -> Stag {
+        let entry = &mut self.slots[slot as usize];
+        loop {
+            let stag = self.permutation.stag(slot, entry.key);
+            if stag != Stag(0) && !self.keyed.contains_key(&(stag.0 >> 8)) {
+                return stag;
+            }
+            entry.key = entry.key.wrapping_add(1);
+        }
     }
 
     /// A slot that was never used or, when enough of them rest, the one that has rested for the longest time.
@@ -211,113 +285,88 @@ impl MemoryTable {
     }
 }
 
-/// A checked place in a memory region. The check covers the length it was asked for, so that a copy that is longer is
-/// refused by the region's own bounds or, inside the region, is a fault of the caller.
+/// What an STag stands for at this moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Span<'a> {
+struct View<'a> {
     region: &'a Region,
-    offset: usize,
+    pd: PdId,
+    stream: Option<StreamId>,
+    access: Access,
+    /// The tagged offset of the first octet.
+    base: u64,
+    /// The first octet in the region.
+    first: usize,
+    len: u64,
+    /// It is for peers only.
+    is_window: bool,
 }
 
-impl Span<'_> {
-    /// Places `octets` here.
-    ///
-    /// # Errors
-    /// [`Violation::Bounds`] when they reach beyond the region.
-    pub fn copy_in(&self, octets: &[u8]) -> Result<(), Violation> {
-        if self.region.copy_in(self.offset, octets) { Ok(()) } else { Err(Violation::Bounds) }
+impl<'a> View<'a> {
+    #[inline(always)]
+    fn of(memory: &'a MemoryRegion) -> Self {
+        Self {
+            region: &memory.region,
+            pd: memory.pd,
+            stream: memory.stream,
+            access: memory.access,
+            base: memory.iova,
+            first: 0,
+            len: memory.region.len() as u64,
+            is_window: false,
+        }
     }
 
-    /// Whether an Atomic can work here (RFC 7306 section 5.1).
-    ///
-    /// # Errors
-    /// [`Violation::Unaligned`] when the place is not aligned to 8 octets in memory; its tagged offset does not matter.
-    pub fn check_aligned(&self) -> Result<(), Violation> {
-        if self.region.is_aligned(self.offset) { Ok(()) } else { Err(Violation::Unaligned) }
+    /// Where `len` octets at `to` are, if the claim is good for them.
+    #[inline(always)]
+    fn check(&self, claim: &Claim, to: u64, len: usize) -> Result<Span<'a>, Violation> {
+        associated((self.pd, self.stream), claim.pd, claim.stream)?;
+        let len = len as u64;
+        if to.checked_add(len).is_none() {
+            return Err(Violation::Wrap);
+        }
+        let offset = to.checked_sub(self.base).ok_or(Violation::Bounds)?;
+        if offset > self.len || len > self.len - offset {
+            return Err(Violation::Bounds);
+        }
+        if !self.grants(claim.right) {
+            return Err(Violation::Access);
+        }
+        let offset = usize::try_from(offset).map_err(|_| Violation::Bounds)?;
+        Ok(Span { region: self.region, offset: self.first + offset })
     }
 
-    /// Replaces the 64 bits here, in the machine's byte order, by what `change` makes of them, and answers what they were.
-    /// No other update of the same memory comes in between.
-    ///
-    /// # Errors
-    /// [`Violation::Unaligned`] as in [`Self::check_aligned`], [`Violation::Bounds`] when they reach beyond the region.
-    pub fn update(&self, change: impl Fn(u64) -> u64) -> Result<u64, Violation> {
-        self.check_aligned()?;
-        self.region.update(self.offset, change).ok_or(Violation::Bounds)
-    }
-
-    /// Reads `octets.len()` octets from here.
-    ///
-    /// # Errors
-    /// [`Violation::Bounds`] when they reach beyond the region.
-    pub fn copy_out(&self, octets: &mut [u8]) -> Result<(), Violation> {
-        if self.region.copy_out(self.offset, octets) { Ok(()) } else { Err(Violation::Bounds) }
-    }
-}
-
-/// Why an access is refused. Who asked turns it into DDP's or RDMAP's error or into a local status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Violation {
-    /// No such STag, or it was invalidated.
-    InvalidStag,
-    /// The STag is of another protection domain.
-    WrongPd,
-    /// The STag is for another stream of this protection domain.
-    WrongStream,
-    /// Offset plus length wraps around 2^64.
-    Wrap,
-    /// Not inside the region.
-    Bounds,
-    /// The region does not grant this right.
-    Access,
-    /// The target of an Atomic is not aligned to 8 octets.
-    Unaligned,
-}
-
-impl core::fmt::Display for Violation {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::InvalidStag => "the STag names no registered memory",
-            Self::WrongPd => "the STag belongs to another protection domain",
-            Self::WrongStream => "the STag belongs to another stream",
-            Self::Wrap => "offset plus length wraps around 2^64",
-            Self::Bounds => "the access is outside of the memory region",
-            Self::Access => "the memory region does not grant this access",
-            Self::Unaligned => "the target of an Atomic is not aligned to 8 octets",
-        })
+    #[inline]
+    const fn grants(&self, right: Access) -> bool {
+        self.access.contains(right) && (!self.is_window || right.is_remote())
     }
 }
 
-impl core::error::Error for Violation {}
-
-/// Why memory cannot be registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RegisterError {
-    /// Remote write and Atomics need local write.
-    Access,
-    /// The tagged offsets would wrap around 2^64.
-    Wrap,
-    /// The queue pair is of another device or protection domain.
-    ForeignQp,
-    /// There is not that much memory.
-    OutOfMemory,
-    /// All 2^24 STags are in use, or as many as the device allows.
-    TableFull,
-}
-
-impl core::fmt::Display for RegisterError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Access => "remote write and atomic access need local write access as well",
-            Self::Wrap => "the tagged offsets of the region would wrap around 2^64",
-            Self::ForeignQp => "the queue pair belongs to another device or protection domain",
-            Self::OutOfMemory => "not enough memory for a region of that length",
-            Self::TableFull => "all STags are in use",
-        })
+/// Whether the rights, the memory and its offsets go together; answers the offset of the first octet.
+fn check_registration(access: Access, iova: u64, region: &Region) -> Result<u64, RegisterError> {
+    if !access.is_valid() {
+        return Err(RegisterError::Access);
     }
+    if access.contains(Access::LOCAL_WRITE) && !region.is_writable() {
+        return Err(RegisterError::Fault);
+    }
+    let iova = if access.contains(Access::ZERO_BASED) { 0 } else { iova };
+    if iova.checked_add(region.len() as u64).is_none() {
+        return Err(RegisterError::Wrap);
+    }
+    Ok(iova)
 }
 
-impl core::error::Error for RegisterError {}
+/// Whether this stream of this domain may use what belongs to an owner.
+#[inline]
+fn associated(owner: (PdId, Option<StreamId>), pd: PdId, stream: StreamId) -> Result<(), Violation> {
+    if owner.0 != pd {
+        return Err(Violation::WrongPd);
+    }
+    if owner.1.is_some_and(|only| only != stream) {
+        return Err(Violation::WrongStream);
+    }
+    Ok(())
+}
 
 #[derive(Debug)]
 struct Slot {
@@ -329,5 +378,14 @@ struct Slot {
 /// others at the earliest (RFC 5042 section 6.1.1 wants it as late as possible).
 const STAG_REST: usize = 1024;
 
+mod error;
+mod invalidate;
+mod keyed;
+mod list;
+mod span;
+mod windows;
+
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod windows_tests;

@@ -3,14 +3,19 @@
 //! Three kinds of methods, in the order in which an engine uses them: [`QueuePair::next_message`] and
 //! [`QueuePair::fill`] feed transmit, [`QueuePair::apply`] takes what was received, [`QueuePair::handle_event`] ends it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weft_rdmap::{Message, Readiness, Token};
 
+use self::wait::Waits;
 use crate::{
-    Completion, CompletionOpcode, CompletionQueue, MemoryTable, PdId, QpEvent, QpQueues, QpState, RecvWork,
-    SendWork, Sge, Status,
+    Completion, CompletionOpcode, CompletionQueue, CqTable, MemoryTable, PdId, QpCounters, QpEvent, QpNotice,
+    QpNotices, QpQueues, QpState, SendWork, Sge, SharedRecvQueue, Status,
 };
+use local::Revocation;
+use receiving::Receiving;
+pub use short::Short;
 
 /// A queue pair at work.
 #[derive(Debug)]
@@ -22,16 +27,31 @@ pub struct QueuePair {
     send_cq: Arc<CompletionQueue>,
     recv_cq: Arc<CompletionQueue>,
     signal_all: bool,
-    /// The request at `started` is in `work` and on its way.
+    rnr_wait: bool,
+    notices: QpNotices,
+    /// Nothing is started behind this request, and the stream is to be closed when it has retired.
+    drain_until: Option<u64>,
+    /// The request at `started` is in `work` and on its way, and this of it is to be kept.
     active: bool,
+    current: Pending,
     /// SGEs of an active Read that were asked for so far.
     parts: usize,
     started: u64,
     retired: u64,
+    /// Octets that the peer's Writes have placed since its last message with a number of its own: a Send, Immediate Data, or
+    /// a Read or Atomic Request. An Atomic Response is none of them: it answers us, and may come inside of a Write.
+    pub(crate) written: u32,
     /// A request for the send queue has completed without success.
     failed: bool,
-    pending: Box<[Pending]>,
+    /// It has tried to bind memory windows.
+    binds: bool,
+    revocation: Revocation,
+    /// The requests from `retired` up to `started`: room only for as many as have been at once.
+    pending: VecDeque<Pending>,
+    waits: Waits,
+    cq_table: Arc<CqTable>,
     now: u64,
+    pub(crate) counters: QpCounters,
 }
 
 /// What a queue pair is made with.
@@ -47,6 +67,12 @@ pub struct QpInit {
     pub recv_cq: Arc<CompletionQueue>,
     /// Every request makes a completion, as with `sq_sig_all`.
     pub signal_all: bool,
+    /// Receive requests come from here instead of the own receive queue.
+    pub srq: Option<Arc<SharedRecvQueue>>,
+    /// A message that finds no receive request waits for one, and everything behind it, instead of ending the stream.
+    pub rnr_wait: bool,
+    /// The completion queues of the engine, which WAITs may name.
+    pub cq_table: Arc<CqTable>,
 }
 
 /// Something in the queue pair's own requests is wrong: the request has completed with its status, and the stream must
@@ -57,29 +83,49 @@ pub struct LocalFault(pub Status);
 impl QueuePair {
     /// A queue pair in the state of its shared half.
     pub fn new(init: QpInit) -> Self {
-        let capacity = usize::try_from(init.queues.send.capacity()).unwrap_or(0);
+        for queue in [&init.send_cq, &init.recv_cq] {
+            init.cq_table.attach(queue, init.pd);
+        }
         Self {
             pd: init.pd,
             work: SendWork::new(),
-            receiving: Receiving { work: RecvWork::new(), active: false, next: 0 },
+            receiving: Receiving::new(init.srq),
             send_cq: init.send_cq,
             recv_cq: init.recv_cq,
             signal_all: init.signal_all,
+            rnr_wait: init.rnr_wait,
+            notices: QpNotices::default(),
+            drain_until: None,
             active: false,
+            current: Pending::default(),
             parts: 0,
             started: 0,
             retired: 0,
+            written: 0,
             failed: false,
-            pending: vec![Pending::default(); capacity].into_boxed_slice(),
+            binds: false,
+            revocation: Revocation::None,
+            pending: VecDeque::new(),
+            waits: Waits::default(),
+            cq_table: init.cq_table,
             now: 0,
+            counters: QpCounters::default(),
             queues: init.queues,
         }
     }
 
-    /// The next message for RDMAP, if a request is posted and may start now.
+    /// Whether there is a request that [`Self::next_message`] could begin, or go on with.
+    #[inline]
+    pub fn has_request(&self) -> bool {
+        self.active || self.queues.send.posted() != self.started
+    }
+
+    /// The next message for RDMAP, if a request is posted and may start now. Requests before it that need no message are
+    /// carried out on the way.
     ///
     /// # Errors
     /// [`LocalFault`] when the request cannot be carried out; it has completed with that status.
+    #[inline]
     pub fn next_message(
         &mut self,
         readiness: Readiness,
@@ -88,27 +134,46 @@ impl QueuePair {
         if !readiness.idle || self.queues.state() != QpState::Rts {
             return Ok(None);
         }
-        if !self.active {
-            if self.started == self.sends_posted() {
+        // What is posted from now on rings the doorbell, so that no poster can hold the engine here.
+        let end = self.drain_until.unwrap_or_else(|| self.sends_posted());
+        loop {
+            if !self.active {
+                if self.started == end {
+                    return Ok(None);
+                }
+                if !self.load(memory)? {
+                    return Ok(None);
+                }
+            }
+            if self.work.fence && self.parts == 0 && readiness.requests_outstanding > 0 {
                 return Ok(None);
             }
-            self.load(memory)?;
+            if !self.work.opcode.is_local() {
+                return self.message(readiness);
+            }
+            if !self.carry_out(memory)? {
+                return Ok(None);
+            }
         }
-        if self.work.fence && self.parts == 0 && readiness.requests_outstanding > 0 {
-            return Ok(None);
-        }
-        self.message(readiness)
     }
 
     /// The last octet of a Send, Write or Immediate Data is in TCP, or the last one that a Read or Atomic fetches has been placed.
+    #[inline]
     pub fn finish(&mut self, token: Token) {
-        let index = token.0;
-        if index < self.retired || index > self.started || (index == self.started && !self.active) {
-            return;
+        if token.0 != self.started || !self.pending.is_empty() {
+            return self.finish_among_others(token.0);
         }
-        let pending = self.pending_mut(index);
-        pending.parts = pending.parts.saturating_sub(1);
-        if pending.parts > 0 {
+        // Nothing before it is outstanding, so that it need not be kept.
+        if self.active && self.current.is_last_part() {
+            let done = self.current;
+            (self.started, self.active) = (self.started + 1, false);
+            self.complete(&done);
+        }
+    }
+
+    fn finish_among_others(&mut self, index: u64) {
+        let Some(pending) = self.pending_mut(index) else { return };
+        if !pending.is_last_part() {
             return;
         }
         pending.done = true;
@@ -120,10 +185,37 @@ impl QueuePair {
 
     /// The request with this token cannot be completed: its completion says why. All others are flushed later.
     pub fn fail(&mut self, token: Token, status: Status, vendor_err: u32) {
-        let end = self.started + u64::from(self.active);
-        if (self.retired..end).contains(&token.0) && !self.pending_mut(token.0).done {
+        if self.pending_mut(token.0).is_some_and(|pending| !pending.done) {
             self.end(token.0, status, vendor_err);
         }
+    }
+
+    /// The stream is lost, or never came about, in a way that the oldest request which is not done has to tell.
+    pub fn fail_oldest(&mut self, status: Status) {
+        let end = self.started + u64::from(self.active);
+        if let Some(index) =
+            (self.retired..end).find(|&index| self.pending_mut(index).is_some_and(|pending| !pending.done))
+        {
+            self.end(index, status, 0);
+        } else if self.started < self.sends_posted() {
+            self.end_unstarted(status);
+            self.retire();
+        }
+    }
+
+    /// The peer has closed its direction between two FPDUs: the end, unless it behaves as InfiniBand's. There the oldest request that is
+    /// not done fails as if it were sent in vain, and without one nothing happens until something is asked of the peer.
+    pub fn handle_peer_left(&mut self) {
+        if !self.queues.as_infiniband() {
+            return self.handle_event(QpEvent::CloseStarted);
+        }
+        let is_quiet =
+            self.started == self.sends_posted() && self.pending.is_empty() && !self.receiving.active;
+        if is_quiet && !self.active && self.drain_until.is_none() {
+            return self.handle_event(QpEvent::PeerLeft);
+        }
+        self.fail_oldest(Status::RetryExceeded);
+        self.handle_event(QpEvent::CloseStarted);
     }
 
     /// Moves the state, and flushes everything posted where the new state says so.
@@ -135,6 +227,8 @@ impl QueuePair {
     /// Flushes what was posted after the stream ended; for the engine to call when the doorbell rings.
     pub fn flush_if_ended(&mut self) {
         if self.queues.state().flushes() {
+            self.end_wait();
+            self.revocation = Revocation::None;
             self.flush_sends();
             self.flush_recvs();
         }
@@ -145,6 +239,23 @@ impl QueuePair {
         self.now = now;
     }
 
+    /// Counts a segment with `octets` behind its header that is in TCP; `is_last` of its message.
+    pub const fn count_sent(&mut self, octets: usize, is_last: bool) {
+        self.counters.octets_sent += octets as u64;
+        self.counters.messages_sent += is_last as u64;
+    }
+
+    /// Counts a segment with `octets` behind its header that has come; `is_last` of its message.
+    pub const fn count_received(&mut self, octets: usize, is_last: bool) {
+        self.counters.octets_received += octets as u64;
+        self.counters.messages_received += is_last as u64;
+    }
+
+    /// What it has done so far.
+    pub const fn counters(&self) -> QpCounters {
+        self.counters
+    }
+
     /// The shared half.
     pub const fn queues(&self) -> &Arc<QpQueues> {
         &self.queues
@@ -153,6 +264,47 @@ impl QueuePair {
     /// The protection domain.
     pub const fn pd(&self) -> PdId {
         self.pd
+    }
+
+    /// Takes note of something to tell besides completions.
+    pub const fn note(&mut self, notice: QpNotice) {
+        self.notices.insert(notice);
+    }
+
+    /// What there is to tell since the last call.
+    pub fn take_notices(&mut self) -> QpNotices {
+        core::mem::take(&mut self.notices)
+    }
+
+    /// Starts nothing any more that is posted from now on; see [`Self::is_drained`].
+    pub fn drain(&mut self) {
+        let posted = self.sends_posted();
+        self.drain_until.get_or_insert(posted);
+    }
+
+    /// Whether it was asked to drain and is not at its end.
+    pub fn is_draining(&self) -> bool {
+        self.drain_until.is_some() && self.queues.state() == QpState::Rts
+    }
+
+    /// Whether it was asked to drain and everything posted before has been done.
+    pub fn is_drained(&self) -> bool {
+        self.is_draining() && self.drain_until == Some(self.retired)
+    }
+
+    /// Whether every request makes a completion.
+    pub const fn signal_all(&self) -> bool {
+        self.signal_all
+    }
+
+    /// Whether a message that finds no receive request waits for one.
+    pub const fn rnr_wait(&self) -> bool {
+        self.rnr_wait
+    }
+
+    /// Has such messages wait from now on, or end the stream.
+    pub const fn set_rnr_wait(&mut self, wait: bool) {
+        self.rnr_wait = wait;
     }
 
     /// Whether a completion queue has lost a completion, which is the end of this queue pair.
@@ -170,7 +322,7 @@ impl QueuePair {
 
     /// Ends a request that is in progress or outstanding.
     fn end(&mut self, index: u64, status: Status, vendor_err: u32) {
-        let pending = self.pending_mut(index);
+        let Some(pending) = self.pending_mut(index) else { return };
         pending.done = true;
         pending.status = status;
         pending.vendor_err = vendor_err;
@@ -180,140 +332,102 @@ impl QueuePair {
         self.retire();
     }
 
-    /// Ends the receive request in progress, and makes its completion.
-    pub(crate) fn complete_recv(&mut self, completion: Completion) {
-        self.receiving.active = false;
-        self.queues.recv.release(self.receiving.next);
-        self.recv_cq.push(&completion);
-    }
-
-    /// The receive requests posted so far, as far as the ring can hold them.
-    pub(crate) fn recvs_posted(&self) -> u64 {
-        let next = self.receiving.next;
-        let released = next - u64::from(self.receiving.active);
-        self.queues.recv.posted().clamp(next, released + self.queues.recv.capacity())
-    }
-
-    /// A receive completion without the particulars.
-    pub(crate) fn recv_completion(&self, wr_id: u64, status: Status) -> Completion {
-        Completion {
-            wr_id,
-            status,
-            opcode: CompletionOpcode::Recv,
-            byte_len: 0,
-            invalidated: None,
-            immediate: None,
-            qp_num: self.queues.number,
-            vendor_err: 0,
-            solicited: false,
-            timestamp: self.now,
-        }
-    }
-
-    const fn advance(&mut self) {
+    fn advance(&mut self) {
+        self.pending.push_back(self.current);
         self.started += 1;
         self.active = false;
     }
 
     /// Hands out completions in the order of posting, as far as everything before is done.
     fn retire(&mut self) {
-        while self.retired < self.started {
-            let number = self.queues.number;
-            let now = self.now;
-            let pending = *self.pending_mut(self.retired);
-            if !pending.done {
-                break;
-            }
-            // Behind a failure nothing succeeds any more, be it that it was done before: whoever waits for the rest of a
-            // queue after the first failure has to get all of it, also what was not signaled.
-            let flushed = self.failed && pending.status == Status::Success;
-            let status = if flushed { Status::WorkRequestFlushed } else { pending.status };
-            let good = status == Status::Success;
-            self.failed |= !good;
-            if pending.signaled || !good {
-                // How much of a request was done that did not end well, nobody knows (RFC 5040 section 3.1).
-                let byte_len = if good { pending.len } else { 0 };
-                self.send_cq.push(&Completion {
-                    wr_id: pending.wr_id,
-                    status,
-                    opcode: pending.opcode,
-                    byte_len,
-                    invalidated: None,
-                    immediate: None,
-                    qp_num: number,
-                    vendor_err: pending.vendor_err,
-                    solicited: false,
-                    timestamp: now,
-                });
-            }
-            self.retired += 1;
+        while let Some(pending) = self.pending.front().copied().filter(|pending| pending.done) {
+            self.pending.pop_front();
+            self.complete(&pending);
         }
+    }
+
+    /// Hands out the completion of the oldest request, if it makes one.
+    fn complete(&mut self, pending: &Pending) {
+        // Behind a failure nothing succeeds any more, be it that it was done before: whoever waits for the rest of a
+        // queue after the first failure has to get all of it, also what was not signaled.
+        let flushed = self.failed && pending.status == Status::Success;
+        let status = if flushed { Status::WorkRequestFlushed } else { pending.status };
+        let good = status == Status::Success;
+        self.failed |= !good;
+        self.counters.count_completed(status);
+        self.retired += 1;
+        // First of all: whoever sees the completion may post one more at once.
         self.queues.send.release(self.retired);
+        if pending.signaled || !good {
+            // How much of a request was done that did not end well, nobody knows (RFC 5040 section 3.1).
+            let byte_len = if good { pending.len } else { 0 };
+            self.send_cq.push(&Completion {
+                wr_id: pending.wr_id,
+                status,
+                opcode: pending.opcode,
+                byte_len,
+                invalidated: None,
+                immediate: None,
+                qp_num: self.queues.number,
+                vendor_err: pending.vendor_err,
+                solicited: false,
+                timestamp: self.now,
+            });
+        }
     }
 
     fn flush_sends(&mut self) {
         if self.active {
             self.fault(Status::WorkRequestFlushed);
         }
-        for index in self.retired..self.started {
-            let pending = self.pending_mut(index);
-            if !pending.done {
-                pending.done = true;
-                pending.status = Status::WorkRequestFlushed;
-            }
+        for pending in self.pending.iter_mut().filter(|pending| !pending.done) {
+            pending.done = true;
+            pending.status = Status::WorkRequestFlushed;
         }
         self.retire();
         while self.started < self.sends_posted() {
-            // What the entry says does not matter any more; its wr_id does.
-            let _flushed_anyway = self.queues.send.load(self.started, &mut self.work);
-            *self.pending_mut(self.started) = Pending {
-                wr_id: self.work.wr_id,
-                done: true,
-                status: Status::WorkRequestFlushed,
-                ..Pending::default()
-            };
-            self.started += 1;
+            self.end_unstarted(Status::WorkRequestFlushed);
             self.retire();
         }
     }
 
-    fn flush_recvs(&mut self) {
-        if self.receiving.active {
-            let completion = self.recv_completion(self.receiving.work.wr_id, Status::WorkRequestFlushed);
-            self.complete_recv(completion);
-        }
-        while self.receiving.next < self.recvs_posted() {
-            let _flushed_anyway = self.queues.recv.load(self.receiving.next, &mut self.receiving.work);
-            self.receiving.next += 1;
-            let completion = self.recv_completion(self.receiving.work.wr_id, Status::WorkRequestFlushed);
-            self.complete_recv(completion);
-        }
+    /// Ends the next request without having started it.
+    fn end_unstarted(&mut self, status: Status) {
+        // What the entry says does not matter any more; its wr_id does.
+        let _ended_anyway = self.queues.send.load(self.started, &mut self.work);
+        self.pending.push_back(Pending { wr_id: self.work.wr_id, done: true, status, ..Pending::default() });
+        self.started += 1;
+        self.counters.sends_started += 1;
     }
 
     /// The requests posted so far; the ring may say more than it can hold, since others may write it.
+    #[inline]
     fn sends_posted(&self) -> u64 {
         self.queues.send.posted().clamp(self.started, self.retired + self.queues.send.capacity())
     }
 
     /// Where the original value of an Atomic in progress goes.
     pub(crate) fn sink(&mut self, token: Token) -> Sge {
-        self.pending_mut(token.0).sink
+        self.pending_mut(token.0).map(|pending| pending.sink).unwrap_or_default()
     }
 
-    fn pending_mut(&mut self, index: u64) -> &mut Pending {
-        let capacity = self.pending.len() as u64;
-        #[expect(clippy::cast_possible_truncation, reason = "the remainder is below a length in memory")]
-        let slot = (index % capacity) as usize;
-        &mut self.pending[slot]
+    /// A request that has been started and not completed.
+    fn pending_mut(&mut self, index: u64) -> Option<&mut Pending> {
+        if index == self.started {
+            return self.active.then_some(&mut self.current);
+        }
+        let place = usize::try_from(index.checked_sub(self.retired)?).ok()?;
+        self.pending.get_mut(place)
     }
 }
 
-/// The receive request that a message is being placed into.
-#[derive(Debug)]
-pub(crate) struct Receiving {
-    pub(crate) work: RecvWork,
-    pub(crate) active: bool,
-    pub(crate) next: u64,
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        self.end_wait();
+        for queue in [&self.send_cq, &self.recv_cq] {
+            self.cq_table.detach(queue, self.pd);
+        }
+    }
 }
 
 /// A request of the send queue between start and completion.
@@ -329,6 +443,14 @@ struct Pending {
     sink: Sge,
     signaled: bool,
     done: bool,
+}
+
+impl Pending {
+    /// Counts a part that is done, and says whether it was the last one.
+    const fn is_last_part(&mut self) -> bool {
+        self.parts = self.parts.saturating_sub(1);
+        self.parts == 0
+    }
 }
 
 impl Default for Pending {
@@ -347,7 +469,13 @@ impl Default for Pending {
     }
 }
 
+mod local;
+mod receiving;
+mod short;
 mod start;
+mod wait;
 
+#[cfg(test)]
+mod held_tests;
 #[cfg(test)]
 mod tests;

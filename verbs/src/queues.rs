@@ -1,6 +1,7 @@
 //! The half of a queue pair that the application holds: both queues and the state.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use core::num::NonZero;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 
 use crate::{PostError, QpEvent, QpState, RecvQueue, RecvWr, SendQueue, SendWr};
 
@@ -26,15 +27,15 @@ impl Default for QpCapacity {
 }
 
 /// Names the DDP Stream of one queue pair (RFC 5041 section 8.2). A number comes back with another queue pair; this does
-/// not, so that memory bound to a stream is never another one's.
+/// not, so that memory bound to a stream is never another one's. Not zero, so that none is a number too, and is compared as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StreamId(u64);
+pub struct StreamId(NonZero<u64>);
 
 impl StreamId {
     /// A name that nothing in this process has had before.
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+        Self(NonZero::<u64>::MIN.saturating_add(NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 }
 
@@ -51,7 +52,12 @@ pub struct QpQueues {
     pub send: SendQueue,
     /// The receive queue.
     pub recv: RecvQueue,
+    /// Receives come from a shared receive queue, and cannot be posted here.
+    pub has_srq: bool,
+    as_infiniband: AtomicBool,
     state: AtomicU8,
+    /// A message waits for a receive.
+    is_recv_awaited: AtomicBool,
 }
 
 impl QpQueues {
@@ -63,7 +69,10 @@ impl QpQueues {
             extensions: true,
             send: SendQueue::new(capacity.send_wr, capacity.send_sge, capacity.inline),
             recv: RecvQueue::new(capacity.recv_wr, capacity.recv_sge),
+            has_srq: false,
+            as_infiniband: AtomicBool::new(false),
             state: AtomicU8::new(QpState::Idle as u8),
+            is_recv_awaited: AtomicBool::new(false),
         }
     }
 
@@ -72,24 +81,82 @@ impl QpQueues {
     /// # Errors
     /// [`PostError`]; nothing was queued then.
     pub fn post_send(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
-        if wr.opcode.is_extension() && !self.extensions {
-            return Err(PostError::Unsupported);
-        }
-        if self.state().takes_sends() { self.send.post(wr) } else { Err(PostError::InvalidState) }
+        self.post_sends(core::slice::from_ref(wr)).map_err(|(_none, error)| error)
     }
 
-    /// Posts to the receive queue; every state takes receives, and flushes them where no message can come any more.
+    /// Posts several requests, with one doorbell: all of them, or those before the first that is refused.
+    ///
+    /// # Errors
+    /// The number of requests that were queued, and why the next one was not.
+    #[inline]
+    pub fn post_sends(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, PostError)> {
+        let unknown = |wr: &SendWr<'_>| wr.opcode.is_extension() && !self.extensions;
+        let known = wrs.iter().position(unknown).unwrap_or(wrs.len());
+        if known > 0 && !self.as_infiniband() && !self.state().takes_sends() {
+            return Err((0, PostError::InvalidState));
+        }
+        self.send.post_all(&wrs[..known])?;
+        if known < wrs.len() { Err((known, PostError::Unsupported)) } else { Ok(()) }
+    }
+
+    /// Posts to the receive queue; every state takes receives, and flushes them where no message can come any more. Says
+    /// whether the doorbell is to be rung: the engine looks by itself when a message comes, but for what is to be flushed or
+    /// awaited.
     ///
     /// # Errors
     /// [`PostError`]; nothing was queued then.
-    pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
-        self.recv.post(wr)?;
-        // Whoever looks at the state next must not see one from before the request was there to be flushed.
+    pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<bool, PostError> {
+        let (rings, posted) = self.post_recvs(core::slice::from_ref(wr));
+        posted.map(|()| rings).map_err(|(_none, error)| error)
+    }
+
+    /// As [`Self::post_recv`] for several requests: all of them, or those before the first that is refused. Whether the doorbell
+    /// is to be rung holds for those that were queued.
+    ///
+    /// # Errors
+    /// The number of requests that were queued, and why the next one was not.
+    pub fn post_recvs(&self, wrs: &[RecvWr<'_>]) -> (bool, Result<(), (usize, PostError)>) {
+        if self.has_srq {
+            return (false, Err((0, PostError::SharedQueue)));
+        }
+        let posted = self.recv.post_all(wrs);
+        // Whoever looks at the state next must not see one from before the requests were there to be flushed.
         fence(Ordering::SeqCst);
-        Ok(())
+        (self.state().flushes() || self.is_recv_awaited.load(Ordering::Relaxed), posted)
+    }
+
+    /// Whether it behaves as InfiniBand's: requests for the send queue are taken before there is a stream, and wait for it; a Write that
+    /// makes a completion has it when the peer has the Write; and a peer that has gone is told only to those that ask something of it.
+    #[inline]
+    pub fn as_infiniband(&self) -> bool {
+        self.as_infiniband.load(Ordering::Relaxed)
+    }
+
+    /// Has it behave so, or not any more; for a queue pair without a stream.
+    pub fn set_as_infiniband(&self, is: bool) {
+        self.as_infiniband.store(is, Ordering::Relaxed);
+    }
+
+    pub(crate) fn await_recv(&self, is_awaited: bool) {
+        self.is_recv_awaited.store(is_awaited, Ordering::Relaxed);
+    }
+
+    /// What the queues hold; nothing of the receive queue where a shared one takes its place.
+    pub fn capacity(&self) -> QpCapacity {
+        let entries = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        let (recv_wr, recv_sge) =
+            if self.has_srq { (0, 0) } else { (entries(self.recv.capacity()), self.recv.max_sge()) };
+        QpCapacity {
+            send_wr: entries(self.send.capacity()),
+            recv_wr,
+            send_sge: self.send.max_sge(),
+            recv_sge,
+            inline: self.send.max_inline(),
+        }
     }
 
     /// The state.
+    #[inline]
     pub fn state(&self) -> QpState {
         QpState::from_code(self.state.load(Ordering::Acquire))
     }

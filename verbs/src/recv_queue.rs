@@ -5,31 +5,23 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
-use weft_ddp::Stag;
-
-use crate::completion::{join, split};
+use crate::completion::join;
+use crate::entry::{BadEntry, load_sge, load_sges, total};
 use crate::ring::WORD;
-use crate::send_queue::{BadEntry, total};
 use crate::work::MAX_SGE;
 use crate::{PostError, RecvWr, Ring, Sge};
 
 /// The part of a receive queue that the application and the engine share.
 #[derive(Debug)]
 pub struct RecvQueue {
-    ring: Ring,
+    ring: RecvRing,
     posting: Mutex<()>,
-    max_sge: usize,
 }
 
 impl RecvQueue {
     /// A queue for at least `entries` requests of up to `max_sge` elements.
     pub fn new(entries: u32, max_sge: usize) -> Self {
-        let max_sge = max_sge.min(MAX_SGE);
-        Self {
-            ring: Ring::new(entries, (HEADER_WORDS + max_sge * SGE_WORDS) * WORD),
-            posting: Mutex::new(()),
-            max_sge,
-        }
+        Self { ring: RecvRing::new(entries, max_sge), posting: Mutex::new(()) }
     }
 
     /// Queues a request.
@@ -37,24 +29,16 @@ impl RecvQueue {
     /// # Errors
     /// [`PostError`]; nothing was queued then.
     pub fn post(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
-        if wr.sges.len() > self.max_sge {
-            return Err(PostError::TooManySges);
-        }
-        total(wr.sges).ok_or(PostError::TooLong)?;
+        self.post_all(core::slice::from_ref(wr)).map_err(|(_none, error)| error)
+    }
+
+    /// Queues requests: all of them, or those before the first that is refused.
+    ///
+    /// # Errors
+    /// The number of requests that were queued, and why the next one was not.
+    pub fn post_all(&self, wrs: &[RecvWr<'_>]) -> Result<(), (usize, PostError)> {
         let _one_at_a_time = self.posting.lock().unwrap_or_else(PoisonError::into_inner);
-        let tail = self.ring.tail();
-        if tail - self.ring.head().min(tail) >= self.ring.entries() {
-            return Err(PostError::QueueFull);
-        }
-        let entry = self.ring.entry(tail);
-        entry[0].store(wr.wr_id, Ordering::Relaxed);
-        entry[1].store(wr.sges.len() as u64, Ordering::Relaxed);
-        for (i, sge) in wr.sges.iter().enumerate() {
-            entry[HEADER_WORDS + i * SGE_WORDS].store(sge.addr, Ordering::Relaxed);
-            entry[HEADER_WORDS + i * SGE_WORDS + 1].store(join(sge.lkey.0, sge.length), Ordering::Relaxed);
-        }
-        self.ring.publish(tail + 1);
-        Ok(())
+        self.ring.push_all(wrs)
     }
 
     /// Copies entry number `index` out into `work` and validates it.
@@ -62,25 +46,31 @@ impl RecvQueue {
     /// # Errors
     /// [`BadEntry`] when it makes no sense; `work.wr_id` is set all the same.
     pub fn load(&self, index: u64, work: &mut RecvWork) -> Result<(), BadEntry> {
-        let entry = self.ring.entry(index);
-        work.wr_id = entry[0].load(Ordering::Relaxed);
-        work.sges.clear();
-        let sges = usize::try_from(entry[1].load(Ordering::Relaxed)).map_err(|_| BadEntry)?;
-        if sges > self.max_sge {
-            return Err(BadEntry);
-        }
-        for i in 0..sges {
-            let (lkey, length) = split(entry[HEADER_WORDS + i * SGE_WORDS + 1].load(Ordering::Relaxed));
-            let addr = entry[HEADER_WORDS + i * SGE_WORDS].load(Ordering::Relaxed);
-            work.sges.push(Sge { addr, length, lkey: Stag(lkey) });
-        }
-        work.capacity = total(&work.sges).ok_or(BadEntry)?;
-        Ok(())
+        self.ring.load(index, work)
+    }
+
+    /// Identifier and element of entry number `index`, if it has exactly one.
+    #[inline]
+    pub(crate) fn load_single(&self, index: u64) -> Option<(u64, Sge)> {
+        let ([wr_id, sges], body) = self.ring.ring.entry(index).split_first_chunk()?;
+        let is_single = sges.load(Ordering::Relaxed) == 1 && self.ring.max_sge > 0;
+        is_single.then(|| Some((wr_id.load(Ordering::Relaxed), load_sge(body.first_chunk()?))))?
     }
 
     /// The number of requests posted so far.
+    #[inline]
     pub fn posted(&self) -> u64 {
-        self.ring.tail()
+        self.ring.posted()
+    }
+
+    /// The number of requests that lie in the queue, the one at work included.
+    pub fn len(&self) -> u64 {
+        self.ring.ring.tail().saturating_sub(self.ring.ring.head()).min(self.capacity())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Gives the entries before `index` back for posting.
@@ -90,7 +80,106 @@ impl RecvQueue {
 
     /// The number of requests that fit.
     pub const fn capacity(&self) -> u64 {
+        self.ring.capacity()
+    }
+
+    /// The elements that a request can have.
+    pub const fn max_sge(&self) -> usize {
+        self.ring.max_sge
+    }
+}
+
+/// The ring of a receive queue. Who posts sees to it that nobody else does so at the same time.
+#[derive(Debug)]
+pub(crate) struct RecvRing {
+    ring: Ring,
+    max_sge: usize,
+}
+
+impl RecvRing {
+    pub(crate) fn new(entries: u32, max_sge: usize) -> Self {
+        let max_sge = max_sge.min(MAX_SGE);
+        Self { ring: Ring::new(entries, (HEADER_WORDS + max_sge * SGE_WORDS) * WORD), max_sge }
+    }
+
+    pub(crate) fn push_all(&self, wrs: &[RecvWr<'_>]) -> Result<(), (usize, PostError)> {
+        let (tail, mut pushed) = (self.ring.tail(), 0);
+        let mut room = self.ring.entries().saturating_sub(tail.saturating_sub(self.ring.head()));
+        let refused = wrs.iter().find_map(|wr| {
+            let refused = self.refusal(wr).or_else(|| (room == 0).then_some(PostError::QueueFull));
+            if refused.is_none() {
+                self.write(tail + pushed, wr);
+                (room, pushed) = (room - 1, pushed + 1);
+            }
+            refused
+        });
+        if pushed > 0 {
+            self.ring.publish(tail + pushed);
+        }
+        refused.map_or(Ok(()), |error| Err((usize::try_from(pushed).unwrap_or(usize::MAX), error)))
+    }
+
+    #[inline]
+    fn refusal(&self, wr: &RecvWr<'_>) -> Option<PostError> {
+        if wr.sges.len() > self.max_sge {
+            return Some(PostError::TooManySges);
+        }
+        if total(wr.sges).is_none() { Some(PostError::TooLong) } else { None }
+    }
+
+    #[inline]
+    fn write(&self, index: u64, wr: &RecvWr<'_>) {
+        let (head, body) = self.ring.entry(index).split_at(HEADER_WORDS);
+        head[0].store(wr.wr_id, Ordering::Relaxed);
+        head[1].store(wr.sges.len() as u64, Ordering::Relaxed);
+        for (words, sge) in body.chunks_exact(SGE_WORDS).zip(wr.sges) {
+            words[0].store(sge.addr, Ordering::Relaxed);
+            words[1].store(join(sge.lkey.0, sge.length), Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn load(&self, index: u64, work: &mut RecvWork) -> Result<(), BadEntry> {
+        let (head, body) = self.ring.entry(index).split_at(HEADER_WORDS);
+        work.wr_id = head[0].load(Ordering::Relaxed);
+        work.sges.clear();
+        let sges = usize::try_from(head[1].load(Ordering::Relaxed)).map_err(|_| BadEntry)?;
+        if sges > self.max_sge {
+            return Err(BadEntry);
+        }
+        load_sges(&body[..sges * SGE_WORDS], &mut work.sges);
+        work.capacity = total(&work.sges).ok_or(BadEntry)?;
+        Ok(())
+    }
+
+    pub(crate) fn posted(&self) -> u64 {
+        self.ring.tail()
+    }
+
+    pub(crate) fn release(&self, index: u64) {
+        self.ring.release(index);
+    }
+
+    pub(crate) const fn capacity(&self) -> u64 {
         self.ring.entries()
+    }
+
+    pub(crate) const fn max_sge(&self) -> usize {
+        self.max_sge
+    }
+
+    /// Copies entry number `index` of `other` to the end of this ring, as it stands there.
+    pub(crate) fn push_from(&self, other: &Self, index: u64) {
+        let tail = self.ring.tail();
+        for (to, from) in self.ring.entry(tail).iter().zip(other.ring.entry(index)) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.ring.publish(tail + 1);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn spoil(&self, index: u64) {
+        self.ring.entry(index)[1].store(99, Ordering::Relaxed);
     }
 }
 
@@ -106,9 +195,9 @@ pub struct RecvWork {
 }
 
 impl RecvWork {
-    /// Room for entries of any queue, so that loading one never allocates.
+    /// Without room for SGEs, which the first entries make.
     pub fn new() -> Self {
-        Self { wr_id: 0, sges: Vec::with_capacity(MAX_SGE), capacity: 0 }
+        Self { wr_id: 0, sges: Vec::new(), capacity: 0 }
     }
 }
 
@@ -123,6 +212,8 @@ const SGE_WORDS: usize = 2;
 
 #[cfg(test)]
 mod tests {
+    use weft_ddp::Stag;
+
     use super::*;
 
     #[test]
@@ -138,7 +229,25 @@ mod tests {
         assert_eq!((work.wr_id, work.sges.as_slice(), work.capacity), (1, &sges[..], 18));
         assert_eq!(queue.load(1, &mut work), Ok(()));
         assert_eq!((work.wr_id, work.sges.len(), work.capacity), (2, 0, 0));
-        queue.ring.entry(1)[1].store(99, Ordering::Relaxed);
+        queue.ring.spoil(1);
         assert_eq!(queue.load(1, &mut work), Err(BadEntry));
+    }
+
+    #[test]
+    fn of_a_list_those_before_the_first_bad_one_are_queued() {
+        let queue = RecvQueue::new(4, 1);
+        let sge = Sge { addr: 5, length: 6, lkey: Stag(7) };
+        let wrs = [1, 2, 3, 4, 5].map(|wr_id| RecvWr { wr_id, sges: &[] });
+        let long = RecvWr { wr_id: 9, sges: &[sge, sge] };
+        assert_eq!(queue.post_all(&[wrs[0], long, wrs[1]]), Err((1, PostError::TooManySges)));
+        assert_eq!(queue.post_all(&[]), Ok(()));
+        assert_eq!((queue.posted(), queue.load_single(0)), (1, None));
+        assert_eq!(queue.post_all(&wrs[1..]), Err((3, PostError::QueueFull)));
+        let mut work = RecvWork::new();
+        let loaded = [0, 1, 2, 3].map(|index| queue.load(index, &mut work).map(|()| work.wr_id));
+        assert_eq!(loaded, [Ok(1), Ok(2), Ok(3), Ok(4)]);
+        queue.release(2);
+        assert_eq!(queue.post_all(&[RecvWr { wr_id: 6, sges: &[sge] }]), Ok(()));
+        assert_eq!((queue.posted(), queue.load_single(4)), (5, Some((6, sge))));
     }
 }

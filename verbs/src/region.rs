@@ -2,19 +2,44 @@
 //!
 //! The application and a peer may change registered memory at any moment, so this file makes no reference to its octets
 //! but, for the time of one operation, that of [`Region::update`] to an atomic word: everything goes through that,
-//! [`Region::copy_in`] and [`Region::copy_out`]. It is the only file of the crate that holds `unsafe` code.
+//! [`Region::copy_in`], [`Region::copy_out`] and [`Region::copy_out_with_crc`]. Besides it only `ring.rs` and `crc.rs` of this
+//! crate hold `unsafe` code.
 #![allow(unsafe_code)]
 
+use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::param::page_size;
+
+use self::entries::Entries;
+use crate::{RegisterError, crc};
 
 /// A run of octets that stays at its address for as long as the value lives.
 ///
-/// Either the region owns its memory ([`Region::owned`]), or the creator promised to keep it ([`Region::raw`]).
+/// Either the region owns its memory ([`Region::owned`]), shares it with other processes ([`Region::shared`]), or the creator
+/// promised to keep it ([`Region::raw`], [`Region::probed`]), or it is the entries of a send queue ([`Region::send_queue`]).
 pub struct Region {
     start: NonNull<u8>,
     len: usize,
-    owned: bool,
+    home: Home,
+    /// Memory that may be written, and nothing happens but that it is.
+    writable: bool,
+    /// What else it is, and how that may be written.
+    entries: Option<Entries>,
+}
+
+/// Who frees the memory, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Home {
+    Allocator,
+    Mapping,
+    Elsewhere,
 }
 
 impl Region {
@@ -27,7 +52,7 @@ impl Region {
         let memory: *mut [u64] = Box::into_raw(memory.into_boxed_slice());
         // Box::into_raw never answers null, so this is never None.
         let start = NonNull::new(memory.cast::<u8>())?;
-        Some(Self { start, len, owned: true })
+        Some(Self { start, len, home: Home::Allocator, writable: true, entries: None })
     }
 
     /// Makes a region of memory that somebody else owns.
@@ -36,12 +61,65 @@ impl Region {
     /// `start..start + len` must be valid for reads and writes until the region is dropped, and nobody may rely on its
     /// content being stable: the engine reads and writes it whenever a peer or a work request asks for it.
     pub const unsafe fn raw(start: NonNull<u8>, len: usize) -> Self {
-        Self { start, len, owned: false }
+        Self { start, len, home: Home::Elsewhere, writable: true, entries: None }
+    }
+
+    /// Makes a region of memory that somebody else owns, of which is not known whether it is there, as with the addresses that
+    /// `ibv_reg_mr` gets. With `writable` it has to be writable; without, the region refuses all changes.
+    ///
+    /// The kernel is asked to fault the pages in as a read or write would (`MADV_POPULATE_READ` and `_WRITE`, Linux 5.14): it
+    /// looks at every page as it does when it pins memory for an adapter, says EFAULT instead of sending a signal, also where a
+    /// mapped file has ended, and changes no octet. Older ones are asked for the mappings and their rights (`/proc/self/maps`).
+    ///
+    /// # Errors
+    /// [`RegisterError::Wrap`] when the range goes around the end of all addresses, [`RegisterError::Fault`] when some of it is not
+    /// there, or not writable.
+    ///
+    /// # Safety
+    /// If it is there, `start..start + len` must stay mapped, with the same rights, until the region is dropped, and nobody may
+    /// rely on its content being stable.
+    pub unsafe fn probed(start: *mut u8, len: usize, writable: bool) -> Result<Self, RegisterError> {
+        let first = start.addr();
+        let end = first.checked_add(len).ok_or(RegisterError::Wrap)?;
+        if len > 0 && !is_there(start, first..end, writable) {
+            return Err(RegisterError::Fault);
+        }
+        // Only an empty region can begin at 0.
+        let start = NonNull::new(start).unwrap_or(NonNull::dangling());
+        Ok(Self { start, len, home: Home::Elsewhere, writable, entries: None })
+    }
+
+    /// Maps `len` octets of a memfd from `offset` on, which other processes may map as well. Atomics of the engine and of those
+    /// processes agree.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] when the descriptor is not a memfd sealed against shrinking (F_SEAL_SHRINK: whoever cut it
+    /// would take this process's memory away), it is shorter, `len` is 0 or `offset` not a multiple of the page size; else what
+    /// the system says to mapping it for reading and writing.
+    pub fn shared(fd: impl AsFd, offset: u64, len: usize) -> io::Result<Self> {
+        let refused = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        let fd = fd.as_fd();
+        if !fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
+            return refused("shared memory must be a memfd that is sealed against shrinking");
+        }
+        let size = u64::try_from(fstat(fd)?.st_size).unwrap_or(0);
+        if offset.checked_add(len as u64).is_none_or(|end| end > size) {
+            return refused("the shared memory is shorter");
+        }
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses the place of a new mapping, so that it takes nobody's memory away.
+        let start = unsafe { mmap(core::ptr::null_mut(), len, rights, MapFlags::SHARED, fd, offset) }?;
+        let Some(start) = NonNull::new(start.cast::<u8>()) else { return refused("mapped at address 0") };
+        Ok(Self { start, len, home: Home::Mapping, writable: true, entries: None })
     }
 
     /// Copies `octets` into the region at `offset`; `false`, and nothing is copied, when that is out of bounds.
     #[must_use]
+    #[inline(always)]
     pub fn copy_in(&self, offset: usize, octets: &[u8]) -> bool {
+        if !self.writable {
+            return self.entries.as_ref().is_some_and(|entries| entries.copy_in(offset, octets));
+        }
         if !self.holds(offset, octets.len()) {
             return false;
         }
@@ -57,7 +135,11 @@ impl Region {
 
     /// Copies `octets.len()` octets at `offset` out of the region; `false`, and nothing is copied, when out of bounds.
     #[must_use]
+    #[inline(always)]
     pub fn copy_out(&self, offset: usize, octets: &mut [u8]) -> bool {
+        if let Some(entries) = &self.entries {
+            return entries.copy_out(offset, octets);
+        }
         if !self.holds(offset, octets.len()) {
             return false;
         }
@@ -72,11 +154,36 @@ impl Region {
         true
     }
 
+    /// As [`Self::copy_out`], and answers the CRC32c of everything that gave `crc` followed by `octets`; `None`, and nothing is
+    /// copied, when out of bounds.
+    #[must_use]
+    #[inline]
+    pub fn copy_out_with_crc(&self, offset: usize, octets: &mut [u8], crc: u32) -> Option<u32> {
+        if self.entries.is_some() {
+            return self.copy_out(offset, octets).then(|| crc::append(crc, octets));
+        }
+        // SAFETY: as in `copy_out`.
+        self.holds(offset, octets.len())
+            .then(|| unsafe { crc::copy_from(crc, self.start.as_ptr().add(offset), octets) })
+    }
+
+    /// Where `len` octets at `offset` lie, for the calls of the system below; `None` when that is out of bounds.
+    const fn piece(&self, offset: usize, len: usize) -> Option<libc::iovec> {
+        if !self.holds(offset, len) {
+            return None;
+        }
+        let start = self.start.as_ptr().wrapping_add(offset);
+        Some(libc::iovec { iov_base: start.cast(), iov_len: len })
+    }
+
     /// Replaces the 64 bits at `offset`, in the machine's byte order, by what `change` makes of them, and answers what they
     /// were. Atomic with regard to all other updates and to the atomic instructions of the machine. `None`, and nothing is
     /// changed, when they are out of bounds or not aligned in memory.
     #[must_use]
     pub fn update(&self, offset: usize, change: impl Fn(u64) -> u64) -> Option<u64> {
+        if !self.writable {
+            return self.entries.as_ref().and_then(|entries| entries.update(offset, change));
+        }
         if !self.holds(offset, size_of::<u64>()) || !self.is_aligned(offset) {
             return None;
         }
@@ -98,6 +205,21 @@ impl Region {
         self.start.as_ptr().addr() as u64
     }
 
+    /// Whether the octets can be changed; without, [`Self::copy_in`] and [`Self::update`] refuse.
+    pub const fn is_writable(&self) -> bool {
+        self.writable || self.entries.is_some()
+    }
+
+    /// Whether it is memory that may be written, and nothing else happens.
+    pub(crate) const fn is_plain(&self) -> bool {
+        self.writable
+    }
+
+    /// Whether it is the entries of a send queue.
+    pub const fn is_send_queue(&self) -> bool {
+        self.entries.is_some()
+    }
+
     /// The number of octets.
     pub const fn len(&self) -> usize {
         self.len
@@ -113,6 +235,70 @@ impl Region {
     }
 }
 
+/// Octets to send: a slice, or a piece of a region by its offset and length.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part<'a> {
+    Octets(&'a [u8]),
+    Memory(&'a Region, usize, usize),
+}
+
+/// Sends parts to a socket, straight from where they are and without waiting. Answers how many octets the kernel has taken.
+///
+/// # Errors
+/// `InvalidInput` when a piece is out of bounds or there are more than [`MAX_PIECES`] and one, else what sendmsg(2) says.
+pub(crate) fn send_gathered(socket: BorrowedFd<'_>, parts: &[Part<'_>]) -> io::Result<usize> {
+    let mut places = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; MAX_PIECES + 1];
+    let places = places.get_mut(..parts.len()).ok_or(io::ErrorKind::InvalidInput)?;
+    for (place, part) in places.iter_mut().zip(parts) {
+        *place = match *part {
+            Part::Octets(octets) => {
+                libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() }
+            }
+            Part::Memory(region, offset, len) => {
+                region.piece(offset, len).ok_or(io::ErrorKind::InvalidInput)?
+            }
+        };
+    }
+    // SAFETY: all-zero octets are a valid msghdr, that of an empty message.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    message.msg_iov = places.as_mut_ptr();
+    message.msg_iovlen = places.len();
+    // SAFETY: the message points to as many places as it says, which outlive the call, as do the slices and regions that they lead
+    // to; their bounds were checked, and the creators of the regions keep them valid. The kernel only reads them; whoever
+    // writes a region meanwhile races as in `copy_out`. The descriptor is open, being borrowed.
+    let sent = unsafe {
+        libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+    };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Receives from a socket, without waiting, first into `len` octets at `offset` of a region and then, what comes behind them, into
+/// `spare`. Answers how many octets have come in all.
+///
+/// # Errors
+/// `InvalidInput` when the place is out of bounds or not plain memory that may be written, else what recvmsg(2) says.
+pub(crate) fn receive_scattered(
+    socket: BorrowedFd<'_>,
+    (region, offset, len): (&Region, usize, usize),
+    spare: &mut [u8],
+) -> io::Result<usize> {
+    let place = region.piece(offset, len).filter(|_| region.is_plain()).ok_or(io::ErrorKind::InvalidInput)?;
+    let spare = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
+    let mut parts = [place, spare];
+    // SAFETY: all-zero octets are a valid msghdr, that of an empty message.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = parts.len();
+    // SAFETY: the message points to two parts, which outlive the call, as do the slice, borrowed for writing, and the region that
+    // they lead to; the region's bounds and that it may be written were checked, and its creator keeps it valid. Whoever reads
+    // or writes the region meanwhile races as in `copy_in`. The descriptor is open, being borrowed.
+    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+    usize::try_from(received).map_err(|_| io::Error::last_os_error())
+}
+
+/// Parts of one call of [`send_gathered`], but for one.
+pub(crate) const MAX_PIECES: usize = 48;
+
 // SAFETY: the region is an address range without thread affinity; all access is by copies that need no exclusive borrow.
 unsafe impl Send for Region {}
 // SAFETY: as above; concurrent copies may interleave octets, which the documentation of the type allows.
@@ -120,11 +306,50 @@ unsafe impl Sync for Region {}
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if self.owned {
-            let words = self.start.as_ptr().cast::<u64>();
-            let slice = core::ptr::slice_from_raw_parts_mut(words, self::words(self.len));
-            // SAFETY: an owned region's pointer and length come from Box::into_raw in `owned` and are freed only here.
-            drop(unsafe { Box::from_raw(slice) });
+        match self.home {
+            Home::Allocator => {
+                let words = self.start.as_ptr().cast::<u64>();
+                let slice = core::ptr::slice_from_raw_parts_mut(words, self::words(self.len));
+                // SAFETY: an owned region's pointer and length come from Box::into_raw in `owned` and are freed only here.
+                drop(unsafe { Box::from_raw(slice) });
+            }
+            Home::Mapping => {
+                // SAFETY: start and length are those of the mapping that `shared` has made; nobody else knows of it.
+                let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+                debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+            }
+            Home::Elsewhere => {}
+        }
+    }
+}
+
+/// Whether memory can be read, or written, everywhere in `range`, which begins at `start`.
+fn is_there(start: *mut u8, range: Range<usize>, writable: bool) -> bool {
+    let advice = if writable { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
+    let lead = range.start % page_size();
+    let first = start.wrapping_sub(lead);
+    match populate(first, lead + range.len(), advice) {
+        Ok(()) => true,
+        // Either the rights of the mapping, or the advice is not known: then that of this very stack is not either.
+        Err(Errno::INVAL) if !knows_populate() => maps::are_mapped(&range, writable),
+        Err(_) => false,
+    }
+}
+
+/// Whether the kernel can be asked at all.
+fn knows_populate() -> bool {
+    let mut here = 0_u8;
+    let here = core::ptr::from_mut(&mut here);
+    populate(here.wrapping_sub(here.addr() % page_size()), 1, Advice::LinuxPopulateRead).is_ok()
+}
+
+/// Faults in all pages from `start` on, which begins one.
+fn populate(start: *mut u8, len: usize, advice: Advice) -> Result<(), Errno> {
+    loop {
+        // SAFETY: these two advices make pages present as an access would, and change no octet and no mapping.
+        match unsafe { madvise(start.cast(), len, advice) } {
+            Err(Errno::INTR) => {}
+            other => return other,
         }
     }
 }
@@ -143,9 +368,15 @@ impl core::fmt::Debug for Region {
     }
 }
 
+mod entries;
+mod maps;
+
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
+
     use super::*;
+    use crate::Access;
 
     #[test]
     fn copies_stay_inside() {
@@ -194,5 +425,156 @@ mod tests {
         assert!(region.copy_in(1, b"ab"));
         drop(region);
         assert_eq!(&memory, b"\0ab\0");
+    }
+
+    /// A private mapping of three pages: one to read and write, one to read, and one that is not to be touched.
+    fn three_pages() -> *mut u8 {
+        let (page, both) = (page_size(), ProtFlags::READ | ProtFlags::WRITE);
+        let null = core::ptr::null_mut();
+        // SAFETY: a new mapping, which the test keeps; the rights are taken from its own pages.
+        unsafe {
+            let start = rustix::mm::mmap_anonymous(null, 3 * page, both, MapFlags::PRIVATE).unwrap();
+            for (index, rights) in
+                [(1, rustix::mm::MprotectFlags::READ), (2, rustix::mm::MprotectFlags::empty())]
+            {
+                rustix::mm::mprotect(start.wrapping_byte_add(index * page), page, rights).unwrap();
+            }
+            start.cast()
+        }
+    }
+
+    fn probe(start: *mut u8, len: usize, writable: bool) -> Result<Region, RegisterError> {
+        // SAFETY: what is there of the tests' memory stays there.
+        unsafe { Region::probed(start, len, writable) }
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_a_fault_and_no_crash() {
+        let page = page_size();
+        let start = three_pages();
+        let at = |offset: usize| start.wrapping_add(offset);
+        let cases = [
+            (at(0), page, [true, true]),
+            (at(page - 1), 1, [true, true]),
+            (at(page - 1), 2, [true, false]),
+            (at(0), 2 * page, [true, false]),
+            (at(page), page, [true, false]),
+            (at(2 * page - 1), 2, [false, false]),
+            (at(2 * page), 1, [false, false]),
+            (core::ptr::without_provenance_mut(page), 1, [false, false]),
+            (core::ptr::null_mut(), 1, [false, false]),
+            (core::ptr::null_mut(), 0, [true, true]),
+            (at(2 * page), 0, [true, true]),
+            (at(0), usize::MAX / 2, [false, false]),
+        ];
+        for (start, len, expected) in cases {
+            for (writable, good) in [(false, expected[0]), (true, expected[1])] {
+                let probed = probe(start, len, writable).map(|region| (region.len(), region.is_writable()));
+                let expected = if good { Ok((len, writable)) } else { Err(RegisterError::Fault) };
+                assert_eq!(probed, expected, "{len} octets at {start:?}, writable: {writable}");
+                let end = start.addr() + len;
+                assert_eq!(len == 0 || maps::are_mapped(&(start.addr()..end), writable), good);
+            }
+        }
+        assert_eq!(probe(at(0), usize::MAX, false).map(|_| ()), Err(RegisterError::Wrap));
+    }
+
+    #[test]
+    fn what_is_not_writable_is_never_written() {
+        let region = probe(three_pages().wrapping_add(page_size()), 16, false).unwrap();
+        assert!(!region.copy_in(0, b"x"));
+        assert_eq!(region.update(0, |value| value), None);
+        let mut out = [1; 16];
+        assert!(region.copy_out(0, &mut out));
+        assert_eq!(out, [0; 16]);
+    }
+
+    #[test]
+    fn rights_that_the_memory_does_not_have_are_refused() {
+        let read_only = || probe(three_pages().wrapping_add(page_size()), 16, false).unwrap();
+        let mut table = crate::MemoryTable::new(1);
+        let mut register = |access| {
+            let registration = crate::Registration {
+                pd: crate::PdId(1),
+                stream: None,
+                access,
+                iova: 0,
+                region: read_only(),
+            };
+            table.register(registration).map(|_| ())
+        };
+        assert_eq!(register(Access::LOCAL_WRITE), Err(RegisterError::Fault));
+        assert_eq!(register(Access::ALL), Err(RegisterError::Fault));
+        assert_eq!(register(Access::REMOTE_READ), Ok(()));
+        assert_eq!(register(Access::LOCAL_READ), Ok(()));
+    }
+
+    /// The kernel counts a page behind the end of a file among the mapped ones, and sends a signal to whoever touches it.
+    #[test]
+    fn the_end_of_a_mapped_file_is_the_end_of_the_memory() {
+        let page = page_size();
+        let file = memfd_create("weft-test", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, page as u64).unwrap();
+        let (both, null) = (ProtFlags::READ | ProtFlags::WRITE, core::ptr::null_mut());
+        // SAFETY: a new mapping, which the test keeps.
+        let start = unsafe { mmap(null, 2 * page, both, MapFlags::SHARED, &file, 0) }.unwrap();
+        for writable in [false, true] {
+            assert!(probe(start.cast(), page, writable).is_ok());
+            if knows_populate() {
+                assert_eq!(probe(start.cast(), page + 1, writable).map(|_| ()), Err(RegisterError::Fault));
+            }
+        }
+    }
+
+    #[test]
+    fn memory_that_is_shared_by_descriptor() {
+        let page = page_size();
+        let file = memfd_create("weft-test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&file, 2 * page as u64).unwrap();
+        let kind = |made: io::Result<Region>| made.unwrap_err().kind();
+        assert_eq!(kind(Region::shared(&file, 0, page)), io::ErrorKind::InvalidInput, "it can shrink");
+        fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
+        for (offset, len) in [(0, 2 * page + 1), (page as u64, page + 1), (u64::MAX, 1), (1, 1), (0, 0)] {
+            assert_eq!(
+                kind(Region::shared(&file, offset, len)),
+                io::ErrorKind::InvalidInput,
+                "{offset} {len}"
+            );
+        }
+        let [one, other] = [(0, 2 * page), (page as u64, page)]
+            .map(|(offset, len)| Region::shared(&file, offset, len).unwrap());
+        assert!(one.copy_in(page + 7, b"shared"));
+        let mut out = [0; 6];
+        assert!(other.copy_out(7, &mut out));
+        assert_eq!(&out, b"shared");
+        assert!(other.is_aligned(0) && other.update(8, |value| value + 1).is_some());
+        drop(one);
+        assert!(other.copy_out(7, &mut out));
+    }
+
+    #[test]
+    fn what_comes_from_a_socket_fills_the_region_first() {
+        use std::io::Write;
+        let (mut peer, socket) = std::os::unix::net::UnixStream::pair().unwrap();
+        let region = Region::owned(8).unwrap();
+        peer.write_all(b"12345678").unwrap();
+        let mut spare = [0; 3];
+        // Nothing is taken off the socket by those who may not have it.
+        let page = page_size();
+        let all = probe(three_pages(), page, true).unwrap();
+        let read_only = probe(three_pages().wrapping_add(page), page, false).unwrap();
+        for (region, offset, len) in
+            [(&region, 5, 4), (&region, usize::MAX, 1), (&read_only, 0, 4), (&all, page, 1)]
+        {
+            let refused = receive_scattered(socket.as_fd(), (region, offset, len), &mut spare);
+            assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+        assert_eq!(receive_scattered(socket.as_fd(), (&region, 2, 4), &mut spare).unwrap(), 7);
+        let mut out = [0xEE; 8];
+        assert!(region.copy_out(0, &mut out));
+        assert_eq!((&out, &spare), (b"\0\x001234\0\0", b"567"));
+        assert_eq!(receive_scattered(socket.as_fd(), (&region, 0, 4), &mut spare).unwrap(), 1);
+        let empty = receive_scattered(socket.as_fd(), (&region, 0, 4), &mut spare).unwrap_err();
+        assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
     }
 }

@@ -4,8 +4,11 @@
 //! word   0   entries (a power of two)         \  written once
 //!        1   words per entry                  /
 //!       16   tail: entries produced so far       written by the producer
+//!       17   doorbells rung (send queue)         written by the producer
 //!       32   head: entries consumed so far       written by the consumer
+//!       33   polls that found something (CQ)     written by the consumer
 //!       48   arm word of a completion queue
+//!       56   polls that found nothing (CQ)       written by the consumer
 //!       64   the entries, one after the other
 //! ```
 //! A word is 64 bits, little-endian in memory on every machine this runs on; head, tail and arm lie 128 octets apart, so
@@ -14,13 +17,21 @@
 //!
 //! Whoever can reach the region can write anything into it. Readers therefore copy an entry out once, by atomic loads,
 //! and validate what they got.
+//!
+//! The memory comes zeroed from the system, which gives pages only where somebody writes: deep queues that nobody uses
+//! cost nothing. Besides this file only `region.rs` of the crate holds `unsafe` code.
+#![allow(unsafe_code)]
 
+use core::ptr::NonNull;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// A ring for one producer and one consumer.
 #[derive(Debug)]
 pub struct Ring {
-    words: Box<[AtomicU64]>,
+    words: Words,
     entries: u64,
     stride: usize,
 }
@@ -33,13 +44,14 @@ impl Ring {
         let entries = u64::from(entries.max(1)).next_power_of_two();
         let stride = octets.max(MIN_STRIDE).next_power_of_two() / WORD;
         let len = FIRST_ENTRY + usize::try_from(entries).unwrap_or(usize::MAX / stride) * stride;
-        let words: Box<[AtomicU64]> = (0..len).map(|_| AtomicU64::new(0)).collect();
+        let words = Words::zeroed(len);
         words[ENTRIES].store(entries, Ordering::Relaxed);
         words[STRIDE].store(stride as u64, Ordering::Relaxed);
         Self { words, entries, stride }
     }
 
     /// The words of entry number `index` (which counts on for ever; the ring wraps).
+    #[inline(always)]
     pub fn entry(&self, index: u64) -> &[AtomicU64] {
         // The masked value is below `entries`, and the whole ring fits in memory.
         #[expect(clippy::cast_possible_truncation, reason = "masked to the number of entries in memory")]
@@ -48,21 +60,25 @@ impl Ring {
     }
 
     /// Makes all entries before `tail` visible to the consumer.
+    #[inline]
     pub fn publish(&self, tail: u64) {
         self.words[TAIL].store(tail, Ordering::Release);
     }
 
     /// Gives all entries before `head` back to the producer.
+    #[inline]
     pub fn release(&self, head: u64) {
         self.words[HEAD].store(head, Ordering::Release);
     }
 
     /// The number of entries produced so far.
+    #[inline]
     pub fn tail(&self) -> u64 {
         self.words[TAIL].load(Ordering::Acquire)
     }
 
     /// The number of entries consumed so far.
+    #[inline]
     pub fn head(&self) -> u64 {
         self.words[HEAD].load(Ordering::Acquire)
     }
@@ -72,21 +88,194 @@ impl Ring {
         &self.words[ARM]
     }
 
+    /// Counts one in the word `counter`, which one thread writes at a time; another one at the same moment can hide it.
+    pub(crate) fn count(&self, counter: usize) {
+        let word = &self.words[counter];
+        word.store(word.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// What was counted in the word `counter`.
+    pub(crate) fn counted(&self, counter: usize) -> u64 {
+        self.words[counter].load(Ordering::Relaxed)
+    }
+
+    /// Octets of all entries.
+    pub fn octets(&self) -> usize {
+        (self.words.len() - FIRST_ENTRY) * WORD
+    }
+
+    /// The address of the first entry.
+    pub fn address(&self) -> usize {
+        self.entry(0).as_ptr().addr()
+    }
+
+    /// Writes octets into the entries at `offset`, word by word, lowest first; `false`, and nothing is written, when they
+    /// reach beyond the last entry. Nobody sees a part of a word.
+    #[must_use]
+    pub fn copy_in(&self, offset: usize, octets: &[u8]) -> bool {
+        let Some(words) = self.words_at(offset, octets.len()) else { return false };
+        let (mut skip, mut rest) = (offset % WORD, octets);
+        for word in words {
+            let (part, behind) = rest.split_at(rest.len().min(WORD - skip));
+            if let Ok(whole) = part.try_into() {
+                word.store(u64::from_ne_bytes(whole), Ordering::Release);
+            } else {
+                let change = |old: u64| {
+                    let mut octets = old.to_ne_bytes();
+                    octets[skip..skip + part.len()].copy_from_slice(part);
+                    Some(u64::from_ne_bytes(octets))
+                };
+                // It always answers something, so that this never fails.
+                let _changed = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
+            }
+            (skip, rest) = (0, behind);
+        }
+        true
+    }
+
+    /// Reads octets of the entries at `offset`; `false`, and nothing is read, when they reach beyond the last entry.
+    #[must_use]
+    pub fn copy_out(&self, offset: usize, octets: &mut [u8]) -> bool {
+        let Some(words) = self.words_at(offset, octets.len()) else { return false };
+        let (mut skip, mut rest) = (offset % WORD, octets);
+        for word in words {
+            let (part, behind) = rest.split_at_mut(rest.len().min(WORD - skip));
+            let octets = word.load(Ordering::Acquire).to_ne_bytes();
+            part.copy_from_slice(&octets[skip..skip + part.len()]);
+            (skip, rest) = (0, behind);
+        }
+        true
+    }
+
+    /// Replaces the word at octet `offset` of the entries by what `change` makes of it, and answers what it was. `None`, and
+    /// nothing is changed, when it is out of bounds or not aligned.
+    #[must_use]
+    pub fn update(&self, offset: usize, change: impl Fn(u64) -> u64) -> Option<u64> {
+        if !offset.is_multiple_of(WORD) {
+            return None;
+        }
+        let word = self.words_at(offset, WORD)?.first()?;
+        word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |value| Some(change(value))).ok()
+    }
+
+    /// The words of the entries that hold so many octets at `offset`, if there are so many.
+    fn words_at(&self, offset: usize, len: usize) -> Option<&[AtomicU64]> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.octets())?;
+        let first = if len == 0 { end.div_ceil(WORD) } else { offset / WORD };
+        self.words.get(FIRST_ENTRY + first..FIRST_ENTRY + end.div_ceil(WORD))
+    }
+
     /// The number of entries.
     pub const fn entries(&self) -> u64 {
         self.entries
     }
 }
 
+/// Zeroed words that begin at a multiple of [`MIN_STRIDE`] octets, so that entries share no cache line.
+struct Words {
+    /// The first word in `memory`.
+    start: NonNull<AtomicU64>,
+    len: usize,
+    memory: Memory,
+}
+
+/// Where words come from, and go to.
+enum Memory {
+    /// A mapping of so many octets at `start`: the system gives its pages one by one, where somebody writes.
+    Mapping(usize),
+    /// A part of an allocation that begins here.
+    Allocation(NonNull<u8>, Layout),
+}
+
+impl Words {
+    /// Ends the process where there is not that much memory, as every allocation of Rust's own does.
+    fn zeroed(len: usize) -> Self {
+        let octets = len.saturating_mul(WORD);
+        // An allocator would clear by hand, and touch, what has been in use before. Mappings of the same kind that lie side by
+        // side count as one, so that many rings do not use up the mappings that a process may have.
+        if octets >= MAPPED
+            && let Some(start) = map(octets)
+        {
+            return Self { start: start.cast(), len, memory: Memory::Mapping(octets) };
+        }
+        // Allocators clear memory by hand where they have to align it more than by themselves: a part is skipped instead.
+        let size = octets.saturating_add(MIN_STRIDE);
+        let layout = Layout::from_size_align(size, WORD).unwrap_or(Layout::new::<[u64; 1 << 40]>());
+        // SAFETY: the layout is not of size zero, since MIN_STRIDE was added.
+        let Some(memory) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
+        let skip = memory.align_offset(MIN_STRIDE).min(MIN_STRIDE);
+        // SAFETY: at most MIN_STRIDE octets are skipped, and so many more than the words take were allocated.
+        let start = unsafe { memory.add(skip) }.cast::<AtomicU64>();
+        Self { start, len, memory: Memory::Allocation(memory, layout) }
+    }
+}
+
+/// Zeroed memory from the system, unless it has none.
+fn map(octets: usize) -> Option<NonNull<u8>> {
+    // SAFETY: the kernel chooses an address where nothing is mapped, so that no memory of others is touched.
+    let start = unsafe {
+        mmap_anonymous(core::ptr::null_mut(), octets, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+    };
+    let start = NonNull::new(start.ok()?.cast::<u8>())?;
+    // A huge page for the first entry would cost more than all the rest. A kernel that knows none refuses, which is as good.
+    // SAFETY: the range was mapped above, and the advice changes no octet of it.
+    let _advised = unsafe { madvise(start.as_ptr().cast(), octets, Advice::LinuxNoHugepage) };
+    Some(start)
+}
+
+impl core::ops::Deref for Words {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: `start` is aligned to more than a word and followed by `len` words, which were zeroed (a valid AtomicU64)
+        // and live as long as `self`. They are reached as atomics only, so that shared references are all there is.
+        unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        match self.memory {
+            Memory::Mapping(octets) => {
+                // SAFETY: `map` has mapped so many octets there, and nobody else unmaps them. An error would mean that they are
+                // not, and then there is nothing to be freed.
+                let _unmapped = unsafe { munmap(self.start.as_ptr().cast(), octets) };
+            }
+            // SAFETY: the memory was allocated in `zeroed` with this layout, and is freed only here.
+            Memory::Allocation(memory, layout) => unsafe { dealloc(memory.as_ptr(), layout) },
+        }
+    }
+}
+
+// SAFETY: the words are atomics in memory that the value owns, without thread affinity.
+unsafe impl Send for Words {}
+// SAFETY: as above; a shared reference gives atomics only.
+unsafe impl Sync for Words {}
+
+impl core::fmt::Debug for Words {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Words").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
 /// Octets of a word.
 pub(crate) const WORD: usize = 8;
 
+/// From so many octets on a ring is a mapping of its own: two pages of the usual size.
+const MAPPED: usize = 8192;
 const MIN_STRIDE: usize = 64;
 const ENTRIES: usize = 0;
 const STRIDE: usize = 1;
 const TAIL: usize = 16;
 const HEAD: usize = 32;
 const ARM: usize = 48;
+/// In the cache line of the tail, which the producer writes anyhow.
+pub(crate) const DOORBELLS: usize = 17;
+/// In the cache line of the head, which the consumer writes anyhow.
+pub(crate) const POLLS_FOUND: usize = 33;
+/// In a cache line of its own: the engine reads none of it, however often somebody polls an empty queue.
+pub(crate) const POLLS_EMPTY: usize = 56;
 const FIRST_ENTRY: usize = 64;
 
 #[cfg(test)]
@@ -100,5 +289,51 @@ mod tests {
         assert_eq!(ring.entry(0).len(), 16);
         assert!(core::ptr::eq(&raw const ring.entry(1)[0], &raw const ring.entry(5)[0]));
         assert_eq!(Ring::new(0, 0).entry(7).len(), 8);
+    }
+
+    #[test]
+    fn octets_go_in_and_out_anywhere() {
+        let ring = Ring::new(2, 64);
+        let mut model = [0_u8; 128];
+        for (round, (offset, len)) in
+            [(0, 128), (3, 2), (3, 5), (7, 1), (7, 2), (5, 20), (8, 8), (8, 16), (127, 1), (0, 0), (128, 0)]
+                .into_iter()
+                .enumerate()
+        {
+            let octets: Vec<u8> =
+                (1..=len).map(|at: u8| at.wrapping_mul(7) ^ round.to_le_bytes()[0]).collect();
+            assert!(ring.copy_in(offset, &octets));
+            model[offset..offset + octets.len()].copy_from_slice(&octets);
+            let mut out = [0; 128];
+            assert!(ring.copy_out(0, &mut out));
+            assert_eq!(out, model);
+            let mut out = vec![0; octets.len()];
+            assert!(ring.copy_out(offset, &mut out));
+            assert_eq!(out, octets);
+        }
+        for (offset, len) in [(0, 129), (128, 1), (129, 0), (usize::MAX, 1), (usize::MAX - 7, 8)] {
+            assert!(!ring.copy_in(offset, &vec![1; len]) && !ring.copy_out(offset, &mut vec![0; len]));
+        }
+        assert_eq!((ring.head(), ring.tail()), (0, 0));
+        let word = u64::from_ne_bytes(model[8..16].try_into().unwrap());
+        assert_eq!(ring.update(8, |value| value ^ 1), Some(word));
+        assert_eq!(ring.entry(0)[1].load(Ordering::Relaxed), word ^ 1);
+        assert_eq!(
+            [ring.update(4, |_| 0), ring.update(128, |_| 0), ring.update(usize::MAX - 7, |_| 0)],
+            [None; 3]
+        );
+    }
+
+    #[test]
+    fn entries_begin_zeroed_on_lines_of_their_own() {
+        for entries in [1, 3, 1000] {
+            let ring = Ring::new(entries, 1);
+            for index in 0..ring.entries() {
+                let entry = ring.entry(index);
+                assert!(entry.as_ptr().addr().is_multiple_of(64));
+                assert!(entry.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+                entry[7].store(index, Ordering::Relaxed);
+            }
+        }
     }
 }

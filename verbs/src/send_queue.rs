@@ -1,166 +1,109 @@
-//! The send queue: posted by the application, consumed by the engine.
-//!
-//! An entry, in words of 64 bits:
-//!
-//! ```text
-//! word 0   wr_id
-//!      1   opcode (8) | flags (8) << 8 | SGEs (16) << 16 | inline octets (32) << 32
-//!      2   the peer's tagged offset; or the immediate data
-//!      3   the peer's STag (32) | STag to invalidate (32) << 32
-//!      4.. SGEs of two words: addr, then lkey (32) | length (32) << 32; or the inline octets
-//!      6.. of an Atomic: add and mask; or swap, swap mask, compare, compare mask
-//! ```
-//! Flags: 0x01 signaled, 0x02 fence, 0x04 solicited, 0x08 inline.
+//! The send queue: posted by the application, consumed by the engine. `entry.rs` has the layout of an entry.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use weft_ddp::Stag;
-
-use crate::completion::{join, split};
-use crate::ring::WORD;
+use crate::entry::{BadEntry, EntryFormat, SendWork};
+use crate::ring::DOORBELLS;
 use crate::work::{MAX_INLINE, MAX_SGE};
-use crate::{Data, PostError, Ring, SendOpcode, SendWr, Sge};
+use crate::{PostError, Ring, SendQueueLayout, SendWr};
 
 /// The part of a send queue that the application and the engine share.
 #[derive(Debug)]
 pub struct SendQueue {
     ring: Ring,
     posting: Mutex<()>,
-    max_sge: usize,
-    max_inline: usize,
+    format: EntryFormat,
 }
 
 impl SendQueue {
     /// A queue for at least `entries` requests of up to `max_sge` elements and `max_inline` inline octets.
     pub fn new(entries: u32, max_sge: usize, max_inline: usize) -> Self {
-        let (max_sge, max_inline) = (max_sge.min(MAX_SGE), max_inline.min(MAX_INLINE));
-        let body = (max_sge * SGE_WORDS * WORD).max(max_inline).max((SGE_WORDS + ATOMIC_WORDS) * WORD);
-        Self {
-            ring: Ring::new(entries, HEADER_WORDS * WORD + body),
-            posting: Mutex::new(()),
-            max_sge,
-            max_inline,
-        }
+        let format = EntryFormat { max_sge: max_sge.min(MAX_SGE), max_inline: max_inline.min(MAX_INLINE) };
+        Self { ring: Ring::new(entries, format.octets()), posting: Mutex::new(()), format }
     }
 
     /// Queues a request. The engine reads it when it starts it.
     ///
     /// # Errors
     /// [`PostError`]; nothing was queued then.
+    #[inline]
     pub fn post(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
-        self.validate(wr)?;
+        self.post_all(core::slice::from_ref(wr)).map_err(|(_none, error)| error)
+    }
+
+    /// Queues requests with one doorbell: all of them, or those before the first that is refused.
+    ///
+    /// # Errors
+    /// The number of requests that were queued, and why the next one was not.
+    #[inline]
+    pub fn post_all(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, PostError)> {
         let _one_at_a_time = self.posting.lock().unwrap_or_else(PoisonError::into_inner);
-        let tail = self.ring.tail();
-        if tail - self.ring.head().min(tail) >= self.ring.entries() {
-            return Err(PostError::QueueFull);
+        let (tail, mut posted) = (self.ring.tail(), 0);
+        let mut room = self.ring.entries().saturating_sub(tail.saturating_sub(self.ring.head()));
+        let refused = wrs.iter().find_map(|wr| {
+            let counts = match self.format.validate(wr) {
+                Ok(_) if room == 0 => return Some(PostError::QueueFull),
+                Ok(counts) => counts,
+                Err(error) => return Some(error),
+            };
+            let entry = self.ring.entry(tail + posted);
+            EntryFormat::pack(wr, counts, |index, value| entry[index].store(value, Ordering::Relaxed));
+            (room, posted) = (room - 1, posted + 1);
+            None
+        });
+        if posted > 0 {
+            self.ring.count(DOORBELLS);
+            self.ring.publish(tail + posted);
         }
-        let entry = self.ring.entry(tail);
-        let store = |index: usize, value: u64| entry[index].store(value, Ordering::Relaxed);
-        let (opcode, stag, to, invalidate) = match wr.opcode {
-            SendOpcode::Send => (OP_SEND, Stag(0), 0, Stag(0)),
-            SendOpcode::SendInvalidate { stag } => (OP_SEND_INVALIDATE, Stag(0), 0, stag),
-            SendOpcode::Write { stag, to } => (OP_WRITE, stag, to, Stag(0)),
-            SendOpcode::Read { stag, to } => (OP_READ, stag, to, Stag(0)),
-            SendOpcode::Immediate { data } => (OP_IMMEDIATE, Stag(0), u64::from_le_bytes(data), Stag(0)),
-            SendOpcode::FetchAdd { stag, to, add, mask } => {
-                store_operands(entry, [add, mask, 0, 0]);
-                (OP_FETCH_ADD, stag, to, Stag(0))
-            }
-            SendOpcode::CompareSwap { stag, to, swap, swap_mask, compare, compare_mask } => {
-                store_operands(entry, [swap, swap_mask, compare, compare_mask]);
-                (OP_COMPARE_SWAP, stag, to, Stag(0))
-            }
-        };
-        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-        let mut flags = flag(wr.signaled, FLAG_SIGNALED)
-            | flag(wr.fence, FLAG_FENCE)
-            | flag(wr.solicited, FLAG_SOLICITED);
-        let (sges, octets) = match wr.data {
-            Data::Sges(sges) => {
-                for (i, sge) in sges.iter().enumerate() {
-                    store(HEADER_WORDS + i * SGE_WORDS, sge.addr);
-                    store(HEADER_WORDS + i * SGE_WORDS + 1, join(sge.lkey.0, sge.length));
-                }
-                (u16::try_from(sges.len()).map_err(|_| PostError::TooManySges)?, 0)
-            }
-            Data::Inline(octets) => {
-                flags |= FLAG_INLINE;
-                for (i, chunk) in octets.chunks(WORD).enumerate() {
-                    let mut word = [0; WORD];
-                    word[..chunk.len()].copy_from_slice(chunk);
-                    store(HEADER_WORDS + i, u64::from_le_bytes(word));
-                }
-                (0, u32::try_from(octets.len()).map_err(|_| PostError::InlineTooLong)?)
-            }
-        };
-        store(0, wr.wr_id);
-        store(1, u64::from(opcode) | u64::from(flags) << 8 | u64::from(sges) << 16 | u64::from(octets) << 32);
-        store(2, to);
-        store(3, join(stag.0, invalidate.0));
-        self.ring.publish(tail + 1);
-        Ok(())
+        refused.map_or(Ok(()), |error| Err((usize::try_from(posted).unwrap_or(usize::MAX), error)))
     }
 
     /// Copies entry number `index` out into `work` and validates it; anyone may have written it.
     ///
     /// # Errors
     /// [`BadEntry`] when a field makes no sense; `work.wr_id` and `work.signaled` are set all the same.
+    #[inline]
     pub fn load(&self, index: u64, work: &mut SendWork) -> Result<(), BadEntry> {
-        let entry = self.ring.entry(index);
-        let load = |index: usize| entry[index].load(Ordering::Relaxed);
-        let kind = load(1);
-        let [opcode, flags, ..] = kind.to_le_bytes();
-        let (low, octets) = split(kind);
-        let (sges, octets) = ((low >> 16) as usize, octets as usize);
-        let (stag, invalidate) = split(load(3));
-        work.wr_id = load(0);
-        work.signaled = flags & FLAG_SIGNALED != 0;
-        work.fence = flags & FLAG_FENCE != 0;
-        work.solicited = flags & FLAG_SOLICITED != 0;
-        work.sges.clear();
-        work.inline.clear();
-        work.opcode = match opcode {
-            OP_SEND => SendOpcode::Send,
-            OP_SEND_INVALIDATE => SendOpcode::SendInvalidate { stag: Stag(invalidate) },
-            OP_WRITE => SendOpcode::Write { stag: Stag(stag), to: load(2) },
-            OP_READ => SendOpcode::Read { stag: Stag(stag), to: load(2) },
-            OP_IMMEDIATE => SendOpcode::Immediate { data: load(2).to_le_bytes() },
-            OP_FETCH_ADD => {
-                let [add, mask, ..] = load_operands(entry);
-                SendOpcode::FetchAdd { stag: Stag(stag), to: load(2), add, mask }
-            }
-            OP_COMPARE_SWAP => {
-                let [swap, swap_mask, compare, compare_mask] = load_operands(entry);
-                let stag = Stag(stag);
-                SendOpcode::CompareSwap { stag, to: load(2), swap, swap_mask, compare, compare_mask }
-            }
-            _ => return Err(BadEntry),
-        };
-        if flags & FLAG_INLINE != 0 {
-            if octets > self.max_inline || work.opcode.fetches() {
-                return Err(BadEntry);
-            }
-            for i in 0..octets.div_ceil(WORD) {
-                work.inline.extend_from_slice(&load(HEADER_WORDS + i).to_le_bytes());
-            }
-            work.inline.truncate(octets);
-        } else {
-            if sges > self.max_sge {
-                return Err(BadEntry);
-            }
-            for i in 0..sges {
-                let (lkey, length) = split(load(HEADER_WORDS + i * SGE_WORDS + 1));
-                work.sges.push(Sge { addr: load(HEADER_WORDS + i * SGE_WORDS), length, lkey: Stag(lkey) });
-            }
-        }
-        let len = work.len().ok_or(BadEntry)?;
-        if fits(&work.opcode, work.sges.len(), len) { Ok(()) } else { Err(BadEntry) }
+        self.format.unpack(self.ring.entry(index), work)
+    }
+
+    /// The words of entry number `index`, which anyone may write at any moment.
+    #[inline]
+    pub(crate) fn entry(&self, index: u64) -> &[AtomicU64] {
+        self.ring.entry(index)
+    }
+
+    /// What somebody else has to know to write entries.
+    pub fn layout(&self) -> SendQueueLayout {
+        let EntryFormat { max_sge, max_inline } = self.format;
+        let stride = size_of_val(self.ring.entry(0));
+        SendQueueLayout { entries: self.ring.entries(), stride, max_sge, max_inline }
+    }
+
+    /// The ring, for its entries to be registered as memory.
+    pub(crate) const fn ring(&self) -> &Ring {
+        &self.ring
     }
 
     /// The number of requests posted so far.
     pub fn posted(&self) -> u64 {
         self.ring.tail()
+    }
+
+    /// The number of doorbells that were rung for them: calls that posted one or more.
+    pub fn doorbells(&self) -> u64 {
+        self.ring.counted(DOORBELLS)
+    }
+
+    /// The number of requests that lie in the queue, those at work included.
+    pub fn len(&self) -> u64 {
+        self.ring.tail().saturating_sub(self.ring.head()).min(self.ring.entries())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Gives the entries before `index` back for posting.
@@ -173,119 +116,26 @@ impl SendQueue {
         self.ring.entries()
     }
 
-    fn validate(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
-        let (sges, len) = match wr.data {
-            Data::Sges(sges) if sges.len() > self.max_sge => return Err(PostError::TooManySges),
-            Data::Sges(sges) => (sges.len(), total(sges).ok_or(PostError::TooLong)?),
-            Data::Inline(_) if wr.opcode.fetches() => return Err(PostError::BadFlags),
-            Data::Inline(octets) if octets.len() > self.max_inline => return Err(PostError::InlineTooLong),
-            Data::Inline(octets) => (0, u32::try_from(octets.len()).map_err(|_| PostError::InlineTooLong)?),
-        };
-        if wr.solicited && !wr.opcode.takes_receive() {
-            return Err(PostError::BadFlags);
-        }
-        if fits(&wr.opcode, sges, len) { Ok(()) } else { Err(PostError::BadData) }
-    }
-}
-
-/// Whether the operation can do with this much local data.
-const fn fits(opcode: &SendOpcode, sges: usize, len: u32) -> bool {
-    match opcode {
-        SendOpcode::Immediate { .. } => len == 0,
-        SendOpcode::FetchAdd { .. } | SendOpcode::CompareSwap { .. } => sges == 1 && len == ATOMIC_LEN,
-        _ => true,
-    }
-}
-
-fn store_operands(entry: &[AtomicU64], operands: [u64; ATOMIC_WORDS]) {
-    for (word, operand) in entry[HEADER_WORDS + SGE_WORDS..].iter().zip(operands) {
-        word.store(operand, Ordering::Relaxed);
-    }
-}
-
-fn load_operands(entry: &[AtomicU64]) -> [u64; ATOMIC_WORDS] {
-    core::array::from_fn(|i| entry[HEADER_WORDS + SGE_WORDS + i].load(Ordering::Relaxed))
-}
-
-/// One entry of a send queue as the engine works on it.
-#[derive(Clone, Debug)]
-pub struct SendWork {
-    /// The request's identifier.
-    pub wr_id: u64,
-    /// The operation.
-    pub opcode: SendOpcode,
-    /// A completion is wanted.
-    pub signaled: bool,
-    /// To be started only when no Read or Atomic is outstanding.
-    pub fence: bool,
-    /// The peer is to get an event.
-    pub solicited: bool,
-    /// The local memory; empty with inline data.
-    pub sges: Vec<Sge>,
-    /// The inline data; empty with SGEs.
-    pub inline: Vec<u8>,
-}
-
-impl SendWork {
-    /// Room for entries of any queue, so that loading one never allocates.
-    pub fn new() -> Self {
-        Self {
-            wr_id: 0,
-            opcode: SendOpcode::Send,
-            signaled: false,
-            fence: false,
-            solicited: false,
-            sges: Vec::with_capacity(MAX_SGE),
-            inline: Vec::with_capacity(MAX_INLINE + WORD),
-        }
+    /// The elements that a request can have.
+    pub const fn max_sge(&self) -> usize {
+        self.format.max_sge
     }
 
-    /// Octets of the whole message, unless they are more than a message can have.
-    pub fn len(&self) -> Option<u32> {
-        if self.inline.is_empty() { total(&self.sges) } else { u32::try_from(self.inline.len()).ok() }
-    }
-
-    /// Whether the message has no octets.
-    pub fn is_empty(&self) -> bool {
-        self.len() == Some(0)
+    /// The inline octets that a request can have.
+    pub const fn max_inline(&self) -> usize {
+        self.format.max_inline
     }
 }
-
-impl Default for SendWork {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// An entry whose fields make no sense. The posting call does not let one through, but entries can be written by others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadEntry;
-
-/// The sum of the lengths, if it fits in a message.
-pub(crate) fn total(sges: &[Sge]) -> Option<u32> {
-    sges.iter().try_fold(0_u32, |sum, sge| sum.checked_add(sge.length))
-}
-
-const HEADER_WORDS: usize = 4;
-const SGE_WORDS: usize = 2;
-const ATOMIC_WORDS: usize = 4;
-/// Octets of the original value, which an Atomic fetches.
-const ATOMIC_LEN: u32 = 8;
-const OP_SEND: u8 = 0x01;
-const OP_SEND_INVALIDATE: u8 = 0x02;
-const OP_WRITE: u8 = 0x03;
-const OP_READ: u8 = 0x04;
-const OP_IMMEDIATE: u8 = 0x05;
-const OP_FETCH_ADD: u8 = 0x06;
-const OP_COMPARE_SWAP: u8 = 0x07;
-const FLAG_SIGNALED: u8 = 0x01;
-const FLAG_FENCE: u8 = 0x02;
-const FLAG_SOLICITED: u8 = 0x04;
-const FLAG_INLINE: u8 = 0x08;
 
 #[cfg(test)]
 mod tests {
+    use weft_ddp::Stag;
+
     use super::*;
+    use crate::entry::{
+        FLAG_INLINE, OP_COMPARE_SWAP, OP_FETCH_ADD, OP_IMMEDIATE, OP_READ, OP_SEND, OP_WRITE,
+    };
+    use crate::{Access, Bind, Data, FastRegister, SendOpcode, SendWork, Sge};
 
     fn wr<'a>(opcode: SendOpcode, data: Data<'a>) -> SendWr<'a> {
         SendWr { wr_id: 9, opcode, data, signaled: true, fence: false, solicited: false }
@@ -308,10 +158,23 @@ mod tests {
         assert_eq!(work.sges, sges);
         assert_eq!(queue.load(1, &mut work), Ok(()));
         assert_eq!((work.opcode, work.fence, work.solicited), (inline, false, true));
-        assert_eq!(
-            (work.inline.as_slice(), work.sges.len(), work.len()),
-            (&b"twelve octet"[..], 0, Some(12))
-        );
+        assert_eq!((work.inline.as_slice(), work.sges.len(), work.len), (&b"twelve octet"[..], 0, 12));
+    }
+
+    #[test]
+    fn of_a_list_those_before_the_first_bad_one_are_queued_with_one_doorbell() {
+        let queue = SendQueue::new(4, 0, 4);
+        let good = wr(SendOpcode::Send, Data::Inline(b"good"));
+        let long = wr(SendOpcode::Send, Data::Inline(b"too long"));
+        assert_eq!(queue.post_all(&[long, good]), Err((0, PostError::InlineTooLong)));
+        assert_eq!((queue.posted(), queue.doorbells()), (0, 0));
+        assert_eq!(queue.post_all(&[good, good, long]), Err((2, PostError::InlineTooLong)));
+        assert_eq!((queue.posted(), queue.doorbells()), (2, 1));
+        assert_eq!(queue.post_all(&[good; 3]), Err((2, PostError::QueueFull)));
+        assert_eq!((queue.posted(), queue.doorbells()), (4, 2));
+        let mut work = SendWork::new();
+        assert_eq!(queue.load(3, &mut work), Ok(()));
+        assert_eq!(work.inline, b"good");
     }
 
     #[test]
@@ -352,6 +215,31 @@ mod tests {
         for (index, opcode, local) in [(0, add, &sges[..]), (1, swap, &sges), (2, immediate, &[])] {
             assert_eq!(queue.load(index, &mut work), Ok(()));
             assert_eq!((work.opcode, work.sges.as_slice(), work.solicited), (opcode, local, index == 2));
+        }
+    }
+
+    #[test]
+    fn binds_and_registrations_come_out_as_they_went_in() {
+        let queue = SendQueue::new(4, 0, 0);
+        let (all, length) = (Access::ALL | Access::MW_BIND | Access::ZERO_BASED, 1 << 40);
+        let bind = Bind { window: Stag(1), region: Stag(u32::MAX), addr: u64::MAX, length, access: all };
+        let access = Access::REMOTE_READ;
+        let register = FastRegister { stag: Stag(u32::MAX), offset: 1 << 50, iova: 1 << 60, length, access };
+        let local = [
+            SendOpcode::BindWindow(bind),
+            SendOpcode::FastRegister(register),
+            SendOpcode::LocalInvalidate { stag: Stag(5) },
+        ];
+        let mut work = SendWork::new();
+        for (index, opcode) in (0..).zip(local) {
+            assert_eq!(queue.post(&wr(opcode, Data::Sges(&[]))), Ok(()));
+            assert_eq!(queue.load(index, &mut work), Ok(()));
+            assert_eq!((work.opcode, work.signaled), (opcode, true));
+        }
+        // Rights that there are not.
+        for bits in [0x40, 0x80, 0x100, u64::MAX] {
+            queue.ring.entry(0)[7].store(bits, Ordering::Relaxed);
+            assert_eq!(queue.load(0, &mut work), Err(BadEntry));
         }
     }
 

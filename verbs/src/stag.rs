@@ -1,6 +1,10 @@
 //! STags that a peer cannot guess (RFC 5042 section 6.1.1).
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use weft_ddp::Stag;
+
+use crate::completion::{join, split};
 
 /// A keyed permutation between STags and places in a table: the slot, and how often it was used before (the key octet).
 ///
@@ -48,8 +52,48 @@ impl StagPermutation {
         (place >> 8, place.to_le_bytes()[0])
     }
 
+    /// The key octet that the owner of the STags `block << 8 ..= block << 8 | 0xFF` has after `count` others; 256 in a row differ,
+    /// and none follows from those before.
+    pub(crate) fn key(&self, block: u32, count: u8) -> u8 {
+        let (mut left, mut right) = (u32::from(count >> 4), u32::from(count & 0xF));
+        for round_key in self.keys {
+            (left, right) = (right, left ^ round(right ^ block << 4, round_key) & 0xF);
+        }
+        (left << 4 | right).to_le_bytes()[0]
+    }
+
     /// The number of slots that STags can name.
     pub const SLOTS: u32 = 1 << 24;
+}
+
+/// What [`StagPermutation::slot`] answered lately: the permutation takes longer than all checks of an access. What an STag gives
+/// never changes, so that nothing has to be taken back here, and threads may mix.
+#[derive(Debug)]
+pub(crate) struct RecentSlots {
+    /// STag (32) << 32 | slot (24) << 8 | key octet, at the lowest bits of the STag.
+    words: [AtomicU64; RECENT],
+}
+
+impl RecentSlots {
+    pub(crate) fn new() -> Self {
+        // An STag that does not belong to the place stands for none. STag 0 belongs to the first one.
+        Self { words: core::array::from_fn(|place| AtomicU64::new(if place == 0 { 1 << 32 } else { 0 })) }
+    }
+
+    /// The slot and the key octet of `stag`.
+    #[inline]
+    pub(crate) fn slot(&self, permutation: &StagPermutation, stag: Stag) -> (u32, u8) {
+        let (low, high) = split(self.words[stag.0 as usize % RECENT].load(Ordering::Relaxed));
+        if high == stag.0 { (low >> 8, low.to_le_bytes()[0]) } else { self.look_up(permutation, stag) }
+    }
+
+    #[cold]
+    fn look_up(&self, permutation: &StagPermutation, stag: Stag) -> (u32, u8) {
+        let (slot, key) = permutation.slot(stag);
+        let word = join(slot << 8 | u32::from(key), stag.0);
+        self.words[stag.0 as usize % RECENT].store(word, Ordering::Relaxed);
+        (slot, key)
+    }
 }
 
 /// The finalizer of MurmurHash3: each bit of the result depends on all bits of half and key.
@@ -60,6 +104,8 @@ const fn round(half: u32, key: u32) -> u32 {
     (word ^ (word >> 16)) & MASK
 }
 
+/// STags whose places are kept: one of each kind for a few dozen connections.
+const RECENT: usize = 64;
 const HALF: u32 = 16;
 const MASK: u32 = (1 << HALF) - 1;
 
@@ -75,6 +121,36 @@ mod tests {
             let permutation = StagPermutation::new(seed);
             prop_assert_eq!(permutation.slot(permutation.stag(slot, key)), (slot, key));
         }
+    }
+
+    proptest! {
+        #[test]
+        fn keys_come_back_last_of_all(seed: u64, block in 0_u32..1 << 24) {
+            let permutation = StagPermutation::new(seed);
+            let keys: HashSet<u8> = (0..=255).map(|count| permutation.key(block, count)).collect();
+            prop_assert_eq!(keys.len(), 256);
+        }
+    }
+
+    #[test]
+    fn what_was_looked_up_lately_is_what_the_permutation_says() {
+        let (permutation, recent) = (StagPermutation::new(5), RecentSlots::new());
+        let stags = (0..300).chain([0, 1, 64, u32::MAX, 1 << 31, 63]);
+        for stag in stags.clone().chain(stags).map(Stag) {
+            for _again in 0..2 {
+                assert_eq!(recent.slot(&permutation, stag), permutation.slot(stag), "{stag}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_next_key_is_not_to_be_guessed() {
+        let permutation = StagPermutation::new(7);
+        let steps: Vec<u8> = (0..1000)
+            .map(|block| permutation.key(block, 1).wrapping_sub(permutation.key(block, 0)))
+            .collect();
+        let most = (0..=255).map(|step| steps.iter().filter(|&&other| other == step).count()).max();
+        assert!(most < Some(20), "one step is right for {most:?} of 1000 windows");
     }
 
     /// Ten thousand STags as they are handed out: they lie all over the range, none follows from those before by a step that

@@ -7,6 +7,8 @@
 //!     │                      └───────────────▶ Terminate ─────────────────┤ LlpClosed
 //!     └──────────────────────── Failed (from any state) ──────────────────┘
 //! ```
+//! One that behaves as InfiniBand's goes from Rts to Idle by PeerLeft: there nobody hears of a peer that goes while nothing is asked of it.
+//!
 //! The names are those of the iWARP verbs; libibverbs calls Idle INIT, and Closing and Terminate SQD. One difference is
 //! deliberate: a queue pair whose stream has ended is in Error and not in Idle again, so that there is one path on which
 //! everything still posted is flushed. Another connection takes another queue pair.
@@ -36,6 +38,8 @@ pub enum QpEvent {
     CloseStarted,
     /// A Terminate was sent or received.
     Terminated,
+    /// The peer has sent FIN at an FPDU boundary, to a queue pair that behaves as InfiniBand's and waits for nothing from it.
+    PeerLeft,
     /// The TCP connection has gone.
     LlpClosed,
     /// A local error.
@@ -48,6 +52,7 @@ impl QpState {
         match (self, event) {
             (Self::Idle, QpEvent::Established) => Some(Self::Rts),
             (Self::Rts, QpEvent::CloseStarted) => Some(Self::Closing),
+            (Self::Rts, QpEvent::PeerLeft) => Some(Self::Idle),
             (Self::Rts, QpEvent::Terminated) => Some(Self::Terminate),
             (Self::Closing | Self::Terminate | Self::Rts, QpEvent::LlpClosed) => Some(Self::Error),
             (Self::Idle | Self::Rts | Self::Closing | Self::Terminate, QpEvent::Failed) => Some(Self::Error),
@@ -96,15 +101,15 @@ mod tests {
     /// Every pair of state and event, so that a change of the table shows here.
     #[test]
     fn the_whole_table() {
-        use QpEvent::{CloseStarted, Established, Failed, LlpClosed, Terminated};
+        use QpEvent::{CloseStarted, Established, Failed, LlpClosed, PeerLeft, Terminated};
         use QpState::{Closing, Error, Idle, Rts, Terminate};
-        let events = [Established, CloseStarted, Terminated, LlpClosed, Failed];
+        let events = [Established, CloseStarted, Terminated, LlpClosed, Failed, PeerLeft];
         let table = [
-            (Idle, [Some(Rts), None, None, None, Some(Error)]),
-            (Rts, [None, Some(Closing), Some(Terminate), Some(Error), Some(Error)]),
-            (Closing, [None, None, None, Some(Error), Some(Error)]),
-            (Terminate, [None, None, None, Some(Error), Some(Error)]),
-            (Error, [None, None, None, None, None]),
+            (Idle, [Some(Rts), None, None, None, Some(Error), None]),
+            (Rts, [None, Some(Closing), Some(Terminate), Some(Error), Some(Error), Some(Idle)]),
+            (Closing, [None, None, None, Some(Error), Some(Error), None]),
+            (Terminate, [None, None, None, Some(Error), Some(Error), None]),
+            (Error, [None; 6]),
         ];
         for (state, expected) in table {
             assert_eq!(events.map(|event| state.after(event)), expected, "from {state}");

@@ -1,18 +1,12 @@
 //! Where octets move between registered memory and segments: gather for transmit, placement for receive.
 
-use weft_rdmap::{AtomicRequest, AtomicResponse, Body, Inbound, ReadRequest, SendEnd, Terminate};
+use weft_rdmap::{Body, Inbound, SendEnd};
 
 use crate::qp::LocalFault;
-use crate::{Access, Claim, Completion, MemoryTable, QueuePair, Sge, Status, Violation};
-
-/// What a received segment asks for beyond placement.
-#[derive(Debug)]
-pub enum Effect {
-    /// Nothing.
-    None,
-    /// The peer ends the stream.
-    Terminated(Terminate),
-}
+use crate::{
+    Access, Claim, Completion, CompletionOpcode, Lending, MemoryTable, Payload, QueuePair, Reach, Sge,
+    Status, Violation,
+};
 
 /// Why a received segment or a segment to send ends the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,27 +24,42 @@ impl From<LocalFault> for Refusal {
 }
 
 impl QueuePair {
-    /// Places a received segment, and completes what it finishes.
+    /// Places a received segment, and completes what it finishes. A Terminate asks for neither.
     ///
     /// # Errors
     /// [`Refusal`]; nothing of the segment was placed when the peer is to blame.
-    pub fn apply(&mut self, inbound: Inbound<'_>, memory: &MemoryTable) -> Result<Effect, Refusal> {
+    #[inline]
+    pub fn apply(&mut self, inbound: Inbound<'_>, memory: &MemoryTable) -> Result<(), Refusal> {
         match inbound {
-            Inbound::Send { offset, payload, last } => self.place_send(offset, payload, last, memory)?,
-            Inbound::Write { stag, to, payload, .. } => {
-                place(memory, self.claim(stag, Access::REMOTE_WRITE), to, payload)
-                    .map_err(|violation| Refusal::Peer(tagged(violation)))?;
+            Inbound::Send { offset, payload, last } => {
+                self.place_send(offset, payload, last, memory)?;
+                if last.is_some() {
+                    self.written = 0;
+                }
+                Ok(())
             }
+            Inbound::Write { stag, to, payload, .. } => {
+                self.reach(memory).write(stag, to, payload).map_err(Refusal::Peer)?;
+                let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+                self.written = self.written.saturating_add(len);
+                Ok(())
+            }
+            other => self.apply_other(other, memory),
+        }
+    }
+
+    fn apply_other(&mut self, inbound: Inbound<'_>, memory: &MemoryTable) -> Result<(), Refusal> {
+        match inbound {
             Inbound::ReadRequest(request) => {
-                check_read(memory, self.claim(request.source_stag, Access::REMOTE_READ), &request)
-                    .map_err(|violation| Refusal::Peer(remote_protection(violation)))?;
+                self.written = 0;
+                self.reach(memory).check_read(&request).map_err(Refusal::Peer)?;
             }
             Inbound::ReadResponse { token, stag, to, payload, finished } => {
-                if let Err(violation) = place(memory, self.claim(stag, Access::LOCAL_WRITE), to, payload) {
+                if let Err(error) = self.reach(memory).place_response(stag, to, payload) {
                     // RDMAP has seen to it that the peer answers into the sink that was asked for: that this is not there
                     // any more is our own request's fault, although DDP's error is what the peer has to be told.
                     self.fail(token, Status::LocalProtection, 0);
-                    return Err(Refusal::Peer(tagged(violation)));
+                    return Err(Refusal::Peer(error));
                 }
                 if finished {
                     self.finish(token);
@@ -61,80 +70,142 @@ impl QueuePair {
                     self.take_recv()?;
                 }
                 let completion = Completion {
+                    opcode: CompletionOpcode::RecvWithImmediate,
+                    byte_len: core::mem::take(&mut self.written),
                     immediate: Some(data.0),
                     solicited,
                     ..self.recv_completion(self.receiving.work.wr_id, Status::Success)
                 };
                 self.complete_recv(completion);
             }
-            Inbound::AtomicRequest(AtomicRequest { stag, to, .. }) => {
-                memory
-                    .check(self.claim(stag, Access::REMOTE_ATOMIC), to, size_of::<u64>())
-                    .and_then(|span| span.check_aligned())
-                    .map_err(|violation| Refusal::Peer(remote_protection(violation)))?;
+            Inbound::AtomicRequest(request) => {
+                self.written = 0;
+                self.reach(memory).check_atomic(&request).map_err(Refusal::Peer)?;
             }
             Inbound::AtomicResponse { token, original } => {
                 let sink = self.sink(token);
-                let claim = self.claim(sink.lkey, Access::LOCAL_WRITE);
-                if place(memory, claim, sink.addr, &original.to_ne_bytes()).is_err() {
+                if self.reach(memory).deliver(sink.lkey, sink.addr, &original.to_ne_bytes()).is_err() {
                     self.fail(token, Status::LocalProtection, 0);
                     return Err(Refusal::Local(Status::LocalProtection));
                 }
                 self.finish(token);
             }
-            Inbound::Terminate(terminate) => return Ok(Effect::Terminated(terminate)),
+            Inbound::Send { .. } | Inbound::Write { .. } | Inbound::Terminate(_) => {}
         }
-        Ok(Effect::None)
+        Ok(())
     }
 
-    /// Fills `out` with what a segment carries after its DDP header.
+    /// Fills `payload` with what a segment carries after its DDP header.
     ///
     /// # Errors
     /// [`Refusal`] when the memory it comes from is not there (any more).
-    pub fn fill(&mut self, body: &Body, memory: &MemoryTable, out: &mut [u8]) -> Result<(), Refusal> {
+    #[inline]
+    pub fn fill(
+        &mut self,
+        body: &Body,
+        memory: &MemoryTable,
+        payload: &mut Payload<'_>,
+    ) -> Result<(), Refusal> {
         match body {
-            Body::Inline(octets) => out.copy_from_slice(octets),
-            Body::ReadResponse { stag, to } => {
-                if !out.is_empty() {
-                    memory
-                        .check(self.claim(*stag, Access::REMOTE_READ), *to, out.len())
-                        .and_then(|span| span.copy_out(out))
-                        .map_err(|violation| Refusal::Peer(remote_protection(violation)))?;
-                }
-            }
-            Body::AtomicResponse(AtomicRequest { op, id, stag, to }) => {
-                let original = memory
-                    .check(self.claim(*stag, Access::REMOTE_ATOMIC), *to, size_of::<u64>())
-                    .and_then(|span| span.update(|value| op.apply(value)))
-                    .map_err(|violation| Refusal::Peer(remote_protection(violation)))?;
-                out.copy_from_slice(&AtomicResponse { id: *id, original }.emit());
-            }
             Body::Message { offset, .. } => {
-                if self.gather(*offset as usize, memory, out).is_err() {
+                if self.gather(*offset as usize, memory, payload).is_err() {
                     return Err(self.fault(Status::LocalProtection).into());
                 }
+                Ok(())
+            }
+            other => self.fill_other(other, memory, payload),
+        }
+    }
+
+    fn fill_other(
+        &self,
+        body: &Body,
+        memory: &MemoryTable,
+        payload: &mut Payload<'_>,
+    ) -> Result<(), Refusal> {
+        match body {
+            Body::Message { .. } => {}
+            Body::Inline(octets) => payload.put(octets).map_err(no_place)?,
+            Body::ReadResponse { stag, to } => {
+                self.reach(memory).answer_read(*stag, *to, payload).map_err(Refusal::Peer)?;
+            }
+            Body::AtomicResponse(request) => {
+                let response = self.reach(memory).answer_atomic(request).map_err(Refusal::Peer)?;
+                payload.put(&response.emit()).map_err(no_place)?;
             }
         }
         Ok(())
     }
 
-    fn gather(&self, offset: usize, memory: &MemoryTable, out: &mut [u8]) -> Result<(), Violation> {
-        if self.work.sges.is_empty() {
-            let octets = self.work.inline.get(offset..offset + out.len()).ok_or(Violation::Bounds)?;
-            out.copy_from_slice(octets);
-            return Ok(());
+    /// Lends what a segment carries after its DDP header, `len` octets, instead of copying it; `false` when it has to be copied
+    /// ([`Self::fill`]), since it is short, not in registered memory or in too many places.
+    ///
+    /// # Errors
+    /// As for [`Self::fill`].
+    pub fn lend<'a>(
+        &mut self,
+        body: &Body,
+        len: usize,
+        memory: &'a MemoryTable,
+        lending: &mut Lending<'a>,
+    ) -> Result<bool, Refusal> {
+        if len < Lending::MIN_LEN {
+            return Ok(false);
         }
-        let mut filled = 0;
-        for piece in pieces(&self.work.sges, offset, out.len()) {
-            let Piece { sge, to, range } = piece;
-            let out = &mut out[range];
-            memory.check(self.claim(sge.lkey, Access::LOCAL_READ), to, out.len())?.copy_out(out)?;
-            filled += out.len();
+        match body {
+            Body::Inline(_) | Body::AtomicResponse(_) => Ok(false),
+            Body::ReadResponse { stag, to } => {
+                let span = self.reach(memory).lend_answer(*stag, *to, len).map_err(Refusal::Peer)?;
+                Ok(lending.push(span, len).is_ok())
+            }
+            Body::Message { offset, .. } => {
+                let offset = *offset as usize;
+                let count = pieces(&self.work.sges, offset, len).count();
+                if count == 0 || count > Lending::MAX {
+                    return Ok(false);
+                }
+                if self.lend_message(offset, len, memory, lending).is_err() {
+                    lending.retract();
+                    return Err(self.fault(Status::LocalProtection).into());
+                }
+                Ok(true)
+            }
         }
-        // What the SGEs do not cover would go out as whatever stood in the buffer before.
-        if filled == out.len() { Ok(()) } else { Err(Violation::Bounds) }
     }
 
+    fn lend_message<'a>(
+        &self,
+        offset: usize,
+        len: usize,
+        memory: &'a MemoryTable,
+        lending: &mut Lending<'a>,
+    ) -> Result<(), Violation> {
+        let before = lending.len();
+        for Piece { sge, to, range } in pieces(&self.work.sges, offset, len) {
+            lending.push(self.reach(memory).lend(sge.lkey, to, range.len())?, range.len())?;
+        }
+        if lending.len() - before == len { Ok(()) } else { Err(Violation::Bounds) }
+    }
+
+    #[inline]
+    fn gather(
+        &self,
+        offset: usize,
+        memory: &MemoryTable,
+        payload: &mut Payload<'_>,
+    ) -> Result<(), Violation> {
+        let len = payload.left();
+        if self.work.sges.is_empty() {
+            return payload.put(self.work.inline.get(offset..offset + len).ok_or(Violation::Bounds)?);
+        }
+        for Piece { sge, to, range } in pieces(&self.work.sges, offset, len) {
+            self.reach(memory).fetch(sge.lkey, to, range.len(), payload)?;
+        }
+        // What the SGEs do not cover would go out as whatever stood in the buffer before.
+        if payload.left() == 0 { Ok(()) } else { Err(Violation::Bounds) }
+    }
+
+    #[inline]
     fn place_send(
         &mut self,
         offset: u32,
@@ -157,8 +228,7 @@ impl QueuePair {
         }
         let placed =
             pieces(&self.receiving.work.sges, offset as usize, payload.len()).try_for_each(|piece| {
-                let claim = self.claim(piece.sge.lkey, Access::LOCAL_WRITE);
-                place(memory, claim, piece.to, &payload[piece.range])
+                self.reach(memory).deliver(piece.sge.lkey, piece.to, &payload[piece.range])
             });
         if placed.is_err() {
             self.fail_recv(Status::LocalProtection);
@@ -181,29 +251,19 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Takes the oldest posted receive request for the message that begins.
-    fn take_recv(&mut self) -> Result<(), Refusal> {
-        if self.receiving.next == self.recvs_posted() {
-            return Err(Refusal::Peer(weft_rdmap::Error::Ddp(weft_ddp::Error::NoBuffer)));
-        }
-        let loaded = self.queues.recv.load(self.receiving.next, &mut self.receiving.work);
-        self.receiving.next += 1;
-        self.receiving.active = true;
-        if loaded.is_err() {
-            self.fail_recv(Status::LocalQpOperation);
-            return Err(Refusal::Local(Status::LocalQpOperation));
-        }
-        Ok(())
-    }
-
     pub(crate) fn claim(&self, stag: weft_ddp::Stag, right: Access) -> Claim {
         Claim { stag, right, pd: self.pd, stream: self.queues.stream }
     }
 
-    fn fail_recv(&mut self, status: Status) {
-        let completion = self.recv_completion(self.receiving.work.wr_id, status);
-        self.complete_recv(completion);
+    /// What this queue pair and its peer can do to memory.
+    pub(crate) fn reach<'m>(&self, memory: &'m MemoryTable) -> Reach<'m> {
+        Reach { memory, pd: self.pd, stream: self.queues.stream }
     }
+}
+
+/// A segment has the length of its body, so that this is a fault of our own.
+const fn no_place(_: Violation) -> Refusal {
+    Refusal::Local(Status::General)
 }
 
 /// A part of a message that lies in one SGE.
@@ -214,6 +274,7 @@ struct Piece {
 }
 
 /// Cuts `len` octets at `offset` of a message along the SGEs that hold it.
+#[inline]
 fn pieces(sges: &[Sge], offset: usize, len: usize) -> impl Iterator<Item = Piece> + '_ {
     let mut start = 0_usize;
     sges.iter().filter_map(move |&sge| {
@@ -229,45 +290,7 @@ fn pieces(sges: &[Sge], offset: usize, len: usize) -> impl Iterator<Item = Piece
     })
 }
 
-/// Places octets in memory; nothing is checked for none of them (RFC 5041 section 5.2).
-fn place(memory: &MemoryTable, claim: Claim, to: u64, payload: &[u8]) -> Result<(), Violation> {
-    if payload.is_empty() {
-        return Ok(());
-    }
-    memory.check(claim, to, payload.len())?.copy_in(payload)
-}
-
-fn check_read(memory: &MemoryTable, claim: Claim, request: &ReadRequest) -> Result<(), Violation> {
-    if request.size == 0 {
-        return Ok(());
-    }
-    memory.check(claim, request.source_to, request.size as usize).map(|_| ())
-}
-
-/// The peer's Write or Read Response hit memory it may not touch: DDP's errors, but access rights are RDMAP's (doubt D10).
-const fn tagged(violation: Violation) -> weft_rdmap::Error {
-    weft_rdmap::Error::Ddp(match violation {
-        Violation::InvalidStag => weft_ddp::Error::InvalidStag,
-        Violation::WrongPd | Violation::WrongStream => weft_ddp::Error::WrongStream,
-        Violation::Wrap => weft_ddp::Error::ToWrap,
-        Violation::Bounds => weft_ddp::Error::BaseOrBounds,
-        Violation::Access => return weft_rdmap::Error::AccessRights,
-        Violation::Unaligned => return weft_rdmap::Error::StreamCatastrophic,
-    })
-}
-
-/// The peer's Read or Atomic Request names memory it may not reach: RDMAP's remote protection errors. An Atomic that is not
-/// aligned is an operation error (RFC 7306 section 8.2).
-const fn remote_protection(violation: Violation) -> weft_rdmap::Error {
-    match violation {
-        Violation::InvalidStag => weft_rdmap::Error::InvalidStag,
-        Violation::WrongPd | Violation::WrongStream => weft_rdmap::Error::WrongStream,
-        Violation::Wrap => weft_rdmap::Error::ToWrap,
-        Violation::Bounds => weft_rdmap::Error::BaseOrBounds,
-        Violation::Access => weft_rdmap::Error::AccessRights,
-        Violation::Unaligned => weft_rdmap::Error::StreamCatastrophic,
-    }
-}
-
+#[cfg(test)]
+mod short_tests;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use weft_ddp::Stag;
 
-use crate::CompletionOpcode;
+use crate::{Bind, CompletionOpcode, FastRegister};
 
 /// A scatter-gather element: a piece of registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -32,6 +32,14 @@ pub struct SendWr<'a> {
     pub solicited: bool,
 }
 
+impl SendWr<'_> {
+    /// A request of this kind without local data, flags and identifier.
+    pub const fn new(opcode: SendOpcode) -> Self {
+        let data = Data::Sges(&[]);
+        Self { wr_id: 0, opcode, data, signaled: false, fence: false, solicited: false }
+    }
+}
+
 /// The local side of a request for the send queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data<'a> {
@@ -57,6 +65,18 @@ pub enum SendOpcode {
         stag: Stag,
         /// The tagged offset in the peer's memory.
         to: u64,
+    },
+    /// Write into the peer's memory, and complete a receive of its behind that with [`Completion::immediate`]: one request and one
+    /// completion (RFC 7306 section 6). Nothing that was posted to the same queue comes between the two.
+    ///
+    /// [`Completion::immediate`]: crate::Completion::immediate
+    WriteImmediate {
+        /// The peer's STag.
+        stag: Stag,
+        /// The tagged offset in the peer's memory.
+        to: u64,
+        /// The octets, in network order if they are a number. They are the first four of the Immediate Data, and the others are 0.
+        immediate: [u8; 4],
     },
     /// Read from the peer's memory.
     Read {
@@ -98,6 +118,30 @@ pub enum SendOpcode {
         /// Bits of it to compare.
         compare_mask: u64,
     },
+    /// Do nothing, and complete in order with all others. Local data is not looked at.
+    Nop,
+    /// Start nothing more before a completion queue has made `count` completions that no earlier WAIT of this send queue has
+    /// used, and use those. All that it has made since it was created count, polled or not and failed or not.
+    Wait {
+        /// The queue's number. A queue pair of the same protection domain has to complete to it.
+        cq: u32,
+        /// Completions; at least 1.
+        count: u32,
+    },
+    /// Start neither this nor anything behind it before somebody has rewritten the entry: the send queue has to be registered as
+    /// memory for that. Local data is kept as it is, for what the entry becomes.
+    Hold,
+    /// Bind a memory window, so that peers can use a part of a region under the window's STag.
+    BindWindow(Bind),
+    /// Make the STag of a region for fast registration valid.
+    FastRegister(FastRegister),
+    /// Take an STag of our own out of use: a window of type 2, a fast registration, or memory that was registered for this
+    /// stream alone. What was posted before has left
+    /// the memory, but for Reads and Atomics, which only [`SendWr::fence`] waits for.
+    LocalInvalidate {
+        /// The STag.
+        stag: Stag,
+    },
 }
 
 impl SendOpcode {
@@ -105,11 +149,16 @@ impl SendOpcode {
     pub const fn completion(&self) -> CompletionOpcode {
         match self {
             Self::Send | Self::SendInvalidate { .. } => CompletionOpcode::Send,
-            Self::Write { .. } => CompletionOpcode::Write,
+            Self::Write { .. } | Self::WriteImmediate { .. } => CompletionOpcode::Write,
             Self::Read { .. } => CompletionOpcode::Read,
             Self::Immediate { .. } => CompletionOpcode::Immediate,
             Self::FetchAdd { .. } => CompletionOpcode::FetchAdd,
             Self::CompareSwap { .. } => CompletionOpcode::CompareSwap,
+            Self::Nop | Self::Hold => CompletionOpcode::Nop,
+            Self::Wait { .. } => CompletionOpcode::Wait,
+            Self::BindWindow(_) => CompletionOpcode::BindWindow,
+            Self::FastRegister(_) => CompletionOpcode::FastRegister,
+            Self::LocalInvalidate { .. } => CompletionOpcode::LocalInvalidate,
         }
     }
 
@@ -120,12 +169,34 @@ impl SendOpcode {
 
     /// Whether it is one of those that RFC 7306 adds, which not every peer knows.
     pub const fn is_extension(&self) -> bool {
-        matches!(self, Self::Immediate { .. } | Self::FetchAdd { .. } | Self::CompareSwap { .. })
+        matches!(
+            self,
+            Self::Immediate { .. }
+                | Self::WriteImmediate { .. }
+                | Self::FetchAdd { .. }
+                | Self::CompareSwap { .. }
+        )
+    }
+
+    /// Whether the engine carries it out by itself, without a message and without touching local data.
+    pub const fn is_local(&self) -> bool {
+        matches!(
+            self,
+            Self::BindWindow(_)
+                | Self::FastRegister(_)
+                | Self::LocalInvalidate { .. }
+                | Self::Nop
+                | Self::Wait { .. }
+                | Self::Hold
+        )
     }
 
     /// Whether it completes a receive of the peer's.
     pub const fn takes_receive(&self) -> bool {
-        matches!(self, Self::Send | Self::SendInvalidate { .. } | Self::Immediate { .. })
+        matches!(
+            self,
+            Self::Send | Self::SendInvalidate { .. } | Self::Immediate { .. } | Self::WriteImmediate { .. }
+        )
     }
 }
 
@@ -151,12 +222,18 @@ pub enum PostError {
     TooLong,
     /// Inline data with a Read or Atomic, or Solicited Event with what takes no receive at the peer.
     BadFlags,
-    /// An Atomic without exactly one SGE of 8 octets, or Immediate Data with anything else.
+    /// An Atomic without exactly one SGE of 8 octets, or any data with what has none.
     BadData,
     /// Immediate Data or an Atomic, on a device that was set not to know them.
     Unsupported,
     /// The state of the queue pair does not allow it.
     InvalidState,
+    /// A memory window of another type than the call is for.
+    WrongWindow,
+    /// An object that was given belongs to another device or protection domain.
+    ForeignObject,
+    /// A receive for a queue pair that takes its receives from a shared receive queue: post it there.
+    SharedQueue,
 }
 
 impl core::fmt::Display for PostError {
@@ -168,10 +245,15 @@ impl core::fmt::Display for PostError {
             Self::TooLong => "a message has at most 2^32 - 1 octets",
             Self::BadFlags => "this flag does not go with this operation",
             Self::BadData => {
-                "an Atomic takes one scatter-gather element of 8 octets, and Immediate Data none"
+                "an Atomic takes one scatter-gather element of 8 octets, and what moves no data takes none"
             }
             Self::Unsupported => "the device is set not to know Atomics and Immediate Data",
+            Self::WrongWindow => {
+                "the call is for memory windows of type 1, those of type 2 are bound by post_send"
+            }
+            Self::ForeignObject => "the objects belong to different devices or protection domains",
             Self::InvalidState => "the state of the queue pair does not allow posting",
+            Self::SharedQueue => "the queue pair takes its receives from a shared receive queue: post there",
         })
     }
 }

@@ -107,7 +107,7 @@ impl World {
         // Let TCP finish its own close, so that the capture ends with it.
         let deadline = self.lockstep.now() + CLOSE_TIME;
         self.lockstep.run_until(deadline, || None::<()>);
-        let capture = self.sides[0].device.with_wire(Wire::take_capture);
+        let capture = self.sides[0].device.with_wire(Wire::take_capture).flatten();
         capture
             .map_or(Ok(()), Capture::finish)
             .map_err(|error| Failure::work(format!("cannot write the capture: {error}")))?;
@@ -288,7 +288,7 @@ impl Side {
         let pd = device.alloc_pd();
         let cq = device.create_cq(16, None).map_err(Failure::work)?;
         let capacity = QpCapacity { send_wr: 8, recv_wr: 8, ..QpCapacity::default() };
-        let init = QpInit { send_cq: &cq, recv_cq: &cq, capacity, signal_all: true };
+        let init = QpInit { capacity, signal_all: true, ..QpInit::new(&cq, &cq) };
         Ok(Self {
             name,
             qp: device.create_qp(&pd, &init).map_err(Failure::work)?,

@@ -25,7 +25,6 @@ pub(crate) fn ping(args: &Args) -> Result<(), Failure> {
 fn ping_server(args: &Args, endpoint: &Endpoint, remote: SocketAddr) -> Result<u64, Failure> {
     let mut session = endpoint.session()?;
     connect(endpoint, &session, remote)?;
-    session.nudge_until_heard();
     let source = session.buffer(args.size)?;
     let sink = session.buffer(args.size)?;
     let mut sent = vec![0; args.size as usize];

@@ -1,12 +1,14 @@
 //! What both sides of rping have: a device, a queue pair, and buffers.
 
+use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use weft_netif::{Capture, Wire};
+use weft_netif::{Capture, Ground, Wire};
 use weft_rnic::{
-    Access, CLOCK_SCALE, CmEvent, CompChannel, CompletionOpcode, Config, Cq, Data, Device, Mr, Pd, Qp,
-    QpCapacity, QpInit, RecvWr, SendOpcode, SendWr, Stag, Status,
+    Access, CmEvent, CompChannel, CompletionOpcode, Config, Cq, Data, Device, Mr, Pd, Progress, Qp,
+    QpCapacity, QpInit, RecvWr, SendOpcode, SendWr, Status,
 };
 
 use super::Args;
@@ -21,6 +23,8 @@ pub(crate) struct Endpoint {
     pub(crate) events: Events,
     pub(crate) device: Device,
     pd: Pd,
+    /// The engine of the next queue pair.
+    next_engine: Cell<usize>,
 }
 
 /// One queue pair with its buffers.
@@ -34,8 +38,6 @@ pub(crate) struct Session {
     inbox: Mr,
     /// Receives that have completed and nobody has waited for yet.
     received: u32,
-    /// How often silence may still be answered by a nudge.
-    nudges: u32,
     pd: Pd,
 }
 
@@ -50,34 +52,52 @@ pub(crate) enum Wait {
 
 impl Endpoint {
     pub(crate) fn new(args: &Args) -> Result<Self, Failure> {
-        let mut config = Config::new(args.ip.clone(), RandomState::new().hash_one(std::process::id()));
+        let seed = RandomState::new().hash_one(std::process::id());
+        let mut config = match &args.ip {
+            Some(ip) => Config::new(ip.clone(), seed).with_clock_scale(args.clock_scale),
+            None => Config::host(own_address(args), seed),
+        };
         config.stack.mtu = args.mtu as usize;
         config.mpa.markers = args.markers;
         config.mpa.crc = !args.no_crc;
         config.mpa.peer_to_peer = !args.no_p2p;
         let timeout = Duration::from_secs(args.timeout.into());
-        let engine_timeout = (timeout * CLOCK_SCALE).into();
+        let engine_timeout = config.engine_time(timeout);
         config.stack.timeout = Some(engine_timeout);
         // Whoever waits for the other side's next message has nothing under way that would show that it is gone.
         config.stack.keep_alive = Some(engine_timeout);
         config.startup_timeout = engine_timeout;
-        config.stack.validate().map_err(Failure::usage)?;
-        let capture = args.pcap.as_deref().map(|path| wire::capture(path, CLOCK_SCALE)).transpose()?;
-        let mut wire = wire::open(&args.netif, args.mtu as usize, timeout)?;
-        if let Some(capture) = capture {
-            wire = wire.with_capture(capture);
+        config.nudge_after = Some(config.engine_time(NUDGE_AFTER));
+        config.engines = args.engines;
+        if args.engines > 1 {
+            config.progress = Progress::Thread;
         }
-        let device = Device::open(wire, config).map_err(Failure::work)?;
+        config.stat = weft_rnic::stat_folder_from_env();
+        let ground = if args.ip.is_some() {
+            config.stack.validate().map_err(Failure::usage)?;
+            let capture =
+                args.pcap.as_deref().map(|path| wire::capture(path, config.clock.scale())).transpose()?;
+            let mtu = args.mtu as usize;
+            match capture {
+                Some(capture) => wire::open(&args.netif, mtu, timeout)?.with_capture(capture).into(),
+                None => wire::open_queues(&args.netif, mtu, timeout, args.engines)?.into(),
+            }
+        } else {
+            Ground::Host
+        };
+        let device = Device::open(ground, config).map_err(Failure::work)?;
         let events = Events::new(device.create_event_channel().map_err(Failure::work)?);
-        Ok(Self { events, pd: device.alloc_pd(), device })
+        Ok(Self { events, pd: device.alloc_pd(), device, next_engine: Cell::new(0) })
     }
 
     /// A fresh queue pair, with a receive posted for the peer's first message.
     pub(crate) fn session(&self) -> Result<Session, Failure> {
         let completions = self.device.create_comp_channel().map_err(Failure::work)?;
-        let cq = self.device.create_cq(64, Some(&completions)).map_err(Failure::work)?;
+        let engine = self.next_engine.get();
+        self.next_engine.set((engine + 1) % self.device.num_comp_vectors());
+        let cq = self.device.create_cq_on(engine, 64, Some(&completions)).map_err(Failure::work)?;
         let capacity = QpCapacity { send_wr: 8, recv_wr: 8, send_sge: 1, recv_sge: 1, inline: 64 };
-        let init = QpInit { send_cq: &cq, recv_cq: &cq, capacity, signal_all: true };
+        let init = QpInit { capacity, signal_all: true, ..QpInit::new(&cq, &cq) };
         let session = Session {
             qp: self.device.create_qp(&self.pd, &init).map_err(Failure::work)?,
             cq,
@@ -85,7 +105,6 @@ impl Endpoint {
             events: self.events.clone(),
             inbox: self.pd.register(ADVERTISEMENT_LEN, Access::LOCAL_WRITE).map_err(Failure::work)?,
             received: 0,
-            nudges: 0,
             pd: self.pd.clone(),
         };
         session.post_recv()?;
@@ -96,7 +115,7 @@ impl Endpoint {
     pub(crate) fn close(&self) -> Result<(), Failure> {
         // Nothing more is expected; the wait lets the engine finish what is under way.
         while self.events.next(Some(GOODBYE)).is_some() {}
-        let capture = self.device.with_wire(Wire::take_capture);
+        let capture = self.device.with_wire(Wire::take_capture).flatten();
         capture
             .map_or(Ok(()), Capture::finish)
             .map_err(|error| Failure::work(format!("cannot write the capture: {error}")))
@@ -133,12 +152,6 @@ impl Session {
         Ok(Some(Advertisement::parse(&octets)))
     }
 
-    /// For the side that connected: until the peer's first message, silence is answered by an empty Write, which changes
-    /// nothing. Linux siw leaves what follows its Reply at once unread until more comes.
-    pub(crate) const fn nudge_until_heard(&mut self) {
-        self.nudges = NUDGES;
-    }
-
     fn post(&self, opcode: SendOpcode, data: Data<'_>) -> Result<(), Failure> {
         let wr = SendWr { wr_id: 0, opcode, data, signaled: true, fence: false, solicited: false };
         self.qp.post_send(&wr).map_err(Failure::work)
@@ -160,8 +173,13 @@ impl Session {
             while let Some(completion) = self.cq.poll_one() {
                 match completion.status {
                     Status::Success => {}
-                    Status::WorkRequestFlushed => return self.disconnected(),
+                    // The connection has ended, and its event tells how.
+                    Status::WorkRequestFlushed | Status::RetryExceeded => return self.disconnected(),
                     status => return Err(Failure::work(format!("a request failed: {status}"))),
+                }
+                if completion.opcode == CompletionOpcode::RecvWithImmediate {
+                    let text = "the peer sent Immediate Data where an advertisement was due";
+                    return Err(Failure::work(text.to_owned()));
                 }
                 if completion.opcode == CompletionOpcode::Recv {
                     if completion.byte_len != INBOX_LEN {
@@ -171,7 +189,6 @@ impl Session {
                         )));
                     }
                     self.received += 1;
-                    self.nudges = 0;
                 }
                 if completion.opcode == expected {
                     if expected == CompletionOpcode::Recv {
@@ -180,11 +197,7 @@ impl Session {
                     return Ok(Wait::Done);
                 }
             }
-            let patience = (self.nudges > 0).then_some(NUDGE_AFTER);
-            if self.completions.wait(patience).is_none() && self.nudges > 0 {
-                self.nudges -= 1;
-                self.post(SendOpcode::Write { stag: Stag(1), to: 0 }, Data::Sges(&[]))?;
-            }
+            self.completions.wait(None);
         }
     }
 
@@ -202,9 +215,13 @@ impl Session {
     }
 }
 
+/// The address of the operating system that the server listens on; the client leaves the choice to it.
+fn own_address(args: &Args) -> IpAddr {
+    args.address.filter(|_| args.server).unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED))
+}
+
 const INBOX_LEN: u32 = 16;
-/// Fewer than the send queue holds, whose completions are not awaited.
-const NUDGES: u32 = 5;
-const NUDGE_AFTER: Duration = Duration::from_secs(2);
+/// Linux siw leaves what follows its Reply at once unread until more comes.
+const NUDGE_AFTER: Duration = Duration::from_millis(100);
 const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_millis(100);

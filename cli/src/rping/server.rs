@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use weft_rnic::{CmEvent, ConnParam, ConnectRequest, SendOpcode};
+use weft_netif::ListenError;
+use weft_rnic::{CmError, CmEvent, ConnParam, ConnectRequest, SendOpcode};
 
 use super::Args;
 use super::endpoint::{Endpoint, Session, Wait};
@@ -13,7 +14,11 @@ use crate::failure::Failure;
 pub(crate) fn serve(args: &Args) -> Result<(), Failure> {
     args.check_own()?;
     let endpoint = Endpoint::new(args)?;
-    let listener = endpoint.device.listen(&endpoint.events.channel, args.port).map_err(Failure::work)?;
+    let listener =
+        endpoint.device.listen(&endpoint.events.channel, args.port).map_err(|error| match error {
+            CmError::Listen(ListenError::AddrNotAvailable) => Failure::usage(error),
+            _ => Failure::work(error),
+        })?;
     loop {
         let request = endpoint.events.next_request();
         let served = serve_client(args, &endpoint, &request);

@@ -15,8 +15,13 @@ fn help_and_version_go_to_standard_output() {
         "demo --help",
         "demo -h",
         "rping --help",
+        "run --help",
         "decode --help",
         "conform --help",
+        "stat --help",
+        "bench --help",
+        "bench run --help",
+        "bench sweep --help",
     ] {
         let help = run(line);
         assert_eq!((help.status, help.stderr.len()), (0, 0), "{line}: {help:?}");

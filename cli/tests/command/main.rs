@@ -2,15 +2,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
 
+mod bench;
 mod conform;
 mod demo;
+mod engines;
 mod help;
+mod host;
+mod namespace;
+mod packet;
 mod pipes;
 mod process;
 mod rping;
 mod saboteur;
+mod stat;
 #[path = "../support/mod.rs"]
 mod support;
 mod tap;
 mod tshark;
 mod usage;
+mod xdp;

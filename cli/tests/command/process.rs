@@ -51,6 +51,10 @@ impl Process {
         self.stderr.recv_timeout(PATIENCE).expect("a further line on standard error")
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
     }

@@ -1,61 +1,11 @@
-//! TAP devices in a network namespace of the test's own, without root where the kernel lets everybody have one.
-//!
-//! A test starts its own binary again below `unshare -Urn`, asking for just itself; there it is root of an empty
-//! network. Devices, bridge and addresses end with the namespace, that is, with the last process in it.
-
-use std::process::{Command, Output};
+//! TAP devices in a network namespace of the test's own.
 
 use weft_netif::{Instant, Spec, Wire};
 
+use crate::namespace::{in_namespace, ip};
 use crate::process::{Process, run};
 use crate::rping::{Ends, SIZES};
-use crate::support::{Folder, is_installed, skip};
-
-/// Runs `body` in a namespace of its own; `name` is the test's.
-fn in_namespace(name: &str, needs_bridge: bool, body: fn()) {
-    if std::env::var_os(INSIDE).is_some() {
-        return body();
-    }
-    if let Some(reason) = obstacle(needs_bridge) {
-        return skip(&format!("{name}: no TAP devices: {reason}"));
-    }
-    let mut again = Command::new("unshare");
-    again.arg("-Urn").arg(std::env::current_exe().unwrap());
-    again.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(INSIDE, "1");
-    let done = Process::start(&mut again).finish();
-    let text = format!("{}\n{}", done.stdout.join("\n"), done.stderr.join("\n"));
-    assert!(done.status == 0 && text.contains("1 passed"), "in the namespace:\n{text}");
-}
-
-/// Why TAP devices cannot be had here.
-fn obstacle(needs_bridge: bool) -> Option<String> {
-    if !is_installed("unshare") {
-        return Some("unshare (util-linux) is not installed".into());
-    }
-    // Not every version of ip knows the word --version.
-    if Command::new("ip").arg("-V").output().is_err() {
-        return Some("ip (iproute2) is not installed".into());
-    }
-    if let Err(error) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun") {
-        return Some(format!("/dev/net/tun: {error}"));
-    }
-    let bridge = if needs_bridge { " && ip link add weft-br type bridge" } else { "" };
-    let script = format!("ip tuntap add weft-tap mode tap{bridge}");
-    let trial = Command::new("unshare").args(["-Urn", "sh", "-c", &script]).output().unwrap();
-    (!trial.status.success()).then(|| format!("unshare -Urn: {}", complaint(&trial)))
-}
-
-fn complaint(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ")
-}
-
-/// Carries out `ip` commands.
-fn ip(lines: &[&str]) {
-    for line in lines {
-        let output = Command::new("ip").args(line.split_whitespace()).output().unwrap();
-        assert!(output.status.success(), "ip {line}: {}", complaint(&output));
-    }
-}
+use crate::support::Folder;
 
 /// TAP devices tap0, tap1 and so on, all on one bridge.
 fn bridged(count: usize) {
@@ -76,7 +26,7 @@ fn ends(server: &str, client: &str) -> Ends {
 
 #[test]
 fn rping_across_a_bridge() {
-    in_namespace("tap::rping_across_a_bridge", true, || {
+    in_namespace("tap::rping_across_a_bridge", TAP_ON_A_BRIDGE, || {
         bridged(2);
         let [v4, v6] = [
             ends("--ip 10.0.0.1/24", "--ip 10.0.0.2/24 -a 10.0.0.1"),
@@ -92,7 +42,7 @@ fn rping_across_a_bridge() {
 /// The kernel between the two sides: it must find their packets right, and answer their search for the gateway.
 #[test]
 fn rping_through_the_kernel_as_gateway() {
-    in_namespace("tap::rping_through_the_kernel_as_gateway", false, || {
+    in_namespace("tap::rping_through_the_kernel_as_gateway", TAP, || {
         for (index, tap) in ["tap0", "tap1"].iter().enumerate() {
             ip(&[&format!("tuntap add {tap} mode tap"), &format!("link set {tap} up")]);
             ip(&[&format!("addr add 10.0.{index}.254/24 dev {tap}")]);
@@ -115,7 +65,7 @@ fn rping_through_the_kernel_as_gateway() {
 
 #[test]
 fn two_clients_of_a_persistent_server_at_the_same_time() {
-    in_namespace("tap::two_clients_of_a_persistent_server_at_the_same_time", true, || {
+    in_namespace("tap::two_clients_of_a_persistent_server_at_the_same_time", TAP_ON_A_BRIDGE, || {
         bridged(3);
         let server = Process::weft("rping -s -P --timeout 1 --netif tap:tap0 --ip 10.0.0.1/24");
         let client = |index: u8, flags: &str| {
@@ -139,7 +89,7 @@ fn two_clients_of_a_persistent_server_at_the_same_time() {
 
 #[test]
 fn a_device_that_is_down_or_taken() {
-    in_namespace("tap::a_device_that_is_down_or_taken", false, || {
+    in_namespace("tap::a_device_that_is_down_or_taken", TAP, || {
         ip(&["tuntap add tap0 mode tap"]);
         let spec = Spec::Tap("tap0".into());
         let mut wire = Wire::open(&spec, 1500).unwrap();
@@ -157,5 +107,54 @@ fn a_device_that_is_down_or_taken() {
     });
 }
 
-/// Set for the second start, in the namespace.
-const INSIDE: &str = "WEFT_TEST_NAMESPACE";
+/// What the kernel sends to a device with several queues comes out of one of them, and each of them sends.
+#[test]
+fn a_device_with_several_queues() {
+    in_namespace("tap::a_device_with_several_queues", TAP, || {
+        ip(&["tuntap add tap0 mode tap multi_queue", "tuntap add tap1 mode tap"]);
+        ip(&["link set tap0 up", "addr add 10.0.0.254/24 dev tap0"]);
+        let spec = Spec::Tap("tap0".into());
+        let mut queues = Wire::open_queues(&spec, 1500, 3).unwrap();
+        assert_eq!(queues.len(), 3);
+        // An ARP request from each queue; the answers come by whichever the kernel chooses. Until it has noticed that the
+        // device is in use it loses them, so that they are asked for again.
+        let question = |host| {
+            let mac = [2, 0, 0, 0, 0, host];
+            [
+                &[0xFF; 6],
+                &mac[..],
+                &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1],
+                &mac,
+                &[10, 0, 0, host],
+                &[0; 6],
+                &[10, 0, 0, 254],
+            ]
+            .concat()
+        };
+        let mut answered = [false; 3];
+        let mut frame = Vec::new();
+        while answered.contains(&false) {
+            for ((host, queue), _) in (1..).zip(&mut queues).zip(answered).filter(|&(_, answered)| !answered)
+            {
+                queue.send(Instant::ZERO, &question(host));
+            }
+            for queue in &mut queues {
+                while queue.receive(Instant::ZERO, &mut frame) {
+                    if frame[12..14] == [8, 6] && frame[..5] == [2, 0, 0, 0, 0] {
+                        answered[usize::from(frame[5]) - 1] = true;
+                    }
+                }
+            }
+        }
+        assert!(queues.iter().all(|queue| queue.counters().sent > 0));
+        drop(queues);
+        // One queue of a device that may have several is as good as another device.
+        assert!(Wire::open(&spec, 1500).is_ok());
+        let error = Wire::open_queues(&Spec::Tap("tap1".into()), 1500, 2).unwrap_err().to_string();
+        assert_eq!(error, "tap:tap1: the device has one queue: `ip tuntap add tap1 mode tap multi_queue`");
+        assert!(Wire::open_queues(&spec, 1500, 0).is_err());
+    });
+}
+
+const TAP: &str = "tuntap add weft-tap mode tap";
+const TAP_ON_A_BRIDGE: &str = "tuntap add weft-tap mode tap && ip link add weft-br type bridge";

@@ -3,9 +3,12 @@
 use crate::process::run;
 
 /// Arguments, and the line they get.
-const TABLE: [(&str, &str); 53] = [
-    ("", "weft: a command is missing: demo, rping, decode and conform"),
-    ("frobnicate", "weft: there is no command `frobnicate` (there are demo, rping, decode and conform)"),
+const TABLE: [(&str, &str); 67] = [
+    ("", "weft: a command is missing: demo, rping, decode, conform, stat and bench"),
+    (
+        "frobnicate",
+        "weft: there is no command `frobnicate` (there are demo, rping, decode, conform, stat and bench)",
+    ),
     ("help frobnicate", "weft: there is no command `frobnicate`"),
     ("--json", "weft: `--json` is not expected here"),
     ("demo --mtu 575", "weft demo: --mtu: `575` is not a whole number from 576 to 65535"),
@@ -25,8 +28,15 @@ const TABLE: [(&str, &str); 53] = [
     ("decode", "weft decode: missing: <FILE>"),
     ("decode /nonexistent.pcap", "weft decode: /nonexistent.pcap: No such file"),
     ("decode a b", "weft decode: `b` is not expected here"),
-    ("rping", "weft rping: missing: --netif <SPEC>, --ip <CIDR[,gw ADDR]>, -s or -c"),
-    ("rping -s", "weft rping: missing: --netif <SPEC>, --ip <CIDR[,gw ADDR]>"),
+    ("rping", "weft rping: missing: --netif <SPEC>, -s or -c"),
+    ("rping -s", "weft rping: missing: --netif <SPEC>"),
+    ("rping -s NET", "weft rping: unix-listen:/nonexistent/w needs an IP address of this side's own"),
+    ("rping -s --netif host IP", "weft rping: --ip is for the other devices: host has the operating"),
+    ("rping -s --netif host --pcap x", "weft rping: --pcap is for the other devices"),
+    ("rping -c --netif host", "weft rping: the client needs the server's address"),
+    ("rping -c --netif host -a 0.0.0.0", "weft rping: 0.0.0.0:7174: the remote address or port can't be"),
+    ("rping -s --netif host -a 192.0.2.1", "weft rping: the address to listen on is none of this side's"),
+    ("conform 10.0.0.1 --netif host IP", "weft conform: host is the operating system's own TCP"),
     ("rping NET IP", "weft rping: missing: -s or -c (`weft rping --help` has examples)"),
     ("rping -s -c NET IP", "weft rping: -s and -c exclude each other"),
     ("rping -c NET IP", "weft rping: the client needs the server's address, for example -a 10.0.0.1"),
@@ -59,20 +69,31 @@ const TABLE: [(&str, &str); 53] = [
     ("conform 10.0.0.1 --port 0", "weft conform: --port: `0` is not a whole number from 1 to 65535"),
     ("conform 10.0.0.1 --only 5044-7 frob", "weft conform: --only frob: no check has that name"),
     ("conform --list --pcap x", "weft conform: missing: --ip <CIDR[,gw ADDR]>, --netif <SPEC>"),
+    ("stat x", "weft stat: PID: `x` is neither the number of a process nor that of a device"),
+    ("stat 0", "weft stat: PID: `0` is neither"),
+    ("stat 1-x", "weft stat: PID: `1-x` is neither"),
+    (
+        "stat 1 everything",
+        "weft stat: WHAT: there is no `everything` (there are counters, qp, mr, cq, srq, pd, cm, listener)",
+    ),
+    ("stat 1 qp --stags", "weft stat: --stags is for mr"),
+    ("stat --watch 1", "weft stat: --watch needs a process"),
+    ("stat 1 --watch 0", "weft stat: --watch: `0` is not a number of seconds from 0.01 to 3600"),
     ("rping -s --netif pair IP", "weft rping: pair joins two devices of one process"),
 ];
 
 /// Device specs, and what is said of them.
-const SPECS: [(&str, &str); 8] = [
+const SPECS: [(&str, &str); 9] = [
     (
         "eth0",
-        "--netif: device `eth0`: no such device (there are pair, unix:PATH, unix-listen:PATH and tap:NAME)",
+        "--netif: device `eth0`: no such device (there are host, pair, unix:PATH, unix-listen:PATH, tap:NAME, packet:IFNAME and xdp:IFNAME[@QUEUE])",
     ),
     ("tap:", "--netif: device `tap:`: the name of the TAP device is missing"),
     (
         "tap:a-name-of-16-oct",
         "--netif: device `tap:a-name-of-16-oct`: an interface name has at most 15 octets",
     ),
+    ("host:1", "--netif: device `host:1`: host has no argument"),
     ("unix:", "--netif: device `unix:`: the path of the socket is missing"),
     ("unix:/nonexistent/wire", "unix:/nonexistent/wire: No such file"),
     ("unix:/dev/null", "unix:/dev/null: nobody has listened there"),

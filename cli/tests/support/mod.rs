@@ -1,20 +1,11 @@
 //! What the test binaries of this crate share.
 
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Says that a test could not run here. The line goes to standard error past the test harness, which hides what passing
-/// tests print, and into the file that `WEFT_SKIPPED_FILE` names, from which `.ci/run` counts.
-pub(crate) fn skip(reason: &str) {
-    let line = format!("skipped: {reason}\n");
-    let _closed = std::io::stderr().write_all(line.as_bytes());
-    if let Some(path) = std::env::var_os("WEFT_SKIPPED_FILE") {
-        let file = OpenOptions::new().create(true).append(true).open(path);
-        file.and_then(|mut file| file.write_all(line.as_bytes())).expect("WEFT_SKIPPED_FILE can be written");
-    }
-}
+mod skip;
+
+pub(crate) use skip::skip;
 
 /// Whether a program can be started.
 pub(crate) fn is_installed(program: &str) -> bool {

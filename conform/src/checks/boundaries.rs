@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::check::{Check, Stop};
 use crate::dialogue::{is_zero_response, shown, zero_read};
 use crate::octets::{number, tagged, write};
-use crate::ping::{Client, text};
+use crate::ping::{Client, text, turn};
 use crate::stream::{Missing, Stream};
 use crate::survey::{Reaction, fed_ping, reaction, resealed};
 use crate::trial::Trial;
@@ -118,11 +118,11 @@ fn in_two_segments(trial: &mut Trial<'_>) -> Result<(), Stop> {
         let cut = msn as usize - 1;
         if cut >= octets.len() {
             octets.iter().for_each(|octet| stream.send(&[*octet]));
-            return expect_answer(trial, ALIGNMENT, &mut stream);
+            return trial.expect_answer(ALIGNMENT, &mut stream);
         }
         stream.send(&octets[..cut]);
         stream.send(&octets[cut..]);
-        expect_answer(trial, ALIGNMENT, &mut stream)?;
+        trial.expect_answer(ALIGNMENT, &mut stream)?;
     }
     Ok(())
 }
@@ -141,7 +141,7 @@ fn in_one_segment(trial: &mut Trial<'_>) -> Result<(), Stop> {
         octets.extend(stream.outgoing.fpdu(&zero_read(msn)));
         octets.chunks(len).for_each(|part| stream.send(part));
         let found: &[&str] = if len == usize::MAX { &["5044-5.2-1", "5044-6-2"] } else { ALIGNMENT };
-        expect_answer(trial, found, &mut stream)?;
+        trial.expect_answer(found, &mut stream)?;
     }
     Ok(())
 }
@@ -196,7 +196,7 @@ fn not_whole(trial: &mut Trial<'_>) -> Result<(), Stop> {
         let whole = &["5044-6-1", "5044-6-5"];
         trial.judge(whole, &stream, early.is_empty(), ("silence until the FPDU is whole", observed));
         stream.send(last);
-        expect_answer(trial, ids, &mut stream)?;
+        trial.expect_answer(ids, &mut stream)?;
     }
     Ok(())
 }
@@ -260,15 +260,6 @@ fn short_ulpdu(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The answer to the zero-length Read that was sent has to come, or `ids` are not kept.
-fn expect_answer(trial: &mut Trial<'_>, ids: &[&'static str], stream: &mut Stream) -> Result<(), Stop> {
-    let what = "the answer to a zero-length RDMA Read";
-    let fpdu = trial.expect_fpdu(ids, stream, what)?;
-    let is_right = is_zero_response(&fpdu);
-    trial.judge(ids, stream, is_right, (what, shown(&fpdu)));
-    if is_right { Ok(()) } else { Err(Stop::Judged) }
-}
-
 /// The FPDU with other pad octets, and a CRC that covers them. `start` is where it starts in a stream with Markers.
 fn with_padding(fpdu: Vec<u8>, start: Option<usize>) -> Vec<u8> {
     let is_marked = |at: usize| start.is_some_and(|start| (start + at).is_multiple_of(512));
@@ -279,13 +270,6 @@ fn with_padding(fpdu: Vec<u8>, start: Option<usize>) -> Vec<u8> {
         let pad = (2 + len).next_multiple_of(4) - 2 - len;
         covered[end - pad..end].fill(0xFF);
     })
-}
-
-/// Another content than that of the last ping, still with a zero at the end.
-fn turn(content: &mut [u8]) {
-    if let Some((_zero, letters)) = content.split_last_mut() {
-        letters.rotate_left(1);
-    }
 }
 
 /// Whether the octets are whole FPDUs without Markers, or none.

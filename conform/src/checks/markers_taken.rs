@@ -62,7 +62,7 @@ fn taken(trial: &mut Trial<'_>) -> Result<(), Stop> {
         let cut = msn as usize % octets.len();
         stream.send(&octets[..cut]);
         stream.send(&octets[cut..]);
-        expect_answer(trial, TAKEN, &mut stream)?;
+        trial.expect_answer(TAKEN, &mut stream)?;
     }
     Ok(())
 }
@@ -95,7 +95,7 @@ fn reserved_bits(trial: &mut Trial<'_>) -> Result<(), Stop> {
             }
         });
         stream.send(&octets);
-        expect_answer(trial, &["5044-4.2-3", "5044-4.2-6", "5044-4.3-13"], &mut stream)?;
+        trial.expect_answer(&["5044-4.2-3", "5044-4.2-6", "5044-4.3-13"], &mut stream)?;
     }
     Ok(())
 }
@@ -173,14 +173,6 @@ fn go_to(trial: &mut Trial<'_>, stream: &mut Stream, place: usize) -> Result<u32
 /// Where the first Marker stands in an FPDU that starts at `position`; it may be behind its end.
 const fn place_of_marker(position: usize) -> usize {
     (512 - position % 512) % 512
-}
-
-fn expect_answer(trial: &mut Trial<'_>, ids: &[&'static str], stream: &mut Stream) -> Result<(), Stop> {
-    let what = "the answer to a zero-length RDMA Read";
-    let fpdu = trial.expect_fpdu(ids, stream, what)?;
-    let is_right = is_zero_response(&fpdu);
-    trial.judge(ids, stream, is_right, (what, shown(&fpdu)));
-    if is_right { Ok(()) } else { Err(Stop::Judged) }
 }
 
 /// 127 FPDUs of 52 octets fill thirteen intervals of 508: a Marker stands between this one and the next.

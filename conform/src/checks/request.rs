@@ -93,10 +93,7 @@ fn request_cut_short(trial: &mut Trial<'_>) -> Result<(), Stop> {
         stream.finish();
         // A target may leave that to its timer.
         let (octets, end) = stream.listen(TIMER);
-        let is_right = octets.is_empty() && end != Missing::Silence;
-        let words =
-            ("the end of the connection, and no octet before", format!("{} octets and {end}", octets.len()));
-        trial.judge(ids, &stream, is_right, words);
+        trial.judge_close(ids, &stream, &octets, end);
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::check::{Check, Stop};
 use crate::dialogue::shown;
 use crate::fault::Fault;
 use crate::octets::{pattern, tagged, write};
-use crate::ping::{Client, Request};
+use crate::ping::{Client, Request, turn};
 use crate::segment::opcode;
 use crate::stream::Stream;
 use crate::trial::Trial;
@@ -60,15 +60,15 @@ fn response_segments(trial: &mut Trial<'_>) -> Result<(), Stop> {
     client.ping(trial, &mut stream)?;
     for chunk in [16, 23, 1] {
         client.chunk = chunk;
-        // The zero at the end stays: servers write back what is before it.
-        client.content[..63].rotate_left(1);
+        turn(&mut client.content);
         let ids = &["5040-5.2.2-3", "5040-5.2.2-5", "5041-4.1-1", "5041-5.2-4"];
         client.expect_ping(ids, trial, &mut stream)?;
     }
     Ok(())
 }
 
-fn response_interleaved(trial: &mut Trial<'_>) -> Result<(), Stop> {
+/// A stream with a Read under way, and the two segments of its Response.
+fn in_two_segments(trial: &mut Trial<'_>) -> Result<(Stream, Client, Vec<Vec<u8>>), Stop> {
     let mut stream = trial.open()?;
     let mut client = Client::new(64);
     client.chunk = 40;
@@ -76,6 +76,11 @@ fn response_interleaved(trial: &mut Trial<'_>) -> Result<(), Stop> {
     client.advertise(&mut stream, client.source);
     let request = client.take_request(trial, &mut stream)?;
     let segments = client.response(&request.fields);
+    Ok((stream, client, segments))
+}
+
+fn response_interleaved(trial: &mut Trial<'_>) -> Result<(), Stop> {
+    let (mut stream, mut client, segments) = in_two_segments(trial)?;
     // The rules for placing a segment (RFC 5041 sections 5 and 7.1) know nothing of what came before it.
     for ulpdu in [&segments[0], &write(0, 0, &[]), &segments[1]] {
         stream.send_ulpdu(ulpdu);
@@ -92,13 +97,7 @@ fn response_interleaved(trial: &mut Trial<'_>) -> Result<(), Stop> {
 }
 
 fn response_withheld(trial: &mut Trial<'_>) -> Result<(), Stop> {
-    let mut stream = trial.open()?;
-    let mut client = Client::new(64);
-    client.chunk = 40;
-    client.ping(trial, &mut stream)?;
-    client.advertise(&mut stream, client.source);
-    let request = client.take_request(trial, &mut stream)?;
-    let mut segments = client.response(&request.fields);
+    let (mut stream, _, mut segments) = in_two_segments(trial)?;
     let last = segments.pop().unwrap_or_default();
     for ulpdu in &segments {
         stream.send_ulpdu(ulpdu);

@@ -1,7 +1,7 @@
 //! Messages of any length, cut anywhere, arrive whole.
 
 use proptest::prelude::*;
-use weft_ddp::{Cut, Cutter, Header, Queue, Receiver, Sender, Stag};
+use weft_ddp::{Cut, Cutter, Error, Expected, Header, Queue, Receiver, Sender, Stag};
 
 use crate::vectors::build;
 
@@ -76,6 +76,32 @@ fn queues_are_numbered_apart() {
     assert_eq!(msn(Queue::AtomicResponse), (3, 1));
     assert_eq!(msn(Queue::Terminate), (2, 1));
     assert_eq!(msn(Queue::Send), (0, 3));
+}
+
+/// A ULP of its own may use more queues than RDMAP, and lends the storage for them.
+// Covers 5041-4.3-8, 5041-4.3-9.
+#[test]
+fn a_ulp_has_as_many_queues_as_it_lends_storage_for() {
+    let mut sender = Sender::with_queues([1_u32, 1, 1, 1, 1, u32::MAX]);
+    let mut receiver = Receiver::with_queues(vec![Expected::new(1); 6]);
+    let mut msn = |queue| {
+        let cut = sender.untagged_on(0x5A, 0x0102_0304, queue, 0)?.next(18)?;
+        Some((receiver.accept(&build(cut.header, &[])).map(|_| ()), msn_of(&cut.header)))
+    };
+    assert_eq!(msn(4), Some((Ok(()), 1)));
+    assert_eq!(msn(4), Some((Ok(()), 2)));
+    assert_eq!(msn(0), Some((Ok(()), 1)));
+    assert_eq!(msn(5), Some((Err(Error::MsnRange), u32::MAX)));
+    assert_eq!(msn(6), None);
+    let unknown = Header::Untagged { last: true, control: 0, word: 0, queue: 6, msn: 1, mo: 0 };
+    assert_eq!(receiver.accept(&build(unknown, &[])).map(|_| ()), Err(Error::InvalidQueue));
+}
+
+const fn msn_of(header: &Header) -> u32 {
+    match header {
+        Header::Untagged { msn, .. } => *msn,
+        Header::Tagged { .. } => panic!("untagged message in a tagged segment"),
+    }
 }
 
 // Covers 5041-4.3-10.

@@ -4,15 +4,29 @@ use smoltcp::socket::tcp::State;
 use smoltcp::time::Instant;
 
 use super::Stack;
+use super::egress::MAX_LOOPED;
 use crate::connection::Connection;
 use crate::demux::{Peek, Segment};
+use crate::own::OwnSegment;
 use crate::table::ConnectionId;
+use crate::tally::Tally;
 
 impl Stack {
     /// Takes frames off the wire, at most as many as configured, and gives each to the connection it is for.
     /// Returns how many there were.
     pub fn ingress(&mut self, now: Instant) -> usize {
-        let taken = (0..self.config.ingress_burst).take_while(|_| self.handle_next_frame(now)).count();
+        while self.looped.len() < MAX_LOOPED
+            && let Some(frame) = self.wire.take_turned()
+        {
+            self.looped.push_back(frame);
+        }
+        let mut taken = 0;
+        while taken < self.config.ingress_burst && self.handle_next_frame(now) {
+            taken += 1;
+            if self.looped.is_empty() && self.wire.is_drained() {
+                break;
+            }
+        }
         self.counters.frames_in += taken as u64;
         taken
     }
@@ -20,7 +34,7 @@ impl Stack {
     fn handle_next_frame(&mut self, now: Instant) -> bool {
         // Frames turned round and frames from the wire take turns, so that neither can starve the other.
         self.is_loops_turn = !self.is_loops_turn && !self.looped.is_empty();
-        let looped = if self.is_loops_turn || !self.wire.receive(now, &mut self.slot.incoming) {
+        let looped = if self.is_loops_turn || !self.wire.take(now, &mut self.slot.incoming) {
             let Some(mut frame) = self.looped.pop_front() else { return false };
             std::mem::swap(&mut self.slot.incoming, &mut frame);
             self.slot.recycle(frame);
@@ -29,28 +43,21 @@ impl Stack {
             false
         };
         match self.demux.peek(&self.slot.incoming, looped) {
-            Peek::Tcp(segment) => self.handle_segment(now, &segment),
+            Peek::Refused => self.counters.refused += 1,
+            _ if !self.slot.incoming.is_good() => self.counters.damaged += 1,
+            Peek::Tcp(segment) => self.handle_segment(now, &segment, looped),
             Peek::Neighbor(told) => {
                 self.handle_for_nobody(now);
                 self.wake_waiting(told);
             }
             Peek::Other => self.handle_for_nobody(now),
-            Peek::Refused => self.counters.refused += 1,
         }
         true
     }
 
-    fn handle_segment(&mut self, now: Instant, segment: &Segment) {
-        let known = self.table.find(&segment.tuple);
-        let listens = segment.is_first_syn() && self.listeners.contains_key(&segment.tuple.local.port());
-        let id = match known {
-            Some(id) => id,
-            None if listens => match self.open_passive(now, segment) {
-                Some(id) => id,
-                None => return,
-            },
-            None => return self.handle_for_nobody(now),
-        };
+    fn handle_segment(&mut self, now: Instant, segment: &Segment, looped: bool) {
+        let known = self.table.find_next(&segment.tuple);
+        let Some(id) = known.or_else(|| self.find_other(now, segment, looped)) else { return };
         let Some(connection) = self.table.get_mut(id) else { return };
         if !connection.takes_segments() {
             self.counters.refused += 1;
@@ -59,27 +66,68 @@ impl Stack {
         let before = connection.appearance();
         self.counters.socket_polls += 1;
         self.slot.load();
-        connection.mark.note_window(segment.window);
+        if connection.refuses(segment, &mut self.slot.incoming) {
+            self.tcp.acknowledged_unsent += 1;
+        } else {
+            connection.mark.note_window(segment.window);
+        }
         self.iface.poll_ingress_single(now, &mut self.slot, &mut connection.set);
-        self.slot.outgoing.iter_mut().for_each(|frame| connection.mark.stamp(frame));
+        for frame in &mut self.slot.outgoing {
+            if let Some(mut own) = OwnSegment::of(frame) {
+                connection.mark.stamp(frame, &mut own);
+            }
+        }
         connection.observe(now, Some(segment));
+        self.tcp.segments_received += 1;
+        let (after, is_passive) = (connection.appearance(), connection.listener.is_some());
+        connection.tally.count_change([before, after], is_passive, &mut self.tcp);
         if connection.is_removed {
             discard_received(connection);
         }
-        let changed = connection.appearance() != before;
-        self.send_outgoing(now);
-        self.mark_dirty(id);
-        if changed {
-            self.mark_ready(id);
+        let is_short = (after.received.saturating_sub(before.received)) * SHORT < connection.emss();
+        let is_quiet = is_short && connection.is_quiet() && before.is_established() && !connection.is_removed;
+        connection.is_urgent |= !is_quiet;
+        if !core::mem::replace(&mut connection.is_dirty, true) {
+            self.dirty.push_back(id);
         }
-        self.settle(id);
+        let is_users = !is_passive && !connection.is_removed;
+        if after != before && is_users && !core::mem::replace(&mut connection.is_ready, true) {
+            self.ready.push_back(id);
+        }
+        let is_settled = is_users && !connection.is_over();
+        if !self.slot.outgoing.is_empty() {
+            self.send_answer(now, id);
+        }
+        if !is_settled {
+            self.settle(id);
+        }
+    }
+
+    /// Where a segment goes that is for no known connection: a new one, or somebody else.
+    fn find_other(&mut self, now: Instant, segment: &Segment, looped: bool) -> Option<ConnectionId> {
+        if segment.is_first_syn() && self.listeners.contains_key(&segment.tuple.local.port()) {
+            return self.open_passive(now, segment);
+        }
+        // It may have gone to another stack since the frame was sent here.
+        if !self.wire.hand_over(&self.slot.incoming, looped) {
+            self.handle_for_nobody(now);
+        }
+        None
+    }
+
+    /// Sends what smoltcp has answered a segment with at once.
+    fn send_answer(&mut self, now: Instant, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        let flow = connection.flow();
+        connection.tally.count_sent(&self.slot.outgoing, flow.as_ref(), &mut self.tcp);
+        self.send_outgoing(now);
     }
 
     /// A connection in the LISTEN state for the SYN at hand; none when too many are half-open or not taken.
     fn open_passive(&mut self, now: Instant, segment: &Segment) -> Option<ConnectionId> {
         let port = segment.tuple.local.port();
-        let count = self.listeners.get_mut(&port)?;
-        if *count >= self.config.backlog {
+        let listener = self.listeners.get_mut(&port)?;
+        if listener.waiting >= listener.backlog {
             // No RST: the peer tries again, and there may be room then.
             self.counters.backlog_drops += 1;
             return None;
@@ -89,7 +137,7 @@ impl Stack {
         connection.observe(now, None);
         connection.listener = Some(port);
         connection.give_up_at = Some(now + self.config.half_open_timeout);
-        *count += 1;
+        listener.waiting += 1;
         Some(self.table.insert(connection))
     }
 
@@ -102,7 +150,7 @@ impl Stack {
             if nobody_has_it {
                 self.release(id);
             } else {
-                self.table.unmap(id);
+                self.unmap(id);
             }
         } else if connection.listener.is_some() && !connection.is_announced && connection.is_established() {
             connection.is_announced = true;
@@ -114,6 +162,7 @@ impl Stack {
     fn handle_for_nobody(&mut self, now: Instant) {
         self.slot.load();
         self.iface.poll_ingress_single(now, &mut self.slot, &mut self.nobody);
+        Tally::default().count_sent(&self.slot.outgoing, None, &mut self.tcp);
         self.send_outgoing(now);
     }
 
@@ -124,12 +173,16 @@ impl Stack {
             if self.next_hop(id).is_some_and(|hop| !told.contains(&hop)) {
                 self.waiting.push(id);
             } else if let Some(connection) = self.table.get_mut(id) {
-                connection.is_waiting = false;
+                connection.note_neighbor();
                 self.mark_dirty(id);
             }
         }
     }
 }
+
+/// A segment that has less than this part of the largest one is short: more than one of these makes no bulk of data whose
+/// acknowledgements the peer would wait for.
+const SHORT: usize = 4;
 
 /// Nobody reads what a removed connection receives; if it filled the buffer, the peer's FIN could never come.
 fn discard_received(connection: &mut Connection) {

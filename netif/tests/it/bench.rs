@@ -99,8 +99,8 @@ impl Bench {
             accepted = accepted.or_else(|| stacks[1].next_accepted());
             accepted.is_some()
         });
-        let (peer, port) = accepted.unwrap();
-        assert_eq!(port, PORT);
+        let (peer, listener) = accepted.unwrap();
+        assert_eq!(listener.port(), PORT);
         [id, peer]
     }
 }

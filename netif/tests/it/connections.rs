@@ -1,3 +1,5 @@
+use std::net::SocketAddr;
+
 use weft_netif::{CloseCause, ConnectError, Duration, ListenError, LlpState};
 
 use crate::bench::{Bench, PORT, Talker, V4, V6};
@@ -70,9 +72,9 @@ fn own_connections_take_no_port_that_would_be_their_own_peer() {
     let own = |port| (bench.stacks[0].ip().address, port).into();
     let (seven, eight) = (own(7), own(8));
     let stack = &mut bench.stacks[0];
-    assert_eq!(stack.connect(seven, Some(7), bench.now), Err(ConnectError::AddrInUse));
-    stack.connect(seven, Some(8), bench.now).unwrap();
-    assert_eq!(stack.connect(eight, Some(7), bench.now), Err(ConnectError::AddrInUse));
+    assert_eq!(stack.connect(seven, Some(seven), bench.now), Err(ConnectError::AddrInUse));
+    stack.connect(seven, Some(eight), bench.now).unwrap();
+    assert_eq!(stack.connect(eight, Some(seven), bench.now), Err(ConnectError::AddrInUse));
 }
 
 #[test]
@@ -108,29 +110,61 @@ fn commands_that_make_no_sense_are_refused_at_once() {
     let mut bench = Bench::new(V4);
     let now = bench.now;
     let stack = &mut bench.stacks[0];
-    assert_eq!(stack.listen(0), Err(ListenError::PortZero));
-    assert_eq!(stack.listen(9), Ok(()));
+    let local = |port| Some(SocketAddr::from(([10, 0, 0, 1], port)));
+    let nine = local(9).unwrap();
+    assert_eq!(stack.listen(9), Ok(nine));
     assert_eq!(stack.listen(9), Err(ListenError::AddrInUse));
+    assert_eq!(stack.listen(nine), Err(ListenError::AddrInUse));
+    let foreign: SocketAddr = "10.0.0.3:10".parse().unwrap();
+    assert_eq!(stack.listen(foreign), Err(ListenError::AddrNotAvailable));
     let table = [
         ("10.0.0.2:0", None, ConnectError::Unaddressable),
-        ("10.0.0.2:7", Some(0), ConnectError::Unaddressable),
+        ("10.0.0.2:7", Some(foreign), ConnectError::AddrNotAvailable),
         ("0.0.0.0:7", None, ConnectError::Unaddressable),
         ("224.0.0.1:7", None, ConnectError::Unaddressable),
         ("255.255.255.255:7", None, ConnectError::Unaddressable),
         ("127.0.0.1:7", None, ConnectError::Unaddressable),
         ("10.0.1.2:7", None, ConnectError::Unroutable),
         ("[fd00::2]:7", None, ConnectError::FamilyMismatch),
-        ("10.0.0.2:7", Some(9), ConnectError::AddrInUse),
+        ("10.0.0.2:7", local(9), ConnectError::AddrInUse),
     ];
     for (remote, port, error) in table {
         assert_eq!(stack.connect(remote.parse().unwrap(), port, now), Err(error), "{remote}");
     }
-    stack.connect("10.0.0.2:7".parse().unwrap(), Some(1000), now).unwrap();
-    let again = stack.connect("10.0.0.2:7".parse().unwrap(), Some(1000), now);
+    stack.connect("10.0.0.2:7".parse().unwrap(), local(1000), now).unwrap();
+    let again = stack.connect("10.0.0.2:7".parse().unwrap(), local(1000), now);
     assert_eq!(again, Err(ConnectError::AddrInUse));
-    assert_eq!(stack.connect("10.0.0.2:8".parse().unwrap(), Some(1000), now).map(|_| ()), Ok(()));
-    stack.unlisten(9);
-    assert_eq!(stack.listen(9), Ok(()));
+    assert_eq!(stack.connect("10.0.0.2:8".parse().unwrap(), local(1000), now).map(|_| ()), Ok(()));
+    stack.unlisten(foreign);
+    assert_eq!(stack.listen(9), Err(ListenError::AddrInUse));
+    stack.unlisten(nine);
+    assert_eq!(stack.listen(9), Ok(nine));
+}
+
+/// A bound port is kept from those that bind or look for a free one, not from who names it.
+#[test]
+fn a_bound_port_is_kept() {
+    let mut bench = Bench::new(V4);
+    let now = bench.now;
+    let stack = &mut bench.stacks[0];
+    let local = |port| SocketAddr::from(([10, 0, 0, 1], port));
+    assert_eq!(stack.bind("0.0.0.0:9".parse().unwrap()), Ok(local(9)));
+    assert_eq!(stack.bind(local(9)), Err(ListenError::AddrInUse));
+    assert_eq!(stack.bind("10.0.0.3:0".parse().unwrap()), Err(ListenError::AddrNotAvailable));
+    assert_eq!(stack.listen(9), Ok(local(9)));
+    stack.unlisten(local(9));
+    stack.connect("10.0.0.2:7".parse().unwrap(), Some(local(9)), now).unwrap();
+    // All ephemeral ports but one are bound: that one is what is left for a connection, and then for nobody.
+    let bound: Vec<_> = (0..16_383).map(|_| stack.bind(local(0)).unwrap()).collect();
+    let id = stack.connect("10.0.0.2:7".parse().unwrap(), None, now).unwrap();
+    let left = stack.local_addr(id).unwrap();
+    assert!(left.port() >= 49_152 && !bound.contains(&left), "{left}");
+    assert_eq!(stack.bind(local(0)), Err(ListenError::NoPortFree));
+    assert_eq!(stack.listen(0), Err(ListenError::NoPortFree));
+    stack.unbind(bound[7]);
+    assert_eq!(stack.bind(local(0)), Ok(bound[7]));
+    stack.unbind(local(9));
+    assert_eq!(stack.bind(local(9)), Ok(local(9)));
 }
 
 #[test]
@@ -158,6 +192,33 @@ fn a_silent_peer_times_out_but_an_idle_one_does_not() {
     }
     assert_eq!(stack.llp(ids[0]).unwrap().cause(), Some(CloseCause::TimedOut));
     assert!(bench.now >= start + Duration::from_secs(30));
+}
+
+/// A sender whose peer does not read probes the closed window less and less often, up to once a minute. Its timeout of half
+/// of that counts from a probe on: it is for a peer that does not answer.
+#[test]
+fn a_closed_window_is_no_silence_but_a_dead_peer_behind_it_is() {
+    let mut bench = Bench::new(V4);
+    let ids = bench.connect();
+    let sent = bench.stacks[0].llp(ids[0]).unwrap().send_slice(&[7; 256 * 1024]);
+    bench.pass(Duration::from_secs(1));
+    let more = bench.stacks[0].llp(ids[0]).unwrap().send_slice(&[7; 256 * 1024]);
+    assert!(sent + more > 256 * 1024, "more than the peer has room for");
+    bench.pass(Duration::from_secs(1000));
+    // The peer has something to say meanwhile, which makes no difference.
+    bench.stacks[1].llp(ids[1]).unwrap().send_slice(b"busy");
+    bench.pass(Duration::from_secs(1000));
+    assert_eq!(bench.stacks[0].llp(ids[0]).unwrap().state(), LlpState::Established);
+    assert_eq!(bench.stacks[0].llp(ids[0]).unwrap().readable(), b"busy");
+    let start = bench.now;
+    let stack = &mut bench.stacks[0];
+    while stack.llp(ids[0]).unwrap().state() == LlpState::Established {
+        stack.egress(bench.now);
+        stack.ingress(bench.now);
+        bench.now = stack.poll_at(bench.now).unwrap_or(bench.now);
+        assert!(bench.now < start + Duration::from_secs(100), "it never ends");
+    }
+    assert_eq!(stack.llp(ids[0]).unwrap().cause(), Some(CloseCause::TimedOut));
 }
 
 #[test]

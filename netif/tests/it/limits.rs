@@ -1,5 +1,5 @@
 use weft_netif::Instant;
-use weft_netif::{Duration, LlpState, Stack, StackConfig, Wire, pair};
+use weft_netif::{Congestion, Duration, LlpState, Stack, StackConfig, Wire, pair};
 
 use crate::bench::{Bench, PORT, V4};
 
@@ -139,7 +139,7 @@ fn what_nobody_should_send_is_refused() {
 #[test]
 fn not_taken_connections_count_against_the_backlog_and_unlisten_resets_them() {
     let mut bench = Bench::with(V4, 1, |_, config| config.backlog = 2, |_, wire| wire);
-    bench.stacks[1].listen(PORT).unwrap();
+    let listener = bench.stacks[1].listen(PORT).unwrap();
     let remote = (bench.stacks[1].ip().address, PORT).into();
     let ids: Vec<_> = (0..4).map(|_| bench.stacks[0].connect(remote, None, bench.now).unwrap()).collect();
     bench.pass(Duration::from_secs(2));
@@ -152,7 +152,7 @@ fn not_taken_connections_count_against_the_backlog_and_unlisten_resets_them() {
     let established =
         states(&mut bench.stacks[0]).iter().filter(|state| **state == LlpState::Established).count();
     assert_eq!(established, 3, "the SYN sent again found the place that became free");
-    bench.stacks[1].unlisten(PORT);
+    bench.stacks[1].unlisten(listener);
     bench.pass(Duration::from_secs(30));
     let reset = states(&mut bench.stacks[0]).iter().filter(|state| **state == LlpState::Reset).count();
     assert_eq!(reset, 3, "two not taken, one never answered");
@@ -195,4 +195,22 @@ fn a_removed_connection_whose_peer_never_closes_is_given_up() {
     bench.pass(Duration::from_secs(15));
     assert_eq!(bench.stacks[0].counters().connections, 0);
     assert_eq!(bench.stacks[1].llp(right).unwrap().state(), LlpState::Reset);
+}
+
+#[test]
+fn who_keeps_nobody_waiting_sends_more_in_a_turn() {
+    let configure = |_: usize, config: &mut StackConfig| {
+        config.mtu = 576;
+        config.congestion = Congestion::None;
+    };
+    let mut bench = Bench::with(V4, 1, configure, |_, wire| wire);
+    let ids = [bench.connect()[0], bench.connect()[0]];
+    bench.pass(Duration::from_secs(1));
+    let (now, sender) = (bench.now, &mut bench.stacks[0]);
+    let (few, many) = (sender.config().egress_burst, sender.config().lone_burst());
+    assert!(few < many);
+    assert_eq!(sender.llp(ids[0]).unwrap().send_slice(&[7; 60_000]), 60_000);
+    assert_eq!(sender.egress(now), many);
+    assert_eq!(sender.llp(ids[1]).unwrap().send_slice(&[7; 60_000]), 60_000);
+    assert_eq!(sender.egress(now), 2 * few);
 }

@@ -4,9 +4,14 @@
 
 mod bench;
 mod connections;
+mod counters;
 mod faults;
+mod host;
+mod host_reading;
 mod limits;
 mod neighbors;
 mod scale;
+mod scripted;
+mod shared;
 mod streams;
 mod unix;

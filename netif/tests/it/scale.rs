@@ -55,7 +55,7 @@ fn a_thousand_idle_connections_cost_nothing() {
     let (mut lone, ids, peers) = many(1);
     let alone = round_trip(&mut lone, ids[0], peers[0]);
     let (mut crowd, ids, peers) = many(COUNT);
-    assert_eq!(crowd.stacks[0].counters().connections, COUNT);
+    assert_eq!(crowd.stacks[0].counters().connections, COUNT as u64);
     for place in [0, COUNT / 2, COUNT - 1] {
         let peer = peer_of(&crowd, ids[place], &peers);
         let crowded = round_trip(&mut crowd, ids[place], peer);

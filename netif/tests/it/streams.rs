@@ -88,23 +88,23 @@ fn unread_octets_outlive_time_wait() {
 
 #[test]
 fn room_unsent_and_ready_follow_the_stream() {
-    let mut bench = Bench::with(V4, 1, |_, config| config.tcp_buffer = 10_000, |_, wire| wire);
+    let mut bench = Bench::with(V4, 1, |_, config| config.tcp_buffer = 5_000, |_, wire| wire);
     let ids = bench.connect();
     bench.pass(Duration::from_secs(1));
     for stack in &mut bench.stacks {
         while stack.next_ready().is_some() {}
     }
     let mut llp = bench.stacks[0].llp(ids[0]).unwrap();
-    assert_eq!((llp.room(), llp.unsent()), (10_000, 0));
-    assert_eq!(llp.send_slice(&[7; 12_000]), 10_000);
-    assert_eq!((llp.room(), llp.unsent(), llp.transmit(|room| (0, room.len()))), (0, 10_000, Some(0)));
+    assert_eq!((llp.room(), llp.unsent()), (5_000, 0));
+    assert_eq!(llp.send_slice(&[7; 6_000]), 5_000);
+    assert_eq!((llp.room(), llp.unsent(), llp.transmit(|room| (0, room.len()))), (0, 5_000, Some(0)));
     bench.pass(Duration::from_secs(1));
     assert_eq!(bench.stacks[0].next_ready(), Some(ids[0]), "room came back");
     assert_eq!(bench.stacks[0].next_ready(), None, "named once");
-    assert_eq!(bench.stacks[0].llp(ids[0]).unwrap().room(), 10_000);
+    assert_eq!(bench.stacks[0].llp(ids[0]).unwrap().room(), 5_000);
     assert_eq!(bench.stacks[1].next_ready(), Some(ids[1]), "octets came");
     let mut llp = bench.stacks[1].llp(ids[1]).unwrap();
-    assert_eq!(llp.readable().len(), 10_000);
+    assert_eq!(llp.readable().len(), 5_000);
     llp.consume(usize::MAX);
     assert!(llp.readable().is_empty());
     bench.pass(Duration::from_secs(1));
@@ -222,4 +222,26 @@ fn segments_are_whole_while_octets_go_both_ways() {
         let short: Vec<_> = whole.iter().filter(|segment| segment.1 != 1460).collect();
         assert!(short.is_empty() && last.1 <= 1460, "{message}: {short:?}");
     }
+}
+
+/// That of a long one does not wait, since the peer may.
+#[test]
+fn the_acknowledgement_of_a_short_segment_waits_a_turn_for_an_answer_to_go_with() {
+    let mut bench = Bench::with(V4, 1, |_, config| config.ack_delay = None, |_, wire| wire);
+    let ids = bench.connect();
+    let mut exchange = |len: usize, answer: &[u8]| {
+        bench.pass(Duration::from_secs(1));
+        let now = bench.now;
+        let [left, right] = &mut bench.stacks;
+        assert_eq!(left.llp(ids[0]).unwrap().send_slice(&vec![7; len]), len);
+        assert_eq!((left.egress(now), right.ingress(now)), (1, 1));
+        assert_eq!(right.llp(ids[1]).unwrap().send_slice(answer), answer.len());
+        let frames = [right.egress(now), right.egress(now)];
+        assert_eq!(left.ingress(now), 1);
+        assert_eq!(left.llp(ids[0]).unwrap().unsent(), 0, "acknowledged");
+        frames
+    };
+    assert_eq!(exchange(8, b""), [0, 1]);
+    assert_eq!(exchange(1460, b""), [1, 0]);
+    assert_eq!(exchange(8, b"an answer"), [1, 0]);
 }

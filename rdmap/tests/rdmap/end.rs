@@ -62,8 +62,19 @@ impl End {
         self.to_send.push_back((message, octets));
     }
 
-    /// Starts the next message if it can be started, and builds a segment.
+    /// Starts the next message if it can be started, and builds a segment; a message of one segment every other time without a start.
     pub(crate) fn poll(&mut self, max_ulpdu: usize) -> Option<Outbound> {
+        let whole = match self.to_send.front() {
+            Some((message, _)) if message.token.0.is_multiple_of(2) => {
+                self.endpoint.whole_message(message, max_ulpdu)
+            }
+            _ => None,
+        };
+        if let Some(outbound) = whole {
+            assert!(self.endpoint.readiness().idle && outbound.finished.is_some());
+            self.in_progress = self.to_send.pop_front().map(|(_, octets)| octets).unwrap_or_default();
+            return Some(self.send(outbound, max_ulpdu));
+        }
         if let Some((message, octets)) = self.to_send.pop_front() {
             match self.endpoint.start(message) {
                 Ok(()) => self.in_progress = octets,
@@ -71,11 +82,15 @@ impl End {
             }
         }
         let outbound = self.endpoint.poll_segment(max_ulpdu)?;
+        Some(self.send(outbound, max_ulpdu))
+    }
+
+    fn send(&mut self, outbound: Outbound, max_ulpdu: usize) -> Outbound {
         assert!(outbound.ulpdu_len() <= max_ulpdu);
         let ulpdu = self.build(&outbound);
         self.wire.push_back(ulpdu);
         self.log.finished.extend(outbound.finished);
-        Some(outbound)
+        outbound
     }
 
     pub(crate) fn take(&mut self, ulpdu: &[u8]) -> Result<(), Error> {

@@ -14,6 +14,7 @@ mod turns;
 mod vector_file;
 mod vectors;
 mod words;
+mod write_immediate;
 
 use proptest::test_runner::{Config, RngSeed};
 

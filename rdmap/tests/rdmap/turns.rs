@@ -243,14 +243,14 @@ fn kind(outbound: &Outbound) -> char {
     }
 }
 
-fn with_memory() -> End {
+pub(crate) fn with_memory() -> End {
     let mut end = End::new(16, 16);
     end.memory = vec![0; 0x1000];
     end
 }
 
 /// Lets a Read Request of the peer arrive.
-fn ask(end: &mut End, msn: u32, size: usize) {
+pub(crate) fn ask(end: &mut End, msn: u32, size: usize) {
     let request = ReadRequest {
         sink_stag: Stag(0xCAFE_BABE),
         sink_to: 0,

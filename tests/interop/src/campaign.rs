@@ -79,6 +79,7 @@ pub(crate) fn run(
 }
 
 /// All cases on one guest. Whatever happens in one of them is not the next one's trouble: after a failure that gets a fresh guest.
+/// siw crashes its kernel now and then; that is told, and the case has one more try.
 fn run_guest(selection: &Selection, image: &Image, places: &Places<'_>) -> Vec<Row> {
     let dir = places.scratch.join(image.name());
     let mut guest = None;
@@ -86,15 +87,27 @@ fn run_guest(selection: &Selection, image: &Image, places: &Places<'_>) -> Vec<R
     for (case, role) in selection.cases() {
         let stopwatch = Stopwatch::start();
         let here = dir.join(format!("{}-{role:?}", case.name).to_lowercase());
-        let ready = guest.take().map_or_else(|| Guest::boot(image, &dir), Ok);
-        let outcome = ready.and_then(|ready| {
-            let bench = Bench { guest: &ready, image, role, dir: &here };
-            let outcome = try_case(case, &bench);
-            let kept = keep(selection, &bench, places, outcome.as_ref().err());
-            outcome.and(kept)?;
-            guest = Some(ready);
-            Ok(())
-        });
+        let mut crash = None;
+        let outcome = loop {
+            let ready = guest.take().map_or_else(|| Guest::boot(image, &dir), Ok);
+            let outcome = ready.and_then(|ready| {
+                let bench = Bench { guest: &ready, image, role, dir: &here };
+                let outcome = try_case(case, &bench);
+                let kept = keep(selection, &bench, places, outcome.as_ref().err());
+                if outcome.is_err() && crash.is_none() {
+                    crash = ready.crash();
+                    if crash.is_some() {
+                        return kept.map(|()| Next::Again);
+                    }
+                }
+                outcome.and(kept)?;
+                guest = Some(ready);
+                Ok(Next::Case)
+            });
+            if !matches!(outcome, Ok(Next::Again)) {
+                break outcome.map(drop);
+            }
+        };
         let row = Row {
             kernel: image.kernel.clone(),
             siw: image.siw.name(),
@@ -102,6 +115,7 @@ fn run_guest(selection: &Selection, image: &Image, places: &Places<'_>) -> Vec<R
             case: case.name,
             role,
             outcome,
+            crash,
             time: stopwatch.elapsed(),
         };
         show(&row);
@@ -110,11 +124,18 @@ fn run_guest(selection: &Selection, image: &Image, places: &Places<'_>) -> Vec<R
     rows
 }
 
+/// What comes after a try.
+#[derive(Debug)]
+enum Next {
+    Case,
+    Again,
+}
+
 fn try_case(case: &Case, bench: &Bench<'_>) -> Result<(), String> {
     std::fs::create_dir_all(bench.dir).map_err(|error| format!("{}: {error}", bench.dir.display()))?;
     let outcome = catch_unwind(AssertUnwindSafe(|| (case.run)(bench)));
     outcome.unwrap_or_else(|_| Err("it panicked".into()))?;
-    if case.captures == Captures::Hostile {
+    if matches!(case.captures, Captures::Hostile | Captures::None) {
         Ok(())
     } else {
         capture::check_all(bench.dir, case.captures == Captures::Cut)

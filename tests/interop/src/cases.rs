@@ -11,13 +11,16 @@ pub(crate) mod access;
 pub(crate) mod conform;
 pub(crate) mod disconnect;
 pub(crate) mod exchange;
+pub(crate) mod host;
 pub(crate) mod loss;
 pub(crate) mod many;
 pub(crate) mod messages;
 pub(crate) mod private_data;
+pub(crate) mod programs;
 pub(crate) mod reboot;
 pub(crate) mod reject;
 pub(crate) mod rping;
+pub(crate) mod rsocket;
 
 /// One subject. It runs in both roles, on each guest.
 #[derive(Debug)]
@@ -40,6 +43,8 @@ pub(crate) enum Captures {
     Cut,
     /// Faults that were made on purpose: the capture is there for people.
     Hostile,
+    /// There are none: the frames are the operating system's.
+    None,
 }
 
 /// What a case works with. All captures that it leaves in `dir` are checked.
@@ -67,15 +72,41 @@ impl Bench<'_> {
         self.dir.join("wire.pcap")
     }
 
+    /// Starts a `weft` process on the TCP of this machine.
+    pub(crate) fn weft_on_host(&self, args: &[&str]) -> Result<Program, String> {
+        Program::start(weft()?.args(args).args(["--netif", "host"]), |_| true)
+    }
+
+    /// Starts a verbs program of this machine on Weft, by `weft run`; words of the command are apart by a space.
+    pub(crate) fn weft_run(&self, transport: &[&str], command: &str) -> Result<Program, String> {
+        Program::start(weft()?.arg("run").args(transport).arg("--").args(command.split(' ')), |_| true)
+    }
+
     /// Starts a `weft` process on `wire`, with a capture of its own that is called after `label`.
     pub(crate) fn weft(&self, label: &str, wire: &Path, args: &[&str]) -> Result<Program, String> {
-        let here = std::env::current_exe().map_err(|error| error.to_string())?;
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]).arg(here.with_file_name("weft")).args(args);
+        let mut command = weft()?;
+        command.args(args);
         command.arg("--netif").arg(format!("unix:{}", wire.display()));
         command.args(["--ip", "10.0.0.2/24", "--pcap"]).arg(self.dir.join(format!("{label}.pcap")));
         Program::start(&mut command, |_| true)
     }
+}
+
+/// The command, which ends with this process.
+fn weft() -> Result<Command, String> {
+    let here = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(here.with_file_name("weft"));
+    Ok(command)
+}
+
+/// What the guest's shell runs for a client whose server may not listen yet: the command again, while it says that it was `refused` (a
+/// pattern of grep -E), some times with a pause.
+pub(crate) fn tried_until_heard(command: &str, refused: &str) -> String {
+    format!(
+        "for try in 1 2 3 4 5 6 7 8; do {command} >/tmp/said 2>&1; status=$?; \
+        grep -qE '{refused}' /tmp/said || break; sleep 0.5; done; cat /tmp/said; exit $status"
+    )
 }
 
 impl Role {
@@ -104,6 +135,34 @@ pub(crate) const CASES: &[Case] = &[
         run: rping::run,
         roles: BOTH,
         captures: Captures::Whole,
+    },
+    Case {
+        name: "host",
+        about: "rping against weft rping on the TCP of this machine, over QEMU's user network",
+        run: host::run,
+        roles: BOTH,
+        captures: Captures::None,
+    },
+    Case {
+        name: "programs",
+        about: "rping and perftest on Weft, by weft run, against the same on siw",
+        run: programs::run,
+        roles: BOTH,
+        captures: Captures::None,
+    },
+    Case {
+        name: "programs-host",
+        about: "the same on the TCP of this machine, over QEMU's user network: rping and ib_write_bw",
+        run: programs::run_on_host,
+        roles: BOTH,
+        captures: Captures::None,
+    },
+    Case {
+        name: "rsocket",
+        about: "rstream and riostream on Weft, by weft run, against the same on siw",
+        run: rsocket::run,
+        roles: BOTH,
+        captures: Captures::None,
     },
     Case {
         name: "loss",

@@ -9,7 +9,7 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
     pub(crate) id: String,
-    check: String,
+    pub(crate) check: String,
     expected: String,
     observed: String,
     sent: String,
@@ -41,6 +41,14 @@ pub(crate) struct Known {
     sometimes: BTreeSet<String>,
 }
 
+impl Known {
+    /// Those of `found` that are not known.
+    pub(crate) fn strangers<'a>(&self, found: &'a [Finding]) -> Vec<&'a Finding> {
+        let is_known = |id: &String| self.always.contains(id) || self.sometimes.contains(id);
+        found.iter().filter(|finding| !is_known(&finding.id)).collect()
+    }
+}
+
 /// What is known of a guest.
 pub(crate) fn known(guest: &str) -> Result<Known, String> {
     let mut known = Known::default();
@@ -61,9 +69,7 @@ pub(crate) fn known(guest: &str) -> Result<Known, String> {
 pub(crate) fn compare(known: &Known, found: &[Finding]) -> Result<(), String> {
     let ids: BTreeSet<String> = found.iter().map(|finding| finding.id.clone()).collect();
     let missing: Vec<_> = known.always.difference(&ids).cloned().collect();
-    let is_new =
-        |finding: &&Finding| !known.always.contains(&finding.id) && !known.sometimes.contains(&finding.id);
-    let new = found.iter().filter(is_new);
+    let new = known.strangers(found).into_iter();
     let new: Vec<_> =
         new.map(|finding| format!("{} ({}: {})", finding.id, finding.check, finding.observed)).collect();
     match (missing.is_empty(), new.is_empty()) {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -24,6 +25,8 @@ pub(crate) struct Guest {
     monitor: Mutex<Monitor>,
     dir: PathBuf,
     wire: PathBuf,
+    /// Where the host reaches port 7174 of the guest's second interface.
+    forwarded: SocketAddr,
     /// What the guest said of itself.
     version: String,
     keeper: Keeper,
@@ -48,7 +51,8 @@ impl Guest {
     /// Boots a guest whose sockets and logs are in `dir`, and waits until it is ready.
     pub(crate) fn boot(image: &Image, dir: &Path) -> Result<Self, String> {
         std::fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-        let keeper = Keeper::start(command(image, dir)?)?;
+        let forwarded = free_address()?;
+        let keeper = Keeper::start(command(image, dir, forwarded)?)?;
         let deadline = Deadline::after(START_TIMEOUT);
         let started = Control::connect(&dir.join("control"), deadline)
             .and_then(|control| Ok((control, Monitor::connect(&dir.join("monitor"), deadline)?)));
@@ -59,6 +63,7 @@ impl Guest {
             monitor: Mutex::new(monitor),
             dir: dir.into(),
             wire: dir.join("wire"),
+            forwarded,
             version: String::new(),
             keeper,
         };
@@ -74,6 +79,12 @@ impl Guest {
         &self.wire
     }
 
+    /// Where programs of the host reach port 7174 of the guest's second interface, by QEMU's user network. The guest reaches them
+    /// at 10.0.2.2.
+    pub(crate) const fn forwarded(&self) -> SocketAddr {
+        self.forwarded
+    }
+
     /// The kernel's name, and the build of siw.
     pub(crate) fn version(&self) -> &str {
         &self.version
@@ -82,6 +93,12 @@ impl Guest {
     /// The log of its console.
     pub(crate) fn console(&self) -> PathBuf {
         self.dir.join(CONSOLE)
+    }
+
+    /// Where its kernel has crashed, if it has: the place of the instruction and the reason of the panic.
+    pub(crate) fn crash(&self) -> Option<String> {
+        let console = std::fs::read(self.console()).unwrap_or_default();
+        crash(&String::from_utf8_lossy(&console))
     }
 
     /// Starts a command, as a shell understands it.
@@ -206,7 +223,7 @@ fn keep(mut child: Child, stopped: &Receiver<()>) {
     let _ended = child.kill().and_then(|()| child.wait());
 }
 
-fn command(image: &Image, dir: &Path) -> Result<Command, String> {
+fn command(image: &Image, dir: &Path, forwarded: SocketAddr) -> Result<Command, String> {
     let path = |name: &str| dir.join(name).display().to_string();
     let errors = File::create(dir.join(ERRORS)).map_err(|error| format!("{}: {error}", dir.display()))?;
     let mut command = Command::new("setpriv");
@@ -233,11 +250,28 @@ fn command(image: &Image, dir: &Path) -> Result<Command, String> {
         .args(["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=control,name=control"])
         .args(["-netdev", &format!("stream,id=wire,server=on,addr.type=unix,addr.path={}", path("wire"))])
         .args(["-device", "virtio-net-pci,netdev=wire,romfile="])
+        .args(["-netdev", &format!("user,id=user,hostfwd=tcp:{forwarded}-10.0.2.15:7174")])
+        .args(["-device", "virtio-net-pci,netdev=user,romfile="])
         .args(["-qmp", &format!("unix:{},server=on,wait=off", path("monitor"))])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(errors);
     Ok(command)
+}
+
+/// An address of this machine that nobody uses at this moment.
+fn free_address() -> Result<SocketAddr, String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    listener.and_then(|listener| listener.local_addr()).map_err(|error| format!("no free port: {error}"))
+}
+
+/// What a console shows of its kernel's crash.
+fn crash(console: &str) -> Option<String> {
+    let text_from = |start: &str| {
+        console.lines().rev().find_map(|line| line.find(start).map(|at| line.get(at..).unwrap_or_default()))
+    };
+    let panic = text_from("Kernel panic")?;
+    Some(text_from("RIP: ").map_or_else(|| panic.into(), |place| format!("{panic}, {place}")))
 }
 
 /// The end of what QEMU and the console have said.
@@ -259,3 +293,18 @@ const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(30);
 const MONITOR_TIMEOUT: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::crash;
+
+    #[test]
+    fn a_crash_is_found_on_the_console() {
+        let console = "[ 1.0] Run /init\n[ 7.1] RIP: 0010:siw_rx_data+0x12/0x40 [siw]\n\
+            [ 7.2] Kernel panic - not syncing: Fatal exception in interrupt\n[ 0.0] Linux version 6.12\n";
+        let found =
+            "Kernel panic - not syncing: Fatal exception in interrupt, RIP: 0010:siw_rx_data+0x12/0x40 [siw]";
+        assert_eq!(crash(console).as_deref(), Some(found));
+        assert_eq!(crash("[ 1.0] Run /init\n"), None);
+    }
+}

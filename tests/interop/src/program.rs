@@ -32,6 +32,21 @@ impl Program {
         Ok(Self { child, arrivals, lines: Vec::new() })
     }
 
+    /// Waits for a line that contains `text`.
+    pub(crate) fn wait_for_line(&mut self, text: &str, timeout: Duration) -> Result<(), String> {
+        let deadline = Deadline::after(timeout);
+        loop {
+            let Ok(line) = self.arrivals.recv_timeout(deadline.left()) else {
+                return Err(format!("no `{text}` in time but: {}", self.lines.join(" / ")));
+            };
+            let is_it = line.contains(text);
+            self.lines.push(line);
+            if is_it {
+                return Ok(());
+            }
+        }
+    }
+
     /// Waits for its end.
     pub(crate) fn wait(mut self, timeout: Duration) -> Result<Output, String> {
         let deadline = Deadline::after(timeout);

@@ -19,6 +19,8 @@ pub(crate) struct Row {
     pub(crate) case: &'static str,
     pub(crate) role: Role,
     pub(crate) outcome: Result<(), String>,
+    /// The guest's kernel crashed in a first try, and where.
+    pub(crate) crash: Option<String>,
     pub(crate) time: Duration,
 }
 
@@ -60,6 +62,7 @@ impl Row {
             "role": self.role.name(),
             "ok": self.outcome.is_ok(),
             "error": self.outcome.as_ref().err(),
+            "crash": self.crash,
             "seconds": (self.time.as_secs_f64() * 10.0).round() / 10.0,
         })
     }
@@ -70,12 +73,16 @@ impl fmt::Display for Row {
         let Self { kernel, siw, case, role, outcome, time, .. } = self;
         write!(f, "{kernel:7}{siw:7}{case:14}{:13}{:6.1}  ", role.name(), time.as_secs_f64())?;
         match outcome {
-            Ok(()) => f.write_str("ok"),
+            Ok(()) => f.write_str("ok")?,
             // The whole of it is in the JSON, and with the captures.
             Err(error) if error.chars().count() > WIDTH => {
-                write!(f, "FAILED: {} …", error.chars().take(WIDTH).collect::<String>())
+                write!(f, "FAILED: {} …", error.chars().take(WIDTH).collect::<String>())?;
             }
-            Err(error) => write!(f, "FAILED: {error}"),
+            Err(error) => write!(f, "FAILED: {error}")?,
+        }
+        match &self.crash {
+            Some(crash) => write!(f, " (in a second try; in the first the guest crashed: {crash})"),
+            None => Ok(()),
         }
     }
 }

@@ -65,7 +65,7 @@ impl Host {
         let completions = self.device.create_comp_channel().map_err(text)?;
         let cq = self.device.create_cq(2 * DEPTH, Some(&completions)).map_err(text)?;
         let capacity = QpCapacity { send_wr: DEPTH, recv_wr: DEPTH, ..QpCapacity::default() };
-        let init = QpInit { send_cq: &cq, recv_cq: &cq, capacity, signal_all: false };
+        let init = QpInit { capacity, ..QpInit::new(&cq, &cq) };
         let link = Link {
             qp: self.device.create_qp(&self.pd, &init).map_err(text)?,
             cq,
@@ -92,7 +92,7 @@ impl Host {
     /// Completes the capture, after whatever the connections still have to say.
     pub(crate) fn close(self) -> Result<(), String> {
         std::thread::sleep(GOODBYE);
-        let capture = self.device.with_wire(Wire::take_capture);
+        let capture = self.device.with_wire(Wire::take_capture).flatten();
         capture.map_or(Ok(()), Capture::finish).map_err(text)
     }
 }

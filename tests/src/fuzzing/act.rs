@@ -243,7 +243,14 @@ impl Bench {
             3 => SendOpcode::Read { stag, to },
             4 => SendOpcode::Immediate { data: (to << 8).to_be_bytes() },
             5 => SendOpcode::FetchAdd { stag, to, add: 1, mask: 0 },
-            _ => SendOpcode::CompareSwap { stag, to, swap: 1, swap_mask: 1, compare: 0, compare_mask: 0 },
+            6 => SendOpcode::CompareSwap { stag, to, swap: 1, swap_mask: 1, compare: 0, compare_mask: 0 },
+            7 => SendOpcode::WriteImmediate { stag, to, immediate: [remote; 4] },
+            8 => SendOpcode::Nop,
+            9 => SendOpcode::Wait {
+                cq: self.cq.number() + u32::from(remote >> 7),
+                count: u32::from(length % 8),
+            },
+            _ => SendOpcode::Hold,
         };
         let sge = self.ledger.area(area).sge(offset, length);
         let octets = pattern(usize::from(length % 80));
@@ -281,6 +288,6 @@ fn limited(octets: &[u8]) -> &[u8] {
     &octets[..octets.len().min(weft_mpa::MAX_ULPDU)]
 }
 
-const KINDS: u8 = 7;
+const KINDS: u8 = 11;
 const MAX_MESSAGE: usize = 4096;
 const MAX_SEGMENT: usize = 1400;

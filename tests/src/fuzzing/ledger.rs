@@ -130,10 +130,19 @@ impl Ledger {
         }
         assert_eq!(work.queue == Queue::Recv, is_receive(completion.opcode), "{completion:?}");
         assert!(work.queue == Queue::Recv || work.signaled, "nobody asked for {completion:?}");
-        assert!(completion.byte_len <= work.len, "more than {} octets: {completion:?}", work.len);
+        // Immediate Data tells of what was written, which the receive has no part in.
+        let counts = completion.opcode != CompletionOpcode::RecvWithImmediate;
+        assert!(!counts || completion.byte_len <= work.len, "more than {} octets: {completion:?}", work.len);
         if !matches!(
             completion.opcode,
-            CompletionOpcode::Send | CompletionOpcode::Write | CompletionOpcode::Immediate
+            CompletionOpcode::Send
+                | CompletionOpcode::Write
+                | CompletionOpcode::Immediate
+                | CompletionOpcode::BindWindow
+                | CompletionOpcode::FastRegister
+                | CompletionOpcode::LocalInvalidate
+                | CompletionOpcode::Nop
+                | CompletionOpcode::Wait
         ) {
             self.taken[queue] += 1;
             assert!(self.taken[queue] <= self.sent[queue], "the peer sent nothing good for {completion:?}");
@@ -250,7 +259,7 @@ impl Area {
 }
 
 const fn is_receive(opcode: CompletionOpcode) -> bool {
-    matches!(opcode, CompletionOpcode::Recv)
+    matches!(opcode, CompletionOpcode::Recv | CompletionOpcode::RecvWithImmediate)
 }
 
 fn milestone(completion: &Completion) -> Milestone {
@@ -260,7 +269,12 @@ fn milestone(completion: &Completion) -> Milestone {
         CompletionOpcode::Read => Milestone::ReadCompleted,
         CompletionOpcode::Immediate => Milestone::ImmediateCompleted,
         CompletionOpcode::FetchAdd | CompletionOpcode::CompareSwap => Milestone::AtomicCompleted,
-        CompletionOpcode::Recv if completion.immediate.is_some() => {
+        CompletionOpcode::BindWindow
+        | CompletionOpcode::FastRegister
+        | CompletionOpcode::LocalInvalidate
+        | CompletionOpcode::Nop
+        | CompletionOpcode::Wait => Milestone::CarriedOut,
+        CompletionOpcode::RecvWithImmediate => {
             Milestone::ImmediateDelivered { solicited: completion.solicited }
         }
         CompletionOpcode::Recv => Milestone::SendDelivered {

@@ -48,6 +48,8 @@ pub enum Milestone {
     ReadCompleted,
     /// An Atomic of the device completed.
     AtomicCompleted,
+    /// A request of the device that makes no message completed.
+    CarriedOut,
     /// The device sent a Terminate of this layer.
     TerminateSent(u8),
     /// The device reported a Terminate of the peer of this layer.

@@ -233,7 +233,7 @@ impl Bench {
 
 pub(super) fn create_qp(device: &Device, pd: &Pd, cq: &Cq, signal_all: bool) -> Qp {
     let capacity = QpCapacity { send_wr: 16, recv_wr: 16, send_sge: 4, recv_sge: 4, inline: 64 };
-    let init = QpInit { send_cq: cq, recv_cq: cq, capacity, signal_all };
+    let init = QpInit { capacity, signal_all, ..QpInit::new(cq, cq) };
     device.create_qp(pd, &init).expect("a queue pair")
 }
 

@@ -11,13 +11,14 @@ mod post;
 mod queues;
 mod register;
 mod run;
+mod windows;
 mod world;
 
 use std::collections::BTreeSet;
 
 use arbitrary::{Arbitrary, Unstructured};
 
-use self::ops::{Kind, Op, Place, QpChoice, SgeChoice};
+use self::ops::{BindChoice, DataChoice, Flags, Kind, Offset, Op, Place, QpChoice, SendChoice, SgeChoice};
 use self::world::World;
 
 /// Runs the calls that `data` stands for, and answers the names of the errors, completions and ends that there were.
@@ -70,7 +71,7 @@ fn prepare(world: &mut World) {
         world.apply(&Op::CreateCq { side });
         world.apply(&Op::CreateQp { side, choice: choice.clone() });
         for (len, access, place) in
-            [(200, 0x0F, Place::Address), (64, 0x0F, Place::For(0)), (128, 0x01, Place::Address)]
+            [(200, 0x1F, Place::Address), (64, 0x0F, Place::For(0)), (128, 0x01, Place::Address)]
         {
             world.apply(&Op::Register { side, pd: false, len, access, place });
         }
@@ -84,6 +85,28 @@ fn prepare(world: &mut World) {
     world.apply(&Op::Connect { side: false, qp: 0, private_len: 2, wrong_port: false });
     world.settle();
     world.apply(&Op::Accept { side: true, request: 0, qp: 0, private_len: 0 });
+    world.settle();
+    for side in [false, true] {
+        bind(world, side);
+    }
+}
+
+/// A window of each type over the first region, and a fast registration, all of them valid.
+fn bind(world: &mut World, side: bool) {
+    for is_first in [true, false] {
+        world.apply(&Op::AllocMw { side, pd: false, is_first });
+    }
+    world.apply(&Op::AllocFast { side, pd: false, len: 100, only: Some(0) });
+    let window = BindChoice { window: 0, key: 1, region: 0, offset: 16, length: 48, access: 0x0E };
+    world.apply(&Op::BindMw { side, qp: 0, bind: window });
+    let second = Kind::Bind(BindChoice { window: 1, ..window });
+    let fast =
+        Kind::FastRegister { region: 3, key: 1, offset: 10, length: 80, access: 0x0F, iova: Offset::Odd };
+    for kind in [second, fast] {
+        let request = SendChoice { kind, data: DataChoice::Inline(0) };
+        let flags = Flags { signaled: true, fence: false, solicited: false, hold: false };
+        world.apply(&Op::PostSend { side, qp: 0, request, flags });
+    }
     world.settle();
 }
 

@@ -28,6 +28,7 @@ impl World {
             ird: Some(end.plan.ird),
             ord: Some(end.plan.ord),
             peer_to_peer: Some(lane.terms.peer_to_peer),
+            ..ConnParam::default()
         };
         let host = &self.hosts[host];
         host.device.connect(&host.events, qp, remote, param).map_err(|error| format!("{name}: {error}"))?;
@@ -138,7 +139,7 @@ impl World {
         } else {
             let Some(qp) = &responder.qp else { return Ok(()) };
             let (ird, ord) = (Some(responder.plan.ird), Some(responder.plan.ord));
-            let param = ConnParam { private_data: &private_data, ird, ord, peer_to_peer: None };
+            let param = ConnParam { private_data: &private_data, ird, ord, ..ConnParam::default() };
             self.network.open(index, (initiator.plan.host, request.peer.port()), host);
             responder.state = State::Connecting;
             device.accept(request.id, qp, param)

@@ -236,7 +236,7 @@ impl Reason {
             DisconnectReason::LocalTerminate(cause) => match cause {
                 Cause::Mpa(error) => Self::Sent((2, 0, error.code())),
                 Cause::Peer(error) => Self::Sent(error.code()),
-                Cause::Local(_) => Self::Sent((0, 0, 0)),
+                Cause::Local(_) | Cause::Requested => Self::Sent((0, 0, 0)),
                 Cause::CompletionQueueOverrun => Self::Overrun,
             },
             DisconnectReason::Lost => Self::Lost,

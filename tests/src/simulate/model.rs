@@ -163,9 +163,10 @@ impl Lane {
         let sender = *peer.senders.get(index).ok_or("the peer has nothing to send to it")?;
         ensure(sender < peer.sends.posted, "the peer has not sent that yet")?;
         let request = &peer.plan.requests[sender];
-        ensure(completion.opcode == CompletionOpcode::Recv, "another opcode")?;
         let immediate = matches!(request.op, Op::Immediate { .. });
-        let len = if immediate { 0 } else { request.data.len() };
+        let opcode = if immediate { CompletionOpcode::RecvWithImmediate } else { CompletionOpcode::Recv };
+        ensure(completion.opcode == opcode, "another opcode")?;
+        let len = if immediate { written_before(&peer.plan.requests[..sender]) } else { request.data.len() };
         ensure(completion.byte_len as usize == len, format!("byte_len should be {len}"))?;
         let octets = completion.immediate.map(|octets| octets.to_vec());
         ensure(octets == immediate.then(|| request.data.clone()), "other immediate data")?;
@@ -187,6 +188,12 @@ fn scribble(end: &mut super::lane::End, index: usize) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Octets of the Writes behind the last message that was none.
+fn written_before(requests: &[Request]) -> usize {
+    let writes = requests.iter().rev().take_while(|request| matches!(request.op, Op::Write { .. }));
+    writes.map(|request| request.data.len()).sum()
 }
 
 /// The peer's region that a Send invalidates.

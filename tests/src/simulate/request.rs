@@ -249,6 +249,8 @@ impl Bad {
         }
         match self.code(opcode) {
             (0 | 1, 1, _) => Status::RemoteAccess,
+            (1, 2, 0x02) => Status::RnrRetryExceeded,
+            (1, 2, _) | (0, 2, 0x05 | 0x06) => Status::RemoteInvalidRequest,
             _ => Status::RemoteOperation,
         }
     }

@@ -110,7 +110,8 @@ impl Saboteur {
                 self.held = Some(completion);
                 return vec![];
             }
-            Sabotage::DropFlush if is_flushed => vec![],
+            // A request without a signal may as well have succeeded in silence.
+            Sabotage::DropFlush if is_flushed && is_announced(lanes, name) => vec![],
             // Whether a Send or Write that was flushed has arrived or not, nobody can know.
             Sabotage::FalseSuccess if is_flushed && name.is_recv && !is_empty(lanes, name) => {
                 vec![Completion { status: Status::Success, ..completion }]
@@ -220,6 +221,11 @@ impl Saboteur {
 fn is_empty(lanes: &[Lane], name: Name) -> bool {
     let peer = &lanes[name.lane].ends[1 - name.side];
     peer.senders.get(name.index).is_some_and(|sender| peer.plan.requests[*sender].data.is_empty())
+}
+
+/// Whether this completes in any case, or with success in silence.
+fn is_announced(lanes: &[Lane], name: Name) -> bool {
+    name.is_recv || lanes[name.lane].ends[name.side].is_signaled(name.index)
 }
 
 /// Changes the first octet of a place; false where there is none.

@@ -2,7 +2,7 @@
 
 use weft_rnic::{QpState, Status};
 
-use super::lane::{End, Lane, Reason, State};
+use super::lane::{Lane, Reason, State};
 use super::model::{ensure, window_of};
 use super::plan::Fate;
 use super::request::Bad;
@@ -153,14 +153,18 @@ impl Lane {
     /// Completions that say what was wrong belong to what was wrong, and are there if it was.
     fn judge_blame(&self, side: usize, is_sure: bool) -> Result<(), String> {
         let end = &self.ends[side];
+        // A peer that TCP hears no more of is nobody's fault here.
+        let is_lost =
+            |blame: &(usize, Status, u32)| self.is_doomed && (blame.1, blame.2) == (Status::RetryExceeded, 0);
+        let sent: Vec<_> = end.sends.blamed.iter().copied().filter(|blame| !is_lost(blame)).collect();
         let (sends, recvs) = match self.terms.fate {
             Fate::Bad { by, request } => self.expected_blame(side, (by, request)),
-            Fate::Deregister { by, .. } => return deregistered_blame(end, by == side),
+            Fate::Deregister { by, .. } => {
+                return deregistered_blame(sent.iter().chain(&end.recvs.blamed), by == side);
+            }
             _ => (None, None),
         };
-        for (what, expected, blamed) in
-            [("requests", sends, &end.sends.blamed), ("receives", recvs, &end.recvs.blamed)]
-        {
+        for (what, expected, blamed) in [("requests", sends, &sent), ("receives", recvs, &end.recvs.blamed)] {
             let must = expected.filter(|(_, must)| *must && is_sure).is_some();
             let fits = match blamed[..] {
                 [] => !must,
@@ -235,8 +239,11 @@ impl Lane {
 type Expected = ((usize, Status, u32), bool);
 
 /// Memory that goes away in the middle of everything hits one request at most.
-fn deregistered_blame(end: &End, is_own: bool) -> Result<(), String> {
-    let statuses = end.sends.blamed.iter().chain(&end.recvs.blamed).map(|(_, status, _)| *status);
+fn deregistered_blame<'a>(
+    blamed: impl Iterator<Item = &'a (usize, Status, u32)>,
+    is_own: bool,
+) -> Result<(), String> {
+    let statuses = blamed.map(|(_, status, _)| *status);
     let wanted = if is_own { Status::LocalProtection } else { Status::RemoteAccess };
     let statuses: Vec<Status> = statuses.collect();
     ensure(

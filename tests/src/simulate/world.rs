@@ -235,7 +235,7 @@ impl Host {
         }
         let pds: Vec<Pd> = (0..=DOMAINS).map(|_| device.alloc_pd()).collect();
         let capacity = QpCapacity { send_wr: 1, recv_wr: 1, ..QpCapacity::default() };
-        let init = QpInit { send_cq: &cqs[0], recv_cq: &cqs[0], capacity, signal_all: false };
+        let init = QpInit { capacity, ..QpInit::new(&cqs[0], &cqs[0]) };
         let others = pds.iter().take(DOMAINS).map(|pd| device.create_qp(pd, &init)).collect::<Result<_, _>>();
         let others = others.map_err(|it| it.to_string())?;
         Ok(Self { plan: host, events, cqs, channel, pds, others, device, _listener: listener })
@@ -244,10 +244,9 @@ impl Host {
     fn end(&self, mut plan: EndPlan) -> Result<End, String> {
         let [send, recv] = plan.cqs;
         let init = QpInit {
-            send_cq: &self.cqs[send],
-            recv_cq: &self.cqs[recv],
             capacity: plan.capacity,
             signal_all: plan.signal_all,
+            ..QpInit::new(&self.cqs[send], &self.cqs[recv])
         };
         let pd = &self.pds[plan.domain];
         let qp = self.device.create_qp(pd, &init).map_err(|it| it.to_string())?;

@@ -200,7 +200,10 @@ fn refuse_answer(bad: &[u8], code: &str) {
         peer.expect(&fpdu(&terminate(code, bad)));
         peer.expect_fin();
         assert!(matches!(world.disconnected(), DisconnectReason::LocalTerminate(_)));
-        assert_eq!(world.all_completions(), [(1, Status::WorkRequestFlushed)]);
+        // What DDP does not take, or says that it is something else, is nobody's answer.
+        let is_answer = matches!(bad[1], 0x42 | 0x4B) && code.starts_with('0');
+        let status = if is_answer { Status::BadResponse } else { Status::WorkRequestFlushed };
+        assert_eq!(world.all_completions(), [(1, status)]);
         assert_eq!(content(&sink), [FILL; 8]);
     }
 }

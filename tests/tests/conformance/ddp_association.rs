@@ -24,12 +24,7 @@ fn another(world: &World, role: Role) -> (Qp, RawPeer) {
 
 /// A queue pair of this domain with its own connection.
 fn in_domain(world: &World, domain: &Pd, role: Role) -> (Qp, RawPeer) {
-    let init = QpInit {
-        send_cq: &world.side.cq,
-        recv_cq: &world.side.cq,
-        capacity: QpCapacity::default(),
-        signal_all: false,
-    };
+    let init = QpInit::new(&world.side.cq, &world.side.cq);
     let qp = world.side.device.create_qp(domain, &init).unwrap();
     let peer = world.establish_with(role, &qp, ConnParam::default());
     peer.send(&fpdu(&write(0, 0, b"")));
@@ -331,9 +326,7 @@ fn resources_are_bounded() {
     let pd = device.alloc_pd();
     let cqs: Vec<_> = (0..3).map(|_| device.create_cq(16, None).unwrap()).collect();
     assert_eq!(device.create_cq(16, None).unwrap_err(), CreateError::TooManyCqs);
-    let create = |capacity| {
-        device.create_qp(&pd, &QpInit { send_cq: &cqs[0], recv_cq: &cqs[0], capacity, signal_all: false })
-    };
+    let create = |capacity| device.create_qp(&pd, &QpInit { capacity, ..QpInit::new(&cqs[0], &cqs[0]) });
     let usual = QpCapacity::default();
     let too_large = [
         QpCapacity { send_wr: u32::MAX, ..usual },

@@ -9,7 +9,7 @@ use crate::frames::{Bench, Opening};
 use crate::octets::{Place, bare_terminate, crc32c, fpdu, read_request, send, terminate, vector, write};
 use crate::rdmap_wire::send_fpdus;
 use crate::scene::Scene;
-use crate::world::{FILL, FLUSHED, ROLES, World, content, filled, open, whole, work};
+use crate::world::{FILL, FLUSHED, ROLES, World, content, filled, open, open_with, whole, work};
 
 const READ: SendOpcode = SendOpcode::Read { stag: Stag(0x100), to: 0x1000 };
 
@@ -52,8 +52,8 @@ fn the_llp_connection_is_lost() {
 fn accepted_segments_do_not_vanish_in_silence() {
     for role in ROLES {
         for is_reset in [false, true] {
-            let (world, peer) = open(role);
-            // More than TCP takes at once.
+            // More than TCP takes at once, from a send buffer that cuts no FPDU where it ends.
+            let (world, peer) = open_with(role, &PairConfig { tcp_buffer: 5000, ..PairConfig::default() });
             let memory = filled(&world.side, 1 << 20);
             let sges = [whole(&memory)];
             let small = [memory.sge(0, 100)];

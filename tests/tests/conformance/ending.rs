@@ -35,7 +35,7 @@ fn a_read_is_refused() {
         ("0101", (0, 1, 0x01), Status::RemoteAccess),
         ("0102", (0, 1, 0x02), Status::RemoteAccess),
         ("0207", (0, 2, 0x07), Status::RemoteOperation),
-        ("1202", (1, 2, 0x02), Status::RemoteOperation),
+        ("1202", (1, 2, 0x02), Status::RemoteInvalidRequest),
     ];
     for role in ROLES {
         for (digits, code, status) in cases {
@@ -69,8 +69,8 @@ fn writes_and_sends_are_refused() {
             let cases = [
                 (SendOpcode::Write { stag: Stag(0xDEAD), to: 0 }, "1100", (1, 1, 0x00), Status::RemoteAccess),
                 (SendOpcode::Write { stag: Stag(0xDEAD), to: 0 }, "0102", (0, 1, 0x02), Status::RemoteAccess),
-                (SendOpcode::Send, "1202", (1, 2, 0x02), Status::RemoteOperation),
-                (SendOpcode::Send, "1205", (1, 2, 0x05), Status::RemoteOperation),
+                (SendOpcode::Send, "1202", (1, 2, 0x02), Status::RnrRetryExceeded),
+                (SendOpcode::Send, "1205", (1, 2, 0x05), Status::RemoteInvalidRequest),
             ];
             for (opcode, digits, code, status) in cases {
                 let (world, peer) = open(role);

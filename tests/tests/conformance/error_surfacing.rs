@@ -84,10 +84,8 @@ fn an_error_of_no_message_has_no_headers() {
         let world = World::new();
         let small = world.side.device.create_cq(2, None).unwrap();
         let init = weft_rnic::QpInit {
-            send_cq: &small,
-            recv_cq: &world.side.cq,
             capacity: weft_rnic::QpCapacity::default(),
-            signal_all: false,
+            ..weft_rnic::QpInit::new(&small, &world.side.cq)
         };
         let qp = world.side.device.create_qp(&world.side.pd, &init).unwrap();
         let peer = world.establish_with(role, &qp, ConnParam::default());

@@ -29,8 +29,7 @@ pub(crate) fn with_rtr(bits: u16) -> weft_mpa::Config {
 }
 
 /// Asks for the peer-to-peer start.
-pub(crate) const PEER_TO_PEER: ConnParam<'static> =
-    ConnParam { private_data: &[], ird: None, ord: None, peer_to_peer: Some(true) };
+pub(crate) const PEER_TO_PEER: ConnParam<'static> = ConnParam { peer_to_peer: Some(true), ..ConnParam::NONE };
 
 /// A frame of revision 2 with enhanced data: A, B, C and D as the bits 8, 4, 2 and 1, then IRD and ORD.
 pub(crate) fn enhanced(key: &str, flags: u16, ird: u16, ord: u16) -> Vec<u8> {

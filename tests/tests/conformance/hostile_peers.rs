@@ -17,7 +17,7 @@ use crate::world::{FLUSHED, Role, World, content, filled, whole, work};
 /// word.
 fn stream(world: &World, cq: &Cq, role: Role) -> (Qp, RawPeer) {
     let capacity = QpCapacity { send_wr: 8, recv_wr: 8, ..QpCapacity::default() };
-    let init = QpInit { send_cq: cq, recv_cq: cq, capacity, signal_all: true };
+    let init = QpInit { capacity, signal_all: true, ..QpInit::new(cq, cq) };
     let qp = world.side.device.create_qp(&world.side.pd, &init).unwrap();
     let peer = world.establish_with(role, &qp, ConnParam::default());
     peer.send(&vector("write0"));
@@ -170,8 +170,8 @@ fn a_shared_completion_queue_of_the_right_size_does_not_overrun() {
     }
 }
 
-/// More connections than the backlog holds, none of which says what it wants. The rest is refused, established ones go on,
-/// and when the time of a startup is over the places are free again.
+/// More connections than the backlog holds, none of which says what it wants. The oldest give way, so that those that do say
+/// it are served; established ones go on, and when the time of a startup is over none is left.
 // Covers 5042-6.4.1-1.
 #[test]
 fn connections_that_never_say_what_they_want() {
@@ -183,8 +183,11 @@ fn connections_that_never_say_what_they_want() {
     world.settle();
     let state = |state| silent.iter().filter(|peer| peer.state() == state).count();
     assert_eq!((state(LlpState::Established), state(LlpState::Reset)), (backlog, 4));
+    assert!(silent[..4].iter().all(|peer| peer.state() == LlpState::Reset));
     expect_unaffected(&world, &qp, &cq, &peer, 0);
     assert_eq!(world.side.events.next(), None);
+    world.expect_service();
+    assert_eq!(state(LlpState::Established), backlog - 1);
     world.host.settle(Duration::from_secs(41));
     assert_eq!(state(LlpState::Reset), backlog + 4);
     expect_unaffected(&world, &qp, &cq, &peer, 1);

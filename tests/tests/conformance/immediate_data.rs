@@ -14,7 +14,7 @@ const DATA: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 const IMMEDIATE: SendOpcode = SendOpcode::Immediate { data: DATA };
 
 /// Immediate Data; `control` is `48`, or `49` with Solicited Event.
-fn immediate(control: u8, msn: u32, octets: &[u8]) -> Vec<u8> {
+pub(crate) fn immediate(control: u8, msn: u32, octets: &[u8]) -> Vec<u8> {
     join("41", &[&[control], &[0; 8], &msn.to_be_bytes(), &[0; 4], octets])
 }
 
@@ -73,7 +73,7 @@ fn each_completes_one_receive() {
         peer.send(&vector("imm"));
         let completion = world.completion();
         assert_eq!((completion.wr_id, completion.status), (1, Status::Success));
-        assert_eq!((completion.opcode, completion.byte_len), (CompletionOpcode::Recv, 0));
+        assert_eq!((completion.opcode, completion.byte_len), (CompletionOpcode::RecvWithImmediate, 0));
         assert_eq!((completion.immediate, completion.solicited), (Some(DATA), false));
         peer.send(&fpdu(&immediate(0x49, 2, b"solicitd")));
         let completion = world.completion();
@@ -97,12 +97,8 @@ fn a_solicited_one_makes_an_event() {
     let world = World::new();
     let channel = world.side.device.create_comp_channel().unwrap();
     let cq = world.side.device.create_cq(8, Some(&channel)).unwrap();
-    let init = weft_rnic::QpInit {
-        send_cq: &cq,
-        recv_cq: &cq,
-        capacity: weft_rnic::QpCapacity::default(),
-        signal_all: false,
-    };
+    let init =
+        weft_rnic::QpInit { capacity: weft_rnic::QpCapacity::default(), ..weft_rnic::QpInit::new(&cq, &cq) };
     let qp = world.side.device.create_qp(&world.side.pd, &init).unwrap();
     let peer = world.establish_with(Role::Passive, &qp, weft_rnic::ConnParam::default());
     for wr_id in 1..=2 {
@@ -129,7 +125,8 @@ fn what_was_written_before_is_visible() {
         world.side.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] }).unwrap();
         let placed = write(memory.rkey().0, memory.addr(), b"in place");
         peer.send(&[fpdu(&placed), fpdu(&immediate(0x48, 1, &DATA))].concat());
-        assert_eq!(world.completion().immediate, Some(DATA));
+        let completion = world.completion();
+        assert_eq!((completion.immediate, completion.byte_len), (Some(DATA), 8));
         assert_eq!(content(&memory), b"in place");
     }
 }

@@ -3,7 +3,7 @@
 use weft_ddp::Error as Ddp;
 use weft_rnic::{
     Access, Cause, Clock, CmError, CmEvent, Config, ConnParam, CreateError, Data, Device, DisconnectReason,
-    Progress, Qp, QpCapacity, QpInit, RegisterError, SendOpcode, Stag, Status,
+    Progress, Qp, QpInit, RegisterError, SendOpcode, Stag, Status,
 };
 use weft_tests::{PORT, Pair, PairConfig, RawHost, RawPeer};
 
@@ -51,7 +51,7 @@ fn every_kind_of_object_has_a_limit() {
     let _listener = device.listen(&events, PORT).unwrap();
     let pd = device.alloc_pd();
     let cq = device.create_cq(16, None).unwrap();
-    let init = QpInit { send_cq: &cq, recv_cq: &cq, capacity: QpCapacity::default(), signal_all: false };
+    let init = QpInit::new(&cq, &cq);
     let qp = device.create_qp(&pd, &init).unwrap();
     let memory = pd.register(8, Access::ALL).unwrap();
     let peer = establish(&device, &host, &events, &qp);
@@ -109,7 +109,7 @@ fn completion_queues_are_not_shared_between_devices() {
     let pair = Pair::new(&PairConfig::default());
     let (a, b) = (&pair.a, &pair.b);
     let create = |pd, send_cq, recv_cq| {
-        let init = QpInit { send_cq, recv_cq, capacity: QpCapacity::default(), signal_all: false };
+        let init = QpInit::new(send_cq, recv_cq);
         a.device.create_qp(pd, &init).err()
     };
     assert_eq!(create(&a.pd, &a.cq, &a.cq), None);
@@ -127,7 +127,7 @@ fn completion_queues_are_not_shared_between_devices() {
 fn what_is_one_devices_is_no_other_ones() {
     let pair = Pair::new(&PairConfig::default());
     let (a, b) = (&pair.a, &pair.b);
-    let init = QpInit { send_cq: &a.cq, recv_cq: &a.cq, capacity: QpCapacity::default(), signal_all: false };
+    let init = QpInit::new(&a.cq, &a.cq);
     assert_eq!(a.device.create_qp(&b.pd, &init).err(), Some(CreateError::ForeignObject));
     assert_eq!(a.pd.register_for(&b.qp, 8, Access::ALL).err(), Some(RegisterError::ForeignQp));
     let remote = pair.address_of_b();
@@ -165,7 +165,7 @@ fn places_for_reads_have_a_limit() {
     let events = device.create_event_channel().unwrap();
     let _listener = device.listen(&events, PORT).unwrap();
     let (pd, cq) = (device.alloc_pd(), device.create_cq(16, None).unwrap());
-    let init = QpInit { send_cq: &cq, recv_cq: &cq, capacity: QpCapacity::default(), signal_all: false };
+    let init = QpInit::new(&cq, &cq);
     let qp = device.create_qp(&pd, &init).unwrap();
     let peer = host.connect(device.address(PORT));
     peer.send(&vector("mpa-req2-cs"));

@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 
 use weft_rnic::{
-    Access, CmEvent, ConnParam, Data, Mr, Pd, Qp, QpCapacity, QpInit, Region, RegisterError, SendOpcode,
-    Stag, Status,
+    Access, CmEvent, ConnParam, Data, Mr, Pd, Qp, QpInit, Region, RegisterError, SendOpcode, Stag, Status,
 };
 use weft_tests::RawPeer;
 
@@ -21,7 +20,7 @@ type Answer = fn(&str, &[u8]) -> Vec<u8>;
 /// A stream of `pd`, on which the device may send.
 fn stream(world: &World, pd: &Pd, role: Role) -> (Qp, RawPeer) {
     let (send_cq, recv_cq) = (&world.side.cq, &world.side.cq);
-    let init = QpInit { send_cq, recv_cq, capacity: QpCapacity::default(), signal_all: false };
+    let init = QpInit::new(send_cq, recv_cq);
     let qp = world.side.device.create_qp(pd, &init).unwrap();
     let peer = world.establish_with(role, &qp, ConnParam::default());
     peer.send(&vector("write0"));

@@ -27,6 +27,9 @@ fn expect_crc_error(world: &World, peer: &RawPeer, octets: &[u8]) {
     let error = Mpa::Crc { expected: crc32c(covered), received: u32::from_le_bytes(*field) };
     assert_eq!(error.code(), 0x02);
     assert_eq!(world.disconnected(), DisconnectReason::LocalTerminate(Cause::Mpa(error)));
+    let counters = world.side.device.counters();
+    assert_eq!((counters.mpa.crc_errors, counters.mpa.marker_errors), (1, 0));
+    assert_eq!(counters.terminates_sent.of(0x2, 0x0, 0x02), 1);
 }
 
 /// One bit, in each octet of ULPDU, padding and CRC field: with CRCs it is found, without them it is not looked for.
@@ -219,8 +222,15 @@ fn crcs_do_not_show_above_mpa() {
 #[test]
 fn only_the_devices_setting_asks_for_no_crc() {
     let [request, reply] = ["4D504120494420526571204672616D65", "4D504120494420526570204672616D65"];
-    let everything =
-        ConnParam { private_data: b"\0\0\0\0", ird: Some(0), ord: Some(0), peer_to_peer: Some(true) };
+    let everything = ConnParam {
+        private_data: b"\0\0\0\0",
+        ird: Some(0),
+        ord: Some(0),
+        peer_to_peer: Some(true),
+        local: None,
+        id: 1,
+        events: None,
+    };
     for param in [ConnParam::default(), everything] {
         for (crc, flag) in [(true, 0x40), (false, 0)] {
             let default = weft_mpa::Config::default();

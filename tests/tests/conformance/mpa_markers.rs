@@ -207,6 +207,8 @@ fn one_wrong_marker_of_several() {
         }
         let error = Mpa::Marker { expected: wrong, received: wrong - 4 };
         assert_eq!(world.disconnected(), DisconnectReason::LocalTerminate(Cause::Mpa(error)));
+        let counters = world.side.device.counters();
+        assert_eq!((counters.mpa.crc_errors, counters.mpa.marker_errors), (0, 1));
         assert_eq!(content(&memory), [FILL; 1600]);
     }
 }

@@ -4,8 +4,8 @@
 use weft_mpa::{Error as Mpa, StartupError};
 use weft_netif::{Duration, ImpairmentConfig, LlpState};
 use weft_rnic::{
-    Cause, CmError, CmEvent, ConnParam, ConnectFailure, Data, DisconnectReason, QpCapacity, QpInit, QpState,
-    SendOpcode, Status,
+    Cause, CmError, CmEvent, ConnParam, ConnectFailure, Data, DisconnectReason, QpInit, QpState, SendOpcode,
+    Status,
 };
 use weft_tests::{Pair, PairConfig, hex};
 
@@ -344,8 +344,7 @@ fn a_responder_without_an_fpdu_ends_in_silence() {
         let world = World::new();
         let side = &world.side;
         let small = side.device.create_cq(1, None).unwrap();
-        let init =
-            QpInit { send_cq: &small, recv_cq: &small, capacity: QpCapacity::default(), signal_all: true };
+        let init = QpInit { signal_all: true, ..QpInit::new(&small, &small) };
         let [culprit, victim] = [(); 2].map(|()| side.device.create_qp(&side.pd, &init).unwrap());
         let _first = world.establish_with(Role::Active, &culprit, ConnParam::default());
         let peer = world.dial();

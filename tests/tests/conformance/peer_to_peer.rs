@@ -297,10 +297,9 @@ fn the_own_first_message_is_nobodys_request() {
         let world = world_of(with_rtr(kind));
         let side = &world.side;
         let init = weft_rnic::QpInit {
-            send_cq: &side.cq,
-            recv_cq: &side.cq,
             capacity: weft_rnic::QpCapacity::default(),
             signal_all: true,
+            ..weft_rnic::QpInit::new(&side.cq, &side.cq)
         };
         let qp = side.device.create_qp(&side.pd, &init).unwrap();
         side.device.connect(&side.events, &qp, world.address_of_peer(), PEER_TO_PEER).unwrap();
@@ -402,10 +401,9 @@ fn a_local_error_during_the_start_is_told_by_2_0_05() {
         let side = &world.side;
         let small = side.device.create_cq(1, None).unwrap();
         let init = weft_rnic::QpInit {
-            send_cq: &small,
-            recv_cq: &small,
             capacity: weft_rnic::QpCapacity::default(),
             signal_all: true,
+            ..weft_rnic::QpInit::new(&small, &small)
         };
         let [culprit, victim] = [(); 2].map(|()| side.device.create_qp(&side.pd, &init).unwrap());
         let first = world.establish_with(crate::world::Role::Active, &culprit, ConnParam::default());

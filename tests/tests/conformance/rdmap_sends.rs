@@ -85,7 +85,7 @@ fn solicited_sends_make_an_event() {
         let channel = world.side.device.create_comp_channel().unwrap();
         let cq = world.side.device.create_cq(16, Some(&channel)).unwrap();
         let capacity = weft_rnic::QpCapacity::default();
-        let init = QpInit { send_cq: &world.side.cq, recv_cq: &cq, capacity, signal_all: false };
+        let init = QpInit { capacity, ..QpInit::new(&world.side.cq, &cq) };
         let qp = world.side.device.create_qp(&world.side.pd, &init).unwrap();
         let peer = world.establish_with(role, &qp, ConnParam::default());
         for (msn, (octet, solicited, invalidates)) in (1..).zip(KINDS) {

@@ -128,7 +128,11 @@ impl Stage {
             reason => panic!("{reason:?}"),
         }
         let failed = self.world.completion();
-        let refusal = if code.1 == 1 { Status::RemoteAccess } else { Status::RemoteOperation };
+        let refusal = match code {
+            (_, 1, _) => Status::RemoteAccess,
+            (1, 2, _) | (0, 2, 0x05 | 0x06) => Status::RemoteInvalidRequest,
+            _ => Status::RemoteOperation,
+        };
         let is_read = matches!(of, Of::Read | Of::ReadHeader);
         assert_eq!((failed.wr_id, failed.status), (3, if is_read { refusal } else { FLUSHED }));
         let number = u32::from_be_bytes([0, code.0, code.1, code.2]);

@@ -12,7 +12,7 @@ use crate::world::{Role, World, content, exchange, filled, whole, work};
 
 /// A queue pair of the world's domain with both queues' completions in `cq`.
 fn qp_on(world: &World, cq: &Cq) -> Qp {
-    let init = QpInit { send_cq: cq, recv_cq: cq, capacity: QpCapacity::default(), signal_all: false };
+    let init = QpInit::new(cq, cq);
     world.side.device.create_qp(&world.side.pd, &init).unwrap()
 }
 
@@ -23,7 +23,7 @@ fn qp_on(world: &World, cq: &Cq) -> Qp {
 fn a_completion_queue_has_one_owner() {
     let mut pair = Pair::connected(&PairConfig { peer_to_peer: true, ..PairConfig::default() });
     let create = |send_cq, recv_cq| {
-        let init = QpInit { send_cq, recv_cq, capacity: QpCapacity::default(), signal_all: false };
+        let init = QpInit::new(send_cq, recv_cq);
         pair.a.device.create_qp(&pair.a.pd, &init).err()
     };
     assert_eq!(create(&pair.b.cq, &pair.a.cq), Some(CreateError::ForeignObject));
@@ -88,7 +88,7 @@ fn the_device_grants_the_queues() {
     }
     let pd = device.alloc_pd();
     let create = |capacity| {
-        let init = QpInit { send_cq: &world.side.cq, recv_cq: &world.side.cq, capacity, signal_all: false };
+        let init = QpInit { capacity, ..QpInit::new(&world.side.cq, &world.side.cq) };
         device.create_qp(&pd, &init)
     };
     let good = QpCapacity::default();
@@ -119,7 +119,7 @@ fn the_device_counts_what_it_grants() {
     assert!(device.create_cq(8, None).is_ok());
     let create = || {
         let capacity = QpCapacity::default();
-        let init = QpInit { send_cq: &first, recv_cq: &first, capacity, signal_all: false };
+        let init = QpInit { capacity, ..QpInit::new(&first, &first) };
         device.create_qp(&pd, &init)
     };
     let (one, two) = (create().unwrap(), create().unwrap());

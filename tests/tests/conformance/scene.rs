@@ -133,7 +133,15 @@ impl Scene {
     /// The peer sends what `row` says and, in the same breath, a good Write that is too late.
     pub(crate) fn run(self, row: &Row) {
         let flushed = Status::WorkRequestFlushed;
-        let expected = [(1, row.receives[0]), (2, row.receives[1]), (3, flushed), (4, flushed)];
+        // A Read or Atomic Response that RDMAP does not take is the Read's.
+        let is_answer = match row.bad[..] {
+            // Of an untagged segment DDP checks more than the version, and does not care what it is for.
+            [0x80..=0xFF, 0x42 | 0x4B, ..] => row.bad[0] & 0x03 == 1,
+            [_, 0x42 | 0x4B, ..] => !matches!(row.error, weft_rdmap::Error::Ddp(_)),
+            _ => false,
+        };
+        let read = if is_answer { Status::BadResponse } else { flushed };
+        let expected = [(1, row.receives[0]), (2, row.receives[1]), (3, read), (4, flushed)];
         let good: Vec<_> = row.good.iter().flat_map(|ulpdu| fpdu(ulpdu)).collect();
         let answer = match row.answer {
             Answer::Bare(code) => bare_terminate(code),

@@ -14,12 +14,8 @@ use crate::world::{FILL, Role, World, content, exchange, filled, whole, work};
 
 /// A queue pair of `pd` on a connection, and its peer, which has said its first word.
 fn stream(world: &World, pd: &Pd, role: Role) -> (Qp, RawPeer) {
-    let init = QpInit {
-        send_cq: &world.side.cq,
-        recv_cq: &world.side.cq,
-        capacity: weft_rnic::QpCapacity::default(),
-        signal_all: false,
-    };
+    let init =
+        QpInit { capacity: weft_rnic::QpCapacity::default(), ..QpInit::new(&world.side.cq, &world.side.cq) };
     let qp = world.side.device.create_qp(pd, &init).unwrap();
     let peer = world.establish_with(role, &qp, ConnParam::default());
     peer.send(&vector("write0"));

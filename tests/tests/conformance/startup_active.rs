@@ -248,7 +248,7 @@ fn nobody_listens() {
     let mut remote = world.address_of_peer();
     remote.set_port(9);
     world.side.device.connect(&world.side.events, &world.side.qp, remote, ConnParam::default()).unwrap();
-    assert_eq!(world.connect_error(), ConnectFailure::Unreachable);
+    assert_eq!(world.connect_error(), ConnectFailure::Refused);
     expect_usable(&world);
 }
 

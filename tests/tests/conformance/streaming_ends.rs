@@ -49,7 +49,7 @@ fn nobody_listens() {
     assert_eq!(stream.send(b"early"), Ok(0));
     assert_eq!(stream.receive(&mut [0; 8]), Ok(0));
     assert_eq!(stream.start_responder(b""), Err(CmError::Stream(StreamError::NotOpen)));
-    let failed = CmEvent::StreamFailed { id: stream.id(), reason: ConnectFailure::Unreachable };
+    let failed = CmEvent::StreamFailed { id: stream.id(), reason: ConnectFailure::Refused };
     assert_eq!(world.event(), failed);
     assert_eq!(stream.state(), StreamState::Closed);
     world.expect_no_news();

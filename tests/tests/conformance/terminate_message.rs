@@ -68,7 +68,7 @@ fn the_peers_terminate_always_has_a_place() {
         let failed = world.completion();
         assert_eq!(
             (failed.wr_id, failed.status, failed.vendor_err),
-            (1, Status::RemoteOperation, 0x01_02_02)
+            (1, Status::RnrRetryExceeded, 0x01_02_02)
         );
     }
 }

@@ -50,12 +50,7 @@ impl World {
 
     /// Another queue pair, on the device's one completion queue.
     pub(crate) fn new_qp(&self) -> Qp {
-        let init = QpInit {
-            send_cq: &self.side.cq,
-            recv_cq: &self.side.cq,
-            capacity: weft_rnic::QpCapacity::default(),
-            signal_all: false,
-        };
+        let init = QpInit::new(&self.side.cq, &self.side.cq);
         self.side.device.create_qp(&self.side.pd, &init).expect("a queue pair")
     }
 

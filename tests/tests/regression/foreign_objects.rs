@@ -14,7 +14,7 @@ fn handles_of_another_device_are_refused() {
     assert_eq!(a.device.listen(&b.events, PORT).err(), Some(CmError::ForeignObject));
 
     let create = |pd, send_cq, recv_cq| {
-        let init = QpInit { send_cq, recv_cq, capacity: QpCapacity::default(), signal_all: false };
+        let init = QpInit::new(send_cq, recv_cq);
         a.device.create_qp(pd, &init).err()
     };
     assert_eq!(create(&a.pd, &a.cq, &a.cq), None);
@@ -30,7 +30,7 @@ fn queues_beyond_reason_are_refused() {
     let pair = Pair::new(&PairConfig::default());
     let a = &pair.a;
     let create = |capacity| {
-        let init = QpInit { send_cq: &a.cq, recv_cq: &a.cq, capacity, signal_all: false };
+        let init = QpInit { capacity, ..QpInit::new(&a.cq, &a.cq) };
         a.device.create_qp(&a.pd, &init).err()
     };
     let good = QpCapacity::default();

@@ -4,8 +4,7 @@ use std::time::Duration as RealDuration;
 
 use weft_netif::Duration;
 use weft_rnic::{
-    CmEvent, Config, ConnParam, Data, Device, DisconnectReason, QpCapacity, QpInit, SendOpcode, SendWr, Stag,
-    Status,
+    CmEvent, Config, ConnParam, Data, Device, DisconnectReason, QpInit, SendOpcode, SendWr, Stag, Status,
 };
 use weft_tests::{Pair, PairConfig};
 
@@ -15,12 +14,7 @@ fn requests_of_peers_that_have_gone_are_forgotten() {
     let mut pair = Pair::new(&PairConfig::default());
     let param = ConnParam { private_data: &[7; 508], ..ConnParam::default() };
     for _ in 0..200 {
-        let init = QpInit {
-            send_cq: &pair.a.cq,
-            recv_cq: &pair.a.cq,
-            capacity: QpCapacity::default(),
-            signal_all: false,
-        };
+        let init = QpInit::new(&pair.a.cq, &pair.a.cq);
         let qp = pair.a.device.create_qp(&pair.a.pd, &init).unwrap();
         pair.a.device.connect(&pair.a.events, &qp, pair.address_of_b(), param).unwrap();
         pair.settle(Duration::from_millis(50));
@@ -51,12 +45,7 @@ fn a_terminate_outlives_the_queue_pair() {
         _ => None,
     });
     assert!(matches!(reason, Some(DisconnectReason::LocalTerminate(_))), "{reason:?}");
-    let init = QpInit {
-        send_cq: &pair.b.cq,
-        recv_cq: &pair.b.cq,
-        capacity: QpCapacity::default(),
-        signal_all: false,
-    };
+    let init = QpInit::new(&pair.b.cq, &pair.b.cq);
     let other = pair.b.device.create_qp(&pair.b.pd, &init).unwrap();
     drop(core::mem::replace(&mut pair.b.qp, other));
     let CmEvent::Disconnected { reason, .. } = pair.event_of_a() else { panic!("no end at the peer") };
@@ -68,7 +57,7 @@ fn a_terminate_outlives_the_queue_pair() {
 fn numbers_of_queue_pairs_rest_before_they_come_back() {
     let pair = Pair::new(&PairConfig::default());
     let a = &pair.a;
-    let init = QpInit { send_cq: &a.cq, recv_cq: &a.cq, capacity: QpCapacity::default(), signal_all: false };
+    let init = QpInit::new(&a.cq, &a.cq);
     let mut last = 0;
     for _ in 0..200 {
         let number = a.device.create_qp(&a.pd, &init).unwrap().number();
@@ -84,7 +73,7 @@ fn a_wait_may_be_as_long_as_can_be_said() {
     let (wire, _peer) = weft_netif::pair(1500);
     let device = Device::open(wire, Config::new("10.0.0.1/24".parse().unwrap(), 1)).unwrap();
     let cq = device.create_cq(4, None).unwrap();
-    let init = QpInit { send_cq: &cq, recv_cq: &cq, capacity: QpCapacity::default(), signal_all: false };
+    let init = QpInit::new(&cq, &cq);
     let qp = device.create_qp(&device.alloc_pd(), &init).unwrap();
     let events = device.create_event_channel().unwrap();
     // Nobody listens on the device's own address, which it finds out without a wire.

@@ -77,7 +77,7 @@ fn an_unsignaled_request_that_fails_is_reported() {
 #[test]
 fn signal_all_reports_everything() {
     let mut pair = connected();
-    let init = QpInit { send_cq: &pair.a.cq, recv_cq: &pair.a.cq, capacity: CAPACITY, signal_all: true };
+    let init = QpInit { capacity: CAPACITY, signal_all: true, ..QpInit::new(&pair.a.cq, &pair.a.cq) };
     let (a, b) = (pair.a.device.create_qp(&pair.a.pd, &init).unwrap(), qp_on(&pair.b, &pair.b.cq));
     link_simply(&mut pair, &a, &b);
     for wr_id in 0..10 {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use weft_netif::{ConnectError, Duration, ListenError};
+use weft_netif::{ConnectError, Duration, Listen, ListenError};
 use weft_rnic::{
     Clock, CmError, CmEvent, Config, ConnParam, ConnectFailure, ConnectRequest, Data, Device,
     DisconnectReason, Lockstep, Progress, QpState, SendWr, Status,
@@ -136,10 +136,47 @@ fn revision_1_takes_512_octets() {
 fn ports() {
     let pair = pair();
     let listen = |port| pair.b.device.listen(&pair.b.events, port).map(|_| ());
-    assert_eq!(listen(0), Err(CmError::Listen(ListenError::PortZero)));
     assert_eq!(listen(PORT), Err(CmError::Listen(ListenError::AddrInUse)));
     assert_eq!(listen(PORT + 1), Ok(()));
     assert_eq!(listen(PORT + 1), Ok(()), "its listener was dropped");
+    let foreign = pair.b.device.listen(&pair.b.events, SocketAddr::from(([10, 0, 0, 9], PORT)));
+    assert_eq!(foreign.err(), Some(CmError::Listen(ListenError::AddrNotAvailable)));
+}
+
+#[test]
+fn a_port_of_the_devices_choice_and_a_local_end_of_the_applications() {
+    let mut pair = pair();
+    let listeners = [(); 2].map(|()| pair.b.device.listen(&pair.b.events, 0).unwrap());
+    let chosen = listeners.each_ref().map(|listener| listener.local_addr());
+    assert!(chosen[0] != chosen[1] && chosen.iter().all(|local| local.port() >= 49_152), "{chosen:?}");
+    let own = pair.a.device.address(1234);
+    let param = ConnParam { local: Some(own), ..ConnParam::default() };
+    pair.a.device.connect(&pair.a.events, &pair.a.qp, chosen[1], param).unwrap();
+    let request = request(&mut pair);
+    assert_eq!((request.port, request.peer), (chosen[1].port(), own));
+    let foreign = ConnParam { local: Some(pair.b.device.address(1235)), ..ConnParam::default() };
+    let another = qp_on(&pair.a, &pair.a.cq);
+    let refused = pair.a.device.connect(&pair.a.events, &another, chosen[0], foreign);
+    assert_eq!(refused, Err(CmError::Connect(ConnectError::AddrNotAvailable)));
+}
+
+#[test]
+fn a_listener_has_a_backlog_of_its_own() {
+    let mut pair = pair();
+    let listen = Listen { port: OTHER_PORT, backlog: Some(1), ..Listen::default() };
+    let _listener = pair.b.device.listen(&pair.b.events, listen).unwrap();
+    let qps = [(); 2].map(|()| qp_on(&pair.a, &pair.a.cq));
+    for qp in &qps {
+        pair.a
+            .device
+            .connect(&pair.a.events, qp, pair.b.device.address(OTHER_PORT), ConnParam::default())
+            .unwrap();
+    }
+    let request = request(&mut pair);
+    let expected = CmEvent::ConnectError { qp_num: qps[1].number(), reason: ConnectFailure::Closed };
+    assert_eq!(pair.event_of_a(), expected);
+    pair.b.device.accept(request.id, &pair.b.qp, ConnParam::default()).unwrap();
+    assert!(matches!(pair.event_of_a(), CmEvent::Established { .. }));
 }
 
 #[test]
@@ -168,7 +205,7 @@ fn nobody_listens_or_nobody_is_there() {
         pair.a.device.connect(&pair.a.events, &pair.a.qp, to, ConnParam::default()).unwrap();
         let reason = failure(&mut pair);
         if address.ends_with(":9") {
-            assert_eq!(reason, ConnectFailure::Unreachable);
+            assert_eq!(reason, ConnectFailure::Refused);
         } else {
             // Nobody says no: the startup's time is over, 40 s of the engine's.
             assert_eq!(reason, ConnectFailure::TimedOut);
@@ -190,7 +227,7 @@ fn a_dropped_listener_takes_no_more() {
     drop(listener);
     let late = qp_on(&pair.a, &pair.a.cq);
     pair.a.device.connect(&pair.a.events, &late, to, ConnParam::default()).unwrap();
-    let expected = CmEvent::ConnectError { qp_num: late.number(), reason: ConnectFailure::Unreachable };
+    let expected = CmEvent::ConnectError { qp_num: late.number(), reason: ConnectFailure::Refused };
     assert_eq!(pair.event_of_a(), expected);
     // What had been announced before is still there to be answered.
     pair.b.device.accept(early.id, &pair.b.qp, ConnParam::default()).unwrap();
@@ -315,3 +352,6 @@ fn an_accepted_connection_may_be_over_already() {
     assert_eq!(outcomes(&drain(&pair.b.cq)), [(1, Status::Success)]);
     assert_eq!(outcomes(&drain(&pair.a.cq)), [(2, Status::Success)]);
 }
+
+/// Where nobody else listens, and an ordinary user may.
+const OTHER_PORT: u16 = 19_009;

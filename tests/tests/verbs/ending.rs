@@ -222,7 +222,12 @@ fn a_silent_peer_is_given_up() {
     let sges = [source.sge(0, 8)];
     pair.a
         .qp
-        .post_send(&SendWr { wr_id: 1, opcode: read_from(&target, 0), data: Data::Sges(&sges), ..WR })
+        .post_sends(&[1, 2].map(|wr_id| SendWr {
+            wr_id,
+            opcode: read_from(&target, 0),
+            data: Data::Sges(&sges),
+            ..WR
+        }))
         .unwrap();
     // From now on only one side is driven, as if the other one had crashed.
     let started = pair.lockstep.now();
@@ -235,6 +240,6 @@ fn a_silent_peer_is_given_up() {
     };
     assert!(matches!(end, CmEvent::Disconnected { reason: DisconnectReason::Lost, .. }), "{end:?}");
     assert!((100..200).contains(&(now - started).secs()), "{}", now - started);
-    assert_eq!(outcomes(&drain(&pair.a.cq)), [(1, Status::WorkRequestFlushed)]);
+    assert_eq!(outcomes(&drain(&pair.a.cq)), [(1, Status::RetryExceeded), (2, Status::WorkRequestFlushed)]);
     assert_eq!(pair.b.device.counters().received.by_opcode[READ_REQUEST], 0);
 }

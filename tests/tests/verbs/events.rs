@@ -168,12 +168,8 @@ fn a_separate_send_queue_fires_separately() {
     let mut it = Announced::new();
     let send_channel = it.pair.b.device.create_comp_channel().unwrap();
     let send_cq = it.pair.b.device.create_cq(8, Some(&send_channel)).unwrap();
-    let init = weft_rnic::QpInit {
-        send_cq: &send_cq,
-        recv_cq: &it.cq,
-        capacity: crate::world::CAPACITY,
-        signal_all: false,
-    };
+    let init =
+        weft_rnic::QpInit { capacity: crate::world::CAPACITY, ..weft_rnic::QpInit::new(&send_cq, &it.cq) };
     let b = it.pair.b.device.create_qp(&it.pair.b.pd, &init).unwrap();
     let a = qp_on(&it.pair.a, &it.pair.a.cq);
     link_simply(&mut it.pair, &a, &b);

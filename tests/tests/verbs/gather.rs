@@ -1,7 +1,10 @@
 //! Gather and scatter: many elements, odd sizes, several regions; inline data.
 
 use weft_netif::Duration;
-use weft_rnic::{CompletionOpcode, Data, Mr, QpCapacity, SendWr, Sge, Status};
+use weft_rnic::{
+    CompletionOpcode, CreateError, Data, Errno, Mr, PostError, QpCapacity, QpInit, RecvWr, SendWr, Sge,
+    Status,
+};
 use weft_tests::{Pair, Side};
 
 use crate::world::{
@@ -183,6 +186,55 @@ fn inline_data_is_the_callers_again_at_once() {
         let (written, received) = (contents(&target), contents(&sink));
         assert!(written[1..=len] == octets && received[..len] == octets, "{len} octets inline");
         assert!(written[1 + len..].iter().chain(&received[len..]).all(|&octet| octet == GUARD));
+    }
+}
+
+/// The largest queue pairs: 32 elements and 1024 inline octets; more is refused.
+#[test]
+fn as_much_as_can_be_had_and_no_more() {
+    let mut pair = connected_with(QpCapacity { inline: 1024, ..WIDE });
+    let granted = pair.a.qp.query().unwrap().capacity;
+    assert_eq!((granted.send_sge, granted.recv_sge, granted.inline), (32, 32, 1024));
+    let octets = pattern(1024, 9);
+    let sink = guarded(&pair.b, 1024);
+    post_recv(&pair.b.qp, 1, &[sink.sge(0, 1024)]);
+    pair.a.qp.post_send(&SendWr { data: Data::Inline(&octets), ..WR }).unwrap();
+    assert_eq!((pair.completion_of_b().byte_len, contents(&sink)), (1024, octets));
+    let refused = pair.a.qp.post_send(&SendWr { data: Data::Inline(&[0; 1025]), ..WR });
+    assert_eq!(refused, Err(PostError::InlineTooLong));
+    let sges = vec![sink.sge(0, 1); 33];
+    assert_eq!(pair.a.qp.post_send(&SendWr { data: Data::Sges(&sges), ..WR }), Err(PostError::TooManySges));
+    assert_eq!(pair.b.qp.post_recv(&RecvWr { wr_id: 1, sges: &sges }), Err(PostError::TooManySges));
+    for too_much in [
+        QpCapacity { send_sge: 33, ..WIDE },
+        QpCapacity { recv_sge: 33, ..WIDE },
+        QpCapacity { inline: 1025, ..WIDE },
+        QpCapacity { send_wr: 1 << 17, ..WIDE },
+    ] {
+        let init = QpInit { capacity: too_much, ..QpInit::new(&pair.a.cq, &pair.a.cq) };
+        let error = pair.a.device.create_qp(&pair.a.pd, &init).unwrap_err();
+        assert!(matches!(error, CreateError::TooLarge { .. }), "{error}");
+        assert_eq!(error.errno(), Errno::Inval);
+    }
+}
+
+/// Elements of every small length on both sides, so that they end at every octet of the FPDUs around.
+#[test]
+fn elements_end_at_every_octet_of_an_fpdu() {
+    let mut pair = connected_with(WIDE);
+    let total = 3000;
+    let octets = pattern(total, 11);
+    let (source, target) = (memory_of(&pair.a, &octets), guarded(&pair.b, total));
+    let cut = |memory: &Mr, at: usize| {
+        [memory.sge(0, len32(at)), memory.sge(at, 0), memory.sge(at, len32(total - at))]
+    };
+    for at in (1380..1480).chain(2820..2920) {
+        target.write(0, &vec![GUARD; total]).unwrap();
+        post_recv(&pair.b.qp, 1, &cut(&target, total - at));
+        pair.a.qp.post_send(&SendWr { data: Data::Sges(&cut(&source, at)), ..WR }).unwrap();
+        assert_eq!(pair.completion_of_b().status, Status::Success);
+        assert!(contents(&target) == octets, "cut at {at}");
+        assert_eq!(pair.completion_of_a().status, Status::Success);
     }
 }
 

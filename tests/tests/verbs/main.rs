@@ -2,18 +2,41 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod async_events;
+mod attributes;
 mod completions;
 mod connecting;
+mod counters;
+mod cq_resize;
 mod ending;
+mod engines;
 mod events;
+mod fast_registration;
 mod gather;
+mod held_work;
+mod held_world;
+mod host;
+mod host_placing;
+mod leading;
 mod many;
+mod moderation;
 mod protection;
 mod reads;
+mod registration;
+mod resources;
 mod revoking;
+mod rnr_wait;
+mod routing;
+mod shutdown;
+mod srq;
 mod states;
+mod statuses;
 mod streaming;
 mod streaming_ends;
 mod talk;
 mod threads;
+mod tracing;
+mod wait;
+mod windows;
 mod world;
+mod write_immediate;

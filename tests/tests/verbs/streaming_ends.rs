@@ -180,7 +180,7 @@ fn threads_sleep_for_their_streams() {
             }
             assert_eq!(line[..7], *b"enough\n");
             let (pd, cq) = (a.alloc_pd(), a.create_cq(16, None).unwrap());
-            let init = QpInit { send_cq: &cq, recv_cq: &cq, capacity: CAPACITY, signal_all: false };
+            let init = QpInit { capacity: CAPACITY, ..QpInit::new(&cq, &cq) };
             let qp = a.create_qp(&pd, &init).unwrap();
             stream.start_initiator(&qp, ConnParam::default()).unwrap();
             assert!(matches!(wait_for_news(&a_events), CmEvent::Rejected { .. }));

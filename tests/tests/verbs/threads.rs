@@ -17,11 +17,11 @@ use crate::world::{CAPACITY, WR, drain, outcomes, pattern, post_recv, read_from,
 
 /// One device with its objects; all completions are announced on `channel`.
 pub(crate) struct End {
-    channel: CompChannel,
+    pub(crate) channel: CompChannel,
     pub(crate) cq: Cq,
     pub(crate) events: EventChannel,
     pub(crate) pd: Pd,
-    device: Device,
+    pub(crate) device: Device,
 }
 
 pub(crate) struct Ends {
@@ -41,12 +41,12 @@ impl End {
     }
 
     fn qp(&self) -> Qp {
-        let init = QpInit { send_cq: &self.cq, recv_cq: &self.cq, capacity: CAPACITY, signal_all: false };
+        let init = QpInit { capacity: CAPACITY, ..QpInit::new(&self.cq, &self.cq) };
         self.device.create_qp(&self.pd, &init).expect("room for a queue pair")
     }
 
     /// The next completion, slept for: arm, poll once more, and only then wait.
-    fn completion(&self) -> Completion {
+    pub(crate) fn completion(&self) -> Completion {
         loop {
             if let Some(completion) = self.cq.poll_one() {
                 return completion;
@@ -69,9 +69,15 @@ impl Ends {
         Self { a, b, _listener: listener }
     }
 
-    /// A connected pair of queue pairs. Both devices are looked at in turn, so that this works with any progress.
+    /// A connected pair of queue pairs.
     pub(crate) fn link(&self) -> (Qp, Qp) {
-        let (qa, qb) = (self.a.qp(), self.b.qp());
+        let qb = self.b.qp();
+        (self.link_to(&qb), qb)
+    }
+
+    /// A queue pair that is connected to `qb`. Both devices are looked at in turn, so that this works with any progress.
+    pub(crate) fn link_to(&self, qb: &Qp) -> Qp {
+        let qa = self.a.qp();
         let param = ConnParam { peer_to_peer: Some(true), ..ConnParam::default() };
         self.a.device.connect(&self.a.events, &qa, self.b.device.address(PORT), param).expect("a free one");
         let (guard, mut established) = (Guard::new(), 0);
@@ -81,14 +87,16 @@ impl Ends {
                 match end.events.next() {
                     None => {}
                     Some(CmEvent::ConnectRequest(it)) => {
-                        end.device.accept(it.id, &qb, ConnParam::default()).expect("a free one");
+                        end.device.accept(it.id, qb, ConnParam::default()).expect("a free one");
                     }
                     Some(CmEvent::Established { .. }) => established += 1,
+                    // An earlier connection whose queue pairs are gone has only now ended.
+                    Some(CmEvent::Disconnected { qp_num, .. }) if qp_num != qa.number() => {}
                     Some(other) => panic!("{other:?}"),
                 }
             }
         }
-        (qa, qb)
+        qa
     }
 }
 
@@ -374,7 +382,7 @@ fn poll_together(ends: &Ends, links: &[(Qp, Qp)], total: usize) -> Vec<Vec<Compl
             let (cq, taken, seen, start) = (&ends.a.cq, &taken, &seen, &start);
             scope.spawn(move || {
                 let (guard, mut own) = (Guard::new(), Vec::new());
-                let mut out = [DUMMY; 2];
+                let mut out = [Completion::EMPTY; 2];
                 start.wait();
                 while taken.load(Ordering::SeqCst) < total {
                     let count = cq.poll(&mut out[..1 + poller % 2]);
@@ -460,15 +468,3 @@ const ROUNDS: u64 = 200;
 const EACH: usize = 500;
 /// No more than fit, so that a slow poller is no overrun.
 const POLLED: usize = 6000;
-const DUMMY: Completion = Completion {
-    wr_id: 0,
-    status: Status::General,
-    opcode: CompletionOpcode::Send,
-    byte_len: 0,
-    invalidated: None,
-    immediate: None,
-    qp_num: 0,
-    vendor_err: 0,
-    solicited: false,
-    timestamp: 0,
-};

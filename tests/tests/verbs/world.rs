@@ -105,7 +105,7 @@ pub(crate) fn connected_with(capacity: QpCapacity) -> Pair {
 
 /// A queue pair with both queues' completions in `cq`.
 pub(crate) fn qp_on(side: &Side, cq: &Cq) -> Qp {
-    let init = QpInit { send_cq: cq, recv_cq: cq, capacity: CAPACITY, signal_all: false };
+    let init = QpInit { capacity: CAPACITY, ..QpInit::new(cq, cq) };
     side.device.create_qp(&side.pd, &init).expect("room for a queue pair")
 }
 

@@ -6,26 +6,34 @@ use super::{LocalFault, Pending, QueuePair};
 use crate::{Access, MemoryTable, SendOpcode, Status};
 
 impl QueuePair {
-    /// Takes the next request out of the queue, and checks it.
-    pub(super) fn load(&mut self, memory: &MemoryTable) -> Result<(), LocalFault> {
+    /// Takes the next request out of the queue, and checks it. `false` says that it is held: it has not been started, and is
+    /// read anew when the doorbell rings.
+    #[inline]
+    pub(super) fn load(&mut self, memory: &MemoryTable) -> Result<bool, LocalFault> {
         let loaded = self.queues.send.load(self.started, &mut self.work);
-        let len = self.work.len().unwrap_or(0);
+        if loaded.is_ok() && matches!(self.work.opcode, SendOpcode::Hold) {
+            return Ok(false);
+        }
         let fetches = self.work.opcode.fetches();
         let is_read = matches!(self.work.opcode, SendOpcode::Read { .. });
-        let pending = Pending {
+        self.current = Pending {
             wr_id: self.work.wr_id,
             opcode: self.work.opcode.completion(),
             signaled: self.work.signaled || self.signal_all,
-            len: if fetches { len } else { 0 },
-            parts: if is_read { self.work.sges.len().max(1) } else { 1 },
+            len: if fetches { self.work.len } else { 0 },
+            parts: if is_read { self.work.sges.len().max(1) } else { 1 + usize::from(self.is_confirmed()) },
             sink: self.work.sges.first().copied().unwrap_or_default(),
             ..Pending::default()
         };
-        *self.pending_mut(self.started) = pending;
         self.active = true;
+        self.counters.sends_started += 1;
         self.parts = 0;
-        if loaded.is_err() {
+        let is_unknown = self.work.opcode.is_extension() && !self.queues.extensions;
+        if loaded.is_err() || is_unknown {
             return Err(self.fault(Status::LocalQpOperation));
+        }
+        if self.work.opcode.is_local() {
+            return Ok(true);
         }
         let right = if fetches { Access::LOCAL_WRITE } else { Access::LOCAL_READ };
         let good = self
@@ -34,12 +42,14 @@ impl QueuePair {
             .iter()
             .filter(|sge| sge.length > 0)
             .all(|sge| memory.check(self.claim(sge.lkey, right), sge.addr, sge.length as usize).is_ok());
-        if good { Ok(()) } else { Err(self.fault(Status::LocalProtection)) }
+        if good { Ok(true) } else { Err(self.fault(Status::LocalProtection)) }
     }
 
     /// The message of the request at hand, unless it has to wait for one of the ORD.
+    #[inline]
     pub(super) fn message(&mut self, readiness: Readiness) -> Result<Option<Message>, LocalFault> {
-        if self.work.opcode.fetches() && readiness.requests_free == 0 {
+        let confirms = self.parts == 1 && self.is_confirmed();
+        if (self.work.opcode.fetches() || confirms) && readiness.requests_free == 0 {
             // With nothing outstanding there will never be room: the peer offered no IRD at all.
             if readiness.requests_outstanding == 0 {
                 return Err(self.fault(Status::LocalQpOperation));
@@ -49,7 +59,12 @@ impl QueuePair {
         let solicited = self.work.solicited;
         let kind = match self.work.opcode {
             SendOpcode::Read { stag, to } => return Ok(Some(self.next_read(stag, to))),
+            SendOpcode::Write { stag, to } if confirms => return Ok(Some(self.confirmation(stag, to))),
             SendOpcode::Write { stag, to } => Kind::Write { stag, to },
+            SendOpcode::WriteImmediate { stag, to, immediate: [a, b, c, d] } => {
+                let data = Immediate([a, b, c, d, 0, 0, 0, 0]);
+                Kind::WriteImmediate { stag, to, solicited, data }
+            }
             SendOpcode::Send => Kind::Send { solicited, invalidate: None },
             SendOpcode::SendInvalidate { stag } => Kind::Send { solicited, invalidate: Some(stag) },
             SendOpcode::Immediate { data } => Kind::Immediate { solicited, data: Immediate(data) },
@@ -61,12 +76,39 @@ impl QueuePair {
                 stag,
                 to,
             },
+            // Carried out before anybody asked for its message.
+            SendOpcode::BindWindow(_)
+            | SendOpcode::FastRegister(_)
+            | SendOpcode::LocalInvalidate { .. }
+            | SendOpcode::Nop
+            | SendOpcode::Wait { .. }
+            | SendOpcode::Hold => return Err(self.fault(Status::General)),
         };
-        let message = Message { token: Token(self.started), len: self.work.len().unwrap_or(0), kind };
+        let message = Message { token: Token(self.started), len: self.work.len, kind };
         if self.work.opcode.fetches() {
             self.advance();
         }
+        match self.is_confirmed() {
+            // A peer that answers no Reads at all confirms nothing.
+            true if readiness.requests_free + readiness.requests_outstanding == 0 => self.current.parts = 1,
+            confirmed => self.parts += usize::from(confirmed),
+        }
         Ok(Some(message))
+    }
+
+    /// Whether the request at hand is a Write whose completion says that the peer has it. That is InfiniBand's: here a Read of nothing
+    /// behind the Write asks for it.
+    fn is_confirmed(&self) -> bool {
+        let is_write = matches!(self.work.opcode, SendOpcode::Write { .. });
+        is_write && self.queues.as_infiniband() && (self.work.signaled || self.signal_all)
+    }
+
+    /// A Read of no octets, for which neither side needs memory, and which is answered behind the Write.
+    fn confirmation(&mut self, source_stag: weft_ddp::Stag, source_to: u64) -> Message {
+        let kind = Kind::Read { sink_stag: source_stag, sink_to: 0, source_stag, source_to };
+        let message = Message { token: Token(self.started), len: 0, kind };
+        self.advance();
+        message
     }
 
     /// A Read Request has one sink, so a Read into several SGEs is several Read Requests and one completion.

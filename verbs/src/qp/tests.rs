@@ -4,29 +4,49 @@ use weft_ddp::Stag;
 use weft_rdmap::Kind;
 
 use super::*;
-use crate::{Data, PostError, QpCapacity, RecvWr, SendOpcode, SendWr, Sge};
+use crate::{
+    Access, Data, MemoryRegion, PostError, QpCapacity, RecvWr, Region, Registration, SendOpcode, SendWr, Sge,
+    StreamId,
+};
 
-const IDLE: Readiness =
+pub(super) const IDLE: Readiness =
     Readiness { idle: true, requests_outstanding: 0, requests_free: 4, requests_to_answer: 0 };
-const READ: SendOpcode = SendOpcode::Read { stag: Stag(7), to: 5000 };
-const WRITE: SendOpcode = SendOpcode::Write { stag: Stag(7), to: 5000 };
+pub(super) const READ: SendOpcode = SendOpcode::Read { stag: Stag(7), to: 5000 };
+pub(super) const WRITE: SendOpcode = SendOpcode::Write { stag: Stag(7), to: 5000 };
 
 /// A queue pair in RTS whose requests need no memory.
-struct World {
-    memory: MemoryTable,
-    qp: QueuePair,
+pub(super) struct World {
+    pub(super) memory: MemoryTable,
+    pub(super) qp: QueuePair,
 }
 
 impl World {
     fn new(state: Option<QpEvent>) -> Self {
-        let capacity = QpCapacity { send_wr: 8, recv_wr: 8, send_sge: 4, recv_sge: 4, inline: 64 };
-        let queue = || Arc::new(CompletionQueue::new(64));
+        Self::with(state, QpQueues::new(2, &CAPACITY), CompletionQueue::new(64))
+    }
+
+    /// In RTS, with this queue for the completions of receives.
+    pub(super) fn with_recv_cq(recv_cq: CompletionQueue) -> Self {
+        Self::with(Some(QpEvent::Established), QpQueues::new(2, &CAPACITY), recv_cq)
+    }
+
+    /// In RTS, without RFC 7306.
+    pub(super) fn without_extensions() -> Self {
+        let mut queues = QpQueues::new(2, &CAPACITY);
+        queues.extensions = false;
+        Self::with(Some(QpEvent::Established), queues, CompletionQueue::new(64))
+    }
+
+    fn with(state: Option<QpEvent>, queues: QpQueues, recv_cq: CompletionQueue) -> Self {
         let mut qp = QueuePair::new(QpInit {
-            queues: Arc::new(QpQueues::new(2, &capacity)),
+            queues: Arc::new(queues),
             pd: PdId(1),
-            send_cq: queue(),
-            recv_cq: queue(),
+            send_cq: Arc::new(CompletionQueue::new(64)),
+            recv_cq: Arc::new(recv_cq),
             signal_all: false,
+            srq: None,
+            rnr_wait: false,
+            cq_table: Arc::default(),
         });
         if let Some(event) = state {
             qp.handle_event(event);
@@ -34,24 +54,31 @@ impl World {
         Self { memory: MemoryTable::new(1), qp }
     }
 
-    fn post(&self, wr_id: u64, opcode: SendOpcode, parts: usize) -> Result<(), PostError> {
+    pub(super) fn post(&self, wr_id: u64, opcode: SendOpcode, parts: usize) -> Result<(), PostError> {
         let sges: Vec<Sge> = (0..parts).map(|i| Sge { addr: i as u64, length: 0, lkey: Stag(3) }).collect();
         self.post_wr(SendWr { wr_id, opcode, data: Data::Sges(&sges), ..WR })
     }
 
-    fn post_wr(&self, wr: SendWr<'_>) -> Result<(), PostError> {
+    pub(super) fn post_wr(&self, wr: SendWr<'_>) -> Result<(), PostError> {
         self.qp.queues().post_send(&wr)
     }
 
-    fn next(&mut self, readiness: Readiness) -> Option<Message> {
+    pub(super) fn next(&mut self, readiness: Readiness) -> Option<Message> {
         self.qp.next_message(readiness, &self.memory).unwrap()
     }
 
-    fn start(&mut self) -> Token {
+    pub(super) fn start(&mut self) -> Token {
         self.next(IDLE).expect("a message").token
     }
 
-    fn outcomes(&self) -> Vec<(u64, Status)> {
+    /// What came of the send queue, where that is not asked together with the receives.
+    pub(super) fn sent(&self) -> Vec<(u64, Status)> {
+        let mut out = [self.qp.recv_completion(0, Status::General); 64];
+        let count = self.qp.send_cq.poll(&mut out);
+        out[..count].iter().map(|completion| (completion.wr_id, completion.status)).collect()
+    }
+
+    pub(super) fn outcomes(&self) -> Vec<(u64, Status)> {
         let mut all = Vec::new();
         for cq in [&self.qp.send_cq, &self.qp.recv_cq] {
             let mut out = [self.qp.recv_completion(0, Status::General); 64];
@@ -62,7 +89,9 @@ impl World {
     }
 }
 
-const WR: SendWr<'static> = SendWr {
+const CAPACITY: QpCapacity = QpCapacity { send_wr: 8, recv_wr: 8, send_sge: 4, recv_sge: 4, inline: 64 };
+
+pub(super) const WR: SendWr<'static> = SendWr {
     wr_id: 0,
     opcode: SendOpcode::Send,
     data: Data::Sges(&[]),
@@ -71,7 +100,7 @@ const WR: SendWr<'static> = SendWr {
     solicited: false,
 };
 
-fn established() -> World {
+pub(super) fn established() -> World {
     World::new(Some(QpEvent::Established))
 }
 
@@ -92,6 +121,55 @@ fn nothing_starts_outside_of_rts_or_while_something_is_in_progress() {
 }
 
 #[test]
+fn early_sends_wait_for_the_stream_or_tell_that_none_came() {
+    let early = || {
+        let queues = QpQueues::new(2, &CAPACITY);
+        queues.set_as_infiniband(true);
+        let world = World::with(None, queues, CompletionQueue::new(64));
+        world.post(1, WRITE, 0).unwrap();
+        world.post(2, WRITE, 0).unwrap();
+        world
+    };
+    let mut world = early();
+    assert_eq!(world.next(IDLE), None);
+    world.qp.handle_event(QpEvent::Established);
+    let token = world.start();
+    world.qp.finish(token);
+    assert_eq!(world.outcomes(), [], "nobody knows yet whether the peer has it");
+    assert_eq!(world.next(Readiness { requests_free: 0, requests_outstanding: 1, ..IDLE }), None);
+    let confirmation = world.next(IDLE).unwrap();
+    assert!(matches!(confirmation.kind, Kind::Read { .. }));
+    assert_eq!((confirmation.token, confirmation.len), (token, 0));
+    world.qp.finish(token);
+    assert_eq!(world.outcomes(), [(1, Status::Success)]);
+    let mut world = early();
+    world.qp.fail_oldest(Status::RetryExceeded);
+    world.qp.handle_event(QpEvent::Failed);
+    assert_eq!(world.outcomes(), [(1, Status::RetryExceeded), (2, Status::WorkRequestFlushed)]);
+    let mut without_reads = early();
+    without_reads.qp.handle_event(QpEvent::Established);
+    let token = without_reads.next(Readiness { requests_free: 0, ..IDLE }).unwrap().token;
+    without_reads.qp.finish(token);
+    assert_eq!(without_reads.outcomes(), [(1, Status::Success)]);
+    let mut quiet = early();
+    quiet.qp.handle_event(QpEvent::Established);
+    for _ in 0..4 {
+        let token = quiet.start();
+        quiet.qp.finish(token);
+    }
+    quiet.qp.handle_peer_left();
+    assert_eq!((quiet.qp.queues().state(), quiet.outcomes().len()), (QpState::Idle, 2));
+    let mut asking = early();
+    asking.qp.handle_event(QpEvent::Established);
+    asking.start();
+    asking.qp.handle_peer_left();
+    assert_eq!(asking.outcomes(), [(1, Status::RetryExceeded), (2, Status::WorkRequestFlushed)]);
+    let mut nothing_posted = World::new(None);
+    nothing_posted.qp.fail_oldest(Status::RetryExceeded);
+    assert_eq!(nothing_posted.outcomes(), []);
+}
+
+#[test]
 fn a_request_is_read_when_it_starts() {
     let mut world = established();
     world.post_wr(SendWr { solicited: true, data: Data::Inline(b"abc"), ..WR }).unwrap();
@@ -109,6 +187,23 @@ fn a_fence_waits_for_outstanding_reads_only() {
     world.post_wr(SendWr { fence: true, ..WR }).unwrap();
     assert_eq!(world.next(Readiness { requests_outstanding: 1, ..IDLE }), None);
     assert!(world.next(Readiness { requests_to_answer: 3, ..IDLE }).is_some());
+}
+
+#[test]
+fn a_nop_completes_in_order_and_looks_at_no_memory() {
+    let mut world = established();
+    world.post(1, READ, 1).unwrap();
+    world.post(2, SendOpcode::Nop, 2).unwrap();
+    world.post_wr(SendWr { wr_id: 3, opcode: SendOpcode::Nop, fence: true, ..WR }).unwrap();
+    world.post_wr(SendWr { wr_id: 4, opcode: SendOpcode::Nop, signaled: false, ..WR }).unwrap();
+    let token = world.start();
+    assert_eq!(world.next(Readiness { requests_outstanding: 1, ..IDLE }), None, "the fence");
+    assert_eq!(world.outcomes(), []);
+    world.qp.finish(token);
+    assert_eq!(world.next(IDLE), None);
+    assert_eq!(world.outcomes(), [1, 2, 3].map(|wr_id| (wr_id, Status::Success)));
+    world.post(5, WRITE, 0).unwrap();
+    assert_eq!(world.start(), Token(4));
 }
 
 #[test]
@@ -233,6 +328,78 @@ fn in_rts_nothing_is_flushed() {
     assert_eq!(world.start(), Token(0));
 }
 
+fn memory_for(world: &mut World, stream: Option<StreamId>) -> Arc<MemoryRegion> {
+    let region = Region::owned(8).unwrap();
+    let registration = Registration { pd: PdId(1), stream, access: Access::ALL, iova: 0, region };
+    world.memory.register(registration).unwrap()
+}
+
+/// An STag for the stream of the world's queue pair.
+fn own_memory(world: &mut World) -> Arc<MemoryRegion> {
+    let stream = Some(world.qp.queues().stream);
+    memory_for(world, stream)
+}
+
+/// Invalidations need no message: they are done as soon as it is their turn, in their order with what stands around them.
+#[test]
+fn a_local_invalidation_takes_its_turn() {
+    let mut world = established();
+    let [first, second] = [(); 2].map(|()| own_memory(&mut world));
+    world.post(0, WRITE, 0).unwrap();
+    for (wr_id, stag) in [(1, first.stag), (2, second.stag)] {
+        world.post(wr_id, SendOpcode::LocalInvalidate { stag }, 0).unwrap();
+    }
+    world.post(3, WRITE, 0).unwrap();
+    let token = world.start();
+    assert!(!first.is_invalidated());
+    world.qp.finish(token);
+    assert_eq!(world.outcomes(), [(0, Status::Success)]);
+    assert_eq!(world.start(), Token(3));
+    assert!(first.is_invalidated() && second.is_invalidated());
+    assert_eq!(world.outcomes(), [(1, Status::Success), (2, Status::Success)]);
+}
+
+#[test]
+fn a_local_invalidation_waits_for_reads_with_a_fence_only() {
+    let reading = Readiness { requests_outstanding: 1, ..IDLE };
+    for fence in [false, true] {
+        let mut world = established();
+        let memory = own_memory(&mut world);
+        world.post(0, READ, 1).unwrap();
+        world.start();
+        let opcode = SendOpcode::LocalInvalidate { stag: memory.stag };
+        world.post_wr(SendWr { wr_id: 1, opcode, fence, ..WR }).unwrap();
+        assert_eq!(world.next(reading), None);
+        assert_eq!(memory.is_invalidated(), !fence);
+        assert_eq!(world.outcomes(), [], "the Read comes first");
+        world.qp.finish(Token(0));
+        assert_eq!(world.next(IDLE), None);
+        assert!(memory.is_invalidated());
+        assert_eq!(world.outcomes(), [(0, Status::Success), (1, Status::Success)]);
+    }
+}
+
+#[test]
+fn what_is_not_the_streams_own_is_not_invalidated() {
+    for index in 0..3 {
+        let mut world = established();
+        let [shared, other] = [None, Some(StreamId::unique())].map(|stream| memory_for(&mut world, stream));
+        let stag = [shared.stag, other.stag, Stag(0)][index];
+        world.post(1, SendOpcode::LocalInvalidate { stag }, 0).unwrap();
+        let fault = world.qp.next_message(IDLE, &world.memory);
+        assert_eq!(fault, Err(LocalFault(Status::MemoryWindowBind)));
+        assert_eq!(world.outcomes(), [(1, Status::MemoryWindowBind)]);
+        assert!(!shared.is_invalidated() && !other.is_invalidated());
+    }
+    // It moves no data, and asks nobody for an event.
+    let invalidate = SendWr { opcode: SendOpcode::LocalInvalidate { stag: Stag(1) }, ..WR };
+    let sges = [Sge::default()];
+    let world = established();
+    assert_eq!(world.post_wr(SendWr { data: Data::Sges(&sges), ..invalidate }), Err(PostError::BadData));
+    assert_eq!(world.post_wr(SendWr { data: Data::Inline(b"1"), ..invalidate }), Err(PostError::BadData));
+    assert_eq!(world.post_wr(SendWr { solicited: true, ..invalidate }), Err(PostError::BadFlags));
+}
+
 proptest! {
     /// Reads and others finish in any order: completions come in the order of posting, one for each signaled request.
     #[test]
@@ -261,4 +428,36 @@ proptest! {
         let expected: Vec<_> = expected.map(|index| (index as u64, Status::Success)).collect();
         prop_assert_eq!(seen, expected);
     }
+}
+
+/// Whoever has seen a completion finds room for one more request, while the engine goes on.
+#[test]
+fn there_is_room_as_soon_as_a_completion_is_seen() {
+    const ROUNDS: u64 = 300_000;
+    let mut world = World::with(
+        Some(QpEvent::Established),
+        QpQueues::new(2, &QpCapacity { send_wr: 1, ..CAPACITY }),
+        CompletionQueue::new(64),
+    );
+    let (queues, cq) = (Arc::clone(world.qp.queues()), Arc::clone(&world.qp.send_cq));
+    let mut out = [world.qp.recv_completion(0, Status::General)];
+    let room = queues.send.capacity();
+    std::thread::scope(|scope| {
+        let poster = scope.spawn(move || {
+            let post = |_| queues.post_send(&SendWr { opcode: WRITE, ..WR });
+            (0..room).try_for_each(post)?;
+            (0..ROUNDS).try_for_each(|round| {
+                while cq.poll(&mut out) == 0 {
+                    std::hint::spin_loop();
+                }
+                post(round)
+            })
+        });
+        while !poster.is_finished() {
+            if let Some(message) = world.next(IDLE) {
+                world.qp.finish(message.token);
+            }
+        }
+        assert_eq!(poster.join().unwrap(), Ok(()));
+    });
 }

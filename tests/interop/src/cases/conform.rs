@@ -6,20 +6,47 @@ use serde_json::Value;
 
 use crate::cases::Bench;
 use crate::deviations::{self, Finding};
+use crate::job::Job;
 
 pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
-    let port = PORT.to_string();
+    let known = deviations::known(&bench.image.name())?;
+    let _target = begin_target(bench, PORT)?;
+    let report = judge(bench, PORT, &[])?;
+    let path = bench.dir.join(deviations::REPORT);
+    std::fs::write(&path, format!("{report:#}\n")).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut found = Finding::failures(&report)?;
+    let doubtful: Vec<String> =
+        known.strangers(&found).into_iter().map(|finding| finding.check.clone()).collect();
+    if !doubtful.is_empty() {
+        // A guest that once in a while does not come to answer in time is no deviation: what is one shows again. The last check has
+        // ended the first target's listening socket.
+        let _fresh = begin_target(bench, PORT + 1)?;
+        let again = Finding::failures(&judge(bench, PORT + 1, &doubtful)?)?;
+        found.retain(|finding| {
+            !doubtful.contains(&finding.check) || again.iter().any(|other| other.id == finding.id)
+        });
+    }
+    deviations::compare(&known, &found)
+}
+
+/// A server of siw's that answers nothing by itself.
+fn begin_target(bench: &Bench<'_>, port: u16) -> Result<Job, String> {
     let target = bench.guest.start(&format!("peer target -s -a 10.0.0.1 -p {port}"))?;
     target.wait_for_line("listening", READY)?;
-    let args = ["conform", "10.0.0.1", "--port", &port, "--timeout", "2", "--json"];
-    let output = bench.weft("conform", bench.guest.wire(), &args)?.wait(PATIENCE)?;
+    Ok(target)
+}
+
+/// The report of all checks, or of those with the names in `only`.
+fn judge(bench: &Bench<'_>, port: u16, only: &[String]) -> Result<Value, String> {
+    let port = port.to_string();
+    let mut args = vec!["conform", "10.0.0.1", "--port", &port, "--timeout", "2", "--json"];
+    args.extend(only.iter().flat_map(|check| ["--only", check]));
+    let name = if only.is_empty() { "conform" } else { "conform-again" };
+    let output = bench.weft(name, bench.guest.wire(), &args)?.wait(PATIENCE)?;
     let [report] = output.lines.as_slice() else {
         return Err(format!("status {}: {}", output.status, output.lines.join(" / ")));
     };
-    let report: Value = serde_json::from_str(report).map_err(|error| format!("weft conform: {error}"))?;
-    let path = bench.dir.join(deviations::REPORT);
-    std::fs::write(&path, format!("{report:#}\n")).map_err(|error| format!("{}: {error}", path.display()))?;
-    deviations::compare(&deviations::known(&bench.image.name())?, &Finding::failures(&report)?)
+    serde_json::from_str(report).map_err(|error| format!("weft conform: {error}: {report}"))
 }
 
 const PORT: u16 = 7174;

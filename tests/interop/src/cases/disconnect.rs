@@ -33,7 +33,7 @@ fn disconnect(table: &Table<'_>, by_guest: bool) -> Result<(), String> {
         _ => false,
     };
     let job = &transfer.meeting.job;
-    if !expected {
+    if !expected || transfer.given_up > 0 {
         return Err(explain(&format!("the end: {reason}"), job));
     }
     finish(job)
@@ -47,6 +47,8 @@ pub(crate) struct Transfer {
     written: usize,
     next: usize,
     flushed: usize,
+    /// The request that was under way when the device gave the peer up.
+    pub(crate) given_up: usize,
 }
 
 impl Transfer {
@@ -56,12 +58,12 @@ impl Transfer {
             meeting.link.post_mail(slot)?;
         }
         meeting.greet(table.bench.role)?;
-        Ok(Self { meeting, posted: MAIL_SLOTS - 1, written: 0, next: 0, flushed: 0 })
+        Ok(Self { meeting, posted: MAIL_SLOTS - 1, written: 0, next: 0, flushed: 0, given_up: 0 })
     }
 
     /// Writes as long as `goes_on` says so of the number of Writes, and until something is flushed. Answers that number.
     pub(crate) fn write_on(&mut self, mut goes_on: impl FnMut(usize) -> bool) -> Result<usize, String> {
-        while goes_on(self.written) && self.flushed == 0 {
+        while goes_on(self.written) && self.flushed + self.given_up == 0 {
             while self.posted < MAIL_SLOTS - 1 + AT_ONCE {
                 let link = &self.meeting.link;
                 let place = self.next % (WINDOW / LEN as usize) * LEN as usize;
@@ -94,6 +96,7 @@ impl Transfer {
         self.posted -= 1;
         match completion.status {
             Status::Success => self.written += 1,
+            Status::RetryExceeded if self.flushed == 0 => self.given_up += 1,
             Status::WorkRequestFlushed => self.flushed += 1,
             status => return Err(format!("a request ended with: {status}")),
         }

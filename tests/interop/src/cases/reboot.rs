@@ -44,6 +44,9 @@ fn lose_guest(table: &Table<'_>, rounds: &AtomicUsize) -> Result<(), String> {
     if reason != DisconnectReason::Lost {
         return Err(format!("the end: {reason}"));
     }
+    if transfer.given_up != 1 {
+        return Err(format!("{} requests ended as given up, instead of the oldest one", transfer.given_up));
+    }
     if noticed > BOUND {
         return Err(format!("noticed after {} s only", noticed.as_secs()));
     }

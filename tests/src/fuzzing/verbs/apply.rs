@@ -14,7 +14,13 @@ impl World {
     /// Does one operation, and compares its outcome.
     pub(super) fn apply(&mut self, op: &Op) {
         match *op {
-            Op::Register { .. } | Op::Deregister { .. } | Op::Invalidate { .. } | Op::Touch { .. } => {
+            Op::Register { .. }
+            | Op::Deregister { .. }
+            | Op::Invalidate { .. }
+            | Op::Touch { .. }
+            | Op::AllocMw { .. }
+            | Op::DeallocMw { .. }
+            | Op::AllocFast { .. } => {
                 self.apply_to_memory(op);
             }
             Op::CreateCq { side } => {
@@ -59,6 +65,11 @@ impl World {
                     self.post_send(end, request, flags);
                 }
             }
+            Op::BindMw { side, qp, bind } => {
+                if let Some(end) = self.end_by(side, qp) {
+                    self.bind_mw(end, bind);
+                }
+            }
             Op::PostRecv { side, qp, ref sges } => {
                 if let Some(end) = self.end_by(side, qp) {
                     self.post_recv(end, sges);
@@ -94,7 +105,7 @@ impl World {
         };
         let pd = usize::from(choice.pd);
         let owner = if choice.foreign { 1 - side } else { side };
-        let init = QpInit { send_cq, recv_cq, capacity, signal_all: choice.signal_all };
+        let init = QpInit { capacity, signal_all: choice.signal_all, ..QpInit::new(send_cq, recv_cq) };
         let made = this.device.create_qp(&self.sides[owner].pds[pd], &init);
         let is_full = this.alive() == MAX_QPS;
         let is_large = capacity.send_sge.max(capacity.recv_sge) > 32 || capacity.inline > 1024;
@@ -114,6 +125,7 @@ impl World {
                     link: Link::None,
                     sends: VecDeque::new(),
                     recvs: VecDeque::new(),
+                    written: 0,
                 });
             }
             Err(error) => {
@@ -121,7 +133,12 @@ impl World {
                     CreateError::ForeignObject => choice.foreign,
                     CreateError::TooManyQps => is_full,
                     CreateError::TooLarge { wanted, max, .. } => is_large && wanted > max,
-                    CreateError::TooManyCqs => false,
+                    CreateError::TooManyCqs
+                    | CreateError::TooManySrqs
+                    | CreateError::WrongPd
+                    | CreateError::NoSuchEngine { .. }
+                    | CreateError::DifferentEngines
+                    | CreateError::ShutDown => false,
                 };
                 assert!(is_right, "{error}");
                 self.note(error);
@@ -131,6 +148,7 @@ impl World {
 
     fn destroy(&mut self, end: End) {
         self.pair_mut(end).qp = None;
+        self.sides[end.0].memories.unbind(|bound| bound.only == Some(end));
         match core::mem::replace(&mut self.pair_mut(end).link, Link::None) {
             Link::Up(peer) => self.end(peer, EndKind::Lost),
             Link::Asking => self.withdraw(end),

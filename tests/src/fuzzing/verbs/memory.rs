@@ -1,8 +1,9 @@
 //! Registered memory, and what the model knows of it.
 
-use weft_rnic::{Access, Mr, Sge, Stag};
+use weft_rnic::{Access, FastMr, Mr, Sge, Stag, Violation};
 
 use super::ops::{SgeChoice, Target};
+use super::windows::Window;
 
 /// Names a queue pair in both worlds: side and number of creation.
 pub(super) type End = (usize, usize);
@@ -10,7 +11,13 @@ pub(super) type End = (usize, usize);
 /// A memory region with its model.
 #[derive(Debug)]
 pub(super) struct Memory {
-    pub(super) mr: Mr,
+    pub(super) backing: Backing,
+    /// The STag as it was last registered.
+    pub(super) stag: Stag,
+    /// The tagged offset of the first octet that is registered, which octet of the content that is, and how many there are.
+    pub(super) base: u64,
+    pub(super) first: usize,
+    pub(super) len: usize,
     pub(super) pd: usize,
     pub(super) access: Access,
     /// The only queue pair that may use it.
@@ -19,10 +26,41 @@ pub(super) struct Memory {
     pub(super) content: Vec<u8>,
 }
 
-/// The regions of one side.
+/// The real memory.
+#[derive(Debug)]
+pub(super) enum Backing {
+    Mr(Mr),
+    Fast(FastMr),
+}
+
+impl Backing {
+    pub(super) fn read(&self, offset: usize, octets: &mut [u8]) -> Result<(), Violation> {
+        match self {
+            Self::Mr(mr) => mr.read(offset, octets),
+            Self::Fast(fast) => fast.read(offset, octets),
+        }
+    }
+
+    pub(super) fn write(&self, offset: usize, octets: &[u8]) -> Result<(), Violation> {
+        match self {
+            Self::Mr(mr) => mr.write(offset, octets),
+            Self::Fast(fast) => fast.write(offset, octets),
+        }
+    }
+
+    fn is_invalid(&self) -> bool {
+        match self {
+            Self::Mr(mr) => mr.is_invalidated(),
+            Self::Fast(fast) => !fast.is_valid(),
+        }
+    }
+}
+
+/// The regions and windows of one side.
 #[derive(Debug, Default)]
 pub(super) struct Memories {
     pub(super) list: Vec<Memory>,
+    pub(super) windows: Vec<Window>,
     /// Region, offset and octets that may have been placed before an error that came behind them, or not.
     pub(super) maybe: Vec<(usize, usize, Vec<u8>)>,
 }
@@ -47,18 +85,18 @@ impl Memories {
         right: Access,
         (to, len): (u64, usize),
     ) -> Result<(usize, usize), Refused> {
-        let found = self.list.iter().position(|memory| memory.mr.rkey() == stag && !memory.is_invalid);
-        let index = found.ok_or(Refused)?;
+        let found = self.list.iter().position(|memory| memory.stag == stag && !memory.is_invalid);
+        let Some(index) = found else { return self.check_window(asker, stag, right, (to, len)) };
         let memory = &self.list[index];
         let is_ours = memory.pd == asker.pd && memory.only.is_none_or(|only| only == asker.end);
-        let first = u128::from(memory.mr.addr());
-        let end = first + memory.content.len() as u128;
+        let first = u128::from(memory.base);
+        let end = first + memory.len as u128;
         let inside = u128::from(to) >= first && u128::from(to) + len as u128 <= end;
         if !is_ours || !inside || !memory.access.contains(right) {
             return Err(Refused);
         }
-        let offset = usize::try_from(to - memory.mr.addr()).map_err(|_| Refused)?;
-        Ok((index, offset))
+        let offset = usize::try_from(to - memory.base).map_err(|_| Refused)?;
+        Ok((index, memory.first + offset))
     }
 
     /// Copies into the elements, as far as `octets` go; what is before a bad element has been placed then.
@@ -90,36 +128,24 @@ impl Memories {
         self.list[index].content[offset..offset + octets.len()].copy_from_slice(octets);
     }
 
-    /// Whether a peer of this queue pair may invalidate the STag, and which region that is.
-    pub(super) fn invalidatable(&self, asker: Asker, stag: Stag) -> Option<usize> {
-        let is_remote = |access: Access| {
-            [Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC]
-                .iter()
-                .any(|&right| access.contains(right))
-        };
-        self.list.iter().position(|memory| {
-            memory.mr.rkey() == stag
-                && !memory.is_invalid
-                && memory.pd == asker.pd
-                && memory.only == Some(asker.end)
-                && is_remote(memory.access)
-        })
-    }
-
     /// The real memory is as the model says.
     pub(super) fn compare(&mut self) {
         for (index, offset, octets) in core::mem::take(&mut self.maybe) {
             let mut found = vec![0; octets.len()];
-            self.list[index].mr.read(offset, &mut found).expect("inside the region");
+            self.list[index].backing.read(offset, &mut found).expect("inside the region");
             if found == octets {
                 self.put(index, offset, &octets);
             }
         }
         for memory in &self.list {
             let mut octets = vec![0; memory.content.len()];
-            memory.mr.read(0, &mut octets).expect("the whole region");
-            assert_eq!(octets, memory.content, "memory {}", memory.mr.rkey());
-            assert_eq!(memory.mr.is_invalidated(), memory.is_invalid);
+            memory.backing.read(0, &mut octets).expect("the whole region");
+            assert_eq!(octets, memory.content, "memory {}", memory.stag);
+            assert_eq!(memory.backing.is_invalid(), memory.is_invalid, "memory {}", memory.stag);
+        }
+        for window in &self.windows {
+            assert_eq!(window.mw.rkey(), window.stag);
+            assert_eq!(window.mw.is_bound(), window.bound.is_some(), "window {}", window.stag);
         }
     }
 
@@ -129,16 +155,19 @@ impl Memories {
         let Some(memory) = self.pick(region) else {
             return Sge { addr: u64::from(offset), length: length.into(), lkey: Stag(region.into()) };
         };
-        let size = memory.content.len();
+        let size = memory.len;
         let offset = usize::from(offset) % (size + 1);
         let length = usize::from(length) % (size - offset + 1);
-        let right = memory.mr.sge(offset, u32::try_from(length).unwrap_or(0));
+        let at = |offset: usize| memory.base.wrapping_add(offset as u64);
+        let length32 = u32::try_from(length).unwrap_or(0);
+        let right = Sge { addr: at(offset), length: length32, lkey: memory.stag };
         match twist {
             0..4 => Sge { lkey: Stag(right.lkey.0 ^ 1), ..right },
-            4..8 => Sge { lkey: others.pick(region).map_or(Stag(0), |other| other.mr.lkey()), ..right },
+            4..8 => Sge { lkey: others.pick(region).map_or(Stag(0), |other| other.stag), ..right },
             8..12 => Sge { length: u32::MAX, ..right },
-            12..16 => Sge { length: right.length + 1, addr: memory.mr.sge(size - length, 0).addr, ..right },
+            12..16 => Sge { length: right.length + 1, addr: at(size - length), ..right },
             16..20 => Sge { addr: right.addr.wrapping_sub(1 + offset as u64), ..right },
+            20..24 => Sge { lkey: self.windows.first().map_or(Stag(0), |window| window.stag), ..right },
             _ => right,
         }
     }
@@ -146,21 +175,31 @@ impl Memories {
     /// A place by choice, as a peer names it; most are right.
     pub(super) fn target(&self, choice: Target, len: usize) -> (Stag, u64) {
         let Target { region, offset, twist } = choice;
-        let Some(memory) = self.pick(region) else { return (Stag(region.into()), offset.into()) };
-        let room = memory.content.len().saturating_sub(len);
-        let to = memory.mr.sge(usize::from(offset) % (room + 1), 0).addr;
+        let places = self.list.iter().map(|memory| (memory.stag, memory.base, memory.len));
+        let windows = self.windows.iter().map(|window| {
+            let (base, len) = window.bound.map_or((0, 0), |bound| (bound.base, bound.len));
+            (window.stag, base, len)
+        });
+        let places: Vec<_> = places.chain(windows).collect();
+        let Some(index) = usize::from(region).checked_rem(places.len()) else {
+            return (Stag(region.into()), offset.into());
+        };
+        let (stag, base, size) = places[index];
+        let room = size.saturating_sub(len);
+        let to = base.wrapping_add((usize::from(offset) % (room + 1)) as u64);
         match twist {
-            0..4 => (Stag(memory.mr.rkey().0 ^ 0x100), to),
-            4..8 => (memory.mr.rkey(), to.wrapping_add(room as u64 + 1)),
-            8..12 => (memory.mr.rkey(), memory.mr.addr().wrapping_sub(1)),
-            12..16 => (memory.mr.rkey(), u64::MAX),
+            0..4 => (Stag(stag.0 ^ 0x100), to),
+            4..8 => (stag, to.wrapping_add(room as u64 + 1)),
+            8..12 => (stag, base.wrapping_sub(1)),
+            12..16 => (stag, u64::MAX),
             // Where an Atomic may be.
-            16..96 => (memory.mr.rkey(), memory.mr.addr() + u64::from(offset) % (room as u64 + 1) / 8 * 8),
-            _ => (memory.mr.rkey(), to),
+            16..96 => (stag, base.wrapping_add(u64::from(offset) % (room as u64 + 1) / 8 * 8)),
+            96..100 => (Stag(stag.0 ^ 1), to),
+            _ => (stag, to),
         }
     }
 
-    fn pick(&self, choice: u8) -> Option<&Memory> {
+    pub(super) fn pick(&self, choice: u8) -> Option<&Memory> {
         self.list.get(usize::from(choice).checked_rem(self.list.len())?)
     }
 }

@@ -15,6 +15,30 @@ pub(super) enum Op {
     Deregister {
         side: bool,
         region: u8,
+        /// By dropping it, whatever is bound to it.
+        is_forced: bool,
+    },
+    AllocMw {
+        side: bool,
+        pd: bool,
+        is_first: bool,
+    },
+    DeallocMw {
+        side: bool,
+        window: u8,
+    },
+    AllocFast {
+        side: bool,
+        pd: bool,
+        len: u8,
+        /// For one queue pair.
+        only: Option<u8>,
+    },
+    /// The call for windows of type 1.
+    BindMw {
+        side: bool,
+        qp: u8,
+        bind: BindChoice,
     },
     Invalidate {
         side: bool,
@@ -135,12 +159,60 @@ pub(super) struct SendChoice {
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub(super) enum Kind {
     Send,
-    SendInvalidate { target: Target },
-    Write { target: Target },
-    Read { target: Target },
-    Immediate { data: [u8; 8] },
-    FetchAdd { target: Target, add: u64, mask: u64 },
-    CompareSwap { target: Target, swap: u64, masks: [bool; 2], compare: u64 },
+    SendInvalidate {
+        target: Target,
+    },
+    Write {
+        target: Target,
+    },
+    Read {
+        target: Target,
+    },
+    Immediate {
+        data: [u8; 8],
+    },
+    LocalInvalidate {
+        region: Target,
+    },
+    Bind(BindChoice),
+    FastRegister {
+        region: u8,
+        key: u8,
+        offset: u8,
+        length: u8,
+        access: u8,
+        iova: Offset,
+    },
+    FetchAdd {
+        target: Target,
+        add: u64,
+        mask: u64,
+    },
+    CompareSwap {
+        target: Target,
+        swap: u64,
+        masks: [bool; 2],
+        compare: u64,
+    },
+    WriteImmediate {
+        target: Target,
+        immediate: [u8; 4],
+    },
+    /// Mostly NOP; HOLD and a WAIT for a completion queue that there is not end all that comes behind them.
+    Idle {
+        choice: u8,
+    },
+}
+
+/// A part of a region for a window.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+pub(super) struct BindChoice {
+    pub(super) window: u8,
+    pub(super) key: u8,
+    pub(super) region: u8,
+    pub(super) offset: u8,
+    pub(super) length: u8,
+    pub(super) access: u8,
 }
 
 #[derive(Arbitrary, Clone, Debug)]

@@ -1,10 +1,14 @@
 //! Posting, in both worlds.
 
-use weft_rnic::{Data, PostError, QpState, RecvWr, SendOpcode, SendWr, Sge};
+use weft_rnic::{
+    Access, Bind, Data, FastRegister, MwBind, PostError, QpState, RecvWr, SendOpcode, SendWr, Sge, Stag,
+    WindowType,
+};
 
-use super::memory::End;
-use super::ops::{DataChoice, Flags, Kind, SendChoice, SgeChoice};
+use super::memory::{Backing, End, Memory};
+use super::ops::{BindChoice, DataChoice, Flags, Kind, SendChoice, SgeChoice};
 use super::queues::{Octets, Recv, Send};
+use super::register::iova_of;
 use super::world::World;
 
 impl World {
@@ -24,6 +28,9 @@ impl World {
         };
         let opcode = self.opcode(end.0, choice.kind, &data);
         let Flags { signaled, fence, solicited, hold: _ } = flags;
+        // Most requests that take no data have none.
+        let is_bare = opcode.is_local() && !matches!(choice.data, DataChoice::Word(_));
+        let (data, solicited) = if is_bare { (Octets::Sges(Vec::new()), false) } else { (data, solicited) };
         let wr_data = match &data {
             Octets::Sges(sges) => Data::Sges(sges),
             Octets::Inline(octets) => Data::Inline(octets),
@@ -63,14 +70,22 @@ impl World {
         let fetches = wr.opcode.fetches();
         let takes_receive = matches!(
             wr.opcode,
-            SendOpcode::Send | SendOpcode::SendInvalidate { .. } | SendOpcode::Immediate { .. }
+            SendOpcode::Send
+                | SendOpcode::SendInvalidate { .. }
+                | SendOpcode::Immediate { .. }
+                | SendOpcode::WriteImmediate { .. }
         );
+        let may_solicit = takes_receive || matches!(wr.opcode, SendOpcode::Nop | SendOpcode::Hold);
         let (is_inline, elements, len) = match wr.data {
             Data::Sges(sges) => (false, sges.len(), total(sges)),
             Data::Inline(octets) => (true, 0, octets.len() as u64),
         };
         let is_bad_data = match wr.opcode {
             SendOpcode::Immediate { .. } => len > 0,
+            SendOpcode::LocalInvalidate { .. } | SendOpcode::BindWindow(_) | SendOpcode::FastRegister(_) => {
+                elements > 0 || len > 0
+            }
+            SendOpcode::Wait { count, .. } => elements > 0 || len > 0 || count == 0,
             SendOpcode::FetchAdd { .. } | SendOpcode::CompareSwap { .. } => elements != 1 || len != 8,
             _ => false,
         };
@@ -79,7 +94,7 @@ impl World {
             (elements > pair.capacity.send_sge, PostError::TooManySges),
             (is_inline && len > pair.capacity.inline as u64, PostError::InlineTooLong),
             (len > u64::from(u32::MAX), PostError::TooLong),
-            (is_inline && fetches || wr.solicited && !takes_receive, PostError::BadFlags),
+            (is_inline && fetches || wr.solicited && !may_solicit, PostError::BadFlags),
             (is_bad_data, PostError::BadData),
             (pair.sends.len() as u64 >= ring(pair.capacity.send_wr), PostError::QueueFull),
         ];
@@ -120,11 +135,41 @@ impl World {
                 let (stag, to) = target(choice, len);
                 SendOpcode::Write { stag, to }
             }
+            Kind::WriteImmediate { target: choice, immediate } => {
+                let (stag, to) = target(choice, len);
+                SendOpcode::WriteImmediate { stag, to, immediate }
+            }
             Kind::Read { target: choice } => {
                 let (stag, to) = target(choice, len);
                 SendOpcode::Read { stag, to }
             }
             Kind::Immediate { data } => SendOpcode::Immediate { data },
+            Kind::Idle { choice: 0..16 } => SendOpcode::Hold,
+            Kind::Idle { choice: choice @ 16..32 } => {
+                SendOpcode::Wait { cq: u32::MAX, count: u32::from(choice) - 16 }
+            }
+            Kind::Idle { .. } => SendOpcode::Nop,
+            Kind::LocalInvalidate { region } => {
+                SendOpcode::LocalInvalidate { stag: self.sides[side].memories.target(region, 0).0 }
+            }
+            Kind::Bind(choice) => SendOpcode::BindWindow(self.binding(side, choice)),
+            Kind::FastRegister { region, key, offset, length, access, iova } => {
+                let memory = self.sides[side].memories.pick(region);
+                let own = memory.map(|memory| match &memory.backing {
+                    Backing::Fast(fast) => fast.stag(key),
+                    Backing::Mr(mr) => mr.rkey(),
+                });
+                let stag = own.unwrap_or_else(|| Stag(key.into()));
+                let size = memory.map_or(0, |memory| memory.content.len());
+                let (offset, length) = part(size, offset, length);
+                SendOpcode::FastRegister(FastRegister {
+                    stag,
+                    offset,
+                    iova: iova_of(iova),
+                    length,
+                    access: rights(access),
+                })
+            }
             Kind::FetchAdd { target: choice, add, mask } => {
                 let (stag, to) = target(choice, 8);
                 SendOpcode::FetchAdd { stag, to, add, mask }
@@ -137,6 +182,71 @@ impl World {
             }
         }
     }
+
+    /// The call that binds a window of type 1.
+    pub(super) fn bind_mw(&mut self, end: End, choice: BindChoice) {
+        let wr_id = self.next_id;
+        self.next_id += 1;
+        let bind = self.binding(end.0, choice);
+        let (memories, pair) = (&self.sides[end.0].memories, self.pair(end));
+        let Some(window) = pick(&memories.windows, choice.window) else { return };
+        let Some(Memory { backing: Backing::Mr(region), pd, .. }) = memories.pick(choice.region) else {
+            return;
+        };
+        let Bind { addr, length, access, .. } = bind;
+        let request = MwBind { wr_id, region, addr, length, access, signaled: true, fence: false };
+        let checks = [
+            (window.mw.kind() != WindowType::Type1, PostError::WrongWindow),
+            (window.pd != *pd, PostError::ForeignObject),
+            (access.bits() & !(0x0E | 0x20) != 0, PostError::BadFlags),
+            (pair.state == QpState::Idle, PostError::InvalidState),
+            (pair.sends.len() as u64 >= ring(pair.capacity.send_wr), PostError::QueueFull),
+        ];
+        let errors: Vec<_> =
+            checks.into_iter().filter(|(applies, _)| *applies).map(|(_, error)| error).collect();
+        let posted = pair.qp.as_ref().expect("a live queue pair").bind_mw(&window.mw, &request);
+        let stag = *posted.as_ref().unwrap_or(&bind.window);
+        if self.check_post(posted.map(|_| ()), &errors) {
+            let opcode = SendOpcode::BindWindow(Bind { window: stag, ..bind });
+            let data = Octets::Sges(Vec::new());
+            self.pair_mut(end).sends.push_back(Send {
+                wr_id,
+                opcode,
+                data,
+                signaled: true,
+                solicited: false,
+            });
+        }
+    }
+
+    fn binding(&self, side: usize, choice: BindChoice) -> Bind {
+        let BindChoice { window, key, region, offset, length, access } = choice;
+        let memories = &self.sides[side].memories;
+        let window =
+            pick(&memories.windows, window).map_or_else(|| Stag(key.into()), |window| window.mw.stag(key));
+        let memory = memories.pick(region);
+        let (offset, length) = part(memory.map_or(0, |memory| memory.len), offset, length);
+        let base = memory.map_or(0, |memory| memory.base);
+        // Most ask for what a window can have.
+        let access = if access < 0xF0 { rights(access & 0x2E) } else { rights(access) };
+        let region = memory.map_or(Stag(0), |memory| memory.stag);
+        Bind { window, region, addr: base.wrapping_add(offset), length, access }
+    }
+}
+
+fn pick<T>(list: &[T], choice: u8) -> Option<&T> {
+    list.get(usize::from(choice).checked_rem(list.len())?)
+}
+
+fn rights(bits: u8) -> Access {
+    Access::from_bits(bits & 0x3F).expect("these are rights")
+}
+
+/// A part of memory of this size; one in 32 is too long.
+fn part(size: usize, offset: u8, length: u8) -> (u64, u64) {
+    let offset = usize::from(offset) % (size + 1);
+    let length = if length >= 0xF8 { size + 1 } else { usize::from(length) % (size - offset + 1) };
+    (offset as u64, length as u64)
 }
 
 fn total(sges: &[Sge]) -> u64 {

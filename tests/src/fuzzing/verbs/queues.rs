@@ -21,6 +21,8 @@ pub(super) struct Pair {
     pub(super) link: Link,
     pub(super) sends: VecDeque<Send>,
     pub(super) recvs: VecDeque<Recv>,
+    /// Octets that the peer has written since its last message that was no Write.
+    pub(super) written: usize,
 }
 
 /// How far the connection of a queue pair has come.
@@ -129,5 +131,11 @@ impl Completions {
 }
 
 const fn is_remote(status: Status) -> bool {
-    matches!(status, Status::RemoteAccess | Status::RemoteOperation)
+    matches!(
+        status,
+        Status::RemoteAccess
+            | Status::RemoteOperation
+            | Status::RemoteInvalidRequest
+            | Status::RnrRetryExceeded
+    )
 }

@@ -1,9 +1,10 @@
 //! The operations on memory, in both worlds.
 
-use weft_rnic::{Access, Region, RegisterError};
+use weft_rnic::{Access, Region, RegisterError, Stag, WindowType};
 
-use super::memory::Memory;
+use super::memory::{Backing, Memory};
 use super::ops::{Offset, Op, Place};
+use super::windows::Window;
 use super::world::World;
 
 impl World {
@@ -12,16 +13,36 @@ impl World {
             Op::Register { side, pd, len, access, place } => {
                 self.register(usize::from(side), usize::from(pd), (usize::from(len), access, place));
             }
-            Op::Deregister { side, region } => {
+            Op::Deregister { side, region, is_forced } => {
                 if let Some(index) = self.region(side, region) {
-                    drop(self.sides[usize::from(side)].memories.list.swap_remove(index));
+                    self.deregister(usize::from(side), index, is_forced);
                 }
+            }
+            Op::AllocMw { side, pd, is_first } => {
+                let side = &mut self.sides[usize::from(side)];
+                if side.memories.windows.len() < MAX_WINDOWS {
+                    let kind = if is_first { WindowType::Type1 } else { WindowType::Type2B };
+                    let mw = side.pds[usize::from(pd)].alloc_mw(kind).expect("room for a window");
+                    let stag = mw.rkey();
+                    side.memories.windows.push(Window { mw, pd: pd.into(), stag, bound: None });
+                }
+            }
+            Op::DeallocMw { side, window } => {
+                let windows = &mut self.sides[usize::from(side)].memories.windows;
+                if let Some(index) = usize::from(window).checked_rem(windows.len()) {
+                    drop(windows.swap_remove(index));
+                }
+            }
+            Op::AllocFast { side, pd, len, only } => {
+                self.alloc_fast(usize::from(side), pd.into(), len.into(), only);
             }
             Op::Invalidate { side, region } => {
                 if let Some(index) = self.region(side, region) {
                     let memory = &mut self.sides[usize::from(side)].memories.list[index];
-                    memory.mr.invalidate();
-                    memory.is_invalid = true;
+                    if let Backing::Mr(mr) = &memory.backing {
+                        mr.invalidate();
+                        memory.is_invalid = true;
+                    }
                 }
             }
             Op::Touch { side, region, offset, octets } => {
@@ -29,7 +50,7 @@ impl World {
                     let memory = &mut self.sides[usize::from(side)].memories.list[index];
                     let at = usize::from(offset);
                     let place = memory.content.get_mut(at..at + octets.len());
-                    assert_eq!(memory.mr.write(at, &octets).is_ok(), place.is_some());
+                    assert_eq!(memory.backing.write(at, &octets).is_ok(), place.is_some());
                     if let Some(place) = place {
                         place.copy_from_slice(&octets);
                     }
@@ -45,9 +66,7 @@ impl World {
 
     fn register(&mut self, side: usize, pd: usize, request: (usize, u8, Place)) {
         let (len, bits, place) = request;
-        let rights = [Access::LOCAL_WRITE, Access::REMOTE_WRITE, Access::REMOTE_READ, Access::REMOTE_ATOMIC];
-        let chosen = rights.iter().enumerate().filter(|(bit, _)| bits & 1 << bit != 0);
-        let access = chosen.fold(Access::LOCAL_READ, |access, (_, &right)| access | right);
+        let access = Access::from_bits(bits & 0x1F).expect("these are rights");
         let is_sane = bits & 0x01 != 0 || bits & 0x0A == 0;
         let owner = match place {
             Place::For(qp) => self.sides[side].pick(qp).map(|index| (side, index)),
@@ -61,11 +80,7 @@ impl World {
         let owned = || Region::owned(len).expect("memory");
         let registered = match (place, owner) {
             (Place::At(offset), _) => {
-                let iova = match offset {
-                    Offset::Zero => 0,
-                    Offset::Odd => 0x1_0001,
-                    Offset::FromEnd(distance) => u64::MAX - u64::from(distance),
-                };
+                let iova = iova_of(offset);
                 if iova.checked_add(len as u64).is_none() {
                     errors.push(RegisterError::Wrap);
                 }
@@ -87,12 +102,22 @@ impl World {
         match registered {
             Ok(mr) => {
                 assert_eq!(errors, []);
-                // No two regions look alike, and nothing in them is zero.
-                let salt = mr.rkey().0.to_be_bytes()[0];
-                let content: Vec<u8> =
-                    (1..=255).map(|octet: u8| octet.wrapping_mul(salt | 1)).take(len).collect();
-                mr.write(0, &content).expect("the whole region");
-                this.memories.list.push(Memory { mr, pd, access, only: owner, is_invalid: false, content });
+                let (stag, base, is_invalid) = (mr.rkey(), mr.addr(), false);
+                let backing = Backing::Mr(mr);
+                let content = fill(&backing, stag, len);
+                let memory = Memory {
+                    backing,
+                    stag,
+                    base,
+                    first: 0,
+                    len,
+                    pd,
+                    access,
+                    only: owner,
+                    is_invalid,
+                    content,
+                };
+                this.memories.list.push(memory);
             }
             Err(error) => {
                 assert!(errors.contains(&error), "{error} instead of {errors:?}");
@@ -100,6 +125,85 @@ impl World {
             }
         }
     }
+
+    /// By dropping it, which takes the windows along, or by the call, which refuses then.
+    fn deregister(&mut self, side: usize, index: usize, is_forced: bool) {
+        let memories = &mut self.sides[side].memories;
+        let memory = memories.list.swap_remove(index);
+        let stag = memory.stag;
+        let is_busy = memories.has_windows(stag);
+        let Memory { backing: Backing::Mr(mr), .. } = memory else { return };
+        if is_forced {
+            drop(mr);
+            memories.unbind(|bound| bound.region == stag);
+            return;
+        }
+        match mr.deregister() {
+            Ok(()) => assert!(!is_busy),
+            Err((mr, error)) => {
+                assert!(is_busy && error == RegisterError::Busy);
+                memories.list.push(Memory { backing: Backing::Mr(mr), ..memory });
+                self.note(error);
+            }
+        }
+    }
+
+    fn alloc_fast(&mut self, side: usize, pd: usize, len: usize, only: Option<u8>) {
+        let owner = only.and_then(|qp| self.sides[side].pick(qp)).map(|index| (side, index));
+        let this = &mut self.sides[side];
+        if this.memories.list.len() >= MAX_REGIONS {
+            return;
+        }
+        let is_foreign = owner.is_some_and(|(_, index)| this.pairs[index].pd != pd);
+        let made = match owner {
+            Some((_, index)) => {
+                this.pds[pd].alloc_fast_mr_for(this.pairs[index].qp.as_ref().expect("a live queue pair"), len)
+            }
+            None => this.pds[pd].alloc_fast_mr(len),
+        };
+        match made {
+            Ok(fast) => {
+                assert!(!is_foreign);
+                let stag = fast.rkey();
+                let backing = Backing::Fast(fast);
+                let (access, content) = (Access::LOCAL_READ, fill(&backing, stag, len));
+                this.memories.list.push(Memory {
+                    backing,
+                    stag,
+                    base: 0,
+                    first: 0,
+                    len,
+                    pd,
+                    access,
+                    only: owner,
+                    is_invalid: true,
+                    content,
+                });
+            }
+            Err(error) => {
+                assert!(is_foreign && error == RegisterError::ForeignQp);
+                self.note(error);
+            }
+        }
+    }
 }
 
+/// The tagged offset of this choice.
+pub(super) const fn iova_of(offset: Offset) -> u64 {
+    match offset {
+        Offset::Zero => 0,
+        Offset::Odd => 0x1_0001,
+        Offset::FromEnd(distance) => u64::MAX - distance as u64,
+    }
+}
+
+/// No two regions look alike, and nothing in them is zero.
+fn fill(backing: &Backing, stag: Stag, len: usize) -> Vec<u8> {
+    let salt = stag.0.to_be_bytes()[0];
+    let content: Vec<u8> = (1..=255).map(|octet: u8| octet.wrapping_mul(salt | 1)).take(len).collect();
+    backing.write(0, &content).expect("the whole region");
+    content
+}
+
+const MAX_WINDOWS: usize = 4;
 const MAX_REGIONS: usize = 8;

@@ -23,7 +23,26 @@ impl World {
         let Link::Up(peer) = self.pair(end).link else { return };
         let mut sent = Vec::new();
         let mut fault = false;
-        while let Some(send) = self.pair_mut(end).sends.pop_front() {
+        // Nobody rewrites what is held, so that it stays until the end.
+        while let Some(send) = self.pair(end).sends.front().cloned() {
+            if send.opcode == SendOpcode::Hold {
+                break;
+            }
+            self.pair_mut(end).sends.pop_front();
+            if send.opcode.is_local() {
+                let done = self.carry_out(end, &send);
+                let status = match (done, send.opcode) {
+                    (Ok(()), _) => Status::Success,
+                    (Err(_), SendOpcode::Wait { .. }) => Status::LocalQpOperation,
+                    (Err(_), _) => Status::MemoryWindowBind,
+                };
+                self.complete_send(end, &send, status, 0);
+                if done.is_ok() {
+                    continue;
+                }
+                fault = true;
+                break;
+            }
             match self.gather(end, &send) {
                 Ok(octets) => {
                     // Who waits for an answer completes with it.
@@ -96,29 +115,49 @@ impl World {
         }
     }
 
+    /// A request that makes no message.
+    fn carry_out(&mut self, end: End, send: &Send) -> Result<(), Refused> {
+        let asker = self.pair(end).asker();
+        let memories = &mut self.sides[end.0].memories;
+        match send.opcode {
+            SendOpcode::Nop => Ok(()),
+            SendOpcode::LocalInvalidate { stag } => {
+                let victim = memories.own(asker, stag)?;
+                memories.invalidate(victim);
+                Ok(())
+            }
+            SendOpcode::BindWindow(bind) => memories.bind(asker, bind),
+            SendOpcode::FastRegister(request) => memories.fast_register(asker, request),
+            _ => Err(Refused),
+        }
+    }
+
     /// A message of `from` arrives at `to`.
     fn arrive(&mut self, from: End, to: End, send: &Send, octets: &[u8]) -> Verdict {
         let asker = self.pair(to).asker();
+        let is_write = matches!(
+            send.opcode,
+            SendOpcode::Write { .. } | SendOpcode::WriteImmediate { .. } | SendOpcode::Immediate { .. }
+        );
+        if !is_write {
+            self.pair_mut(to).written = 0;
+        }
         match send.opcode {
             SendOpcode::Send => self.deliver(to, send, octets, None),
             SendOpcode::SendInvalidate { stag } => self.deliver(to, send, octets, Some(stag)),
-            SendOpcode::Immediate { data } => {
-                let Some(recv) = self.pair_mut(to).recvs.pop_front() else { return REFUSED };
-                self.complete_recv(to, &recv, Status::Success, |completion| {
-                    completion.immediate = Some(data);
-                    completion.solicited = send.solicited;
-                });
-                Verdict::Good
-            }
-            SendOpcode::Write { .. } if octets.is_empty() => Verdict::Good,
-            SendOpcode::Write { stag, to: offset } => {
-                let memories = &mut self.sides[to.0].memories;
-                match memories.check(asker, stag, Access::REMOTE_WRITE, (offset, octets.len())) {
-                    Ok((index, at)) => {
-                        memories.put(index, at, octets);
-                        Verdict::Good
-                    }
-                    Err(_) => REFUSED,
+            SendOpcode::Immediate { data } => self.hand_over(to, send, data),
+            // It was carried out without a message.
+            SendOpcode::BindWindow(_)
+            | SendOpcode::FastRegister(_)
+            | SendOpcode::LocalInvalidate { .. }
+            | SendOpcode::Nop
+            | SendOpcode::Wait { .. }
+            | SendOpcode::Hold => Verdict::Good,
+            SendOpcode::Write { stag, to: offset } => self.write(to, (stag, offset), octets),
+            SendOpcode::WriteImmediate { stag, to: offset, immediate: [a, b, c, d] } => {
+                match self.write(to, (stag, offset), octets) {
+                    Verdict::Good => self.hand_over(to, send, [a, b, c, d, 0, 0, 0, 0]),
+                    bad @ Verdict::Bad(_) => bad,
                 }
             }
             SendOpcode::Read { stag, to: offset } => self.read(from, asker, send, (stag, offset)),
@@ -131,6 +170,38 @@ impl World {
                     if is_equal { (old & !swap_mask) | (swap & swap_mask) } else { old }
                 })
             }
+        }
+    }
+
+    /// Immediate Data: the receive that is first in line takes it.
+    fn hand_over(&mut self, to: End, send: &Send, data: [u8; 8]) -> Verdict {
+        let written = core::mem::take(&mut self.pair_mut(to).written);
+        let Some(recv) = self.pair_mut(to).recvs.pop_front() else { return REFUSED };
+        self.complete_recv(to, &recv, Status::Success, |completion| {
+            completion.opcode = CompletionOpcode::RecvWithImmediate;
+            completion.immediate = Some(data);
+            completion.byte_len = u32::try_from(written).expect("short messages");
+            completion.solicited = send.solicited;
+        });
+        Verdict::Good
+    }
+
+    fn write(&mut self, to: End, (stag, offset): (Stag, u64), octets: &[u8]) -> Verdict {
+        let asker = self.pair(to).asker();
+        self.pair_mut(to).written += octets.len();
+        if octets.is_empty() {
+            return Verdict::Good;
+        }
+        let memories = &mut self.sides[to.0].memories;
+        match memories.check(asker, stag, Access::REMOTE_WRITE, (offset, octets.len())) {
+            Ok((index, at)) => {
+                memories.put(index, at, octets);
+                if memories.list[index].stag != stag {
+                    self.note(format_args!("WrittenThroughWindow"));
+                }
+                Verdict::Good
+            }
+            Err(_) => REFUSED,
         }
     }
 
@@ -154,7 +225,7 @@ impl World {
             return REFUSED;
         }
         if let Some(Some(region)) = region {
-            memories.list[region].is_invalid = true;
+            memories.invalidate(region);
         }
         let len = u32::try_from(octets.len()).expect("a short message");
         self.complete_recv(to, &recv, Status::Success, |completion| {
@@ -181,6 +252,9 @@ impl World {
                     return Verdict::Bad(Status::RemoteAccess);
                 };
                 let octets = memories.list[index].content[at..at + len].to_vec();
+                if memories.list[index].stag != stag {
+                    self.note(format_args!("ReadThroughWindow"));
+                }
                 let memories = &self.sides[from.0].memories;
                 let place = memories.check(sink, sge.lkey, Access::LOCAL_WRITE, (sge.addr, len));
                 let (index, at) = place.expect("it was checked when it started");

@@ -1,0 +1,257 @@
+//! What a case is.
+
+use core::fmt;
+use std::time::Duration;
+
+/// One comparison: something of ours, and the references that it is compared with. Everything that has a row.
+#[derive(Debug)]
+pub struct Case {
+    /// Its name in the table, and for `--only`.
+    pub name: &'static str,
+    /// What is measured.
+    pub quantity: Quantity,
+    /// What it is compared with, a row each.
+    pub references: &'static [Reference],
+    /// How much faster than real time the clocks of the TCPs in it run.
+    pub clock_scale: u32,
+    /// Makes the sides, as many references as [`Case::references`] has, in that order.
+    pub open: fn(&Self, &Effort) -> Result<Sides, Trouble>,
+}
+
+/// What ours is compared with.
+#[derive(Debug)]
+pub struct Reference {
+    /// Its name in the table.
+    pub name: &'static str,
+    /// What the issue wants of the comparison, if it wants something.
+    pub target: Option<Target>,
+    /// A foreign program that need not be there: the row may be missing.
+    pub is_optional: bool,
+}
+
+impl Reference {
+    /// A reference that has to be met.
+    pub const fn with_target(name: &'static str, target: Target) -> Self {
+        Self { name, target: Some(target), is_optional: false }
+    }
+
+    /// A reference that is shown only.
+    pub const fn shown(name: &'static str) -> Self {
+        Self { name, target: None, is_optional: false }
+    }
+}
+
+/// What a comparison has to come to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Target {
+    /// The ratio of ours to the reference is at least this.
+    RatioAtLeast(f64),
+    /// The ratio of ours to the reference is at most this.
+    RatioAtMost(f64),
+    /// Our value is at most this, whatever the reference has.
+    ValueAtMost(f64),
+    /// Our value is at least this, whatever the reference has.
+    ValueAtLeast(f64),
+}
+
+impl Target {
+    /// The number.
+    pub const fn bound(self) -> f64 {
+        match self {
+            Self::RatioAtLeast(bound)
+            | Self::RatioAtMost(bound)
+            | Self::ValueAtMost(bound)
+            | Self::ValueAtLeast(bound) => bound,
+        }
+    }
+
+    /// Whether our value and its ratio to the reference are as they should be.
+    pub fn is_met(self, value: f64, ratio: f64) -> bool {
+        match self {
+            Self::RatioAtLeast(bound) => ratio >= bound,
+            Self::RatioAtMost(bound) => ratio <= bound,
+            Self::ValueAtMost(bound) => value <= bound,
+            Self::ValueAtLeast(bound) => value >= bound,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RatioAtLeast(bound) => write!(f, ">= {bound}"),
+            Self::RatioAtMost(bound) => write!(f, "<= {bound}"),
+            Self::ValueAtMost(bound) => write!(f, "value <= {bound}"),
+            Self::ValueAtLeast(bound) => write!(f, "value >= {bound}"),
+        }
+    }
+}
+
+/// What a case measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// 10^9 octets of the user's in a second.
+    Throughput,
+    /// Microseconds for one transfer or round trip.
+    Micros,
+    /// Nanoseconds for one call.
+    Nanos,
+    /// Millions of messages in a second.
+    Rate,
+    /// Milliseconds of the longest time in which nothing came.
+    Stall,
+    /// A part of a whole.
+    Share,
+}
+
+/// Which of two values is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// The larger.
+    Higher,
+    /// The smaller.
+    Lower,
+}
+
+impl Quantity {
+    /// Its unit in the table; empty for none.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Throughput => "GB/s",
+            Self::Micros => "us",
+            Self::Nanos => "ns",
+            Self::Rate => "M/s",
+            Self::Stall => "ms",
+            Self::Share => "",
+        }
+    }
+
+    /// Which is the better one.
+    pub const fn better(self) -> Better {
+        match self {
+            Self::Throughput | Self::Rate | Self::Share => Better::Higher,
+            Self::Micros | Self::Nanos | Self::Stall => Better::Lower,
+        }
+    }
+}
+
+impl Better {
+    /// As it stands in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Higher => "higher",
+            Self::Lower => "lower",
+        }
+    }
+}
+
+/// How much is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// How long the timed parts of one turn are at least.
+    pub turn: Duration,
+    /// Turns of each side.
+    pub pairs: usize,
+    /// Everything is small and short, to see whether it works.
+    pub is_tiny: bool,
+}
+
+impl Effort {
+    /// A size in octets, or a small one where everything is small.
+    pub fn octets(&self, wanted: usize) -> usize {
+        if self.is_tiny { wanted.min(3000) } else { wanted }
+    }
+
+    /// A number of things, or a few where everything is small.
+    pub fn count(&self, wanted: usize) -> usize {
+        if self.is_tiny { wanted.min(8) } else { wanted }
+    }
+}
+
+/// What takes turns: two or more things that do the same work.
+pub struct Sides {
+    /// Ours.
+    pub ours: Box<dyn Side>,
+    /// What it is compared with.
+    pub references: Vec<Box<dyn Side>>,
+}
+
+impl fmt::Debug for Sides {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sides").field("references", &self.references.len()).finish_non_exhaustive()
+    }
+}
+
+/// Something that works in turns.
+pub trait Side {
+    /// Works for as long as `effort` says, and checks everything that has come.
+    ///
+    /// # Errors
+    /// [`Trouble::Failed`], above all when an octet is not as it was sent.
+    fn turn(&mut self, effort: &Effort) -> Result<Sample, Trouble>;
+}
+
+/// What one turn has come to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample {
+    /// Real time of the timed parts.
+    pub wall: Duration,
+    /// CPU time of all threads in them.
+    pub cpu: Duration,
+    /// Transfers, messages, round trips or calls.
+    pub transfers: u64,
+    /// Octets of the user's in them.
+    pub octets: u64,
+    /// Transfers of which every octet was compared at the sink. A turn in which these are fewer is a failure.
+    pub checked: u64,
+    /// The value, where it does not follow from the others: for [`Quantity::Stall`] and [`Quantity::Share`].
+    pub figure: f64,
+}
+
+impl Sample {
+    /// The value.
+    pub fn value(&self, quantity: Quantity) -> f64 {
+        let seconds = self.wall.as_secs_f64();
+        let transfers = self.transfers as f64;
+        match quantity {
+            Quantity::Throughput => self.octets as f64 / seconds / 1e9,
+            Quantity::Micros => seconds * 1e6 / transfers,
+            Quantity::Nanos => seconds * 1e9 / transfers,
+            Quantity::Rate => transfers / seconds / 1e6,
+            Quantity::Stall | Quantity::Share => self.figure,
+        }
+    }
+}
+
+/// Why there is no row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The machine does not allow it, or lacks a program.
+    Skipped(String),
+    /// It did not work, or octets were not as they should be.
+    Failed(String),
+}
+
+impl Trouble {
+    /// What did not work.
+    pub fn failed(reason: impl fmt::Display) -> Self {
+        Self::Failed(reason.to_string())
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Skipped(reason) => write!(f, "skipped: {reason}"),
+            Self::Failed(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl core::error::Error for Trouble {}
+
+impl From<std::io::Error> for Trouble {
+    fn from(error: std::io::Error) -> Self {
+        Self::failed(error)
+    }
+}

@@ -1,0 +1,53 @@
+//! The project's own benchmark: ours beside references, turn by turn in one run.
+//!
+//! ```text
+//!   cases.rs      the list of all cases; each is one file in cases/ and one line there
+//!   case.rs       what a case is: sides that take turns, and what of ours is compared with what of theirs
+//!   harness.rs    A B A B: at least five turns of each, one row for each reference
+//!   watch.rs      wall and CPU time of the timed parts of a turn
+//!   report.rs     rows as a table, as JSON, one object a line; markdown.rs for docs/performance.md
+//!   matrix.rs     `weft bench run`: any operation, size and setting
+//!   sweep.rs      `weft bench sweep`: RDMA Write against plain TCP over size
+//!
+//!   ours/         two devices of ours, and what they do with each other
+//!   raw/          the same with smoltcp alone, on the very same wire; copies.rs: memory alone
+//!   net/          the host's network: two threads with a device each, beside kernel TCP, smoltcp alone and libfabric
+//!   plot/         curves over size, as SVG
+//! ```
+//!
+//! **A turn** is made of rounds. A round moves a few megabytes at most, and is timed; then the clock stands still, every octet is
+//! compared at the sink and wiped out there, so that a transfer which does not come is never taken for done. A turn goes on until
+//! its timed parts are as long as [`Effort::turn`]. What is compared is the median of the ratios of neighbouring turns: the
+//! speed of the machine may change from one minute to the next, and that of shared caches does.
+//!
+//! The engines' clocks run on real time by a factor ([`Case::clock_scale`]) and never jump.
+
+mod args;
+mod case;
+mod cases;
+mod copies;
+mod harness;
+mod machine;
+mod markdown;
+mod matrix;
+mod net;
+mod octets;
+mod ours;
+pub mod plot;
+mod progress;
+mod raw;
+mod report;
+mod run;
+mod setting;
+mod sizes;
+mod sweep;
+mod watch;
+
+pub use args::Args;
+pub use case::{Better, Case, Effort, Quantity, Reference, Sample, Side, Sides, Target, Trouble};
+pub use harness::{Outcome, Row, Spread, measure};
+pub use net::isolate;
+pub use run::run;
+
+#[cfg(test)]
+mod tests;

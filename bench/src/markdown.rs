@@ -1,0 +1,149 @@
+//! The tables of docs/performance.md, put between the marks that stand there for them.
+
+use core::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::case::{Case, Trouble};
+use crate::harness::Row;
+use crate::machine::{first_line, kernel, processor};
+use crate::report::{short, value};
+use crate::sweep::{Point, sentence};
+
+/// A file with marks: `<!-- bench:NAME -->` and behind it `<!-- bench:end -->`.
+#[derive(Debug)]
+pub(crate) struct Page<'a> {
+    path: &'a Path,
+    text: String,
+}
+
+impl<'a> Page<'a> {
+    /// Reads the file, and sees to it that the marks of `names` are there before anything is measured.
+    pub(crate) fn open(path: &'a Path, names: &[&str]) -> io::Result<Self> {
+        let refuse = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
+        let text = fs::read_to_string(path)
+            .map_err(|error| refuse(format!("cannot read {}: {error}", path.display())))?;
+        match names.iter().find(|name| place(&text, name).is_none()) {
+            None => Ok(Self { path, text }),
+            Some(name) => {
+                let text = format!("{} has no `{}` with a `{END}` behind it", path.display(), mark(name));
+                Err(refuse(text))
+            }
+        }
+    }
+
+    /// Puts `body` in place of what was behind a mark.
+    pub(crate) fn replace(&mut self, name: &str, body: &str) {
+        if let Some((start, end)) = place(&self.text, name) {
+            self.text.replace_range(start..end, &format!("\n{}\n", body.trim_end()));
+        }
+    }
+
+    pub(crate) fn save(&self) -> io::Result<()> {
+        fs::write(self.path, &self.text)
+    }
+}
+
+/// Where the text behind a mark begins, and where it ends.
+fn place(text: &str, name: &str) -> Option<(usize, usize)> {
+    let mark = mark(name);
+    let start = text.find(&mark)? + mark.len();
+    Some((start, start + text[start..].find(END)?))
+}
+
+fn mark(name: &str) -> String {
+    format!("<!-- bench:{name} -->")
+}
+
+/// The table of all rows.
+pub(crate) fn table(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "| case | against | ours | reference | ratio | target | | CPU s/GB |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    for row in rows {
+        let (name, reference) = (row.case.name, row.reference.name);
+        let target = row.reference.target.map_or_else(String::new, |target| target.to_string());
+        let verdict = match row.is_met() {
+            Some(true) => "met",
+            Some(false) => "**missed**",
+            None => "",
+        };
+        let cells = match &row.outcome {
+            Ok(outcome) => {
+                let unit = row.case.quantity.unit();
+                let [ours, theirs] = outcome.cpu_per_gb;
+                let cpu = if ours > 0.0 { format!("{ours:.2}, {theirs:.2}") } else { String::new() };
+                let [one, other, ratio] =
+                    [value(outcome.ours, unit), value(outcome.theirs, unit), value(outcome.ratio, "")];
+                format!("{one} | {other} | {ratio} | {target} | {verdict} | {cpu}")
+            }
+            Err(Trouble::Skipped(reason)) => format!("skipped: {reason} | | | {target} | |"),
+            Err(trouble) => format!("{trouble} | | | {target} | **missing** |"),
+        };
+        // Writing to a string does not fail.
+        let _ok = writeln!(text, "| `{name}` | {reference} | {} |", cells.replace('\n', " "));
+    }
+    text
+}
+
+/// What the sweep has come to.
+pub(crate) fn sweep(points: &[Point], mtu: u32) -> String {
+    let mut text = format!(
+        "At MTU {mtu}:\n\n| octets | Write | TCP | ratio | Write, CPU | TCP, CPU | ratio |\n|---|---|---|---|---|---|---|\n"
+    );
+    for point in points {
+        let [[ours, theirs], [our_cpu, their_cpu]] =
+            [point.micros, point.cpu].map(|both| both.map(|spread| value(spread, "us")));
+        let [time, cpu] = point.ratios.map(|ratio| short(ratio.median));
+        let size = point.size;
+        let _ok = writeln!(text, "| {size} | {ours} | {theirs} | {time} | {our_cpu} | {their_cpu} | {cpu} |");
+    }
+    for (index, what) in ["time", "CPU time"].into_iter().enumerate() {
+        let _ok = write!(text, "\n* {}", sentence(points, index, what));
+    }
+    text
+}
+
+/// What was measured on, and how.
+pub(crate) fn machine(cases: &[&Case], pairs: usize) -> String {
+    let cache = |index: u32| first_line(&format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size"));
+    let congestion = first_line("/proc/sys/net/ipv4/tcp_congestion_control");
+    let mut scales: Vec<u32> = cases.iter().map(|case| case.clock_scale).collect();
+    scales.sort_unstable();
+    scales.dedup();
+    let scales: Vec<String> = scales.iter().map(u32::to_string).collect();
+    format!(
+        "{} (caches: L1d {}, L2 {}, L3 {}), {}, TCP's default {congestion}; {pairs} turns of each \
+         side; TCP's clock at {} times real time",
+        processor(),
+        cache(0),
+        cache(2),
+        cache(3),
+        kernel(),
+        scales.join(", ")
+    )
+}
+
+const END: &str = "<!-- bench:end -->";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_between_the_marks_is_replaced() {
+        let path = std::env::temp_dir().join(format!("weft-bench-page-{}", std::process::id()));
+        fs::write(&path, "a\n<!-- bench:table -->\nold\n<!-- bench:end -->\nb\n").unwrap();
+        assert!(Page::open(&path, &["table", "sweep"]).is_err(), "there is no mark for the sweep");
+        for body in ["new\n", "newer"] {
+            let mut page = Page::open(&path, &["table"]).unwrap();
+            page.replace("table", body);
+            page.save().unwrap();
+            let expected = format!("a\n<!-- bench:table -->\n{}\n<!-- bench:end -->\nb\n", body.trim_end());
+            assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+        }
+        fs::remove_file(&path).unwrap();
+        assert!(Page::open(&path, &[]).is_err());
+    }
+}

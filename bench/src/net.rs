@@ -1,0 +1,41 @@
+//! Cases over the host's network: two threads, each on a core of its own, with a device or a socket each.
+//!
+//! ```text
+//!   scene.rs     where: loopback, a TAP device, a veth between two network namespaces of the benchmark's own
+//!   place.rs     two threads that work in rounds
+//!   work.rs      what they do
+//!   verbs.rs     ours      kernel.rs   plain sockets      raw.rs, device.rs   smoltcp alone, with offloads
+//!   fabric.rs    libfabric's fi_pingpong
+//!   way.rs       which of these there are in a scene
+//! ```
+
+mod device;
+mod fabric;
+mod kernel;
+mod place;
+mod raw;
+mod scene;
+mod verbs;
+mod way;
+mod work;
+
+use core::fmt::Display;
+
+pub(crate) use fabric::Provider;
+pub(crate) use kernel::Waiting;
+pub use scene::isolate;
+#[cfg(test)]
+pub(crate) use scene::{ISOLATED, is_isolated, way_in};
+pub(crate) use verbs::Op;
+pub(crate) use way::Way;
+pub(crate) use work::Work;
+
+use crate::case::Trouble;
+
+/// What came of something, or why it did not.
+type Outcome<T = ()> = Result<T, Trouble>;
+
+/// Says what did not work.
+fn say<E: Display>(what: &str) -> impl Fn(E) -> Trouble {
+    move |error| Trouble::failed(format!("{what}: {error}"))
+}

@@ -1,0 +1,11 @@
+/* A function of this library that goes on in libibverbs.so.1 under the name with `weft_` in front, whatever its arguments are. */
+#if defined(__x86_64__)
+#define JUMP(name) FUNCTION(name, "jmp *weft_" #name "@GOTPCREL(%rip)")
+#elif defined(__aarch64__)
+#define JUMP(name) FUNCTION(name, "adrp x16, :got:weft_" #name "\n ldr x16, [x16, :got_lo12:weft_" #name "]\n br x16")
+#else
+#error "how does this processor jump by the global offset table?"
+#endif
+
+#define FUNCTION(name, body)                                                                                           \
+    __asm__(".text\n .globl " #name "\n .type " #name ", %function\n" #name ":\n " body "\n .size " #name ", . - " #name);

@@ -1,0 +1,116 @@
+//! The libraries for `LD_LIBRARY_PATH`: their symbols beside those of the system's libraries, and C programs that use them.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+#[path = "../../../preload/tests/it/program.rs"]
+mod program;
+#[path = "../../../../cli/tests/support/skip.rs"]
+mod skip;
+
+use program::Program;
+use skip::skip;
+
+/// A folder with the libraries, for as long as a test uses it.
+struct Folder(PathBuf);
+
+impl Folder {
+    /// None where they cannot be linked here, which is told.
+    fn link() -> Option<Arc<Self>> {
+        let mut linked = LINKED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = linked.upgrade() {
+            return Some(known);
+        }
+        if ["cc", "nm"].iter().any(|tool| Command::new(tool).arg("--version").output().is_err()) {
+            skip("no C compiler for the libraries of LD_LIBRARY_PATH");
+            return None;
+        }
+        let folder =
+            Arc::new(Self(std::env::temp_dir().join(format!("weft-directory-{}", std::process::id()))));
+        let link = Path::new(env!("CARGO_MANIFEST_DIR")).join("link");
+        let output = Command::new(link).args([&archive(), &folder.0]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        *linked = Arc::downgrade(&folder);
+        Some(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What cargo has built for these tests. Its name has a hash in it, and those of former builds are beside it.
+fn archive() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let files = std::fs::read_dir(test.parent().unwrap()).unwrap().map(|entry| entry.unwrap());
+    let archives = files.filter(|file| {
+        let name = file.file_name().into_string().unwrap_or_default();
+        name.starts_with("libweft_directory") && name.ends_with(".a")
+    });
+    let newest = archives.max_by_key(|file| file.metadata().unwrap().modified().unwrap());
+    newest.expect("cargo builds the library before its tests").path()
+}
+
+static LINKED: Mutex<Weak<Folder>> = Mutex::new(Weak::new());
+
+/// What has the loader take Weft for the system's libraries.
+fn form() -> String {
+    let folder = LINKED.lock().unwrap_or_else(PoisonError::into_inner).upgrade().unwrap();
+    format!("LD_LIBRARY_PATH={}", folder.0.display())
+}
+
+/// The symbols of a library that programs are linked with today, each with its version, and the versions themselves.
+fn symbols(library: &Path) -> BTreeSet<String> {
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().unwrap();
+    assert!(output.status.success(), "{}", library.display());
+    let text = String::from_utf8(output.stdout).unwrap();
+    // Those with one @ are for programs of before 2007.
+    let names = text.lines().filter_map(|line| line.split(' ').nth(2));
+    names.filter(|name| name.contains("@@") || !name.contains('@')).map(ToOwned::to_owned).collect()
+}
+
+/// Whatever is linked with the system's libraries finds the same symbols here, with the same versions.
+#[test]
+fn symbols_have_the_versions_of_the_systems_libraries() {
+    let Some(folder) = Folder::link() else { return };
+    for name in ["libibverbs.so.1", "librdmacm.so.1"] {
+        let ours = symbols(&folder.0.join(name));
+        let cache = Command::new("/sbin/ldconfig").arg("-p").output().unwrap();
+        let cache = String::from_utf8(cache.stdout).unwrap();
+        let installed = cache.lines().find(|line| line.trim_start().starts_with(name));
+        let Some((_, installed)) = installed.and_then(|line| line.split_once("=> ")) else {
+            skip("the system's libibverbs and librdmacm are not installed");
+            continue;
+        };
+        let system = symbols(Path::new(installed));
+        assert!(system.len() > 50, "{name}: {system:?}");
+        let missing: Vec<_> = system.difference(&ours).collect();
+        assert!(missing.is_empty(), "{name} lacks {missing:?}");
+        assert!(!ours.iter().any(|symbol| symbol.contains("rust")), "{name} has more than the maps say");
+    }
+}
+
+/// dlopen and dlvsym find them, the two libraries have one device, and the system's providers load beside them.
+#[test]
+fn what_is_looked_up_by_version_is_found() {
+    let Some(_folder) = Folder::link() else { return };
+    if let Some(program) = Program::compile("dlopen") {
+        program.assert_ok(&[]);
+    }
+}
+
+/// The same programs as with the other form.
+#[test]
+fn programs_run_as_with_the_library_that_is_preloaded() {
+    let Some(_folder) = Folder::link() else { return };
+    for name in ["misuse", "transfer", "events", "fork"] {
+        let Some(program) = Program::compile(name) else { return };
+        program.assert_ok(&[]);
+    }
+}

@@ -1,0 +1,56 @@
+//! Events of an object that the program has taken and must acknowledge before the object can go.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Counts them.
+#[derive(Debug, Default)]
+pub(crate) struct Acks {
+    outstanding: Mutex<u64>,
+    acknowledged: Condvar,
+}
+
+impl Acks {
+    /// The program has got an event.
+    pub(crate) fn deliver(&self) {
+        *self.lock() += 1;
+    }
+
+    /// The program has acknowledged `events`; more than it has got are as many.
+    pub(crate) fn acknowledge(&self, events: u64) {
+        let mut outstanding = self.lock();
+        *outstanding = outstanding.saturating_sub(events);
+        self.acknowledged.notify_all();
+    }
+
+    /// Waits until none is left, as the functions that destroy objects do in libibverbs.
+    pub(crate) fn wait(&self) {
+        let mut outstanding = self.lock();
+        while *outstanding > 0 {
+            outstanding = self.acknowledged.wait(outstanding).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        self.outstanding.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_for_every_event() {
+        let acks = Acks::default();
+        acks.wait();
+        acks.deliver();
+        acks.deliver();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| acks.wait());
+            acks.acknowledge(1);
+            assert!(!waiter.is_finished());
+            acks.acknowledge(9);
+        });
+        acks.wait();
+    }
+}

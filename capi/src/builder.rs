@@ -1,0 +1,105 @@
+//! Requests that a program builds call by call: `ibv_wr_start` to `ibv_wr_complete` of `struct ibv_qp_ex`.
+
+use core::ops::Range;
+
+use rustix::io::Errno;
+use weft_rnic::{Data, SendOpcode, SendWr, Sge};
+
+use crate::qp::Qp;
+use crate::work::{refused, send_wr};
+
+/// Requests that are not posted yet. Memory is kept for the next ones.
+#[derive(Debug, Default)]
+pub(crate) struct Builder {
+    built: Vec<Built>,
+    sges: Vec<Sge>,
+    octets: Vec<u8>,
+    /// What was wrong first; nothing is posted then.
+    wrong: Option<Errno>,
+}
+
+#[derive(Debug)]
+struct Built {
+    wr_id: u64,
+    flags: u32,
+    opcode: SendOpcode,
+    local: Local,
+}
+
+/// Where the local data of a request lies in the builder.
+#[derive(Debug)]
+enum Local {
+    Sges(Range<usize>),
+    Inline(Range<usize>),
+}
+
+impl Builder {
+    pub(crate) fn start(&mut self) {
+        self.built.clear();
+        self.sges.clear();
+        self.octets.clear();
+        self.wrong = None;
+    }
+
+    /// A request without data so far.
+    pub(crate) fn add(&mut self, wr_id: u64, flags: u32, opcode: SendOpcode) {
+        let local = Local::Sges(self.sges.len()..self.sges.len());
+        self.built.push(Built { wr_id, flags, opcode, local });
+    }
+
+    /// Refuses all that is being built.
+    pub(crate) fn refuse(&mut self, errno: Errno) {
+        self.wrong.get_or_insert(errno);
+    }
+
+    /// The data of the last request, in place of what it had.
+    pub(crate) fn set_sges(&mut self, sges: impl IntoIterator<Item = Sge>) {
+        let first = self.sges.len();
+        self.sges.extend(sges);
+        let local = Local::Sges(first..self.sges.len());
+        self.set_local(local);
+    }
+
+    /// The octets of the last request, which `copy` appends.
+    pub(crate) fn set_inline(&mut self, copy: impl FnOnce(&mut Vec<u8>) -> Result<(), Errno>) {
+        let first = self.octets.len();
+        if let Err(errno) = copy(&mut self.octets) {
+            self.refuse(errno);
+        }
+        let local = Local::Inline(first..self.octets.len());
+        self.set_local(local);
+    }
+
+    fn set_local(&mut self, local: Local) {
+        match self.built.last_mut() {
+            Some(last) => last.local = local,
+            None => self.refuse(Errno::INVAL),
+        }
+    }
+
+    fn wr<'a>(&'a self, built: &Built) -> SendWr<'a> {
+        let data = match &built.local {
+            Local::Sges(range) => Data::Sges(&self.sges[range.clone()]),
+            Local::Inline(range) => Data::Inline(&self.octets[range.clone()]),
+        };
+        send_wr(built.wr_id, built.flags, built.opcode, data)
+    }
+
+    /// Posts everything.
+    ///
+    /// # Errors
+    /// What was wrong with a request, and none is posted; or why the queue did not take one, and none behind it is posted.
+    pub(crate) fn complete(&mut self, qp: &Qp) -> Result<(), Errno> {
+        let outcome = match (self.wrong, self.built.as_slice()) {
+            (Some(errno), _) => Err(errno),
+            (None, []) => Ok(()),
+            (None, [only]) => qp.post_send(&self.wr(only)),
+            (None, several) => {
+                let wrs: Vec<_> = several.iter().map(|built| self.wr(built)).collect();
+                qp.sender()?.post_sends(&wrs).map_err(|(_, error)| refused(error))
+            }
+        };
+        self.start();
+        outcome
+    }
+}

@@ -1,0 +1,174 @@
+//! What every C function does first and last: no panic gets through, errors become numbers, pointers are looked at.
+#![allow(unsafe_code)]
+
+use core::ffi::{CStr, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rustix::io::Errno;
+use weft_verbs::MAX_INLINE;
+
+use super::trace::args;
+
+/// The outcome of what stands behind a C function.
+pub(crate) type Outcome<T> = Result<T, Errno>;
+
+/// For `ibv_` functions that answer 0 or the number of an error, and whose arguments a trace does not show; else [`args`] begins the
+/// call, here as in the next functions.
+pub(crate) fn status<F: FnOnce() -> Outcome<()>>(act: F) -> c_int {
+    args![].status(act)
+}
+
+/// For functions that answer a number that is not negative, or -1 and `errno`.
+pub(crate) fn number<F: FnOnce() -> Outcome<c_int>>(act: F) -> c_int {
+    args![].number(act)
+}
+
+/// For functions that make something, or answer null and `errno`.
+pub(crate) fn pointer<T, F: FnOnce() -> Outcome<*mut T>>(act: F) -> *mut T {
+    args![].pointer(act)
+}
+
+/// For functions that cannot fail: what is answered instead is for a panic.
+pub(crate) fn always<T>(instead: T, act: impl FnOnce() -> T) -> T {
+    guard(|| Ok(act())).unwrap_or(instead)
+}
+
+/// A panic of ours is a fault of ours; the program hears EIO, and standard error has the reason.
+pub(super) fn guard<T>(act: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or(Err(Errno::IO))
+}
+
+pub(crate) fn set_errno(errno: Errno) {
+    // SAFETY: the address of this thread's own `errno` is valid as long as the thread lives.
+    unsafe { *libc::__errno_location() = errno.raw_os_error() };
+}
+
+/// What a pointer of the program points to.
+///
+/// # Safety
+/// It is null, or points to a `T` whose octets may be read.
+pub(crate) unsafe fn read<T: Copy>(pointer: *const T) -> Outcome<T> {
+    if pointer.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: as the caller says; a program may keep its structs packed, so nothing is assumed of the alignment.
+    Ok(unsafe { pointer.read_unaligned() })
+}
+
+/// As [`read`], where null means that there is none.
+///
+/// # Safety
+/// As [`read`].
+pub(crate) unsafe fn read_optional<T: Copy>(pointer: *const T) -> Option<T> {
+    // SAFETY: as the caller says.
+    unsafe { read(pointer) }.ok()
+}
+
+/// Stores a value where the program wants it.
+///
+/// # Safety
+/// `pointer` is null, or points to a `T` that may be written.
+pub(crate) unsafe fn write<T>(pointer: *mut T, value: T) -> Outcome<()> {
+    if pointer.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: as the caller says.
+    unsafe { pointer.write_unaligned(value) };
+    Ok(())
+}
+
+/// Stores as much of a value as the program has room for, and zeroes what it has beyond.
+///
+/// # Safety
+/// `pointer` is null, or points to `len` octets that may be written; `T` has no octets that are not initialized.
+pub(crate) unsafe fn write_prefix<T>(pointer: *mut T, len: usize, value: &T) -> Outcome<()> {
+    if pointer.is_null() {
+        return Err(Errno::INVAL);
+    }
+    let known = len.min(size_of::<T>());
+    let to = pointer.cast::<u8>();
+    // SAFETY: as the caller says, and `known` octets are in both.
+    unsafe {
+        to.copy_from_nonoverlapping(core::ptr::from_ref(value).cast(), known);
+        to.add(known).write_bytes(0, len - known);
+    }
+    Ok(())
+}
+
+/// A copy of octets of the program.
+///
+/// # Safety
+/// `len` is 0, or `pointer` is null or points to `len` octets that may be read.
+pub(crate) unsafe fn octets(pointer: *const u8, len: usize) -> Outcome<Vec<u8>> {
+    let mut copy = vec![0; len];
+    if len > 0 {
+        if pointer.is_null() {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: as the caller says, and the copy has as many.
+        unsafe { pointer.copy_to_nonoverlapping(copy.as_mut_ptr(), len) };
+    }
+    Ok(copy)
+}
+
+/// Octets of the program, for as long as a call lasts.
+///
+/// # Safety
+/// `len` is 0, or `pointer` is null or points to `len` octets that may be read and do not change during `'a`.
+pub(crate) unsafe fn lent<'a>(pointer: *const u8, len: usize) -> Outcome<&'a [u8]> {
+    match (len, pointer.is_null()) {
+        (0, _) => Ok(&[]),
+        (_, true) => Err(Errno::FAULT),
+        (len, false) if len <= isize::MAX.unsigned_abs() => {
+            // SAFETY: as the caller says; nothing is longer than this.
+            Ok(unsafe { core::slice::from_raw_parts(pointer, len) })
+        }
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// As [`lent`], for octets that are to be written.
+///
+/// # Safety
+/// As [`lent`], and nobody else looks at them during `'a`.
+pub(crate) unsafe fn lent_mut<'a>(pointer: *mut u8, len: usize) -> Outcome<&'a mut [u8]> {
+    match (len, pointer.is_null()) {
+        (0, _) => Ok(&mut []),
+        (_, true) => Err(Errno::FAULT),
+        (len, false) if len <= isize::MAX.unsigned_abs() => {
+            // SAFETY: as the caller says; nothing is longer than this.
+            Ok(unsafe { core::slice::from_raw_parts_mut(pointer, len) })
+        }
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// Appends octets of the program to `to`, no more than a request can hold.
+///
+/// # Safety
+/// As [`octets`].
+pub(crate) unsafe fn gather(to: &mut Vec<u8>, pointer: *const u8, len: usize) -> Outcome<()> {
+    if len == 0 {
+        return Ok(());
+    }
+    if pointer.is_null() || len > MAX_INLINE {
+        return Err(Errno::INVAL);
+    }
+    to.reserve(len);
+    let end = to.len();
+    // SAFETY: as the caller says, and there is room for `len` more octets, which are initialized then.
+    unsafe {
+        pointer.copy_to_nonoverlapping(to.as_mut_ptr().add(end), len);
+        to.set_len(end + len);
+    }
+    Ok(())
+}
+
+/// A string of the program, if there is one.
+///
+/// # Safety
+/// `pointer` is null, or points to octets that end with a 0 and do not change during `'a`.
+pub(crate) unsafe fn string<'a>(pointer: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: as the caller says.
+    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
+}

@@ -1,0 +1,150 @@
+//! Protection domains, memory regions and memory windows.
+#![allow(unsafe_code)]
+
+use core::ffi::{c_int, c_void};
+
+use weft_rnic::{Access, Region};
+
+use super::boundary::{Outcome, read};
+use super::fork::process;
+use super::trace::args;
+use crate::abi;
+use crate::mr::{Change, Mr, access};
+use crate::mw::{Flags, Mw};
+use crate::pd::Pd;
+use crate::process::errno;
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_alloc_pd(context: *mut abi::Context) -> *mut abi::Pd {
+    args![context].pointer(|| {
+        let process = process();
+        let context = process.contexts.get(context.addr())?;
+        Ok(Pd::alloc(process, &context).handle())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_dealloc_pd(pd: *mut abi::Pd) -> c_int {
+    args![pd].status(|| Pd::dealloc(process(), pd.addr()))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_reg_mr(
+    pd: *mut abi::Pd,
+    addr: *mut c_void,
+    length: usize,
+    flags: c_int,
+) -> *mut abi::Mr {
+    // SAFETY: as `register` wants it.
+    args![pd, addr, length, flags]
+        .pointer(|| unsafe { register(pd, addr, length, addr.addr() as u64, flags.cast_unsigned()) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_reg_mr_iova(
+    pd: *mut abi::Pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    flags: c_int,
+) -> *mut abi::Mr {
+    // SAFETY: as `register` wants it.
+    args![pd, addr, length, iova, flags]
+        .pointer(|| unsafe { register(pd, addr, length, iova, flags.cast_unsigned()) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_reg_mr_iova2(
+    pd: *mut abi::Pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    flags: u32,
+) -> *mut abi::Mr {
+    // SAFETY: as `register` wants it.
+    args![pd, addr, length, iova, flags].pointer(|| unsafe { register(pd, addr, length, iova, flags) })
+}
+
+/// # Safety
+/// Memory that is registered stays mapped until it is deregistered.
+unsafe fn register(
+    pd: *mut abi::Pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    flags: u32,
+) -> Outcome<*mut abi::Mr> {
+    let process = process();
+    let pd = process.pds.get(pd.addr())?;
+    let access = access(flags)?;
+    // SAFETY: memory that is registered stays mapped until it is deregistered.
+    let region = unsafe { probe(addr, length, access) }?;
+    Ok(Mr::register(process, &pd, region, access, iova)?.handle())
+}
+
+/// Answers 0, or the negative number of which part has failed: always the arguments, for nothing has changed then.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_rereg_mr(
+    mr: *mut abi::Mr,
+    what: c_int,
+    pd: *mut abi::Pd,
+    addr: *mut c_void,
+    length: usize,
+    flags: c_int,
+) -> c_int {
+    args![mr, what, pd, addr, length, flags].number(|| {
+        let process = process();
+        let mr = process.mrs.get(mr.addr())?;
+        if what == 0 || what & !(abi::REREG_TRANSLATION | abi::REREG_PD | abi::REREG_ACCESS) != 0 {
+            return Err(rustix::io::Errno::INVAL);
+        }
+        let has = |bit| what & bit != 0;
+        let pd = if has(abi::REREG_PD) { Some(process.pds.get(pd.addr())?) } else { None };
+        let rights = if has(abi::REREG_ACCESS) { Some(access(flags.cast_unsigned())?) } else { None };
+        let region = if has(abi::REREG_TRANSLATION) {
+            let rights = rights.map_or_else(|| mr.with(weft_rnic::Mr::access), Ok)?;
+            // SAFETY: memory that is registered stays mapped until it is deregistered.
+            Some(unsafe { probe(addr, length, rights) }?)
+        } else {
+            None
+        };
+        mr.reregister(Change { pd, access: rights, region, addr })?;
+        Ok(0)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_dereg_mr(mr: *mut abi::Mr) -> c_int {
+    args![mr].status(|| Mr::deregister(process(), mr.addr()))
+}
+
+pub(super) unsafe extern "C" fn alloc_mw(pd: *mut abi::Pd, kind: u32) -> *mut abi::Mw {
+    args![pd, kind].pointer(|| {
+        let process = process();
+        Ok(Mw::alloc(process, &process.pds.get(pd.addr())?, kind)?.handle())
+    })
+}
+
+pub(super) unsafe extern "C" fn bind_mw(qp: *mut abi::Qp, mw: *mut abi::Mw, bind: *mut abi::MwBind) -> c_int {
+    args![qp, mw, bind].status(|| {
+        let process = process();
+        // SAFETY: null, or the program's struct.
+        let abi::MwBind { wr_id, send_flags, bind_info } = unsafe { read(bind) }?;
+        let qp = process.qps.get(qp.addr())?;
+        process.mws.get(mw.addr())?.bind(process, &qp, Flags { wr_id, send_flags }, &bind_info)
+    })
+}
+
+pub(super) unsafe extern "C" fn dealloc_mw(mw: *mut abi::Mw) -> c_int {
+    args![mw].status(|| Mw::dealloc(process(), mw.addr()))
+}
+
+/// The memory at `addr`, if it is there with these rights.
+///
+/// # Safety
+/// If it is there, it stays so until it is deregistered.
+pub(super) unsafe fn probe(addr: *mut c_void, length: usize, access: Access) -> Outcome<Region> {
+    let writable = access.contains(Access::LOCAL_WRITE);
+    // SAFETY: as the caller says; that its content changes at any moment is what registered memory is for.
+    unsafe { Region::probed(addr.cast(), length, writable) }.map_err(|error| errno(error.errno()))
+}

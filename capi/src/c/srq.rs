@@ -1,0 +1,115 @@
+//! Shared receive queues.
+#![allow(unsafe_code)]
+
+use core::ffi::c_int;
+
+use rustix::io::Errno;
+
+use super::boundary::{Outcome, read, write};
+use super::fork::process;
+use super::trace::args;
+use crate::abi;
+use crate::srq::Srq;
+
+/// A queue without its own fields.
+pub(crate) const fn srq_struct() -> abi::Srq {
+    abi::Srq {
+        context: core::ptr::null_mut(),
+        srq_context: core::ptr::null_mut(),
+        pd: core::ptr::null_mut(),
+        handle: 0,
+        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+        cond: libc::PTHREAD_COND_INITIALIZER,
+        events_completed: 0,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_create_srq(pd: *mut abi::Pd, attr: *mut abi::SrqInitAttr) -> *mut abi::Srq {
+    args![pd, attr].pointer(|| {
+        let process = process();
+        let pd = process.pds.get(pd.addr())?;
+        // SAFETY: what the program asks for.
+        let mut wanted = unsafe { read(attr) }?;
+        let srq = Srq::create(process, &pd, wanted.srq_context.cast(), &wanted.attr)?;
+        wanted.attr = srq.attributes();
+        // SAFETY: what was granted goes where the wishes were.
+        unsafe { write(attr, wanted) }?;
+        Ok(srq.handle())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rdma_create_srq(
+    id: *mut abi::CmId,
+    pd: *mut abi::Pd,
+    attr: *mut abi::SrqInitAttr,
+) -> c_int {
+    // SAFETY: what the program asks for.
+    args![id, pd, attr].done(|| unsafe { create_for(id, pd, attr) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rdma_create_srq_ex(id: *mut abi::CmId, attr: *mut abi::SrqInitAttrEx) -> c_int {
+    args![id].done(|| {
+        // SAFETY: what the program asks for.
+        let wanted = unsafe { read(attr) }?;
+        if wanted.comp_mask & abi::SRQ_INIT_ATTR_TYPE == 0 {
+            return Err(Errno::INVAL);
+        }
+        let is_basic = wanted.srq_type == abi::SRQT_BASIC
+            && wanted.comp_mask & !(abi::SRQ_INIT_ATTR_TYPE | abi::SRQ_INIT_ATTR_PD) == 0;
+        if !is_basic {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let has_pd = wanted.comp_mask & abi::SRQ_INIT_ATTR_PD != 0;
+        let pd = if has_pd { wanted.pd } else { core::ptr::null_mut() };
+        // SAFETY: both structs begin alike.
+        unsafe { create_for(id, pd, attr.cast()) }
+    })
+}
+
+/// # Safety
+/// `attr` is null, or points to the struct of the wishes, where what was granted is stored.
+unsafe fn create_for(id: *mut abi::CmId, pd: *mut abi::Pd, attr: *mut abi::SrqInitAttr) -> Outcome<()> {
+    let process = process();
+    let id = process.ids.get(id.addr())?;
+    let pd = if pd.is_null() { None } else { Some(process.pds.get(pd.addr())?) };
+    // SAFETY: as the caller says.
+    let mut wanted = unsafe { read(attr) }?;
+    wanted.attr = id.create_srq(process, pd, wanted.srq_context.cast(), &wanted.attr)?.attributes();
+    // SAFETY: as the caller says.
+    unsafe { write(attr, wanted) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rdma_destroy_srq(id: *mut abi::CmId) {
+    args![id].always((), || {
+        let process = process();
+        // Without one there is nothing to do.
+        let _none = process.ids.get(id.addr()).and_then(|id| id.destroy_srq(process));
+    });
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_modify_srq(srq: *mut abi::Srq, attr: *mut abi::SrqAttr, mask: c_int) -> c_int {
+    args![srq, attr, mask].status(|| {
+        let srq = process().srqs.get(srq.addr())?;
+        // SAFETY: what the program asks for.
+        srq.modify(&unsafe { read(attr) }?, mask)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_query_srq(srq: *mut abi::Srq, attr: *mut abi::SrqAttr) -> c_int {
+    args![srq, attr].status(|| {
+        let srq = process().srqs.get(srq.addr())?;
+        // SAFETY: the program's place for attributes.
+        unsafe { write(attr, srq.attributes()) }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_destroy_srq(srq: *mut abi::Srq) -> c_int {
+    args![srq].status(|| Srq::destroy(process(), srq.addr()))
+}

@@ -1,0 +1,105 @@
+//! Functions of the two libraries that mean nothing on iWARP, or that are not offered: each says so in its family's way. They have to
+//! be here all the same, for otherwise the libraries of the system would get our handles.
+#![allow(unsafe_code)]
+
+use core::ffi::{c_int, c_void};
+
+use rustix::io::Errno;
+
+use super::boundary::{number, pointer, status};
+
+/// Functions that answer the number of an error.
+macro_rules! statuses {
+    ($($name:ident($($argument:ty),*);)*) => {
+        $(#[unsafe(no_mangle)]
+        extern "C" fn $name($(_: $argument),*) -> c_int {
+            status(|| Err(Errno::OPNOTSUPP))
+        })*
+    };
+}
+
+/// Functions that answer -1 and `errno`.
+macro_rules! minus_ones {
+    ($($name:ident($($argument:ty),*);)*) => {
+        $(#[unsafe(no_mangle)]
+        extern "C" fn $name($(_: $argument),*) -> c_int {
+            number(|| Err(Errno::OPNOTSUPP))
+        })*
+    };
+}
+
+/// Functions that answer null and `errno`.
+macro_rules! nulls {
+    ($($name:ident($($argument:ty),*);)*) => {
+        $(#[unsafe(no_mangle)]
+        extern "C" fn $name($(_: $argument),*) -> *mut c_void {
+            pointer(|| Err(Errno::OPNOTSUPP))
+        })*
+    };
+}
+
+/// Functions that answer nothing, of objects that nobody can have got.
+macro_rules! nothings {
+    ($($name:ident($($argument:ty),*);)*) => {
+        $(#[unsafe(no_mangle)]
+        extern "C" fn $name($(_: $argument),*) {})*
+    };
+}
+
+type Pointer = *mut c_void;
+
+// Address handles and multicast are of datagrams; ECE is of InfiniBand's handshake.
+statuses! {
+    ibv_destroy_ah(Pointer);
+    ibv_attach_mcast(Pointer, Pointer, u16);
+    ibv_detach_mcast(Pointer, Pointer, u16);
+    ibv_query_ece(Pointer, Pointer);
+    ibv_set_ece(Pointer, Pointer);
+}
+
+minus_ones! {
+    ibv_init_ah_from_wc(Pointer, u8, Pointer, Pointer, Pointer);
+    ibv_resolve_eth_l2_from_gid(Pointer, Pointer, Pointer, Pointer);
+    rdma_join_multicast(Pointer, Pointer, Pointer);
+    rdma_join_multicast_ex(Pointer, Pointer, Pointer);
+    rdma_leave_multicast(Pointer, Pointer);
+    rdma_reject_ece(Pointer, Pointer, u8);
+    rdma_set_local_ece(Pointer, Pointer);
+    rdma_get_remote_ece(Pointer, Pointer);
+}
+
+/// Nothing is pinned, so that a fork may have any memory.
+#[unsafe(no_mangle)]
+extern "C" fn ibv_dontfork_range(_base: Pointer, _size: usize) -> c_int {
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_dofork_range(_base: Pointer, _size: usize) -> c_int {
+    0
+}
+
+// The command descriptors of the kernel, device memory and memory of other devices.
+nulls! {
+    ibv_create_ah(Pointer, Pointer);
+    ibv_create_ah_from_wc(Pointer, Pointer, Pointer, u8);
+    ibv_import_device(c_int);
+    ibv_import_pd(Pointer, u32);
+    ibv_import_mr(Pointer, u32);
+    ibv_import_dm(Pointer, u32);
+    ibv_reg_dmabuf_mr(Pointer, u64, usize, u64, c_int, c_int);
+}
+
+// What the kernel tells librdmacm is copied by these; here nobody has anything from it.
+nothings! {
+    ibv_copy_ah_attr_from_kern(Pointer, Pointer);
+    ibv_copy_path_rec_from_kern(Pointer, Pointer);
+    ibv_copy_path_rec_to_kern(Pointer, Pointer);
+    ibv_copy_qp_attr_from_kern(Pointer, Pointer);
+}
+
+nothings! {
+    ibv_unimport_pd(Pointer);
+    ibv_unimport_mr(Pointer);
+    ibv_unimport_dm(Pointer);
+}

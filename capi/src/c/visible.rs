@@ -1,0 +1,84 @@
+//! Memory that the C program sees: the structs that it holds pointers to.
+#![allow(unsafe_code)]
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+/// A struct in memory of its own, which stays where it is for as long as this lives. The program may read and write it at any
+/// moment, so no reference to it is ever made, and nothing that the library relies on is read back from it.
+pub(crate) struct Visible<T> {
+    place: NonNull<T>,
+    owned: PhantomData<T>,
+}
+
+/// What may be stored into a struct as one value, and read back whatever the program has made of it.
+///
+/// # Safety
+/// Every pattern of bits is a value, and there are no octets between its parts.
+pub(crate) unsafe trait Plain: Copy {}
+
+impl<T: Copy> Visible<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { place: NonNull::from(Box::leak(Box::new(value))), owned: PhantomData }
+    }
+
+    /// What the program gets.
+    pub(crate) const fn as_ptr(&self) -> *mut T {
+        self.place.as_ptr()
+    }
+
+    /// Stores a field, `offset` from the start.
+    ///
+    /// # Panics
+    /// When it is not within the struct.
+    pub(crate) fn set<F: Plain>(&self, offset: usize, value: F) {
+        // SAFETY: the field lies within the struct, which lives as long as this does, and any bits are a value of it.
+        unsafe { self.field::<F>(offset).write_unaligned(value) };
+    }
+
+    /// Reads a field back that the program may have written.
+    ///
+    /// # Panics
+    /// As [`Self::set`].
+    pub(crate) fn get<F: Plain>(&self, offset: usize) -> F {
+        // SAFETY: as in `set`.
+        unsafe { self.field::<F>(offset).read_unaligned() }
+    }
+
+    fn field<F>(&self, offset: usize) -> *mut F {
+        assert!(offset + size_of::<F>() <= size_of::<T>(), "a field is within its struct");
+        self.place.as_ptr().wrapping_byte_add(offset).cast()
+    }
+}
+
+impl<T> Drop for Visible<T> {
+    fn drop(&mut self) {
+        // SAFETY: the memory comes from a box, and this is its only owner.
+        drop(unsafe { Box::from_raw(self.place.as_ptr()) });
+    }
+}
+
+impl<T> core::fmt::Debug for Visible<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.place.fmt(f)
+    }
+}
+
+// SAFETY: it is an owner of memory that is only reached by stores and loads of single fields; what they race with is the
+// program, as with the libraries in whose place this one stands.
+unsafe impl<T> Send for Visible<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Visible<T> {}
+
+// SAFETY: an integer is all bits.
+unsafe impl Plain for u8 {}
+// SAFETY: as above.
+unsafe impl Plain for u32 {}
+// SAFETY: as above.
+unsafe impl Plain for i32 {}
+// SAFETY: as above.
+unsafe impl Plain for u64 {}
+// SAFETY: octets are all bits.
+unsafe impl Plain for [u8; 128] {}
+// SAFETY: a raw pointer is all bits, and following it is somebody else's business.
+unsafe impl<T> Plain for *mut T {}

@@ -1,0 +1,260 @@
+//! Completion queues.
+
+use core::ffi::c_void;
+use core::mem::offset_of;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use weft_rnic::{Completion, CqInit};
+
+use crate::abi;
+use crate::acks::Acks;
+use crate::c::{Visible, cq_functions};
+use crate::channel::CompChannel;
+use crate::context::Context;
+use crate::process::{Process, errno};
+use crate::roce::Numbers;
+
+/// What `ibv_create_cq` and `ibv_create_cq_ex` answer.
+#[derive(Debug)]
+pub(crate) struct Cq {
+    visible: Visible<abi::CqEx>,
+    pub(crate) cq: weft_rnic::Cq,
+    context: Arc<Context>,
+    channel: Option<(Arc<CompChannel>, Arc<()>)>,
+    /// Completion events and asynchronous ones.
+    pub(crate) completions: Acks,
+    pub(crate) events: Acks,
+    /// Held by each queue pair of it as well.
+    pub(crate) users: Arc<()>,
+    /// No event of it is delivered any more.
+    is_closing: AtomicBool,
+    /// What queue pairs are called in completions, in the second personality.
+    numbers: Option<Arc<Numbers>>,
+    /// The one that the program looks at, of a queue that tells by functions.
+    current: Mutex<Option<Completion>>,
+}
+
+/// What a queue is made with.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) entries: u32,
+    pub(crate) cq_context: *mut c_void,
+    pub(crate) channel: Option<Arc<CompChannel>>,
+    pub(crate) comp_vector: usize,
+    pub(crate) ignore_overrun: bool,
+}
+
+impl Cq {
+    /// # Errors
+    /// `EINVAL` when it would be empty or too large, `ENOMEM` when there are too many.
+    pub(crate) fn create(
+        process: &Process,
+        context: &Arc<Context>,
+        request: Request,
+    ) -> Result<Arc<Self>, Errno> {
+        let Request { entries, cq_context, channel, comp_vector, ignore_overrun } = request;
+        if entries == 0 {
+            return Err(Errno::INVAL);
+        }
+        let init = CqInit {
+            channel: channel.as_ref().map(|channel| &channel.channel),
+            comp_vector,
+            ignore_overrun,
+            ..CqInit::new(entries)
+        };
+        let cq = context.device.create_cq_with(&init).map_err(|error| errno(error.errno()))?;
+        let mut functions = cq_functions();
+        functions.base.context = context.handle();
+        functions.base.channel = channel.as_ref().map_or(core::ptr::null_mut(), |channel| channel.handle());
+        functions.base.cq_context = cq_context;
+        functions.base.handle = cq.number();
+        functions.base.cqe = capacity(&cq);
+        let channel = channel.map(|channel| {
+            let use_ = Arc::clone(&channel.users);
+            (channel, use_)
+        });
+        let cq = Arc::new(Self {
+            visible: Visible::new(functions),
+            cq,
+            context: Arc::clone(context),
+            channel,
+            completions: Acks::default(),
+            events: Acks::default(),
+            users: Arc::default(),
+            is_closing: AtomicBool::new(false),
+            numbers: process.roce()?.map(|roce| Arc::clone(&roce.numbers)),
+            current: Mutex::default(),
+        });
+        process.cqs.insert(cq.handle().addr(), &cq);
+        process.cq_ids.insert(cq.cq.id(), &cq);
+        Ok(cq)
+    }
+
+    /// Waits until all events are acknowledged.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is none, `EBUSY` while queue pairs use it.
+    pub(crate) fn destroy(process: &Process, handle: usize) -> Result<(), Errno> {
+        let cq = process.cqs.get(handle)?;
+        if Arc::strong_count(&cq.users) > 1 {
+            return Err(Errno::BUSY);
+        }
+        if cq.is_closing.swap(true, Ordering::SeqCst) {
+            return Err(Errno::INVAL);
+        }
+        if let Some((channel, _)) = &cq.channel {
+            channel.channel.discard(cq.cq.id());
+        }
+        cq.completions.wait();
+        cq.events.wait();
+        process.cq_ids.remove(cq.cq.id());
+        process.cqs.remove(handle).map(drop).ok_or(Errno::INVAL)
+    }
+
+    /// Counts a completion event as the program's, unless the queue is being destroyed.
+    pub(crate) fn deliver(&self) -> bool {
+        self.completions.deliver();
+        if self.is_closing.load(Ordering::SeqCst) {
+            self.completions.acknowledge(1);
+            return false;
+        }
+        true
+    }
+
+    /// Takes completions, and answers how many.
+    pub(crate) fn poll(&self, out: &mut [Completion]) -> usize {
+        let taken = self.cq.poll(out);
+        if let Some(numbers) = &self.numbers {
+            for completion in &mut out[..taken] {
+                completion.qp_num = numbers.name_of(completion.qp_num);
+            }
+        }
+        taken
+    }
+
+    /// # Errors
+    /// `EINVAL` when that is too few or too many.
+    pub(crate) fn resize(&self, entries: u32) -> Result<(), Errno> {
+        if entries == 0 {
+            return Err(Errno::INVAL);
+        }
+        self.cq.resize(entries).map_err(|_| Errno::INVAL)?;
+        self.visible.set(offset_of!(abi::Cq, cqe), capacity(&self.cq));
+        Ok(())
+    }
+
+    /// Has an event wait for `count` completions or `micros` microseconds.
+    pub(crate) fn moderate(&self, count: u16, micros: u16) {
+        self.cq.modify_moderation(count, Duration::from_micros(micros.into()).into());
+    }
+
+    /// Goes to the next completion, of which the program reads the rest by functions.
+    ///
+    /// # Errors
+    /// `ENOENT` when there is none.
+    pub(crate) fn start(&self) -> Result<(), Errno> {
+        let mut next = [Completion::EMPTY];
+        let next = (self.poll(&mut next) == 1).then_some(next[0]);
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = next;
+        let next = next.ok_or(Errno::NOENT)?;
+        self.visible.set(offset_of!(abi::CqEx, status), next.status as u32);
+        self.visible.set(offset_of!(abi::CqEx, wr_id), next.wr_id);
+        Ok(())
+    }
+
+    /// The completion that [`Self::start`] went to last.
+    pub(crate) fn current(&self) -> Completion {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(Completion::EMPTY)
+    }
+
+    pub(crate) const fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    pub(crate) fn cq_context(&self) -> *mut c_void {
+        self.visible.get(offset_of!(abi::Cq, cq_context))
+    }
+
+    pub(crate) const fn handle(&self) -> *mut abi::Cq {
+        self.visible.as_ptr().cast()
+    }
+}
+
+fn capacity(cq: &weft_rnic::Cq) -> i32 {
+    i32::try_from(cq.capacity()).unwrap_or(i32::MAX)
+}
+
+/// A completion for C.
+pub(crate) const fn wc(completion: &Completion) -> abi::Wc {
+    let (imm_data, wc_flags) = immediate(completion);
+    abi::Wc {
+        wr_id: completion.wr_id,
+        status: completion.status as u32,
+        opcode: opcode(completion),
+        vendor_err: completion.vendor_err,
+        byte_len: completion.byte_len,
+        imm_data,
+        qp_num: completion.qp_num,
+        src_qp: 0,
+        wc_flags,
+        pkey_index: 0,
+        slid: 0,
+        sl: 0,
+        dlid_path_bits: 0,
+    }
+}
+
+/// The union of immediate data and invalidated rkey, and the flag that says which it is.
+pub(crate) const fn immediate(completion: &Completion) -> (u32, u32) {
+    match (completion.immediate, completion.invalidated) {
+        (Some([a, b, c, d, ..]), _) => (u32::from_ne_bytes([a, b, c, d]), abi::WC_WITH_IMM),
+        (None, Some(stag)) => (stag, abi::WC_WITH_INV),
+        (None, None) => (0, 0),
+    }
+}
+
+pub(crate) const fn opcode(completion: &Completion) -> u32 {
+    use weft_rnic::CompletionOpcode as Code;
+    match completion.opcode {
+        // Immediate Data alone, No-op and Wait are nothing that C can post.
+        Code::Send | Code::Immediate | Code::Nop | Code::Wait => 0,
+        Code::Write => abi::WC_RDMA_WRITE,
+        Code::Read => abi::WC_RDMA_READ,
+        Code::CompareSwap => abi::WC_COMP_SWAP,
+        Code::FetchAdd => abi::WC_FETCH_ADD,
+        Code::BindWindow | Code::FastRegister => abi::WC_BIND_MW,
+        Code::LocalInvalidate => abi::WC_LOCAL_INV,
+        Code::Recv => abi::WC_RECV,
+        Code::RecvWithImmediate => abi::WC_RECV_RDMA_WITH_IMM,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_rnic::{CompletionOpcode, Status};
+
+    use super::*;
+
+    #[test]
+    fn a_completion_keeps_its_numbers() {
+        let receive = Completion {
+            wr_id: 7,
+            status: Status::Success,
+            opcode: CompletionOpcode::RecvWithImmediate,
+            byte_len: 9,
+            immediate: Some(*b"abcd\0\0\0\0"),
+            qp_num: 3,
+            ..Completion::EMPTY
+        };
+        let wc = wc(&receive);
+        assert_eq!((wc.wr_id, wc.status, wc.opcode, wc.byte_len, wc.qp_num), (7, 0, 129, 9, 3));
+        assert_eq!((wc.imm_data.to_ne_bytes(), wc.wc_flags), (*b"abcd", abi::WC_WITH_IMM));
+        let invalidating = Completion { immediate: None, invalidated: Some(0x100), ..receive };
+        assert_eq!(immediate(&invalidating), (0x100, abi::WC_WITH_INV));
+        let failed = Completion { status: Status::RemoteAccess, ..Completion::EMPTY };
+        assert_eq!(super::wc(&failed).status, 10);
+    }
+}

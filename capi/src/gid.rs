@@ -1,0 +1,120 @@
+//! The GIDs of the port: what a peer is found by, in the second personality an IP address each.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use rustix::io::Errno;
+
+use crate::abi;
+use crate::device::{check_port, guid};
+
+/// The table. It is made when the device is opened, and stays as it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gids(Vec<Entry>);
+
+/// A place of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) gid: abi::Gid,
+    /// `enum ibv_gid_type`.
+    pub(crate) kind: u32,
+    /// The network interface, if there is one.
+    pub(crate) interface: u32,
+}
+
+/// An address of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interface {
+    pub(crate) address: IpAddr,
+    /// The number of the interface, 0 on a wire.
+    pub(crate) index: u32,
+}
+
+impl Gids {
+    /// As with other iWARP devices a hardware address and zeros, here a local one.
+    pub(crate) fn iwarp() -> Self {
+        let [a, b, c, _, _, d, e, f] = guid().to_be_bytes();
+        let mut gid = [0; 16];
+        gid[..6].copy_from_slice(&[a, b, c, d, e, f]);
+        Self(vec![Entry { gid, kind: abi::GID_TYPE_IB, interface: 0 }])
+    }
+
+    /// As with RoCE v2: an entry for each address. Programs that choose by themselves mostly take the first ones, so that IPv4 comes
+    /// before IPv6, and what others reach before what only this host does.
+    pub(crate) fn roce(mut addresses: Vec<Interface>) -> Self {
+        addresses.retain(|it| address_of(of_address(it.address)).is_some());
+        addresses.sort_by_key(|it| (it.address.is_ipv6(), it.address.is_loopback()));
+        let entry = |it: Interface| Entry {
+            gid: of_address(it.address),
+            kind: abi::GID_TYPE_ROCE_V2,
+            interface: it.index,
+        };
+        Self(addresses.into_iter().map(entry).collect())
+    }
+
+    /// # Errors
+    /// `EINVAL` for another port than 1, and for a place behind the last one.
+    pub(crate) fn get(&self, port: u32, index: u32) -> Result<&Entry, Errno> {
+        check_port(port)?;
+        usize::try_from(index).ok().and_then(|index| self.0.get(index)).ok_or(Errno::INVAL)
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The address that a GID of RoCE v2 means: one that a host can have and that needs no name of an interface.
+pub(crate) fn address_of(gid: abi::Gid) -> Option<IpAddr> {
+    let address = Ipv6Addr::from(gid).to_canonical();
+    let is_host = match address {
+        IpAddr::V4(address) => {
+            !address.is_unspecified() && !address.is_multicast() && !address.is_broadcast()
+        }
+        IpAddr::V6(address) => {
+            !address.is_unspecified() && !address.is_multicast() && !address.is_unicast_link_local()
+        }
+    };
+    is_host.then_some(address)
+}
+
+const fn of_address(address: IpAddr) -> abi::Gid {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gid_of_iwarp_is_that_of_a_local_hardware_address() {
+        let gids = Gids::iwarp();
+        let gid = gids.get(1, 0).unwrap().gid;
+        assert_eq!((gid[0], &gid[6..]), (0x02, &[0; 10][..]));
+        assert_eq!(gids.get(1, 1), Err(Errno::INVAL));
+        assert_eq!(gids.get(2, 0), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn gids_of_roce_are_addresses_those_that_others_reach_first() {
+        let addresses = ["::1", "127.0.0.1", "fe80::1", "2001:db8::1", "10.0.0.1"];
+        let interface = |address: &str| Interface { address: address.parse().unwrap(), index: 3 };
+        let gids = Gids::roce(addresses.map(interface).into());
+        let found: Vec<_> =
+            (0..4).map(|index| address_of(gids.get(1, index).unwrap().gid).unwrap().to_string()).collect();
+        assert_eq!(found, ["10.0.0.1", "127.0.0.1", "2001:db8::1", "::1"]);
+        assert_eq!((gids.len(), gids.get(1, 4)), (4, Err(Errno::INVAL)));
+        assert_eq!(&gids.get(1, 0).unwrap().gid[8..], &[0, 0, 0xFF, 0xFF, 10, 0, 0, 1]);
+    }
+
+    #[test]
+    fn what_no_host_has_is_no_address() {
+        for nobody in
+            ["::", "ff02::1", "fe80::1", "::ffff:0.0.0.0", "::ffff:224.0.0.1", "::ffff:255.255.255.255"]
+        {
+            assert_eq!(address_of(nobody.parse::<Ipv6Addr>().unwrap().octets()), None, "{nobody}");
+        }
+    }
+}

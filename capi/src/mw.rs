@@ -1,0 +1,132 @@
+//! Memory windows.
+
+use core::mem::offset_of;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+use weft_rnic::{Access, Bind, MwBind, SendOpcode, Stag, WindowType};
+
+use crate::abi;
+use crate::c::Visible;
+use crate::mr::access;
+use crate::pd::Pd;
+use crate::process::{Process, errno};
+use crate::qp::Qp;
+use crate::work::refused;
+
+/// What `ibv_alloc_mw` answers.
+#[derive(Debug)]
+pub(crate) struct Mw {
+    visible: Visible<abi::Mw>,
+    /// Until it is deallocated.
+    mw: Mutex<Option<weft_rnic::Mw>>,
+    /// Which must not go before it.
+    _pd: Arc<Pd>,
+}
+
+/// How the request is posted that binds a window of type 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flags {
+    pub(crate) wr_id: u64,
+    pub(crate) send_flags: u32,
+}
+
+impl Mw {
+    /// # Errors
+    /// `EINVAL` for a type that is none, `ENOMEM` when there are too many.
+    pub(crate) fn alloc(process: &Process, pd: &Arc<Pd>, kind: u32) -> Result<Arc<Self>, Errno> {
+        let window = match kind {
+            abi::MW_TYPE_1 => WindowType::Type1,
+            abi::MW_TYPE_2 => WindowType::Type2B,
+            _ => return Err(Errno::INVAL),
+        };
+        let mw = pd.pd.alloc_mw(window).map_err(|error| errno(error.errno()))?;
+        let rkey = mw.rkey().0;
+        let visible = Visible::new(abi::Mw {
+            context: pd.context.handle(),
+            pd: pd.handle(),
+            rkey,
+            handle: rkey >> 8,
+            kind,
+        });
+        let mw = Arc::new(Self { visible, mw: Mutex::new(Some(mw)), _pd: Arc::clone(pd) });
+        process.mws.insert(mw.handle().addr(), &mw);
+        Ok(mw)
+    }
+
+    /// Bound or not.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is none.
+    pub(crate) fn dealloc(process: &Process, handle: usize) -> Result<(), Errno> {
+        let mw = process.mws.remove(handle).ok_or(Errno::INVAL)?;
+        drop(mw.lock().take());
+        Ok(())
+    }
+
+    /// Posts the binding of a window of type 1, which has another rkey from then on.
+    ///
+    /// # Errors
+    /// `EINVAL` for a window of type 2, objects that do not go together and rights that a window cannot have, `ENOMEM` for a full
+    /// queue.
+    pub(crate) fn bind(
+        &self,
+        process: &Process,
+        qp: &Qp,
+        flags: Flags,
+        info: &abi::MwBindInfo,
+    ) -> Result<(), Errno> {
+        let window = self.lock();
+        let window = window.as_ref().ok_or(Errno::INVAL)?;
+        let access = window_access(info)?;
+        let Flags { wr_id, send_flags } = flags;
+        let [signaled, fence] = [abi::SEND_SIGNALED, abi::SEND_FENCE].map(|flag| send_flags & flag != 0);
+        let post = |region: &weft_rnic::Mr| {
+            let (addr, length) = (info.addr, info.length);
+            let bind = MwBind { wr_id, region, addr, length, access, signaled, fence };
+            qp.sender()?.bind_mw(window, &bind).map_err(refused)
+        };
+        let rkey = match (info.mr.is_null(), info.length) {
+            (true, 0) => qp.sender()?.unbind_mw(window, wr_id, signaled, fence).map_err(refused)?,
+            _ => process.mrs.get(info.mr.addr())?.with(post)??,
+        };
+        self.visible.set(offset_of!(abi::Mw, rkey), rkey.0);
+        Ok(())
+    }
+
+    pub(crate) const fn handle(&self) -> *mut abi::Mw {
+        self.visible.as_ptr()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<weft_rnic::Mw>> {
+        self.mw.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The binding of a window of type 2 with a key that the program has chosen, for a send queue.
+///
+/// # Errors
+/// `EINVAL` for what is no such window or no region, an rkey of another window, and rights that a window cannot have.
+pub(crate) fn binding(
+    process: &Process,
+    mw: usize,
+    rkey: u32,
+    info: &abi::MwBindInfo,
+) -> Result<SendOpcode, Errno> {
+    let mw = process.mws.get(mw)?;
+    let window = mw.lock();
+    let window = window.as_ref().filter(|window| window.kind() == WindowType::Type2B).ok_or(Errno::INVAL)?;
+    let key = rkey.to_le_bytes()[0];
+    if window.stag(key) != Stag(rkey) {
+        return Err(Errno::INVAL);
+    }
+    let access = window_access(info)?;
+    let region = process.mrs.get(info.mr.addr())?.with(weft_rnic::Mr::rkey)?;
+    let bind = Bind { window: Stag(rkey), region, addr: info.addr, length: info.length, access };
+    Ok(SendOpcode::BindWindow(bind))
+}
+
+/// Only a peer has rights by a window. Programs name the local one of the region as well, which devices do not mind.
+fn window_access(info: &abi::MwBindInfo) -> Result<Access, Errno> {
+    access(info.mw_access_flags & !u32::from(Access::LOCAL_WRITE.bits()))
+}

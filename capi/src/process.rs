@@ -1,0 +1,208 @@
+//! All that this process has: the device, and the objects by the names that the program knows.
+
+use std::io;
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use weft_cm::Cm;
+use weft_rnic::{CqId, Device, SrqId};
+
+use crate::abi;
+use crate::addrinfo::AddrInfo;
+use crate::c::Blocked;
+use crate::channel::CompChannel;
+use crate::cm::{CmEvent, EventChannel, Id};
+use crate::context::Context;
+use crate::cq::Cq;
+use crate::device::Limits;
+use crate::gid::Gids;
+use crate::handles::{Handles, Lists};
+use crate::mr::Mr;
+use crate::mw::Mw;
+use crate::pd::Pd;
+use crate::qp::Qp;
+use crate::roce::Roce;
+use crate::rsocket::Socket;
+use crate::settings::{Personality, Settings};
+use crate::srq::Srq;
+use crate::sysfs;
+use crate::tally::Tally;
+
+/// What lives as long as the process; a child after `fork` begins with a new one.
+#[derive(Debug, Default)]
+pub(crate) struct Process {
+    opened: OnceLock<Result<Opened, Errno>>,
+    pub(crate) device_lists: Lists<[*mut abi::Device; 2]>,
+    pub(crate) context_lists: Lists<[*mut abi::Context; 2]>,
+    pub(crate) cm: Cm,
+    cm_context: OnceLock<(Arc<Context>, Arc<Pd>)>,
+    pub(crate) contexts: Handles<usize, Context>,
+    pub(crate) pds: Handles<usize, Pd>,
+    pub(crate) mrs: Handles<usize, Mr>,
+    pub(crate) mws: Handles<usize, Mw>,
+    pub(crate) channels: Handles<usize, CompChannel>,
+    pub(crate) cqs: Handles<usize, Cq>,
+    pub(crate) cq_ids: Handles<CqId, Cq>,
+    pub(crate) srqs: Handles<usize, Srq>,
+    pub(crate) srq_ids: Handles<SrqId, Srq>,
+    pub(crate) qps: Handles<usize, Qp>,
+    pub(crate) qp_numbers: Handles<u32, Qp>,
+    pub(crate) event_channels: Handles<usize, EventChannel>,
+    pub(crate) ids: Handles<usize, Id>,
+    pub(crate) id_numbers: Handles<u64, Id>,
+    pub(crate) cm_events: Handles<usize, CmEvent>,
+    pub(crate) addr_infos: Handles<usize, AddrInfo>,
+    pub(crate) rsockets: Handles<i32, Socket>,
+    pub(crate) tally: Tally,
+}
+
+#[derive(Debug)]
+struct Opened {
+    settings: Settings,
+    device: Device,
+    limits: Limits,
+    gids: Gids,
+    /// In the second personality.
+    roce: Option<Roce>,
+}
+
+impl Process {
+    /// The device, which the first call opens.
+    ///
+    /// # Errors
+    /// What the first call has met; it has told more on standard error.
+    pub(crate) fn device(&self) -> Result<&Device, Errno> {
+        self.opened().map(|opened| &opened.device)
+    }
+
+    pub(crate) fn settings(&self) -> Result<&Settings, Errno> {
+        self.opened().map(|opened| &opened.settings)
+    }
+
+    pub(crate) fn limits(&self) -> Result<&Limits, Errno> {
+        self.opened().map(|opened| &opened.limits)
+    }
+
+    pub(crate) fn gids(&self) -> Result<&Gids, Errno> {
+        self.opened().map(|opened| &opened.gids)
+    }
+
+    /// What the second personality has; none in the first one.
+    pub(crate) fn roce(&self) -> Result<Option<&Roce>, Errno> {
+        self.opened().map(|opened| opened.roce.as_ref())
+    }
+
+    /// The context that ids of connection management have, and the domain that they take where the program gives none.
+    ///
+    /// # Errors
+    /// As [`Self::device`], or when the system has no file descriptor left.
+    pub(crate) fn cm_context(&self) -> Result<&(Arc<Context>, Arc<Pd>), Errno> {
+        if let Some(known) = self.cm_context.get() {
+            return Ok(known);
+        }
+        let context = Context::open(self)?;
+        let pd = Pd::alloc(self, &context);
+        Ok(self.cm_context.get_or_init(|| (context, pd)))
+    }
+
+    /// Closes the connections whose TCP ends with this process, so that their peers hear of it; the system looks after those of its
+    /// own. It never lasts longer than the time for it, even where the program ends within a call of ours, whose locks it holds.
+    pub(crate) fn say_farewell(&'static self) {
+        let Some(Ok(opened)) = self.opened.get() else { return };
+        // Programs that connect by themselves end without having disconnected what they have sent by.
+        if opened.settings.place.is_host() && !opened.roce.as_ref().is_some_and(Roce::has_met) {
+            return;
+        }
+        let (done, is_done) = mpsc::channel();
+        let blocked = Blocked::begin();
+        let thread = std::thread::Builder::new().name("weft-farewell".into()).spawn(move || {
+            opened.device.shutdown(FAREWELL);
+            // Nobody listens any more when the time is over.
+            let _late = done.send(());
+        });
+        drop(blocked);
+        if thread.is_ok() {
+            let _late = is_done.recv_timeout(FAREWELL * 2);
+        }
+    }
+
+    /// What the program has made and not destroyed, a line for each, for a trace.
+    pub(crate) fn leaks(&self) -> Vec<String> {
+        let kinds = [
+            ("context", self.contexts.left()),
+            ("pd", self.pds.left()),
+            ("mr", self.mrs.left()),
+            ("mw", self.mws.left()),
+            ("comp channel", self.channels.left()),
+            ("cq", self.cqs.left()),
+            ("srq", self.srqs.left()),
+            ("qp", self.qps.left()),
+            ("event channel", self.event_channels.left()),
+            ("id", self.ids.left()),
+            ("event", self.cm_events.left()),
+            ("addrinfo", self.addr_infos.left()),
+        ];
+        // Those are the library's.
+        let own = self.cm_context.get().map(|(context, pd)| [context.handle().addr(), pd.handle().addr()]);
+        let own = own.unwrap_or_default();
+        let lines = kinds.into_iter().flat_map(|(kind, left)| left.into_iter().map(move |one| (kind, one)));
+        let lines = lines.filter(|(_, (address, _))| !own.contains(address));
+        let lines = lines.map(|(kind, (address, origin))| {
+            let origin = origin.map_or_else(String::new, |origin| format!(", made {origin}"));
+            format!("left: {kind} {address:#x}{origin}")
+        });
+        let mut lines: Vec<_> = lines.collect();
+        lines.push(format!("objects left: {}", lines.len()));
+        lines
+    }
+
+    fn opened(&self) -> Result<&Opened, Errno> {
+        let opened = self.opened.get_or_init(|| {
+            let complain = |why: &dyn core::fmt::Display| eprintln!("weft: {why}");
+            let settings = Settings::read(|name| std::env::var(name).ok()).map_err(|why| {
+                complain(&why);
+                Errno::INVAL
+            })?;
+            // Its threads begin with the signals of this one.
+            let blocked = Blocked::begin();
+            let opened = settings.open();
+            drop(blocked);
+            let failed = |error: io::Error| {
+                complain(&format!("{} cannot be opened: {error}", settings.transport));
+                error.raw_os_error().map_or(Errno::NODEV, Errno::from_raw_os_error)
+            };
+            let (device, limits) = opened.map_err(failed)?;
+            let (gids, roce) = match settings.personality {
+                Personality::Iwarp => (Gids::iwarp(), None),
+                Personality::Roce => (
+                    Gids::roce(settings.place.addresses()),
+                    Some(Roce::begin(&device, limits.max_qps()).map_err(failed)?),
+                ),
+            };
+            if let Err(error) = sysfs::render(&settings, &gids) {
+                complain(&format!("WEFT_SYSFS: {}: {error}", sysfs::root().display()));
+            }
+            self.cm.add(&device);
+            self.cm.set_connect_repeats(CONNECT_REPEATS, CONNECT_PAUSE);
+            Ok(Opened { settings, device, limits, gids, roce })
+        });
+        opened.as_ref().map_err(|&errno| errno)
+    }
+}
+
+/// perftest has a listener for its settings and then one for its test, and its client may be quicker than the second one.
+const CONNECT_REPEATS: u32 = 200;
+const CONNECT_PAUSE: Duration = Duration::from_millis(1);
+/// Several round trips; what is left then is reset.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// The number of an error below.
+pub(crate) const fn errno(errno: weft_rnic::Errno) -> Errno {
+    Errno::from_raw_os_error(errno.code())
+}
+
+/// The number of an error of connection management.
+pub(crate) fn cm_errno(error: weft_cm::Error) -> Errno {
+    error.errno()
+}

@@ -1,0 +1,410 @@
+//! Queue pairs.
+
+use core::ffi::c_void;
+use core::mem::offset_of;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use rustix::io::Errno;
+use weft_rnic::{QpCapacity, QpInit, QpModify, QpState};
+
+use crate::abi;
+use crate::acks::Acks;
+use crate::builder::Builder;
+use crate::c::{Visible, qp_functions};
+use crate::cm::Id;
+use crate::context::Context;
+use crate::cq::Cq;
+use crate::pd::Pd;
+use crate::process::{Process, errno};
+use crate::roce::Manner;
+use crate::srq::Srq;
+
+/// What `ibv_create_qp` answers.
+#[derive(Debug)]
+pub(crate) struct Qp {
+    visible: Arc<Visible<abi::QpEx>>,
+    pub(crate) qp: Arc<weft_rnic::Qp>,
+    /// What sends instead, where the peer is the queue pair itself.
+    twin: OnceLock<Arc<weft_rnic::Qp>>,
+    /// In the second personality.
+    pub(crate) manner: Option<Arc<Manner>>,
+    below: Below,
+    parts: Parts,
+    /// Who else must not go before it.
+    _uses: [Option<Arc<()>>; 3],
+    cap: abi::QpCap,
+    access: AtomicU32,
+    pub(crate) events: Arc<Acks>,
+    builder: Mutex<Builder>,
+    /// The id of connection management that has it.
+    owner: Mutex<Weak<Id>>,
+}
+
+/// The objects that a queue pair is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Parts {
+    pub(crate) pd: Arc<Pd>,
+    pub(crate) send_cq: Arc<Cq>,
+    pub(crate) recv_cq: Arc<Cq>,
+    pub(crate) srq: Option<Arc<Srq>>,
+}
+
+/// What the queue pair below is made with, again where it begins anew.
+#[derive(Clone, Copy, Debug)]
+struct Below {
+    capacity: QpCapacity,
+    signal_all: bool,
+    rnr_wait: bool,
+}
+
+/// What else a queue pair is made with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) qp_context: *mut c_void,
+    pub(crate) cap: abi::QpCap,
+    pub(crate) signal_all: bool,
+}
+
+impl Qp {
+    /// # Errors
+    /// `EINVAL` for sizes that are too large and parts that do not go together, `ENOMEM` when there are too many.
+    pub(crate) fn create(process: &Process, parts: Parts, request: &Request) -> Result<Arc<Self>, Errno> {
+        let cap = request.cap;
+        let capacity = QpCapacity {
+            send_wr: cap.max_send_wr,
+            recv_wr: cap.max_recv_wr,
+            send_sge: cap.max_send_sge as usize,
+            recv_sge: cap.max_recv_sge as usize,
+            inline: (cap.max_inline_data as usize).max(LEAST_INLINE),
+        };
+        let manner = process.roce()?.map(Manner::new).transpose()?.map(Arc::new);
+        let below =
+            Below { signal_all: request.signal_all, rnr_wait: process.settings()?.rnr_wait, capacity };
+        let qp = below.make(&parts, manner.as_deref())?;
+        let granted = qp.query().map_or(capacity, |attributes| attributes.capacity);
+        let mut shown = qp_functions();
+        shown.base.context = parts.pd.context.handle();
+        shown.base.qp_context = request.qp_context;
+        shown.base.pd = parts.pd.handle();
+        shown.base.send_cq = parts.send_cq.handle();
+        shown.base.recv_cq = parts.recv_cq.handle();
+        shown.base.srq = parts.srq.as_ref().map_or(core::ptr::null_mut(), |srq| srq.handle());
+        let number = manner.as_ref().map_or_else(|| qp.number(), |manner| manner.number);
+        (shown.base.handle, shown.base.qp_num) = (number, number);
+        let qp = Arc::new(Self {
+            visible: Arc::new(Visible::new(shown)),
+            qp: Arc::new(qp),
+            twin: OnceLock::new(),
+            manner,
+            below,
+            _uses: parts.uses(),
+            parts,
+            cap: cap_of(&granted),
+            access: AtomicU32::new(0),
+            events: Arc::default(),
+            builder: Mutex::default(),
+            owner: Mutex::default(),
+        });
+        qp.enter(process);
+        Ok(qp)
+    }
+
+    /// Closes its connection, if there is one, and waits until all events are acknowledged.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is none.
+    pub(crate) fn destroy(process: &Process, handle: usize) -> Result<(), Errno> {
+        let qp = process.qps.get(handle)?;
+        // From now on events of it are nobody's, and nobody else gets here.
+        qp.leave(process)?;
+        if let (Some(roce), Some(manner)) = (process.roce()?, &qp.manner) {
+            roce.forget(manner);
+        }
+        let owner = core::mem::take(&mut *qp.owner()).upgrade();
+        if let Some(owner) = owner {
+            owner.lose_qp(&qp);
+        }
+        qp.events.wait();
+        // A program takes a Send that has completed for one that the peer has, as on InfiniBand, and destroys the queue pair at once: a
+        // reset could overtake it. Where there is no connection there is nothing to end; one that is as on InfiniBand closes by itself.
+        if qp.manner.is_none() {
+            let _not_connected = qp.qp.disconnect();
+        }
+        process.qps.remove(handle).map(drop).ok_or(Errno::INVAL)
+    }
+
+    /// What is changed of what iWARP has; the rest of InfiniBand's connection is taken and means nothing, as with other iWARP
+    /// devices. Remote rights are those of the memory.
+    ///
+    /// # Errors
+    /// `EINVAL` where the state does not allow it, `EOPNOTSUPP` for a change of sizes.
+    pub(crate) fn modify(
+        self: &Arc<Self>,
+        process: &Process,
+        attr: &abi::QpAttr,
+        mask: u32,
+    ) -> Result<(), Errno> {
+        if mask & abi::QP_RATE_LIMIT != 0 || mask & abi::QP_CAP != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        if mask & !abi::QP_KNOWN != 0 {
+            return Err(Errno::INVAL);
+        }
+        // What connection management connects follows its rules in both personalities.
+        if let Some(manner) = self.manner.as_ref().filter(|_| self.owner().strong_count() == 0) {
+            return self.modify_as_roce(process, manner, attr, mask);
+        }
+        let state = self.state();
+        if mask & abi::QP_CUR_STATE != 0 && attr.cur_qp_state != state {
+            return Err(Errno::INVAL);
+        }
+        let wanted = if mask & abi::QP_STATE == 0 { state } else { attr.qp_state };
+        let wanted = match (state, wanted) {
+            (from, to) if from == to => None,
+            // Nothing has happened to an idle one that RESET would undo.
+            (abi::QPS_INIT, abi::QPS_RESET) => None,
+            // Who moves a queue pair by hand, as InfiniBand wants it, finds it where it is to go; Linux siw sees it so, too.
+            (abi::QPS_RTS, abi::QPS_INIT | abi::QPS_RTR) => None,
+            (abi::QPS_RTS, abi::QPS_SQD) => Some(QpState::Closing),
+            (_, abi::QPS_ERR) => Some(QpState::Error),
+            _ => return Err(Errno::INVAL),
+        };
+        let depth = |bit, value: u8| (mask & bit != 0).then_some(value.into());
+        let modify = QpModify {
+            state: wanted,
+            ord: depth(abi::QP_MAX_QP_RD_ATOMIC, attr.max_rd_atomic),
+            ird: depth(abi::QP_MAX_DEST_RD_ATOMIC, attr.max_dest_rd_atomic),
+            ..QpModify::default()
+        };
+        self.qp.modify(&modify).map_err(|error| errno(error.errno()))?;
+        self.note_access(attr, mask);
+        self.show_state();
+        Ok(())
+    }
+
+    pub(crate) fn note_access(&self, attr: &abi::QpAttr, mask: u32) {
+        if mask & abi::QP_ACCESS_FLAGS != 0 {
+            self.access.store(attr.qp_access_flags, Ordering::Relaxed);
+        }
+    }
+
+    /// The queue pairs of the device that this one is made of.
+    pub(crate) fn all_below(&self) -> impl Iterator<Item = &Arc<weft_rnic::Qp>> {
+        [Some(&self.qp), self.twin.get()].into_iter().flatten()
+    }
+
+    /// A second one below, which sends what the first one receives.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub(crate) fn make_twin(self: &Arc<Self>, process: &Process) -> Result<Arc<weft_rnic::Qp>, Errno> {
+        // It is the other one that takes receives, and whose events tell of them.
+        let below = Below { capacity: QpCapacity { recv_wr: 0, ..self.below.capacity }, ..self.below };
+        let parts = Parts { srq: None, ..self.parts.clone() };
+        let made = Arc::new(below.make(&parts, self.manner.as_deref())?);
+        let twin = Arc::clone(self.twin.get_or_init(|| made));
+        process.qp_numbers.insert(twin.number(), self);
+        Ok(twin)
+    }
+
+    /// Begins anew under the same handle and number, without a connection and with empty queues.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub(crate) fn renew(&self, process: &Process) -> Result<Arc<Self>, Errno> {
+        let below = self.below.make(&self.parts, self.manner.as_deref())?;
+        self.leave(process)?;
+        let new = Arc::new(Self {
+            visible: Arc::clone(&self.visible),
+            qp: Arc::new(below),
+            twin: OnceLock::new(),
+            manner: self.manner.clone(),
+            below: self.below,
+            _uses: self.parts.uses(),
+            parts: self.parts.clone(),
+            cap: self.cap,
+            access: AtomicU32::new(0),
+            events: Arc::clone(&self.events),
+            builder: Mutex::default(),
+            owner: Mutex::default(),
+        });
+        new.enter(process);
+        Ok(new)
+    }
+
+    /// The state as C numbers it.
+    pub(crate) fn state(&self) -> u32 {
+        let wanted = self.manner.as_ref().map(|manner| manner.state());
+        match (self.qp.state(), wanted) {
+            (QpState::Idle, wanted) => wanted.unwrap_or(abi::QPS_INIT),
+            (QpState::Rts, Some(abi::QPS_RTR)) => abi::QPS_RTR,
+            (QpState::Rts, _) => abi::QPS_RTS,
+            (QpState::Closing | QpState::Terminate, None) => abi::QPS_SQD,
+            (QpState::Closing | QpState::Terminate | QpState::Error, _) => abi::QPS_ERR,
+        }
+    }
+
+    /// What requests for the send queue go to.
+    ///
+    /// # Errors
+    /// `EINVAL` where the second personality does not take any yet.
+    pub(crate) fn sender(&self) -> Result<&weft_rnic::Qp, Errno> {
+        let Some(manner) = &self.manner else { return Ok(&self.qp) };
+        match manner.state() {
+            abi::QPS_RTR => Err(Errno::INVAL),
+            abi::QPS_RESET | abi::QPS_INIT if self.qp.state() == QpState::Idle => Err(Errno::INVAL),
+            _ => Ok(self.twin.get().unwrap_or(&self.qp)),
+        }
+    }
+
+    /// Stores the state where the program looks.
+    pub(crate) fn show_state(&self) {
+        self.visible.set(offset_of!(abi::Qp, state), self.state());
+    }
+
+    pub(crate) fn attributes(&self) -> abi::QpAttr {
+        let attributes = self.qp.query();
+        let connection = attributes.and_then(|attributes| attributes.connection);
+        let depth = |depth: u16| u8::try_from(depth).unwrap_or(u8::MAX);
+        let state = self.state();
+        let known = match &self.manner {
+            Some(manner) => *manner.attr(),
+            None => abi::QpAttr {
+                max_rd_atomic: connection.map_or(0, |connection| depth(connection.ord)),
+                max_dest_rd_atomic: connection.map_or(0, |connection| depth(connection.ird)),
+                ..abi::QpAttr::default()
+            },
+        };
+        abi::QpAttr {
+            qp_state: state,
+            cur_qp_state: state,
+            qp_access_flags: self.access.load(Ordering::Relaxed),
+            cap: self.cap,
+            sq_draining: attributes.is_some_and(|attributes| attributes.is_draining).into(),
+            port_num: 1,
+            ..known
+        }
+    }
+
+    /// What it was made with, and the sizes as granted.
+    pub(crate) fn init_attributes(&self) -> abi::QpInitAttr {
+        abi::QpInitAttr {
+            qp_context: self.visible.get(offset_of!(abi::Qp, qp_context)),
+            send_cq: self.parts.send_cq.handle(),
+            recv_cq: self.parts.recv_cq.handle(),
+            srq: self.parts.srq.as_ref().map_or(core::ptr::null_mut(), |srq| srq.handle()),
+            cap: self.cap,
+            qp_type: abi::QPT_RC,
+            sq_sig_all: self.below.signal_all.into(),
+        }
+    }
+
+    /// The sizes as granted.
+    pub(crate) const fn cap(&self) -> abi::QpCap {
+        self.cap
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.parts.pd.context
+    }
+
+    /// The id that has the queue pair is told when it is destroyed.
+    pub(crate) fn set_owner(&self, id: &Arc<Id>) {
+        if let Some(manner) = &self.manner {
+            manner.set_state(abi::QPS_INIT);
+            // Both sides hear of connections that are managed, and close them.
+            self.qp.set_as_infiniband(false);
+            self.show_state();
+        }
+        *self.owner() = Arc::downgrade(id);
+    }
+
+    pub(crate) fn builder(&self) -> MutexGuard<'_, Builder> {
+        self.builder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `wr_id` and `wr_flags` of `struct ibv_qp_ex`, as the program has set them.
+    pub(crate) fn wr_id_and_flags(&self) -> (u64, u32) {
+        let visible = &self.visible;
+        (visible.get(offset_of!(abi::QpEx, wr_id)), visible.get(offset_of!(abi::QpEx, wr_flags)))
+    }
+
+    pub(crate) fn handle(&self) -> *mut abi::Qp {
+        self.visible.as_ptr().cast()
+    }
+
+    fn enter(self: &Arc<Self>, process: &Process) {
+        process.qps.insert(self.handle().addr(), self);
+        for number in self.names() {
+            process.qp_numbers.insert(number, self);
+        }
+    }
+
+    /// Events of it are nobody's from now on.
+    ///
+    /// # Errors
+    /// `EINVAL` where it has left before.
+    fn leave(&self, process: &Process) -> Result<(), Errno> {
+        process.qp_numbers.remove(self.qp.number()).ok_or(Errno::INVAL)?;
+        for number in self.names() {
+            process.qp_numbers.remove(number);
+        }
+        Ok(())
+    }
+
+    /// The numbers that it is known by: to the program, and below.
+    fn names(&self) -> impl Iterator<Item = u32> {
+        let shown = self.manner.as_ref().map(|manner| manner.number);
+        self.all_below().map(|qp| qp.number()).chain(shown)
+    }
+
+    fn owner(&self) -> MutexGuard<'_, Weak<Id>> {
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Parts {
+    fn uses(&self) -> [Option<Arc<()>>; 3] {
+        [
+            Some(Arc::clone(&self.send_cq.users)),
+            Some(Arc::clone(&self.recv_cq.users)),
+            self.srq.as_ref().map(|srq| Arc::clone(&srq.users)),
+        ]
+    }
+}
+
+impl Below {
+    /// # Errors
+    /// As [`Qp::create`].
+    fn make(&self, parts: &Parts, manner: Option<&Manner>) -> Result<weft_rnic::Qp, Errno> {
+        let init = QpInit {
+            capacity: self.capacity,
+            signal_all: self.signal_all,
+            srq: parts.srq.as_ref().map(|srq| &srq.srq),
+            rnr_wait: self.rnr_wait,
+            as_infiniband: manner.is_some(),
+            ..QpInit::new(&parts.send_cq.cq, &parts.recv_cq.cq)
+        };
+        let device = &parts.pd.context.device;
+        let qp = device.create_qp(&parts.pd.pd, &init).map_err(|error| errno(error.errno()))?;
+        if let Some(manner) = manner {
+            manner.name(&qp);
+        }
+        Ok(qp)
+    }
+}
+
+fn cap_of(capacity: &QpCapacity) -> abi::QpCap {
+    let number = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
+    abi::QpCap {
+        max_send_wr: capacity.send_wr,
+        max_recv_wr: capacity.recv_wr,
+        max_send_sge: number(capacity.send_sge),
+        max_recv_sge: number(capacity.recv_sge),
+        max_inline_data: number(capacity.inline),
+    }
+}
+
+/// As many octets as an element of a request takes anyway; rdma_xclient sends so many without having asked.
+const LEAST_INLINE: usize = 16;

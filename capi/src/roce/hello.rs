@@ -1,0 +1,63 @@
+//! What the two ends of a connection say of themselves in the private data of MPA startup.
+
+use crate::abi;
+
+/// A queue pair as its peer knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct End {
+    pub(crate) number: u32,
+    pub(crate) gid: abi::Gid,
+}
+
+/// The private data of a Request: who calls whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    pub(crate) from: End,
+    /// The number of the queue pair that is called.
+    pub(crate) to: u32,
+}
+
+impl Hello {
+    /// Octets of it.
+    pub(crate) const LEN: usize = MARK.len() + 4 + 4 + 16;
+
+    pub(crate) fn emit(&self) -> [u8; Self::LEN] {
+        let mut octets = [0; Self::LEN];
+        let (mark, rest) = octets.split_at_mut(MARK.len());
+        mark.copy_from_slice(MARK);
+        rest[..4].copy_from_slice(&self.to.to_be_bytes());
+        rest[4..8].copy_from_slice(&self.from.number.to_be_bytes());
+        rest[8..].copy_from_slice(&self.from.gid);
+        octets
+    }
+
+    /// None for what somebody else has written.
+    pub(crate) fn parse(octets: &[u8]) -> Option<Self> {
+        let (to, rest) = octets.strip_prefix(MARK)?.split_first_chunk()?;
+        let (number, gid) = rest.split_first_chunk()?;
+        let from = End { number: u32::from_be_bytes(*number), gid: gid.try_into().ok()? };
+        Some(Self { from, to: u32::from_be_bytes(*to) })
+    }
+}
+
+/// The version is in it.
+const MARK: &[u8] = b"weft-rc1";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood_and_nothing_else() {
+        let hello = Hello { from: End { number: 0x80_1234, gid: [7; 16] }, to: 0xAB_CDEF };
+        let octets = hello.emit();
+        assert_eq!(Hello::parse(&octets), Some(hello));
+        for len in 0..octets.len() {
+            assert_eq!(Hello::parse(&octets[..len]), None, "{len} octets");
+        }
+        assert_eq!(Hello::parse(&[octets.as_slice(), &[0]].concat()), None);
+        let mut other = octets;
+        other[7] = b'2';
+        assert_eq!(Hello::parse(&other), None);
+    }
+}

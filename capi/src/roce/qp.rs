@@ -1,0 +1,66 @@
+//! A queue pair of the second personality in motion.
+
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use weft_rnic::{QpModify, QpState};
+
+use super::{End, Manner, Step};
+use crate::abi;
+use crate::process::{Process, errno};
+use crate::qp::Qp;
+
+impl Qp {
+    /// # Errors
+    /// As [`Manner::step`]; as for making a queue pair where one has to be made anew.
+    pub(crate) fn modify_as_roce(
+        self: &Arc<Self>,
+        process: &Process,
+        manner: &Arc<Manner>,
+        attr: &abi::QpAttr,
+        mask: u32,
+    ) -> Result<(), Errno> {
+        let Some(roce) = process.roce()? else { return Err(Errno::INVAL) };
+        let _one_at_a_time = manner.change();
+        let actual = self.state();
+        if mask & abi::QP_CUR_STATE != 0 && attr.cur_qp_state != actual {
+            return Err(Errno::INVAL);
+        }
+        match manner.step(actual, attr, mask)? {
+            Step::None => manner.note(attr, mask),
+            Step::Meet(address) => {
+                let gid = process.gids()?.get(1, address.own_gid)?.gid;
+                let ends = [End { number: manner.number, gid }, address.peer];
+                roce.meet(ends, address.to, &self.qp, || self.make_twin(process))?;
+                manner.note(attr, mask);
+            }
+            Step::End => {
+                roce.forget(manner);
+                manner.note(attr, mask);
+                self.all_below().try_for_each(|qp| end(qp))?;
+            }
+            Step::Renew => {
+                roce.forget(manner);
+                manner.reset();
+                self.renew(process)?.show_state();
+                return Ok(());
+            }
+        }
+        if mask & (abi::QP_TIMEOUT | abi::QP_RETRY_CNT) != 0 {
+            roce.set_patience(manner);
+        }
+        self.note_access(attr, mask);
+        self.show_state();
+        Ok(())
+    }
+}
+
+/// Flushes what is posted. What was sent still arrives, as on InfiniBand, where it would have been acknowledged.
+fn end(qp: &weft_rnic::Qp) -> Result<(), Errno> {
+    // One that has no connection any more flushes already.
+    if qp.state() == QpState::Rts && qp.disconnect().is_ok() {
+        return Ok(());
+    }
+    let modify = QpModify { state: Some(QpState::Error), ..QpModify::default() };
+    qp.modify(&modify).map_err(|error| errno(error.errno()))
+}

@@ -1,0 +1,159 @@
+//! From an address to a connection.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use weft_cm::{ConnParam, EventKind, Id};
+
+use super::hello::Hello;
+use super::link::Link;
+use super::socket::{Held, Patience, Socket};
+use super::state::{Core, Phase};
+use crate::process::{Process, cm_errno};
+
+impl Socket {
+    /// # Errors
+    /// As [`Id::bind`].
+    pub(crate) fn bind(&self, local: SocketAddr) -> Result<(), Errno> {
+        let mut core = self.lock();
+        core.id.bind(local).map_err(cm_errno)?;
+        core.phase = Phase::Bound;
+        Ok(())
+    }
+
+    /// # Errors
+    /// As [`Id::listen`].
+    pub(crate) fn listen(&self, backlog: usize) -> Result<(), Errno> {
+        let mut core = self.lock();
+        if core.phase != Phase::Listening {
+            core.id.listen(backlog).map_err(cm_errno)?;
+            core.phase = Phase::Listening;
+        }
+        Ok(())
+    }
+
+    /// Connects; without O_NONBLOCK it waits for the answer.
+    ///
+    /// # Errors
+    /// `EINPROGRESS` while there is no answer, `EALREADY` when asked again, `EISCONN`; `ECONNREFUSED` and others of
+    /// [`weft_cm::Id::connect`].
+    pub(crate) fn connect(&self, process: &Process, peer: SocketAddr) -> Result<(), Errno> {
+        let mut core = self.lock();
+        let patience = self.patience(true);
+        match core.phase {
+            Phase::Fresh | Phase::Bound => {
+                let begun = self.begin(process, &mut core, peer);
+                begun.inspect_err(|&errno| {
+                    core.fail(errno);
+                    core.error = None;
+                })?;
+                core.phase = Phase::Connecting;
+            }
+            Phase::Connecting | Phase::Accepting if patience == Patience::None => {
+                self.advance(&mut core);
+                if core.phase.has_news() {
+                    return Err(Errno::ALREADY);
+                }
+            }
+            Phase::Connecting | Phase::Accepting => {}
+            Phase::Connected => return Err(Errno::ISCONN),
+            Phase::Listening | Phase::Over => return Err(core.error.take().unwrap_or(Errno::INVAL)),
+        }
+        match self.settle(core, patience) {
+            Ok(mut core) => core.link().map(drop),
+            Err(Errno::AGAIN) => Err(Errno::INPROGRESS),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// The socket of the next connection. It may be that its peer has to go on before the first octet goes, which is waited for there.
+    ///
+    /// # Errors
+    /// `EINVAL` for one that does not listen, `EAGAIN`, `EINTR`; as [`Link::create`].
+    pub(crate) fn accept(&self, process: &Process) -> Result<Arc<Self>, Errno> {
+        loop {
+            let mut core = self.lock();
+            if core.phase != Phase::Listening {
+                return Err(Errno::INVAL);
+            }
+            let patience = self.patience(true);
+            core = self.wait(core, patience, |core| !core.requests.is_empty())?;
+            let Some((id, hello)) = core.requests.pop_front() else { continue };
+            let options = core.options;
+            drop(core);
+            let events = process.cm.create_event_channel().map_err(cm_errno)?;
+            id.migrate(Some(&events)).map_err(cm_errno)?;
+            let socket = Self::enter(process, (events, id), self.is_v6())?;
+            let mut core = socket.lock();
+            core.options = options;
+            let answered = socket.answer(process, &mut core, &hello);
+            drop(core);
+            match answered {
+                Ok(()) => return Ok(socket),
+                // The peer has gone meanwhile.
+                Err(Errno::CONNRESET) => Self::close(process, socket.number())?,
+                Err(errno) => {
+                    Self::close(process, socket.number())?;
+                    return Err(errno);
+                }
+            }
+        }
+    }
+
+    /// Waits until a connection stands or does not come about.
+    ///
+    /// # Errors
+    /// As [`Socket::wait`].
+    pub(super) fn settle<'a>(&'a self, core: Held<'a>, patience: Patience) -> Result<Held<'a>, Errno> {
+        if matches!(core.phase, Phase::Connecting | Phase::Accepting) {
+            let settled = |core: &mut Core| !matches!(core.phase, Phase::Connecting | Phase::Accepting);
+            return self.wait(core, patience, settled);
+        }
+        Ok(core)
+    }
+
+    fn begin(&self, process: &Process, core: &mut Core, peer: SocketAddr) -> Result<(), Errno> {
+        core.id.resolve_addr(None, peer, PATIENCE).map_err(cm_errno)?;
+        self.expect(EventKind::AddrResolved)?;
+        core.id.resolve_route(PATIENCE).map_err(cm_errno)?;
+        self.expect(EventKind::RouteResolved)?;
+        let hello = self.make_link(process, core)?.hello().octets();
+        connect_or_accept(core, Id::connect, &hello)
+    }
+
+    fn answer(&self, process: &Process, core: &mut Core, peer: &Hello) -> Result<(), Errno> {
+        let link = self.make_link(process, core)?;
+        link.establish(peer);
+        let hello = link.hello().octets();
+        connect_or_accept(core, Id::accept, &hello)?;
+        core.phase = Phase::Accepting;
+        Ok(())
+    }
+
+    fn make_link<'a>(&self, process: &Process, core: &'a mut Core) -> Result<&'a mut Link, Errno> {
+        let link = Link::create(process.device()?, &self.channel, core.options.sizes)?;
+        core.id.attach_qp(Arc::clone(&link.qp)).map_err(cm_errno)?;
+        Ok(core.link.insert(link))
+    }
+
+    /// Addresses and routes are found at once.
+    fn expect(&self, wanted: EventKind) -> Result<(), Errno> {
+        match self.events().next() {
+            Some(event) if event.kind() == wanted => Ok(()),
+            Some(event) => Err(event.error().unwrap_or(Errno::NETUNREACH)),
+            None => Err(Errno::NETUNREACH),
+        }
+    }
+}
+
+fn connect_or_accept(
+    core: &Core,
+    act: impl FnOnce(&Id, &ConnParam<'_>) -> Result<(), weft_cm::Error>,
+    private_data: &[u8],
+) -> Result<(), Errno> {
+    act(&core.id, &ConnParam { private_data, ..ConnParam::default() }).map_err(cm_errno)
+}
+
+const PATIENCE: Duration = Duration::ZERO;

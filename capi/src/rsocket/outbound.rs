@@ -1,0 +1,161 @@
+//! What goes: what the peer can take, and which octets of the own buffer it is sent from.
+
+use super::message::Message;
+use super::place::Place;
+
+/// The ring of octets that are being sent, and what the peer has granted, by numbers.
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    /// Messages that were sent, and the number at which there are to be no more for now.
+    sent: u16,
+    limit: u16,
+    /// Credits that are left for messages that need none.
+    reserve: u16,
+    /// The peer's buffer, as far as it is not filled.
+    target: Place,
+    size: u32,
+    head: u32,
+    free: u32,
+    /// Requests that fit into the send queue.
+    requests: u32,
+}
+
+impl Outbound {
+    /// For a ring of `size` octets and so many `requests`, towards a peer with `credits` and this buffer.
+    pub(crate) fn new(size: u32, requests: u32, credits: u16, target: Place) -> Self {
+        // A peer that has no hardware to hold a message back needs receives for what is no data.
+        let reserve = RESERVE.min(credits / 4);
+        Self { sent: 0, limit: credits, reserve, target, size, head: 0, free: size, requests }
+    }
+
+    /// Messages may be sent up to this number.
+    pub(crate) const fn allow(&mut self, limit: u16) {
+        self.limit = limit;
+    }
+
+    /// Whether the peer's buffer is full, and the next one wanted.
+    pub(crate) const fn wants_target(&self) -> bool {
+        self.target.len == 0
+    }
+
+    pub(crate) const fn set_target(&mut self, target: Place) {
+        self.target = target;
+    }
+
+    /// How many octets can be sent in a message now; 0 if that is to wait.
+    pub(crate) fn room(&self) -> u32 {
+        if self.target.len == 0 || !self.has_credit() { 0 } else { self.direct_room().min(self.target.len) }
+    }
+
+    /// How many octets can be written now, wherever they go; 0 if that is to wait.
+    pub(crate) fn direct_room(&self) -> u32 {
+        let is_worth_it = self.free >= LOW_WATER.min(self.size) && self.requests >= 2;
+        if is_worth_it { self.free.min(Message::MAX_DATA) } else { 0 }
+    }
+
+    /// Whether a message may go that takes a credit and no data.
+    pub(crate) const fn can_tell(&self) -> bool {
+        self.has_credit() && self.requests >= 2
+    }
+
+    /// Counts a message, with the two requests that it is.
+    pub(crate) const fn tell(&mut self) {
+        self.sent = self.sent.wrapping_add(1);
+        self.requests -= 2;
+    }
+
+    /// Takes `len` octets of the peer's buffer for a message, at most [`Self::room`].
+    pub(crate) const fn fill(&mut self, len: u32) -> Place {
+        let target = self.target;
+        self.target.advance(len);
+        self.tell();
+        target
+    }
+
+    /// Takes `len` octets of the ring, which are given back by [`Self::complete`]: offset and length of each part. The second one is empty
+    /// unless they go around its end.
+    pub(crate) const fn take(&mut self, len: u32) -> [(u32, u32); 2] {
+        let to_end = self.size - self.head;
+        let first = if len < to_end { len } else { to_end };
+        let source = [(self.head, first), (0, len - first)];
+        self.head = (self.head + len) % self.size;
+        self.free -= len;
+        source
+    }
+
+    /// A Write without a message goes out.
+    pub(crate) const fn write_alone(&mut self) {
+        self.requests -= 1;
+    }
+
+    /// So many requests are done, with so many octets of the ring.
+    pub(crate) const fn complete(&mut self, requests: u32, octets: u32) {
+        self.requests += requests;
+        self.free += octets;
+    }
+
+    /// Whether nothing is under way of so many requests that there can be.
+    pub(crate) const fn is_done(&self, requests: u32) -> bool {
+        self.requests == requests
+    }
+
+    const fn has_credit(&self) -> bool {
+        self.limit.wrapping_sub(self.sent) > self.reserve
+    }
+}
+
+/// Messages that need no credit, and that come at a time at most.
+const RESERVE: u16 = 8;
+/// Less than that is not sent as long as more is about to become free.
+const LOW_WATER: u32 = 2048;
+
+#[cfg(test)]
+mod tests {
+    use weft_rnic::Stag;
+
+    use super::*;
+
+    const TARGET: Place = Place { addr: 0x1000, key: Stag(7), len: 5000 };
+
+    #[test]
+    fn the_ring_goes_around_and_what_is_done_comes_back() {
+        let mut outbound = Outbound::new(4096, 8, 100, TARGET);
+        assert_eq!(outbound.room(), 4096);
+        assert_eq!(outbound.fill(3000), TARGET);
+        assert_eq!(outbound.take(3000), [(0, 3000), (0, 0)]);
+        // Less than the low water is free.
+        assert_eq!(outbound.room(), 0);
+        outbound.complete(2, 3000);
+        assert_eq!(outbound.room(), 2000);
+        assert_eq!(outbound.fill(2000).addr, 0x1000 + 3000);
+        assert_eq!(outbound.take(2000), [(3000, 1096), (0, 904)]);
+        assert!(outbound.wants_target() && outbound.room() == 0);
+        outbound.complete(2, 2000);
+        outbound.set_target(TARGET);
+        assert_eq!(outbound.room(), 4096);
+        assert!(outbound.is_done(8));
+    }
+
+    #[test]
+    fn some_credits_are_kept_for_messages_that_need_none() {
+        let mut outbound = Outbound::new(4096, 1000, 16, TARGET);
+        for _ in 0..12 {
+            assert!(outbound.room() > 0);
+            outbound.fill(1);
+        }
+        assert_eq!(outbound.room(), 0);
+        assert!(!outbound.can_tell());
+        outbound.allow(17);
+        assert!(outbound.room() > 0);
+    }
+
+    #[test]
+    fn a_message_takes_two_requests() {
+        let mut outbound = Outbound::new(4096, 3, 16, TARGET);
+        outbound.fill(1);
+        assert_eq!(outbound.room(), 0);
+        assert!(!outbound.can_tell());
+        outbound.complete(2, 0);
+        assert!(outbound.room() > 0);
+    }
+}

@@ -1,0 +1,207 @@
+//! Sending and receiving.
+
+use std::io::{IoSlice, IoSliceMut};
+
+use rustix::io::Errno;
+
+use super::link::{Course, Link};
+use super::socket::{Held, Socket};
+use super::state::Core;
+
+/// What a call wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flags {
+    pub(crate) may_wait: bool,
+    /// Receiving: the octets stay.
+    pub(crate) peek: bool,
+    /// Receiving: not less than asked for, if more can come.
+    pub(crate) all: bool,
+}
+
+impl Flags {
+    /// Those of recv(2) and send(2) that mean something here.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for data out of band.
+    pub(crate) const fn of(flags: i32) -> Result<Self, Errno> {
+        if flags & libc::MSG_OOB != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        Ok(Self {
+            may_wait: flags & libc::MSG_DONTWAIT == 0,
+            peek: flags & libc::MSG_PEEK != 0,
+            all: flags & libc::MSG_WAITALL != 0,
+        })
+    }
+}
+
+impl Socket {
+    /// Takes the octets, as many as there is room for; a call that may wait takes all. Answers how many.
+    ///
+    /// # Errors
+    /// `ENOTCONN`, `EPIPE` after `rshutdown`, `ECONNRESET` when the peer is gone, `EAGAIN`, `EINTR`; none of them once something was
+    /// taken.
+    pub(crate) fn send(&self, parts: &[IoSlice<'_>], flags: Flags) -> Result<usize, Errno> {
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        self.repeat(flags, total, |link, done| {
+            let len = usable(link.room(), total - done);
+            link.send(len, |to| gather(parts, done, len as usize, to));
+            len as usize
+        })
+    }
+
+    /// Writes the octets to where the peer has mapped `offset`, as [`Self::send`] does; the peer is not told. Answers how many, which
+    /// are fewer where the mapping ends.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub(crate) fn write_mapped(&self, octets: &[u8], offset: u64, flags: Flags) -> Result<usize, Errno> {
+        let parts = [IoSlice::new(octets)];
+        self.repeat(flags, octets.len(), |link, done| {
+            let Some(mut target) = link.mapped(offset.wrapping_add(done as u64)) else { return 0 };
+            target.len = usable(link.direct_room().min(target.len), octets.len() - done);
+            link.write_direct(target, |to| gather(&parts, done, target.len as usize, to));
+            target.len as usize
+        })
+    }
+
+    /// Copies octets that have come, and answers how many: 0 when the peer sends no more.
+    ///
+    /// # Errors
+    /// `ENOTCONN`, `ECONNRESET` or what else has broken the connection, once; `EAGAIN`, `EINTR`. None of them once something was copied.
+    pub(crate) fn receive(&self, parts: &mut [IoSliceMut<'_>], flags: Flags) -> Result<usize, Errno> {
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        let patience = self.patience(flags.may_wait);
+        let mut core = self.settle(self.lock(), patience)?;
+        let mut done = 0;
+        loop {
+            if done < total && !core.link()?.is_readable() {
+                let has_any = |core: &mut Core| {
+                    core.link().is_ok_and(|link| link.is_readable() || !link.can_read) || core.link.is_none()
+                };
+                core = match self.wait(core, patience, has_any) {
+                    Ok(core) => core,
+                    Err(_) if done > 0 => return Ok(done),
+                    Err(errno) => return Err(errno),
+                };
+            }
+            let copied = scatter(core.link()?, parts, done);
+            if !flags.peek {
+                core.link()?.consume(copied);
+            }
+            done += copied;
+            if done == 0 && total > 0 {
+                return core.take_error().map_or(Ok(0), Err);
+            }
+            let goes_on = flags.all && !flags.peek && copied > 0 && done < total && core.link()?.can_read;
+            if !goes_on {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Does `act`, which is told how much is done and answers how much more, as long as the link can take something.
+    fn repeat(
+        &self,
+        flags: Flags,
+        total: usize,
+        mut act: impl FnMut(&mut Link, usize) -> usize,
+    ) -> Result<usize, Errno> {
+        let patience = self.patience(flags.may_wait);
+        let mut core = self.settle(self.lock(), patience)?;
+        let mut done = 0;
+        while done < total {
+            let outcome = self.await_room(core, flags);
+            core = match outcome {
+                Ok(core) => core,
+                Err(_) if done > 0 => return Ok(done),
+                Err(errno) => return Err(errno),
+            };
+            let more = act(core.link()?, done);
+            if more == 0 {
+                break;
+            }
+            done += more;
+        }
+        Ok(done)
+    }
+
+    /// Waits until something can be sent, and tells the peer of new mappings first.
+    fn await_room<'a>(&'a self, mut core: Held<'a>, flags: Flags) -> Result<Held<'a>, Errno> {
+        loop {
+            let Core { link, mappings, .. } = &mut *core;
+            if let Some(link) = link {
+                mappings.tell(link);
+            }
+            let is_told = core.mappings.is_told();
+            let link = core.link()?;
+            if link.can_write && link.room() > 0 && is_told {
+                return Ok(core);
+            }
+            let has_room = |core: &mut Core| {
+                let is_told = core.mappings.is_told();
+                core.link()
+                    .map_or(true, |link| !link.can_write || link.room() > 0 && (is_told || link.can_tell()))
+            };
+            core = self.wait(core, self.patience(flags.may_wait), has_room)?;
+            let link = core.link()?;
+            if !link.can_write {
+                let is_own = link.course == Course::Open;
+                let gone = if is_own { Errno::PIPE } else { Errno::CONNRESET };
+                return Err(core.take_error().unwrap_or(gone));
+            }
+        }
+    }
+}
+
+/// As much as goes in one message.
+fn usable(room: u32, wanted: usize) -> u32 {
+    u32::try_from(wanted).unwrap_or(u32::MAX).min(room).min(MAX_TRANSFER)
+}
+
+/// Hands over `len` octets behind the first `skip`.
+fn gather(parts: &[IoSlice<'_>], mut skip: usize, mut len: usize, to: &mut dyn FnMut(&[u8])) {
+    for part in parts {
+        let from = skip.min(part.len());
+        let taken = &part[from..from + len.min(part.len() - from)];
+        (skip, len) = (skip - from, len - taken.len());
+        if !taken.is_empty() {
+            to(taken);
+        }
+    }
+}
+
+/// Copies unread octets to behind the first `skip`.
+fn scatter(link: &Link, parts: &mut [IoSliceMut<'_>], mut skip: usize) -> usize {
+    let mut copied = 0;
+    for part in parts {
+        let from = skip.min(part.len());
+        skip -= from;
+        let wanted = &mut part[from..];
+        let got = link.copy_unread(copied, wanted);
+        copied += got;
+        if got < wanted.len() {
+            break;
+        }
+    }
+    copied
+}
+
+/// Octets of one message: the peer can use the first ones while the next are copied.
+const MAX_TRANSFER: u32 = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_gathered_across_parts() {
+        let parts = [&b"abc"[..], b"", b"defg"].map(IoSlice::new);
+        for (skip, len, wanted) in [(0, 7, "abcdefg"), (2, 3, "cde"), (3, 4, "defg"), (7, 0, ""), (1, 1, "b")]
+        {
+            let mut all = Vec::new();
+            gather(&parts, skip, len, &mut |octets| all.extend_from_slice(octets));
+            assert_eq!(all, wanted.as_bytes());
+        }
+    }
+}

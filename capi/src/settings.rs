@@ -1,0 +1,205 @@
+//! What the environment says about the device.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `WEFT_TRANSPORT` | `host` (default), or a wire as `weft rping --netif` has it |
+//! | `WEFT_PERSONALITY` | `iwarp` (default), or `roce`: what the device looks like |
+//! | `WEFT_IP` | on a wire the own address, as `10.0.0.1/24`; on `host` the only address to use, else all |
+//! | `WEFT_MTU` | on a wire: octets of the largest IP packet, 1500 by default |
+//! | `WEFT_RNR_WAIT` | `1`: a Send that finds no receive waits for one, as on InfiniBand; else it ends the connection, as iWARP has it |
+//! | `WEFT_MARKERS` | `1`: asks for Markers |
+//! | `WEFT_CRC` | `0`: does not ask for CRCs |
+//! | `WEFT_SYSFS` | a folder that gets the files which a kernel's device has below `/sys` ([`crate::sysfs`]) |
+//! | `WEFT_STAT` | as for `weft stat` |
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use weft_netif::{Ground, IpSetting, Spec, Wire};
+use weft_rnic::{Config, Device, Progress};
+
+use crate::c::interfaces;
+use crate::device::Limits;
+use crate::gid::Interface;
+
+/// The settings, read once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) personality: Personality,
+    pub(crate) transport: Spec,
+    pub(crate) place: Place,
+    pub(crate) mtu: usize,
+    pub(crate) rnr_wait: bool,
+    pub(crate) markers: bool,
+    pub(crate) crc: bool,
+}
+
+/// What the device looks like to programs. What it sends is iWARP in both cases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Personality {
+    /// An RNIC, whose queue pairs are connected by connection management.
+    Iwarp,
+    /// A channel adapter with RoCE v2, whose queue pairs programs may connect by themselves (`roce`).
+    Roce,
+}
+
+/// Where the device is in the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At an address of the host, or at all.
+    Host(IpAddr),
+    /// On a wire.
+    Wire(IpSetting),
+}
+
+impl Place {
+    pub(crate) const fn is_host(&self) -> bool {
+        matches!(self, Self::Host(_))
+    }
+
+    /// The addresses that the device is found at.
+    pub(crate) fn addresses(&self) -> Vec<Interface> {
+        match self {
+            Self::Host(address) => {
+                let mut all = interfaces();
+                all.retain(|it| address.is_unspecified() || it.address == *address);
+                all
+            }
+            Self::Wire(ip) => vec![Interface { address: ip.address, index: 0 }],
+        }
+    }
+}
+
+impl Personality {
+    /// What the variable says of it; what makes no sense is told when the device is opened.
+    pub(crate) fn read(value: Option<&str>) -> Result<Self, String> {
+        match value {
+            None | Some("iwarp") => Ok(Self::Iwarp),
+            Some("roce") => Ok(Self::Roce),
+            Some(other) => Err(format!("WEFT_PERSONALITY: {other} is neither iwarp nor roce")),
+        }
+    }
+
+    /// That of this process.
+    pub(crate) fn of_process() -> Self {
+        Self::read(std::env::var("WEFT_PERSONALITY").ok().as_deref()).unwrap_or(Self::Iwarp)
+    }
+}
+
+impl Settings {
+    /// Reads the settings by `variable`.
+    ///
+    /// # Errors
+    /// What is wrong, in a line.
+    pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let wrong = |name: &str, why: &dyn core::fmt::Display| format!("{name}: {why}");
+        let transport = variable("WEFT_TRANSPORT").unwrap_or_else(|| "host".into());
+        let transport: Spec = transport.parse().map_err(|why| wrong("WEFT_TRANSPORT", &why))?;
+        let place = match (&transport, variable("WEFT_IP")) {
+            (Spec::Host, None) => Place::Host(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+            (Spec::Host, Some(ip)) => Place::Host(ip.parse().map_err(|why| wrong("WEFT_IP", &why))?),
+            (_, Some(ip)) => Place::Wire(ip.parse().map_err(|why| wrong("WEFT_IP", &why))?),
+            (wire, None) => {
+                return Err(format!("{wire} needs an own address, as in WEFT_IP=10.0.0.1/24"));
+            }
+        };
+        let mtu = match variable("WEFT_MTU") {
+            Some(mtu) => mtu.parse().map_err(|why| wrong("WEFT_MTU", &why))?,
+            None => 1500,
+        };
+        let is = |name, value: &str| variable(name).as_deref() == Some(value);
+        let personality = Personality::read(variable("WEFT_PERSONALITY").as_deref())?;
+        Ok(Self {
+            personality,
+            transport,
+            place,
+            mtu,
+            // On InfiniBand a Send always waits for its receive.
+            rnr_wait: personality == Personality::Roce || is("WEFT_RNR_WAIT", "1"),
+            markers: is("WEFT_MARKERS", "1"),
+            crc: !is("WEFT_CRC", "0"),
+        })
+    }
+
+    /// Opens the device.
+    ///
+    /// # Errors
+    /// As [`Device::open`] and [`Wire::open`] have it.
+    pub(crate) fn open(&self) -> io::Result<(Device, Limits)> {
+        let seed = RandomState::new().hash_one(std::process::id());
+        let (mut config, ground) = match &self.place {
+            Place::Host(address) => (Config::host(*address, seed), Ground::Host),
+            Place::Wire(ip) => {
+                let wire = Wire::open(&self.transport, self.mtu)?;
+                (Config::new(ip.clone(), seed), wire.into())
+            }
+        };
+        config.stack.mtu = self.mtu;
+        config.mpa.markers = self.markers;
+        config.mpa.crc = self.crc;
+        // Either side of a verbs program may send first.
+        config.mpa.peer_to_peer = true;
+        if self.personality == Personality::Iwarp {
+            // Linux siw needs it, and a program that was not written for it would wait for ever.
+            config.nudge_after = Some(config.engine_time(NUDGE_AFTER));
+        }
+        config.progress = Progress::Thread;
+        config.stat = weft_rnic::stat_folder_from_env();
+        let limits = Limits::of(&config);
+        Ok((Device::open(ground, config)?, limits))
+    }
+}
+
+/// Longer than any answer takes, but on a very long way, where nudges are octets like others.
+const NUDGE_AFTER: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Settings, String> {
+        Settings::read(|name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into())
+        })
+    }
+
+    #[test]
+    fn nothing_set_means_the_host_at_all_addresses() {
+        let settings = read(&[]).unwrap();
+        assert_eq!(settings.transport, Spec::Host);
+        assert_eq!(settings.place, Place::Host("::".parse().unwrap()));
+        assert_eq!(settings.personality, Personality::Iwarp);
+        assert!(settings.crc && !settings.markers && !settings.rnr_wait);
+        assert!(settings.open().is_ok());
+    }
+
+    #[test]
+    fn sends_of_the_second_personality_wait_for_receives() {
+        let settings = read(&[("WEFT_PERSONALITY", "roce")]).unwrap();
+        assert_eq!((settings.personality, settings.rnr_wait), (Personality::Roce, true));
+    }
+
+    #[test]
+    fn a_wire_needs_an_address() {
+        let complaint = read(&[("WEFT_TRANSPORT", "unix:/x")]).unwrap_err();
+        assert!(complaint.contains("WEFT_IP=10.0.0.1/24"), "{complaint}");
+        let wire = [("WEFT_TRANSPORT", "unix:/x"), ("WEFT_IP", "10.0.0.1/24"), ("WEFT_MTU", "9000")];
+        let settings = read(&wire).unwrap();
+        assert_eq!((settings.mtu, settings.place), (9000, Place::Wire("10.0.0.1/24".parse().unwrap())));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for (name, value) in [
+            ("WEFT_TRANSPORT", "pigeon"),
+            ("WEFT_IP", "x"),
+            ("WEFT_MTU", "large"),
+            ("WEFT_PERSONALITY", "ib"),
+        ] {
+            let complaint = read(&[(name, value)]).unwrap_err();
+            assert!(complaint.starts_with(name), "{complaint}");
+        }
+    }
+}

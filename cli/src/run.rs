@@ -1,0 +1,291 @@
+//! `weft run`: a verbs program on Weft instead of on an RDMA device.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::{Parser, ValueEnum};
+use weft_netif::{IpSetting, Spec};
+
+use crate::failure::Failure;
+use crate::usage::number;
+
+/// Run a verbs program unmodified, without an RDMA device, a kernel module or privileges.
+///
+/// The program's calls of libibverbs and librdmacm come to Weft, by a library that is preloaded or (--form directory, for programs
+/// that look the libraries up themselves, as NCCL) by two that are found in the place of the system's. It sees one device, weft0, an
+/// RNIC: it has to connect by rdma_cm (perftest: -R), unless --personality says otherwise. Its peers are other programs under
+/// `weft run`, `weft rping`, Linux siw and hardware for iWARP. The exit status is the program's.
+#[derive(Debug, Clone, Parser)]
+#[command(
+    after_help = "The flags set these variables, which a program under LD_PRELOAD can be given by hand as well:
+  WEFT_PERSONALITY, WEFT_TRANSPORT, WEFT_IP, WEFT_MTU, WEFT_RNR_WAIT=1, WEFT_MARKERS=1, WEFT_CRC=0,
+  WEFT_TRACE=1 or a file, WEFT_SYSFS
+
+Examples:
+  weft run -- ibv_devinfo
+  weft run -- rping -s -a 127.0.0.1 -C 3 -v
+  weft run -- ib_write_bw -R
+  weft run --personality roce -- ib_write_bw
+  weft run --trace -- ibv_devinfo
+  weft run --transport unix:/tmp/wire --ip 10.0.0.2/24 -- rping -c -a 10.0.0.1 -C 3"
+)]
+pub struct Args {
+    /// What the device looks like: an RNIC, or an adapter for RoCE, for programs that connect queue pairs by themselves. Both sides
+    /// have to take the same one, unless they use rdma_cm
+    #[arg(long, value_enum, default_value = "iwarp")]
+    pub personality: Personality,
+    /// Where the device is: host, the operating system's TCP and its addresses; or a wire, as `weft rping --netif` has it
+    #[arg(long, value_name = "SPEC", default_value = "host")]
+    pub transport: Spec,
+    /// The own IP address: with prefix on a wire, without on host, where all addresses are its own if none is given
+    #[arg(long, value_name = "ADDR")]
+    pub ip: Option<String>,
+    /// Octets of the largest IP packet, 576 to 65535
+    #[arg(long, value_name = "N", default_value_t = 1500, allow_negative_numbers = true)]
+    #[arg(value_parser = number::<u32>(576..=65_535))]
+    pub mtu: u32,
+    /// A Send that finds no receive waits for one, as on InfiniBand, instead of ending the connection, as on iWARP
+    #[arg(long)]
+    pub rnr_wait: bool,
+    /// Ask for Markers in what this side receives
+    #[arg(long)]
+    pub markers: bool,
+    /// Do not ask for the CRC32c of FPDUs
+    #[arg(long)]
+    pub no_crc: bool,
+    /// A folder to have the files in that a kernel's device has below /sys, for programs that read them there
+    #[arg(long, value_name = "FOLDER")]
+    pub sysfs: Option<PathBuf>,
+    /// How the program finds Weft
+    #[arg(long, value_enum, default_value_t = Form::Preload)]
+    pub form: Form,
+    /// Print the program's calls of libibverbs and librdmacm, and at its end how often it has called what and which objects are left:
+    /// to standard error, or to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = STANDARD_ERROR)]
+    pub trace: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// How a program finds Weft instead of the system's libraries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// A library in front of the system's, which stay loaded (LD_PRELOAD)
+    Preload,
+    /// A folder with libibverbs.so.1 and librdmacm.so.1 (LD_LIBRARY_PATH), which capi/directory/link makes
+    Directory,
+}
+
+/// What the device looks like to the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Personality {
+    /// An RNIC for iWARP
+    Iwarp,
+    /// A channel adapter for RoCE v2, whose messages are iWARP's all the same
+    Roce,
+}
+
+/// Becomes the program.
+pub fn run(args: &Args) -> ExitCode {
+    match args.command() {
+        Ok(mut command) => {
+            let error = command.exec();
+            let program = Path::new(command.get_program()).display();
+            Failure::usage(format!("cannot run {program}: {error}")).print("run")
+        }
+        Err(failure) => failure.print("run"),
+    }
+}
+
+impl Args {
+    fn command(&self) -> Result<Command, Failure> {
+        self.check()?;
+        let (variable, value) = self.form.variable(&folders())?;
+        let [program, arguments @ ..] = self.program.as_slice() else {
+            return Err(Failure::usage("which program?"));
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).env(variable, value);
+        command.env("WEFT_TRANSPORT", self.transport.to_string()).env("WEFT_MTU", self.mtu.to_string());
+        let personality = match self.personality {
+            Personality::Iwarp => "iwarp",
+            Personality::Roce => "roce",
+        };
+        command.env("WEFT_PERSONALITY", personality);
+        match &self.ip {
+            Some(ip) => command.env("WEFT_IP", ip),
+            None => command.env_remove("WEFT_IP"),
+        };
+        match &self.sysfs {
+            Some(folder) => {
+                let folder = std::path::absolute(folder)
+                    .map_err(|error| Failure::usage(format!("--sysfs: {}: {error}", folder.display())))?;
+                command.env("WEFT_SYSFS", &folder).env("SYSFS_PATH", folder)
+            }
+            None => command.env_remove("WEFT_SYSFS"),
+        };
+        match self.trace_output()? {
+            Some(output) => command.env("WEFT_TRACE", output),
+            None => command.env_remove("WEFT_TRACE"),
+        };
+        for (is_set, variable, value) in [
+            (self.rnr_wait, "WEFT_RNR_WAIT", "1"),
+            (self.markers, "WEFT_MARKERS", "1"),
+            (self.no_crc, "WEFT_CRC", "0"),
+        ] {
+            if is_set {
+                command.env(variable, value);
+            } else {
+                command.env_remove(variable);
+            }
+        }
+        Ok(command)
+    }
+
+    /// What goes to `WEFT_TRACE`: an absolute path, for a program may change its folder before its first call.
+    fn trace_output(&self) -> Result<Option<PathBuf>, Failure> {
+        let Some(file) = &self.trace else { return Ok(None) };
+        if file.as_os_str() == STANDARD_ERROR {
+            return Ok(Some(file.clone()));
+        }
+        let complaint = |error| Failure::usage(format!("--trace: {}: {error}", file.display()));
+        // What was there is gone, as of every output; the program appends, and so do its children.
+        std::fs::File::create(file).map_err(complaint)?;
+        std::path::absolute(file).map(Some).map_err(complaint)
+    }
+
+    /// Whether the address fits the transport, so that it is this command that says so.
+    fn check(&self) -> Result<(), Failure> {
+        match (&self.transport, self.ip.as_deref()) {
+            (Spec::Pair, _) => Err(Failure::usage("pair joins two devices of one process: try host")),
+            (Spec::Host, None) => Ok(()),
+            (Spec::Host, Some(ip)) => {
+                let is_address = ip.parse::<std::net::IpAddr>().is_ok();
+                let complaint = || Failure::usage(format!("--ip: on host `{ip}` is no address of it"));
+                is_address.then_some(()).ok_or_else(complaint)
+            }
+            (_, Some(ip)) => ip.parse::<IpSetting>().map(drop).map_err(Failure::usage),
+            (wire, None) => Err(Failure::usage(format!(
+                "{wire} needs an IP address of this side's own, as in --ip 10.0.0.1/24"
+            ))),
+        }
+    }
+}
+
+impl Form {
+    /// The variable of the dynamic loader, with Weft in front of what it has.
+    fn variable(self, folders: &[PathBuf]) -> Result<(&'static str, OsString), Failure> {
+        let (variable, mut value) = match self {
+            Self::Preload => {
+                ("LD_PRELOAD", find(folders, LIBRARY, "cargo build -p weft-preload")?.into_os_string())
+            }
+            Self::Directory => {
+                let library = find(folders, "weft-directory/libibverbs.so.1", "capi/directory/link")?;
+                ("LD_LIBRARY_PATH", library.parent().unwrap_or(&library).into())
+            }
+        };
+        if let Some(others) = std::env::var_os(variable).filter(|others| !others.is_empty()) {
+            value.push(":");
+            value.push(others);
+        }
+        Ok((variable, value))
+    }
+}
+
+/// Where the libraries may be: beside this program, as cargo builds it, or where packages have libraries.
+fn folders() -> Vec<PathBuf> {
+    let program = std::env::current_exe().and_then(std::fs::canonicalize).unwrap_or_default();
+    let Some(beside) = program.parent() else { return Vec::new() };
+    let installed = beside.parent().map(|prefix| prefix.join("lib/weft"));
+    [Some(beside.to_path_buf()), installed].into_iter().flatten().collect()
+}
+
+fn find(folders: &[PathBuf], library: &str, made_by: &str) -> Result<PathBuf, Failure> {
+    let found = folders.iter().map(|folder| folder.join(library)).find(|path| path.is_file());
+    let path = found.ok_or_else(|| {
+        let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        let folders = folders.join(" nor in ");
+        Failure::usage(format!("there is no {library} in {folders}: {made_by} makes it"))
+    })?;
+    // The dynamic loader takes both for separators, and says nothing.
+    if path.as_os_str().as_encoded_bytes().iter().any(|octet| b" :".contains(octet)) {
+        let path = path.display();
+        return Err(Failure::usage(format!("{path} cannot be loaded: there is a space or a colon in it")));
+    }
+    Ok(path)
+}
+
+/// `WEFT_TRACE` for standard error.
+const STANDARD_ERROR: &str = "1";
+const LIBRARY: &str = "libweft_preload.so";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(line: &str) -> Args {
+        Args::parse_from(line.split(' '))
+    }
+
+    #[test]
+    fn what_is_behind_the_program_is_the_programs() {
+        let args = args("run --no-crc ib_write_bw -R --ip x -- y");
+        assert_eq!(args.program, ["ib_write_bw", "-R", "--ip", "x", "--", "y"]);
+        assert!(args.no_crc && args.ip.is_none());
+    }
+
+    #[test]
+    fn a_personality_is_one_of_two() {
+        assert_eq!(args("run ib_write_bw").personality, Personality::Iwarp);
+        assert_eq!(args("run --personality roce ib_write_bw").personality, Personality::Roce);
+        assert!(Args::try_parse_from(["run", "--personality", "ib", "true"]).is_err());
+    }
+
+    #[test]
+    fn a_trace_goes_to_standard_error_or_a_file() {
+        let output = |line: &str| args(line).trace_output().map_err(|_| ()).unwrap();
+        assert_eq!(output("run true"), None);
+        assert_eq!(output("run --trace true"), Some("1".into()));
+        assert_eq!(args("run --trace true").program, ["true"]);
+        let file = std::env::temp_dir().join(format!("weft-run-trace-{}", std::process::id()));
+        std::fs::write(&file, "old").unwrap();
+        assert_eq!(output(&format!("run --trace={} true", file.display())), Some(file.clone()));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "");
+        std::fs::remove_file(&file).unwrap();
+        assert!(args("run --trace=/no/such/folder/x true").trace_output().is_err());
+    }
+
+    #[test]
+    fn an_address_goes_with_its_transport() {
+        for line in ["run true", "run --ip 127.0.0.1 true", "run --transport unix:/x --ip 10.0.0.1/24 true"] {
+            assert!(args(line).check().is_ok(), "{line}");
+        }
+        for line in [
+            "run --ip 127.0.0.1/8 true",
+            "run --transport unix:/x true",
+            "run --transport unix:/x --ip 10.0.0.1 true",
+            "run --transport pair true",
+        ] {
+            assert!(args(line).check().is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_or_cannot_be_preloaded_is_told() {
+        let folder = std::env::temp_dir().join(format!("weft run {}", std::process::id()));
+        let message = |form: Form, folders: &[PathBuf]| match form.variable(folders) {
+            Err(Failure::Usage(line)) => line,
+            other => panic!("{other:?}"),
+        };
+        let folders = std::slice::from_ref(&folder);
+        assert!(message(Form::Preload, folders).contains("cargo build -p weft-preload"));
+        assert!(message(Form::Directory, folders).contains("capi/directory/link"));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join(LIBRARY), "").unwrap();
+        assert!(message(Form::Preload, folders).contains("a space or a colon"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

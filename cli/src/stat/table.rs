@@ -1,0 +1,179 @@
+//! Answers as tables.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::What;
+use super::ask::Found;
+use crate::failure::Failure;
+
+/// A table whose columns are as wide as what is in them. Numbers stand right.
+#[derive(Debug)]
+pub(super) struct Table {
+    rows: Vec<Vec<String>>,
+    is_number: Vec<bool>,
+}
+
+impl Table {
+    pub(super) fn new(titles: &[&str]) -> Self {
+        let rows = vec![titles.iter().map(|&title| title.to_owned()).collect()];
+        Self { rows, is_number: vec![true; titles.len()] }
+    }
+
+    pub(super) fn push(&mut self, row: Vec<String>) {
+        for (is_number, cell) in self.is_number.iter_mut().zip(&row) {
+            *is_number &= cell == NONE || cell.parse::<f64>().is_ok();
+        }
+        self.rows.push(row);
+    }
+
+    /// Prints it; the titles stand out on a terminal.
+    pub(super) fn print(&self) -> Result<(), Failure> {
+        let width =
+            |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..self.is_number.len()).map(width).collect();
+        let is_plain = !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some();
+        let mut out = std::io::stdout().lock();
+        for (index, row) in self.rows.iter().enumerate() {
+            let cells = row.iter().zip(&widths).zip(&self.is_number);
+            let cells =
+                cells.map(
+                    |((cell, &width), &is_number)| {
+                        if is_number { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+                    },
+                );
+            let line = cells.collect::<Vec<_>>().join("  ");
+            let line = line.trim_end();
+            if index == 0 && !is_plain {
+                writeln!(out, "\x1b[1m{line}\x1b[0m")?;
+            } else {
+                writeln!(out, "{line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The devices that there are.
+pub(super) fn list(found: &[Found], folder: &Path, is_json: bool) -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    if is_json {
+        for Found { answer, .. } in found {
+            writeln!(out, "{answer}")?;
+        }
+        return Ok(());
+    }
+    if found.is_empty() {
+        let folder = folder.display();
+        writeln!(out, "no process tells its state in {folder}: start one with WEFT_STAT=1")?;
+        return Ok(());
+    }
+    let columns = ["pid", "device", "address", "qps", "mrs", "cqs", "connections", "listeners"];
+    let mut table =
+        Table::new(&["PROCESS", "DEVICE", "PROGRAM", "ADDRESS", "QP", "MR", "CQ", "CM", "LISTENERS"]);
+    for Found { program, answer } in found {
+        let mut row: Vec<String> = columns.iter().map(|column| cell(&answer[*column])).collect();
+        row.insert(2, program.clone());
+        table.push(row);
+    }
+    table.print()
+}
+
+/// The objects of one kind.
+pub(super) fn objects(answer: &Value, what: What, with_stags: bool) -> Result<(), Failure> {
+    let columns: Vec<(&str, &str)> = columns(what)
+        .iter()
+        .copied()
+        .filter(|(_, key)| with_stags || !["stag", "iova"].contains(key))
+        .collect();
+    let titles: Vec<&str> = columns.iter().map(|&(title, _)| title).collect();
+    let mut table = Table::new(&titles);
+    let objects = answer[what.request(false)].as_array().map(Vec::as_slice).unwrap_or_default();
+    for object in objects {
+        table.push(columns.iter().map(|(_, key)| fill(object, key)).collect());
+    }
+    table.print()
+}
+
+/// Titles, and the fields of the answer that stand below them; `a/b` is one of another.
+const fn columns(what: What) -> &'static [(&'static str, &'static str)] {
+    match what {
+        What::Qp => &[
+            ("QP", "qp_num"),
+            ("STATE", "state"),
+            ("LOCAL", "local"),
+            ("PEER", "peer"),
+            ("SQ", "send_used/send_wr"),
+            ("RQ", "recv_used/recv_wr"),
+            ("SRQ", "srq"),
+            ("SEND-CQ", "send_cq"),
+            ("RECV-CQ", "recv_cq"),
+            ("PD", "pd"),
+            ("MESSAGES-SENT", "messages_sent"),
+            ("OCTETS-SENT", "octets_sent"),
+            ("MESSAGES-RECEIVED", "messages_received"),
+            ("OCTETS-RECEIVED", "octets_received"),
+        ],
+        What::Mr => &[
+            ("STAG", "stag"),
+            ("IOVA", "iova"),
+            ("KIND", "kind"),
+            ("LENGTH", "len"),
+            ("PD", "pd"),
+            ("QP", "qp_num"),
+            ("VALID", "valid"),
+            ("ACCESS", "access"),
+        ],
+        What::Cq => &[
+            ("CQ", "cq"),
+            ("USED", "used/entries"),
+            ("ARMED", "armed"),
+            ("CHANNEL", "channel"),
+            ("OVERRUN", "overrun"),
+            ("COMPLETIONS", "completions"),
+            ("EVENTS", "events"),
+            ("POLLS-FOUND", "polls_found"),
+            ("POLLS-EMPTY", "polls_empty"),
+        ],
+        What::Srq => {
+            &[("SRQ", "srq"), ("USED", "recv_used/recv_wr"), ("LIMIT", "limit"), ("PD", "pd"), ("QP", "qps")]
+        }
+        What::Pd => &[("PD", "pd"), ("QP", "qps"), ("MR", "mrs")],
+        What::Cm => &[
+            ("ID", "id"),
+            ("PHASE", "phase"),
+            ("ROLE", "role"),
+            ("LOCAL", "local"),
+            ("PEER", "peer"),
+            ("QP", "qp_num"),
+        ],
+        What::Listener => {
+            &[("ADDRESS", "address"), ("MODE", "mode"), ("UNANSWERED", "unanswered"), ("BACKLOG", "backlog")]
+        }
+        What::Counters => &[],
+    }
+}
+
+fn fill(object: &Value, key: &str) -> String {
+    match key.split_once('/') {
+        Some((used, all)) => format!("{}/{}", cell(&object[used]), cell(&object[all])),
+        None => cell(&object[key]),
+    }
+}
+
+/// A value as people read it.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => NONE.to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) if list.is_empty() => NONE.to_owned(),
+        Value::Array(list) => list.iter().map(cell).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+const NONE: &str = "-";

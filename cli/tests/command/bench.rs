@@ -1,0 +1,70 @@
+//! `weft bench`: its rows, its exit statuses, and what it says to arguments that make no sense.
+
+use crate::process::{path_in, run};
+use crate::support::Folder;
+
+#[test]
+fn a_case_gives_a_row_in_the_table_and_one_object_as_json() {
+    let folder = Folder::new();
+    let saved = path_in(&folder, "rows.json");
+    let text = run(&format!("bench --quick --only pair/ping-8 --save {saved}"));
+    assert_eq!((text.status, text.stderr.len()), (0, 0), "{text:?}");
+    assert!(text.stdout.iter().any(|line| line.starts_with("pair/ping-8") && line.contains("smoltcp")));
+    assert!(text.stdout.iter().any(|line| line.contains("4 times real time")), "{text:?}");
+    let json = run("bench --quick --only pair/ping-8 --json");
+    assert_eq!((json.status, json.stderr.len(), json.stdout.len()), (0, 0, 1), "{json:?}");
+    for line in [std::fs::read_to_string(saved).unwrap(), json.stdout[0].clone()] {
+        for key in ["case", "ours", "reference", "reference_value", "ratio", "better", "target", "met"] {
+            assert!(line.contains(&format!("\"{key}\":")), "{key}: {line}");
+        }
+    }
+}
+
+#[test]
+fn a_combination_of_ones_own_is_measured() {
+    for (line, rows) in [
+        ("bench run --quick --json --op write --size 64,65536 --mtu 9000", 6),
+        ("bench run --quick --json --op write-immediate --size 4096 --no-crc --qps 3", 3),
+        ("bench run --quick --json --op send --size 8 --batch 32 --signal-every 32 --depth 128", 3),
+        ("bench run --quick --json --op read --size 100000 --markers", 3),
+        ("bench run --quick --json --op fetch-add --qps 5 --depth 4", 3),
+        ("bench run --quick --json --op send --size 64 --round-trips", 1),
+        ("bench run --quick --json --op send --size 1000 --progress thread", 3),
+    ] {
+        let done = run(line);
+        assert_eq!((done.status, done.stderr.len(), done.stdout.len()), (0, 0, rows), "{line}: {done:?}");
+        for row in &done.stdout {
+            assert!(row.contains("\"ratio\":") && row.contains("\"op\":"), "{line}: {row}");
+        }
+    }
+}
+
+#[test]
+fn the_sweep_names_its_crossovers() {
+    let done = run("bench sweep --transfers 5 --mtu 9000");
+    assert_eq!((done.status, done.stderr.len()), (0, 0), "{done:?}");
+    let sizes =
+        done.stdout.iter().filter(|line| line.trim_start().starts_with(|first: char| first.is_ascii_digit()));
+    assert_eq!(sizes.count(), 15, "{done:?}");
+    assert_eq!(done.stdout.iter().filter(|line| line.contains("crossover")).count(), 2, "{done:?}");
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_named() {
+    for (line, what) in [
+        ("bench --only nothing-like-that", "no case has nothing-like-that in its name"),
+        ("bench --pairs 4", "--pairs"),
+        ("bench --save /nowhere/at/all --only ping-8", "cannot write /nowhere/at/all"),
+        ("bench --update /nowhere/at/all --only ping-8", "cannot read /nowhere/at/all"),
+        ("bench run --op fly", "--op"),
+        ("bench run --size 7", "--size"),
+        ("bench run --batch 32", "--batch is at most --depth"),
+        ("bench run --signal-every 9", "--signal-every is at most half"),
+        ("bench run --op read --round-trips", "--round-trips are of --op send"),
+        ("bench run --loss 0.6", "--loss"),
+    ] {
+        let done = run(line);
+        assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (2, 0, 1), "{line}: {done:?}");
+        assert!(done.stderr[0].contains(what), "{line}: {done:?}");
+    }
+}

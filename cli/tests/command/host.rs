@@ -1,0 +1,91 @@
+//! `weft rping` over the operating system's TCP: two processes of an ordinary user.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+
+use crate::process::{Finished, Process, weft};
+use crate::rping::{PINGS, SIZES, check_pings};
+
+/// Starts `weft`, if this is root as somebody who is not.
+fn start(line: &str) -> Process {
+    let mut command = weft();
+    if is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    Process::start(command.args(line.split_whitespace()))
+}
+
+fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    status.lines().any(|line| line.starts_with("Uid:\t0\t"))
+}
+
+/// A port that nobody uses at this moment.
+fn free_port(address: IpAddr) -> u16 {
+    TcpListener::bind((address, 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// A server that listens, and the port. The connection that finds out brings no Request, which the server has to bear.
+fn serve(address: IpAddr, flags: &str) -> (Process, u16) {
+    let port = free_port(address);
+    let server = start(&format!("rping -s -p {port} --netif host {flags}"));
+    while TcpStream::connect((address, port)).is_err() {
+        std::thread::yield_now();
+    }
+    (server, port)
+}
+
+fn ping(address: IpAddr, port: u16, flags: &str) -> Finished {
+    start(&format!("rping -c -a {address} -p {port} --netif host {flags}")).finish()
+}
+
+const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+const NOBODY: u32 = 65_534;
+
+#[test]
+fn every_size_between_two_processes_of_an_ordinary_user() {
+    for address in [V4, V6] {
+        for size in SIZES {
+            // Without an address the server takes both families.
+            let (server, port) = serve(address, "-v");
+            let client = ping(address, port, &format!("-v -C {PINGS} -S {size}"));
+            check_pings(&client, &server.finish(), size);
+        }
+    }
+}
+
+#[test]
+fn one_address_each_framing_and_many_clients() {
+    let (server, port) = serve(V4, "-P -a 127.0.0.1");
+    assert!(TcpStream::connect((V6, port)).is_err());
+    for flags in ["--no-crc", "--markers", "--no-p2p", "--no-crc --markers", ""] {
+        let client = ping(V4, port, &format!("-C 3 -S 100000 {flags}"));
+        assert_eq!((client.status, client.stderr.len()), (0, 0), "{flags}: {client:?}");
+        let line = server.line();
+        assert!(line.starts_with("127.0.0.1:") && line.ends_with(" was served 3 pings"), "{line}");
+    }
+    let (unmarked, port) = serve(V4, "-v --no-crc");
+    let client = ping(V4, port, &format!("-v -C {PINGS} -S 5000 --no-crc"));
+    check_pings(&client, &unmarked.finish(), 5000);
+}
+
+#[test]
+fn nobody_listens_or_somebody_does_already_or_the_peer_dies() {
+    let port = free_port(V4);
+    let client = ping(V4, port, "");
+    assert_eq!((client.status, client.stderr.len()), (1, 1), "{client:?}");
+    assert!(client.stderr[0].starts_with(&format!("weft rping: 127.0.0.1:{port}: ")), "{client:?}");
+    let (server, port) = serve(V4, "-P");
+    let second = start(&format!("rping -s -p {port} --netif host")).finish();
+    assert_eq!(second.status, 1);
+    assert_eq!(second.stderr, ["weft rping: the port is listened on already"]);
+    let mut client = start(&format!("rping -c -a 127.0.0.1 -p {port} --netif host -v"));
+    assert!(client.line().starts_with("ping data: "));
+    client.kill();
+    // The kernel closes for a process that was killed, by FIN or, where octets are unread, by RST: either way the next one is
+    // served.
+    let client = ping(V4, port, "-C 2");
+    assert_eq!((client.status, client.stderr.len()), (0, 0), "{client:?}");
+    while !server.line().ends_with(" was served 2 pings") {}
+}

@@ -1,0 +1,271 @@
+//! Ids: what they hold, and what can be asked of them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use weft_rnic::{Device, EventSource, Pd, Qp, QpInit, RequestId};
+
+use crate::channel::{ChannelInner, EventChannel};
+use crate::error::Error;
+use crate::event::{Event, EventKind};
+use crate::manager::{End, Manager, lock};
+use crate::param::ConnParam;
+use crate::state::{Op, State};
+
+/// A communication identifier, like a socket. Any thread may use it; dropping it destroys it, see [`Id::destroy`].
+#[derive(Debug)]
+pub struct Id {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What the handle and the events of an id share.
+pub(crate) struct Shared {
+    pub(crate) number: u64,
+    pub(crate) context: AtomicU64,
+    pub(crate) manager: Arc<Manager>,
+    pub(crate) core: Mutex<Core>,
+    /// Events that were taken and are not acknowledged.
+    pub(crate) unacknowledged: Mutex<usize>,
+    pub(crate) acknowledged: Condvar,
+}
+
+/// What changes in an id.
+pub(crate) struct Core {
+    pub(crate) state: State,
+    pub(crate) channel: Arc<ChannelInner>,
+    pub(crate) is_synchronous: bool,
+    pub(crate) is_destroyed: bool,
+    /// The ports that it has bound, one for each device, and the listeners there.
+    pub(crate) ends: Vec<End>,
+    pub(crate) device: Option<Device>,
+    pub(crate) local: Option<SocketAddr>,
+    /// On a device of all addresses: where a connection to the peer begins.
+    pub(crate) source: Option<IpAddr>,
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) qp: Option<Arc<Qp>>,
+    /// The connect request that it was made for, until it is answered.
+    pub(crate) request: Option<RequestId>,
+    /// What it connects with, as long as it may do so again.
+    pub(crate) attempt: Option<Attempt>,
+    /// The event that the last synchronous call has ended with.
+    pub(crate) last: Option<Event>,
+}
+
+/// What [`Id::connect`] was called with, and how often it may be repeated.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    private_data: Bytes,
+    responder_resources: Option<u16>,
+    initiator_depth: Option<u16>,
+    peer_to_peer: Option<bool>,
+    /// The own end as it was before the first attempt chose one.
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) repeats: u32,
+}
+
+impl Attempt {
+    pub(crate) fn new(param: &ConnParam<'_>, local: Option<SocketAddr>, repeats: u32) -> Self {
+        let &ConnParam { responder_resources, initiator_depth, peer_to_peer, .. } = param;
+        let private_data = Bytes::copy_from_slice(param.private_data);
+        Self { private_data, responder_resources, initiator_depth, peer_to_peer, local, repeats }
+    }
+
+    /// What [`Id::connect`] was called with, as far as it matters.
+    pub(crate) fn param(&self) -> ConnParam<'_> {
+        let &Self { responder_resources, initiator_depth, peer_to_peer, .. } = self;
+        let private_data = &self.private_data;
+        ConnParam { private_data, responder_resources, initiator_depth, peer_to_peer, ..ConnParam::default() }
+    }
+}
+
+impl Id {
+    /// The number by which events name it; never used again in the same manager.
+    pub fn number(&self) -> u64 {
+        self.shared.number
+    }
+
+    /// What the application has stored in it; 0 at first, and for an id of a connect request its listener's.
+    pub fn context(&self) -> u64 {
+        self.shared.context.load(Ordering::Relaxed)
+    }
+
+    /// Stores a number of the application's, which all further events show.
+    pub fn set_context(&self, context: u64) {
+        self.shared.context.store(context, Ordering::Relaxed);
+    }
+
+    /// The state, as far as the events that were taken tell.
+    pub fn state(&self) -> State {
+        self.shared.lock().state
+    }
+
+    /// The device, once the id has one.
+    pub fn device(&self) -> Option<Device> {
+        self.shared.lock().device.clone()
+    }
+
+    /// The own address: as bound, or resolved. Its port is 0 until there is one; connecting without having bound one gives it
+    /// an ephemeral one.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        let core = self.shared.lock();
+        let local = core.local?;
+        let source = core.source.filter(|_| local.ip().is_unspecified());
+        Some(source.map_or(local, |source| SocketAddr::new(source, local.port())))
+    }
+
+    /// The peer's address.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.shared.lock().peer
+    }
+
+    /// The queue pair.
+    pub fn qp(&self) -> Option<Arc<Qp>> {
+        self.shared.lock().qp.clone()
+    }
+
+    /// Whether each call waits for its event.
+    pub fn is_synchronous(&self) -> bool {
+        self.shared.lock().is_synchronous
+    }
+
+    /// Makes the queue pair of the id.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`] and [`Error::DeviceRemoved`] without a device, [`Error::HasQp`], [`Error::Create`] as
+    /// [`Device::create_qp`] has it.
+    pub fn create_qp(&self, pd: &Pd, init: &QpInit<'_>) -> Result<Arc<Qp>, Error> {
+        let mut core = self.shared.lock();
+        let device = core.device()?;
+        if core.qp.is_some() {
+            return Err(Error::HasQp);
+        }
+        let qp = Arc::new(device.create_qp(pd, init)?);
+        core.qp = Some(Arc::clone(&qp));
+        Ok(qp)
+    }
+
+    /// Attaches a queue pair that was made by hand. That it is the device's shows when the id connects or accepts.
+    ///
+    /// # Errors
+    /// [`Error::HasQp`].
+    pub fn attach_qp(&self, qp: Arc<Qp>) -> Result<(), Error> {
+        let mut core = self.shared.lock();
+        if core.qp.is_some() {
+            return Err(Error::HasQp);
+        }
+        core.qp = Some(qp);
+        Ok(())
+    }
+
+    /// Takes the queue pair away and answers it; who drops the last handle destroys it, and its connection with it. An id that
+    /// waits for the end of its connection hears of it at once, since a queue pair that is destroyed tells nothing any more.
+    ///
+    /// # Errors
+    /// [`Error::NoQp`].
+    pub fn detach_qp(&self) -> Result<Arc<Qp>, Error> {
+        let mut core = self.shared.lock();
+        let qp = core.qp.take().ok_or(Error::NoQp)?;
+        if core.state == State::Disconnecting {
+            core.post(self, EventKind::Disconnected, None);
+        }
+        Ok(qp)
+    }
+
+    /// The event that the last synchronous call has ended with, once; it is acknowledged already.
+    pub fn take_event(&self) -> Option<Event> {
+        self.shared.lock().last.take()
+    }
+
+    /// Where a synchronous id waits, and nothing for others: `Ok` when the event is the one wanted.
+    pub(crate) fn complete(&self, wanted: EventKind) -> Result<(), Error> {
+        let channel = {
+            let core = self.shared.lock();
+            if !core.is_synchronous {
+                return Ok(());
+            }
+            EventChannel { inner: Arc::clone(&core.channel) }
+        };
+        let Some(mut event) = channel.wait(None) else { return Err(Error::DeviceRemoved) };
+        event.acknowledge();
+        let (kind, status) = (event.kind(), event.error());
+        let former = self.shared.lock().last.replace(event);
+        drop(former);
+        match (kind, status) {
+            (EventKind::DeviceRemoval, _) => Err(Error::DeviceRemoved),
+            (kind, _) if kind == wanted => Ok(()),
+            (kind, status) => {
+                Err(Error::Ended { kind, status: status.unwrap_or(rustix::io::Errno::CONNRESET) })
+            }
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(number: u64, context: u64, manager: Arc<Manager>, core: Core) -> Self {
+        Self {
+            number,
+            context: AtomicU64::new(context),
+            manager,
+            core: Mutex::new(core),
+            unacknowledged: Mutex::new(0),
+            acknowledged: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
+        lock(&self.core)
+    }
+}
+
+impl core::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        // The number only: behind the id stand whole devices, and an event may be shown while its id is locked.
+        f.debug_struct("Shared").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    pub(crate) const fn new(channel: Arc<ChannelInner>, is_synchronous: bool) -> Self {
+        Self {
+            state: State::Idle,
+            channel,
+            is_synchronous,
+            is_destroyed: false,
+            ends: Vec::new(),
+            device: None,
+            local: None,
+            source: None,
+            peer: None,
+            qp: None,
+            request: None,
+            attempt: None,
+            last: None,
+        }
+    }
+
+    /// The state after a call, if it is allowed.
+    pub(crate) fn after(&self, op: Op) -> Result<State, Error> {
+        self.state.after(op).ok_or_else(|| self.refuse(op))
+    }
+
+    pub(crate) fn refuse(&self, op: Op) -> Error {
+        let state = self.state;
+        if state == State::Removed { Error::DeviceRemoved } else { Error::State { op, state } }
+    }
+
+    pub(crate) fn device(&self) -> Result<Device, Error> {
+        let none = if self.state == State::Removed { Error::DeviceRemoved } else { Error::NoDevice };
+        self.device.clone().ok_or(none)
+    }
+
+    /// What makes events of the id at present, and how they are named.
+    pub(crate) fn sources(&self, number: u64) -> Vec<(u64, EventSource<'_>)> {
+        let listeners = self.ends.iter().filter_map(|end| Some((end.cookie, end.listener.as_ref()?)));
+        let mut sources: Vec<_> =
+            listeners.map(|(cookie, listener)| (cookie, EventSource::Listener(listener))).collect();
+        sources.push((number, self.qp.as_deref().map_or(EventSource::None, EventSource::Qp)));
+        sources
+    }
+}

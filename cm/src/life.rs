@@ -1,0 +1,194 @@
+//! The end of an id, its way to another channel, and the loss of its device.
+
+use std::sync::{Arc, PoisonError};
+
+use weft_rnic::{Device, EventSource};
+
+use crate::channel::EventChannel;
+use crate::error::Error;
+use crate::event::EventKind;
+use crate::id::{Core, Id, Shared};
+use crate::manager::{End, lock};
+use crate::state::{Op, State};
+
+impl Id {
+    /// Destroys the id, as soon as all events of it that were taken are acknowledged. Its connection, if there is one, is
+    /// closed; a request without an answer is rejected; events that wait are thrown away, and none comes any more. Whoever
+    /// holds an event of the id waits here for ever, as in librdmacm.
+    pub fn destroy(self) {
+        self.end();
+    }
+
+    /// As [`Id::destroy`], for those who share the handle: what is left of it is an id without device and events.
+    pub fn end(&self) {
+        while self.shared.finish(self.shared.is_acknowledged()).is_err() {
+            self.shared.await_acknowledgement();
+        }
+    }
+
+    /// As [`Id::destroy`], without waiting.
+    ///
+    /// # Errors
+    /// The id and [`Error::Unacknowledged`].
+    pub fn try_destroy(self) -> Result<(), (Self, Error)> {
+        self.shared.finish(self.shared.is_acknowledged()).map_err(|error| (self, error))
+    }
+
+    /// Moves the id to another channel, or makes it synchronous, as soon as all events of it that were taken are
+    /// acknowledged. Events that wait move along in their order; none is lost or comes twice.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] for the channel of another manager, [`Error::System`] when the system has no file descriptor left.
+    pub fn migrate(&self, to: Option<&EventChannel>) -> Result<(), Error> {
+        loop {
+            match self.try_migrate(to) {
+                Err(Error::Unacknowledged) => self.shared.await_acknowledgement(),
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// As [`Id::migrate`], without waiting.
+    ///
+    /// # Errors
+    /// As [`Id::migrate`], and [`Error::Unacknowledged`].
+    pub fn try_migrate(&self, to: Option<&EventChannel>) -> Result<(), Error> {
+        let manager = &self.shared.manager;
+        let target = match to {
+            Some(channel) if !Arc::ptr_eq(&channel.inner.manager, manager) => return Err(Error::Foreign),
+            Some(channel) => channel.clone(),
+            None => EventChannel::new(manager)?,
+        };
+        self.shared.while_nobody_takes(|core| {
+            if *lock(&self.shared.unacknowledged) > 0 {
+                return Err(Error::Unacknowledged);
+            }
+            for (cookie, source) in core.sources(self.number()) {
+                // Without a connection there is nothing but what waits, and that is moved in any case.
+                let _may_have_ended = core.channel.queue.migrate(cookie, source, &target.inner.queue);
+            }
+            core.channel = Arc::clone(&target.inner);
+            core.is_synchronous = to.is_none();
+            Ok(())
+        })
+    }
+}
+
+impl Shared {
+    /// An event has been acknowledged.
+    pub(crate) fn acknowledge(&self) {
+        *lock(&self.unacknowledged) -= 1;
+        self.acknowledged.notify_all();
+    }
+
+    /// The device is gone: if it is the id's, this is what its last event tells.
+    pub(crate) fn lose(&self, device: &Device) {
+        let left = self.while_nobody_takes(|core| {
+            let is_lost = core.device.as_ref().is_some_and(|own| own.is_same(device));
+            let has_others = core.ends.iter().any(|end| !end.device.is_same(device));
+            if !is_lost && (has_others || core.ends.is_empty()) {
+                let mut ends: Vec<_> = core.ends.extract_if(.., |end| end.device.is_same(device)).collect();
+                ends.iter_mut().for_each(End::stop);
+                return Left(Core { ends, ..Core::new(Arc::clone(&core.channel), false) });
+            }
+            let left = core.let_go();
+            core.state = core.state.after(Op::Removal).unwrap_or(State::Removed);
+            core.channel.queue.post(self.number, EventKind::DeviceRemoval as u32);
+            left
+        });
+        left.close();
+    }
+
+    /// Does `act` while nobody takes events of the id's channel, so that none can slip through.
+    fn while_nobody_takes<R>(&self, act: impl FnOnce(&mut Core) -> R) -> R {
+        loop {
+            let channel = Arc::clone(&self.lock().channel);
+            let _order = channel.lock_order();
+            let mut core = self.lock();
+            if Arc::ptr_eq(&channel, &core.channel) {
+                return act(&mut core);
+            }
+        }
+    }
+
+    fn is_acknowledged(&self) -> impl Fn() -> bool + '_ {
+        || *lock(&self.unacknowledged) == 0
+    }
+
+    fn await_acknowledgement(&self) {
+        let mut count = lock(&self.unacknowledged);
+        while *count > 0 {
+            count = self.acknowledged.wait(count).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Ends everything, if `may` says so while nobody takes events.
+    fn finish(&self, may: impl Fn() -> bool) -> Result<(), Error> {
+        let left = self.while_nobody_takes(|core| {
+            if core.is_destroyed {
+                return Ok(None);
+            }
+            if !may() {
+                return Err(Error::Unacknowledged);
+            }
+            core.is_destroyed = true;
+            let left = core.let_go();
+            core.channel.queue.discard(self.number);
+            Ok(Some(left))
+        })?;
+        self.manager.forget(self.number);
+        if let Some(left) = left {
+            left.close();
+        }
+        Ok(())
+    }
+}
+
+/// What an id has let go of, to be ended without its lock.
+struct Left(Core);
+
+impl Core {
+    /// Takes out everything that lives below the id. Listeners stop, with what nobody has heard of; an id that lives on keeps
+    /// its queue pair, which says no more.
+    fn let_go(&mut self) -> Left {
+        self.ends.iter_mut().for_each(End::stop);
+        if let Some(qp) = &self.qp {
+            EventSource::Qp(qp).silence();
+        }
+        Left(Self {
+            ends: core::mem::take(&mut self.ends),
+            device: self.device.take(),
+            qp: if self.is_destroyed { self.qp.take() } else { self.qp.clone() },
+            request: self.request.take(),
+            last: self.last.take(),
+            ..Self::new(Arc::clone(&self.channel), false)
+        })
+    }
+}
+
+impl Left {
+    /// Rejects the request and closes the connection.
+    fn close(self) {
+        let Self(core) = self;
+        if let (Some(device), Some(request)) = (&core.device, core.request) {
+            let _peer_may_have_gone = device.reject(request, &[]);
+        }
+        if let Some(qp) = &core.qp {
+            let _may_have_ended = qp.disconnect();
+        }
+    }
+}
+
+impl End {
+    fn stop(&mut self) {
+        self.listener = None;
+    }
+}
+
+impl Drop for Id {
+    fn drop(&mut self) {
+        // Whoever does not wait keeps the events that it has taken, and they keep what they show.
+        let finished = self.shared.finish(|| true);
+        debug_assert!(finished.is_ok(), "nothing was asked for");
+    }
+}

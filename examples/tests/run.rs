@@ -1,0 +1,42 @@
+//! Every example runs to its end, and checks by itself what it has done.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[test]
+fn every_example_runs_to_its_end() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut names: Vec<String> = fs::read_dir(here)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    assert!(names.len() >= 13, "{names:?}");
+    let failures: Vec<String> = names.iter().filter_map(|name| run(name).err()).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Runs the program; an error is all that it has printed.
+fn run(name: &str) -> Result<(), String> {
+    let program = built().join(name);
+    let output = Command::new(&program).output().map_err(|error| {
+        format!(
+            "{}: {error} (`cargo test` builds it; with `--test run` alone nobody does)",
+            program.display()
+        )
+    })?;
+    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    if output.status.success() && !output.stdout.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{name}: {}\n{}{}", output.status, text(&output.stdout), text(&output.stderr)))
+}
+
+/// Where cargo puts the examples, beside the directory that this test runs from.
+fn built() -> PathBuf {
+    let test = std::env::current_exe().expect("a test is a file");
+    test.ancestors().nth(2).expect("target/PROFILE/deps/TEST").join("examples")
+}

@@ -1,0 +1,134 @@
+//! What is counted below the RNIC, and how every layer declares its counters.
+
+/// Declares a struct of counters, each with its meaning: `list` names them, their layer first, `add` adds those of another
+/// engine. They are plain integers; who owns the struct counts.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! counters {
+    ($(#[$about:meta])* $layer:literal $name:ident { $($(#[$meaning:meta])* $counter:ident,)* }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[non_exhaustive]
+        pub struct $name {
+            $($(#[$meaning])* pub $counter: u64,)*
+        }
+
+        impl $name {
+            /// The name of each counter, its layer first, and its value.
+            pub fn list(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((concat!($layer, ".", stringify!($counter)), self.$counter),)*].into_iter()
+            }
+
+            /// Adds the counts of another one.
+            pub const fn add(&mut self, other: &Self) {
+                $(self.$counter += other.$counter;)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// What a [`Wire`](crate::Wire) has done so far, in frames unless it says octets.
+    "wire" WireCounters {
+        /// Taken by the device.
+        sent,
+        /// Given by the device.
+        received,
+        /// Lost by the device: its ring was full, or they did not come whole. Only `packet` knows.
+        receive_lost,
+        /// Not taken by the device: it was full, down, or nobody was at the other end.
+        send_lost,
+        /// Not sent since longer than the MTU and the Ethernet header.
+        too_long,
+        /// Octets of the frames taken by the device, Ethernet headers included.
+        octets_sent,
+        /// Octets of the frames given by the device, Ethernet headers included.
+        octets_received,
+    }
+}
+
+counters! {
+    /// What a [`Stack`](crate::Stack) has done and holds. Totals, but for those that say "now".
+    "stack" Counters {
+        /// Frames taken from the wire or turned round.
+        frames_in,
+        /// Frames given to the wire or turned round.
+        frames_out,
+        /// Frames to the own address that never saw the wire.
+        looped,
+        /// Frames to the own address lost since too many waited.
+        loop_overflows,
+        /// Frames that were for somebody else, or that nobody should send: malformed, fragments, forged senders.
+        refused,
+        /// Frames whose checksum of IPv4 or TCP was wrong.
+        damaged,
+        /// Calls into smoltcp for one connection each: the measure of the work that polling does.
+        socket_polls,
+        /// SYNs dropped since the backlog was full.
+        backlog_drops,
+        /// Connections now, half-open and closing ones included.
+        connections,
+        /// Connections now that were removed and are still closing.
+        lingering,
+    }
+}
+
+counters! {
+    /// What a [`HostStack`](crate::HostStack) has asked of the kernel. Totals, in calls unless it says otherwise.
+    "host" HostCounters {
+        /// For news of all sockets together.
+        waits,
+        /// For received octets.
+        receives,
+        /// To send octets.
+        sends,
+        /// Octets received.
+        octets_received,
+        /// Of these, octets that went straight to where they belong, without a buffer of this process.
+        octets_placed,
+        /// Octets sent: taken by the kernel.
+        octets_sent,
+        /// Of these, octets of FPDUs that went out from registered memory, without a copy of this process.
+        octets_lent,
+        /// Connections accepted.
+        accepted,
+        /// Attempts to accept that failed since the system had no descriptor or memory left.
+        accept_failures,
+        /// How often a listener let connections wait in the kernel since its backlog was full.
+        backlog_waits,
+    }
+}
+
+counters! {
+    /// What TCP has done on all connections of a [`Stack`](crate::Stack), in segments unless it says octets (RFC 9293; the
+    /// names of RFC 4022 where there are such).
+    "tcp" TcpCounters {
+        /// Segments sent, the repeated ones, pure acknowledgements and resets among them.
+        segments_sent,
+        /// Segments received for a connection.
+        segments_received,
+        /// Octets of payload sent, the repeated ones among them. The octet of a probe does not count.
+        octets_sent,
+        /// Octets of payload received in order, each once.
+        octets_received,
+        /// Segments sent that repeat a SYN, FIN or octets sent before (RFC 4022 tcpRetransSegs).
+        segments_retransmitted,
+        /// Octets of payload sent that were sent before.
+        octets_retransmitted,
+        /// Segments received that acknowledge what was never sent (RFC 9293 section 3.10.7.4): dropped, and answered with an
+        /// acknowledgement.
+        acknowledged_unsent,
+        /// Resets sent (RFC 4022 tcpOutRsts).
+        resets_sent,
+        /// Connections ended, or refused, by a reset of the peer.
+        resets_received,
+        /// Connections given up since the peer was silent for too long.
+        timeouts,
+        /// Connections that this side opened and that were established.
+        opened,
+        /// Connections that a peer opened and that were established.
+        accepted,
+        /// Connections, of either kind, that ended before they were established (RFC 4022 tcpAttemptFails).
+        failed,
+    }
+}

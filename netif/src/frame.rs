@@ -1,0 +1,128 @@
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+
+use crate::checksum;
+
+/// An Ethernet frame on its way, in a buffer that serves for many: it keeps its octets initialised, so that a frame costs neither
+/// an allocation nor zeros.
+#[derive(Default, Clone)]
+pub(crate) struct Frame {
+    /// As long as the longest frame so far.
+    buffer: Vec<u8>,
+    len: usize,
+    /// The checksums of IPv4 and TCP need not be looked at, and may not have been filled in: the frame has only been where nothing
+    /// damages it, or somebody has verified it.
+    pub(crate) is_trusted: bool,
+    /// Octets of TCP payload in each of the segments that the device is to cut the frame into; 0 for one that goes as it is.
+    pub(crate) segment: u16,
+}
+
+impl Frame {
+    /// A copy of what somebody else has made.
+    pub(crate) fn copy_of(octets: &[u8]) -> Self {
+        Self { buffer: octets.to_vec(), len: octets.len(), ..Self::default() }
+    }
+
+    /// Makes it a frame of `len` octets. What is in them is left from earlier ones.
+    pub(crate) fn reset(&mut self, len: usize) {
+        if self.buffer.len() < len {
+            self.buffer.resize(len, 0);
+        }
+        self.len = len;
+        self.is_trusted = false;
+        self.segment = 0;
+    }
+
+    /// Makes it a frame with these octets.
+    pub(crate) fn copy_from(&mut self, octets: &[u8]) {
+        self.reset(octets.len());
+        self.copy_from_slice(octets);
+    }
+
+    /// Exchanges it for one with these octets.
+    pub(crate) fn swap(&mut self, octets: &mut Vec<u8>) {
+        self.buffer.truncate(self.len);
+        core::mem::swap(&mut self.buffer, octets);
+        self.len = self.buffer.len();
+        self.is_trusted = false;
+        self.segment = 0;
+    }
+
+    /// Keeps the first `len` octets.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Puts octets before the one at `at`.
+    pub(crate) fn insert(&mut self, at: usize, octets: &[u8]) {
+        let (old, new) = (self.len, self.len + octets.len());
+        if self.buffer.len() < new {
+            self.buffer.resize(new, 0);
+        }
+        self.buffer.copy_within(at..old, at + octets.len());
+        self.buffer[at..at + octets.len()].copy_from_slice(octets);
+        self.len = new;
+    }
+
+    /// Fills in the checksums of IPv4 and TCP for whoever takes the frame for one from a wire.
+    pub(crate) fn complete(&mut self) {
+        if core::mem::take(&mut self.is_trusted) {
+            checksum::fill(self);
+        }
+    }
+
+    /// Whether the octets are those that were sent, as far as these checksums tell.
+    pub(crate) fn is_good(&self) -> bool {
+        self.is_trusted || checksum::is_good(self)
+    }
+}
+
+impl Deref for Frame {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+}
+
+impl DerefMut for Frame {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[..self.len]
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { len, is_trusted, segment, .. } = self;
+        let mut text = f.debug_struct("Frame");
+        text.field("len", len)
+            .field("is_trusted", is_trusted)
+            .field("segment", segment)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_serves_for_frames_of_all_lengths() {
+        let mut frame = Frame::copy_of(&[1, 2, 3]);
+        frame.insert(1, &[7, 8]);
+        assert_eq!(frame[..], [1, 7, 8, 2, 3]);
+        frame.truncate(9);
+        frame.truncate(2);
+        assert_eq!(frame[..], [1, 7]);
+        frame.segment = 9;
+        frame.copy_from(&[5; 6]);
+        assert_eq!((&frame[..], frame.segment), (&[5; 6][..], 0));
+        let mut octets = vec![8, 9];
+        frame.swap(&mut octets);
+        assert_eq!((&frame[..], octets), (&[8, 9][..], vec![5; 6]));
+        frame.truncate(0);
+        assert!(frame.is_empty());
+        frame.insert(0, &[4]);
+        assert_eq!(frame[..], [4]);
+    }
+}

@@ -1,0 +1,452 @@
+//! One connection over a socket of the kernel.
+
+use core::net::SocketAddr;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
+use smoltcp::time::Instant;
+
+use super::buffer::{Pool, Ring};
+use super::socket;
+use crate::connection::CloseCause;
+use crate::counters::HostCounters;
+use crate::held::Held;
+use crate::llp::LlpState;
+
+/// A socket and what waits before and behind it. The kernel tells by edges what has become possible; what is remembered here
+/// of them is tried again only when the kernel has taken it back.
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// None when the connection has been ended here.
+    pub(super) socket: Option<Held>,
+    pub(super) peer: SocketAddr,
+    /// The listener that it counts against until it is taken.
+    pub(super) listener: Option<SocketAddr>,
+    pub(super) end: Option<CloseCause>,
+    pub(super) inbox: Ring,
+    pub(super) outbox: Ring,
+    /// What may still be read until others have had their turn.
+    pub(super) budget: usize,
+    /// What may still be sent directly until others have had their turn.
+    pub(super) quota: usize,
+    /// Somebody waits for room in the outbox.
+    pub(super) wants_room: bool,
+    /// Somebody waits until the peer has acknowledged everything.
+    pub(super) wants_acknowledgement: bool,
+    /// Somebody waits for octets that are to go elsewhere than to the inbox.
+    pub(super) is_awaited: bool,
+    pub(super) is_removed: bool,
+    pub(super) is_dirty: bool,
+    pub(super) is_ready: bool,
+    /// When a removed connection is given up.
+    pub(super) give_up_at: Option<Instant>,
+    is_connecting: bool,
+    may_read: bool,
+    may_write: bool,
+    /// The kernel has had no room once. From then on it tells when there is some.
+    was_full: bool,
+    /// What the kernel is asked to tell of.
+    watched: epoll::EventFlags,
+    /// The kernel will say no more about what there is to read: it is read to its end.
+    is_final: bool,
+    /// The peer's FIN has come.
+    peer_finished: bool,
+    /// Everything before the peer's FIN was read.
+    is_at_end: bool,
+    is_shut: bool,
+    is_fin_sent: bool,
+    emss: usize,
+}
+
+/// What the kernel has told of a socket.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct News {
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+    /// The peer's FIN.
+    pub(super) finished: bool,
+    /// The socket has an error, or both directions are closed.
+    pub(super) over: bool,
+}
+
+/// What one call has taken off a socket.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Received {
+    /// In all.
+    pub(super) octets: usize,
+    /// Of these, in the inbox.
+    pub(super) kept: usize,
+    /// What was asked for.
+    pub(super) wanted: usize,
+}
+
+impl Connection {
+    /// A connection whose peer has not answered yet, or one that has ended already.
+    pub(super) const fn opening(socket: Option<Held>, peer: SocketAddr) -> Self {
+        let end = if socket.is_none() { Some(CloseCause::Refused) } else { None };
+        Self {
+            socket,
+            peer,
+            listener: None,
+            end,
+            inbox: Ring::new(),
+            outbox: Ring::new(),
+            budget: 0,
+            quota: QUOTA,
+            wants_room: false,
+            wants_acknowledgement: false,
+            is_awaited: false,
+            is_removed: false,
+            is_dirty: false,
+            is_ready: false,
+            give_up_at: None,
+            is_connecting: true,
+            may_read: false,
+            may_write: false,
+            was_full: false,
+            watched: epoll::EventFlags::empty(),
+            is_final: false,
+            peer_finished: false,
+            is_at_end: false,
+            is_shut: false,
+            is_fin_sent: false,
+            emss: 0,
+        }
+    }
+
+    /// A connection that is established.
+    pub(super) fn open(socket: Held, peer: SocketAddr) -> Self {
+        let mut connection = Self::opening(Some(socket), peer);
+        connection.establish();
+        connection
+    }
+
+    /// A connection that a listener has accepted. Nothing of it is read before the kernel has told of it, so that those which ask one
+    /// after the other are heard in that order, also when they do it while they are accepted.
+    pub(super) fn accepted(socket: Held, peer: SocketAddr, listener: SocketAddr) -> Self {
+        let mut connection = Self::open(socket, peer);
+        (connection.listener, connection.may_read) = (Some(listener), false);
+        connection
+    }
+
+    /// Has the kernel tell of it, by this key.
+    pub(super) fn begin_watch(&mut self, epoll: &OwnedFd, key: u64) -> Result<(), Errno> {
+        self.was_full |= !self.may_write && !self.is_connecting;
+        self.watched = self.wanted_news();
+        let Some(socket) = &self.socket else { return Ok(()) };
+        epoll::add(epoll, socket, epoll::EventData::new_u64(key), self.watched)
+    }
+
+    /// Asks the kernel after something else where that matters now.
+    pub(super) fn watch(&mut self, epoll: &OwnedFd, key: u64) {
+        let wanted = self.wanted_news();
+        if wanted != self.watched
+            && let Some(socket) = &self.socket
+            && epoll::modify(epoll, socket, epoll::EventData::new_u64(key), wanted).is_ok()
+        {
+            self.watched = wanted;
+        }
+    }
+
+    /// Takes note of what the kernel has told; whether that may be news to the user.
+    pub(super) fn observe(&mut self, news: News) -> bool {
+        let Some(socket) = &self.socket else { return false };
+        if self.is_connecting {
+            match socket::pending_error(socket) {
+                Some(cause) => self.end(cause),
+                None if socket::is_connected_to_itself(socket, self.peer) => self.end(CloseCause::Refused),
+                None if news.writable => self.establish(),
+                None => return false,
+            }
+            return true;
+        }
+        if news.over && !(self.peer_finished && self.is_fin_sent) {
+            self.is_final = true;
+            if let Some(cause) = socket::pending_error(socket) {
+                self.end.get_or_insert(cause);
+            }
+        }
+        self.may_read |= news.readable || news.finished || news.over;
+        self.may_write |= news.writable;
+        if news.finished && self.end.is_none() {
+            self.peer_finished = true;
+            self.is_final = true;
+        }
+        news.readable || news.finished || news.over || (news.writable && !self.outbox.is_empty())
+    }
+
+    /// Received octets: those in the inbox or, when there are none, what the socket has.
+    pub(super) fn readable(&mut self, pool: &mut Pool, counters: &mut HostCounters) -> &[u8] {
+        if self.inbox.is_empty() {
+            self.fill(pool, counters);
+        }
+        self.inbox.pieces()[0]
+    }
+
+    /// Reads what the socket has, up to `budget` octets, although nobody has told that there is anything; whether there is, or the
+    /// connection has ended. None if that is not the moment: somebody else has it, it ends, the kernel is to tell of room, what was read waits to be
+    /// taken, or what comes next does not belong into the inbox.
+    pub(super) fn look(
+        &mut self,
+        budget: usize,
+        pool: &mut Pool,
+        counters: &mut HostCounters,
+    ) -> Option<bool> {
+        let is_plain = self.listener.is_none() && !self.is_removed && !self.is_connecting && self.may_write;
+        if !is_plain || self.is_awaited || self.is_final || self.end.is_some() || !self.inbox.is_empty() {
+            return None;
+        }
+        (self.may_read, self.budget) = (true, budget);
+        self.fill(pool, counters);
+        let has_news = !self.inbox.is_empty() || self.is_final || self.end.is_some();
+        if !has_news {
+            self.inbox.relax(pool);
+        }
+        Some(has_news)
+    }
+
+    /// Gives the socket what waits in the outbox, in one call if the kernel takes it; whether it has taken anything.
+    pub(super) fn flush(&mut self, counters: &mut HostCounters) -> bool {
+        let mut has_sent = false;
+        while self.may_write && !self.outbox.is_empty() {
+            let Some(socket) = &self.socket else { return has_sent };
+            let pieces = self.outbox.pieces();
+            counters.sends += 1;
+            let sent = match pieces {
+                [octets, []] => send(socket, octets, SendFlags::NOSIGNAL),
+                [front, back] => {
+                    let slices = [IoSlice::new(front), IoSlice::new(back)];
+                    sendmsg(socket, &slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
+                }
+            };
+            match sent {
+                Ok(n) => {
+                    // What the kernel has not taken it will ask for.
+                    self.note_room(n == self.outbox.len());
+                    counters.octets_sent += n as u64;
+                    self.outbox.pop(n);
+                    has_sent |= n > 0;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.note_room(false),
+                Err(errno) => self.end(socket::cause(errno)),
+            }
+        }
+        if self.is_shut && self.outbox.is_empty() {
+            self.finish();
+        }
+        has_sent
+    }
+
+    /// Has `send` give the socket `len` octets behind those that wait in the outbox; how many the kernel has taken.
+    pub(super) fn send_directly(
+        &mut self,
+        len: usize,
+        send: impl FnOnce(BorrowedFd<'_>) -> io::Result<usize>,
+        counters: &mut HostCounters,
+    ) -> usize {
+        self.flush(counters);
+        let Some(socket) = self.socket.as_ref().filter(|_| self.may_write && self.outbox.is_empty()) else {
+            return 0;
+        };
+        counters.sends += 1;
+        match send(socket.as_fd()) {
+            Ok(taken) => {
+                self.note_room(taken == len);
+                counters.octets_sent += taken as u64;
+                counters.octets_lent += taken as u64;
+                self.quota = self.quota.saturating_sub(taken);
+                taken
+            }
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::INTR) => 0,
+                Some(Errno::AGAIN) => {
+                    self.note_room(false);
+                    0
+                }
+                errno => {
+                    self.end(errno.map_or(CloseCause::Aborted, socket::cause));
+                    0
+                }
+            },
+        }
+    }
+
+    /// Whether the kernel may take more at once; an end counts as well, since there is no use in waiting.
+    pub(super) const fn takes_more(&self) -> bool {
+        (self.may_write && self.quota > 0) || self.end.is_some()
+    }
+
+    /// Throws away what has come and will come; whether there is more than the budget allows.
+    pub(super) fn discard(&mut self, pool: &mut Pool, counters: &mut HostCounters) -> bool {
+        loop {
+            let len = self.readable(pool, counters).len();
+            if len == 0 {
+                return self.is_starved();
+            }
+            self.inbox.pop(len);
+        }
+    }
+
+    /// FIN after what is queued; a connection that is not established yet is given up.
+    pub(super) fn shutdown(&mut self) {
+        if self.is_connecting && self.end.is_none() {
+            self.end(CloseCause::Aborted);
+        }
+        self.is_shut = true;
+    }
+
+    /// Ends the connection by RST.
+    pub(super) fn abort(&mut self, cause: CloseCause) {
+        self.end.get_or_insert(cause);
+        if let Some(socket) = self.socket.take() {
+            socket::reset(socket);
+        }
+        self.lose_queue();
+    }
+
+    pub(super) fn state(&self) -> LlpState {
+        match self.end {
+            Some(CloseCause::Graceful) => LlpState::Closed,
+            Some(_) => LlpState::Reset,
+            None if self.is_connecting => LlpState::Connecting,
+            None if self.peer_finished => LlpState::PeerClosed,
+            None => LlpState::Established,
+        }
+    }
+
+    /// Nothing can be sent or received any more.
+    pub(super) const fn is_over(&self) -> bool {
+        self.socket.is_none() || self.end.is_some()
+    }
+
+    pub(super) const fn is_drained(&self) -> bool {
+        self.is_at_end && self.inbox.is_empty()
+    }
+
+    /// There may be more to read, but the budget is used up.
+    pub(super) const fn is_starved(&self) -> bool {
+        self.may_read && self.budget == 0
+    }
+
+    pub(super) const fn may_send(&self) -> bool {
+        !self.is_connecting && !self.is_shut && self.end.is_none()
+    }
+
+    pub(super) const fn emss(&self) -> usize {
+        self.emss
+    }
+
+    /// Octets that were queued and the peer has not acknowledged.
+    pub(super) fn unsent(&self) -> usize {
+        let kernels = self.socket.as_ref().filter(|_| self.end.is_none()).map_or(0, socket::unacknowledged);
+        self.outbox.len() + kernels
+    }
+
+    /// A socket mostly has room, and who sleeps must not be woken by that: it is asked for only from when it was missed on.
+    const fn wanted_news(&self) -> epoll::EventFlags {
+        if self.is_connecting || self.was_full { WATCHED.union(epoll::EventFlags::OUT) } else { WATCHED }
+    }
+
+    /// The kernel has taken everything that was offered, or not.
+    const fn note_room(&mut self, took_all: bool) {
+        self.may_write = took_all;
+        self.was_full |= !took_all;
+    }
+
+    fn establish(&mut self) {
+        if let Some(socket) = &self.socket {
+            self.emss = socket::emss(socket, self.peer);
+        }
+        (self.is_connecting, self.may_read, self.may_write) = (false, true, true);
+    }
+
+    fn fill(&mut self, pool: &mut Pool, counters: &mut HostCounters) {
+        let budget = if self.end.is_some() { usize::MAX } else { self.budget };
+        let receive = |socket: BorrowedFd<'_>, room: &mut [u8]| {
+            let wanted = room.len().min(budget);
+            let (octets, _) = recv(socket, &mut room[..wanted], RecvFlags::empty())?;
+            Ok(Received { octets, kept: octets, wanted })
+        };
+        self.receive_by(receive, pool, counters);
+    }
+
+    /// Has `receive` take octets off the socket, which gets the inbox to keep some of them in, if there may be some, nothing is
+    /// in the inbox, and the budget is not used up.
+    pub(super) fn receive_by(
+        &mut self,
+        mut receive: impl FnMut(BorrowedFd<'_>, &mut [u8]) -> io::Result<Received>,
+        pool: &mut Pool,
+        counters: &mut HostCounters,
+    ) {
+        // What had come before the end is limited by the kernel.
+        while self.may_read && self.inbox.is_empty() && (self.budget > 0 || self.end.is_some()) {
+            let Some(socket) = &self.socket else { return };
+            counters.receives += 1;
+            match receive(socket.as_fd(), self.inbox.free_piece(pool)) {
+                Ok(Received { octets: 0, .. }) => self.note_end(),
+                Ok(Received { octets, kept, wanted }) => {
+                    self.inbox.push(kept);
+                    counters.octets_received += octets as u64;
+                    self.budget = self.budget.saturating_sub(octets);
+                    // Whoever gets less than he asked for has got all that there is.
+                    self.may_read = octets == wanted || self.is_final;
+                    return;
+                }
+                Err(error) => match Errno::from_io_error(&error) {
+                    Some(Errno::INTR) => {}
+                    Some(Errno::AGAIN) => self.may_read = false,
+                    errno => {
+                        self.may_read = false;
+                        self.end(errno.map_or(CloseCause::Aborted, socket::cause));
+                    }
+                },
+            }
+        }
+    }
+
+    /// There is nothing more to read: the peer's FIN is next or, behind an error, nothing.
+    fn note_end(&mut self) {
+        self.may_read = false;
+        if self.end.is_none() {
+            (self.peer_finished, self.is_final, self.is_at_end) = (true, true, true);
+            self.note_close();
+        }
+    }
+
+    fn finish(&mut self) {
+        let Some(socket) = &self.socket else { return };
+        if self.is_fin_sent || self.end.is_some() {
+            return;
+        }
+        self.is_fin_sent = true;
+        if let Err(errno) = socket::finish(socket) {
+            self.end(socket::cause(errno));
+        }
+        self.note_close();
+    }
+
+    /// Both sides have finished; what is still under way is the kernel's to deliver.
+    fn note_close(&mut self) {
+        if self.is_at_end && self.is_fin_sent {
+            self.end.get_or_insert(CloseCause::Graceful);
+        }
+    }
+
+    fn end(&mut self, cause: CloseCause) {
+        self.end.get_or_insert(cause);
+        self.lose_queue();
+    }
+
+    fn lose_queue(&mut self) {
+        self.outbox.pop(usize::MAX);
+    }
+}
+
+const WATCHED: epoll::EventFlags =
+    epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP).union(epoll::EventFlags::ET);
+/// Octets that one connection may send directly in one turn, however fast its peer reads.
+pub(super) const QUOTA: usize = 1 << 20;

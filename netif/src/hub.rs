@@ -1,0 +1,267 @@
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use rustix::event::{EventfdFlags, eventfd};
+use smoltcp::time::Instant;
+
+use crate::capture::Capture;
+use crate::config::StackConfig;
+use crate::counters::WireCounters;
+use crate::demux::{Demux, Peek, Tuple, answers_for_neighbor};
+use crate::frame::Frame;
+use crate::steering::queue_of;
+use crate::wire::{Link, Wire};
+
+/// Several stacks with the same addresses on one device: each has a [`Port`].
+///
+/// A connection belongs to the port that its TCP ports choose ([`queue_of`]), unless it was moved. Whoever takes a frame from
+/// the device that is another port's puts it into that one's inbox. Answers about neighbors go to all; what is neither is
+/// answered by whoever took it.
+#[derive(Debug)]
+struct Hub {
+    demux: Demux,
+    /// As many as there are ports, or one that all of them use.
+    queues: Vec<Mutex<Wire>>,
+    /// All of them cut long frames into segments.
+    segments: bool,
+    inboxes: Vec<Inbox>,
+    /// Connections that are not where their ports say.
+    moved: RwLock<HashMap<Tuple, usize>>,
+    moved_count: AtomicUsize,
+}
+
+/// One stack's side of a [`Hub`].
+#[derive(Debug)]
+pub(crate) struct Port {
+    hub: Arc<Hub>,
+    index: usize,
+}
+
+/// What other ports have handed over, and a descriptor that is readable as long as there is something.
+#[derive(Debug)]
+struct Inbox {
+    lanes: Mutex<Lanes>,
+    /// Frames in both lanes.
+    waiting: AtomicUsize,
+    bell: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct Lanes {
+    /// From the device.
+    arrived: VecDeque<Frame>,
+    /// From this station to itself.
+    turned: VecDeque<Frame>,
+}
+
+impl Wire {
+    /// Makes `ports` wires for as many stacks, all with the addresses of `config`, out of one wire or of as many queues of one
+    /// device ([`Wire::open_queues`]).
+    ///
+    /// Every connection belongs to one of the stacks: those that a peer opens to the one that the ports choose, those that a
+    /// stack opens to that one. [`Stack::take_out`](crate::Stack::take_out) moves a connection to another stack. All stacks have
+    /// to listen on the same ports, and all of them to be polled, as each may receive for the others.
+    ///
+    /// # Errors
+    /// `InvalidInput` when there is neither one wire nor one for each port, and when the system has no file descriptor left.
+    pub fn share(wires: Vec<Self>, ports: usize, config: &StackConfig) -> io::Result<Vec<Self>> {
+        let Some(mtu) = wires.iter().map(Self::mtu).min().filter(|_| [1, ports].contains(&wires.len()))
+        else {
+            let text = format!("{} queues for {ports} stacks: there must be one, or as many", wires.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        };
+        let inboxes = (0..ports).map(|_| Inbox::new()).collect::<io::Result<Vec<_>>>()?;
+        let hub = Arc::new(Hub {
+            demux: Demux::new(config.mac, config.ip.address),
+            segments: wires.iter().all(Self::segments),
+            queues: wires.into_iter().map(Mutex::new).collect(),
+            inboxes,
+            moved: RwLock::default(),
+            moved_count: AtomicUsize::new(0),
+        });
+        let port = |index| Self::new(Link::Port(Port { hub: Arc::clone(&hub), index }), mtu);
+        Ok((0..ports).map(port).collect())
+    }
+}
+
+impl Port {
+    pub(crate) fn send(&self, now: Instant, frame: &mut Frame) -> bool {
+        self.queue().transmit(now, frame);
+        true
+    }
+
+    /// The next frame for this port, from the inbox or the device.
+    pub(crate) fn receive(&self, now: Instant, frame: &mut Frame) -> bool {
+        if self.inbox().pop(frame, |lanes| &mut lanes.arrived) {
+            return true;
+        }
+        for _ in 0..BURST {
+            if !self.queue().take(now, frame) {
+                return false;
+            }
+            match self.hub.demux.peek(frame, false) {
+                Peek::Tcp(segment) if self.hub.owner(&segment.tuple) != self.index => {
+                    let owner = self.hub.owner(&segment.tuple);
+                    self.hub.inboxes[owner].push(frame.clone(), |lanes| &mut lanes.arrived);
+                }
+                Peek::Neighbor(_) if answers_for_neighbor(frame) => {
+                    let others =
+                        self.hub.inboxes.iter().enumerate().filter(|&(index, _)| index != self.index);
+                    others.for_each(|(_, inbox)| inbox.push(frame.clone(), |lanes| &mut lanes.arrived));
+                    return true;
+                }
+                _ => return true,
+            }
+        }
+        false
+    }
+
+    /// The next frame that another stack of this station has sent to the station itself.
+    pub(crate) fn take_turned(&self) -> Option<Frame> {
+        let mut frame = Frame::default();
+        self.inbox().pop(&mut frame, |lanes| &mut lanes.turned).then_some(frame)
+    }
+
+    /// Hands a frame of a connection that is another port's over to it; `turned` if this station has sent it.
+    pub(crate) fn hand_over(&self, frame: &Frame, turned: bool) -> bool {
+        let Peek::Tcp(segment) = self.hub.demux.peek(frame, turned) else { return false };
+        let owner = self.hub.owner(&segment.tuple);
+        if owner == self.index {
+            return false;
+        }
+        let lane: fn(&mut Lanes) -> &mut VecDeque<Frame> =
+            if turned { |lanes| &mut lanes.turned } else { |lanes| &mut lanes.arrived };
+        self.hub.inboxes[owner].push(frame.clone(), lane);
+        true
+    }
+
+    pub(crate) fn segments(&self) -> bool {
+        self.hub.segments
+    }
+
+    /// Whether the frames of a connection come to this port.
+    pub(crate) fn owns(&self, tuple: &Tuple) -> bool {
+        self.hub.owner(tuple) == self.index
+    }
+
+    /// Has the frames of a connection come to this port from now on, and says whether that has to be forgotten some day.
+    pub(crate) fn claim(&self, tuple: Tuple) -> bool {
+        let is_home = self.hub.home(&tuple) == self.index;
+        self.hub.change(|moved| if is_home { moved.remove(&tuple) } else { moved.insert(tuple, self.index) });
+        !is_home
+    }
+
+    /// The connection is over: its frames go to where its ports say.
+    pub(crate) fn forget(&self, tuple: &Tuple) {
+        self.hub.change(|moved| moved.remove(tuple));
+    }
+
+    pub(crate) fn is_readable(&self) -> bool {
+        self.inbox().waiting.load(Ordering::Acquire) > 0 || self.queue().is_readable()
+    }
+
+    pub(crate) fn poll_at(&self) -> Option<Instant> {
+        self.queue().poll_at()
+    }
+
+    /// Copies of the descriptors to sleep on, as [`Wire::wait_fds`] has them.
+    pub(crate) fn wait_fds(&self) -> Option<Vec<(Arc<OwnedFd>, bool)>> {
+        let mut fds = self.queue().wait_fds()?;
+        fds.push((Arc::new(self.inbox().bell.try_clone().ok()?), false));
+        Some(fds)
+    }
+
+    /// Readable when something was handed over. Not all that a sleeper needs: see [`Wire::wait_fds`].
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.inbox().bell.as_fd()
+    }
+
+    pub(crate) fn take_capture(&self) -> Option<Capture> {
+        self.queue().take_capture()
+    }
+
+    /// What was counted on the own queue; a queue of all counts for the first.
+    pub(crate) fn counters(&self) -> WireCounters {
+        let is_own = self.index < self.hub.queues.len();
+        if is_own { self.queue().counters() } else { WireCounters::default() }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Wire> {
+        let queue = &self.hub.queues[self.index % self.hub.queues.len()];
+        queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn inbox(&self) -> &Inbox {
+        &self.hub.inboxes[self.index]
+    }
+}
+
+impl Hub {
+    /// The port that a connection belongs to.
+    fn owner(&self, tuple: &Tuple) -> usize {
+        if self.moved_count.load(Ordering::Acquire) > 0 {
+            let moved = self.moved.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(&index) = moved.get(tuple) {
+                return index;
+            }
+        }
+        self.home(tuple)
+    }
+
+    fn home(&self, tuple: &Tuple) -> usize {
+        queue_of([tuple.local.port(), tuple.remote.port()], self.inboxes.len())
+    }
+
+    fn change(&self, change: impl FnOnce(&mut HashMap<Tuple, usize>) -> Option<usize>) {
+        let mut moved = self.moved.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut moved);
+        self.moved_count.store(moved.len(), Ordering::Release);
+    }
+}
+
+impl Inbox {
+    fn new() -> io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { lanes: Mutex::default(), waiting: AtomicUsize::new(0), bell })
+    }
+
+    /// A full inbox loses the frame, as any queue on the way does.
+    fn push(&self, frame: Frame, lane: impl FnOnce(&mut Lanes) -> &mut VecDeque<Frame>) {
+        let mut lanes = self.lanes();
+        let lane = lane(&mut lanes);
+        if lane.len() >= CAPACITY {
+            return;
+        }
+        lane.push_back(frame);
+        if self.waiting.fetch_add(1, Ordering::AcqRel) == 0 {
+            // The only error would be a full counter: readable all the same.
+            let _full = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+    }
+
+    fn pop(&self, frame: &mut Frame, lane: impl FnOnce(&mut Lanes) -> &mut VecDeque<Frame>) -> bool {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let mut lanes = self.lanes();
+        let Some(next) = lane(&mut lanes).pop_front() else { return false };
+        *frame = next;
+        if self.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // The only error would be a counter that is zero already.
+            let _empty = rustix::io::read(&self.bell, &mut [0; 8]);
+        }
+        true
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, Lanes> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Frames that may wait in a lane.
+const CAPACITY: usize = 1024;
+/// Frames for others that one call takes from the device: who has work of its own is not kept from it for longer.
+const BURST: usize = 64;

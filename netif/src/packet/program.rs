@@ -1,0 +1,77 @@
+//! What the kernel runs for each frame, in the language of the classic packet filter.
+
+use libc::sock_filter;
+
+use crate::steering::MULTIPLIER;
+
+/// Answers zero for a frame that is neither to `mac` nor to a group, and for one for a VLAN: the kernel takes the tag out, and what is
+/// meant for a VLAN must not pass for what is not. A tag with VLAN 0 is a priority only.
+pub(super) fn station(mac: [u8; 6]) -> Vec<sock_filter> {
+    let [a, b, c, d, e, f] = mac;
+    let (high, low) = (u32::from_be_bytes([a, b, c, d]), u32::from(u16::from_be_bytes([e, f])));
+    let tag = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG).cast_unsigned();
+    vec![
+        op(libc::BPF_LD | libc::BPF_ABS | libc::BPF_W, tag),
+        jump(libc::BPF_JSET, VLAN, 0, 1),
+        op(libc::BPF_RET | libc::BPF_K, 0),
+        op(libc::BPF_LD | libc::BPF_ABS | libc::BPF_W, 0),
+        jump(libc::BPF_JEQ, high, 0, 2),
+        op(libc::BPF_LD | libc::BPF_ABS | libc::BPF_H, 4),
+        jump(libc::BPF_JEQ, low, 2, 0),
+        op(libc::BPF_LD | libc::BPF_ABS | libc::BPF_B, 0),
+        jump(libc::BPF_JSET, 1, 0, 1),
+        op(libc::BPF_RET | libc::BPF_K, u32::MAX),
+        op(libc::BPF_RET | libc::BPF_K, 0),
+    ]
+}
+
+/// Answers [`queue_of`](crate::steering::queue_of) for the ports of TCP, and 0 for everything else.
+pub(super) fn queue(queues: usize) -> Vec<sock_filter> {
+    let queues = u32::try_from(queues).unwrap_or(u32::MAX);
+    let net = |offset: u32| libc::SKF_NET_OFF.cast_unsigned().wrapping_add(offset);
+    let protocol = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL).cast_unsigned();
+    let alu = |code, k| op(libc::BPF_ALU | libc::BPF_K | code, k);
+    vec![
+        op(libc::BPF_LD | libc::BPF_ABS | libc::BPF_H, protocol),
+        jump(libc::BPF_JEQ, IPV6, 9, 0),
+        jump(libc::BPF_JEQ, IPV4, 0, 19),
+        // IPv4: the ports lie behind a header that tells its own length.
+        op(libc::BPF_LD | libc::BPF_ABS | libc::BPF_B, net(9)),
+        jump(libc::BPF_JEQ, TCP, 0, 17),
+        op(libc::BPF_LD | libc::BPF_ABS | libc::BPF_B, net(0)),
+        alu(libc::BPF_AND, 0x0F),
+        alu(libc::BPF_LSH, 2),
+        op(libc::BPF_MISC | libc::BPF_TAX, 0),
+        op(libc::BPF_LD | libc::BPF_IND | libc::BPF_W, net(0)),
+        op(libc::BPF_JMP | libc::BPF_JA, 3),
+        // IPv6, without extension headers.
+        op(libc::BPF_LD | libc::BPF_ABS | libc::BPF_B, net(6)),
+        jump(libc::BPF_JEQ, TCP, 0, 9),
+        op(libc::BPF_LD | libc::BPF_ABS | libc::BPF_W, net(40)),
+        // Both ports: one half exclusive-or the other.
+        op(libc::BPF_MISC | libc::BPF_TAX, 0),
+        alu(libc::BPF_RSH, 16),
+        op(libc::BPF_ALU | libc::BPF_X | libc::BPF_XOR, 0),
+        alu(libc::BPF_AND, 0xFFFF),
+        alu(libc::BPF_MUL, MULTIPLIER),
+        alu(libc::BPF_RSH, 16),
+        alu(libc::BPF_MOD, queues),
+        op(libc::BPF_RET | libc::BPF_A, 0),
+        op(libc::BPF_RET | libc::BPF_K, 0),
+    ]
+}
+
+fn op(code: u32, k: u32) -> sock_filter {
+    sock_filter { code: u16::try_from(code).unwrap_or_default(), jt: 0, jf: 0, k }
+}
+
+/// Goes on behind as many steps as `jt` or `jf` says, by the outcome of the comparison with `k`.
+fn jump(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { jt, jf, ..op(libc::BPF_JMP | libc::BPF_K | code, k) }
+}
+
+const IPV4: u32 = 0x0800;
+const IPV6: u32 = 0x86DD;
+const TCP: u32 = 6;
+/// The number of a VLAN in a tag.
+const VLAN: u32 = 0x0FFF;

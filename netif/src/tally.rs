@@ -1,0 +1,171 @@
+use crate::connection::{Appearance, CloseCause};
+use crate::counters::TcpCounters;
+use crate::demux::Segment;
+use crate::frame::Frame;
+use crate::own::OwnSegment;
+use crate::sequence::is_before;
+use crate::whole::Flow;
+
+/// What one connection adds to the [`TcpCounters`], and how far it has come. Segments are looked at when nothing holds them back any
+/// more.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// The number behind everything that was sent so far.
+    sent_to: Option<u32>,
+    /// The same with the octets of probes, which a peer may take.
+    reached: Option<u32>,
+    was_established: bool,
+}
+
+impl Tally {
+    /// Counts what goes out.
+    pub(crate) fn count_sent(&mut self, frames: &[Frame], flow: Option<&Flow>, counters: &mut TcpCounters) {
+        for frame in frames {
+            if let Some(own) = OwnSegment::of(frame) {
+                self.count_one(&own, frame.segment, flow, counters);
+            }
+        }
+    }
+
+    /// Counts a frame that goes out, for the device to cut into segments of `segment` octets if that is not 0.
+    #[inline]
+    pub(crate) fn count_one(
+        &mut self,
+        own: &OwnSegment,
+        segment: u16,
+        flow: Option<&Flow>,
+        counters: &mut TcpCounters,
+    ) {
+        counters.segments_sent +=
+            if segment == 0 { 1 } else { own.len.div_ceil(usize::from(segment)) as u64 };
+        if own.has_rst() {
+            counters.resets_sent += 1;
+        }
+        // Probes of a closed window and of an idle peer repeat an octet, or send one, only to be answered.
+        let is_probe = own.len == 1
+            && flow.is_some_and(|flow| flow.is_closed || is_before(own.sequence, flow.unacknowledged));
+        let (len, sequence) = (own.octets(), own.sequence);
+        let end = sequence.wrapping_add(len + own.control());
+        self.reached = Some(self.reached.filter(|reached| !is_before(*reached, end)).unwrap_or(end));
+        if is_probe || len + own.control() == 0 {
+            return;
+        }
+        counters.octets_sent += own.len as u64;
+        let sent_to = self.sent_to.unwrap_or(sequence);
+        if is_before(sequence, sent_to) {
+            counters.segments_retransmitted += 1;
+            counters.octets_retransmitted += u64::from(sent_to.wrapping_sub(sequence).min(len));
+        }
+        self.sent_to = Some(if is_before(sent_to, end) { end } else { sent_to });
+    }
+
+    /// Whether a segment acknowledges what was never sent (RFC 9293 section 3.10.7.4). A reset stands for itself.
+    pub(crate) fn is_ahead(&self, segment: &Segment) -> bool {
+        match (segment.acknowledged, self.reached) {
+            (Some(number), Some(reached)) => !segment.is_reset() && is_before(reached, number),
+            _ => false,
+        }
+    }
+
+    /// The number behind everything that was sent so far, probes too; none before the SYN.
+    pub(crate) const fn reached(&self) -> Option<u32> {
+        self.reached
+    }
+
+    /// Counts what a segment, or the time, did to the connection. `is_passive` says that the peer opened it.
+    pub(crate) fn count_change(
+        &mut self,
+        [before, after]: [Appearance; 2],
+        is_passive: bool,
+        counters: &mut TcpCounters,
+    ) {
+        counters.octets_received += after.received.saturating_sub(before.received) as u64;
+        if before.end.is_none() {
+            match after.end {
+                Some(CloseCause::TimedOut) => counters.timeouts += 1,
+                Some(CloseCause::Refused | CloseCause::Reset) => counters.resets_received += 1,
+                Some(CloseCause::Graceful | CloseCause::Aborted | CloseCause::Unreachable) | None => {}
+            }
+        }
+        if !self.was_established && after.is_established() {
+            self.was_established = true;
+            if is_passive {
+                counters.accepted += 1;
+            } else {
+                counters.opened += 1;
+            }
+        }
+    }
+
+    /// Counts the end of the connection.
+    pub(crate) const fn count_end(&self, counters: &mut TcpCounters) {
+        if !self.was_established {
+            counters.failed += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use smoltcp::wire::{TcpPacket, TcpSeqNumber};
+
+    use super::*;
+
+    /// An IPv4 frame with a TCP segment.
+    fn frame(sequence: u32, payload: usize, set: impl FnOnce(&mut TcpPacket<&mut [u8]>)) -> Vec<u8> {
+        let mut frame = vec![0; 54 + payload];
+        frame[12] = 0x08;
+        frame[23] = 6;
+        let mut tcp = TcpPacket::new_unchecked(&mut frame[34..]);
+        tcp.set_header_len(20);
+        tcp.set_seq_number(TcpSeqNumber(i32::from_ne_bytes(sequence.to_ne_bytes())));
+        tcp.set_ack(true);
+        tcp.set_src_port(1);
+        tcp.set_dst_port(2);
+        set(&mut tcp);
+        frame
+    }
+
+    fn count(frames: &[Vec<u8>], flow: Option<&Flow>) -> TcpCounters {
+        let frames: Vec<Frame> = frames.iter().map(|octets| Frame::copy_of(octets)).collect();
+        let mut counters = TcpCounters::default();
+        Tally::default().count_sent(&frames, flow, &mut counters);
+        counters
+    }
+
+    #[test]
+    fn what_was_sent_before_is_a_retransmission_across_the_wrap() {
+        let start = u32::MAX - 100;
+        let frames = [
+            frame(start, 0, |tcp| tcp.set_syn(true)),
+            frame(start, 0, |tcp| tcp.set_syn(true)),
+            frame(start.wrapping_add(1), 1000, |_| {}),
+            frame(start.wrapping_add(1001), 0, |_| {}),
+            frame(start.wrapping_add(501), 700, |_| {}),
+            frame(start.wrapping_add(1201), 0, |tcp| tcp.set_fin(true)),
+            frame(start.wrapping_add(1202), 0, |tcp| tcp.set_rst(true)),
+            vec![0; 60],
+        ];
+        let expected = TcpCounters {
+            segments_sent: 7,
+            octets_sent: 1700,
+            segments_retransmitted: 2,
+            octets_retransmitted: 500,
+            resets_sent: 1,
+            ..TcpCounters::default()
+        };
+        assert_eq!(count(&frames, None), expected);
+    }
+
+    #[test]
+    fn probes_are_neither_octets_nor_retransmissions() {
+        let flow = Flow { emss: 1000, unacknowledged: 11, queue_end: 11, is_closed: false, seam: None };
+        let frames = [frame(1, 10, |_| {}), frame(10, 1, |_| {}), frame(10, 1, |_| {})];
+        let counters = count(&frames, Some(&flow));
+        let seen = (counters.segments_sent, counters.octets_sent, counters.segments_retransmitted);
+        assert_eq!(seen, (3, 10, 0), "keep-alives stand before what is acknowledged");
+        let flow = Flow { unacknowledged: 1, is_closed: true, ..flow };
+        let frames = [frame(1, 1, |_| {}), frame(1, 1, |_| {})];
+        assert_eq!(count(&frames, Some(&flow)).octets_sent, 0, "nobody took it");
+    }
+}

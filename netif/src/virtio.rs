@@ -1,0 +1,34 @@
+//! The header that virtio puts before a frame (virtio 1.2, section 5.1.6), as TAP and AF_PACKET take it and give it, in the
+//! machine's order: flags, GSO type, header length, segment size, start and offset of the checksum.
+
+use crate::checksum::{self, FIELD, NEEDS_CHECKSUM};
+use crate::frame::Frame;
+
+/// The header for a frame to be sent: what the device is to do to it.
+pub(crate) fn header_for(frame: &mut Frame) -> [u8; VNET_HEADER] {
+    let mut header = [0; VNET_HEADER];
+    let Some(start) = (if frame.is_trusted { checksum::begin(frame) } else { None }) else { return header };
+    let number = |value: usize| u16::try_from(value).unwrap_or_default().to_ne_bytes();
+    header[0] = NEEDS_CHECKSUM;
+    header[6..8].copy_from_slice(&number(start));
+    header[8..10].copy_from_slice(&number(FIELD));
+    if frame.segment > 0 {
+        header[1] = if frame[12] == IPV4[0] { GSO_TCPV4 } else { GSO_TCPV6 };
+        header[2..4].copy_from_slice(&number(start + usize::from(frame[start + 12] >> 4) * 4));
+        header[4..6].copy_from_slice(&frame.segment.to_ne_bytes());
+    }
+    header
+}
+
+/// Makes a received frame what it would be on a wire, but for the checksum of TCP. None when its header makes no sense.
+pub(crate) fn accept(frame: &mut Frame, header: &[u8; VNET_HEADER]) -> Option<()> {
+    frame.is_trusted = checksum::complete(frame, header)?;
+    Some(())
+}
+
+/// Octets of the header.
+pub(crate) const VNET_HEADER: usize = 10;
+const IPV4: [u8; 2] = [0x08, 0x00];
+/// VIRTIO_NET_HDR_GSO_TCPV4 and _TCPV6.
+const GSO_TCPV4: u8 = 1;
+const GSO_TCPV6: u8 = 4;

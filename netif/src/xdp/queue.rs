@@ -1,0 +1,249 @@
+//! One queue of an interface by AF_XDP: four rings, and memory for frames that the kernel shares. `unsafe` to map that memory
+//! and to copy from and to it, since the kernel writes there at any moment.
+#![allow(unsafe_code)]
+
+use core::num::NonZeroU32;
+use core::ptr::{self, NonNull};
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::time::Duration;
+
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::net::SendFlags;
+use xdpilone::xdp::XdpDesc;
+use xdpilone::{DeviceQueue, IfInfo, RingRx, RingTx, Socket, SocketConfig, Umem, UmemConfig};
+
+use crate::frame::Frame;
+use crate::wire::ETHERNET_HEADER;
+
+/// A bound socket.
+///
+/// Every place of the memory is at any moment in one of the rings, in `free`, or under way. Places for received frames and for
+/// sent ones are kept apart, so that neither direction can take the other's.
+pub(super) struct Queue {
+    received: RingRx,
+    sending: RingTx,
+    /// The ring of places for frames to come, and that of places whose frames have gone.
+    places: DeviceQueue,
+    free: Vec<u64>,
+    /// The kernel has left sent frames in the ring, for want of a buffer or since the interface is down.
+    is_stuck: bool,
+    memory: Memory,
+}
+
+/// Pages that the kernel knows as UMEM, in places of the same size.
+struct Memory {
+    base: NonNull<u8>,
+    len: usize,
+    place_len: usize,
+}
+
+// SAFETY: the mapping belongs to this object alone, and is reached through `&mut Queue` only.
+unsafe impl Send for Memory {}
+
+impl Queue {
+    /// A socket on queue `index` of an interface for frames of `mtu` octets of IP; `copies` forbids the kernel to let the
+    /// hardware use the memory.
+    pub(super) fn bind(interface: i32, index: u32, mtu: usize, copies: bool) -> io::Result<Self> {
+        let memory = Memory::map(mtu)?;
+        let config = UmemConfig {
+            fill_size: RECEIVING,
+            complete_size: SENDING,
+            frame_size: u32::try_from(memory.place_len).unwrap_or(u32::MAX),
+            headroom: 0,
+            flags: 0,
+        };
+        let area = NonNull::slice_from_raw_parts(memory.base, memory.len);
+        // SAFETY: the area is a mapping of this length that begins at a page, and lives longer than the sockets, which end with
+        // the rings beside it.
+        let umem = unsafe { Umem::new(config, area) }.map_err(system)?;
+        let mut info = IfInfo::invalid();
+        info.from_ifindex(interface.unsigned_abs()).map_err(system)?;
+        info.set_queue(index);
+        let socket = Socket::with_shared(&info, &umem).map_err(system)?;
+        let mut places = umem.fq_cq(&socket).map_err(system)?;
+        let forced = if copies { SocketConfig::XDP_BIND_COPY } else { 0 };
+        let config = SocketConfig {
+            rx_size: NonZeroU32::new(RECEIVING),
+            tx_size: NonZeroU32::new(SENDING),
+            bind_flags: SocketConfig::XDP_BIND_NEED_WAKEUP | forced,
+        };
+        let user = umem.rx_tx(&socket, &config).map_err(system)?;
+        let (received, sending) = (user.map_rx().map_err(system)?, user.map_tx().map_err(system)?);
+        let place_len = memory.place_len as u64;
+        let mut all = (0..).step_by(memory.place_len).take(memory.len / memory.place_len);
+        let mut filling = places.fill(RECEIVING);
+        filling.insert(all.by_ref().take(RECEIVING as usize));
+        filling.commit();
+        drop(filling);
+        let queue = Self { received, sending, places, free: all.collect(), is_stuck: false, memory };
+        debug_assert!(queue.free.iter().all(|place| place % place_len == 0));
+        fcntl_setfd(queue.fd(), FdFlags::CLOEXEC)?;
+        // The caller's is the only program at the interface: a socket that is still bound was closed by another process, and the
+        // kernel lets go of it a moment later.
+        let mut patience = BIND_TRIES;
+        loop {
+            match umem.bind(&user).map_err(system) {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && patience > 0 => {
+                    patience -= 1;
+                    std::thread::sleep(BIND_PAUSE);
+                }
+                done => return done.map(|()| queue),
+            }
+        }
+    }
+
+    /// False when no place is free or the interface is down: the frame is lost.
+    pub(super) fn send(&mut self, frame: &[u8]) -> bool {
+        if self.is_stuck && !self.kick() {
+            return false;
+        }
+        let mut gone = self.places.complete(SENDING);
+        self.free.extend(&mut gone);
+        gone.release();
+        drop(gone);
+        let Some(place) = self.free.pop() else { return false };
+        if !self.memory.put(place, frame) {
+            self.free.push(place);
+            return false;
+        }
+        let len = u32::try_from(frame.len()).unwrap_or(0);
+        let mut sending = self.sending.transmit(1);
+        if !sending.insert_once(XdpDesc { addr: place, len, options: 0 }) {
+            drop(sending);
+            self.free.push(place);
+            return false;
+        }
+        sending.commit();
+        drop(sending);
+        !self.sending.needs_wakeup() || self.kick()
+    }
+
+    /// Copies the next frame into `frame`.
+    pub(super) fn receive(&mut self, frame: &mut Frame) -> bool {
+        let mut arrived = self.received.receive(1);
+        let Some(XdpDesc { addr, len, .. }) = arrived.read() else {
+            drop(arrived);
+            if self.is_stuck {
+                self.kick();
+            }
+            if self.places.needs_wakeup() {
+                self.places.wake();
+            }
+            return false;
+        };
+        arrived.release();
+        drop(arrived);
+        let is_whole = self.memory.take(addr, len as usize, frame);
+        let mut filling = self.places.fill(1);
+        // There is room: the ring holds all places for received frames.
+        filling.insert_once(addr - addr % self.memory.place_len as u64);
+        filling.commit();
+        is_whole
+    }
+
+    pub(super) fn is_readable(&self) -> bool {
+        self.received.available() > 0
+    }
+
+    /// Frames that were for this socket and found no room.
+    pub(super) fn lost(&self) -> u64 {
+        // An error would say that nothing was counted.
+        self.places.statistics_v2().map_or(0, |counted| counted.rx_dropped + counted.rx_ring_full)
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the rings hold the socket, and are borrowed as long as the answer is.
+        unsafe { BorrowedFd::borrow_raw(self.raw_fd()) }
+    }
+
+    pub(super) fn raw_fd(&self) -> RawFd {
+        self.sending.as_raw_fd()
+    }
+
+    /// Has the kernel take what is in the ring of sent frames, a batch at a time; false when it loses a frame or takes none.
+    fn kick(&mut self) -> bool {
+        for _ in 0..SENDING {
+            let sent = rustix::net::send(self.fd(), &[], SendFlags::DONTWAIT);
+            self.is_stuck = self.sending.pending() > 0;
+            match sent {
+                Err(Errno::AGAIN) if self.is_stuck => {}
+                // It wants memory: the next call comes soon.
+                Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS) => return true,
+                // The frame was dropped, or nothing was taken since the interface is down.
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+}
+
+impl Memory {
+    fn map(mtu: usize) -> io::Result<Self> {
+        let place_len = if mtu <= SMALL_PLACE - OVERHEAD { SMALL_PLACE } else { LARGE_PLACE };
+        let len = (RECEIVING + SENDING) as usize * place_len;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that exists.
+        let base =
+            unsafe { mmap_anonymous(ptr::null_mut(), len, access, MapFlags::PRIVATE | MapFlags::POPULATE) }?;
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, len, place_len })
+    }
+
+    /// Where `len` octets from `place` on are; none when they reach out of the memory.
+    fn octets(&self, place: u64, len: usize) -> Option<*mut u8> {
+        let place = usize::try_from(place).ok()?;
+        if place > self.len || len > self.len - place {
+            return None;
+        }
+        // SAFETY: the offset is within the mapping, by the check above.
+        Some(unsafe { self.base.as_ptr().add(place) })
+    }
+
+    /// Copies a frame into a place.
+    fn put(&self, place: u64, frame: &[u8]) -> bool {
+        let Some(octets) = self.octets(place, frame.len()).filter(|_| frame.len() <= self.place_len) else {
+            return false;
+        };
+        // SAFETY: so many octets lie in the mapping, of which the frame is no part; the kernel does not read a place before
+        // its descriptor is in the ring.
+        unsafe { ptr::copy_nonoverlapping(frame.as_ptr(), octets, frame.len()) };
+        true
+    }
+
+    /// Copies `len` octets from `place` on into `frame`; false when there are not so many.
+    fn take(&self, place: u64, len: usize, frame: &mut Frame) -> bool {
+        let Some(octets) = self.octets(place, len) else { return false };
+        frame.reset(len);
+        // SAFETY: so many octets lie in the mapping, and in the frame, which is no part of it. The kernel does not write to a
+        // place that it has given away; all octets of the mapping are initialized.
+        unsafe { ptr::copy_nonoverlapping(octets, frame.as_mut_ptr(), len) };
+        true
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made with this address and length, and nothing that was borrowed from it is left. The kernel
+        // keeps the pages themselves as long as it needs them.
+        let _done = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+fn system(error: xdpilone::Errno) -> io::Error {
+    io::Error::from_raw_os_error(error.get_raw())
+}
+
+/// The largest IP packets: a place is at most a page, and the frame stands in it behind room for programs.
+pub(super) const MAX_MTU: usize = LARGE_PLACE - OVERHEAD;
+/// XDP_PACKET_HEADROOM, the Ethernet header and two VLAN tags.
+const OVERHEAD: usize = 256 + ETHERNET_HEADER + 8;
+const BIND_TRIES: u32 = 200;
+const BIND_PAUSE: Duration = Duration::from_millis(10);
+const SMALL_PLACE: usize = 2048;
+const LARGE_PLACE: usize = 4096;
+/// Places for received frames, all of which fit in the ring, and for sent ones: together three MiB at most frame sizes, since
+/// what goes round in a cache is faster.
+const RECEIVING: u32 = 1024;
+const SENDING: u32 = 512;

@@ -1,0 +1,68 @@
+//! Fatal errors of a DDP stream, as they are reported to its ULP (RFC 5041 sections 6.2.2 and 7).
+
+use weft_ddp::{Header, Segment};
+use weft_netif::CloseCause;
+
+/// A fatal error, after which a DDP stream takes nothing more from its peer.
+///
+/// DDP tells the peer nothing: it has no message for that. Until the ULP closes the stream it may send a last message about it;
+/// the peer's DDP sees an abort ([`DdpStream::abort`](super::DdpStream::abort)) as a lost LLP stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DdpError {
+    /// What is wrong.
+    pub cause: DdpCause,
+    /// The DDP header of the segment that is to blame, if it has one that can be read.
+    pub header: Option<Header>,
+    /// Octets of that segment with its header.
+    pub segment_len: Option<usize>,
+}
+
+/// The layer that found a fatal error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DdpCause {
+    /// DDP: a segment of the peer breaks a rule, or this end could not go on ([`weft_ddp::Error::LocalCatastrophic`]).
+    Ddp(weft_ddp::Error),
+    /// MPA: a CRC, a Marker, or the peer's FIN inside an FPDU.
+    Mpa(weft_mpa::Error),
+    /// TCP lost the connection; how, if it knows.
+    Lost(Option<CloseCause>),
+}
+
+impl DdpError {
+    /// Error type and error code of RFC 5041 section 7.2; type 3 is the LLP's, with the codes of RFC 5044 section 8.
+    #[must_use]
+    pub const fn code(&self) -> (u8, u8) {
+        match &self.cause {
+            DdpCause::Ddp(error) => error.code(),
+            DdpCause::Mpa(error) => (LLP, error.code()),
+            DdpCause::Lost(_) => (LLP, weft_mpa::Error::Closed.code()),
+        }
+    }
+
+    /// The segment in `ulpdu` is to blame.
+    pub(super) fn segment(error: weft_ddp::Error, ulpdu: &[u8]) -> Self {
+        let header = Segment::parse(ulpdu).ok().map(|segment| segment.header);
+        Self { cause: DdpCause::Ddp(error), header, segment_len: Some(ulpdu.len()) }
+    }
+}
+
+impl From<DdpCause> for DdpError {
+    fn from(cause: DdpCause) -> Self {
+        Self { cause, header: None, segment_len: None }
+    }
+}
+
+impl core::fmt::Display for DdpError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match &self.cause {
+            DdpCause::Ddp(error) => write!(f, "DDP: {error}"),
+            DdpCause::Mpa(error) => write!(f, "MPA: {error}"),
+            DdpCause::Lost(_) => f.write_str("the TCP connection is lost"),
+        }
+    }
+}
+
+impl core::error::Error for DdpError {}
+
+/// Errors of the LLP (RFC 5041 section 7.2).
+const LLP: u8 = 0x3;

@@ -1,0 +1,371 @@
+//! An RDMAP stream for a ULP that needs no verbs (RFC 5040, RFC 7306).
+
+use weft_ddp::{Header, Stag};
+use weft_mpa::{NOT_NEGOTIATED, Negotiated, STAGING_LEN, mulpdu};
+use weft_netif::{Llp, LlpState};
+use weft_rdmap::{AtomicOp, Error, Immediate, Kind, Terminate};
+use weft_verbs::{MemoryTable, Status};
+
+use super::ddp::grow;
+use super::requests::{Request, Requests, Side};
+use super::{Agreement, Association, PostError, Source};
+use crate::failure::{Cause, Failure};
+use crate::operate::refusal;
+use crate::pump;
+use crate::stream::Stream;
+
+/// One end of an RDMAP stream on DDP, MPA and TCP.
+///
+/// The ULP posts buffers for what the peer sends, registers memory that the peer may read and write, and asks for the operations of
+/// RFC 5040 and RFC 7306. [`poll`](Self::poll) does the work and tells what has become of it. Requests complete in the order of the
+/// calls; a completed Send or Write is in TCP, and its octets may be changed (RFC 5040 section 5.5).
+///
+/// An error ends the stream: the peer gets a Terminate, then TCP is closed. A stream that is ending waits for the peer's FIN without
+/// a deadline, since it has no clock: [`abort`](Self::abort) ends it at once.
+#[derive(Debug)]
+pub struct RdmapStream {
+    stream: Stream,
+    requests: Requests,
+    association: Association,
+    phase: Phase,
+    /// Reads and Atomics that may be outstanding.
+    ord: u16,
+    /// The ULP has asked for a graceful end.
+    is_closing: bool,
+    /// Whose turn it is.
+    transmits: bool,
+    scratch: Vec<u8>,
+}
+
+/// What has happened on an [`RdmapStream`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RdmapEvent {
+    /// A request of ours has ended.
+    Completed {
+        /// The number that the ULP gave it.
+        id: u64,
+        /// How. [`Status::WorkRequestFlushed`] when the stream ended before.
+        status: Status,
+        /// What memory held before, of an Atomic.
+        original: Option<u64>,
+    },
+    /// A Send has come.
+    Received {
+        /// The number of its buffer.
+        id: u64,
+        /// The buffer, as long as the message.
+        buffer: Vec<u8>,
+        /// The peer asks for an event.
+        solicited: bool,
+        /// The STag of ours that the peer has taken out of use.
+        invalidated: Option<Stag>,
+    },
+    /// Immediate Data has come (RFC 7306 section 6).
+    Immediate {
+        /// The number of the buffer that it has taken.
+        id: u64,
+        /// That buffer, empty.
+        buffer: Vec<u8>,
+        /// The octets.
+        data: [u8; 8],
+        /// The peer asks for an event.
+        solicited: bool,
+    },
+    /// A posted buffer that nothing will come into.
+    Returned {
+        /// The number of the buffer.
+        id: u64,
+        /// The buffer, with what may have come of a message that never ended.
+        buffer: Vec<u8>,
+    },
+    /// The peer has closed the stream gracefully. What it still asked for is answered.
+    PeerClosed,
+    /// The peer has ended the stream by a Terminate.
+    Terminated(Terminate),
+    /// This end has ended the stream, or TCP has lost it ([`weft_mpa::Error::Closed`]).
+    Failed(Cause),
+    /// The stream is over; nothing comes after this.
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Operating,
+    /// Nothing more is received; what the stream owes is sent, then FIN.
+    Ending,
+    /// FIN is sent; input is thrown away until the peer's FIN.
+    Draining,
+    Over,
+}
+
+impl RdmapStream {
+    /// A stream on the LLP whose startup has led to `agreement`. IRD and ORD are those agreed on; where they are left to the ULPs,
+    /// `depth` stands for each.
+    #[must_use]
+    pub fn new(agreement: &Agreement, association: Association, depth: u16) -> Self {
+        let settle = |agreed| if agreed == NOT_NEGOTIATED { depth } else { agreed };
+        let (ird, ord) = (settle(agreement.negotiated.ird), settle(agreement.negotiated.ord));
+        let negotiated = Negotiated { ird, ord, ..agreement.negotiated };
+        let mut stream = Stream::new(&negotiated, agreement.initiator, true);
+        if let Some(staging) = stream.segments_mut().staging_mut() {
+            *staging = vec![0; STAGING_LEN].into_boxed_slice();
+        }
+        Self {
+            stream,
+            requests: Requests::default(),
+            association,
+            phase: Phase::Operating,
+            ord,
+            is_closing: false,
+            transmits: false,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Posts a buffer for the next Send or Immediate Data of the peer; a longer Send is the peer's error. `id` comes back with it.
+    ///
+    /// # Errors
+    /// [`PostError::Closed`].
+    pub fn post_buffer(&mut self, id: u64, buffer: Vec<u8>) -> Result<(), PostError> {
+        if self.phase != Phase::Operating {
+            return Err(PostError::Closed);
+        }
+        self.requests.post_buffer(id, buffer);
+        Ok(())
+    }
+
+    /// Sends to the peer's next buffer. `solicited` asks for an event there; `invalidate` is an STag of the peer that it shall take
+    /// out of use when the message has come.
+    ///
+    /// # Errors
+    /// [`PostError::TooLong`] or [`PostError::Closed`].
+    pub fn send(
+        &mut self,
+        id: u64,
+        source: impl Into<Source>,
+        solicited: bool,
+        invalidate: Option<Stag>,
+    ) -> Result<(), PostError> {
+        let source = source.into();
+        let len = source.message_len()?;
+        self.post(Request { id, kind: Kind::Send { solicited, invalidate }, len, source })
+    }
+
+    /// Writes to offset `to` of the peer's memory `stag`.
+    ///
+    /// # Errors
+    /// [`PostError::TooLong`] or [`PostError::Closed`].
+    pub fn write(
+        &mut self,
+        id: u64,
+        (stag, to): (Stag, u64),
+        source: impl Into<Source>,
+    ) -> Result<(), PostError> {
+        let source = source.into();
+        let len = source.message_len()?;
+        self.post(Request { id, kind: Kind::Write { stag, to }, len, source })
+    }
+
+    /// Reads `len` octets at an offset of the peer's memory (`source`) into registered memory of ours (`sink`).
+    ///
+    /// # Errors
+    /// [`PostError::NoReads`] or [`PostError::Closed`].
+    pub fn read(
+        &mut self,
+        id: u64,
+        sink: (Stag, u64),
+        source: (Stag, u64),
+        len: u32,
+    ) -> Result<(), PostError> {
+        let ((sink_stag, sink_to), (source_stag, source_to)) = (sink, source);
+        let kind = Kind::Read { sink_stag, sink_to, source_stag, source_to };
+        self.fetch(Request { id, kind, len, source: Source::from(&[]) })
+    }
+
+    /// Changes 64 bits of the peer's memory. What was there before comes with the completion (RFC 7306 section 5).
+    ///
+    /// # Errors
+    /// [`PostError::NoReads`] or [`PostError::Closed`].
+    pub fn atomic(&mut self, id: u64, op: AtomicOp, (stag, to): (Stag, u64)) -> Result<(), PostError> {
+        self.fetch(Request { id, kind: Kind::Atomic { op, stag, to }, len: 0, source: Source::from(&[]) })
+    }
+
+    /// Hands 8 octets to the peer's ULP, which take a buffer of its (RFC 7306 section 6).
+    ///
+    /// # Errors
+    /// [`PostError::Closed`].
+    pub fn immediate(&mut self, id: u64, data: [u8; 8], solicited: bool) -> Result<(), PostError> {
+        let kind = Kind::Immediate { solicited, data: Immediate(data) };
+        self.post(Request { id, kind, len: 0, source: Source::from(&[]) })
+    }
+
+    /// Closes the stream when all that was asked for is done, on both sides: FIN follows, and what the peer sends is still taken.
+    pub const fn shutdown(&mut self) {
+        self.is_closing = true;
+    }
+
+    /// Ends the stream by a Terminate that says this (RFC 5040 section 6.2.2). Everything that was asked for is flushed.
+    pub fn terminate(&mut self, error: Error) {
+        if self.phase == Phase::Operating {
+            self.stream.terminate(Terminate::from_error(&error, None));
+            self.phase = Phase::Ending;
+        }
+    }
+
+    /// Ends the stream at once, without a Terminate: the peer's end sees its connection lost.
+    pub fn abort(&mut self, llp: &mut Llp<'_>) {
+        llp.abort();
+        if self.phase != Phase::Over {
+            self.phase = Phase::Draining;
+        }
+    }
+
+    /// Receives and sends what can be, up to one event. `None` means that there is nothing more to do until the LLP has news or
+    /// the ULP asks for something.
+    pub fn poll(&mut self, llp: &mut Llp<'_>, memory: &MemoryTable) -> Option<RdmapEvent> {
+        loop {
+            let before = self.phase;
+            if let Some(event) = self.requests.next_event(before != Phase::Operating) {
+                return Some(event);
+            }
+            let event = match before {
+                Phase::Operating => self.operate(llp, memory),
+                Phase::Ending => self.end(llp, memory),
+                Phase::Draining => self.drain(llp),
+                Phase::Over => None,
+            };
+            if event.is_some() || self.phase == before {
+                return event;
+            }
+        }
+    }
+
+    /// The longest Send that fits one segment now, in octets: it depends on TCP's segment size and on Markers.
+    #[must_use]
+    pub fn max_send(&self, llp: &Llp<'_>) -> usize {
+        self.mulpdu(llp) - Header::UNTAGGED_LEN
+    }
+
+    /// The longest Write, or part of what is read, that fits one segment now, in octets.
+    #[must_use]
+    pub fn max_write(&self, llp: &Llp<'_>) -> usize {
+        self.mulpdu(llp) - Header::TAGGED_LEN
+    }
+
+    fn post(&mut self, request: Request) -> Result<(), PostError> {
+        if self.phase != Phase::Operating || self.is_closing {
+            return Err(PostError::Closed);
+        }
+        self.requests.post(request);
+        Ok(())
+    }
+
+    fn fetch(&mut self, request: Request) -> Result<(), PostError> {
+        if self.ord == 0 { Err(PostError::NoReads) } else { self.post(request) }
+    }
+
+    fn operate(&mut self, llp: &mut Llp<'_>, memory: &MemoryTable) -> Option<RdmapEvent> {
+        // Each direction goes first every other time, so that a peer that always sends does not keep us from it.
+        self.transmits = !self.transmits;
+        for transmits in [self.transmits, !self.transmits] {
+            let moved =
+                if transmits { self.transmit(llp, memory).map(|()| None) } else { self.receive(llp, memory) };
+            match moved {
+                Ok(None) => {}
+                Ok(Some(terminate)) => return Some(self.handle_terminate(llp, terminate)),
+                Err(failure) => return Some(self.fail(failure)),
+            }
+            if let Some(event) = self.requests.next_event(false) {
+                return Some(event);
+            }
+        }
+        match llp.state() {
+            LlpState::Connecting | LlpState::Established => {
+                if self.is_closing && self.requests.is_done() && !self.stream.owes() {
+                    llp.shutdown();
+                }
+                None
+            }
+            LlpState::PeerClosed if !llp.is_drained() => None,
+            LlpState::PeerClosed | LlpState::Closed => Some(self.handle_fin()),
+            LlpState::Reset => {
+                self.phase = Phase::Draining;
+                Some(RdmapEvent::Failed(Cause::Mpa(weft_mpa::Error::Closed)))
+            }
+        }
+    }
+
+    /// Sends what the stream still owes, a Terminate or the answers to Reads and Atomics, then FIN.
+    fn end(&mut self, llp: &mut Llp<'_>, memory: &MemoryTable) -> Option<RdmapEvent> {
+        pump::discard(llp);
+        // A second failure changes nothing: the stream is at its end already, and FIN follows.
+        let failed = self.transmit(llp, memory).is_err();
+        let is_gone = matches!(llp.state(), LlpState::Closed | LlpState::Reset);
+        if failed || is_gone || !self.stream.owes() {
+            llp.shutdown();
+            self.phase = Phase::Draining;
+        }
+        None
+    }
+
+    /// Throws input away until the peer has closed too.
+    fn drain(&mut self, llp: &mut Llp<'_>) -> Option<RdmapEvent> {
+        pump::discard(llp);
+        match llp.state() {
+            LlpState::Connecting | LlpState::Established => None,
+            LlpState::PeerClosed if !llp.is_drained() => None,
+            LlpState::PeerClosed | LlpState::Closed | LlpState::Reset => {
+                self.phase = Phase::Over;
+                Some(RdmapEvent::Closed)
+            }
+        }
+    }
+
+    /// The peer has closed its direction: gracefully between two FPDUs, else it is an error (RFC 5044 section 7.2).
+    fn handle_fin(&mut self) -> RdmapEvent {
+        self.phase = Phase::Ending;
+        self.stream.abandon_message();
+        if self.stream.is_aligned() {
+            return RdmapEvent::PeerClosed;
+        }
+        self.stream.abandon_answers();
+        RdmapEvent::Failed(Cause::Mpa(weft_mpa::Error::Closed))
+    }
+
+    /// The peer has ended the stream: the request that it refused fails, all others are flushed.
+    fn handle_terminate(&mut self, llp: &mut Llp<'_>, terminate: Terminate) -> RdmapEvent {
+        if let Some(token) = self.stream.culprit(&terminate) {
+            self.requests.fail(token, refusal(&terminate));
+        }
+        llp.shutdown();
+        self.phase = Phase::Draining;
+        RdmapEvent::Terminated(terminate)
+    }
+
+    fn fail(&mut self, failure: Failure) -> RdmapEvent {
+        self.stream.terminate(failure.terminate);
+        self.phase = Phase::Ending;
+        RdmapEvent::Failed(failure.cause)
+    }
+
+    fn receive(&mut self, llp: &mut Llp<'_>, memory: &MemoryTable) -> Result<Option<Terminate>, Failure> {
+        let mut user = Side { requests: &mut self.requests, reach: self.association.reach(memory) };
+        pump::receive(llp, |octets| self.stream.receive(octets, &mut user))
+    }
+
+    fn transmit(&mut self, llp: &mut Llp<'_>, memory: &MemoryTable) -> Result<(), Failure> {
+        let mulpdu = self.mulpdu(llp);
+        let mut user = Side { requests: &mut self.requests, reach: self.association.reach(memory) };
+        // Markers take the most room where they come densest, so that this holds all of the FPDUs.
+        grow(&mut self.scratch, self.stream.fpdu_room(mulpdu) + MARKER_LEN);
+        pump::transmit_all(&mut self.stream, llp, &mut self.scratch, mulpdu, &mut user)
+    }
+
+    fn mulpdu(&self, llp: &Llp<'_>) -> usize {
+        // An FPDU larger than the buffer would wait for room for ever.
+        mulpdu(llp.emss().min(llp.capacity()), self.stream.segments().sends_markers())
+    }
+}
+
+/// By how much the room for FPDUs of one length differs: by a Marker.
+const MARKER_LEN: usize = 4;

@@ -1,0 +1,260 @@
+//! MPA's startup for a ULP: Request and Reply, as either end (RFC 5044 section 7.1, RFC 6581 section 9).
+
+use bytes::Bytes;
+use weft_mpa::{
+    Config, Error, FrameKind, Initiator, MAX_FRAME_LEN, Negotiated, Offer, Outcome, Responder, StartupError,
+    StartupFrame, mulpdu,
+};
+use weft_netif::{Llp, LlpState};
+
+use super::ddp::grow;
+use super::{Agreement, AnswerError};
+use crate::cm::ConnectFailure;
+use crate::failure::Failure;
+use crate::frame::{self, Arrival};
+use crate::pump;
+use crate::startup::not_opened;
+use crate::stream::Stream;
+use crate::user::Nobody;
+
+/// One end of MPA's startup on one TCP connection.
+///
+/// The frames are taken off TCP exactly: what follows them belongs to the stream, or after a rejection to the ULP. Startup keeps no
+/// clock: whoever does not want to wait for ever aborts the LLP.
+#[derive(Debug)]
+pub struct Startup {
+    phase: Phase,
+    /// The peer's frame as far as it has come.
+    frame: Vec<u8>,
+    /// What is still to be sent of our own.
+    outbox: Vec<u8>,
+}
+
+/// What has come of a startup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartupEvent {
+    /// The peer's Request: to be answered by [`Startup::accept`] or [`Startup::reject`].
+    Requested {
+        /// Revision of MPA: 1 (RFC 5044) or 2 (RFC 6581).
+        revision: u8,
+        /// The peer's IRD, if its Request is enhanced.
+        ird: Option<u16>,
+        /// The peer's ORD, if its Request is enhanced.
+        ord: Option<u16>,
+        /// The private data of the Request.
+        private_data: Bytes,
+    },
+    /// Full Operation begins: the LLP goes to a stream.
+    Established(Agreement),
+    /// The peer's ULP rejects. The LLP is open, and the ULP's own (RFC 5044 section 7.1.2).
+    Rejected {
+        /// The peer's IRD, if it told it.
+        ird: Option<u16>,
+        /// The ORD that the peer has or needs, if it told it.
+        ord: Option<u16>,
+        /// The private data of the Reply.
+        private_data: Bytes,
+    },
+    /// The Reply that rejects is in TCP. The LLP is open, and the ULP's own.
+    RejectionSent,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// TCP's handshake.
+    Connecting(Initiator),
+    AwaitingReply(Initiator),
+    AwaitingRequest(Responder),
+    /// The ULP is to decide.
+    Offered(Offer, Bytes),
+    /// The Reply goes out.
+    Replying(StartupEvent),
+    Over,
+}
+
+impl Startup {
+    /// The end that sends the Request, with this private data.
+    ///
+    /// # Errors
+    /// [`StartupError`] when the private data does not fit: 512 octets, 508 with IRD and ORD.
+    pub fn initiator(config: Config, private_data: &[u8]) -> Result<Self, StartupError> {
+        let initiator = Initiator::new(config);
+        let outbox = octets(&initiator.request(private_data)?)?;
+        Ok(Self { phase: Phase::Connecting(initiator), frame: Vec::new(), outbox })
+    }
+
+    /// The end that waits for a Request.
+    #[must_use]
+    pub fn responder(config: Config) -> Self {
+        let phase = Phase::AwaitingRequest(Responder::new(config));
+        Self { phase, frame: Vec::new(), outbox: Vec::new() }
+    }
+
+    /// Does what can be done, up to one event. `None` means to call again when the LLP has news.
+    ///
+    /// # Errors
+    /// [`ConnectFailure`]: there is no connection. The LLP was closed; a peer that believes in a connection has got a Terminate.
+    pub fn poll(&mut self, llp: &mut Llp<'_>) -> Result<Option<StartupEvent>, ConnectFailure> {
+        let result = self.step(llp);
+        if result.is_err() {
+            self.phase = Phase::Over;
+            llp.shutdown();
+        }
+        result
+    }
+
+    /// Accepts the Request, with an IRD and an ORD of the ULP's choice if it was enhanced, and this private data.
+    ///
+    /// # Errors
+    /// [`AnswerError`], and nothing has changed.
+    pub fn accept(&mut self, [ird, ord]: [u16; 2], private_data: &[u8]) -> Result<(), AnswerError> {
+        let (offer, greeting) = self.take_offer(private_data)?;
+        let peer_depths = offer.peer_ird.zip(offer.peer_ord);
+        let (reply, negotiated) = offer.accept_with(ird, ord, private_data).map_err(AnswerError::Frame)?;
+        self.outbox = octets(&reply).map_err(AnswerError::Frame)?;
+        let agreement = Agreement { negotiated, initiator: false, peer_depths, private_data: greeting };
+        self.phase = Phase::Replying(StartupEvent::Established(agreement));
+        Ok(())
+    }
+
+    /// Rejects the Request, with this private data.
+    ///
+    /// # Errors
+    /// [`AnswerError`], and nothing has changed.
+    pub fn reject(&mut self, private_data: &[u8]) -> Result<(), AnswerError> {
+        let (offer, _) = self.take_offer(private_data)?;
+        self.outbox =
+            offer.reject(private_data).and_then(|reply| octets(&reply)).map_err(AnswerError::Frame)?;
+        self.phase = Phase::Replying(StartupEvent::RejectionSent);
+        Ok(())
+    }
+
+    fn step(&mut self, llp: &mut Llp<'_>) -> Result<Option<StartupEvent>, ConnectFailure> {
+        if !self.outbox.is_empty() {
+            match llp.state() {
+                LlpState::Connecting => return Ok(None),
+                LlpState::Established | LlpState::PeerClosed => {}
+                LlpState::Closed | LlpState::Reset if matches!(self.phase, Phase::Connecting(_)) => {
+                    return Err(not_opened(llp.cause()));
+                }
+                LlpState::Closed | LlpState::Reset => return Err(ConnectFailure::Closed),
+            }
+            // Octets of the ULP may still fill the send buffer; a fresh one holds any frame.
+            if !llp.has_room(self.outbox.len()) {
+                return Ok(None);
+            }
+            let sent = llp.send_slice(&self.outbox);
+            self.outbox.drain(..sent);
+        }
+        match core::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Connecting(initiator) | Phase::AwaitingReply(initiator) => {
+                self.handle_reply(llp, initiator)
+            }
+            Phase::AwaitingRequest(responder) => self.handle_request(llp, responder),
+            Phase::Replying(event) => Ok(Some(event)),
+            Phase::Offered(offer, greeting) => {
+                self.phase = Phase::Offered(offer, greeting);
+                match llp.state() {
+                    LlpState::Connecting | LlpState::Established => Ok(None),
+                    LlpState::PeerClosed | LlpState::Closed | LlpState::Reset => Err(ConnectFailure::Closed),
+                }
+            }
+            Phase::Over => Ok(None),
+        }
+    }
+
+    fn handle_reply(
+        &mut self,
+        llp: &mut Llp<'_>,
+        initiator: Initiator,
+    ) -> Result<Option<StartupEvent>, ConnectFailure> {
+        if !self.receive(llp, FrameKind::Reply)? {
+            self.phase = Phase::AwaitingReply(initiator);
+            return Ok(None);
+        }
+        let reply = parsed(FrameKind::Reply, &self.frame)?;
+        let private_data = Bytes::copy_from_slice(reply.private_data);
+        let peer_depths = reply.enhanced.map(|enhanced| (enhanced.ird, enhanced.ord));
+        match initiator.handle_reply(&reply).map_err(ConnectFailure::Protocol)? {
+            Outcome::Established(negotiated) => {
+                let initiator = true;
+                let agreement = Agreement { negotiated, initiator, peer_depths, private_data };
+                Ok(Some(StartupEvent::Established(agreement)))
+            }
+            Outcome::Rejected { ird, ord } => Ok(Some(StartupEvent::Rejected { ird, ord, private_data })),
+            Outcome::Failed { negotiated, error } => {
+                refuse(llp, &negotiated, error);
+                Err(ConnectFailure::Protocol(error))
+            }
+        }
+    }
+
+    fn handle_request(
+        &mut self,
+        llp: &mut Llp<'_>,
+        responder: Responder,
+    ) -> Result<Option<StartupEvent>, ConnectFailure> {
+        if !self.receive(llp, FrameKind::Request)? {
+            self.phase = Phase::AwaitingRequest(responder);
+            return Ok(None);
+        }
+        let request = parsed(FrameKind::Request, &self.frame)?;
+        let private_data = Bytes::copy_from_slice(request.private_data);
+        let revision = request.revision;
+        let offer = responder.handle_request(&request).map_err(ConnectFailure::Protocol)?;
+        let (ird, ord) = (offer.peer_ird, offer.peer_ord);
+        self.phase = Phase::Offered(offer, private_data.clone());
+        Ok(Some(StartupEvent::Requested { revision, ird, ord, private_data }))
+    }
+
+    /// Whether the peer's frame is whole.
+    fn receive(&mut self, llp: &mut Llp<'_>, kind: FrameKind) -> Result<bool, ConnectFailure> {
+        match frame::receive(&mut self.frame, llp, kind) {
+            Arrival::Partial => Ok(false),
+            Arrival::Whole => Ok(true),
+            Arrival::Bad(error) => Err(ConnectFailure::Protocol(error.into())),
+            Arrival::Gone => Err(ConnectFailure::Closed),
+        }
+    }
+
+    /// The offer, out of its phase, once it is sure that private data fits the Reply.
+    fn take_offer(&mut self, private_data: &[u8]) -> Result<(Offer, Bytes), AnswerError> {
+        let Phase::Offered(offer, _) = &self.phase else { return Err(AnswerError::NothingAsked) };
+        frame::reply_len(offer, private_data).map_err(AnswerError::Frame)?;
+        match core::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Offered(offer, greeting) => Ok((offer, greeting)),
+            _ => Err(AnswerError::NothingAsked),
+        }
+    }
+}
+
+/// The peer believes in the connection: it learns by a Terminate that there is none (RFC 6581 section 9.3). The send buffer holds
+/// only the Request so far, so that the Terminate goes into it now or, if TCP has ended, never.
+fn refuse(llp: &mut Llp<'_>, negotiated: &Negotiated, error: Error) {
+    let mut stream = Stream::new(negotiated, true, true);
+    stream.terminate(Failure::mpa(error).terminate);
+    let mulpdu = mulpdu(llp.emss(), stream.segments().sends_markers());
+    let needed = stream.fpdu_room(mulpdu);
+    let mut scratch = Vec::new();
+    grow(&mut scratch, needed);
+    let _unsent_if_tcp_ended = pump::transmit(llp, &mut scratch, [needed, needed], |out| {
+        let built = stream.transmit(out, mulpdu, &mut Nobody);
+        (built.as_ref().map_or(0, |&octets| octets), built)
+    });
+}
+
+fn octets(frame: &StartupFrame<'_>) -> Result<Vec<u8>, StartupError> {
+    let mut octets = vec![0; MAX_FRAME_LEN];
+    let len = frame.emit(&mut octets)?;
+    octets.truncate(len);
+    Ok(octets)
+}
+
+/// The frame that was found whole.
+fn parsed(kind: FrameKind, octets: &[u8]) -> Result<StartupFrame<'_>, ConnectFailure> {
+    match StartupFrame::parse(kind, octets) {
+        Ok(Some((frame, _))) => Ok(frame),
+        Ok(None) => Err(ConnectFailure::Closed),
+        Err(error) => Err(ConnectFailure::Protocol(error.into())),
+    }
+}

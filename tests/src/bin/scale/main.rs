@@ -1,0 +1,60 @@
+//! `scale`: many connected queue pairs in one process, and what one of them, all of them and none of them cost.
+
+mod args;
+mod ends;
+mod far;
+mod measure;
+mod report;
+mod side;
+mod wake;
+
+use std::io;
+use std::process::ExitCode;
+
+use args::{Answer, Args, Transport};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use weft_rnic::Progress;
+
+fn main() -> ExitCode {
+    let args = match args::parse() {
+        Ok(args) => args,
+        Err(status) => return status,
+    };
+    match run(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => args::complain(&error.to_string(), 1),
+    }
+}
+
+/// Whether all targets were met.
+fn run(args: &Args) -> io::Result<bool> {
+    let descriptors = allow_descriptors()?;
+    if args.transport == Transport::Host && descriptors < u64::from(args.qps) + SPARE_DESCRIPTORS {
+        println!("skipped: {} connections need as many descriptors, and {descriptors} are allowed", args.qps);
+        return Ok(true);
+    }
+    if let Some(answer) = args.answer {
+        let progress = if answer == Answer::Manual { Progress::Manual } else { Progress::Thread };
+        return far::answer(args, progress).map(|()| true);
+    }
+    // Memory first: what an earlier measurement has given back would be taken for new use without growth.
+    let mut rows = vec![measure::resident(args)?, measure::round_trip(args)?, measure::idle(args)?];
+    // A wire in memory has no counterpart in the kernel.
+    if args.transport == Transport::Host {
+        rows.push(wake::sleeping(args)?);
+    }
+    report::print(&rows, args)?;
+    Ok(args.report || rows.iter().all(report::Row::is_met))
+}
+
+/// Each connection of the host's takes a descriptor: as many as this process may have, which is answered.
+fn allow_descriptors() -> io::Result<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
+    Ok(limit.maximum.unwrap_or(u64::MAX))
+}
+
+/// Descriptors for all else.
+const SPARE_DESCRIPTORS: u64 = 64;

@@ -1,0 +1,226 @@
+//! Payload that goes from the kernel's socket straight to where it belongs, as a plain socket sends it, cut anywhere.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpStream};
+
+use weft_rnic::{
+    Access, Cause, CmEvent, Config, ConnParam, Cq, Data, Device, DisconnectReason, EventChannel, Ground,
+    Listener, Mr, Pd, Qp, QpInit, SendOpcode, SendWr, Stag, Status,
+};
+
+use crate::world::{CAPACITY, GUARD, WR, contents, drain, outcomes, pattern, post_recv};
+
+/// A device, and a plain socket that is connected to its queue pair, without CRC and Markers.
+struct Scene {
+    qp: Qp,
+    cq: Cq,
+    pd: Pd,
+    events: EventChannel,
+    device: Device,
+    _listener: Listener,
+    peer: TcpStream,
+    said: u64,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let mpa = weft_mpa::Config { crc: false, ..weft_mpa::Config::default() };
+        let config = Config { mpa, ..Config::host(IpAddr::V4(Ipv4Addr::LOCALHOST), 5) };
+        let device = Device::open(Ground::Host, config).unwrap();
+        let (events, pd) = (device.create_event_channel().unwrap(), device.alloc_pd());
+        let cq = device.create_cq(16, None).unwrap();
+        let qp = device.create_qp(&pd, &QpInit { capacity: CAPACITY, ..QpInit::new(&cq, &cq) }).unwrap();
+        let listener = device.listen(&events, 0).unwrap();
+        let peer = TcpStream::connect(listener.local_addr()).unwrap();
+        let mut scene = Self { qp, cq, pd, events, device, _listener: listener, peer, said: 0 };
+        scene.peer.set_nodelay(true).unwrap();
+        scene.peer.set_nonblocking(true).unwrap();
+        // RFC 5044 section 7.1: no Markers, no CRC, no private data; then an empty Write of one FPDU.
+        scene.say(b"MPA ID Req Frame\x00\x01\x00\x00");
+        let CmEvent::ConnectRequest(request) = scene.event() else { panic!("no request") };
+        scene.device.accept(request.id, &scene.qp, ConnParam::default()).unwrap();
+        assert_eq!(scene.hear(20), b"MPA ID Rep Frame\x00\x01\x00\x00");
+        scene.say(&write(Stag(0), 0, &[]));
+        assert!(matches!(scene.event(), CmEvent::Established { .. }));
+        scene
+    }
+
+    /// Sends, and lets the device take all of it.
+    fn say(&mut self, octets: &[u8]) {
+        self.peer.write_all(octets).unwrap();
+        self.said += octets.len() as u64;
+        while self.device.counters().host.octets_received < self.said {
+            self.device.progress();
+        }
+    }
+
+    fn hear(&mut self, len: usize) -> Vec<u8> {
+        let (mut octets, mut heard) = (vec![0; len], 0);
+        while heard < len {
+            self.device.progress();
+            match self.peer.read(&mut octets[heard..]) {
+                Ok(0) => panic!("closed"),
+                Ok(more) => heard += more,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+        }
+        octets
+    }
+
+    fn event(&self) -> CmEvent {
+        loop {
+            self.device.progress();
+            if let Some(event) = self.events.next() {
+                return event;
+            }
+        }
+    }
+
+    fn guarded(&self, len: usize) -> Mr {
+        let memory = self.pd.register(len, Access::ALL).unwrap();
+        memory.write(0, &vec![GUARD; len]).unwrap();
+        memory
+    }
+
+    fn placed(&self) -> usize {
+        usize::try_from(self.device.counters().host.octets_placed).unwrap()
+    }
+}
+
+/// An FPDU without CRC.
+fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
+    let mut octets = u16::try_from(ulpdu.len()).unwrap().to_be_bytes().to_vec();
+    octets.extend_from_slice(ulpdu);
+    octets.resize(octets.len().next_multiple_of(4) + 4, 0);
+    octets
+}
+
+/// A segment with L bit, tagged (RFC 5041 section 4.2).
+fn tagged(control: u8, stag: Stag, to: u64, payload: &[u8]) -> Vec<u8> {
+    fpdu(&[&[0xC1, control], &stag.0.to_be_bytes()[..], &to.to_be_bytes(), payload].concat())
+}
+
+fn write(stag: Stag, to: u64, payload: &[u8]) -> Vec<u8> {
+    tagged(0x40, stag, to, payload)
+}
+
+/// The first Send (RFC 5041 section 4.3).
+fn send(payload: &[u8]) -> Vec<u8> {
+    let mut header = [0; 18];
+    (header[0], header[1], header[13]) = (0x41, 0x43, 1);
+    fpdu(&[&header[..], payload].concat())
+}
+
+/// Where the payload of a tagged FPDU begins.
+const HEAD: usize = 16;
+/// A payload with 3 octets of pad.
+const LEN: usize = 20_001;
+
+// Covers 5041-4.1-1, 5041-5.2-4.
+#[test]
+fn a_write_that_is_cut_anywhere_lands_where_it_belongs() {
+    let mut scene = Scene::new();
+    let memory = scene.guarded(LEN + 64);
+    let end = HEAD + LEN;
+    for cut in [1, 2, HEAD - 1, HEAD, HEAD + 1, 9000, end - 1, end, end + 1, end + 6] {
+        let octets = pattern(LEN, cut as u64);
+        memory.write(0, &vec![GUARD; LEN + 64]).unwrap();
+        let whole = write(memory.rkey(), memory.addr() + 32, &octets);
+        let before = scene.placed();
+        scene.say(&whole[..cut]);
+        scene.say(&whole[cut..]);
+        let now = contents(&memory);
+        assert!(now[32..][..LEN] == octets, "cut at {cut}");
+        assert!(now[..32].iter().chain(&now[32 + LEN..]).all(|&octet| octet == GUARD), "cut at {cut}");
+        // All that came behind the cut went there without a detour, unless the header was cut.
+        let expected = if cut < HEAD { 0 } else { end.saturating_sub(cut) };
+        assert_eq!(scene.placed() - before, expected, "cut at {cut}");
+    }
+    assert_eq!(scene.device.counters().mpa.fpdus_received, 11);
+}
+
+#[test]
+fn what_follows_a_payload_that_has_landed_is_understood() {
+    let mut scene = Scene::new();
+    let (memory, inbox) = (scene.guarded(2 * LEN), scene.guarded(64));
+    post_recv(&scene.qp, 7, &[inbox.sge(0, 64)]);
+    let octets = pattern(2 * LEN, 3);
+    let first = write(memory.rkey(), memory.addr(), &octets[..LEN]);
+    let second = write(memory.rkey(), memory.addr() + LEN as u64, &octets[LEN..]);
+    scene.say(&first[..100]);
+    // The end of one, a whole one, and a Send, at once.
+    scene.say(&[&first[100..], &second[..], &send(b"all of it")].concat());
+    let done = drain(&scene.cq);
+    assert_eq!((outcomes(&done), done[0].byte_len), (vec![(7, Status::Success)], 9));
+    assert!(contents(&memory) == octets);
+    assert_eq!(&contents(&inbox)[..9], b"all of it");
+    assert!(scene.placed() > LEN, "the second Write, too: {}", scene.placed());
+}
+
+/// The check of memory is repeated for each piece that lands; the peer hears what it would of a whole segment.
+// Covers 5041-7.1-11, 5041-7.1-13.
+#[test]
+fn nothing_lands_any_more_in_memory_that_was_taken_back() {
+    let mut scene = Scene::new();
+    let memory = scene.guarded(LEN);
+    let whole = write(memory.rkey(), memory.addr(), &pattern(LEN, 4));
+    scene.say(&whole[..9000]);
+    memory.invalidate();
+    scene.peer.write_all(&whole[9000..]).unwrap();
+    let CmEvent::Disconnected { reason, .. } = scene.event() else { panic!("no end") };
+    let expected = Cause::Peer(weft_rdmap::Error::Ddp(weft_ddp::Error::InvalidStag));
+    assert_eq!(reason, DisconnectReason::LocalTerminate(expected));
+    assert!(contents(&memory)[9000 - HEAD..].iter().all(|&octet| octet == GUARD));
+    // Layer DDP, tagged buffer error, invalid STag; the segment's length and its header follow.
+    let heard = scene.hear(2 + 18 + 4 + 2 + 14);
+    let len = u16::try_from(HEAD - 2 + LEN).unwrap().to_be_bytes();
+    assert_eq!(heard[20..23], [0x11, 0x00, 0xC0]);
+    assert_eq!(heard[24..], [&len[..], &whole[2..HEAD]].concat());
+}
+
+#[test]
+fn a_fin_in_the_midst_of_a_payload_is_no_graceful_end() {
+    let mut scene = Scene::new();
+    let memory = scene.guarded(LEN);
+    scene.say(&write(memory.rkey(), memory.addr(), &pattern(LEN, 5))[..9000]);
+    scene.peer.shutdown(Shutdown::Write).unwrap();
+    let CmEvent::Disconnected { reason, .. } = scene.event() else { panic!("no end") };
+    assert_eq!((reason, scene.device.counters().mpa.cut_short), (DisconnectReason::Lost, 1));
+}
+
+// Covers 5041-8.1-1.
+#[test]
+fn a_write_to_memory_that_is_not_there_is_refused_as_a_whole() {
+    let mut scene = Scene::new();
+    let memory = scene.guarded(LEN);
+    let whole = write(memory.rkey(), memory.addr() + 1, &pattern(LEN, 6));
+    scene.say(&whole[..9000]);
+    scene.peer.write_all(&whole[9000..]).unwrap();
+    let CmEvent::Disconnected { reason, .. } = scene.event() else { panic!("no end") };
+    let expected = Cause::Peer(weft_rdmap::Error::Ddp(weft_ddp::Error::BaseOrBounds));
+    assert_eq!(reason, DisconnectReason::LocalTerminate(expected));
+    assert!(contents(&memory).iter().all(|&octet| octet == GUARD), "nothing of it is placed");
+    assert_eq!(scene.placed(), 0);
+}
+
+#[test]
+fn the_answer_to_a_read_lands_and_completes_it_when_it_is_whole() {
+    let mut scene = Scene::new();
+    let sink = scene.guarded(LEN);
+    let read = SendOpcode::Read { stag: Stag(0x0102_0300), to: 77 };
+    let sges = [sink.sge(0, u32::try_from(LEN).unwrap())];
+    scene.qp.post_send(&SendWr { wr_id: 9, opcode: read, data: Data::Sges(&sges), ..WR }).unwrap();
+    // Length field, header, and 28 octets of which the first 12 name the sink (RFC 5040 section 4.4).
+    let request = scene.hear(2 + 18 + 28 + 4);
+    let stag = Stag(u32::from_be_bytes(request[20..24].try_into().unwrap()));
+    let to = u64::from_be_bytes(request[24..32].try_into().unwrap());
+    let octets = pattern(LEN, 8);
+    let answer = tagged(0x42, stag, to, &octets);
+    scene.say(&answer[..HEAD]);
+    scene.say(&answer[HEAD..answer.len() - 1]);
+    assert_eq!(scene.placed(), LEN);
+    assert_eq!(drain(&scene.cq), []);
+    scene.say(&answer[answer.len() - 1..]);
+    assert_eq!(outcomes(&drain(&scene.cq)), [(9, Status::Success)]);
+    assert!(contents(&sink) == octets);
+}

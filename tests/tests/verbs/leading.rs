@@ -1,0 +1,118 @@
+//! A device with a thread of its own whose engine a thread of the application drives, as it waits or polls without a pause.
+
+use rustix::event::{PollFd, PollFlags, poll};
+use weft_rnic::{Access, Data, Mr, Progress, Qp, QpInit, SendWr, Status};
+
+use crate::threads::{Ends, Guard, PATIENCE};
+use crate::world::{CAPACITY, WR, outcomes, pattern, post_recv, read_from, write_to};
+
+/// After a wait the driver thread stands by; a peer that writes and reads is served although nobody waits or polls.
+#[test]
+fn a_peer_is_served_when_nobody_waits_any_more() {
+    let ends = Ends::new(Progress::Manual, Progress::Thread);
+    let (qa, qb) = ends.link();
+    let far = ends.b.pd.register(100_000, Access::ALL).unwrap();
+    for round in 0..20 {
+        post_recv(&qb, round, &[far.sge(0, 8)]);
+        qa.post_send(&SendWr { signaled: false, data: Data::Inline(b"8 octets"), ..WR }).unwrap();
+        // The manual device has to be driven while the other one is waited for.
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| ends.b.completion());
+            let guard = Guard::new();
+            while !waiting.is_finished() {
+                assert_eq!(ends.a.cq.poll_one(), None);
+                guard.check("a message");
+            }
+            assert_eq!(waiting.join().unwrap().wr_id, round);
+        });
+        write_and_read(&ends, &qa, &far, round);
+    }
+}
+
+/// The driver thread leaves the engine to a program that polls without a pause; when that does something else, its peer is served.
+#[test]
+fn a_peer_is_served_when_nobody_polls_any_more() {
+    let ends = Ends::new(Progress::Manual, Progress::Thread);
+    let (qa, _qb) = ends.link();
+    let far = ends.b.pd.register(100_000, Access::ALL).unwrap();
+    for round in 0..20 {
+        poll_in_vain(&ends);
+        write_and_read(&ends, &qa, &far, round);
+    }
+}
+
+/// Who has polled for a while, asks for an event and sleeps on the descriptor itself, of which the device knows nothing, gets it.
+#[test]
+fn who_has_polled_and_then_sleeps_is_told() {
+    let ends = Ends::new(Progress::Thread, Progress::Thread);
+    let (qa, qb) = ends.link();
+    let memory = ends.b.pd.register(8, Access::ALL).unwrap();
+    for round in 0..50 {
+        post_recv(&qb, round, &[memory.sge(0, 8)]);
+        poll_in_vain(&ends);
+        ends.b.cq.request_notification(false);
+        qa.post_send(&SendWr { signaled: false, data: Data::Inline(b"8 octets"), ..WR }).unwrap();
+        let mut fds = [PollFd::new(&ends.b.channel, PollFlags::IN)];
+        assert_eq!(poll(&mut fds, Some(&PATIENCE.try_into().unwrap())), Ok(1), "round {round}");
+        assert_eq!(ends.b.channel.next(), Some(ends.b.cq.id()));
+        assert_eq!(ends.b.cq.poll_one().map(|done| done.wr_id), Some(round));
+    }
+}
+
+/// Three threads wait for three queue pairs of one device: whoever leads goes, and the others still get theirs.
+#[test]
+fn those_who_follow_are_served_when_the_leader_has_gone() {
+    let ends = Ends::new(Progress::Thread, Progress::Thread);
+    let memory = ends.b.pd.register(8, Access::ALL).unwrap();
+    let lanes: Vec<_> = (0..3)
+        .map(|_| {
+            let channel = ends.b.device.create_comp_channel().unwrap();
+            let cq = ends.b.device.create_cq(64, Some(&channel)).unwrap();
+            let init = QpInit { capacity: CAPACITY, ..QpInit::new(&cq, &cq) };
+            let qb = ends.b.device.create_qp(&ends.b.pd, &init).unwrap();
+            (ends.link_to(&qb), qb, cq, channel)
+        })
+        .collect();
+    for round in 0..100 {
+        std::thread::scope(|scope| {
+            for (qa, qb, cq, channel) in &lanes {
+                post_recv(qb, round, &[memory.sge(0, 8)]);
+                cq.request_notification(false);
+                let waiting = move || {
+                    assert_eq!(channel.wait(Some(PATIENCE)), Some(cq.id()), "round {round}");
+                    assert_eq!(cq.poll_one().map(|done| done.wr_id), Some(round));
+                };
+                scope.spawn(waiting);
+                let message = SendWr { signaled: false, data: Data::Inline(b"8 octets"), ..WR };
+                qa.post_send(&message).unwrap();
+            }
+        });
+    }
+}
+
+/// Polls for a millisecond or two.
+fn poll_in_vain(ends: &Ends) {
+    for _ in 0..10_000 {
+        assert_eq!(ends.b.cq.poll_one(), None);
+    }
+}
+
+/// Writes octets to the peer's memory, reads them back and compares.
+fn write_and_read(ends: &Ends, qa: &Qp, far: &Mr, round: u64) {
+    let octets = pattern(100_000, round);
+    let near = ends.a.pd.register(200_000, Access::ALL).unwrap();
+    near.write(0, &octets).unwrap();
+    let (source, sink) = ([near.sge(0, 100_000)], [near.sge(100_000, 100_000)]);
+    let write = SendWr { wr_id: 1, opcode: write_to(far, 0), data: Data::Sges(&source), ..WR };
+    let read = SendWr { wr_id: 2, opcode: read_from(far, 0), data: Data::Sges(&sink), ..WR };
+    qa.post_sends(&[write, read]).unwrap();
+    let (guard, mut done) = (Guard::new(), Vec::new());
+    while done.len() < 2 {
+        done.extend(ends.a.cq.poll_one());
+        guard.check("the Read");
+    }
+    assert_eq!(outcomes(&done), [(1, Status::Success), (2, Status::Success)]);
+    let mut back = vec![0; 100_000];
+    near.read(100_000, &mut back).unwrap();
+    assert!(back == octets, "round {round}");
+}

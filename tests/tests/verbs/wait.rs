@@ -1,0 +1,97 @@
+//! WAIT between two devices: a send queue that goes on when another queue pair's completions are there.
+
+use weft_netif::Duration;
+use weft_rnic::{CqInit, Data, QpInit, SendOpcode, SendWr, Status};
+use weft_tests::Pair;
+
+use crate::world::{
+    WR, connected, contents, drain, guarded, link_simply, outcomes, post_recv, qp_on, write_to,
+};
+
+/// Two connections. On `b` the second one waits for receives of the first one, a burst of them, and none is looked at.
+#[test]
+fn a_send_queue_goes_on_by_itself() {
+    let mut pair = connected();
+    let counting = pair.b.device.create_cq_with(&CqInit { ignore_overrun: true, ..CqInit::new(2) }).unwrap();
+    let (first, inward) = (qp_on(&pair.a, &pair.a.cq), qp_on(&pair.b, &counting));
+    link_simply(&mut pair, &first, &inward);
+    let sink = guarded(&pair.a, 8);
+    let wait = SendOpcode::Wait { cq: counting.number(), count: 10 };
+    for (wr_id, octets) in [(1, b"after 10"), (2, b"after 20")] {
+        pair.b.qp.post_send(&SendWr { wr_id, opcode: wait, ..WR }).unwrap();
+        let write =
+            SendWr { wr_id: wr_id + 10, opcode: write_to(&sink, 0), data: Data::Inline(octets), ..WR };
+        pair.b.qp.post_send(&write).unwrap();
+    }
+    for number in 1..=25_usize {
+        post_recv(&inward, 0, &[]);
+        first.post_send(&WR).unwrap();
+        pair.settle(Duration::from_secs(1));
+        let expected: &[(u64, Status)] = match number {
+            10 => &[(1, Status::Success), (11, Status::Success)],
+            20 => &[(2, Status::Success), (12, Status::Success)],
+            _ => &[],
+        };
+        assert_eq!(outcomes(&drain(&pair.b.cq)), expected, "after {number}");
+        assert_eq!(contents(&sink) == b"after 10", (10..20).contains(&number));
+        assert_eq!(contents(&sink) == b"after 20", number >= 20);
+    }
+    assert!(!counting.is_overrun());
+    assert_eq!(drain(&counting).len(), 2, "the newest ones");
+}
+
+/// Every send queue counts for itself, from the beginning of the completion queue on.
+#[test]
+fn each_send_queue_has_a_count_of_its_own() {
+    let mut pair = connected();
+    let cq = pair.b.device.create_cq(64, None).unwrap();
+    let (first, inward) = (qp_on(&pair.a, &pair.a.cq), qp_on(&pair.b, &cq));
+    link_simply(&mut pair, &first, &inward);
+    for wr_id in 0..3 {
+        post_recv(&inward, wr_id, &[]);
+        first.post_send(&WR).unwrap();
+    }
+    pair.settle(Duration::from_secs(1));
+    assert_eq!(drain(&cq).len(), 3);
+    let (second, late) = (qp_on(&pair.a, &pair.a.cq), qp_on(&pair.b, &pair.b.cq));
+    link_simply(&mut pair, &second, &late);
+    let wait = SendOpcode::Wait { cq: cq.number(), count: 2 };
+    for (qp, wr_id) in [(&pair.b.qp, 1), (&late, 2), (&late, 3)] {
+        qp.post_send(&SendWr { wr_id, opcode: wait, ..WR }).unwrap();
+    }
+    pair.settle(Duration::from_secs(1));
+    let mut done = outcomes(&drain(&pair.b.cq));
+    done.sort_unstable_by_key(|&(wr_id, _)| wr_id);
+    assert_eq!(done, [(1, Status::Success), (2, Status::Success)]);
+    // The queue pair that waits goes, and then what it waits for comes.
+    drop(late);
+    post_recv(&inward, 9, &[]);
+    first.post_send(&WR).unwrap();
+    pair.settle(Duration::from_secs(1));
+    assert_eq!(outcomes(&drain(&cq)), [(9, Status::Success)]);
+    assert_eq!(outcomes(&drain(&pair.b.cq)), []);
+}
+
+/// A queue that only another protection domain uses, one that nobody uses, one that there is not.
+#[test]
+fn a_queue_out_of_reach_is_a_bad_request() {
+    type Choose = fn(&Pair) -> (Vec<weft_rnic::Qp>, u32);
+    let choices: [Choose; 3] = [
+        |pair| {
+            let cq = pair.b.device.create_cq(4, None).unwrap();
+            let other = pair.b.device.alloc_pd();
+            (vec![pair.b.device.create_qp(&other, &QpInit::new(&cq, &cq)).unwrap()], cq.number())
+        },
+        |pair| (Vec::new(), pair.b.device.create_cq(4, None).unwrap().number()),
+        |_| (Vec::new(), u32::MAX),
+    ];
+    for choose in choices {
+        let mut pair = connected();
+        let (_users, cq) = choose(&pair);
+        pair.b.qp.post_send(&SendWr { wr_id: 1, opcode: SendOpcode::Wait { cq, count: 1 }, ..WR }).unwrap();
+        pair.b.qp.post_send(&SendWr { wr_id: 2, ..WR }).unwrap();
+        pair.settle(Duration::from_secs(1));
+        let expected = [(1, Status::LocalQpOperation), (2, Status::WorkRequestFlushed)];
+        assert_eq!(outcomes(&drain(&pair.b.cq)), expected);
+    }
+}

@@ -1,0 +1,52 @@
+//! Fewer events than completions.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// When an event that is due may be held back. The engine alone uses it, so that no order between the words matters.
+#[derive(Debug, Default)]
+pub(super) struct Moderation {
+    is_on: AtomicBool,
+    count: AtomicU32,
+    period: AtomicU64,
+    /// Completions so far when nothing was held back for the last time.
+    seen: AtomicU64,
+    /// When the event that is held back comes at the latest; 0 while none is.
+    deadline: AtomicU64,
+}
+
+impl Moderation {
+    pub(super) fn set(&self, count: u32, period: u64) {
+        self.count.store(count, Ordering::Relaxed);
+        self.period.store(period, Ordering::Relaxed);
+        self.deadline.store(0, Ordering::Relaxed);
+        self.is_on.store(count > 1 || period > 0, Ordering::Relaxed);
+    }
+
+    /// Whether the event that is due at `now`, with so many completions made so far, has to wait, and until when at most.
+    pub(super) fn hold(&self, produced: u64, now: u64) -> Option<Option<u64>> {
+        if !self.is_on.load(Ordering::Relaxed) {
+            return None;
+        }
+        let (count, period) = (self.count.load(Ordering::Relaxed), self.period.load(Ordering::Relaxed));
+        if count > 0 && produced.saturating_sub(self.seen.load(Ordering::Relaxed)) >= u64::from(count) {
+            return None;
+        }
+        if period == 0 {
+            return Some(None);
+        }
+        let deadline = match self.deadline.load(Ordering::Relaxed) {
+            0 => now.saturating_add(period),
+            deadline => deadline,
+        };
+        self.deadline.store(deadline, Ordering::Relaxed);
+        (deadline > now).then_some(Some(deadline))
+    }
+
+    /// Nothing is held back, with so many completions made so far.
+    pub(super) fn settle(&self, produced: u64) {
+        if self.is_on.load(Ordering::Relaxed) {
+            self.seen.store(produced, Ordering::Relaxed);
+            self.deadline.store(0, Ordering::Relaxed);
+        }
+    }
+}

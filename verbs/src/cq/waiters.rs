@@ -1,0 +1,48 @@
+//! The send queues that wait for completions of a queue.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Who waits for how many.
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    /// Their number, so that a queue that nobody waits for costs one load.
+    count: AtomicUsize,
+    /// Queue pairs, and the number of completions that each needs.
+    list: Mutex<Vec<(u32, u64)>>,
+}
+
+impl Waiters {
+    pub(super) fn add(&self, qp_num: u32, needed: u64) {
+        self.change(|list| {
+            list.retain(|&(number, _)| number != qp_num);
+            list.push((qp_num, needed));
+        });
+    }
+
+    pub(super) fn remove(&self, qp_num: u32) {
+        self.change(|list| list.retain(|&(number, _)| number != qp_num));
+    }
+
+    /// Takes those out that have what they need, now that there were `produced` completions.
+    pub(super) fn take_ready(&self, produced: u64, mut ready: impl FnMut(u32)) {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        self.change(|list| {
+            list.retain(|&(number, needed)| {
+                let waits = needed > produced;
+                if !waits {
+                    ready(number);
+                }
+                waits
+            });
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<(u32, u64)>)) {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut list);
+        self.count.store(list.len(), Ordering::Relaxed);
+    }
+}

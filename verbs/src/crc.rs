@@ -1,0 +1,142 @@
+//! CRC32c (RFC 5044 section 4.4) at the speed of a copy, alone and folded into one.
+//!
+//! The CPU's carry-less multiplication folds hundreds of octets at a time, its CRC instruction does what is short; without them
+//! the `crc32c` crate does all of it. A CRC goes on from any point ([`append`]): nothing is ever combined afterwards. It lives
+//! here and not in MPA since it is `unsafe`, and since the memory that it copies from is registered memory.
+#![allow(unsafe_code)]
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+/// The CRC of everything that gave `crc` (0 at the start) followed by `octets`.
+#[inline]
+pub fn append(crc: u32, octets: &[u8]) -> u32 {
+    Kernel::best().append(crc, octets)
+}
+
+/// The fastest implementation of [`append`] on this machine, for those who call it often.
+pub fn fastest() -> fn(u32, &[u8]) -> u32 {
+    match Kernel::best() {
+        Kernel::Crate => crc32c::crc32c_append,
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Fold128 => |crc, octets| Kernel::Fold128.append(crc, octets),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Fold512 => |crc, octets| Kernel::Fold512.append(crc, octets),
+    }
+}
+
+/// Copies `from` to `to` and answers the CRC of everything that gave `crc` followed by what was copied, or `None`, and nothing is
+/// copied, when the two differ in length.
+#[inline]
+pub(crate) fn copy(crc: u32, from: &[u8], to: &mut [u8]) -> Option<u32> {
+    // SAFETY: `from` is valid for its length, which is that of `to`, and does not change.
+    (from.len() == to.len()).then(|| unsafe { copy_from(crc, from.as_ptr(), to) })
+}
+
+/// As [`copy`], from memory that others may write meanwhile: each octet is read once, so that the CRC is that of the octets
+/// which are in `to` then.
+///
+/// # Safety
+/// `from` must be valid for reads of `to.len()` octets, and not overlap `to`.
+#[inline]
+pub(crate) unsafe fn copy_from(crc: u32, from: *const u8, to: &mut [u8]) -> u32 {
+    // SAFETY: as the caller promises.
+    unsafe { Kernel::best().copy_from(crc, from, to) }
+}
+
+/// An implementation that this machine has: values come from [`Kernel::all`] and [`Kernel::best`] only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Kernel {
+    /// The crate, and a copy before it.
+    Crate = 1,
+    /// PCLMULQDQ and SSE4.2.
+    #[cfg(target_arch = "x86_64")]
+    Fold128 = 2,
+    /// VPCLMULQDQ in registers of 512 bits (AVX-512F).
+    #[cfg(target_arch = "x86_64")]
+    Fold512 = 3,
+}
+
+impl Kernel {
+    /// The fastest one; the CPU is asked once.
+    #[inline]
+    fn best() -> Self {
+        match BEST.load(Ordering::Relaxed) {
+            1 => Self::Crate,
+            #[cfg(target_arch = "x86_64")]
+            2 => Self::Fold128,
+            #[cfg(target_arch = "x86_64")]
+            3 => Self::Fold512,
+            _ => Self::detect(),
+        }
+    }
+
+    #[cold]
+    fn detect() -> Self {
+        let best = Self::all().last().unwrap_or(Self::Crate);
+        BEST.store(best as u8, Ordering::Relaxed);
+        best
+    }
+
+    /// Those that work here, the fastest last.
+    fn all() -> impl Iterator<Item = Self> {
+        #[cfg(target_arch = "x86_64")]
+        let folding = {
+            let has_128 = is_x86_feature_detected!("pclmulqdq") && is_x86_feature_detected!("sse4.2");
+            let has_512 =
+                has_128 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("vpclmulqdq");
+            [has_128.then_some(Self::Fold128), has_512.then_some(Self::Fold512)]
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let folding = [None];
+        [Some(Self::Crate)].into_iter().chain(folding).flatten()
+    }
+
+    #[inline]
+    fn append(self, crc: u32, octets: &[u8]) -> u32 {
+        match self {
+            Self::Crate => crc32c::crc32c_append(crc, octets),
+            // The crate has three CRC instructions under way at a time, which some CPUs take faster than PCLMULQDQ.
+            #[cfg(target_arch = "x86_64")]
+            Self::Fold128 if octets.len() >= THREE_WAYS => crc32c::crc32c_append(crc, octets),
+            // SAFETY: there is such a value only where the CPU has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Self::Fold128 => unsafe { x86::append_128(crc, octets) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Self::Fold512 => unsafe { x86::append_512(crc, octets) },
+        }
+    }
+
+    /// # Safety
+    /// As for [`copy_from`].
+    #[inline]
+    unsafe fn copy_from(self, crc: u32, from: *const u8, to: &mut [u8]) -> u32 {
+        match self {
+            Self::Crate => {
+                // SAFETY: the caller promises it. The CRC is made of the copy, which nobody else can change.
+                unsafe { core::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+                crc32c::crc32c_append(crc, to)
+            }
+            // SAFETY: the caller promises what the memory needs, and the value that the CPU has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Self::Fold128 => unsafe { x86::copy_128(crc, from, to) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Self::Fold512 => unsafe { x86::copy_512(crc, from, to) },
+        }
+    }
+}
+
+/// From so many octets on the crate is the faster one where there is no VPCLMULQDQ and nothing to be copied.
+#[cfg(target_arch = "x86_64")]
+const THREE_WAYS: usize = 256;
+
+/// The [`Kernel`] that was found to be the best, 0 before that.
+static BEST: AtomicU8 = AtomicU8::new(0);
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+#[cfg(test)]
+mod tests;

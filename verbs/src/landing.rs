@@ -1,0 +1,101 @@
+//! Payload that is placed as it comes, where no CRC has to be made of it first: straight from TCP's socket, or piece by piece.
+//! Every step goes through the check of memory anew, as every segment does.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use weft_rdmap::{Place, Token};
+
+use crate::memory::Span;
+use crate::region::receive_scattered;
+use crate::{MemoryTable, QueuePair, Refusal, Status};
+
+/// What is missing of the payload of one segment, and where it goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Landing<'a> {
+    span: Span<'a>,
+    len: usize,
+}
+
+impl QueuePair {
+    /// Whether a payload of `len` octets can be placed as it comes: its place is plain memory, and in order so far.
+    pub fn may_land(&self, place: &Place, len: usize, memory: &MemoryTable) -> bool {
+        self.span_of(place, len, memory).is_ok_and(|span| span.region().is_plain())
+    }
+
+    /// Where the payload of `len` octets belongs that has come but for what is behind the first `done` octets.
+    ///
+    /// # Errors
+    /// [`Refusal`] when the memory does not take it (any more), as [`QueuePair::apply`] would answer for the whole segment.
+    pub fn land<'m>(
+        &mut self,
+        place: &Place,
+        len: usize,
+        done: usize,
+        memory: &'m MemoryTable,
+    ) -> Result<Landing<'m>, Refusal> {
+        let span = self.span_of(place, len, memory).map_err(|error| {
+            if let Some(token) = place.answers {
+                self.fail(token, Status::LocalProtection, 0);
+            }
+            Refusal::Peer(error)
+        })?;
+        Ok(Landing { span: span.skip(done), len: len.saturating_sub(done) })
+    }
+
+    /// All of a payload of `len` octets has been placed; what it answers in full is done.
+    pub fn landed(&mut self, place: &Place, len: usize, finished: Option<Token>) {
+        if place.answers.is_none() {
+            self.written = self.written.saturating_add(u32::try_from(len).unwrap_or(u32::MAX));
+        }
+        if let Some(token) = finished {
+            self.finish(token);
+        }
+    }
+
+    fn span_of<'m>(
+        &self,
+        place: &Place,
+        len: usize,
+        memory: &'m MemoryTable,
+    ) -> Result<Span<'m>, weft_rdmap::Error> {
+        let reach = self.reach(memory);
+        match place.answers {
+            None => reach.lend_for_write(place.stag, place.to, len),
+            Some(_) => reach.lend_for_response(place.stag, place.to, len),
+        }
+    }
+}
+
+impl Landing<'_> {
+    /// Receives from a socket, without waiting, what is missing and, behind it, into `spare`. Answers the octets in all.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn receive(&self, socket: BorrowedFd<'_>, spare: &mut [u8]) -> io::Result<usize> {
+        receive_scattered(socket, (self.span.region(), self.span.offset(), self.len), spare)
+    }
+
+    /// Places as many of the octets as are missing, and says how many.
+    ///
+    /// # Errors
+    /// [`Status::LocalProtection`] when they reach beyond the region, which the check rules out.
+    pub fn place(&self, octets: &[u8]) -> Result<usize, Refusal> {
+        let taken = octets.len().min(self.len);
+        let placed = self.span.copy_in(&octets[..taken]);
+        placed.map(|()| taken).map_err(|_| Refusal::Local(Status::LocalProtection))
+    }
+
+    /// Octets that are missing.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is missing.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A shorter payload is cheaper to copy, together with others, than to receive by a call of its own.
+    pub const MIN_LEN: usize = 4096;
+}

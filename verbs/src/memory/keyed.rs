@@ -1,0 +1,152 @@
+//! STags whose key octet their owner chooses, and which requests of the send queue make valid and invalid: memory windows,
+//! and regions for fast registration.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use weft_ddp::Stag;
+
+use super::PdId;
+use crate::{Access, Region, StagPermutation, StreamId};
+
+/// An STag with a key octet of its owner's choice. Its upper 24 bits stay with the object; what the lower 8 bits are and
+/// what the STag stands for changes with each bind or fast registration.
+#[derive(Debug)]
+pub struct KeyedStag {
+    block: u32,
+    /// The protection domain.
+    pub pd: PdId,
+    /// The only stream that may ever use it; without one, all of the protection domain.
+    pub stream: Option<StreamId>,
+    /// What it is for.
+    pub kind: KeyedKind,
+    permutation: StagPermutation,
+    keys: AtomicU8,
+    state: Mutex<State>,
+}
+
+/// What a [`KeyedStag`] stands for when it is valid.
+#[derive(Debug)]
+pub enum KeyedKind {
+    /// A part of a memory region, for peers only.
+    Window(WindowType),
+    /// A part of memory of its own.
+    Fast(Region),
+}
+
+/// The types of memory windows, as `ibv_mw_type` has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WindowType {
+    /// For all streams of the protection domain; may be bound anew while it is bound, and gets another key each time.
+    Type1,
+    /// For the stream of the queue pair that binds it, which can be once until it is invalidated. The peer of that stream may
+    /// do so.
+    Type2B,
+}
+
+/// The window, the memory under it, and what peers may do with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind {
+    /// The STag that the window is to have: its own but for the key octet.
+    pub window: Stag,
+    /// The memory region.
+    pub region: Stag,
+    /// Where the window begins, in the tagged offsets of the region.
+    pub addr: u64,
+    /// Octets; none unbind a window of type 1.
+    pub length: u64,
+    /// Remote rights, and whether the tagged offsets of the window begin at 0.
+    pub access: Access,
+}
+
+/// A part of a region for fast registration, and what may be done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FastRegister {
+    /// The STag that the memory is to have: its own but for the key octet.
+    pub stag: Stag,
+    /// Where in the region's own memory it begins, in octets.
+    pub offset: u64,
+    /// The tagged offset of the first octet.
+    pub iova: u64,
+    /// Octets.
+    pub length: u64,
+    /// The rights.
+    pub access: Access,
+}
+
+/// What a valid STag stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mapping {
+    pub(super) stream: Option<StreamId>,
+    pub(super) access: Access,
+    /// The tagged offset of the first octet.
+    pub(super) base: u64,
+    /// The first octet in the memory below.
+    pub(super) first: usize,
+    pub(super) len: u64,
+    /// The region below a window; a fast registration has its own.
+    pub(super) region: Stag,
+}
+
+#[derive(Debug)]
+struct State {
+    key: u8,
+    mapping: Option<Mapping>,
+}
+
+impl KeyedStag {
+    pub(super) fn new(
+        block: u32,
+        (pd, stream): (PdId, Option<StreamId>),
+        kind: KeyedKind,
+        permutation: StagPermutation,
+    ) -> Self {
+        let state = Mutex::new(State { key: permutation.key(block, 0), mapping: None });
+        Self { block, pd, stream, kind, permutation, keys: AtomicU8::new(0), state }
+    }
+
+    /// The STag with this key octet.
+    pub const fn stag(&self, key: u8) -> Stag {
+        Stag(self.block << 8 | key as u32)
+    }
+
+    /// The STag as it was last bound or registered, valid or not.
+    pub fn current(&self) -> Stag {
+        self.stag(self.state().key)
+    }
+
+    /// Whether the STag stands for memory.
+    pub fn is_valid(&self) -> bool {
+        self.state().mapping.is_some()
+    }
+
+    /// An STag that this object has not had for as long as possible, with a key octet that does not follow from the last ones.
+    pub fn next_stag(&self) -> Stag {
+        let count = self.keys.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        self.stag(self.permutation.key(self.block, count))
+    }
+
+    pub(super) const fn block(&self) -> u32 {
+        self.block
+    }
+
+    /// What `stag` stands for, if that is its name now.
+    pub(super) fn mapping(&self, stag: Stag) -> Option<Mapping> {
+        let state = self.state();
+        if self.stag(state.key) == stag { state.mapping } else { None }
+    }
+
+    /// Gives it another meaning and name.
+    pub(super) fn set(&self, stag: Stag, mapping: Option<Mapping>) {
+        *self.state() = State { key: stag.0.to_le_bytes()[0], mapping };
+    }
+
+    /// Takes the STag out of use, and answers what it stood for.
+    pub(super) fn clear(&self) -> Option<Mapping> {
+        self.state().mapping.take()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,75 @@
+//! A place that was checked, and what can be done there.
+
+use super::Violation;
+use crate::{Payload, Region};
+
+/// A checked place in a memory region. The check covers the length it was asked for, so that a copy that is longer is
+/// refused by the region's own bounds or, inside the region, is a fault of the caller.
+#[derive(Clone, Copy, Debug)]
+pub struct Span<'a> {
+    pub(super) region: &'a Region,
+    pub(super) offset: usize,
+}
+
+impl<'a> Span<'a> {
+    pub(crate) const fn region(&self) -> &'a Region {
+        self.region
+    }
+
+    pub(crate) const fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The place `octets` further on, which the check has to have covered.
+    #[must_use]
+    pub const fn skip(self, octets: usize) -> Self {
+        Self { region: self.region, offset: self.offset.saturating_add(octets) }
+    }
+}
+
+impl Span<'_> {
+    /// Places `octets` here.
+    ///
+    /// # Errors
+    /// [`Violation::Bounds`] when they reach beyond the region.
+    #[inline]
+    pub fn copy_in(&self, octets: &[u8]) -> Result<(), Violation> {
+        if self.region.copy_in(self.offset, octets) { Ok(()) } else { Err(Violation::Bounds) }
+    }
+
+    /// Whether an Atomic can work here (RFC 7306 section 5.1).
+    ///
+    /// # Errors
+    /// [`Violation::Unaligned`] when the place is not aligned to 8 octets in memory; its tagged offset does not matter.
+    pub fn check_aligned(&self) -> Result<(), Violation> {
+        if self.region.is_aligned(self.offset) { Ok(()) } else { Err(Violation::Unaligned) }
+    }
+
+    /// Replaces the 64 bits here, in the machine's byte order, by what `change` makes of them, and answers what they were.
+    /// No other update of the same memory comes in between.
+    ///
+    /// # Errors
+    /// [`Violation::Unaligned`] as in [`Self::check_aligned`], [`Violation::Bounds`] when they reach beyond the region.
+    pub fn update(&self, change: impl Fn(u64) -> u64) -> Result<u64, Violation> {
+        self.check_aligned()?;
+        self.region.update(self.offset, change).ok_or(Violation::Bounds)
+    }
+
+    /// Reads `octets.len()` octets from here.
+    ///
+    /// # Errors
+    /// [`Violation::Bounds`] when they reach beyond the region.
+    #[inline]
+    pub fn copy_out(&self, octets: &mut [u8]) -> Result<(), Violation> {
+        if self.region.copy_out(self.offset, octets) { Ok(()) } else { Err(Violation::Bounds) }
+    }
+
+    /// Puts `len` octets from here into a segment's payload.
+    ///
+    /// # Errors
+    /// [`Violation::Bounds`] when they reach beyond the region, or the payload has no place for them.
+    #[inline]
+    pub fn put_into(&self, len: usize, payload: &mut Payload<'_>) -> Result<(), Violation> {
+        payload.put_from(self.region, self.offset, len)
+    }
+}

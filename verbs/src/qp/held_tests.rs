@@ -1,0 +1,207 @@
+//! WAIT, HOLD and entries that others have written.
+
+use proptest::prelude::*;
+
+use super::tests::{IDLE, READ, WR, WRITE, World, established};
+use super::*;
+use crate::{Access, Data, Doorbells, Region, Registration, SendOpcode, SendQueueLayout, SendWr};
+
+const HOLD: SendOpcode = SendOpcode::Hold;
+
+fn push(cq: &CompletionQueue, count: usize) {
+    for _ in 0..count {
+        let (status, opcode) = (Status::Success, CompletionOpcode::Recv);
+        let out = Completion { status, opcode, ..Completion::EMPTY };
+        cq.push(&out);
+    }
+}
+
+/// A queue pair whose receives complete to a queue with number 5, and that queue.
+fn waiting() -> (World, Arc<CompletionQueue>) {
+    let world = World::with_recv_cq(CompletionQueue::numbered(5, 64, true));
+    let cq = Arc::clone(&world.qp.recv_cq);
+    (world, cq)
+}
+
+fn wait(count: u32) -> SendOpcode {
+    SendOpcode::Wait { cq: 5, count }
+}
+
+fn ready(cq: &CompletionQueue) -> Vec<u32> {
+    let mut all = Vec::new();
+    cq.take_ready(|number| all.push(number));
+    all
+}
+
+#[test]
+fn a_wait_uses_up_what_there_was() {
+    let (mut world, cq) = waiting();
+    push(&cq, 3);
+    for (wr_id, count) in [(1, 2), (2, 2), (3, 1)] {
+        world.post(wr_id, wait(count), 0).unwrap();
+    }
+    world.post(4, WRITE, 0).unwrap();
+    assert_eq!(world.next(IDLE), None);
+    assert_eq!(world.sent(), [(1, Status::Success)], "two of three that came before");
+    assert_eq!(ready(&cq), []);
+    push(&cq, 1);
+    assert_eq!(ready(&cq), [2], "the number of the queue pair");
+    assert_eq!(world.next(IDLE), None);
+    assert_eq!(world.sent(), [(2, Status::Success)]);
+    // Polling takes nothing away.
+    cq.poll(&mut [world.qp.recv_completion(0, Status::Success); 8]);
+    push(&cq, 1);
+    assert_eq!(world.start(), Token(3));
+    assert_eq!(world.sent(), [(3, Status::Success)]);
+}
+
+#[test]
+fn nothing_behind_a_wait_starts_and_the_end_ends_it() {
+    let (mut world, cq) = waiting();
+    world.post(1, wait(1), 0).unwrap();
+    world.post(2, WRITE, 0).unwrap();
+    assert_eq!((world.next(IDLE), world.next(IDLE)), (None, None));
+    world.qp.handle_event(QpEvent::Terminated);
+    assert_eq!(world.sent(), [1, 2].map(|wr_id| (wr_id, Status::WorkRequestFlushed)));
+    push(&cq, 1);
+    assert_eq!(ready(&cq), [], "nobody waits any more");
+}
+
+#[test]
+fn a_wait_for_what_is_not_there_is_a_bad_request() {
+    for (cq, opcode) in [(5, SendOpcode::Wait { cq: 6, count: 1 }), (9, wait(1))] {
+        let mut world = World::with_recv_cq(CompletionQueue::numbered(cq, 64, true));
+        world.post(1, opcode, 0).unwrap();
+        let fault = world.qp.next_message(IDLE, &world.memory);
+        assert_eq!(fault, Err(LocalFault(Status::LocalQpOperation)));
+    }
+    let (world, _cq) = waiting();
+    assert_eq!(world.post(1, wait(0), 0), Err(crate::PostError::BadData));
+    assert_eq!(world.post(1, wait(1), 1), Err(crate::PostError::BadData));
+}
+
+/// The region of the send queue's entries, and the doorbells it rings.
+fn entries(world: &mut World) -> (Arc<crate::MemoryRegion>, Arc<Doorbells>) {
+    let doorbells = Arc::new(Doorbells::new(8));
+    let region = Region::send_queue(Arc::clone(world.qp.queues()), Arc::clone(&doorbells), 3);
+    let iova = region.address();
+    let registration = Registration { pd: PdId(1), stream: None, access: Access::ALL, iova, region };
+    (world.memory.register(registration).unwrap(), doorbells)
+}
+
+fn rings(doorbells: &Doorbells) -> Vec<usize> {
+    let mut all = Vec::new();
+    doorbells.take(|slot| all.push(slot));
+    all
+}
+
+/// Writes a request into entry `index` as a peer does: what is behind the control word, then the word.
+fn rewrite(memory: &crate::MemoryRegion, layout: &SendQueueLayout, index: u64, wr: &SendWr<'_>) {
+    let octets = layout.encode(wr).unwrap();
+    let (start, rest) = (layout.offset(index), SendQueueLayout::REST);
+    assert!(memory.region.copy_in(start + rest, &octets[rest..]));
+    let control = &octets[SendQueueLayout::CONTROL..rest];
+    assert!(memory.region.copy_in(start + SendQueueLayout::CONTROL, control));
+}
+
+#[test]
+fn a_held_entry_starts_when_it_is_rewritten() {
+    let mut world = established();
+    let (memory, doorbells) = entries(&mut world);
+    let layout = world.qp.queues().send.layout();
+    world.post(1, HOLD, 2).unwrap();
+    world.post(2, WRITE, 0).unwrap();
+    assert_eq!((world.next(IDLE), world.next(IDLE)), (None, None));
+    assert_eq!((world.outcomes(), rings(&doorbells)), (vec![], vec![]));
+    rewrite(&memory, &layout, 0, &SendWr { opcode: READ, data: Data::Sges(&[Sge::default()]), ..WR });
+    assert_eq!(rings(&doorbells), [3]);
+    let read = world.next(IDLE).unwrap();
+    assert!(matches!(read.kind, weft_rdmap::Kind::Read { source_to: 5000, .. }));
+    world.qp.finish(read.token);
+    assert_eq!(world.outcomes(), [(1, Status::Success)], "the identifier is the owner's still");
+    assert_eq!(world.start(), Token(1));
+}
+
+/// By a compare-and-swap of the opcode alone, with everything else as the owner has left it.
+#[test]
+fn one_word_releases() {
+    let mut world = established();
+    let (memory, doorbells) = entries(&mut world);
+    let layout = world.qp.queues().send.layout();
+    for wr_id in 0..2 {
+        world
+            .post_wr(SendWr { wr_id, opcode: HOLD, solicited: true, data: Data::Inline(b"abc"), ..WR })
+            .unwrap();
+    }
+    for (index, opcode) in [(0, 0x10), (1, 0x01_u64)] {
+        assert_eq!(world.next(IDLE), None);
+        let place = layout.offset(index) + SendQueueLayout::CONTROL;
+        let swapped = memory
+            .region
+            .update(place, |word| if word & 0xFF == 0x12 { word & !0xFF | opcode } else { word });
+        assert_eq!(swapped.map(|word| word & 0xFF), Some(0x12));
+        assert_eq!(rings(&doorbells), [3]);
+    }
+    let message = world.next(IDLE).unwrap();
+    assert_eq!((message.token, message.len), (Token(1), 3));
+    assert_eq!(message.kind, weft_rdmap::Kind::Send { solicited: true, invalidate: None });
+    assert_eq!(world.outcomes(), [(0, Status::Success)]);
+}
+
+#[test]
+fn what_is_held_is_flushed_with_the_rest() {
+    let mut world = established();
+    world.post(1, HOLD, 0).unwrap();
+    world.post(2, HOLD, 0).unwrap();
+    assert_eq!(world.next(IDLE), None);
+    world.qp.handle_event(QpEvent::LlpClosed);
+    assert_eq!(world.outcomes(), [1, 2].map(|wr_id| (wr_id, Status::WorkRequestFlushed)));
+}
+
+#[test]
+fn an_extension_is_a_bad_request_where_none_are_known() {
+    let mut world = World::without_extensions();
+    let (memory, _doorbells) = entries(&mut world);
+    let layout = world.qp.queues().send.layout();
+    world.post(1, HOLD, 0).unwrap();
+    rewrite(&memory, &layout, 0, &SendWr { opcode: SendOpcode::Immediate { data: [0; 8] }, ..WR });
+    let fault = world.qp.next_message(IDLE, &world.memory);
+    assert_eq!(fault, Err(LocalFault(Status::LocalQpOperation)));
+}
+
+proptest! {
+    /// Whatever stands in an entry, the queue pair starts something, waits, holds, or says that it is bad; and it completes
+    /// all that was posted when it ends.
+    #[test]
+    fn anybody_may_write_an_entry(
+        words in proptest::collection::vec((0_usize..16, any::<u64>()), 0..12),
+        control in (0_u8..0x14, any::<u8>(), 0_u16..8, 0_u32..100),
+    ) {
+        let (mut world, cq) = waiting();
+        let (memory, doorbells) = entries(&mut world);
+        push(&cq, 2);
+        world.post(1, HOLD, 0).unwrap();
+        world.post(2, WRITE, 0).unwrap();
+        for (index, word) in words {
+            let _beyond = memory.region.copy_in(index * 8, &word.to_le_bytes());
+        }
+        let (opcode, flags, sges, octets) = control;
+        let word = u64::from(opcode) | u64::from(flags) << 8 | u64::from(sges) << 16 | u64::from(octets) << 32;
+        prop_assert!(memory.region.copy_in(8, &word.to_le_bytes()));
+        prop_assert_eq!(rings(&doorbells), [3]);
+        for _ in 0..4 {
+            match world.qp.next_message(IDLE, &world.memory) {
+                Ok(Some(message)) => world.qp.finish(message.token),
+                Ok(None) => break,
+                Err(_) => {
+                    world.qp.handle_event(QpEvent::Terminated);
+                    break;
+                }
+            }
+        }
+        world.qp.handle_event(QpEvent::Failed);
+        let identifiers: Vec<_> = world.sent().into_iter().map(|(wr_id, _)| wr_id).collect();
+        prop_assert!(identifiers.len() <= 2 && identifiers.iter().all(|&wr_id| wr_id != 1 || identifiers[0] == 1));
+        prop_assert_eq!(world.qp.retired, 2);
+    }
+}

@@ -1,0 +1,107 @@
+//! Requests that the engine carries out by itself when they come to the head of the send queue, without a message.
+//!
+//! They complete in their order with all others. All data of earlier Sends and Writes is in TCP by then; earlier Reads and
+//! Atomics may be outstanding, unless the request has a fence.
+
+use weft_rdmap::Token;
+
+use super::{LocalFault, QueuePair};
+use crate::{BadEntry, MemoryTable, QpState, SendOpcode, Status};
+
+impl QueuePair {
+    /// Carries out what stands at the head of the send queue and needs no message, while nothing may be sent yet. What needs one
+    /// is not even checked before it may start, so that the peer can be told if it is bad.
+    ///
+    /// # Errors
+    /// As [`Self::next_message`].
+    pub fn carry_out_local(&mut self, memory: &MemoryTable) -> Result<(), LocalFault> {
+        if self.queues.state() != QpState::Rts {
+            return Ok(());
+        }
+        let end = self.sends_posted();
+        loop {
+            if !self.active {
+                let is_next = self.started < end
+                    && self.queues.send.load(self.started, &mut self.work).is_ok()
+                    && self.work.opcode.is_local();
+                if !is_next || !self.load(memory)? {
+                    return Ok(());
+                }
+            }
+            // A WAIT has been started before it is done.
+            if !self.work.opcode.is_local() || !self.carry_out(memory)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Carries out the request at hand, and completes it; `false` says that it has to wait.
+    pub(super) fn carry_out(&mut self, memory: &MemoryTable) -> Result<bool, LocalFault> {
+        match self.revocation {
+            Revocation::None => {}
+            Revocation::Pending => return Ok(false),
+            Revocation::Over => {
+                self.revocation = Revocation::None;
+                self.finish(Token(self.started));
+                return Ok(true);
+            }
+        }
+        let (pd, stream) = (self.pd, self.queues.stream);
+        let before = memory.revocations();
+        let done = match self.work.opcode {
+            SendOpcode::BindWindow(bind) => {
+                self.binds = true;
+                memory.bind(&bind, pd, stream)
+            }
+            SendOpcode::FastRegister(request) => memory.fast_register(&request, pd, stream),
+            SendOpcode::LocalInvalidate { stag } => memory.invalidate_locally(stag, pd, stream),
+            SendOpcode::Nop => Ok(()),
+            SendOpcode::Wait { cq, count } => {
+                return self.wait(cq, count).map_err(|BadEntry| self.fault(Status::LocalQpOperation));
+            }
+            // The others make messages.
+            _ => return Err(self.fault(Status::General)),
+        };
+        if done.is_err() {
+            return Err(self.fault(Status::MemoryWindowBind));
+        }
+        if memory.revocations() != before {
+            self.revocation = Revocation::Pending;
+            return Ok(false);
+        }
+        self.finish(Token(self.started));
+        Ok(true)
+    }
+
+    /// Whether the request at hand has taken memory out of use that other engines may still be copying from or to. It completes
+    /// after [`Self::end_revocation`], which the engine calls when none of them is in a turn that began before.
+    pub const fn is_revoking(&self) -> bool {
+        matches!(self.revocation, Revocation::Pending)
+    }
+
+    /// No engine uses any more what the request at hand has taken out of use.
+    pub const fn end_revocation(&mut self) {
+        if self.is_revoking() {
+            self.revocation = Revocation::Over;
+        }
+    }
+
+    /// Takes the windows that are bound for this queue pair's stream out of use; for the engine to call when it destroys it.
+    pub fn unbind_windows(&self, memory: &MemoryTable) {
+        if self.binds {
+            memory.unbind_stream(self.queues.stream);
+        }
+    }
+}
+
+/// How far a request is that takes out of use what other engines may be using.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Revocation {
+    /// There is none.
+    #[default]
+    None,
+    /// It is carried out, and other engines may still copy.
+    Pending,
+    /// Nobody copies any more: the request completes.
+    Over,
+}

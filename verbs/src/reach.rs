@@ -1,0 +1,190 @@
+//! What one stream may do to registered memory: the same checks, copies and blame for whoever uses RDMAP on it.
+
+use weft_ddp::Stag;
+use weft_rdmap::{AtomicRequest, AtomicResponse, ReadRequest};
+
+use crate::{Access, Claim, MemoryTable, Payload, PdId, Span, StreamId, Violation};
+
+/// The memory in reach of one stream, of its peer and of its own side.
+///
+/// For none of the accesses a place is checked when there are no octets (RFC 5041 section 5.2).
+#[derive(Clone, Copy, Debug)]
+pub struct Reach<'a> {
+    /// All memory.
+    pub memory: &'a MemoryTable,
+    /// The protection domain of the stream.
+    pub pd: PdId,
+    /// The stream.
+    pub stream: StreamId,
+}
+
+impl<'a> Reach<'a> {
+    /// Where `len` octets of memory of our own are, to be read on our own behalf.
+    ///
+    /// # Errors
+    /// [`Violation`] when they cannot be read.
+    #[inline(always)]
+    pub fn lend(&self, stag: Stag, to: u64, len: usize) -> Result<Span<'a>, Violation> {
+        self.memory.check(self.claim(stag, Access::LOCAL_READ), to, len)
+    }
+
+    /// Where the next octets of a Read Response are.
+    ///
+    /// # Errors
+    /// What the peer is to be told when the memory is not there any more.
+    pub fn lend_answer(&self, stag: Stag, to: u64, len: usize) -> Result<Span<'a>, weft_rdmap::Error> {
+        self.memory.check(self.claim(stag, Access::REMOTE_READ), to, len).map_err(remote_protection)
+    }
+
+    /// Where the octets of a Write of the peer go.
+    ///
+    /// # Errors
+    /// What the peer is to be told.
+    pub fn lend_for_write(&self, stag: Stag, to: u64, len: usize) -> Result<Span<'a>, weft_rdmap::Error> {
+        self.memory.check(self.claim(stag, Access::REMOTE_WRITE), to, len).map_err(tagged)
+    }
+
+    /// Where octets go that answer a Read of ours.
+    ///
+    /// # Errors
+    /// As for [`Reach::place_response`].
+    pub fn lend_for_response(&self, stag: Stag, to: u64, len: usize) -> Result<Span<'a>, weft_rdmap::Error> {
+        self.memory.check(self.claim(stag, Access::LOCAL_WRITE), to, len).map_err(tagged)
+    }
+}
+
+impl Reach<'_> {
+    /// Places the octets of a Write of the peer.
+    ///
+    /// # Errors
+    /// What the peer is to be told.
+    #[inline]
+    pub fn write(&self, stag: Stag, to: u64, payload: &[u8]) -> Result<(), weft_rdmap::Error> {
+        self.place(self.claim(stag, Access::REMOTE_WRITE), to, payload).map_err(tagged)
+    }
+
+    /// Places octets that answer a Read of ours.
+    ///
+    /// # Errors
+    /// What the peer is to be told, although the fault is our own request's: its sink is not there any more.
+    #[inline]
+    pub fn place_response(&self, stag: Stag, to: u64, payload: &[u8]) -> Result<(), weft_rdmap::Error> {
+        self.deliver(stag, to, payload).map_err(tagged)
+    }
+
+    /// Places octets in memory of our own, on our own behalf.
+    ///
+    /// # Errors
+    /// [`Violation`] when the memory does not take them.
+    #[inline(always)]
+    pub fn deliver(&self, stag: Stag, to: u64, payload: &[u8]) -> Result<(), Violation> {
+        self.place(self.claim(stag, Access::LOCAL_WRITE), to, payload)
+    }
+
+    /// Places octets for whoever has the right that the claim names.
+    ///
+    /// # Errors
+    /// [`Violation`] when the memory does not take them.
+    #[inline(always)]
+    pub fn place(&self, claim: Claim, to: u64, payload: &[u8]) -> Result<(), Violation> {
+        if payload.is_empty() {
+            return Ok(());
+        }
+        self.memory.check(claim, to, payload.len())?.copy_in(payload)
+    }
+
+    /// Puts `len` octets of memory of our own, read on our own behalf, into a segment's payload.
+    ///
+    /// # Errors
+    /// [`Violation`] when they cannot be read, or there is no place for them.
+    #[inline]
+    pub fn fetch(&self, stag: Stag, to: u64, len: usize, payload: &mut Payload<'_>) -> Result<(), Violation> {
+        if len == 0 {
+            return Ok(());
+        }
+        self.memory.check(self.claim(stag, Access::LOCAL_READ), to, len)?.put_into(len, payload)
+    }
+
+    /// Whether the peer may read what it asks for.
+    ///
+    /// # Errors
+    /// What the peer is to be told.
+    pub fn check_read(&self, request: &ReadRequest) -> Result<(), weft_rdmap::Error> {
+        if request.size == 0 {
+            return Ok(());
+        }
+        let claim = self.claim(request.source_stag, Access::REMOTE_READ);
+        let checked = self.memory.check(claim, request.source_to, request.size as usize);
+        checked.map(|_| ()).map_err(remote_protection)
+    }
+
+    /// Fills all that is left of a payload with the next octets of a Read Response.
+    ///
+    /// # Errors
+    /// What the peer is to be told when the memory is not there any more.
+    #[inline]
+    pub fn answer_read(
+        &self,
+        stag: Stag,
+        to: u64,
+        payload: &mut Payload<'_>,
+    ) -> Result<(), weft_rdmap::Error> {
+        let len = payload.left();
+        if len == 0 {
+            return Ok(());
+        }
+        let span = self.memory.check(self.claim(stag, Access::REMOTE_READ), to, len);
+        span.and_then(|span| span.put_into(len, payload)).map_err(remote_protection)
+    }
+
+    /// Whether the peer may do what it asks for, on 64 bits that are aligned.
+    ///
+    /// # Errors
+    /// What the peer is to be told.
+    pub fn check_atomic(&self, request: &AtomicRequest) -> Result<(), weft_rdmap::Error> {
+        let claim = self.claim(request.stag, Access::REMOTE_ATOMIC);
+        let span = self.memory.check(claim, request.to, size_of::<u64>());
+        span.and_then(|span| span.check_aligned()).map_err(remote_protection)
+    }
+
+    /// Does an Atomic of the peer, and answers the response.
+    ///
+    /// # Errors
+    /// What the peer is to be told when the memory is not there any more.
+    pub fn answer_atomic(&self, request: &AtomicRequest) -> Result<AtomicResponse, weft_rdmap::Error> {
+        let AtomicRequest { op, id, stag, to } = *request;
+        let span = self.memory.check(self.claim(stag, Access::REMOTE_ATOMIC), to, size_of::<u64>());
+        let original = span.and_then(|span| span.update(|value| op.apply(value)));
+        original.map(|original| AtomicResponse { id, original }).map_err(remote_protection)
+    }
+
+    /// A claim of this stream on the memory of an STag.
+    pub const fn claim(&self, stag: Stag, right: Access) -> Claim {
+        Claim { stag, right, pd: self.pd, stream: self.stream }
+    }
+}
+
+/// The peer's Write or Read Response hit memory it may not touch: DDP's errors, but access rights are RDMAP's (doubt D10).
+const fn tagged(violation: Violation) -> weft_rdmap::Error {
+    weft_rdmap::Error::Ddp(match violation {
+        Violation::InvalidStag => weft_ddp::Error::InvalidStag,
+        Violation::WrongPd | Violation::WrongStream => weft_ddp::Error::WrongStream,
+        Violation::Wrap => weft_ddp::Error::ToWrap,
+        Violation::Bounds => weft_ddp::Error::BaseOrBounds,
+        Violation::Access | Violation::Bound => return weft_rdmap::Error::AccessRights,
+        Violation::Unaligned => return weft_rdmap::Error::StreamCatastrophic,
+    })
+}
+
+/// The peer's Read or Atomic Request names memory it may not reach: RDMAP's remote protection errors. An Atomic that is not
+/// aligned is an operation error (RFC 7306 section 8.2).
+const fn remote_protection(violation: Violation) -> weft_rdmap::Error {
+    match violation {
+        Violation::InvalidStag => weft_rdmap::Error::InvalidStag,
+        Violation::WrongPd | Violation::WrongStream => weft_rdmap::Error::WrongStream,
+        Violation::Wrap => weft_rdmap::Error::ToWrap,
+        Violation::Bounds => weft_rdmap::Error::BaseOrBounds,
+        Violation::Access | Violation::Bound => weft_rdmap::Error::AccessRights,
+        Violation::Unaligned => weft_rdmap::Error::StreamCatastrophic,
+    }
+}
