@@ -317,7 +317,8 @@ impl Connection {
                 });
             }
             State::Listen | State::SynSent | State::SynReceived | State::Established => {}
-            State::FinWait1 | State::FinWait2 => {}
+            // Who closes may be gone soon: nothing that still comes, with a FIN above all, waits for its acknowledgement.
+            State::FinWait1 | State::FinWait2 => self.socket_mut().set_ack_delay(None),
         }
     }
 

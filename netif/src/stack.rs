@@ -23,6 +23,7 @@ use crate::wire::Wire;
 
 mod asking;
 mod egress;
+mod ending;
 mod ingress;
 mod moving;
 
@@ -256,20 +257,6 @@ impl Stack {
         Some(connection.llp_state())
     }
 
-    /// Forgets a connection. What is queued is still sent, FIN follows, and the stack sees it through to its
-    /// end, up to the configured number and time; abort it first when it must not.
-    pub fn remove(&mut self, id: ConnectionId) {
-        let Some(connection) = self.table.get_mut(id).filter(|connection| !connection.is_removed) else {
-            return;
-        };
-        connection.is_removed = true;
-        connection.socket_mut().close();
-        self.lingering_count += 1;
-        self.lingering.push_back(id);
-        self.mark_dirty(id);
-        self.bound_lingering();
-    }
-
     /// When to call [`Stack::ingress`] and [`Stack::egress`] next, if the device doesn't become readable
     /// before: `now` when there is work. What waits in `next_ready` and `next_accepted` doesn't count; see
     /// [`Stack::has_news`].
@@ -334,12 +321,6 @@ impl Stack {
     pub const fn counters(&self) -> Counters {
         let (connections, lingering) = (self.table.len() as u64, self.lingering_count as u64);
         Counters { connections, lingering, ..self.counters }
-    }
-
-    /// Whether each connection has ended at both ends, as one in TIME-WAIT has.
-    #[must_use]
-    pub fn is_settled(&self) -> bool {
-        self.table.ids().all(|id| self.table.get(id).is_none_or(Connection::is_in_time_wait))
     }
 
     /// What TCP has done.
@@ -412,37 +393,6 @@ impl Stack {
     fn release_backlog(&mut self, port: u16) {
         if let Some(listener) = self.listeners.get_mut(&port) {
             listener.waiting = listener.waiting.saturating_sub(1);
-        }
-    }
-
-    /// Frees a connection and everything that points to it; queues skip its id when they come to it.
-    fn release(&mut self, id: ConnectionId) {
-        self.unmap(id);
-        let Some(connection) = self.table.remove(id) else { return };
-        self.wheel.cancel(id.index());
-        connection.tally.count_end(&mut self.tcp);
-        if let Some(port) = connection.listener {
-            self.release_backlog(port);
-        }
-        if connection.is_removed {
-            self.lingering_count -= 1;
-        }
-    }
-
-    /// Lets the oldest closing connections go when there are too many of them.
-    fn bound_lingering(&mut self) {
-        while let Some(&oldest) = self.lingering.front() {
-            if self.table.get(oldest).is_some() {
-                if self.lingering_count <= self.config.lingering {
-                    break;
-                }
-                self.release(oldest);
-            }
-            self.lingering.pop_front();
-        }
-        // Behind a slow one at the front there may be many that are gone.
-        if self.lingering.len() > 2 * self.config.lingering + 16 {
-            self.lingering.retain(|id| self.table.get(*id).is_some());
         }
     }
 }

@@ -353,6 +353,14 @@ impl Transport {
         }
     }
 
+    /// Ends by RST what TCP of this process still has to see to its end, at the next egress. The kernel sees to its own.
+    pub fn reset_all(&mut self) {
+        match self {
+            Self::Tcp(stack) => stack.reset_all(),
+            Self::Host(_) => {}
+        }
+    }
+
     /// What the transport holds, and has done as far as it deals with frames.
     #[must_use]
     pub fn counters(&self) -> Counters {

@@ -127,6 +127,7 @@ impl Engine {
             self.reset(id);
             self.remove(id);
         }
+        self.stack.reset_all();
         self.stack.egress(now);
     }
 }

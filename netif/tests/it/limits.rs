@@ -197,6 +197,24 @@ fn a_removed_connection_whose_peer_never_closes_is_given_up() {
     assert_eq!(bench.stacks[1].llp(right).unwrap().state(), LlpState::Reset);
 }
 
+/// The removed ones are among them, of which nobody but the stack knows; what has ended at both ends stays as it is.
+#[test]
+fn all_that_is_left_can_be_reset() {
+    let mut bench = Bench::new(V4);
+    let [[held, held_peer], [removed, removed_peer], [ended, ended_peer]] = [(); 3].map(|()| bench.connect());
+    bench.stacks[0].remove(removed);
+    bench.stacks[0].remove(ended);
+    bench.stacks[1].llp(ended_peer).unwrap().shutdown();
+    bench.pass(Duration::from_secs(1));
+    bench.stacks[0].reset_all();
+    bench.stacks[0].remove(held);
+    assert!(!bench.stacks[0].is_settled());
+    bench.pass(Duration::from_secs(1));
+    assert!(bench.stacks[0].is_settled());
+    let states = [held_peer, removed_peer, ended_peer].map(|peer| bench.stacks[1].llp(peer).unwrap().state());
+    assert_eq!(states, [LlpState::Reset, LlpState::Reset, LlpState::Closed]);
+}
+
 #[test]
 fn who_keeps_nobody_waiting_sends_more_in_a_turn() {
     let configure = |_: usize, config: &mut StackConfig| {

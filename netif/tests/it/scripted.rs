@@ -323,6 +323,25 @@ fn a_peer_that_is_silent_under_a_closed_window_is_given_up() {
     assert_eq!(script.llp().cause(), Some(CloseCause::TimedOut));
 }
 
+/// A process that has closed may end at any moment, and nobody would answer its peer's last segment any more.
+#[test]
+fn after_its_fin_a_stack_acknowledges_at_once() {
+    let mut script = Script::new(1, 60_000);
+    script.say(Said { flags: ACK, sequence: 1, acknowledged: 1, octets: octets(0..8), ..Said::default() });
+    assert_eq!(script.heard(), [], "before that an acknowledgement waits for company");
+    script.llp().shutdown();
+    script.work();
+    let last = script.heard().pop().unwrap();
+    assert_eq!((last.flags & FIN, last.acknowledged), (FIN, 9));
+    script.acknowledge(2, 60_000);
+    assert!(!script.stack.is_settled());
+    let farewell =
+        Said { flags: FIN | ACK, sequence: 9, acknowledged: 2, octets: octets(0..28), ..Said::default() };
+    script.say(farewell);
+    assert_eq!(script.heard().pop().map(|said| said.acknowledged), Some(9 + 28 + 1));
+    assert!(script.stack.is_settled());
+}
+
 const OWN: [u8; 4] = [10, 0, 0, 1];
 const PEER: [u8; 4] = [10, 0, 0, 9];
 const PEER_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 9];

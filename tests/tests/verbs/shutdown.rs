@@ -9,7 +9,7 @@ use weft_rnic::{
 };
 use weft_tests::{PORT, Pair, PairConfig};
 
-use crate::threads::Ends;
+use crate::threads::{Ends, Guard};
 use crate::world::{WR, contents, drain, memory_of, outcomes, pattern, post_recv, qp_on, reason, write_to};
 
 /// What was posted is done, receives are flushed, both sides hear of the end, and nothing is left of TCP.
@@ -91,4 +91,26 @@ fn what_does_not_end_in_time_is_reset() {
     assert!(!ends.a.device.shutdown(Duration::from_millis(20)));
     assert_eq!(outcomes(&drain(&ends.a.cq)), [(10, Status::WorkRequestFlushed)]);
     assert_eq!(qa.state(), QpState::Error);
+}
+
+/// So is what only TCP still sees to its end: a peer that has not closed yet would ask for a long time where nobody is any more.
+#[test]
+fn streams_whose_peer_has_not_closed_are_reset() {
+    let ends = Ends::new(Progress::Manual, Progress::Manual);
+    let _listener = ends.b.device.listen_streaming(&ends.b.events, PORT + 1).unwrap();
+    let _opened = ends.a.device.open_stream(&ends.a.events, ends.b.device.address(PORT + 1)).unwrap();
+    let guard = Guard::new();
+    let accepted = loop {
+        guard.check("a stream");
+        assert!(!matches!(ends.a.events.next(), Some(CmEvent::StreamFailed { .. })));
+        if let Some(CmEvent::StreamRequest(request)) = ends.b.events.next() {
+            break ends.b.device.accept_stream(request.id).unwrap();
+        }
+    };
+    assert!(!ends.a.device.shutdown(Duration::from_millis(20)), "nobody drives the other device meanwhile");
+    // What is in memory is there at once.
+    while accepted.receive(&mut [0; 8]).is_ok() {
+        guard.check("an end");
+    }
+    assert_eq!(ends.b.device.counters().tcp.resets_received, 1);
 }

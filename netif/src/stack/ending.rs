@@ -1,0 +1,72 @@
+//! The end of connections, of one and of all.
+
+use super::Stack;
+use crate::connection::{CloseCause, Connection};
+use crate::table::ConnectionId;
+
+impl Stack {
+    /// Forgets a connection. What is queued is still sent, FIN follows, and the stack sees it through to its
+    /// end, up to the configured number and time; abort it first when it must not.
+    pub fn remove(&mut self, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id).filter(|connection| !connection.is_removed) else {
+            return;
+        };
+        connection.is_removed = true;
+        connection.socket_mut().close();
+        self.lingering_count += 1;
+        self.lingering.push_back(id);
+        self.mark_dirty(id);
+        self.bound_lingering();
+    }
+
+    /// Whether each connection has ended at both ends, as one in TIME-WAIT has, and nothing waits for room on the wire.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        !self.wire.wants_write()
+            && self.table.ids().all(|id| self.table.get(id).is_none_or(Connection::is_in_time_wait))
+    }
+
+    /// Ends all connections by RST but those in TIME-WAIT, the removed ones too. It goes out at the next egress.
+    pub fn reset_all(&mut self) {
+        let ids: Vec<_> = self.table.ids().collect();
+        for id in ids {
+            if let Some(connection) =
+                self.table.get_mut(id).filter(|connection| !connection.is_in_time_wait())
+            {
+                connection.abort(CloseCause::Aborted);
+                self.mark_dirty(id);
+            }
+        }
+    }
+
+    /// Frees a connection and everything that points to it; queues skip its id when they come to it.
+    pub(super) fn release(&mut self, id: ConnectionId) {
+        self.unmap(id);
+        let Some(connection) = self.table.remove(id) else { return };
+        self.wheel.cancel(id.index());
+        connection.tally.count_end(&mut self.tcp);
+        if let Some(port) = connection.listener {
+            self.release_backlog(port);
+        }
+        if connection.is_removed {
+            self.lingering_count -= 1;
+        }
+    }
+
+    /// Lets the oldest closing connections go when there are too many of them.
+    fn bound_lingering(&mut self) {
+        while let Some(&oldest) = self.lingering.front() {
+            if self.table.get(oldest).is_some() {
+                if self.lingering_count <= self.config.lingering {
+                    break;
+                }
+                self.release(oldest);
+            }
+            self.lingering.pop_front();
+        }
+        // Behind a slow one at the front there may be many that are gone.
+        if self.lingering.len() > 2 * self.config.lingering + 16 {
+            self.lingering.retain(|id| self.table.get(*id).is_some());
+        }
+    }
+}
