@@ -173,6 +173,14 @@ impl Connection {
         }
     }
 
+    /// What is left of the segment that takes the next octet queued: those before it are whole, but where the send buffer ends one
+    /// is cut.
+    pub(crate) fn segment_room(&self) -> usize {
+        let unsent = self.mark.unsent() + self.keeper.held();
+        let (emss, begins_behind_the_end) = (self.emss(), unsent > self.written_to);
+        emss - if begins_behind_the_end { self.written_to } else { unsent } % emss
+    }
+
     /// Whether it is established, and sends and holds back nothing.
     pub(crate) fn is_quiet(&self) -> bool {
         self.socket().state() == State::Established

@@ -221,6 +221,16 @@ impl Llp<'_> {
             Self::Host(host) => host.emss(),
         }
     }
+
+    /// How many octets the segment still takes that will have the next octet queued, as things stand: who queues units of the
+    /// segment's size, and makes one as much shorter now, has TCP's segments begin with units. None where the kernel cuts them.
+    #[must_use]
+    pub fn segment_room(&self) -> Option<usize> {
+        match self {
+            Self::Tcp(tcp) => Some(tcp.connection.segment_room()),
+            Self::Host(_) => None,
+        }
+    }
 }
 
 impl TcpLlp<'_> {

@@ -45,6 +45,11 @@ impl Keeper {
         self.beginning.is_some()
     }
 
+    /// Octets that are held back.
+    pub(crate) fn held(&self) -> usize {
+        self.beginning.as_deref().and_then(Data::of).map_or(0, |data| data.len)
+    }
+
     /// Whether a frame goes out as it is, as nearly all do; then its device knows how to cut it. Else [`Self::pass`] has to see to it.
     #[inline]
     pub(crate) fn passes(&mut self, frame: &mut Frame, own: &OwnSegment, flow: &Flow) -> bool {

@@ -36,6 +36,18 @@ where
         Some(outbound)
     }
 
+    /// Octets of payload that are left of the message whose segment comes next; 0 for a message that is never cut, and for none.
+    pub fn left(&self) -> u32 {
+        let side = matches!(self.ending, Ending::Open).then(|| self.next_side()).flatten();
+        match (side, &self.own, self.pending.front()) {
+            (Some(Side::Own), Own::Payload { cutter, .. }, _) => cutter.remaining(),
+            (Some(Side::Answer), _, Some(PendingRequest { asked: Asked::Read(request), sent, .. })) => {
+                request.size - sent
+            }
+            _ => 0,
+        }
+    }
+
     /// The only segment of a Send or Write that fits into one, while nothing else wants to be sent: as [`start`](Self::start) and
     /// [`poll_segment`](Self::poll_segment) in one, since the message is never in progress. None, and nothing has been taken, if that is
     /// not so.

@@ -90,7 +90,7 @@ fn build_several(
         if let Some(lending) = &mut user.lending {
             lending.begin(built);
         }
-        let octets = match stream.transmit(&mut scratch[built..], mulpdu, user) {
+        let octets = match stream.transmit(&mut scratch[built..], (mulpdu, None), user) {
             Ok(octets) => octets,
             Err(failure) => return (built, Err(failure)),
         };

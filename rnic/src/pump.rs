@@ -75,9 +75,12 @@ pub(crate) fn transmit_all(
         let needed = stream.fpdu_room(mulpdu);
         let room = llp.room();
         let cuts = llp.capacity() >= FEW * needed;
+        let fills_segments = llp.emss() == needed && !stream.segments().sends_markers();
+        let boundary = if cuts && fills_segments { Boundary::of(llp) } else { None };
         let mut is_idle = false;
         let built = transmit(llp, scratch, [needed, if cuts { SHORTEST } else { needed }], |out| {
-            let (octets, end) = fill(stream, out, (mulpdu, cuts && out.len() < room), user);
+            let wraps = cuts && out.len() < room;
+            let (octets, end) = fill(stream, out, Shape { mulpdu, wraps, boundary }, user);
             is_idle = matches!(end, Ok(true));
             (octets, end.map(|_is_idle| octets))
         })?;
@@ -88,24 +91,71 @@ pub(crate) fn transmit_all(
     Ok(())
 }
 
+/// What decides how long FPDUs get.
+#[derive(Clone, Copy)]
+struct Shape {
+    mulpdu: usize,
+    /// The buffer wraps behind the place for them.
+    wraps: bool,
+    boundary: Option<Boundary>,
+}
+
+/// Where TCP's segment ends that the next FPDU begins in, if FPDUs of the largest size fill segments. Behind the short one that ends
+/// a message all others would lie across two segments (RFC 5044 section 5.1): the next one of a long message ends where the segment
+/// does.
+#[derive(Clone, Copy)]
+struct Boundary {
+    /// Octets of a whole segment.
+    segment: usize,
+    /// Octets that the segment still takes.
+    room: usize,
+}
+
+impl Boundary {
+    fn of(llp: &Llp<'_>) -> Option<Self> {
+        let segment = Some(llp.emss()).filter(|&emss| emss >= FEW * SHORTEST)?;
+        Some(Self { segment, room: llp.segment_room()? })
+    }
+
+    /// How long the next FPDU should be, if not as long as may be.
+    const fn fit(&self) -> Option<usize> {
+        match self.room {
+            room if room == self.segment => None,
+            room if room < SHORTEST => Some(room + self.segment - SHORTEST),
+            room => Some(room),
+        }
+    }
+
+    /// Takes note of an FPDU of so many octets.
+    const fn pass(&mut self, octets: usize) {
+        let behind = self.segment - self.room + octets;
+        self.room = self.segment - behind % self.segment;
+    }
+}
+
 /// Builds FPDUs in `out` one behind the other, as long as one of the largest size fits, or to its end if the buffer wraps there;
 /// answers their octets, and whether there is nothing more to send. What was built before a failure goes out.
 #[inline]
 fn fill(
     stream: &mut Stream,
     out: &mut [u8],
-    (mulpdu, wraps): (usize, bool),
+    mut shape: Shape,
     user: &mut impl User,
 ) -> (usize, Result<bool, Failure>) {
+    let (mulpdu, wraps) = (shape.mulpdu, shape.wraps);
     let mut filled = 0;
     loop {
         let rest = out.len() - filled;
         let limit = if wraps { before_wrap(rest, stream.fpdu_room(mulpdu)) } else { rest };
-        let octets = match stream.transmit(&mut out[filled..filled + limit], mulpdu, user) {
+        let fit = shape.boundary.and_then(|boundary| boundary.fit());
+        let octets = match stream.transmit(&mut out[filled..filled + limit], (mulpdu, fit), user) {
             Ok(octets) => octets,
             Err(failure) => return (filled, Err(failure)),
         };
         filled += octets;
+        if let Some(boundary) = &mut shape.boundary {
+            boundary.pass(octets);
+        }
         if octets == 0 || !stream.has_output(user.has_request()) {
             return (filled, Ok(true));
         }

@@ -4,6 +4,8 @@ use weft_ddp::{Expected, Header, Receiver, Segment};
 use weft_mpa::{Crc32c, Deframer, Framer, Negotiated};
 use weft_verbs::{Payload, crc};
 
+use crate::parked::Rdmap;
+
 /// One direction each of MPA and DDP, in Full Operation. `Q` is what DDP expects on its queues.
 #[derive(Debug)]
 pub(crate) struct Segments<Q = [Expected; 4]> {
@@ -119,6 +121,14 @@ impl<Q: AsMut<[Expected]>> Segments<Q> {
         self.framer.room(len)
     }
 
+    /// How long the next ULPDU may be: `max_ulpdu`, or, of a message that takes many of these, what makes an FPDU of `fit` octets.
+    pub(crate) fn fitting(&self, max_ulpdu: usize, fit: Option<usize>, rdmap: &Rdmap) -> usize {
+        match fit {
+            Some(fit) if rdmap.left() as usize > MANY * max_ulpdu => max_ulpdu.min(self.room(fit)),
+            _ => max_ulpdu,
+        }
+    }
+
     /// The largest FPDU that a ULPDU of `ulpdu_len` octets takes now.
     pub(crate) fn fpdu_len(&self, ulpdu_len: usize) -> usize {
         self.framer.fpdu_len(ulpdu_len)
@@ -137,3 +147,5 @@ impl<Q: AsMut<[Expected]>> Segments<Q> {
 
 /// Octets of a ULPDU from which on the CRC goes along with the copy.
 const FUSED: usize = 128;
+/// A message of more ULPDUs than this may take one more, so that FPDUs end where TCP's segments do.
+const MANY: usize = 4;

@@ -103,12 +103,12 @@ impl Stream {
     }
 
     /// Builds the next FPDU in `out` and answers its length there, without what the user lends; 0 when there is nothing to send.
-    /// `out` is to hold an FPDU of `mulpdu`; in a smaller one messages are cut into smaller segments.
+    /// `out` is to hold an FPDU of `mulpdu`; in a smaller one messages are cut into smaller segments, and a long one by `fit`.
     #[inline]
     pub(crate) fn transmit(
         &mut self,
         out: &mut [u8],
-        mulpdu: usize,
+        (mulpdu, fit): (usize, Option<usize>),
         user: &mut impl User,
     ) -> Result<usize, Failure> {
         if user.is_sated() {
@@ -118,8 +118,7 @@ impl Stream {
             return user.carry_out_local().map(|()| 0).map_err(|fault| Failure::refused(fault.into(), None));
         }
         let max_ulpdu = mulpdu.min(self.segments.room(out.len()));
-        let short = short::transmit(&mut self.rdmap, &mut self.segments, (out, max_ulpdu), user);
-        if let Some(octets) = short {
+        if let Some(octets) = short::transmit(&mut self.rdmap, &mut self.segments, (out, max_ulpdu), user) {
             return Ok(octets);
         }
         let next = user.next_message(self.rdmap.readiness());
@@ -129,7 +128,8 @@ impl Stream {
             // The user goes by the readiness, so that this is a fault of our own.
             return Err(Failure::local(Cause::Local(Status::General)));
         }
-        let Some(segment) = self.rdmap.poll_segment(max_ulpdu) else { return Ok(0) };
+        let fitting = self.segments.fitting(max_ulpdu, fit, &self.rdmap);
+        let Some(segment) = self.rdmap.poll_segment(fitting) else { return Ok(0) };
         let (octets, fpdu) = lend::build(&mut self.segments, &mut self.rdmap, out, &segment, user)?;
         user.count_sent(&segment.header, segment.len, fpdu);
         if let Some(token) = segment.finished {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weft_ddp::{Receiver, Stag};
+use weft_ddp::{Header, Receiver, Stag};
 use weft_rdmap::{
     AtomicRequest, AtomicResponse, Body, Endpoint, Error, Immediate, Inbound, Kind, Message, Outbound,
     OutstandingRequest, PendingRequest, Terminate, Token,
@@ -81,7 +81,18 @@ impl End {
                 Err(_) => self.to_send.push_front((message, octets)),
             }
         }
+        let left = self.endpoint.left() as usize;
         let outbound = self.endpoint.poll_segment(max_ulpdu)?;
+        let (Header::Tagged { last, .. } | Header::Untagged { last, .. }) = outbound.header;
+        match outbound.body {
+            Body::Message { .. } | Body::ReadResponse { .. } => {
+                assert!(
+                    if last { left == outbound.len } else { left > outbound.len },
+                    "{left}: {outbound:?}"
+                );
+            }
+            _ => assert_eq!(left, 0, "{outbound:?}"),
+        }
         Some(self.send(outbound, max_ulpdu))
     }
 

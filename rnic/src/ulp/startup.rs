@@ -238,7 +238,7 @@ fn refuse(llp: &mut Llp<'_>, negotiated: &Negotiated, error: Error) {
     let mut scratch = Vec::new();
     grow(&mut scratch, needed);
     let _unsent_if_tcp_ended = pump::transmit(llp, &mut scratch, [needed, needed], |out| {
-        let built = stream.transmit(out, mulpdu, &mut Nobody);
+        let built = stream.transmit(out, (mulpdu, None), &mut Nobody);
         (built.as_ref().map_or(0, |&octets| octets), built)
     });
 }

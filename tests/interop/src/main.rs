@@ -22,6 +22,7 @@ mod pattern;
 mod program;
 mod relay;
 mod report;
+mod torn;
 mod verbs;
 
 use campaign::Places;

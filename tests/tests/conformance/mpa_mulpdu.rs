@@ -251,11 +251,12 @@ fn little_room_does_not_shrink_ulpdus() {
     }
 }
 
-/// Where a larger send buffer ends, TCP cuts a segment, and an FPDU is cut to end there, too: whatever has set the two apart before,
-/// segments begin with FPDUs from there on.
-// Covers 5044-5.1-3, 5044-4.5-5.
+/// The FPDU that ends a message is short, and would set all that follow it apart from TCP's segments; so does the end of the send
+/// buffer, where TCP cuts a segment. Of a long message an FPDU ends where the segment does: all segments begin with one.
+// Covers 5044-5.1-3, 5044-5.1-4, 5044-4.5-5.
 #[test]
-fn fpdus_and_segments_meet_again_where_the_send_buffer_ends() {
+fn segments_begin_with_fpdus_behind_short_ones_too() {
+    const LENGTHS: [usize; 6] = [5, 200_000, 1442 * 6 + 1300, 66_666, 1442 * 5 + 60, 150_000];
     let tcp_buffer = 16 * 1460;
     let mut bench = Bench::new(&PairConfig { tcp_buffer, ..PairConfig::default() });
     bench.establish(Opening::USUAL, 0x40);
@@ -264,23 +265,27 @@ fn fpdus_and_segments_meet_again_where_the_send_buffer_ends() {
     let message = pattern(200_000);
     let memory = bench.side.memory(message.len());
     memory.write(0, &message).unwrap();
-    bench.side.qp.post_send(&work(1, SendOpcode::Send, Data::Inline(b"small"))).unwrap();
-    bench.side.qp.post_send(&work(2, SendOpcode::Send, Data::Sges(&[whole(&memory)]))).unwrap();
-    assert_eq!(bench.peer.read(32), fpdu(&send(1, b"small")));
-    let (mut begins, mut short, mut place, mut rest) = (vec![0], 0, 32, message.len());
-    while rest > 0 {
-        let len = number(&bench.peer.read(2));
-        let ulpdu = bench.peer.read((len + 2).next_multiple_of(4) + 2);
-        assert_eq!(ulpdu[18..len], message[message.len() - rest..][..len - 18]);
-        begins.push(place);
-        place += 2 + ulpdu.len();
-        rest -= len - 18;
-        short += usize::from(len < 1454);
+    for len in LENGTHS {
+        let sge = memory.sge(0, u32::try_from(len).unwrap());
+        bench.side.qp.post_send(&work(1, SendOpcode::Send, Data::Sges(&[sge]))).unwrap();
     }
-    assert!(short <= place / tcp_buffer + 1, "{short} FPDUs of {} are short", begins.len());
+    let (mut begins, mut short, mut place) = (Vec::new(), 0, 0);
+    for len in LENGTHS {
+        let mut rest = len;
+        while rest > 0 {
+            let len_field = number(&bench.peer.read(2));
+            let ulpdu = bench.peer.read((len_field + 2).next_multiple_of(4) + 2);
+            assert_eq!(ulpdu[18..len_field], message[len - rest..][..len_field - 18]);
+            begins.push(place);
+            place += 2 + ulpdu.len();
+            rest -= len_field - 18;
+            short += usize::from(len_field < 1454);
+        }
+    }
+    assert!(short <= place / tcp_buffer + 3 * LENGTHS.len(), "{short} FPDUs of {} are short", begins.len());
     let mut at = 0;
     for segment in &bench.peer.segments {
-        assert!(at < tcp_buffer || begins.contains(&at), "a segment begins at {at}, within an FPDU");
+        assert!(begins.contains(&at), "a segment begins at {at}, within an FPDU");
         at += segment.len();
     }
     assert_eq!(at, place);

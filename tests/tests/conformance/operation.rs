@@ -201,10 +201,10 @@ fn long_sends_and_writes_are_cut() {
             let sges = [whole(&memory)];
             let opcode = SendOpcode::Write { stag: Stag(0xAABB_CCDD), to: u64::MAX - 600 };
             world.side.qp.post_send(&work(1, SendOpcode::Send, Data::Sges(&sges))).unwrap();
-            world.side.qp.post_send(&work(2, opcode, Data::Sges(&sges))).unwrap();
             expect_segments(&peer, &message, 512, |last, offset, payload| {
                 send_part(if last { "41" } else { "01" }, 1, u32::try_from(offset).unwrap(), payload)
             });
+            world.side.qp.post_send(&work(2, opcode, Data::Sges(&sges))).unwrap();
             // Whether offsets wrap is for the peer to say.
             expect_segments(&peer, &message, 516, |last, offset, payload| {
                 let to = (u64::MAX - 600).wrapping_add(offset as u64);
