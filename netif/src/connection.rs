@@ -173,12 +173,12 @@ impl Connection {
         }
     }
 
-    /// What is left of the segment that takes the next octet queued: those before it are whole, but where the send buffer ends one
-    /// is cut.
+    /// What is left of the segment that takes the next octet queued. Those before it are whole; one more begins where the send
+    /// buffer does.
     pub(crate) fn segment_room(&self) -> usize {
         let unsent = self.mark.unsent() + self.keeper.held();
-        let (emss, begins_behind_the_end) = (self.emss(), unsent > self.written_to);
-        emss - if begins_behind_the_end { self.written_to } else { unsent } % emss
+        let emss = self.emss();
+        emss - unsent.min(self.written_to) % emss
     }
 
     /// Whether it is established, and sends and holds back nothing.

@@ -222,8 +222,9 @@ impl Llp<'_> {
         }
     }
 
-    /// How many octets the segment still takes that will have the next octet queued, as things stand: who queues units of the
-    /// segment's size, and makes one as much shorter now, has TCP's segments begin with units. None where the kernel cuts them.
+    /// How many more octets the TCP segment takes that will carry the next octet queued, [`Llp::emss`] if it begins there, as far as
+    /// can be told before it is sent. Whoever ends a unit there has the next segment begin with one. None where the kernel cuts
+    /// segments.
     #[must_use]
     pub fn segment_room(&self) -> Option<usize> {
         match self {
