@@ -150,5 +150,8 @@ fn a_seed_makes_a_run() {
     let octets = |demo: &Demo| std::fs::read(&demo.pcap).unwrap();
     assert!(octets(&one) == octets(&two), "the same seed gave two runs");
     assert!(octets(&one) != octets(&other), "the seed changed nothing");
-    assert_eq!(one.segments, other.segments, "a lost frame changes no segment");
+    // What TCP has to send again changes where long messages are cut, and nothing else.
+    let messages = |demo: &Demo| demo.rows.iter().map(|row| row["messages"].clone()).collect::<Vec<_>>();
+    assert_eq!(messages(&one), messages(&other), "a lost frame changes no message");
+    assert_eq!(one.segments["read-request"], other.segments["read-request"]);
 }
