@@ -5,6 +5,7 @@
 //! [`simulate`] draws whole worlds from seeds, and checks all that becomes of them.
 
 pub mod catalogue;
+pub mod command_line;
 pub mod fuzzing;
 mod loopback;
 mod pair;

@@ -1,9 +1,5 @@
 //! The command line.
 
-use std::io::Write;
-use std::process::ExitCode;
-
-use clap::error::{ErrorKind, RichFormatter};
 use clap::{Parser, ValueEnum};
 
 /// Connects many queue pairs in one process and measures what they cost.
@@ -71,25 +67,4 @@ pub(crate) enum Answer {
     Manual,
     /// By a thread.
     Thread,
-}
-
-/// The arguments, or the exit status after what there was to say.
-pub(crate) fn parse() -> Result<Args, ExitCode> {
-    Args::try_parse().map_err(|error| {
-        if error.kind() == ErrorKind::DisplayHelp {
-            // Whoever closed standard output does not want help.
-            let _unread = error.print();
-            return ExitCode::SUCCESS;
-        }
-        let text = error.apply::<RichFormatter>().render().to_string();
-        let line = text.lines().next().unwrap_or_default();
-        complain(&format!("{} (`--help` has examples)", line.trim_start_matches("error: ")), 2)
-    })
-}
-
-/// Says what is wrong in one line.
-pub(crate) fn complain(text: &str, status: u8) -> ExitCode {
-    // Where standard error is closed the status still tells.
-    let _unread = writeln!(std::io::stderr(), "scale: {text}");
-    ExitCode::from(status)
 }

@@ -14,9 +14,10 @@ use std::process::ExitCode;
 use args::{Answer, Args, Transport};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weft_rnic::Progress;
+use weft_tests::command_line;
 
 fn main() -> ExitCode {
-    let args = match args::parse() {
+    let args = match command_line::parse::<Args>() {
         Ok(args) => args,
         Err(status) => return status,
     };
@@ -24,7 +25,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => args::complain(&error.to_string(), 1),
+        Err(error) => command_line::complain::<Args>(&error.to_string(), 1),
     }
 }
 

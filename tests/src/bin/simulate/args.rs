@@ -1,10 +1,6 @@
 //! The command line.
 
-use std::io::Write;
-use std::process::ExitCode;
-
 use clap::Parser;
-use clap::error::{ErrorKind, RichFormatter};
 
 /// Simulates engines on a network full of faults, and checks every completion and every octet.
 ///
@@ -47,25 +43,4 @@ pub(crate) struct Args {
     /// Run one seed, and print its plan and what happens
     #[arg(long)]
     pub(crate) trace: bool,
-}
-
-/// The arguments, or the exit status after what there was to say.
-pub(crate) fn parse() -> Result<Args, ExitCode> {
-    Args::try_parse().map_err(|error| {
-        if error.kind() == ErrorKind::DisplayHelp {
-            // Whoever closed standard output does not want help.
-            let _unread = error.print();
-            return ExitCode::SUCCESS;
-        }
-        let text = error.apply::<RichFormatter>().render().to_string();
-        let line = text.lines().next().unwrap_or_default();
-        complain(&format!("{} (`--help` has examples)", line.trim_start_matches("error: ")), 2)
-    })
-}
-
-/// Says what is wrong in one line.
-pub(crate) fn complain(text: &str, status: u8) -> ExitCode {
-    // Where standard error is closed the status still tells.
-    let _unread = writeln!(std::io::stderr(), "simulate: {text}");
-    ExitCode::from(status)
 }

@@ -8,10 +8,11 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use args::Args;
+use weft_tests::command_line;
 use weft_tests::simulate::{Options, run};
 
 fn main() -> ExitCode {
-    let args = match args::parse() {
+    let args = match command_line::parse::<Args>() {
         Ok(args) => args,
         Err(status) => return status,
     };
@@ -19,7 +20,7 @@ fn main() -> ExitCode {
     printed.unwrap_or_else(|error| match error.kind() {
         // Whoever read this has seen enough.
         io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        _ => args::complain(&format!("cannot write the output: {error}"), 1),
+        _ => command_line::complain::<Args>(&format!("cannot write the output: {error}"), 1),
     })
 }
 
