@@ -16,14 +16,19 @@ use weft_mpa::{Initiator, Negotiated, Offer, Responder};
 use weft_netif::{ConnectionId, Duration, Instant, Llp};
 use weft_verbs::{MemoryTable, QpEvent, QueuePair};
 
-use crate::channel::Channel;
-use crate::cm::{CmEvent, DisconnectReason, RequestId, StreamingId};
+use crate::connection::streaming::{Hold, Interest};
+use crate::connection::trace::Trace;
 use crate::counters::Counters;
-use crate::events::{News, Notice};
-use crate::preamble::{Hold, Interest};
-use crate::staging::StagingPool;
+use crate::events::channel::Channel;
+use crate::events::connection::{CmEvent, DisconnectReason, RequestId, StreamingId};
+use crate::objects::event_channel::{News, Notice};
 use crate::stream::Stream;
-use crate::trace::Trace;
+use crate::stream::staging::StagingPool;
+
+pub(crate) mod operate;
+pub(crate) mod startup;
+pub(crate) mod streaming;
+pub(crate) mod trace;
 
 /// A connection of the engine.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 use weft_netif::{HostCounters, TcpCounters, WireCounters, counters};
 use weft_verbs::{CqCounters, QpCounters, QueuePair};
 
-use crate::cm::ConnectFailure;
+use crate::events::connection::ConnectFailure;
 use crate::failure::{Cause, Failure};
 
 mod causes;

@@ -12,19 +12,25 @@ use weft_mpa::STAGING_LEN;
 use weft_netif::{ConnectionId, Instant, Transport};
 use weft_verbs::{CqTable, Doorbells, PdId, QpEvent, QpNotice, QpState, QueuePair, Taking};
 
-use crate::async_event::AsyncQueue;
-use crate::channel::Channel;
 use crate::config::Config;
+use crate::connection::trace::Trace;
 use crate::connection::{Connection, Phase, Standing, Turn, Verdict};
 use crate::counters::Counters;
-use crate::cq::CqShared;
-use crate::events::Notice;
-use crate::memory::Memory;
-use crate::notices::Notices;
-use crate::srq::SrqShared;
-use crate::staging::StagingPool;
-use crate::table::Connections;
-use crate::trace::Trace;
+use crate::engine::memory::Memory;
+use crate::engine::notices::Notices;
+use crate::engine::table::Connections;
+use crate::events::asynchronous::AsyncQueue;
+use crate::events::channel::Channel;
+use crate::objects::cq::CqShared;
+use crate::objects::event_channel::Notice;
+use crate::objects::srq::SrqShared;
+use crate::stream::staging::StagingPool;
+
+pub(crate) mod listeners;
+pub(crate) mod memory;
+pub(crate) mod notices;
+pub(crate) mod registry;
+pub(crate) mod table;
 
 /// Everything that a device consists of, behind the device's lock.
 #[derive(Debug)]

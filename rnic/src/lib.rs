@@ -28,83 +28,45 @@
 //! Specifications: RFC 5040 (RDMAP), 5041 (DDP), 5044 (MPA), 6581 (MPA startup), 7306 (Atomics, Immediate Data),
 //! 5042 (security).
 
-mod async_event;
-mod attributes;
-mod backlog;
-mod channel;
 mod clock;
-mod cm;
 mod config;
 mod connection;
 mod counters;
-mod cq;
-mod device;
-mod driver;
+mod drive;
 mod engine;
 mod error;
 mod events;
 mod failure;
-mod frame;
-mod landing;
-mod lead;
-mod lend;
-mod listener;
-mod lockstep;
-mod memory;
-mod motor;
-mod mr;
-mod mw;
-mod notices;
-mod operate;
-mod parked;
-mod preamble;
-mod pump;
-mod qp;
-mod registry;
-mod resources;
-mod rtr;
-mod segments;
-mod several;
-mod short;
-mod shutdown;
-mod sleeps;
-mod srq;
-mod staging;
-mod startup;
+mod objects;
 mod stat;
 mod stream;
-mod streaming;
-mod table;
-mod trace;
 pub mod ulp;
-mod user;
-mod wait;
 
-pub use async_event::{AsyncChannel, AsyncEvent};
-pub use attributes::{ConnectionAttributes, QpAttributes, QpModify};
 pub use clock::Clock;
-pub use cm::{
-    CmEvent, ConnectFailure, ConnectRequest, DisconnectReason, RequestId, StreamRequest, StreamingId,
-};
 pub use config::{CLOCK_SCALE, Config, Progress};
 pub use counters::{
     Counters, EngineCounters, MpaCounters, SegmentCounters, TerminateCounters, VerbsCounters,
 };
-pub use cq::{CompChannel, Cq, CqId, CqInit};
-pub use device::Device;
+pub use drive::sleep::{Poll, Until};
 pub use error::{CmError, CreateError, DestroyError, ModifyError, StreamError};
-pub use events::{EventChannel, EventQueue, EventSource, News, Notice};
+pub use events::asynchronous::{AsyncChannel, AsyncEvent};
+pub use events::connection::{
+    CmEvent, ConnectFailure, ConnectRequest, DisconnectReason, RequestId, StreamRequest, StreamingId,
+};
 pub use failure::Cause;
-pub use listener::{BoundPort, ConnParam, Listener};
-pub use lockstep::Lockstep;
-pub use mr::{Mr, Pd, Reregistration};
-pub use mw::{FastMr, Mw, MwBind};
-pub use qp::{Qp, QpInit};
-pub use resources::{ConnectionInfo, CqInfo, ListenerInfo, MrInfo, PdInfo, QpInfo, SrqInfo};
-pub use srq::{Srq, SrqAttributes, SrqId, SrqInit, SrqModify};
+pub use objects::attributes::{ConnectionAttributes, QpAttributes, QpModify};
+pub use objects::cq::{CompChannel, Cq, CqId, CqInit};
+pub use objects::device::Device;
+pub use objects::event_channel::{EventChannel, EventQueue, EventSource, News, Notice};
+pub use objects::listener::{BoundPort, ConnParam, Listener};
+pub use objects::lockstep::Lockstep;
+pub use objects::mr::{Mr, Pd, Reregistration};
+pub use objects::mw::{FastMr, Mw, MwBind};
+pub use objects::qp::{Qp, QpInit};
+pub use objects::resources::{ConnectionInfo, CqInfo, ListenerInfo, MrInfo, PdInfo, QpInfo, SrqInfo};
+pub use objects::srq::{Srq, SrqAttributes, SrqId, SrqInit, SrqModify};
+pub use objects::streaming::{StreamState, StreamingConnection};
 pub use stat::{STAT_VERSION, stat_folder, stat_folder_from_env};
-pub use streaming::{StreamState, StreamingConnection};
-pub use wait::{Poll, Until};
 
 pub use weft_ddp::Stag;
 pub use weft_netif::{Ground, Listen};

@@ -19,9 +19,9 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Uid, geteuid};
 
-use crate::channel::Wakeup;
-use crate::device::Device;
-use crate::wait::wait_ready;
+use crate::drive::sleep::wait_ready;
+use crate::events::channel::Wakeup;
+use crate::objects::device::Device;
 
 mod answer;
 mod folder;

@@ -14,11 +14,21 @@ use weft_rdmap::{Endpoint, Inbound, OutstandingRequest, PendingRequest, Terminat
 use weft_verbs::Status;
 
 use crate::failure::{Cause, Failure, Received};
-use crate::landing::Placings;
-use crate::parked::{Parked, Rdmap};
-use crate::segments::Segments;
-use crate::user::User;
-use crate::{lend, rtr, short};
+use crate::stream::parked::{Parked, Rdmap};
+use crate::stream::placing::Placings;
+use crate::stream::segments::Segments;
+use crate::stream::user::User;
+
+pub(crate) mod direct;
+pub(crate) mod frame;
+pub(crate) mod parked;
+pub(crate) mod placing;
+pub(crate) mod pump;
+pub(crate) mod rtr;
+pub(crate) mod segments;
+pub(crate) mod short;
+pub(crate) mod staging;
+pub(crate) mod user;
 
 /// One direction each of MPA, DDP and RDMAP, in Full Operation.
 #[derive(Debug)]
@@ -130,7 +140,7 @@ impl Stream {
         }
         let fitting = self.segments.fitting(max_ulpdu, fit, &self.rdmap);
         let Some(segment) = self.rdmap.poll_segment(fitting) else { return Ok(0) };
-        let (octets, fpdu) = lend::build(&mut self.segments, &mut self.rdmap, out, &segment, user)?;
+        let (octets, fpdu) = direct::build(&mut self.segments, &mut self.rdmap, out, &segment, user)?;
         user.count_sent(&segment.header, segment.len, fpdu);
         if let Some(token) = segment.finished {
             user.finish(token);

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use serde_json::{Map, Value, json};
 use weft_verbs::{Access, CqCounters, MemoryKind, QpCounters, WindowType};
 
-use crate::device::Device;
-use crate::resources::{ConnectionInfo, CqInfo, ListenerInfo, MrInfo, PdInfo, QpInfo, SrqInfo};
+use crate::objects::device::Device;
+use crate::objects::resources::{ConnectionInfo, CqInfo, ListenerInfo, MrInfo, PdInfo, QpInfo, SrqInfo};
 
 /// The version of the answers, in each of them as `weft_stat`. It grows when something that was there means something else.
 pub const STAT_VERSION: u32 = 1;

@@ -10,8 +10,8 @@ use weft_verbs::{MemoryTable, Payload, Reach};
 
 use super::sink::Sink;
 use super::{Agreement, Association, DdpCause, DdpError, PostError, Source};
-use crate::pump;
-use crate::segments::Segments;
+use crate::stream::pump;
+use crate::stream::segments::Segments;
 
 /// One end of a DDP stream on MPA and TCP.
 ///

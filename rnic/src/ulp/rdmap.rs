@@ -9,10 +9,10 @@ use weft_verbs::{MemoryTable, Status};
 use super::ddp::grow;
 use super::requests::{Request, Requests, Side};
 use super::{Agreement, Association, PostError, Source};
+use crate::connection::operate::refusal;
 use crate::failure::{Cause, Failure};
-use crate::operate::refusal;
-use crate::pump;
 use crate::stream::Stream;
+use crate::stream::pump;
 
 /// One end of an RDMAP stream on DDP, MPA and TCP.
 ///

@@ -9,7 +9,7 @@ use weft_verbs::{LocalFault, Payload, Reach, Refusal, Status};
 
 use super::buffer::{Buffer, BufferQueue};
 use super::{RdmapEvent, Source};
-use crate::user::User;
+use crate::stream::user::User;
 
 /// What the ULP has asked for and not been told the end of.
 #[derive(Debug, Default)]

@@ -9,13 +9,13 @@ use weft_netif::{Llp, LlpState};
 
 use super::ddp::grow;
 use super::{Agreement, AnswerError};
-use crate::cm::ConnectFailure;
+use crate::connection::startup::not_opened;
+use crate::events::connection::ConnectFailure;
 use crate::failure::Failure;
-use crate::frame::{self, Arrival};
-use crate::pump;
-use crate::startup::not_opened;
 use crate::stream::Stream;
-use crate::user::Nobody;
+use crate::stream::frame::{self, Arrival};
+use crate::stream::pump;
+use crate::stream::user::Nobody;
 
 /// One end of MPA's startup on one TCP connection.
 ///

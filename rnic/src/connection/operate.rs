@@ -1,0 +1,250 @@
+//! The phases of a connection in and after Full Operation.
+
+use weft_mpa::mulpdu;
+use weft_netif::{CloseCause, LlpState};
+use weft_rdmap::Terminate;
+use weft_verbs::{Lending, QpEvent, QpNotice, QueuePair, Status};
+
+use crate::connection::{Connection, Phase, Turn, Verdict};
+use crate::events::connection::DisconnectReason;
+use crate::failure::{Cause, Failure};
+use crate::stream::Stream;
+use crate::stream::direct;
+use crate::stream::placing;
+use crate::stream::pump;
+use crate::stream::user::Surroundings;
+
+impl Connection {
+    /// Full Operation: takes what has arrived, sends what there is room for, and sees to the end.
+    pub(crate) fn operate(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        let Phase::Operating(stream) = &mut self.phase else { return Verdict::Keep };
+        match receive(stream, turn) {
+            Ok(None) => {}
+            Ok(Some(terminate)) => return self.handle_terminate(turn, &terminate),
+            Err(failure) => return self.fail(turn, failure),
+        }
+        if let Err(failure) = transmit(stream, turn) {
+            return self.fail(turn, failure);
+        }
+        if turn.qp.as_ref().is_some_and(|qp| qp.is_overrun()) {
+            return self.fail(turn, Failure::local(Cause::CompletionQueueOverrun));
+        }
+        if turn.qp.as_deref().is_some_and(QueuePair::is_drained) {
+            note(turn, QpNotice::SqDrained);
+            return self.disconnect(turn);
+        }
+        match turn.llp.state() {
+            LlpState::Connecting | LlpState::Established => Verdict::Keep,
+            LlpState::PeerClosed if stream.is_parked() || !turn.llp.is_drained() => Verdict::Keep,
+            LlpState::PeerClosed | LlpState::Closed => self.handle_fin(turn),
+            LlpState::Reset => {
+                if let Some(qp) = turn.qp.as_deref_mut() {
+                    qp.note(QpNotice::Fatal);
+                    if turn.llp.cause() == Some(CloseCause::TimedOut) {
+                        qp.fail_oldest(Status::RetryExceeded);
+                    }
+                }
+                self.ended = Some(DisconnectReason::Lost);
+                self.finish(turn)
+            }
+        }
+    }
+
+    /// Nothing has come since startup: Linux siw may have left what followed its Reply unread, and looks again when more comes.
+    pub(crate) fn nudge(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        let Phase::Operating(stream) = &mut self.phase else { return Verdict::Keep };
+        if stream.nudge() {
+            self.nudges += 1;
+            let again = turn.nudge_after.filter(|_| self.nudges < NUDGES);
+            self.deadline = again.map(|after| turn.now + after * (1 << self.nudges));
+        }
+        self.operate(turn)
+    }
+
+    /// Sends what the stream still owes, a Terminate or the answers to Reads and Atomics, then FIN.
+    pub(crate) fn end(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        let Phase::Ending(stream) = &mut self.phase else { return Verdict::Keep };
+        pump::discard(&mut turn.llp);
+        if matches!(turn.llp.state(), LlpState::Closed | LlpState::Reset) {
+            return self.finish(turn);
+        }
+        // A second failure changes nothing: the stream is at its end already, and FIN follows.
+        let failed = transmit(stream, turn).is_err();
+        if failed || !stream.owes() { self.shut(turn) } else { Verdict::Keep }
+    }
+
+    /// FIN is sent: throws input away until the peer has sent its own, so that TCP does not answer it with a reset.
+    pub(crate) fn drain(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        pump::discard(&mut turn.llp);
+        match turn.llp.state() {
+            LlpState::Connecting | LlpState::Established => Verdict::Keep,
+            LlpState::PeerClosed if !turn.llp.is_drained() => Verdict::Keep,
+            LlpState::PeerClosed | LlpState::Closed | LlpState::Reset => self.finish(turn),
+        }
+    }
+
+    /// The peer has closed its direction: gracefully between two FPDUs, else it is an error (RFC 5044 section 7.2).
+    fn handle_fin(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        let Phase::Operating(mut stream) = core::mem::replace(&mut self.phase, Phase::Draining) else {
+            return Verdict::Keep;
+        };
+        let aligned = stream.is_aligned();
+        stream.abandon_message();
+        if !aligned {
+            turn.counters.mpa.cut_short += 1;
+            stream.abandon_answers();
+            note(turn, QpNotice::Fatal);
+        }
+        if let Some(qp) = turn.qp.as_deref_mut() {
+            if aligned {
+                qp.handle_peer_left();
+            } else {
+                qp.handle_event(QpEvent::Failed);
+            }
+        }
+        let reason = if aligned { DisconnectReason::Peer } else { DisconnectReason::Lost };
+        self.report_end(turn, reason);
+        self.phase = Phase::Ending(stream);
+        self.deadline = Some(turn.now + turn.close_timeout);
+        self.end(turn)
+    }
+
+    /// The peer has ended the stream: the request that it refused fails, all others are flushed.
+    fn handle_terminate(&mut self, turn: &mut Turn<'_>, terminate: &Terminate) -> Verdict {
+        let culprit = match &self.phase {
+            Phase::Operating(stream) => stream.culprit(terminate),
+            _ => None,
+        };
+        turn.counters.terminates_received.count(terminate);
+        self.trace.terminate_received(terminate);
+        if let Some(qp) = turn.qp.as_deref_mut() {
+            if let Some(token) = culprit {
+                let code = [0, terminate.layer, terminate.etype, terminate.code];
+                qp.fail(token, refusal(terminate), u32::from_be_bytes(code));
+            } else {
+                if qp.queues().as_infiniband() {
+                    // Its Writes are confirmed, so that what was refused is mostly the first that is not.
+                    qp.fail_oldest(refusal(terminate));
+                }
+                qp.note(QpNotice::Fatal);
+            }
+            qp.handle_event(QpEvent::Terminated);
+        }
+        let code = (terminate.layer, terminate.etype, terminate.code);
+        let other = terminate.other_reading();
+        let other = other.map(|other| ((other.layer, other.etype, other.code), other.describe()));
+        let text = terminate.describe();
+        self.report_end(turn, DisconnectReason::PeerTerminate { code, text, other });
+        self.shut(turn)
+    }
+
+    /// The application ends the stream with a Terminate.
+    pub(crate) fn terminate(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        self.fail(turn, Failure::local(Cause::Requested))
+    }
+
+    /// This side has found an error: the peer gets a Terminate, the queue pair is flushed.
+    fn fail(&mut self, turn: &mut Turn<'_>, failure: Failure) -> Verdict {
+        let Phase::Operating(mut stream) = core::mem::replace(&mut self.phase, Phase::Draining) else {
+            return Verdict::Keep;
+        };
+        turn.counters.count_failure(&failure);
+        if let Some(notice) = failure.cause.notice() {
+            note(turn, notice);
+        }
+        if let (true, Some(qp), Some(token)) =
+            (failure.is_in_answer, turn.qp.as_deref_mut(), stream.oldest_request())
+        {
+            qp.fail(token, Status::BadResponse, 0);
+        }
+        self.trace.terminate_sent(&failure.terminate);
+        stream.terminate(failure.terminate);
+        if let Some(qp) = turn.qp.as_deref_mut() {
+            qp.handle_event(QpEvent::Terminated);
+        }
+        self.report_end(turn, DisconnectReason::LocalTerminate(failure.cause));
+        self.phase = Phase::Ending(stream);
+        self.deadline = Some(turn.now + turn.close_timeout);
+        self.end(turn)
+    }
+}
+
+fn note(turn: &mut Turn<'_>, notice: QpNotice) {
+    if let Some(qp) = turn.qp.as_deref_mut() {
+        qp.note(notice);
+    }
+}
+
+/// Receives as long as TCP has octets and nothing has to wait for a receive request.
+fn receive(stream: &mut Stream, turn: &mut Turn<'_>) -> Result<Option<Terminate>, Failure> {
+    let Turn { llp, qp: Some(qp), memory, counters, stagings, .. } = turn else { return Ok(None) };
+    let lands = llp.receives_directly();
+    let mut user = Surroundings { qp, memory, counters, lending: None, lands };
+    stream.resume(&mut user)?;
+    loop {
+        match placing::receive(stream, llp, &mut user)? {
+            Some(0) => return Ok(None),
+            Some(_) => {}
+            None => {
+                let heard = pump::receive(llp, |octets| {
+                    let before = octets.len();
+                    stagings.lend(stream.segments_mut());
+                    let received = stream.receive(octets, &mut user);
+                    stagings.take_back(stream.segments_mut());
+                    user.counters.mpa.octets_received += (before - octets.len()) as u64;
+                    let lacks_payload = stream.placings.lacks_payload();
+                    received.map(|terminate| match terminate {
+                        Some(terminate) => Some(Heard::Terminate(terminate)),
+                        None => lacks_payload.then_some(Heard::Head),
+                    })
+                });
+                match heard? {
+                    None => return Ok(None),
+                    Some(Heard::Terminate(terminate)) => return Ok(Some(terminate)),
+                    Some(Heard::Head) => {}
+                }
+            }
+        }
+    }
+}
+
+/// What ends the reading of a buffer.
+enum Heard {
+    Terminate(Terminate),
+    /// An FPDU has begun whose payload can go from the socket to where it belongs.
+    Head,
+}
+
+/// Sends as long as there is something to send and TCP has room for a whole FPDU of the largest size.
+pub(crate) fn transmit(stream: &mut Stream, turn: &mut Turn<'_>) -> Result<(), Failure> {
+    let Turn { llp, qp: Some(qp), memory, counters, scratch, tcp_buffer, .. } = turn else { return Ok(()) };
+    // Most of what is received brings nothing to send.
+    if !stream.has_output(qp.has_request()) {
+        return Ok(());
+    }
+    let lends = stream.segments().is_plain() && llp.sends_directly();
+    let mut user = Surroundings { qp, memory, counters, lending: lends.then(Lending::new), lands: false };
+    // An FPDU larger than the buffer would wait for room for ever.
+    let mulpdu = mulpdu(llp.emss().min(*tcp_buffer), stream.segments().sends_markers());
+    if lends {
+        direct::transmit_all(stream, llp, scratch, mulpdu, &mut user)
+    } else {
+        pump::transmit_all(stream, llp, scratch, mulpdu, &mut user)
+    }
+}
+
+/// How the request that a Terminate complains about ends (RFC 5040 section 4.8, RFC 5041 section 8.2).
+pub(crate) fn refusal(terminate: &Terminate) -> Status {
+    match (terminate.layer, terminate.etype, terminate.code) {
+        // Protection errors: the peer's memory refuses.
+        (0x0 | 0x1, 0x1, _) => Status::RemoteAccess,
+        // No buffer is posted. Of a Read or Atomic it says that the peer's IRD was overrun.
+        (0x1, 0x2, 0x02) if !terminate.names_request() => Status::RnrRetryExceeded,
+        // Another error of the untagged buffer; a version or an opcode that the peer does not know.
+        (0x1, 0x2, _) | (0x0, 0x2, 0x05 | 0x06) => Status::RemoteInvalidRequest,
+        _ => Status::RemoteOperation,
+    }
+}
+
+/// By default the last one is sent some seconds after the start: a peer that has not begun to read by then never will.
+const NUDGES: u32 = 5;

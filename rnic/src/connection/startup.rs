@@ -1,0 +1,312 @@
+//! The phases of a connection before Full Operation: MPA Request and Reply.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weft_mpa::{FrameKind, MAX_FRAME_LEN, Negotiated, Offer, Outcome, RtrKind, Start, StartupFrame};
+use weft_netif::{CloseCause, LlpState};
+use weft_verbs::{QpEvent, QueuePair};
+
+use crate::connection::operate::transmit;
+use crate::connection::streaming::{Hold, Interest};
+use crate::connection::{Connection, Phase, Turn, Verdict};
+use crate::events::connection::{CmEvent, ConnectFailure, ConnectRequest, RequestId, StreamingId};
+use crate::failure::Failure;
+use crate::objects::listener::ConnParam;
+use crate::stream::Stream;
+use crate::stream::frame::{self, Arrival};
+
+/// What the peer said when the connection came about.
+struct Greeting {
+    private_data: Bytes,
+    /// Its IRD and ORD, if it told them.
+    peer_depths: Option<(u16, u16)>,
+    initiator: bool,
+}
+
+impl Connection {
+    /// TCP's handshake may be over: sends the Request.
+    pub(crate) fn handle_connected(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        match turn.llp.state() {
+            LlpState::Connecting => return Verdict::Keep,
+            LlpState::Established | LlpState::PeerClosed => {}
+            LlpState::Closed | LlpState::Reset if self.hold == Hold::Never => {
+                return self.fail_startup(turn, not_opened(turn.llp.cause()));
+            }
+            LlpState::Closed | LlpState::Reset => return self.fail_startup(turn, ConnectFailure::Closed),
+        }
+        // Octets of streaming mode may still fill the send buffer; a fresh one holds any frame.
+        if !turn.llp.has_room(MAX_FRAME_LEN) {
+            return Verdict::Keep;
+        }
+        let Phase::Connecting(initiator, private_data) = core::mem::replace(&mut self.phase, Phase::Draining)
+        else {
+            return Verdict::Keep;
+        };
+        // The private data was measured when the application called connect.
+        match initiator.request(&private_data).and_then(|request| send_frame(turn, &request)) {
+            Ok(()) => turn.counters.sent.mpa_requests += 1,
+            Err(error) => return self.fail_startup(turn, ConnectFailure::Protocol(error.into())),
+        }
+        self.trace.request_sent(private_data.len());
+        self.phase = Phase::AwaitingReply(initiator);
+        self.handle_reply(turn)
+    }
+
+    /// Waits for the Reply and goes by it.
+    pub(crate) fn handle_reply(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        match frame::receive(&mut self.frame, &mut turn.llp, FrameKind::Reply) {
+            Arrival::Partial => return Verdict::Keep,
+            Arrival::Bad(error) => return self.fail_startup(turn, ConnectFailure::Protocol(error.into())),
+            Arrival::Gone => return self.fail_startup(turn, ConnectFailure::Closed),
+            Arrival::Whole => turn.counters.received.mpa_replies += 1,
+        }
+        let frame = core::mem::take(&mut self.frame);
+        let Phase::AwaitingReply(initiator) = core::mem::replace(&mut self.phase, Phase::Draining) else {
+            return Verdict::Keep;
+        };
+        let Ok(Some((reply, _))) = StartupFrame::parse(FrameKind::Reply, &frame) else {
+            return Verdict::Keep;
+        };
+        self.trace.reply_received(reply.reject);
+        let private_data = Bytes::copy_from_slice(reply.private_data);
+        let peer_depths = reply.enhanced.map(|enhanced| (enhanced.ird, enhanced.ord));
+        let is_overrun = turn.qp.as_deref().is_some_and(QueuePair::is_overrun);
+        let outcome = initiator.handle_reply(&reply).map(|outcome| match outcome {
+            // What completes could not be told any more, and that has no code of its own (RFC 6581 section 9.3).
+            Outcome::Established(negotiated) if is_overrun => {
+                Outcome::Failed { negotiated, error: weft_mpa::Error::LocalCatastrophic }
+            }
+            outcome => outcome,
+        });
+        match outcome {
+            Ok(Outcome::Established(negotiated)) => {
+                let greeting = Greeting { private_data, peer_depths, initiator: true };
+                self.establish(turn, &negotiated, greeting);
+                self.operate(turn)
+            }
+            Ok(Outcome::Rejected { .. }) => {
+                turn.counters.mpa.rejects_received += 1;
+                self.trace.rejected(true);
+                self.report(turn, |qp_num| CmEvent::Rejected { qp_num, private_data, peer_depths });
+                self.detach(turn);
+                self.leave_mpa(turn)
+            }
+            Ok(Outcome::Failed { negotiated, error }) => {
+                let reason = ConnectFailure::Protocol(error);
+                turn.counters.mpa.count_startup(&reason);
+                self.trace.startup_failed(&reason);
+                self.report(turn, |qp_num| CmEvent::ConnectError { qp_num, reason });
+                // The peer believes in the connection: it learns by a Terminate that there is none. The send buffer holds
+                // only the Request so far, so that the Terminate goes into it now or, if TCP has ended, never.
+                let mut stream = Stream::new(&negotiated, true, true);
+                let failure = Failure::mpa(error);
+                turn.counters.count_failure(&failure);
+                self.trace.terminate_sent(&failure.terminate);
+                stream.terminate(failure.terminate);
+                let _unsent_if_tcp_ended = transmit(&mut stream, turn);
+                self.detach(turn);
+                self.shut(turn)
+            }
+            Err(error) => self.fail_startup(turn, ConnectFailure::Protocol(error)),
+        }
+    }
+
+    /// Waits for the Request and lets the application decide.
+    pub(crate) fn handle_request(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        match frame::receive(&mut self.frame, &mut turn.llp, FrameKind::Request) {
+            Arrival::Partial => return Verdict::Keep,
+            // An application that does not know of this connection yet has only the counters (RFC 5044 section 7.1.2).
+            Arrival::Bad(error) => return self.fail_startup(turn, ConnectFailure::Protocol(error.into())),
+            Arrival::Gone => return self.fail_startup(turn, ConnectFailure::Closed),
+            Arrival::Whole => turn.counters.received.mpa_requests += 1,
+        }
+        let frame = core::mem::take(&mut self.frame);
+        let Phase::AwaitingRequest(responder) = core::mem::replace(&mut self.phase, Phase::Draining) else {
+            return Verdict::Keep;
+        };
+        let Ok(Some((request, _))) = StartupFrame::parse(FrameKind::Request, &frame) else {
+            return Verdict::Keep;
+        };
+        self.trace.request_received(request.revision, request.private_data.len());
+        if turn.backlog_is_full {
+            return self.fail_startup(turn, ConnectFailure::Closed);
+        }
+        let offer = match responder.handle_request(&request) {
+            Ok(offer) => offer,
+            Err(error) => return self.fail_startup(turn, ConnectFailure::Protocol(error)),
+        };
+        self.tell(CmEvent::ConnectRequest(ConnectRequest {
+            id: RequestId(self.serial, self.attempt),
+            port: self.listener.map_or(0, |listener| listener.port()),
+            peer: self.peer,
+            local: self.local,
+            stream: (self.hold != Hold::Never).then_some(StreamingId(self.serial)),
+            revision: request.revision,
+            private_data: Bytes::copy_from_slice(request.private_data),
+            ird: offer.peer_ird,
+            ord: offer.peer_ord,
+        }));
+        self.phase = Phase::Offered(offer);
+        self.deadline = Some(turn.now + turn.answer_timeout);
+        Verdict::Keep
+    }
+
+    /// The application has not decided; the peer may lose patience.
+    pub(crate) fn watch_offer(&self, turn: &mut Turn<'_>) -> Verdict {
+        match turn.llp.state() {
+            LlpState::Connecting | LlpState::Established => Verdict::Keep,
+            _ if self.hold == Hold::Held => self.fail_startup(turn, ConnectFailure::Closed),
+            LlpState::PeerClosed | LlpState::Closed | LlpState::Reset => Verdict::Remove,
+        }
+    }
+
+    /// Closes a rejected connection when the peer has the Reply. Linux siw acts on a FIN before it reads what came in the same
+    /// segment, so that its application would hear of a reset connection, without the private data.
+    pub(crate) fn watch_rejection(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        let is_open = turn.llp.state() == LlpState::Established;
+        if is_open && turn.llp.unsent() > 0 { Verdict::Keep } else { self.shut(turn) }
+    }
+
+    /// The application accepts: sends the Reply, and the stream begins.
+    pub(crate) fn accept(
+        &mut self,
+        turn: &mut Turn<'_>,
+        param: &ConnParam<'_>,
+        [ird, ord]: [u16; 2],
+    ) -> Result<Verdict, weft_mpa::StartupError> {
+        let private_data = param.private_data;
+        let Some(offer) = self.take_offer(turn, private_data)? else { return Ok(Verdict::Keep) };
+        self.cookie = param.id;
+        if let Some(events) = param.events {
+            self.events = Some(Arc::clone(&events.channel));
+        }
+        let peer_depths = offer.peer_ird.zip(offer.peer_ord);
+        let (reply, negotiated) = offer.accept_with(ird, ord, private_data)?;
+        send_frame(turn, &reply)?;
+        turn.counters.sent.mpa_replies += 1;
+        self.trace.reply_sent(false);
+        let greeting = Greeting { private_data: Bytes::new(), peer_depths, initiator: false };
+        self.establish(turn, &negotiated, greeting);
+        Ok(self.operate(turn))
+    }
+
+    /// The application rejects: sends the Reply and leaves MPA.
+    pub(crate) fn reject(
+        &mut self,
+        turn: &mut Turn<'_>,
+        private_data: &[u8],
+    ) -> Result<Verdict, weft_mpa::StartupError> {
+        let Some(offer) = self.take_offer(turn, private_data)? else { return Ok(Verdict::Keep) };
+        send_frame(turn, &offer.reject(private_data)?)?;
+        turn.counters.sent.mpa_replies += 1;
+        turn.counters.mpa.rejects_sent += 1;
+        self.trace.reply_sent(true);
+        self.trace.rejected(false);
+        if self.hold == Hold::Held {
+            return Ok(self.leave_mpa(turn));
+        }
+        self.phase = Phase::Rejecting;
+        self.deadline = Some(turn.now + turn.close_timeout);
+        Ok(Verdict::Keep)
+    }
+
+    /// Ends a connection that has not come about. TCP is closed at once, without a Terminate.
+    pub(crate) fn fail_startup(&self, turn: &mut Turn<'_>, reason: ConnectFailure) -> Verdict {
+        self.trace.startup_failed(&reason);
+        turn.counters.startup_failures += 1;
+        turn.counters.mpa.count_startup(&reason);
+        if turn.qp.is_none() && self.hold == Hold::Held {
+            self.tell(CmEvent::StreamFailed { id: StreamingId(self.serial), reason });
+        }
+        self.report(turn, |qp_num| CmEvent::ConnectError { qp_num, reason });
+        turn.llp.shutdown();
+        Verdict::Remove
+    }
+
+    /// After a rejection TCP stays open for the application (RFC 5044 section 7.1.2). One that has never seen the
+    /// connection in streaming mode has no handle by which it could use it, so that it is closed.
+    fn leave_mpa(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        if self.hold != Hold::Held {
+            return self.shut(turn);
+        }
+        self.phase = Phase::Streaming(Interest::default());
+        self.deadline = None;
+        Verdict::Keep
+    }
+
+    /// The offer, out of its phase, once it is sure that the answer can be sent.
+    fn take_offer(
+        &mut self,
+        turn: &Turn<'_>,
+        private_data: &[u8],
+    ) -> Result<Option<Offer>, weft_mpa::StartupError> {
+        let Phase::Offered(offer) = &self.phase else { return Ok(None) };
+        let needed = frame::reply_len(offer, private_data)?;
+        // A peer may send its Request without having read what it was sent in streaming mode.
+        if turn.llp.room() < needed {
+            return Err(weft_mpa::StartupError::BufferTooSmall { needed });
+        }
+        match core::mem::replace(&mut self.phase, Phase::Draining) {
+            Phase::Offered(offer) => Ok(Some(offer)),
+            phase => {
+                self.phase = phase;
+                Ok(None)
+            }
+        }
+    }
+
+    fn establish(&mut self, turn: &mut Turn<'_>, negotiated: &Negotiated, greeting: Greeting) {
+        let Greeting { private_data, peer_depths, initiator } = greeting;
+        // A depth that is left to the ULPs is larger, and stands for as many as this device has. An RTR message that is a
+        // Read takes a place where there are none else (RFC 6581 section 9.1).
+        let rtr_read = match negotiated.start {
+            Start::SendRtr(kind) => kind == RtrKind::Read,
+            Start::ExpectRtr(kinds) => kinds.read,
+            Start::ClientServer => false,
+        };
+        let max = turn.max_reads.max(u16::from(rtr_read));
+        let (ird, ord) = (negotiated.ird.min(max), negotiated.ord.min(max));
+        let negotiated = Negotiated { ird, ord, ..*negotiated };
+        let extensions = turn.qp.as_deref().is_none_or(|qp| qp.queues().extensions);
+        self.phase = Phase::Operating(Box::new(Stream::new(&negotiated, initiator, extensions)));
+        self.agreed = Some(negotiated);
+        self.deadline = turn.nudge_after.filter(|_| initiator).map(|after| turn.now + after);
+        turn.counters.mpa.established += 1;
+        self.trace.established(turn.qp.as_deref().map(|qp| qp.queues().number), &negotiated);
+        if let Some(qp) = turn.qp.as_deref_mut() {
+            qp.handle_event(QpEvent::Established);
+        }
+        self.report(turn, |qp_num| CmEvent::Established { qp_num, private_data, ird, ord, peer_depths });
+    }
+
+    /// The queue pair is free again while the connection is still being closed.
+    fn detach(&mut self, turn: &mut Turn<'_>) {
+        self.qp = None;
+        turn.qp = None;
+    }
+
+    fn report(&self, turn: &Turn<'_>, event: impl FnOnce(u32) -> CmEvent) {
+        if let Some(qp) = turn.qp.as_deref() {
+            self.tell(event(qp.queues().number));
+        }
+    }
+}
+
+/// Why TCP's handshake has failed.
+pub(crate) const fn not_opened(cause: Option<CloseCause>) -> ConnectFailure {
+    match cause {
+        Some(CloseCause::Refused) => ConnectFailure::Refused,
+        _ => ConnectFailure::Unreachable,
+    }
+}
+
+fn send_frame(turn: &mut Turn<'_>, frame: &StartupFrame<'_>) -> Result<(), weft_mpa::StartupError> {
+    let mut octets = [0; MAX_FRAME_LEN];
+    let len = frame.emit(&mut octets)?;
+    if turn.llp.send_slice(&octets[..len]) == len {
+        Ok(())
+    } else {
+        Err(weft_mpa::StartupError::BufferTooSmall { needed: len })
+    }
+}

@@ -1,0 +1,146 @@
+//! The phases of a connection in streaming mode, before MPA and after a rejection.
+
+use bytes::Bytes;
+use weft_mpa::{Initiator, Responder};
+use weft_netif::LlpState;
+
+use crate::connection::startup::not_opened;
+use crate::connection::{Connection, Phase, Turn, Verdict};
+use crate::error::StreamError;
+use crate::events::connection::{CmEvent, ConnectFailure, StreamingId};
+
+/// Whether the application knows a connection from streaming mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// The connection began with MPA.
+    Never,
+    /// It was offered to the application, which has not taken it yet.
+    Untaken,
+    /// The application has a handle.
+    Held,
+    /// The application has dropped its handle.
+    Dropped,
+}
+
+/// What the application waits for, and has not been told yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Interest {
+    /// There were none.
+    pub(crate) octets: bool,
+    /// There was none.
+    pub(crate) room: bool,
+    /// There was some, but not enough for a last message.
+    pub(crate) more_room: bool,
+}
+
+impl Connection {
+    /// TCP's handshake may be over: streaming mode begins.
+    pub(crate) fn handle_opened(&mut self, turn: &Turn<'_>) -> Verdict {
+        match turn.llp.state() {
+            LlpState::Connecting => Verdict::Keep,
+            LlpState::Closed | LlpState::Reset => self.fail_opening(not_opened(turn.llp.cause())),
+            LlpState::Established | LlpState::PeerClosed => {
+                self.phase = Phase::Streaming(Interest::default());
+                self.deadline = None;
+                self.trace.opened();
+                self.announce_ready();
+                Verdict::Keep
+            }
+        }
+    }
+
+    /// TCP's handshake has failed.
+    pub(crate) fn fail_opening(&self, reason: ConnectFailure) -> Verdict {
+        self.trace.startup_failed(&reason);
+        self.tell(CmEvent::StreamFailed { id: StreamingId(self.serial), reason });
+        Verdict::Remove
+    }
+
+    /// Tells the application, once each, when what it waits for has come. The octets stay in TCP until it receives them.
+    pub(crate) fn watch_streaming(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        let Phase::Streaming(interest) = &mut self.phase else { return Verdict::Keep };
+        let state = turn.llp.state();
+        let is_over = matches!(state, LlpState::Closed | LlpState::Reset);
+        let has_octets = is_over || state == LlpState::PeerClosed || !turn.llp.readable().is_empty();
+        let has_room = is_over || turn.llp.has_room(1);
+        let octets_met = interest.octets && has_octets;
+        let room_met = (interest.room || interest.more_room) && has_room;
+        if octets_met {
+            interest.octets = false;
+        }
+        if room_met {
+            (interest.room, interest.more_room) = (false, false);
+        }
+        if octets_met || room_met {
+            self.announce_ready();
+        }
+        // A held connection stays for what can still be received; nobody will ever look at one that was not taken.
+        if is_over && self.hold == Hold::Untaken { Verdict::Remove } else { Verdict::Keep }
+    }
+
+    pub(crate) fn start_initiator(
+        &mut self,
+        turn: &mut Turn<'_>,
+        initiator: Initiator,
+        private_data: Bytes,
+    ) -> Verdict {
+        self.phase = Phase::Connecting(initiator, private_data);
+        self.deadline = Some(turn.now + turn.startup_timeout);
+        self.handle_connected(turn)
+    }
+
+    pub(crate) fn start_responder(&mut self, turn: &mut Turn<'_>, responder: Responder) -> Verdict {
+        self.attempt += 1;
+        self.phase = Phase::AwaitingRequest(responder);
+        self.deadline = Some(turn.now + turn.startup_timeout);
+        self.handle_request(turn)
+    }
+
+    fn announce_ready(&self) {
+        self.tell(CmEvent::StreamReady { id: StreamingId(self.serial) });
+    }
+}
+
+impl Interest {
+    /// Gives TCP as many octets as there is room for.
+    pub(crate) fn send(&mut self, turn: &mut Turn<'_>, octets: &[u8]) -> Result<usize, StreamError> {
+        if matches!(turn.llp.state(), LlpState::Closed | LlpState::Reset) {
+            return Err(StreamError::Closed);
+        }
+        let sent = turn.llp.send_slice(octets);
+        self.room |= sent < octets.len();
+        Ok(sent)
+    }
+
+    /// Takes octets off TCP as far as they are there and `buffer` holds them, and none behind the first `last`.
+    pub(crate) fn receive(
+        &mut self,
+        turn: &mut Turn<'_>,
+        buffer: &mut [u8],
+        last: Option<u8>,
+    ) -> Result<usize, StreamError> {
+        let mut taken = 0;
+        while taken < buffer.len() {
+            let octets = turn.llp.readable();
+            let end = last.and_then(|last| octets.iter().position(|&octet| octet == last));
+            let len = end.map_or(octets.len(), |end| end + 1).min(buffer.len() - taken);
+            buffer[taken..taken + len].copy_from_slice(&octets[..len]);
+            turn.llp.consume(len);
+            taken += len;
+            if len == 0 || last.is_some_and(|last| buffer[taken - 1] == last) {
+                break;
+            }
+        }
+        if taken > 0 || buffer.is_empty() {
+            return Ok(taken);
+        }
+        match turn.llp.state() {
+            LlpState::Closed | LlpState::Reset => Err(StreamError::Closed),
+            LlpState::PeerClosed if turn.llp.is_drained() => Err(StreamError::Finished),
+            LlpState::PeerClosed | LlpState::Established | LlpState::Connecting => {
+                self.octets = true;
+                Ok(0)
+            }
+        }
+    }
+}

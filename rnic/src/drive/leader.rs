@@ -1,0 +1,261 @@
+//! Who drives an engine that has a thread of its own: that thread or, as long as it waits for an event or polls without a pause,
+//! one of the application's.
+//!
+//! A message that wakes the driver thread, which then wakes the application, costs two wake-ups; one that wakes the
+//! application, which drives the engine itself, costs one. So the only thread that waits leads, and the driver thread stands
+//! by. It stays so for a moment after the wait, since who has waited once mostly waits again; posting and polling drive the
+//! engine meanwhile. The driver thread takes over when the moment passes, when a second thread waits, or when it is called.
+//!
+//! The same goes for a program that polls all the time: whatever comes it finds itself, and a driver thread that wakes for it as
+//! well takes the core or the lock that somebody else could use. So that thread leaves the engine to the polls, until a moment has
+//! passed with few of them, or until the program asks for an event, as whoever is about to sleep does.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+
+use crate::drive::sleep::wait_ready;
+use crate::events::channel::Wakeup;
+
+/// The one who drives, and the one who stands by.
+#[derive(Debug)]
+pub(crate) struct Lead {
+    /// Threads in a blocking wait.
+    waiting: AtomicUsize,
+    /// One of them drives the engine.
+    is_led: AtomicBool,
+    /// How often a thread has begun to lead or ceased.
+    terms: AtomicU64,
+    is_standing_by: AtomicBool,
+    /// The driver thread sleeps until the leader goes.
+    awaits_leader: AtomicBool,
+    is_called: AtomicBool,
+    /// Polls that have driven the engine, or tried to.
+    drives: AtomicU32,
+    /// Nobody waits: it is the polls for which the driver thread stands by.
+    is_left_to_polls: AtomicBool,
+    signal: Wakeup,
+}
+
+/// A thread's stay in a blocking wait; ends when dropped.
+#[derive(Debug)]
+pub(crate) struct Stay<'a> {
+    lead: &'a Lead,
+    leads: bool,
+}
+
+impl Lead {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            waiting: AtomicUsize::new(0),
+            is_led: AtomicBool::new(false),
+            terms: AtomicU64::new(0),
+            is_standing_by: AtomicBool::new(false),
+            awaits_leader: AtomicBool::new(false),
+            is_called: AtomicBool::new(false),
+            drives: AtomicU32::new(0),
+            is_left_to_polls: AtomicBool::new(false),
+            signal: Wakeup::new()?,
+        })
+    }
+
+    /// Begins a wait of the calling thread, which leads if no other one waits.
+    pub(crate) fn stay(&self) -> Stay<'_> {
+        let leads = self.waiting.fetch_add(1, Ordering::SeqCst) == 0;
+        if leads {
+            self.is_led.store(true, Ordering::SeqCst);
+            self.terms.fetch_add(1, Ordering::SeqCst);
+        }
+        Stay { lead: self, leads }
+    }
+
+    /// Whether a thread of the application drives the engine.
+    pub(crate) fn is_led(&self) -> bool {
+        self.is_led.load(Ordering::SeqCst)
+    }
+
+    /// Whether the driver thread leaves the engine to the application's threads.
+    pub(crate) fn is_standing_by(&self) -> bool {
+        self.is_standing_by.load(Ordering::SeqCst)
+    }
+
+    /// A poll drives the engine.
+    pub(crate) fn note_drive(&self) {
+        self.drives.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often [`Self::note_drive`] was called.
+    pub(crate) fn drives(&self) -> u32 {
+        self.drives.load(Ordering::Relaxed)
+    }
+
+    /// Whether polls alone drive the engine.
+    pub(crate) fn is_left_to_polls(&self) -> bool {
+        self.is_left_to_polls.load(Ordering::SeqCst)
+    }
+
+    /// Has the driver thread take over at once.
+    pub(crate) fn call(&self) {
+        self.is_called.store(true, Ordering::SeqCst);
+        self.signal.wake();
+    }
+
+    /// Stands by until the engine needs the driver thread again; for that thread alone. There is a leader or, with `polled`, the engine
+    /// is polled densely.
+    pub(crate) fn stand_by(&self, polled: bool) {
+        self.is_left_to_polls.store(polled, Ordering::SeqCst);
+        self.is_standing_by.store(true, Ordering::SeqCst);
+        while !self.is_needed() {}
+        self.is_standing_by.store(false, Ordering::SeqCst);
+        self.is_left_to_polls.store(false, Ordering::SeqCst);
+    }
+
+    /// Sleeps for a moment, or with a leader who stays as long as that for as long as he does, and says whether nobody has led, nor
+    /// polled densely, in the last moment. Leaders who come and go need not wake this thread each time.
+    fn is_needed(&self) -> bool {
+        let (terms, drives) = (self.terms.load(Ordering::SeqCst), self.drives());
+        let is_alone = || self.waiting.load(Ordering::SeqCst) == 0;
+        if !self.is_called() && (self.is_led() || is_alone()) {
+            self.sleep(Some(MOMENT));
+        }
+        let is_same_term = || self.terms.load(Ordering::SeqCst) == terms;
+        if self.is_led() && is_same_term() {
+            self.awaits_leader.store(true, Ordering::SeqCst);
+            while self.is_led() && !self.is_called() {
+                self.sleep(None);
+            }
+            self.awaits_leader.store(false, Ordering::SeqCst);
+            if !self.is_called() && is_alone() {
+                self.sleep(Some(MOMENT));
+            }
+        }
+        let is_called = self.is_called.swap(false, Ordering::SeqCst);
+        let is_polled = !is_called && is_alone() && are_dense(self.drives().wrapping_sub(drives), MOMENT);
+        self.is_left_to_polls.store(is_polled, Ordering::SeqCst);
+        is_called || (!self.is_led() && (!is_alone() || (is_same_term() && !is_polled)))
+    }
+
+    fn is_called(&self) -> bool {
+        self.is_called.load(Ordering::SeqCst)
+    }
+
+    fn sleep(&self, timeout: Option<Duration>) {
+        wait_ready(&mut [PollFd::new(&self.signal.as_fd(), PollFlags::IN)], timeout);
+        self.signal.clear();
+    }
+}
+
+impl Stay<'_> {
+    /// Whether this thread is the one that drives.
+    pub(crate) const fn leads(&self) -> bool {
+        self.leads
+    }
+}
+
+impl Drop for Stay<'_> {
+    fn drop(&mut self) {
+        let others = self.lead.waiting.fetch_sub(1, Ordering::SeqCst) - 1;
+        if self.leads {
+            self.lead.is_led.store(false, Ordering::SeqCst);
+            self.lead.terms.fetch_add(1, Ordering::SeqCst);
+            if others > 0 || self.lead.awaits_leader.load(Ordering::SeqCst) {
+                self.lead.signal.wake();
+            }
+        }
+    }
+}
+
+/// Whether so many polls in this time leave hardly anything for others to find. Who polls now and then, and looks elsewhere in
+/// between, as one does who waits for an octet of his memory to change, does not come near that.
+pub(crate) fn are_dense(drives: u32, time: Duration) -> bool {
+    !time.is_zero() && time / DENSE <= Duration::from_micros(drives.into())
+}
+
+/// Polls that follow one another within so many microseconds are dense.
+const DENSE: u32 = 5;
+/// How long the driver thread leaves the engine to an application that has waited and does not wait, in real time, and at most
+/// twice that: the longest that what arrives can lie there.
+const MOMENT: Duration = Duration::from_micros(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_waits_alone_leads() {
+        let lead = Lead::new().unwrap();
+        let first = lead.stay();
+        assert!(first.leads() && lead.is_led());
+        let second = lead.stay();
+        assert!(!second.leads() && lead.is_led());
+        drop(first);
+        assert!(!lead.is_led(), "nobody takes over but the driver thread");
+        let third = lead.stay();
+        assert!(!third.leads());
+        drop((second, third));
+        assert!(lead.stay().leads());
+    }
+
+    #[test]
+    fn the_driver_thread_is_needed_by_those_who_wait_without_a_leader_and_by_those_who_call() {
+        let lead = Lead::new().unwrap();
+        let (leader, _follower) = (lead.stay(), lead.stay());
+        drop(leader);
+        lead.stand_by(false);
+        assert!(!lead.is_standing_by());
+        let lead = Lead::new().unwrap();
+        let _leader = lead.stay();
+        lead.call();
+        lead.stand_by(false);
+        assert!(!lead.is_standing_by());
+    }
+
+    #[test]
+    fn polls_are_dense_by_their_number_in_a_time() {
+        for (drives, micros, dense) in
+            [(20, 100, true), (19, 100, false), (0, 1, false), (1, 5, true), (9, 0, false)]
+        {
+            assert_eq!(are_dense(drives, Duration::from_micros(micros)), dense, "{drives} in {micros} us");
+        }
+        assert!(!are_dense(u32::MAX, Duration::from_secs(1 << 40)));
+    }
+
+    #[test]
+    fn the_driver_thread_leaves_the_engine_to_polls_until_they_end_or_call() {
+        let lead = Lead::new().unwrap();
+        lead.stand_by(true);
+        assert!(!lead.is_standing_by() && !lead.is_left_to_polls(), "nobody has polled");
+        let is_left_for = |polls: u32| {
+            let lead = Lead::new().unwrap();
+            let is_left = std::thread::scope(|scope| {
+                let driver = scope.spawn(|| lead.stand_by(true));
+                while !lead.is_standing_by() && !driver.is_finished() {}
+                (0..polls).for_each(|_| lead.note_drive());
+                let is_left = lead.is_left_to_polls();
+                lead.call();
+                is_left
+            });
+            assert!(!lead.is_standing_by() && !lead.is_left_to_polls());
+            is_left
+        };
+        // Each moment has enough of them, as long as this thread has its core.
+        assert!((0..1000).any(|_| is_left_for(1_000_000)));
+    }
+
+    #[test]
+    fn the_driver_thread_comes_back_when_the_leader_does_not() {
+        let lead = Lead::new().unwrap();
+        let leader = lead.stay();
+        std::thread::scope(|scope| {
+            let driver = scope.spawn(|| lead.stand_by(false));
+            while !lead.awaits_leader.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            assert!(lead.is_standing_by() && !driver.is_finished());
+            drop(leader);
+        });
+        assert!(!lead.is_standing_by());
+    }
+}

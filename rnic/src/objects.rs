@@ -1,0 +1,15 @@
+//! What users hold.
+
+pub(crate) mod attributes;
+pub(crate) mod cq;
+pub(crate) mod device;
+pub(crate) mod event_channel;
+pub(crate) mod listener;
+pub(crate) mod lockstep;
+pub(crate) mod mr;
+pub(crate) mod mw;
+pub(crate) mod qp;
+pub(crate) mod resources;
+pub(crate) mod shutdown;
+pub(crate) mod srq;
+pub(crate) mod streaming;

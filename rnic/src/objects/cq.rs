@@ -1,0 +1,284 @@
+//! Completion queues and completion channels.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::time::Duration;
+
+use weft_verbs::{Completion, CompletionQueue, MAX_CQ_ENTRIES, ResizeError};
+
+use crate::config::Progress;
+use crate::drive::sleep::Until;
+use crate::engine::notices::NEVER;
+use crate::engine::registry::Registry;
+use crate::error::CreateError;
+use crate::events::asynchronous::AsyncQueue;
+use crate::events::channel::Channel;
+use crate::objects::device::{Device, check_size};
+
+/// A completion queue. Clones are handles to the same one.
+#[derive(Clone, Debug)]
+pub struct Cq {
+    pub(crate) shared: Arc<CqShared>,
+    pub(crate) device: Device,
+}
+
+/// What the engine and the application share of a completion queue.
+#[derive(Debug)]
+pub(crate) struct CqShared {
+    pub(crate) id: CqId,
+    /// The engine of all queue pairs that use it.
+    pub(crate) engine: usize,
+    pub(crate) queue: Arc<CompletionQueue>,
+    pub(crate) channel: Option<Arc<Channel<CqId>>>,
+    /// The engine has seen that the queue is overrun.
+    pub(crate) overrun_seen: AtomicBool,
+    /// When an event that is held back comes at the latest, for the engine alone.
+    pub(crate) held_until: AtomicI64,
+    vain_polls: VainPolls,
+    /// The device's completion queues, this one among them.
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) events: Arc<AsyncQueue>,
+}
+
+/// Polls since the last one that found something, in a cache line of their own: the engine reads what lies around.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct VainPolls(AtomicU32);
+
+impl Drop for CqShared {
+    fn drop(&mut self) {
+        self.events.withdraw_cq(self.id);
+        self.registry.remove_cq(self.id, &self.queue.counters());
+    }
+}
+
+/// Names a completion queue in the events of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CqId(pub(crate) u64);
+
+impl CqId {
+    /// The registry gives out no more names than there are numbers.
+    pub(crate) fn number(self) -> u32 {
+        u32::try_from(self.0).unwrap_or(u32::MAX)
+    }
+}
+
+/// Announces completions by a file descriptor that poll and epoll understand; any number of queues may share one.
+#[derive(Clone, Debug)]
+pub struct CompChannel {
+    pub(crate) channel: Arc<Channel<CqId>>,
+    pub(crate) device: Device,
+}
+
+/// What a completion queue is made with. Start from [`CqInit::new`] and change what differs.
+#[derive(Clone, Copy, Debug)]
+pub struct CqInit<'a> {
+    /// Completions that it holds at least.
+    pub entries: u32,
+    /// Where its events go.
+    pub channel: Option<&'a CompChannel>,
+    /// It never is in error: what nobody has polled in time is overwritten, oldest first, and polls answer what is there.
+    /// For queues that only count, as those that [`SendOpcode::Wait`](crate::SendOpcode::Wait) looks at.
+    pub ignore_overrun: bool,
+    /// The engine of all queue pairs that use it. With `Config::engines` more than one, engines work at the same time, each for
+    /// its queue pairs.
+    pub comp_vector: usize,
+}
+
+impl CqInit<'_> {
+    /// A queue without a channel that is in error when it is overrun.
+    pub const fn new(entries: u32) -> Self {
+        Self { entries, channel: None, ignore_overrun: false, comp_vector: 0 }
+    }
+}
+
+impl Device {
+    /// Makes a completion queue for at least `entries` completions, announced on `channel` if there is one.
+    ///
+    /// It cannot overrun, whatever the peers do, if it holds the sum of the sizes of all send and receive queues that use it
+    /// (RFC 5042 section 6.4.3.2).
+    ///
+    /// # Errors
+    /// [`CreateError`] when the device holds as many completion queues as its settings allow, the queue is too large, or the
+    /// channel is another device's.
+    pub fn create_cq(&self, entries: u32, channel: Option<&CompChannel>) -> Result<Cq, CreateError> {
+        self.create_cq_with(&CqInit { channel, ..CqInit::new(entries) })
+    }
+
+    /// As [`Self::create_cq`], on the engine `comp_vector` ([`CqInit::comp_vector`]).
+    ///
+    /// # Errors
+    /// As [`Self::create_cq`], and when there is no such engine.
+    pub fn create_cq_on(
+        &self,
+        comp_vector: usize,
+        entries: u32,
+        channel: Option<&CompChannel>,
+    ) -> Result<Cq, CreateError> {
+        self.create_cq_with(&CqInit { channel, comp_vector, ..CqInit::new(entries) })
+    }
+
+    /// Makes a completion queue with all that can be said of one (`ibv_create_cq_ex`).
+    ///
+    /// # Errors
+    /// As [`Self::create_cq_on`].
+    pub fn create_cq_with(&self, init: &CqInit<'_>) -> Result<Cq, CreateError> {
+        let &CqInit { entries, channel, ignore_overrun, comp_vector } = init;
+        self.check_open()?;
+        check_size("completions", entries as usize, MAX_CQ_ENTRIES as usize)?;
+        if comp_vector >= self.num_comp_vectors() {
+            let engines = self.num_comp_vectors();
+            return Err(CreateError::NoSuchEngine { comp_vector, engines });
+        }
+        if channel.is_some_and(|channel| !self.is_same(&channel.device)) {
+            return Err(CreateError::ForeignObject);
+        }
+        let shared = self.inner.registry.add_cq(self.inner.config.max_cqs, |id| CqShared {
+            id,
+            engine: comp_vector,
+            queue: Arc::new(CompletionQueue::numbered(id.number(), entries, ignore_overrun)),
+            channel: channel.map(|channel| Arc::clone(&channel.channel)),
+            overrun_seen: AtomicBool::new(false),
+            held_until: AtomicI64::new(NEVER),
+            vain_polls: VainPolls::default(),
+            registry: Arc::clone(&self.inner.registry),
+            events: Arc::clone(&self.inner.async_events),
+        });
+        Ok(Cq { shared: shared.ok_or(CreateError::TooManyCqs)?, device: self.clone() })
+    }
+}
+
+impl Cq {
+    /// Takes up to `out.len()` completions, oldest first, and answers how many there were.
+    ///
+    /// On a device with manual progress an empty queue makes this call drive the engine. So it does on one with a thread when it has
+    /// been called a few times without finding anything: whoever does that waits in this way, and has the core that the thread would
+    /// need.
+    pub fn poll(&self, out: &mut [Completion]) -> usize {
+        let taken = self.shared.queue.poll(out);
+        let VainPolls(vain) = &self.shared.vain_polls;
+        if taken > 0 {
+            vain.store(0, Ordering::Relaxed);
+            return taken;
+        }
+        let drives = match self.device.progress_by() {
+            Progress::Manual => true,
+            Progress::Thread => vain.fetch_add(1, Ordering::Relaxed) >= PATIENT_POLLS,
+            Progress::External => false,
+        };
+        if !drives {
+            return 0;
+        }
+        self.device.progress();
+        self.shared.queue.poll(out)
+    }
+
+    /// Takes one completion.
+    pub fn poll_one(&self) -> Option<Completion> {
+        let mut out = [Completion::EMPTY];
+        (self.poll(&mut out) == 1).then_some(out[0])
+    }
+
+    /// Asks for one event on the queue's channel at the next completion, or at the next solicited or failed one. What is
+    /// in the queue already makes no event: arm, poll once more, and only then wait.
+    pub fn request_notification(&self, solicited_only: bool) {
+        self.shared.queue.request_notification(solicited_only);
+        // Who asks for an event is about to sleep, be it on a descriptor that the device does not know of.
+        self.device.motors()[self.shared.engine].end_polls();
+    }
+
+    /// Whether a completion was lost because the queue was full. Its queue pairs are brought down then.
+    pub fn is_overrun(&self) -> bool {
+        self.shared.queue.is_overrun()
+    }
+
+    /// Completions that fit.
+    pub fn capacity(&self) -> u64 {
+        self.shared.queue.capacity()
+    }
+
+    /// Gives the queue room for at least `entries` completions, more or fewer than before. No completion is lost or comes out
+    /// of order, also while other threads poll and the engine goes on. The memory of a larger queue is kept for the next time.
+    ///
+    /// # Errors
+    /// [`ResizeError`] when that is too large, or more completions are in the queue; nothing has changed then.
+    pub fn resize(&self, entries: u32) -> Result<(), ResizeError> {
+        // Whoever holds the engine's lock makes no completions.
+        let _engine = self.device.engine_at(self.shared.engine);
+        self.shared.queue.resize(entries)
+    }
+
+    /// Has an event wait for `count` completions since the last one, or until `period` of the engine's time has passed since
+    /// the first of them, whatever comes first (`ibv_modify_cq`). With a count of 0 only the period matters, with a period of 0
+    /// only the count, and with both 0 or a count of 1 no event waits. Polling does not change what an event waits for.
+    pub fn modify_moderation(&self, count: u16, period: weft_netif::Duration) {
+        let mut engine = self.device.engine_at(self.shared.engine);
+        self.shared.queue.set_moderation(count.into(), period.total_micros());
+        engine.announce_cq(&self.shared, self.device.now());
+        drop(engine);
+        self.device.kick();
+    }
+
+    /// The number by which [`SendOpcode::Wait`](crate::SendOpcode::Wait) names this queue.
+    pub fn number(&self) -> u32 {
+        self.shared.id.number()
+    }
+
+    /// The name by which a channel announces this queue.
+    pub fn id(&self) -> CqId {
+        self.shared.id
+    }
+}
+
+impl CqShared {
+    /// Whether the queue was overrun since the last call.
+    pub(crate) fn is_newly_overrun(&self) -> bool {
+        self.queue.is_overrun() && !self.overrun_seen.swap(true, Ordering::AcqRel)
+    }
+}
+
+impl CompChannel {
+    /// The next announced queue, without waiting.
+    pub fn next(&self) -> Option<CqId> {
+        if let Some(id) = self.channel.pop() {
+            return Some(id);
+        }
+        if self.device.is_manual() {
+            self.device.progress();
+        }
+        self.channel.pop()
+    }
+
+    /// Throws away what waits of a queue that nobody wants to hear of any more.
+    pub fn discard(&self, cq: CqId) {
+        self.channel.take_all(|&waiting| waiting == cq);
+    }
+
+    /// The next announced queue; waits for it, with `timeout` at most so long.
+    pub fn wait(&self, timeout: Option<Duration>) -> Option<CqId> {
+        self.wait_until(Until::timeout(timeout))
+    }
+
+    /// As [`Self::wait`], as long as `until` says.
+    pub fn wait_until(&self, until: Until<'_>) -> Option<CqId> {
+        let hold = || self.channel.hold();
+        self.device.wait_for(self.channel.as_fd(), until, hold, || self.channel.pop())
+    }
+}
+
+impl AsFd for CompChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
+
+impl AsRawFd for CompChannel {
+    /// For runtimes that take a bare number; it is open for as long as the channel lives.
+    fn as_raw_fd(&self) -> RawFd {
+        self.channel.as_fd().as_raw_fd()
+    }
+}
+
+/// Polls that find nothing on the way into a wait.
+const PATIENT_POLLS: u32 = 4;

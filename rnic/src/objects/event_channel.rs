@@ -1,0 +1,196 @@
+//! Where events of connection management go.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::drive::sleep::Until;
+use crate::error::CmError;
+use crate::events::channel::Channel;
+use crate::events::connection::CmEvent;
+use crate::objects::device::Device;
+use crate::objects::listener::Listener;
+use crate::objects::qp::Qp;
+
+/// A queue of connection events of one device, with a file descriptor that poll and epoll understand.
+#[derive(Clone, Debug)]
+pub struct EventChannel {
+    pub(crate) channel: Arc<Channel<Notice>>,
+    pub(crate) device: Device,
+}
+
+/// A queue of connection events of any number of devices, which [`Device::events_on`] leads there. Its file descriptor is
+/// readable exactly while a notice waits. Clones are handles to the same one.
+#[derive(Clone, Debug)]
+pub struct EventQueue {
+    pub(crate) channel: Arc<Channel<Notice>>,
+}
+
+/// Something new about a connection or listener, with the name that the application gave to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The name: `id` of [`crate::ConnParam`] or [`Device::listen_as`], 0 if none was given.
+    pub id: u64,
+    /// What is new.
+    pub news: News,
+}
+
+/// What a [`Notice`] says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// An event of a device.
+    Event(CmEvent),
+    /// What the application itself has posted by [`EventQueue::post`].
+    Posted(u32),
+}
+
+/// What makes the events that move to another queue.
+#[derive(Clone, Copy, Debug)]
+pub enum EventSource<'a> {
+    /// The connection of a queue pair.
+    Qp(&'a Qp),
+    /// A listener.
+    Listener(&'a Listener),
+    /// Nothing at present.
+    None,
+}
+
+impl EventSource<'_> {
+    /// What it makes from now on goes nowhere.
+    pub fn silence(&self) {
+        match self {
+            Self::Qp(qp) => {
+                let mut engine = qp.device.engine_at(qp.engine);
+                let connection = engine.connection_of(qp.slot);
+                if let Some(connection) = connection.and_then(|id| engine.connections.get_mut(id)) {
+                    connection.events = None;
+                }
+            }
+            Self::Listener(listener) => {
+                for engine in &mut listener.device.engines() {
+                    engine.redirect_listener(listener.local, None);
+                }
+            }
+            Self::None => {}
+        }
+    }
+}
+
+impl EventChannel {
+    /// The next event, without waiting.
+    pub fn next(&self) -> Option<CmEvent> {
+        if let Some(event) = self.pop() {
+            return Some(event);
+        }
+        self.device.assist();
+        self.pop()
+    }
+
+    /// The next event; waits for it, with `timeout` at most so long.
+    pub fn wait(&self, timeout: Option<Duration>) -> Option<CmEvent> {
+        self.device.wait_for(
+            self.channel.as_fd(),
+            Until::timeout(timeout),
+            || self.channel.hold(),
+            || self.pop(),
+        )
+    }
+
+    /// What an application has posted is for those that take notices.
+    fn pop(&self) -> Option<CmEvent> {
+        loop {
+            if let News::Event(event) = self.channel.pop()?.news {
+                return Some(event);
+            }
+        }
+    }
+}
+
+impl AsFd for EventChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
+
+impl AsRawFd for EventChannel {
+    /// For runtimes that take a bare number; it is open for as long as the channel lives.
+    fn as_raw_fd(&self) -> RawFd {
+        self.channel.as_fd().as_raw_fd()
+    }
+}
+
+impl EventQueue {
+    /// An empty queue.
+    ///
+    /// # Errors
+    /// When the system has no file descriptor left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { channel: Arc::new(Channel::new()?) })
+    }
+
+    /// The next notice, without waiting and without driving a device.
+    pub fn pop(&self) -> Option<Notice> {
+        self.channel.pop()
+    }
+
+    /// Puts a notice of the application's own behind those that are there.
+    pub fn post(&self, id: u64, code: u32) {
+        self.channel.push(Notice { id, news: News::Posted(code) });
+    }
+
+    /// Takes all notices with this name away.
+    pub fn discard(&self, id: u64) {
+        self.channel.take_all(|notice| notice.id == id);
+    }
+
+    /// Moves the notices with this name behind those of `to`, in their order, and leads what `source` makes from now on there,
+    /// too: none is lost, none comes twice.
+    ///
+    /// # Errors
+    /// [`CmError::NotConnected`] when the queue pair has no connection (any more); the notices have been moved.
+    pub fn migrate(&self, id: u64, source: EventSource<'_>, to: &Self) -> Result<(), CmError> {
+        let move_all = || {
+            for notice in self.channel.take_all(|notice| notice.id == id) {
+                to.channel.push(notice);
+            }
+        };
+        match source {
+            EventSource::Qp(qp) => {
+                let mut engine = qp.device.engine_at(qp.engine);
+                // The engine makes events under its lock only.
+                move_all();
+                let connection = engine.connection_of(qp.slot).ok_or(CmError::NotConnected)?;
+                if let Some(connection) = engine.connections.get_mut(connection) {
+                    connection.events = Some(Arc::clone(&to.channel));
+                }
+            }
+            EventSource::Listener(listener) => {
+                let mut engines = listener.device.engines();
+                move_all();
+                for engine in &mut engines {
+                    engine.redirect_listener(listener.local, Some(&to.channel));
+                }
+            }
+            EventSource::None => move_all(),
+        }
+        Ok(())
+    }
+
+    /// Takes what `take` answers as soon as it answers something, sleeping on the descriptor and, where nobody else does so,
+    /// driving `devices`.
+    pub fn wait_for<T>(
+        &self,
+        devices: &[Device],
+        until: Until<'_>,
+        take: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        Device::wait_on(devices, self.channel.as_fd(), until, || self.channel.hold(), take)
+    }
+}
+
+impl AsFd for EventQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}

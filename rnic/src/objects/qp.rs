@@ -1,0 +1,220 @@
+//! Queue pairs.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use weft_verbs::{
+    MAX_INLINE, MAX_SGE, PostError, QpCapacity, QpQueues, QpState, QueuePair, RecvWr, SendQueueLayout, SendWr,
+};
+
+use crate::engine::QpSlot;
+use crate::error::CreateError;
+use crate::objects::cq::Cq;
+use crate::objects::device::{Device, FIRST_QP_NUMBER, MAX_WR, check_size};
+use crate::objects::mr::Pd;
+use crate::objects::srq::Srq;
+
+/// A queue pair; dropping it destroys it, and resets its connection if it has one, or closes it ([`QpInit::as_infiniband`]).
+#[derive(Debug)]
+pub struct Qp {
+    pub(crate) queues: Arc<QpQueues>,
+    /// The engine that it belongs to, and its place there.
+    pub(crate) engine: usize,
+    pub(crate) slot: usize,
+    pub(crate) device: Device,
+}
+
+/// What a queue pair is created with. Start from [`QpInit::new`] and change what differs.
+#[derive(Clone, Debug)]
+pub struct QpInit<'a> {
+    /// Completions of the send queue.
+    pub send_cq: &'a Cq,
+    /// Completions of the receive queue; may be the same.
+    pub recv_cq: &'a Cq,
+    /// Sizes of the queues and their requests.
+    pub capacity: QpCapacity,
+    /// Every request makes a completion, asked for or not.
+    pub signal_all: bool,
+    /// Receives come from this shared receive queue; what `capacity` says of the receive queue does not count then.
+    pub srq: Option<&'a Srq>,
+    /// A Send or Immediate Data that finds no receive request waits for one, and with it everything behind it, until one is
+    /// posted. The stream's octets stay in TCP meanwhile, so that the peer's window closes. Without, the stream ends with a
+    /// Terminate, as RFC 5041 section 7.1 wants it.
+    ///
+    /// What waits behind the message may be what the application waits for: a Read Response, the peer's FIN or Terminate.
+    pub rnr_wait: bool,
+    /// The queue pair behaves as one of InfiniBand, where nobody hears of connections. Requests for the send queue are taken before
+    /// there is a stream, and wait for it. A completion of a Write says that the peer has it. When the queue pair is destroyed, what was sent still arrives, as the connection is closed and not
+    /// reset. When the peer closes the connection and nothing is asked of it, the queue pair is Idle again.
+    pub as_infiniband: bool,
+}
+
+impl Device {
+    /// Makes a queue pair in `pd`, in the state Idle.
+    ///
+    /// # Errors
+    /// [`CreateError`] when the device holds as many queue pairs as its settings allow, a queue or request is too large, or
+    /// an object is another device's or domain's.
+    pub fn create_qp(&self, pd: &Pd, init: &QpInit<'_>) -> Result<Qp, CreateError> {
+        self.check_open()?;
+        let devices = [&pd.device, &init.send_cq.device, &init.recv_cq.device];
+        let devices = devices.into_iter().chain(init.srq.map(|srq| &srq.device));
+        if !devices.into_iter().all(|device| self.is_same(device)) {
+            return Err(CreateError::ForeignObject);
+        }
+        if init.srq.is_some_and(|srq| srq.shared.pd != pd.id) {
+            return Err(CreateError::WrongPd);
+        }
+        let mut capacity = init.capacity;
+        if init.srq.is_some() {
+            (capacity.recv_wr, capacity.recv_sge) = (0, 0);
+        }
+        check_size("send requests", capacity.send_wr as usize, MAX_WR)?;
+        check_size("receive requests", capacity.recv_wr as usize, MAX_WR)?;
+        check_size("scatter-gather elements", capacity.send_sge.max(capacity.recv_sge), MAX_SGE)?;
+        check_size("inline octets", capacity.inline, MAX_INLINE)?;
+        let index = init.send_cq.shared.engine;
+        let others = [Some(init.recv_cq.shared.engine), init.srq.map(|srq| srq.shared.engine)];
+        if others.into_iter().flatten().any(|other| other != index) {
+            return Err(CreateError::DifferentEngines);
+        }
+        let mut engine = self.engine_at(index);
+        let slot = engine.reserve_qp().ok_or(CreateError::TooManyQps)?;
+        let place = slot * self.num_comp_vectors() + index;
+        let number = u32::try_from(place).map_err(|_| CreateError::TooManyQps)? + FIRST_QP_NUMBER;
+        let mut queues = QpQueues::new(number, &capacity);
+        queues.extensions = engine.config.extensions;
+        queues.has_srq = init.srq.is_some();
+        queues.set_as_infiniband(init.as_infiniband);
+        let queues = Arc::new(queues);
+        let qp = QueuePair::new(weft_verbs::QpInit {
+            queues: Arc::clone(&queues),
+            pd: pd.id,
+            send_cq: Arc::clone(&init.send_cq.shared.queue),
+            recv_cq: Arc::clone(&init.recv_cq.shared.queue),
+            signal_all: init.signal_all,
+            srq: init.srq.map(|srq| Arc::clone(&srq.shared.queue)),
+            rnr_wait: init.rnr_wait,
+            cq_table: Arc::clone(&engine.cq_table),
+        });
+        let cqs = [Arc::clone(&init.send_cq.shared), Arc::clone(&init.recv_cq.shared)];
+        engine.qps[slot] = Some(QpSlot {
+            qp,
+            cqs,
+            srq: init.srq.map(|srq| Arc::clone(&srq.shared)),
+            connection: None,
+            depths: [None; 2],
+        });
+        Ok(Qp { queues, engine: index, slot, device: self.clone() })
+    }
+}
+
+impl<'a> QpInit<'a> {
+    /// The defaults for these completion queues: small queues, completions for what asks for them.
+    pub fn new(send_cq: &'a Cq, recv_cq: &'a Cq) -> Self {
+        Self {
+            send_cq,
+            recv_cq,
+            capacity: QpCapacity::default(),
+            signal_all: false,
+            srq: None,
+            rnr_wait: false,
+            as_infiniband: false,
+        }
+    }
+}
+
+impl Qp {
+    /// Posts a request to the send queue and rings the doorbell.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was queued then.
+    pub fn post_send(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
+        self.queues.post_send(wr)?;
+        self.device.motors()[self.engine].ring(self.slot);
+        Ok(())
+    }
+
+    /// Posts several requests with one doorbell. On an error those before the refused one are queued; `Err` holds their
+    /// number with the reason.
+    ///
+    /// # Errors
+    /// The number of requests that were queued, and why the next one was not.
+    pub fn post_sends(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, PostError)> {
+        let posted = self.queues.post_sends(wrs);
+        self.device.motors()[self.engine].ring(self.slot);
+        posted
+    }
+
+    /// Posts a request to the receive queue.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was queued then.
+    pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        if self.queues.post_recv(wr)? {
+            self.device.motors()[self.engine].ring(self.slot);
+        }
+        Ok(())
+    }
+
+    /// Posts several requests to the receive queue, which costs less than one call for each. On an error those before the refused
+    /// one are queued; `Err` holds their number with the reason.
+    ///
+    /// # Errors
+    /// The number of requests that were queued, and why the next one was not.
+    pub fn post_recvs(&self, wrs: &[RecvWr<'_>]) -> Result<(), (usize, PostError)> {
+        let (rings, posted) = self.queues.post_recvs(wrs);
+        if rings {
+            self.device.motors()[self.engine].ring(self.slot);
+        }
+        posted
+    }
+
+    /// What a peer has to know to write into the send queue, once that is registered ([`crate::Pd::register_send_queue`]).
+    pub fn send_queue_layout(&self) -> SendQueueLayout {
+        self.queues.send.layout()
+    }
+
+    /// The state.
+    pub fn state(&self) -> QpState {
+        self.queues.state()
+    }
+
+    /// The number.
+    pub fn number(&self) -> u32 {
+        self.queues.number
+    }
+
+    /// Whether anything is in the send queue that is not done.
+    pub fn has_sends(&self) -> bool {
+        !self.queues.send.is_empty()
+    }
+
+    /// Behaves as InfiniBand's from now on ([`QpInit::as_infiniband`]), or not any more. It is to have no connection.
+    pub fn set_as_infiniband(&self, is: bool) {
+        self.queues.set_as_infiniband(is);
+    }
+
+    /// The own end and the peer's end of the connection; none without one.
+    pub fn addresses(&self) -> Option<[SocketAddr; 2]> {
+        let engine = self.device.engine_at(self.engine);
+        let connection = engine.connections.get(engine.connection_of(self.slot)?)?;
+        Some([connection.local, connection.peer])
+    }
+
+    /// Ends the connection gracefully; what is still posted is flushed. [`crate::CmEvent::Disconnected`] follows.
+    ///
+    /// # Errors
+    /// [`crate::CmError::NotConnected`] when there is no connection.
+    pub fn disconnect(&self) -> Result<(), crate::CmError> {
+        self.device.disconnect(self)
+    }
+}
+
+impl Drop for Qp {
+    fn drop(&mut self) {
+        let motor = &self.device.motors()[self.engine];
+        motor.engine().destroy_qp(self.slot);
+        motor.kick();
+    }
+}

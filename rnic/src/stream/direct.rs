@@ -1,0 +1,141 @@
+//! FPDUs that go to TCP from where their payload lies. Only without CRC: it could change between the CRC and the wire.
+
+use weft_netif::Llp;
+use weft_rdmap::{Body, Outbound};
+use weft_verbs::{Left, Payload, Refusal, Span};
+
+use crate::failure::Failure;
+use crate::stream::Stream;
+use crate::stream::parked::Rdmap;
+use crate::stream::segments::Segments;
+use crate::stream::user::{Surroundings, User};
+
+/// Builds the FPDU of one segment in `out`, but for what the user lends of it. Answers its octets in `out`, and all.
+#[inline]
+pub(crate) fn build(
+    segments: &mut Segments,
+    rdmap: &mut Rdmap,
+    out: &mut [u8],
+    segment: &Outbound,
+    user: &mut impl User,
+) -> Result<(usize, usize), Failure> {
+    build_or_refuse(segments, out, segment, user).map_err(|refusal| {
+        // Of an answer to a request of the peer the peer is to blame, and gets its request back.
+        if let (Refusal::Peer(error), Body::ReadResponse { .. } | Body::AtomicResponse(_)) =
+            (refusal, &segment.body)
+        {
+            rdmap.fail_response(error);
+        }
+        Failure::refused(refusal, None)
+    })
+}
+
+#[inline]
+fn build_or_refuse(
+    segments: &mut Segments,
+    out: &mut [u8],
+    segment: &Outbound,
+    user: &mut impl User,
+) -> Result<(usize, usize), Refusal> {
+    if segments.is_plain() && user.lend(&segment.body, segment.len)? {
+        let (head, octets) = segments.build_around(out, &segment.header, segment.len);
+        user.send_lent_behind(head);
+        return Ok((octets, octets + segment.len));
+    }
+    let fill = |payload: &mut Payload<'_>| user.fill(&segment.body, payload);
+    segments.build(out, &segment.header, segment.len, fill).map(|octets| (octets, octets))
+}
+
+/// Sends as long as there is something to send and TCP takes it.
+pub(crate) fn transmit_all(
+    stream: &mut Stream,
+    llp: &mut Llp<'_>,
+    scratch: &mut [u8],
+    mulpdu: usize,
+    user: &mut Surroundings<'_>,
+) -> Result<(), Failure> {
+    while transmit(stream, llp, scratch, mulpdu, user)? > 0 {}
+    Ok(())
+}
+
+/// Builds FPDUs and sends them in one call, from the memory that their payload was lent of; what TCP does not take of that at once
+/// is copied into the send buffer. Answers 0 when there is nothing to send, or TCP takes nothing at present.
+fn transmit(
+    stream: &mut Stream,
+    llp: &mut Llp<'_>,
+    scratch: &mut [u8],
+    mulpdu: usize,
+    user: &mut Surroundings<'_>,
+) -> Result<usize, Failure> {
+    let needed = stream.fpdu_room(mulpdu);
+    if !llp.has_room(needed) || !llp.takes_directly() {
+        return Ok(0);
+    }
+    // What was built before a failure goes out before the Terminate that it makes.
+    let (built, done) = build_several(stream, scratch, (mulpdu, llp.room()), user);
+    let sent = send(llp, &scratch[..built], user);
+    done.map(|()| sent)
+}
+
+/// Builds FPDUs as long as there is something to send, room for all of them in case TCP takes none, and a place in the plan.
+/// Answers the octets that were built, also where it fails.
+fn build_several(
+    stream: &mut Stream,
+    scratch: &mut [u8],
+    (mulpdu, room): (usize, usize),
+    user: &mut Surroundings<'_>,
+) -> (usize, Result<(), Failure>) {
+    let mut built = 0;
+    loop {
+        if let Some(lending) = &mut user.lending {
+            lending.begin(built);
+        }
+        let octets = match stream.transmit(&mut scratch[built..], (mulpdu, None), user) {
+            Ok(octets) => octets,
+            Err(failure) => return (built, Err(failure)),
+        };
+        built += octets;
+        let (lent, is_full) = user.lending.as_ref().map_or((0, true), |it| (it.len(), it.is_full()));
+        let needed = stream.fpdu_room(mulpdu);
+        if octets == 0 || is_full || built + needed > scratch.len() || built + lent + needed > room {
+            return (built, Ok(()));
+        }
+    }
+}
+
+/// Sends what was built and lent. Answers how many octets.
+fn send(llp: &mut Llp<'_>, built: &[u8], user: &mut Surroundings<'_>) -> usize {
+    let Some(lending) = user.lending.as_mut().filter(|lending| !lending.is_empty()) else {
+        return llp.send_slice(built);
+    };
+    let len = built.len() + lending.len();
+    let taken = llp.send_directly(len, |socket| lending.send(socket, built));
+    lending.each_behind(taken, built, |left| match left {
+        Left::Built(octets) => {
+            llp.send_slice(octets);
+        }
+        Left::Memory(span, len) => copy(llp, span, len),
+    });
+    if let Some(token) = lending.take_finished() {
+        user.qp.finish(token);
+    }
+    len
+}
+
+/// Copies octets of registered memory into the send buffer, which has room for them. The place was checked when it was lent, and
+/// nobody can take it away as long as the engine is at work.
+fn copy(llp: &mut Llp<'_>, span: Span<'_>, len: usize) {
+    let mut done = 0;
+    while done < len {
+        let copied = llp.transmit(|room| {
+            let step = room.len().min(len - done);
+            let copied = span.skip(done).copy_out(&mut room[..step]).map_or(0, |()| step);
+            (copied, copied)
+        });
+        match copied {
+            // Nothing can be sent any more.
+            None | Some(0) => return,
+            Some(copied) => done += copied,
+        }
+    }
+}

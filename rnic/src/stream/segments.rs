@@ -1,0 +1,151 @@
+//! MPA and DDP of one stream: FPDUs of TCP to segments and back. What a segment means is not known here.
+
+use weft_ddp::{Expected, Header, Receiver, Segment};
+use weft_mpa::{Crc32c, Deframer, Framer, Negotiated};
+use weft_verbs::{Payload, crc};
+
+use crate::stream::parked::Rdmap;
+
+/// One direction each of MPA and DDP, in Full Operation. `Q` is what DDP expects on its queues.
+#[derive(Debug)]
+pub(crate) struct Segments<Q = [Expected; 4]> {
+    framer: Framer,
+    deframer: Deframer<Box<[u8]>>,
+    ddp: Receiver<Q>,
+}
+
+/// A whole ULPDU with good CRC.
+#[derive(Debug)]
+pub(crate) struct Arrived<'a, Q> {
+    pub(crate) ulpdu: &'a [u8],
+    ddp: &'a mut Receiver<Q>,
+}
+
+impl<'a, Q: AsMut<[Expected]>> Arrived<'a, Q> {
+    /// The segment in it, if DDP takes it; to be asked once.
+    #[inline]
+    pub(crate) fn segment(self) -> Result<Segment<'a>, weft_ddp::Error> {
+        self.ddp.accept(self.ulpdu)
+    }
+}
+
+impl<Q: AsMut<[Expected]>> Segments<Q> {
+    /// The two layers as startup has agreed on them; `ddp` knows the queues. There is no staging buffer yet.
+    pub(crate) fn new(negotiated: &Negotiated, ddp: Receiver<Q>) -> Self {
+        let crc = negotiated.crc.then_some(Crc32c::new(crc::fastest()));
+        Self {
+            framer: Framer::new(crc, negotiated.send_markers),
+            deframer: Deframer::new(crc, negotiated.receive_markers, Box::default()),
+            ddp,
+        }
+    }
+
+    /// Takes octets off `octets`, and answers the next ULPDU as soon as it is whole.
+    #[inline]
+    pub(crate) fn next<'a, 'i: 'a>(
+        &'a mut self,
+        octets: &mut &'i [u8],
+    ) -> Result<Option<Arrived<'a, Q>>, weft_mpa::Error> {
+        let ulpdu = self.deframer.next(octets)?;
+        Ok(ulpdu.map(|ulpdu| Arrived { ulpdu, ddp: &mut self.ddp }))
+    }
+
+    /// Builds the FPDU of one segment in `out`, its payload of `len` octets by `fill`, and answers the FPDU's length. Where it can
+    /// be, the CRC is made in the pass in which the payload is copied.
+    #[inline]
+    pub(crate) fn build<E>(
+        &mut self,
+        out: &mut [u8],
+        header: &Header,
+        len: usize,
+        fill: impl FnOnce(&mut Payload<'_>) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        let len = header.len() + len;
+        header.emit(self.framer.ulpdu_mut(out, len));
+        // One run over few octets that have just been written takes less than two, one of them along with the copy.
+        let begun = if len < FUSED { None } else { self.framer.begin(out, len, header.len()) };
+        let Some(crc) = begun else {
+            fill(&mut Payload::new(&mut self.framer.ulpdu_mut(out, len)[header.len()..]))?;
+            return Ok(self.framer.seal(out, len));
+        };
+        let mut payload = Payload::with_crc(&mut self.framer.ulpdu_mut(out, len)[header.len()..], crc);
+        fill(&mut payload)?;
+        let crc = payload.crc().unwrap_or(crc);
+        Ok(self.framer.seal_with_crc(out, len, crc))
+    }
+
+    /// The place for a ULPDU of `len` octets in the FPDU that begins at `out`, which has [`Self::room`] for it.
+    #[inline]
+    pub(crate) fn ulpdu_mut<'o>(&self, out: &'o mut [u8], len: usize) -> &'o mut [u8] {
+        self.framer.ulpdu_mut(out, len)
+    }
+
+    /// Closes the FPDU whose payload of `len` octets was put behind the header's place in [`Self::ulpdu_mut`] of the same `out`, where
+    /// no Markers are sent. Answers its length.
+    #[inline(always)]
+    pub(crate) fn seal_short(&mut self, out: &mut [u8], header: &Header, len: usize) -> usize {
+        let len = header.len() + len;
+        header.emit(self.framer.ulpdu_mut(out, len));
+        self.framer.seal(out, len)
+    }
+
+    /// Builds all of an FPDU but its payload in `out`, and answers how many octets of that go before it, and how many in all.
+    /// Only for a [`Self::is_plain`] direction.
+    pub(crate) fn build_around(&self, out: &mut [u8], header: &Header, len: usize) -> (usize, usize) {
+        header.emit(self.framer.ulpdu_mut(out, header.len()));
+        self.framer.seal_around(out, header.len() + len, header.len())
+    }
+
+    /// Whether payload may be sent from where it is.
+    pub(crate) const fn is_plain(&self) -> bool {
+        self.framer.is_plain()
+    }
+
+    /// Whether what comes may be placed before an FPDU is whole, as neither a CRC nor Markers have to go over it.
+    pub(crate) const fn takes_plain(&self) -> bool {
+        self.deframer.is_plain()
+    }
+
+    /// The lengths of ULPDU and FPDU if `octets` begin an FPDU whose payload may be placed as it comes, and do not hold all of it.
+    pub(crate) fn partial(&self, octets: &[u8]) -> Option<(usize, usize)> {
+        self.deframer.partial(octets)
+    }
+
+    /// The place of the staging buffer, or `None` while part of an FPDU is in it. There must be a buffer when octets come.
+    pub(crate) const fn staging_mut(&mut self) -> Option<&mut Box<[u8]>> {
+        self.deframer.staging_mut()
+    }
+
+    /// The largest ULPDU whose FPDU fits into `len` octets now.
+    pub(crate) fn room(&self, len: usize) -> usize {
+        self.framer.room(len)
+    }
+
+    /// How long the next ULPDU may be: `max_ulpdu`, or, of a message that takes many of these, what makes an FPDU of `fit` octets.
+    pub(crate) fn fitting(&self, max_ulpdu: usize, fit: Option<usize>, rdmap: &Rdmap) -> usize {
+        match fit {
+            Some(fit) if rdmap.left() as usize > MANY * max_ulpdu => max_ulpdu.min(self.room(fit)),
+            _ => max_ulpdu,
+        }
+    }
+
+    /// The largest FPDU that a ULPDU of `ulpdu_len` octets takes now.
+    pub(crate) fn fpdu_len(&self, ulpdu_len: usize) -> usize {
+        self.framer.fpdu_len(ulpdu_len)
+    }
+
+    /// Whether sent segments carry Markers, which MULPDU depends on.
+    pub(crate) const fn sends_markers(&self) -> bool {
+        self.framer.markers()
+    }
+
+    /// Whether the octets received so far end with a whole FPDU, so that a FIN is a graceful close.
+    pub(crate) fn is_aligned(&self) -> bool {
+        self.deframer.is_aligned()
+    }
+}
+
+/// Octets of a ULPDU from which on the CRC goes along with the copy.
+const FUSED: usize = 128;
+/// A message of more ULPDUs than this may take one more, so that FPDUs end where TCP's segments do.
+const MANY: usize = 4;
