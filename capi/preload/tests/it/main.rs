@@ -46,6 +46,14 @@ fn all_operations_place_what_they_should() {
     }
 }
 
+/// `bad_wr` names the request of a list that is refused: by queue pairs, shared receive queues and requests that are built.
+#[test]
+fn the_refused_request_of_a_list_is_named() {
+    if let Some(program) = Program::compile("lists") {
+        program.assert_ok(&[]);
+    }
+}
+
 /// Windows of both types: bound, used by the peer, invalidated from either side, and refused where they do not fit.
 #[test]
 fn windows_open_and_close() {
