@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use weft_netif::{Duration, IpSetting, StackConfig};
 
-use crate::Clock;
+use crate::clock::Clock;
 
 /// What a [`crate::Device`] is opened with. Start from [`Config::new`] and change what differs.
 #[derive(Clone, Debug)]

@@ -20,8 +20,8 @@ use crate::connection::streaming::{Hold, Interest};
 use crate::connection::trace::Trace;
 use crate::counters::Counters;
 use crate::events::channel::Channel;
-use crate::events::connection::{CmEvent, DisconnectReason, RequestId, StreamingId};
-use crate::objects::event_channel::{News, Notice};
+use crate::events::connection::{CmEvent, ConnectFailure, DisconnectReason, News, Notice};
+use crate::ids::{RequestId, StreamingId};
 use crate::stream::Stream;
 use crate::stream::staging::StagingPool;
 
@@ -179,10 +179,10 @@ impl Connection {
         turn.llp.abort();
         match &self.phase {
             Phase::Rejecting | Phase::Ending(_) | Phase::Draining => self.finish(turn),
-            Phase::Opening => self.fail_opening(crate::ConnectFailure::TimedOut),
+            Phase::Opening => self.fail_opening(ConnectFailure::TimedOut),
             // Nobody has taken it; once somebody has, streaming mode has no deadline.
             Phase::Streaming(_) => Verdict::Remove,
-            _ => self.fail_startup(turn, crate::ConnectFailure::TimedOut),
+            _ => self.fail_startup(turn, ConnectFailure::TimedOut),
         }
     }
 

@@ -21,8 +21,8 @@ use crate::engine::notices::Notices;
 use crate::engine::table::Connections;
 use crate::events::asynchronous::AsyncQueue;
 use crate::events::channel::Channel;
+use crate::events::connection::Notice;
 use crate::objects::cq::CqShared;
-use crate::objects::event_channel::Notice;
 use crate::objects::srq::SrqShared;
 use crate::stream::staging::StagingPool;
 

@@ -251,3 +251,11 @@ impl core::fmt::Display for StreamError {
 }
 
 impl core::error::Error for StreamError {}
+
+/// Refuses more than `max` of `what`.
+pub(crate) const fn check_size(what: &'static str, wanted: usize, max: usize) -> Result<(), CreateError> {
+    if wanted > max { Err(CreateError::TooLarge { what, wanted, max }) } else { Ok(()) }
+}
+
+/// Requests of the largest work queue.
+pub(crate) const MAX_WR: usize = 1 << 16;

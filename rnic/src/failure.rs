@@ -91,4 +91,17 @@ impl core::fmt::Display for Cause {
     }
 }
 
+/// How the request that a Terminate complains about ends (RFC 5040 section 4.8, RFC 5041 section 8.2).
+pub(crate) fn refusal(terminate: &Terminate) -> Status {
+    match (terminate.layer, terminate.etype, terminate.code) {
+        // Protection errors: the peer's memory refuses.
+        (0x0 | 0x1, 0x1, _) => Status::RemoteAccess,
+        // No buffer is posted. Of a Read or Atomic it says that the peer's IRD was overrun.
+        (0x1, 0x2, 0x02) if !terminate.names_request() => Status::RnrRetryExceeded,
+        // Another error of the untagged buffer; a version or an opcode that the peer does not know.
+        (0x1, 0x2, _) | (0x0, 0x2, 0x05 | 0x06) => Status::RemoteInvalidRequest,
+        _ => Status::RemoteOperation,
+    }
+}
+
 const LAYER_LLP: u8 = 0x2;

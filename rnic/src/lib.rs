@@ -37,6 +37,7 @@ mod engine;
 mod error;
 mod events;
 mod failure;
+mod ids;
 mod objects;
 mod stat;
 mod stream;
@@ -49,22 +50,24 @@ pub use counters::{
 };
 pub use drive::sleep::{Poll, Until};
 pub use error::{CmError, CreateError, DestroyError, ModifyError, StreamError};
-pub use events::asynchronous::{AsyncChannel, AsyncEvent};
+pub use events::asynchronous::AsyncEvent;
 pub use events::connection::{
-    CmEvent, ConnectFailure, ConnectRequest, DisconnectReason, RequestId, StreamRequest, StreamingId,
+    CmEvent, ConnectFailure, ConnectRequest, DisconnectReason, News, Notice, StreamRequest,
 };
 pub use failure::Cause;
+pub use ids::{CqId, RequestId, SrqId, StreamingId};
+pub use objects::async_channel::AsyncChannel;
 pub use objects::attributes::{ConnectionAttributes, QpAttributes, QpModify};
-pub use objects::cq::{CompChannel, Cq, CqId, CqInit};
+pub use objects::cq::{CompChannel, Cq, CqInit};
 pub use objects::device::Device;
-pub use objects::event_channel::{EventChannel, EventQueue, EventSource, News, Notice};
+pub use objects::event_channel::{EventChannel, EventQueue, EventSource};
 pub use objects::listener::{BoundPort, ConnParam, Listener};
 pub use objects::lockstep::Lockstep;
 pub use objects::mr::{Mr, Pd, Reregistration};
 pub use objects::mw::{FastMr, Mw, MwBind};
 pub use objects::qp::{Qp, QpInit};
 pub use objects::resources::{ConnectionInfo, CqInfo, ListenerInfo, MrInfo, PdInfo, QpInfo, SrqInfo};
-pub use objects::srq::{Srq, SrqAttributes, SrqId, SrqInit, SrqModify};
+pub use objects::srq::{Srq, SrqAttributes, SrqInit, SrqModify};
 pub use objects::streaming::{StreamState, StreamingConnection};
 pub use stat::{STAT_VERSION, stat_folder, stat_folder_from_env};
 

@@ -1,5 +1,6 @@
 //! What users hold.
 
+pub(crate) mod async_channel;
 pub(crate) mod attributes;
 pub(crate) mod cq;
 pub(crate) mod device;

@@ -7,12 +7,9 @@ use weft_verbs::{Lending, QpEvent, QpNotice, QueuePair, Status};
 
 use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::events::connection::DisconnectReason;
-use crate::failure::{Cause, Failure};
-use crate::stream::Stream;
-use crate::stream::direct;
-use crate::stream::placing;
-use crate::stream::pump;
+use crate::failure::{Cause, Failure, refusal};
 use crate::stream::user::Surroundings;
+use crate::stream::{Stream, direct, placing, pump};
 
 impl Connection {
     /// Full Operation: takes what has arrived, sends what there is room for, and sees to the end.
@@ -230,19 +227,6 @@ pub(crate) fn transmit(stream: &mut Stream, turn: &mut Turn<'_>) -> Result<(), F
         direct::transmit_all(stream, llp, scratch, mulpdu, &mut user)
     } else {
         pump::transmit_all(stream, llp, scratch, mulpdu, &mut user)
-    }
-}
-
-/// How the request that a Terminate complains about ends (RFC 5040 section 4.8, RFC 5041 section 8.2).
-pub(crate) fn refusal(terminate: &Terminate) -> Status {
-    match (terminate.layer, terminate.etype, terminate.code) {
-        // Protection errors: the peer's memory refuses.
-        (0x0 | 0x1, 0x1, _) => Status::RemoteAccess,
-        // No buffer is posted. Of a Read or Atomic it says that the peer's IRD was overrun.
-        (0x1, 0x2, 0x02) if !terminate.names_request() => Status::RnrRetryExceeded,
-        // Another error of the untagged buffer; a version or an opcode that the peer does not know.
-        (0x1, 0x2, _) | (0x0, 0x2, 0x05 | 0x06) => Status::RemoteInvalidRequest,
-        _ => Status::RemoteOperation,
     }
 }
 

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_mpa::{FrameKind, MAX_FRAME_LEN, Negotiated, Offer, Outcome, RtrKind, Start, StartupFrame};
-use weft_netif::{CloseCause, LlpState};
+use weft_netif::LlpState;
 use weft_verbs::{QpEvent, QueuePair};
 
 use crate::connection::operate::transmit;
 use crate::connection::streaming::{Hold, Interest};
 use crate::connection::{Connection, Phase, Turn, Verdict};
-use crate::events::connection::{CmEvent, ConnectFailure, ConnectRequest, RequestId, StreamingId};
+use crate::events::connection::{CmEvent, ConnectFailure, ConnectRequest, not_opened};
 use crate::failure::Failure;
+use crate::ids::{RequestId, StreamingId};
 use crate::objects::listener::ConnParam;
 use crate::stream::Stream;
 use crate::stream::frame::{self, Arrival};
@@ -290,14 +291,6 @@ impl Connection {
         if let Some(qp) = turn.qp.as_deref() {
             self.tell(event(qp.queues().number));
         }
-    }
-}
-
-/// Why TCP's handshake has failed.
-pub(crate) const fn not_opened(cause: Option<CloseCause>) -> ConnectFailure {
-    match cause {
-        Some(CloseCause::Refused) => ConnectFailure::Refused,
-        _ => ConnectFailure::Unreachable,
     }
 }
 

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use weft_mpa::{Initiator, Responder};
 use weft_netif::LlpState;
 
-use crate::connection::startup::not_opened;
 use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::error::StreamError;
-use crate::events::connection::{CmEvent, ConnectFailure, StreamingId};
+use crate::events::connection::{CmEvent, ConnectFailure, not_opened};
+use crate::ids::StreamingId;
 
 /// Whether the application knows a connection from streaming mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

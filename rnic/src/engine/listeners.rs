@@ -10,8 +10,8 @@ use crate::connection::streaming::{Hold, Interest};
 use crate::connection::{Connection, Phase, Standing};
 use crate::engine::Engine;
 use crate::events::channel::Channel;
-use crate::events::connection::{CmEvent, ConnectFailure, StreamRequest, StreamingId};
-use crate::objects::event_channel::Notice;
+use crate::events::connection::{CmEvent, ConnectFailure, Notice, StreamRequest};
+use crate::ids::StreamingId;
 
 impl Engine {
     /// A peer has connected to a port that is listened on.

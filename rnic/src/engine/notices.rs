@@ -9,8 +9,8 @@ use weft_verbs::{CqNotice, Doorbells};
 
 use crate::engine::Engine;
 use crate::events::asynchronous::AsyncEvent;
+use crate::ids::qp_slot;
 use crate::objects::cq::CqShared;
-use crate::objects::device::FIRST_QP_NUMBER;
 
 /// Completion queues whose events are held back, by the time at which they come at the latest.
 #[derive(Debug, Default)]
@@ -37,9 +37,7 @@ impl Notices {
                 CqNotice::Held(until) => self.set(cq, until),
             }
         }
-        // Numbers of queue pairs differ by engine and slot.
-        let slot = |number: u32| number.saturating_sub(FIRST_QP_NUMBER) as usize / engines.max(1);
-        cq.queue.take_ready(|number| doorbells.ring(slot(number)));
+        cq.queue.take_ready(|number| doorbells.ring(qp_slot(number, engines)));
         cq.queue.is_overrun()
     }
 

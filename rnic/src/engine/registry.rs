@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use weft_verbs::{CqCounters, PdId};
 
-use crate::objects::cq::{CqId, CqShared};
-use crate::objects::srq::{SrqId, SrqShared};
+use crate::ids::{CqId, SrqId};
+use crate::objects::cq::CqShared;
+use crate::objects::srq::SrqShared;
 
 /// The protection domains, completion queues and shared receive queues of a device, and what those completion queues that are
 /// gone have counted.

@@ -4,16 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use weft_netif::Held;
 use weft_verbs::QpNotice;
 
-use crate::drive::sleep::Until;
 use crate::events::channel::{clear, semaphore, signal};
-use crate::objects::cq::CqId;
-use crate::objects::device::Device;
-use crate::objects::srq::SrqId;
+use crate::ids::{CqId, SrqId};
 
 /// Something happened to an object of a device, or to the device itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,8 +52,8 @@ pub enum AsyncEvent {
         /// The queue pair.
         qp_num: u32,
     },
-    /// The driver thread has ended by a fault of its own: nothing moves any more but by [`Device::poll`] and
-    /// [`Device::progress`] (`IBV_EVENT_DEVICE_FATAL`).
+    /// The driver thread has ended by a fault of its own: nothing moves any more but by [`crate::Device::poll`] and
+    /// [`crate::Device::progress`] (`IBV_EVENT_DEVICE_FATAL`).
     DeviceFatal,
     /// Somebody is at the other end of the wire, where that can be told: on Unix sockets (`IBV_EVENT_PORT_ACTIVE`).
     PortActive,
@@ -74,51 +70,6 @@ pub enum AsyncEvent {
         /// The shared receive queue.
         srq: SrqId,
     },
-}
-
-/// The asynchronous events of a device. All handles take from the same queue: an event goes to the first that asks.
-///
-/// An event that waits already is not queued again, and those of an object that is destroyed are withdrawn. So there are never
-/// more than a few for each object, whether somebody reads them or not.
-#[derive(Clone, Debug)]
-pub struct AsyncChannel {
-    device: Device,
-}
-
-impl Device {
-    /// The channel of the device's asynchronous events.
-    pub fn async_channel(&self) -> AsyncChannel {
-        AsyncChannel { device: self.clone() }
-    }
-}
-
-impl AsyncChannel {
-    /// The next event, without waiting.
-    pub fn next(&self) -> Option<AsyncEvent> {
-        let queue = self.queue();
-        if let Some(event) = queue.pop() {
-            return Some(event);
-        }
-        if self.device.is_manual() {
-            self.device.progress();
-        }
-        queue.pop()
-    }
-
-    /// The next event; waits for it, with `timeout` at most so long.
-    pub fn wait(&self, timeout: Option<Duration>) -> Option<AsyncEvent> {
-        self.device.wait_for(self.as_fd(), Until::timeout(timeout), || (), || self.queue().pop())
-    }
-
-    fn queue(&self) -> &AsyncQueue {
-        &self.device.inner.async_events
-    }
-}
-
-impl AsFd for AsyncChannel {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.queue().fd.as_fd()
-    }
 }
 
 /// The events that wait, behind a descriptor that is readable exactly while there are any.
@@ -183,7 +134,8 @@ impl AsyncQueue {
         self.withdraw([AsyncEvent::SrqLimitReached { srq }, AsyncEvent::SrqError { srq }]);
     }
 
-    fn pop(&self) -> Option<AsyncEvent> {
+    /// Takes the oldest event.
+    pub(crate) fn pop(&self) -> Option<AsyncEvent> {
         let mut waiting = self.lock();
         let (_, event) = waiting.events.pop_first()?;
         waiting.places.remove(&event);
@@ -206,6 +158,12 @@ impl AsyncQueue {
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AsFd for AsyncQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 

@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use weft_netif::CloseCause;
 
 use crate::failure::Cause;
+use crate::ids::{RequestId, StreamingId};
 
 /// Something happened to a listener or a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +67,24 @@ pub enum CmEvent {
     },
 }
 
+/// Something new about a connection or listener, with the name that the application gave to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The name: `id` of [`crate::ConnParam`] or [`crate::Device::listen_as`], 0 if none was given.
+    pub id: u64,
+    /// What is new.
+    pub news: News,
+}
+
+/// What a [`Notice`] says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// An event of a device.
+    Event(CmEvent),
+    /// What the application itself has posted by [`crate::EventQueue::post`].
+    Posted(u32),
+}
+
 /// A peer's wish to connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectRequest {
@@ -88,10 +108,6 @@ pub struct ConnectRequest {
     pub ord: Option<u16>,
 }
 
-/// Names an unanswered [`ConnectRequest`]: the serial of the connection, and which request of it this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RequestId(pub(crate) u64, pub(crate) u32);
-
 /// A peer's connection in streaming mode that nobody has taken yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRequest {
@@ -102,10 +118,6 @@ pub struct StreamRequest {
     /// The peer.
     pub peer: SocketAddr,
 }
-
-/// Names a connection that is or was in streaming mode; never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StreamingId(pub(crate) u64);
 
 /// Why a connection did not come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,5 +188,13 @@ impl core::fmt::Display for DisconnectReason {
             Self::LocalTerminate(cause) => write!(f, "terminated: {cause}"),
             Self::Lost => f.write_str("the TCP connection was lost"),
         }
+    }
+}
+
+/// Why TCP's handshake has failed.
+pub(crate) const fn not_opened(cause: Option<CloseCause>) -> ConnectFailure {
+    match cause {
+        Some(CloseCause::Refused) => ConnectFailure::Refused,
+        _ => ConnectFailure::Unreachable,
     }
 }

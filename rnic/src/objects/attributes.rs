@@ -8,9 +8,9 @@ use weft_verbs::{QpCapacity, QpCounters, QpEvent, QpState, Status};
 use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::engine::{Engine, QpSlot};
 use crate::error::ModifyError;
-use crate::objects::cq::CqId;
+use crate::events::connection::DisconnectReason;
+use crate::ids::{CqId, SrqId};
 use crate::objects::qp::Qp;
-use crate::objects::srq::SrqId;
 
 /// A queue pair at the moment of [`Qp::query`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +208,7 @@ impl Connection {
     /// Resets the connection and flushes at once.
     fn break_off(&mut self, turn: &mut Turn<'_>) -> Verdict {
         if matches!(self.phase, Phase::Operating(_)) {
-            self.ended = Some(crate::DisconnectReason::Local);
+            self.ended = Some(DisconnectReason::Local);
         }
         turn.llp.abort();
         if let Some(qp) = turn.qp.as_deref_mut() {

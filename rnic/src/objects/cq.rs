@@ -11,10 +11,11 @@ use crate::config::Progress;
 use crate::drive::sleep::Until;
 use crate::engine::notices::NEVER;
 use crate::engine::registry::Registry;
-use crate::error::CreateError;
+use crate::error::{CreateError, check_size};
 use crate::events::asynchronous::AsyncQueue;
 use crate::events::channel::Channel;
-use crate::objects::device::{Device, check_size};
+use crate::ids::CqId;
+use crate::objects::device::Device;
 
 /// A completion queue. Clones are handles to the same one.
 #[derive(Clone, Debug)]
@@ -50,17 +51,6 @@ impl Drop for CqShared {
     fn drop(&mut self) {
         self.events.withdraw_cq(self.id);
         self.registry.remove_cq(self.id, &self.queue.counters());
-    }
-}
-
-/// Names a completion queue in the events of a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CqId(pub(crate) u64);
-
-impl CqId {
-    /// The registry gives out no more names than there are numbers.
-    pub(crate) fn number(self) -> u32 {
-        u32::try_from(self.0).unwrap_or(u32::MAX)
     }
 }
 

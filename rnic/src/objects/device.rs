@@ -276,13 +276,5 @@ impl Device {
     }
 }
 
-pub(crate) const fn check_size(what: &'static str, wanted: usize, max: usize) -> Result<(), CreateError> {
-    if wanted > max { Err(CreateError::TooLarge { what, wanted, max }) } else { Ok(()) }
-}
-
-/// Requests of the largest work queue.
-pub(crate) const MAX_WR: usize = 1 << 16;
-/// Queue pairs 0 and 1 mean something else to programs that know InfiniBand.
-pub(crate) const FIRST_QP_NUMBER: u32 = 2;
 /// Engines of one device: more than any machine has cores for.
 const MAX_ENGINES: usize = 256;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::drive::sleep::Until;
 use crate::error::CmError;
 use crate::events::channel::Channel;
-use crate::events::connection::CmEvent;
+use crate::events::connection::{CmEvent, News, Notice};
 use crate::objects::device::Device;
 use crate::objects::listener::Listener;
 use crate::objects::qp::Qp;
@@ -25,24 +25,6 @@ pub struct EventChannel {
 #[derive(Clone, Debug)]
 pub struct EventQueue {
     pub(crate) channel: Arc<Channel<Notice>>,
-}
-
-/// Something new about a connection or listener, with the name that the application gave to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
-    /// The name: `id` of [`crate::ConnParam`] or [`Device::listen_as`], 0 if none was given.
-    pub id: u64,
-    /// What is new.
-    pub news: News,
-}
-
-/// What a [`Notice`] says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    /// An event of a device.
-    Event(CmEvent),
-    /// What the application itself has posted by [`EventQueue::post`].
-    Posted(u32),
 }
 
 /// What makes the events that move to another queue.

@@ -12,7 +12,7 @@ use weft_verbs::QpState;
 use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::engine::{Engine, ListenerSlot};
 use crate::error::{CmError, StreamError};
-use crate::events::connection::RequestId;
+use crate::ids::RequestId;
 use crate::objects::device::Device;
 use crate::objects::event_channel::EventChannel;
 use crate::objects::qp::Qp;

@@ -8,9 +8,10 @@ use weft_verbs::{
 };
 
 use crate::engine::QpSlot;
-use crate::error::CreateError;
+use crate::error::{CreateError, MAX_WR, check_size};
+use crate::ids::qp_number;
 use crate::objects::cq::Cq;
-use crate::objects::device::{Device, FIRST_QP_NUMBER, MAX_WR, check_size};
+use crate::objects::device::Device;
 use crate::objects::mr::Pd;
 use crate::objects::srq::Srq;
 
@@ -80,8 +81,7 @@ impl Device {
         }
         let mut engine = self.engine_at(index);
         let slot = engine.reserve_qp().ok_or(CreateError::TooManyQps)?;
-        let place = slot * self.num_comp_vectors() + index;
-        let number = u32::try_from(place).map_err(|_| CreateError::TooManyQps)? + FIRST_QP_NUMBER;
+        let number = qp_number(slot, index, self.num_comp_vectors()).ok_or(CreateError::TooManyQps)?;
         let mut queues = QpQueues::new(number, &capacity);
         queues.extensions = engine.config.extensions;
         queues.has_srq = init.srq.is_some();

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use weft_verbs::{Doorbells, MAX_SGE, PdId, PostError, RecvWr, SharedRecvQueue};
 
 use crate::engine::registry::Registry;
-use crate::error::{CreateError, DestroyError, ModifyError};
+use crate::error::{CreateError, DestroyError, MAX_WR, ModifyError, check_size};
 use crate::events::asynchronous::{AsyncEvent, AsyncQueue};
-use crate::objects::device::{Device, FIRST_QP_NUMBER, MAX_WR, check_size};
+use crate::ids::{SrqId, qp_slot};
+use crate::objects::device::Device;
 use crate::objects::mr::Pd;
 
 /// A shared receive queue. Messages of all queue pairs that were made with it take the oldest request, each when its first
@@ -55,10 +56,6 @@ pub struct SrqAttributes {
     /// Queue pairs that use it.
     pub users: usize,
 }
-
-/// Names a shared receive queue in asynchronous events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SrqId(pub(crate) u64);
 
 /// What the engine and the application share of a shared receive queue.
 #[derive(Debug)]
@@ -208,7 +205,7 @@ impl SrqShared {
 
     /// The place in its engine of a queue pair that uses this queue.
     const fn slot_of(&self, number: u32) -> usize {
-        (number - FIRST_QP_NUMBER) as usize / self.engines
+        qp_slot(number, self.engines)
     }
 
     pub(crate) fn wake_next(&self, doorbells: &Doorbells) {

@@ -13,7 +13,7 @@ use crate::connection::streaming::{Hold, Interest};
 use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::engine::Engine;
 use crate::error::{CmError, StreamError};
-use crate::events::connection::StreamingId;
+use crate::ids::StreamingId;
 use crate::objects::device::Device;
 use crate::objects::event_channel::EventChannel;
 use crate::objects::listener::{ConnParam, Listener};

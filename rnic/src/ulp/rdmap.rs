@@ -9,10 +9,8 @@ use weft_verbs::{MemoryTable, Status};
 use super::ddp::grow;
 use super::requests::{Request, Requests, Side};
 use super::{Agreement, Association, PostError, Source};
-use crate::connection::operate::refusal;
-use crate::failure::{Cause, Failure};
-use crate::stream::Stream;
-use crate::stream::pump;
+use crate::failure::{Cause, Failure, refusal};
+use crate::stream::{Stream, pump};
 
 /// One end of an RDMAP stream on DDP, MPA and TCP.
 ///

@@ -9,13 +9,11 @@ use weft_netif::{Llp, LlpState};
 
 use super::ddp::grow;
 use super::{Agreement, AnswerError};
-use crate::connection::startup::not_opened;
-use crate::events::connection::ConnectFailure;
+use crate::events::connection::{ConnectFailure, not_opened};
 use crate::failure::Failure;
-use crate::stream::Stream;
 use crate::stream::frame::{self, Arrival};
-use crate::stream::pump;
 use crate::stream::user::Nobody;
+use crate::stream::{Stream, pump};
 
 /// One end of MPA's startup on one TCP connection.
 ///
