@@ -9,9 +9,9 @@
 //!                                              mpa.seal(out)
 //! ```
 
-use weft_mpa::{Negotiated, Start};
-use weft_rdmap::{Endpoint, Inbound, OutstandingRequest, PendingRequest, Terminate, Token};
-use weft_verbs::Status;
+use weft_mpa::{Negotiated, RtrKind, Start};
+use weft_rdmap::{Body, Endpoint, Inbound, Outbound, OutstandingRequest, PendingRequest, Terminate, Token};
+use weft_verbs::{Payload, Refusal, Status};
 
 use crate::failure::{Cause, Failure, Received};
 use crate::stream::parked::{Parked, Rdmap};
@@ -140,12 +140,22 @@ impl Stream {
         }
         let fitting = self.segments.fitting(max_ulpdu, fit, &self.rdmap);
         let Some(segment) = self.rdmap.poll_segment(fitting) else { return Ok(0) };
-        let (octets, fpdu) = direct::build(&mut self.segments, &mut self.rdmap, out, &segment, user)?;
+        let (octets, fpdu) = self.build(out, &segment, user)?;
         user.count_sent(&segment.header, segment.len, fpdu);
         if let Some(token) = segment.finished {
             user.finish(token);
         }
         Ok(octets)
+    }
+
+    /// Asks for an empty Write, which changes nothing, to a peer that has not been heard of, and says whether that is so. A message in
+    /// progress serves as well.
+    pub(crate) fn nudge(&mut self) -> bool {
+        if self.awaited.is_none() {
+            return false;
+        }
+        let _in_progress = self.rdmap.start(rtr::message(RtrKind::Write));
+        true
     }
 
     /// Ends the stream: the Terminate is the last thing that is built, and a responder that has validated no FPDU builds none.
@@ -194,6 +204,11 @@ impl Stream {
         !self.parked.is_empty()
     }
 
+    /// Whether the octets received so far end with a whole FPDU, so that a FIN is a graceful close.
+    pub(crate) fn is_aligned(&self) -> bool {
+        self.placings.is_none() && self.segments.is_aligned()
+    }
+
     /// Whether FIN has to wait: for a Terminate or, without one, for answers to the peer, which nobody sends behind a Terminate.
     pub(crate) fn owes(&self) -> bool {
         if self.rdmap.is_terminating() {
@@ -201,6 +216,41 @@ impl Stream {
         } else {
             self.rdmap.readiness().requests_to_answer > 0
         }
+    }
+
+    /// Builds the FPDU of one segment in `out`, but for what the user lends of it. Answers its octets in `out`, and all.
+    #[inline]
+    fn build(
+        &mut self,
+        out: &mut [u8],
+        segment: &Outbound,
+        user: &mut impl User,
+    ) -> Result<(usize, usize), Failure> {
+        self.build_or_refuse(out, segment, user).map_err(|refusal| {
+            // Of an answer to a request of the peer the peer is to blame, and gets its request back.
+            if let (Refusal::Peer(error), Body::ReadResponse { .. } | Body::AtomicResponse(_)) =
+                (refusal, &segment.body)
+            {
+                self.rdmap.fail_response(error);
+            }
+            Failure::refused(refusal, None)
+        })
+    }
+
+    #[inline]
+    fn build_or_refuse(
+        &mut self,
+        out: &mut [u8],
+        segment: &Outbound,
+        user: &mut impl User,
+    ) -> Result<(usize, usize), Refusal> {
+        if self.segments.is_plain() && user.lend(&segment.body, segment.len)? {
+            let (head, octets) = self.segments.build_around(out, &segment.header, segment.len);
+            user.send_lent_behind(head);
+            return Ok((octets, octets + segment.len));
+        }
+        let fill = |payload: &mut Payload<'_>| user.fill(&segment.body, payload);
+        self.segments.build(out, &segment.header, segment.len, fill).map(|octets| (octets, octets))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::connection::{Connection, Phase, Turn, Verdict};
 use crate::events::connection::DisconnectReason;
 use crate::failure::{Cause, Failure, refusal};
 use crate::stream::user::Surroundings;
-use crate::stream::{Stream, direct, placing, pump};
+use crate::stream::{Stream, direct, pump};
 
 impl Connection {
     /// Full Operation: takes what has arrived, sends what there is room for, and sees to the end.
@@ -179,7 +179,7 @@ fn receive(stream: &mut Stream, turn: &mut Turn<'_>) -> Result<Option<Terminate>
     let mut user = Surroundings { qp, memory, counters, lending: None, lands };
     stream.resume(&mut user)?;
     loop {
-        match placing::receive(stream, llp, &mut user)? {
+        match direct::receive(stream, llp, &mut user)? {
             Some(0) => return Ok(None),
             Some(_) => {}
             None => {

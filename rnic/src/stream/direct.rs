@@ -1,50 +1,12 @@
-//! FPDUs that go to TCP from where their payload lies. Only without CRC: it could change between the CRC and the wire.
+//! Payload that goes to TCP from where it lies, and from TCP to where it belongs, without a buffer in between. Only without CRC,
+//! since what is sent could change between the CRC and the wire, and what is received is placed before its CRC has come.
 
 use weft_netif::Llp;
-use weft_rdmap::{Body, Outbound};
-use weft_verbs::{Left, Payload, Refusal, Span};
+use weft_verbs::{Left, Span};
 
 use crate::failure::Failure;
 use crate::stream::Stream;
-use crate::stream::parked::Rdmap;
-use crate::stream::segments::Segments;
 use crate::stream::user::{Surroundings, User};
-
-/// Builds the FPDU of one segment in `out`, but for what the user lends of it. Answers its octets in `out`, and all.
-#[inline]
-pub(crate) fn build(
-    segments: &mut Segments,
-    rdmap: &mut Rdmap,
-    out: &mut [u8],
-    segment: &Outbound,
-    user: &mut impl User,
-) -> Result<(usize, usize), Failure> {
-    build_or_refuse(segments, out, segment, user).map_err(|refusal| {
-        // Of an answer to a request of the peer the peer is to blame, and gets its request back.
-        if let (Refusal::Peer(error), Body::ReadResponse { .. } | Body::AtomicResponse(_)) =
-            (refusal, &segment.body)
-        {
-            rdmap.fail_response(error);
-        }
-        Failure::refused(refusal, None)
-    })
-}
-
-#[inline]
-fn build_or_refuse(
-    segments: &mut Segments,
-    out: &mut [u8],
-    segment: &Outbound,
-    user: &mut impl User,
-) -> Result<(usize, usize), Refusal> {
-    if segments.is_plain() && user.lend(&segment.body, segment.len)? {
-        let (head, octets) = segments.build_around(out, &segment.header, segment.len);
-        user.send_lent_behind(head);
-        return Ok((octets, octets + segment.len));
-    }
-    let fill = |payload: &mut Payload<'_>| user.fill(&segment.body, payload);
-    segments.build(out, &segment.header, segment.len, fill).map(|octets| (octets, octets))
-}
 
 /// Sends as long as there is something to send and TCP takes it.
 pub(crate) fn transmit_all(
@@ -138,4 +100,20 @@ fn copy(llp: &mut Llp<'_>, span: Span<'_>, len: usize) {
             Some(copied) => done += copied,
         }
     }
+}
+
+/// Receives payload from the socket to where it belongs, if a stream waits for some and nothing of it was received before. Answers
+/// how many octets of the payload have come, none if that is not so.
+pub(crate) fn receive(
+    stream: &mut Stream,
+    llp: &mut Llp<'_>,
+    user: &mut Surroundings<'_>,
+) -> Result<Option<usize>, Failure> {
+    if llp.has_unread() {
+        return Ok(None);
+    }
+    let Some(placing) = stream.placings.awaiting_payload() else { return Ok(None) };
+    let received = placing.receive(llp, user)?;
+    user.counters.mpa.octets_received += received as u64;
+    Ok(Some(received))
 }

@@ -7,14 +7,13 @@ use weft_rdmap::{Place, Terminate};
 use weft_verbs::{Landing, Refusal};
 
 use crate::failure::{Cause, Failure};
-use crate::stream::Stream;
 use crate::stream::parked::Rdmap;
 use crate::stream::segments::Segments;
 use crate::stream::user::{Surroundings, User};
 
 /// An FPDU that is on its way to memory.
 #[derive(Debug)]
-struct Placing {
+pub(crate) struct Placing {
     /// The DDP header as it has come, and as a value.
     head: [u8; Header::TAGGED_LEN],
     header: Header,
@@ -62,16 +61,19 @@ impl Placings {
         }
     }
 
+    /// The FPDU that waits for payload, if one does.
+    pub(crate) fn awaiting_payload(&mut self) -> Option<&mut Placing> {
+        self.0.as_mut().filter(|placing| placing.lacks_payload())
+    }
+
+    /// Whether none is on its way.
+    pub(crate) const fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Whether payload is still to come.
     pub(crate) fn lacks_payload(&self) -> bool {
         self.0.as_ref().is_some_and(Placing::lacks_payload)
-    }
-}
-
-impl Stream {
-    /// Whether the octets received so far end with a whole FPDU, so that a FIN is a graceful close.
-    pub(crate) fn is_aligned(&self) -> bool {
-        self.placings.0.is_none() && self.segments().is_aligned()
     }
 }
 
@@ -107,6 +109,22 @@ impl Placing {
         Ok(())
     }
 
+    /// Receives payload from the socket to where it belongs; behind it come pad, CRC field and the next header. Answers how many
+    /// octets of the payload have come.
+    pub(crate) fn receive(
+        &mut self,
+        llp: &mut Llp<'_>,
+        user: &mut Surroundings<'_>,
+    ) -> Result<usize, Failure> {
+        let landing = user.qp.land(&self.place, self.len, self.placed, user.memory);
+        let landing = landing.map_err(|refusal| self.refused(refusal))?;
+        let spare = self.tail + NEXT_HEAD;
+        let received =
+            llp.receive_directly(landing.len(), spare, |socket, spare| landing.receive(socket, spare));
+        self.placed += received;
+        Ok(received)
+    }
+
     /// Tells RDMAP and the user that all of it is there.
     fn finish(self, rdmap: &mut Rdmap, user: &mut impl User) -> Result<(), Failure> {
         user.count_fpdu();
@@ -136,28 +154,6 @@ impl Placing {
             Refusal::Local(status) => Failure::local(Cause::Local(status)),
         }
     }
-}
-
-/// Receives payload from the socket to where it belongs, if a stream waits for some and nothing of it was received before; behind
-/// it come pad, CRC field and the next header. Answers how many octets of the payload have come, none if that is not so.
-pub(crate) fn receive(
-    stream: &mut Stream,
-    llp: &mut Llp<'_>,
-    user: &mut Surroundings<'_>,
-) -> Result<Option<usize>, Failure> {
-    if llp.has_unread() {
-        return Ok(None);
-    }
-    let Some(placing) = stream.placings.0.as_mut().filter(|placing| placing.lacks_payload()) else {
-        return Ok(None);
-    };
-    let landing = user.qp.land(&placing.place, placing.len, placing.placed, user.memory);
-    let landing = landing.map_err(|refusal| placing.refused(refusal))?;
-    let spare = placing.tail + NEXT_HEAD;
-    let received = llp.receive_directly(landing.len(), spare, |socket, spare| landing.receive(socket, spare));
-    placing.placed += received;
-    user.counters.mpa.octets_received += received as u64;
-    Ok(Some(received))
 }
 
 /// Octets of the length field.

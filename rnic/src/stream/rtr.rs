@@ -5,8 +5,6 @@ use weft_ddp::Stag;
 use weft_mpa::{RtrKind, Start};
 use weft_rdmap::{Inbound, Kind, Message, SendEnd, Token};
 
-use crate::stream::Stream;
-
 /// What the first message of the peer may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum First {
@@ -22,18 +20,6 @@ impl First {
             Start::ExpectRtr(kinds) if kinds.send => Self::MaybeRtr,
             _ => Self::Any,
         }
-    }
-}
-
-impl Stream {
-    /// Asks for an empty Write, which changes nothing, to a peer that has not been heard of, and says whether that is so. A message in
-    /// progress serves as well.
-    pub(crate) fn nudge(&mut self) -> bool {
-        if self.awaited.is_none() {
-            return false;
-        }
-        let _in_progress = self.rdmap.start(message(RtrKind::Write));
-        true
     }
 }
 
