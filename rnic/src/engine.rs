@@ -13,8 +13,8 @@ use weft_netif::{ConnectionId, Instant, Transport};
 use weft_verbs::{CqTable, Doorbells, PdId, QpEvent, QpNotice, QpState, QueuePair, Taking};
 
 use crate::config::Config;
+use crate::connection::state::{Connection, Phase, Standing, Turn, Verdict};
 use crate::connection::trace::Trace;
-use crate::connection::{Connection, Phase, Standing, Turn, Verdict};
 use crate::counters::Counters;
 use crate::engine::memory::Memory;
 use crate::engine::notices::Notices;

@@ -5,8 +5,8 @@ use weft_netif::{CloseCause, LlpState};
 use weft_rdmap::Terminate;
 use weft_verbs::{Lending, QpEvent, QpNotice, QueuePair, Status};
 
-use crate::connection::{Connection, Phase, Turn, Verdict};
-use crate::events::connection::DisconnectReason;
+use crate::connection::state::{Connection, Phase, Turn, Verdict};
+use crate::events::connection::{CmEvent, DisconnectReason};
 use crate::failure::{Cause, Failure, refusal};
 use crate::stream::user::Surroundings;
 use crate::stream::{Stream, direct, pump};
@@ -58,6 +58,44 @@ impl Connection {
         self.operate(turn)
     }
 
+    /// The application asks for the end.
+    pub(crate) fn disconnect(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        match &self.phase {
+            Phase::Operating(_) => {
+                if let Some(qp) = turn.qp.as_deref_mut() {
+                    qp.handle_event(QpEvent::CloseStarted);
+                }
+                self.ended = Some(DisconnectReason::Local);
+                self.shut(turn)
+            }
+            Phase::Ending(_) | Phase::Draining => Verdict::Keep,
+            _ => {
+                turn.llp.abort();
+                Verdict::Remove
+            }
+        }
+    }
+
+    /// Closes as soon as everything that is posted to the send queue has been done.
+    pub(crate) fn drain_and_close(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        if let Some(qp) = turn.qp.as_deref_mut() {
+            qp.drain();
+        }
+        self.turn(turn)
+    }
+
+    /// Resets the connection and flushes at once.
+    pub(crate) fn break_off(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        if matches!(self.phase, Phase::Operating(_)) {
+            self.ended = Some(DisconnectReason::Local);
+        }
+        turn.llp.abort();
+        if let Some(qp) = turn.qp.as_deref_mut() {
+            qp.handle_event(QpEvent::Failed);
+        }
+        self.finish(turn)
+    }
+
     /// Sends what the stream still owes, a Terminate or the answers to Reads and Atomics, then FIN.
     pub(crate) fn end(&mut self, turn: &mut Turn<'_>) -> Verdict {
         let Phase::Ending(stream) = &mut self.phase else { return Verdict::Keep };
@@ -78,6 +116,35 @@ impl Connection {
             LlpState::PeerClosed if !turn.llp.is_drained() => Verdict::Keep,
             LlpState::PeerClosed | LlpState::Closed | LlpState::Reset => self.finish(turn),
         }
+    }
+
+    /// Sends FIN and waits for the peer's.
+    pub(crate) fn shut(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        turn.llp.shutdown();
+        self.phase = Phase::Draining;
+        self.deadline = Some(turn.now + turn.close_timeout);
+        self.drain(turn)
+    }
+
+    /// The connection is over: the queue pair ends in Error, and the application hears it if it has not yet.
+    pub(crate) fn finish(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        if let Some(qp) = turn.qp.as_deref_mut() {
+            qp.handle_event(QpEvent::LlpClosed);
+            if let Some(reason) = self.ended.take() {
+                self.trace.ended(&reason);
+                self.tell(CmEvent::Disconnected { qp_num: qp.queues().number, reason });
+            }
+        }
+        Verdict::Remove
+    }
+
+    /// Tells the application now that the stream has ended, while the connection is still being closed.
+    fn report_end(&mut self, turn: &Turn<'_>, reason: DisconnectReason) {
+        self.trace.ended(&reason);
+        if let Some(qp) = turn.qp.as_deref() {
+            self.tell(CmEvent::Disconnected { qp_num: qp.queues().number, reason });
+        }
+        self.ended = None;
     }
 
     /// The peer has closed its direction: gracefully between two FPDUs, else it is an error (RFC 5044 section 7.2).

@@ -8,12 +8,11 @@ use weft_netif::LlpState;
 use weft_verbs::{QpEvent, QueuePair};
 
 use crate::connection::operate::transmit;
-use crate::connection::streaming::{Hold, Interest};
-use crate::connection::{Connection, Phase, Turn, Verdict};
+use crate::connection::state::{Connection, Hold, Interest, Phase, Turn, Verdict};
+use crate::connection::terms::Terms;
 use crate::events::connection::{CmEvent, ConnectFailure, ConnectRequest, not_opened};
 use crate::failure::Failure;
 use crate::ids::{RequestId, StreamingId};
-use crate::objects::listener::ConnParam;
 use crate::stream::Stream;
 use crate::stream::frame::{self, Arrival};
 
@@ -173,14 +172,14 @@ impl Connection {
     pub(crate) fn accept(
         &mut self,
         turn: &mut Turn<'_>,
-        param: &ConnParam<'_>,
+        terms: &Terms<'_>,
         [ird, ord]: [u16; 2],
     ) -> Result<Verdict, weft_mpa::StartupError> {
-        let private_data = param.private_data;
+        let private_data = terms.private_data;
         let Some(offer) = self.take_offer(turn, private_data)? else { return Ok(Verdict::Keep) };
-        self.cookie = param.id;
-        if let Some(events) = param.events {
-            self.events = Some(Arc::clone(&events.channel));
+        self.cookie = terms.cookie;
+        if let Some(events) = terms.events {
+            self.events = Some(Arc::clone(events));
         }
         let peer_depths = offer.peer_ird.zip(offer.peer_ord);
         let (reply, negotiated) = offer.accept_with(ird, ord, private_data)?;
@@ -223,6 +222,16 @@ impl Connection {
         self.report(turn, |qp_num| CmEvent::ConnectError { qp_num, reason });
         turn.llp.shutdown();
         Verdict::Remove
+    }
+
+    /// The device is shut down before the connection has come about.
+    pub(crate) fn give_up(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        turn.llp.abort();
+        let verdict = self.fail_startup(turn, ConnectFailure::Closed);
+        if let Some(qp) = turn.qp.as_deref_mut() {
+            qp.handle_event(QpEvent::Failed);
+        }
+        verdict
     }
 
     /// After a rejection TCP stays open for the application (RFC 5044 section 7.1.2). One that has never seen the

@@ -4,34 +4,10 @@ use bytes::Bytes;
 use weft_mpa::{Initiator, Responder};
 use weft_netif::LlpState;
 
-use crate::connection::{Connection, Phase, Turn, Verdict};
+use crate::connection::state::{Connection, Hold, Interest, Phase, Turn, Verdict};
 use crate::error::StreamError;
 use crate::events::connection::{CmEvent, ConnectFailure, not_opened};
 use crate::ids::StreamingId;
-
-/// Whether the application knows a connection from streaming mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
-    /// The connection began with MPA.
-    Never,
-    /// It was offered to the application, which has not taken it yet.
-    Untaken,
-    /// The application has a handle.
-    Held,
-    /// The application has dropped its handle.
-    Dropped,
-}
-
-/// What the application waits for, and has not been told yet.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Interest {
-    /// There were none.
-    pub(crate) octets: bool,
-    /// There was none.
-    pub(crate) room: bool,
-    /// There was some, but not enough for a last message.
-    pub(crate) more_room: bool,
-}
 
 impl Connection {
     /// TCP's handshake may be over: streaming mode begins.

@@ -9,7 +9,7 @@ use std::sync::MutexGuard;
 
 use weft_netif::{ConnectionId, Moved};
 
-use crate::connection::Connection;
+use crate::connection::state::Connection;
 use crate::engine::Engine;
 use crate::objects::device::Device;
 

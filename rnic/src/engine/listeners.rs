@@ -6,8 +6,7 @@ use std::sync::Arc;
 use weft_mpa::Responder;
 use weft_netif::{ConnectionId, Instant};
 
-use crate::connection::streaming::{Hold, Interest};
-use crate::connection::{Connection, Phase, Standing};
+use crate::connection::state::{Connection, Hold, Interest, Phase, Standing};
 use crate::engine::Engine;
 use crate::events::channel::Channel;
 use crate::events::connection::{CmEvent, ConnectFailure, Notice, StreamRequest};

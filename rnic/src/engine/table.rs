@@ -2,7 +2,7 @@
 
 use weft_netif::ConnectionId;
 
-use crate::connection::Connection;
+use crate::connection::state::Connection;
 
 /// Connections by the places that the stack has given them: every turn begins here, so that there is no hash to be made.
 #[derive(Debug, Default)]

@@ -27,7 +27,7 @@ struct Queue<T> {
 
 /// New events of the channel have no token as long as this lives, and those that are still there get theirs then.
 #[derive(Debug)]
-pub(crate) struct Hold<'a, T>(&'a Channel<T>);
+pub(crate) struct ChannelHold<'a, T>(&'a Channel<T>);
 
 impl<T> Channel<T> {
     pub(crate) fn new() -> io::Result<Self> {
@@ -37,9 +37,9 @@ impl<T> Channel<T> {
 
     /// For a thread that makes events and takes them itself at once: a token for each would be put there only to be taken
     /// away, by two system calls. Whoever else waits sees what is left a moment later.
-    pub(crate) fn hold(&self) -> Hold<'_, T> {
+    pub(crate) fn hold(&self) -> ChannelHold<'_, T> {
         self.queue().holds += 1;
-        Hold(self)
+        ChannelHold(self)
     }
 
     pub(crate) fn push(&self, event: T) {
@@ -91,7 +91,7 @@ impl<T> Channel<T> {
     }
 }
 
-impl<T> Drop for Hold<'_, T> {
+impl<T> Drop for ChannelHold<'_, T> {
     fn drop(&mut self) {
         let mut queue = self.0.queue();
         queue.holds -= 1;

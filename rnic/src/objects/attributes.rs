@@ -5,10 +5,9 @@ use std::net::SocketAddr;
 use weft_mpa::{Negotiated, mulpdu};
 use weft_verbs::{QpCapacity, QpCounters, QpEvent, QpState, Status};
 
-use crate::connection::{Connection, Phase, Turn, Verdict};
+use crate::connection::state::Connection;
 use crate::engine::{Engine, QpSlot};
 use crate::error::ModifyError;
-use crate::events::connection::DisconnectReason;
 use crate::ids::{CqId, SrqId};
 use crate::objects::qp::Qp;
 
@@ -193,28 +192,6 @@ impl Engine {
                 self.announce(Some(slot), now);
             }
         }
-    }
-}
-
-impl Connection {
-    /// Closes as soon as everything that is posted to the send queue has been done.
-    fn drain_and_close(&mut self, turn: &mut Turn<'_>) -> Verdict {
-        if let Some(qp) = turn.qp.as_deref_mut() {
-            qp.drain();
-        }
-        self.turn(turn)
-    }
-
-    /// Resets the connection and flushes at once.
-    fn break_off(&mut self, turn: &mut Turn<'_>) -> Verdict {
-        if matches!(self.phase, Phase::Operating(_)) {
-            self.ended = Some(DisconnectReason::Local);
-        }
-        turn.llp.abort();
-        if let Some(qp) = turn.qp.as_deref_mut() {
-            qp.handle_event(QpEvent::Failed);
-        }
-        self.finish(turn)
     }
 }
 

@@ -9,7 +9,8 @@ use weft_mpa::Initiator;
 use weft_netif::{ConnectError, ConnectionId, Instant, Listen, ListenError, LlpState};
 use weft_verbs::QpState;
 
-use crate::connection::{Connection, Phase, Turn, Verdict};
+use crate::connection::state::{Connection, Phase, Turn, Verdict};
+use crate::connection::terms::Terms;
 use crate::engine::{Engine, ListenerSlot};
 use crate::error::{CmError, StreamError};
 use crate::ids::RequestId;
@@ -56,6 +57,13 @@ impl ConnParam<'_> {
         id: 0,
         events: None,
     };
+
+    /// What startup reads of it.
+    pub(crate) fn terms(&self) -> Terms<'_> {
+        let Self { private_data, ird, ord, peer_to_peer, id, events, local: _ } = *self;
+        let events = events.map(|events| &events.channel);
+        Terms { private_data, ird, ord, peer_to_peer, cookie: id, events }
+    }
 }
 
 impl Default for ConnParam<'_> {
@@ -146,7 +154,7 @@ impl Device {
         let now = self.now();
         let mut engine = self.engine_at(qp.engine);
         engine.check_free(qp)?;
-        let initiator = engine.initiator(qp, &param)?;
+        let initiator = engine.initiator(qp, &param.terms())?;
         let llp = match engine.stack.connect(remote, param.local, now) {
             Err(ConnectError::AddrInUse) if self.num_comp_vectors() > 1 => {
                 drop(engine);
@@ -194,7 +202,7 @@ impl Device {
         check_reads(depths, engine.config.max_reads)?;
         engine.attach(qp, Some(id));
         let outcome =
-            engine.answer(id, self.now(), |connection, turn| connection.accept(turn, &param, depths));
+            engine.answer(id, self.now(), |connection, turn| connection.accept(turn, &param.terms(), depths));
         if outcome.is_err() {
             engine.detach(qp, id);
         }
@@ -301,16 +309,16 @@ impl Engine {
         outcome
     }
 
-    /// The side that will ask, as `param` wants it, and whose Request takes the private data.
-    pub(crate) fn initiator(&self, qp: &Qp, param: &ConnParam<'_>) -> Result<Initiator, CmError> {
+    /// The side that will ask, as `terms` want it, and whose Request takes the private data.
+    pub(crate) fn initiator(&self, qp: &Qp, terms: &Terms<'_>) -> Result<Initiator, CmError> {
         let mut mpa = self.config.mpa;
         let [ird, ord] = self.depths_of(qp);
-        mpa.ird = param.ird.or(ird).unwrap_or(mpa.ird);
-        mpa.ord = param.ord.or(ord).unwrap_or(mpa.ord);
-        mpa.peer_to_peer = param.peer_to_peer.unwrap_or(mpa.peer_to_peer);
+        mpa.ird = terms.ird.or(ird).unwrap_or(mpa.ird);
+        mpa.ord = terms.ord.or(ord).unwrap_or(mpa.ord);
+        mpa.peer_to_peer = terms.peer_to_peer.unwrap_or(mpa.peer_to_peer);
         check_reads([mpa.ird, mpa.ord], self.config.max_reads)?;
         let initiator = Initiator::new(mpa);
-        initiator.request(param.private_data).map_err(startup_error)?;
+        initiator.request(terms.private_data).map_err(startup_error)?;
         Ok(initiator)
     }
 

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 
 use weft_verbs::{CqCounters, MemoryInfo, QpCounters, QpState, StreamId};
 
-use crate::connection::Phase;
 use crate::engine::Engine;
 use crate::objects::device::Device;
 
@@ -266,23 +265,5 @@ impl Engine {
                 qp_num: it.qp.and_then(number),
             })
             .collect()
-    }
-}
-
-impl Phase {
-    /// The phase in a word or two.
-    pub(crate) const fn name(&self) -> &'static str {
-        match self {
-            Self::Opening => "opening",
-            Self::Streaming(_) => "streaming",
-            Self::Connecting(..) => "connecting",
-            Self::AwaitingReply(_) => "awaiting-reply",
-            Self::AwaitingRequest(_) => "awaiting-request",
-            Self::Offered(_) => "offered",
-            Self::Rejecting => "rejecting",
-            Self::Operating(_) => "established",
-            Self::Ending(_) => "ending",
-            Self::Draining => "draining",
-        }
     }
 }

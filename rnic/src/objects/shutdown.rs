@@ -4,15 +4,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weft_netif::Instant;
-use weft_verbs::{QpEvent, QpState};
+use weft_verbs::QpState;
 
 use crate::config::Progress;
-use crate::connection::{Connection, Phase, Turn, Verdict};
+use crate::connection::state::{Connection, Phase};
 use crate::drive::locked::Motor;
 use crate::drive::sleep::{Deadline, sleep};
 use crate::engine::Engine;
 use crate::events::asynchronous::AsyncEvent;
-use crate::events::connection::ConnectFailure;
 use crate::objects::device::Device;
 
 impl Device {
@@ -129,18 +128,6 @@ impl Engine {
         }
         self.stack.reset_all();
         self.stack.egress(now);
-    }
-}
-
-impl Connection {
-    /// The device is shut down before the connection has come about.
-    fn give_up(&mut self, turn: &mut Turn<'_>) -> Verdict {
-        turn.llp.abort();
-        let verdict = self.fail_startup(turn, ConnectFailure::Closed);
-        if let Some(qp) = turn.qp.as_deref_mut() {
-            qp.handle_event(QpEvent::Failed);
-        }
-        verdict
     }
 }
 

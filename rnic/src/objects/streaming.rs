@@ -9,8 +9,7 @@ use weft_mpa::Responder;
 use weft_netif::{ConnectionId, Listen, LlpState};
 use weft_verbs::QpState;
 
-use crate::connection::streaming::{Hold, Interest};
-use crate::connection::{Connection, Phase, Turn, Verdict};
+use crate::connection::state::{Connection, Hold, Interest, Phase, Turn, Verdict};
 use crate::engine::Engine;
 use crate::error::{CmError, StreamError};
 use crate::ids::StreamingId;
@@ -190,7 +189,7 @@ impl StreamingConnection {
         let may_come = |engine: &Engine, _| engine.streaming(self.id).is_ok() && qp.state() == QpState::Idle;
         let mut engine = self.device.engine_for(self.id.0, qp.engine, may_come);
         engine.check_free(qp)?;
-        let initiator = engine.initiator(qp, &param)?;
+        let initiator = engine.initiator(qp, &param.terms())?;
         let id = engine.streaming(self.id)?;
         if engine.stack.llp(id).is_some_and(|mut llp| !llp.readable().is_empty()) {
             return Err(StreamError::Unread.into());

@@ -6,7 +6,7 @@ use weft_verbs::{Left, Span};
 
 use crate::failure::Failure;
 use crate::stream::Stream;
-use crate::stream::user::{Surroundings, User};
+use crate::stream::user::Surroundings;
 
 /// Sends as long as there is something to send and TCP takes it.
 pub(crate) fn transmit_all(
