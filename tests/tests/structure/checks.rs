@@ -1,0 +1,290 @@
+//! The rules, each a function from files to faults, and each with a test that plants one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::Fault;
+use crate::imports::{Files, Import, imports};
+use crate::source::fields;
+
+/// Imports of rnic's files that go up or sideways, and files that no row names.
+pub(crate) fn rows(files: &Files) -> Vec<Fault> {
+    let own = files.keys().filter_map(|path| path.strip_prefix("rnic/src/")).filter(|path| *path != "lib.rs");
+    let homeless = own.filter(|path| row(path).is_none()).map(|path| Fault {
+        name: format!("{path} is in no row"),
+        message: format!("rnic/src/{path} is in none of the folders {ROWS:?}"),
+    });
+    let upward = imports(files, "rnic/src/lib.rs").into_iter().filter_map(|import| {
+        let (from, to) = (import.from.strip_prefix("rnic/src/")?, import.to.strip_prefix("rnic/src/")?);
+        let ((above, folder), (below, target)) = (row(from)?, row(to)?);
+        let is_right =
+            above < below || folder == target || (above, below) == (ROWS.len() - 1, ROWS.len() - 1);
+        let message = format!("{}: a row imports rows below it only: {ROWS:?}", told(&import));
+        (!is_right).then(|| Fault { name: format!("{from} imports {to}"), message })
+    });
+    homeless.chain(upward).collect()
+}
+
+/// Fields of `Engine` that the rest of rnic could name: the compiler holds the others inside the folder.
+pub(crate) fn engine_fields(files: &Files) -> Vec<Fault> {
+    let places = ["rnic/src/engine.rs", "rnic/src/engine/tables.rs"];
+    let found = places.iter().find_map(|path| Some((path, fields(files.get(*path)?, "Engine")?)));
+    let Some((path, fields)) = found else {
+        let message = format!("none of {places:?} declares the struct Engine");
+        return vec![Fault { name: "Engine".to_owned(), message }];
+    };
+    let is_open = |visibility: &str| match visibility.replace(' ', "").as_str() {
+        "" | "pub(incrate::engine)" | "pub(self)" => false,
+        "pub(super)" => *path == "rnic/src/engine.rs",
+        _ => true,
+    };
+    let open = fields.into_iter().filter(|field| is_open(&field.visibility));
+    open.map(|field| Fault {
+        message: format!(
+            "{path}:{}: {} {} can be named outside of engine/: make it private or pub(in crate::engine)",
+            field.line, field.visibility, field.name
+        ),
+        name: field.name,
+    })
+    .collect()
+}
+
+/// Circles of more than three files, and smaller ones without a reason.
+pub(crate) fn circles(files: &Files) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for root in files.keys().filter(|path| is_root(path)) {
+        let imports = imports(files, root);
+        for (circle, closing) in crate::circles::circles(&imports) {
+            if REASONS.iter().any(|(files, _)| circle.iter().eq(files.iter())) {
+                continue;
+            }
+            let name = match circle.len() {
+                2 | 3 => circle.join(", "),
+                more => format!("{root}: {more} files"),
+            };
+            let mut pairs = BTreeSet::new();
+            let one_for_each = closing.into_iter().filter(|import| pairs.insert((&import.from, &import.to)));
+            let told: Vec<_> = one_for_each.map(told).collect();
+            faults.push(Fault { message: format!("circle {name}:\n  {}", told.join("\n  ")), name });
+        }
+    }
+    faults
+}
+
+/// Dependencies of crates on each other that are not in the table, and those that a crate must not have.
+pub(crate) fn crates(manifests: &Files) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for (path, text) in manifests {
+        let Some(name) = path.strip_suffix("/Cargo.toml") else { continue };
+        let wanted = CRATES.iter().find(|(one, _)| *one == name).map(|(_, wanted)| *wanted);
+        for (line, dependency) in dependencies(text) {
+            let known = dependency.strip_prefix("weft-");
+            let is_right = match known {
+                Some(one) => wanted.is_none_or(|wanted| wanted.contains(&one)),
+                None => !DENIED.contains(&(name, dependency)),
+            };
+            if !is_right {
+                let name = format!("{name} on {dependency}");
+                faults.push(Fault { message: format!("{path}:{line}: {name}: see CRATES and DENIED"), name });
+            }
+        }
+    }
+    faults
+}
+
+/// Rust files that do not begin with `//!`.
+pub(crate) fn headless(files: &Files) -> Vec<Fault> {
+    let without = files.iter().filter(|(_, text)| !text.starts_with("//!"));
+    without
+        .map(|(path, _)| Fault {
+            name: path.clone(),
+            message: format!("{path}:1: begin with //! and a sentence that says what the file is for"),
+        })
+        .collect()
+}
+
+/// Markdown files with lines of more than 120 characters outside of tables and code.
+pub(crate) fn long_lines(files: &Files) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for (path, text) in files {
+        let mut is_code = false;
+        let mut long = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let start = line.trim_start();
+            is_code ^= start.starts_with("```");
+            if !is_code && !start.starts_with('|') && line.chars().count() > 120 {
+                long.push(number);
+            }
+        }
+        if !long.is_empty() {
+            let message = format!("{path}: more than 120 characters in lines {long:?}");
+            faults.push(Fault { name: path.clone(), message });
+        }
+    }
+    faults
+}
+
+fn told(import: &Import) -> String {
+    format!("{}:{}: {} of {}", import.from, import.path.line, import.path.segments.join("::"), import.to)
+}
+
+/// The number of a file's row and the name of its folder.
+fn row(path: &str) -> Option<(usize, &str)> {
+    let folder = path.split(['/', '.']).next()?;
+    let number = ROWS.iter().position(|row| row.contains(&folder))?;
+    Some((number, folder))
+}
+
+/// The roots of libraries, programs and test programs.
+fn is_root(path: &str) -> bool {
+    matches!(
+        path.split('/').collect::<Vec<_>>().as_slice(),
+        [.., "src", "lib.rs" | "main.rs"]
+            | [.., "src", "bin", _]
+            | [.., "tests", _]
+            | [.., "src", "bin", _, "main.rs"]
+            | [.., "tests", _, "main.rs"]
+    )
+}
+
+/// The names under `[dependencies]`, with their lines. What only tests need is not asked for.
+fn dependencies(manifest: &str) -> Vec<(usize, &str)> {
+    let mut is_inside = false;
+    let mut found = BTreeMap::new();
+    for (number, line) in (1..).zip(manifest.lines()) {
+        if line.starts_with('[') {
+            is_inside = line == "[dependencies]";
+        } else if let Some((name, _)) = line.split_once(['=', '.', ' ']).filter(|_| is_inside) {
+            found.insert(number, name);
+        }
+    }
+    found.into_iter().filter(|(_, name)| !name.is_empty() && !name.starts_with('#')).collect()
+}
+
+/// rnic from above. A row imports rows below it; the files of the last row may import each other.
+const ROWS: [&[&str]; 6] = [
+    &["objects"],
+    &["drive"],
+    &["engine"],
+    &["connection", "ulp"],
+    &["stream"],
+    &["counters", "events", "config", "clock", "error", "failure", "ids"],
+];
+
+/// Which crates each crate may depend on. Those that are not named here stand above all: cli, tests, fuzz and examples.
+const CRATES: [(&str, &[&str]); 13] = [
+    ("mpa", &[]),
+    ("ddp", &[]),
+    ("rdmap", &["ddp"]),
+    ("netif", &[]),
+    ("verbs", &["ddp", "rdmap"]),
+    ("rnic", &["mpa", "ddp", "rdmap", "netif", "verbs"]),
+    ("stat", &["netif", "verbs", "rnic"]),
+    ("cm", &["netif", "rnic"]),
+    ("capi", &["netif", "verbs", "rnic", "cm", "stat"]),
+    ("capi/preload", &["capi"]),
+    ("capi/directory", &["capi"]),
+    ("conform", &["netif"]),
+    ("bench", &["mpa", "netif", "verbs", "rnic"]),
+];
+
+/// Crates of others that a crate does without.
+const DENIED: [(&str, &str); 1] = [("rnic", "serde_json")];
+
+/// Circles of two and three files that stay, and why.
+const REASONS: [(&[&str], &str); 0] = [];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(all: &[(&str, &str)]) -> Files {
+        all.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
+    }
+
+    fn names(faults: &[Fault]) -> Vec<&str> {
+        faults.iter().map(|fault| fault.name.as_str()).collect()
+    }
+
+    #[test]
+    fn an_import_of_a_row_above_is_a_fault() {
+        let faults = rows(&files(&[
+            ("rnic/src/lib.rs", "mod engine; mod stream; mod ids; mod clock; pub use engine::Engine;"),
+            ("rnic/src/engine.rs", "mod tables; use crate::stream::Stream; pub use tables::Engine;"),
+            ("rnic/src/engine/tables.rs", "use super::poll; pub struct Engine;"),
+            ("rnic/src/stream.rs", "pub struct Stream;\nuse crate::{ids::Id, Engine};"),
+            ("rnic/src/ids.rs", "use crate::clock::Clock;"),
+            ("rnic/src/clock.rs", ""),
+        ]));
+        assert_eq!(names(&faults), ["stream.rs imports engine/tables.rs"]);
+        let place = "rnic/src/stream.rs:2: crate::Engine of rnic/src/engine/tables.rs";
+        assert!(faults[0].message.starts_with(place), "{}", faults[0].message);
+    }
+
+    #[test]
+    fn an_import_of_a_folder_of_the_same_row_is_a_fault_and_so_is_a_file_without_a_row() {
+        let faults = rows(&files(&[
+            ("rnic/src/lib.rs", "mod connection; mod ulp; mod motor;"),
+            ("rnic/src/connection.rs", "use crate::motor::Motor;"),
+            ("rnic/src/motor.rs", ""),
+            ("rnic/src/ulp.rs", "fn f() { crate::connection::g() }"),
+        ]));
+        assert_eq!(names(&faults), ["motor.rs is in no row", "ulp.rs imports connection.rs"]);
+    }
+
+    #[test]
+    fn a_field_of_the_engine_that_others_can_name_is_a_fault() {
+        let text =
+            "struct Engine { a: A, pub(in crate::engine) b: B, pub(super) c: C, pub(crate) d: D, pub e: E }";
+        assert_eq!(names(&engine_fields(&files(&[("rnic/src/engine/tables.rs", text)]))), ["d", "e"]);
+        assert_eq!(names(&engine_fields(&files(&[("rnic/src/engine.rs", text)]))), ["c", "d", "e"]);
+        assert_eq!(names(&engine_fields(&files(&[]))), ["Engine"]);
+    }
+
+    #[test]
+    fn a_circle_is_a_fault() {
+        let four = files(&[
+            ("x/src/lib.rs", "mod a; mod b; mod c; mod d;"),
+            ("x/src/a.rs", "use crate::b::B;"),
+            ("x/src/b.rs", "use crate::c::C;"),
+            ("x/src/c.rs", "use crate::d::D;"),
+            ("x/src/d.rs", "#[cfg(test)] mod tests { } fn f() { crate::a::g() }"),
+        ]);
+        assert_eq!(names(&circles(&four)), ["x/src/lib.rs: 4 files"]);
+        let two = files(&[
+            ("x/tests/it/main.rs", "mod a; mod b;"),
+            ("x/tests/it/a.rs", "use crate::b::B;"),
+            ("x/tests/it/b.rs", "#[cfg(test)] use crate::a::A; use super::a::f;"),
+        ]);
+        let faults = circles(&two);
+        assert_eq!(names(&faults), ["x/tests/it/a.rs, x/tests/it/b.rs"]);
+        assert!(faults[0].message.contains("x/tests/it/b.rs:1: super::a::f of x/tests/it/a.rs"));
+    }
+
+    #[test]
+    fn a_dependency_that_the_table_lacks_is_a_fault() {
+        let faults = crates(&files(&[
+            (
+                "netif/Cargo.toml",
+                "[dependencies]\nlibc = \"1\"\nweft-verbs = { path = \"\" }\n[dev-dependencies]\nweft-rnic = 1\n",
+            ),
+            ("rnic/Cargo.toml", "[dependencies]\n# Why.\nweft-verbs.workspace = true\nserde_json = \"1\"\n"),
+        ]));
+        assert_eq!(names(&faults), ["netif on weft-verbs", "rnic on serde_json"]);
+        assert!(faults[0].message.starts_with("netif/Cargo.toml:3: "), "{}", faults[0].message);
+    }
+
+    #[test]
+    fn a_file_without_a_description_is_a_fault() {
+        let faults = headless(&files(&[("a.rs", "//! Text.\n"), ("b.rs", "use a;\n//! Late.")]));
+        assert_eq!(names(&faults), ["b.rs"]);
+    }
+
+    #[test]
+    fn a_long_line_outside_of_tables_and_code_is_a_fault() {
+        let long = "ü".repeat(121);
+        let fine = format!("{}\n| {long}\n```\n{long}\n```\n", "ü".repeat(120));
+        let faults = long_lines(&files(&[("a.md", &fine), ("b.md", &format!("{fine}{long}\n"))]));
+        assert_eq!(names(&faults), ["b.md"]);
+        assert!(faults[0].message.contains("[6]"), "{}", faults[0].message);
+    }
+}
