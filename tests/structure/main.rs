@@ -59,17 +59,17 @@ fn hold(kind: &str, faults: &[Fault]) {
     assert!(news.is_empty(), "\n{}", news.join("\n"));
 }
 
-/// Faults that the list lacks, and entries of the list that are no faults any more.
+/// Faults that the list lacks, each with its entry in brackets, and entries of the list that are no faults any more.
 fn differences(kind: &str, faults: &[Fault], list: &str) -> Vec<String> {
     let start = format!("{kind}: ");
     let known: BTreeSet<_> = list.lines().filter_map(|line| line.strip_prefix(&start)).collect();
     let mut news: BTreeMap<_, _> = faults
         .iter()
         .filter(|fault| !known.contains(fault.name.as_str()))
-        .map(|fault| (fault.name.as_str(), fault.message.clone()))
+        .map(|fault| (fault.name.as_str(), format!("{} [{kind}: {}]", fault.message, fault.name)))
         .collect();
     for name in known.into_iter().filter(|name| !faults.iter().any(|fault| fault.name == *name)) {
-        let message = format!("take it off the list (tests/tests/structure/today.txt): {kind}: {name}");
+        let message = format!("take it off the list (tests/structure/today.txt): {kind}: {name}");
         news.insert(name, message);
     }
     news.into_values().collect()
@@ -77,7 +77,7 @@ fn differences(kind: &str, faults: &[Fault], list: &str) -> Vec<String> {
 
 /// The files of the repository with that ending.
 fn files(ending: &str) -> Files {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace");
     let mut folders = vec![root.to_owned()];
     let mut found = Files::new();
     while let Some(folder) = folders.pop() {
@@ -105,9 +105,9 @@ fn the_list_of_faults_only_shrinks() {
     let fault = |name: &str| Fault { name: name.to_owned(), message: format!("{name} is wrong") };
     let list = "row: a\nrow: b\ncircle: c\n";
     assert_eq!(differences("row", &[fault("a"), fault("b")], list), [""; 0]);
-    assert_eq!(differences("row", &[fault("a"), fault("b"), fault("d")], list), ["d is wrong"]);
+    assert_eq!(differences("row", &[fault("a"), fault("b"), fault("d")], list), ["d is wrong [row: d]"]);
     let news = differences("row", &[fault("a")], list);
-    assert_eq!(news, ["take it off the list (tests/tests/structure/today.txt): row: b"]);
+    assert_eq!(news, ["take it off the list (tests/structure/today.txt): row: b"]);
 }
 
 /// Folders with what tools have made.
