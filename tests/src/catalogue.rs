@@ -264,9 +264,9 @@ const SCTP: &str = "5043";
 const SCTP_REASON: &str = "DDP over SCTP: this device runs over TCP only.";
 const HEAD: &str = "# Conformance
 
-Each normative sentence of RFC 5040 (RDMAP), 5041 (DDP), 5042 (security), 5043 (SCTP), 5044 (MPA), 6581 (enhanced connection
-setup) and 7306 (Atomics, Immediate Data), and the tests that fail when it is broken. A test names the sentences in a comment
-(`// Covers 5044-4.3-7.`), and the test `catalogue` fails while a MUST has neither a test nor a reason in
-`tests/conformance/exempt.csv`. This file is made by `cargo run -p weft-tests --bin conformance`.
+This page lists each normative sentence of RFC 5040 (RDMAP), 5041 (DDP), 5042 (security), 5043 (SCTP), 5044 (MPA),
+6581 (enhanced connection setup) and 7306 (Atomics, Immediate Data), with the tests that fail when it is broken.
+A test names its sentences in a comment (`// Covers 5044-4.3-7.`). The test `catalogue` fails while a MUST has neither
+a test nor a reason in `tests/conformance/exempt.csv`. `cargo run -p weft-tests --bin conformance` writes this page.
 
 ";
