@@ -17,9 +17,9 @@ pub fn append(crc: u32, octets: &[u8]) -> u32 {
 pub fn fastest() -> fn(u32, &[u8]) -> u32 {
     match Kernel::best() {
         Kernel::Crate => crc32c::crc32c_append,
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         Kernel::Fold128 => |crc, octets| Kernel::Fold128.append(crc, octets),
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         Kernel::Fold512 => |crc, octets| Kernel::Fold512.append(crc, octets),
     }
 }
@@ -28,17 +28,20 @@ pub fn fastest() -> fn(u32, &[u8]) -> u32 {
 /// copied, when the two differ in length.
 #[inline]
 pub(crate) fn copy(crc: u32, from: &[u8], to: &mut [u8]) -> Option<u32> {
+    if from.len() != to.len() {
+        return None;
+    }
     // SAFETY: `from` is valid for its length, which is that of `to`, and does not change.
-    (from.len() == to.len()).then(|| unsafe { copy_from(crc, from.as_ptr(), to) })
+    unsafe { copy_from(crc, from.as_ptr(), to) }
 }
 
-/// As [`copy`], from memory that others may write meanwhile: each octet is read once, so that the CRC is that of the octets
-/// which are in `to` then.
+/// As [`copy`], from memory that others may write meanwhile: the CRC is that of the octets which are in `to` then. `None` if some of
+/// the memory is not there.
 ///
 /// # Safety
-/// `from` must be valid for reads of `to.len()` octets, and not overlap `to`.
+/// As for [`copy::copy`](crate::copy::copy).
 #[inline]
-pub(crate) unsafe fn copy_from(crc: u32, from: *const u8, to: &mut [u8]) -> u32 {
+pub(crate) unsafe fn copy_from(crc: u32, from: *const u8, to: &mut [u8]) -> Option<u32> {
     // SAFETY: as the caller promises.
     unsafe { Kernel::best().copy_from(crc, from, to) }
 }
@@ -50,10 +53,10 @@ enum Kernel {
     /// The crate, and a copy before it.
     Crate = 1,
     /// PCLMULQDQ and SSE4.2.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     Fold128 = 2,
     /// VPCLMULQDQ in registers of 512 bits (AVX-512F).
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     Fold512 = 3,
 }
 
@@ -63,9 +66,9 @@ impl Kernel {
     fn best() -> Self {
         match BEST.load(Ordering::Relaxed) {
             1 => Self::Crate,
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
             2 => Self::Fold128,
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
             3 => Self::Fold512,
             _ => Self::detect(),
         }
@@ -80,14 +83,14 @@ impl Kernel {
 
     /// Those that work here, the fastest last.
     fn all() -> impl Iterator<Item = Self> {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         let folding = {
             let has_128 = is_x86_feature_detected!("pclmulqdq") && is_x86_feature_detected!("sse4.2");
             let has_512 =
                 has_128 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("vpclmulqdq");
             [has_128.then_some(Self::Fold128), has_512.then_some(Self::Fold512)]
         };
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let folding = [None];
         [Some(Self::Crate)].into_iter().chain(folding).flatten()
     }
@@ -97,13 +100,13 @@ impl Kernel {
         match self {
             Self::Crate => crc32c::crc32c_append(crc, octets),
             // The crate has three CRC instructions under way at a time, which some CPUs take faster than PCLMULQDQ.
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
             Self::Fold128 if octets.len() >= THREE_WAYS => crc32c::crc32c_append(crc, octets),
             // SAFETY: there is such a value only where the CPU has the instructions.
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
             Self::Fold128 => unsafe { x86::append_128(crc, octets) },
             // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
             Self::Fold512 => unsafe { x86::append_512(crc, octets) },
         }
     }
@@ -111,31 +114,29 @@ impl Kernel {
     /// # Safety
     /// As for [`copy_from`].
     #[inline]
-    unsafe fn copy_from(self, crc: u32, from: *const u8, to: &mut [u8]) -> u32 {
+    unsafe fn copy_from(self, crc: u32, from: *const u8, to: &mut [u8]) -> Option<u32> {
         match self {
-            Self::Crate => {
-                // SAFETY: the caller promises it. The CRC is made of the copy, which nobody else can change.
-                unsafe { core::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
-                crc32c::crc32c_append(crc, to)
-            }
+            // SAFETY: the caller promises it. The CRC is made of the copy, which nobody else can change.
+            Self::Crate => unsafe { crate::copy::copy(from, to.as_mut_ptr(), to.len()) }
+                .then(|| crc32c::crc32c_append(crc, to)),
             // SAFETY: the caller promises what the memory needs, and the value that the CPU has the instructions.
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
             Self::Fold128 => unsafe { x86::copy_128(crc, from, to) },
             // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
             Self::Fold512 => unsafe { x86::copy_512(crc, from, to) },
         }
     }
 }
 
 /// From so many octets on the crate is the faster one where there is no VPCLMULQDQ and nothing to be copied.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 const THREE_WAYS: usize = 256;
 
 /// The [`Kernel`] that was found to be the best, 0 before that.
 static BEST: AtomicU8 = AtomicU8::new(0);
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 mod x86;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use weft_rdmap::{Place, Token};
 
 use crate::memory::Span;
 use crate::region::receive_scattered;
-use crate::{MemoryTable, QueuePair, Refusal, Status};
+use crate::{MemoryTable, QueuePair, Refusal, Status, Violation};
 
 /// What is missing of the payload of one segment, and where it goes.
 #[derive(Debug, Clone, Copy)]
@@ -34,13 +34,20 @@ impl QueuePair {
         done: usize,
         memory: &'m MemoryTable,
     ) -> Result<Landing<'m>, Refusal> {
-        let span = self.span_of(place, len, memory).map_err(|error| {
-            if let Some(token) = place.answers {
-                self.fail(token, Status::LocalProtection, 0);
-            }
-            Refusal::Peer(error)
-        })?;
+        let span = self.span_of(place, len, memory).map_err(|error| self.refuse_landing(place, error))?;
         Ok(Landing { span: span.skip(done), len: len.saturating_sub(done) })
+    }
+
+    /// Ends what a payload answers whose place has turned out not to be there any more.
+    pub fn landing_gone(&mut self, place: &Place) -> Refusal {
+        self.refuse_landing(place, weft_rdmap::Error::AccessRights)
+    }
+
+    fn refuse_landing(&mut self, place: &Place, error: weft_rdmap::Error) -> Refusal {
+        if let Some(token) = place.answers {
+            self.fail(token, Status::LocalProtection, 0);
+        }
+        Refusal::Peer(error)
     }
 
     /// All of a payload of `len` octets has been placed; what it answers in full is done.
@@ -71,19 +78,18 @@ impl Landing<'_> {
     /// Receives from a socket, without waiting, what is missing and, behind it, into `spare`. Answers the octets in all.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// What the kernel says: EFAULT when the place is not there any more. It has taken nothing off the socket then.
     pub fn receive(&self, socket: BorrowedFd<'_>, spare: &mut [u8]) -> io::Result<usize> {
         receive_scattered(socket, (self.span.region(), self.span.offset(), self.len), spare)
     }
 
-    /// Places as many of the octets as are missing, and says how many.
+    /// Places as many of the octets as are missing, and returns how many.
     ///
     /// # Errors
-    /// [`Status::LocalProtection`] when they reach beyond the region, which the check rules out.
-    pub fn place(&self, octets: &[u8]) -> Result<usize, Refusal> {
+    /// [`Violation::Gone`] when the place is not there any more.
+    pub fn place(&self, octets: &[u8]) -> Result<usize, Violation> {
         let taken = octets.len().min(self.len);
-        let placed = self.span.copy_in(&octets[..taken]);
-        placed.map(|()| taken).map_err(|_| Refusal::Local(Status::LocalProtection))
+        self.span.copy_in(&octets[..taken]).map(|()| taken)
     }
 
     /// Octets that are missing.

@@ -54,9 +54,12 @@ impl<'a> Lending<'a> {
 
     /// Adds `len` octets behind the others.
     ///
+    /// The memory is looked at now, before the kernel takes the head of the FPDU: without its payload no Terminate could follow.
+    ///
     /// # Errors
-    /// [`Violation::Bounds`] when there are too many pieces.
+    /// [`Violation::Bounds`] when there are too many pieces, [`Violation::Gone`] when the memory is not there any more.
     pub(crate) fn push(&mut self, span: Span<'a>, len: usize) -> Result<(), Violation> {
+        span.check_there(len)?;
         if self.open.is_none() {
             self.open = Some(self.add(Piece::Built(0))?);
         }

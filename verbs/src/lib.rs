@@ -17,6 +17,7 @@
 
 mod access;
 mod completion;
+mod copy;
 mod counters;
 mod cq;
 mod cq_table;
@@ -24,6 +25,7 @@ pub mod crc;
 mod doorbell;
 mod entry;
 mod errno;
+mod guard;
 mod landing;
 mod layout;
 mod lending;
@@ -51,6 +53,7 @@ pub use cq_table::CqTable;
 pub use doorbell::{Doorbells, Taking};
 pub use entry::{BadEntry, SendWork};
 pub use errno::Errno;
+pub use guard::guard_memory;
 pub use landing::Landing;
 pub use layout::SendQueueLayout;
 pub use lending::{Left, Lending};

@@ -29,22 +29,26 @@ impl<'o> Payload<'o> {
     pub fn put(&mut self, octets: &[u8]) -> Result<(), Violation> {
         self.fill(octets.len(), |place, crc| {
             match crc {
-                Some(crc) => *crc = crc::copy(*crc, octets, place)?,
+                Some(crc) => *crc = crc::copy(*crc, octets, place).ok_or(Violation::Bounds)?,
                 None => place.copy_from_slice(octets),
             }
-            Some(())
+            Ok(())
         })
     }
 
     /// Puts `len` octets behind what is there, those at `offset` of a region.
     ///
     /// # Errors
-    /// [`Violation::Bounds`] when the region has not so many, or they are more than [`Self::left`]; nothing is put then.
+    /// [`Violation::Bounds`] when the region has not so many, or they are more than [`Self::left`]; [`Violation::Gone`] when some of
+    /// its memory is not there any more. Nothing is put then.
     #[inline]
     pub(crate) fn put_from(&mut self, region: &Region, offset: usize, len: usize) -> Result<(), Violation> {
-        self.fill(len, |place, crc| match crc {
-            Some(crc) => region.copy_out_with_crc(offset, place, *crc).map(|continued| *crc = continued),
-            None => region.copy_out(offset, place).then_some(()),
+        self.fill(len, |place, crc| {
+            let copied = match crc {
+                Some(crc) => region.copy_out_with_crc(offset, place, *crc).map(|continued| *crc = continued),
+                None => region.copy_out(offset, place).then_some(()),
+            };
+            copied.ok_or_else(|| region.violation(offset, len))
         })
     }
 
@@ -62,10 +66,10 @@ impl<'o> Payload<'o> {
     fn fill(
         &mut self,
         len: usize,
-        copy: impl FnOnce(&mut [u8], Option<&mut u32>) -> Option<()>,
+        copy: impl FnOnce(&mut [u8], Option<&mut u32>) -> Result<(), Violation>,
     ) -> Result<(), Violation> {
         let place = self.rest.get_mut(..len).ok_or(Violation::Bounds)?;
-        copy(place, self.crc.as_mut()).ok_or(Violation::Bounds)?;
+        copy(place, self.crc.as_mut())?;
         self.rest = &mut core::mem::take(&mut self.rest)[len..];
         Ok(())
     }

@@ -171,7 +171,7 @@ const fn tagged(violation: Violation) -> weft_rdmap::Error {
         Violation::WrongPd | Violation::WrongStream => weft_ddp::Error::WrongStream,
         Violation::Wrap => weft_ddp::Error::ToWrap,
         Violation::Bounds => weft_ddp::Error::BaseOrBounds,
-        Violation::Access | Violation::Bound => return weft_rdmap::Error::AccessRights,
+        Violation::Access | Violation::Bound | Violation::Gone => return weft_rdmap::Error::AccessRights,
         Violation::Unaligned => return weft_rdmap::Error::StreamCatastrophic,
     })
 }
@@ -184,7 +184,7 @@ const fn remote_protection(violation: Violation) -> weft_rdmap::Error {
         Violation::WrongPd | Violation::WrongStream => weft_rdmap::Error::WrongStream,
         Violation::Wrap => weft_rdmap::Error::ToWrap,
         Violation::Bounds => weft_rdmap::Error::BaseOrBounds,
-        Violation::Access | Violation::Bound => weft_rdmap::Error::AccessRights,
+        Violation::Access | Violation::Bound | Violation::Gone => weft_rdmap::Error::AccessRights,
         Violation::Unaligned => weft_rdmap::Error::StreamCatastrophic,
     }
 }

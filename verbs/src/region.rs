@@ -1,14 +1,11 @@
 //! Registered memory, reached by copies through raw pointers only.
 //!
-//! The application and a peer may change registered memory at any moment, so this file makes no reference to its octets
-//! but, for the time of one operation, that of [`Region::update`] to an atomic word: everything goes through that,
-//! [`Region::copy_in`], [`Region::copy_out`] and [`Region::copy_out_with_crc`]. Besides it only `ring.rs` and `crc.rs` of this
-//! crate hold `unsafe` code.
+//! The application and a peer may change registered memory at any moment, so this file makes no reference to its octets. They are
+//! reached by the functions of [`copy`](crate::copy), those of [`crc`], which copy in the same way, and the kernel.
 #![allow(unsafe_code)]
 
 use core::ops::Range;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -18,7 +15,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::param::page_size;
 
 use self::entries::Entries;
-use crate::{RegisterError, crc};
+use crate::{RegisterError, Violation, copy, crc};
 
 /// A run of octets that stays at its address for as long as the value lives.
 ///
@@ -76,8 +73,8 @@ impl Region {
     /// there, or not writable.
     ///
     /// # Safety
-    /// If it is there, `start..start + len` must stay mapped, with the same rights, until the region is dropped, and nobody may
-    /// rely on its content being stable.
+    /// If it is there, `start..start + len` must stay mapped, with the same rights, until the region is dropped, or fault from then
+    /// on, with the [guard](crate::guard_memory) installed. Nobody may rely on its content being stable.
     pub unsafe fn probed(start: *mut u8, len: usize, writable: bool) -> Result<Self, RegisterError> {
         let first = start.addr();
         let end = first.checked_add(len).ok_or(RegisterError::Wrap)?;
@@ -113,7 +110,8 @@ impl Region {
         Ok(Self { start, len, home: Home::Mapping, writable: true, entries: None })
     }
 
-    /// Copies `octets` into the region at `offset`; `false`, and nothing is copied, when that is out of bounds.
+    /// Copies `octets` into the region at `offset`. `false` when that is out of bounds, and nothing is copied; or when some of the
+    /// memory is not there any more.
     #[must_use]
     #[inline(always)]
     pub fn copy_in(&self, offset: usize, octets: &[u8]) -> bool {
@@ -123,17 +121,14 @@ impl Region {
         if !self.holds(offset, octets.len()) {
             return false;
         }
-        // SAFETY: the bounds were checked above and the creator of the region keeps start..start + len valid. `octets` is
-        // a Rust slice and the region's memory is never lent as one, so the two do not overlap. Another thread or process
-        // may touch the same octets at the same time; no reference exists to them, and whoever races gets one or the
-        // other octet, as with the hardware this models.
-        unsafe {
-            core::ptr::copy_nonoverlapping(octets.as_ptr(), self.start.as_ptr().add(offset), octets.len());
-        }
-        true
+        // SAFETY: the bounds were checked above, and the creator of the region keeps start..start + len valid or has installed the
+        // guard. `octets` is a Rust slice and the region's memory is never lent as a slice, so the two do not overlap. All other
+        // threads reach this memory by the same function or are not Rust's; a race decides about octets only.
+        unsafe { copy::copy(octets.as_ptr(), self.start.as_ptr().add(offset), octets.len()) }
     }
 
-    /// Copies `octets.len()` octets at `offset` out of the region; `false`, and nothing is copied, when out of bounds.
+    /// Copies `octets.len()` octets at `offset` out of the region. `false` when that is out of bounds, and nothing is copied; or when
+    /// some of the memory is not there any more.
     #[must_use]
     #[inline(always)]
     pub fn copy_out(&self, offset: usize, octets: &mut [u8]) -> bool {
@@ -144,27 +139,27 @@ impl Region {
             return false;
         }
         // SAFETY: as in `copy_in`, with source and destination exchanged.
-        unsafe {
-            core::ptr::copy_nonoverlapping(
-                self.start.as_ptr().add(offset),
-                octets.as_mut_ptr(),
-                octets.len(),
-            );
-        }
-        true
+        unsafe { copy::copy(self.start.as_ptr().add(offset), octets.as_mut_ptr(), octets.len()) }
     }
 
-    /// As [`Self::copy_out`], and answers the CRC32c of everything that gave `crc` followed by `octets`; `None`, and nothing is
-    /// copied, when out of bounds.
+    /// As [`Self::copy_out`], and returns the CRC32c of everything that gave `crc` followed by `octets`, or `None` instead of `false`.
     #[must_use]
     #[inline]
     pub fn copy_out_with_crc(&self, offset: usize, octets: &mut [u8], crc: u32) -> Option<u32> {
         if self.entries.is_some() {
             return self.copy_out(offset, octets).then(|| crc::append(crc, octets));
         }
+        if !self.holds(offset, octets.len()) {
+            return None;
+        }
         // SAFETY: as in `copy_out`.
-        self.holds(offset, octets.len())
-            .then(|| unsafe { crc::copy_from(crc, self.start.as_ptr().add(offset), octets) })
+        unsafe { crc::copy_from(crc, self.start.as_ptr().add(offset), octets) }
+    }
+
+    /// Why a copy of `len` octets at `offset` was refused.
+    #[cold]
+    pub(crate) const fn violation(&self, offset: usize, len: usize) -> Violation {
+        if self.holds(offset, len) { Violation::Gone } else { Violation::Bounds }
     }
 
     /// Where `len` octets at `offset` lie, for the calls of the system below; `None` when that is out of bounds.
@@ -176,9 +171,9 @@ impl Region {
         Some(libc::iovec { iov_base: start.cast(), iov_len: len })
     }
 
-    /// Replaces the 64 bits at `offset`, in the machine's byte order, by what `change` makes of them, and answers what they
-    /// were. Atomic with regard to all other updates and to the atomic instructions of the machine. `None`, and nothing is
-    /// changed, when they are out of bounds or not aligned in memory.
+    /// Replaces the 64 bits at `offset`, in the machine's byte order, by what `change` makes of them, and returns what they were.
+    /// Atomic with regard to all other updates and to the atomic instructions of the machine. `None` when they are out of bounds,
+    /// not aligned in memory or not there any more, and nothing is changed.
     #[must_use]
     pub fn update(&self, offset: usize, change: impl Fn(u64) -> u64) -> Option<u64> {
         if !self.writable {
@@ -187,12 +182,8 @@ impl Region {
         if !self.holds(offset, size_of::<u64>()) || !self.is_aligned(offset) {
             return None;
         }
-        // SAFETY: the bounds were checked above and the creator of the region keeps start..start + len valid, so that the
-        // pointer is valid for eight octets for as long as the reference, which ends with this function, and it is aligned.
-        // Whoever else writes the octets without atomic instructions races as in `copy_in`.
-        let word = unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(offset).cast::<u64>()) };
-        let change = |value| Some(change(value));
-        word.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).ok()
+        // SAFETY: as in `copy_in`; the word is aligned.
+        unsafe { copy::update(self.start.as_ptr().add(offset).cast::<u64>(), change) }
     }
 
     /// Whether the octet at `offset` lies at an address that is a multiple of 8.
@@ -242,10 +233,11 @@ pub(crate) enum Part<'a> {
     Memory(&'a Region, usize, usize),
 }
 
-/// Sends parts to a socket, straight from where they are and without waiting. Answers how many octets the kernel has taken.
+/// Sends parts to a socket, straight from where they are and without waiting. Returns how many octets the kernel has taken.
 ///
 /// # Errors
-/// `InvalidInput` when a piece is out of bounds or there are more than [`MAX_PIECES`] and one, else what sendmsg(2) says.
+/// `InvalidInput` when a piece is out of bounds or there are more than [`MAX_PIECES`] and one, else what sendmsg(2) says: EFAULT when
+/// the first piece is not there any more.
 pub(crate) fn send_gathered(socket: BorrowedFd<'_>, parts: &[Part<'_>]) -> io::Result<usize> {
     let mut places = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; MAX_PIECES + 1];
     let places = places.get_mut(..parts.len()).ok_or(io::ErrorKind::InvalidInput)?;

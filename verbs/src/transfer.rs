@@ -1,6 +1,6 @@
 //! Where octets move between registered memory and segments: gather for transmit, placement for receive.
 
-use weft_rdmap::{Body, Inbound, SendEnd};
+use weft_rdmap::{Body, Inbound, SendEnd, Token};
 
 use crate::qp::LocalFault;
 use crate::{
@@ -27,7 +27,7 @@ impl QueuePair {
     /// Places a received segment, and completes what it finishes. A Terminate asks for neither.
     ///
     /// # Errors
-    /// [`Refusal`]; nothing of the segment was placed when the peer is to blame.
+    /// [`Refusal`]; nothing of the segment was placed when the peer is to blame, except where memory ended in the middle of it.
     #[inline]
     pub fn apply(&mut self, inbound: Inbound<'_>, memory: &MemoryTable) -> Result<(), Refusal> {
         match inbound {
@@ -170,6 +170,18 @@ impl QueuePair {
                 }
                 Ok(true)
             }
+        }
+    }
+
+    /// Memory that was lent has turned out not to be there any more, when some of its FPDU was in TCP already. `finished` is the message
+    /// that the plan finishes ([`Lending::take_finished`]); without one the message in progress is to blame.
+    pub fn lent_gone(&mut self, finished: Option<Token>) -> Refusal {
+        match finished {
+            Some(token) => {
+                self.fail(token, Status::LocalProtection, 0);
+                Refusal::Local(Status::LocalProtection)
+            }
+            None => self.fault(Status::LocalProtection).into(),
         }
     }
 

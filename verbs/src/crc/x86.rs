@@ -6,153 +6,296 @@
 //! CRC instruction makes, as it does for what is shorter than a lane. CRC32c takes the low bit of each octet first, so that all
 //! polynomials have their bits in reverse order, x^0 in the highest one.
 //!
-//! With `COPY` everything that is read is written to another place, from the register that the CRC is made of. Those reads are
-//! instructions of their own, since a compiler may read what it takes for memory of its own a second time.
+//! A copy folds the octets while it has them in registers. It may read memory that others change or take away, so that it is assembly
+//! (see [`copy`](crate::copy)). What is shorter than its blocks is copied first and folded then.
 
-use core::arch::asm;
+use core::arch::naked_asm;
 use core::arch::x86_64::{
     __m128i, __m512i, _mm_clmulepi64_si128, _mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64,
     _mm_cvtsi32_si128, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_loadu_si128, _mm_set_epi64x,
-    _mm_storeu_si128, _mm_xor_si128, _mm512_clmulepi64_epi128, _mm512_extracti32x4_epi32, _mm512_loadu_si512,
-    _mm512_set_epi64, _mm512_storeu_si512, _mm512_ternarylogic_epi64, _mm512_xor_si512,
+    _mm_setzero_si128, _mm_xor_si128, _mm512_clmulepi64_epi128, _mm512_extracti32x4_epi32,
+    _mm512_loadu_si512, _mm512_set_epi64, _mm512_setzero_si512, _mm512_ternarylogic_epi64, _mm512_xor_si512,
     _mm512_zextsi128_si512,
 };
 
-/// # Safety
-/// The CPU must have the instructions.
+use crate::copy::copy;
+
 #[target_feature(enable = "pclmulqdq,sse4.2")]
-pub(super) unsafe fn append_128(crc: u32, octets: &[u8]) -> u32 {
-    // SAFETY: the slice is valid for reads, and without COPY nothing is written.
-    unsafe { fold_128::<false>(crc, octets.as_ptr(), core::ptr::null_mut(), octets.len()) }
+pub(super) fn append_128(crc: u32, octets: &[u8]) -> u32 {
+    let state = !crc;
+    let (blocks, rest) = octets.as_chunks::<BLOCK_128>();
+    let Some((first, blocks)) = blocks.split_first() else { return !short(state, octets) };
+    let mut lanes = [_mm_setzero_si128(); 4];
+    for (lane, next) in lanes.iter_mut().zip(first.as_chunks().0) {
+        *lane = load_128(next);
+    }
+    lanes[0] = _mm_xor_si128(lanes[0], _mm_cvtsi32_si128(state.cast_signed()));
+    let far = pair_128::<512>();
+    for block in blocks {
+        for (lane, next) in lanes.iter_mut().zip(block.as_chunks().0) {
+            *lane = folded_128(*lane, far, load_128(next));
+        }
+    }
+    !finished_128(lanes, rest)
 }
 
 /// # Safety
-/// The CPU must have the instructions; `from` must be valid for reads of `to.len()` octets and not overlap `to`.
+/// The CPU must have the instructions; else as for [`copy`].
 #[target_feature(enable = "pclmulqdq,sse4.2")]
-pub(super) unsafe fn copy_128(crc: u32, from: *const u8, to: &mut [u8]) -> u32 {
-    // SAFETY: as the caller promises.
-    unsafe { fold_128::<true>(crc, from, to.as_mut_ptr(), to.len()) }
+pub(super) unsafe fn copy_128(crc: u32, from: *const u8, to: &mut [u8]) -> Option<u32> {
+    let (blocks, rest) = to.as_chunks_mut::<BLOCK_128>();
+    let (to, len) = (blocks.as_mut_ptr().cast(), blocks.len() * BLOCK_128);
+    let mut lanes = [_mm_setzero_si128(); 4];
+    // SAFETY: as the caller promises; what is copied ends with `to`, of which `rest` is what follows the blocks.
+    let is_there = unsafe {
+        (len == 0 || fold_128(to, from, len, !crc, &mut lanes, const { &constants(512) }) == 0)
+            && copy(from.wrapping_add(len), rest.as_mut_ptr(), rest.len())
+    };
+    if !is_there {
+        return None;
+    }
+    Some(if len == 0 { append_128(crc, rest) } else { !finished_128(lanes, rest) })
 }
 
-/// # Safety
-/// The CPU must have the instructions.
 #[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,sse4.2")]
-pub(super) unsafe fn append_512(crc: u32, octets: &[u8]) -> u32 {
-    // SAFETY: the slice is valid for reads, and without COPY nothing is written.
-    unsafe { fold_512::<false>(crc, octets.as_ptr(), core::ptr::null_mut(), octets.len()) }
+pub(super) fn append_512(crc: u32, octets: &[u8]) -> u32 {
+    let state = !crc;
+    let start = _mm512_zextsi128_si512(_mm_cvtsi32_si128(state.cast_signed()));
+    let (blocks, rest) = octets.as_chunks::<BLOCK_512>();
+    let Some((first, blocks)) = blocks.split_first() else {
+        let Some((first, rest)) = octets.split_first_chunk() else { return !short(state, octets) };
+        return !folded_over(_mm512_xor_si512(load_512(first), start), rest);
+    };
+    let mut lanes = [_mm512_setzero_si512(); 4];
+    for (lane, next) in lanes.iter_mut().zip(first.as_chunks().0) {
+        *lane = load_512(next);
+    }
+    lanes[0] = _mm512_xor_si512(lanes[0], start);
+    let far = pair_512::<2048>();
+    for block in blocks {
+        for (lane, next) in lanes.iter_mut().zip(block.as_chunks().0) {
+            *lane = folded_512(*lane, far, load_512(next));
+        }
+    }
+    !finished_512(lanes, rest)
 }
 
 /// # Safety
-/// The CPU must have the instructions; `from` must be valid for reads of `to.len()` octets and not overlap `to`.
+/// The CPU must have the instructions; else as for [`copy`].
 #[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,sse4.2")]
-pub(super) unsafe fn copy_512(crc: u32, from: *const u8, to: &mut [u8]) -> u32 {
-    // SAFETY: as the caller promises.
-    unsafe { fold_512::<true>(crc, from, to.as_mut_ptr(), to.len()) }
+pub(super) unsafe fn copy_512(crc: u32, from: *const u8, to: &mut [u8]) -> Option<u32> {
+    let (blocks, rest) = to.as_chunks_mut::<BLOCK_512>();
+    let (to, len) = (blocks.as_mut_ptr().cast(), blocks.len() * BLOCK_512);
+    let mut lanes = [_mm512_setzero_si512(); 4];
+    // SAFETY: as in `copy_128`.
+    let is_there = unsafe {
+        (len == 0 || fold_512(to, from, len, !crc, &mut lanes, const { &constants(2048) }) == 0)
+            && copy(from.wrapping_add(len), rest.as_mut_ptr(), rest.len())
+    };
+    if !is_there {
+        return None;
+    }
+    Some(if len == 0 { append_512(crc, rest) } else { !finished_512(lanes, rest) })
 }
 
+/// Copies 16 octets to the same offset, and folds a lane onto them.
+macro_rules! step_128 {
+    ($lane:literal, $offset:literal) => {
+        concat!(
+            "movdqu xmm5, [rsi + ",
+            $offset,
+            "]\n",
+            "movdqu [rdi + ",
+            $offset,
+            "], xmm5\n",
+            "movdqa xmm6, ",
+            $lane,
+            "\n",
+            "pclmulqdq ",
+            $lane,
+            ", xmm4, 0x00\n",
+            "pclmulqdq xmm6, xmm4, 0x11\n",
+            "pxor ",
+            $lane,
+            ", xmm5\n",
+            "pxor ",
+            $lane,
+            ", xmm6",
+        )
+    };
+}
+
+/// Copies 64 octets to the same offset, and folds four lanes onto them.
+macro_rules! step_512 {
+    ($lanes:literal, $offset:literal) => {
+        concat!(
+            "vmovdqu64 zmm5, [rsi + ",
+            $offset,
+            "]\n",
+            "vmovdqu64 [rdi + ",
+            $offset,
+            "], zmm5\n",
+            "vpclmulqdq zmm6, ",
+            $lanes,
+            ", zmm4, 0x00\n",
+            "vpclmulqdq ",
+            $lanes,
+            ", ",
+            $lanes,
+            ", zmm4, 0x11\n",
+            "vpternlogq ",
+            $lanes,
+            ", zmm6, zmm5, 0x96",
+        )
+    };
+}
+
+/// Copies whole blocks, and folds them to four lanes, the first of which begins with `state`. Returns 1 if memory is not there, else
+/// 0.
+///
 /// # Safety
-/// `from` must be valid for reads of `len` octets and, with `COPY`, `to` for writes of as many.
+/// As for [`copy_128`]; `len` is a multiple of [`BLOCK_128`] and not 0.
+#[unsafe(naked)]
+#[unsafe(link_section = "weft_guarded")]
+unsafe extern "C" fn fold_128(
+    to: *mut u8,
+    from: *const u8,
+    len: usize,
+    state: u32,
+    lanes: *mut [__m128i; 4],
+    far: *const (i64, i64),
+) -> u32 {
+    naked_asm!(
+        "movdqu xmm4, [r9]",
+        "movd xmm5, ecx",
+        "movdqu xmm0, [rsi]",
+        "movdqu xmm1, [rsi + 16]",
+        "movdqu xmm2, [rsi + 32]",
+        "movdqu xmm3, [rsi + 48]",
+        "movdqu [rdi], xmm0",
+        "movdqu [rdi + 16], xmm1",
+        "movdqu [rdi + 32], xmm2",
+        "movdqu [rdi + 48], xmm3",
+        "pxor xmm0, xmm5",
+        "sub rdx, 64",
+        "jz 3f",
+        "2:",
+        "add rsi, 64",
+        "add rdi, 64",
+        step_128!("xmm0", "0"),
+        step_128!("xmm1", "16"),
+        step_128!("xmm2", "32"),
+        step_128!("xmm3", "48"),
+        "sub rdx, 64",
+        "jnz 2b",
+        "3:",
+        "movdqu [r8], xmm0",
+        "movdqu [r8 + 16], xmm1",
+        "movdqu [r8 + 32], xmm2",
+        "movdqu [r8 + 48], xmm3",
+        "xor eax, eax",
+        "ret",
+    )
+}
+
+/// As [`fold_128`], in blocks of [`BLOCK_512`].
+///
+/// # Safety
+/// As there.
+#[unsafe(naked)]
+#[unsafe(link_section = "weft_guarded")]
+unsafe extern "C" fn fold_512(
+    to: *mut u8,
+    from: *const u8,
+    len: usize,
+    state: u32,
+    lanes: *mut [__m512i; 4],
+    far: *const (i64, i64),
+) -> u32 {
+    naked_asm!(
+        "vbroadcasti32x4 zmm4, [r9]",
+        "vmovd xmm5, ecx",
+        "vmovdqu64 zmm0, [rsi]",
+        "vmovdqu64 zmm1, [rsi + 64]",
+        "vmovdqu64 zmm2, [rsi + 128]",
+        "vmovdqu64 zmm3, [rsi + 192]",
+        "vmovdqu64 [rdi], zmm0",
+        "vmovdqu64 [rdi + 64], zmm1",
+        "vmovdqu64 [rdi + 128], zmm2",
+        "vmovdqu64 [rdi + 192], zmm3",
+        "vpxorq zmm0, zmm0, zmm5",
+        "sub rdx, 256",
+        "jz 3f",
+        "2:",
+        "add rsi, 256",
+        "add rdi, 256",
+        step_512!("zmm0", "0"),
+        step_512!("zmm1", "64"),
+        step_512!("zmm2", "128"),
+        step_512!("zmm3", "192"),
+        "sub rdx, 256",
+        "jnz 2b",
+        "3:",
+        "vmovdqu64 [r8], zmm0",
+        "vmovdqu64 [r8 + 64], zmm1",
+        "vmovdqu64 [r8 + 128], zmm2",
+        "vmovdqu64 [r8 + 192], zmm3",
+        "vzeroupper",
+        "xor eax, eax",
+        "ret",
+    )
+}
+
+/// The CRC register after four lanes and the octets behind them.
+#[inline]
+#[target_feature(enable = "pclmulqdq,sse4.2")]
+fn finished_128(lanes: [__m128i; 4], rest: &[u8]) -> u32 {
+    let mut last = folded_128(lanes[2], pair_128::<128>(), lanes[3]);
+    last = folded_128(lanes[1], pair_128::<256>(), last);
+    last = folded_128(lanes[0], pair_128::<384>(), last);
+    short(reduced_128(last), rest)
+}
+
+/// The CRC register after four registers of lanes and the octets behind them.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,sse4.2")]
-unsafe fn fold_512<const COPY: bool>(crc: u32, from: *const u8, to: *mut u8, len: usize) -> u32 {
-    let mut state = !crc;
-    let mut at = 0;
-    // SAFETY: every access begins at `at` and ends at `len` at most, which the conditions see to.
-    unsafe {
-        if len >= FOLDED_512 {
-            let start = _mm512_zextsi128_si512(_mm_cvtsi32_si128(state.cast_signed()));
-            let mut last = _mm512_xor_si512(load_512::<COPY>(from, to), start);
-            at = 64;
-            if len >= 256 {
-                let mut lanes = [last; 4];
-                for lane in &mut lanes[1..] {
-                    *lane = load_512::<COPY>(from.wrapping_add(at), to.wrapping_add(at));
-                    at += 64;
-                }
-                let far = pair_512::<2048>();
-                while len - at >= 256 {
-                    for lane in &mut lanes {
-                        let next = load_512::<COPY>(from.wrapping_add(at), to.wrapping_add(at));
-                        *lane = folded_512(*lane, far, next);
-                        at += 64;
-                    }
-                }
-                last = folded_512(lanes[2], pair_512::<512>(), lanes[3]);
-                last = folded_512(lanes[1], pair_512::<1024>(), last);
-                last = folded_512(lanes[0], pair_512::<1536>(), last);
-            }
-            let near = pair_512::<512>();
-            while len - at >= 64 {
-                last = folded_512(last, near, load_512::<COPY>(from.wrapping_add(at), to.wrapping_add(at)));
-                at += 64;
-            }
-            state = reduced_128(joined(last));
-        }
-        !short::<COPY>(state, from.wrapping_add(at), to.wrapping_add(at), len - at)
-    }
+fn finished_512(lanes: [__m512i; 4], rest: &[u8]) -> u32 {
+    let mut last = folded_512(lanes[2], pair_512::<512>(), lanes[3]);
+    last = folded_512(lanes[1], pair_512::<1024>(), last);
+    last = folded_512(lanes[0], pair_512::<1536>(), last);
+    folded_over(last, rest)
 }
 
-/// # Safety
-/// As for [`fold_512`].
+/// The CRC register after four lanes and the octets behind them, of which there may be many.
 #[inline]
-#[target_feature(enable = "pclmulqdq,sse4.2")]
-unsafe fn fold_128<const COPY: bool>(crc: u32, from: *const u8, to: *mut u8, len: usize) -> u32 {
-    let mut state = !crc;
-    let mut at = 0;
-    // SAFETY: as in `fold_512`.
-    unsafe {
-        if len >= FOLDED_128 {
-            let mut lanes = [_mm_cvtsi32_si128(state.cast_signed()); 4];
-            for (index, lane) in lanes.iter_mut().enumerate() {
-                let next = load_128::<COPY>(from.wrapping_add(at), to.wrapping_add(at));
-                *lane = if index == 0 { _mm_xor_si128(*lane, next) } else { next };
-                at += 16;
-            }
-            let far = pair_128::<512>();
-            while len - at >= 64 {
-                for lane in &mut lanes {
-                    let next = load_128::<COPY>(from.wrapping_add(at), to.wrapping_add(at));
-                    *lane = folded_128(*lane, far, next);
-                    at += 16;
-                }
-            }
-            let mut last = folded_128(lanes[2], pair_128::<128>(), lanes[3]);
-            last = folded_128(lanes[1], pair_128::<256>(), last);
-            last = folded_128(lanes[0], pair_128::<384>(), last);
-            state = reduced_128(last);
-        }
-        !short::<COPY>(state, from.wrapping_add(at), to.wrapping_add(at), len - at)
+#[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,sse4.2")]
+fn folded_over(mut lanes: __m512i, octets: &[u8]) -> u32 {
+    let (blocks, rest) = octets.as_chunks();
+    let near = pair_512::<512>();
+    for block in blocks {
+        lanes = folded_512(lanes, near, load_512(block));
     }
+    short(reduced_128(joined(lanes)), rest)
 }
 
 /// Few octets by the CRC instruction.
-///
-/// # Safety
-/// As for [`fold_512`].
 #[inline]
 #[target_feature(enable = "sse4.2")]
-unsafe fn short<const COPY: bool>(mut state: u32, from: *const u8, to: *mut u8, len: usize) -> u32 {
-    let mut at = 0;
-    // SAFETY: as in `fold_512`.
-    unsafe {
-        while len - at >= 8 {
-            let word = load_u64::<COPY>(from.wrapping_add(at), to.wrapping_add(at));
-            state = crc_u64(state, word);
-            at += 8;
-        }
-        if len & 4 != 0 {
-            state = _mm_crc32_u32(state, load_u32::<COPY>(from.wrapping_add(at), to.wrapping_add(at)));
-            at += 4;
-        }
-        if len & 2 != 0 {
-            state = _mm_crc32_u16(state, load_u16::<COPY>(from.wrapping_add(at), to.wrapping_add(at)));
-            at += 2;
-        }
-        if len & 1 != 0 {
-            state = _mm_crc32_u8(state, load_u8::<COPY>(from.wrapping_add(at), to.wrapping_add(at)));
-        }
+fn short(mut state: u32, octets: &[u8]) -> u32 {
+    let (words, mut rest) = octets.as_chunks();
+    for word in words {
+        state = crc_u64(state, u64::from_le_bytes(*word));
     }
-    state
+    if let Some((word, behind)) = rest.split_first_chunk() {
+        (state, rest) = (_mm_crc32_u32(state, u32::from_le_bytes(*word)), behind);
+    }
+    if let Some((word, behind)) = rest.split_first_chunk() {
+        (state, rest) = (_mm_crc32_u16(state, u16::from_le_bytes(*word)), behind);
+    }
+    match rest {
+        [octet, ..] => _mm_crc32_u8(state, *octet),
+        [] => state,
+    }
 }
 
 #[inline]
@@ -238,72 +381,23 @@ const fn power(exponent: u32) -> u64 {
     remainder as u64
 }
 
-/// # Safety
-/// `from` must be valid for reads of 64 octets and, with `COPY`, `to` for writes of as many.
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn load_512<const COPY: bool>(from: *const u8, to: *mut u8) -> __m512i {
-    // SAFETY: as the caller promises; the instructions need no alignment.
-    unsafe {
-        if !COPY {
-            return _mm512_loadu_si512(from.cast());
-        }
-        let octets: __m512i;
-        asm!("vmovdqu64 {octets}, [{from}]", octets = lateout(zmm_reg) octets, from = in(reg) from,
-            options(readonly, nostack, preserves_flags));
-        _mm512_storeu_si512(to.cast(), octets);
-        octets
-    }
+fn load_512(octets: &[u8; 64]) -> __m512i {
+    // SAFETY: the array is valid for reads of its 64 octets; the instruction needs no alignment.
+    unsafe { _mm512_loadu_si512(octets.as_ptr().cast()) }
 }
 
-/// # Safety
-/// As for [`load_512`], of 16 octets.
 #[inline]
 #[target_feature(enable = "sse2")]
-unsafe fn load_128<const COPY: bool>(from: *const u8, to: *mut u8) -> __m128i {
-    // SAFETY: as the caller promises; the instructions need no alignment.
-    unsafe {
-        if !COPY {
-            return _mm_loadu_si128(from.cast());
-        }
-        let octets: __m128i;
-        asm!("movdqu {octets}, [{from}]", octets = lateout(xmm_reg) octets, from = in(reg) from,
-            options(readonly, nostack, preserves_flags));
-        _mm_storeu_si128(to.cast(), octets);
-        octets
-    }
+fn load_128(octets: &[u8; 16]) -> __m128i {
+    // SAFETY: as above, of 16.
+    unsafe { _mm_loadu_si128(octets.as_ptr().cast()) }
 }
 
-/// Defines the loads of one word each.
-macro_rules! load_word {
-    ($name:ident, $word:ident, $instruction:literal, $class:ident) => {
-        /// # Safety
-        /// As for [`load_512`], of one word.
-        #[inline]
-        unsafe fn $name<const COPY: bool>(from: *const u8, to: *mut u8) -> $word {
-            // SAFETY: as the caller promises; the instruction needs no alignment.
-            unsafe {
-                if !COPY {
-                    return from.cast::<$word>().read_unaligned();
-                }
-                let word: $word;
-                asm!($instruction, word = lateout($class) word, from = in(reg) from,
-                    options(readonly, nostack, preserves_flags));
-                to.cast::<$word>().write_unaligned(word);
-                word
-            }
-        }
-    };
-}
-
-load_word!(load_u64, u64, "mov {word:r}, [{from}]", reg);
-load_word!(load_u32, u32, "mov {word:e}, [{from}]", reg);
-load_word!(load_u16, u16, "movzx {word:e}, word ptr [{from}]", reg);
-load_word!(load_u8, u8, "mov {word}, [{from}]", reg_byte);
-
-/// From so many octets on folding is faster than the CRC instruction, which takes 3 cycles for 8 octets.
-const FOLDED_512: usize = 64;
-const FOLDED_128: usize = 64;
+/// Octets that a kernel takes at a time while there are so many.
+const BLOCK_512: usize = 256;
+const BLOCK_128: usize = 64;
 /// The truth table of a XOR of three.
 const XOR: i32 = 0x96;
 /// 0x1EDC6F41 in reverse order.

@@ -19,6 +19,8 @@ pub enum Violation {
     Bound,
     /// The target of an Atomic is not aligned to 8 octets.
     Unaligned,
+    /// The program has unmapped the memory, or cut the file in it, without deregistering it.
+    Gone,
 }
 
 impl core::fmt::Display for Violation {
@@ -32,6 +34,7 @@ impl core::fmt::Display for Violation {
             Self::Access => "the memory region does not grant this access",
             Self::Bound => "the STag is valid already, or memory windows are bound to the region",
             Self::Unaligned => "the target of an Atomic is not aligned to 8 octets",
+            Self::Gone => "the program has taken the memory away before it was deregistered",
         })
     }
 }

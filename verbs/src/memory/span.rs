@@ -31,10 +31,11 @@ impl Span<'_> {
     /// Places `octets` here.
     ///
     /// # Errors
-    /// [`Violation::Bounds`] when they reach beyond the region.
+    /// [`Violation::Bounds`] when they reach beyond the region, [`Violation::Gone`] when some of the memory is not there any more.
     #[inline]
     pub fn copy_in(&self, octets: &[u8]) -> Result<(), Violation> {
-        if self.region.copy_in(self.offset, octets) { Ok(()) } else { Err(Violation::Bounds) }
+        let is_done = self.region.copy_in(self.offset, octets);
+        if is_done { Ok(()) } else { Err(self.region.violation(self.offset, octets.len())) }
     }
 
     /// Whether an Atomic can work here (RFC 7306 section 5.1).
@@ -49,25 +50,37 @@ impl Span<'_> {
     /// No other update of the same memory comes in between.
     ///
     /// # Errors
-    /// [`Violation::Unaligned`] as in [`Self::check_aligned`], [`Violation::Bounds`] when they reach beyond the region.
+    /// [`Violation::Unaligned`] as in [`Self::check_aligned`], else as for [`Self::copy_in`].
     pub fn update(&self, change: impl Fn(u64) -> u64) -> Result<u64, Violation> {
         self.check_aligned()?;
-        self.region.update(self.offset, change).ok_or(Violation::Bounds)
+        let original = self.region.update(self.offset, change);
+        original.ok_or_else(|| self.region.violation(self.offset, size_of::<u64>()))
     }
 
     /// Reads `octets.len()` octets from here.
     ///
     /// # Errors
-    /// [`Violation::Bounds`] when they reach beyond the region.
+    /// As for [`Self::copy_in`].
     #[inline]
     pub fn copy_out(&self, octets: &mut [u8]) -> Result<(), Violation> {
-        if self.region.copy_out(self.offset, octets) { Ok(()) } else { Err(Violation::Bounds) }
+        let is_done = self.region.copy_out(self.offset, octets);
+        if is_done { Ok(()) } else { Err(self.region.violation(self.offset, octets.len())) }
+    }
+
+    /// Whether the first and the last of `len` octets, of which there are some, can be read.
+    ///
+    /// # Errors
+    /// As for [`Self::copy_in`].
+    pub(crate) fn check_there(&self, len: usize) -> Result<(), Violation> {
+        let mut octet = [0];
+        self.copy_out(&mut octet)?;
+        self.skip(len - 1).copy_out(&mut octet)
     }
 
     /// Puts `len` octets from here into a segment's payload.
     ///
     /// # Errors
-    /// [`Violation::Bounds`] when they reach beyond the region, or the payload has no place for them.
+    /// As for [`Self::copy_in`]; [`Violation::Bounds`] too when the payload has no place for them.
     #[inline]
     pub fn put_into(&self, len: usize, payload: &mut Payload<'_>) -> Result<(), Violation> {
         payload.put_from(self.region, self.offset, len)

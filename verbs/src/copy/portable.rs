@@ -1,0 +1,36 @@
+//! Machines without functions of their own, and Miri.
+
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// See [`copy`](super::copy).
+///
+/// # Safety
+/// As there.
+pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
+    for index in 0..len {
+        // SAFETY: as the caller promises. An octet is aligned everywhere.
+        let [from, to] =
+            unsafe { [from.cast_mut().add(index), to.add(index)].map(|at| AtomicU8::from_ptr(at)) };
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    true
+}
+
+/// Puts `new` at `at` if `expected` is there, as one atomic step; returns what was there.
+///
+/// # Safety
+/// As for [`update`](super::update).
+pub(crate) unsafe fn compare_exchange(at: *mut u64, expected: u64, new: u64) -> Option<u64> {
+    // SAFETY: as the caller promises.
+    let word = unsafe { AtomicU64::from_ptr(at) };
+    let (Ok(seen) | Err(seen)) = word.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Acquire);
+    Some(seen)
+}
+
+/// Has the thread in `context` go on behind the access at which it has faulted, if that was one of this module: never here.
+pub(crate) const fn resume(_: &mut libc::ucontext_t) -> bool {
+    false
+}
+
+/// Whether [`resume`] can.
+pub(crate) const IS_GUARDED: bool = false;
