@@ -76,5 +76,5 @@ pub use weft_netif::{Ground, Listen};
 pub use weft_verbs::{
     Access, Bind, Completion, CompletionOpcode, Data, Errno, FastRegister, MemoryInfo, MemoryKind, PostError,
     QpCapacity, QpState, RecvWr, Region, RegisterError, ResizeError, SendOpcode, SendQueueLayout, SendWr,
-    Sge, Status, Violation, WindowType,
+    Sge, Status, Violation, WindowType, guard_memory,
 };

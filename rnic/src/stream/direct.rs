@@ -1,8 +1,9 @@
 //! Payload that goes to TCP from where it lies, and from TCP to where it belongs, without a buffer in between. Only without CRC,
 //! since what is sent could change between the CRC and the wire, and what is received is placed before its CRC has come.
 
+use rustix::io::Errno;
 use weft_netif::Llp;
-use weft_verbs::{Left, Span};
+use weft_verbs::{Left, Span, Violation};
 
 use crate::failure::Failure;
 use crate::stream::Stream;
@@ -35,7 +36,7 @@ fn transmit(
     }
     // What was built before a failure goes out before the Terminate that it makes.
     let (built, done) = build_several(stream, scratch, (mulpdu, llp.room()), user);
-    let sent = send(llp, &scratch[..built], user);
+    let sent = send(llp, &scratch[..built], user)?;
     done.map(|()| sent)
 }
 
@@ -65,41 +66,58 @@ fn build_several(
     }
 }
 
-/// Sends what was built and lent. Answers how many octets.
-fn send(llp: &mut Llp<'_>, built: &[u8], user: &mut Surroundings<'_>) -> usize {
+/// Sends what was built and lent. Returns how many octets.
+fn send(llp: &mut Llp<'_>, built: &[u8], user: &mut Surroundings<'_>) -> Result<usize, Failure> {
     let Some(lending) = user.lending.as_mut().filter(|lending| !lending.is_empty()) else {
-        return llp.send_slice(built);
+        return Ok(llp.send_slice(built));
     };
     let len = built.len() + lending.len();
-    let taken = llp.send_directly(len, |socket| lending.send(socket, built));
+    let taken = llp.send_directly(len, |socket| {
+        // Memory that the kernel cannot read is found again by the copy below.
+        lending.send(socket, built).map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::FAULT) => Errno::INTR.into(),
+            _ => error,
+        })
+    });
+    let mut copied = Ok(());
     lending.each_behind(taken, built, |left| match left {
+        _ if copied.is_err() => {}
         Left::Built(octets) => {
             llp.send_slice(octets);
         }
-        Left::Memory(span, len) => copy(llp, span, len),
+        Left::Memory(span, len) => copied = copy(llp, span, len),
     });
-    if let Some(token) = lending.take_finished() {
+    let finished = lending.take_finished();
+    if copied.is_err() {
+        // The peer waits for the rest of an FPDU, so that no Terminate could reach it.
+        llp.abort();
+        return Err(Failure::refused(user.qp.lent_gone(finished), None));
+    }
+    if let Some(token) = finished {
         user.qp.finish(token);
     }
-    len
+    Ok(len)
 }
 
 /// Copies octets of registered memory into the send buffer, which has room for them. The place was checked when it was lent, and
-/// nobody can take it away as long as the engine is at work.
-fn copy(llp: &mut Llp<'_>, span: Span<'_>, len: usize) {
+/// nobody can deregister it as long as the engine is at work; but the program can have unmapped it.
+fn copy(llp: &mut Llp<'_>, span: Span<'_>, len: usize) -> Result<(), Violation> {
     let mut done = 0;
     while done < len {
         let copied = llp.transmit(|room| {
             let step = room.len().min(len - done);
-            let copied = span.skip(done).copy_out(&mut room[..step]).map_or(0, |()| step);
-            (copied, copied)
+            match span.skip(done).copy_out(&mut room[..step]) {
+                Ok(()) => (step, Ok(step)),
+                Err(violation) => (0, Err(violation)),
+            }
         });
-        match copied {
+        match copied.transpose()? {
             // Nothing can be sent any more.
-            None | Some(0) => return,
+            None | Some(0) => return Ok(()),
             Some(copied) => done += copied,
         }
     }
+    Ok(())
 }
 
 /// Receives payload from the socket to where it belongs, if a stream waits for some and nothing of it was received before. Answers

@@ -1,6 +1,7 @@
 //! Tagged payload that is placed as it comes: from the socket to where it belongs, without a buffer in between. Only where no CRC
 //! has to be made of the FPDU first, nor Markers taken out, and for FPDUs that do not lie whole in what was received.
 
+use rustix::io::Errno;
 use weft_ddp::{Header, Segment};
 use weft_netif::Llp;
 use weft_rdmap::{Place, Terminate};
@@ -119,8 +120,19 @@ impl Placing {
         let landing = user.qp.land(&self.place, self.len, self.placed, user.memory);
         let landing = landing.map_err(|refusal| self.refused(refusal))?;
         let spare = self.tail + NEXT_HEAD;
-        let received =
-            llp.receive_directly(landing.len(), spare, |socket, spare| landing.receive(socket, spare));
+        let mut is_gone = false;
+        let received = llp.receive_directly(landing.len(), spare, |socket, spare| {
+            landing.receive(socket, spare).map_err(|error| match Errno::from_io_error(&error) {
+                Some(Errno::FAULT) => {
+                    is_gone = true;
+                    Errno::AGAIN.into()
+                }
+                _ => error,
+            })
+        });
+        if is_gone {
+            return Err(self.refused(user.qp.landing_gone(&self.place)));
+        }
         self.placed += received;
         Ok(received)
     }

@@ -186,7 +186,8 @@ impl User for Surroundings<'_> {
     }
 
     fn land(&mut self, place: &Place, len: usize, done: usize, octets: &[u8]) -> Result<usize, Refusal> {
-        self.qp.land(place, len, done, self.memory)?.place(octets)
+        let landing = self.qp.land(place, len, done, self.memory)?;
+        landing.place(octets).map_err(|_gone| self.qp.landing_gone(place))
     }
 
     fn landed(&mut self, place: &Place, len: usize, finished: Option<Token>) {
