@@ -9,6 +9,7 @@
 //! | `WEFT_RNR_WAIT` | `1`: a Send that finds no receive waits for one, as on InfiniBand; else it ends the connection, as iWARP has it |
 //! | `WEFT_MARKERS` | `1`: asks for Markers |
 //! | `WEFT_CRC` | `0`: does not ask for CRCs |
+//! | `WEFT_GUARD` | `0`: handles no SIGSEGV and no SIGBUS; memory that goes before it is deregistered ends the process |
 //! | `WEFT_SYSFS` | a folder that gets the files which a kernel's device has below `/sys` ([`crate::sysfs`]) |
 //! | `WEFT_STAT` | as for `weft stat` |
 
@@ -34,6 +35,7 @@ pub(crate) struct Settings {
     pub(crate) rnr_wait: bool,
     pub(crate) markers: bool,
     pub(crate) crc: bool,
+    pub(crate) guard: bool,
 }
 
 /// What the device looks like to programs. What it sends is iWARP in both cases.
@@ -120,6 +122,7 @@ impl Settings {
             rnr_wait: personality == Personality::Roce || is("WEFT_RNR_WAIT", "1"),
             markers: is("WEFT_MARKERS", "1"),
             crc: !is("WEFT_CRC", "0"),
+            guard: !is("WEFT_GUARD", "0"),
         })
     }
 
@@ -171,7 +174,7 @@ mod tests {
         assert_eq!(settings.transport, Spec::Host);
         assert_eq!(settings.place, Place::Host("::".parse().unwrap()));
         assert_eq!(settings.personality, Personality::Iwarp);
-        assert!(settings.crc && !settings.markers && !settings.rnr_wait);
+        assert!(settings.crc && settings.guard && !settings.markers && !settings.rnr_wait);
         assert!(settings.open().is_ok());
     }
 

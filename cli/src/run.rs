@@ -21,7 +21,7 @@ use crate::usage::number;
 #[command(
     after_help = "The flags set these variables, which a program under LD_PRELOAD can be given by hand as well:
   WEFT_PERSONALITY, WEFT_TRANSPORT, WEFT_IP, WEFT_MTU, WEFT_RNR_WAIT=1, WEFT_MARKERS=1, WEFT_CRC=0,
-  WEFT_TRACE=1 or a file, WEFT_SYSFS
+  WEFT_GUARD=0, WEFT_TRACE=1 or a file, WEFT_SYSFS
 
 Examples:
   weft run -- ibv_devinfo

@@ -3,7 +3,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use weft_rnic::{Access, Region};
+use weft_rnic::{Access, Region, guard_memory};
 
 use super::boundary::{Outcome, read};
 use super::fork::process;
@@ -66,7 +66,7 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
 }
 
 /// # Safety
-/// Memory that is registered stays mapped until it is deregistered.
+/// Memory that is registered stays mapped until it is deregistered, or is nobody's from when it goes.
 unsafe fn register(
     pd: *mut abi::Pd,
     addr: *mut c_void,
@@ -77,7 +77,7 @@ unsafe fn register(
     let process = process();
     let pd = process.pds.get(pd.addr())?;
     let access = access(flags)?;
-    // SAFETY: memory that is registered stays mapped until it is deregistered.
+    // SAFETY: memory that is registered stays mapped until it is deregistered, or is nobody's from when it goes.
     let region = unsafe { probe(addr, length, access) }?;
     Ok(Mr::register(process, &pd, region, access, iova)?.handle())
 }
@@ -103,7 +103,7 @@ unsafe extern "C" fn ibv_rereg_mr(
         let rights = if has(abi::REREG_ACCESS) { Some(access(flags.cast_unsigned())?) } else { None };
         let region = if has(abi::REREG_TRANSLATION) {
             let rights = rights.map_or_else(|| mr.with(weft_rnic::Mr::access), Ok)?;
-            // SAFETY: memory that is registered stays mapped until it is deregistered.
+            // SAFETY: memory that is registered stays mapped until it is deregistered, or is nobody's from when it goes.
             Some(unsafe { probe(addr, length, rights) }?)
         } else {
             None
@@ -142,9 +142,13 @@ pub(super) unsafe extern "C" fn dealloc_mw(mw: *mut abi::Mw) -> c_int {
 /// The memory at `addr`, if it is there with these rights.
 ///
 /// # Safety
-/// If it is there, it stays so until it is deregistered.
+/// If it is there, it stays so until it is deregistered, or is nobody's from when it goes.
 pub(super) unsafe fn probe(addr: *mut c_void, length: usize, access: Access) -> Outcome<Region> {
     let writable = access.contains(Access::LOCAL_WRITE);
+    // As late as can be, so that the handlers that the program installs when it starts are found.
+    if process().settings()?.guard {
+        guard_memory();
+    }
     // SAFETY: as the caller says; that its content changes at any moment is what registered memory is for.
     unsafe { Region::probed(addr.cast(), length, writable) }.map_err(|error| errno(error.errno()))
 }

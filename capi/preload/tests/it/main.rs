@@ -118,6 +118,17 @@ fn copies_of_handles_are_none() {
     }
 }
 
+/// Memory that goes before it is deregistered, in every role and by every way: that queue pair ends, and the process lives. Faults of the
+/// program's own reach its handler, or end it.
+#[test]
+fn memory_that_is_gone_ends_its_queue_pair_only() {
+    if let Some(program) = Program::compile("gone") {
+        program.assert_ok(&[]);
+        // Without CRC the kernel reads and writes the memory.
+        program.assert_ok(&["env", "WEFT_CRC=0"]);
+    }
+}
+
 /// Descriptors that the program closes underneath, all of them as daemons do: errors, ends of connections, and nobody runs in circles.
 #[test]
 fn what_is_closed_underneath_ends() {
