@@ -25,6 +25,15 @@ impl Failure {
         Self::Usage(reason.to_string())
     }
 
+    /// The same, with the name of the party that it is about in front.
+    pub(crate) fn of(self, party: impl core::fmt::Display) -> Self {
+        match self {
+            Self::Usage(reason) => Self::Usage(format!("{party}: {reason}")),
+            Self::Work(reason) => Self::Work(format!("{party}: {reason}")),
+            Self::OutputClosed => Self::OutputClosed,
+        }
+    }
+
     /// Prints the line and answers the exit status. `command` is empty where no subcommand is at work.
     pub fn print(&self, command: &str) -> ExitCode {
         match self {

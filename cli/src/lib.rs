@@ -50,6 +50,7 @@
 
 pub mod bench;
 pub mod conform;
+mod deadline;
 pub mod decode;
 pub mod demo;
 pub mod failure;

@@ -9,9 +9,10 @@ use weft_rnic::CLOCK_SCALE;
 
 mod client;
 mod endpoint;
-mod events;
 mod payload;
+mod served;
 mod server;
+mod session;
 
 use crate::failure::Failure;
 use crate::usage::number;
@@ -68,7 +69,7 @@ pub struct Args {
     /// Print the octets of each ping
     #[arg(short = 'v')]
     pub verbose: bool,
-    /// Server: serve one client after the other, without end
+    /// Server: serve all clients that come, up to 256 at once, without end
     #[arg(short = 'P', conflicts_with = "client")]
     pub persistent: bool,
     /// Server: engines, each with a thread and, where the device has them, a queue of its own; the clients take turns among them
@@ -89,6 +90,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 30, allow_negative_numbers = true)]
     #[arg(value_parser = number::<u32>(1..=3600))]
     pub timeout: u32,
+    /// Server: seconds of silence after which a connected client is given up
+    #[arg(long, value_name = "N", default_value_t = 60, allow_negative_numbers = true)]
+    #[arg(value_parser = number::<u32>(1..=86_400), conflicts_with = "client")]
+    pub silence: u32,
     /// How much faster than real time the clock of this side's TCP runs, on all devices but host: 4 for peers of any kind, 100 and
     /// more, where frames get lost, for two sides of weft
     #[arg(long, value_name = "N", default_value_t = CLOCK_SCALE, allow_negative_numbers = true)]

@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use weft_netif::{Capture, Spec, Wire};
 
+use crate::deadline::Deadline;
 use crate::failure::Failure;
 
 /// A capture that is complete at every moment, since most servers end by a signal.
@@ -54,27 +55,13 @@ pub(crate) fn open_queues(
         if !absent || !folder {
             return Err(Failure::usage(error));
         }
-        if patience.is_over() {
+        if patience.left().is_zero() {
             let (path, seconds) = (path.display(), timeout.as_secs());
             return Err(Failure::work(format!(
                 "{spec}: nobody has listened there for {seconds} s; the other side needs unix-listen:{path}"
             )));
         }
         std::thread::sleep(RETRY);
-    }
-}
-
-struct Deadline(Instant);
-
-impl Deadline {
-    #[expect(clippy::disallowed_methods, reason = "the other process starts in real time")]
-    fn after(timeout: Duration) -> Self {
-        Self(Instant::now() + timeout)
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "the other process starts in real time")]
-    fn is_over(&self) -> bool {
-        Instant::now() >= self.0
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use weft_rnic::{CmError, CmEvent, ConnParam};
+use weft_rnic::{CmError, CmEvent, CompletionOpcode, ConnParam, DisconnectReason};
 
 use super::Args;
-use super::endpoint::{Endpoint, Session, Wait};
+use super::endpoint::Endpoint;
 use super::payload::{fill, text};
+use super::session::{Completed, Session};
 use crate::failure::Failure;
 
 /// Connects, pings `count` times, disconnects.
@@ -23,7 +25,7 @@ pub(crate) fn ping(args: &Args) -> Result<(), Failure> {
 }
 
 fn ping_server(args: &Args, endpoint: &Endpoint, remote: SocketAddr) -> Result<u64, Failure> {
-    let mut session = endpoint.session()?;
+    let session = endpoint.session()?;
     connect(endpoint, &session, remote)?;
     let source = session.buffer(args.size)?;
     let sink = session.buffer(args.size)?;
@@ -34,9 +36,9 @@ fn ping_server(args: &Args, endpoint: &Endpoint, remote: SocketAddr) -> Result<u
         fill(&mut sent, index);
         source.write(0, &sent).map_err(Failure::work)?;
         for buffer in [&source, &sink] {
-            let told = session.advertise(buffer, args.size)? == Wait::Done;
+            session.advertise(buffer, args.size)?;
             // The server says "go ahead" after its Read, and again after its Write.
-            if !told || session.receive()?.is_none() {
+            if !receive(endpoint, &session)? {
                 return Err(Failure::work(format!("the server disconnected after {index} pings")));
             }
         }
@@ -58,12 +60,11 @@ fn ping_server(args: &Args, endpoint: &Endpoint, remote: SocketAddr) -> Result<u
 
 fn connect(endpoint: &Endpoint, session: &Session, remote: SocketAddr) -> Result<(), Failure> {
     let param = ConnParam { ird: Some(DEPTH), ord: Some(DEPTH), ..ConnParam::default() };
-    let channel = &endpoint.events.channel;
-    endpoint.device.connect(channel, &session.qp, remote, param).map_err(|error| match error {
+    endpoint.device.connect(&endpoint.events, &session.qp, remote, param).map_err(|error| match error {
         CmError::Connect(_) => Failure::usage(format!("{remote}: {error}")),
         _ => Failure::work(error),
     })?;
-    match endpoint.events.next(None) {
+    match endpoint.events.wait(None) {
         Some(CmEvent::Established { .. }) => Ok(()),
         Some(CmEvent::Rejected { .. }) => Err(Failure::work(format!("{remote} rejected the connection"))),
         Some(CmEvent::ConnectError { reason, .. }) => Err(Failure::work(format!("{remote}: {reason}"))),
@@ -71,9 +72,39 @@ fn connect(endpoint: &Endpoint, session: &Session, remote: SocketAddr) -> Result
     }
 }
 
+/// Waits for the server's next message; false if the server has disconnected instead.
+fn receive(endpoint: &Endpoint, session: &Session) -> Result<bool, Failure> {
+    loop {
+        session.cq.request_notification(false);
+        while let Some(completed) = session.poll()? {
+            match completed {
+                Completed::Done(CompletionOpcode::Recv) => {
+                    session.take_message()?;
+                    return Ok(true);
+                }
+                Completed::Done(_) => {}
+                Completed::Flushed => return disconnected(endpoint).map(|()| false),
+            }
+        }
+        endpoint.completions.wait(None);
+    }
+}
+
+/// Requests were flushed: the event that follows says why. It is a failure unless one of the two sides asked for it.
+fn disconnected(endpoint: &Endpoint) -> Result<(), Failure> {
+    match endpoint.events.wait(Some(EVENT_TIMEOUT)) {
+        Some(CmEvent::Disconnected { reason: DisconnectReason::Peer | DisconnectReason::Local, .. }) => {
+            Ok(())
+        }
+        Some(CmEvent::Disconnected { reason, .. }) => Err(Failure::work(reason)),
+        Some(other) => Err(Failure::work(format!("an unexpected event: {other:?}"))),
+        None => Err(Failure::work("the requests were flushed without a reason")),
+    }
+}
+
 fn disconnect(endpoint: &Endpoint, session: &Session) -> Result<(), Failure> {
     session.qp.disconnect().map_err(Failure::work)?;
-    match endpoint.events.next(None) {
+    match endpoint.events.wait(None) {
         Some(CmEvent::Disconnected { .. }) => Ok(()),
         other => Err(Failure::work(format!("an unexpected event: {other:?}"))),
     }
@@ -89,5 +120,6 @@ fn report(args: &Args, pings: u64) -> Result<(), Failure> {
     Ok(())
 }
 
+const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// rping has one Read outstanding at a time.
 const DEPTH: u16 = 1;

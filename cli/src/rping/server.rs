@@ -1,109 +1,170 @@
-//! The side that is pinged.
+//! The side that is pinged: one thread serves all clients.
 
 use std::io::Write;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use weft_netif::ListenError;
-use weft_rnic::{CmError, CmEvent, ConnParam, ConnectRequest, SendOpcode};
+use weft_rnic::{CmError, CmEvent, ConnParam, ConnectRequest, CqId, DisconnectReason, Until};
 
 use super::Args;
-use super::endpoint::{Endpoint, Session, Wait};
-use super::payload::text;
+use super::endpoint::Endpoint;
+use super::served::ServedClient;
 use crate::failure::Failure;
 
-/// Serves one client, or with `-P` one after the other.
+/// Serves one client, or with `-P` all that come.
 pub(crate) fn serve(args: &Args) -> Result<(), Failure> {
     args.check_own()?;
     let endpoint = Endpoint::new(args)?;
-    let listener =
-        endpoint.device.listen(&endpoint.events.channel, args.port).map_err(|error| match error {
-            CmError::Listen(ListenError::AddrNotAvailable) => Failure::usage(error),
-            _ => Failure::work(error),
-        })?;
-    loop {
-        let request = endpoint.events.next_request();
-        let served = serve_client(args, &endpoint, &request);
-        if !args.persistent {
-            drop(listener);
-            // However it went: the client hears that it is over, and the capture is completed.
-            let closed = endpoint.close();
-            let pings = served?;
-            closed?;
-            return report(args, &request, pings);
-        }
-        // One client's misbehaviour is not the next one's problem.
-        match served {
-            Ok(pings) => report(args, &request, pings)?,
-            Err(Failure::OutputClosed) => return Err(Failure::OutputClosed),
-            Err(failure) => {
-                let _status_of_one_client = failure.print("rping");
+    let listener = endpoint.device.listen(&endpoint.events, args.port).map_err(|error| match error {
+        CmError::Listen(ListenError::AddrNotAvailable) => Failure::usage(error),
+        _ => Failure::work(error),
+    })?;
+    let server = Server { args, endpoint: &endpoint, clients: Vec::new(), is_over: false };
+    let served = server.run();
+    drop(listener);
+    // However it went: the clients hear that it is over, and the capture is completed.
+    let closed = endpoint.close();
+    served.and(closed)
+}
+
+struct Server<'a> {
+    args: &'a Args,
+    endpoint: &'a Endpoint,
+    clients: Vec<ServedClient>,
+    /// The one client of a server without `-P` has come and gone.
+    is_over: bool,
+}
+
+impl Server<'_> {
+    fn run(mut self) -> Result<(), Failure> {
+        while !self.is_over {
+            let mut announced = self.sleep();
+            while let Some(event) = self.endpoint.events.next() {
+                self.handle_event(event)?;
+            }
+            while let Some(cq) = announced.take().or_else(|| self.endpoint.completions.next()) {
+                // The queue of a client that has gone may still be announced.
+                if let Some(index) = self.clients.iter().position(|client| client.session.cq.id() == cq) {
+                    self.advance(index)?;
+                }
+            }
+            while let Some(index) = self.silent_client() {
+                let silence = self.args.silence;
+                let reason = format!("given up after {silence} s of silence (--silence)");
+                self.end(index, Err(Failure::work(reason)))?;
             }
         }
+        Ok(())
+    }
+
+    /// Sleeps until there is an event or a completion, or a client has been silent for too long. Returns the completion
+    /// queue that has news, if it was one.
+    fn sleep(&self) -> Option<CqId> {
+        let Endpoint { events, completions, .. } = self.endpoint;
+        let patience = || self.clients.iter().map(ServedClient::patience).min();
+        // The channel of the completions sleeps, and drives the engine. The events interrupt it.
+        let poll_both = |fds: &mut [PollFd<'_>], timeout: Option<&Timespec>| {
+            let mut all = fds.to_vec();
+            all.push(PollFd::new(events, PollFlags::IN));
+            let patience = patience().and_then(|patience| Timespec::try_from(patience).ok());
+            poll(&mut all, timeout.into_iter().chain(&patience).min())?;
+            let has_event = all.last().is_some_and(|events| !events.revents().is_empty());
+            let is_over = has_event || self.silent_client().is_some();
+            if is_over { Err(Errno::INTR) } else { poll(fds, Some(&AT_ONCE)) }
+        };
+        completions.wait_until(Until::Interrupted(&poll_both))
+    }
+
+    /// Returns a client that has been silent for too long.
+    fn silent_client(&self) -> Option<usize> {
+        self.clients.iter().position(|client| client.patience().is_zero())
+    }
+
+    fn handle_event(&mut self, event: CmEvent) -> Result<(), Failure> {
+        let (qp_num, outcome) = match event {
+            CmEvent::ConnectRequest(request) => return self.welcome(&request),
+            CmEvent::Established { .. } => return Ok(()),
+            CmEvent::ConnectError { qp_num, reason } => (qp_num, Err(Failure::work(reason))),
+            CmEvent::Disconnected { qp_num, reason: DisconnectReason::Peer | DisconnectReason::Local } => {
+                (qp_num, Ok(()))
+            }
+            CmEvent::Disconnected { qp_num, reason } => (qp_num, Err(Failure::work(reason))),
+            other => return Err(Failure::work(format!("an unexpected event: {other:?}"))),
+        };
+        let Some(index) = self.clients.iter().position(|client| client.session.qp.number() == qp_num) else {
+            return Ok(());
+        };
+        // What came before the end counts.
+        let outcome = self.clients[index].advance(self.args).and(outcome);
+        self.end(index, outcome)
+    }
+
+    /// Accepts a client, or says why not.
+    fn welcome(&mut self, request: &ConnectRequest) -> Result<(), Failure> {
+        let most = if self.args.persistent { MAX_CLIENTS } else { 1 };
+        let accepted = if self.clients.len() < most {
+            self.accept(request)
+        } else {
+            Err(Failure::work(format!("rejected: the server has {most} clients, and takes no more at once")))
+        };
+        match accepted {
+            Ok(client) => self.clients.push(client),
+            Err(failure) => {
+                // A peer that has gone meanwhile needs no answer.
+                let _gone = self.endpoint.device.reject(request.id, &[]);
+                let _status_of_one_client = failure.of(request.peer).print("rping");
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&self, request: &ConnectRequest) -> Result<ServedClient, Failure> {
+        let silence = Duration::from_secs(self.args.silence.into());
+        // Before the answer: what comes right behind it must not be missed.
+        let client = ServedClient::new(request.peer, self.endpoint.session()?, silence);
+        // A client may read the server's buffers, several at a time.
+        let param = ConnParam { ord: Some(DEPTH), ..ConnParam::default() };
+        self.endpoint.device.accept(request.id, &client.session.qp, param).map_err(Failure::work)?;
+        Ok(client)
+    }
+
+    fn advance(&mut self, index: usize) -> Result<(), Failure> {
+        match self.clients[index].advance(self.args) {
+            Ok(()) => Ok(()),
+            failed => self.end(index, failed),
+        }
+    }
+
+    /// Lets a client go. With `-P` the misbehaviour of a client is not the next one's problem.
+    fn end(&mut self, index: usize, outcome: Result<(), Failure>) -> Result<(), Failure> {
+        let client = self.clients.swap_remove(index);
+        self.is_over = !self.args.persistent;
+        match outcome.map_err(|failure| failure.of(client.peer)) {
+            Ok(()) => report(self.args, &client),
+            Err(failure @ Failure::Work(_)) if self.args.persistent => {
+                let _status_of_one_client = failure.print("rping");
+                Ok(())
+            }
+            failed => failed,
+        }
     }
 }
 
-fn serve_client(args: &Args, endpoint: &Endpoint, request: &ConnectRequest) -> Result<u64, Failure> {
-    let mut session = endpoint.session()?;
-    // A client may read the server's buffers, several at a time.
-    let param = ConnParam { ord: Some(DEPTH), ..ConnParam::default() };
-    endpoint.device.accept(request.id, &session.qp, param).map_err(Failure::work)?;
-    match endpoint.events.next(None) {
-        Some(CmEvent::Established { .. }) => {}
-        other => return Err(Failure::work(format!("an unexpected event: {other:?}"))),
-    }
-    let mut pings = 0;
-    while serve_ping(args, &mut session, pings)? == Wait::Done {
-        pings += 1;
-    }
-    Ok(pings)
-}
-
-/// One ping: Read what the client advertises, then Write it where the client wants it.
-fn serve_ping(args: &Args, session: &mut Session, index: u64) -> Result<Wait, Failure> {
-    let Some(source) = session.receive()? else { return Ok(Wait::Disconnected) };
-    if source.size > MAX_SIZE {
-        return Err(Failure::work(format!(
-            "the client wants pings of {} octets; at most {MAX_SIZE} are taken",
-            source.size
-        )));
-    }
-    let buffer = session.buffer(source.size)?;
-    let read = SendOpcode::Read { stag: source.rkey, to: source.address };
-    if session.transfer(read, &buffer, source.size)? == Wait::Disconnected {
-        return Ok(Wait::Disconnected);
-    }
-    if args.verbose {
-        let mut octets = vec![0; source.size as usize];
-        buffer.read(0, &mut octets).map_err(Failure::work)?;
-        writeln!(std::io::stdout(), "server ping data: {}", text(&octets))?;
-    }
-    if session.advertise(&buffer, source.size)? == Wait::Disconnected {
-        return Ok(Wait::Disconnected);
-    }
-    let Some(sink) = session.receive()? else { return Ok(Wait::Disconnected) };
-    if sink.size < source.size {
-        return Err(Failure::work(format!(
-            "ping {index}: the client's second buffer is smaller than its first"
-        )));
-    }
-    let write = SendOpcode::Write { stag: sink.rkey, to: sink.address };
-    if session.transfer(write, &buffer, source.size)? == Wait::Disconnected {
-        return Ok(Wait::Disconnected);
-    }
-    session.advertise(&buffer, source.size)
-}
-
-fn report(args: &Args, request: &ConnectRequest, pings: u64) -> Result<(), Failure> {
+fn report(args: &Args, client: &ServedClient) -> Result<(), Failure> {
     let mut out = std::io::stdout();
+    let (peer, pings) = (client.peer, client.pings);
     if args.json {
-        let peer = request.peer.to_string();
-        writeln!(out, "{}", serde_json::json!({ "peer": peer, "pings": pings, "ok": true }))?;
+        writeln!(out, "{}", serde_json::json!({ "peer": peer.to_string(), "pings": pings, "ok": true }))?;
     } else {
-        writeln!(out, "{} was served {pings} pings", request.peer)?;
+        writeln!(out, "{peer} was served {pings} pings")?;
     }
     Ok(())
 }
 
-/// The server itself has one Read outstanding at a time.
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+/// The server has one Read of each client outstanding at a time.
 const DEPTH: u16 = 1;
-/// What the real rping uses is far below.
-const MAX_SIZE: u32 = 16 << 20;
+/// Each client has memory of its own here.
+const MAX_CLIENTS: usize = 256;

@@ -1,9 +1,10 @@
 //! `weft rping` over the operating system's TCP: two processes of an ordinary user.
 
+use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 
-use crate::process::{Finished, Process, weft};
+use crate::process::{Finished, PATIENCE, Process, weft};
 use crate::rping::{PINGS, SIZES, check_pings};
 
 /// Starts `weft`, if this is root as somebody who is not.
@@ -37,6 +38,23 @@ fn serve(address: IpAddr, flags: &str) -> (Process, u16) {
 
 fn ping(address: IpAddr, port: u16, flags: &str) -> Finished {
     start(&format!("rping -c -a {address} -p {port} --netif host {flags}")).finish()
+}
+
+/// A client that finishes MPA's startup, by a Request of revision 1, and says nothing more.
+fn silent_client(port: u16) -> TcpStream {
+    let mut client = TcpStream::connect((V4, port)).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"MPA ID Req Frame\x40\x01\0\0").unwrap();
+    let mut reply = [0; 20];
+    client.read_exact(&mut reply).unwrap();
+    assert_eq!(reply, *b"MPA ID Rep Frame\x40\x01\0\0");
+    client
+}
+
+/// What the server says of a client that was silent for a second.
+fn given_up(client: &TcpStream) -> String {
+    let client = client.local_addr().unwrap();
+    format!("weft rping: {client}: given up after 1 s of silence (--silence)")
 }
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -89,3 +107,57 @@ fn nobody_listens_or_somebody_does_already_or_the_peer_dies() {
     assert_eq!((client.status, client.stderr.len()), (0, 0), "{client:?}");
     while !server.line().ends_with(" was served 2 pings") {}
 }
+
+#[test]
+fn a_silent_client_keeps_nobody_from_being_served() {
+    let (server, port) = serve(V4, "-P");
+    let silent = [silent_client(port), silent_client(port)];
+    for pings in [1, 3] {
+        let client = ping(V4, port, &format!("-C {pings}"));
+        assert_eq!((client.status, client.stderr.len()), (0, 0), "{client:?}");
+        assert!(server.line().ends_with(&format!(" was served {pings} pings")));
+    }
+    drop(silent);
+    for _ in 0..2 {
+        assert!(server.line().ends_with(" was served 0 pings"));
+    }
+}
+
+#[test]
+fn a_client_that_is_silent_for_too_long_is_given_up() {
+    let (server, port) = serve(V4, "-P --silence 1");
+    let mut silent = silent_client(port);
+    assert_eq!(server.complaint(), given_up(&silent));
+    // A reset or FIN: the connection is gone.
+    assert!(matches!(silent.read(&mut [0; 1]), Ok(0) | Err(_)));
+    let client = ping(V4, port, "-C 2");
+    assert_eq!((client.status, client.stderr.len()), (0, 0), "{client:?}");
+    assert!(server.line().ends_with(" was served 2 pings"));
+    // A server for one client ends with its only one.
+    let (server, port) = serve(V4, "--silence 1");
+    let silent = silent_client(port);
+    let server = server.finish();
+    assert_eq!((server.status, server.stderr), (1, vec![given_up(&silent)]));
+}
+
+#[test]
+fn many_clients_are_served_at_once() {
+    let (server, port) = serve(V4, "-P");
+    let client = || start(&format!("rping -c -a 127.0.0.1 -p {port} --netif host -v -S 1000"));
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| client()).collect();
+    // They ping without end. Each is served while all are there.
+    for client in &clients {
+        assert!(client.line().starts_with("ping data: "));
+    }
+    for client in &clients {
+        for _ in 0..3 {
+            assert!(client.line().starts_with("ping data: "));
+        }
+    }
+    clients.iter_mut().for_each(Process::kill);
+    let last = ping(V4, port, "-C 2");
+    assert_eq!((last.status, last.stderr.len()), (0, 0), "{last:?}");
+    drop(server);
+}
+
+const CLIENTS: usize = 12;
