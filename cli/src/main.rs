@@ -42,11 +42,6 @@ fn main() -> ExitCode {
         Ok(Command::Conform(args)) => conform::run(&args),
         Ok(Command::Stat(args)) => stat::run(&args),
         Ok(Command::Bench(args)) => bench::run(&args),
-        Err(error) => {
-            let first = std::env::args_os().nth(1);
-            let cli = Cli::command();
-            let command = first.and_then(|name| cli.find_subcommand(name));
-            usage::explain(&error, command.map(clap::Command::get_name))
-        }
+        Err(error) => usage::explain(&error, &Cli::command(), std::env::args_os().skip(1)),
     }
 }

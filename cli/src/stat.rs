@@ -145,7 +145,9 @@ fn target(text: &str) -> Result<Target, String> {
         }
     };
     parsed.filter(|target| target.pid > 0).ok_or_else(|| {
-        format!("`{text}` is neither the number of a process nor that of a device, such as 4711 or 4711-0")
+        format!(
+            "`{text}` is neither the number of a process nor that of a device, such as 4711 or 4711-0 (`weft stat` lists them)"
+        )
     })
 }
 

@@ -2,24 +2,45 @@
 
 use core::ops::RangeInclusive;
 use std::error::Error as _;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::Command;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use crate::failure::Failure;
 
-/// Prints what clap has to say, and answers the exit status: help and version on standard output with 0, anything else as
-/// one line on standard error with 2. `command` is the subcommand, if there is one.
-pub fn explain(error: &Error, command: Option<&str>) -> ExitCode {
-    let command = command.unwrap_or_default();
+/// Prints what clap has to say about the `words` behind the program's name, and returns the exit status: help and version on
+/// standard output with 0, anything else as one line on standard error with 2.
+pub fn explain(error: &Error, weft: &Command, words: impl Iterator<Item = OsString>) -> ExitCode {
+    let (command, name) = command_of(weft, words);
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return match error.print() {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => Failure::from(error).print(command),
+            Err(error) => Failure::from(error).print(&name),
         };
     }
-    let weft = format!("weft {command}");
-    Failure::usage(reason(error, weft.trim_end())).print(command)
+    Failure::usage(reason(error, command, format!("weft {name}").trim_end())).print(&name)
+}
+
+/// Returns the command that the first words name, with its name as it is typed behind `weft`.
+fn command_of(weft: &Command, words: impl Iterator<Item = OsString>) -> (&Command, String) {
+    let (mut command, mut name) = (weft, String::new());
+    for word in words.filter(|word| word != "help") {
+        let Some(next) = command.find_subcommand(word) else { break };
+        command = next;
+        name = format!("{name} {}", next.get_name()).trim_start().to_owned();
+    }
+    (command, name)
+}
+
+/// Returns the names of all commands below this one, in words.
+fn names(command: &Command) -> String {
+    let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+    match names.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => names.concat(),
+    }
 }
 
 /// Reads a number within `range`, and says which one is needed where it is none.
@@ -34,7 +55,7 @@ pub(crate) fn number<T: TryFrom<u64>>(
     }
 }
 
-fn reason(error: &Error, weft: &str) -> String {
+fn reason(error: &Error, command: &Command, weft: &str) -> String {
     let argument = context(error, ContextKind::InvalidArg);
     let value = context(error, ContextKind::InvalidValue);
     match error.kind() {
@@ -64,10 +85,10 @@ fn reason(error: &Error, weft: &str) -> String {
         }
         ErrorKind::InvalidSubcommand => {
             let given = context(error, ContextKind::InvalidSubcommand);
-            format!("there is no command `{given}` (there are {COMMANDS})")
+            format!("there is no command `{given}` (there are {})", names(command))
         }
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            format!("a command is missing: {COMMANDS} (`weft --help` tells what they do)")
+            format!("a command is missing: {} (`{weft} --help` tells what they do)", names(command))
         }
         ErrorKind::UnknownArgument => {
             let similar = context(error, ContextKind::SuggestedArg);
@@ -107,8 +128,6 @@ fn one_of(text: &str) -> String {
 fn option(argument: &str) -> &str {
     argument.split_whitespace().next().unwrap_or(argument).trim_matches(['[', ']'])
 }
-
-const COMMANDS: &str = "demo, rping, decode, conform, stat and bench";
 
 #[cfg(test)]
 mod tests {

@@ -5,25 +5,36 @@ use std::process::Command;
 use crate::process::{Process, path_in, run};
 use crate::support::Folder;
 
+/// The names of the commands below one, as its help lists them; `command` is empty or ends with a space.
+pub(crate) fn commands_of(command: &str) -> Vec<String> {
+    let help = run(&format!("{command}--help")).stdout;
+    let list =
+        help.iter().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // The text of a command may go on in lines that are indented further.
+    let names = list.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
+    let names = names.filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+#[test]
+fn every_command_has_a_help_with_examples() {
+    let bench = commands_of("bench ").into_iter().map(|name| format!("bench {name}"));
+    let all: Vec<String> = commands_of("").into_iter().chain(bench).collect();
+    assert!(all.len() >= 9, "{all:?}");
+    for command in all {
+        let examples = examples(&command);
+        assert!(!examples.is_empty(), "{command} has no examples");
+        let is_ours = |line: &String| line.contains(&format!("weft {command}"));
+        assert!(examples.iter().any(is_ours), "{command}: {examples:?}");
+    }
+}
+
 #[test]
 fn help_and_version_go_to_standard_output() {
-    for line in [
-        "--help",
-        "-h",
-        "help",
-        "help demo",
-        "demo --help",
-        "demo -h",
-        "rping --help",
-        "run --help",
-        "decode --help",
-        "conform --help",
-        "stat --help",
-        "bench --help",
-        "bench run --help",
-        "bench sweep --help",
-    ] {
-        let help = run(line);
+    let of_commands = commands_of("").into_iter().map(|name| format!("{name} --help"));
+    let more = ["--help", "-h", "help", "help demo", "demo -h", "bench run --help", "bench sweep --help"];
+    for line in more.into_iter().map(str::to_owned).chain(of_commands) {
+        let help = run(&line);
         assert_eq!((help.status, help.stderr.len()), (0, 0), "{line}: {help:?}");
         assert!(help.stdout.iter().any(|line| line.starts_with("Usage: weft")), "{line}: {help:?}");
     }

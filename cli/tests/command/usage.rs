@@ -1,15 +1,31 @@
 //! What makes no sense: exit status 2 and one line that says what is wrong.
 
+use crate::help::commands_of;
 use crate::process::run;
 
 /// Arguments, and the line they get.
-const TABLE: [(&str, &str); 67] = [
-    ("", "weft: a command is missing: demo, rping, decode, conform, stat and bench"),
+const TABLE: [(&str, &str); 76] = [
+    (
+        "",
+        "weft: a command is missing: demo, rping, run, decode, conform, stat and bench (`weft --help` tells",
+    ),
     (
         "frobnicate",
-        "weft: there is no command `frobnicate` (there are demo, rping, decode, conform, stat and bench)",
+        "weft: there is no command `frobnicate` (there are demo, rping, run, decode, conform, stat and bench)",
     ),
-    ("help frobnicate", "weft: there is no command `frobnicate`"),
+    ("help frobnicate", "weft: there is no command `frobnicate` (there are demo, rping, run,"),
+    ("bench frobnicate", "weft bench: there is no command `frobnicate` (there are run and sweep)"),
+    ("help bench frobnicate", "weft bench: there is no command `frobnicate` (there are run and sweep)"),
+    ("bench --quick frobnicate", "weft bench: there is no command `frobnicate` (there are run and sweep)"),
+    (
+        "bench run frobnicate",
+        "weft bench run: `frobnicate` is not expected here (`weft bench run --help` lists",
+    ),
+    ("demo frobnicate", "weft demo: `frobnicate` is not expected here (`weft demo --help` lists"),
+    (
+        "stat frobnicate",
+        "weft stat: PID: `frobnicate` is neither the number of a process nor that of a device",
+    ),
     ("--json", "weft: `--json` is not expected here"),
     ("demo --mtu 575", "weft demo: --mtu: `575` is not a whole number from 576 to 65535"),
     ("demo --mtu 65536", "weft demo: --mtu: `65536` is not a whole number from 576 to 65535"),
@@ -52,6 +68,8 @@ const TABLE: [(&str, &str); 67] = [
     ("rping -c -a 10.0.0.1 -C -1 NET IP", "weft rping: -C: `-1` is not a whole number from 0 to"),
     ("rping -c -a 10.0.0.1 --timeout 0 NET IP", "weft rping: --timeout: `0` is not a whole number"),
     ("rping -c -P -a 10.0.0.1 NET IP", "weft rping: -c and -P exclude each other"),
+    ("rping -c --silence 9 -a 10.0.0.1 NET IP", "weft rping: -c and --silence exclude each other"),
+    ("rping -s --silence 0 NET IP", "weft rping: --silence: `0` is not a whole number from 1 to 86400"),
     ("rping -s --no-p2p NET IP", "weft rping: -s and --no-p2p exclude each other"),
     ("rping -s -a 10.0.0.9 NET IP", "weft rping: the server has the address 10.0.0.2 of --ip"),
     ("rping -s NET --ip 10.0.0.2", "weft rping: --ip: address `10.0.0.2`: the prefix length is missing"),
@@ -72,6 +90,10 @@ const TABLE: [(&str, &str); 67] = [
     ("stat x", "weft stat: PID: `x` is neither the number of a process nor that of a device"),
     ("stat 0", "weft stat: PID: `0` is neither"),
     ("stat 1-x", "weft stat: PID: `1-x` is neither"),
+    (
+        "stat qp",
+        "weft stat: PID: `qp` is neither the number of a process nor that of a device, such as 4711 or 4711-0 (`weft stat` lists them)",
+    ),
     (
         "stat 1 everything",
         "weft stat: WHAT: there is no `everything` (there are counters, qp, mr, cq, srq, pd, cm, listener)",
@@ -109,6 +131,20 @@ fn arguments_without_sense_get_one_line_and_status_2() {
         let run = run(&line);
         assert_eq!((run.status, run.stderr.len(), run.stdout.len()), (2, 1, 0), "{line}: {run:?}");
         assert!(run.stderr[0].starts_with(expected), "{line}: {}", run.stderr[0]);
+    }
+}
+
+/// The names and order of the commands in the help are those in the complaint, so that a new command cannot be forgotten.
+#[test]
+fn a_wrong_command_is_answered_by_the_names_of_all() {
+    for command in ["", "bench "] {
+        let commands = commands_of(command);
+        assert!(commands.len() >= 2, "{command}: {commands:?}");
+        let wrong = run(&format!("{command}no-such-command"));
+        assert_eq!((wrong.status, wrong.stderr.len(), wrong.stdout.len()), (2, 1, 0), "{wrong:?}");
+        let (_, named) = wrong.stderr[0].split_once("(there are ").unwrap();
+        let named = named.trim_end_matches(')').replace(" and ", ", ");
+        assert_eq!(named.split(", ").collect::<Vec<_>>(), commands, "{command}");
     }
 }
 
