@@ -12,6 +12,7 @@ use crate::guest::Guest;
 use crate::image::{Image, Siw};
 use crate::patience::Stopwatch;
 use crate::report::Row;
+use crate::tries::{self, Try};
 
 /// What is to be run.
 #[derive(Debug, clap::Args)]
@@ -78,8 +79,8 @@ pub(crate) fn run(
     Ok(rows)
 }
 
-/// All cases on one guest. Whatever happens in one of them is not the next one's trouble: after a failure that gets a fresh guest.
-/// siw crashes its kernel now and then; that is told, and the case has one more try.
+/// Runs all cases on one kind of guest. A case has no part in the next one's trouble: after a failure, and after a warning of the
+/// guest's kernel about itself, the next case gets a fresh guest.
 fn run_guest(selection: &Selection, image: &Image, places: &Places<'_>) -> Vec<Row> {
     let dir = places.scratch.join(image.name());
     let mut guest = None;
@@ -87,48 +88,29 @@ fn run_guest(selection: &Selection, image: &Image, places: &Places<'_>) -> Vec<R
     for (case, role) in selection.cases() {
         let stopwatch = Stopwatch::start();
         let here = dir.join(format!("{}-{role:?}", case.name).to_lowercase());
-        let mut crash = None;
-        let outcome = loop {
-            let ready = guest.take().map_or_else(|| Guest::boot(image, &dir), Ok);
-            let outcome = ready.and_then(|ready| {
-                let bench = Bench { guest: &ready, image, role, dir: &here };
-                let outcome = try_case(case, &bench);
-                let kept = keep(selection, &bench, places, outcome.as_ref().err());
-                if outcome.is_err() && crash.is_none() {
-                    crash = ready.crash();
-                    if crash.is_some() {
-                        return kept.map(|()| Next::Again);
-                    }
-                }
-                outcome.and(kept)?;
+        let mut version = None;
+        let tried = tries::repeat(|| {
+            let ready = match guest.take().map_or_else(|| Guest::boot(image, &dir), Ok) {
+                Ok(ready) => ready,
+                Err(error) => return Try { outcome: Err(error), warning: None },
+            };
+            version = Some(ready.version().into());
+            let seen = ready.console_len();
+            let bench = Bench { guest: &ready, image, role, dir: &here };
+            let outcome = try_case(case, &bench);
+            let kept = keep(selection, &bench, places, outcome.as_ref().err());
+            let done = Try { outcome: outcome.and(kept), warning: ready.warning_since(seen) };
+            if done.outcome.is_ok() && done.warning.is_none() {
                 guest = Some(ready);
-                Ok(Next::Case)
-            });
-            if !matches!(outcome, Ok(Next::Again)) {
-                break outcome.map(drop);
             }
-        };
-        let row = Row {
-            kernel: image.kernel.clone(),
-            siw: image.siw.name(),
-            version: guest.as_ref().map(|guest| guest.version().into()),
-            case: case.name,
-            role,
-            outcome,
-            crash,
-            time: stopwatch.elapsed(),
-        };
+            done
+        });
+        let (kernel, siw, time) = (image.kernel.clone(), image.siw.name(), stopwatch.elapsed());
+        let row = Row { kernel, siw, version, case: case.name, role, tried, time };
         show(&row);
         rows.push(row);
     }
     rows
-}
-
-/// What comes after a try.
-#[derive(Debug)]
-enum Next {
-    Case,
-    Again,
 }
 
 fn try_case(case: &Case, bench: &Bench<'_>) -> Result<(), String> {

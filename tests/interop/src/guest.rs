@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::console;
 use crate::control::Control;
 use crate::image::Image;
 use crate::job::Job;
@@ -95,10 +96,15 @@ impl Guest {
         self.dir.join(CONSOLE)
     }
 
-    /// Where its kernel has crashed, if it has: the place of the instruction and the reason of the panic.
-    pub(crate) fn crash(&self) -> Option<String> {
-        let console = std::fs::read(self.console()).unwrap_or_default();
-        crash(&String::from_utf8_lossy(&console))
+    /// How many octets the console has shown.
+    pub(crate) fn console_len(&self) -> usize {
+        std::fs::metadata(self.console()).map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX))
+    }
+
+    /// Returns what the kernel said about itself since the console had `seen` octets.
+    pub(crate) fn warning_since(&self, seen: usize) -> Option<String> {
+        let text = std::fs::read(self.console()).unwrap_or_default();
+        console::warning(&String::from_utf8_lossy(text.get(seen..).unwrap_or_default()))
     }
 
     /// Starts a command, as a shell understands it.
@@ -265,15 +271,6 @@ fn free_address() -> Result<SocketAddr, String> {
     listener.and_then(|listener| listener.local_addr()).map_err(|error| format!("no free port: {error}"))
 }
 
-/// What a console shows of its kernel's crash.
-fn crash(console: &str) -> Option<String> {
-    let text_from = |start: &str| {
-        console.lines().rev().find_map(|line| line.find(start).map(|at| line.get(at..).unwrap_or_default()))
-    };
-    let panic = text_from("Kernel panic")?;
-    Some(text_from("RIP: ").map_or_else(|| panic.into(), |place| format!("{panic}, {place}")))
-}
-
 /// The end of what QEMU and the console have said.
 fn last_words(dir: &Path) -> String {
     let mut words = Vec::new();
@@ -293,18 +290,3 @@ const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(30);
 const MONITOR_TIMEOUT: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_millis(20);
-
-#[cfg(test)]
-mod tests {
-    use super::crash;
-
-    #[test]
-    fn a_crash_is_found_on_the_console() {
-        let console = "[ 1.0] Run /init\n[ 7.1] RIP: 0010:siw_rx_data+0x12/0x40 [siw]\n\
-            [ 7.2] Kernel panic - not syncing: Fatal exception in interrupt\n[ 0.0] Linux version 6.12\n";
-        let found =
-            "Kernel panic - not syncing: Fatal exception in interrupt, RIP: 0010:siw_rx_data+0x12/0x40 [siw]";
-        assert_eq!(crash(console).as_deref(), Some(found));
-        assert_eq!(crash("[ 1.0] Run /init\n"), None);
-    }
-}

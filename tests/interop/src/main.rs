@@ -11,6 +11,7 @@ mod boot;
 mod campaign;
 mod capture;
 mod cases;
+mod console;
 mod control;
 mod deviations;
 mod guest;
@@ -23,6 +24,7 @@ mod program;
 mod relay;
 mod report;
 mod torn;
+mod tries;
 mod verbs;
 
 use campaign::Places;
@@ -96,5 +98,5 @@ fn run(cli: &Cli) -> Result<bool, String> {
     if let Some(path) = &cli.json {
         report::write_json(&rows, path)?;
     }
-    Ok(rows.iter().all(|row| row.outcome.is_ok()))
+    Ok(rows.iter().all(|row| row.tried.outcome.is_ok()))
 }

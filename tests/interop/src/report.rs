@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::cases::Role;
+use crate::tries::Tried;
 
 /// One case on one guest in one role.
 #[derive(Debug)]
@@ -18,9 +19,7 @@ pub(crate) struct Row {
     pub(crate) version: Option<String>,
     pub(crate) case: &'static str,
     pub(crate) role: Role,
-    pub(crate) outcome: Result<(), String>,
-    /// The guest's kernel crashed in a first try, and where.
-    pub(crate) crash: Option<String>,
+    pub(crate) tried: Tried,
     pub(crate) time: Duration,
 }
 
@@ -30,7 +29,7 @@ pub(crate) fn print(rows: &[Row]) -> Result<(), String> {
     for row in rows {
         text.push_str(&format!("{row}\n"));
     }
-    let failed = rows.iter().filter(|row| row.outcome.is_err()).count();
+    let failed = rows.iter().filter(|row| row.tried.outcome.is_err()).count();
     text.push_str(&format!("{} passed, {failed} failed\n", rows.len() - failed));
     say(&text)
 }
@@ -60,9 +59,10 @@ impl Row {
             "guest": self.version,
             "case": self.case,
             "role": self.role.name(),
-            "ok": self.outcome.is_ok(),
-            "error": self.outcome.as_ref().err(),
-            "crash": self.crash,
+            "ok": self.tried.outcome.is_ok(),
+            "error": self.tried.outcome.as_ref().err(),
+            "tries": self.tried.tries,
+            "warnings": self.tried.warnings,
             "seconds": (self.time.as_secs_f64() * 10.0).round() / 10.0,
         })
     }
@@ -70,9 +70,9 @@ impl Row {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, siw, case, role, outcome, time, .. } = self;
+        let Self { kernel, siw, case, role, tried, time, .. } = self;
         write!(f, "{kernel:7}{siw:7}{case:14}{:13}{:6.1}  ", role.name(), time.as_secs_f64())?;
-        match outcome {
+        match &tried.outcome {
             Ok(()) => f.write_str("ok")?,
             // The whole of it is in the JSON, and with the captures.
             Err(error) if error.chars().count() > WIDTH => {
@@ -80,12 +80,36 @@ impl fmt::Display for Row {
             }
             Err(error) => write!(f, "FAILED: {error}")?,
         }
-        match &self.crash {
-            Some(crash) => write!(f, " (in a second try; in the first the guest crashed: {crash})"),
-            None => Ok(()),
+        if tried.warnings.is_empty() {
+            return Ok(());
         }
+        write!(f, " (try {}; the guest's kernel warned: {})", tried.tries, tried.warnings.join("; "))
     }
 }
 
 /// Characters of an error in the table.
 const WIDTH: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Row;
+    use crate::cases::Role;
+    use crate::tries::Tried;
+
+    fn row(tried: Tried) -> String {
+        let (kernel, version, time) = ("6.1".into(), None, Duration::ZERO);
+        Row { kernel, siw: "p2p", version, case: "programs", role: Role::Passive, tried, time }.to_string()
+    }
+
+    #[test]
+    fn the_table_tells_tries_and_warnings() {
+        let warnings = vec!["WARNING: CPU: 0 PID: 7 at siw/siw_cm.c:453".to_owned()];
+        let again = row(Tried { outcome: Ok(()), tries: 2, warnings });
+        let told = "ok (try 2; the guest's kernel warned: WARNING: CPU: 0 PID: 7 at siw/siw_cm.c:453)";
+        assert!(again.ends_with(told), "{again}");
+        let once = row(Tried { outcome: Ok(()), tries: 1, warnings: Vec::new() });
+        assert!(once.ends_with("  ok"), "{once}");
+    }
+}
