@@ -48,7 +48,10 @@ pub use config::{CLOCK_SCALE, Config, Progress};
 pub use counters::{
     Counters, EngineCounters, MpaCounters, SegmentCounters, TerminateCounters, VerbsCounters,
 };
-pub use drive::sleep::{Poll, Until};
+pub use drive::ready::Poll;
+pub use engine::queries::{ConnectionInfo, ListenerInfo, QpInfo};
+pub use engine::queue_pairs::{ConnectionAttributes, QpAttributes, QpModify};
+pub use engine::streaming::StreamState;
 pub use error::{CmError, CreateError, DestroyError, ModifyError, StreamError};
 pub use events::asynchronous::AsyncEvent;
 pub use events::connection::{
@@ -57,18 +60,20 @@ pub use events::connection::{
 pub use failure::Cause;
 pub use ids::{CqId, RequestId, SrqId, StreamingId};
 pub use objects::async_channel::AsyncChannel;
-pub use objects::attributes::{ConnectionAttributes, QpAttributes, QpModify};
 pub use objects::cq::{CompChannel, Cq, CqInit};
 pub use objects::device::Device;
-pub use objects::event_channel::{EventChannel, EventQueue, EventSource};
+pub use objects::event_channel::{EventChannel, EventQueue};
+pub use objects::event_source::EventSource;
 pub use objects::listener::{BoundPort, ConnParam, Listener};
 pub use objects::lockstep::Lockstep;
-pub use objects::mr::{Mr, Pd, Reregistration};
+pub use objects::mr::{Mr, Reregistration};
 pub use objects::mw::{FastMr, Mw, MwBind};
+pub use objects::pd::Pd;
 pub use objects::qp::{Qp, QpInit};
-pub use objects::resources::{ConnectionInfo, CqInfo, ListenerInfo, MrInfo, PdInfo, QpInfo, SrqInfo};
+pub use objects::resources::{CqInfo, MrInfo, PdInfo, SrqInfo};
 pub use objects::srq::{Srq, SrqAttributes, SrqInit, SrqModify};
-pub use objects::streaming::{StreamState, StreamingConnection};
+pub use objects::streaming::StreamingConnection;
+pub use objects::wait::Until;
 pub use stat::{STAT_VERSION, stat_folder, stat_folder_from_env};
 
 pub use weft_ddp::Stag;

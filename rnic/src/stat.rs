@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Uid, geteuid};
 
-use crate::drive::sleep::wait_ready;
+use crate::drive::ready::wait_ready;
 use crate::events::channel::Wakeup;
 use crate::objects::device::Device;
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 
-use crate::drive::sleep::wait_ready;
+use crate::drive::ready::wait_ready;
 use crate::events::channel::Wakeup;
 
 /// The one who drives, and the one who stands by.

@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::drive::leader::Lead;
 use crate::drive::sleeps::Sleeps;
-use crate::engine::Engine;
+use crate::engine::tables::Engine;
 use crate::events::channel::Wakeup;
 
 /// The descriptors of a wire, and whether each is to become writable.
@@ -45,7 +45,7 @@ impl Motor {
     /// An engine that is driven by this clock.
     pub(crate) fn new(engine: Engine, clock: Clock) -> io::Result<Self> {
         Ok(Self {
-            doorbells: Arc::clone(&engine.doorbells),
+            doorbells: Arc::clone(engine.doorbells()),
             engine: Mutex::new(engine),
             waiting: AtomicUsize::new(0),
             wakeup: Wakeup::new()?,
@@ -168,7 +168,7 @@ impl Motor {
             let next = engine.poll_at(self.now());
             // Before anybody else can change it, or what he says of that would be written over.
             self.slept_until.store(next.map_or(i64::MAX, |next| next.total_micros()), Ordering::SeqCst);
-            (engine.wait_fds(), next, engine.stack.is_lost())
+            (engine.wait_fds(), next, engine.is_lost())
         };
         if has_lost {
             self.lose();

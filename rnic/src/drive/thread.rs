@@ -7,39 +7,38 @@ use std::thread::JoinHandle;
 
 use weft_netif::{Duration, Instant};
 
-use crate::drive::leader;
 use crate::drive::locked::Motor;
 use crate::drive::sleep::sleep;
+use crate::drive::{Engines, leader};
 use crate::events::asynchronous::AsyncEvent;
-use crate::objects::device::Inner;
 
 /// Drives one engine of a device until it is dropped: spins while that brings news, then sleeps.
 #[derive(Debug)]
 pub(crate) struct Driver {
-    inner: Arc<Inner>,
+    engines: Arc<Engines>,
     index: usize,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Driver {
-    pub(crate) fn start(inner: Arc<Inner>, index: usize) -> io::Result<Self> {
+    pub(crate) fn start(engines: Arc<Engines>, index: usize) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = {
-            let (inner, stop) = (Arc::clone(&inner), Arc::clone(&stop));
+            let (engines, stop) = (Arc::clone(&engines), Arc::clone(&stop));
             std::thread::Builder::new().name("weft-driver".into()).spawn(move || {
-                let _alarm = Alarm(&inner);
-                run(&inner.motors, index, &stop);
+                let _alarm = Alarm(&engines);
+                run(engines.motors(), index, &stop);
             })?
         };
-        Ok(Self { inner, index, stop, thread: Some(thread) })
+        Ok(Self { engines, index, stop, thread: Some(thread) })
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        let motor = &self.inner.motors[self.index];
+        let motor = &self.engines.motors()[self.index];
         motor.wake();
         motor.lead.call();
         if let Some(thread) = self.thread.take() {
@@ -50,12 +49,12 @@ impl Drop for Driver {
 }
 
 /// Tells the application when its thread ends by a panic.
-struct Alarm<'a>(&'a Inner);
+struct Alarm<'a>(&'a Engines);
 
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.async_events.push(AsyncEvent::DeviceFatal);
+            self.0.async_events().push(AsyncEvent::DeviceFatal);
         }
     }
 }
@@ -212,11 +211,11 @@ mod tests {
     fn a_thread_that_panics_is_told() {
         let (wire, _other) = weft_netif::pair(1500);
         let device = Device::open(wire, Config::new("10.0.0.1/24".parse().unwrap(), 1)).unwrap();
-        let inner = Arc::clone(&device.inner);
-        drop(Alarm(&inner));
+        let engines = Arc::clone(&device.engines);
+        drop(Alarm(&engines));
         assert_eq!(device.async_channel().next(), None, "an end in order");
         let panicked = std::thread::spawn(move || {
-            let _alarm = Alarm(&inner);
+            let _alarm = Alarm(&engines);
             panic!("as the test wants it");
         });
         assert!(panicked.join().is_err());

@@ -7,7 +7,7 @@ use weft_mpa::Responder;
 use weft_netif::{ConnectionId, Instant};
 
 use crate::connection::state::{Connection, Hold, Interest, Phase, Standing};
-use crate::engine::Engine;
+use crate::engine::tables::Engine;
 use crate::events::channel::Channel;
 use crate::events::connection::{CmEvent, ConnectFailure, Notice, StreamRequest};
 use crate::ids::StreamingId;

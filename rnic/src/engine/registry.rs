@@ -1,13 +1,11 @@
-//! The objects of a device that live outside of the engine.
+//! Which protection domains, completion queues and shared receive queues a device has.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weft_verbs::{CqCounters, PdId};
+use weft_verbs::{CompletionQueue, CqCounters, PdId, SharedRecvQueue};
 
 use crate::ids::{CqId, SrqId};
-use crate::objects::cq::CqShared;
-use crate::objects::srq::SrqShared;
 
 /// The protection domains, completion queues and shared receive queues of a device, and what those completion queues that are
 /// gone have counted.
@@ -19,13 +17,29 @@ struct Objects {
     next_pd: u64,
     pds: BTreeSet<u64>,
     next_cq: u64,
-    cqs: BTreeMap<u64, Weak<CqShared>>,
+    cqs: BTreeMap<u64, RegisteredCq>,
     gone: CqCounters,
     next_srq: u64,
-    srqs: BTreeMap<u64, Weak<SrqShared>>,
+    srqs: BTreeMap<u64, RegisteredSrq>,
 }
 
-/// A protection domain stands in the registry as long as there are handles to it.
+/// A completion queue that is there.
+#[derive(Clone, Debug)]
+pub(crate) struct RegisteredCq {
+    pub(crate) id: CqId,
+    pub(crate) queue: Arc<CompletionQueue>,
+    pub(crate) has_channel: bool,
+}
+
+/// A shared receive queue that is there.
+#[derive(Clone, Debug)]
+pub(crate) struct RegisteredSrq {
+    pub(crate) id: SrqId,
+    pub(crate) pd: PdId,
+    pub(crate) queue: Arc<SharedRecvQueue>,
+}
+
+/// A protection domain's place in the registry, which it leaves when this is dropped.
 #[derive(Debug)]
 pub(crate) struct PdEntry {
     pub(crate) id: PdId,
@@ -34,10 +48,20 @@ pub(crate) struct PdEntry {
     pub(crate) users: Arc<()>,
 }
 
-impl Drop for PdEntry {
-    fn drop(&mut self) {
-        self.registry.objects().pds.remove(&self.id.0);
-    }
+/// A completion queue's place in the registry, which it leaves when this is dropped.
+#[derive(Debug)]
+pub(crate) struct CqEntry {
+    pub(super) id: CqId,
+    pub(super) queue: Arc<CompletionQueue>,
+    registry: Arc<Registry>,
+}
+
+/// A shared receive queue's place in the registry, which it leaves when this is dropped.
+#[derive(Debug)]
+pub(crate) struct SrqEntry {
+    pub(super) id: SrqId,
+    pub(super) queue: Arc<SharedRecvQueue>,
+    registry: Arc<Registry>,
 }
 
 impl Registry {
@@ -55,64 +79,57 @@ impl Registry {
         self.objects().pds.iter().copied().collect()
     }
 
-    /// Adds the completion queue that `make` makes, unless there are `max` already.
-    pub(crate) fn add_cq(&self, max: usize, make: impl FnOnce(CqId) -> CqShared) -> Option<Arc<CqShared>> {
+    /// Adds the completion queue that `make` makes for a number, unless there are `max` already.
+    pub(crate) fn add_cq(
+        self: &Arc<Self>,
+        max: usize,
+        has_channel: bool,
+        make: impl FnOnce(u32) -> CompletionQueue,
+    ) -> Option<CqEntry> {
         let mut objects = self.objects();
         if objects.cqs.len() >= max || objects.next_cq >= u64::from(u32::MAX) {
             return None;
         }
         objects.next_cq += 1;
-        let id = objects.next_cq;
-        let cq = Arc::new(make(CqId(id)));
-        objects.cqs.insert(id, Arc::downgrade(&cq));
-        Some(cq)
-    }
-
-    /// A completion queue goes.
-    pub(crate) fn remove_cq(&self, id: CqId, counters: &CqCounters) {
-        let mut objects = self.objects();
-        objects.cqs.remove(&id.0);
-        objects.gone.add(counters);
+        let id = CqId(objects.next_cq);
+        let queue = Arc::new(make(id.number()));
+        objects.cqs.insert(id.0, RegisteredCq { id, queue: Arc::clone(&queue), has_channel });
+        Some(CqEntry { id, queue, registry: Arc::clone(self) })
     }
 
     /// The completion queues that there are, in the order in which they were made.
-    pub(crate) fn cqs(&self) -> Vec<Arc<CqShared>> {
-        // The last handle of one may go meanwhile, and then the one made here is the last: it takes the lock when it goes.
-        self.objects().cqs.values().filter_map(Weak::upgrade).collect()
+    pub(crate) fn cqs(&self) -> Vec<RegisteredCq> {
+        self.objects().cqs.values().cloned().collect()
     }
 
-    /// Adds the shared receive queue that `make` makes, unless there are `max` already.
+    /// Adds the shared receive queue that `make` makes in the domain `pd`, unless there are `max` already.
     pub(crate) fn add_srq(
-        &self,
+        self: &Arc<Self>,
         max: usize,
-        make: impl FnOnce(SrqId) -> SrqShared,
-    ) -> Option<Arc<SrqShared>> {
+        pd: PdId,
+        make: impl FnOnce() -> SharedRecvQueue,
+    ) -> Option<SrqEntry> {
         let mut objects = self.objects();
         if objects.srqs.len() >= max {
             return None;
         }
         objects.next_srq += 1;
-        let id = objects.next_srq;
-        let srq = Arc::new(make(SrqId(id)));
-        objects.srqs.insert(id, Arc::downgrade(&srq));
-        Some(srq)
+        let id = SrqId(objects.next_srq);
+        let queue = Arc::new(make());
+        objects.srqs.insert(id.0, RegisteredSrq { id, pd, queue: Arc::clone(&queue) });
+        Some(SrqEntry { id, queue, registry: Arc::clone(self) })
     }
 
-    /// A shared receive queue goes.
-    pub(crate) fn remove_srq(&self, id: SrqId) {
-        self.objects().srqs.remove(&id.0);
-    }
-
-    /// The shared receive queues that there are, in the order in which they were made. For who holds the engine's lock, as users
-    /// are counted by the handles.
-    pub(crate) fn srqs(&self) -> Vec<Arc<SrqShared>> {
-        self.objects().srqs.values().filter_map(Weak::upgrade).collect()
+    /// The shared receive queues that there are, in the order in which they were made.
+    pub(crate) fn srqs(&self) -> Vec<RegisteredSrq> {
+        self.objects().srqs.values().cloned().collect()
     }
 
     /// What all completion queues have counted so far.
     pub(crate) fn cq_counters(&self) -> CqCounters {
-        let (cqs, mut sum) = (self.cqs(), self.objects().gone);
-        for cq in cqs {
+        let objects = self.objects();
+        let mut sum = objects.gone;
+        for cq in objects.cqs.values() {
             sum.add(&cq.queue.counters());
         }
         sum
@@ -120,5 +137,25 @@ impl Registry {
 
     fn objects(&self) -> MutexGuard<'_, Objects> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for PdEntry {
+    fn drop(&mut self) {
+        self.registry.objects().pds.remove(&self.id.0);
+    }
+}
+
+impl Drop for CqEntry {
+    fn drop(&mut self) {
+        let mut objects = self.registry.objects();
+        objects.cqs.remove(&self.id.0);
+        objects.gone.add(&self.queue.counters());
+    }
+}
+
+impl Drop for SrqEntry {
+    fn drop(&mut self) {
+        self.registry.objects().srqs.remove(&self.id.0);
     }
 }

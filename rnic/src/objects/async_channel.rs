@@ -3,9 +3,9 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use crate::drive::sleep::Until;
 use crate::events::asynchronous::{AsyncEvent, AsyncQueue};
 use crate::objects::device::Device;
+use crate::objects::wait::Until;
 
 /// The asynchronous events of a device. All handles take from the same queue: an event goes to the first that asks.
 ///
@@ -30,9 +30,7 @@ impl AsyncChannel {
         if let Some(event) = queue.pop() {
             return Some(event);
         }
-        if self.device.is_manual() {
-            self.device.progress();
-        }
+        self.device.assist();
         queue.pop()
     }
 
@@ -42,7 +40,7 @@ impl AsyncChannel {
     }
 
     fn queue(&self) -> &AsyncQueue {
-        &self.device.inner.async_events
+        self.device.engines.async_events()
     }
 }
 

@@ -1,57 +1,25 @@
 //! Completion queues and completion channels.
 
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use weft_verbs::{Completion, CompletionQueue, MAX_CQ_ENTRIES, ResizeError};
 
 use crate::config::Progress;
-use crate::drive::sleep::Until;
-use crate::engine::notices::NEVER;
-use crate::engine::registry::Registry;
+use crate::engine::cq::CqShared;
 use crate::error::{CreateError, check_size};
-use crate::events::asynchronous::AsyncQueue;
 use crate::events::channel::Channel;
 use crate::ids::CqId;
 use crate::objects::device::Device;
+use crate::objects::wait::Until;
 
 /// A completion queue. Clones are handles to the same one.
 #[derive(Clone, Debug)]
 pub struct Cq {
     pub(crate) shared: Arc<CqShared>,
     pub(crate) device: Device,
-}
-
-/// What the engine and the application share of a completion queue.
-#[derive(Debug)]
-pub(crate) struct CqShared {
-    pub(crate) id: CqId,
-    /// The engine of all queue pairs that use it.
-    pub(crate) engine: usize,
-    pub(crate) queue: Arc<CompletionQueue>,
-    pub(crate) channel: Option<Arc<Channel<CqId>>>,
-    /// The engine has seen that the queue is overrun.
-    pub(crate) overrun_seen: AtomicBool,
-    /// When an event that is held back comes at the latest, for the engine alone.
-    pub(crate) held_until: AtomicI64,
-    vain_polls: VainPolls,
-    /// The device's completion queues, this one among them.
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) events: Arc<AsyncQueue>,
-}
-
-/// Polls since the last one that found something, in a cache line of their own: the engine reads what lies around.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct VainPolls(AtomicU32);
-
-impl Drop for CqShared {
-    fn drop(&mut self) {
-        self.events.withdraw_cq(self.id);
-        self.registry.remove_cq(self.id, &self.queue.counters());
-    }
 }
 
 /// Announces completions by a file descriptor that poll and epoll understand; any number of queues may share one.
@@ -84,6 +52,14 @@ impl CqInit<'_> {
 }
 
 impl Device {
+    /// Makes a channel for completion events.
+    ///
+    /// # Errors
+    /// When the system has no file descriptor left.
+    pub fn create_comp_channel(&self) -> io::Result<CompChannel> {
+        Ok(CompChannel { channel: Arc::new(Channel::new()?), device: self.clone() })
+    }
+
     /// Makes a completion queue for at least `entries` completions, announced on `channel` if there is one.
     ///
     /// It cannot overrun, whatever the peers do, if it holds the sum of the sizes of all send and receive queues that use it
@@ -115,7 +91,7 @@ impl Device {
     /// As [`Self::create_cq_on`].
     pub fn create_cq_with(&self, init: &CqInit<'_>) -> Result<Cq, CreateError> {
         let &CqInit { entries, channel, ignore_overrun, comp_vector } = init;
-        self.check_open()?;
+        self.engines.check_open()?;
         check_size("completions", entries as usize, MAX_CQ_ENTRIES as usize)?;
         if comp_vector >= self.num_comp_vectors() {
             let engines = self.num_comp_vectors();
@@ -124,18 +100,13 @@ impl Device {
         if channel.is_some_and(|channel| !self.is_same(&channel.device)) {
             return Err(CreateError::ForeignObject);
         }
-        let shared = self.inner.registry.add_cq(self.inner.config.max_cqs, |id| CqShared {
-            id,
-            engine: comp_vector,
-            queue: Arc::new(CompletionQueue::numbered(id.number(), entries, ignore_overrun)),
-            channel: channel.map(|channel| Arc::clone(&channel.channel)),
-            overrun_seen: AtomicBool::new(false),
-            held_until: AtomicI64::new(NEVER),
-            vain_polls: VainPolls::default(),
-            registry: Arc::clone(&self.inner.registry),
-            events: Arc::clone(&self.inner.async_events),
-        });
-        Ok(Cq { shared: shared.ok_or(CreateError::TooManyCqs)?, device: self.clone() })
+        let make = |number| CompletionQueue::numbered(number, entries, ignore_overrun);
+        let entry = self.engines.registry().add_cq(self.engines.config().max_cqs, channel.is_some(), make);
+        let entry = entry.ok_or(CreateError::TooManyCqs)?;
+        let (channel, events) =
+            (channel.map(|channel| Arc::clone(&channel.channel)), Arc::clone(self.engines.async_events()));
+        let shared = Arc::new(CqShared::new(entry, comp_vector, channel, events));
+        Ok(Cq { shared, device: self.clone() })
     }
 }
 
@@ -147,20 +118,19 @@ impl Cq {
     /// need.
     pub fn poll(&self, out: &mut [Completion]) -> usize {
         let taken = self.shared.queue.poll(out);
-        let VainPolls(vain) = &self.shared.vain_polls;
         if taken > 0 {
-            vain.store(0, Ordering::Relaxed);
+            self.shared.note_found();
             return taken;
         }
-        let drives = match self.device.progress_by() {
+        let drives = match self.device.engines.config().progress {
             Progress::Manual => true,
-            Progress::Thread => vain.fetch_add(1, Ordering::Relaxed) >= PATIENT_POLLS,
+            Progress::Thread => self.shared.note_vain_poll() >= PATIENT_POLLS,
             Progress::External => false,
         };
         if !drives {
             return 0;
         }
-        self.device.progress();
+        self.device.engines.progress();
         self.shared.queue.poll(out)
     }
 
@@ -175,7 +145,7 @@ impl Cq {
     pub fn request_notification(&self, solicited_only: bool) {
         self.shared.queue.request_notification(solicited_only);
         // Who asks for an event is about to sleep, be it on a descriptor that the device does not know of.
-        self.device.motors()[self.shared.engine].end_polls();
+        self.device.engines.motors()[self.shared.engine].end_polls();
     }
 
     /// Whether a completion was lost because the queue was full. Its queue pairs are brought down then.
@@ -195,7 +165,7 @@ impl Cq {
     /// [`ResizeError`] when that is too large, or more completions are in the queue; nothing has changed then.
     pub fn resize(&self, entries: u32) -> Result<(), ResizeError> {
         // Whoever holds the engine's lock makes no completions.
-        let _engine = self.device.engine_at(self.shared.engine);
+        let _engine = self.device.engines.at(self.shared.engine);
         self.shared.queue.resize(entries)
     }
 
@@ -203,11 +173,11 @@ impl Cq {
     /// the first of them, whatever comes first (`ibv_modify_cq`). With a count of 0 only the period matters, with a period of 0
     /// only the count, and with both 0 or a count of 1 no event waits. Polling does not change what an event waits for.
     pub fn modify_moderation(&self, count: u16, period: weft_netif::Duration) {
-        let mut engine = self.device.engine_at(self.shared.engine);
+        let mut engine = self.device.engines.at(self.shared.engine);
         self.shared.queue.set_moderation(count.into(), period.total_micros());
-        engine.announce_cq(&self.shared, self.device.now());
+        engine.announce_cq(&self.shared, self.device.engines.now());
         drop(engine);
-        self.device.kick();
+        self.device.engines.kick();
     }
 
     /// The number by which [`SendOpcode::Wait`](crate::SendOpcode::Wait) names this queue.
@@ -221,22 +191,13 @@ impl Cq {
     }
 }
 
-impl CqShared {
-    /// Whether the queue was overrun since the last call.
-    pub(crate) fn is_newly_overrun(&self) -> bool {
-        self.queue.is_overrun() && !self.overrun_seen.swap(true, Ordering::AcqRel)
-    }
-}
-
 impl CompChannel {
     /// The next announced queue, without waiting.
     pub fn next(&self) -> Option<CqId> {
         if let Some(id) = self.channel.pop() {
             return Some(id);
         }
-        if self.device.is_manual() {
-            self.device.progress();
-        }
+        self.device.assist();
         self.channel.pop()
     }
 

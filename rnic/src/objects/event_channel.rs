@@ -5,13 +5,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::drive::sleep::Until;
-use crate::error::CmError;
 use crate::events::channel::Channel;
 use crate::events::connection::{CmEvent, News, Notice};
 use crate::objects::device::Device;
-use crate::objects::listener::Listener;
-use crate::objects::qp::Qp;
+use crate::objects::wait::Until;
 
 /// A queue of connection events of one device, with a file descriptor that poll and epoll understand.
 #[derive(Clone, Debug)]
@@ -27,35 +24,18 @@ pub struct EventQueue {
     pub(crate) channel: Arc<Channel<Notice>>,
 }
 
-/// What makes the events that move to another queue.
-#[derive(Clone, Copy, Debug)]
-pub enum EventSource<'a> {
-    /// The connection of a queue pair.
-    Qp(&'a Qp),
-    /// A listener.
-    Listener(&'a Listener),
-    /// Nothing at present.
-    None,
-}
+impl Device {
+    /// Makes a channel for connection events.
+    ///
+    /// # Errors
+    /// When the system has no file descriptor left.
+    pub fn create_event_channel(&self) -> io::Result<EventChannel> {
+        Ok(self.events_on(&EventQueue::new()?))
+    }
 
-impl EventSource<'_> {
-    /// What it makes from now on goes nowhere.
-    pub fn silence(&self) {
-        match self {
-            Self::Qp(qp) => {
-                let mut engine = qp.device.engine_at(qp.engine);
-                let connection = engine.connection_of(qp.slot);
-                if let Some(connection) = connection.and_then(|id| engine.connections.get_mut(id)) {
-                    connection.events = None;
-                }
-            }
-            Self::Listener(listener) => {
-                for engine in &mut listener.device.engines() {
-                    engine.redirect_listener(listener.local, None);
-                }
-            }
-            Self::None => {}
-        }
+    /// The channel whose events go to `queue`, which may serve other devices too.
+    pub fn events_on(&self, queue: &EventQueue) -> EventChannel {
+        EventChannel { channel: Arc::clone(&queue.channel), device: self.clone() }
     }
 }
 
@@ -124,39 +104,6 @@ impl EventQueue {
     /// Takes all notices with this name away.
     pub fn discard(&self, id: u64) {
         self.channel.take_all(|notice| notice.id == id);
-    }
-
-    /// Moves the notices with this name behind those of `to`, in their order, and leads what `source` makes from now on there,
-    /// too: none is lost, none comes twice.
-    ///
-    /// # Errors
-    /// [`CmError::NotConnected`] when the queue pair has no connection (any more); the notices have been moved.
-    pub fn migrate(&self, id: u64, source: EventSource<'_>, to: &Self) -> Result<(), CmError> {
-        let move_all = || {
-            for notice in self.channel.take_all(|notice| notice.id == id) {
-                to.channel.push(notice);
-            }
-        };
-        match source {
-            EventSource::Qp(qp) => {
-                let mut engine = qp.device.engine_at(qp.engine);
-                // The engine makes events under its lock only.
-                move_all();
-                let connection = engine.connection_of(qp.slot).ok_or(CmError::NotConnected)?;
-                if let Some(connection) = engine.connections.get_mut(connection) {
-                    connection.events = Some(Arc::clone(&to.channel));
-                }
-            }
-            EventSource::Listener(listener) => {
-                let mut engines = listener.device.engines();
-                move_all();
-                for engine in &mut engines {
-                    engine.redirect_listener(listener.local, Some(&to.channel));
-                }
-            }
-            EventSource::None => move_all(),
-        }
-        Ok(())
     }
 
     /// Takes what `take` answers as soon as it answers something, sleeping on the descriptor and, where nobody else does so,

@@ -1,21 +1,13 @@
-//! Protection domains and memory regions.
+//! Memory regions.
 
 use std::sync::Arc;
 
 use weft_ddp::Stag;
 use weft_verbs::{Access, Change, MemoryRegion, PdId, Region, RegisterError, Registration, Sge, Violation};
 
-use crate::engine::registry::PdEntry;
 use crate::objects::device::Device;
+use crate::objects::pd::Pd;
 use crate::objects::qp::Qp;
-
-/// A protection domain. Clones are handles to the same one.
-#[derive(Clone, Debug)]
-pub struct Pd {
-    pub(crate) id: PdId,
-    pub(crate) device: Device,
-    pub(crate) entry: Arc<PdEntry>,
-}
 
 /// A memory region; dropping it deregisters it, after which no engine and no peer touches the memory any more. Memory windows
 /// that are bound to it become invalid then; [`Mr::deregister`] refuses instead.
@@ -37,17 +29,6 @@ pub struct Reregistration<'a> {
 }
 
 impl Pd {
-    /// Gives the domain back, unless something was made with it: `ibv_dealloc_pd` answers EBUSY then. Who drops a domain instead
-    /// just forgets it, and what was made with it goes on.
-    ///
-    /// # Errors
-    /// The domain itself with [`RegisterError::Busy`], while there are queue pairs, shared receive queues, memory regions or windows of it.
-    pub fn dealloc(self) -> Result<(), (Self, RegisterError)> {
-        let is_used = Arc::strong_count(&self.entry.users) > 1
-            || self.device.motors().iter().any(|motor| motor.engine().uses(self.id));
-        if is_used { Err((self, RegisterError::Busy)) } else { Ok(()) }
-    }
-
     /// Allocates and registers `len` zeroed octets. The tagged offset of the first one is its address, or 0 with
     /// [`Access::ZERO_BASED`]. All queue pairs of the
     /// domain share the STag, so that no peer can invalidate it (RFC 5040 section 8.1.1).
@@ -68,7 +49,7 @@ impl Pd {
     pub fn register_for(&self, qp: &Qp, len: usize, access: Access) -> Result<Mr, RegisterError> {
         let region = Region::owned(len).ok_or(RegisterError::OutOfMemory)?;
         let iova = region.address();
-        if !self.has(qp) {
+        if !qp.is_of(self) {
             return Err(RegisterError::ForeignQp);
         }
         let stream = Some(qp.queues.stream);
@@ -85,10 +66,10 @@ impl Pd {
     /// # Errors
     /// As [`Self::register`], and when the queue pair is not of this domain.
     pub fn register_send_queue(&self, qp: &Qp, access: Access) -> Result<Mr, RegisterError> {
-        if !self.has(qp) {
+        if !qp.is_of(self) {
             return Err(RegisterError::ForeignQp);
         }
-        let doorbells = Arc::clone(&self.device.engine_at(qp.engine).doorbells);
+        let doorbells = Arc::clone(self.device.engines.at(qp.engine).doorbells());
         let region = Region::send_queue(Arc::clone(&qp.queues), doorbells, qp.slot);
         let iova = region.address();
         self.register_at(region, access, iova)
@@ -105,14 +86,9 @@ impl Pd {
         self.add(Registration { pd: self.id, stream: None, access, iova, region })
     }
 
-    /// Whether a queue pair is of this domain.
-    pub(crate) fn has(&self, qp: &Qp) -> bool {
-        qp.device.is_same(&self.device) && self.device.engine_at(qp.engine).pd_of(qp.slot) == Some(self.id)
-    }
-
     fn add(&self, registration: Registration) -> Result<Mr, RegisterError> {
-        let mut table = self.device.memory();
-        if table.len() >= self.device.config().max_mrs {
+        let mut table = self.device.engines.memory();
+        if table.len() >= self.device.engines.config().max_mrs {
             return Err(RegisterError::TableFull);
         }
         let memory = table.register(registration)?;
@@ -161,7 +137,7 @@ impl Mr {
             return Err(Violation::Bounds);
         }
         if self.memory.region.is_send_queue() {
-            self.device.kick();
+            self.device.engines.kick();
         }
         Ok(())
     }
@@ -179,7 +155,7 @@ impl Mr {
     /// # Errors
     /// The region itself, which stays as it was, with [`RegisterError::Busy`].
     pub fn deregister(self) -> Result<(), (Self, RegisterError)> {
-        let mut table = self.device.memory();
+        let mut table = self.device.engines.memory();
         if self.memory.has_windows() {
             drop(table);
             return Err((self, RegisterError::Busy));
@@ -201,7 +177,7 @@ impl Mr {
         }
         let change = Change { pd: pd.map(|pd| pd.id), access, region };
         // Whoever holds the table: nobody copies to or from memory.
-        let before = self.device.memory().reregister(&mut self.memory, change)?;
+        let before = self.device.engines.memory().reregister(&mut self.memory, change)?;
         drop(before);
         Ok(())
     }
@@ -220,7 +196,7 @@ impl Mr {
     /// arrives or is on its way changes an octet any more (RFC 5042 section 6.2.2).
     pub fn invalidate(&self) {
         // Whoever holds the table: nobody copies to or from memory.
-        let _table = self.device.memory();
+        let _table = self.device.engines.memory();
         self.memory.invalidate();
     }
 
@@ -233,6 +209,9 @@ impl Mr {
 impl Drop for Mr {
     fn drop(&mut self) {
         // Whoever holds the table: nobody copies to or from memory, so that after this nobody uses the region.
-        self.device.memory().deregister(self.memory.stag);
+        self.device.engines.memory().deregister(self.memory.stag);
     }
 }
+
+#[cfg(test)]
+mod tests;

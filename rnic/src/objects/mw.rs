@@ -9,7 +9,8 @@ use weft_verbs::{
 };
 
 use crate::objects::device::Device;
-use crate::objects::mr::{Mr, Pd};
+use crate::objects::mr::Mr;
+use crate::objects::pd::Pd;
 use crate::objects::qp::Qp;
 
 /// A memory window: an STag by which peers use a part of a memory region, for as long as it is bound. Dropping it deallocates
@@ -60,8 +61,8 @@ impl Pd {
     /// # Errors
     /// [`RegisterError::TableFull`] when the device holds as many as its settings allow.
     pub fn alloc_mw(&self, kind: WindowType) -> Result<Mw, RegisterError> {
-        let mut table = self.device.memory();
-        if table.windows() >= self.device.config().max_mws {
+        let mut table = self.device.engines.memory();
+        if table.windows() >= self.device.engines.config().max_mws {
             return Err(RegisterError::TableFull);
         }
         let keyed = table.alloc(self.id, None, KeyedKind::Window(kind))?;
@@ -88,11 +89,11 @@ impl Pd {
 
     fn alloc_fast(&self, only: Option<&Qp>, len: usize) -> Result<FastMr, RegisterError> {
         let region = Region::owned(len).ok_or(RegisterError::OutOfMemory)?;
-        if only.is_some_and(|qp| !self.has(qp)) {
+        if only.is_some_and(|qp| !qp.is_of(self)) {
             return Err(RegisterError::ForeignQp);
         }
-        let mut table = self.device.memory();
-        if table.len() >= self.device.config().max_mrs {
+        let mut table = self.device.engines.memory();
+        if table.len() >= self.device.engines.config().max_mrs {
             return Err(RegisterError::TableFull);
         }
         let stream = only.map(|qp| qp.queues.stream);
@@ -171,7 +172,7 @@ impl Mw {
 
 impl Drop for Mw {
     fn drop(&mut self) {
-        self.device.memory().dealloc(&self.keyed);
+        self.device.engines.memory().dealloc(&self.keyed);
     }
 }
 
@@ -230,6 +231,6 @@ impl FastMr {
 impl Drop for FastMr {
     fn drop(&mut self) {
         // Whoever holds the engine's lock copies to or from no memory, so that after this nobody uses the region.
-        self.device.memory().dealloc(&self.keyed);
+        self.device.engines.memory().dealloc(&self.keyed);
     }
 }

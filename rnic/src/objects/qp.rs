@@ -4,15 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weft_verbs::{
-    MAX_INLINE, MAX_SGE, PostError, QpCapacity, QpQueues, QpState, QueuePair, RecvWr, SendQueueLayout, SendWr,
+    MAX_INLINE, MAX_SGE, PostError, QpCapacity, QpQueues, QpState, RecvWr, SendQueueLayout, SendWr,
 };
 
-use crate::engine::QpSlot;
-use crate::error::{CreateError, MAX_WR, check_size};
-use crate::ids::qp_number;
+use crate::engine::queue_pairs::QpParts;
+use crate::error::{CmError, CreateError, MAX_WR, check_size};
 use crate::objects::cq::Cq;
 use crate::objects::device::Device;
-use crate::objects::mr::Pd;
+use crate::objects::pd::Pd;
 use crate::objects::srq::Srq;
 
 /// A queue pair; dropping it destroys it, and resets its connection if it has one, or closes it ([`QpInit::as_infiniband`]).
@@ -57,7 +56,7 @@ impl Device {
     /// [`CreateError`] when the device holds as many queue pairs as its settings allow, a queue or request is too large, or
     /// an object is another device's or domain's.
     pub fn create_qp(&self, pd: &Pd, init: &QpInit<'_>) -> Result<Qp, CreateError> {
-        self.check_open()?;
+        self.engines.check_open()?;
         let devices = [&pd.device, &init.send_cq.device, &init.recv_cq.device];
         let devices = devices.into_iter().chain(init.srq.map(|srq| &srq.device));
         if !devices.into_iter().all(|device| self.is_same(device)) {
@@ -79,32 +78,15 @@ impl Device {
         if others.into_iter().flatten().any(|other| other != index) {
             return Err(CreateError::DifferentEngines);
         }
-        let mut engine = self.engine_at(index);
-        let slot = engine.reserve_qp().ok_or(CreateError::TooManyQps)?;
-        let number = qp_number(slot, index, self.num_comp_vectors()).ok_or(CreateError::TooManyQps)?;
-        let mut queues = QpQueues::new(number, &capacity);
-        queues.extensions = engine.config.extensions;
-        queues.has_srq = init.srq.is_some();
-        queues.set_as_infiniband(init.as_infiniband);
-        let queues = Arc::new(queues);
-        let qp = QueuePair::new(weft_verbs::QpInit {
-            queues: Arc::clone(&queues),
+        let (slot, queues) = self.engines.at(index).create_qp(&QpParts {
             pd: pd.id,
-            send_cq: Arc::clone(&init.send_cq.shared.queue),
-            recv_cq: Arc::clone(&init.recv_cq.shared.queue),
+            cqs: [&init.send_cq.shared, &init.recv_cq.shared],
+            srq: init.srq.map(|srq| &srq.shared),
+            capacity,
             signal_all: init.signal_all,
-            srq: init.srq.map(|srq| Arc::clone(&srq.shared.queue)),
             rnr_wait: init.rnr_wait,
-            cq_table: Arc::clone(&engine.cq_table),
-        });
-        let cqs = [Arc::clone(&init.send_cq.shared), Arc::clone(&init.recv_cq.shared)];
-        engine.qps[slot] = Some(QpSlot {
-            qp,
-            cqs,
-            srq: init.srq.map(|srq| Arc::clone(&srq.shared)),
-            connection: None,
-            depths: [None; 2],
-        });
+            as_infiniband: init.as_infiniband,
+        })?;
         Ok(Qp { queues, engine: index, slot, device: self.clone() })
     }
 }
@@ -131,7 +113,7 @@ impl Qp {
     /// [`PostError`]; nothing was queued then.
     pub fn post_send(&self, wr: &SendWr<'_>) -> Result<(), PostError> {
         self.queues.post_send(wr)?;
-        self.device.motors()[self.engine].ring(self.slot);
+        self.device.engines.ring(self.engine, self.slot);
         Ok(())
     }
 
@@ -142,7 +124,7 @@ impl Qp {
     /// The number of requests that were queued, and why the next one was not.
     pub fn post_sends(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, PostError)> {
         let posted = self.queues.post_sends(wrs);
-        self.device.motors()[self.engine].ring(self.slot);
+        self.device.engines.ring(self.engine, self.slot);
         posted
     }
 
@@ -152,7 +134,7 @@ impl Qp {
     /// [`PostError`]; nothing was queued then.
     pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
         if self.queues.post_recv(wr)? {
-            self.device.motors()[self.engine].ring(self.slot);
+            self.device.engines.ring(self.engine, self.slot);
         }
         Ok(())
     }
@@ -165,7 +147,7 @@ impl Qp {
     pub fn post_recvs(&self, wrs: &[RecvWr<'_>]) -> Result<(), (usize, PostError)> {
         let (rings, posted) = self.queues.post_recvs(wrs);
         if rings {
-            self.device.motors()[self.engine].ring(self.slot);
+            self.device.engines.ring(self.engine, self.slot);
         }
         posted
     }
@@ -195,26 +177,34 @@ impl Qp {
         self.queues.set_as_infiniband(is);
     }
 
+    /// Whether it is of this domain.
+    pub(crate) fn is_of(&self, pd: &Pd) -> bool {
+        self.device.is_same(&pd.device) && self.device.engines.at(self.engine).pd_of(self.slot) == Some(pd.id)
+    }
+
     /// The own end and the peer's end of the connection; none without one.
     pub fn addresses(&self) -> Option<[SocketAddr; 2]> {
-        let engine = self.device.engine_at(self.engine);
-        let connection = engine.connections.get(engine.connection_of(self.slot)?)?;
-        Some([connection.local, connection.peer])
+        self.device.engines.at(self.engine).addresses(self.slot)
     }
 
     /// Ends the connection gracefully; what is still posted is flushed. [`crate::CmEvent::Disconnected`] follows.
     ///
     /// # Errors
     /// [`crate::CmError::NotConnected`] when there is no connection.
-    pub fn disconnect(&self) -> Result<(), crate::CmError> {
-        self.device.disconnect(self)
+    pub fn disconnect(&self) -> Result<(), CmError> {
+        let engines = &self.device.engines;
+        let ended = engines.at(self.engine).disconnect(self.slot, engines.now());
+        if ended.is_ok() {
+            engines.kick();
+        }
+        ended
     }
 }
 
 impl Drop for Qp {
     fn drop(&mut self) {
-        let motor = &self.device.motors()[self.engine];
-        motor.engine().destroy_qp(self.slot);
-        motor.kick();
+        let engines = &self.device.engines;
+        engines.at(self.engine).destroy_qp(self.slot, engines.now());
+        engines.motors()[self.engine].kick();
     }
 }

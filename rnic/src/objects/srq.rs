@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use weft_verbs::{Doorbells, MAX_SGE, PdId, PostError, RecvWr, SharedRecvQueue};
+use weft_verbs::{MAX_SGE, PostError, RecvWr, SharedRecvQueue};
 
-use crate::engine::registry::Registry;
+use crate::engine::srq::SrqShared;
 use crate::error::{CreateError, DestroyError, MAX_WR, ModifyError, check_size};
-use crate::events::asynchronous::{AsyncEvent, AsyncQueue};
-use crate::ids::{SrqId, qp_slot};
+use crate::ids::SrqId;
 use crate::objects::device::Device;
-use crate::objects::mr::Pd;
+use crate::objects::pd::Pd;
 
 /// A shared receive queue. Messages of all queue pairs that were made with it take the oldest request, each when its first
 /// segment comes; the completion goes to the receive queue's completion queue of that queue pair.
@@ -57,22 +56,6 @@ pub struct SrqAttributes {
     pub users: usize,
 }
 
-/// What the engine and the application share of a shared receive queue.
-#[derive(Debug)]
-pub(crate) struct SrqShared {
-    pub(crate) id: SrqId,
-    pub(crate) pd: PdId,
-    /// Keeps the domain in use.
-    _pd_users: Arc<()>,
-    /// The engine of all queue pairs that use it, and how many there are.
-    pub(crate) engine: usize,
-    engines: usize,
-    pub(crate) queue: Arc<SharedRecvQueue>,
-    events: Arc<AsyncQueue>,
-    /// The device's shared receive queues, this one among them.
-    registry: Arc<Registry>,
-}
-
 impl Pd {
     /// Makes a shared receive queue for queue pairs of this domain.
     ///
@@ -87,7 +70,7 @@ impl Pd {
     /// # Errors
     /// As [`Self::create_srq`], and when there is no such engine.
     pub fn create_srq_on(&self, comp_vector: usize, init: &SrqInit) -> Result<Srq, CreateError> {
-        self.device.check_open()?;
+        self.device.engines.check_open()?;
         let engines = self.device.num_comp_vectors();
         if comp_vector >= engines {
             return Err(CreateError::NoSuchEngine { comp_vector, engines });
@@ -95,18 +78,13 @@ impl Pd {
         check_size("receive requests", init.max_wr as usize, MAX_WR)?;
         check_size("scatter-gather elements", init.max_sge, MAX_SGE)?;
         check_size("requests for a limit", init.limit as usize, init.max_wr as usize)?;
-        let inner = &self.device.inner;
-        let shared = inner.registry.add_srq(inner.config.max_srqs, |id| SrqShared {
-            id,
-            pd: self.id,
-            _pd_users: Arc::clone(&self.entry.users),
-            engine: comp_vector,
-            engines,
-            queue: Arc::new(SharedRecvQueue::new(init.max_wr, init.max_sge, init.limit)),
-            events: Arc::clone(&inner.async_events),
-            registry: Arc::clone(&inner.registry),
-        });
-        Ok(Srq { shared: shared.ok_or(CreateError::TooManySrqs)?, device: self.device.clone() })
+        let engines = &self.device.engines;
+        let make = || SharedRecvQueue::new(init.max_wr, init.max_sge, init.limit);
+        let entry = engines.registry().add_srq(engines.config().max_srqs, self.id, make);
+        let entry = entry.ok_or(CreateError::TooManySrqs)?;
+        let events = Arc::clone(engines.async_events());
+        let shared = Arc::new(SrqShared::new(entry, &self.entry, [comp_vector, engines.len()], events));
+        Ok(Srq { shared, device: self.device.clone() })
     }
 }
 
@@ -118,7 +96,7 @@ impl Srq {
     pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
         if let Some(number) = self.shared.queue.post(wr)? {
             let place = self.shared.slot_of(number);
-            self.device.motors()[self.shared.engine].ring(place);
+            self.device.engines.ring(self.shared.engine, place);
         }
         Ok(())
     }
@@ -130,7 +108,7 @@ impl Srq {
     pub fn modify(&self, modify: &SrqModify) -> Result<(), ModifyError> {
         let queue = &self.shared.queue;
         // While the engine stands still, no message takes a request, and no other call changes anything.
-        let mut engine = self.device.engine_at(self.shared.engine);
+        let mut engine = self.device.engines.at(self.shared.engine);
         let capacity = u64::from(modify.max_wr.unwrap_or(0)).max(1).next_power_of_two();
         let capacity = if modify.max_wr.is_some() { capacity } else { queue.capacity() };
         if modify.max_wr.is_some_and(|wanted| wanted as usize > MAX_WR) {
@@ -142,11 +120,7 @@ impl Srq {
         }
         if let Some(max_wr) = modify.max_wr {
             queue.resize(max_wr).map_err(|_| ModifyError::TooSmall)?;
-            for slot in engine.qps.iter_mut().flatten() {
-                if slot.srq.as_ref().is_some_and(|srq| Arc::ptr_eq(srq, &self.shared)) {
-                    slot.qp.follow_srq();
-                }
-            }
+            engine.follow_srq(&self.shared);
         }
         if let Some(limit) = modify.limit {
             queue.arm(limit);
@@ -156,7 +130,7 @@ impl Srq {
 
     /// What it is like at the moment.
     pub fn query(&self) -> SrqAttributes {
-        let _stands_still = self.device.engine_at(self.shared.engine);
+        let _stands_still = self.device.engines.at(self.shared.engine);
         let queue = &self.shared.queue;
         SrqAttributes {
             max_wr: queue.capacity(),
@@ -178,7 +152,7 @@ impl Srq {
     /// [`DestroyError::Busy`] while queue pairs use it, with the handle.
     pub fn destroy(self) -> Result<(), (Self, DestroyError)> {
         let busy = {
-            let _no_qp_is_made_meanwhile = self.device.engine_at(self.shared.engine);
+            let _no_qp_is_made_meanwhile = self.device.engines.at(self.shared.engine);
             self.users() > 0
         };
         if busy { Err((self, DestroyError::Busy)) } else { Ok(()) }
@@ -187,37 +161,5 @@ impl Srq {
     /// Queue pairs that use it; the engine's lock keeps the number.
     fn users(&self) -> usize {
         Arc::strong_count(&self.shared) - 1
-    }
-}
-
-impl SrqShared {
-    /// Tells what has come of it in the turn of a queue pair, and has the next one looked at that waits for a request.
-    pub(crate) fn announce(&self, doorbells: &Doorbells) {
-        let happened = self.queue.take_events();
-        if happened.limit_reached {
-            self.events.push(AsyncEvent::SrqLimitReached { srq: self.id });
-        }
-        if happened.damaged {
-            self.events.push(AsyncEvent::SrqError { srq: self.id });
-        }
-        self.wake_next(doorbells);
-    }
-
-    /// The place in its engine of a queue pair that uses this queue.
-    const fn slot_of(&self, number: u32) -> usize {
-        qp_slot(number, self.engines)
-    }
-
-    pub(crate) fn wake_next(&self, doorbells: &Doorbells) {
-        if let Some(number) = self.queue.next_to_wake() {
-            doorbells.ring(self.slot_of(number));
-        }
-    }
-}
-
-impl Drop for SrqShared {
-    fn drop(&mut self) {
-        self.events.withdraw_srq(self.id);
-        self.registry.remove_srq(self.id);
     }
 }

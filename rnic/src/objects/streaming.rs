@@ -2,15 +2,12 @@
 //! 7.1.5).
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use bytes::Bytes;
-use weft_mpa::Responder;
-use weft_netif::{ConnectionId, Listen, LlpState};
+use weft_netif::{Instant, Listen};
 use weft_verbs::QpState;
 
-use crate::connection::state::{Connection, Hold, Interest, Phase, Turn, Verdict};
-use crate::engine::Engine;
+use crate::engine::streaming::StreamState;
+use crate::engine::tables::Engine;
 use crate::error::{CmError, StreamError};
 use crate::ids::StreamingId;
 use crate::objects::device::Device;
@@ -64,19 +61,6 @@ pub struct StreamingConnection {
     device: Device,
 }
 
-/// How far a [`StreamingConnection`] has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamState {
-    /// TCP's handshake is under way.
-    Opening,
-    /// The octets are the application's.
-    Streaming,
-    /// MPA has been started.
-    Mpa,
-    /// The connection is over. If it ended in streaming mode, what had come before can still be received.
-    Closed,
-}
-
 impl Device {
     /// Opens a TCP connection to `remote` in streaming mode. [`crate::CmEvent::StreamReady`] or [`crate::CmEvent::StreamFailed`]
     /// follows.
@@ -91,21 +75,11 @@ impl Device {
         if !self.is_same(&events.device) {
             return Err(CmError::ForeignObject);
         }
-        self.check_open().map_err(|_| CmError::ShutDown)?;
-        let now = self.now();
-        let mut engine = self.engine_at(0);
-        let llp = engine.stack.connect(remote, None, now).map_err(CmError::Connect)?;
-        let serial = engine.new_serial();
-        let connection = Connection {
-            hold: Hold::Held,
-            deadline: Some(now + engine.config.startup_timeout),
-            events: Some(Arc::clone(&events.channel)),
-            ..Connection::new(llp, serial, Phase::Opening, remote)
-        };
-        engine.insert(connection);
-        drop(engine);
-        self.kick();
-        Ok(StreamingConnection { id: StreamingId(serial), peer: remote, device: self.clone() })
+        self.engines.check_open().map_err(|_| CmError::ShutDown)?;
+        let now = self.engines.now();
+        let id = self.engines.at(0).open_stream(remote, &events.channel, now)?;
+        self.engines.kick();
+        Ok(StreamingConnection { id, peer: remote, device: self.clone() })
     }
 
     /// Listens on `port` for connections that begin in streaming mode; they come out of `events` as
@@ -126,18 +100,8 @@ impl Device {
     /// # Errors
     /// [`CmError::RequestGone`] when it has been taken already, or ended.
     pub fn accept_stream(&self, id: StreamingId) -> Result<StreamingConnection, CmError> {
-        let mut peer = None;
-        let mut engine = self.engine_with(id.0);
-        engine.with_stream(id, self, |connection, _| {
-            if connection.hold == Hold::Untaken {
-                connection.hold = Hold::Held;
-                connection.deadline = None;
-                peer = Some(connection.peer);
-            }
-            Verdict::Keep
-        });
-        drop(engine);
-        self.kick();
+        let peer = self.engines.with(id.0).take_stream(id, self.engines.now());
+        self.engines.kick();
         let peer = peer.ok_or(CmError::RequestGone)?;
         Ok(StreamingConnection { id, peer, device: self.clone() })
     }
@@ -150,9 +114,7 @@ impl StreamingConnection {
     /// # Errors
     /// [`StreamError::MpaStarted`] or [`StreamError::Closed`].
     pub fn send(&self, octets: &[u8]) -> Result<usize, StreamError> {
-        // With room that is awaited still there is none.
-        let in_vain = |interest: &Interest| interest.room || octets.is_empty();
-        self.in_streaming_mode(in_vain, |interest, turn| interest.send(turn, octets))
+        self.in_streaming_mode(|engine, now| engine.send(self.id, octets, now))
     }
 
     /// Takes received octets, as many as there are and `buffer` holds, and says how many. When that is none,
@@ -186,22 +148,12 @@ impl StreamingConnection {
         if !self.device.is_same(&qp.device) {
             return Err(CmError::ForeignObject);
         }
-        let may_come = |engine: &Engine, _| engine.streaming(self.id).is_ok() && qp.state() == QpState::Idle;
-        let mut engine = self.device.engine_for(self.id.0, qp.engine, may_come);
-        engine.check_free(qp)?;
-        let initiator = engine.initiator(qp, &param.terms())?;
-        let id = engine.streaming(self.id)?;
-        if engine.stack.llp(id).is_some_and(|mut llp| !llp.readable().is_empty()) {
-            return Err(StreamError::Unread.into());
-        }
-        let private_data = Bytes::copy_from_slice(param.private_data);
-        engine.attach(qp, Some(id));
-        engine.with_connection(id, self.device.now(), |connection, turn| {
-            connection.cookie = param.id;
-            connection.start_initiator(turn, initiator, private_data)
-        });
+        let engines = &self.device.engines;
+        let may_come = |engine: &Engine| engine.is_streaming(self.id) && qp.state() == QpState::Idle;
+        let mut engine = engines.bring(self.id.0, qp.engine, may_come);
+        engine.start_initiator(self.id, qp.slot, &param.terms(), engines.now())?;
         drop(engine);
-        self.device.kick();
+        engines.kick();
         Ok(())
     }
 
@@ -214,34 +166,15 @@ impl StreamingConnection {
     /// [`CmError::Stream`], with [`StreamError::NoRoom`] when the message does not fit into the send buffer at once. Nothing
     /// has been sent then; [`crate::CmEvent::StreamReady`] tells when there is more room.
     pub fn start_responder(&self, last_message: &[u8]) -> Result<(), CmError> {
-        let mut engine = self.device.engine_with(self.id.0);
-        let responder = Responder::new(engine.config.mpa);
-        let id = engine.streaming(self.id)?;
-        let mut started = Ok(());
-        engine.with_connection(id, self.device.now(), |connection, turn| {
-            if !turn.llp.has_room(last_message.len()) {
-                if let Phase::Streaming(interest) = &mut connection.phase {
-                    interest.more_room = true;
-                }
-                started = Err(StreamError::NoRoom { needed: last_message.len() }.into());
-                return Verdict::Keep;
-            }
-            turn.llp.send_slice(last_message);
-            connection.start_responder(turn, responder)
-        });
-        drop(engine);
-        self.device.kick();
+        let engines = &self.device.engines;
+        let started = engines.with(self.id.0).start_responder(self.id, last_message, engines.now());
+        engines.kick();
         started
     }
 
     /// How far the connection has come.
     pub fn state(&self) -> StreamState {
-        match self.device.engine_with(self.id.0).streaming(self.id) {
-            Ok(_) => StreamState::Streaming,
-            Err(StreamError::NotOpen) => StreamState::Opening,
-            Err(StreamError::MpaStarted) => StreamState::Mpa,
-            Err(_) => StreamState::Closed,
-        }
+        self.device.engines.with(self.id.0).stream_state(self.id)
     }
 
     /// Names the connection in events.
@@ -255,108 +188,30 @@ impl StreamingConnection {
     }
 
     fn take_octets(&self, buffer: &mut [u8], last: Option<u8>) -> Result<usize, StreamError> {
-        // With octets that are awaited still there are none.
-        let in_vain = |interest: &Interest| interest.octets;
-        self.in_streaming_mode(in_vain, |interest, turn| interest.receive(turn, buffer, last))
+        self.in_streaming_mode(|engine, now| engine.receive(self.id, buffer, last, now))
     }
 
-    /// Does `act` if the octets are the application's, and once more behind a round of the engine if that was in vain and
-    /// nobody else drives it.
+    /// Does `act`, and once more behind a round of the engine if that was in vain and nobody else drives it.
     fn in_streaming_mode(
         &self,
-        in_vain: impl Fn(&Interest) -> bool,
-        mut act: impl FnMut(&mut Interest, &mut Turn<'_>) -> Result<usize, StreamError>,
+        mut act: impl FnMut(&mut Engine, Instant) -> Result<usize, StreamError>,
     ) -> Result<usize, StreamError> {
-        let mut moved = self.try_in_streaming_mode(&in_vain, &mut act);
-        if moved == Ok(0) && self.device.is_manual() {
-            self.device.progress();
-            moved = self.try_in_streaming_mode(&in_vain, &mut act);
+        let engines = &self.device.engines;
+        let mut moved = act(&mut engines.with(self.id.0), engines.now());
+        if moved == Ok(0) && engines.is_manual() {
+            engines.progress();
+            moved = act(&mut engines.with(self.id.0), engines.now());
         }
         // There may be octets to send, or a window to announce.
-        self.device.kick();
+        engines.kick();
         moved
-    }
-
-    /// As long as the connection is opening, there are no octets and no room. What is known to be in vain does not touch TCP,
-    /// which would make work for each look of an application that asks all the time.
-    fn try_in_streaming_mode(
-        &self,
-        in_vain: impl FnOnce(&Interest) -> bool,
-        act: impl FnOnce(&mut Interest, &mut Turn<'_>) -> Result<usize, StreamError>,
-    ) -> Result<usize, StreamError> {
-        let mut engine = self.device.engine_with(self.id.0);
-        if engine.interest(self.id).is_some_and(in_vain) {
-            return Ok(0);
-        }
-        let mut result = Err(StreamError::Closed);
-        engine.with_stream(self.id, &self.device, |connection, turn| {
-            result = match &mut connection.phase {
-                Phase::Streaming(interest) => act(interest, turn),
-                Phase::Opening => Ok(0),
-                phase => Err(used_by_mpa(phase)),
-            };
-            Verdict::Keep
-        });
-        result
     }
 }
 
 impl Drop for StreamingConnection {
     fn drop(&mut self) {
-        self.device.engine_with(self.id.0).with_stream(self.id, &self.device, |connection, turn| {
-            connection.hold = Hold::Dropped;
-            match connection.phase {
-                Phase::Opening => {
-                    turn.llp.abort();
-                    Verdict::Remove
-                }
-                Phase::Streaming(_) => Verdict::Remove,
-                _ => Verdict::Keep,
-            }
-        });
-        self.device.kick();
-    }
-}
-
-impl Engine {
-    fn with_stream(
-        &mut self,
-        id: StreamingId,
-        device: &Device,
-        act: impl FnOnce(&mut Connection, &mut Turn<'_>) -> Verdict,
-    ) {
-        if let Some(&id) = self.serials.get(&id.0) {
-            self.with_connection(id, device.now(), act);
-        }
-    }
-
-    fn interest(&self, id: StreamingId) -> Option<&Interest> {
-        match &self.connections.get(*self.serials.get(&id.0)?)?.phase {
-            Phase::Streaming(interest) => Some(interest),
-            _ => None,
-        }
-    }
-
-    /// The connection, if it is in streaming mode and TCP is alive.
-    fn streaming(&self, id: StreamingId) -> Result<ConnectionId, StreamError> {
-        let id = *self.serials.get(&id.0).ok_or(StreamError::Closed)?;
-        let connection = self.connections.get(id).ok_or(StreamError::Closed)?;
-        match &connection.phase {
-            Phase::Opening => return Err(StreamError::NotOpen),
-            Phase::Streaming(_) => {}
-            phase => return Err(used_by_mpa(phase)),
-        }
-        match self.stack.state(id) {
-            Some(LlpState::Established | LlpState::PeerClosed) => Ok(id),
-            _ => Err(StreamError::Closed),
-        }
-    }
-}
-
-/// Why the application cannot use a connection in a phase that is none of streaming mode.
-const fn used_by_mpa(phase: &Phase) -> StreamError {
-    match phase {
-        Phase::Ending(_) | Phase::Draining => StreamError::Closed,
-        _ => StreamError::MpaStarted,
+        let engines = &self.device.engines;
+        engines.with(self.id.0).release_stream(self.id, engines.now());
+        engines.kick();
     }
 }

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use serde_json::{Map, Value, json};
 use weft_verbs::{Access, CqCounters, MemoryKind, QpCounters, WindowType};
 
+use crate::engine::queries::{ConnectionInfo, ListenerInfo, QpInfo};
 use crate::objects::device::Device;
-use crate::objects::resources::{ConnectionInfo, CqInfo, ListenerInfo, MrInfo, PdInfo, QpInfo, SrqInfo};
+use crate::objects::resources::{CqInfo, MrInfo, PdInfo, SrqInfo};
 
 /// The version of the answers, in each of them as `weft_stat`. It grows when something that was there means something else.
 pub const STAT_VERSION: u32 = 1;
