@@ -206,6 +206,20 @@ mod tests {
     }
 
     #[test]
+    fn each_event_that_is_left_after_a_hold_has_a_token_of_its_own() {
+        let channel = Channel::new().unwrap();
+        let hold = channel.hold();
+        (1..=3).for_each(|event| channel.push(event));
+        assert!(!readable(&channel));
+        drop(hold);
+        for event in 1..=3 {
+            assert!(readable(&channel), "event {event} has no token");
+            assert_eq!(channel.pop(), Some(event));
+        }
+        assert!(!readable(&channel));
+    }
+
+    #[test]
     fn wakeups_add_up_to_one() {
         let wakeup = Wakeup::new().unwrap();
         wakeup.wake();

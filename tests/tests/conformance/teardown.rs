@@ -193,3 +193,30 @@ fn the_connection_ends_with_the_peers_fin() {
         }
     }
 }
+
+/// The stream owes more than the peer's closed window takes: the answers to a Read after the peer's FIN, a Terminate, or what
+/// was sent before a disconnect. TCP would probe such a window for ever.
+#[test]
+fn a_closed_window_does_not_hold_a_connection_that_ends() {
+    for role in ROLES {
+        for end in 0..3 {
+            let (world, peer) = open(role);
+            let memory = filled(&world.side, 1 << 20);
+            peer.set_reading(false);
+            peer.send(&fpdu(&read_request(1, Place(3, 0), 1 << 20, Place(memory.rkey().0, memory.addr()))));
+            world.settle();
+            match end {
+                0 => peer.close(),
+                1 => peer.send(&fpdu(&send(1, b"nowhere"))),
+                _ => world.side.qp.disconnect().unwrap(),
+            }
+            world.settle();
+            assert_eq!(world.side.device.stack_counters().connections, 1, "the window has room");
+            world.host.settle(Duration::from_secs(600));
+            assert_eq!(world.side.device.stack_counters().connections, 0, "end {end}");
+            assert_eq!((peer.state(), world.side.qp.state()), (LlpState::Reset, QpState::Error));
+            let _ended = world.disconnected();
+            world.expect_service();
+        }
+    }
+}

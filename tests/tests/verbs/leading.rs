@@ -1,6 +1,7 @@
 //! A device with a thread of its own whose engine a thread of the application drives, as it waits or polls without a pause.
 
 use rustix::event::{PollFd, PollFlags, poll};
+use weft_netif::Instant;
 use weft_rnic::{Access, Data, Mr, Progress, Qp, QpInit, SendWr, Status};
 
 use crate::threads::{Ends, Guard, PATIENCE};
@@ -87,6 +88,31 @@ fn those_who_follow_are_served_when_the_leader_has_gone() {
                 qa.post_send(&message).unwrap();
             }
         });
+    }
+}
+
+/// A thread that posts while the driver thread sleeps sends the message itself. Nobody acknowledges it, so that TCP has a
+/// deadline of which the driver thread did not know when it fell asleep.
+#[test]
+fn the_driver_thread_keeps_a_deadline_that_came_up_while_it_slept() {
+    let ends = Ends::new(Progress::Thread, Progress::Manual);
+    let (qa, _qb) = ends.link();
+    let (device, guard) = (&ends.a.device, Guard::new());
+    let sent_again = || device.counters().tcp.segments_retransmitted;
+    let sleeps_for_ever = || {
+        let counted = device.counters().engine;
+        let woken =
+            [counted.woken_by_doorbell, counted.woken_by_wire, counted.woken_by_event, counted.woken_by_time];
+        counted.sleeps == woken.iter().sum::<u64>() + 1 && device.poll_at(Instant::ZERO).is_none()
+    };
+    while !sleeps_for_ever() {
+        assert_eq!(ends.b.cq.poll_one(), None);
+        guard.check("the driver thread's sleep");
+    }
+    let before = sent_again();
+    qa.post_send(&SendWr { signaled: false, data: Data::Inline(b"8 octets"), ..WR }).unwrap();
+    while sent_again() == before {
+        guard.check("the retransmission");
     }
 }
 
