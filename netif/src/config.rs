@@ -27,7 +27,8 @@ pub struct StackConfig {
     pub kernel_congestion: Option<String>,
     /// How long a peer may be silent while something waits for its answer, before the connection is given up.
     pub timeout: Option<Duration>,
-    /// After how long a silence an idle peer is probed.
+    /// After how long a silence an idle peer is probed. It is given up when it leaves the first probe unanswered for `timeout`;
+    /// without a timeout it never is.
     pub keep_alive: Option<Duration>,
     /// How long an acknowledgement may wait for company.
     pub ack_delay: Option<Duration>,

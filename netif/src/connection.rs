@@ -23,7 +23,7 @@ pub enum CloseCause {
     Refused,
     /// The peer sent RST.
     Reset,
-    /// No way leads to the peer, as the kernel or a router on the way says (`host` only).
+    /// No way leads to the peer: the wire has lost its other end or, on `host`, the kernel or a router says so.
     Unreachable,
     /// The peer was silent for the configured timeout.
     TimedOut,
@@ -233,6 +233,13 @@ impl Connection {
         self.end.get_or_insert(cause);
     }
 
+    /// Whether the connection ends when its peer is gone without a word.
+    pub(crate) fn loses_peer(&self) -> bool {
+        let state = self.socket().state();
+        let has_ended = self.end.is_some() || (self.peer_finished && !self.is_removed);
+        !has_ended && !matches!(state, State::Closed | State::Listen | State::SynSent)
+    }
+
     /// A RST that can't be sent would be tried once a second for ever; a peer that is not there needs none.
     pub(crate) fn drop_unsendable_reset(&mut self, now: Instant) {
         if self.is_waiting && self.socket().state() == State::Closed {
@@ -267,11 +274,11 @@ impl Connection {
         true
     }
 
-    /// Takes note of what was sent, or would have been if the neighbor were known: the stack's patience with a closed window
-    /// begins anew with each probe.
+    /// Takes note of what was sent, or would have been if the neighbor were known: the stack's patience with an idle peer and with a
+    /// closed window begins anew with the first probe after an answer.
     pub(crate) fn note_sent(&mut self, now: Instant, is_blocked: bool) {
         let has_asked = self.mark.take_asked() || is_blocked;
-        if has_asked && core::mem::take(&mut self.is_answered) && self.mark.is_window_closed() {
+        if has_asked && core::mem::take(&mut self.is_answered) && self.is_probing() {
             self.silent_since = now;
         }
     }
@@ -279,7 +286,7 @@ impl Connection {
     /// The neighbor was found. It need not answer what waited for that, should that be an acknowledgement.
     pub(crate) const fn note_neighbor(&mut self) {
         self.is_waiting = false;
-        self.is_answered |= self.mark.is_window_closed();
+        self.is_answered |= self.is_probing();
     }
 
     /// Takes note of what a segment, or the time, did to the socket. `segment` is the one just processed.
@@ -376,20 +383,17 @@ impl Connection {
         is_closed && (self.is_reset_lost || self.socket().remote_endpoint().is_none())
     }
 
-    /// When the peer has been silent for too long.
+    /// When the peer has left something unanswered for too long: what was sent, a probe of its closed window, or the probe of an
+    /// idle connection.
     ///
-    /// smoltcp's own timeout would also end connections that are merely idle, so the stack keeps one of its
-    /// own.
+    /// Time counts from the probe, so that a stack that was not polled for long asks before it gives a peer up. smoltcp's own
+    /// timeout would end connections that are merely idle.
     pub(crate) fn times_out_at(&self) -> Option<Instant> {
         let patience = self.timeout?;
-        match self.keep_alive {
-            _ if self.end.is_some() => None,
-            // A peer that answers each probe of its closed window lives, and the probes come ever less often.
-            _ if self.is_answered && self.mark.is_window_closed() => None,
-            _ if self.is_pending => Some(self.silent_since + patience),
-            Some(interval) => Some(self.silent_since + interval + patience),
-            None => None,
-        }
+        let is_asked = self.is_pending || self.keep_alive.is_some();
+        // A peer that answers each probe lives, and the probes of a closed window come ever less often.
+        let is_alive = self.is_answered && self.is_probing();
+        (self.end.is_none() && is_asked && !is_alive).then(|| self.silent_since + patience)
     }
 
     /// At the end of TIME-WAIT smoltcp forgets what was received; while the user hasn't read it, that must
@@ -412,6 +416,11 @@ impl Connection {
 
     pub(crate) const fn remote(&self) -> SocketAddr {
         self.tuple.remote
+    }
+
+    /// Whether nothing that is sent at present is answered but probes.
+    const fn is_probing(&self) -> bool {
+        !self.is_pending || self.mark.is_window_closed()
     }
 
     /// Whether the peer owes an answer: to data, SYN or FIN.

@@ -167,6 +167,15 @@ impl Port {
         self.queue().poll_at()
     }
 
+    /// Whether the device has its other end, which the first port tells for all.
+    pub(crate) fn has_carrier(&self) -> Option<bool> {
+        if self.index == 0 { self.queue().has_carrier() } else { None }
+    }
+
+    pub(crate) fn losses(&self) -> u64 {
+        self.queue().losses()
+    }
+
     /// Copies of the descriptors to sleep on, as [`Wire::wait_fds`] has them.
     pub(crate) fn wait_fds(&self) -> Option<Vec<(Arc<OwnedFd>, bool)>> {
         let mut fds = self.queue().wait_fds()?;

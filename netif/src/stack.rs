@@ -60,6 +60,8 @@ pub struct Stack {
     lingering_count: usize,
     looped: VecDeque<Frame>,
     is_loops_turn: bool,
+    /// How often the wire has lost its other end, as far as that was seen to.
+    losses: u64,
     /// Frames that a connection may send in its turn.
     burst: usize,
     /// The socket set for what is no connection's: ARP, NDP, ICMP, and the RST to unknown TCP.
@@ -113,6 +115,7 @@ impl Stack {
             lingering_count: 0,
             looped: VecDeque::new(),
             is_loops_turn: false,
+            losses: 0,
             burst: 1,
             nobody: SocketSet::new(Vec::new()),
             counters: Counters::default(),

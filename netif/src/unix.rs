@@ -20,6 +20,8 @@ use crate::wire::{ETHERNET_HEADER, MAX_MTU};
 pub(crate) struct UnixLink {
     role: Role,
     peer: Option<Peer>,
+    /// Peers that were there and are gone.
+    losses: u64,
     retry_at: Instant,
 }
 
@@ -32,7 +34,7 @@ enum Role {
 impl UnixLink {
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         let peer = Peer::new(UnixStream::connect(path)?)?;
-        Ok(Self { role: Role::Connect { path: path.into() }, peer: Some(peer), retry_at: Instant::ZERO })
+        Ok(Self::new(Role::Connect { path: path.into() }, Some(peer)))
     }
 
     pub(crate) fn listen(path: &Path) -> io::Result<Self> {
@@ -45,20 +47,36 @@ impl UnixLink {
         })?;
         listener.set_nonblocking(true)?;
         let role = Role::Listen { _mark: Mark::new(&listener), listener, path: path.into() };
-        Ok(Self { role, peer: None, retry_at: Instant::ZERO })
+        Ok(Self::new(role, None))
+    }
+
+    const fn new(role: Role, peer: Option<Peer>) -> Self {
+        Self { role, peer, losses: 0, retry_at: Instant::ZERO }
     }
 
     /// False when there is no peer, or it doesn't read and its queue is full.
     pub(crate) fn send(&mut self, now: Instant, frame: &[u8]) -> bool {
         self.find_peer(now);
-        let sent = self.peer.as_mut().map(|peer| peer.send(frame));
-        self.keep(now, sent).unwrap_or(false)
+        self.peer.as_mut().is_some_and(|peer| peer.send(frame))
     }
 
     pub(crate) fn receive(&mut self, now: Instant, frame: &mut Frame) -> bool {
         self.find_peer(now);
-        let received = self.peer.as_mut().map(|peer| peer.receive(frame));
-        self.keep(now, received).unwrap_or(false)
+        match self.peer.as_mut().map(|peer| peer.receive(frame)) {
+            None => false,
+            Some(Ok(received)) => received,
+            Some(Err(_)) => {
+                self.peer = None;
+                self.losses += 1;
+                self.retry_at = now + RETRY;
+                false
+            }
+        }
+    }
+
+    /// How many peers were lost so far.
+    pub(crate) const fn losses(&self) -> u64 {
+        self.losses
     }
 
     pub(crate) const fn has_peer(&self) -> bool {
@@ -101,15 +119,6 @@ impl UnixLink {
         // No peer is what it is: the next call, or the next second, asks again.
         self.peer = stream.and_then(Peer::new).ok();
     }
-
-    /// Drops a peer that is gone.
-    fn keep<T>(&mut self, now: Instant, result: Option<io::Result<T>>) -> Option<T> {
-        if matches!(result, Some(Err(_))) {
-            self.peer = None;
-            self.retry_at = now + RETRY;
-        }
-        result?.ok()
-    }
 }
 
 impl Drop for UnixLink {
@@ -130,29 +139,33 @@ struct Peer {
     start: usize,
     end: usize,
     outgoing: Vec<u8>,
+    /// Nothing more can be sent to it. What it has sent before its end is still received.
+    is_deaf: bool,
 }
 
 impl Peer {
     fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         let incoming = vec![0; 2 * MAX_RECORD].into();
-        Ok(Self { _mark: Mark::new(&stream), stream, incoming, start: 0, end: 0, outgoing: Vec::new() })
+        let outgoing = Vec::new();
+        Ok(Self { _mark: Mark::new(&stream), stream, incoming, start: 0, end: 0, outgoing, is_deaf: false })
     }
 
-    fn send(&mut self, frame: &[u8]) -> io::Result<bool> {
-        self.flush()?;
-        if self.outgoing.len() + frame.len() > MAX_OUTGOING {
-            return Ok(false);
+    fn send(&mut self, frame: &[u8]) -> bool {
+        self.flush();
+        if self.is_deaf || self.outgoing.len() + frame.len() > MAX_OUTGOING {
+            return false;
         }
-        let Ok(len) = u32::try_from(frame.len()) else { return Ok(false) };
+        let Ok(len) = u32::try_from(frame.len()) else { return false };
         self.outgoing.extend_from_slice(&len.to_be_bytes());
         self.outgoing.extend_from_slice(frame);
-        self.flush()?;
-        Ok(true)
+        self.flush();
+        !self.is_deaf
     }
 
+    /// An error says that the peer is gone, or has sent what is no frame.
     fn receive(&mut self, frame: &mut Frame) -> io::Result<bool> {
-        self.flush()?;
+        self.flush();
         if self.staged_frame()?.is_none() {
             self.fill()?;
         }
@@ -186,15 +199,20 @@ impl Peer {
         }
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    fn flush(&mut self) {
         while !self.outgoing.is_empty() {
-            // Without NOSIGNAL, a peer that is gone would kill a process that isn't Rust's own.
+            // Without NOSIGNAL, a peer that is gone would kill a process that is not Rust's own.
             match send(&self.stream, &self.outgoing, SendFlags::NOSIGNAL) {
                 Ok(len) => drop(self.outgoing.drain(..len)),
-                Err(error) => return would_block(error.into()),
+                Err(error) => {
+                    self.is_deaf = would_block(error.into()).is_err();
+                    if self.is_deaf {
+                        self.outgoing.clear();
+                    }
+                    return;
+                }
             }
         }
-        Ok(())
     }
 }
 

@@ -287,13 +287,23 @@ impl Wire {
         matches!(&self.link, Link::Unix(link) if link.wants_write())
     }
 
-    /// Whether somebody is at the other end, where that can be told: on Unix sockets. It changes in [`Wire::send`] and
-    /// [`Wire::receive`].
+    /// Whether a peer is at the other end of a Unix socket; `None` on all other wires, which cannot tell. It changes in
+    /// [`Wire::send`] and [`Wire::receive`]. Of the wires that share a Unix socket ([`Wire::share`]) the first one answers.
     #[must_use]
-    pub const fn has_carrier(&self) -> Option<bool> {
+    pub fn has_carrier(&self) -> Option<bool> {
         match &self.link {
             Link::Unix(link) => Some(link.has_peer()),
-            _ => None,
+            Link::Port(port) => port.has_carrier(),
+            Link::Pair(_) | Link::Tap(_) | Link::Packet(_) | Link::Xdp(_) => None,
+        }
+    }
+
+    /// How often the wire has lost its other end for good: a Unix socket has hung up. What comes next is another peer.
+    pub(crate) fn losses(&self) -> u64 {
+        match &self.link {
+            Link::Unix(link) => link.losses(),
+            Link::Port(port) => port.losses(),
+            Link::Pair(_) | Link::Tap(_) | Link::Packet(_) | Link::Xdp(_) => 0,
         }
     }
 

@@ -39,6 +39,24 @@ impl Stack {
         }
     }
 
+    /// Ends the connections to the other end of the wire, which is gone, as nothing that is sent can reach it. Three kinds are left:
+    /// connections to this station itself; those that have not heard of their peer yet, which may find it behind the wire's next
+    /// end; and those whose peer has sent its FIN, which have been told of the end and may have something to read.
+    pub(super) fn lose_peers(&mut self) {
+        let own = self.config.ip.address;
+        let ids: Vec<_> = self.table.ids().collect();
+        for id in ids {
+            if let Some(connection) = self.table.get_mut(id)
+                && connection.remote().ip() != own
+                && connection.loses_peer()
+            {
+                connection.abort(CloseCause::Unreachable);
+                self.mark_ready(id);
+                self.mark_dirty(id);
+            }
+        }
+    }
+
     /// Frees a connection and everything that points to it; queues skip its id when they come to it.
     pub(super) fn release(&mut self, id: ConnectionId) {
         self.unmap(id);

@@ -28,6 +28,9 @@ impl Stack {
             }
         }
         self.counters.frames_in += taken as u64;
+        if core::mem::replace(&mut self.losses, self.wire.losses()) != self.losses {
+            self.lose_peers();
+        }
         taken
     }
 

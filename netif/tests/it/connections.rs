@@ -221,20 +221,64 @@ fn a_closed_window_is_no_silence_but_a_dead_peer_behind_it_is() {
     assert_eq!(stack.llp(ids[0]).unwrap().cause(), Some(CloseCause::TimedOut));
 }
 
+/// Either end of a connection whose other end falls silent: it learns of that within silence and timeout together if it only receives,
+/// and within the timeout if it sends.
 #[test]
 fn keep_alive_finds_out_that_a_peer_is_gone() {
-    let keep_alive =
-        |_, config: &mut weft_netif::StackConfig| config.keep_alive = Some(Duration::from_secs(10));
-    let mut bench = Bench::with(V6, 1, keep_alive, |_, wire| wire);
+    for (addresses, survivor, sends) in [(V6, 0, false), (V6, 1, false), (V4, 0, true), (V4, 1, true)] {
+        let mut bench = Bench::with(addresses, 1, keep_alive, |_, wire| wire);
+        let ids = bench.connect();
+        bench.pass(Duration::from_secs(500));
+        let id = ids[survivor];
+        let state = bench.stacks[survivor].llp(id).unwrap().state();
+        assert_eq!(state, LlpState::Established, "probes are answered");
+        let start = bench.now;
+        let stack = &mut bench.stacks[survivor];
+        while stack.llp(id).unwrap().state() == LlpState::Established {
+            if sends {
+                stack.llp(id).unwrap().send_slice(b"more");
+            }
+            stack.egress(bench.now);
+            bench.now = stack.poll_at(bench.now).unwrap_or(bench.now);
+            assert!(bench.now <= start + SILENCE + TIMEOUT + Duration::from_secs(1));
+        }
+        assert_eq!(stack.llp(id).unwrap().cause(), Some(CloseCause::TimedOut));
+        let least = if sends { TIMEOUT } else { TIMEOUT + Duration::from_secs(1) };
+        assert!(bench.now >= start + least, "{} after {start}", bench.now);
+    }
+}
+
+/// A stack that was not polled for longer than it takes to give a peer up, as that of a stopped process, asks the peer first.
+#[test]
+fn a_stack_that_slept_asks_before_it_gives_its_peer_up() {
+    let mut bench = Bench::with(
+        V4,
+        1,
+        |side, config| {
+            if side == 0 {
+                keep_alive(side, config)
+            }
+        },
+        |_, wire| wire,
+    );
     let ids = bench.connect();
-    bench.pass(Duration::from_secs(500));
-    assert_eq!(bench.stacks[0].llp(ids[0]).unwrap().state(), LlpState::Established, "probes are answered");
-    let start = bench.now;
-    let stack = &mut bench.stacks[0];
+    bench.pass(Duration::from_secs(5));
+    bench.now += (SILENCE + TIMEOUT) * 3;
+    bench.pass(Duration::from_secs(503));
+    assert_eq!(bench.stacks[0].llp(ids[0]).unwrap().state(), LlpState::Established);
+    bench.now += (SILENCE + TIMEOUT) * 3;
+    let (start, stack) = (bench.now, &mut bench.stacks[0]);
     while stack.llp(ids[0]).unwrap().state() == LlpState::Established {
         stack.egress(bench.now);
         bench.now = stack.poll_at(bench.now).unwrap_or(bench.now);
-        assert!(bench.now < start + Duration::from_secs(60));
+        assert!(bench.now < start + TIMEOUT + Duration::from_secs(1), "the peer is silent now");
     }
-    assert_eq!(stack.llp(ids[0]).unwrap().cause(), Some(CloseCause::TimedOut));
+    assert!(bench.now >= start + TIMEOUT);
 }
+
+fn keep_alive(_: usize, config: &mut weft_netif::StackConfig) {
+    (config.keep_alive, config.timeout) = (Some(SILENCE), Some(TIMEOUT));
+}
+
+const SILENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(30);

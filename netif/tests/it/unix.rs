@@ -3,7 +3,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration as StdDuration;
 
-use weft_netif::{Duration, Instant, LlpState, Spec, Stack, StackConfig, Wire};
+use weft_netif::{CloseCause, Duration, Instant, LlpState, Spec, Stack, StackConfig, Wire};
 
 use crate::bench::Talker;
 
@@ -138,6 +138,115 @@ fn the_connecting_side_finds_its_peer_again() {
     wire.send(retry, &[2; 60]);
     assert_eq!(receive(&mut listening), Some(vec![2; 60]));
     assert_eq!((wire.poll_at(), wire.poll_fd().is_some()), (None, true));
+}
+
+/// What a peer has sent before its end is received, even if something was sent to it meanwhile.
+#[test]
+fn the_last_frames_of_a_peer_that_is_gone_arrive() {
+    let folder = Folder::new("last");
+    let [mut left, mut right] = open_both(&folder.socket());
+    left.send(NOW, &[1; 60]);
+    assert_eq!(receive(&mut right), Some(vec![1; 60]));
+    left.send(NOW, &[2; 60]);
+    left.send(NOW, &[3; 60]);
+    drop(left);
+    right.send(NOW, &[4; 60]);
+    assert_eq!((right.counters().send_lost, right.has_carrier()), (1, Some(true)));
+    assert_eq!(receive(&mut right), Some(vec![2; 60]));
+    assert_eq!(receive(&mut right), Some(vec![3; 60]));
+    assert_eq!((receive(&mut right), right.has_carrier()), (None, Some(false)));
+}
+
+/// The hang-up of the socket ends connections at once at either end and in either role, whether or not they have something to send,
+/// and whoever comes next is another peer. Time stands still.
+#[test]
+fn connections_end_with_the_wire() {
+    for (survivor_listens, survivor_connects, sends, stacks) in [
+        (true, true, false, 1),
+        (true, false, false, 1),
+        (false, true, false, 1),
+        (false, false, false, 1),
+        (true, false, true, 1),
+        (true, false, false, 2),
+    ] {
+        let folder = Folder::new(&format!("end-{survivor_listens}-{survivor_connects}-{sends}-{stacks}"));
+        let [active, listening] = open_both(&folder.socket());
+        let [survivor, other] = if survivor_listens { [listening, active] } else { [active, listening] };
+        let own = StackConfig::new("10.0.0.1/24".parse().unwrap());
+        let survivors = Wire::share(vec![survivor], stacks, &own).unwrap();
+        let mut survivors: Vec<_> =
+            survivors.into_iter().map(|wire| Stack::new(wire, own.clone(), NOW)).collect();
+        let mut peer = Stack::new(other, StackConfig::new("10.0.0.2/24".parse().unwrap()), NOW);
+        let mut ids = [None; 2];
+        let opened = if survivor_connects { peer.listen(7) } else { survivors[stacks - 1].listen(7) };
+        opened.unwrap();
+        // A port that leads to the last of the stacks, if that is the passive one.
+        let local = (1000..).find(|port| weft_netif::queue_of([7, *port], stacks) == stacks - 1).unwrap();
+        let local = Some(([0, 0, 0, 0], local).into());
+        if survivor_connects {
+            ids[0] = survivors[0].connect("10.0.0.2:7".parse().unwrap(), None, NOW).ok();
+        } else {
+            peer.connect("10.0.0.1:7".parse().unwrap(), local, NOW).unwrap();
+        }
+        for _ in 0..100 {
+            for stack in survivors.iter_mut().chain([&mut peer]) {
+                stack.ingress(NOW);
+                stack.egress(NOW);
+            }
+            ids[0] = ids[0].or_else(|| survivors[stacks - 1].next_accepted().map(|(id, _)| id));
+            ids[1] = ids[1].or_else(|| peer.next_accepted().map(|(id, _)| id));
+        }
+        let id = ids[0].expect("they are connected");
+        assert_eq!(survivors[stacks - 1].llp(id).unwrap().state(), LlpState::Established);
+        if sends {
+            assert_eq!(survivors[0].llp(id).unwrap().send_slice(b"unanswered"), 10);
+        }
+        while survivors[stacks - 1].next_ready().is_some() {}
+        drop(peer);
+        // The first stack finds the end, and the next peer comes before the last stack looks.
+        let next = survivor_listens.then(|| Wire::open(&Spec::Unix(folder.socket()), 1500).unwrap());
+        for stack in &mut survivors {
+            stack.ingress(NOW);
+            stack.ingress(NOW);
+        }
+        let last = &mut survivors[stacks - 1];
+        assert_eq!(last.next_ready(), Some(id));
+        let llp = last.llp(id).unwrap();
+        assert_eq!((llp.state(), llp.cause()), (LlpState::Reset, Some(CloseCause::Unreachable)));
+        assert_eq!(next.is_some(), survivors[0].wire().has_carrier() == Some(true), "the next peer is there");
+    }
+}
+
+/// A connection whose peer has sent FIN before the wire ended has lost nothing: what has come can be read.
+#[test]
+fn what_was_finished_before_the_wire_ended_is_read() {
+    let folder = Folder::new("finished");
+    let [left, right] = open_both(&folder.socket());
+    let config = |address: &str| StackConfig::new(address.parse().unwrap());
+    let mut left = Stack::new(left, config("10.0.0.1/24"), NOW);
+    let mut right = Stack::new(right, config("10.0.0.2/24"), NOW);
+    right.listen(7).unwrap();
+    let id = left.connect("10.0.0.2:7".parse().unwrap(), None, NOW).unwrap();
+    let peer = loop {
+        for stack in [&mut left, &mut right] {
+            stack.egress(NOW);
+            stack.ingress(NOW);
+        }
+        if let Some((peer, _)) = right.next_accepted() {
+            break peer;
+        }
+    };
+    assert_eq!(left.llp(id).unwrap().send_slice(b"farewell"), 8);
+    left.egress(NOW);
+    left.llp(id).unwrap().shutdown();
+    left.egress(NOW);
+    drop(left);
+    for _ in 0..4 {
+        right.ingress(NOW);
+    }
+    assert_eq!(right.wire().has_carrier(), Some(false));
+    let mut llp = right.llp(peer).unwrap();
+    assert_eq!((llp.state(), llp.readable()), (LlpState::PeerClosed, &b"farewell"[..]));
 }
 
 #[test]
