@@ -91,7 +91,10 @@ impl Config {
 
     /// The defaults for an address: MTU 1500, manual progress, CRC on, RFC 6581 startup, and the machine's clock at
     /// [`CLOCK_SCALE`] times its speed, by which the timeouts are multiplied so that they mean the same real time:
-    /// startup 10 s, answer 60 s, close 5 s, TCP 30 s.
+    /// startup 10 s, answer 60 s, close 5 s, TCP 30 s, keep-alive 30 s.
+    ///
+    /// So a peer that sends nothing and answers nothing is given up within [`Config::PEER_TIMEOUT`], its process being stopped or killed
+    /// or its link down, and after half of that if it owes an answer.
     ///
     /// `seed` makes TCP sequence numbers, ephemeral ports and STags unpredictable; the same seed gives the same run.
     pub fn new(ip: IpSetting, seed: u64) -> Self {
@@ -101,6 +104,7 @@ impl Config {
             stack: StackConfig {
                 seed,
                 timeout: Some(real(30)),
+                keep_alive: Some(real(30)),
                 half_open_timeout: real(15),
                 linger_timeout: real(60),
                 ack_delay,
@@ -123,6 +127,18 @@ impl Config {
             progress: Progress::Manual,
             stat: None,
         }
+    }
+
+    /// How long at most a silent peer is kept by default, in real time.
+    pub const PEER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
+
+    /// The same settings for peers that are kept for at most `timeout` (real time) without an answer: idle ones are probed after half
+    /// of it, and half of it is the time to answer a probe or anything else.
+    #[must_use]
+    pub fn with_peer_timeout(mut self, timeout: std::time::Duration) -> Self {
+        let half = Some(self.engine_time(timeout / 2));
+        (self.stack.timeout, self.stack.keep_alive) = (half, half);
+        self
     }
 
     /// The same settings with a clock that runs `scale` times as fast as real time, and all times that are set so far multiplied so
