@@ -6,6 +6,7 @@
 //! | `WEFT_PERSONALITY` | `iwarp` (default), or `roce`: what the device looks like |
 //! | `WEFT_IP` | on a wire the own address, as `10.0.0.1/24`; on `host` the only address to use, else all |
 //! | `WEFT_MTU` | on a wire: octets of the largest IP packet, 1500 by default |
+//! | `WEFT_TIMEOUT` | seconds after which a peer that sends and answers nothing is given up, 60 by default; half of that if it owes an answer |
 //! | `WEFT_RNR_WAIT` | `1`: a Send that finds no receive waits for one, as on InfiniBand; else it ends the connection, as iWARP has it |
 //! | `WEFT_MARKERS` | `1`: asks for Markers |
 //! | `WEFT_CRC` | `0`: does not ask for CRCs |
@@ -32,6 +33,7 @@ pub(crate) struct Settings {
     pub(crate) transport: Spec,
     pub(crate) place: Place,
     pub(crate) mtu: usize,
+    pub(crate) timeout: Duration,
     pub(crate) rnr_wait: bool,
     pub(crate) markers: bool,
     pub(crate) crc: bool,
@@ -111,6 +113,10 @@ impl Settings {
             Some(mtu) => mtu.parse().map_err(|why| wrong("WEFT_MTU", &why))?,
             None => 1500,
         };
+        let timeout = match variable("WEFT_TIMEOUT") {
+            Some(seconds) => seconds_of(&seconds).map_err(|why| wrong("WEFT_TIMEOUT", &why))?,
+            None => Config::PEER_TIMEOUT,
+        };
         let is = |name, value: &str| variable(name).as_deref() == Some(value);
         let personality = Personality::read(variable("WEFT_PERSONALITY").as_deref())?;
         Ok(Self {
@@ -118,6 +124,7 @@ impl Settings {
             transport,
             place,
             mtu,
+            timeout,
             // On InfiniBand a Send always waits for its receive.
             rnr_wait: personality == Personality::Roce || is("WEFT_RNR_WAIT", "1"),
             markers: is("WEFT_MARKERS", "1"),
@@ -139,6 +146,7 @@ impl Settings {
                 (Config::new(ip.clone(), seed), wire.into())
             }
         };
+        config = config.with_peer_timeout(self.timeout);
         config.stack.mtu = self.mtu;
         config.mpa.markers = self.markers;
         config.mpa.crc = self.crc;
@@ -152,6 +160,14 @@ impl Settings {
         config.stat = weft_rnic::stat_folder_from_env();
         let limits = Limits::of(&config);
         Ok((Device::open(ground, config)?, limits))
+    }
+}
+
+/// A time limit of 1 to 3600 seconds.
+fn seconds_of(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds @ 1..=3600) => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!("{text} is no number of seconds from 1 to 3600")),
     }
 }
 
@@ -175,6 +191,7 @@ mod tests {
         assert_eq!(settings.place, Place::Host("::".parse().unwrap()));
         assert_eq!(settings.personality, Personality::Iwarp);
         assert!(settings.crc && settings.guard && !settings.markers && !settings.rnr_wait);
+        assert_eq!(settings.timeout, Duration::from_secs(60));
         assert!(settings.open().is_ok());
     }
 
@@ -189,7 +206,8 @@ mod tests {
         let complaint = read(&[("WEFT_TRANSPORT", "unix:/x")]).unwrap_err();
         assert!(complaint.contains("WEFT_IP=10.0.0.1/24"), "{complaint}");
         let wire = [("WEFT_TRANSPORT", "unix:/x"), ("WEFT_IP", "10.0.0.1/24"), ("WEFT_MTU", "9000")];
-        let settings = read(&wire).unwrap();
+        let settings = read(&[&wire[..], &[("WEFT_TIMEOUT", "3")]].concat()).unwrap();
+        assert_eq!(settings.timeout, Duration::from_secs(3));
         assert_eq!((settings.mtu, settings.place), (9000, Place::Wire("10.0.0.1/24".parse().unwrap())));
     }
 
@@ -199,6 +217,9 @@ mod tests {
             ("WEFT_TRANSPORT", "pigeon"),
             ("WEFT_IP", "x"),
             ("WEFT_MTU", "large"),
+            ("WEFT_TIMEOUT", "0"),
+            ("WEFT_TIMEOUT", "3601"),
+            ("WEFT_TIMEOUT", "soon"),
             ("WEFT_PERSONALITY", "ib"),
         ] {
             let complaint = read(&[(name, value)]).unwrap_err();

@@ -20,8 +20,8 @@ use crate::usage::number;
 #[derive(Debug, Clone, Parser)]
 #[command(
     after_help = "The flags set these variables, which a program under LD_PRELOAD can be given by hand as well:
-  WEFT_PERSONALITY, WEFT_TRANSPORT, WEFT_IP, WEFT_MTU, WEFT_RNR_WAIT=1, WEFT_MARKERS=1, WEFT_CRC=0,
-  WEFT_GUARD=0, WEFT_TRACE=1 or a file, WEFT_SYSFS
+  WEFT_PERSONALITY, WEFT_TRANSPORT, WEFT_IP, WEFT_MTU, WEFT_TIMEOUT, WEFT_RNR_WAIT=1, WEFT_MARKERS=1,
+  WEFT_CRC=0, WEFT_GUARD=0, WEFT_TRACE=1 or a file, WEFT_SYSFS
 
 Examples:
   weft run -- ibv_devinfo
@@ -46,6 +46,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1500, allow_negative_numbers = true)]
     #[arg(value_parser = number::<u32>(576..=65_535))]
     pub mtu: u32,
+    /// Seconds after which a peer that sends and answers nothing is given up; after half of that if it owes an answer
+    #[arg(long, value_name = "N", default_value_t = 60, allow_negative_numbers = true)]
+    #[arg(value_parser = number::<u32>(1..=3600))]
+    pub timeout: u32,
     /// A Send that finds no receive waits for one, as on InfiniBand, instead of ending the connection, as on iWARP
     #[arg(long)]
     pub rnr_wait: bool,
@@ -110,6 +114,7 @@ impl Args {
         let mut command = Command::new(program);
         command.args(arguments).env(variable, value);
         command.env("WEFT_TRANSPORT", self.transport.to_string()).env("WEFT_MTU", self.mtu.to_string());
+        command.env("WEFT_TIMEOUT", self.timeout.to_string());
         let personality = match self.personality {
             Personality::Iwarp => "iwarp",
             Personality::Roce => "roce",

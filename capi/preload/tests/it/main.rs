@@ -145,6 +145,14 @@ fn a_peer_hears_of_a_process_that_is_killed() {
     }
 }
 
+/// A peer on a wire that is killed or stopped: the survivor hears of that, in every role.
+#[test]
+fn a_peer_hears_of_a_process_on_a_wire_that_is_gone() {
+    if let Some(program) = Program::compile("silent") {
+        program.assert_ok(&[]);
+    }
+}
+
 /// `exit`, `_exit` and `abort` in the middle of a transfer, from threads and handlers, while other threads wait for events.
 #[test]
 fn a_process_ends_when_it_wants_to() {
