@@ -1,13 +1,15 @@
-//! The TAP device. `unsafe` for the requests that make a queue of it, which no safe library has.
+//! The TAP device: one plain queue by the crate `tun-tap`. `unsafe` for the requests that make several queues or offloads of it, which no
+//! safe library has, and for taking over the crate's descriptor.
 #![allow(unsafe_code)]
 
 use core::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
+use tun_tap::Iface;
 
 use crate::frame::Frame;
 use crate::virtio::{self, VNET_HEADER};
@@ -80,22 +82,40 @@ impl Tap {
     }
 
     fn open_all(name: &str, header: libc::c_int, count: usize) -> io::Result<Vec<Self>> {
-        // The kernel may choose the name. A device that may have several queues has to be asked for as one.
-        let (first, name) = match Self::attach(name, header) {
-            _ if count > 1 => Self::attach(name, header | libc::IFF_MULTI_QUEUE)?,
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                Self::attach(name, header | libc::IFF_MULTI_QUEUE)?
+        let several = header | libc::IFF_MULTI_QUEUE;
+        let opened = match (count, header) {
+            (1, 0) => Self::open_plain(name),
+            (1, _) => Self::attach(name, header),
+            _ => Self::attach(name, several),
+        };
+        // The kernel may choose the name.
+        let (first, name) = match opened {
+            // A device that may have several queues is refused to a request that does not say so.
+            Err(error) if count == 1 && error.raw_os_error() == Some(libc::EINVAL) => {
+                Self::attach(name, several)?
             }
             opened => opened?,
         };
         let mut queues = vec![first];
         for _ in 1..count {
-            queues.push(Self::attach(&name, header | libc::IFF_MULTI_QUEUE)?.0);
+            queues.push(Self::attach(&name, several)?.0);
         }
         Ok(queues)
     }
 
-    /// A queue of the device, and what the device is called.
+    /// The only queue of a device without offloads, and the device's name.
+    fn open_plain(name: &str) -> io::Result<(Self, String)> {
+        // The crate would cut a name that is too long.
+        request_for(name)?;
+        let device = Iface::without_packet_info(name, tun_tap::Mode::Tap)?;
+        device.set_non_blocking()?;
+        let name = device.name().to_owned();
+        // SAFETY: the descriptor is open, and `device` gives up its ownership.
+        let fd = unsafe { OwnedFd::from_raw_fd(device.into_raw_fd()) };
+        Ok((Self { fd: Arc::new(fd), has_header: false }, name))
+    }
+
+    /// A queue of the device, and the device's name. The crate `tun-tap` cannot set the flags for several queues and for offloads.
     fn attach(name: &str, flags: libc::c_int) -> io::Result<(Self, String)> {
         let has_header = flags & libc::IFF_VNET_HDR != 0;
         let flags = flags | libc::IFF_TAP | libc::IFF_NO_PI;

@@ -6,6 +6,7 @@ mod bench;
 mod conform;
 mod demo;
 mod engines;
+mod gone;
 mod help;
 mod host;
 mod namespace;

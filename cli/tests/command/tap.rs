@@ -1,5 +1,6 @@
 //! TAP devices in a network namespace of the test's own.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weft_netif::{Instant, Spec, Wire};
 
 use crate::namespace::{in_namespace, ip};
@@ -36,6 +37,57 @@ fn rping_across_a_bridge() {
             v4.exchange(size);
             v6.exchange(size);
         }
+    });
+}
+
+/// Devices without offloads: with one queue, and with several of which one is used, in either role.
+#[test]
+fn rping_between_plain_devices() {
+    in_namespace("tap::rping_between_plain_devices", TAP_ON_A_BRIDGE, || {
+        ip(&["link add br0 type bridge", "link set br0 up"]);
+        for (tap, queues) in [("tap0", ""), ("tap1", "multi_queue")] {
+            ip(&[&format!("tuntap add {tap} mode tap {queues}"), &format!("link set {tap} master br0 up")]);
+        }
+        for [server, client] in [["tap0", "tap1"], ["tap1", "tap0"]] {
+            let ends = Ends {
+                server: format!("--netif tap:{server},plain --ip 10.0.0.1/24"),
+                client: format!("--netif tap:{client},plain --ip 10.0.0.2/24 -a 10.0.0.1"),
+                folder: Folder::new(),
+            };
+            ends.exchange(65_535);
+        }
+    });
+}
+
+/// A plain device with one queue is like any other to its user: the kernel chooses a name, a second user is refused, frames arrive
+/// without a header, and a read never blocks.
+#[test]
+fn a_plain_device_with_one_queue() {
+    in_namespace("tap::a_plain_device_with_one_queue", TAP, || {
+        ip(&["tuntap add tap0 mode tap", "link set tap0 up"]);
+        let spec: Spec = "tap:tap0,plain".parse().unwrap();
+        let mut wire = Wire::open(&spec, 1500).unwrap();
+        let error = Wire::open(&spec, 1500).unwrap_err().to_string();
+        assert_eq!(error, "tap:tap0,plain: another process has the device open");
+        let mut frame = Vec::new();
+        // What the kernel sends by itself when the link comes up, such as router solicitations, is a whole frame from the first octet on.
+        while wire.receive(Instant::ZERO, &mut frame) {
+            assert!(frame[0] & 1 == 1 && frame.len() >= 14, "{frame:?}");
+        }
+        let question = [&[0xFF; 6], &[2, 0, 0, 0, 0, 1][..], &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &[2, 0, 0, 0, 0, 1]];
+        let question = [&question.concat()[..], &[10, 0, 0, 1], &[0; 6], &[10, 0, 0, 254]].concat();
+        ip(&["addr add 10.0.0.254/24 dev tap0"]);
+        wire.send(Instant::ZERO, &question);
+        let is_answer = |frame: &[u8]| frame[..6] == [2, 0, 0, 0, 0, 1] && frame[12..14] == [8, 6];
+        let mut tries = 0;
+        while !(wire.receive(Instant::ZERO, &mut frame) && is_answer(&frame)) {
+            tries += 1;
+            assert!(tries < 100, "the kernel answers within 10 s");
+            let (fd, wait) = (wire.poll_fd().unwrap(), Timespec { tv_sec: 0, tv_nsec: 100_000_000 });
+            poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&wait)).unwrap();
+        }
+        assert_eq!(frame.len(), 42, "no header before it");
+        assert!(Wire::open(&"tap:weft%d,plain".parse().unwrap(), 1500).is_ok(), "the kernel chooses its name");
     });
 }
 
