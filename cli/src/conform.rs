@@ -187,7 +187,7 @@ fn host(args: &Args, target: IpAddr, patience: Duration) -> Result<Host, Failure
     // The ports have to differ from those of the last run, whose connections the target may still know.
     let seed = RandomState::new().hash_one(std::process::id());
     let config = StackConfig { seed, ..StackConfig::new(ip.clone()) };
-    wire.claim(&config).map_err(Failure::usage)?;
+    wire.claim(config.mac, config.ip.address).map_err(Failure::usage)?;
     Host::stack(wire, config).map_err(Failure::usage)
 }
 

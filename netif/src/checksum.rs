@@ -1,6 +1,6 @@
 //! The checksums of TCP (RFC 9293 section 3.1, RFC 1071) and of the IPv4 header, which smoltcp leaves to the wire.
 
-use crate::virtio::VNET_HEADER;
+use crate::ethernet::VNET_HEADER;
 
 /// Where TCP lies in a frame, and the sum over its pseudo-header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

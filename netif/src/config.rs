@@ -3,8 +3,8 @@ use core::net::IpAddr;
 use smoltcp::time::Duration;
 
 use crate::error::ConfigError;
+use crate::ethernet::{MAX_MTU, MIN_MTU};
 use crate::ip::IpSetting;
-use crate::wire::{MAX_MTU, MIN_MTU};
 
 /// How a [`Stack`](crate::Stack) is set up. Start from [`StackConfig::new`] and change what differs.
 #[derive(Debug, Clone, PartialEq, Eq)]

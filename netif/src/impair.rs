@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 
 use smoltcp::time::{Duration, Instant};
 
+use crate::ethernet::ETHERNET_HEADER;
 use crate::random::Random;
 
 /// What an [`Impairment`] does to frames. The default does nothing.
@@ -149,7 +150,6 @@ impl fmt::Debug for Impairment {
     }
 }
 
-const ETHERNET_HEADER: usize = 14;
 const MAX_QUEUE: usize = 65_536;
 /// Microseconds.
 const MIN_HOLD: u64 = 100;

@@ -47,12 +47,14 @@ mod connection;
 mod counters;
 mod demux;
 mod error;
+mod ethernet;
 mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
 mod held;
 mod host;
 mod hub;
+mod ifreq;
 mod impair;
 mod ip;
 mod listen;

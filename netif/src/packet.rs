@@ -9,11 +9,10 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use crate::config::StackConfig;
+use crate::ethernet::{ETHERNET_HEADER, MAX_MTU, VNET_HEADER};
 use crate::frame::Frame;
 use crate::packet::ring::{Arrival, Ring};
-use crate::virtio::{self, VNET_HEADER};
-use crate::wire::{ETHERNET_HEADER, MAX_MTU};
+use crate::virtio;
 
 mod program;
 mod ring;
@@ -66,14 +65,13 @@ impl Packet {
     }
 
     /// Takes the frames for a station, and no others: to its MAC address and to groups.
-    pub(crate) fn claim(&self, config: &StackConfig) -> io::Result<()> {
-        let address = config.ip.address;
+    pub(crate) fn claim(&self, mac: [u8; 6], address: IpAddr) -> io::Result<()> {
         refuse_the_kernels(address, self.index)?;
-        join(&self.socket, self.index, config.mac, libc::PACKET_MR_UNICAST)?;
+        join(&self.socket, self.index, mac, libc::PACKET_MR_UNICAST)?;
         for group in groups(address) {
             join(&self.socket, self.index, group, libc::PACKET_MR_MULTICAST)?;
         }
-        socket::filter(&self.socket, config.mac)
+        socket::filter(&self.socket, mac)
     }
 
     /// False when the queue is full or the interface is down: the frame is lost.

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::ethernet::{MAX_MTU, MIN_MTU};
 use crate::frame::Frame;
-use crate::wire::{Link, MAX_MTU, MIN_MTU, Wire};
+use crate::wire::{Link, Wire};
 
 /// Two ends of a wire through memory. Each direction holds 512 frames and loses what comes on top, as a wire
 /// does. The ends may live in two threads.

@@ -5,8 +5,8 @@ use smoltcp::phy::{
 };
 use smoltcp::time::Instant;
 
+use crate::ethernet::ETHERNET_HEADER;
 use crate::frame::Frame;
-use crate::wire::ETHERNET_HEADER;
 
 /// The device that smoltcp sees: room for one received frame, and a list of frames it wants to send. The
 /// stack decides which socket set gets the one, and where the others go. Buffers are used again, the last one first, while it

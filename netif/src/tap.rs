@@ -8,12 +8,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, open};
-use rustix::io::Errno;
 use tun_tap::Iface;
 
+use crate::ethernet::{ETHERNET_HEADER, MAX_MTU, VNET_HEADER};
 use crate::frame::Frame;
-use crate::virtio::{self, VNET_HEADER};
-use crate::wire::{ETHERNET_HEADER, MAX_MTU};
+use crate::ifreq::request_for;
+use crate::virtio;
 
 /// A queue of a TAP device: one read or write is one frame, without packet information before it, but, with offloads, virtio's
 /// header.
@@ -154,19 +154,6 @@ impl fmt::Debug for Tap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tap").field("fd", &self.fd).finish_non_exhaustive()
     }
-}
-
-/// A request about the interface `name`.
-pub(crate) fn request_for(name: &str) -> io::Result<libc::ifreq> {
-    // SAFETY: an `ifreq` consists of integers and unions of such, for which zero is a value.
-    let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
-    if name.len() >= request.ifr_name.len() {
-        return Err(Errno::NODEV.into());
-    }
-    for (place, octet) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *place = libc::c_char::from_ne_bytes([octet]);
-    }
-    Ok(request)
 }
 
 fn advise(name: &str, error: io::Error) -> io::Error {

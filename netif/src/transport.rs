@@ -93,7 +93,7 @@ impl Transport {
         let config = StackConfig { mtu, ..config.clone() };
         config.validate().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         for wire in &mut wires {
-            wire.claim(&config)?;
+            wire.claim(config.mac, config.ip.address)?;
         }
         if count != 1 || wires.len() != 1 {
             wires = Wire::share(wires, count, &config)?;

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use smoltcp::time::{Duration, Instant};
 
+use crate::ethernet::{ETHERNET_HEADER, MAX_MTU};
 use crate::frame::Frame;
 use crate::held::Mark;
-use crate::wire::{ETHERNET_HEADER, MAX_MTU};
 
 /// Ethernet frames over a Unix stream socket, each behind its length in 4 octets, big-endian (QEMU's `-netdev
 /// stream` does the same). A peer that goes, or breaks the framing, is dropped; the listening side then takes

@@ -2,6 +2,7 @@
 //! machine's order: flags, GSO type, header length, segment size, start and offset of the checksum.
 
 use crate::checksum::{self, FIELD, NEEDS_CHECKSUM};
+use crate::ethernet::VNET_HEADER;
 use crate::frame::Frame;
 
 /// The header for a frame to be sent: what the device is to do to it.
@@ -26,8 +27,6 @@ pub(crate) fn accept(frame: &mut Frame, header: &[u8; VNET_HEADER]) -> Option<()
     Some(())
 }
 
-/// Octets of the header.
-pub(crate) const VNET_HEADER: usize = 10;
 const IPV4: [u8; 2] = [0x08, 0x00];
 /// VIRTIO_NET_HDR_GSO_TCPV4 and _TCPV6.
 const GSO_TCPV4: u8 = 1;

@@ -1,3 +1,4 @@
+use core::net::IpAddr;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -5,9 +6,9 @@ use std::sync::Arc;
 use smoltcp::time::Instant;
 
 use crate::capture::Capture;
-use crate::config::StackConfig;
 use crate::counters::WireCounters;
 use crate::demux::Tuple;
+use crate::ethernet::{ETHERNET_HEADER, MAX_MTU, MIN_MTU};
 use crate::frame::Frame;
 use crate::hub::Port;
 use crate::impair::Impairment;
@@ -105,15 +106,15 @@ impl Wire {
         }
     }
 
-    /// Takes the frames for the station of `config` from a device that others use too (`packet`, `xdp`). For it this has to come
-    /// before the stack; all other devices have one station anyway.
+    /// Takes the frames for the station with these addresses from a device that others use too (`packet`, `xdp`). There this has to
+    /// come before the stack; all other devices have one station anyway.
     ///
     /// # Errors
     /// `AddrInUse` when the address is the host's own, and what the system says.
-    pub fn claim(&mut self, config: &StackConfig) -> io::Result<()> {
+    pub fn claim(&mut self, mac: [u8; 6], ip: IpAddr) -> io::Result<()> {
         match &self.link {
-            Link::Packet(packet) => packet.claim(config),
-            Link::Xdp(xdp) => xdp.claim(config),
+            Link::Packet(packet) => packet.claim(mac, ip),
+            Link::Xdp(xdp) => xdp.claim(mac, ip),
             Link::Pair(_) | Link::Unix(_) | Link::Tap(_) | Link::Port(_) => Ok(()),
         }
     }
@@ -391,12 +392,6 @@ fn record(capture: &mut Capture, now: Instant, frame: &mut Frame) {
     capture.record(now, frame);
     frame.is_trusted = is_trusted;
 }
-
-pub(crate) const ETHERNET_HEADER: usize = 14;
-/// Every IPv4 host takes this much (RFC 791).
-pub(crate) const MIN_MTU: usize = 576;
-/// The total length of an IPv4 packet has 16 bits.
-pub(crate) const MAX_MTU: usize = 65_535;
 
 #[cfg(test)]
 mod tests {

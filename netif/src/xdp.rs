@@ -8,7 +8,6 @@ use rustix::event::epoll;
 use rustix::net::sockopt::socket_error;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use crate::config::StackConfig;
 use crate::frame::Frame;
 use crate::packet::{Interface, groups, join, refuse_the_kernels};
 use crate::xdp::queue::Queue;
@@ -99,8 +98,8 @@ impl Xdp {
     }
 
     /// Takes the frames for a station, and no others, from now on.
-    pub(crate) fn claim(&self, config: &StackConfig) -> io::Result<()> {
-        self.steering.claim(config.mac, config.ip.address)
+    pub(crate) fn claim(&self, mac: [u8; 6], address: IpAddr) -> io::Result<()> {
+        self.steering.claim(mac, address)
     }
 
     /// False when the queue is full or the interface is down: the frame is lost. All frames go out by one queue, so that they

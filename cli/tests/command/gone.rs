@@ -51,7 +51,8 @@ impl Survivor {
 
     /// Listens for `weft rping -c`, or connects to `weft rping -s`, strikes it, and waits for the end of the connection.
     fn outlive(&self, netif: &str, is_passive: bool, strike: Strike) {
-        let (spec, link) = (format!("--netif {netif} --ip 10.0.0.2/24 --timeout 600"), netif.split_once(':').unwrap().1);
+        let (spec, link) =
+            (format!("--netif {netif} --ip 10.0.0.2/24 --timeout 600"), netif.split_once(':').unwrap().1);
         let pd = self.device.alloc_pd();
         let cq = self.device.create_cq(4, None).unwrap();
         let qp = self.device.create_qp(&pd, &QpInit::new(&cq, &cq)).unwrap();
@@ -67,7 +68,10 @@ impl Survivor {
         };
         let took = UNIX_EPOCH.elapsed().unwrap() - start;
         assert_eq!(reason, DisconnectReason::Lost, "{netif}, {strike:?}");
-        assert!(took >= LIMIT / 4, "{netif}, {strike:?}: the peer had a time to answer, and {took:?} is less");
+        assert!(
+            took >= LIMIT / 4,
+            "{netif}, {strike:?}: the peer had a time to answer, and {took:?} is less"
+        );
         let mut completions = Vec::new();
         cq.poll(&mut completions);
         assert!(completions.iter().any(|it| it.status == Status::Flushed), "{netif}: {completions:?}");
@@ -91,7 +95,9 @@ impl Survivor {
         let peer = Process::weft(&format!("rping -s {spec}"));
         let start = UNIX_EPOCH.elapsed().unwrap();
         loop {
-            self.device.connect(&self.events, qp, "10.0.0.2:7174".parse().unwrap(), ConnParam::default()).unwrap();
+            self.device
+                .connect(&self.events, qp, "10.0.0.2:7174".parse().unwrap(), ConnParam::default())
+                .unwrap();
             match self.events.wait(Some(PATIENCE)) {
                 Some(CmEvent::Established { .. }) => return peer,
                 // The server has not begun to listen.
@@ -117,13 +123,17 @@ fn outlive_all(own: &str, peer: &str) {
 
 #[test]
 fn a_peer_on_a_tap_device() {
-    in_namespace("gone::a_peer_on_a_tap_device", "tuntap add weft-tap mode tap && ip link add weft-br type bridge", || {
-        ip(&["link add br0 type bridge", "link set br0 up"]);
-        for tap in ["tap0", "tap1"] {
-            ip(&[&format!("tuntap add {tap} mode tap"), &format!("link set {tap} master br0 up")]);
-        }
-        outlive_all("tap:tap0", "tap:tap1");
-    });
+    in_namespace(
+        "gone::a_peer_on_a_tap_device",
+        "tuntap add weft-tap mode tap && ip link add weft-br type bridge",
+        || {
+            ip(&["link add br0 type bridge", "link set br0 up"]);
+            for tap in ["tap0", "tap1"] {
+                ip(&[&format!("tuntap add {tap} mode tap"), &format!("link set {tap} master br0 up")]);
+            }
+            outlive_all("tap:tap0", "tap:tap1");
+        },
+    );
 }
 
 #[test]

@@ -215,7 +215,7 @@ fn own_frames_do_not_come_back_and_foreign_ones_are_left_out() {
         veth();
         let (mut left, mut right) = (open("weft0"), open("weft1"));
         let station = StackConfig::new("fd00::1/64".parse().unwrap());
-        right.claim(&station).unwrap();
+        right.claim(station.mac, station.ip.address).unwrap();
         while next(&mut right).is_some() || next(&mut left).is_some() {}
         let to = |mac: [u8; 6]| [&mac, &[2, 0, 0, 0, 0, 9, 0x88, 0xB5][..], &[1; 50]].concat();
         let wanted = [to(station.mac), to([0xFF; 6]), to([0x33, 0x33, 0xFF, 0, 0, 1])];
@@ -248,7 +248,8 @@ fn frames_of_a_vlan_do_not_pass_for_others() {
         ] {
             let mut right = Wire::open(&spec.parse().unwrap(), 1500).unwrap();
             if is_claimed {
-                right.claim(&StackConfig::new("10.0.0.1/24".parse().unwrap())).unwrap();
+                let station = StackConfig::new("10.0.0.1/24".parse().unwrap());
+                right.claim(station.mac, station.ip.address).unwrap();
             }
             for (tag, filler) in tags.into_iter().zip(1..) {
                 left.send(Instant::ZERO, &broadcast(tag, filler));

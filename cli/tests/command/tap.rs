@@ -74,7 +74,8 @@ fn a_plain_device_with_one_queue() {
         while wire.receive(Instant::ZERO, &mut frame) {
             assert!(frame[0] & 1 == 1 && frame.len() >= 14, "{frame:?}");
         }
-        let question = [&[0xFF; 6], &[2, 0, 0, 0, 0, 1][..], &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &[2, 0, 0, 0, 0, 1]];
+        let question =
+            [&[0xFF; 6], &[2, 0, 0, 0, 0, 1][..], &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &[2, 0, 0, 0, 0, 1]];
         let question = [&question.concat()[..], &[10, 0, 0, 1], &[0; 6], &[10, 0, 0, 254]].concat();
         ip(&["addr add 10.0.0.254/24 dev tap0"]);
         wire.send(Instant::ZERO, &question);
@@ -87,7 +88,10 @@ fn a_plain_device_with_one_queue() {
             poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&wait)).unwrap();
         }
         assert_eq!(frame.len(), 42, "no header before it");
-        assert!(Wire::open(&"tap:weft%d,plain".parse().unwrap(), 1500).is_ok(), "the kernel chooses its name");
+        assert!(
+            Wire::open(&"tap:weft%d,plain".parse().unwrap(), 1500).is_ok(),
+            "the kernel chooses its name"
+        );
     });
 }
 

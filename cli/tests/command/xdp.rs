@@ -210,7 +210,7 @@ fn frames_go_to_the_station_or_to_the_kernel() {
             arrivals(&mut [wire, &mut kernel], frames.len())
         };
         assert_eq!(exchange(&mut wire), [vec![], frames.to_vec()], "nobody has claimed any");
-        wire.claim(&station).unwrap();
+        wire.claim(station.mac, station.ip.address).unwrap();
         for _ in 0..2 {
             assert_eq!(exchange(&mut wire), [frames[..4].to_vec(), frames[4..].to_vec()]);
         }
@@ -229,7 +229,7 @@ fn a_station_with_the_interfaces_mac() {
         let station = StackConfig { mac, ..StackConfig::new("10.0.0.1/24".parse().unwrap()) };
         let mut sender = packet("weft1");
         let mut wire = Wire::open(&xdp("weft0", None), 1500).unwrap();
-        wire.claim(&station).unwrap();
+        wire.claim(station.mac, station.ip.address).unwrap();
         let mut kernel = packet("weft0");
         let mut kernels = segment(mac, 2);
         kernels[33] = 3;
@@ -259,7 +259,7 @@ fn queues_are_watched_together_shared_or_chosen() {
             let mut wires = Wire::open_queues(spec, 1500, count).unwrap();
             for wire in &mut wires {
                 assert!(!is_readable_within(wire, Duration::ZERO));
-                wire.claim(&station).unwrap();
+                wire.claim(station.mac, station.ip.address).unwrap();
             }
             all.iter().for_each(|frame| sender.send(Instant::ZERO, frame));
             for wire in &wires {
@@ -323,7 +323,7 @@ fn an_interface_that_goes_and_comes_back() {
     with_veth("xdp::an_interface_that_goes_and_comes_back", || {
         let station = StackConfig::new("10.0.0.1/24".parse().unwrap());
         let mut left = Wire::open(&xdp("weft0", None), 1500).unwrap();
-        left.claim(&station).unwrap();
+        left.claim(station.mac, station.ip.address).unwrap();
         let mut right = packet("weft1");
         ip(&["link set weft0 down"]);
         for _ in 0..3 {

@@ -7,10 +7,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use crate::ethernet::{ETHERNET_HEADER, VNET_HEADER};
 use crate::frame::Frame;
 use crate::packet::socket::set_option;
-use crate::virtio::VNET_HEADER;
-use crate::wire::ETHERNET_HEADER;
 
 /// The ring of version 2: one place for each frame, the same size for all. Version 3 packs them better but hands them over in
 /// blocks, a millisecond or more after they came.

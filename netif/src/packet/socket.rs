@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::sockopt;
 
+use crate::ifreq::request_for;
 use crate::packet::program;
-use crate::tap::request_for;
 
 /// A network interface, as far as it matters whether frames can be sent there.
 #[derive(Debug)]

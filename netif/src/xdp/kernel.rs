@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use super::program::Instruction;
-use crate::tap::request_for;
+use crate::ifreq::request_for;
 
 /// A map of AF_XDP sockets with `len` places, 0 and up.
 pub(super) fn create_socket_map(len: u32) -> io::Result<OwnedFd> {

@@ -14,8 +14,8 @@ use rustix::net::SendFlags;
 use xdpilone::xdp::XdpDesc;
 use xdpilone::{DeviceQueue, IfInfo, RingRx, RingTx, Socket, SocketConfig, Umem, UmemConfig};
 
+use crate::ethernet::ETHERNET_HEADER;
 use crate::frame::Frame;
-use crate::wire::ETHERNET_HEADER;
 
 /// A bound socket.
 ///
