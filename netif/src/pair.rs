@@ -1,3 +1,5 @@
+//! The two ends of a wire through memory.
+
 use core::fmt;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -5,32 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::ethernet::{MAX_MTU, MIN_MTU};
 use crate::frame::Frame;
-use crate::wire::{Link, Wire};
 
-/// Two ends of a wire through memory. Each direction holds 512 frames and loses what comes on top, as a wire
-/// does. The ends may live in two threads.
-///
-/// # Panics
-/// When `mtu` (the IP MTU) is outside 576 to 65535.
-#[must_use]
-pub fn pair(mtu: usize) -> (Wire, Wire) {
-    assert!((MIN_MTU..=MAX_MTU).contains(&mtu), "an MTU of {mtu} is outside {MIN_MTU} to {MAX_MTU}");
-    let (left, right) = (Arc::new(Lane::default()), Arc::new(Lane::default()));
-    let end = |outgoing: &Arc<Lane>, incoming: &Arc<Lane>| {
-        Wire::new(
-            Link::Pair(PairEnd {
-                outgoing: Arc::clone(outgoing),
-                incoming: Arc::clone(incoming),
-                is_drained: false,
-            }),
-            mtu,
-        )
-    };
-    (end(&left, &right), end(&right, &left))
-}
-
+/// One end: what is sent goes into a lane that the other end receives from.
 #[derive(Debug)]
 pub(crate) struct PairEnd {
     outgoing: Arc<Lane>,
@@ -40,6 +19,17 @@ pub(crate) struct PairEnd {
 }
 
 impl PairEnd {
+    /// Makes both ends.
+    pub(crate) fn both() -> [Self; 2] {
+        let (left, right) = (Arc::new(Lane::default()), Arc::new(Lane::default()));
+        let end = |outgoing: &Arc<Lane>, incoming: &Arc<Lane>| Self {
+            outgoing: Arc::clone(outgoing),
+            incoming: Arc::clone(incoming),
+            is_drained: false,
+        };
+        [end(&left, &right), end(&right, &left)]
+    }
+
     /// Swaps the frame for an old one. False when the lane is full and the frame is lost.
     pub(crate) fn send(&self, frame: &mut Frame) -> bool {
         let mut queue = self.outgoing.lock();
@@ -143,6 +133,7 @@ mod tests {
     use smoltcp::time::Instant;
 
     use super::*;
+    use crate::{Wire, pair};
 
     const NOW: Instant = Instant::ZERO;
 

@@ -45,6 +45,18 @@ pub(crate) enum Link {
     Port(Port),
 }
 
+/// Returns the two ends of a wire through memory. Each direction holds 512 frames and loses what comes on top, as a wire does. The
+/// ends may live in two threads.
+///
+/// # Panics
+/// When `mtu` (the IP MTU) is outside 576 to 65535.
+#[must_use]
+pub fn pair(mtu: usize) -> (Wire, Wire) {
+    assert!((MIN_MTU..=MAX_MTU).contains(&mtu), "an MTU of {mtu} is outside {MIN_MTU} to {MAX_MTU}");
+    let [left, right] = PairEnd::both().map(|end| Wire::new(Link::Pair(end), mtu));
+    (left, right)
+}
+
 impl Wire {
     /// Opens the device `spec` for IP packets of up to `mtu` octets.
     ///
@@ -135,7 +147,9 @@ impl Wire {
     pub fn take_capture(&mut self) -> Option<Capture> {
         match &self.link {
             Link::Port(port) if self.capture.is_none() => port.take_capture(),
-            _ => self.capture.take(),
+            Link::Pair(_) | Link::Unix(_) | Link::Tap(_) | Link::Packet(_) | Link::Xdp(_) | Link::Port(_) => {
+                self.capture.take()
+            }
         }
     }
 
@@ -236,7 +250,7 @@ impl Wire {
         let retry = match &self.link {
             Link::Unix(link) => link.poll_at(),
             Link::Port(port) => port.poll_at(),
-            _ => None,
+            Link::Pair(_) | Link::Tap(_) | Link::Packet(_) | Link::Xdp(_) => None,
         };
         let due = self.impairment.as_ref().and_then(Impairment::poll_at);
         [retry, due].into_iter().flatten().min()
@@ -264,7 +278,9 @@ impl Wire {
             Link::Port(port) => port.wait_fds(),
             Link::Tap(tap) => Some(vec![(tap.shared_fd(), false)]),
             Link::Packet(packet) => Some(vec![(packet.shared_fd(), false)]),
-            _ => Some(vec![(Arc::new(self.poll_fd()?.try_clone_to_owned().ok()?), self.wants_write())]),
+            Link::Pair(_) | Link::Unix(_) | Link::Xdp(_) => {
+                Some(vec![(Arc::new(self.poll_fd()?.try_clone_to_owned().ok()?), self.wants_write())])
+            }
         }
     }
 
@@ -327,7 +343,7 @@ impl Wire {
             Link::Packet(packet) => WireCounters { receive_lost: packet.lost(), ..self.counters },
             Link::Xdp(xdp) => WireCounters { receive_lost: xdp.lost(), ..self.counters },
             Link::Port(port) => port.counters(),
-            _ => self.counters,
+            Link::Pair(_) | Link::Unix(_) | Link::Tap(_) => self.counters,
         }
     }
 
