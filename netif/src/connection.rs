@@ -8,28 +8,11 @@ use crate::config::{Congestion, StackConfig};
 use crate::counters::TcpCounters;
 use crate::demux::{Segment, Tuple, default_mss};
 use crate::frame::Frame;
-use crate::llp::LlpState;
+use crate::llp::state::{CloseCause, LlpState};
 use crate::own::OwnSegment;
 use crate::sequence::{SendMark, put_out_of_reach};
-use crate::tally::Tally;
+use crate::tally::{Appearance, Tally, is_established};
 use crate::whole::{Flow, Keeper};
-
-/// How a connection ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CloseCause {
-    /// Both sides sent FIN and had it acknowledged.
-    Graceful,
-    /// The peer answered the SYN with RST: nobody listens there.
-    Refused,
-    /// The peer sent RST.
-    Reset,
-    /// No way leads to the peer: the wire has lost its other end or, on `host`, the kernel or a router says so.
-    Unreachable,
-    /// The peer was silent for the configured timeout.
-    TimedOut,
-    /// This side gave the connection up.
-    Aborted,
-}
 
 /// One TCP connection: a socket set with one socket, and what smoltcp doesn't keep or tell.
 #[derive(Debug)]
@@ -78,22 +61,6 @@ pub(crate) struct Connection {
     time_wait_until: Option<Instant>,
     timeout: Option<Duration>,
     keep_alive: Option<Duration>,
-}
-
-/// What the user sees of a connection; it is ready when this changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Appearance {
-    state: State,
-    pub(crate) end: Option<CloseCause>,
-    pub(crate) received: usize,
-    queued: usize,
-}
-
-impl Appearance {
-    /// Both ends know each other, or have done so.
-    pub(crate) fn is_established(&self) -> bool {
-        is_established(self.state)
-    }
 }
 
 impl Connection {
@@ -432,10 +399,6 @@ impl Connection {
         );
         awaits_control || (socket.is_open() && socket.send_queue() > 0)
     }
-}
-
-fn is_established(state: State) -> bool {
-    !matches!(state, State::Closed | State::Listen | State::SynSent | State::SynReceived)
 }
 
 /// How large a receive buffer is made for the size asked for.

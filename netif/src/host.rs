@@ -15,7 +15,8 @@ use crate::config::StackConfig;
 use crate::counters::{Counters, HostCounters};
 use crate::error::ConnectError;
 use crate::held::Held;
-use crate::llp::{Llp, LlpState};
+use crate::llp::Llp;
+use crate::llp::state::LlpState;
 use crate::table::{ConnectionId, Slots};
 use crate::wheel::Wheel;
 

@@ -83,7 +83,6 @@ pub use smoltcp::time::{Duration, Instant};
 
 pub use capture::Capture;
 pub use config::{Congestion, StackConfig};
-pub use connection::CloseCause;
 pub use counters::{Counters, HostCounters, TcpCounters, WireCounters};
 pub use error::{ConfigError, ConnectError, ListenError};
 pub use held::{Held, take_marked};
@@ -91,7 +90,7 @@ pub use host::{HostLlp, HostMoving, HostStack};
 pub use impair::{Impairment, ImpairmentConfig};
 pub use ip::{IpSetting, IpSettingError, Route};
 pub use listen::Listen;
-pub use llp::{Llp, LlpState, TcpLlp};
+pub use llp::{CloseCause, Llp, LlpState, TcpLlp};
 pub use spec::{Spec, SpecError};
 pub use stack::{Moving, Stack};
 pub use steering::queue_of;

@@ -3,8 +3,12 @@ use std::os::fd::BorrowedFd;
 
 use smoltcp::socket::tcp::State;
 
-use crate::connection::{CloseCause, Connection};
+use crate::connection::Connection;
 use crate::host::HostLlp;
+
+pub(crate) mod state;
+
+pub use state::{CloseCause, LlpState};
 
 /// The lower layer protocol of one connection: a reliable byte stream in each direction. Borrowed from
 /// [`Stack::llp`](crate::Stack::llp); what is changed here goes out at the next egress.
@@ -20,21 +24,6 @@ pub enum Llp<'a> {
 #[derive(Debug)]
 pub struct TcpLlp<'a> {
     pub(crate) connection: &'a mut Connection,
-}
-
-/// How far a connection has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LlpState {
-    /// The peer has not answered yet.
-    Connecting,
-    /// The peer may send. So it is after [`Llp::shutdown`] too, as long as the peer has not sent its FIN.
-    Established,
-    /// The peer's FIN has come; what it sent before may be still unread. This side may send.
-    PeerClosed,
-    /// Both sides have closed, and neither lost anything.
-    Closed,
-    /// Ended by RST, timeout or an abort; [`Llp::cause`] says which. What had arrived before can be read.
-    Reset,
 }
 
 impl Llp<'_> {

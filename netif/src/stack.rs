@@ -7,14 +7,15 @@ use smoltcp::time::Instant;
 use smoltcp::wire::EthernetAddress;
 
 use crate::config::StackConfig;
-use crate::connection::{CloseCause, Connection};
+use crate::connection::Connection;
 use crate::counters::{Counters, TcpCounters};
 use crate::demux::{Demux, Tuple};
 use crate::error::{ConnectError, ListenError};
 use crate::frame::Frame;
 use crate::ip::{IpSetting, is_station, to_cidr};
 use crate::listen::Listen;
-use crate::llp::{Llp, LlpState, TcpLlp};
+use crate::llp::state::{CloseCause, LlpState};
+use crate::llp::{Llp, TcpLlp};
 use crate::random::Random;
 use crate::slot::Slot;
 use crate::table::{ConnectionId, Table};

@@ -1,10 +1,28 @@
-use crate::connection::{Appearance, CloseCause};
+use smoltcp::socket::tcp::State;
+
 use crate::counters::TcpCounters;
 use crate::demux::Segment;
 use crate::frame::Frame;
+use crate::llp::state::CloseCause;
 use crate::own::OwnSegment;
 use crate::sequence::is_before;
 use crate::whole::Flow;
+
+/// What the user sees of a connection; it is ready when this changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Appearance {
+    pub(crate) state: State,
+    pub(crate) end: Option<CloseCause>,
+    pub(crate) received: usize,
+    pub(crate) queued: usize,
+}
+
+impl Appearance {
+    /// Both ends know each other, or have done so.
+    pub(crate) fn is_established(&self) -> bool {
+        is_established(self.state)
+    }
+}
 
 /// What one connection adds to the [`TcpCounters`], and how far it has come. Segments are looked at when nothing holds them back any
 /// more.
@@ -103,6 +121,11 @@ impl Tally {
             counters.failed += 1;
         }
     }
+}
+
+/// Whether both ends know each other, or have done so.
+pub(crate) fn is_established(state: State) -> bool {
+    !matches!(state, State::Closed | State::Listen | State::SynSent | State::SynReceived)
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ use smoltcp::time::{Duration, Instant};
 
 use super::connection::Connection;
 use super::{HostStack, LISTENER, socket};
-use crate::connection::CloseCause;
 use crate::error::ListenError;
 use crate::held::Held;
 use crate::listen::Listen;
+use crate::llp::state::CloseCause;
 use crate::table::ConnectionId;
 
 /// A listening socket.

@@ -11,10 +11,9 @@ use smoltcp::time::Instant;
 
 use super::buffer::{Pool, Ring};
 use super::socket;
-use crate::connection::CloseCause;
 use crate::counters::HostCounters;
 use crate::held::Held;
-use crate::llp::LlpState;
+use crate::llp::state::{CloseCause, LlpState};
 
 /// A socket and what waits before and behind it. The kernel tells by edges what has become possible; what is remembered here
 /// of them is tried again only when the kernel has taken it back.

@@ -3,9 +3,8 @@ use std::os::fd::BorrowedFd;
 
 use super::buffer::Pool;
 use super::connection::{Connection, Received};
-use crate::connection::CloseCause;
 use crate::counters::HostCounters;
-use crate::llp::LlpState;
+use crate::llp::state::{CloseCause, LlpState};
 
 /// A connection of the kernel's TCP, borrowed from its stack; used through [`Llp`](crate::Llp).
 #[derive(Debug)]

@@ -15,9 +15,9 @@ use rustix::net::{
 };
 
 use crate::config::StackConfig;
-use crate::connection::CloseCause;
 use crate::error::{ConnectError, ListenError};
 use crate::held::Held;
+use crate::llp::state::CloseCause;
 
 /// What has come of the first step of a connection.
 #[derive(Debug)]

@@ -3,9 +3,10 @@ use smoltcp::time::{Duration, Instant};
 
 use super::Stack;
 use super::asking::PAUSE;
-use crate::connection::{CloseCause, Connection};
+use crate::connection::Connection;
 use crate::demux::asks_for_neighbor;
 use crate::frame::Frame;
+use crate::llp::state::CloseCause;
 use crate::table::ConnectionId;
 
 impl Stack {

@@ -1,7 +1,8 @@
 //! The end of connections, of one and of all.
 
 use super::Stack;
-use crate::connection::{CloseCause, Connection};
+use crate::connection::Connection;
+use crate::llp::state::CloseCause;
 use crate::table::ConnectionId;
 
 impl Stack {
