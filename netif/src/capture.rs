@@ -1,14 +1,14 @@
+//! Captures: frames written to a pcap file.
+
 use core::fmt;
 use core::time::Duration;
 use std::io::{self, BufWriter, Write};
 
 use smoltcp::time::Instant;
 
-/// Writes frames as a pcap file (little-endian, stamps in microseconds, LINKTYPE_ETHERNET), as Wireshark
-/// reads it.
+/// Writes frames as a pcap file (little-endian, stamps in microseconds, LINKTYPE_ETHERNET), which Wireshark reads.
 ///
-/// The first error ends the recording; it is kept for [`Capture::error`] and [`Capture::finish`], since a
-/// wire can't do anything about a full disk.
+/// The first error ends the recording, since a wire cannot help a full disk. [`Capture::error`] and [`Capture::finish`] tell it.
 ///
 /// ```
 /// use weft_netif::{Capture, pair};
@@ -20,7 +20,7 @@ use smoltcp::time::Instant;
 /// ```
 pub struct Capture {
     output: BufWriter<Box<dyn Write + Send>>,
-    /// Real time since 1970 at the engine's time zero, and how much faster than real time the engine's clock runs.
+    /// Real time since 1970 at the engine's time zero. The engine's clock runs faster than real time by the second number.
     epoch: Duration,
     scale: u32,
     flushing: bool,
@@ -58,7 +58,7 @@ impl Capture {
         Self { epoch, scale: scale.max(1), ..self }
     }
 
-    /// Writes out every frame at once, for programs that are ended by a signal.
+    /// Writes out every frame at once, for programs that a signal ends.
     #[must_use]
     pub fn with_flushing(self) -> Self {
         Self { flushing: true, ..self }
@@ -68,7 +68,7 @@ impl Capture {
     pub fn record(&mut self, now: Instant, frame: &[u8]) {
         let micros = u64::try_from(now.total_micros()).unwrap_or(0) / u64::from(self.scale);
         let micros = micros.saturating_add(u64::try_from(self.epoch.as_micros()).unwrap_or(0));
-        // The format counts seconds in 32 bits; a later time wraps there, as everybody's does in 2106.
+        // The format counts seconds in 32 bits, which wrap in 2106.
         let seconds = u32::try_from(micros / 1_000_000 % (1 << 32)).unwrap_or(0);
         let rest = u32::try_from(micros % 1_000_000).unwrap_or(0);
         let kept = frame.len().min(SNAP_LEN as usize);
@@ -82,10 +82,10 @@ impl Capture {
         self.frames += u64::from(self.error.is_none());
     }
 
-    /// Ends the capture: writes out what is buffered and tells the first error of all the time.
+    /// Ends the capture: writes out what is buffered, and returns the first error since the beginning.
     ///
     /// # Errors
-    /// The first error that any write met.
+    /// The first error of any write.
     pub fn finish(mut self) -> io::Result<()> {
         match self.error.take() {
             Some(error) => Err(error),
@@ -93,7 +93,7 @@ impl Capture {
         }
     }
 
-    /// The error that ended the recording, if one did.
+    /// The error that ended the recording, if there was one.
     #[must_use]
     pub const fn error(&self) -> Option<&io::Error> {
         self.error.as_ref()

@@ -20,8 +20,8 @@ pub(crate) fn fill(frame: &mut [u8]) {
     frame[field..field + 2].copy_from_slice(&sum.to_ne_bytes());
 }
 
-/// Fills in the checksum of IPv4, puts the sum over the pseudo-header into the field of TCP's, to which the device adds the rest,
-/// and answers where TCP begins.
+/// Prepares a frame for a device that computes TCP's checksum. Fills in the checksum of IPv4, puts the sum over the pseudo-header
+/// into TCP's field, and returns where TCP begins.
 pub(crate) fn begin(frame: &mut [u8]) -> Option<usize> {
     fill_ip(frame);
     let place = find(frame)?;
@@ -30,7 +30,7 @@ pub(crate) fn begin(frame: &mut [u8]) -> Option<usize> {
     Some(place.start)
 }
 
-/// Whether the checksums of IPv4 and TCP are good, as far as the frame has these in it.
+/// Whether those of the checksums of IPv4 and TCP are good that the frame has.
 pub(crate) fn is_good(frame: &[u8]) -> bool {
     let is_ip_good = ipv4(frame).is_none_or(|header| fold(sum(header)) == u16::MAX);
     is_ip_good
@@ -38,10 +38,11 @@ pub(crate) fn is_good(frame: &[u8]) -> bool {
             .is_none_or(|place| fold(place.pseudo + sum(&frame[place.start..place.end])) == u16::MAX)
 }
 
-/// Fills in the checksum that the sender left to its hardware, as the header before the frame says (virtio 1.2, section
-/// 5.1.6: flags, GSO type, header length, segment size, start and offset of the checksum, in the machine's order), unless it is
-/// that of TCP, which is the stack's own matter. None when it names a place outside the frame; else whether nobody needs to look
-/// at TCP's any more.
+/// Fills in the checksum that the sender left to its hardware, as virtio's header says (virtio 1.2, section 5.1.6). That header has
+/// flags, GSO type, header length, segment size, start and offset of the checksum, in the machine's order. The checksum of TCP is
+/// left alone, since the stack need not verify it.
+///
+/// Returns whether TCP's checksum can be taken for good, and `None` when the header names a place outside the frame.
 pub(crate) fn complete(frame: &mut [u8], header: &[u8; VNET_HEADER]) -> Option<bool> {
     let [flags, _, _, _, _, _, start @ .., offset0, offset1] = *header;
     if flags & NEEDS_CHECKSUM == 0 {
@@ -55,7 +56,7 @@ pub(crate) fn complete(frame: &mut [u8], header: &[u8; VNET_HEADER]) -> Option<b
     if find(frame).is_some_and(|tcp| tcp.start == start && place == start + FIELD) {
         return Some(true);
     }
-    // The field holds the sum over the pseudo-header, which goes into the sum like everything else.
+    // The field holds the sum over the pseudo-header, which is part of the sum.
     let sum = !fold(sum(&frame[start..]));
     let sum = if sum == 0 { u16::MAX } else { sum };
     frame[place..place + 2].copy_from_slice(&sum.to_ne_bytes());
@@ -70,7 +71,7 @@ fn fill_ip(frame: &mut [u8]) {
     }
 }
 
-/// The header of IPv4 with its options.
+/// Returns the IPv4 header with its options.
 fn ipv4(frame: &[u8]) -> Option<&[u8]> {
     let len = usize::from(frame.get(IP)? & 0x0F) * 4;
     if len >= 20 && frame[12..14] == [0x08, 0x00] { frame.get(IP..IP + len) } else { None }
@@ -111,8 +112,8 @@ fn find(frame: &[u8]) -> Option<Place> {
     Some(Place { start: IP + start, end: IP + end, pseudo })
 }
 
-/// The ones' complement sum (RFC 1071), in 64 bits and of words in the machine's order, which only turns the octets of the result;
-/// a frame cannot make it overflow.
+/// Returns the ones' complement sum (RFC 1071) in 64 bits, which no frame overflows. It adds words in the machine's order. Another
+/// order would only swap the octets of the result.
 fn sum(octets: &[u8]) -> u64 {
     let words = octets.chunks_exact(4);
     let rest = words.remainder();

@@ -1,3 +1,5 @@
+//! The settings of a stack.
+
 use core::net::IpAddr;
 
 use smoltcp::time::Duration;

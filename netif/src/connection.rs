@@ -1,3 +1,5 @@
+//! One TCP connection of a stack: smoltcp's socket, and what smoltcp does not keep or tell.
+
 use core::net::{IpAddr, SocketAddr};
 
 use smoltcp::iface::{SocketHandle, SocketSet};

@@ -1,7 +1,7 @@
 //! What is counted below the RNIC, and how every layer declares its counters.
 
-/// Declares a struct of counters, each with its meaning: `list` names them, their layer first, `add` adds those of another
-/// engine. They are plain integers; who owns the struct counts.
+/// Declares a struct of counters, each with its meaning. `list` names them, their layer first. `add` adds those of another engine.
+/// They are plain integers, which the owner of the struct changes.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! counters {
@@ -14,7 +14,7 @@ macro_rules! counters {
         }
 
         impl $name {
-            /// The name of each counter, its layer first, and its value.
+            /// Returns the name of each counter, its layer first, and its value.
             pub fn list(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((concat!($layer, ".", stringify!($counter)), self.$counter),)*].into_iter()
             }
@@ -36,9 +36,9 @@ counters! {
         received,
         /// Lost by the device: its ring was full, or they did not come whole. Only `packet` knows.
         receive_lost,
-        /// Not taken by the device: it was full, down, or nobody was at the other end.
+        /// Not taken by the device: it was full or down, or had no other end.
         send_lost,
-        /// Not sent since longer than the MTU and the Ethernet header.
+        /// Not sent because they were longer than the MTU and the Ethernet header.
         too_long,
         /// Octets of the frames taken by the device, Ethernet headers included.
         octets_sent,
@@ -56,15 +56,15 @@ counters! {
         frames_out,
         /// Frames to the own address that never saw the wire.
         looped,
-        /// Frames to the own address lost since too many waited.
+        /// Frames to the own address that were lost because too many waited.
         loop_overflows,
-        /// Frames that were for somebody else, or that nobody should send: malformed, fragments, forged senders.
+        /// Frames for other stations, and frames that no station should send: malformed, fragments, forged senders.
         refused,
         /// Frames whose checksum of IPv4 or TCP was wrong.
         damaged,
         /// Calls into smoltcp for one connection each: the measure of the work that polling does.
         socket_polls,
-        /// SYNs dropped since the backlog was full.
+        /// SYNs dropped because the backlog was full.
         backlog_drops,
         /// Connections now, half-open and closing ones included.
         connections,
@@ -84,30 +84,30 @@ counters! {
         sends,
         /// Octets received.
         octets_received,
-        /// Of these, octets that went straight to where they belong, without a buffer of this process.
+        /// Of these, octets that the kernel put straight into registered memory.
         octets_placed,
         /// Octets sent: taken by the kernel.
         octets_sent,
-        /// Of these, octets of FPDUs that went out from registered memory, without a copy of this process.
+        /// Of these, octets of FPDUs that the kernel took straight from registered memory.
         octets_lent,
         /// Connections accepted.
         accepted,
-        /// Attempts to accept that failed since the system had no descriptor or memory left.
+        /// Attempts to accept that failed because the system had no descriptor or memory left.
         accept_failures,
-        /// How often a listener let connections wait in the kernel since its backlog was full.
+        /// How often a listener let connections wait in the kernel because its backlog was full.
         backlog_waits,
     }
 }
 
 counters! {
-    /// What TCP has done on all connections of a [`Stack`](crate::Stack), in segments unless it says octets (RFC 9293; the
-    /// names of RFC 4022 where there are such).
+    /// What TCP has done on all connections of a [`Stack`](crate::Stack), in segments unless it says octets (RFC 9293). RFC 4022
+    /// has names for some of them.
     "tcp" TcpCounters {
-        /// Segments sent, the repeated ones, pure acknowledgements and resets among them.
+        /// Segments sent, with repeated ones, pure acknowledgements and resets.
         segments_sent,
         /// Segments received for a connection.
         segments_received,
-        /// Octets of payload sent, the repeated ones among them. The octet of a probe does not count.
+        /// Octets of payload sent, with repeated ones. The octet of a probe does not count.
         octets_sent,
         /// Octets of payload received in order, each once.
         octets_received,
@@ -122,7 +122,7 @@ counters! {
         resets_sent,
         /// Connections ended, or refused, by a reset of the peer.
         resets_received,
-        /// Connections given up since the peer was silent for too long.
+        /// Connections given up because the peer was silent for too long.
         timeouts,
         /// Connections that this side opened and that were established.
         opened,

@@ -1,7 +1,9 @@
+//! What a frame is about, and which connection it is for.
+
 use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
 
-/// Both ends of a connection: what finds it among the others.
+/// Both ends of a connection, by which it is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tuple {
     pub(crate) local: SocketAddr,
@@ -9,7 +11,8 @@ pub(crate) struct Tuple {
 }
 
 impl Hash for Tuple {
-    /// Each frame is looked up by it: one word, or three, instead of each field. The own address tells nothing apart.
+    /// One look-up for each frame: so one word (IPv6: three) is hashed instead of each field. All tuples have the own address in
+    /// common.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let ports = u64::from(self.local.port()) << 16 | u64::from(self.remote.port());
         match self.remote.ip() {
@@ -22,17 +25,16 @@ impl Hash for Tuple {
     }
 }
 
-/// What a frame is about, as far as choosing a socket set needs to know. Nothing is verified: the stack does
-/// that.
+/// What a frame is about, so that a socket set can be chosen. Nothing is verified; the stack does that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peek {
     /// TCP to the own address.
     Tcp(Segment),
-    /// ARP or NDP: the neighbor cache may know more about these two, which may be the same, after it.
+    /// ARP or NDP: afterwards the neighbor cache may know more about these two addresses, which may be the same.
     Neighbor([IpAddr; 2]),
-    /// Something else that the stack may answer, such as an echo request.
+    /// Another frame that the stack may answer, such as an echo request.
     Other,
-    /// Not for this stack, or nothing that it should look at.
+    /// A frame that is not for this stack, or that it must not look at.
     Refused,
 }
 
@@ -59,7 +61,7 @@ impl Segment {
     }
 }
 
-/// Looks at frames by hand, for a stack with one MAC and one IP address.
+/// Reads the headers of frames for a stack with one MAC and one IP address.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Demux {
     mac: [u8; 6],
@@ -71,9 +73,8 @@ impl Demux {
         Self { mac, address }
     }
 
-    /// Looks at a received frame; `looped` if it never was on the wire. From there nobody else may speak as
-    /// this station, nor as the loopback: that would put a wrong entry into the neighbor cache, or pass for a
-    /// local peer.
+    /// Looks at a received frame; `looped` if it never was on the wire. A frame from the wire must not come from this station's
+    /// addresses or from the loopback. It could put a wrong entry into the neighbor cache, or pass for a local peer.
     pub(crate) fn peek(&self, frame: &[u8], looped: bool) -> Peek {
         let Some((header, payload)) = frame.split_first_chunk::<14>() else { return Peek::Refused };
         let to_group = header[0] & 1 != 0;
@@ -93,8 +94,7 @@ impl Demux {
         }
     }
 
-    /// Whether a frame that this stack sends is meant for itself: sent to its own MAC address, or asking for
-    /// it.
+    /// Whether a frame that this stack sends is for itself: sent to its own MAC address, or a question for that.
     pub(crate) fn turns_round(&self, frame: &[u8]) -> bool {
         let Some((header, payload)) = frame.split_first_chunk::<14>() else { return false };
         if header[..6] == self.mac {
@@ -124,8 +124,7 @@ impl Demux {
     fn peek_ipv4(&self, packet: &[u8], looped: bool) -> Option<Peek> {
         let header = packet.first_chunk::<20>()?;
         let header_len = usize::from(header[0] & 0x0F) * 4;
-        // Flags and fragment offset: the stack reassembles nothing, and must not take a fragment for a whole
-        // packet.
+        // Flags and fragment offset: the stack reassembles nothing, and must not take a fragment for a packet.
         let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3FFF != 0;
         if header[0] >> 4 != 4 || header_len < 20 || is_fragment {
             return None;
@@ -166,7 +165,7 @@ impl Demux {
             TCP if destination == self.address => peek_tcp((source, destination), payload).map(Peek::Tcp),
             TCP => None,
             ICMPV6 if source.is_ipv6() && is_neighbor_discovery(payload) => {
-                // An advertisement tells about its target, all others about their source only.
+                // An advertisement tells about its target, other messages about their source only.
                 let advertised =
                     payload.get(8..24).filter(|_| payload.first() == Some(&NEIGHBOR_ADVERTISEMENT));
                 let target = advertised.and_then(|target| target.first_chunk::<16>());
@@ -177,8 +176,7 @@ impl Demux {
     }
 }
 
-/// Whether a frame, one of our own, asks for a neighbor. Instead of what should have been sent to that
-/// neighbor.
+/// Whether a frame of our own asks for a neighbor. smoltcp sends it in place of the frame that it had for that neighbor.
 pub(crate) fn asks_for_neighbor(frame: &[u8]) -> bool {
     match frame.get(12..14) {
         Some([0x08, 0x06]) => true,
@@ -223,7 +221,7 @@ fn find_mss(mut options: &[u8]) -> Option<u16> {
     }
 }
 
-/// The MSS that a peer means which names none (RFC 9293, MUST-15 and 3.7.1).
+/// The MSS of a peer that names none (RFC 9293, MUST-15 and 3.7.1).
 pub(crate) const fn default_mss(address: IpAddr) -> u16 {
     if address.is_ipv4() { 536 } else { 1220 }
 }

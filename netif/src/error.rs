@@ -1,3 +1,5 @@
+//! Errors of listening, connecting and settings.
+
 use core::fmt;
 
 /// Why [`Stack::listen`](crate::Stack::listen) refused a port.

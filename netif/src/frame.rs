@@ -1,29 +1,31 @@
+//! Ethernet frames in buffers that are used again.
+
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
 use crate::checksum;
 
-/// An Ethernet frame on its way, in a buffer that serves for many: it keeps its octets initialised, so that a frame costs neither
-/// an allocation nor zeros.
+/// An Ethernet frame on its way. Its buffer is used again for later frames and stays initialised, so that a frame costs neither an
+/// allocation nor zeros.
 #[derive(Default, Clone)]
 pub(crate) struct Frame {
     /// As long as the longest frame so far.
     buffer: Vec<u8>,
     len: usize,
-    /// The checksums of IPv4 and TCP need not be looked at, and may not have been filled in: the frame has only been where nothing
-    /// damages it, or somebody has verified it.
+    /// The checksums of IPv4 and TCP need not be looked at, and may be missing. Either nothing could damage the frame so far, or
+    /// the device has verified it.
     pub(crate) is_trusted: bool,
-    /// Octets of TCP payload in each of the segments that the device is to cut the frame into; 0 for one that goes as it is.
+    /// Octets of TCP payload in each segment into which the device cuts the frame; 0 if it does not cut it.
     pub(crate) segment: u16,
 }
 
 impl Frame {
-    /// A copy of what somebody else has made.
+    /// Returns a frame with a copy of these octets.
     pub(crate) fn copy_of(octets: &[u8]) -> Self {
         Self { buffer: octets.to_vec(), len: octets.len(), ..Self::default() }
     }
 
-    /// Makes it a frame of `len` octets. What is in them is left from earlier ones.
+    /// Makes it a frame of `len` octets, which are those of earlier frames.
     pub(crate) fn reset(&mut self, len: usize) {
         if self.buffer.len() < len {
             self.buffer.resize(len, 0);
@@ -39,7 +41,7 @@ impl Frame {
         self.copy_from_slice(octets);
     }
 
-    /// Exchanges it for one with these octets.
+    /// Exchanges the frame's octets and these.
     pub(crate) fn swap(&mut self, octets: &mut Vec<u8>) {
         self.buffer.truncate(self.len);
         core::mem::swap(&mut self.buffer, octets);
@@ -64,14 +66,14 @@ impl Frame {
         self.len = new;
     }
 
-    /// Fills in the checksums of IPv4 and TCP for whoever takes the frame for one from a wire.
+    /// Fills in the checksums of IPv4 and TCP, as a wire has them.
     pub(crate) fn complete(&mut self) {
         if core::mem::take(&mut self.is_trusted) {
             checksum::fill(self);
         }
     }
 
-    /// Whether the octets are those that were sent, as far as these checksums tell.
+    /// Whether the checksums of IPv4 and TCP are good, or need not be looked at.
     pub(crate) fn is_good(&self) -> bool {
         self.is_trusted || checksum::is_good(self)
     }

@@ -1,3 +1,5 @@
+//! Several stacks on one device.
+
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,3 +1,5 @@
+//! Faults of a wire: loss, duplicates, reordering, damage and delay.
+
 use core::cmp::Reverse;
 use core::fmt;
 use core::ops::Range;
@@ -17,24 +19,21 @@ pub struct ImpairmentConfig {
     pub loss: f64,
     /// Probability that a frame comes twice, 0 to 1.
     pub duplicate: f64,
-    /// Probability that a frame is held back for 0.1 to 1.1 ms (and a further `delay`), so that later ones
-    /// overtake it.
+    /// Probability that a frame is held back for 0.1 to 1.1 ms beside `delay`, so that later ones overtake it.
     pub reorder: f64,
-    /// Probability that one bit of an IP packet is turned over. Only what a checksum covers can be hit: the
-    /// Ethernet header and ARP would be saved by the frame check sequence of a real wire, which frames in
-    /// memory don't have.
+    /// Probability that one bit of an IP packet is turned over. Only bits under a checksum can be hit. On a real wire the frame
+    /// check sequence protects the Ethernet header and ARP, and frames in memory have none.
     pub corrupt: f64,
-    /// Time that every frame takes.
+    /// Time on the way of each frame.
     pub delay: Duration,
-    /// Greatest further time, equally distributed; frames may overtake each other by it.
+    /// Longest further time on the way, equally distributed; frames may overtake each other by it.
     pub jitter: Duration,
-    /// Interval in which the link is down: frames sent in it are lost.
+    /// Interval in which the link is down, and frames that are sent get lost.
     pub down: Option<Range<Instant>>,
 }
 
-/// A middle box that loses, duplicates, holds back, delays and damages frames by a seeded generator. It has
-/// no clock and does no I/O: frames go in by [`Impairment::push`] and come out by [`Impairment::pop`] when
-/// their time has come.
+/// A box in the middle of a wire that loses, duplicates, holds back, delays and damages frames, as a seeded generator says. It has no
+/// clock and does no I/O: frames go in by [`Impairment::push`] and come out by [`Impairment::pop`] when they are due.
 #[derive(Clone)]
 pub struct Impairment {
     config: ImpairmentConfig,
@@ -48,7 +47,7 @@ pub struct Impairment {
 }
 
 impl Impairment {
-    /// A middle box with nothing in it.
+    /// Returns a box with no frames in it.
     #[must_use]
     pub const fn new(config: ImpairmentConfig) -> Self {
         let random = Random::new(config.seed);
@@ -64,7 +63,7 @@ impl Impairment {
         }
     }
 
-    /// Whether a frame that is not lost goes on at once, as it is: nothing but loss is asked for, and nothing waits.
+    /// Whether a frame that is not lost goes on at once, unchanged: only loss is asked for, and no frame waits.
     pub(crate) fn is_immediate(&self) -> bool {
         let ImpairmentConfig { duplicate, reorder, corrupt, delay, jitter, .. } = self.config;
         let chances = [duplicate, reorder, corrupt];
@@ -72,14 +71,14 @@ impl Impairment {
         chances == [0.0; 3] && times == [Duration::ZERO; 2] && self.queue.is_empty()
     }
 
-    /// Whether a frame is not lost.
+    /// Whether the next frame gets through.
     pub(crate) fn passes(&mut self, now: Instant) -> bool {
         let lost = self.random.chance(self.config.loss) || self.is_down(now);
         self.lost += u64::from(lost);
         !lost
     }
 
-    /// Takes a frame in at `now`. A full box (65536 frames under way) loses it.
+    /// Takes a frame in at `now`. A full box (65,536 frames) loses it.
     pub fn push(&mut self, now: Instant, frame: &[u8]) {
         let lost = self.random.chance(self.config.loss);
         let copies = 1 + usize::from(self.random.chance(self.config.duplicate));
@@ -105,7 +104,7 @@ impl Impairment {
         }
     }
 
-    /// The next frame that is due by `now`.
+    /// Returns the next frame that is due by `now`.
     pub fn pop(&mut self, now: Instant) -> Option<Vec<u8>> {
         if self.poll_at()? > now {
             return None;
@@ -113,13 +112,13 @@ impl Impairment {
         self.queue.pop().map(|Reverse((_, _, frame))| frame)
     }
 
-    /// When the next frame comes out.
+    /// When the next frame is due.
     #[must_use]
     pub fn poll_at(&self) -> Option<Instant> {
         self.queue.peek().map(|Reverse((due, _, _))| *due)
     }
 
-    /// Frames lost, duplicated, held back and damaged so far.
+    /// Returns how many frames were lost, duplicated, held back and damaged so far.
     #[must_use]
     pub const fn counts(&self) -> [u64; 4] {
         [self.lost, self.duplicated, self.held_back, self.corrupted]

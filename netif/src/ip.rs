@@ -1,10 +1,12 @@
+//! The IP address of a stack, its net and its routes.
+
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 
 use smoltcp::wire::{IpAddress, IpCidr};
 
-/// The own IP address of a stack, the length of its net's prefix, and the ways out of that net.
+/// The own IP address of a stack, the prefix length of its net, and the routes out of that net.
 ///
 /// ```
 /// use weft_netif::IpSetting;
@@ -14,7 +16,7 @@ use smoltcp::wire::{IpAddress, IpCidr};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IpSetting {
-    /// The own address, of one station.
+    /// The own address; neither a group nor a special address.
     pub address: IpAddr,
     /// Bits of the own net, 1 to 32 or 128.
     pub prefix: u8,
@@ -24,7 +26,7 @@ pub struct IpSetting {
     pub routes: Vec<Route>,
 }
 
-/// A net that is reached through a router in the own net.
+/// A net behind a router in the own net.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// First address of the net, its host bits zero.
@@ -35,7 +37,7 @@ pub struct Route {
     pub via: IpAddr,
 }
 
-/// An address setting that makes no sense: the part that is wrong, and why.
+/// An address setting that is wrong: which part of it, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IpSettingError {
     part: String,
@@ -43,19 +45,19 @@ pub struct IpSettingError {
 }
 
 impl IpSetting {
-    /// An address with the prefix of its net, without gateway and routes.
+    /// Returns an address with the prefix of its net, without gateway and routes.
     ///
     /// # Errors
-    /// When [`IpSetting::validate`] finds something.
+    /// As [`IpSetting::validate`].
     pub fn new(address: IpAddr, prefix: u8) -> Result<Self, IpSettingError> {
         let setting = Self { address, prefix, gateways: Vec::new(), routes: Vec::new() };
         setting.validate().map(|()| setting)
     }
 
-    /// Checks every field against the others; whoever fills them by hand calls this, parsing does it too.
+    /// Checks every field against the others, as parsing does. A caller that fills the fields by hand calls this.
     ///
     /// # Errors
-    /// The first part that makes no sense.
+    /// The first part that is wrong.
     pub fn validate(&self) -> Result<(), IpSettingError> {
         let width = if self.address.is_ipv4() { 32 } else { 128 };
         refuse_if(
@@ -64,7 +66,7 @@ impl IpSetting {
             "the prefix is outside 1 to 32 (IPv6: 128)",
         )?;
         station(self.address)?;
-        // The two highest prefix lengths have no address set apart for the net itself (RFC 3021, RFC 6164).
+        // With the two longest prefixes no address is that of the net itself (RFC 3021, RFC 6164).
         if width - self.prefix > 1 {
             let bits = host_bits(self.address, self.prefix);
             refuse_if(bits == 0, self, "that is the address of the net, not of a host in it")?;
@@ -91,14 +93,14 @@ impl IpSetting {
         Ok(())
     }
 
-    /// Whether `remote` can be reached: it is in the own net, or a route or gateway leads there.
+    /// Whether `remote` is in the own net, or a route or gateway leads there.
     #[must_use]
     pub fn reaches(&self, remote: IpAddr) -> bool {
         self.route_to(remote).is_some()
     }
 
-    /// The bits of the longest prefix by which `remote` is reached: the own net's, or that of a route, 0 for a gateway. None if
-    /// it can't be reached.
+    /// Returns the length of the longest prefix that leads to `remote`: of the own net or of a route, 0 for a gateway. `None` if
+    /// none does.
     #[must_use]
     pub fn route_to(&self, remote: IpAddr) -> Option<u8> {
         if remote.is_ipv4() != self.address.is_ipv4() {
@@ -117,8 +119,8 @@ impl IpSetting {
         remote.is_ipv4() == self.address.is_ipv4() && contains(self.address, self.prefix, remote)
     }
 
-    /// The station in the own net that a packet to `remote` goes to: `remote` itself, or the router on the way to it. None
-    /// when no route leads there.
+    /// Returns the station in the own net that gets a packet to `remote`: `remote` itself, or a router. `None` when no route leads
+    /// there.
     #[must_use]
     pub fn next_hop(&self, remote: IpAddr) -> Option<IpAddr> {
         if self.is_on_link(remote) {
@@ -134,7 +136,7 @@ impl IpSetting {
         let same_family = router.is_ipv4() == self.address.is_ipv4();
         refuse_if(!same_family, &router, "the router is of another IP version than the address")?;
         refuse_if(router == self.address, &router, "the router is the own address")?;
-        // A link-local address is on the link by its meaning, whatever the prefix says.
+        // A link-local address is on the link, whatever the prefix says.
         let link_local = matches!(router, IpAddr::V6(v6) if v6.is_unicast_link_local());
         refuse_if(!self.is_on_link(router) && !link_local, &router, "the router is outside the own net")
     }
@@ -186,12 +188,12 @@ impl fmt::Display for IpSettingError {
 
 impl core::error::Error for IpSettingError {}
 
-/// The setting in smoltcp's types: the own address and net, then what its routing table holds.
+/// Returns an address and its net in smoltcp's type.
 pub(crate) fn to_cidr(address: IpAddr, prefix: u8) -> IpCidr {
     IpCidr::new(IpAddress::from(address), prefix)
 }
 
-/// Whether `address` can be that of one other station on a wire: none of the special ones.
+/// Whether `address` can be that of one other station on a wire.
 pub(crate) fn is_station(address: IpAddr) -> bool {
     station(address).is_ok()
 }
@@ -245,7 +247,7 @@ fn contains(net: IpAddr, prefix: u8, address: IpAddr) -> bool {
     left - host_bits(net, prefix) == right - host_bits(address, prefix)
 }
 
-/// One less than the routing table of smoltcp holds, as the gateway takes a place.
+/// smoltcp's routing table holds one more, which the gateway takes.
 const MAX_ROUTES: usize = 7;
 
 #[cfg(test)]

@@ -1,18 +1,20 @@
+//! What to listen on.
+
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// What to listen on. A port alone (`4791.into()`) means all own addresses and the configured backlog.
+/// Where to listen. A port alone (`4791.into()`) means all own addresses and the configured backlog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Listen {
-    /// The own address that connections are taken to; all of them if none or unspecified.
+    /// The own address; all of them if none is given or it is unspecified.
     pub address: Option<IpAddr>,
-    /// The port; for 0 one is chosen that nobody uses.
+    /// The port; 0 chooses a free one.
     pub port: u16,
-    /// Connections that are half-open or not yet taken, at most, instead of the configured backlog; at least 1.
+    /// How many connections may be half-open or not yet taken, at least 1; the configured backlog if none is given.
     pub backlog: Option<usize>,
 }
 
 impl Listen {
-    /// The address and port asked for, both of them possibly unspecified.
+    /// Returns the address and port asked for, both of which may be unspecified.
     pub(crate) fn wanted(&self) -> SocketAddr {
         SocketAddr::new(self.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), self.port)
     }

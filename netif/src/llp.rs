@@ -1,3 +1,5 @@
+//! The lower layer protocol: one connection, over either TCP.
+
 use std::io;
 use std::os::fd::BorrowedFd;
 

@@ -1,3 +1,5 @@
+//! The header of a TCP segment that this stack sends.
+
 use crate::sequence::find_tcp;
 
 /// A TCP segment in a frame of our own. Its header is read once for all who have to know: the mark of what was sent, the keeper of

@@ -1,3 +1,5 @@
+//! Network interfaces by AF_PACKET.
+
 use core::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

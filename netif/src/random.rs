@@ -1,4 +1,6 @@
-/// A seeded generator (SplitMix64): small, fast, and the same on every machine. Not for secrets.
+//! Random numbers that a seed repeats.
+
+/// A seeded generator (SplitMix64). It is small and fast, and draws the same numbers on every machine. Not for secrets.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -15,14 +17,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, 0 when `bound` is 0. The bias of the remainder is of no account here.
+    /// Returns a number below `bound`, 0 when `bound` is 0. The bias of the remainder does not matter here.
     pub(crate) const fn below(&mut self, bound: u64) -> u64 {
         let drawn = self.draw();
         if bound == 0 { 0 } else { drawn % bound }
     }
 
-    /// True with `probability`. Always draws, so that a change of one probability leaves the others' draws
-    /// alone.
+    /// Returns true with `probability`. It always draws, so that a change of one probability leaves later draws alone.
     pub(crate) fn chance(&mut self, probability: f64) -> bool {
         let unit = (self.draw() >> 11) as f64 / (1_u64 << 53) as f64;
         unit < probability

@@ -1,3 +1,5 @@
+//! Sequence numbers where smoltcp leaves them wrong.
+
 use crate::own::OwnSegment;
 
 /// Keeps the sequence numbers of acknowledgements where RFC 9293 (3.10.7.4) wants them: at the highest number

@@ -1,3 +1,5 @@
+//! The device that smoltcp sees.
+
 use core::num::NonZeroUsize;
 
 use smoltcp::phy::{

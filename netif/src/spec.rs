@@ -1,3 +1,5 @@
+//! Names of devices on the command line.
+
 use core::fmt;
 use core::str::FromStr;
 use std::path::PathBuf;

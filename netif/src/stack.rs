@@ -1,3 +1,5 @@
+//! The TCP/IP of this process, on one wire.
+
 use core::net::SocketAddr;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::BorrowedFd;

@@ -1,9 +1,9 @@
-//! Which of several queues, and so which of several stacks, a connection belongs to by its ports.
+//! Which of several queues, and so which of several stacks, has a connection, as its ports say.
 
-/// The queue that the frames of a connection between two ports come by, where the device can be told: `packet` with several
-/// sockets. From either end it is the same.
+/// Returns the queue of a connection between two ports, the same at either end. A device that can be told (`packet` with several
+/// sockets) puts the connection's frames there.
 ///
-/// Ports follow each other, or are all even, so that their bits are mixed first.
+/// The bits of the ports are mixed, since ports follow each other or are all even.
 #[must_use]
 pub fn queue_of(ports: [u16; 2], queues: usize) -> usize {
     let mixed = u32::from(ports[0] ^ ports[1]).wrapping_mul(MULTIPLIER) >> 16;

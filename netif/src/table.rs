@@ -1,3 +1,5 @@
+//! Connections by place and by 4-tuple.
+
 use core::hash::{BuildHasher, Hasher};
 use std::collections::HashMap;
 
@@ -5,8 +7,7 @@ use crate::connection::Connection;
 use crate::demux::Tuple;
 use crate::random::Random;
 
-/// Names a connection of one [`Stack`](crate::Stack), for good: a place that is used again gets another
-/// generation.
+/// Names a connection of one [`Stack`](crate::Stack). An id is never used again: a place in the table gets another generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId {
     index: usize,
@@ -21,7 +22,7 @@ impl ConnectionId {
         self.index
     }
 
-    /// The id in the 63 bits that the kernel carries for us; [`Slots::unpack`] finds it again.
+    /// Packs the id into 63 bits, for the kernel to carry; [`Slots::unpack`] finds the connection again.
     pub(crate) const fn pack(self) -> u64 {
         (self.generation & GENERATION_MASK) << 32 | (self.index as u64 & 0xFFFF_FFFF)
     }
@@ -34,21 +35,21 @@ pub(crate) struct Slots<T> {
     free: Vec<usize>,
 }
 
-/// All connections of a stack: by place, and by 4-tuple as long as segments may arrive for them.
+/// All connections of a stack, by place. By 4-tuple it finds those for which segments may arrive.
 #[derive(Debug)]
 pub(crate) struct Table {
     slots: Slots<Connection>,
     by_tuple: HashMap<Tuple, ConnectionId, Keyed>,
-    /// What was found last: segments come in trains.
+    /// The connection that was found last, since segments come in trains.
     last: Option<(Tuple, ConnectionId)>,
 }
 
-/// Hashes 4-tuples by multiplication, under a key, since peers choose half of a tuple: a fraction of what the standard library's
-/// takes, and a segment needs one.
+/// Hashes 4-tuples by multiplication, in a fraction of the time of the standard library's hasher, since each segment needs a hash. A
+/// key goes in, because peers choose half of a tuple.
 #[derive(Debug, Clone, Copy)]
 struct Keyed(u64);
 
-/// What has been hashed so far, and the key.
+/// The hash so far, and the key.
 struct TupleHasher {
     state: u64,
     key: u64,
@@ -137,13 +138,13 @@ impl<T> Slots<T> {
         entry.connection.as_deref()
     }
 
-    /// The connection that is at a place now.
+    /// Returns the connection that has this place now.
     pub(crate) fn at(&self, index: usize) -> Option<ConnectionId> {
         let entry = self.entries.get(index).filter(|entry| entry.connection.is_some())?;
         Some(ConnectionId { index, generation: entry.generation })
     }
 
-    /// The connection of a packed id, if it is still there.
+    /// Returns the id that was packed, if its connection is still there.
     pub(crate) fn unpack(&self, packed: u64) -> Option<ConnectionId> {
         let id = self.at(usize::try_from(packed & 0xFFFF_FFFF).ok()?)?;
         (id.pack() == packed).then_some(id)
@@ -159,7 +160,7 @@ impl<T> Slots<T> {
 }
 
 impl Table {
-    /// An empty table. The seed decides the order of nothing but the time that finding takes.
+    /// Returns an empty table. The seed changes nothing but the time that a look-up takes.
     pub(crate) fn new(seed: u64) -> Self {
         let key = Random::new(seed).draw();
         Self { slots: Slots::default(), by_tuple: HashMap::with_hasher(Keyed(key)), last: None }
@@ -199,7 +200,7 @@ impl Table {
         self.by_tuple.get(tuple).copied()
     }
 
-    /// As [`Self::find`], for the segments of a train.
+    /// As [`Self::find`]; faster for the connection that was found last.
     pub(crate) fn find_next(&mut self, tuple: &Tuple) -> Option<ConnectionId> {
         match self.last {
             Some((last, id)) if last == *tuple => Some(id),
@@ -230,5 +231,5 @@ impl Table {
     }
 }
 
-/// As much of a generation as fits beside a place and a bit for other purposes.
+/// The bits of a generation that fit beside a place and one bit for other purposes.
 const GENERATION_MASK: u64 = 0x7FFF_FFFF;

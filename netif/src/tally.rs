@@ -1,3 +1,5 @@
+//! What one connection adds to the counters.
+
 use smoltcp::socket::tcp::State;
 
 use crate::counters::TcpCounters;

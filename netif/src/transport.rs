@@ -1,3 +1,5 @@
+//! Either TCP behind one set of methods.
+
 use core::net::{IpAddr, SocketAddr};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};

@@ -1,3 +1,5 @@
+//! Frames over a Unix stream socket.
+
 use core::fmt;
 use std::fs;
 use std::io;

@@ -1,14 +1,16 @@
+//! Deadlines of many connections.
+
 use smoltcp::time::Instant;
 
-/// A hierarchical timer wheel: at most one deadline for each key, armed and cancelled in constant time.
+/// A hierarchical timer wheel with at most one deadline for each key. Arming and cancelling take constant time.
 ///
-/// Six levels of 64 slots; a slot of level `n` spans 64^n ticks of a millisecond. A deadline waits in the
-/// lowest level where it differs from the wheel's time, and moves down when the time enters its slot. Keys
-/// are small numbers (places in a table), their list nodes lie in one vector.
+/// There are six levels of 64 slots. A slot of level `n` spans 64^n ticks of a millisecond. A deadline waits in the lowest level where
+/// it differs from the wheel's time, and moves down when the time enters its slot. Keys are small numbers (places in a table); their
+/// list nodes lie in one vector.
 #[derive(Debug)]
 pub(crate) struct Wheel {
     elapsed: u64,
-    /// Before this tick there is nothing to do.
+    /// The wheel has nothing to do before this tick.
     quiet_until: u64,
     occupied: [u64; LEVELS],
     heads: [[usize; SLOTS]; LEVELS],
@@ -34,7 +36,7 @@ impl Wheel {
         }
     }
 
-    /// Sets the one deadline of `key`, rounded up to a tick so that it never fires early.
+    /// Sets the deadline of `key`, rounded up to a tick, so that it never fires early.
     pub(crate) fn arm(&mut self, key: usize, deadline: Instant) {
         if self.nodes.len() <= key {
             self.nodes.resize(key + 1, Node { previous: NONE, next: NONE, when: 0, place: None });
@@ -49,8 +51,8 @@ impl Wheel {
         self.insert(key, when);
     }
 
-    /// Sees to it that `key` fires at the deadline or before: what is armed for an earlier time stays. Who sets a deadline for
-    /// each message moves it in its list once in a while instead of each time.
+    /// Has `key` fire at the deadline or before: an earlier deadline stays. So a caller that sets a deadline for each message seldom
+    /// moves it from list to list.
     pub(crate) fn arm_by(&mut self, key: usize, deadline: Instant) {
         let when = micros(deadline).div_ceil(TICK_MICROS);
         let is_early = |node: &Node| node.place.is_some() && node.when <= when;
@@ -76,7 +78,7 @@ impl Wheel {
         }
     }
 
-    /// Takes out one key whose deadline has come; call until it answers `None`.
+    /// Takes out one key whose deadline has come; to be called until it returns `None`.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<usize> {
         let tick = micros(now) / TICK_MICROS;
         if tick < self.quiet_until {
@@ -103,8 +105,7 @@ impl Wheel {
         None
     }
 
-    /// When to call [`Wheel::pop_due`] next. Never late; it may be early by the span of a slot of a high
-    /// level.
+    /// When to call [`Wheel::pop_due`] next. It is never late, and may be early by the span of a slot of a high level.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let micros = self.next_slot()?.2.saturating_mul(TICK_MICROS);
         Some(Instant::from_micros(i64::try_from(micros).unwrap_or(i64::MAX)))
@@ -127,8 +128,7 @@ impl Wheel {
         self.occupied[level] |= 1 << slot;
     }
 
-    /// The earliest slot with a deadline in it: level, slot, first tick. A lower level is always the earlier
-    /// one.
+    /// Returns the earliest slot with a deadline in it: level, slot, first tick. Lower levels are earlier.
     fn next_slot(&self) -> Option<(usize, usize, u64)> {
         let level = self.occupied.iter().position(|&occupied| occupied != 0)?;
         let current = slot_of(self.elapsed, level);
@@ -152,9 +152,8 @@ const TICK_MICROS: u64 = 1000;
 const LEVELS: usize = 6;
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
-/// Farther deadlines (two years) move down early, find themselves still far, and are put in again. One slot
-/// of the highest level stays out of reach, so that such a deadline never lands in the slot that the time is
-/// in.
+/// A deadline that is farther away (two years) is put in at this distance, and again when it comes up. One slot of the highest level
+/// is out of reach, so that no deadline gets into the slot of the present time.
 const MAX_TICKS: u64 = (SLOTS as u64 - 1) << (SLOT_BITS as usize * (LEVELS - 1));
 const NONE: usize = usize::MAX;
 

@@ -1,3 +1,5 @@
+//! TCP segments that a closing window does not cut.
+
 use smoltcp::wire::{Ipv4Packet, Ipv6Packet, TcpPacket};
 
 use crate::frame::Frame;

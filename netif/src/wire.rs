@@ -1,3 +1,5 @@
+//! One end of an Ethernet, whatever the device.
+
 use core::net::IpAddr;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};

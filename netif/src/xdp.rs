@@ -1,3 +1,5 @@
+//! Network interfaces by AF_XDP.
+
 use core::fmt;
 use core::net::IpAddr;
 use std::io;

@@ -1,3 +1,5 @@
+//! One connection of the kernel's TCP, as its user sees it.
+
 use std::io;
 use std::os::fd::BorrowedFd;
 

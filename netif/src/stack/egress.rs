@@ -1,3 +1,5 @@
+//! Sending: turns of connections, their timers, and frames on their way to the wire.
+
 use smoltcp::iface::PollResult;
 use smoltcp::time::{Duration, Instant};
 

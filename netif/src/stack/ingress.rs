@@ -1,3 +1,5 @@
+//! Receiving: frames from the wire on their way to connections.
+
 use core::net::IpAddr;
 
 use smoltcp::socket::tcp::State;

@@ -1,3 +1,5 @@
+//! Checksums of TCP that a sender on the same machine left to its hardware.
+
 use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet, checksum};
 
 /// Fills in the checksum of TCP that a sender on the same machine left to its hardware, as a veth peer does.

@@ -1,3 +1,5 @@
+//! Two stacks on one wire and one virtual clock, and octets to send between them.
+
 use weft_netif::{
     ConnectionId, Duration, Impairment, ImpairmentConfig, Instant, Stack, StackConfig, Wire, pair,
 };

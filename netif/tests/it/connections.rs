@@ -1,3 +1,5 @@
+//! How connections begin and end.
+
 use std::net::SocketAddr;
 
 use weft_netif::{CloseCause, ConnectError, Duration, ListenError, LlpState};

@@ -1,3 +1,5 @@
+//! What is counted.
+
 use weft_netif::{Duration, Impairment, ImpairmentConfig, Instant, LlpState, TcpCounters, Wire};
 
 use crate::bench::{Bench, Talker, V4, V6};

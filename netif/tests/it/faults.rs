@@ -1,3 +1,5 @@
+//! Streams across a wire with faults.
+
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 

@@ -1,3 +1,5 @@
+//! Limits of half-open, waiting and closing connections.
+
 use weft_netif::Instant;
 use weft_netif::{Congestion, Duration, LlpState, Stack, StackConfig, Wire, pair};
 

@@ -1,3 +1,5 @@
+//! How neighbors' MAC addresses are found.
+
 use std::net::{Ipv4Addr, SocketAddr};
 
 use weft_netif::{Instant, LlpState, Stack, StackConfig, Wire, pair};

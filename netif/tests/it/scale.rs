@@ -1,3 +1,5 @@
+//! Many connections.
+
 use weft_netif::{ConnectionId, Duration, Stack};
 
 use crate::bench::{Bench, PORT, V4};

@@ -1,3 +1,5 @@
+//! Octets of streams arrive whole and in order.
+
 use weft_netif::{Capture, CloseCause, Duration, Impairment, ImpairmentConfig, Llp, LlpState, Stack, Wire};
 
 use crate::bench::{Bench, Talker, V4, V6};

@@ -1,3 +1,5 @@
+//! Wires over Unix sockets: framing, peers that come and go.
+
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
