@@ -17,20 +17,20 @@ use crate::frame::Frame;
 use crate::steering::queue_of;
 use crate::wire::{Link, Wire};
 
-/// Several stacks with the same addresses on one device: each has a [`Port`].
+/// Several stacks with the same addresses on one device. Each has a [`Port`].
 ///
-/// A connection belongs to the port that its TCP ports choose ([`queue_of`]), unless it was moved. Whoever takes a frame from
-/// the device that is another port's puts it into that one's inbox. Answers about neighbors go to all; what is neither is
-/// answered by whoever took it.
+/// A connection belongs to the port that its TCP ports choose ([`queue_of`]), unless it was moved. A port that takes another port's
+/// frame from the device puts it into that port's inbox. Answers about neighbors go to all ports. All other frames stay with the port
+/// that took them.
 #[derive(Debug)]
 struct Hub {
     demux: Demux,
-    /// As many as there are ports, or one that all of them use.
+    /// One for each port, or one that all ports use.
     queues: Vec<Mutex<Wire>>,
-    /// All of them cut long frames into segments.
+    /// Every queue cuts long frames into segments.
     segments: bool,
     inboxes: Vec<Inbox>,
-    /// Connections that are not where their ports say.
+    /// Connections that are not at the port that their TCP ports choose.
     moved: RwLock<HashMap<Tuple, usize>>,
     moved_count: AtomicUsize,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Port {
     index: usize,
 }
 
-/// What other ports have handed over, and a descriptor that is readable as long as there is something.
+/// Frames from other ports, and a descriptor that is readable while there are any.
 #[derive(Debug)]
 struct Inbox {
     lanes: Mutex<Lanes>,
@@ -60,12 +60,12 @@ struct Lanes {
 }
 
 impl Wire {
-    /// Makes `ports` wires for as many stacks, all with the addresses of `config`, out of one wire or of as many queues of one
-    /// device ([`Wire::open_queues`]).
+    /// Makes wires for `ports` stacks with the addresses of `config`, out of one wire or of one queue for each
+    /// ([`Wire::open_queues`]).
     ///
-    /// Every connection belongs to one of the stacks: those that a peer opens to the one that the ports choose, those that a
-    /// stack opens to that one. [`Stack::take_out`](crate::Stack::take_out) moves a connection to another stack. All stacks have
-    /// to listen on the same ports, and all of them to be polled, as each may receive for the others.
+    /// A connection that a peer opens belongs to the stack that the ports choose. A connection that a stack opens belongs to that
+    /// stack. [`Stack::take_out`](crate::Stack::take_out) moves a connection to another stack. All stacks have to listen on the same
+    /// ports. All have to be polled, as each may receive for the others.
     ///
     /// # Errors
     /// `InvalidInput` when there is neither one wire nor one for each port, and when the system has no file descriptor left.
@@ -95,7 +95,7 @@ impl Port {
         true
     }
 
-    /// The next frame for this port, from the inbox or the device.
+    /// Takes the next frame for this port from the inbox or the device.
     pub(crate) fn receive(&self, now: Instant, frame: &mut Frame) -> bool {
         if self.inbox().pop(frame, |lanes| &mut lanes.arrived) {
             return true;
@@ -121,13 +121,13 @@ impl Port {
         false
     }
 
-    /// The next frame that another stack of this station has sent to the station itself.
+    /// Returns the next frame that another stack of this station has sent to the station itself.
     pub(crate) fn take_turned(&self) -> Option<Frame> {
         let mut frame = Frame::default();
         self.inbox().pop(&mut frame, |lanes| &mut lanes.turned).then_some(frame)
     }
 
-    /// Hands a frame of a connection that is another port's over to it; `turned` if this station has sent it.
+    /// Hands a frame over to the port of its connection if that is another one; `turned` if this station has sent it.
     pub(crate) fn hand_over(&self, frame: &Frame, turned: bool) -> bool {
         let Peek::Tcp(segment) = self.hub.demux.peek(frame, turned) else { return false };
         let owner = self.hub.owner(&segment.tuple);
@@ -149,14 +149,14 @@ impl Port {
         self.hub.owner(tuple) == self.index
     }
 
-    /// Has the frames of a connection come to this port from now on, and says whether that has to be forgotten some day.
+    /// Has the frames of a connection come to this port from now on. Returns whether [`Self::forget`] is needed at its end.
     pub(crate) fn claim(&self, tuple: Tuple) -> bool {
         let is_home = self.hub.home(&tuple) == self.index;
         self.hub.change(|moved| if is_home { moved.remove(&tuple) } else { moved.insert(tuple, self.index) });
         !is_home
     }
 
-    /// The connection is over: its frames go to where its ports say.
+    /// Takes [`Self::claim`] back when the connection is over.
     pub(crate) fn forget(&self, tuple: &Tuple) {
         self.hub.change(|moved| moved.remove(tuple));
     }
@@ -178,14 +178,14 @@ impl Port {
         self.queue().losses()
     }
 
-    /// Copies of the descriptors to sleep on, as [`Wire::wait_fds`] has them.
+    /// Returns copies of the descriptors to sleep on, as [`Wire::wait_fds`].
     pub(crate) fn wait_fds(&self) -> Option<Vec<(Arc<OwnedFd>, bool)>> {
         let mut fds = self.queue().wait_fds()?;
         fds.push((Arc::new(self.inbox().bell.try_clone().ok()?), false));
         Some(fds)
     }
 
-    /// Readable when something was handed over. Not all that a sleeper needs: see [`Wire::wait_fds`].
+    /// Returns what becomes readable when a frame was handed over. A sleeper needs more: see [`Wire::wait_fds`].
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.inbox().bell.as_fd()
     }
@@ -194,7 +194,7 @@ impl Port {
         self.queue().take_capture()
     }
 
-    /// What was counted on the own queue; a queue of all counts for the first.
+    /// Returns the counts of the own queue. A queue of all ports counts for the first port.
     pub(crate) fn counters(&self) -> WireCounters {
         let is_own = self.index < self.hub.queues.len();
         if is_own { self.queue().counters() } else { WireCounters::default() }
@@ -211,7 +211,7 @@ impl Port {
 }
 
 impl Hub {
-    /// The port that a connection belongs to.
+    /// Returns the port that a connection belongs to.
     fn owner(&self, tuple: &Tuple) -> usize {
         if self.moved_count.load(Ordering::Acquire) > 0 {
             let moved = self.moved.read().unwrap_or_else(PoisonError::into_inner);
@@ -239,7 +239,7 @@ impl Inbox {
         Ok(Self { lanes: Mutex::default(), waiting: AtomicUsize::new(0), bell })
     }
 
-    /// A full inbox loses the frame, as any queue on the way does.
+    /// Puts a frame in. A full inbox loses it, as any queue on the way does.
     fn push(&self, frame: Frame, lane: impl FnOnce(&mut Lanes) -> &mut VecDeque<Frame>) {
         let mut lanes = self.lanes();
         let lane = lane(&mut lanes);
@@ -272,7 +272,7 @@ impl Inbox {
     }
 }
 
-/// Frames that may wait in a lane.
+/// Frames in a lane at most.
 const CAPACITY: usize = 1024;
-/// Frames for others that one call takes from the device: who has work of its own is not kept from it for longer.
+/// Frames for other ports that one call takes from the device at most, so that the port's own work does not wait for long.
 const BURST: usize = 64;

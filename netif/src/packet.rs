@@ -22,23 +22,23 @@ mod socket;
 
 pub(crate) use socket::{Interface, join};
 
-/// A network interface by AF_PACKET, one call for each frame that is sent. Frames are received from a ring that the kernel shares;
-/// those of a length that none has on the wire, which come with offloads, by a call each.
+/// A network interface by AF_PACKET. Each frame is sent by one call. Frames are received from a ring that the kernel shares. Frames
+/// that are longer than the MTU, which come with offloads, are received by one call each.
 ///
-/// The station has a MAC address of its own beside the interface's. The kernel takes frames to it for somebody else's and
-/// never answers them, which it would do, by a reset, if it saw TCP to a port that it does not know.
+/// The station has a MAC address of its own beside the interface's. So the kernel takes its frames for another station's and answers
+/// none of them. Otherwise the kernel would reset TCP connections to ports that it does not know.
 pub(crate) struct Packet {
     socket: Arc<OwnedFd>,
     ring: Ring,
     offload: bool,
     index: i32,
-    /// Frames that were lost on this side of the wire, since the ring or the queue was full or they were longer than any packet.
+    /// Frames that were lost here, because the ring or the queue was full or they were longer than any packet.
     lost: AtomicU64,
 }
 
 impl Packet {
-    /// Opens `name` for IP packets of `mtu` octets, `count` times; the kernel gives each frame to one of them, all of a connection
-    /// to the same. With `offload` long frames are cut by the kernel or the hardware, and neither side fills in checksums.
+    /// Opens `name` for IP packets of `mtu` octets, `count` times. The kernel gives all frames of a connection to the same one. With
+    /// `offload` the kernel or the hardware cuts long frames, and neither side fills in checksums.
     pub(crate) fn open_queues(name: &str, mtu: usize, offload: bool, count: usize) -> io::Result<Vec<Self>> {
         let mut queues = Vec::new();
         let mut group = None;
@@ -54,7 +54,7 @@ impl Packet {
 
     fn open(name: &str, mtu: usize, offload: bool) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // Protocol 0: nothing arrives before the socket is bound, and so everything is in the ring.
+        // With protocol 0 nothing arrives before the socket is bound, so that all frames are in the ring.
         let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
             .map_err(|error| explain(error.into()))?;
         let interface = Interface::find(&socket, name)?;
@@ -66,7 +66,7 @@ impl Packet {
         Ok(Self { socket: Arc::new(socket), ring, offload, index: interface.index, lost: AtomicU64::new(0) })
     }
 
-    /// Takes the frames for a station, and no others: to its MAC address and to groups.
+    /// Takes the frames to a station's MAC address and to its groups, and no others.
     pub(crate) fn claim(&self, mac: [u8; 6], address: IpAddr) -> io::Result<()> {
         refuse_the_kernels(address, self.index)?;
         join(&self.socket, self.index, mac, libc::PACKET_MR_UNICAST)?;
@@ -76,7 +76,7 @@ impl Packet {
         socket::filter(&self.socket, mac)
     }
 
-    /// False when the queue is full or the interface is down: the frame is lost.
+    /// Sends a frame. Returns false if it is lost, because the queue is full or the interface is down.
     pub(crate) fn send(&self, frame: &mut Frame) -> bool {
         if !self.offload {
             frame.complete();
@@ -86,8 +86,8 @@ impl Packet {
         rustix::io::writev(&self.socket, &parts).is_ok_and(|len| len == VNET_HEADER + frame.len())
     }
 
-    /// The next frame. It may be longer than the MTU: a peer on the same machine leaves it to the hardware to cut its
-    /// segments and to fill in their checksums, and there is none; what a network card puts together looks the same.
+    /// Takes the next frame. It may be longer than the MTU: a peer on the same machine leaves segments and checksums to hardware that
+    /// is not there. Frames that a network card has put together look the same.
     pub(crate) fn receive(&mut self, frame: &mut Frame) -> bool {
         while let Some(arrival) = self.ring.take(frame) {
             if arrival.is_losing {
@@ -101,18 +101,18 @@ impl Packet {
         false
     }
 
-    /// Whether long frames are cut into segments.
+    /// Whether the device cuts long frames into segments.
     pub(crate) const fn segments(&self) -> bool {
         self.offload
     }
 
     pub(crate) fn poll_fd(&self) -> BorrowedFd<'_> {
-        // That the interface went down makes the socket readable until somebody has asked for the error; nobody could sleep.
+        // An interface that went down makes the socket readable until the error is taken. Nothing could sleep on it.
         let _down = socket_error(&self.socket);
         self.socket.as_fd()
     }
 
-    /// The same, for a sleeper who does not hold the device back meanwhile.
+    /// Returns the same descriptor, for a sleeper that does not borrow the device.
     pub(crate) fn shared_fd(&self) -> Arc<OwnedFd> {
         let _down = socket_error(&self.socket);
         Arc::clone(&self.socket)
@@ -126,13 +126,13 @@ impl Packet {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// The next frame of the socket's queue; none when it is none that one could take.
+    /// Reads the next frame of the socket's queue. Returns `None` if there is none, or one that makes no sense.
     fn read(&self, frame: &mut Frame) -> Option<()> {
         let mut header = [0; VNET_HEADER];
         frame.reset(MAX_MTU + ETHERNET_HEADER);
         let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(frame)];
         let len = match rustix::io::readv(&self.socket, &mut parts) {
-            // That the interface went down is said once, and frames may wait behind it.
+            // The kernel tells once that the interface went down. Frames may wait behind that.
             Err(Errno::NETDOWN) => rustix::io::readv(&self.socket, &mut parts),
             read => read,
         };
@@ -140,10 +140,10 @@ impl Packet {
         virtio::accept(frame, &header)
     }
 
-    /// Makes the frame what it would be on a wire; none when it did not come whole.
+    /// Makes the frame what it would be on a wire. Returns `None` if it did not come whole.
     fn restore(&self, arrival: Arrival, frame: &mut Frame) -> Option<()> {
         if arrival.is_queued {
-            // It was too long for its place in the ring, and waits whole in the socket's queue.
+            // It was too long for its place in the ring. The whole frame waits in the socket's queue.
             self.read(frame)?;
         } else {
             virtio::accept(frame, &arrival.header)?;
@@ -151,7 +151,7 @@ impl Packet {
         if frame.len() != arrival.len {
             return None;
         }
-        // A tag with VLAN 0 is a priority only. Any other one is put back, so that the frame does not pass for one without.
+        // A tag with VLAN 0 is a priority only. Another tag is put back, so that the frame does not pass for an untagged one.
         if let Some([tpid, tci]) = arrival.tag.filter(|[_, tci]| tci & 0x0FFF != 0) {
             frame.insert(12, &[tpid.to_be_bytes(), tci.to_be_bytes()].concat());
         }
@@ -167,7 +167,7 @@ impl fmt::Debug for Packet {
     }
 }
 
-/// An error when the address is one that the kernel takes for its own.
+/// Returns an error if the kernel takes the address for its own.
 pub(crate) fn refuse_the_kernels(address: IpAddr, interface: i32) -> io::Result<()> {
     if !is_the_kernels(address, interface) {
         return Ok(());
@@ -192,11 +192,11 @@ fn is_the_kernels(address: IpAddr, interface: i32) -> bool {
         }
         UdpSocket::bind(target).is_ok()
     };
-    // Where `ip_nonlocal_bind` is set nothing can be told, and whoever set it knows about addresses.
+    // With `ip_nonlocal_bind` every address can be bound to, so that this test says nothing.
     bind(address) && !bind(nobodys)
 }
 
-/// The groups by which a station with this address is asked for. IPv4 uses the broadcast, which comes without asking.
+/// Returns the Ethernet groups of neighbor discovery for this address. IPv4 uses the broadcast, which always comes.
 pub(crate) fn groups(address: IpAddr) -> Vec<[u8; 6]> {
     match address {
         IpAddr::V4(_) => Vec::new(),

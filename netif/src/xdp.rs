@@ -19,26 +19,26 @@ mod kernel;
 mod program;
 mod queue;
 
-/// A network interface by AF_XDP: a program in the driver, or on the kernel's way up where the driver cannot run one, gives
-/// the frames for the station to sockets whose memory the kernel shares, and leaves all others to the kernel.
+/// A network interface by AF_XDP. A program runs in the driver, or in the kernel behind it if the driver cannot run one. It gives the
+/// station's frames to sockets whose memory the kernel shares, and leaves all other frames to the kernel.
 ///
-/// The station has a MAC address of its own beside the interface's, or shares the interface's. Either way the kernel sees none
-/// of its frames, and answers none by a reset.
+/// The station has a MAC address of its own, or shares the interface's. In both cases the kernel sees none of its frames, and resets
+/// none of its connections.
 pub(crate) struct Xdp {
     queues: Vec<Queue>,
-    /// The queue that is looked at first.
+    /// The queue whose turn it is.
     next: usize,
-    /// Readable when a queue is.
+    /// Becomes readable when a queue does.
     watch: OwnedFd,
     steering: Arc<Steering>,
 }
 
-/// What gives the frames of an interface to sockets, until the last one who has it lets it go.
+/// The program that gives the frames of an interface to sockets. It ends with its last owner.
 #[derive(Debug)]
 struct Steering {
     interface: Interface,
     mac: [u8; 6],
-    /// Keeps the further addresses that the interface takes frames to, and takes none itself.
+    /// Has the interface take frames to further addresses, and receives none itself.
     addresses: OwnedFd,
     map: OwnedFd,
     link: OwnedFd,
@@ -46,8 +46,8 @@ struct Steering {
 }
 
 impl Xdp {
-    /// Opens queue `queue` of the interface `name`, or all of its queues, for IP packets of `mtu` octets: as `count` devices,
-    /// each with its share of the queues, or as one where there are fewer. Frames come from [`Xdp::claim`] on.
+    /// Opens queue `queue` of the interface `name`, or all of its queues, for IP packets of `mtu` octets. Returns `count` devices, each
+    /// with its share of the queues, or one if there are fewer queues. Frames come from [`Xdp::claim`] on.
     pub(crate) fn open_queues(
         name: &str,
         queue: Option<u32>,
@@ -99,19 +99,19 @@ impl Xdp {
         Ok(Self { queues, next: 0, watch, steering: Arc::clone(steering) })
     }
 
-    /// Takes the frames for a station, and no others, from now on.
+    /// Takes the frames for a station from now on, and no others.
     pub(crate) fn claim(&self, mac: [u8; 6], address: IpAddr) -> io::Result<()> {
         self.steering.claim(mac, address)
     }
 
-    /// False when the queue is full or the interface is down: the frame is lost. All frames go out by one queue, so that they
-    /// stay in order.
+    /// Sends a frame. Returns false if it is lost, because the queue is full or the interface is down. All frames go out by one queue,
+    /// so that they stay in order.
     pub(crate) fn send(&mut self, frame: &mut Frame) -> bool {
         frame.complete();
         self.queues.first_mut().is_some_and(|queue| queue.send(frame))
     }
 
-    /// The next frame; the queues take turns.
+    /// Takes the next frame. The queues take turns.
     pub(crate) fn receive(&mut self, frame: &mut Frame) -> bool {
         for _ in 0..self.queues.len() {
             self.next = (self.next + 1) % self.queues.len();
@@ -124,7 +124,7 @@ impl Xdp {
     }
 
     pub(crate) fn poll_fd(&self) -> BorrowedFd<'_> {
-        // That the interface is gone makes a socket readable until somebody has asked for the error; nobody could sleep.
+        // An interface that is gone makes the socket readable until the error is taken. Nothing could sleep on it.
         for queue in &self.queues {
             let _gone = socket_error(queue.fd());
         }
@@ -135,7 +135,7 @@ impl Xdp {
         self.queues.iter().any(Queue::is_readable)
     }
 
-    /// Frames for the station that found no room on this side.
+    /// Returns how many frames for the station found no room here.
     pub(crate) fn lost(&self) -> u64 {
         self.queues.iter().map(Queue::lost).sum()
     }
@@ -157,7 +157,7 @@ impl Steering {
     fn attach(interface: Interface, mac: [u8; 6], addresses: OwnedFd, queues: u32) -> io::Result<Self> {
         let map = kernel::create_socket_map(queues).map_err(explain)?;
         let program = kernel::load(&program::nobody()).map_err(explain)?;
-        // A driver that has XDP may refuse it as its MTU or its offloads are; then the kernel does it.
+        // A driver that has XDP may refuse it with this MTU or these offloads. Then the kernel runs the program.
         let attached = match kernel::attach(&program, interface.index, kernel::NATIVE) {
             Err(error) if is_final(&error) => Err(error),
             Err(_) => kernel::attach(&program, interface.index, kernel::GENERIC).map(|link| (link, false)),
@@ -182,7 +182,7 @@ impl Steering {
     }
 }
 
-/// Whether another mode could not help.
+/// Whether the error is one that another mode has, too.
 fn is_final(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EPERM | libc::EACCES))
 }

@@ -4,8 +4,8 @@ use libc::sock_filter;
 
 use crate::steering::MULTIPLIER;
 
-/// Answers zero for a frame that is neither to `mac` nor to a group, and for one for a VLAN: the kernel takes the tag out, and what is
-/// meant for a VLAN must not pass for what is not. A tag with VLAN 0 is a priority only.
+/// Returns a program that answers zero for a frame that is neither to `mac` nor to a group, and for a frame of a VLAN. The kernel takes
+/// tags out, so that a VLAN's frame would pass for an untagged one. A tag with VLAN 0 is a priority only.
 pub(super) fn station(mac: [u8; 6]) -> Vec<sock_filter> {
     let [a, b, c, d, e, f] = mac;
     let (high, low) = (u32::from_be_bytes([a, b, c, d]), u32::from(u16::from_be_bytes([e, f])));
@@ -25,7 +25,7 @@ pub(super) fn station(mac: [u8; 6]) -> Vec<sock_filter> {
     ]
 }
 
-/// Answers [`queue_of`](crate::steering::queue_of) for the ports of TCP, and 0 for everything else.
+/// Returns a program that answers [`queue_of`](crate::steering::queue_of) for the ports of TCP, and 0 for all other frames.
 pub(super) fn queue(queues: usize) -> Vec<sock_filter> {
     let queues = u32::try_from(queues).unwrap_or(u32::MAX);
     let net = |offset: u32| libc::SKF_NET_OFF.cast_unsigned().wrapping_add(offset);
@@ -35,7 +35,7 @@ pub(super) fn queue(queues: usize) -> Vec<sock_filter> {
         op(libc::BPF_LD | libc::BPF_ABS | libc::BPF_H, protocol),
         jump(libc::BPF_JEQ, IPV6, 9, 0),
         jump(libc::BPF_JEQ, IPV4, 0, 19),
-        // IPv4: the ports lie behind a header that tells its own length.
+        // IPv4: the ports lie behind the header, whose length is in it.
         op(libc::BPF_LD | libc::BPF_ABS | libc::BPF_B, net(9)),
         jump(libc::BPF_JEQ, TCP, 0, 17),
         op(libc::BPF_LD | libc::BPF_ABS | libc::BPF_B, net(0)),
@@ -48,7 +48,7 @@ pub(super) fn queue(queues: usize) -> Vec<sock_filter> {
         op(libc::BPF_LD | libc::BPF_ABS | libc::BPF_B, net(6)),
         jump(libc::BPF_JEQ, TCP, 0, 9),
         op(libc::BPF_LD | libc::BPF_ABS | libc::BPF_W, net(40)),
-        // Both ports: one half exclusive-or the other.
+        // Both ports: one half of the word exclusive-or the other.
         op(libc::BPF_MISC | libc::BPF_TAX, 0),
         alu(libc::BPF_RSH, 16),
         op(libc::BPF_ALU | libc::BPF_X | libc::BPF_XOR, 0),
@@ -65,7 +65,7 @@ fn op(code: u32, k: u32) -> sock_filter {
     sock_filter { code: u16::try_from(code).unwrap_or_default(), jt: 0, jf: 0, k }
 }
 
-/// Goes on behind as many steps as `jt` or `jf` says, by the outcome of the comparison with `k`.
+/// Compares with `k`, and skips `jt` steps if that holds, else `jf`.
 fn jump(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { jt, jf, ..op(libc::BPF_JMP | libc::BPF_K | code, k) }
 }

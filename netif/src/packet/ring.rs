@@ -11,8 +11,8 @@ use crate::ethernet::{ETHERNET_HEADER, VNET_HEADER};
 use crate::frame::Frame;
 use crate::packet::socket::set_option;
 
-/// The ring of version 2: one place for each frame, the same size for all. Version 3 packs them better but hands them over in
-/// blocks, a millisecond or more after they came.
+/// A ring of version 2, with one place of the same size for each frame. Version 3 packs frames better, but hands them over in blocks, a
+/// millisecond or more after they came.
 pub(super) struct Ring {
     base: NonNull<u8>,
     places: usize,
@@ -25,9 +25,9 @@ pub(super) struct Ring {
 pub(super) struct Arrival {
     /// Octets of the whole frame.
     pub(super) len: usize,
-    /// It is whole in the socket's queue only.
+    /// The whole frame is in the socket's queue only.
     pub(super) is_queued: bool,
-    /// Frames before it were lost since the ring was full.
+    /// Frames before it were lost because the ring was full.
     pub(super) is_losing: bool,
     /// TPID and TCI of a VLAN tag that the kernel took out.
     pub(super) tag: Option<[u16; 2]>,
@@ -38,7 +38,7 @@ pub(super) struct Arrival {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A ring for frames of `mtu` octets of IP on a socket that is not bound yet.
+    /// Maps a ring for IP packets of `mtu` octets on a socket that is not bound yet.
     pub(super) fn map(socket: &OwnedFd, mtu: usize) -> io::Result<Self> {
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         set_option(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
@@ -109,7 +109,7 @@ impl Ring {
         unsafe { self.base.as_ptr().add(self.next * self.place_len) }
     }
 
-    /// The status of the next place.
+    /// Returns the status of the next place.
     fn status(&self) -> &AtomicU32 {
         // SAFETY: the status is the first field of the header, aligned like its place; both sides access it atomically.
         unsafe { AtomicU32::from_ptr(self.place().cast()) }
@@ -123,12 +123,12 @@ impl Drop for Ring {
     }
 }
 
-/// Before the frame in its place: `tpacket2_hdr` and `sockaddr_ll`, room for the link-layer header, the virtio header.
+/// Octets before the frame in its place: `tpacket2_hdr` and `sockaddr_ll`, room for the link-layer header, the virtio header.
 const HEADROOM: usize = 96;
 const MIN_PLACE: usize = 2048;
-/// Blocks are memory in one piece for the kernel: small ones are always found.
+/// The kernel wants each block in one piece, and always finds small ones.
 const MIN_BLOCK: usize = 32 * 1024;
 const MIN_BLOCKS: usize = 32;
-/// Octets of the ring, if the places are not very large.
+/// Octets of the ring, unless the places are very large.
 const RING_LEN: usize = 4 << 20;
 const VLAN: u16 = 0x8100;

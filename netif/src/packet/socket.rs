@@ -1,4 +1,4 @@
-//! What AF_PACKET sockets are asked and told. `unsafe` for the calls that no safe library has.
+//! Questions and settings of AF_PACKET sockets. `unsafe` for the calls that no safe library has.
 #![allow(unsafe_code)]
 
 use core::mem::{size_of, size_of_val};
@@ -10,7 +10,7 @@ use rustix::net::sockopt;
 use crate::ifreq::request_for;
 use crate::packet::program;
 
-/// A network interface, as far as it matters whether frames can be sent there.
+/// What decides whether frames can be sent to a network interface.
 #[derive(Debug)]
 pub(crate) struct Interface {
     pub(crate) index: i32,
@@ -50,7 +50,7 @@ impl Interface {
         })
     }
 
-    /// Says why packets of `mtu` octets cannot be sent there.
+    /// Returns an error that says why packets of `mtu` octets cannot be sent there.
     pub(crate) fn check(&self, mtu: usize) -> io::Result<()> {
         let Self { name, mtu: most, .. } = self;
         let (kind, text) = if !self.is_ethernet {
@@ -69,8 +69,8 @@ impl Interface {
     }
 }
 
-/// Has the kernel put virtio's header before each frame, leave out what this host sends, and keep frames whole that are
-/// longer than a place of the ring.
+/// Has the kernel put virtio's header before each frame and leave out what this host sends. Frames that are longer than a place of the
+/// ring stay whole in the socket's queue.
 pub(super) fn ask_for_headers(socket: &OwnedFd) -> io::Result<()> {
     for option in [libc::PACKET_VNET_HDR, libc::PACKET_IGNORE_OUTGOING, libc::PACKET_COPY_THRESH] {
         set_option(socket, libc::SOL_PACKET, option, &1)?;
@@ -78,8 +78,7 @@ pub(super) fn ask_for_headers(socket: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Long frames and those that are sent count against the buffers of the socket. With less than wished it works too, and
-/// loses more.
+/// Asks for larger buffers, which long frames and sent frames take up. With smaller ones the socket works and loses more.
 pub(super) fn enlarge_buffers(socket: &OwnedFd) {
     let _bounded = sockopt::set_socket_recv_buffer_size_force(socket, BUFFER)
         .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, BUFFER));
@@ -87,7 +86,7 @@ pub(super) fn enlarge_buffers(socket: &OwnedFd) {
         .or_else(|_| sockopt::set_socket_send_buffer_size(socket, BUFFER));
 }
 
-/// From now on the interface's frames arrive.
+/// Binds the socket to the interface, whose frames arrive from now on.
 pub(super) fn bind(socket: &OwnedFd, index: i32) -> io::Result<()> {
     // SAFETY: a `sockaddr_ll` consists of integers, for which zero is a value.
     let mut address: libc::sockaddr_ll = unsafe { core::mem::zeroed() };
@@ -99,7 +98,7 @@ pub(super) fn bind(socket: &OwnedFd, index: i32) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has the interface take frames to a further address, until the socket is closed.
+/// Has the interface take frames to another address until the socket is closed.
 pub(crate) fn join(socket: &OwnedFd, index: i32, mac: [u8; 6], kind: libc::c_int) -> io::Result<()> {
     let mut address = [0; 8];
     address[..6].copy_from_slice(&mac);
@@ -112,16 +111,16 @@ pub(crate) fn join(socket: &OwnedFd, index: i32, mac: [u8; 6], kind: libc::c_int
     set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 
-/// Leaves out all frames but those to `mac` and to groups, and those for a VLAN: the kernel does not even copy them.
+/// Has the kernel drop all frames that are neither to `mac` nor to a group, and those of VLANs, before it copies them.
 pub(super) fn filter(socket: &OwnedFd, mac: [u8; 6]) -> io::Result<()> {
     attach(socket, [libc::SOL_SOCKET, libc::SO_ATTACH_FILTER], &mut program::station(mac))
 }
 
-/// Makes the bound socket one of `count` that share the frames of the interface under the name `group`; without one it is
-/// the first, and chooses it.
+/// Makes the bound socket one of `count` that share the frames of the interface as `group`. The first one has no `group` yet, and the
+/// kernel chooses it.
 ///
-/// Frames of TCP go to the socket whose number [`crate::steering::queue_of`] answers for their ports, all others to the first.
-/// After the interface was down the numbers may have changed, so that nobody must rely on it.
+/// Frames of TCP go to the socket whose number [`crate::steering::queue_of`] returns for their ports, all others to the first. The
+/// numbers may change while the interface is down, so that no caller may rely on them.
 pub(super) fn share(socket: &OwnedFd, group: Option<u16>, count: usize) -> io::Result<u16> {
     let fresh = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
     let kind = libc::PACKET_FANOUT_CBPF | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING | fresh;
@@ -135,13 +134,13 @@ pub(super) fn share(socket: &OwnedFd, group: Option<u16>, count: usize) -> io::R
     Ok(u16::try_from(chosen & 0xFFFF).unwrap_or_default())
 }
 
-/// Frames lost since the ring was full, counted from the last call on.
+/// Returns how many frames were lost since the last call because the ring was full.
 pub(super) fn take_drops(socket: &OwnedFd) -> u64 {
-    // An error would say that nothing was counted.
+    // An error means that nothing was counted.
     option::<[u32; 2]>(socket, libc::PACKET_STATISTICS).map_or(0, |[_taken, lost]| u64::from(lost))
 }
 
-/// An option of AF_PACKET, made of 32-bit numbers.
+/// Sets an option of AF_PACKET that consists of 32-bit numbers.
 fn option<T: Default>(socket: &OwnedFd, option: libc::c_int) -> io::Result<T> {
     let mut value = T::default();
     let mut len = length_of(&value);
@@ -162,7 +161,7 @@ fn attach(
     set_option(socket, level, option, &libc::sock_fprog { len, filter: program.as_mut_ptr() })
 }
 
-/// Sets an option of the socket. `T` is what the kernel's interface has for it.
+/// Sets an option of the socket. `T` is the kernel's type for it.
 pub(super) fn set_option<T>(
     socket: &OwnedFd,
     level: libc::c_int,

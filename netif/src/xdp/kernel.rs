@@ -1,5 +1,5 @@
-//! What the kernel is asked for a redirect program: a few requests of bpf(2), and two about the interface. `unsafe` for these
-//! calls, which no safe library has.
+//! Calls of the kernel for a redirect program: a few of bpf(2), and two about the interface. `unsafe`, since no safe library has these
+//! calls.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -8,13 +8,13 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use super::program::Instruction;
 use crate::ifreq::request_for;
 
-/// A map of AF_XDP sockets with `len` places, 0 and up.
+/// Makes a map of AF_XDP sockets with `len` places.
 pub(super) fn create_socket_map(len: u32) -> io::Result<OwnedFd> {
     let mut request = CreateMap { kind: XSKMAP, key_len: 4, value_len: 4, entries: len };
     new_descriptor(MAP_CREATE, &mut request)
 }
 
-/// Puts a bound socket into the map. It leaves it when it is closed.
+/// Puts a bound socket into the map, which it leaves when it is closed.
 pub(super) fn put_socket(map: &OwnedFd, place: u32, socket: RawFd) -> io::Result<()> {
     let mut request = UpdateMap {
         map: map.as_raw_fd(),
@@ -26,9 +26,9 @@ pub(super) fn put_socket(map: &OwnedFd, place: u32, socket: RawFd) -> io::Result
     call(MAP_UPDATE_ELEM, &mut request).map(drop)
 }
 
-/// Gives the kernel a program for XDP.
+/// Loads a program for XDP into the kernel.
 pub(super) fn load(program: &[Instruction]) -> io::Result<OwnedFd> {
-    // Every helper that is used may be used by programs under any license.
+    // Programs under any license may use the helpers that this one uses.
     let license = c"MIT OR Apache-2.0";
     let mut name = [0; 16];
     name[..4].copy_from_slice(b"weft");
@@ -56,14 +56,14 @@ pub(super) fn attach(program: &OwnedFd, interface: i32, mode: u32) -> io::Result
     new_descriptor(LINK_CREATE, &mut request)
 }
 
-/// Runs another program in place of the attached one, from one frame to the next.
+/// Replaces the attached program between two frames.
 pub(super) fn replace(link: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
     let mut request =
         UpdateLink { link: link.as_raw_fd(), program: program.as_raw_fd(), flags: 0, old_program: 0 };
     call(LINK_UPDATE, &mut request).map(drop)
 }
 
-/// The Ethernet address of an interface; `socket` may be any.
+/// Returns the Ethernet address of an interface; `socket` may be any socket.
 pub(super) fn mac_of(socket: &OwnedFd, name: &str) -> io::Result<[u8; 6]> {
     let mut request = request_for(name)?;
     // SAFETY: the request reads the name and writes the union, both of them in `request`.
@@ -77,7 +77,7 @@ pub(super) fn mac_of(socket: &OwnedFd, name: &str) -> io::Result<[u8; 6]> {
     Ok(mac)
 }
 
-/// How many queues an interface receives by; one where its driver does not tell.
+/// Returns how many receive queues an interface has; one if its driver does not tell.
 pub(super) fn count_queues(socket: &OwnedFd, name: &str) -> io::Result<u32> {
     let mut channels = Channels { command: GET_CHANNELS, ..Channels::default() };
     let mut request = request_for(name)?;
@@ -95,7 +95,7 @@ fn new_descriptor<T>(command: libc::c_int, request: &mut T) -> io::Result<OwnedF
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// `T` is the beginning of the kernel's `bpf_attr` as far as the command has it; the rest counts as zeros.
+/// Calls bpf(2). `T` is the part of the kernel's `bpf_attr` that the command uses; the rest counts as zeros.
 fn call<T>(command: libc::c_int, request: &mut T) -> io::Result<RawFd> {
     let (request, len) = (core::ptr::from_mut(request), size_of::<T>());
     // SAFETY: the kernel reads `len` octets of the request, which is alive, and what it points to, which the callers keep
@@ -170,7 +170,7 @@ struct Channels {
 
 /// In the driver (XDP_FLAGS_DRV_MODE).
 pub(super) const NATIVE: u32 = 1 << 2;
-/// On the kernel's way up, for every driver (XDP_FLAGS_SKB_MODE).
+/// In the kernel behind the driver, for every driver (XDP_FLAGS_SKB_MODE).
 pub(super) const GENERIC: u32 = 1 << 1;
 
 const MAP_CREATE: libc::c_int = 0;

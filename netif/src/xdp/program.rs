@@ -1,4 +1,4 @@
-//! What the kernel runs for each frame of the interface, in the language of eBPF (RFC 9669).
+//! The program that the kernel runs for each frame of the interface, in eBPF (RFC 9669).
 
 use core::net::IpAddr;
 
@@ -12,16 +12,15 @@ pub(super) struct Instruction {
     immediate: i32,
 }
 
-/// A frame is the station's if it has all of these octets where they are said to be.
+/// A rule: a frame is the station's if it has all of these octets at these places.
 #[derive(Debug)]
 struct Rule(Vec<(i16, Vec<u8>)>);
 
-/// Redirects the frames for the station to the socket in `map` that stands at the queue they came by. All others, and those of
-/// a queue without socket, go on to the kernel.
+/// Returns a program that redirects the station's frames to the socket in `map` at the place of their queue. All other frames, and those
+/// of a queue without a socket, go on to the kernel.
 ///
-/// The station's are the frames to its MAC address, or, where that is the interface's own, those of them for its IP address;
-/// and the questions to all who has that IP address. A frame can go one way only: what is for several, such as another
-/// broadcast, is the kernel's.
+/// The station's frames are those to its MAC address; if that is the interface's own, only those to its IP address. Broadcast questions
+/// for that IP address are the station's, too. A frame can go one way only: all other broadcasts are the kernel's.
 pub(super) fn station(mac: [u8; 6], address: IpAddr, is_interfaces_mac: bool, map: i32) -> Vec<Instruction> {
     compile(&rules(mac, address, is_interfaces_mac), map)
 }
@@ -62,7 +61,7 @@ fn rules(mac: [u8; 6], address: IpAddr, is_interfaces_mac: bool) -> Vec<Rule> {
 
 fn compile(rules: &[Rule], map: i32) -> Vec<Instruction> {
     let mut program = vec![load(WORD, DATA, CONTEXT, 0), load(WORD, DATA_END, CONTEXT, 4)];
-    // The context is needed once more behind the rules, whose loads leave it alone.
+    // The context is needed again behind the rules, whose loads keep it.
     for rule in rules {
         let mut body = Vec::new();
         for (at, octets) in &rule.0 {
@@ -72,7 +71,7 @@ fn compile(rules: &[Rule], map: i32) -> Vec<Instruction> {
         let mut checked = vec![
             op(ALU64 | MOV | FROM_REGISTER, [ANSWER, DATA], 0, 0),
             op(ALU64 | ADD, [ANSWER, 0], 0, len),
-            // Behind the end of the frame: the next rule may want less of it.
+            // The frame is too short for this rule. The next rule may need less of it.
             op(JUMP | GREATER | FROM_REGISTER, [ANSWER, DATA_END], NEXT, 0),
         ];
         checked.append(&mut body);
@@ -92,7 +91,7 @@ fn compile(rules: &[Rule], map: i32) -> Vec<Instruction> {
         load(WORD, SECOND, CONTEXT, 16),
         op(LOAD_MAP, [FIRST, MAP_BY_DESCRIPTOR], 0, map),
         op(0, [0, 0], 0, 0),
-        // What to answer where the map has no socket.
+        // The answer if the map has no socket there.
         op(ALU64 | MOV, [THIRD, 0], 0, PASS),
         op(JUMP | CALL, [0, 0], 0, REDIRECT_MAP),
         op(JUMP | EXIT, [0, 0], 0, 0),
@@ -105,7 +104,7 @@ fn compare(at: i16, octets: &[u8]) -> Vec<Instruction> {
     let mut steps = Vec::new();
     let (mut at, mut rest) = (at, octets);
     while !rest.is_empty() {
-        // As a load has them: in the machine's order.
+        // A load has them in the machine's order.
         let (size, value, len) = match *rest {
             [a, b, c, d, ..] => (WORD, i32::from_ne_bytes([a, b, c, d]), 4_u8),
             [a, b, ..] => (HALF, i32::from(u16::from_ne_bytes([a, b])), 2),
@@ -134,7 +133,7 @@ fn op(code: u8, [destination, source]: [u8; 2], offset: i16, immediate: i32) -> 
     Instruction { code, registers, offset, immediate }
 }
 
-/// From the instruction behind `index` to `target`.
+/// Returns the distance from the instruction behind `index` to `target`.
 fn distance(index: usize, target: usize) -> i16 {
     i16::try_from(target - index - 1).unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! One queue of an interface by AF_XDP: four rings, and memory for frames that the kernel shares. `unsafe` to map that memory
-//! and to copy from and to it, since the kernel writes there at any moment.
+//! One queue of an interface by AF_XDP: four rings, and memory for frames that the kernel shares. `unsafe` maps that memory and copies
+//! from and to it, since the kernel may write there at any moment.
 #![allow(unsafe_code)]
 
 use core::num::NonZeroU32;
@@ -19,20 +19,20 @@ use crate::frame::Frame;
 
 /// A bound socket.
 ///
-/// Every place of the memory is at any moment in one of the rings, in `free`, or under way. Places for received frames and for
-/// sent ones are kept apart, so that neither direction can take the other's.
+/// Every place of the memory is in one of the rings, in `free`, or under way. Received and sent frames have places of their own, so
+/// that neither direction can take the other's.
 pub(super) struct Queue {
     received: RingRx,
     sending: RingTx,
-    /// The ring of places for frames to come, and that of places whose frames have gone.
+    /// The ring of places for frames that will come, and the ring of places whose frames were sent.
     places: DeviceQueue,
     free: Vec<u64>,
-    /// The kernel has left sent frames in the ring, for want of a buffer or since the interface is down.
+    /// The kernel has left frames to be sent in the ring, because it has no buffer or the interface is down.
     is_stuck: bool,
     memory: Memory,
 }
 
-/// Pages that the kernel knows as UMEM, in places of the same size.
+/// The memory that the kernel calls UMEM, in places of the same size.
 struct Memory {
     base: NonNull<u8>,
     len: usize,
@@ -43,8 +43,8 @@ struct Memory {
 unsafe impl Send for Memory {}
 
 impl Queue {
-    /// A socket on queue `index` of an interface for frames of `mtu` octets of IP; `copies` forbids the kernel to let the
-    /// hardware use the memory.
+    /// Opens a socket on queue `index` of an interface for IP packets of `mtu` octets. With `copies` the hardware does not use the
+    /// memory.
     pub(super) fn bind(interface: i32, index: u32, mtu: usize, copies: bool) -> io::Result<Self> {
         let memory = Memory::map(mtu)?;
         let config = UmemConfig {
@@ -80,8 +80,8 @@ impl Queue {
         let queue = Self { received, sending, places, free: all.collect(), is_stuck: false, memory };
         debug_assert!(queue.free.iter().all(|place| place % place_len == 0));
         fcntl_setfd(queue.fd(), FdFlags::CLOEXEC)?;
-        // The caller's is the only program at the interface: a socket that is still bound was closed by another process, and the
-        // kernel lets go of it a moment later.
+        // The caller's program is the only one at the interface. So a socket that is still bound was closed by another process, and
+        // the kernel is about to release it.
         let mut patience = BIND_TRIES;
         loop {
             match umem.bind(&user).map_err(system) {
@@ -94,7 +94,7 @@ impl Queue {
         }
     }
 
-    /// False when no place is free or the interface is down: the frame is lost.
+    /// Sends a frame. Returns false if it is lost, because no place is free or the interface is down.
     pub(super) fn send(&mut self, frame: &[u8]) -> bool {
         if self.is_stuck && !self.kick() {
             return false;
@@ -120,7 +120,7 @@ impl Queue {
         !self.sending.needs_wakeup() || self.kick()
     }
 
-    /// Copies the next frame into `frame`.
+    /// Copies the next frame into `frame`; false if there is none.
     pub(super) fn receive(&mut self, frame: &mut Frame) -> bool {
         let mut arrived = self.received.receive(1);
         let Some(XdpDesc { addr, len, .. }) = arrived.read() else {
@@ -137,7 +137,7 @@ impl Queue {
         drop(arrived);
         let is_whole = self.memory.take(addr, len as usize, frame);
         let mut filling = self.places.fill(1);
-        // There is room: the ring holds all places for received frames.
+        // The ring has room for all places of received frames.
         filling.insert_once(addr - addr % self.memory.place_len as u64);
         filling.commit();
         is_whole
@@ -147,9 +147,9 @@ impl Queue {
         self.received.available() > 0
     }
 
-    /// Frames that were for this socket and found no room.
+    /// Returns how many frames for this socket found no room.
     pub(super) fn lost(&self) -> u64 {
-        // An error would say that nothing was counted.
+        // An error means that nothing was counted.
         self.places.statistics_v2().map_or(0, |counted| counted.rx_dropped + counted.rx_ring_full)
     }
 
@@ -162,16 +162,16 @@ impl Queue {
         self.sending.as_raw_fd()
     }
 
-    /// Has the kernel take what is in the ring of sent frames, a batch at a time; false when it loses a frame or takes none.
+    /// Has the kernel send what is in the ring, a batch at a time. Returns false if it loses a frame or takes none.
     fn kick(&mut self) -> bool {
         for _ in 0..SENDING {
             let sent = rustix::net::send(self.fd(), &[], SendFlags::DONTWAIT);
             self.is_stuck = self.sending.pending() > 0;
             match sent {
                 Err(Errno::AGAIN) if self.is_stuck => {}
-                // It wants memory: the next call comes soon.
+                // The kernel lacks memory at present. The next call comes soon.
                 Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS) => return true,
-                // The frame was dropped, or nothing was taken since the interface is down.
+                // The frame was dropped, or the interface is down.
                 Err(_) => return false,
             }
         }
@@ -191,7 +191,7 @@ impl Memory {
         Ok(Self { base, len, place_len })
     }
 
-    /// Where `len` octets from `place` on are; none when they reach out of the memory.
+    /// Returns where `len` octets from `place` on are; `None` if they reach out of the memory.
     fn octets(&self, place: u64, len: usize) -> Option<*mut u8> {
         let place = usize::try_from(place).ok()?;
         if place > self.len || len > self.len - place {
@@ -212,7 +212,7 @@ impl Memory {
         true
     }
 
-    /// Copies `len` octets from `place` on into `frame`; false when there are not so many.
+    /// Copies `len` octets from `place` on into `frame`; false if they reach out of the memory.
     fn take(&self, place: u64, len: usize, frame: &mut Frame) -> bool {
         let Some(octets) = self.octets(place, len) else { return false };
         frame.reset(len);
@@ -235,7 +235,7 @@ fn system(error: xdpilone::Errno) -> io::Error {
     io::Error::from_raw_os_error(error.get_raw())
 }
 
-/// The largest IP packets: a place is at most a page, and the frame stands in it behind room for programs.
+/// The largest MTU. A place is at most a page, and has room for programs before the frame.
 pub(super) const MAX_MTU: usize = LARGE_PLACE - OVERHEAD;
 /// XDP_PACKET_HEADROOM, the Ethernet header and two VLAN tags.
 const OVERHEAD: usize = 256 + ETHERNET_HEADER + 8;
@@ -243,7 +243,7 @@ const BIND_TRIES: u32 = 200;
 const BIND_PAUSE: Duration = Duration::from_millis(10);
 const SMALL_PLACE: usize = 2048;
 const LARGE_PLACE: usize = 4096;
-/// Places for received frames, all of which fit in the ring, and for sent ones: together three MiB at most frame sizes, since
-/// what goes round in a cache is faster.
+/// Places for received frames, all of which fit in the ring, and for sent ones. Together they have three MiB at most MTUs, which a cache
+/// holds.
 const RECEIVING: u32 = 1024;
 const SENDING: u32 = 512;
