@@ -1,9 +1,9 @@
 //! Atomic Requests and Responses of RFC 7306, octet by octet, and a buffer of the target to try them on.
 
-use crate::check::Stop;
-use crate::dialogue::shown;
+use crate::finding::Stop;
 use crate::octets::{Place, join};
 use crate::ping::{Advertisement, Client};
+use crate::probe::shown;
 use crate::segment::{Segment, long, opcode, word};
 use crate::startup::Request;
 use crate::stream::{Fpdu, Stream};

@@ -1,7 +1,9 @@
-//! A check: a dialogue with the target, the requirements that it judges, and the judgements.
+//! A check: a dialogue with the target and the requirements that it judges, and how it is run.
 
-use std::fmt::Write;
+use std::time::Duration;
 
+use crate::finding::{Finding, Stop, Verdict};
+use crate::target::Target;
 use crate::trial::Trial;
 
 /// A dialogue that judges some requirements of the catalogue.
@@ -16,82 +18,47 @@ pub struct Check {
     pub(crate) run: fn(&mut Trial<'_>) -> Result<(), Stop>,
 }
 
-/// What a check found out about one requirement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The requirement.
-    pub id: &'static str,
-    /// The check that judged it.
-    pub check: &'static str,
-    /// Whether the target keeps it.
-    pub verdict: Verdict,
-}
-
-/// Whether the target keeps a requirement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It does.
-    Pass,
-    /// It does not.
-    Fail(Evidence),
-    /// It could not be seen, and why.
-    Inconclusive(String),
-}
-
-/// What shows that a requirement is not kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Evidence {
-    /// What would have been right.
-    pub expected: String,
-    /// What came instead.
-    pub observed: String,
-    /// All octets that the tester sent on this connection, up to then.
-    pub sent: Vec<u8>,
-    /// All octets that it received.
-    pub received: Vec<u8>,
-}
-
-/// Why a dialogue ends before its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// A judgement says it all; the rest cannot be seen any more.
-    Judged,
-    /// The target does something else than the check needs, without being wrong.
-    Unsuited(String),
-    /// There is no connection any more to be had.
-    Gone(String),
-}
-
-impl Verdict {
-    /// A word for it.
-    #[must_use]
-    pub const fn word(&self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Fail(_) => "fail",
-            Self::Inconclusive(_) => "inconclusive",
+impl Target {
+    /// Runs one check; every requirement of it gets a finding. A check in which the target was silent is repeated with longer
+    /// pauses: some targets answer a Request before they are ready for FPDUs.
+    ///
+    /// # Errors
+    /// When the target takes no connections any more, in words.
+    pub fn run(&self, check: &'static Check) -> Result<Vec<Finding>, String> {
+        let mut findings: Vec<Finding> = Vec::new();
+        for pause in PAUSES {
+            let (mut found, is_silent) = self.attempt(check, pause)?;
+            // A target that hangs for good can be seen to do so only once: what the repetition cannot judge stays judged.
+            let is_judged = |finding: &Finding| !matches!(finding.verdict, Verdict::Inconclusive(_));
+            findings.retain(|former| {
+                is_judged(former) && !found.iter().any(|new| new.id == former.id && is_judged(new))
+            });
+            findings.append(&mut found);
+            if !is_silent {
+                break;
+            }
         }
+        Ok(findings)
+    }
+
+    fn attempt(&self, check: &'static Check, pause: Duration) -> Result<(Vec<Finding>, bool), String> {
+        let mut trial = Trial::new(self, check.name, pause);
+        let reason = match (check.run)(&mut trial) {
+            Ok(()) | Err(Stop::Judged) => "the dialogue ended before".to_owned(),
+            Err(Stop::Unsuited(reason)) => reason,
+            Err(Stop::Gone(reason)) => return Err(format!("during the check {}: {reason}", check.name)),
+        };
+        let (mut findings, is_silent) = trial.finish();
+        for &id in check.ids {
+            if findings.iter().all(|finding| finding.id != id) {
+                let verdict = Verdict::Inconclusive(reason.clone());
+                findings.push(Finding { id, check: check.name, verdict });
+            }
+        }
+        Ok((findings, is_silent))
     }
 }
 
-/// Octets as digits, at most `limit` of them from each end.
-#[must_use]
-pub fn digits(octets: &[u8], limit: usize) -> String {
-    let mut out = String::new();
-    let mut write = |octets: &[u8]| {
-        for octet in octets {
-            // A String takes everything.
-            let _infallible = write!(out, "{octet:02x}");
-        }
-    };
-    if octets.len() <= 2 * limit {
-        write(octets);
-        return out;
-    }
-    write(&octets[..limit]);
-    let left_out = octets.len() - 2 * limit;
-    let mut tail = digits(&octets[octets.len() - limit..], limit);
-    tail.insert_str(0, &format!("…({left_out} octets)…"));
-    out.push_str(&tail);
-    out
-}
+/// How long is waited between the Reply and the first FPDU, one run after the other.
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(20), Duration::from_millis(700), Duration::from_millis(2000)];

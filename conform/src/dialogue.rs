@@ -1,11 +1,11 @@
 //! Steps that many dialogues have: a Request and its answer, and a zero-length Read.
 
-use crate::check::{Stop, digits};
-use crate::octets::{Place, read_request};
+use crate::finding::Stop;
+use crate::probe::{DEPTH, echo, is_no_room, is_zero_response, shown, spoilt, zero_read};
 use crate::startup::{HEADER_LEN, R, Reply, Request};
-use crate::stream::{Fpdu, Missing, Stream};
+use crate::stream::{Missing, Stream};
 use crate::terminate::Terminate;
-use crate::trial::{DEPTH, PROBE_STAG, Trial};
+use crate::trial::Trial;
 
 impl Trial<'_> {
     /// The best Request that the target understands, with CRC and without Markers.
@@ -76,44 +76,3 @@ impl Trial<'_> {
         self.judge(ids, stream, is_right, (expected, observed));
     }
 }
-
-/// A zero-length Read and its answer, whatever that is.
-pub(crate) fn echo(stream: &mut Stream, msn: u32) -> Result<Fpdu, Missing> {
-    stream.send_ulpdu(&zero_read(msn));
-    stream.read_fpdu()
-}
-
-/// A Read Request of zero length, which every stream in RDMA mode answers.
-pub(crate) fn zero_read(msn: u32) -> Vec<u8> {
-    read_request(msn, Place(PROBE_STAG, u64::from(msn)), 0, Place(0, 0))
-}
-
-/// Whether it is that answer.
-pub(crate) fn is_zero_response(fpdu: &Fpdu) -> bool {
-    fpdu.ulpdu.len() == 14 && fpdu.ulpdu[0] & 0x80 != 0 && fpdu.ulpdu[1] & 0x0F == 2
-}
-
-/// Whether it is a Terminate that says that there is no room for a Read Request: a catastrophic error of the stream, no buffer, or an
-/// MSN out of range, with layer and type in either order.
-pub(crate) fn is_no_room(fpdu: &Fpdu) -> bool {
-    const CODES: [[u8; 2]; 6] = [[0x02, 7], [0x20, 7], [0x12, 2], [0x21, 2], [0x12, 3], [0x21, 3]];
-    Terminate::parse(&fpdu.ulpdu).is_some_and(|terminate| CODES.contains(&terminate.code()))
-}
-
-/// The same FPDU with another CRC.
-pub(crate) fn spoilt(mut fpdu: Vec<u8>) -> Vec<u8> {
-    if let Some(last) = fpdu.last_mut() {
-        *last ^= 1;
-    }
-    fpdu
-}
-
-/// An FPDU in words.
-pub(crate) fn shown(fpdu: &Fpdu) -> String {
-    Terminate::parse(&fpdu.ulpdu).map_or_else(
-        || format!("the ULPDU {}", digits(&fpdu.ulpdu, SHOWN)),
-        |terminate| terminate.to_string(),
-    )
-}
-
-const SHOWN: usize = 60;

@@ -1,8 +1,8 @@
 //! Segments that a target must not take, and how it may refuse them.
 
-use crate::check::Stop;
-use crate::dialogue::shown;
+use crate::finding::Stop;
 use crate::ping::Advertisement;
+use crate::probe::shown;
 use crate::stream::{Fpdu, Missing, Stream};
 use crate::terminate::Terminate;
 use crate::trial::Trial;

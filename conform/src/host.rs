@@ -1,13 +1,13 @@
 //! The TCP below the tester: the host's own, or one of this process on a wire of its own.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use weft_netif::{ConfigError, StackConfig, Wire};
 
+use crate::arrival::{Arrival, DialError};
 use crate::kernel::KernelTcp;
 use crate::own::{OwnStack, OwnTcp};
 use crate::time::Deadline;
@@ -23,29 +23,6 @@ enum Inner {
     Kernel,
     Stack(Rc<RefCell<OwnStack>>),
 }
-
-/// Why there is no connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DialError {
-    /// The target's host answered that nobody listens there.
-    Refused,
-    /// Nobody answered in time.
-    Silent,
-    /// It cannot work, in words.
-    Impossible(String),
-}
-
-impl fmt::Display for DialError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused => f.write_str("nobody listens there (the connection was refused)"),
-            Self::Silent => f.write_str("no answer to the TCP connection in time: is the host there?"),
-            Self::Impossible(reason) => f.write_str(reason),
-        }
-    }
-}
-
-impl std::error::Error for DialError {}
 
 impl Host {
     /// The TCP of the operating system.
@@ -96,18 +73,6 @@ impl Host {
 pub(crate) enum Connection {
     Kernel(KernelTcp),
     Own(OwnTcp),
-}
-
-/// What has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
-    Octets(Vec<u8>),
-    /// The target closed its direction; everything before it was read.
-    Fin,
-    /// The connection was reset.
-    Reset,
-    /// Nothing until the deadline.
-    Nothing,
 }
 
 impl Connection {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
 
-use crate::host::{Arrival, DialError};
+use crate::arrival::{Arrival, DialError};
 use crate::time::Deadline;
 
 #[derive(Debug)]

@@ -12,17 +12,20 @@
 
 #![forbid(unsafe_code)]
 
+mod arrival;
 mod atomic;
 mod catalogue;
 mod check;
 mod checks;
 mod dialogue;
 mod fault;
+mod finding;
 mod host;
 mod kernel;
 pub mod octets;
 mod own;
 mod ping;
+mod probe;
 mod report;
 mod segment;
 mod startup;
@@ -34,9 +37,12 @@ mod terminate;
 mod time;
 mod trial;
 
+pub use arrival::DialError;
 pub use catalogue::{Requirement, requirement};
-pub use check::{Check, Evidence, Finding, Verdict, digits};
+pub use check::Check;
 pub use checks::CHECKS;
-pub use host::{DialError, Host};
+pub use finding::{Evidence, Finding, Verdict};
+pub use host::Host;
+pub use octets::digits;
 pub use report::{Report, Row};
 pub use target::{Target, TargetError};

@@ -1,6 +1,8 @@
 //! A peer's own way to write down FPDUs: headers as octets, and a CRC32c bit by bit. Nothing here is shared with the stack, so
 //! that what judges it does not repeat its mistakes.
 
+use std::fmt::Write;
+
 /// Octets from hexadecimal digits; blanks and line ends between them mean nothing.
 ///
 /// # Panics
@@ -14,6 +16,28 @@ pub fn hex(text: &str) -> Vec<u8> {
     };
     assert!(digits.len().is_multiple_of(2), "half an octet at the end of {text}");
     digits.chunks(2).map(octet).collect()
+}
+
+/// Octets as digits, at most `limit` of them from each end.
+#[must_use]
+pub fn digits(octets: &[u8], limit: usize) -> String {
+    let mut out = String::new();
+    let mut write = |octets: &[u8]| {
+        for octet in octets {
+            // A String takes everything.
+            let _infallible = write!(out, "{octet:02x}");
+        }
+    };
+    if octets.len() <= 2 * limit {
+        write(octets);
+        return out;
+    }
+    write(&octets[..limit]);
+    let left_out = octets.len() - 2 * limit;
+    let mut tail = digits(&octets[octets.len() - limit..], limit);
+    tail.insert_str(0, &format!("…({left_out} octets)…"));
+    out.push_str(&tail);
+    out
 }
 
 /// How one direction of a stream is framed, and where its next Marker falls.

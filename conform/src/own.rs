@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weft_netif::{Capture, ConnectionId, Instant, Llp, LlpState, Stack, StackConfig, Wire};
 
-use crate::host::{Arrival, DialError};
+use crate::arrival::{Arrival, DialError};
 use crate::time::{Clock, Deadline};
 
 /// The stack, and the clock that it runs on.

@@ -5,9 +5,9 @@
 
 use std::fmt::Display;
 
-use crate::check::Stop;
-use crate::dialogue::shown;
+use crate::finding::Stop;
 use crate::octets::{Place, read_request, send, tagged, write};
+use crate::probe::shown;
 use crate::segment::{Header, ReadFields, Segment, long, opcode, word};
 use crate::stream::{Fpdu, Missing, Stream};
 use crate::trial::Trial;

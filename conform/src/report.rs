@@ -1,7 +1,7 @@
 //! Findings, summed up by requirement.
 
 use crate::catalogue::{Requirement, requirement};
-use crate::check::{Finding, Verdict};
+use crate::finding::{Finding, Verdict};
 
 /// What was found out about the target.
 #[derive(Clone, Debug, Default)]

@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use crate::check::Stop;
 use crate::fault::{Fault, Refusal};
+use crate::finding::Stop;
 use crate::stream::Stream;
 use crate::terminate::Terminate;
 use crate::trial::Trial;

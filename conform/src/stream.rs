@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::host::{Arrival, Connection};
+use crate::arrival::Arrival;
+use crate::host::Connection;
 use crate::octets::{Framing, crc32c};
 use crate::time::Deadline;
 

@@ -2,8 +2,9 @@
 
 use std::fmt::Display;
 
-use crate::check::{Stop, digits};
+use crate::finding::Stop;
 use crate::octets::crc32c;
+use crate::octets::digits;
 use crate::ping::{Client, Ping};
 use crate::stream::{Fpdu, Stream};
 use crate::terminate::Terminate;

@@ -5,11 +5,12 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::check::{Check, Finding, Stop, Verdict, digits};
-use crate::host::{DialError, Host};
+use crate::arrival::DialError;
+use crate::host::Host;
+use crate::octets::digits;
+use crate::probe::DEPTH;
 use crate::startup::{HEADER_LEN, R, REPLY_KEY, Request};
 use crate::stream::{Missing, Stream};
-use crate::trial::{DEPTH, Trial};
 
 /// An endpoint that listens.
 #[derive(Debug)]
@@ -95,45 +96,6 @@ impl Target {
         self.host.close()
     }
 
-    /// Runs one check; every requirement of it gets a finding. A check in which the target was silent is repeated with longer
-    /// pauses: some targets answer a Request before they are ready for FPDUs.
-    ///
-    /// # Errors
-    /// When the target takes no connections any more, in words.
-    pub fn run(&self, check: &'static Check) -> Result<Vec<Finding>, String> {
-        let mut findings: Vec<Finding> = Vec::new();
-        for pause in PAUSES {
-            let (mut found, is_silent) = self.attempt(check, pause)?;
-            // A target that hangs for good can be seen to do so only once: what the repetition cannot judge stays judged.
-            let is_judged = |finding: &Finding| !matches!(finding.verdict, Verdict::Inconclusive(_));
-            findings.retain(|former| {
-                is_judged(former) && !found.iter().any(|new| new.id == former.id && is_judged(new))
-            });
-            findings.append(&mut found);
-            if !is_silent {
-                break;
-            }
-        }
-        Ok(findings)
-    }
-
-    fn attempt(&self, check: &'static Check, pause: Duration) -> Result<(Vec<Finding>, bool), String> {
-        let mut trial = Trial::new(self, check.name, pause);
-        let reason = match (check.run)(&mut trial) {
-            Ok(()) | Err(Stop::Judged) => "the dialogue ended before".to_owned(),
-            Err(Stop::Unsuited(reason)) => reason,
-            Err(Stop::Gone(reason)) => return Err(format!("during the check {}: {reason}", check.name)),
-        };
-        let (mut findings, is_silent) = trial.finish();
-        for &id in check.ids {
-            if findings.iter().all(|finding| finding.id != id) {
-                let verdict = Verdict::Inconclusive(reason.clone());
-                findings.push(Finding { id, check: check.name, verdict });
-            }
-        }
-        Ok((findings, is_silent))
-    }
-
     fn greet(&self, request: &Request) -> Result<(), TargetError> {
         let connection = self.host.connect(self.address, self.patience).map_err(TargetError::Dial)?;
         let mut stream = Stream::new(connection, self.patience);
@@ -157,7 +119,3 @@ impl Target {
         if head[16] & R != 0 { Err(TargetError::Rejected) } else { Ok(()) }
     }
 }
-
-/// How long is waited between the Reply and the first FPDU, one run after the other.
-const PAUSES: [Duration; 3] =
-    [Duration::from_millis(20), Duration::from_millis(700), Duration::from_millis(2000)];

@@ -3,10 +3,10 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use crate::check::{Evidence, Finding, Stop, Verdict};
-use crate::dialogue::{is_zero_response, shown, zero_read};
-use crate::host::DialError;
+use crate::arrival::DialError;
+use crate::finding::{Evidence, Finding, Stop, Verdict};
 use crate::octets::Framing;
+use crate::probe::{DEPTH, is_zero_response, shown, zero_read};
 use crate::startup::{C, HEADER_LEN, M, MAX_PRIVATE_DATA, R, Reply, Request};
 use crate::stream::{Fpdu, Missing, Stream};
 use crate::target::Target;
@@ -227,10 +227,6 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// The Reads that each side may have outstanding: what rping has.
-pub(crate) const DEPTH: u16 = 1;
-/// The STag that a zero-length Read names as its sink.
-pub(crate) const PROBE_STAG: u32 = 0x0050_524F;
 const REDIAL: Duration = Duration::from_millis(50);
 /// How long nothing must come where nothing may come.
 const QUIET: Duration = Duration::from_millis(300);

@@ -1,8 +1,9 @@
 //! Atomics that are wrong, and what belongs to no Atomic (RFC 7306 sections 5 and 8).
 
 use crate::atomic::{AtomicRequest, id};
-use crate::check::{Check, Stop};
+use crate::check::Check;
 use crate::fault::{Fault, Refusal};
+use crate::finding::Stop;
 use crate::octets::{Place, join};
 use crate::ping::Advertisement;
 use crate::trial::Trial;

@@ -2,7 +2,9 @@
 
 use super::depth::is_end_of_flood;
 use crate::atomic::{AtomicRequest, AtomicResponse, id};
-use crate::check::{Check, Stop, digits};
+use crate::check::Check;
+use crate::finding::Stop;
+use crate::octets::digits;
 use crate::octets::{Place, read_request, write};
 use crate::ping::Client;
 use crate::startup::Request;

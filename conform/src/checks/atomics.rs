@@ -1,7 +1,9 @@
 //! Atomics on the target's buffer: what they do and what comes back (RFC 7306 sections 4 and 5).
 
 use crate::atomic::{AtomicRequest, AtomicResponse, id, is_unknown_opcode};
-use crate::check::{Check, Stop, digits};
+use crate::check::Check;
+use crate::finding::Stop;
+use crate::octets::digits;
 use crate::octets::{Place, read_request, write};
 use crate::ping::Advertisement;
 use crate::segment::Header;

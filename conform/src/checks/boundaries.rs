@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::check::{Check, Stop};
-use crate::dialogue::{is_zero_response, shown, zero_read};
+use crate::check::Check;
+use crate::finding::Stop;
 use crate::octets::{number, tagged, write};
 use crate::ping::{Client, text, turn};
+use crate::probe::{is_zero_response, shown, zero_read};
 use crate::stream::{Missing, Stream};
 use crate::survey::{Reaction, fed_ping, reaction, resealed};
 use crate::trial::Trial;

@@ -1,9 +1,10 @@
 //! CRC32c: who checks it, when, and what follows (RFC 5044 sections 4.4, 6 and 8).
 
-use crate::check::{Check, Stop};
-use crate::dialogue::{is_zero_response, shown, spoilt, zero_read};
+use crate::check::Check;
+use crate::finding::Stop;
 use crate::octets::{Place, join, read_request, send, tagged, write};
 use crate::ping::Client;
+use crate::probe::{is_zero_response, shown, spoilt, zero_read};
 use crate::startup::{C, Request};
 use crate::stream::Stream;
 use crate::survey::{Reaction, Survey, reaction};

@@ -1,9 +1,11 @@
 //! Several Reads at a time, and more than the target takes (RFC 5040 sections 5.2.1, 5.2.2, 5.5 and 6.1).
 
-use crate::check::{Check, Stop, digits};
-use crate::dialogue::shown;
+use crate::check::Check;
+use crate::finding::Stop;
+use crate::octets::digits;
 use crate::octets::{Place, read_request};
 use crate::ping::{Advertisement, Client};
+use crate::probe::shown;
 use crate::segment::{Header, Segment, opcode};
 use crate::startup::Request;
 use crate::stream::{Missing, Stream};

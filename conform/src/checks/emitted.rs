@@ -1,8 +1,10 @@
 //! What an rping server sends, octet by octet: its Read Requests, Writes and Sends.
 
-use crate::check::{Check, Stop, digits};
-use crate::dialogue::shown;
+use crate::check::Check;
+use crate::finding::Stop;
+use crate::octets::digits;
 use crate::ping::Client;
+use crate::probe::shown;
 use crate::segment::{Header, ReadFields, Segment, word};
 use crate::stream::Stream;
 use crate::terminate::Terminate;

@@ -1,10 +1,11 @@
 //! The tester ends the connection (RFC 5041 section 6.2, RFC 5040 section 6.2).
 
-use crate::check::{Check, Stop};
-use crate::dialogue::{is_zero_response, zero_read};
+use crate::check::Check;
 use crate::fault::found;
+use crate::finding::Stop;
 use crate::octets::{pattern, send_part};
 use crate::ping::Client;
+use crate::probe::{is_zero_response, zero_read};
 use crate::startup::Request;
 use crate::stream::{Missing, Stream};
 use crate::trial::Trial;

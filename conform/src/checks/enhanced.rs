@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use crate::check::{Check, Stop};
+use crate::check::Check;
+use crate::finding::Stop;
 use crate::octets::pattern;
 use crate::ping::Client;
+use crate::probe::DEPTH;
 use crate::segment::{Segment, opcode};
 use crate::startup::{C, M, R, Reply, Request, S};
 use crate::stream::{Missing, Stream};
-use crate::trial::{DEPTH, Trial};
+use crate::trial::Trial;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {

@@ -1,8 +1,9 @@
 //! The FPDUs that the target sends: layout, padding, CRC and size (RFC 5044 sections 3, 4 and 5).
 
-use crate::check::{Check, Stop};
-use crate::dialogue::{is_zero_response, shown, zero_read};
+use crate::check::Check;
+use crate::finding::Stop;
 use crate::ping::{Client, Ping, text};
+use crate::probe::{is_zero_response, shown, zero_read};
 use crate::segment::{Header, Segment};
 use crate::startup::{M, Request};
 use crate::stream::{Fpdu, Stream};

@@ -2,11 +2,12 @@
 //! connection then, as they do after a Send of 8 octets: what can be seen is whether the stack below found a fault.
 
 use crate::atomic::is_unknown_opcode;
-use crate::check::{Check, Stop};
-use crate::dialogue::{shown, zero_read};
+use crate::check::Check;
 use crate::fault::{Fault, Refusal};
+use crate::finding::Stop;
 use crate::octets::{join, pattern};
 use crate::ping::Client;
+use crate::probe::{shown, zero_read};
 use crate::segment::opcode;
 use crate::stream::{Fpdu, Missing, Stream};
 use crate::terminate::Terminate;

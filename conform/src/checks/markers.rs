@@ -1,14 +1,16 @@
 //! Markers in what the target sends (RFC 5044 section 4.3). A target has to have them when the Request asks for them.
 
 use super::fpdus::with_markers;
-use crate::check::{Check, Stop, digits};
-use crate::dialogue::{shown, zero_read};
+use crate::check::Check;
+use crate::finding::Stop;
+use crate::octets::digits;
 use crate::octets::tagged;
 use crate::ping::{Client, Ping, text};
+use crate::probe::{PROBE_STAG, shown, zero_read};
 use crate::startup::{HEADER_LEN, R, Reply};
 use crate::stream::{Fpdu, Stream};
 use crate::survey::Survey;
-use crate::trial::{PROBE_STAG, Trial};
+use crate::trial::Trial;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {

@@ -1,9 +1,10 @@
 //! Markers in what the target receives (RFC 5044 sections 4.2, 4.3 and 8), if it wants them: its Reply says so by M=1.
 
-use crate::check::{Check, Stop};
-use crate::dialogue::{is_zero_response, shown, zero_read};
+use crate::check::Check;
+use crate::finding::Stop;
 use crate::octets::crc32c;
 use crate::ping::Client;
+use crate::probe::{is_zero_response, shown, zero_read};
 use crate::startup::{M, Request};
 use crate::stream::Stream;
 use crate::survey::{Reaction, fed_ping, reaction, resealed};

@@ -1,8 +1,9 @@
 //! Reads of the target's buffer (RFC 5040 sections 5.2.2, 7.2 and 8.1.1). A target that does not say where that is cannot be judged here.
 
-use crate::check::{Check, Stop, digits};
+use crate::check::Check;
 use crate::fault::{Fault, Refusal};
-use crate::octets::{Place, read_request, write};
+use crate::finding::Stop;
+use crate::octets::{Place, digits, read_request, write};
 use crate::ping::{Advertisement, Client};
 use crate::segment::{Header, Segment, opcode};
 use crate::stream::Stream;

@@ -1,7 +1,8 @@
 //! The RDMAP control field: opcodes, tagged or not, their queues, and the version (RFC 5040 sections 4.1 and 7.2).
 
-use crate::check::{Check, Stop};
+use crate::check::Check;
 use crate::fault::{Fault, bait};
+use crate::finding::Stop;
 use crate::octets::{
     Place, bare_terminate, join, pattern, read_request, send, send_invalidate, tagged, write,
 };

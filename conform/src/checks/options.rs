@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::check::{Check, Stop};
-use crate::dialogue::{echo, is_no_room, is_zero_response, shown, spoilt, zero_read};
+use crate::check::Check;
+use crate::finding::Stop;
+use crate::probe::{echo, is_no_room, is_zero_response, shown, spoilt, zero_read};
 use crate::startup::{C, M, R, Request};
 use crate::stream::{Fpdu, Missing, Stream};
 use crate::trial::Trial;

@@ -1,8 +1,9 @@
 //! Read Requests to the target that need none of its memory (RFC 5040 sections 4.4, 5.2.1 and 7.2).
 
-use crate::check::{Check, Stop, digits};
+use crate::check::Check;
 use crate::fault::Fault;
-use crate::octets::{Place, hex, read_request};
+use crate::finding::Stop;
+use crate::octets::{Place, digits, hex, read_request};
 use crate::segment::{Header, Segment, opcode};
 use crate::stream::Missing;
 use crate::trial::Trial;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::check::{Check, Stop};
-use crate::dialogue::{echo, is_no_room, shown};
+use crate::check::Check;
+use crate::finding::Stop;
+use crate::probe::{echo, is_no_room, shown};
 use crate::startup::{C, M, R, REPLY_KEY, REQUEST_KEY, Request};
 use crate::stream::Missing;
 use crate::terminate::Terminate;

@@ -1,6 +1,7 @@
 //! The target's own Read Requests (RFC 5040 sections 4.4, 5.2.1 and 6.1), as rping makes it send them.
 
-use crate::check::{Check, Stop};
+use crate::check::Check;
+use crate::finding::Stop;
 use crate::octets::Place;
 use crate::ping::Client;
 use crate::segment::{Header, opcode};
@@ -58,7 +59,7 @@ fn target_read(trial: &mut Trial<'_>) -> Result<(), Stop> {
 fn read_once(trial: &mut Trial<'_>, stream: &mut Stream, client: &mut Client, msn: u32) -> Result<(), Stop> {
     client.advertise(stream, client.source);
     let request = client.take_request(trial, stream)?;
-    let observed = crate::check::digits(&request.fpdu.ulpdu, 46);
+    let observed = crate::octets::digits(&request.fpdu.ulpdu, 46);
     let (segment, fields) = (&request.segment, &request.fields);
     let Place(stag, to) = fields.source;
     let is_source = stag == client.source.0 && to == client.source.1;
@@ -103,7 +104,7 @@ fn target_read_depth(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let (octets, end) = stream.listen(QUIET);
     // Only the opcode tells: an end, by a Terminate or without, is as good as silence.
     let is_read = octets.get(3).is_some_and(|octet| octet & 0x0F == opcode::READ_REQUEST);
-    let observed = format!("{} octets, {}, and {end}", octets.len(), crate::check::digits(&octets, 30));
+    let observed = format!("{} octets, {}, and {end}", octets.len(), crate::octets::digits(&octets, 30));
     trial.judge(&["5040-6.1-4"], &stream, !is_read, ("no Read Request", observed));
     Ok(())
 }
@@ -125,7 +126,7 @@ fn target_messages(trial: &mut Trial<'_>) -> Result<(), Stop> {
 fn judge_control(trial: &mut Trial<'_>, stream: &Stream, fpdu: &Fpdu) {
     let octet = fpdu.ulpdu[1];
     let is_whole = fpdu.crc == fpdu.computed_crc();
-    let observed = crate::check::digits(&fpdu.ulpdu, 18);
+    let observed = crate::octets::digits(&fpdu.ulpdu, 18);
     let known = octet & 0x0F <= opcode::ATOMIC_RESPONSE;
     trial.judge(
         &["5040-6.1-1"],

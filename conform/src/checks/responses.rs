@@ -1,10 +1,11 @@
 //! Read Responses to the target (RFC 5040 sections 5.2.2, 5.5 and 7.2).
 
-use crate::check::{Check, Stop};
-use crate::dialogue::shown;
+use crate::check::Check;
 use crate::fault::Fault;
+use crate::finding::Stop;
 use crate::octets::{pattern, tagged, write};
 use crate::ping::{Client, Request, turn};
+use crate::probe::shown;
 use crate::segment::opcode;
 use crate::stream::Stream;
 use crate::trial::Trial;
@@ -109,7 +110,7 @@ fn response_withheld(trial: &mut Trial<'_>) -> Result<(), Stop> {
     stream.send_ulpdu(&last);
     let fpdu = trial.expect_fpdu(&["5040-5.5-18"], &mut stream, "the Send that follows the Read")?;
     let is_send = fpdu.ulpdu.get(1).is_some_and(|octet| octet & 0x0F == 3);
-    let observed = crate::check::digits(&fpdu.ulpdu, 40);
+    let observed = crate::octets::digits(&fpdu.ulpdu, 40);
     trial.judge(&["5040-5.5-18"], &stream, is_send, ("the Send that follows the Read", observed));
     Ok(())
 }

@@ -4,13 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use super::enhanced::{A, B, READ, WRITE};
-use crate::check::{Check, Stop};
-use crate::dialogue::{is_zero_response, shown, zero_read};
+use crate::check::Check;
+use crate::finding::Stop;
 use crate::octets::{send, write};
 use crate::ping::Client;
+use crate::probe::{DEPTH, PROBE_STAG, is_zero_response, shown, zero_read};
 use crate::startup::{R, Reply, Request};
 use crate::stream::{Missing, Stream};
-use crate::trial::{DEPTH, PROBE_STAG, Trial};
+use crate::trial::Trial;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {

@@ -1,10 +1,11 @@
 //! Sends that an rping server has to take, whatever is unusual about them: each is an advertisement, which the target has to read.
 
-use crate::check::{Check, Stop};
-use crate::dialogue::{shown, zero_read};
+use crate::check::Check;
 use crate::fault::found;
+use crate::finding::Stop;
 use crate::octets::{Place, send, send_part};
 use crate::ping::{Advertisement, Client};
+use crate::probe::{shown, zero_read};
 use crate::segment::{ReadFields, Segment, opcode};
 use crate::stream::{Missing, Stream};
 use crate::terminate::Terminate;

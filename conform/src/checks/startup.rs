@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::check::{Check, Stop};
-use crate::dialogue::{echo, is_no_room, is_zero_response, shown, spoilt, zero_read};
+use crate::check::Check;
+use crate::finding::Stop;
 use crate::octets::{fpdu, number, pattern};
+use crate::probe::{echo, is_no_room, is_zero_response, shown, spoilt, zero_read};
 use crate::startup::{C, HEADER_LEN, M, MAX_PRIVATE_DATA, R, REPLY_KEY, Request, S};
 use crate::stream::{Missing, Stream};
 use crate::terminate::Terminate;

@@ -1,8 +1,9 @@
 //! Faults of tagged segments (RFC 5041 section 7.1), and tagged segments that have none.
 
-use crate::check::{Check, Stop, digits};
+use crate::check::Check;
 use crate::fault::Fault;
-use crate::octets::{Place, pattern, tagged, write};
+use crate::finding::Stop;
+use crate::octets::{Place, digits, pattern, tagged, write};
 use crate::ping::{Advertisement, Client};
 use crate::stream::Stream;
 use crate::trial::Trial;

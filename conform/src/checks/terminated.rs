@@ -1,10 +1,11 @@
 //! The tester's Terminates, and what the target does then (RFC 5040 sections 5.4 and 6.2.1).
 
-use crate::check::{Check, Stop};
-use crate::dialogue::zero_read;
+use crate::check::Check;
 use crate::fault::Fault;
+use crate::finding::Stop;
 use crate::octets::{bare_terminate, tagged, terminate};
 use crate::ping::Client;
+use crate::probe::zero_read;
 use crate::stream::{Missing, Stream};
 use crate::trial::Trial;
 

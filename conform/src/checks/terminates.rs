@@ -1,9 +1,10 @@
 //! The target's Terminates: their form (RFC 5040 sections 4.8 and 5.4), and that nothing comes behind them.
 
-use crate::check::{Check, Stop, digits};
-use crate::dialogue::{shown, spoilt, zero_read};
+use crate::check::Check;
 use crate::fault::{bait, found};
-use crate::octets::{pattern, send, send_invalidate, write};
+use crate::finding::Stop;
+use crate::octets::{digits, pattern, send, send_invalidate, write};
+use crate::probe::{shown, spoilt, zero_read};
 use crate::segment::{Header, Segment};
 use crate::stream::{Fpdu, Missing, Stream};
 use crate::terminate::Terminate;

@@ -1,7 +1,8 @@
 //! Faults of untagged segments (RFC 5041 section 7.1).
 
-use crate::check::{Check, Stop};
+use crate::check::Check;
 use crate::fault::{Fault, Refusal, bait};
+use crate::finding::Stop;
 use crate::octets::{send, send_part};
 use crate::ping::Client;
 use crate::stream::Missing;

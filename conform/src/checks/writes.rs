@@ -1,6 +1,8 @@
 //! RDMA Writes of the target (RFC 5040 section 5.1), as rping makes it send them, and into its own buffer where it says where that is.
 
-use crate::check::{Check, Stop, digits};
+use crate::check::Check;
+use crate::finding::Stop;
+use crate::octets::digits;
 use crate::octets::{Place, read_request, write};
 use crate::ping::{Advertisement, Client, Written};
 use crate::segment::{Header, Segment};
