@@ -13,34 +13,34 @@ use crate::ip::IpSetting;
 pub struct StackConfig {
     /// The own address, its net, gateway and routes.
     pub ip: IpSetting,
-    /// The own Ethernet address, of one station.
+    /// The own Ethernet address; neither a group nor zero.
     pub mac: [u8; 6],
-    /// The IP MTU, 576 (IPv6: 1280) to 65535; the stack keeps to the wire's where that is smaller.
+    /// The IP MTU, 576 (IPv6: 1280) to 65535. The stack uses the wire's if that is smaller.
     pub mtu: usize,
     /// Where initial sequence numbers and ephemeral ports come from: the same seed gives the same run.
     pub seed: u64,
-    /// Octets of each connection's send buffer, and of its receive buffer. The former is brought down to whole segments if it
-    /// holds four and more, the latter, above 64 KiB, to one octet less than the power of two that isn't below.
+    /// Octets of each connection's send buffer, and of its receive buffer. A send buffer of four segments or more is rounded down to
+    /// whole segments. A receive buffer of more than 64 KiB is rounded up to a power of two, less one octet.
     pub tcp_buffer: usize,
-    /// Whether TCP holds itself back when segments get lost.
+    /// TCP's congestion control.
     pub congestion: Congestion,
-    /// The congestion control of the kernel's sockets ([`HostStack`](crate::HostStack)) by its name there (tcp(7), TCP_CONGESTION),
-    /// as `cubic` or `bbr`; none leaves the choice to the system's administrator.
+    /// The congestion control of the kernel's sockets ([`HostStack`](crate::HostStack)), as tcp(7) names it for TCP_CONGESTION, such as
+    /// `cubic` or `bbr`. `None` takes the system's.
     pub kernel_congestion: Option<String>,
-    /// How long a peer may be silent while something waits for its answer, before the connection is given up.
+    /// How long a peer may leave something unanswered before the connection is given up.
     pub timeout: Option<Duration>,
     /// After how long a silence an idle peer is probed. It is given up when it leaves the first probe unanswered for `timeout`;
     /// without a timeout it never is.
     pub keep_alive: Option<Duration>,
-    /// How long an acknowledgement may wait for company.
+    /// How long an acknowledgement may wait for data or another acknowledgement to go with.
     pub ack_delay: Option<Duration>,
     /// Connections of one listening port that are half-open or not yet taken; further SYNs are dropped.
     pub backlog: usize,
     /// How long a half-open connection is kept.
     pub half_open_timeout: Duration,
-    /// Removed connections that may still be closing; the oldest gives way to a further one.
+    /// How many removed connections may still be closing. One more drops the oldest.
     pub lingering: usize,
-    /// How long a removed connection may take to close.
+    /// How long a removed connection may take to close, before it is reset.
     pub linger_timeout: Duration,
     /// Frames taken by one call of [`Stack::ingress`](crate::Stack::ingress).
     pub ingress_burst: usize,
@@ -54,13 +54,13 @@ pub enum Congestion {
     /// CUBIC (RFC 9438), as on any shared network.
     #[default]
     Cubic,
-    /// None: for a wire of one's own, such as memory, where a lost frame is a fault and not a sign of congestion.
+    /// None: for a private wire, such as memory, where a lost frame is a fault and no sign of congestion.
     None,
 }
 
 impl StackConfig {
-    /// The defaults: MTU 1500, seed 0, buffers of 256 KiB, timeout 30 s, no keep-alive, acknowledgements
-    /// delayed by 10 ms, backlog 128, and a locally administered MAC address made from the IP address.
+    /// Returns the defaults: MTU 1500, seed 0, buffers of 256 KiB, timeout 30 s, no keep-alive, acknowledgements delayed by 10 ms,
+    /// backlog 128, and a locally administered MAC address made from the IP address.
     #[must_use]
     pub fn new(ip: IpSetting) -> Self {
         Self {
@@ -83,8 +83,8 @@ impl StackConfig {
         }
     }
 
-    /// The defaults for the sockets of the kernel ([`HostStack`](crate::HostStack)) at `address`, which may be unspecified for
-    /// all of the host's: as [`StackConfig::new`], and probes after 30 s of silence.
+    /// Returns the defaults for the sockets of the kernel ([`HostStack`](crate::HostStack)): as [`StackConfig::new`], and probes after
+    /// 30 s of silence. An unspecified `address` means all of the host's.
     #[must_use]
     pub fn host(address: IpAddr) -> Self {
         let prefix = if address.is_ipv4() { 32 } else { 128 };
@@ -92,8 +92,8 @@ impl StackConfig {
         Self { keep_alive: Some(Duration::from_secs(30)), ..Self::new(ip) }
     }
 
-    /// Frames sent by one call of [`Stack::egress`](crate::Stack::egress) for a connection that keeps nobody waiting: as many as the
-    /// other end takes at once if it is set up alike, since each call costs something, too.
+    /// Frames sent by one call of [`Stack::egress`](crate::Stack::egress) while only one connection has something to send. A peer with
+    /// the same settings takes as many by one call, and fewer calls cost less.
     #[must_use]
     pub const fn lone_burst(&self) -> usize {
         if self.egress_burst > self.ingress_burst { self.egress_burst } else { self.ingress_burst }
@@ -102,7 +102,7 @@ impl StackConfig {
     /// Checks the fields that [`HostStack`](crate::HostStack) uses.
     ///
     /// # Errors
-    /// The first field that makes no sense.
+    /// The first field that is wrong.
     pub fn validate_host(&self) -> Result<(), ConfigError> {
         if !(1 << 10..=1 << 30).contains(&self.tcp_buffer) {
             return Err(ConfigError::TcpBuffer(self.tcp_buffer));
@@ -110,10 +110,10 @@ impl StackConfig {
         if self.backlog == 0 { Err(ConfigError::ZeroLimit) } else { Ok(()) }
     }
 
-    /// Checks all fields; [`Stack::new`](crate::Stack::new) panics on what this refuses.
+    /// Checks all fields. [`Stack::new`](crate::Stack::new) panics on what this refuses.
     ///
     /// # Errors
-    /// The first field that makes no sense.
+    /// The first field that is wrong.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.ip.validate().map_err(ConfigError::Ip)?;
         if !(min_mtu(self.ip.address)..=MAX_MTU).contains(&self.mtu) {
@@ -132,13 +132,13 @@ impl StackConfig {
     }
 }
 
-/// The least MTU that IP runs on (RFC 791, RFC 8200 section 5).
+/// Returns the smallest MTU of IP (RFC 791, RFC 8200 section 5).
 pub(crate) const fn min_mtu(address: IpAddr) -> usize {
     if address.is_ipv4() { MIN_MTU } else { 1280 }
 }
 
 fn mac_of(address: IpAddr) -> [u8; 6] {
-    // The bit of 0x02 says that nobody's registry gave this address out.
+    // The bit of 0x02 marks an address that no registry has given out.
     match address {
         IpAddr::V4(v4) => {
             let [a, b, c, d] = v4.octets();

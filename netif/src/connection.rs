@@ -16,7 +16,7 @@ use crate::sequence::{SendMark, put_out_of_reach};
 use crate::tally::{Appearance, Tally, is_established};
 use crate::whole::{Flow, Keeper};
 
-/// One TCP connection: a socket set with one socket, and what smoltcp doesn't keep or tell.
+/// One TCP connection: a socket set with one socket, and what smoltcp does not keep or tell.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) set: SocketSet<'static>,
@@ -30,34 +30,34 @@ pub(crate) struct Connection {
     /// The port whose listener the connection counts against, until it is taken.
     pub(crate) listener: Option<u16>,
     pub(crate) is_announced: bool,
-    /// Forgotten by the user: the stack closes it.
+    /// The user has forgotten the connection, and the stack closes it.
     pub(crate) is_removed: bool,
     pub(crate) is_dirty: bool,
-    /// It has something to send, or may have, that does not wait for the egress after the next.
+    /// It may have something to send that must not wait for the egress after the next.
     pub(crate) is_urgent: bool,
     pub(crate) is_ready: bool,
-    /// A segment of it went out, if only to the wire.
+    /// A segment of it went out.
     pub(crate) has_sent: bool,
     /// Waits for the neighbor's MAC address.
     pub(crate) is_waiting: bool,
-    /// It is not in the stack that its ports choose.
+    /// It is in another stack than its ports choose.
     pub(crate) is_moved: bool,
-    /// When a half-open or removed connection is given up, whatever its peer says.
+    /// When a half-open or removed connection is given up, even if its peer answers.
     pub(crate) give_up_at: Option<Instant>,
     peer_mss: u16,
     ip_mtu: usize,
-    /// Where in the send buffer the next octet goes.
+    /// The place of the next octet in the send buffer.
     written_to: usize,
     handle: SocketHandle,
     last_state: State,
-    /// The peer was heard, or an answer of it was awaited first.
+    /// When the peer was heard, or was first asked for something after that.
     silent_since: Instant,
-    /// The peer was heard after the last thing that it has to answer.
+    /// The peer was heard after the last segment that it has to answer.
     is_answered: bool,
     is_pending: bool,
-    /// Keep-alives stand in for the timer that smoltcp lacks; see [`Self::ask_again`].
+    /// Keep-alives replace the timer that smoltcp lacks; see [`Self::ask_again`].
     is_asking: bool,
-    /// Since when the RST of an abort waits for the peer's MAC address.
+    /// When the RST of an abort began to wait for the peer's MAC address.
     reset_waits_since: Option<Instant>,
     is_reset_lost: bool,
     time_wait_until: Option<Instant>,
@@ -118,16 +118,16 @@ impl Connection {
         self.set.get_mut(self.handle)
     }
 
-    /// While a whole segment waits, nothing shorter is sent because the congestion window has an odd length or the peer's
-    /// window ends (the sender's side of silly window avoidance, RFC 9293 section 3.8.6.2.1). So TCP segments keep to
-    /// the FPDUs that were cut to fit them (RFC 5044 section 5). A shorter rest at the end goes out at once, if the window
-    /// takes all of it: [`Keeper`] sees to that.
+    /// Has smoltcp send no fragment of a segment while a whole segment waits, where the congestion window or the peer's window ends
+    /// (silly window avoidance of the sender, RFC 9293 section 3.8.6.2.1). So TCP segments keep to the FPDUs that were cut to fit
+    /// them (RFC 5044 section 5). A shorter rest at the end of the queue goes out at once, if the window takes all of it; [`Keeper`]
+    /// handles the other case.
     pub(crate) fn hold_back_fragments(&mut self) {
         let whole_segment_waits = self.mark.unsent() >= self.emss();
         self.socket_mut().set_nagle_enabled(whole_segment_waits);
     }
 
-    /// Takes note of octets that were put into the send buffer; `is_whole` says that they end with a unit of the user's.
+    /// Notes octets that were put into the send buffer. `is_whole` says that they end with a unit of the user's.
     pub(crate) fn note_queued(&mut self, len: usize, is_whole: bool) {
         self.is_urgent |= len > 0;
         let socket = self.socket();
@@ -142,15 +142,15 @@ impl Connection {
         }
     }
 
-    /// What is left of the segment that takes the next octet queued. Those before it are whole; one more begins where the send
-    /// buffer does.
+    /// Returns the room in the segment that takes the next octet queued. The segments before it are whole, and a segment begins where
+    /// the send buffer begins.
     pub(crate) fn segment_room(&self) -> usize {
         let unsent = self.mark.unsent() + self.keeper.held();
         let emss = self.emss();
         emss - unsent.min(self.written_to) % emss
     }
 
-    /// Whether it is established, and sends and holds back nothing.
+    /// Whether it is established, and neither sends nor holds back anything.
     pub(crate) fn is_quiet(&self) -> bool {
         self.socket().state() == State::Established
             && self.mark.unsent() == 0
@@ -158,7 +158,7 @@ impl Connection {
             && !self.keeper.is_holding()
     }
 
-    /// Where sending stands; nowhere before the SYN.
+    /// Returns where sending stands; `None` before the SYN.
     pub(crate) fn flow(&self) -> Option<Flow> {
         let queue_end = self.mark.queue_end()?;
         let queued = u32::try_from(self.socket().send_queue()).ok()?;
@@ -167,8 +167,8 @@ impl Connection {
         Some(Flow { emss: self.emss(), unacknowledged, queue_end, is_closed, seam })
     }
 
-    /// Has smoltcp refuse a segment, in `frame`, that acknowledges what was never sent; see [`put_out_of_reach`]. While the
-    /// connection is opened it does so by itself.
+    /// Has smoltcp refuse the segment in `frame` if it acknowledges octets that were never sent; see [`put_out_of_reach`]. While a
+    /// connection opens, smoltcp refuses such segments by itself.
     pub(crate) fn refuses(&self, segment: &Segment, frame: &mut [u8]) -> bool {
         let Some(reached) = self.tally.reached().filter(|_| self.is_established()) else { return false };
         let is_ahead = self.tally.is_ahead(segment);
@@ -178,12 +178,12 @@ impl Connection {
         is_ahead
     }
 
-    /// smoltcp has no timer: it turns that off when a retransmission timeout runs out under a closed window. Should the window's
-    /// opening get lost, both sides would wait for ever (RFC 9293 section 3.8.6.1). Keep-alives go out until the peer says anything,
-    /// from where smoltcp goes on by itself: it probes the window, or sends. A peer that stays silent is given up after the user
-    /// timeout as always.
+    /// Has a stuck connection send keep-alives, and returns whether it is stuck. smoltcp turns its timer off when a retransmission
+    /// timeout runs out under a closed window. If the segment that opens the window gets lost, both sides wait for ever (RFC 9293
+    /// section 3.8.6.1). Keep-alives go out until the peer answers; then smoltcp probes the window or sends. A peer that stays silent
+    /// is given up after the user timeout.
     ///
-    /// After such a timeout nothing counts as under way for smoltcp, so that the octet of a keep-alive is one that the peer has.
+    /// After such a timeout smoltcp takes nothing for under way, so that the peer has the octet of a keep-alive already.
     pub(crate) fn ask_again(&mut self) -> bool {
         let is_stuck = self.end.is_none()
             && self.is_established()
@@ -196,20 +196,20 @@ impl Connection {
         is_stuck
     }
 
-    /// Closes the connection by RST; the RST goes out at the next egress.
+    /// Closes the connection by RST, which goes out at the next egress.
     pub(crate) fn abort(&mut self, cause: CloseCause) {
         self.socket_mut().abort();
         self.end.get_or_insert(cause);
     }
 
-    /// Whether the connection ends when its peer is gone without a word.
+    /// Whether the connection ends if its peer is gone without a FIN or RST.
     pub(crate) fn loses_peer(&self) -> bool {
         let state = self.socket().state();
         let has_ended = self.end.is_some() || (self.peer_finished && !self.is_removed);
         !has_ended && !matches!(state, State::Closed | State::Listen | State::SynSent)
     }
 
-    /// A RST that can't be sent would be tried once a second for ever; a peer that is not there needs none.
+    /// Drops a RST that cannot be sent. smoltcp would try it once a second for ever, and a peer that is not there needs none.
     pub(crate) fn drop_unsendable_reset(&mut self, now: Instant) {
         if self.is_waiting && self.socket().state() == State::Closed {
             let since = *self.reset_waits_since.get_or_insert(now);
@@ -217,8 +217,7 @@ impl Connection {
         }
     }
 
-    /// Whether it is as connections are most of the time: nothing but data and acknowledgements go either way, and no sending
-    /// changes that.
+    /// Whether it is in the state of most connections: only data and acknowledgements go either way, and sending does not change that.
     pub(crate) fn is_calm(&self) -> bool {
         self.last_state == State::Established
             && self.socket().state() == State::Established
@@ -229,8 +228,8 @@ impl Connection {
             && self.give_up_at.is_none()
     }
 
-    /// Takes note of a frame that smoltcp sends, and corrects it. Whether that was all that there is to see to, as nearly always;
-    /// else it has to be kept whole and counted.
+    /// Notes a frame that smoltcp sends, and corrects it. Returns true if nothing else is to be done, as for nearly all frames. A frame
+    /// for which it returns false has to be kept whole, and counted.
     pub(crate) fn passes(&mut self, now: Instant, frame: &mut Frame, counters: &mut TcpCounters) -> bool {
         let Some(mut own) = OwnSegment::of(frame) else { return false };
         self.mark.stamp(frame, &mut own);
@@ -243,8 +242,8 @@ impl Connection {
         true
     }
 
-    /// Takes note of what was sent, or would have been if the neighbor were known: the stack's patience with an idle peer and with a
-    /// closed window begins anew with the first probe after an answer.
+    /// Notes what was sent. `is_blocked` says that it waits for the neighbor's MAC address instead. The time that a peer has to answer
+    /// probes begins with the first probe after its last answer.
     pub(crate) fn note_sent(&mut self, now: Instant, is_blocked: bool) {
         let has_asked = self.mark.take_asked() || is_blocked;
         if has_asked && core::mem::take(&mut self.is_answered) && self.is_probing() {
@@ -252,13 +251,13 @@ impl Connection {
         }
     }
 
-    /// The neighbor was found. It need not answer what waited for that, should that be an acknowledgement.
+    /// Notes that the neighbor was found. If an acknowledgement has waited for that, the peer need not answer it.
     pub(crate) const fn note_neighbor(&mut self) {
         self.is_waiting = false;
         self.is_answered |= self.is_probing();
     }
 
-    /// Takes note of what a segment, or the time, did to the socket. `segment` is the one just processed.
+    /// Notes how a segment or the time has changed the socket. `segment` is the one that was just processed.
     pub(crate) fn observe(&mut self, now: Instant, segment: Option<&Segment>) {
         let (state, last) = (self.socket().state(), self.last_state);
         self.last_state = state;
@@ -279,8 +278,7 @@ impl Connection {
             return;
         }
         let is_opening = matches!(last, State::Listen | State::SynSent);
-        // Only now is it known that the checksum was good. An MSS of 0 counts as none, and smoltcp takes none
-        // below 48.
+        // Only now the checksum is known to be good. An MSS of 0 counts as none, and smoltcp takes none below 48.
         if let Some(mss) = segment.and_then(|segment| segment.mss).filter(|&mss| is_opening && mss != 0) {
             self.peer_mss = mss.max(MIN_PEER_MSS);
         }
@@ -301,7 +299,7 @@ impl Connection {
                 });
             }
             State::Listen | State::SynSent | State::SynReceived | State::Established => {}
-            // Who closes may be gone soon: nothing that still comes, with a FIN above all, waits for its acknowledgement.
+            // A side that closes may be gone soon: it acknowledges at once what still comes, a FIN above all.
             State::FinWait1 | State::FinWait2 => self.socket_mut().set_ack_delay(None),
         }
     }
@@ -324,8 +322,8 @@ impl Connection {
         }
     }
 
-    /// Whether a segment may be for it. Before its own SYN is out nobody can know of a connection, and
-    /// smoltcp panics on a segment that comes so early.
+    /// Whether a segment may be for it. Before its own SYN is out no peer can know of a connection, and smoltcp panics on a segment that
+    /// comes so early.
     pub(crate) fn takes_segments(&self) -> bool {
         self.has_sent || self.socket().state() != State::SynSent
     }
@@ -341,22 +339,22 @@ impl Connection {
         }
     }
 
-    /// Both ends know each other.
+    /// Whether both ends know each other, or have done so.
     pub(crate) fn is_established(&self) -> bool {
         is_established(self.socket().state())
     }
 
-    /// Nothing will be sent any more, and nothing that arrives is for this connection.
+    /// Whether nothing will be sent any more, and no segment is for this connection.
     pub(crate) fn is_over(&self) -> bool {
         let is_closed = matches!(self.socket().state(), State::Closed | State::Listen);
         is_closed && (self.is_reset_lost || self.socket().remote_endpoint().is_none())
     }
 
-    /// When the peer has left something unanswered for too long: what was sent, a probe of its closed window, or the probe of an
+    /// Returns when the peer will have left something unanswered for too long: data, a probe of its closed window, or the probe of an
     /// idle connection.
     ///
-    /// Time counts from the probe, so that a stack that was not polled for long asks before it gives a peer up. smoltcp's own
-    /// timeout would end connections that are merely idle.
+    /// Time counts from the probe, so that a stack that was not polled for long asks before it gives a peer up. smoltcp's own timeout
+    /// would end connections that are merely idle.
     pub(crate) fn times_out_at(&self) -> Option<Instant> {
         let patience = self.timeout?;
         let is_asked = self.is_pending || self.keep_alive.is_some();
@@ -365,8 +363,7 @@ impl Connection {
         (self.end.is_none() && is_asked && !is_alive).then(|| self.silent_since + patience)
     }
 
-    /// At the end of TIME-WAIT smoltcp forgets what was received; while the user hasn't read it, that must
-    /// wait.
+    /// Whether TIME-WAIT is over but the user has not read everything. smoltcp would forget it, so that the end has to wait.
     pub(crate) fn holds_unread(&self, now: Instant) -> bool {
         !self.is_removed
             && self.socket().state() == State::TimeWait
@@ -374,7 +371,7 @@ impl Connection {
             && self.time_wait_until.is_some_and(|until| now >= until)
     }
 
-    /// Octets of payload in the largest segment that may be sent.
+    /// Returns the octets of payload in the largest segment that may be sent.
     pub(crate) fn emss(&self) -> usize {
         usize::from(self.peer_mss).min(self.ip_mtu - headers(self.tuple.local.ip()))
     }
@@ -387,7 +384,7 @@ impl Connection {
         self.tuple.remote
     }
 
-    /// Whether nothing that is sent at present is answered but probes.
+    /// Whether the peer answers nothing at present but probes.
     const fn is_probing(&self) -> bool {
         !self.is_pending || self.mark.is_window_closed()
     }
@@ -403,18 +400,17 @@ impl Connection {
     }
 }
 
-/// How large a receive buffer is made for the size asked for.
+/// Returns the size of a receive buffer for the size asked for.
 ///
-/// The window of a SYN is never scaled, but smoltcp scales it when it looks whether a segment lies in the
-/// window it has announced last. A peer that ignores the window could then send more than the buffer holds,
-/// which makes smoltcp panic. One octet below a power of two, the scaled maximum of 65535 is not above the
-/// size.
+/// The window of a SYN is never scaled, but smoltcp scales it when it checks whether a segment lies in the window announced last. A
+/// peer that ignores the window could then send more than the buffer holds, and smoltcp would panic. With one octet less than a power
+/// of two, the scaled maximum of 65535 is not above the size.
 const fn receive_len(len: usize) -> usize {
     if len <= 0xFFFF { len } else { len.next_power_of_two() - 1 }
 }
 
-/// How large a send buffer is made for the size asked for: whole segments, since smoltcp cuts one where the buffer ends. One of a few
-/// segments only would lose too much by that.
+/// Returns the size of a send buffer for the size asked for. It holds whole segments, since smoltcp cuts a segment where the buffer
+/// ends. A buffer of a few segments only is left as it is, since it would lose too much.
 const fn send_len(len: usize, segment: usize) -> usize {
     if len < FEW * segment { len } else { len - len % segment }
 }
@@ -426,14 +422,14 @@ const fn headers(local: IpAddr) -> usize {
 
 const FEW: usize = 4;
 
-/// smoltcp's lower bound for what a SYN may say.
+/// smoltcp's lower bound for the MSS of a SYN.
 const MIN_PEER_MSS: u16 = 48;
 
-/// Between two questions to a peer that has closed its window: smoltcp's shortest retransmission timeout.
+/// The time between two questions to a peer that has closed its window: smoltcp's shortest retransmission timeout.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Three questions for the peer's MAC address.
+/// The time of three questions for the peer's MAC address.
 const RESET_PATIENCE: Duration = Duration::from_secs(3);
 
-/// smoltcp's; the stack only has to know it to act just before.
+/// smoltcp's value, which the stack has to know to act just before.
 const TIME_WAIT: Duration = Duration::from_secs(10);

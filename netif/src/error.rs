@@ -5,25 +5,25 @@ use core::fmt;
 /// Why [`Stack::listen`](crate::Stack::listen) refused a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListenError {
-    /// Somebody listens on that port already.
+    /// The port is listened on or bound already.
     AddrInUse,
-    /// The address is none of this side's.
+    /// The address is not an own one.
     AddrNotAvailable,
     /// Port 0 asks for any port, and none is free.
     NoPortFree,
-    /// Only the privileged may listen there (`host` only).
+    /// Only privileged users may listen there (`host` only).
     Permission,
-    /// The system refuses for another reason, whose number (errno) this is (`host` only).
+    /// The system refuses with this error number (errno) (`host` only).
     System(i32),
 }
 
 impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Permission => "only the privileged may listen on that port",
+            Self::Permission => "only privileged users may listen on that port",
             Self::System(errno) => return system(f, "cannot listen", *errno),
-            Self::AddrInUse => "the port is listened on already",
-            Self::AddrNotAvailable => "the address to listen on is none of this side's",
+            Self::AddrInUse => "the port is in use already",
+            Self::AddrNotAvailable => "the address to listen on is not an own address",
             Self::NoPortFree => "no port is free to listen on",
         })
     }
@@ -36,19 +36,19 @@ impl core::error::Error for ListenError {}
 pub enum ConnectError {
     /// The local port is listened on, or has a connection to the same remote address and port.
     AddrInUse,
-    /// The local address asked for is none of this side's.
+    /// The local address is not an own one.
     AddrNotAvailable,
     /// All ephemeral ports are taken towards that remote address and port.
     NoPortFree,
     /// Port 0, or an unspecified, multicast, broadcast or loopback address.
     Unaddressable,
-    /// The remote address is not in the own net and no route or gateway leads there.
+    /// The remote address is outside the own net, and no route or gateway leads there.
     Unroutable,
     /// The own address is IPv4 and the remote one IPv6, or the other way round.
     FamilyMismatch,
-    /// The system does not allow it, by a firewall or for want of a privilege (`host` only).
+    /// A firewall or a missing privilege forbids it (`host` only).
     Permission,
-    /// The system refuses for another reason, whose number (errno) this is (`host` only).
+    /// The system refuses with this error number (errno) (`host` only).
     System(i32),
 }
 
@@ -58,9 +58,9 @@ impl fmt::Display for ConnectError {
             Self::Permission => "the system does not allow this connection",
             Self::System(errno) => return system(f, "cannot connect", *errno),
             Self::AddrInUse => "the local port is in use",
-            Self::AddrNotAvailable => "the local address is none of this side's",
+            Self::AddrNotAvailable => "the local address is not an own address",
             Self::NoPortFree => "no ephemeral port is free towards this peer",
-            Self::Unaddressable => "the remote address or port can't be connected to",
+            Self::Unaddressable => "the remote address or port cannot be connected to",
             Self::Unroutable => "the remote address is outside the own net and no route leads there",
             Self::FamilyMismatch => "the remote address is of another IP version than the own one",
         })
@@ -73,10 +73,10 @@ fn system(f: &mut fmt::Formatter<'_>, what: &str, errno: i32) -> fmt::Result {
     write!(f, "{what}: {}", std::io::Error::from_raw_os_error(errno))
 }
 
-/// Why a [`StackConfig`](crate::StackConfig) makes no sense.
+/// What is wrong with a [`StackConfig`](crate::StackConfig).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigError {
-    /// The address setting is not valid.
+    /// The address setting is wrong.
     Ip(crate::IpSettingError),
     /// The MTU is outside 576 (IPv6: 1280) to 65535.
     Mtu(usize),
@@ -84,7 +84,7 @@ pub enum ConfigError {
     Mac([u8; 6]),
     /// The TCP buffer is not within 1 KiB to 1 GiB.
     TcpBuffer(usize),
-    /// A burst or backlog of zero would never do any work.
+    /// The backlog or a burst is zero, which would never do any work.
     ZeroLimit,
 }
 

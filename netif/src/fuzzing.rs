@@ -1,4 +1,4 @@
-//! Bodies of the fuzz targets; the tests run them too.
+//! Bodies of the fuzz targets. The tests run them, too.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -11,17 +11,16 @@ use smoltcp::wire::{
 
 use crate::{IpSetting, Stack, StackConfig, Wire, pair};
 
-/// Feeds frames to a stack that listens, has one connection of its own under way, and takes what is offered.
+/// Feeds frames to a stack that listens, opens one connection, and takes every connection that it is offered.
 ///
-/// The first octet chooses IPv4 or IPv6. Then come records: an octet of kind, one of length, and as many
-/// octets. An even kind is a frame as it stands, with the Ethernet addresses put right; an odd one describes
-/// a TCP segment with good checksums and sequence numbers close to what the stack expects, so that states
-/// behind the handshake are met.
+/// The first octet chooses IPv4 or IPv6. Records follow: an octet of kind, one of length, and as many octets. A record of an even kind
+/// is a frame, whose Ethernet addresses are corrected. One of an odd kind describes a TCP segment. Its checksums are good, and its
+/// sequence numbers close to those that the stack expects, so that states behind the handshake are reached.
 pub fn frame(data: &[u8]) {
     run(data);
 }
 
-/// As [`frame`]; tells how many connections were taken, and how many octets received.
+/// As [`frame`]. Returns how many connections were taken, and how many octets received.
 fn run(data: &[u8]) -> (usize, usize) {
     let Some((&family, mut rest)) = data.split_first() else { return (0, 0) };
     let mut bench = Bench::new(family & 1 == 0);
@@ -39,7 +38,7 @@ struct Bench {
     wire: Wire,
     now: Instant,
     peer: IpAddr,
-    /// What the peer would send next, and has seen of the stack's, by the last segment it got.
+    /// The peer's next sequence number, and its acknowledgement of the last segment that it got.
     next: TcpSeqNumber,
     seen: TcpSeqNumber,
     accepted: usize,
@@ -81,7 +80,7 @@ impl Bench {
         bench
     }
 
-    /// ARP or NDP in the peer's name, so that the stack can answer it: ethertype and packet.
+    /// Returns ethertype and packet of ARP or NDP in the peer's name, so that the stack can answer it.
     fn introduction(&self) -> Vec<u8> {
         match (self.peer, self.stack.ip().address) {
             (IpAddr::V4(peer), IpAddr::V4(own)) => {
@@ -170,7 +169,7 @@ impl Bench {
     }
 }
 
-/// Ethertype, IP header and payload.
+/// Returns ethertype, IP header and payload.
 fn in_ip(source: IpAddr, destination: IpAddr, (protocol, hop_limit): (u8, u8), payload: &[u8]) -> Vec<u8> {
     let len = u16::try_from(payload.len()).unwrap_or(0);
     let mut packet = match (source, destination) {
@@ -218,7 +217,7 @@ mod tests {
         }
     }
 
-    /// Flags as a real peer sets them, so that many connections get to the end of their lives.
+    /// Returns records with the flags of a real peer, so that many connections come to their ends.
     fn plausible(seed: u64) -> Vec<u8> {
         let mut random = Random::new(!seed);
         let mut data = vec![random.draw().to_be_bytes()[0]];
@@ -249,7 +248,7 @@ mod tests {
         assert!(accepted > 100 && received > 1000, "{accepted} connections, {received} octets");
     }
 
-    /// What smoltcp can't stand without the stack's choice of buffer size: see `receive_len`.
+    /// smoltcp panics on this without the stack's choice of buffer size: see `receive_len`.
     #[test]
     fn a_flood_that_ignores_the_window_is_survived() {
         let mut bench = Bench::with(true, 65_535, 256 * 1024);

@@ -1,4 +1,4 @@
-//! Descriptors as this process holds them: the program around may close them underneath, and a child after `fork` has copies.
+//! Descriptors that the program around may close, and that a child has copies of after `fork`.
 #![allow(unsafe_code)]
 
 use core::mem::ManuallyDrop;
@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
 use rustix::fs::fstat;
 
-/// A descriptor that is left alone at its end if somebody has closed it before, and perhaps opened another one that has its number
-/// now: daemons close whatever is open.
+/// A descriptor that is not closed at its end if the program has closed it before, as daemons do. Another file may have its number by
+/// then.
 #[derive(Debug)]
 pub struct Held {
     mark: Option<Mark>,
@@ -16,21 +16,21 @@ pub struct Held {
     file: Option<File>,
 }
 
-/// Device and inode. What has no inode of its own, as an eventfd, is still told apart from files and sockets.
+/// Device and inode. Eventfds have one inode in common, but are told apart from files and sockets.
 type File = (u64, u64);
 
-/// Marks a descriptor as one that ends with this process, until this goes, which is before the descriptor does.
+/// Marks a descriptor as one that ends with this process. The mark has to be dropped before the descriptor.
 #[derive(Debug)]
 pub(crate) struct Mark(RawFd);
 
 impl Held {
-    /// A descriptor that children may have as well.
+    /// Holds a descriptor that children may have as well.
     #[must_use]
     pub fn new(fd: OwnedFd) -> Self {
         Self { mark: None, file: file_of(fd.as_fd()), fd: ManuallyDrop::new(fd) }
     }
 
-    /// One that ends with this process, as a connection does whose peer is to hear of that: [`take_marked`] tells it to a child.
+    /// Holds a descriptor that ends with this process, such as a connection's. [`take_marked`] tells a child to close it.
     #[must_use]
     pub fn marked(fd: OwnedFd) -> Self {
         let mark = Some(Mark::new(&fd));
@@ -72,19 +72,19 @@ impl AsRawFd for Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Before the number may be another one's.
+        // The mark goes before another file can have the number.
         self.mark = None;
         // SAFETY: this is the end of the only owner, and nothing looks at the field any more.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
         if self.file.is_none() || file_of(fd.as_fd()) != self.file {
-            // Closed already, and the number is nobody's or somebody else's.
+            // The program has closed it. The number is free, or another file's.
             let _number = fd.into_raw_fd();
         }
     }
 }
 
-/// Takes the next descriptor of those that end with the process that has opened them, for a child to close. It only changes words
-/// atomically, so that it may be called between `fork` and `exec` of a process with threads.
+/// Takes the next marked descriptor, for a child to close. It only changes atomic words, so that it may be called between `fork` and
+/// `exec` in a process with threads.
 #[must_use]
 pub fn take_marked() -> Option<RawFd> {
     MARKS.iter().zip(0..).find_map(|(word, index)| {
@@ -121,7 +121,7 @@ mod tests {
         let (one, other) = UnixStream::pair().unwrap();
         let held = Held::marked(one.into());
         let number = held.as_raw_fd();
-        // SAFETY: this is what programs do; whoever holds it looks before it closes it again.
+        // SAFETY: programs do this. `Held` looks at the descriptor before it closes it again.
         drop(unsafe { OwnedFd::from_raw_fd(number) });
         drop(held);
         assert_eq!(read(&other, &mut [0]), Ok(0), "it was closed");

@@ -1,4 +1,4 @@
-//! The kernel's TCP as a transport: no privileges, the host's addresses, and every peer that the host reaches.
+//! The kernel's TCP as a transport. It needs no privileges, has the host's addresses, and reaches every peer of the host.
 
 use core::mem::MaybeUninit;
 use core::net::SocketAddr;
@@ -39,25 +39,25 @@ use socket::Opening;
 #[derive(Debug)]
 pub struct HostMoving(Box<Connection>);
 
-/// The TCP of the kernel, in the shape of a [`Stack`](crate::Stack): its methods have the same names, meaning and order.
+/// The TCP of the kernel. Its methods have the names, meaning and order of those of a [`Stack`](crate::Stack).
 ///
-/// All sockets are non-blocking and watched by one epoll instance, edge-triggered, so that a call costs the connections with
-/// news and nothing for the others. While only one of them is busy it mostly is read at once, and epoll is asked after the others
-/// now and then. Octets are read when somebody looks for them, and what is queued for a connection goes
-/// out in one call at the next egress. Buffers come from a common pool and are held only while something is in them.
+/// One epoll instance, edge-triggered, watches all sockets, so that idle connections cost nothing. While only one connection is busy,
+/// its socket is mostly read without a question, and epoll is asked about the others now and then. Octets are read when the caller
+/// looks for them. What is queued for a connection goes out in one call at the next egress. Buffers come from a common pool, and are
+/// held only while something is in them.
 ///
 /// Of the configuration it uses `ip.address` (unspecified: any of the host's), `tcp_buffer` for the buffers of this process,
-/// `timeout` as TCP's user timeout, `keep_alive`, `kernel_congestion`, `backlog`, `lingering` and `linger_timeout`. Times that
-/// the kernel measures are real time.
+/// `timeout` as TCP's user timeout, `keep_alive`, `kernel_congestion`, `backlog`, `lingering` and `linger_timeout`. The kernel measures
+/// real time.
 pub struct HostStack {
     epoll: Arc<OwnedFd>,
     config: StackConfig,
     table: Slots<Connection>,
     listeners: Vec<Listener>,
-    /// Sockets that keep a port and do nothing else, by their addresses.
+    /// Sockets that only reserve a port, by their addresses.
     bound: Vec<(SocketAddr, Held)>,
     next_listener: u64,
-    /// When to try again to accept where the system had no descriptor left.
+    /// When to accept again after the system had no descriptor left.
     accept_again_at: Option<Instant>,
     wheel: Wheel,
     pool: Pool,
@@ -72,12 +72,11 @@ pub struct HostStack {
 }
 
 impl HostStack {
-    /// A stack on the sockets of the kernel.
+    /// Makes a stack on the sockets of the kernel.
     ///
     /// # Errors
-    /// What the system says when it has no descriptor or memory left, or does not know the congestion control (`NotFound`) or does
-    /// not let its users choose it (`PermissionDenied`); `InvalidInput` for a configuration that [`StackConfig::validate_host`]
-    /// refuses.
+    /// `InvalidInput` if [`StackConfig::validate_host`] refuses the configuration. `NotFound` if the system does not know the
+    /// congestion control, `PermissionDenied` if it forbids it. Otherwise the system's error, if it has no descriptor or memory left.
     pub fn new(config: StackConfig, now: Instant) -> io::Result<Self> {
         config.validate_host().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         socket::try_congestion(&config)?;
@@ -102,7 +101,7 @@ impl HostStack {
         })
     }
 
-    /// Asks the kernel once what has happened: as long as only one socket ever has something to read, mostly that one. Returns
+    /// Asks the kernel once what has happened. While only one socket has anything to read, it mostly reads that socket instead. Returns
     /// how many sockets have news.
     pub fn ingress(&mut self, now: Instant) -> usize {
         if let Some(look) = self.favourite.next_look()
@@ -114,8 +113,8 @@ impl HostStack {
         self.counters.waits += 1;
         let mut room = [const { MaybeUninit::uninit() }; EVENTS];
         let asked = epoll::wait(&self.epoll, &mut room, Some(&Timespec::default()));
-        // An interrupted call is made again by the next poll, since the descriptor stays readable; any other error says that
-        // somebody has closed the instance.
+        // After an interrupted call the descriptor stays readable, and the next poll asks again. Another error means that the
+        // program has closed the instance.
         self.is_lost |= matches!(asked, Err(errno) if errno != Errno::INTR);
         let (events, _) = asked.unwrap_or((&mut [], &mut []));
         for event in &*events {
@@ -135,7 +134,7 @@ impl HostStack {
         count
     }
 
-    /// Sends what is queued, and closes what is to be closed. Returns how many connections had something to send or to close.
+    /// Sends what is queued, and closes connections. Returns how many connections had something to send or to close.
     pub fn egress(&mut self, now: Instant) -> usize {
         while let Some(index) = self.wheel.pop_due(now) {
             let Some(id) = self.table.at(index) else { continue };
@@ -153,7 +152,7 @@ impl HostStack {
     /// Begins a connection; as [`Stack::connect`](crate::Stack::connect).
     ///
     /// # Errors
-    /// When the address makes no sense or can't be reached, the local end is in use, or the system refuses.
+    /// If the address is wrong or cannot be reached, the local end is in use, or the system refuses.
     pub fn connect(
         &mut self,
         remote: SocketAddr,
@@ -178,7 +177,7 @@ impl HostStack {
         Ok(id)
     }
 
-    /// The next connection whose readability, room or state may have changed since it was named here last.
+    /// Returns the next connection whose readability, room or state may have changed since it was returned here last.
     pub fn next_ready(&mut self) -> Option<ConnectionId> {
         while let Some(id) = self.ready.pop_front() {
             if let Some(connection) = self.table.get_mut(id) {
@@ -190,7 +189,7 @@ impl HostStack {
         None
     }
 
-    /// The byte streams of a connection; none when the id names none any more. Marks it for the next egress.
+    /// Returns the byte streams of a connection, and marks it for the next egress. `None` if the id names no connection any more.
     pub fn llp(&mut self, id: ConnectionId) -> Option<Llp<'_>> {
         self.table.get(id).filter(|connection| !connection.is_removed)?;
         self.mark_dirty(id);
@@ -198,15 +197,15 @@ impl HostStack {
         Some(Llp::Host(HostLlp { connection, pool: &mut self.pool, counters: &mut self.counters }))
     }
 
-    /// How far a connection has come, without marking it; none as for [`HostStack::llp`].
+    /// Returns how far a connection has come, without marking it. `None` as for [`HostStack::llp`].
     #[must_use]
     pub fn state(&self, id: ConnectionId) -> Option<LlpState> {
         let connection = self.table.get(id).filter(|connection| !connection.is_removed)?;
         Some(connection.state())
     }
 
-    /// Forgets a connection. What is queued is still sent, FIN follows, and the stack sees it through to its end, up to the
-    /// configured number and time; abort it first when it must not.
+    /// Forgets a connection. The stack still sends what is queued, then FIN, and closes it, within the configured number and time. A
+    /// caller that does not want this aborts it first.
     pub fn remove(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id).filter(|connection| !connection.is_removed) else {
             return;
@@ -220,20 +219,20 @@ impl HostStack {
         self.bound_lingering();
     }
 
-    /// Takes a connection out, for [`HostStack::put_in`] of another stack. None when the id names no connection that its user has.
+    /// Takes a connection out, for [`HostStack::put_in`] of another stack. `None` if the id names no connection of a user.
     pub fn take_out(&mut self, id: ConnectionId) -> Option<HostMoving> {
         self.table.get(id).filter(|connection| !connection.is_removed && connection.listener.is_none())?;
         self.wheel.cancel(id.index());
         let connection = self.table.remove(id)?;
         if let Some(socket) = &connection.socket {
-            // It is in the set as long as it is in the table.
+            // epoll watches it while it is in the table.
             let _watched = epoll::delete(&self.epoll, socket);
         }
         Some(HostMoving(connection))
     }
 
-    /// Puts a connection in that another stack has had; what its socket has waiting is told anew. It is ready. None, and the
-    /// connection is over, when the system has no memory to watch the socket.
+    /// Puts a connection of another stack in, which is ready then. epoll reports again what its socket has. Returns `None`, and the
+    /// connection is over, if the system has no memory to watch the socket.
     pub fn put_in(&mut self, HostMoving(mut connection): HostMoving) -> Option<ConnectionId> {
         (connection.is_dirty, connection.is_ready) = (false, false);
         let id = self.insert(*connection).ok()?;
@@ -242,8 +241,8 @@ impl HostStack {
         Some(id)
     }
 
-    /// When to call [`HostStack::ingress`] and [`HostStack::egress`] next, if [`HostStack::poll_fd`] doesn't become readable
-    /// before: `now` when there is work.
+    /// When to call [`HostStack::ingress`] and [`HostStack::egress`] next, if [`HostStack::poll_fd`] does not become readable before:
+    /// `now` if there is work.
     #[must_use]
     pub fn poll_at(&self, now: Instant) -> Option<Instant> {
         if !self.dirty.is_empty() {
@@ -252,67 +251,67 @@ impl HostStack {
         [self.wheel.next_deadline(), self.accept_again_at].into_iter().flatten().min()
     }
 
-    /// Whether `next_ready` or `next_accepted` may have something to tell.
+    /// Whether `next_ready` or `next_accepted` may return a connection.
     #[must_use]
     pub fn has_news(&self) -> bool {
         !self.ready.is_empty() || !self.accepted.is_empty()
     }
 
-    /// What becomes readable when a socket has news.
+    /// Returns the descriptor that becomes readable when a socket has news.
     #[must_use]
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
-    /// The same descriptor, for a sleeper that does not hold the stack back meanwhile.
+    /// Returns the same descriptor, for a sleeper that does not borrow the stack.
     pub(crate) fn shared_fd(&self) -> Arc<OwnedFd> {
         self.favourite.note_sleep();
         Arc::clone(&self.epoll)
     }
 
-    /// The address of this host that connections to `remote` begin at.
+    /// Returns the address of this host for connections to `remote`.
     pub(crate) fn source_to(remote: SocketAddr) -> Option<core::net::IpAddr> {
         socket::source_to(remote)
     }
 
-    /// Whether somebody else has closed what it hears by of its sockets.
+    /// Whether the program has closed the epoll instance.
     pub(crate) const fn is_lost(&self) -> bool {
         self.is_lost
     }
 
-    /// The own end of a connection; none when it has been ended here.
+    /// Returns the own end of a connection; `None` if this side has ended it.
     #[must_use]
     pub fn local_addr(&self, id: ConnectionId) -> Option<SocketAddr> {
         socket::local_addr(self.table.get(id)?.socket.as_ref()?)
     }
 
-    /// The peer's end of a connection.
+    /// Returns the peer's end of a connection.
     #[must_use]
     pub fn peer_addr(&self, id: ConnectionId) -> Option<SocketAddr> {
         self.table.get(id).map(|connection| connection.peer)
     }
 
-    /// What the stack was set up with.
+    /// Returns the settings.
     #[must_use]
     pub const fn config(&self) -> &StackConfig {
         &self.config
     }
 
-    /// What the stack holds; frames are the kernel's matter.
+    /// Returns what the stack holds. Counts of frames are zero, since the kernel has the frames.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let (connections, lingering) = (self.table.len() as u64, self.lingering_count as u64);
         Counters { connections, lingering, ..Counters::default() }
     }
 
-    /// What the stack has asked of the kernel.
+    /// Returns the calls of the kernel.
     #[must_use]
     pub const fn host_counters(&self) -> HostCounters {
         self.counters
     }
 
-    /// Reads what the socket of one connection has, without asking first whether it has anything; none if it is not one to
-    /// be read just so.
+    /// Reads the socket of one connection without a question to epoll, and returns whether it had anything. `None` if the connection is
+    /// in no state for that.
     fn look_at(&mut self, id: ConnectionId) -> Option<bool> {
         let connection = self.table.get_mut(id)?;
         let has_news = connection.look(self.config.tcp_buffer, &mut self.pool, &mut self.counters)?;
@@ -361,7 +360,7 @@ impl HostStack {
         }
     }
 
-    /// Sees a removed connection through to its end.
+    /// Brings a removed connection to its end.
     fn see_off(&mut self, now: Instant, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         connection.budget = self.config.tcp_buffer;
@@ -381,7 +380,7 @@ impl HostStack {
         }
     }
 
-    /// The end that a connection to `remote` is to have here, if the kernel is not to choose all of it.
+    /// Returns the own end for a connection to `remote`; `None` if the kernel chooses all of it.
     fn local_end(
         &self,
         remote: SocketAddr,
@@ -400,7 +399,7 @@ impl HostStack {
         }
     }
 
-    /// Takes a connection into the table and has its socket watched.
+    /// Takes a connection into the table, and has epoll watch its socket.
     fn insert(&mut self, connection: Connection) -> Result<ConnectionId, Errno> {
         let id = self.table.insert(connection);
         let added = self.table.get_mut(id).map(|connection| connection.begin_watch(&self.epoll, id.pack()));
@@ -426,7 +425,7 @@ impl HostStack {
         }
     }
 
-    /// Frees a connection; queues skip its id when they come to it.
+    /// Frees a connection. Queues skip its id later.
     fn release(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.remove(id) else { return };
         self.wheel.cancel(id.index());
@@ -435,7 +434,7 @@ impl HostStack {
         }
     }
 
-    /// Lets the oldest closing connections go when there are too many of them.
+    /// Releases the oldest closing connections if there are too many of them.
     fn bound_lingering(&mut self) {
         while let Some(&oldest) = self.lingering.front() {
             if let Some(connection) = self.table.get_mut(oldest) {
@@ -447,7 +446,7 @@ impl HostStack {
             }
             self.lingering.pop_front();
         }
-        // Behind a slow one at the front there may be many that are gone.
+        // Many that are gone may be behind a slow one at the front.
         if self.lingering.len() > 2 * self.config.lingering + 16 {
             self.lingering.retain(|id| self.table.get(*id).is_some());
         }
@@ -460,9 +459,9 @@ impl core::fmt::Debug for HostStack {
     }
 }
 
-/// Marks keys of listeners among those that the kernel hands back with an event.
+/// The bit that marks keys of listeners in events of epoll.
 const LISTENER: u64 = 1 << 63;
-/// Events of one call; what is left over comes with the next.
+/// Events of one call. Further ones come with the next.
 const EVENTS: usize = 64;
-/// How often to look whether the peer has acknowledged everything, of which the kernel sends no word.
+/// The time between two looks whether the peer has acknowledged everything, which the kernel does not report.
 const ACKNOWLEDGEMENT_TICK: Duration = Duration::from_millis(1);

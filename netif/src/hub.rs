@@ -169,7 +169,7 @@ impl Port {
         self.queue().poll_at()
     }
 
-    /// Whether the device has its other end, which the first port tells for all.
+    /// Whether a peer is at the device's other end. The first port answers for all.
     pub(crate) fn has_carrier(&self) -> Option<bool> {
         if self.index == 0 { self.queue().has_carrier() } else { None }
     }
@@ -248,7 +248,7 @@ impl Inbox {
         }
         lane.push_back(frame);
         if self.waiting.fetch_add(1, Ordering::AcqRel) == 0 {
-            // The only error would be a full counter: readable all the same.
+            // The only error is a full counter, which is readable as well.
             let _full = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
     }
@@ -261,7 +261,7 @@ impl Inbox {
         let Some(next) = lane(&mut lanes).pop_front() else { return false };
         *frame = next;
         if self.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // The only error would be a counter that is zero already.
+            // The only error is a counter that is zero already.
             let _empty = rustix::io::read(&self.bell, &mut [0; 8]);
         }
         true

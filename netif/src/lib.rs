@@ -1,7 +1,7 @@
-//! Ethernet frames on one side, TCP connections on the other: the ground that the RNIC stands on.
+//! Wires, which carry Ethernet frames, and TCP connections on them or on the kernel's sockets.
 //!
 //! ```text
-//!      Llp   Llp   Llp            byte streams, one a connection: readable, transmit, emss, state
+//!      Llp   Llp   Llp            a connection each, byte streams: readable, transmit, emss, state
 //!        \    |    /
 //!       [ Transport ]             either of the two
 //!         /       \
@@ -12,10 +12,9 @@
 //!  pair  unix  tap  packet        memory, Unix stream socket, TAP device, network interface
 //! ```
 //!
-//! A [`Wire`] carries frames and nothing else. A [`Stack`] puts a TCP/IP on it. Nothing here reads a clock or
-//! a random source: the time is an argument of every call that needs it, and a seed is part of the
-//! configuration, so a run on [`pair`] can be repeated frame by frame. Nothing blocks; [`Stack::poll_at`] and
-//! [`Stack::poll_fd`] say how long to sleep.
+//! A [`Wire`] carries frames and nothing else. A [`Stack`] puts TCP/IP on it. This crate reads neither a clock nor a source of
+//! randomness: time is an argument, and a seed is part of the configuration. So a run on [`pair`] can be repeated frame by frame. No
+//! call blocks; [`Stack::poll_at`] and [`Stack::poll_fd`] say how long to sleep.
 //!
 //! ```
 //! use weft_netif::{Instant, LlpState, Stack, StackConfig, pair};

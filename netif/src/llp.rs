@@ -12,8 +12,8 @@ pub(crate) mod state;
 
 pub use state::{CloseCause, LlpState};
 
-/// The lower layer protocol of one connection: a reliable byte stream in each direction. Borrowed from
-/// [`Stack::llp`](crate::Stack::llp); what is changed here goes out at the next egress.
+/// The lower layer protocol of one connection: a reliable byte stream in each direction. It is borrowed from
+/// [`Stack::llp`](crate::Stack::llp). Changes go out at the next egress.
 #[derive(Debug)]
 pub enum Llp<'a> {
     /// The TCP of this process.
@@ -29,7 +29,7 @@ pub struct TcpLlp<'a> {
 }
 
 impl Llp<'_> {
-    /// The received octets in front, as far as they lie in one piece; empty when there are none.
+    /// Returns the first received octets, as far as they lie in one piece; empty if there are none.
     pub fn readable(&mut self) -> &[u8] {
         match self {
             Self::Tcp(tcp) => tcp.readable(),
@@ -37,7 +37,7 @@ impl Llp<'_> {
         }
     }
 
-    /// Takes `n` received octets off the front, which makes room for the peer; at most as many as there are.
+    /// Takes the first `n` received octets away, at most as many as there are, which makes room for the peer.
     pub fn consume(&mut self, n: usize) {
         match self {
             Self::Tcp(tcp) => tcp.consume(n),
@@ -45,9 +45,8 @@ impl Llp<'_> {
         }
     }
 
-    /// Lets `f` write into the free part of the send buffer that lies in one piece (empty when the buffer is
-    /// full), and queues as many octets as `f` says first. None, without a call of `f`, when nothing can be
-    /// sent any more, or not yet.
+    /// Lets `f` write into the free part of the send buffer that lies in one piece, which is empty if the buffer is full. `f` returns
+    /// how many octets to queue, and a result. Returns `None` without a call of `f` if nothing can be sent yet, or any more.
     pub fn transmit<R>(&mut self, f: impl FnOnce(&mut [u8]) -> (usize, R)) -> Option<R> {
         match self {
             Self::Tcp(tcp) => tcp.transmit(f),
@@ -55,7 +54,7 @@ impl Llp<'_> {
         }
     }
 
-    /// Queues as much of `octets` as there is room for, and says how much that is.
+    /// Queues as many of `octets` as there is room for, and returns how many.
     pub fn send_slice(&mut self, octets: &[u8]) -> usize {
         match self {
             Self::Tcp(tcp) => tcp.send_slice(octets),
@@ -69,7 +68,7 @@ impl Llp<'_> {
         matches!(self, Self::Host(_))
     }
 
-    /// Whether [`Llp::send_directly`] may succeed now. Who hears that it does not hears of the connection again when it does.
+    /// Whether [`Llp::send_directly`] may succeed now. After `false` the connection is ready again as soon as it may.
     #[must_use]
     pub fn takes_directly(&mut self) -> bool {
         match self {
@@ -78,8 +77,8 @@ impl Llp<'_> {
         }
     }
 
-    /// Lets `send` give `len` octets to the socket behind what is queued, and answers how many it took; the rest is to be queued
-    /// at once.
+    /// Lets `send` give `len` octets to the socket, behind those that are queued. Returns how many the kernel took. The caller has to
+    /// queue the rest at once.
     pub fn send_directly(
         &mut self,
         len: usize,
@@ -97,7 +96,7 @@ impl Llp<'_> {
         matches!(self, Self::Host(_))
     }
 
-    /// Whether received octets wait to be consumed, so that nothing can be received directly.
+    /// Whether received octets wait to be consumed. Then nothing can be received directly.
     #[must_use]
     pub const fn has_unread(&self) -> bool {
         match self {
@@ -106,9 +105,10 @@ impl Llp<'_> {
         }
     }
 
-    /// Lets `receive` take octets off the socket: the next `len` to wherever it likes, and what follows into the slice of `spare`
-    /// octets that it gets, where [`Llp::readable`] finds them. It answers how many have come in all, and this how many of the
-    /// first `len`: 0 when there are none at present, or octets that were received before are not consumed yet.
+    /// Lets `receive` take octets off the socket: the next `len` to any place, and later ones into the slice of `spare` octets that it
+    /// gets, where [`Llp::readable`] finds them. `receive` returns how many octets have come in all.
+    ///
+    /// Returns how many of the first `len` octets have come. This is 0 if none are there, or earlier octets are not consumed yet.
     pub fn receive_directly(
         &mut self,
         len: usize,
@@ -121,8 +121,7 @@ impl Llp<'_> {
         }
     }
 
-    /// Closes the sending direction: FIN after what is queued. A connection that is not established yet is
-    /// given up.
+    /// Closes the sending direction: FIN goes out behind what is queued. A connection that is not established yet is given up.
     pub fn shutdown(&mut self) {
         match self {
             Self::Tcp(tcp) => tcp.shutdown(),
@@ -130,7 +129,7 @@ impl Llp<'_> {
         }
     }
 
-    /// Ends the connection by RST; what is queued is lost.
+    /// Ends the connection by RST. What is queued is lost.
     pub fn abort(&mut self) {
         match self {
             Self::Tcp(tcp) => tcp.abort(),
@@ -147,7 +146,7 @@ impl Llp<'_> {
         }
     }
 
-    /// How the connection ended; none while it has not.
+    /// Returns how the connection ended; `None` while it has not.
     #[must_use]
     pub fn cause(&self) -> Option<CloseCause> {
         match self {
@@ -156,7 +155,7 @@ impl Llp<'_> {
         }
     }
 
-    /// The peer's FIN has come, and everything before it was read.
+    /// Whether the peer's FIN has come and everything before it was read.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         match self {
@@ -165,7 +164,7 @@ impl Llp<'_> {
         }
     }
 
-    /// Free octets of the send buffer, in all its pieces; 0 when nothing can be sent.
+    /// Returns the free octets of the send buffer, in all its pieces; 0 if nothing can be sent.
     #[must_use]
     pub fn room(&self) -> usize {
         match self {
@@ -174,7 +173,7 @@ impl Llp<'_> {
         }
     }
 
-    /// Octets of the whole send buffer: what is longer never fits.
+    /// Returns the octets of the whole send buffer. More never fit at once.
     #[must_use]
     pub fn capacity(&self) -> usize {
         match self {
@@ -183,8 +182,7 @@ impl Llp<'_> {
         }
     }
 
-    /// Whether that many octets of the send buffer are free. Who hears that they are not hears of the connection again when
-    /// there is more room.
+    /// Whether this many octets of the send buffer are free. After `false` the connection is ready again as soon as it has more room.
     #[must_use]
     pub fn has_room(&mut self, needed: usize) -> bool {
         match self {
@@ -193,8 +191,8 @@ impl Llp<'_> {
         }
     }
 
-    /// Octets that were queued and the peer has not acknowledged, sent or not. Who gets another answer
-    /// than 0 hears of the connection again while there are some.
+    /// Returns how many queued octets, sent or not, the peer has not acknowledged. After another answer than 0 the connection is ready
+    /// again when there are fewer.
     #[must_use]
     pub fn unsent(&mut self) -> usize {
         match self {
@@ -203,8 +201,8 @@ impl Llp<'_> {
         }
     }
 
-    /// The effective maximum segment size: octets of payload in the largest segment that may be sent. The
-    /// least of the peer's MSS option (without one 536, or 1220 on IPv6) and what the own MTU leaves.
+    /// Returns the effective maximum segment size: octets of payload in the largest segment that may be sent. It is the smaller one of
+    /// the peer's MSS option (without it 536, or 1220 on IPv6) and what the own MTU leaves.
     #[must_use]
     pub fn emss(&self) -> usize {
         match self {
@@ -213,9 +211,9 @@ impl Llp<'_> {
         }
     }
 
-    /// How many more octets the TCP segment takes that will carry the next octet queued, [`Llp::emss`] if it begins there, as far as
-    /// can be told before it is sent. Whoever ends a unit there has the next segment begin with one. None where the kernel cuts
-    /// segments.
+    /// Returns how many more octets fit into the segment that will carry the next octet queued: [`Llp::emss`] if the segment begins
+    /// there. If a caller ends a unit where that segment ends, the next segment begins with a unit. It is a forecast, as segments are
+    /// cut when they are sent. `None` if the kernel cuts segments.
     #[must_use]
     pub fn segment_room(&self) -> Option<usize> {
         match self {
@@ -227,7 +225,7 @@ impl Llp<'_> {
 
 impl TcpLlp<'_> {
     fn readable(&mut self) -> &[u8] {
-        // The only errors say that nothing is there and nothing will come.
+        // An error means that no octets are there and none will come.
         self.connection.socket_mut().peek(usize::MAX).unwrap_or_default()
     }
 
@@ -251,7 +249,7 @@ impl TcpLlp<'_> {
     }
 
     fn send_slice(&mut self, octets: &[u8]) -> usize {
-        // An error says that nothing can be sent: the same as no room.
+        // An error means that nothing can be sent, as if there was no room.
         let len = self.connection.socket_mut().send_slice(octets).unwrap_or(0);
         self.connection.note_queued(len, false);
         len

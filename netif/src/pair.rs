@@ -14,7 +14,7 @@ use crate::frame::Frame;
 pub(crate) struct PairEnd {
     outgoing: Arc<Lane>,
     incoming: Arc<Lane>,
-    /// The last frame that was received left none behind.
+    /// No frame was left when the last one was received.
     is_drained: bool,
 }
 
@@ -30,7 +30,7 @@ impl PairEnd {
         [end(&left, &right), end(&right, &left)]
     }
 
-    /// Swaps the frame for an old one. False when the lane is full and the frame is lost.
+    /// Sends a frame, and leaves an old one in its place. Returns false if the lane is full and the frame is lost.
     pub(crate) fn send(&self, frame: &mut Frame) -> bool {
         let mut queue = self.outgoing.lock();
         if queue.frames.len() >= CAPACITY {
@@ -44,7 +44,7 @@ impl PairEnd {
         true
     }
 
-    /// Swaps the next frame into `frame`, whose old buffer goes back to the sender for a later one.
+    /// Takes the next frame. The old buffer of `frame` goes back to the sender for a later frame.
     pub(crate) fn receive(&mut self, frame: &mut Frame) -> bool {
         let mut queue = self.incoming.lock();
         let Some(next) = queue.frames.pop_front() else { return false };
@@ -59,7 +59,7 @@ impl PairEnd {
         true
     }
 
-    /// Whether there was nothing more when a frame was received last, which saves another look under the lock.
+    /// Whether no frame was left when the last one was received. This saves another look under the lock.
     pub(crate) const fn is_drained(&self) -> bool {
         self.is_drained
     }
@@ -81,8 +81,8 @@ impl PairEnd {
     }
 }
 
-/// One direction. The bell is an eventfd that is readable as long as frames wait; it is made when somebody
-/// asks for it first, so that a pair driven by one thread costs no system call.
+/// One direction. The bell is an eventfd that is readable while frames wait. It is made at the first question for it, so that a pair
+/// in one thread costs no system call.
 #[derive(Debug, Default)]
 struct Lane {
     queue: Mutex<Queue>,
@@ -92,26 +92,26 @@ struct Lane {
 #[derive(Default)]
 struct Queue {
     frames: VecDeque<Frame>,
-    /// Buffers that have been received, the last one on top: it is still in the cache.
+    /// Buffers of received frames. The last one is used first, while it is in the cache.
     spare: Vec<Frame>,
 }
 
 impl Lane {
-    /// A panic elsewhere can't leave the queue half-changed, so a poisoned lock is as good as another.
+    /// A panic cannot leave the queue half-changed, so that a poisoned lock is good.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ring(&self) {
         if let Some(bell) = self.bell.get() {
-            // The only error would be a full counter: readable all the same.
+            // The only error is a full counter, which is readable as well.
             let _full = rustix::io::write(bell, &1_u64.to_ne_bytes());
         }
     }
 
     fn silence(&self) {
         if let Some(bell) = self.bell.get() {
-            // The only error would be a counter that is zero already.
+            // The only error is a counter that is zero already.
             let _empty = rustix::io::read(bell, &mut [0; 8]);
         }
     }

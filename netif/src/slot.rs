@@ -10,22 +10,21 @@ use smoltcp::time::Instant;
 use crate::ethernet::ETHERNET_HEADER;
 use crate::frame::Frame;
 
-/// The device that smoltcp sees: room for one received frame, and a list of frames it wants to send. The
-/// stack decides which socket set gets the one, and where the others go. Buffers are used again, the last one first, while it
-/// is in the cache.
+/// The device that smoltcp sees: room for one received frame, and a list of frames to send. The stack decides which socket set gets the
+/// received frame, and where the others go. Buffers are used again, the last one first, while it is in the cache.
 ///
-/// The checksums of IPv4 and TCP are not smoltcp's matter: the wire fills them in where they are needed, and the stack verifies
-/// them where they were.
+/// smoltcp neither fills in nor verifies the checksums of IPv4 and TCP. The wire fills them in where they are needed, and the stack
+/// verifies those that no device has verified.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) incoming: Frame,
     pub(crate) outgoing: Vec<Frame>,
-    /// Tokens given out for sending, whether or not something was sent by them.
+    /// Tokens that were given out for sending, used or not.
     pub(crate) offered: u64,
     loaded: bool,
     spare: Vec<Frame>,
     mtu: usize,
-    /// Octets of the longest frame that the device cuts into segments.
+    /// Octets of the longest frame that the device cuts into segments, if it does.
     segmentation: Option<NonZeroUsize>,
 }
 
@@ -43,7 +42,7 @@ impl Slot {
         }
     }
 
-    /// Makes `incoming` the frame that the next receive gets.
+    /// Has the next receive return `incoming`.
     pub(crate) const fn load(&mut self) {
         self.loaded = true;
     }
@@ -109,16 +108,15 @@ impl TxToken for Sending<'_> {
     }
 }
 
-/// As many whole segments as fit into what the kernel takes, so that a frame does not end within one; none for a device whose
-/// MTU is as long.
+/// Returns the longest frame of whole segments that the kernel takes; `None` if that is only one segment.
 fn longest_frame(mtu: usize) -> Option<NonZeroUsize> {
     let mss = mtu - IPV4_HEADERS;
     let segments = (MAX_SEGMENTED - ETHERNET_HEADER - IPV4_HEADERS) / mss;
     if segments < 2 { None } else { NonZeroUsize::new(ETHERNET_HEADER + IPV4_HEADERS + segments * mss) }
 }
 
-/// More are never under way at once but in frames turned round, which can wait for an allocation.
+/// More buffers are under way only in frames that turn round, which may cost an allocation.
 const MAX_SPARE: usize = 64;
-/// AF_PACKET refuses for ever what makes 64 KiB and more together with its headers.
+/// AF_PACKET never takes frames of 64 KiB and more with their headers.
 const MAX_SEGMENTED: usize = 65_500;
 const IPV4_HEADERS: usize = 40;

@@ -4,7 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 use std::path::PathBuf;
 
-/// Which device a transport is to run on, as the command line names it.
+/// The device of a transport, as the command line names it.
 ///
 /// ```
 /// use weft_netif::Spec;
@@ -21,24 +21,24 @@ pub enum Spec {
     UnixListen(PathBuf),
     /// `tap:NAME`: a TAP device of Linux.
     Tap(String),
-    /// `tap:NAME,plain`: a TAP device without the offloads that the kernel has.
+    /// `tap:NAME,plain`: a TAP device without offloads.
     PlainTap(String),
     /// `packet:IFNAME`: a network interface, by AF_PACKET.
     Packet(String),
-    /// `packet:IFNAME,plain`: a network interface without the offloads that the kernel has.
+    /// `packet:IFNAME,plain`: a network interface by AF_PACKET, without offloads.
     PlainPacket(String),
     /// `xdp:IFNAME` or `xdp:IFNAME@QUEUE`: a network interface, by AF_XDP.
     Xdp {
-        /// Its name. One that ends like `@1` needs the queue behind it.
+        /// Its name. A name that ends like `@1` needs the queue behind it.
         interface: String,
         /// The only queue to take frames from; all if there is none.
         queue: Option<u32>,
     },
-    /// `host`: no Ethernet device, but the TCP of the kernel; see [`Ground::Host`](crate::Ground::Host).
+    /// `host`: the TCP of the kernel instead of a wire; see [`Ground::Host`](crate::Ground::Host).
     Host,
 }
 
-/// A device spec that can't be read: what was given, what is wrong with it, and which specs there are.
+/// A wrong name of a device. It tells what was given, what is wrong, and which names there are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpecError {
     given: String,
@@ -121,7 +121,7 @@ fn socket_path(path: &str) -> Result<PathBuf, &'static str> {
     }
 }
 
-/// Splits `IFNAME@QUEUE`. What is no number behind the last `@` belongs to the name.
+/// Splits `IFNAME@QUEUE`. If no number is behind the last `@`, all of it is the name.
 fn queue_of_interface(place: &str) -> Result<(String, Option<u32>), &'static str> {
     match place.rsplit_once('@') {
         Some((name, digits)) if !digits.is_empty() && digits.bytes().all(|octet| octet.is_ascii_digit()) => {
@@ -143,7 +143,7 @@ fn interface_name(name: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Ends the name of a device whose offloads are not to be used.
+/// The end of the name of a device without offloads.
 const PLAIN: &str = ",plain";
 
 /// `sun_path` has 108 octets, the last of them zero.

@@ -34,15 +34,16 @@ pub use moving::Moving;
 
 /// A user-space TCP/IP on one wire, with one address.
 ///
-/// Its methods come in four kinds, and a driver calls them in this order: [`ingress`](Self::ingress) takes
-/// frames off the wire; [`next_accepted`](Self::next_accepted) and [`next_ready`](Self::next_ready), until
-/// they answer `None`, tell what happened; [`llp`](Self::llp) and the commands (`listen`, `connect`,
-/// `remove`) act on it; [`egress`](Self::egress) sends. Then [`poll_at`](Self::poll_at) and
-/// [`poll_fd`](Self::poll_fd) say how long to sleep.
+/// A driver calls its methods in this order:
 ///
-/// Each connection has a socket set of its own behind a table of the 4-tuples, since smoltcp walks a whole
-/// set for every frame: the cost of a call grows with the connections that have work, not with those that
-/// exist.
+/// 1. [`ingress`](Self::ingress) takes frames off the wire.
+/// 2. [`next_accepted`](Self::next_accepted) and [`next_ready`](Self::next_ready) tell what happened, until they return `None`.
+/// 3. [`llp`](Self::llp) and the commands (`listen`, `connect`, `remove`) act.
+/// 4. [`egress`](Self::egress) sends.
+/// 5. [`poll_at`](Self::poll_at) and [`poll_fd`](Self::poll_fd) say how long to sleep.
+///
+/// Each connection has a socket set of its own behind a table of 4-tuples, since smoltcp walks a whole set for every frame. So the cost
+/// of a call grows with the connections that have work, not with all that exist.
 pub struct Stack {
     wire: Wire,
     config: StackConfig,
@@ -51,7 +52,7 @@ pub struct Stack {
     slot: Slot,
     table: Table,
     listeners: HashMap<u16, Listener>,
-    /// Ports that are kept for who has bound them.
+    /// Ports that are kept for callers that have bound them.
     bound: HashSet<u16>,
     wheel: Wheel,
     dirty: VecDeque<ConnectionId>,
@@ -63,11 +64,11 @@ pub struct Stack {
     lingering_count: usize,
     looped: VecDeque<Frame>,
     is_loops_turn: bool,
-    /// How often the wire has lost its other end, as far as that was seen to.
+    /// Losses of the wire's other end that were handled so far.
     losses: u64,
-    /// Frames that a connection may send in its turn.
+    /// Frames that a connection may send in one turn.
     burst: usize,
-    /// The socket set for what is no connection's: ARP, NDP, ICMP, and the RST to unknown TCP.
+    /// The socket set for frames of no connection: ARP, NDP, ICMP, and the RST to unknown TCP.
     nobody: SocketSet<'static>,
     random: Random,
     counters: Counters,
@@ -83,10 +84,10 @@ struct Listener {
 }
 
 impl Stack {
-    /// A stack on `wire`. Its MTU is the smaller one of the wire's and the setting's.
+    /// Makes a stack on `wire`. Its MTU is the smaller one of the wire's and the setting's.
     ///
     /// # Panics
-    /// When [`StackConfig::validate`] refuses `config`, or the wire's MTU is too small for IPv6.
+    /// If [`StackConfig::validate`] refuses `config`, or the wire's MTU is too small for IPv6.
     #[must_use]
     pub fn new(wire: Wire, config: StackConfig, now: Instant) -> Self {
         let config = StackConfig { mtu: config.mtu.min(wire.mtu()), ..config };
@@ -126,11 +127,11 @@ impl Stack {
         }
     }
 
-    /// Keeps a port, for 0 a free one, from others that bind, and from being chosen as an ephemeral one, until
-    /// [`Stack::unbind`]. Who names the answered address may listen on it and connect from it.
+    /// Reserves a port, or a free one for 0, until [`Stack::unbind`]: it cannot be bound again, nor be chosen as an ephemeral one. A
+    /// caller that names the returned address may listen on it and connect from it.
     ///
     /// # Errors
-    /// When the address is not the own one, or the port is bound or listened on already.
+    /// If the address is not the own one, or the port is bound or listened on already.
     pub fn bind(&mut self, local: SocketAddr) -> Result<SocketAddr, ListenError> {
         let mut local = self.own(local).ok_or(ListenError::AddrNotAvailable)?;
         if local.port() == 0 {
@@ -149,11 +150,11 @@ impl Stack {
         }
     }
 
-    /// Takes connections to a port from now on; they come out of [`Stack::next_accepted`]. Answers the address and port that
-    /// are listened on, by which the listener is named.
+    /// Accepts connections to a port from now on, which [`Stack::next_accepted`] returns. Returns the address and port, which name the
+    /// listener.
     ///
     /// # Errors
-    /// When the address is not the own one, or the port is listened on already.
+    /// If the address is not the own one, or the port is listened on already.
     pub fn listen(&mut self, listen: impl Into<Listen>) -> Result<SocketAddr, ListenError> {
         let listen = listen.into();
         let mut local = self.own(listen.wanted()).ok_or(ListenError::AddrNotAvailable)?;
@@ -168,7 +169,7 @@ impl Stack {
         Ok(local)
     }
 
-    /// Ends what [`Stack::listen`] began. Connections that nobody has taken yet are reset.
+    /// Ends what [`Stack::listen`] began. Connections that were not taken yet are reset.
     pub fn unlisten(&mut self, listener: SocketAddr) {
         let port = listener.port();
         if self.own(listener).is_none() || self.listeners.remove(&port).is_none() {
@@ -186,11 +187,11 @@ impl Stack {
         }
     }
 
-    /// Begins a connection to `remote`, from `local`; without one, or where its address is unspecified or its port 0, from
-    /// the own address and an ephemeral port. It is ready when it is established or has failed.
+    /// Begins a connection to `remote` from `local`. An unspecified address there, or none, means the own one; port 0, or none, an
+    /// ephemeral one. The connection is ready when it is established or has failed.
     ///
     /// # Errors
-    /// When the address or a port makes no sense, can't be reached, or is in use.
+    /// If an address or port is wrong, cannot be reached, or is in use.
     pub fn connect(
         &mut self,
         remote: SocketAddr,
@@ -221,7 +222,7 @@ impl Stack {
         Ok(id)
     }
 
-    /// The next connection whose readability, room or state may have changed since it was named here last.
+    /// Returns the next connection whose readability, room or state may have changed since it was returned here last.
     pub fn next_ready(&mut self) -> Option<ConnectionId> {
         while let Some(id) = self.ready.pop_front() {
             if let Some(connection) = self.table.get_mut(id) {
@@ -232,7 +233,7 @@ impl Stack {
         None
     }
 
-    /// The next established connection to a listening port, and the name of the listener. It is ready, too.
+    /// Returns the next established connection to a listening port, and the name of the listener. The connection is ready, too.
     pub fn next_accepted(&mut self) -> Option<(ConnectionId, SocketAddr)> {
         while let Some(id) = self.accepted.pop_front() {
             let Some(port) = self.table.get_mut(id).and_then(|connection| connection.listener.take()) else {
@@ -245,27 +246,26 @@ impl Stack {
         None
     }
 
-    /// The byte streams of a connection; none when the id names none any more. Marks it for the next egress.
+    /// Returns the byte streams of a connection, and marks it for the next egress. `None` if the id names no connection any more.
     pub fn llp(&mut self, id: ConnectionId) -> Option<Llp<'_>> {
         let connection = self.table.get_mut(id).filter(|connection| !connection.is_removed)?;
         if !core::mem::replace(&mut connection.is_dirty, true) {
-            // Nobody but a short segment puts off what follows, or who looks again and again would keep the time from going on.
+            // Only a short segment delays what follows. Otherwise a caller that looks again and again would delay it for ever.
             connection.is_urgent = true;
             self.dirty.push_back(id);
         }
         Some(Llp::Tcp(TcpLlp { connection }))
     }
 
-    /// How far a connection has come, without marking it; none as for [`Stack::llp`].
+    /// Returns how far a connection has come, without marking it. `None` as for [`Stack::llp`].
     #[must_use]
     pub fn state(&self, id: ConnectionId) -> Option<LlpState> {
         let connection = self.table.get(id).filter(|connection| !connection.is_removed)?;
         Some(connection.llp_state())
     }
 
-    /// When to call [`Stack::ingress`] and [`Stack::egress`] next, if the device doesn't become readable
-    /// before: `now` when there is work. What waits in `next_ready` and `next_accepted` doesn't count; see
-    /// [`Stack::has_news`].
+    /// When to call [`Stack::ingress`] and [`Stack::egress`] next, if the device does not become readable before: `now` if there is work.
+    /// Connections that wait in `next_ready` and `next_accepted` do not count; see [`Stack::has_news`].
     #[must_use]
     pub fn poll_at(&self, now: Instant) -> Option<Instant> {
         if !self.dirty.is_empty() || !self.looped.is_empty() || self.wire.is_readable() {
@@ -274,26 +274,25 @@ impl Stack {
         [self.wheel.next_deadline(), self.wire.poll_at()].into_iter().flatten().min()
     }
 
-    /// Whether `next_ready` or `next_accepted` may have something to tell, as they may also after an egress that found out
-    /// that a peer is gone.
+    /// Whether `next_ready` or `next_accepted` may return a connection. They may also after an egress, which may find that a peer is gone.
     #[must_use]
     pub fn has_news(&self) -> bool {
         !self.ready.is_empty() || !self.accepted.is_empty()
     }
 
-    /// What becomes readable when a frame arrives; see [`Wire::poll_fd`].
+    /// Returns the descriptor that becomes readable when a frame arrives; see [`Wire::poll_fd`].
     #[must_use]
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.wire.poll_fd()
     }
 
-    /// The own end of a connection.
+    /// Returns the own end of a connection.
     #[must_use]
     pub fn local_addr(&self, id: ConnectionId) -> Option<SocketAddr> {
         self.table.get(id).map(Connection::local)
     }
 
-    /// The peer's end of a connection.
+    /// Returns the peer's end of a connection.
     #[must_use]
     pub fn peer_addr(&self, id: ConnectionId) -> Option<SocketAddr> {
         self.table.get(id).map(Connection::remote)
@@ -316,32 +315,32 @@ impl Stack {
         &self.config.ip
     }
 
-    /// What the stack was set up with, the MTU as it came out.
+    /// Returns the settings, with the MTU in effect.
     #[must_use]
     pub const fn config(&self) -> &StackConfig {
         &self.config
     }
 
-    /// What the stack has done and holds.
+    /// Returns what the stack has done and holds.
     #[must_use]
     pub const fn counters(&self) -> Counters {
         let (connections, lingering) = (self.table.len() as u64, self.lingering_count as u64);
         Counters { connections, lingering, ..self.counters }
     }
 
-    /// What TCP has done.
+    /// Returns what TCP has done.
     #[must_use]
     pub const fn tcp_counters(&self) -> TcpCounters {
         self.tcp
     }
 
-    /// `local` with the own address; none if it names another one.
+    /// Returns `local` with the own address; `None` if it names another one.
     fn own(&self, local: SocketAddr) -> Option<SocketAddr> {
         let own = self.config.ip.address;
         (local.ip().is_unspecified() || local.ip() == own).then(|| SocketAddr::new(own, local.port()))
     }
 
-    /// A port that nobody listens on, has bound or connects from.
+    /// Returns a port that is not listened on, bound or connected from.
     fn free_port(&mut self) -> Result<u16, ListenError> {
         let is_free = |port: &u16| {
             !self.listeners.contains_key(port)
@@ -355,7 +354,7 @@ impl Stack {
         let address = self.config.ip.address;
         let mut ports = ephemeral_ports(&mut self.random);
         let tuple = |port| Tuple { local: SocketAddr::new(address, port), remote };
-        // A connection to itself has its own mirror image as peer, and neither may be another one's.
+        // A connection to this station has a peer here, whose tuple must be free, too.
         let is_free = |port| {
             let mirror = Tuple { local: remote, remote: tuple(port).local };
             tuple(port).local != remote
@@ -371,7 +370,7 @@ impl Stack {
         unbound.find(|&port| is_free(port)).map(tuple).ok_or(ConnectError::NoPortFree)
     }
 
-    /// Has the connection looked at by the next egress.
+    /// Has the next egress look at the connection.
     fn mark_dirty(&mut self, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id) {
             connection.is_urgent = true;
@@ -379,8 +378,8 @@ impl Stack {
         self.mark_touched(id);
     }
 
-    /// Has the connection looked at by the next egress if something makes it urgent until then, else by the one after: with
-    /// what answers a short message goes its acknowledgement.
+    /// Has the next egress look at the connection if it becomes urgent until then, otherwise the egress after that. So the acknowledgement
+    /// of a short message goes with its answer.
     fn mark_touched(&mut self, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id).filter(|connection| !connection.is_dirty) {
             connection.is_dirty = true;
@@ -415,14 +414,14 @@ impl core::fmt::Debug for Stack {
     }
 }
 
-/// All ephemeral ports, from a drawn one on.
+/// Returns all ephemeral ports, beginning with a drawn one.
 fn ephemeral_ports(random: &mut Random) -> impl Iterator<Item = u16> + use<> {
     let start = u16::try_from(random.below(u64::from(EPHEMERAL_COUNT))).unwrap_or(0);
     (0..EPHEMERAL_COUNT).map(move |step| EPHEMERAL_FIRST + (start + step) % EPHEMERAL_COUNT)
 }
 
 fn set_addresses(iface: &mut Interface, ip: &IpSetting) {
-    // A validated setting fits into the fixed lists, so nothing is lost here.
+    // A validated setting fits into smoltcp's lists.
     iface.update_ip_addrs(|addresses| addresses.extend([to_cidr(ip.address, ip.prefix)]));
     let route = |net, prefix, via: core::net::IpAddr| Route {
         cidr: to_cidr(net, prefix),

@@ -26,19 +26,19 @@ impl Appearance {
     }
 }
 
-/// What one connection adds to the [`TcpCounters`], and how far it has come. Segments are looked at when nothing holds them back any
-/// more.
+/// What one connection adds to the [`TcpCounters`], and how far it has come. Segments count when they go out, after any wait for their
+/// rest.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// The number behind everything that was sent so far.
+    /// The sequence number behind everything that was sent so far.
     sent_to: Option<u32>,
-    /// The same with the octets of probes, which a peer may take.
+    /// The same with the octets of probes, which the peer may accept.
     reached: Option<u32>,
     was_established: bool,
 }
 
 impl Tally {
-    /// Counts what goes out.
+    /// Counts frames that go out.
     pub(crate) fn count_sent(&mut self, frames: &[Frame], flow: Option<&Flow>, counters: &mut TcpCounters) {
         for frame in frames {
             if let Some(own) = OwnSegment::of(frame) {
@@ -47,7 +47,7 @@ impl Tally {
         }
     }
 
-    /// Counts a frame that goes out, for the device to cut into segments of `segment` octets if that is not 0.
+    /// Counts a frame that goes out. If `segment` is not 0, the device cuts it into segments of that many octets.
     #[inline]
     pub(crate) fn count_one(
         &mut self,
@@ -61,7 +61,7 @@ impl Tally {
         if own.has_rst() {
             counters.resets_sent += 1;
         }
-        // Probes of a closed window and of an idle peer repeat an octet, or send one, only to be answered.
+        // A probe of a closed window or of an idle peer carries one octet, only to be answered.
         let is_probe = own.len == 1
             && flow.is_some_and(|flow| flow.is_closed || is_before(own.sequence, flow.unacknowledged));
         let (len, sequence) = (own.octets(), own.sequence);
@@ -79,7 +79,7 @@ impl Tally {
         self.sent_to = Some(if is_before(sent_to, end) { end } else { sent_to });
     }
 
-    /// Whether a segment acknowledges what was never sent (RFC 9293 section 3.10.7.4). A reset stands for itself.
+    /// Whether a segment acknowledges octets that were never sent (RFC 9293 section 3.10.7.4). Resets are left to smoltcp.
     pub(crate) fn is_ahead(&self, segment: &Segment) -> bool {
         match (segment.acknowledged, self.reached) {
             (Some(number), Some(reached)) => !segment.is_reset() && is_before(reached, number),
@@ -87,12 +87,12 @@ impl Tally {
         }
     }
 
-    /// The number behind everything that was sent so far, probes too; none before the SYN.
+    /// Returns the sequence number behind everything that was sent so far, with probes; `None` before the SYN.
     pub(crate) const fn reached(&self) -> Option<u32> {
         self.reached
     }
 
-    /// Counts what a segment, or the time, did to the connection. `is_passive` says that the peer opened it.
+    /// Counts how a segment or the time has changed the connection. `is_passive` says that the peer opened it.
     pub(crate) fn count_change(
         &mut self,
         [before, after]: [Appearance; 2],

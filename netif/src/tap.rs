@@ -1,5 +1,5 @@
-//! The TAP device: one plain queue by the crate `tun-tap`. `unsafe` for the requests that make several queues or offloads of it, which no
-//! safe library has, and for taking over the crate's descriptor.
+//! The TAP device. The crate `tun-tap` opens a plain device with one queue. `unsafe` stands for the requests for several queues and for
+//! offloads, which no safe library has, and for taking over the crate's descriptor.
 #![allow(unsafe_code)]
 
 use core::fmt;
@@ -15,18 +15,17 @@ use crate::frame::Frame;
 use crate::ifreq::request_for;
 use crate::virtio;
 
-/// A queue of a TAP device: one read or write is one frame, without packet information before it, but, with offloads, virtio's
-/// header.
+/// A queue of a TAP device. One read or write is one frame. With offloads virtio's header is before it, otherwise nothing.
 pub(crate) struct Tap {
     fd: Arc<OwnedFd>,
     has_header: bool,
 }
 
 impl Tap {
-    /// Opens queues of a device: the only one, or several of one that may have several. With `offload` long frames are cut by the
-    /// kernel, and come from it in one, and neither side fills in checksums; where the kernel refuses that, frames are plain.
+    /// Opens the only queue of a device, or several of a device that may have several. With `offload` the kernel cuts long frames and
+    /// hands them over whole, and neither side fills in checksums. If the kernel refuses that, frames are plain.
     ///
-    /// The kernel gives a frame to the queue by which the last one of the same flow was sent, if it remembers that.
+    /// The kernel gives a frame to the queue that has sent the last frame of the same flow, if it remembers that.
     pub(crate) fn open_queues(name: &str, offload: bool, count: usize) -> io::Result<Vec<Self>> {
         let header = if offload { libc::IFF_VNET_HDR } else { 0 };
         let opened = Self::open_all(name, header, count).and_then(|queues| {
@@ -42,7 +41,7 @@ impl Tap {
         }
     }
 
-    /// False when the queue is full or the device is not up: the frame is lost.
+    /// Sends a frame. Returns false if it is lost, because the queue is full or the device is down.
     pub(crate) fn send(&self, frame: &mut Frame) -> bool {
         if !self.has_header {
             frame.complete();
@@ -53,7 +52,7 @@ impl Tap {
         rustix::io::writev(&self.fd, &parts).is_ok_and(|len| len == VNET_HEADER + frame.len())
     }
 
-    /// An error is as good as no frame: the device stays open, and comes back when it is set up again.
+    /// Takes the next frame; false if there is none. An error counts as none: the device stays open, and works again when it is up.
     pub(crate) fn receive(&self, frame: &mut Frame) -> bool {
         frame.reset(MAX_MTU + ETHERNET_HEADER);
         let mut header = [0; VNET_HEADER];
@@ -67,7 +66,7 @@ impl Tap {
         !frame.is_empty() && virtio::accept(frame, &header).is_some()
     }
 
-    /// Whether long frames are cut into segments.
+    /// Whether the kernel cuts long frames into segments.
     pub(crate) const fn segments(&self) -> bool {
         self.has_header
     }
@@ -76,7 +75,7 @@ impl Tap {
         self.fd.as_fd()
     }
 
-    /// The same, for a sleeper who does not hold the device back meanwhile.
+    /// Returns the same descriptor, for a sleeper that does not borrow the device.
     pub(crate) fn shared_fd(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.fd)
     }
@@ -103,7 +102,7 @@ impl Tap {
         Ok(queues)
     }
 
-    /// The only queue of a device without offloads, and the device's name.
+    /// Opens the only queue of a device without offloads, and returns it with the device's name.
     fn open_plain(name: &str) -> io::Result<(Self, String)> {
         // The crate would cut a name that is too long.
         request_for(name)?;
@@ -115,7 +114,7 @@ impl Tap {
         Ok((Self { fd: Arc::new(fd), has_header: false }, name))
     }
 
-    /// A queue of the device, and the device's name. The crate `tun-tap` cannot set the flags for several queues and for offloads.
+    /// Opens a queue of the device, and returns it with the device's name. The crate `tun-tap` cannot set the flags for several queues and for offloads.
     fn attach(name: &str, flags: libc::c_int) -> io::Result<(Self, String)> {
         let has_header = flags & libc::IFF_VNET_HDR != 0;
         let flags = flags | libc::IFF_TAP | libc::IFF_NO_PI;
@@ -131,8 +130,8 @@ impl Tap {
         Ok((Self { fd: Arc::new(fd), has_header }, String::from_utf8_lossy(&name).into_owned()))
     }
 
-    /// Says what this side can do without. A device remembers what its last user could, and would give long frames without a
-    /// header to one that cannot.
+    /// Tells the device which offloads this side can handle. It remembers those of its last user, and would give long frames to a user
+    /// that does not expect any.
     fn set_up(&self) -> io::Result<()> {
         let offloads = if self.has_header { TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 } else { 0 };
         // SAFETY: the request takes its argument as a number and touches no memory.
@@ -177,7 +176,7 @@ fn explain(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), advice)
 }
 
-// The numbers of these requests are made of that of TUNSETIFF by adding, on every architecture.
+// On every architecture the numbers of these requests follow that of TUNSETIFF.
 const TUNSETOFFLOAD: libc::Ioctl = libc::TUNSETIFF + 6;
 const TUNSETVNETHDRSZ: libc::Ioctl = libc::TUNSETIFF + 14;
 const TUN_F_CSUM: libc::c_uint = 0x01;

@@ -18,7 +18,7 @@ use crate::stack::{Moving, Stack};
 use crate::table::ConnectionId;
 use crate::wire::Wire;
 
-/// Whose TCP carries the connections. Whoever drives it need not know; the methods are those of [`Stack`].
+/// The TCP that carries the connections. Its methods are those of [`Stack`], so that a driver need not know which one it is.
 #[derive(Debug)]
 pub enum Transport {
     /// The TCP of this process, on a wire.
@@ -60,22 +60,21 @@ impl From<Wire> for Ground {
 }
 
 impl Transport {
-    /// A transport on `ground`. An MTU above the wire's is brought down to it.
+    /// Opens a transport on `ground`. An MTU above the wire's is brought down to it.
     ///
     /// # Errors
-    /// `InvalidInput` when the configuration makes no sense there, `AddrInUse` when the address on a wire is the host's own, else
-    /// what the system says.
+    /// `InvalidInput` if the configuration is wrong, `AddrInUse` if the address on a wire is the host's own, otherwise the system's
+    /// error.
     pub fn open(ground: Ground, config: &StackConfig, now: Instant) -> io::Result<Self> {
         let mut opened = Self::open_several(ground, config, 1, now)?;
         opened.pop().ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
 
-    /// As many transports as are asked for, with the same addresses. Connections go from one to another by
-    /// [`Transport::take_out`]. On a wire all of them have to listen alike ([`Wire::share`]); on the sockets of the kernel one
-    /// does.
+    /// Opens `count` transports with the same addresses. [`Transport::take_out`] moves a connection to another one. On a wire all of
+    /// them have to listen alike ([`Wire::share`]). On the sockets of the kernel one of them has to.
     ///
     /// # Errors
-    /// As [`Transport::open`], and `InvalidInput` when there are neither one queue nor one for each.
+    /// As [`Transport::open`], and `InvalidInput` if there is neither one queue nor one for each transport.
     pub fn open_several(
         ground: Ground,
         config: &StackConfig,
@@ -108,7 +107,7 @@ impl Transport {
         Ok(wires.into_iter().enumerate().map(stack).collect())
     }
 
-    /// Takes a connection out, for [`Transport::put_in`] of another one of those that were opened together; see
+    /// Takes a connection out, for [`Transport::put_in`] of a transport that was opened together with this one; see
     /// [`Stack::take_out`].
     pub fn take_out(&mut self, id: ConnectionId) -> Option<Moved> {
         match self {
@@ -117,8 +116,8 @@ impl Transport {
         }
     }
 
-    /// Puts a connection in that another transport has had. It is ready. None when the system has no memory to watch its socket, or it
-    /// is of another kind: then it is over.
+    /// Puts a connection of another transport in, which is ready then. Returns `None`, and the connection is over, if the system has no
+    /// memory to watch its socket, or it is of another kind.
     pub fn put_in(&mut self, moved: Moved) -> Option<ConnectionId> {
         match (self, moved) {
             (Self::Tcp(stack), Moved::Tcp(moving)) => Some(stack.put_in(moving)),
@@ -127,7 +126,7 @@ impl Transport {
         }
     }
 
-    /// Copies of the descriptors to sleep on; see [`Wire::wait_fds`].
+    /// Returns copies of the descriptors to sleep on; see [`Wire::wait_fds`].
     #[must_use]
     pub fn wait_fds(&self) -> Option<Vec<(Arc<OwnedFd>, bool)>> {
         match self {
@@ -136,7 +135,7 @@ impl Transport {
         }
     }
 
-    /// Whether somebody else in this process has closed what it hears by of its sockets.
+    /// Whether the program has closed the descriptor by which the transport watches its sockets.
     #[must_use]
     pub const fn is_lost(&self) -> bool {
         match self {
@@ -145,7 +144,7 @@ impl Transport {
         }
     }
 
-    /// Takes what has come; see [`Stack::ingress`].
+    /// Receives; see [`Stack::ingress`].
     pub fn ingress(&mut self, now: Instant) -> usize {
         match self {
             Self::Tcp(stack) => stack.ingress(now),
@@ -180,8 +179,8 @@ impl Transport {
         }
     }
 
-    /// By how many bits of a prefix a way to `remote` is known; see [`IpSetting::route_to`](crate::IpSetting::route_to). The
-    /// kernel knows its routes itself, so that its TCP leads everywhere, if only by 0 bits.
+    /// Returns the length of the longest prefix that leads to `remote`; see [`IpSetting::route_to`](crate::IpSetting::route_to). The
+    /// kernel knows routes of its own, so that its TCP leads everywhere, by 0 bits at least.
     #[must_use]
     pub fn route_to(&self, remote: IpAddr) -> Option<u8> {
         let ip = &self.config().ip;
@@ -190,7 +189,7 @@ impl Transport {
         ip.route_to(remote).or_else(|| (is_kernels && takes_all).then_some(0))
     }
 
-    /// The own address for connections to `remote`, if there is a way.
+    /// Returns the own address of connections to `remote`, if a route leads there.
     #[must_use]
     pub fn source_to(&self, remote: SocketAddr) -> Option<IpAddr> {
         match self {
@@ -293,7 +292,7 @@ impl Transport {
         }
     }
 
-    /// What becomes readable when something has come; see [`Stack::poll_fd`].
+    /// Returns the descriptor that becomes readable when something arrives; see [`Stack::poll_fd`].
     #[must_use]
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
@@ -311,7 +310,7 @@ impl Transport {
         }
     }
 
-    /// Whether somebody is at the other end of the wire, where that can be told; see [`Wire::has_carrier`].
+    /// Whether a peer is at the other end of the wire, if the wire can tell; see [`Wire::has_carrier`].
     #[must_use]
     pub fn has_carrier(&self) -> Option<bool> {
         match self {
@@ -338,7 +337,7 @@ impl Transport {
         }
     }
 
-    /// What the transport was set up with, as it came out.
+    /// Returns the settings in effect.
     #[must_use]
     pub const fn config(&self) -> &StackConfig {
         match self {
@@ -347,7 +346,7 @@ impl Transport {
         }
     }
 
-    /// Whether all connections have ended at both ends: there is none, or TCP only remembers it (TIME-WAIT).
+    /// Whether all connections have ended at both ends. Those in TIME-WAIT have.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         match self {
@@ -356,7 +355,7 @@ impl Transport {
         }
     }
 
-    /// Ends by RST what TCP of this process still has to see to its end, at the next egress. The kernel sees to its own.
+    /// Resets all connections of this process's TCP at the next egress. The kernel closes its own.
     pub fn reset_all(&mut self) {
         match self {
             Self::Tcp(stack) => stack.reset_all(),
@@ -364,7 +363,7 @@ impl Transport {
         }
     }
 
-    /// What the transport holds, and has done as far as it deals with frames.
+    /// Returns what the transport holds, and what it has done with frames.
     #[must_use]
     pub fn counters(&self) -> Counters {
         match self {
@@ -373,19 +372,19 @@ impl Transport {
         }
     }
 
-    /// What the TCP of this process has done; nothing if it is not that.
+    /// Returns what the TCP of this process has done; zeros for the kernel's.
     #[must_use]
     pub fn tcp_counters(&self) -> TcpCounters {
         self.tcp().map(Stack::tcp_counters).unwrap_or_default()
     }
 
-    /// What the wire has done; nothing if there is none.
+    /// Returns what the wire has done; zeros if there is none.
     #[must_use]
     pub fn wire_counters(&self) -> WireCounters {
         self.tcp().map(|stack| stack.wire().counters()).unwrap_or_default()
     }
 
-    /// What was asked of the kernel; nothing if its TCP is not used.
+    /// Returns the calls of the kernel; zeros if its TCP is not used.
     #[must_use]
     pub fn host_counters(&self) -> HostCounters {
         match self {
@@ -394,7 +393,7 @@ impl Transport {
         }
     }
 
-    /// The TCP of this process, if it is that, for its wire.
+    /// Returns the TCP of this process, if it is used, for its wire.
     pub fn tcp_mut(&mut self) -> Option<&mut Stack> {
         match self {
             Self::Tcp(stack) => Some(stack),
@@ -402,7 +401,7 @@ impl Transport {
         }
     }
 
-    /// The TCP of this process, if it is that.
+    /// Returns the TCP of this process, if it is used.
     #[must_use]
     pub fn tcp(&self) -> Option<&Stack> {
         match self {
@@ -412,7 +411,7 @@ impl Transport {
     }
 }
 
-/// Each has a seed of its own: two that choose the same ports would be taken for each other.
+/// Returns the seed of one transport. With a common seed two transports would choose the same ports.
 fn seed_of(index: usize, config: &StackConfig) -> u64 {
     config.seed.wrapping_add((index as u64).rotate_right(8))
 }

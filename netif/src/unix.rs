@@ -15,9 +15,9 @@ use crate::ethernet::{ETHERNET_HEADER, MAX_MTU};
 use crate::frame::Frame;
 use crate::held::Mark;
 
-/// Ethernet frames over a Unix stream socket, each behind its length in 4 octets, big-endian (QEMU's `-netdev
-/// stream` does the same). A peer that goes, or breaks the framing, is dropped; the listening side then takes
-/// the next one, the connecting side looks for its peer again once a second.
+/// Ethernet frames over a Unix stream socket, each behind its length in 4 octets, big-endian, as QEMU's `-netdev stream` has it. A peer
+/// that hangs up or breaks the framing is dropped. Then the listening side takes the next one, and the connecting side looks for its
+/// peer again once a second.
 #[derive(Debug)]
 pub(crate) struct UnixLink {
     role: Role,
@@ -56,7 +56,7 @@ impl UnixLink {
         Self { role, peer, losses: 0, retry_at: Instant::ZERO }
     }
 
-    /// False when there is no peer, or it doesn't read and its queue is full.
+    /// Sends a frame. Returns false if it is lost, because there is no peer or its queue is full.
     pub(crate) fn send(&mut self, now: Instant, frame: &[u8]) -> bool {
         self.find_peer(now);
         self.peer.as_mut().is_some_and(|peer| peer.send(frame))
@@ -118,7 +118,7 @@ impl UnixLink {
             Role::Connect { path } => UnixStream::connect(path),
         };
         self.retry_at = now + RETRY;
-        // No peer is what it is: the next call, or the next second, asks again.
+        // If no peer is there, the next call asks again, at the connecting side not before the next second.
         self.peer = stream.and_then(Peer::new).ok();
     }
 }
@@ -126,14 +126,13 @@ impl UnixLink {
 impl Drop for UnixLink {
     fn drop(&mut self) {
         if let Role::Listen { path, .. } = &self.role {
-            // Somebody may have taken it away already; then there is nothing to do.
+            // The file may be gone already.
             let _gone = fs::remove_file(path);
         }
     }
 }
 
-/// A connected stream with what was received and not yet read (`incoming[start..end]`), and what waits to be
-/// sent.
+/// A connected stream, octets that were received and not yet read (`incoming[start..end]`), and octets that wait to be sent.
 struct Peer {
     _mark: Mark,
     stream: UnixStream,
@@ -177,7 +176,7 @@ impl Peer {
         Ok(true)
     }
 
-    /// The length of the whole frame at the front; an error when what lies there is no frame.
+    /// Returns the length of the first frame if it is whole. Returns an error if it is longer than any frame.
     fn staged_frame(&self) -> io::Result<Option<usize>> {
         let staged = &self.incoming[self.start..self.end];
         let Some((length, rest)) = staged.split_first_chunk() else { return Ok(None) };
@@ -232,7 +231,7 @@ fn would_block(error: io::Error) -> io::Result<()> {
     }
 }
 
-/// Whether `path` is a socket that nobody listens on any more: its owner ended without tidying up.
+/// Whether `path` is a socket whose owner has ended without removing it.
 fn is_left_behind(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
     is_socket
@@ -241,6 +240,6 @@ fn is_left_behind(path: &Path) -> bool {
 
 const LENGTH_LEN: usize = 4;
 const MAX_RECORD: usize = LENGTH_LEN + ETHERNET_HEADER + MAX_MTU;
-/// What may wait for a peer that doesn't read; frames on top are lost.
+/// Octets that may wait for a peer that does not read. Frames beyond are lost.
 const MAX_OUTGOING: usize = 1 << 20;
 const RETRY: Duration = Duration::from_secs(1);

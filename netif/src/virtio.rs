@@ -5,7 +5,7 @@ use crate::checksum::{self, FIELD, NEEDS_CHECKSUM};
 use crate::ethernet::VNET_HEADER;
 use crate::frame::Frame;
 
-/// The header for a frame to be sent: what the device is to do to it.
+/// Returns the header for a frame to be sent. It says what the device has to do to the frame.
 pub(crate) fn header_for(frame: &mut Frame) -> [u8; VNET_HEADER] {
     let mut header = [0; VNET_HEADER];
     let Some(start) = (if frame.is_trusted { checksum::begin(frame) } else { None }) else { return header };
@@ -21,7 +21,7 @@ pub(crate) fn header_for(frame: &mut Frame) -> [u8; VNET_HEADER] {
     header
 }
 
-/// Makes a received frame what it would be on a wire, but for the checksum of TCP. None when its header makes no sense.
+/// Makes a received frame what it would be on a wire, except for the checksum of TCP. Returns `None` if its header is wrong.
 pub(crate) fn accept(frame: &mut Frame, header: &[u8; VNET_HEADER]) -> Option<()> {
     frame.is_trusted = checksum::complete(frame, header)?;
     Some(())

@@ -21,11 +21,10 @@ use crate::tap::Tap;
 use crate::unix::UnixLink;
 use crate::xdp::Xdp;
 
-/// One end of an Ethernet, with an optional capture and an optional impairment on it.
+/// One end of an Ethernet, with an optional capture and an optional impairment.
 ///
-/// Frames have no frame check sequence. The capture is outermost: it sees what is sent before the impairment
-/// loses it, and what is received after the peer's. The impairment acts on what is sent here; two wires of a
-/// pair have one each.
+/// Frames have no frame check sequence. The capture is outermost: it sees sent frames before the impairment, and received frames after
+/// that of the peer. The impairment acts on sent frames only; each wire of a pair can have one.
 #[derive(Debug)]
 pub struct Wire {
     link: Link,
@@ -33,7 +32,7 @@ pub struct Wire {
     capture: Option<Capture>,
     impairment: Option<Impairment>,
     counters: WireCounters,
-    /// For those who have frames as octets.
+    /// The frame in use for callers that have frames as octets.
     own: Frame,
 }
 
@@ -62,24 +61,23 @@ pub fn pair(mtu: usize) -> (Wire, Wire) {
 impl Wire {
     /// Opens the device `spec` for IP packets of up to `mtu` octets.
     ///
-    /// `unix` fails while nobody listens at its path; trying again is the caller's choice. `unix-listen`
-    /// returns at once; peers are accepted later, one at a time, and what is sent while there is none is
-    /// lost.
+    /// `unix` fails while its path is not listened on; the caller may try again. `unix-listen` returns at once. Peers are accepted
+    /// later, one at a time. Frames that are sent while there is none are lost.
     ///
     /// # Errors
-    /// `InvalidInput` for [`Spec::Pair`] (see [`pair`](crate::pair)) and for an MTU outside 576 to 65535,
-    /// else what the system says, with the device's name and, for the frequent cases, what to do about it.
+    /// `InvalidInput` for [`Spec::Pair`] (see [`pair`](crate::pair)) and for an MTU outside 576 to 65535, otherwise the system's error.
+    /// Its text names the device and, in frequent cases, the remedy.
     pub fn open(spec: &Spec, mtu: usize) -> io::Result<Self> {
         let mut queues = Self::open_queues(spec, mtu, 1)?;
         queues.pop().ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
 
-    /// Opens the device `spec` as `queues` wires, of which each takes a part of the frames: queues of a TAP device
-    /// (`multi_queue`), sockets on a network interface that share its frames by the ports of TCP, or shares of the queues of a
-    /// network interface (`xdp`). A device that has fewer queues comes as one wire.
+    /// Opens the device `spec` as `queues` wires, each of which takes a part of the frames. They are the queues of a TAP device
+    /// (`multi_queue`), or sockets on a network interface that share its frames by the ports of TCP, or shares of the queues of a
+    /// network interface (`xdp`). Returns one wire for a device with fewer queues.
     ///
     /// # Errors
-    /// As [`Wire::open`], and `InvalidInput` for no queue at all and for a TAP device that was set up with one queue.
+    /// As [`Wire::open`], and `InvalidInput` if `queues` is 0 or a TAP device has one queue only.
     pub fn open_queues(spec: &Spec, mtu: usize, queues: usize) -> io::Result<Vec<Self>> {
         let refusal = |text: &str| io::Error::new(io::ErrorKind::InvalidInput, text);
         if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
@@ -89,7 +87,7 @@ impl Wire {
         let links = match spec {
             _ if queues == 0 => Err(refusal("at least one queue is needed")),
             Spec::Pair => Err(refusal("a pair joins two stacks of one process")),
-            Spec::Host => Err(refusal("the kernel's TCP has no wire that one could open")),
+            Spec::Host => Err(refusal("the kernel's TCP has no wire")),
             Spec::Unix(path) => UnixLink::connect(path).map(Link::Unix).map(one),
             Spec::UnixListen(path) => UnixLink::listen(path).map(Link::Unix).map(one),
             Spec::Tap(name) | Spec::PlainTap(name) => {
@@ -120,11 +118,11 @@ impl Wire {
         }
     }
 
-    /// Takes the frames for the station with these addresses from a device that others use too (`packet`, `xdp`). There this has to
-    /// come before the stack; all other devices have one station anyway.
+    /// Takes the frames for the station with these addresses. A device that has other users, too (`packet`, `xdp`), gives no frames
+    /// before. Other devices have one station only, and need no call.
     ///
     /// # Errors
-    /// `AddrInUse` when the address is the host's own, and what the system says.
+    /// `AddrInUse` if the address is the host's own, otherwise the system's error.
     pub fn claim(&mut self, mac: [u8; 6], ip: IpAddr) -> io::Result<()> {
         match &self.link {
             Link::Packet(packet) => packet.claim(mac, ip),
@@ -133,19 +131,19 @@ impl Wire {
         }
     }
 
-    /// The same wire with every frame recorded.
+    /// Returns the same wire, which records every frame.
     #[must_use]
     pub fn with_capture(self, capture: Capture) -> Self {
         Self { capture: Some(capture), ..self }
     }
 
-    /// The same wire with what is sent impaired.
+    /// Returns the same wire, which impairs sent frames.
     #[must_use]
     pub fn with_impairment(self, impairment: Impairment) -> Self {
         Self { impairment: Some(impairment), ..self }
     }
 
-    /// Takes the capture off, to finish it.
+    /// Takes the capture away, for the caller to finish it.
     pub fn take_capture(&mut self) -> Option<Capture> {
         match &self.link {
             Link::Port(port) if self.capture.is_none() => port.take_capture(),
@@ -155,7 +153,7 @@ impl Wire {
         }
     }
 
-    /// Sends a frame, or loses it, as wires do. The counters tell.
+    /// Sends a frame, or loses it, as wires do. The counters tell which.
     pub fn send(&mut self, now: Instant, frame: &[u8]) {
         let mut own = std::mem::take(&mut self.own);
         own.copy_from(frame);
@@ -163,7 +161,7 @@ impl Wire {
         self.own = own;
     }
 
-    /// As [`Wire::send`], and leaves any other octets in place of the frame: where the device is memory, this saves a copy.
+    /// As [`Wire::send`], but leaves other octets in place of the frame. This saves a copy if the device is memory.
     pub fn send_buffer(&mut self, now: Instant, frame: &mut Vec<u8>) {
         let mut own = std::mem::take(&mut self.own);
         own.swap(frame);
@@ -172,7 +170,7 @@ impl Wire {
         self.own = own;
     }
 
-    /// Puts the next received frame into `frame`, in place of what was there; false when there is none.
+    /// Receives the next frame into `frame`; false if there is none.
     pub fn receive(&mut self, now: Instant, frame: &mut Vec<u8>) -> bool {
         let mut own = std::mem::take(&mut self.own);
         let received = self.take(now, &mut own);
@@ -184,7 +182,7 @@ impl Wire {
         received
     }
 
-    /// As [`Wire::send`], and leaves any frame in place of this one.
+    /// As [`Wire::send`], but leaves any frame in place of this one.
     pub(crate) fn transmit(&mut self, now: Instant, frame: &mut Frame) {
         if frame.segment == 0 && frame.len() > self.mtu + ETHERNET_HEADER {
             self.counters.too_long += 1;
@@ -208,7 +206,7 @@ impl Wire {
         }
     }
 
-    /// As [`Wire::receive`], but that the checksum of TCP may be missing where nothing can have damaged the frame.
+    /// As [`Wire::receive`], but TCP's checksum may be missing if nothing can have damaged the frame.
     pub(crate) fn take(&mut self, now: Instant, frame: &mut Frame) -> bool {
         self.flush(now);
         let received = match &mut self.link {
@@ -229,12 +227,12 @@ impl Wire {
         received
     }
 
-    /// Whether the frame that was taken last is known to have been the last one.
+    /// Whether no frame was left when the last one was taken, if the wire knows.
     pub(crate) const fn is_drained(&self) -> bool {
         matches!(&self.link, Link::Pair(end) if end.is_drained())
     }
 
-    /// Whether the device cuts long frames into segments ([`Frame::segment`]). What is impaired goes frame by frame.
+    /// Whether the device cuts long frames into segments ([`Frame::segment`]). An impaired wire takes single segments only.
     pub(crate) fn segments(&self) -> bool {
         let cuts = match &self.link {
             Link::Tap(tap) => tap.segments(),
@@ -245,8 +243,7 @@ impl Wire {
         cuts && self.impairment.is_none()
     }
 
-    /// When to call [`Wire::receive`] even if nothing arrives: a delayed frame is due, or a lost peer is to
-    /// be looked for again.
+    /// When to call [`Wire::receive`] even if nothing arrives, because a delayed frame is due or it is time to look for a lost peer.
     #[must_use]
     pub fn poll_at(&self) -> Option<Instant> {
         let retry = match &self.link {
@@ -258,8 +255,8 @@ impl Wire {
         [retry, due].into_iter().flatten().min()
     }
 
-    /// What becomes readable when a frame arrives, to sleep on. It may be another one after each call of
-    /// [`Wire::receive`]. None for a Unix socket without peer, or when the kernel has no eventfd to give.
+    /// Returns the descriptor that becomes readable when a frame arrives. It may be another one after each call of [`Wire::receive`].
+    /// `None` for a Unix socket that has lost its peer, and if the kernel has no eventfd left.
     #[must_use]
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.link {
@@ -272,8 +269,8 @@ impl Wire {
         }
     }
 
-    /// Copies of all descriptors to sleep on until a frame arrives, since the wire may change its own meanwhile, and whether each
-    /// has to be waited on for becoming writable, too. None where [`Wire::poll_fd`] has none.
+    /// Returns all descriptors to sleep on until a frame arrives, and whether to wait for each to become writable, too. They are copies,
+    /// since the wire may change its own meanwhile. `None` if [`Wire::poll_fd`] is.
     #[must_use]
     pub fn wait_fds(&self) -> Option<Vec<(Arc<OwnedFd>, bool)>> {
         match &self.link {
@@ -299,8 +296,8 @@ impl Wire {
         }
     }
 
-    /// Whether octets wait for [`Wire::poll_fd`] to become writable (Unix sockets only); a sleeper should
-    /// wait for that too, and then call [`Wire::receive`].
+    /// Whether octets wait for [`Wire::poll_fd`] to become writable (Unix sockets only). A sleeper should wait for that, too, and then
+    /// call [`Wire::receive`].
     #[must_use]
     pub fn wants_write(&self) -> bool {
         matches!(&self.link, Link::Unix(link) if link.wants_write())
@@ -332,7 +329,7 @@ impl Wire {
         self.mtu
     }
 
-    /// The impairment, for its counts.
+    /// Returns the impairment, for its counts.
     #[must_use]
     pub const fn impairment(&self) -> Option<&Impairment> {
         self.impairment.as_ref()
@@ -354,7 +351,7 @@ impl Wire {
         if let Link::Port(port) = &self.link { port.owns(tuple) } else { true }
     }
 
-    /// Has the frames of a connection come to this wire, and says whether that has to be forgotten when it is over.
+    /// Has the frames of a connection come to this wire. Returns whether [`Self::forget_connection`] is needed at its end.
     pub(crate) fn claim_connection(&self, tuple: Tuple) -> bool {
         if let Link::Port(port) = &self.link { port.claim(tuple) } else { false }
     }
@@ -365,12 +362,12 @@ impl Wire {
         }
     }
 
-    /// Gives a frame to the stack that its connection belongs to, if that is another one on the same device.
+    /// Gives a frame to the stack of its connection, if that is another one on the same device.
     pub(crate) fn hand_over(&self, frame: &Frame, turned: bool) -> bool {
         if let Link::Port(port) = &self.link { port.hand_over(frame, turned) } else { false }
     }
 
-    /// A frame to the own address that another stack on the same device has sent.
+    /// Returns the next frame to the own address that another stack on the same device has sent.
     pub(crate) fn take_turned(&self) -> Option<Frame> {
         if let Link::Port(port) = &self.link { port.take_turned() } else { None }
     }
@@ -403,7 +400,7 @@ impl Wire {
     }
 }
 
-/// A capture has whole checksums; the device may fill them in all the same, which it has to where it cuts the frame.
+/// Records a frame with whole checksums. The device still may fill them in, as it must if it cuts the frame.
 fn record(capture: &mut Capture, now: Instant, frame: &mut Frame) {
     let is_trusted = frame.is_trusted;
     frame.complete();

@@ -97,7 +97,7 @@ fn nobody_listens_or_somebody_does_already_or_the_peer_dies() {
     let (server, port) = serve(V4, "-P");
     let second = start(&format!("rping -s -p {port} --netif host")).finish();
     assert_eq!(second.status, 1);
-    assert_eq!(second.stderr, ["weft rping: the port is listened on already"]);
+    assert_eq!(second.stderr, ["weft rping: the port is in use already"]);
     let mut client = start(&format!("rping -c -a 127.0.0.1 -p {port} --netif host -v"));
     assert!(client.line().starts_with("ping data: "));
     client.kill();

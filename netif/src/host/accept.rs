@@ -1,4 +1,4 @@
-//! Listening sockets and the connections that nobody has taken yet.
+//! Listening sockets, and accepted connections that were not taken yet.
 
 use core::net::SocketAddr;
 
@@ -21,17 +21,17 @@ pub(super) struct Listener {
     local: SocketAddr,
     socket: Held,
     backlog: usize,
-    /// Accepted connections that nobody has taken yet.
+    /// Accepted connections that were not taken yet.
     waiting: usize,
-    /// The kernel may have more.
+    /// The kernel may have more connections.
     is_pending: bool,
 }
 
 impl HostStack {
-    /// Keeps a port, as [`Stack::bind`](crate::Stack::bind). Another process that binds it hears of that when it listens.
+    /// Reserves a port, as [`Stack::bind`](crate::Stack::bind). Another process may bind it, but cannot listen on it.
     ///
     /// # Errors
-    /// When the address is none of the host's, the port is bound or listened on, or the system refuses.
+    /// If the address is none of the host's, the port is bound or listened on, or the system refuses.
     pub fn bind(&mut self, local: SocketAddr) -> Result<SocketAddr, ListenError> {
         let mut wanted = socket::canonical(local);
         if wanted.ip().is_unspecified() {
@@ -55,10 +55,10 @@ impl HostStack {
         self.bound.retain(|(own, _)| *own != local);
     }
 
-    /// Takes connections from now on, as [`Stack::listen`](crate::Stack::listen); on an unspecified address of both families.
+    /// Accepts connections from now on, as [`Stack::listen`](crate::Stack::listen). An unspecified address takes both families.
     ///
     /// # Errors
-    /// When the address is none of the host's, the port is in use or for the privileged, or the system refuses.
+    /// If the address is none of the host's, the port is in use or needs a privilege, or the system refuses.
     pub fn listen(&mut self, listen: impl Into<Listen>) -> Result<SocketAddr, ListenError> {
         let listen = listen.into();
         let mut wanted = socket::canonical(listen.wanted());
@@ -76,7 +76,7 @@ impl HostStack {
         Ok(local)
     }
 
-    /// Ends what [`HostStack::listen`] began. Connections that nobody has taken yet are reset.
+    /// Ends what [`HostStack::listen`] began. Connections that were not taken yet are reset.
     pub fn unlisten(&mut self, listener: SocketAddr) {
         let Some(index) = self.listeners.iter().position(|it| it.local == listener) else { return };
         self.listeners.swap_remove(index);
@@ -91,7 +91,7 @@ impl HostStack {
         }
     }
 
-    /// The next connection to a listener, and the listener's name. It is ready, too.
+    /// Returns the next connection to a listener, and the listener's name. The connection is ready, too.
     pub fn next_accepted(&mut self) -> Option<(ConnectionId, SocketAddr)> {
         while let Some(id) = self.accepted.pop_front() {
             let Some(local) = self.table.get_mut(id).and_then(|connection| connection.listener.take()) else {
@@ -100,7 +100,7 @@ impl HostStack {
             if let Some(listener) = self.listeners.iter_mut().find(|it| it.local == local) {
                 listener.waiting = listener.waiting.saturating_sub(1);
                 if listener.is_pending && self.accept_again_at.is_none() {
-                    // It was full, and the kernel does not say again what it has said.
+                    // The backlog was full, and epoll does not report the waiting connections again.
                     self.accept_again_at = Some(Instant::ZERO);
                 }
             }
@@ -116,7 +116,7 @@ impl HostStack {
         }
     }
 
-    /// Goes on with the listeners that could not take all that the kernel had.
+    /// Accepts on the listeners that have left connections in the kernel.
     pub(super) fn accept_again(&mut self, now: Instant) {
         self.accept_again_at = None;
         for index in 0..self.listeners.len() {
@@ -155,7 +155,7 @@ impl HostStack {
         }
     }
 
-    /// There is no descriptor or memory left, which only time can change: the peers wait in the kernel's queue.
+    /// Accepts later, since no descriptor or memory is left. The peers wait in the kernel's queue.
     fn pause_accepting(&mut self, index: usize, now: Instant) {
         self.counters.accept_failures += 1;
         self.listeners[index].is_pending = true;
@@ -163,7 +163,7 @@ impl HostStack {
     }
 }
 
-/// Whether only one connection has failed, before anybody has seen it (accept(2)); all else is the system's trouble.
+/// Whether the error is of one connection that failed before it was accepted (accept(2)). Other errors are the system's.
 const fn is_of_one_connection(errno: Errno) -> bool {
     matches!(
         errno,

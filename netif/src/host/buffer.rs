@@ -1,7 +1,7 @@
-//! Octets on their way between a connection and its socket, in memory that a connection has only while something is in it.
+//! Octets between a connection and its socket, in memory that a connection has only while something is in it.
 
-/// A ring of octets. Without any it holds no memory, so that an idle connection costs nothing; the memory comes from a [`Pool`]
-/// and returns there, so that the busy ones share what the processor has in its caches.
+/// A ring of octets. An empty ring holds no memory, so that an idle connection costs nothing. The memory comes from a [`Pool`] and returns
+/// there, so that busy connections share memory that is in the processor's caches.
 #[derive(Debug)]
 pub(super) struct Ring {
     memory: Option<Box<[u8]>>,
@@ -42,7 +42,7 @@ impl Ring {
         Self { memory: None, head: 0, len: 0 }
     }
 
-    /// The free octets behind the last one, as far as they lie in one piece.
+    /// Returns the free octets behind the last one, as far as they lie in one piece.
     pub(super) fn free_piece(&mut self, pool: &mut Pool) -> &mut [u8] {
         let memory = self.memory.get_or_insert_with(|| pool.take());
         let tail = self.head + self.len;
@@ -50,13 +50,13 @@ impl Ring {
         &mut memory[range]
     }
 
-    /// `n` octets were written into the free piece.
+    /// Adds the `n` octets that were written into the free piece.
     pub(super) fn push(&mut self, n: usize) {
         let capacity = self.memory.as_ref().map_or(0, |memory| memory.len());
         self.len = (self.len + n).min(capacity);
     }
 
-    /// Takes in as many of `octets` as there is room for, and says how many.
+    /// Adds as many of `octets` as there is room for, and returns how many.
     pub(super) fn push_slice(&mut self, octets: &[u8], pool: &mut Pool) -> usize {
         let mut taken = 0;
         while taken < octets.len() && self.len < pool.ring_len() {
@@ -69,7 +69,7 @@ impl Ring {
         taken
     }
 
-    /// The octets in front, as far as they lie in one piece, and the rest.
+    /// Returns the first octets, as far as they lie in one piece, and the rest.
     pub(super) fn pieces(&self) -> [&[u8]; 2] {
         let Some(memory) = &self.memory else { return [&[], &[]] };
         let end = self.head + self.len;
@@ -80,7 +80,7 @@ impl Ring {
         }
     }
 
-    /// Takes `n` octets off the front, at most as many as there are.
+    /// Takes the first `n` octets away, at most as many as there are.
     pub(super) fn pop(&mut self, n: usize) {
         let Some(memory) = &self.memory else { return };
         let n = n.min(self.len);
@@ -88,7 +88,7 @@ impl Ring {
         self.head = if self.len == 0 { 0 } else { (self.head + n) % memory.len() };
     }
 
-    /// Gives the memory back if nothing is in it.
+    /// Gives the memory back if the ring is empty.
     pub(super) fn relax(&mut self, pool: &mut Pool) {
         if self.len == 0
             && let Some(memory) = self.memory.take()
@@ -107,7 +107,7 @@ impl Ring {
     }
 }
 
-/// Rings without an owner that are kept for the next one.
+/// Unused memory that is kept, in rings.
 const KEPT: usize = 8;
 
 #[cfg(test)]

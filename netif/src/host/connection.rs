@@ -15,27 +15,27 @@ use crate::counters::HostCounters;
 use crate::held::Held;
 use crate::llp::state::{CloseCause, LlpState};
 
-/// A socket and what waits before and behind it. The kernel tells by edges what has become possible; what is remembered here
-/// of them is tried again only when the kernel has taken it back.
+/// A socket, and octets that wait on either side of it. epoll reports by edges what has become possible. The connection remembers that
+/// until the kernel refuses.
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// None when the connection has been ended here.
+    /// `None` if this side has ended the connection.
     pub(super) socket: Option<Held>,
     pub(super) peer: SocketAddr,
-    /// The listener that it counts against until it is taken.
+    /// The listener whose backlog it counts against until it is taken.
     pub(super) listener: Option<SocketAddr>,
     pub(super) end: Option<CloseCause>,
     pub(super) inbox: Ring,
     pub(super) outbox: Ring,
-    /// What may still be read until others have had their turn.
+    /// Octets that may be read until other connections have had their turn.
     pub(super) budget: usize,
-    /// What may still be sent directly until others have had their turn.
+    /// Octets that may be sent directly until other connections have had their turn.
     pub(super) quota: usize,
-    /// Somebody waits for room in the outbox.
+    /// The user waits for room in the outbox.
     pub(super) wants_room: bool,
-    /// Somebody waits until the peer has acknowledged everything.
+    /// The user waits until the peer has acknowledged everything.
     pub(super) wants_acknowledgement: bool,
-    /// Somebody waits for octets that are to go elsewhere than to the inbox.
+    /// The user waits for octets that do not go into the inbox.
     pub(super) is_awaited: bool,
     pub(super) is_removed: bool,
     pub(super) is_dirty: bool,
@@ -45,9 +45,9 @@ pub(super) struct Connection {
     is_connecting: bool,
     may_read: bool,
     may_write: bool,
-    /// The kernel has had no room once. From then on it tells when there is some.
+    /// The kernel had no room once. From then on epoll watches for room.
     was_full: bool,
-    /// What the kernel is asked to tell of.
+    /// What epoll watches for.
     watched: epoll::EventFlags,
     /// The kernel will say no more about what there is to read: it is read to its end.
     is_final: bool,
@@ -60,7 +60,7 @@ pub(super) struct Connection {
     emss: usize,
 }
 
-/// What the kernel has told of a socket.
+/// What epoll has reported of a socket.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct News {
     pub(super) readable: bool,
@@ -71,19 +71,19 @@ pub(super) struct News {
     pub(super) over: bool,
 }
 
-/// What one call has taken off a socket.
+/// What one call has received.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Received {
     /// In all.
     pub(super) octets: usize,
     /// Of these, in the inbox.
     pub(super) kept: usize,
-    /// What was asked for.
+    /// Octets that were asked for.
     pub(super) wanted: usize,
 }
 
 impl Connection {
-    /// A connection whose peer has not answered yet, or one that has ended already.
+    /// Makes a connection whose peer has not answered yet, or, without a socket, one that has ended already.
     pub(super) const fn opening(socket: Option<Held>, peer: SocketAddr) -> Self {
         let end = if socket.is_none() { Some(CloseCause::Refused) } else { None };
         Self {
@@ -116,22 +116,22 @@ impl Connection {
         }
     }
 
-    /// A connection that is established.
+    /// Makes an established connection.
     pub(super) fn open(socket: Held, peer: SocketAddr) -> Self {
         let mut connection = Self::opening(Some(socket), peer);
         connection.establish();
         connection
     }
 
-    /// A connection that a listener has accepted. Nothing of it is read before the kernel has told of it, so that those which ask one
-    /// after the other are heard in that order, also when they do it while they are accepted.
+    /// Makes a connection that a listener has accepted. It is not read before epoll has reported it. So peers that send one after the
+    /// other are heard in that order.
     pub(super) fn accepted(socket: Held, peer: SocketAddr, listener: SocketAddr) -> Self {
         let mut connection = Self::open(socket, peer);
         (connection.listener, connection.may_read) = (Some(listener), false);
         connection
     }
 
-    /// Has the kernel tell of it, by this key.
+    /// Has epoll watch it under this key.
     pub(super) fn begin_watch(&mut self, epoll: &OwnedFd, key: u64) -> Result<(), Errno> {
         self.was_full |= !self.may_write && !self.is_connecting;
         self.watched = self.wanted_news();
@@ -139,7 +139,7 @@ impl Connection {
         epoll::add(epoll, socket, epoll::EventData::new_u64(key), self.watched)
     }
 
-    /// Asks the kernel after something else where that matters now.
+    /// Changes what epoll watches for, if that is needed.
     pub(super) fn watch(&mut self, epoll: &OwnedFd, key: u64) {
         let wanted = self.wanted_news();
         if wanted != self.watched
@@ -150,7 +150,7 @@ impl Connection {
         }
     }
 
-    /// Takes note of what the kernel has told; whether that may be news to the user.
+    /// Notes what epoll has reported. Returns whether that may be news to the user.
     pub(super) fn observe(&mut self, news: News) -> bool {
         let Some(socket) = &self.socket else { return false };
         if self.is_connecting {
@@ -177,7 +177,7 @@ impl Connection {
         news.readable || news.finished || news.over || (news.writable && !self.outbox.is_empty())
     }
 
-    /// Received octets: those in the inbox or, when there are none, what the socket has.
+    /// Returns received octets: those in the inbox or, if it is empty, what the socket has.
     pub(super) fn readable(&mut self, pool: &mut Pool, counters: &mut HostCounters) -> &[u8] {
         if self.inbox.is_empty() {
             self.fill(pool, counters);
@@ -185,9 +185,9 @@ impl Connection {
         self.inbox.pieces()[0]
     }
 
-    /// Reads what the socket has, up to `budget` octets, although nobody has told that there is anything; whether there is, or the
-    /// connection has ended. None if that is not the moment: somebody else has it, it ends, the kernel is to tell of room, what was read waits to be
-    /// taken, or what comes next does not belong into the inbox.
+    /// Reads up to `budget` octets of the socket although epoll has reported nothing. Returns whether there were any, or the connection
+    /// has ended. `None` if the connection is in no state for that: it was not taken yet, it ends, epoll watches for room, octets wait
+    /// in the inbox, or the next octets do not belong there.
     pub(super) fn look(
         &mut self,
         budget: usize,
@@ -207,7 +207,7 @@ impl Connection {
         Some(has_news)
     }
 
-    /// Gives the socket what waits in the outbox, in one call if the kernel takes it; whether it has taken anything.
+    /// Sends what waits in the outbox, in one call if the kernel takes all. Returns whether it has taken anything.
     pub(super) fn flush(&mut self, counters: &mut HostCounters) -> bool {
         let mut has_sent = false;
         while self.may_write && !self.outbox.is_empty() {
@@ -223,7 +223,7 @@ impl Connection {
             };
             match sent {
                 Ok(n) => {
-                    // What the kernel has not taken it will ask for.
+                    // epoll reports when the kernel has room for the rest.
                     self.note_room(n == self.outbox.len());
                     counters.octets_sent += n as u64;
                     self.outbox.pop(n);
@@ -240,7 +240,7 @@ impl Connection {
         has_sent
     }
 
-    /// Has `send` give the socket `len` octets behind those that wait in the outbox; how many the kernel has taken.
+    /// Has `send` give the socket `len` octets behind those in the outbox. Returns how many the kernel has taken.
     pub(super) fn send_directly(
         &mut self,
         len: usize,
@@ -274,12 +274,12 @@ impl Connection {
         }
     }
 
-    /// Whether the kernel may take more at once; an end counts as well, since there is no use in waiting.
+    /// Whether the kernel may take more octets now. True after the end, since waiting would be in vain.
     pub(super) const fn takes_more(&self) -> bool {
         (self.may_write && self.quota > 0) || self.end.is_some()
     }
 
-    /// Throws away what has come and will come; whether there is more than the budget allows.
+    /// Discards received octets. Returns whether there are more than the budget allows.
     pub(super) fn discard(&mut self, pool: &mut Pool, counters: &mut HostCounters) -> bool {
         loop {
             let len = self.readable(pool, counters).len();
@@ -290,7 +290,7 @@ impl Connection {
         }
     }
 
-    /// FIN after what is queued; a connection that is not established yet is given up.
+    /// Sends FIN behind what is queued. A connection that is not established yet is given up.
     pub(super) fn shutdown(&mut self) {
         if self.is_connecting && self.end.is_none() {
             self.end(CloseCause::Aborted);
@@ -317,7 +317,7 @@ impl Connection {
         }
     }
 
-    /// Nothing can be sent or received any more.
+    /// Whether nothing can be sent or received any more.
     pub(super) const fn is_over(&self) -> bool {
         self.socket.is_none() || self.end.is_some()
     }
@@ -326,7 +326,7 @@ impl Connection {
         self.is_at_end && self.inbox.is_empty()
     }
 
-    /// There may be more to read, but the budget is used up.
+    /// Whether the budget is used up although there may be more to read.
     pub(super) const fn is_starved(&self) -> bool {
         self.may_read && self.budget == 0
     }
@@ -339,18 +339,18 @@ impl Connection {
         self.emss
     }
 
-    /// Octets that were queued and the peer has not acknowledged.
+    /// Returns how many queued octets the peer has not acknowledged.
     pub(super) fn unsent(&self) -> usize {
         let kernels = self.socket.as_ref().filter(|_| self.end.is_none()).map_or(0, socket::unacknowledged);
         self.outbox.len() + kernels
     }
 
-    /// A socket mostly has room, and who sleeps must not be woken by that: it is asked for only from when it was missed on.
+    /// Returns what epoll has to watch for. Room is watched for only after there was none, since it would wake sleepers in vain.
     const fn wanted_news(&self) -> epoll::EventFlags {
         if self.is_connecting || self.was_full { WATCHED.union(epoll::EventFlags::OUT) } else { WATCHED }
     }
 
-    /// The kernel has taken everything that was offered, or not.
+    /// Notes whether the kernel has taken everything that was offered.
     const fn note_room(&mut self, took_all: bool) {
         self.may_write = took_all;
         self.was_full |= !took_all;
@@ -373,15 +373,15 @@ impl Connection {
         self.receive_by(receive, pool, counters);
     }
 
-    /// Has `receive` take octets off the socket, which gets the inbox to keep some of them in, if there may be some, nothing is
-    /// in the inbox, and the budget is not used up.
+    /// Has `receive` take octets off the socket, and lends it the inbox for some of them. Does so only if there may be octets, the inbox
+    /// is empty, and the budget is not used up.
     pub(super) fn receive_by(
         &mut self,
         mut receive: impl FnMut(BorrowedFd<'_>, &mut [u8]) -> io::Result<Received>,
         pool: &mut Pool,
         counters: &mut HostCounters,
     ) {
-        // What had come before the end is limited by the kernel.
+        // After the end no budget is needed: only what the kernel holds can still come.
         while self.may_read && self.inbox.is_empty() && (self.budget > 0 || self.end.is_some()) {
             let Some(socket) = &self.socket else { return };
             counters.receives += 1;
@@ -391,7 +391,7 @@ impl Connection {
                     self.inbox.push(kept);
                     counters.octets_received += octets as u64;
                     self.budget = self.budget.saturating_sub(octets);
-                    // Whoever gets less than he asked for has got all that there is.
+                    // Fewer octets than were asked for are all that there are.
                     self.may_read = octets == wanted || self.is_final;
                     return;
                 }
@@ -407,7 +407,7 @@ impl Connection {
         }
     }
 
-    /// There is nothing more to read: the peer's FIN is next or, behind an error, nothing.
+    /// Notes that nothing more can be read: the peer's FIN is next, or nothing behind an error.
     fn note_end(&mut self) {
         self.may_read = false;
         if self.end.is_none() {
@@ -428,7 +428,7 @@ impl Connection {
         self.note_close();
     }
 
-    /// Both sides have finished; what is still under way is the kernel's to deliver.
+    /// Notes that both sides have sent FIN. The kernel delivers what is under way.
     fn note_close(&mut self) {
         if self.is_at_end && self.is_fin_sent {
             self.end.get_or_insert(CloseCause::Graceful);

@@ -1,31 +1,30 @@
-//! The connection that is read without a question whether there is something to read.
+//! The connection that is read without a question to epoll.
 
 use core::cell::Cell;
 
 use crate::table::ConnectionId;
 
-/// Who polls while one connection is busy, as in a round trip, saves the question by reading that one. The others are asked after
-/// every [`LOOKS`] polls, and after a sleep that this one has not ended; as soon as one of them has news there is no favourite
-/// any more.
+/// While only one connection is busy, as in a round trip, a poll reads that one and saves the question. epoll is asked every [`LOOKS`]
+/// polls, and after a sleep that this connection has not ended. As soon as another connection has news there is no favourite.
 #[derive(Debug, Default)]
 pub(super) struct Favourite {
     /// The only connection that has had news, and how often in a row.
     last: Option<(ConnectionId, u32)>,
     looks: u32,
-    /// Somebody is about to sleep on the descriptor, which stays readable until it is asked or what it tells of is read.
+    /// A thread may sleep on the descriptor, which stays readable until epoll is asked or the octets are read.
     sleeps: Cell<bool>,
 }
 
-/// A connection to be read instead of asking after all.
+/// A connection to be read instead of a question to epoll.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
     pub(super) id: ConnectionId,
-    /// Somebody has slept, so that all have to be asked after if this one has nothing.
+    /// A thread has slept, so that epoll has to be asked if this connection has nothing.
     pub(super) is_after_sleep: bool,
 }
 
 impl Favourite {
-    /// The connection to read instead of asking after all; none when it is time to ask.
+    /// Returns the connection to read instead of a question to epoll; `None` if it is time to ask.
     pub(super) fn next_look(&mut self) -> Option<Look> {
         let is_after_sleep = self.sleeps.take();
         let (id, _) = self.last.filter(|&(_, events)| events >= EVENTS)?;
@@ -33,7 +32,7 @@ impl Favourite {
         (self.looks != 0).then_some(Look { id, is_after_sleep })
     }
 
-    /// The kernel has told of a connection.
+    /// Notes that epoll has reported a connection.
     pub(super) fn note_event(&mut self, id: ConnectionId) {
         self.last = match self.last {
             Some((last, events)) if last == id => Some((id, events.saturating_add(1))),
@@ -50,7 +49,7 @@ impl Favourite {
     }
 }
 
-/// Polls until the kernel is asked after all connections: so many readings at most does a message of another one wait.
+/// Polls between two questions to epoll. A message of another connection waits for as many at most.
 const LOOKS: u32 = 64;
 /// News of one connection in a row that make it the favourite.
 const EVENTS: u32 = 3;

@@ -8,7 +8,7 @@ use super::connection::{Connection, Received};
 use crate::counters::HostCounters;
 use crate::llp::state::{CloseCause, LlpState};
 
-/// A connection of the kernel's TCP, borrowed from its stack; used through [`Llp`](crate::Llp).
+/// A connection of the kernel's TCP, borrowed from its stack. [`Llp`](crate::Llp) has its methods.
 #[derive(Debug)]
 pub struct HostLlp<'a> {
     pub(super) connection: &'a mut Connection,

@@ -1,5 +1,5 @@
-//! Sockets of the kernel: how they are made and set up, and what their errors mean. `unsafe` only for the two questions that
-//! rustix does not know: the segment size, and the octets that are not acknowledged yet.
+//! Sockets of the kernel: how they are made and set up, and what their errors mean. `unsafe` stands for the two questions that rustix
+//! lacks: for the segment size, and for the octets that are not acknowledged yet.
 #![allow(unsafe_code)]
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -19,18 +19,18 @@ use crate::error::{ConnectError, ListenError};
 use crate::held::Held;
 use crate::llp::state::CloseCause;
 
-/// What has come of the first step of a connection.
+/// The outcome of the first step of a connection.
 #[derive(Debug)]
 pub(super) enum Opening {
     /// The peer has not answered yet.
     Pending(Held),
-    /// The peer has answered at once, as one on the same machine can.
+    /// The peer has answered at once, as a peer on the same machine can.
     Open(Held),
-    /// Nobody listens there.
+    /// The peer does not listen on that port.
     Refused,
 }
 
-/// Whether the kernel takes the congestion control of the configuration, which is the same for both families.
+/// Returns an error if the kernel refuses the congestion control of the configuration. It is the same for both families.
 pub(super) fn try_congestion(config: &StackConfig) -> Result<(), Errno> {
     let Some(name) = &config.kernel_congestion else { return Ok(()) };
     let any = |ip: IpAddr| open(SocketAddr::new(ip, 0));
@@ -38,7 +38,7 @@ pub(super) fn try_congestion(config: &StackConfig) -> Result<(), Errno> {
     sockopt::set_tcp_congestion(&socket, name)
 }
 
-/// A listening socket on `local`, which may be unspecified, and where it listens now.
+/// Opens a listening socket on `local`, which may be unspecified, and returns it with its address.
 pub(super) fn open_listener(
     local: SocketAddr,
     backlog: usize,
@@ -46,7 +46,7 @@ pub(super) fn open_listener(
 ) -> Result<(Held, SocketAddr), ListenError> {
     on_both_families(local, |local| {
         let socket = open_for(local)?;
-        // Accepted sockets inherit all of this.
+        // Accepted sockets inherit these options.
         set_options(&socket, config)?;
         bind(&socket, &local)?;
         listen(&socket, i32::try_from(backlog).unwrap_or(i32::MAX))?;
@@ -54,11 +54,11 @@ pub(super) fn open_listener(
     })
 }
 
-/// A socket that keeps the port of `local` from those that don't share it as this process does.
+/// Opens a socket that only reserves the port of `local`. Sockets with the same option can share the port.
 pub(super) fn open_bound(local: SocketAddr) -> Result<(Held, SocketAddr), ListenError> {
     on_both_families(local, |local| {
         let socket = open_for(local)?;
-        // With the option set, the kernel could choose a port that another socket only keeps.
+        // With the option set, the kernel could choose a port that another socket reserves.
         sockopt::set_socket_reuseaddr(&socket, local.port() != 0)?;
         bind(&socket, &local)?;
         sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -66,7 +66,7 @@ pub(super) fn open_bound(local: SocketAddr) -> Result<(Held, SocketAddr), Listen
     })
 }
 
-/// One socket serves both families where the address is unspecified. A machine without IPv6 has only the other one.
+/// Makes one socket for both families if the address is unspecified. On a machine without IPv6 it is for IPv4 only.
 fn on_both_families(
     local: SocketAddr,
     make: impl Fn(SocketAddr) -> Result<Held, Errno>,
@@ -81,7 +81,7 @@ fn on_both_families(
     Ok((socket, local))
 }
 
-/// A socket that can share its port with those of this process that do not listen.
+/// Opens a socket that can share its port with sockets that do not listen.
 fn open_for(local: SocketAddr) -> Result<Held, Errno> {
     let socket = open(local)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -91,13 +91,13 @@ fn open_for(local: SocketAddr) -> Result<Held, Errno> {
     Ok(socket)
 }
 
-/// The next connection of a listening socket.
+/// Accepts the next connection of a listening socket.
 pub(super) fn accept(listener: &Held) -> Result<(Held, Option<SocketAddr>), Errno> {
     let (socket, peer) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
     Ok((Held::marked(socket), peer.and_then(address)))
 }
 
-/// Begins a connection from `local`, if that says anything, to `remote`.
+/// Begins a connection to `remote`, from `local` if that is given.
 pub(super) fn open_connection(
     remote: SocketAddr,
     local: Option<SocketAddr>,
@@ -107,7 +107,7 @@ pub(super) fn open_connection(
     set_options(&socket, config).map_err(connect_error)?;
     if let Some(local) = local {
         if local.port() != 0 {
-            // A port that only the remains of a former connection hold can be used again.
+            // The port may be used again although a former connection is in TIME-WAIT there.
             sockopt::set_socket_reuseaddr(&socket, true).map_err(connect_error)?;
         }
         bind(&socket, &local).map_err(connect_error)?;
@@ -123,39 +123,39 @@ pub(super) fn open_connection(
     }
 }
 
-/// With nobody listening on a port of this machine, the kernel may choose that very port for the other end, and TCP's
-/// simultaneous open connects the socket with itself.
+/// Whether the socket is its own peer. If a port of this machine is not listened on, the kernel may choose the same port for the own end.
+/// Then TCP's simultaneous open connects the socket with itself.
 pub(super) fn is_connected_to_itself(socket: &Held, remote: SocketAddr) -> bool {
     local_addr(socket) == Some(remote)
 }
 
-/// The own end of a socket.
+/// Returns the own end of a socket.
 pub(super) fn local_addr(socket: &Held) -> Option<SocketAddr> {
     getsockname(socket).ok().and_then(address)
 }
 
-/// The address of this host that connections to `remote` begin at.
+/// Returns the address of this host for connections to `remote`.
 pub(super) fn source_to(remote: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = if remote.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-    // Nothing is sent: a datagram socket that is connected has looked for its route.
+    // A datagram socket looks for its route when it is connected. Nothing is sent.
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect(remote).ok()?;
     socket.local_addr().ok().map(|local| local.ip())
 }
 
-/// Sends FIN. An error says that the connection has ended, which the socket reports as an event, too.
+/// Sends FIN. An error means that the connection has ended, which the socket reports as an event, too.
 pub(super) fn finish(socket: &Held) -> Result<(), Errno> {
     shutdown(socket, Shutdown::Write)
 }
 
 /// Closes a socket by RST.
 pub(super) fn reset(socket: Held) {
-    // If the kernel does not take the option, the peer gets a FIN instead, which is all that can be done then.
+    // If the kernel refuses the option, the peer gets a FIN instead.
     let _told_otherwise = sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
     drop(socket);
 }
 
-/// Why the kernel has ended a connection; none when it has not.
+/// Returns why the kernel has ended a connection; `None` if it has not.
 pub(super) fn pending_error(socket: &Held) -> Option<CloseCause> {
     match sockopt::socket_error(socket) {
         Ok(Ok(())) => None,
@@ -163,7 +163,7 @@ pub(super) fn pending_error(socket: &Held) -> Option<CloseCause> {
     }
 }
 
-/// What an error of a connection says about its end.
+/// Returns how a connection has ended, from its error.
 pub(super) const fn cause(errno: Errno) -> CloseCause {
     match errno {
         Errno::CONNREFUSED => CloseCause::Refused,
@@ -173,8 +173,8 @@ pub(super) const fn cause(errno: Errno) -> CloseCause {
     }
 }
 
-/// Octets of payload in the largest segment to the peer. Loopback has no segments that anybody sees, so that an FPDU may be
-/// as long as MPA can make it.
+/// Returns the octets of payload in the largest segment to the peer. Segments on loopback reach no wire, so that an FPDU may have MPA's
+/// largest length.
 pub(super) fn emss(socket: &Held, peer: SocketAddr) -> usize {
     if peer.ip().is_loopback() {
         return LOOPBACK_EMSS;
@@ -196,7 +196,7 @@ pub(super) fn emss(socket: &Held, peer: SocketAddr) -> usize {
     known.filter(|&mss| mss > 0).unwrap_or(default)
 }
 
-/// Octets that were given to the kernel and the peer has not acknowledged; 0 when the connection has ended.
+/// Returns how many octets the kernel has and the peer has not acknowledged; 0 if the connection has ended.
 pub(super) fn unacknowledged(socket: &Held) -> usize {
     let mut octets: libc::c_int = 0;
     // SAFETY: the descriptor is open, and this request (SIOCOUTQ) writes one int to where the pointer leads.
@@ -204,7 +204,7 @@ pub(super) fn unacknowledged(socket: &Held) -> usize {
     if result == 0 { usize::try_from(octets).unwrap_or(0) } else { 0 }
 }
 
-/// The address in Rust's type; IPv4 as such even where an IPv6 socket reports it.
+/// Returns an IPv4-mapped address as IPv4, and others unchanged.
 pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(v4) => SocketAddr::new(v4.into(), address.port()),
@@ -222,8 +222,8 @@ fn open(to: SocketAddr) -> Result<Held, Errno> {
     socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP)).map(Held::marked)
 }
 
-/// Small FPDUs go out at once, and a peer that is gone is found: while data is under way by the user timeout, else by
-/// probes, the first of them after the configured silence.
+/// Sets a socket up. Small FPDUs go out at once. A peer that is gone is found by the user timeout while data is under way, otherwise by
+/// probes, the first after the configured silence.
 fn set_options(socket: &impl AsFd, config: &StackConfig) -> Result<(), Errno> {
     sockopt::set_tcp_nodelay(socket, true)?;
     if let Some(name) = &config.kernel_congestion {
@@ -317,7 +317,7 @@ mod tests {
             assert_eq!(unacknowledged(socket), 0);
         }
         assert_eq!(emss(&client, local), LOOPBACK_EMSS);
-        // As to somebody else, the kernel's own answer counts.
+        // For a peer that is not on loopback the kernel's answer counts.
         let kernels = emss(&client, "192.0.2.1:1".parse().unwrap());
         assert!((500..65_536).contains(&kernels), "{kernels}");
     }

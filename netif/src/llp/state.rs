@@ -5,13 +5,14 @@
 pub enum LlpState {
     /// The peer has not answered yet.
     Connecting,
-    /// The peer may send. So it is after [`Llp::shutdown`] too, as long as the peer has not sent its FIN.
+    /// The peer may send. This holds after [`Llp::shutdown`](crate::Llp::shutdown), too, until the peer has sent its FIN.
     Established,
-    /// The peer's FIN has come; what it sent before may be still unread. This side may send.
+    /// The peer's FIN has come. What it sent before may be unread yet. This side may send.
     PeerClosed,
     /// Both sides have closed, and neither lost anything.
     Closed,
-    /// Ended by RST, timeout or an abort; [`Llp::cause`] says which. What had arrived before can be read.
+    /// The connection ended by RST, timeout, an abort or the end of the wire; [`Llp::cause`](crate::Llp::cause) says which. What had
+    /// arrived before can be read.
     Reset,
 }
 
@@ -20,13 +21,13 @@ pub enum LlpState {
 pub enum CloseCause {
     /// Both sides sent FIN and had it acknowledged.
     Graceful,
-    /// The peer answered the SYN with RST: nobody listens there.
+    /// The peer answered the SYN with RST, as it does for a port that is not listened on.
     Refused,
     /// The peer sent RST.
     Reset,
     /// No way leads to the peer: the wire has lost its other end or, on `host`, the kernel or a router says so.
     Unreachable,
-    /// The peer was silent for the configured timeout.
+    /// The peer left something unanswered for the configured timeout.
     TimedOut,
     /// This side gave the connection up.
     Aborted,

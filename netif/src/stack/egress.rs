@@ -12,8 +12,8 @@ use crate::llp::state::CloseCause;
 use crate::table::ConnectionId;
 
 impl Stack {
-    /// Lets the connections with work send, each at most as many frames as configured, and sets their
-    /// deadlines. Returns how many frames were sent.
+    /// Lets the connections with work send, each at most as many frames as configured, and sets their deadlines. Returns how many frames
+    /// were sent.
     pub fn egress(&mut self, now: Instant) -> usize {
         let before = self.counters.frames_out;
         while let Some(index) = self.wheel.pop_due(now) {
@@ -23,7 +23,7 @@ impl Stack {
         }
         let is_alone = self.dirty.len() == 1;
         self.burst = if is_alone { self.config.lone_burst() } else { self.config.egress_burst };
-        // Those that get dirty by this turn have theirs at the next call.
+        // Connections that this turn makes dirty have their turn at the next call.
         for _ in 0..self.dirty.len() {
             let Some(id) = self.dirty.pop_front() else { break };
             let Some(connection) = self.table.get_mut(id) else { continue };
@@ -36,10 +36,10 @@ impl Stack {
         usize::try_from(self.counters.frames_out - before).unwrap_or(usize::MAX)
     }
 
-    /// Gives what smoltcp wants to send to the wire, or back to this stack.
+    /// Gives smoltcp's frames to the wire, or back to this stack.
     pub(super) fn send_outgoing(&mut self, now: Instant) {
         if self.slot.outgoing.len() == 1 {
-            // As nearly always.
+            // The frequent case.
             if let Some(frame) = self.slot.outgoing.pop() {
                 self.send_frame(now, frame);
             }
@@ -93,7 +93,7 @@ impl Stack {
         self.settle(id);
     }
 
-    /// What comes before sending where a connection begins or ends, or waits for a neighbor. Whether it may send.
+    /// Handles a connection that begins, ends or waits for a neighbor. Returns whether it may send.
     fn see_to_change(&mut self, now: Instant, id: ConnectionId) -> bool {
         let Some(connection) = self.table.get_mut(id) else { return false };
         if connection.is_over() || connection.holds_unread(now) {
@@ -121,7 +121,7 @@ impl Stack {
         self.send_burst(now, id)
     }
 
-    /// Sees to it that the connection is looked at again in time.
+    /// Has a later egress look at the connection in time.
     fn schedule(&mut self, now: Instant, id: ConnectionId, end: BurstEnd) {
         match end {
             BurstEnd::Rest(rest) => self.set_deadline(id, rest),
@@ -130,8 +130,8 @@ impl Stack {
         }
     }
 
-    /// Ends a connection whose time is over; true if it is gone at once. A half-open one goes without a word,
-    /// since its peer may never have been there.
+    /// Ends a connection whose time is over. Returns true if it is gone at once. A half-open one sends no RST, since its peer may never
+    /// have been there.
     fn give_up(&mut self, id: ConnectionId) -> bool {
         let Some(connection) = self.table.get_mut(id) else { return true };
         connection.give_up_at = None;
@@ -150,8 +150,8 @@ impl Stack {
         }
     }
 
-    /// When smoltcp has something to do for a connection that has nothing to send at present, as after most of what it
-    /// receives. Asking that costs less than to have it find out that there is nothing to send.
+    /// Returns when smoltcp has work for a connection with nothing to send at present, as after most segments received. This question
+    /// costs less than a call that sends nothing.
     fn rest(&mut self, now: Instant, id: ConnectionId) -> Option<Rest> {
         let connection = self.table.get_mut(id)?;
         if connection.is_waiting || connection.keeper.is_holding() || connection.end.is_some() {
@@ -162,7 +162,7 @@ impl Stack {
         at.is_none_or(|at| at > now).then(|| Rest(at.map(|at| at.max(now + TICK))))
     }
 
-    /// Sends until the connection has nothing more to send, or its turn is over.
+    /// Sends until the connection has nothing to send any more, or its turn is over.
     fn send_burst(&mut self, now: Instant, id: ConnectionId) -> BurstEnd {
         if self.yields(now, id) {
             return BurstEnd::Exhausted;
@@ -189,7 +189,7 @@ impl Stack {
                 return BurstEnd::Exhausted;
             }
             if has_passed && has_sent_all {
-                // The acknowledgement has gone along, so that nothing is due before the shortest retransmission timeout.
+                // The acknowledgement went with the data, so that nothing is due before the shortest retransmission timeout.
                 return BurstEnd::Rest(Rest(Some(now + SHORTEST_TIMEOUT)));
             }
             if !has_more && let Some(rest) = self.rest(now, id) {
@@ -199,7 +199,7 @@ impl Stack {
         BurstEnd::Turn
     }
 
-    /// What was sent is no segment: a question for a neighbor, or nothing. Or it is one that [`Self::keep_whole`] has to look at.
+    /// Handles an egress that sent a question for a neighbor, or nothing, or a segment for [`Self::keep_whole`].
     fn see_to_sent(&mut self, now: Instant, id: ConnectionId, wanted_to_send: bool) {
         let Some(connection) = self.table.get_mut(id) else { return };
         let asked = self.slot.outgoing.first().is_some_and(|frame| asks_for_neighbor(frame));
@@ -214,8 +214,7 @@ impl Stack {
         }
     }
 
-    /// Holds the beginnings of segments back until the rest follows, or nothing else is left that it could wait for. What goes
-    /// out is counted.
+    /// Holds the beginnings of segments back until the rest follows, or no older data is under way. Counts what goes out.
     fn keep_whole(&mut self, id: ConnectionId, is_last: bool) {
         let Some(connection) = self.table.get_mut(id) else { return };
         let flow = connection.flow();
@@ -234,13 +233,12 @@ impl Stack {
         if connection.is_over() {
             return self.wheel.cancel(id.index());
         }
-        // smoltcp says "now" as a time long past. It has just had its turn, so it can't mean that before the
-        // next tick.
+        // smoltcp expresses "now" by a time long past. It has just had its turn, so that the next tick is soon enough.
         let socket = self.timer_of_smoltcp(now, id).map(|at| at.max(now + pause));
         self.set_deadline(id, Rest(socket));
     }
 
-    /// When smoltcp wants to be polled for a connection. One that it has forgotten under a closed window asks for itself.
+    /// Returns when smoltcp wants to be polled for a connection. A connection that it has forgotten under a closed window asks again.
     fn timer_of_smoltcp(&mut self, now: Instant, id: ConnectionId) -> Option<Instant> {
         let connection = self.table.get_mut(id)?;
         let at = self.iface.poll_at(now, &connection.set);
@@ -250,7 +248,7 @@ impl Stack {
         self.iface.poll_at(now, &connection.set)
     }
 
-    /// Has the connection looked at again when smoltcp wants it, or at a time of the stack's own before that.
+    /// Sets the deadline of a connection: that of smoltcp, or one of the stack's own before it.
     fn set_deadline(&mut self, id: ConnectionId, Rest(socket): Rest) {
         let Some(connection) = self.table.get_mut(id) else { return };
         let earlier = |left: Option<Instant>, right: Option<Instant>| match (left, right) {
@@ -264,21 +262,21 @@ impl Stack {
     }
 }
 
-/// Until when smoltcp has nothing to do, if no segment comes.
+/// When smoltcp has something to do again, if no segment comes.
 struct Rest(Option<Instant>);
 
 /// Why a connection sends no more at present.
 enum BurstEnd {
-    /// It has nothing to send until then.
+    /// It has nothing to send until this time.
     Rest(Rest),
-    /// It has nothing that it can send.
+    /// It has nothing that it may send now.
     Exhausted,
-    /// Others are to have their turn.
+    /// It is the turn of other connections.
     Turn,
 }
 
-/// Frames turned round that may wait.
+/// Frames that turned round and wait, at most.
 pub(super) const MAX_LOOPED: usize = 512;
 const TICK: Duration = Duration::from_millis(1);
-/// smoltcp's, from the sending of what it runs for.
+/// smoltcp's shortest retransmission timeout, from the sending of a segment on.
 const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! The end of connections, of one and of all.
+//! How connections end.
 
 use super::Stack;
 use crate::connection::Connection;
@@ -6,8 +6,8 @@ use crate::llp::state::CloseCause;
 use crate::table::ConnectionId;
 
 impl Stack {
-    /// Forgets a connection. What is queued is still sent, FIN follows, and the stack sees it through to its
-    /// end, up to the configured number and time; abort it first when it must not.
+    /// Forgets a connection. The stack still sends what is queued, then FIN, and closes it, within the configured number and time. A
+    /// caller that does not want this aborts it first.
     pub fn remove(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id).filter(|connection| !connection.is_removed) else {
             return;
@@ -20,14 +20,14 @@ impl Stack {
         self.bound_lingering();
     }
 
-    /// Whether each connection has ended at both ends, as one in TIME-WAIT has, and nothing waits for room on the wire.
+    /// Whether each connection has ended at both ends, as in TIME-WAIT, and nothing waits for room on the wire.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         !self.wire.wants_write()
             && self.table.ids().all(|id| self.table.get(id).is_none_or(Connection::is_in_time_wait))
     }
 
-    /// Ends all connections by RST but those in TIME-WAIT, the removed ones too. It goes out at the next egress.
+    /// Ends all connections by RST, except those in TIME-WAIT. The RSTs go out at the next egress.
     pub fn reset_all(&mut self) {
         let ids: Vec<_> = self.table.ids().collect();
         for id in ids {
@@ -40,9 +40,11 @@ impl Stack {
         }
     }
 
-    /// Ends the connections to the other end of the wire, which is gone, as nothing that is sent can reach it. Three kinds are left:
-    /// connections to this station itself; those that have not heard of their peer yet, which may find it behind the wire's next
-    /// end; and those whose peer has sent its FIN, which have been told of the end and may have something to read.
+    /// Ends the connections across the wire, whose other end is gone. Three kinds stay:
+    ///
+    /// * connections to this station itself;
+    /// * connections that have not heard of their peer yet, since it may come with the wire's next end;
+    /// * connections whose peer has sent its FIN: their user knows of the end, and may have something to read.
     pub(super) fn lose_peers(&mut self) {
         let own = self.config.ip.address;
         let ids: Vec<_> = self.table.ids().collect();
@@ -58,7 +60,7 @@ impl Stack {
         }
     }
 
-    /// Frees a connection and everything that points to it; queues skip its id when they come to it.
+    /// Frees a connection and all references to it, except in queues, which skip its id later.
     pub(super) fn release(&mut self, id: ConnectionId) {
         self.unmap(id);
         let Some(connection) = self.table.remove(id) else { return };
@@ -72,7 +74,7 @@ impl Stack {
         }
     }
 
-    /// Lets the oldest closing connections go when there are too many of them.
+    /// Releases the oldest closing connections if there are too many of them.
     fn bound_lingering(&mut self) {
         while let Some(&oldest) = self.lingering.front() {
             if self.table.get(oldest).is_some() {
@@ -83,7 +85,7 @@ impl Stack {
             }
             self.lingering.pop_front();
         }
-        // Behind a slow one at the front there may be many that are gone.
+        // Many that are gone may be behind a slow one at the front.
         if self.lingering.len() > 2 * self.config.lingering + 16 {
             self.lingering.retain(|id| self.table.get(*id).is_some());
         }

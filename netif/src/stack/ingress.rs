@@ -14,8 +14,7 @@ use crate::table::ConnectionId;
 use crate::tally::Tally;
 
 impl Stack {
-    /// Takes frames off the wire, at most as many as configured, and gives each to the connection it is for.
-    /// Returns how many there were.
+    /// Takes frames off the wire, at most as many as configured, and gives each to its connection. Returns how many there were.
     pub fn ingress(&mut self, now: Instant) -> usize {
         while self.looped.len() < MAX_LOOPED
             && let Some(frame) = self.wire.take_turned()
@@ -37,7 +36,7 @@ impl Stack {
     }
 
     fn handle_next_frame(&mut self, now: Instant) -> bool {
-        // Frames turned round and frames from the wire take turns, so that neither can starve the other.
+        // Frames that turned round and frames from the wire take turns, so that neither can starve the other.
         self.is_loops_turn = !self.is_loops_turn && !self.looped.is_empty();
         let looped = if self.is_loops_turn || !self.wire.take(now, &mut self.slot.incoming) {
             let Some(mut frame) = self.looped.pop_front() else { return false };
@@ -108,19 +107,19 @@ impl Stack {
         }
     }
 
-    /// Where a segment goes that is for no known connection: a new one, or somebody else.
+    /// Finds the connection for a segment of no known one: a new connection, or one of another stack.
     fn find_other(&mut self, now: Instant, segment: &Segment, looped: bool) -> Option<ConnectionId> {
         if segment.is_first_syn() && self.listeners.contains_key(&segment.tuple.local.port()) {
             return self.open_passive(now, segment);
         }
-        // It may have gone to another stack since the frame was sent here.
+        // The connection may have moved to another stack since the frame was sent here.
         if !self.wire.hand_over(&self.slot.incoming, looped) {
             self.handle_for_nobody(now);
         }
         None
     }
 
-    /// Sends what smoltcp has answered a segment with at once.
+    /// Sends smoltcp's immediate answer to a segment.
     fn send_answer(&mut self, now: Instant, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         let flow = connection.flow();
@@ -128,12 +127,12 @@ impl Stack {
         self.send_outgoing(now);
     }
 
-    /// A connection in the LISTEN state for the SYN at hand; none when too many are half-open or not taken.
+    /// Makes a connection in the LISTEN state for a SYN. `None` if too many are half-open or not taken.
     fn open_passive(&mut self, now: Instant, segment: &Segment) -> Option<ConnectionId> {
         let port = segment.tuple.local.port();
         let listener = self.listeners.get_mut(&port)?;
         if listener.waiting >= listener.backlog {
-            // No RST: the peer tries again, and there may be room then.
+            // Without a RST the peer tries again, and there may be room then.
             self.counters.backlog_drops += 1;
             return None;
         }
@@ -146,8 +145,7 @@ impl Stack {
         Some(self.table.insert(connection))
     }
 
-    /// Draws the consequences of a connection's new state: announces it, frees its 4-tuple, or frees it
-    /// whole.
+    /// Acts on a connection's new state: announces the connection, frees its 4-tuple, or frees all of it.
     pub(super) fn settle(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         if connection.is_over() {
@@ -171,8 +169,8 @@ impl Stack {
         self.send_outgoing(now);
     }
 
-    /// The neighbor cache may know these two now: what waited for them may be able to send. What waits for others goes on
-    /// waiting, or it would ask again without having let others go first.
+    /// Wakes the connections that wait for these two neighbors, which the cache may know now. Others go on waiting. They would ask again
+    /// without letting other connections go first.
     fn wake_waiting(&mut self, told: [IpAddr; 2]) {
         for id in std::mem::take(&mut self.waiting) {
             if self.next_hop(id).is_some_and(|hop| !told.contains(&hop)) {
@@ -185,11 +183,11 @@ impl Stack {
     }
 }
 
-/// A segment that has less than this part of the largest one is short: more than one of these makes no bulk of data whose
-/// acknowledgements the peer would wait for.
+/// A segment with less than this fraction of the largest one is short. Such segments are no bulk data, for whose acknowledgements a peer
+/// would wait.
 const SHORT: usize = 4;
 
-/// Nobody reads what a removed connection receives; if it filled the buffer, the peer's FIN could never come.
+/// Discards what a removed connection receives. If it filled the buffer, the peer's FIN could never come.
 fn discard_received(connection: &mut Connection) {
     let socket = connection.socket_mut();
     while socket.can_recv() && socket.state() != State::Closed {

@@ -1,4 +1,4 @@
-//! A connection goes from one stack to another one of the same device.
+//! Moves of connections between the stacks of a device.
 
 use super::Stack;
 use crate::connection::Connection;
@@ -9,17 +9,17 @@ use crate::table::ConnectionId;
 pub struct Moving(Box<Connection>);
 
 impl Stack {
-    /// Takes a connection out, for [`Stack::put_in`] of another stack on the same device ([`Wire::share`](crate::Wire::share)).
-    /// What arrives for it meanwhile must not be looked at, so that the caller holds both stacks until it is in. None when
-    /// the id names no connection that its user has.
+    /// Takes a connection out, for [`Stack::put_in`] of another stack on the same device ([`Wire::share`](crate::Wire::share)). The
+    /// caller holds both stacks until it is in, since neither may look at its frames meanwhile. `None` if the id names no connection
+    /// of a user.
     pub fn take_out(&mut self, id: ConnectionId) -> Option<Moving> {
         self.table.get(id).filter(|connection| !connection.is_removed && connection.listener.is_none())?;
         self.wheel.cancel(id.index());
-        // Its frames come here until they come to the other stack; a third one must not get them meanwhile.
+        // Its frames come here until the other stack has it. A third stack must not get them meanwhile.
         self.table.remove(id).map(Moving)
     }
 
-    /// Puts a connection in that another stack has had. It is ready.
+    /// Puts a connection of another stack in, which is ready then.
     pub fn put_in(&mut self, Moving(mut connection): Moving) -> ConnectionId {
         connection.is_dirty = false;
         connection.is_ready = false;

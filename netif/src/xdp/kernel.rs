@@ -91,7 +91,7 @@ pub(super) fn count_queues(socket: &OwnedFd, name: &str) -> io::Result<u32> {
 
 fn new_descriptor<T>(command: libc::c_int, request: &mut T) -> io::Result<OwnedFd> {
     let fd = call(command, request)?;
-    // SAFETY: the commands that come here answer with a new descriptor, which nobody else has. It is closed on exec.
+    // SAFETY: these commands return a new descriptor, which has no other owner. It is closed on exec.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
