@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::abi;
-use crate::c::Visible;
 use crate::cm::storage;
 use crate::process::Process;
+use crate::raw::Visible;
 
 /// Addresses of an endpoint, in memory that the program reads.
 #[derive(Debug)]

@@ -7,11 +7,11 @@ use rustix::io::Errno;
 use weft_rnic::Until;
 
 use crate::abi;
-use crate::c::{Visible, interruptible};
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::descriptor::Descriptor;
 use crate::process::Process;
+use crate::raw::{Visible, interruptible};
 
 /// What `ibv_create_comp_channel` answers.
 #[derive(Debug)]

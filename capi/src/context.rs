@@ -11,10 +11,11 @@ use weft_netif::Held;
 use weft_rnic::{AsyncChannel, AsyncEvent, Device};
 
 use crate::abi;
-use crate::c::{Visible, context_functions, interruptible};
+use crate::c::context_functions;
 use crate::descriptor::Descriptor;
 use crate::event::{Delivered, Owner};
 use crate::process::Process;
+use crate::raw::{Visible, interruptible};
 
 /// What `ibv_open_device` answers. All contexts of a process are of one device, whose asynchronous events are handed to the
 /// contexts of their objects by whoever asks first.

@@ -11,10 +11,11 @@ use weft_rnic::{Completion, CqInit};
 
 use crate::abi;
 use crate::acks::Acks;
-use crate::c::{Visible, cq_functions};
+use crate::c::cq_functions;
 use crate::channel::CompChannel;
 use crate::context::Context;
 use crate::process::{Process, errno};
+use crate::raw::Visible;
 use crate::roce::Numbers;
 
 /// What `ibv_create_cq` and `ibv_create_cq_ex` answer.

@@ -6,6 +6,7 @@ use rustix::io::Errno;
 
 use crate::abi;
 use crate::device::{check_port, guid};
+use crate::raw::Interface;
 
 /// The table. It is made when the device is opened, and stays as it is.
 #[derive(Clone, Debug, Default)]
@@ -19,14 +20,6 @@ pub(crate) struct Entry {
     pub(crate) kind: u32,
     /// The network interface, if there is one.
     pub(crate) interface: u32,
-}
-
-/// An address of the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Interface {
-    pub(crate) address: IpAddr,
-    /// The number of the interface, 0 on a wire.
-    pub(crate) index: u32,
 }
 
 impl Gids {

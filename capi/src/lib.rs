@@ -41,6 +41,7 @@ mod mw;
 mod pd;
 mod process;
 mod qp;
+mod raw;
 mod roce;
 mod rsocket;
 mod settings;

@@ -8,9 +8,9 @@ use rustix::io::Errno;
 use weft_rnic::{Access, Region, Reregistration};
 
 use crate::abi;
-use crate::c::Visible;
 use crate::pd::Pd;
 use crate::process::{Process, errno};
+use crate::raw::Visible;
 
 /// What `ibv_reg_mr` answers.
 #[derive(Debug)]

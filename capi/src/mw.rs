@@ -7,11 +7,11 @@ use rustix::io::Errno;
 use weft_rnic::{Access, Bind, MwBind, SendOpcode, Stag, WindowType};
 
 use crate::abi;
-use crate::c::Visible;
 use crate::mr::access;
 use crate::pd::Pd;
 use crate::process::{Process, errno};
 use crate::qp::Qp;
+use crate::raw::Visible;
 use crate::work::refused;
 
 /// What `ibv_alloc_mw` answers.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::abi;
-use crate::c::Visible;
 use crate::context::Context;
 use crate::process::{Process, errno};
+use crate::raw::Visible;
 
 /// What `ibv_alloc_pd` answers.
 #[derive(Debug)]

@@ -10,7 +10,6 @@ use weft_rnic::{CqId, Device, SrqId};
 
 use crate::abi;
 use crate::addrinfo::AddrInfo;
-use crate::c::Blocked;
 use crate::channel::CompChannel;
 use crate::cm::{CmEvent, EventChannel, Id};
 use crate::context::Context;
@@ -22,6 +21,7 @@ use crate::mr::Mr;
 use crate::mw::Mw;
 use crate::pd::Pd;
 use crate::qp::Qp;
+use crate::raw::Blocked;
 use crate::roce::Roce;
 use crate::rsocket::Socket;
 use crate::settings::{Personality, Settings};

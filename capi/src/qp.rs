@@ -11,12 +11,13 @@ use weft_rnic::{QpCapacity, QpInit, QpModify, QpState};
 use crate::abi;
 use crate::acks::Acks;
 use crate::builder::Builder;
-use crate::c::{Visible, qp_functions};
+use crate::c::qp_functions;
 use crate::cm::Id;
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::pd::Pd;
 use crate::process::{Process, errno};
+use crate::raw::Visible;
 use crate::roce::Manner;
 use crate::srq::Srq;
 

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::io::Errno;
 use weft_rnic::{Device, EventQueue};
 
-use crate::c::Blocked;
+use crate::raw::Blocked;
 pub(crate) use hello::End;
 use meeting::{Meeting, Meetings};
 pub(crate) use numbers::Numbers;

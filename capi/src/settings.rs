@@ -22,9 +22,8 @@ use std::time::Duration;
 use weft_netif::{Ground, IpSetting, Spec, Wire};
 use weft_rnic::{Config, Device, Progress};
 
-use crate::c::interfaces;
 use crate::device::Limits;
-use crate::gid::Interface;
+use crate::raw::{Interface, interfaces};
 
 /// The settings, read once.
 #[derive(Clone, Debug, PartialEq, Eq)]

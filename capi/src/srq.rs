@@ -8,10 +8,11 @@ use weft_rnic::{SrqInit, SrqModify};
 
 use crate::abi;
 use crate::acks::Acks;
-use crate::c::{Visible, srq_struct};
+use crate::c::srq_struct;
 use crate::context::Context;
 use crate::pd::Pd;
 use crate::process::{Process, errno};
+use crate::raw::Visible;
 
 /// What `ibv_create_srq` answers.
 #[derive(Debug)]

@@ -10,13 +10,13 @@ use rustix::io::Errno;
 use super::boundary::{Outcome, write, write_prefix};
 use super::fork::process;
 use super::trace::args;
-use super::visible::Visible;
 use super::{cq, memory, post, qp};
 use crate::abi;
 use crate::context::Context;
 use crate::device::{self, NAME, check_port, text};
 use crate::event::Delivered;
 use crate::gid::Entry;
+use crate::raw::Visible;
 use crate::settings::Personality;
 use crate::sysfs;
 

@@ -8,9 +8,9 @@ use weft_rnic::Until;
 
 use super::event::CmEvent;
 use crate::abi;
-use crate::c::{Visible, interruptible};
 use crate::descriptor::Descriptor;
 use crate::process::{Process, cm_errno};
+use crate::raw::{Visible, interruptible};
 
 /// What `rdma_create_event_channel` answers.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use weft_cm::{Event, EventKind, EventParam};
 use super::channel::EventChannel;
 use super::id::Id;
 use crate::abi;
-use crate::c::Visible;
 use crate::process::Process;
+use crate::raw::Visible;
 
 /// What `rdma_get_cm_event` answers. The event below is acknowledged when this goes.
 #[derive(Debug)]

@@ -14,12 +14,12 @@ use super::channel::EventChannel;
 use super::event::CmEvent;
 use super::request::storage;
 use crate::abi;
-use crate::c::Visible;
 use crate::channel::CompChannel;
 use crate::cq::{self, Cq};
 use crate::pd::Pd;
 use crate::process::{Process, cm_errno};
 use crate::qp::Qp;
+use crate::raw::Visible;
 
 /// What `rdma_create_id` answers.
 #[derive(Debug)]

@@ -16,9 +16,9 @@ use super::mapping::Mappings;
 use super::message::Message;
 use super::options::Name;
 use super::state::{Core, Phase};
-use crate::c::interruptible;
 use crate::descriptor::Descriptor;
 use crate::process::{Process, cm_errno};
+use crate::raw::interruptible;
 
 /// What `rsocket` answers the descriptor of. That is readable while something waits that the socket has not taken in.
 #[derive(Debug)]

@@ -4,7 +4,13 @@
 use core::ptr::null_mut;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::gid::Interface;
+/// An address of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interface {
+    pub(crate) address: IpAddr,
+    /// The number of the interface, 0 on a wire.
+    pub(crate) index: u32,
+}
 
 /// The addresses of all network interfaces that are up, in the system's order; none where it does not tell them.
 pub(crate) fn interfaces() -> Vec<Interface> {

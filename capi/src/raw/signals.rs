@@ -11,8 +11,6 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use weft_rnic::Poll;
 
-use super::boundary::Outcome;
-
 /// As long as this lives, the calling thread and those that it starts handle no signal but those that a fault of their own raises.
 #[derive(Debug)]
 pub(crate) struct Blocked {
@@ -58,7 +56,7 @@ impl Drop for Blocked {
 /// # Errors
 /// `EINTR` when a signal was handled, and the program has not wished by `SA_RESTART` that calls go on; `EBADF` when the program has
 /// closed what it waits on.
-pub(crate) fn interruptible<T>(wait: impl FnOnce(&Poll<'_>) -> Option<T>) -> Outcome<Option<T>> {
+pub(crate) fn interruptible<T>(wait: impl FnOnce(&Poll<'_>) -> Option<T>) -> Result<Option<T>, Errno> {
     let blocked = Blocked::begin();
     let is_closed = Cell::new(false);
     let event = wait(&|fds, timeout| {
