@@ -5,8 +5,9 @@ use core::ops::Range;
 use rustix::io::Errno;
 use weft_rnic::{Data, SendOpcode, SendWr, Sge};
 
+use crate::errno::refused;
 use crate::qp::Qp;
-use crate::work::{refused, send_wr};
+use crate::work::send_wr;
 
 /// Requests that are not posted yet. Memory is kept for the next ones.
 #[derive(Debug, Default)]

@@ -14,7 +14,8 @@ use crate::acks::Acks;
 use crate::c::cq_functions;
 use crate::channel::CompChannel;
 use crate::context::Context;
-use crate::process::{Process, errno};
+use crate::errno::errno;
+use crate::process::Process;
 use crate::raw::Visible;
 use crate::roce::Numbers;
 

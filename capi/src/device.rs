@@ -8,7 +8,7 @@ use weft_rnic::Config;
 use weft_verbs::{MAX_CQ_ENTRIES, MAX_SGE};
 
 use crate::abi;
-use crate::settings::Personality;
+use crate::personality::Personality;
 
 /// What there can be of each kind.
 #[derive(Clone, Copy, Debug)]

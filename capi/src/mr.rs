@@ -8,8 +8,9 @@ use rustix::io::Errno;
 use weft_rnic::{Access, Region, Reregistration};
 
 use crate::abi;
+use crate::errno::errno;
 use crate::pd::Pd;
-use crate::process::{Process, errno};
+use crate::process::Process;
 use crate::raw::Visible;
 
 /// What `ibv_reg_mr` answers.

@@ -7,12 +7,13 @@ use rustix::io::Errno;
 use weft_rnic::{Access, Bind, MwBind, SendOpcode, Stag, WindowType};
 
 use crate::abi;
+use crate::errno::errno;
+use crate::errno::refused;
 use crate::mr::access;
 use crate::pd::Pd;
-use crate::process::{Process, errno};
+use crate::process::Process;
 use crate::qp::Qp;
 use crate::raw::Visible;
-use crate::work::refused;
 
 /// What `ibv_alloc_mw` answers.
 #[derive(Debug)]

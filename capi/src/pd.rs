@@ -6,7 +6,8 @@ use rustix::io::Errno;
 
 use crate::abi;
 use crate::context::Context;
-use crate::process::{Process, errno};
+use crate::errno::errno;
+use crate::process::Process;
 use crate::raw::Visible;
 
 /// What `ibv_alloc_pd` answers.

@@ -1,6 +1,5 @@
 //! All that this process has: the device, and the objects by the names that the program knows.
 
-use std::io;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
@@ -19,14 +18,14 @@ use crate::gid::Gids;
 use crate::handles::{Handles, Lists};
 use crate::mr::Mr;
 use crate::mw::Mw;
+use crate::opened::Opened;
 use crate::pd::Pd;
 use crate::qp::Qp;
 use crate::raw::Blocked;
 use crate::roce::Roce;
 use crate::rsocket::Socket;
-use crate::settings::{Personality, Settings};
+use crate::settings::Settings;
 use crate::srq::Srq;
-use crate::sysfs;
 use crate::tally::Tally;
 
 /// What lives as long as the process; a child after `fork` begins with a new one.
@@ -55,16 +54,6 @@ pub(crate) struct Process {
     pub(crate) addr_infos: Handles<usize, AddrInfo>,
     pub(crate) rsockets: Handles<i32, Socket>,
     pub(crate) tally: Tally,
-}
-
-#[derive(Debug)]
-struct Opened {
-    settings: Settings,
-    device: Device,
-    limits: Limits,
-    gids: Gids,
-    /// In the second personality.
-    roce: Option<Roce>,
 }
 
 impl Process {
@@ -159,33 +148,10 @@ impl Process {
 
     fn opened(&self) -> Result<&Opened, Errno> {
         let opened = self.opened.get_or_init(|| {
-            let complain = |why: &dyn core::fmt::Display| eprintln!("weft: {why}");
-            let settings = Settings::read(|name| std::env::var(name).ok()).map_err(|why| {
-                complain(&why);
-                Errno::INVAL
-            })?;
-            // Its threads begin with the signals of this one.
-            let blocked = Blocked::begin();
-            let opened = settings.open();
-            drop(blocked);
-            let failed = |error: io::Error| {
-                complain(&format!("{} cannot be opened: {error}", settings.transport));
-                error.raw_os_error().map_or(Errno::NODEV, Errno::from_raw_os_error)
-            };
-            let (device, limits) = opened.map_err(failed)?;
-            let (gids, roce) = match settings.personality {
-                Personality::Iwarp => (Gids::iwarp(), None),
-                Personality::Roce => (
-                    Gids::roce(settings.place.addresses()),
-                    Some(Roce::begin(&device, limits.max_qps()).map_err(failed)?),
-                ),
-            };
-            if let Err(error) = sysfs::render(&settings, &gids) {
-                complain(&format!("WEFT_SYSFS: {}: {error}", sysfs::root().display()));
-            }
-            self.cm.add(&device);
+            let opened = Opened::by_environment()?;
+            self.cm.add(&opened.device);
             self.cm.set_connect_repeats(CONNECT_REPEATS, CONNECT_PAUSE);
-            Ok(Opened { settings, device, limits, gids, roce })
+            Ok(opened)
         });
         opened.as_ref().map_err(|&errno| errno)
     }
@@ -196,13 +162,3 @@ const CONNECT_REPEATS: u32 = 200;
 const CONNECT_PAUSE: Duration = Duration::from_millis(1);
 /// Several round trips; what is left then is reset.
 const FAREWELL: Duration = Duration::from_millis(500);
-
-/// The number of an error below.
-pub(crate) const fn errno(errno: weft_rnic::Errno) -> Errno {
-    Errno::from_raw_os_error(errno.code())
-}
-
-/// The number of an error of connection management.
-pub(crate) fn cm_errno(error: weft_cm::Error) -> Errno {
-    error.errno()
-}

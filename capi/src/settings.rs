@@ -14,15 +14,13 @@
 //! | `WEFT_SYSFS` | a folder that gets the files which a kernel's device has below `/sys` ([`crate::sysfs`]) |
 //! | `WEFT_STAT` | as for `weft stat` |
 
-use std::hash::{BuildHasher, RandomState};
-use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use weft_netif::{Ground, IpSetting, Spec, Wire};
-use weft_rnic::{Config, Device, Progress};
+use weft_netif::{IpSetting, Spec};
+use weft_rnic::Config;
 
-use crate::device::Limits;
+use crate::personality::Personality;
 use crate::raw::{Interface, interfaces};
 
 /// The settings, read once.
@@ -37,15 +35,6 @@ pub(crate) struct Settings {
     pub(crate) markers: bool,
     pub(crate) crc: bool,
     pub(crate) guard: bool,
-}
-
-/// What the device looks like to programs. What it sends is iWARP in both cases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Personality {
-    /// An RNIC, whose queue pairs are connected by connection management.
-    Iwarp,
-    /// A channel adapter with RoCE v2, whose queue pairs programs may connect by themselves (`roce`).
-    Roce,
 }
 
 /// Where the device is in the network.
@@ -72,22 +61,6 @@ impl Place {
             }
             Self::Wire(ip) => vec![Interface { address: ip.address, index: 0 }],
         }
-    }
-}
-
-impl Personality {
-    /// What the variable says of it; what makes no sense is told when the device is opened.
-    pub(crate) fn read(value: Option<&str>) -> Result<Self, String> {
-        match value {
-            None | Some("iwarp") => Ok(Self::Iwarp),
-            Some("roce") => Ok(Self::Roce),
-            Some(other) => Err(format!("WEFT_PERSONALITY: {other} is neither iwarp nor roce")),
-        }
-    }
-
-    /// That of this process.
-    pub(crate) fn of_process() -> Self {
-        Self::read(std::env::var("WEFT_PERSONALITY").ok().as_deref()).unwrap_or(Self::Iwarp)
     }
 }
 
@@ -131,35 +104,6 @@ impl Settings {
             guard: !is("WEFT_GUARD", "0"),
         })
     }
-
-    /// Opens the device.
-    ///
-    /// # Errors
-    /// As [`Device::open`] and [`Wire::open`] have it.
-    pub(crate) fn open(&self) -> io::Result<(Device, Limits)> {
-        let seed = RandomState::new().hash_one(std::process::id());
-        let (mut config, ground) = match &self.place {
-            Place::Host(address) => (Config::host(*address, seed), Ground::Host),
-            Place::Wire(ip) => {
-                let wire = Wire::open(&self.transport, self.mtu)?;
-                (Config::new(ip.clone(), seed), wire.into())
-            }
-        };
-        config = config.with_peer_timeout(self.timeout);
-        config.stack.mtu = self.mtu;
-        config.mpa.markers = self.markers;
-        config.mpa.crc = self.crc;
-        // Either side of a verbs program may send first.
-        config.mpa.peer_to_peer = true;
-        if self.personality == Personality::Iwarp {
-            // Linux siw needs it, and a program that was not written for it would wait for ever.
-            config.nudge_after = Some(config.engine_time(NUDGE_AFTER));
-        }
-        config.progress = Progress::Thread;
-        config.stat = weft_rnic::stat_folder_from_env();
-        let limits = Limits::of(&config);
-        Ok((Device::open(ground, config)?, limits))
-    }
 }
 
 /// A time limit of 1 to 3600 seconds.
@@ -169,9 +113,6 @@ fn seconds_of(text: &str) -> Result<Duration, String> {
         _ => Err(format!("{text} is no number of seconds from 1 to 3600")),
     }
 }
-
-/// Longer than any answer takes, but on a very long way, where nudges are octets like others.
-const NUDGE_AFTER: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -191,7 +132,6 @@ mod tests {
         assert_eq!(settings.personality, Personality::Iwarp);
         assert!(settings.crc && settings.guard && !settings.markers && !settings.rnr_wait);
         assert_eq!(settings.timeout, Duration::from_secs(60));
-        assert!(settings.open().is_ok());
     }
 
     #[test]

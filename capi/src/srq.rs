@@ -10,8 +10,9 @@ use crate::abi;
 use crate::acks::Acks;
 use crate::c::srq_struct;
 use crate::context::Context;
+use crate::errno::errno;
 use crate::pd::Pd;
-use crate::process::{Process, errno};
+use crate::process::Process;
 use crate::raw::Visible;
 
 /// What `ibv_create_srq` answers.

@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 use crate::abi;
 use crate::device::{NAME, guid};
 use crate::gid::Gids;
-use crate::settings::{Personality, Place, Settings};
+use crate::personality::Personality;
+use crate::settings::{Place, Settings};
 
 /// What stands for `/sys`: the folder that the environment names, or the system's own, which has nothing of ours.
 pub(crate) fn root() -> &'static Path {

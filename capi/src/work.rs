@@ -1,11 +1,11 @@
 //! Work requests: from C's numbers to operations.
 
 use rustix::io::Errno;
-use weft_rnic::{Data, PostError, RecvWr, SendOpcode, SendWr, Sge, Stag};
+use weft_rnic::{Data, RecvWr, SendOpcode, SendWr, Sge, Stag};
 use weft_verbs::{MAX_INLINE, MAX_SGE};
 
 use crate::abi;
-use crate::process::errno;
+use crate::errno::refused;
 use crate::qp::Qp;
 use crate::srq::Srq;
 
@@ -81,10 +81,6 @@ impl Srq {
     pub(crate) fn post_recv(&self, wr_id: u64, sges: &Sges) -> Result<(), Errno> {
         self.srq.post_recv(&RecvWr { wr_id, sges }).map_err(refused)
     }
-}
-
-pub(crate) const fn refused(error: PostError) -> Errno {
-    errno(error.errno())
 }
 
 /// A scatter-gather element of C.

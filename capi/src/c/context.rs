@@ -16,8 +16,8 @@ use crate::context::Context;
 use crate::device::{self, NAME, check_port, text};
 use crate::event::Delivered;
 use crate::gid::Entry;
+use crate::personality::Personality;
 use crate::raw::Visible;
-use crate::settings::Personality;
 use crate::sysfs;
 
 /// The struct of the one device, which no fork changes.

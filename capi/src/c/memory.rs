@@ -9,10 +9,10 @@ use super::boundary::{Outcome, read};
 use super::fork::process;
 use super::trace::args;
 use crate::abi;
+use crate::errno::errno;
 use crate::mr::{Change, Mr, access};
 use crate::mw::{Flags, Mw};
 use crate::pd::Pd;
-use crate::process::errno;
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_alloc_pd(context: *mut abi::Context) -> *mut abi::Pd {

@@ -14,7 +14,7 @@ use super::boundary::{Outcome, string};
 use super::fork::process;
 use super::trace::args;
 use crate::gid::Gids;
-use crate::settings::Personality;
+use crate::personality::Personality;
 use crate::sysfs;
 
 #[unsafe(no_mangle)]

@@ -9,7 +9,8 @@ use weft_rnic::Until;
 use super::event::CmEvent;
 use crate::abi;
 use crate::descriptor::Descriptor;
-use crate::process::{Process, cm_errno};
+use crate::errno::cm_errno;
+use crate::process::Process;
 use crate::raw::{Visible, interruptible};
 
 /// What `rdma_create_event_channel` answers.

@@ -16,8 +16,9 @@ use super::request::storage;
 use crate::abi;
 use crate::channel::CompChannel;
 use crate::cq::{self, Cq};
+use crate::errno::cm_errno;
 use crate::pd::Pd;
-use crate::process::{Process, cm_errno};
+use crate::process::Process;
 use crate::qp::Qp;
 use crate::raw::Visible;
 

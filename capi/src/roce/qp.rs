@@ -7,7 +7,8 @@ use weft_rnic::{QpModify, QpState};
 
 use super::{End, Manner, Step};
 use crate::abi;
-use crate::process::{Process, errno};
+use crate::errno::errno;
+use crate::process::Process;
 use crate::qp::Qp;
 
 impl Qp {

@@ -11,7 +11,8 @@ use super::hello::Hello;
 use super::link::Link;
 use super::socket::{Held, Patience, Socket};
 use super::state::{Core, Phase};
-use crate::process::{Process, cm_errno};
+use crate::errno::cm_errno;
+use crate::process::Process;
 
 impl Socket {
     /// # Errors

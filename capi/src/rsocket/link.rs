@@ -14,7 +14,7 @@ use super::options::Sizes;
 use super::outbound::Outbound;
 use super::place::{Mapping, Place};
 use super::requests::{Done, RECEIVE};
-use crate::process::errno;
+use crate::errno::errno;
 
 /// How a connection goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -320,7 +320,7 @@ impl Link {
         let at = usize::try_from(slot).unwrap_or(usize::MAX).saturating_mul(Message::LEN);
         let sges = [self.messages.sge(at, MESSAGE)];
         let wr = RecvWr { wr_id: RECEIVE | slot, sges: &sges };
-        self.qp.post_recv(&wr).map_err(crate::work::refused)
+        self.qp.post_recv(&wr).map_err(crate::errno::refused)
     }
 }
 

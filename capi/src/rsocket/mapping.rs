@@ -7,7 +7,7 @@ use super::link::Link;
 use super::place::{Mapping, Place};
 use super::socket::Socket;
 use super::state::Phase;
-use crate::process::errno;
+use crate::errno::errno;
 
 /// The mappings of a socket.
 #[derive(Debug, Default)]

@@ -17,7 +17,8 @@ use super::message::Message;
 use super::options::Name;
 use super::state::{Core, Phase};
 use crate::descriptor::Descriptor;
-use crate::process::{Process, cm_errno};
+use crate::errno::cm_errno;
+use crate::process::Process;
 use crate::raw::interruptible;
 
 /// What `rsocket` answers the descriptor of. That is readable while something waits that the socket has not taken in.

@@ -1,0 +1,109 @@
+//! The device of this process, opened as its settings say.
+
+use core::fmt::Display;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use weft_netif::{Ground, Wire};
+use weft_rnic::{Config, Device, Progress};
+
+use crate::device::Limits;
+use crate::gid::Gids;
+use crate::personality::Personality;
+use crate::raw::Blocked;
+use crate::roce::Roce;
+use crate::settings::{Place, Settings};
+use crate::sysfs;
+
+/// The open device, and what was decided when it was opened.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) settings: Settings,
+    pub(crate) device: Device,
+    pub(crate) limits: Limits,
+    pub(crate) gids: Gids,
+    /// Present in the second personality only.
+    pub(crate) roce: Option<Roce>,
+}
+
+impl Opened {
+    /// Opens the device that the environment describes. Writes the reason to standard error where that fails.
+    ///
+    /// # Errors
+    /// `EINVAL` for settings that make no sense; else what the system answers, or `ENODEV`.
+    pub(crate) fn by_environment() -> Result<Self, Errno> {
+        let settings = Settings::read(|name| std::env::var(name).ok()).map_err(|why| {
+            complain(&why);
+            Errno::INVAL
+        })?;
+        // The threads of the device inherit the signal mask of this thread.
+        let blocked = Blocked::begin();
+        let opened = open(&settings);
+        drop(blocked);
+        let failed = |error: io::Error| {
+            complain(&format!("{} cannot be opened: {error}", settings.transport));
+            error.raw_os_error().map_or(Errno::NODEV, Errno::from_raw_os_error)
+        };
+        let (device, limits) = opened.map_err(failed)?;
+        let (gids, roce) = match settings.personality {
+            Personality::Iwarp => (Gids::iwarp(), None),
+            Personality::Roce => (
+                Gids::roce(settings.place.addresses()),
+                Some(Roce::begin(&device, limits.max_qps()).map_err(failed)?),
+            ),
+        };
+        if let Err(error) = sysfs::render(&settings, &gids) {
+            complain(&format!("WEFT_SYSFS: {}: {error}", sysfs::root().display()));
+        }
+        Ok(Self { settings, device, limits, gids, roce })
+    }
+}
+
+/// Opens the device.
+///
+/// # Errors
+/// Those of [`Device::open`] and [`Wire::open`].
+fn open(settings: &Settings) -> io::Result<(Device, Limits)> {
+    let seed = RandomState::new().hash_one(std::process::id());
+    let (mut config, ground) = match &settings.place {
+        Place::Host(address) => (Config::host(*address, seed), Ground::Host),
+        Place::Wire(ip) => {
+            let wire = Wire::open(&settings.transport, settings.mtu)?;
+            (Config::new(ip.clone(), seed), wire.into())
+        }
+    };
+    config = config.with_peer_timeout(settings.timeout);
+    config.stack.mtu = settings.mtu;
+    config.mpa.markers = settings.markers;
+    config.mpa.crc = settings.crc;
+    // Either side of a verbs program may send first.
+    config.mpa.peer_to_peer = true;
+    if settings.personality == Personality::Iwarp {
+        // Linux siw needs the nudge: a program that was not written for siw would wait for ever.
+        config.nudge_after = Some(config.engine_time(NUDGE_AFTER));
+    }
+    config.progress = Progress::Thread;
+    config.stat = weft_rnic::stat_folder_from_env();
+    let limits = Limits::of(&config);
+    Ok((Device::open(ground, config)?, limits))
+}
+
+fn complain(why: &dyn Display) {
+    eprintln!("weft: {why}");
+}
+
+/// Longer than any answer takes, except on a very long way. There a nudge is only a few octets more.
+const NUDGE_AFTER: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_settings_the_hosts_network_opens() {
+        let settings = Settings::read(|_| None).unwrap();
+        assert!(open(&settings).is_ok());
+    }
+}
