@@ -36,4 +36,3 @@ pub(crate) use context::context_functions;
 pub(crate) use cq::cq_functions;
 pub(crate) use qp_ex::qp_functions;
 pub(crate) use srq::srq_struct;
-pub(crate) use trace::Origin;

@@ -6,8 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustix::io::Errno;
 
-use crate::c::Origin;
-use crate::raw::Visible;
+use crate::raw::{Origin, Visible};
 
 /// The objects of one kind by a name: the address that the program has, or a number. Whatever the program passes is looked up
 /// here and never followed, so that null, foreign and destroyed handles are found out.

@@ -1,32 +1,14 @@
 //! What every C function does first and last: no panic gets through, errors become numbers, pointers are looked at.
 #![allow(unsafe_code)]
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rustix::io::Errno;
 use weft_verbs::MAX_INLINE;
 
-use super::trace::args;
-
 /// The outcome of what stands behind a C function.
 pub(crate) type Outcome<T> = Result<T, Errno>;
-
-/// For `ibv_` functions that answer 0 or the number of an error, and whose arguments a trace does not show; else [`args`] begins the
-/// call, here as in the next functions.
-pub(crate) fn status<F: FnOnce() -> Outcome<()>>(act: F) -> c_int {
-    args![].status(act)
-}
-
-/// For functions that answer a number that is not negative, or -1 and `errno`.
-pub(crate) fn number<F: FnOnce() -> Outcome<c_int>>(act: F) -> c_int {
-    args![].number(act)
-}
-
-/// For functions that make something, or answer null and `errno`.
-pub(crate) fn pointer<T, F: FnOnce() -> Outcome<*mut T>>(act: F) -> *mut T {
-    args![].pointer(act)
-}
 
 /// For functions that cannot fail: what is answered instead is for a panic.
 pub(crate) fn always<T>(instead: T, act: impl FnOnce() -> T) -> T {

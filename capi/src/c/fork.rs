@@ -10,10 +10,8 @@ use crate::process::Process;
 
 /// All that this process has.
 pub(crate) fn process() -> &'static Process {
-    let current = CURRENT.load(Ordering::Acquire);
-    if !current.is_null() {
-        // SAFETY: what is stored here was leaked, and is never freed.
-        return unsafe { &*current };
+    if let Some(process) = process_so_far() {
+        return process;
     }
     HANDLER.call_once(|| {
         // SAFETY: the handler only stores to atomics and closes descriptors, which is allowed in a child of a process with threads. When it cannot be
@@ -25,7 +23,7 @@ pub(crate) fn process() -> &'static Process {
     });
     let mine: *mut Process = Box::leak(Box::default());
     match CURRENT.compare_exchange(null_mut(), mine, Ordering::AcqRel, Ordering::Acquire) {
-        // SAFETY: as above.
+        // SAFETY: it was leaked, and is never freed.
         Ok(_) => unsafe { &*mine },
         Err(first) => {
             // SAFETY: nobody else has seen it, so that the box is whole; `first` is as above.
@@ -35,6 +33,14 @@ pub(crate) fn process() -> &'static Process {
             }
         }
     }
+}
+
+/// Returns what [`process`] has returned before, if anything since the last fork.
+#[inline]
+pub(super) fn process_so_far() -> Option<&'static Process> {
+    let current = CURRENT.load(Ordering::Acquire);
+    // SAFETY: what is stored here was leaked, and is never freed.
+    (!current.is_null()).then(|| unsafe { &*current })
 }
 
 /// In the child: the parent's objects stay what they were in its memory, and are nobody's any more. Its sockets are closed here, so
@@ -50,11 +56,7 @@ extern "C" fn forget() {
 
 /// At `exit`, also of a child, which has inherited this and ends only what it has itself.
 extern "C" fn farewell() {
-    let current = CURRENT.load(Ordering::Acquire);
-    if !current.is_null() {
-        always((), super::trace::print_summary);
-        // SAFETY: as above.
-        let process: &'static Process = unsafe { &*current };
+    if let Some(process) = process_so_far() {
         always((), || process.say_farewell());
     }
 }

@@ -6,14 +6,14 @@ use core::ffi::{c_int, c_void};
 
 use rustix::io::Errno;
 
-use super::boundary::{number, pointer, status};
+use super::trace::args;
 
 /// Functions that answer the number of an error.
 macro_rules! statuses {
     ($($name:ident($($argument:ty),*);)*) => {
         $(#[unsafe(no_mangle)]
         extern "C" fn $name($(_: $argument),*) -> c_int {
-            status(|| Err(Errno::OPNOTSUPP))
+            args![].status(|| Err(Errno::OPNOTSUPP))
         })*
     };
 }
@@ -23,7 +23,7 @@ macro_rules! minus_ones {
     ($($name:ident($($argument:ty),*);)*) => {
         $(#[unsafe(no_mangle)]
         extern "C" fn $name($(_: $argument),*) -> c_int {
-            number(|| Err(Errno::OPNOTSUPP))
+            args![].number(|| Err(Errno::OPNOTSUPP))
         })*
     };
 }
@@ -33,7 +33,7 @@ macro_rules! nulls {
     ($($name:ident($($argument:ty),*);)*) => {
         $(#[unsafe(no_mangle)]
         extern "C" fn $name($(_: $argument),*) -> *mut c_void {
-            pointer(|| Err(Errno::OPNOTSUPP))
+            args![].pointer(|| Err(Errno::OPNOTSUPP))
         })*
     };
 }
