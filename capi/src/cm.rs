@@ -4,7 +4,6 @@ mod channel;
 mod event;
 mod id;
 mod request;
-mod srq;
 
 pub(crate) use channel::EventChannel;
 pub(crate) use event::CmEvent;

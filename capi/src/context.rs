@@ -12,8 +12,8 @@ use weft_rnic::{AsyncChannel, AsyncEvent, Device};
 
 use crate::abi;
 use crate::c::context_functions;
+use crate::calls::event::{Delivered, Owner};
 use crate::descriptor::Descriptor;
-use crate::event::{Delivered, Owner};
 use crate::process::Process;
 use crate::raw::{Visible, interruptible};
 

@@ -7,7 +7,6 @@
 mod hello;
 mod meeting;
 mod numbers;
-mod qp;
 mod state;
 
 use std::io;

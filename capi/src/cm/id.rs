@@ -25,21 +25,21 @@ use crate::raw::Visible;
 /// What `rdma_create_id` answers.
 #[derive(Debug)]
 pub(crate) struct Id {
-    pub(super) visible: Visible<abi::CmId>,
-    pub(super) id: weft_cm::Id,
+    pub(crate) visible: Visible<abi::CmId>,
+    pub(crate) id: weft_cm::Id,
     held: Mutex<Held>,
 }
 
 /// What an id has besides its connection.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(crate) struct Held {
     qp: Option<Arc<Qp>>,
     /// Completion queues with their channels, which `rdma_create_qp` has made.
     made: Vec<(Arc<Cq>, Arc<CompChannel>)>,
     /// Of an id without a channel: what the last call has ended with.
     event: Option<Arc<CmEvent>>,
     /// The handle of the shared receive queue that was made for it, 0 for none.
-    pub(super) srq: usize,
+    pub(crate) srq: usize,
     /// Of an endpoint that listens: what the queue pairs of its connections are made with.
     template: Option<Template>,
 }
@@ -395,7 +395,7 @@ impl Id {
         }
     }
 
-    pub(super) fn held(&self) -> MutexGuard<'_, Held> {
+    pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

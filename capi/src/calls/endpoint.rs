@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::id::Id;
 use crate::abi;
+use crate::cm::Id;
 use crate::pd::Pd;
 use crate::process::Process;
 use crate::srq::Srq;
@@ -52,7 +52,7 @@ impl Id {
     }
 
     /// It, unless the program has destroyed it by hand.
-    pub(super) fn srq(&self, process: &Process) -> Option<Arc<Srq>> {
+    pub(crate) fn srq(&self, process: &Process) -> Option<Arc<Srq>> {
         let handle = self.held().srq;
         process.srqs.get(handle).ok()
     }

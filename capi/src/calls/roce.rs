@@ -5,11 +5,11 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use weft_rnic::{QpModify, QpState};
 
-use super::{End, Manner, Step};
 use crate::abi;
 use crate::errno::errno;
 use crate::process::Process;
 use crate::qp::Qp;
+use crate::roce::{End, Manner, Step};
 
 impl Qp {
     /// # Errors
