@@ -14,10 +14,12 @@
 //! ```
 
 mod connect;
+mod done;
 mod hello;
 mod inbound;
 mod link;
 mod mapping;
+mod mappings;
 mod message;
 mod options;
 mod outbound;

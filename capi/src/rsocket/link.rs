@@ -7,13 +7,13 @@ use weft_rnic::{
     Access, CompChannel, Completion, Cq, Device, Mr, Pd, Qp, QpCapacity, QpInit, RecvWr, Status,
 };
 
+use super::done::{Done, RECEIVE};
 use super::hello::Hello;
 use super::inbound::Inbound;
 use super::message::Message;
 use super::options::Sizes;
 use super::outbound::Outbound;
 use super::place::{Mapping, Place};
-use super::requests::{Done, RECEIVE};
 use crate::errno::errno;
 
 /// How a connection goes.

@@ -4,6 +4,7 @@ use rustix::io::Errno;
 use weft_rnic::{Data, SendOpcode, SendWr, Sge};
 use weft_verbs::MAX_INLINE;
 
+use super::done::{Done, tell};
 use super::link::{Course, Link};
 use super::message::Message;
 use super::place::{Mapping, Place};
@@ -113,37 +114,3 @@ impl Link {
         }
     }
 }
-
-/// What a completion gives back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Done {
-    pub(super) requests: u32,
-    /// Of the ring.
-    pub(super) octets: u32,
-    /// Of the requests that are kept for what needs no credit.
-    pub(super) is_spare: bool,
-}
-
-impl Done {
-    const fn wr_id(self) -> u64 {
-        let spare = if self.is_spare { SPARE } else { 0 };
-        spare | (self.requests as u64) << 32 | self.octets as u64
-    }
-
-    /// None for a receive.
-    pub(super) fn read(wr_id: u64) -> Option<Self> {
-        let requests = u32::try_from(wr_id >> 32 & 0xFF).unwrap_or(0);
-        let octets = u32::try_from(wr_id & u64::from(u32::MAX)).unwrap_or(0);
-        (wr_id & RECEIVE == 0).then_some(Self { requests, octets, is_spare: wr_id & SPARE != 0 })
-    }
-}
-
-/// The Send of a message, with whose completion all that it stands for is done.
-const fn tell(octets: &[u8; Message::LEN], done: Done) -> SendWr<'_> {
-    let send = SendWr::new(SendOpcode::Send);
-    SendWr { wr_id: done.wr_id(), data: Data::Inline(octets), signaled: true, ..send }
-}
-
-/// The mark of a receive's completion.
-pub(super) const RECEIVE: u64 = 1 << 63;
-const SPARE: u64 = 1 << 62;

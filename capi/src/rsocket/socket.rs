@@ -12,7 +12,7 @@ use weft_cm::{Event, EventChannel};
 use weft_rnic::{CompChannel, Until};
 
 use super::link::Course;
-use super::mapping::Mappings;
+use super::mappings::Mappings;
 use super::message::Message;
 use super::options::Name;
 use super::state::{Core, Phase};

@@ -8,7 +8,7 @@ use weft_cm::{Event, EventKind, Id};
 
 use super::hello::Hello;
 use super::link::{Course, Link};
-use super::mapping::Mappings;
+use super::mappings::Mappings;
 use super::options::Options;
 
 /// What changes in a socket.
