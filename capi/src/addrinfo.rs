@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::abi;
 use crate::cm::storage;
-use crate::process::Process;
 use crate::raw::Visible;
 
 /// Addresses of an endpoint, in memory that the program reads.
@@ -18,12 +17,7 @@ pub(crate) struct AddrInfo {
 
 impl AddrInfo {
     /// With the own address and the peer's, and what the program has asked for besides.
-    pub(crate) fn create(
-        process: &Process,
-        addresses: [Option<SocketAddr>; 2],
-        flags: i32,
-        qp_type: i32,
-    ) -> Arc<Self> {
+    pub(crate) fn new(addresses: [Option<SocketAddr>; 2], flags: i32, qp_type: i32) -> Arc<Self> {
         let family = match addresses.iter().flatten().next() {
             Some(SocketAddr::V6(_)) => libc::AF_INET6,
             Some(SocketAddr::V4(_)) => libc::AF_INET,
@@ -50,9 +44,7 @@ impl AddrInfo {
             ai_connect: null_mut(),
             ai_next: null_mut(),
         });
-        let info = Arc::new(Self { visible, _addresses: addresses });
-        process.addr_infos.insert(info.handle().addr(), &info);
-        info
+        Arc::new(Self { visible, _addresses: addresses })
     }
 
     pub(crate) const fn handle(&self) -> *mut abi::AddrInfo {

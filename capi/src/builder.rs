@@ -3,10 +3,9 @@
 use core::ops::Range;
 
 use rustix::io::Errno;
-use weft_rnic::{Data, SendOpcode, SendWr, Sge};
+use weft_rnic::{Data, Qp, SendOpcode, SendWr, Sge};
 
 use crate::errno::refused;
-use crate::qp::Qp;
 use crate::work::send_wr;
 
 /// Requests that are not posted yet. Memory is kept for the next ones.
@@ -86,18 +85,18 @@ impl Builder {
         send_wr(built.wr_id, built.flags, built.opcode, data)
     }
 
-    /// Posts everything.
+    /// Posts everything to `sender`, if there is one.
     ///
     /// # Errors
     /// What was wrong with a request, and none is posted; or why the queue did not take one, and none behind it is posted.
-    pub(crate) fn complete(&mut self, qp: &Qp) -> Result<(), Errno> {
+    pub(crate) fn complete(&mut self, sender: Result<&Qp, Errno>) -> Result<(), Errno> {
         let outcome = match (self.wrong, self.built.as_slice()) {
             (Some(errno), _) => Err(errno),
             (None, []) => Ok(()),
-            (None, [only]) => qp.post_send(&self.wr(only)),
+            (None, [only]) => sender.and_then(|qp| qp.post_send(&self.wr(only)).map_err(refused)),
             (None, several) => {
                 let wrs: Vec<_> = several.iter().map(|built| self.wr(built)).collect();
-                qp.sender()?.post_sends(&wrs).map_err(|(_, error)| refused(error))
+                sender.and_then(|qp| qp.post_sends(&wrs).map_err(|(_, error)| refused(error)))
             }
         };
         self.start();

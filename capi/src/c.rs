@@ -31,8 +31,3 @@ mod structs;
 mod sysfs;
 mod trace;
 mod unsupported;
-
-pub(crate) use context::context_functions;
-pub(crate) use cq::cq_functions;
-pub(crate) use qp_ex::qp_functions;
-pub(crate) use srq::srq_struct;

@@ -1,5 +1,16 @@
-//! What calls of C do with the names of this process.
+//! What calls of C do with the names of this process: they find objects, make them, and take their names away.
+//!
+//! Each file adds methods to [`Process`](crate::process::Process). Objects know neither names nor the process.
 
+mod context;
+mod cq;
 mod endpoint;
-pub(crate) mod event;
+mod event;
+mod id;
+mod memory;
+mod qp;
 mod roce;
+mod rsocket;
+mod srq;
+
+pub(crate) use event::Delivered;

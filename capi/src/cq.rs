@@ -11,11 +11,9 @@ use weft_rnic::{Completion, CqInit};
 
 use crate::abi;
 use crate::acks::Acks;
-use crate::c::cq_functions;
 use crate::channel::CompChannel;
 use crate::context::Context;
 use crate::errno::errno;
-use crate::process::Process;
 use crate::raw::Visible;
 use crate::roce::Numbers;
 
@@ -52,10 +50,10 @@ pub(crate) struct Request {
 impl Cq {
     /// # Errors
     /// `EINVAL` when it would be empty or too large, `ENOMEM` when there are too many.
-    pub(crate) fn create(
-        process: &Process,
+    pub(crate) fn new(
         context: &Arc<Context>,
         request: Request,
+        numbers: Option<Arc<Numbers>>,
     ) -> Result<Arc<Self>, Errno> {
         let Request { entries, cq_context, channel, comp_vector, ignore_overrun } = request;
         if entries == 0 {
@@ -68,7 +66,7 @@ impl Cq {
             ..CqInit::new(entries)
         };
         let cq = context.device.create_cq_with(&init).map_err(|error| errno(error.errno()))?;
-        let mut functions = cq_functions();
+        let mut functions = (context.functions.cq)();
         functions.base.context = context.handle();
         functions.base.channel = channel.as_ref().map_or(core::ptr::null_mut(), |channel| channel.handle());
         functions.base.cq_context = cq_context;
@@ -78,7 +76,7 @@ impl Cq {
             let use_ = Arc::clone(&channel.users);
             (channel, use_)
         });
-        let cq = Arc::new(Self {
+        Ok(Arc::new(Self {
             visible: Visible::new(functions),
             cq,
             context: Arc::clone(context),
@@ -87,33 +85,28 @@ impl Cq {
             events: Acks::default(),
             users: Arc::default(),
             is_closing: AtomicBool::new(false),
-            numbers: process.roce()?.map(|roce| Arc::clone(&roce.numbers)),
+            numbers,
             current: Mutex::default(),
-        });
-        process.cqs.insert(cq.handle().addr(), &cq);
-        process.cq_ids.insert(cq.cq.id(), &cq);
-        Ok(cq)
+        }))
     }
 
-    /// Waits until all events are acknowledged.
+    /// Delivers no event any more, and waits until all events are acknowledged.
     ///
     /// # Errors
-    /// `EINVAL` for what is none, `EBUSY` while queue pairs use it.
-    pub(crate) fn destroy(process: &Process, handle: usize) -> Result<(), Errno> {
-        let cq = process.cqs.get(handle)?;
-        if Arc::strong_count(&cq.users) > 1 {
+    /// `EBUSY` while queue pairs use it, `EINVAL` when it is closed already.
+    pub(crate) fn close(&self) -> Result<(), Errno> {
+        if Arc::strong_count(&self.users) > 1 {
             return Err(Errno::BUSY);
         }
-        if cq.is_closing.swap(true, Ordering::SeqCst) {
+        if self.is_closing.swap(true, Ordering::SeqCst) {
             return Err(Errno::INVAL);
         }
-        if let Some((channel, _)) = &cq.channel {
-            channel.channel.discard(cq.cq.id());
+        if let Some((channel, _)) = &self.channel {
+            channel.channel.discard(self.cq.id());
         }
-        cq.completions.wait();
-        cq.events.wait();
-        process.cq_ids.remove(cq.cq.id());
-        process.cqs.remove(handle).map(drop).ok_or(Errno::INVAL)
+        self.completions.wait();
+        self.events.wait();
+        Ok(())
     }
 
     /// Counts a completion event as the program's, unless the queue is being destroyed.

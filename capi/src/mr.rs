@@ -10,7 +10,6 @@ use weft_rnic::{Access, Region, Reregistration};
 use crate::abi;
 use crate::errno::errno;
 use crate::pd::Pd;
-use crate::process::Process;
 use crate::raw::Visible;
 
 /// What `ibv_reg_mr` answers.
@@ -40,7 +39,6 @@ impl Mr {
     /// # Errors
     /// `ENOMEM` when STags are used up, `EINVAL` when the rights make no sense or the offsets wrap.
     pub(crate) fn register(
-        process: &Process,
         pd: &Arc<Pd>,
         region: Region,
         access: Access,
@@ -57,10 +55,8 @@ impl Mr {
             lkey: mr.lkey().0,
             rkey: mr.rkey().0,
         });
-        let mr =
-            Arc::new(Self { visible, state: Mutex::new(Registered { mr: Some(mr), pd: Arc::clone(pd) }) });
-        process.mrs.insert(mr.handle().addr(), &mr);
-        Ok(mr)
+        let state = Mutex::new(Registered { mr: Some(mr), pd: Arc::clone(pd) });
+        Ok(Arc::new(Self { visible, state }))
     }
 
     /// # Errors
@@ -89,16 +85,15 @@ impl Mr {
     }
 
     /// # Errors
-    /// `EINVAL` for what is none, `EBUSY` while memory windows are bound to it.
-    pub(crate) fn deregister(process: &Process, handle: usize) -> Result<(), Errno> {
-        let mr = process.mrs.get(handle)?;
-        let mut state = mr.lock();
+    /// `EINVAL` when it is deregistered already, `EBUSY` while memory windows are bound to it.
+    pub(crate) fn deregister(&self) -> Result<(), Errno> {
+        let mut state = self.lock();
         let region = state.mr.take().ok_or(Errno::INVAL)?;
         if let Err((region, error)) = region.deregister() {
             state.mr = Some(region);
             return Err(errno(error.errno()));
         }
-        process.mrs.remove(handle).map(drop).ok_or(Errno::INVAL)
+        Ok(())
     }
 
     /// Does something with the region.

@@ -9,9 +9,8 @@ use weft_rnic::{Access, Bind, MwBind, SendOpcode, Stag, WindowType};
 use crate::abi;
 use crate::errno::errno;
 use crate::errno::refused;
-use crate::mr::access;
+use crate::mr::{Mr, access};
 use crate::pd::Pd;
-use crate::process::Process;
 use crate::qp::Qp;
 use crate::raw::Visible;
 
@@ -35,7 +34,7 @@ pub(crate) struct Flags {
 impl Mw {
     /// # Errors
     /// `EINVAL` for a type that is none, `ENOMEM` when there are too many.
-    pub(crate) fn alloc(process: &Process, pd: &Arc<Pd>, kind: u32) -> Result<Arc<Self>, Errno> {
+    pub(crate) fn alloc(pd: &Arc<Pd>, kind: u32) -> Result<Arc<Self>, Errno> {
         let window = match kind {
             abi::MW_TYPE_1 => WindowType::Type1,
             abi::MW_TYPE_2 => WindowType::Type2B,
@@ -50,32 +49,25 @@ impl Mw {
             handle: rkey >> 8,
             kind,
         });
-        let mw = Arc::new(Self { visible, mw: Mutex::new(Some(mw)), _pd: Arc::clone(pd) });
-        process.mws.insert(mw.handle().addr(), &mw);
-        Ok(mw)
+        Ok(Arc::new(Self { visible, mw: Mutex::new(Some(mw)), _pd: Arc::clone(pd) }))
     }
 
-    /// Bound or not.
-    ///
-    /// # Errors
-    /// `EINVAL` for what is none.
-    pub(crate) fn dealloc(process: &Process, handle: usize) -> Result<(), Errno> {
-        let mw = process.mws.remove(handle).ok_or(Errno::INVAL)?;
-        drop(mw.lock().take());
-        Ok(())
+    /// Deallocates the window, bound or not.
+    pub(crate) fn dealloc(&self) {
+        drop(self.lock().take());
     }
 
-    /// Posts the binding of a window of type 1, which has another rkey from then on.
+    /// Posts the binding of a window of type 1, which has another rkey from then on. Without a region it is unbound.
     ///
     /// # Errors
     /// `EINVAL` for a window of type 2, objects that do not go together and rights that a window cannot have, `ENOMEM` for a full
     /// queue.
     pub(crate) fn bind(
         &self,
-        process: &Process,
         qp: &Qp,
         flags: Flags,
         info: &abi::MwBindInfo,
+        region: Option<&Mr>,
     ) -> Result<(), Errno> {
         let window = self.lock();
         let window = window.as_ref().ok_or(Errno::INVAL)?;
@@ -87,12 +79,35 @@ impl Mw {
             let bind = MwBind { wr_id, region, addr, length, access, signaled, fence };
             qp.sender()?.bind_mw(window, &bind).map_err(refused)
         };
-        let rkey = match (info.mr.is_null(), info.length) {
-            (true, 0) => qp.sender()?.unbind_mw(window, wr_id, signaled, fence).map_err(refused)?,
-            _ => process.mrs.get(info.mr.addr())?.with(post)??,
+        let rkey = match region {
+            None => qp.sender()?.unbind_mw(window, wr_id, signaled, fence).map_err(refused)?,
+            Some(region) => region.with(post)??,
         };
         self.visible.set(offset_of!(abi::Mw, rkey), rkey.0);
         Ok(())
+    }
+
+    /// The binding of a window of type 2 with a key that the program has chosen, for a send queue.
+    ///
+    /// # Errors
+    /// `EINVAL` for another type, an rkey of another window, a region that is none any more, and rights that a window cannot have.
+    pub(crate) fn binding(
+        &self,
+        rkey: u32,
+        info: &abi::MwBindInfo,
+        region: &Mr,
+    ) -> Result<SendOpcode, Errno> {
+        let window = self.lock();
+        let window =
+            window.as_ref().filter(|window| window.kind() == WindowType::Type2B).ok_or(Errno::INVAL)?;
+        let key = rkey.to_le_bytes()[0];
+        if window.stag(key) != Stag(rkey) {
+            return Err(Errno::INVAL);
+        }
+        let access = window_access(info)?;
+        let region = region.with(weft_rnic::Mr::rkey)?;
+        let bind = Bind { window: Stag(rkey), region, addr: info.addr, length: info.length, access };
+        Ok(SendOpcode::BindWindow(bind))
     }
 
     pub(crate) const fn handle(&self) -> *mut abi::Mw {
@@ -102,29 +117,6 @@ impl Mw {
     fn lock(&self) -> MutexGuard<'_, Option<weft_rnic::Mw>> {
         self.mw.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The binding of a window of type 2 with a key that the program has chosen, for a send queue.
-///
-/// # Errors
-/// `EINVAL` for what is no such window or no region, an rkey of another window, and rights that a window cannot have.
-pub(crate) fn binding(
-    process: &Process,
-    mw: usize,
-    rkey: u32,
-    info: &abi::MwBindInfo,
-) -> Result<SendOpcode, Errno> {
-    let mw = process.mws.get(mw)?;
-    let window = mw.lock();
-    let window = window.as_ref().filter(|window| window.kind() == WindowType::Type2B).ok_or(Errno::INVAL)?;
-    let key = rkey.to_le_bytes()[0];
-    if window.stag(key) != Stag(rkey) {
-        return Err(Errno::INVAL);
-    }
-    let access = window_access(info)?;
-    let region = process.mrs.get(info.mr.addr())?.with(weft_rnic::Mr::rkey)?;
-    let bind = Bind { window: Stag(rkey), region, addr: info.addr, length: info.length, access };
-    Ok(SendOpcode::BindWindow(bind))
 }
 
 /// Only a peer has rights by a window. Programs name the local one of the region as well, which devices do not mind.

@@ -2,12 +2,8 @@
 
 use std::sync::Arc;
 
-use rustix::io::Errno;
-
 use crate::abi;
 use crate::context::Context;
-use crate::errno::errno;
-use crate::process::Process;
 use crate::raw::Visible;
 
 /// What `ibv_alloc_pd` answers.
@@ -19,19 +15,9 @@ pub(crate) struct Pd {
 }
 
 impl Pd {
-    pub(crate) fn alloc(process: &Process, context: &Arc<Context>) -> Arc<Self> {
+    pub(crate) fn new(context: &Arc<Context>) -> Arc<Self> {
         let visible = Visible::new(abi::Pd { context: context.handle(), handle: 0 });
-        let pd = Arc::new(Self { visible, pd: context.device.alloc_pd(), context: Arc::clone(context) });
-        process.pds.insert(pd.handle().addr(), &pd);
-        pd
-    }
-
-    /// # Errors
-    /// `EINVAL` for what is none, `EBUSY` while something was made with it.
-    pub(crate) fn dealloc(process: &Process, handle: usize) -> Result<(), Errno> {
-        let pd = process.pds.get(handle)?;
-        pd.pd.clone().dealloc().map_err(|(_, error)| errno(error.errno()))?;
-        process.pds.remove(handle).map(drop).ok_or(Errno::INVAL)
+        Arc::new(Self { visible, pd: context.device.alloc_pd(), context: Arc::clone(context) })
     }
 
     pub(crate) const fn handle(&self) -> *mut abi::Pd {

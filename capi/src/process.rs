@@ -35,7 +35,8 @@ pub(crate) struct Process {
     pub(crate) device_lists: Lists<[*mut abi::Device; 2]>,
     pub(crate) context_lists: Lists<[*mut abi::Context; 2]>,
     pub(crate) cm: Cm,
-    cm_context: OnceLock<(Arc<Context>, Arc<Pd>)>,
+    /// Those of connection management.
+    pub(crate) cm_context: OnceLock<(Arc<Context>, Arc<Pd>)>,
     pub(crate) contexts: Handles<usize, Context>,
     pub(crate) pds: Handles<usize, Pd>,
     pub(crate) mrs: Handles<usize, Mr>,
@@ -80,19 +81,6 @@ impl Process {
     /// What the second personality has; none in the first one.
     pub(crate) fn roce(&self) -> Result<Option<&Roce>, Errno> {
         self.opened().map(|opened| opened.roce.as_ref())
-    }
-
-    /// The context that ids of connection management have, and the domain that they take where the program gives none.
-    ///
-    /// # Errors
-    /// As [`Self::device`], or when the system has no file descriptor left.
-    pub(crate) fn cm_context(&self) -> Result<&(Arc<Context>, Arc<Pd>), Errno> {
-        if let Some(known) = self.cm_context.get() {
-            return Ok(known);
-        }
-        let context = Context::open(self)?;
-        let pd = Pd::alloc(self, &context);
-        Ok(self.cm_context.get_or_init(|| (context, pd)))
     }
 
     /// Closes the connections whose TCP ends with this process, so that their peers hear of it; the system looks after those of its

@@ -2,22 +2,19 @@
 
 use core::ffi::c_void;
 use core::mem::offset_of;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::io::Errno;
-use weft_rnic::{QpCapacity, QpInit, QpModify, QpState};
+use weft_rnic::{QpCapacity, QpInit, QpModify, QpState, RecvWr, SendWr, Sge};
 
 use crate::abi;
 use crate::acks::Acks;
 use crate::builder::Builder;
-use crate::c::qp_functions;
-use crate::cm::Id;
 use crate::context::Context;
 use crate::cq::Cq;
-use crate::errno::errno;
+use crate::errno::{errno, refused};
 use crate::pd::Pd;
-use crate::process::Process;
 use crate::raw::Visible;
 use crate::roce::Manner;
 use crate::srq::Srq;
@@ -39,8 +36,8 @@ pub(crate) struct Qp {
     access: AtomicU32,
     pub(crate) events: Arc<Acks>,
     builder: Mutex<Builder>,
-    /// The id of connection management that has it.
-    owner: Mutex<Weak<Id>>,
+    /// The number of the id of connection management that has it, 0 for none.
+    owner: AtomicU64,
 }
 
 /// The objects that a queue pair is made of.
@@ -71,7 +68,12 @@ pub(crate) struct Request {
 impl Qp {
     /// # Errors
     /// `EINVAL` for sizes that are too large and parts that do not go together, `ENOMEM` when there are too many.
-    pub(crate) fn create(process: &Process, parts: Parts, request: &Request) -> Result<Arc<Self>, Errno> {
+    pub(crate) fn new(
+        parts: Parts,
+        request: &Request,
+        manner: Option<Arc<Manner>>,
+        rnr_wait: bool,
+    ) -> Result<Arc<Self>, Errno> {
         let cap = request.cap;
         let capacity = QpCapacity {
             send_wr: cap.max_send_wr,
@@ -80,12 +82,10 @@ impl Qp {
             recv_sge: cap.max_recv_sge as usize,
             inline: (cap.max_inline_data as usize).max(LEAST_INLINE),
         };
-        let manner = process.roce()?.map(Manner::new).transpose()?.map(Arc::new);
-        let below =
-            Below { signal_all: request.signal_all, rnr_wait: process.settings()?.rnr_wait, capacity };
+        let below = Below { signal_all: request.signal_all, rnr_wait, capacity };
         let qp = below.make(&parts, manner.as_deref())?;
         let granted = qp.query().map_or(capacity, |attributes| attributes.capacity);
-        let mut shown = qp_functions();
+        let mut shown = (parts.pd.context.functions.qp)();
         shown.base.context = parts.pd.context.handle();
         shown.base.qp_context = request.qp_context;
         shown.base.pd = parts.pd.handle();
@@ -94,7 +94,7 @@ impl Qp {
         shown.base.srq = parts.srq.as_ref().map_or(core::ptr::null_mut(), |srq| srq.handle());
         let number = manner.as_ref().map_or_else(|| qp.number(), |manner| manner.number);
         (shown.base.handle, shown.base.qp_num) = (number, number);
-        let qp = Arc::new(Self {
+        Ok(Arc::new(Self {
             visible: Arc::new(Visible::new(shown)),
             qp: Arc::new(qp),
             twin: OnceLock::new(),
@@ -106,57 +106,16 @@ impl Qp {
             access: AtomicU32::new(0),
             events: Arc::default(),
             builder: Mutex::default(),
-            owner: Mutex::default(),
-        });
-        qp.enter(process);
-        Ok(qp)
-    }
-
-    /// Closes its connection, if there is one, and waits until all events are acknowledged.
-    ///
-    /// # Errors
-    /// `EINVAL` for what is none.
-    pub(crate) fn destroy(process: &Process, handle: usize) -> Result<(), Errno> {
-        let qp = process.qps.get(handle)?;
-        // From now on events of it are nobody's, and nobody else gets here.
-        qp.leave(process)?;
-        if let (Some(roce), Some(manner)) = (process.roce()?, &qp.manner) {
-            roce.forget(manner);
-        }
-        let owner = core::mem::take(&mut *qp.owner()).upgrade();
-        if let Some(owner) = owner {
-            owner.lose_qp(&qp);
-        }
-        qp.events.wait();
-        // A program takes a Send that has completed for one that the peer has, as on InfiniBand, and destroys the queue pair at once: a
-        // reset could overtake it. Where there is no connection there is nothing to end; one that is as on InfiniBand closes by itself.
-        if qp.manner.is_none() {
-            let _not_connected = qp.qp.disconnect();
-        }
-        process.qps.remove(handle).map(drop).ok_or(Errno::INVAL)
+            owner: AtomicU64::new(0),
+        }))
     }
 
     /// What is changed of what iWARP has; the rest of InfiniBand's connection is taken and means nothing, as with other iWARP
     /// devices. Remote rights are those of the memory.
     ///
     /// # Errors
-    /// `EINVAL` where the state does not allow it, `EOPNOTSUPP` for a change of sizes.
-    pub(crate) fn modify(
-        self: &Arc<Self>,
-        process: &Process,
-        attr: &abi::QpAttr,
-        mask: u32,
-    ) -> Result<(), Errno> {
-        if mask & abi::QP_RATE_LIMIT != 0 || mask & abi::QP_CAP != 0 {
-            return Err(Errno::OPNOTSUPP);
-        }
-        if mask & !abi::QP_KNOWN != 0 {
-            return Err(Errno::INVAL);
-        }
-        // What connection management connects follows its rules in both personalities.
-        if let Some(manner) = self.manner.as_ref().filter(|_| self.owner().strong_count() == 0) {
-            return self.modify_as_roce(process, manner, attr, mask);
-        }
+    /// `EINVAL` where the state does not allow it.
+    pub(crate) fn modify(&self, attr: &abi::QpAttr, mask: u32) -> Result<(), Errno> {
         let state = self.state();
         if mask & abi::QP_CUR_STATE != 0 && attr.cur_qp_state != state {
             return Err(Errno::INVAL);
@@ -200,24 +159,21 @@ impl Qp {
     ///
     /// # Errors
     /// As [`Self::create`].
-    pub(crate) fn make_twin(self: &Arc<Self>, process: &Process) -> Result<Arc<weft_rnic::Qp>, Errno> {
+    pub(crate) fn make_twin(&self) -> Result<Arc<weft_rnic::Qp>, Errno> {
         // It is the other one that takes receives, and whose events tell of them.
         let below = Below { capacity: QpCapacity { recv_wr: 0, ..self.below.capacity }, ..self.below };
         let parts = Parts { srq: None, ..self.parts.clone() };
         let made = Arc::new(below.make(&parts, self.manner.as_deref())?);
-        let twin = Arc::clone(self.twin.get_or_init(|| made));
-        process.qp_numbers.insert(twin.number(), self);
-        Ok(twin)
+        Ok(Arc::clone(self.twin.get_or_init(|| made)))
     }
 
-    /// Begins anew under the same handle and number, without a connection and with empty queues.
+    /// The same queue pair anew: with its handle and number, but without a connection and with empty queues.
     ///
     /// # Errors
     /// As [`Self::create`].
-    pub(crate) fn renew(&self, process: &Process) -> Result<Arc<Self>, Errno> {
+    pub(crate) fn renewed(&self) -> Result<Arc<Self>, Errno> {
         let below = self.below.make(&self.parts, self.manner.as_deref())?;
-        self.leave(process)?;
-        let new = Arc::new(Self {
+        Ok(Arc::new(Self {
             visible: Arc::clone(&self.visible),
             qp: Arc::new(below),
             twin: OnceLock::new(),
@@ -229,10 +185,8 @@ impl Qp {
             access: AtomicU32::new(0),
             events: Arc::clone(&self.events),
             builder: Mutex::default(),
-            owner: Mutex::default(),
-        });
-        new.enter(process);
-        Ok(new)
+            owner: AtomicU64::new(0),
+        }))
     }
 
     /// The state as C numbers it.
@@ -311,15 +265,15 @@ impl Qp {
         &self.parts.pd.context
     }
 
-    /// The id that has the queue pair is told when it is destroyed.
-    pub(crate) fn set_owner(&self, id: &Arc<Id>) {
+    /// Has the id of this number told when the queue pair is destroyed.
+    pub(crate) fn set_owner(&self, id: u64) {
         if let Some(manner) = &self.manner {
             manner.set_state(abi::QPS_INIT);
             // Both sides hear of connections that are managed, and close them.
             self.qp.set_as_infiniband(false);
             self.show_state();
         }
-        *self.owner() = Arc::downgrade(id);
+        self.owner.store(id, Ordering::Release);
     }
 
     pub(crate) fn builder(&self) -> MutexGuard<'_, Builder> {
@@ -336,33 +290,27 @@ impl Qp {
         self.visible.as_ptr().cast()
     }
 
-    fn enter(self: &Arc<Self>, process: &Process) {
-        process.qps.insert(self.handle().addr(), self);
-        for number in self.names() {
-            process.qp_numbers.insert(number, self);
-        }
-    }
-
-    /// Events of it are nobody's from now on.
-    ///
-    /// # Errors
-    /// `EINVAL` where it has left before.
-    fn leave(&self, process: &Process) -> Result<(), Errno> {
-        process.qp_numbers.remove(self.qp.number()).ok_or(Errno::INVAL)?;
-        for number in self.names() {
-            process.qp_numbers.remove(number);
-        }
-        Ok(())
-    }
-
     /// The numbers that it is known by: to the program, and below.
-    fn names(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = u32> {
         let shown = self.manner.as_ref().map(|manner| manner.number);
         self.all_below().map(|qp| qp.number()).chain(shown)
     }
 
-    fn owner(&self) -> MutexGuard<'_, Weak<Id>> {
-        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The number of the id that has it, 0 for none. The id may be gone.
+    pub(crate) fn owner(&self) -> u64 {
+        self.owner.load(Ordering::Acquire)
+    }
+
+    /// # Errors
+    /// As libibverbs numbers them: `ENOMEM` for a full queue, `EINVAL` for what makes no sense.
+    pub(crate) fn post_send(&self, wr: &SendWr<'_>) -> Result<(), Errno> {
+        self.sender()?.post_send(wr).map_err(refused)
+    }
+
+    /// # Errors
+    /// As [`Self::post_send`].
+    pub(crate) fn post_recv(&self, wr_id: u64, sges: &[Sge]) -> Result<(), Errno> {
+        self.qp.post_recv(&RecvWr { wr_id, sges }).map_err(refused)
     }
 }
 

@@ -4,15 +4,13 @@ use core::ffi::c_void;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use weft_rnic::{SrqInit, SrqModify};
+use weft_rnic::{RecvWr, Sge, SrqInit, SrqModify};
 
 use crate::abi;
 use crate::acks::Acks;
-use crate::c::srq_struct;
 use crate::context::Context;
-use crate::errno::errno;
+use crate::errno::{errno, refused};
 use crate::pd::Pd;
-use crate::process::Process;
 use crate::raw::Visible;
 
 /// What `ibv_create_srq` answers.
@@ -29,41 +27,40 @@ pub(crate) struct Srq {
 impl Srq {
     /// # Errors
     /// `EINVAL` when it would be too large, `ENOMEM` when there are too many.
-    pub(crate) fn create(
-        process: &Process,
+    pub(crate) fn new(
         pd: &Arc<Pd>,
         srq_context: *mut c_void,
         attr: &abi::SrqAttr,
     ) -> Result<Arc<Self>, Errno> {
         let init = SrqInit { max_wr: attr.max_wr, max_sge: attr.max_sge as usize, limit: attr.srq_limit };
         let srq = pd.pd.create_srq(&init).map_err(|error| errno(error.errno()))?;
-        let mut shown = srq_struct();
-        (shown.context, shown.srq_context, shown.pd) = (pd.context.handle(), srq_context, pd.handle());
-        let srq = Arc::new(Self {
+        let shown = abi::Srq {
+            context: pd.context.handle(),
+            srq_context,
+            pd: pd.handle(),
+            handle: 0,
+            mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+            cond: libc::PTHREAD_COND_INITIALIZER,
+            events_completed: 0,
+        };
+        Ok(Arc::new(Self {
             visible: Visible::new(shown),
             srq,
             pd: Arc::clone(pd),
             events: Acks::default(),
             users: Arc::default(),
-        });
-        process.srqs.insert(srq.handle().addr(), &srq);
-        process.srq_ids.insert(srq.srq.id(), &srq);
-        Ok(srq)
+        }))
     }
 
-    /// Waits until all events are acknowledged.
-    ///
+    /// Whether a queue pair has it.
+    pub(crate) fn is_used(&self) -> bool {
+        Arc::strong_count(&self.users) > 1
+    }
+
     /// # Errors
-    /// `EINVAL` for what is none, `EBUSY` while queue pairs use it.
-    pub(crate) fn destroy(process: &Process, handle: usize) -> Result<(), Errno> {
-        let srq = process.srqs.get(handle)?;
-        if Arc::strong_count(&srq.users) > 1 {
-            return Err(Errno::BUSY);
-        }
-        // From now on events of it are nobody's.
-        process.srq_ids.remove(srq.srq.id()).ok_or(Errno::INVAL)?;
-        srq.events.wait();
-        process.srqs.remove(handle).map(drop).ok_or(Errno::INVAL)
+    /// `ENOMEM` for a full queue, `EINVAL` for a request that makes no sense.
+    pub(crate) fn post_recv(&self, wr_id: u64, sges: &[Sge]) -> Result<(), Errno> {
+        self.srq.post_recv(&RecvWr { wr_id, sges }).map_err(refused)
     }
 
     /// # Errors

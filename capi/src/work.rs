@@ -1,13 +1,10 @@
 //! Work requests: from C's numbers to operations.
 
 use rustix::io::Errno;
-use weft_rnic::{Data, RecvWr, SendOpcode, SendWr, Sge, Stag};
+use weft_rnic::{Data, SendOpcode, SendWr, Sge, Stag};
 use weft_verbs::{MAX_INLINE, MAX_SGE};
 
 use crate::abi;
-use crate::errno::refused;
-use crate::qp::Qp;
-use crate::srq::Srq;
 
 /// Scatter-gather elements of one request.
 pub(crate) type Sges = heapless::Vec<Sge, MAX_SGE>;
@@ -58,28 +55,6 @@ pub(crate) const fn send_wr<'a>(wr_id: u64, flags: u32, opcode: SendOpcode, data
         fence: flags & abi::SEND_FENCE != 0,
         opcode,
         data,
-    }
-}
-
-impl Qp {
-    /// # Errors
-    /// As libibverbs numbers them: `ENOMEM` for a full queue, `EINVAL` for what makes no sense.
-    pub(crate) fn post_send(&self, wr: &SendWr<'_>) -> Result<(), Errno> {
-        self.sender()?.post_send(wr).map_err(refused)
-    }
-
-    /// # Errors
-    /// As [`Self::post_send`].
-    pub(crate) fn post_recv(&self, wr_id: u64, sges: &Sges) -> Result<(), Errno> {
-        self.qp.post_recv(&RecvWr { wr_id, sges }).map_err(refused)
-    }
-}
-
-impl Srq {
-    /// # Errors
-    /// As [`Qp::post_send`].
-    pub(crate) fn post_recv(&self, wr_id: u64, sges: &Sges) -> Result<(), Errno> {
-        self.srq.post_recv(&RecvWr { wr_id, sges }).map_err(refused)
     }
 }
 

@@ -47,7 +47,8 @@ unsafe extern "C" fn rdma_getaddrinfo(
                 Err(reason) => return Ok(reason),
             }
         }
-        let info = AddrInfo::create(process(), addresses, flags, qp_type);
+        let info = AddrInfo::new(addresses, flags, qp_type);
+        process().addr_infos.insert(info.handle().addr(), &info);
         // SAFETY: the program's place for the answer.
         unsafe { write(out, info.handle()) }?;
         Ok(0)

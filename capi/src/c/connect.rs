@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
-use std::sync::Arc;
 
 use rustix::io::Errno;
 
@@ -24,7 +23,7 @@ unsafe extern "C" fn rdma_create_qp(
         let id = process.ids.get(id.addr())?;
         // SAFETY: what the program asks for.
         let wanted = template(pd, &unsafe { read(attr) }?)?;
-        let qp = id.create_qp(process, wanted)?;
+        let qp = process.create_qp_of(&id, wanted)?;
         // SAFETY: what was granted goes where the wishes were.
         unsafe { grant(attr, &qp) }
     })
@@ -39,7 +38,7 @@ unsafe extern "C" fn rdma_create_qp_ex(id: *mut abi::CmId, attr: *mut abi::QpIni
         let wanted = unsafe { read(attr) }?;
         super::qp::check_extended(&wanted)?;
         let pd = if wanted.comp_mask & abi::QP_INIT_ATTR_PD == 0 { core::ptr::null_mut() } else { wanted.pd };
-        let qp = id.create_qp(process, template(pd, &wanted.base())?)?;
+        let qp = process.create_qp_of(&id, template(pd, &wanted.base())?)?;
         // SAFETY: both structs begin alike, and what was granted goes where the wishes were.
         unsafe { grant(attr.cast(), &qp) }
     })
@@ -83,7 +82,7 @@ extern "C" fn rdma_destroy_qp(id: *mut abi::CmId) {
     args![id].always((), || {
         if let Ok(id) = process().ids.get(id.addr()) {
             // Without one there is nothing to do.
-            let _none = id.destroy_qp(process());
+            let _none = process().destroy_qp_of(&id);
         }
     });
 }
@@ -91,7 +90,7 @@ extern "C" fn rdma_destroy_qp(id: *mut abi::CmId) {
 #[unsafe(no_mangle)]
 extern "C" fn rdma_listen(id: *mut abi::CmId, backlog: c_int) -> c_int {
     args![id, backlog]
-        .done(|| process().ids.get(id.addr())?.listen(process(), usize::try_from(backlog).unwrap_or(0)))
+        .done(|| process().listen(&*process().ids.get(id.addr())?, usize::try_from(backlog).unwrap_or(0)))
 }
 
 #[unsafe(no_mangle)]
@@ -100,7 +99,7 @@ unsafe extern "C" fn rdma_get_request(listen: *mut abi::CmId, out: *mut *mut abi
         if out.is_null() {
             return Err(Errno::INVAL);
         }
-        let id = process().ids.get(listen.addr())?.get_request(process())?;
+        let id = process().get_request(&*process().ids.get(listen.addr())?)?;
         // SAFETY: the program's place for an id.
         unsafe { write(out, id.handle()) }
     })
@@ -109,13 +108,13 @@ unsafe extern "C" fn rdma_get_request(listen: *mut abi::CmId, out: *mut *mut abi
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_connect(id: *mut abi::CmId, param: *mut abi::ConnParam) -> c_int {
     // SAFETY: as `with_param` wants it.
-    args![id, param].done(|| unsafe { with_param(id, param, |id, param| id.connect(process(), param)) })
+    args![id, param].done(|| unsafe { with_param(id, param, |id, param| process().connect(id, param)) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_accept(id: *mut abi::CmId, param: *mut abi::ConnParam) -> c_int {
     // SAFETY: as `with_param` wants it.
-    args![id, param].done(|| unsafe { with_param(id, param, |id, param| id.accept(process(), param)) })
+    args![id, param].done(|| unsafe { with_param(id, param, |id, param| process().accept(id, param)) })
 }
 
 /// # Safety
@@ -123,7 +122,7 @@ unsafe extern "C" fn rdma_accept(id: *mut abi::CmId, param: *mut abi::ConnParam)
 unsafe fn with_param(
     id: *mut abi::CmId,
     param: *const abi::ConnParam,
-    act: impl FnOnce(&Arc<Id>, &weft_cm::ConnParam<'_>) -> Outcome<()>,
+    act: impl FnOnce(&Id, &weft_cm::ConnParam<'_>) -> Outcome<()>,
 ) -> Outcome<()> {
     let id = process().ids.get(id.addr())?;
     // SAFETY: as the caller says.
@@ -143,18 +142,18 @@ unsafe extern "C" fn rdma_reject(id: *mut abi::CmId, data: *const c_void, len: u
     args![id, data, len].done(|| {
         let id = process().ids.get(id.addr())?;
         // SAFETY: private data of the program's.
-        id.reject(process(), &unsafe { octets(data.cast(), len.into()) }?)
+        process().reject(&id, &unsafe { octets(data.cast(), len.into()) }?)
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn rdma_establish(id: *mut abi::CmId) -> c_int {
-    args![id].done(|| process().ids.get(id.addr())?.establish(process()))
+    args![id].done(|| process().establish(&*process().ids.get(id.addr())?))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn rdma_disconnect(id: *mut abi::CmId) -> c_int {
-    args![id].done(|| process().ids.get(id.addr())?.disconnect(process()))
+    args![id].done(|| process().disconnect(&*process().ids.get(id.addr())?))
 }
 
 /// On iWARP the device itself sees the first message of a connection.

@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use super::boundary::{Outcome, write, write_prefix};
 use super::fork::process;
 use super::trace::args;
-use super::{cq, memory, post, qp};
+use super::{cq, memory, post, qp, qp_ex};
 use crate::abi;
-use crate::calls::event::Delivered;
-use crate::context::Context;
+use crate::calls::Delivered;
+use crate::context::Functions;
 use crate::device::{self, NAME, check_port, text};
 use crate::gid::Entry;
 use crate::personality::Personality;
@@ -50,8 +50,12 @@ struct Provided {
     ops: *mut c_void,
 }
 
+/// What C's inline functions call, in the structs of objects.
+pub(super) static FUNCTIONS: Functions =
+    Functions { context: context_functions, cq: cq::cq_functions, qp: qp_ex::qp_functions };
+
 /// A context without its own fields.
-pub(crate) fn context_functions() -> abi::VerbsContext {
+fn context_functions() -> abi::VerbsContext {
     abi::VerbsContext {
         query_port: Some(query_port),
         unsupported_a: [None; 16],
@@ -129,13 +133,13 @@ extern "C" fn ibv_open_device(device: *mut abi::Device) -> *mut abi::Context {
         if device != the_device() {
             return Err(Errno::NODEV);
         }
-        Ok(Context::open(process())?.handle())
+        Ok(process().open_context(&FUNCTIONS)?.handle())
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_close_device(context: *mut abi::Context) -> c_int {
-    args![context].status(|| Context::close(process(), context.addr()))
+    args![context].status(|| process().close_context(context.addr()))
 }
 
 #[unsafe(no_mangle)]
@@ -144,8 +148,7 @@ unsafe extern "C" fn ibv_get_async_event(context: *mut abi::Context, event: *mut
         if event.is_null() {
             return Err(Errno::INVAL);
         }
-        let process = process();
-        let Delivered { element, kind } = process.contexts.get(context.addr())?.next_event(process)?;
+        let Delivered { element, kind } = process().next_async_event(context.addr())?;
         let element = core::ptr::without_provenance_mut(element);
         // SAFETY: the program's place for an event.
         unsafe { write(event, abi::AsyncEvent { element, event_type: kind }) }

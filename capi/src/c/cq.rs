@@ -10,10 +10,10 @@ use super::fork::process;
 use super::trace::args;
 use crate::abi;
 use crate::channel::CompChannel;
-use crate::cq::{Cq, Request, immediate, opcode};
+use crate::cq::{Request, immediate, opcode};
 
 /// A queue without its own fields.
-pub(crate) const fn cq_functions() -> abi::CqEx {
+pub(super) const fn cq_functions() -> abi::CqEx {
     abi::CqEx {
         base: abi::Cq {
             context: core::ptr::null_mut(),
@@ -52,13 +52,13 @@ extern "C" fn ibv_create_comp_channel(context: *mut abi::Context) -> *mut abi::C
     args![context].pointer(|| {
         let process = process();
         let context = process.contexts.get(context.addr())?;
-        Ok(CompChannel::create(process, &context)?.handle())
+        Ok(process.create_comp_channel(&context)?.handle())
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_destroy_comp_channel(channel: *mut abi::CompChannel) -> c_int {
-    args![channel].status(|| CompChannel::destroy(process(), channel.addr()))
+    args![channel].status(|| process().destroy_comp_channel(channel.addr()))
 }
 
 #[unsafe(no_mangle)]
@@ -71,8 +71,7 @@ unsafe extern "C" fn ibv_get_cq_event(
         if cq_out.is_null() || context_out.is_null() {
             return Err(Errno::INVAL);
         }
-        let process = process();
-        let cq = process.channels.get(channel.addr())?.next_event(process)?;
+        let cq = process().next_cq_event(channel.addr())?;
         // SAFETY: the program's places for both.
         unsafe {
             write(cq_out, cq.handle())?;
@@ -147,7 +146,7 @@ extern "C" fn ibv_resize_cq(cq: *mut abi::Cq, cqe: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_destroy_cq(cq: *mut abi::Cq) -> c_int {
-    args![cq].status(|| Cq::destroy(process(), cq.addr()))
+    args![cq].status(|| process().destroy_cq(cq.addr()))
 }
 
 pub(super) unsafe extern "C" fn modify_cq(cq: *mut abi::Cq, attr: *mut abi::ModifyCqAttr) -> c_int {
@@ -172,7 +171,7 @@ fn channel_of(channel: *mut abi::CompChannel) -> Outcome<Option<std::sync::Arc<C
 fn create(context: *mut abi::Context, request: Request) -> Outcome<*mut abi::Cq> {
     let process = process();
     let context = process.contexts.get(context.addr())?;
-    Ok(Cq::create(process, &context, request)?.handle())
+    Ok(process.create_cq(&context, request)?.handle())
 }
 
 /// The attributes are for later versions; all that there are of them today is a mask that has to be 0.

@@ -10,14 +10,15 @@ use rustix::io::Errno;
 use super::addrinfo::address;
 use super::boundary::{Outcome, always, read, write};
 use super::connect::template;
+use super::context::FUNCTIONS;
 use super::fork::process;
 use super::trace::args;
 use crate::abi;
-use crate::cm::{EventChannel, Id};
+use crate::cm::EventChannel;
 
 #[unsafe(no_mangle)]
 extern "C" fn rdma_create_event_channel() -> *mut abi::EventChannel {
-    args![].pointer(|| Ok(EventChannel::create(process())?.handle()))
+    args![].pointer(|| Ok(process().create_event_channel()?.handle()))
 }
 
 #[unsafe(no_mangle)]
@@ -34,8 +35,7 @@ unsafe extern "C" fn rdma_get_cm_event(
         if out.is_null() {
             return Err(Errno::INVAL);
         }
-        let process = process();
-        let event = process.event_channels.get(channel.addr())?.next_event(process)?;
+        let event = process().next_cm_event(channel.addr())?;
         // SAFETY: the program's place for an event.
         unsafe { write(out, event.handle()) }
     })
@@ -63,7 +63,7 @@ unsafe extern "C" fn rdma_create_id(
             return Err(Errno::OPNOTSUPP);
         }
         let channel = channel_of(channel)?;
-        let id = Id::create(process, channel.as_ref(), context, ps)?;
+        let id = process.create_id(&FUNCTIONS, channel.as_ref(), context, ps)?;
         // SAFETY: the program's place for an id.
         unsafe { write(out, id.handle()) }
     })
@@ -71,7 +71,7 @@ unsafe extern "C" fn rdma_create_id(
 
 #[unsafe(no_mangle)]
 extern "C" fn rdma_destroy_id(id: *mut abi::CmId) -> c_int {
-    args![id].done(|| Id::destroy(process(), id.addr()))
+    args![id].done(|| process().destroy_id(id.addr()))
 }
 
 #[unsafe(no_mangle)]
@@ -87,7 +87,7 @@ unsafe extern "C" fn rdma_bind_addr(id: *mut abi::CmId, local: *mut libc::sockad
     args![id, local].done(|| {
         let id = process().ids.get(id.addr())?;
         // SAFETY: an address of the program's.
-        id.bind(process(), unsafe { address(local) }?)
+        process().bind(&id, unsafe { address(local) }?)
     })
 }
 
@@ -103,14 +103,14 @@ unsafe extern "C" fn rdma_resolve_addr(
         // SAFETY: addresses of the program's.
         unsafe {
             let source = if source.is_null() { None } else { Some(address(source)?) };
-            id.resolve_addr(process(), source, address(peer)?)
+            process().resolve_addr(&id, source, address(peer)?)
         }
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn rdma_resolve_route(id: *mut abi::CmId, _timeout_ms: c_int) -> c_int {
-    args![id, _timeout_ms].done(|| process().ids.get(id.addr())?.resolve_route(process()))
+    args![id, _timeout_ms].done(|| process().resolve_route(&*process().ids.get(id.addr())?))
 }
 
 /// An id without a channel that is bound, or whose address and route are found, with a queue pair if there are settings for one.
@@ -128,7 +128,7 @@ unsafe extern "C" fn rdma_create_ep(
         }
         // SAFETY: what the program has from `rdma_getaddrinfo`, or has made up.
         let info = unsafe { read(info) }?;
-        let id = Id::create(process, None, null_mut(), abi::PS_TCP)?;
+        let id = process.create_id(&FUNCTIONS, None, null_mut(), abi::PS_TCP)?;
         let prepared = (|| {
             // SAFETY: null, or the settings of a queue pair.
             let mut wanted = unsafe { super::boundary::read_optional(attr) };
@@ -138,7 +138,7 @@ unsafe extern "C" fn rdma_create_ep(
             let wanted = wanted.map(|wanted| template(pd, &wanted)).transpose()?;
             if info.ai_flags & abi::RAI_PASSIVE != 0 {
                 // SAFETY: an address of the program's.
-                id.bind(process, unsafe { address(info.ai_src_addr) }?)?;
+                process.bind(&id, unsafe { address(info.ai_src_addr) }?)?;
                 if let Some(wanted) = wanted {
                     id.set_template(wanted);
                 }
@@ -147,16 +147,16 @@ unsafe extern "C" fn rdma_create_ep(
             // SAFETY: addresses of the program's.
             unsafe {
                 let source = if info.ai_src_len == 0 { None } else { Some(address(info.ai_src_addr)?) };
-                id.resolve_addr(process, source, address(info.ai_dst_addr)?)?;
+                process.resolve_addr(&id, source, address(info.ai_dst_addr)?)?;
             }
-            id.resolve_route(process)?;
+            process.resolve_route(&id)?;
             let Some(wanted) = wanted else { return Ok(()) };
-            let qp = id.create_qp(process, wanted)?;
+            let qp = process.create_qp_of(&id, wanted)?;
             // SAFETY: what was granted goes where the wishes were.
             unsafe { super::connect::grant(attr, &qp) }
         })();
         if let Err(errno) = prepared {
-            Id::destroy(process, id.handle().addr())?;
+            process.destroy_id(id.handle().addr())?;
             return Err(errno);
         }
         // SAFETY: the program's place for an id.
@@ -170,10 +170,10 @@ extern "C" fn rdma_destroy_ep(id: *mut abi::CmId) {
         let process = process();
         if let Ok(endpoint) = process.ids.get(id.addr()) {
             // Not each has one.
-            let _none = endpoint.destroy_qp(process);
-            let _none = endpoint.destroy_srq(process);
+            let _none = process.destroy_qp_of(&endpoint);
+            let _none = process.destroy_srq_of(&endpoint);
             drop(endpoint);
-            let _gone = Id::destroy(process, id.addr());
+            let _gone = process.destroy_id(id.addr());
         }
     });
 }
@@ -219,7 +219,7 @@ fn port(id: *mut abi::CmId, which: usize) -> u16 {
 unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut abi::Context {
     args![count].pointer(|| {
         let process = process();
-        let list = process.context_lists.add([process.cm_context()?.0.handle(), null_mut()]);
+        let list = process.context_lists.add([process.cm_context(&FUNCTIONS)?.0.handle(), null_mut()]);
         // SAFETY: null, or the program's place for a number.
         let _not_wanted = unsafe { write(count, 1) };
         Ok(list.cast())

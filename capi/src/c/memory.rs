@@ -10,22 +10,17 @@ use super::fork::process;
 use super::trace::args;
 use crate::abi;
 use crate::errno::errno;
-use crate::mr::{Change, Mr, access};
-use crate::mw::{Flags, Mw};
-use crate::pd::Pd;
+use crate::mr::{Change, access};
+use crate::mw::Flags;
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_alloc_pd(context: *mut abi::Context) -> *mut abi::Pd {
-    args![context].pointer(|| {
-        let process = process();
-        let context = process.contexts.get(context.addr())?;
-        Ok(Pd::alloc(process, &context).handle())
-    })
+    args![context].pointer(|| Ok(process().alloc_pd(context.addr())?.handle()))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_dealloc_pd(pd: *mut abi::Pd) -> c_int {
-    args![pd].status(|| Pd::dealloc(process(), pd.addr()))
+    args![pd].status(|| process().dealloc_pd(pd.addr()))
 }
 
 #[unsafe(no_mangle)]
@@ -79,7 +74,7 @@ unsafe fn register(
     let access = access(flags)?;
     // SAFETY: memory that is registered stays mapped until it is deregistered, or is nobody's from when it goes.
     let region = unsafe { probe(addr, length, access) }?;
-    Ok(Mr::register(process, &pd, region, access, iova)?.handle())
+    Ok(process.register_mr(&pd, region, access, iova)?.handle())
 }
 
 /// Answers 0, or the negative number of which part has failed: always the arguments, for nothing has changed then.
@@ -115,28 +110,23 @@ unsafe extern "C" fn ibv_rereg_mr(
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_dereg_mr(mr: *mut abi::Mr) -> c_int {
-    args![mr].status(|| Mr::deregister(process(), mr.addr()))
+    args![mr].status(|| process().deregister_mr(mr.addr()))
 }
 
 pub(super) unsafe extern "C" fn alloc_mw(pd: *mut abi::Pd, kind: u32) -> *mut abi::Mw {
-    args![pd, kind].pointer(|| {
-        let process = process();
-        Ok(Mw::alloc(process, &process.pds.get(pd.addr())?, kind)?.handle())
-    })
+    args![pd, kind].pointer(|| Ok(process().alloc_mw(pd.addr(), kind)?.handle()))
 }
 
 pub(super) unsafe extern "C" fn bind_mw(qp: *mut abi::Qp, mw: *mut abi::Mw, bind: *mut abi::MwBind) -> c_int {
     args![qp, mw, bind].status(|| {
-        let process = process();
         // SAFETY: null, or the program's struct.
         let abi::MwBind { wr_id, send_flags, bind_info } = unsafe { read(bind) }?;
-        let qp = process.qps.get(qp.addr())?;
-        process.mws.get(mw.addr())?.bind(process, &qp, Flags { wr_id, send_flags }, &bind_info)
+        process().bind_mw(qp.addr(), mw.addr(), Flags { wr_id, send_flags }, &bind_info)
     })
 }
 
 pub(super) unsafe extern "C" fn dealloc_mw(mw: *mut abi::Mw) -> c_int {
-    args![mw].status(|| Mw::dealloc(process(), mw.addr()))
+    args![mw].status(|| process().dealloc_mw(mw.addr()))
 }
 
 /// The memory at `addr`, if it is there with these rights.

@@ -12,7 +12,6 @@ use super::fork::process;
 use super::trace::args;
 use crate::abi;
 use crate::cq::wc;
-use crate::mw::binding;
 use crate::qp::Qp;
 use crate::work::{Inline, Sges, opcode, send_wr, sge};
 
@@ -46,7 +45,7 @@ pub(super) unsafe extern "C" fn post_send(
 /// The elements of the request are where it says, and so are the octets of inline data.
 unsafe fn post_one(qp: &Qp, wr: &abi::SendWr) -> Outcome<()> {
     let opcode = match (wr.opcode, &wr.bind_mw) {
-        (abi::WR_BIND_MW, bind) => binding(process(), bind.mw.addr(), bind.rkey, &bind.bind_info)?,
+        (abi::WR_BIND_MW, bind) => process().binding(bind.mw.addr(), bind.rkey, &bind.bind_info)?,
         _ => opcode(wr)?,
     };
     let count = usize::try_from(wr.num_sge).map_err(|_| Errno::INVAL)?;

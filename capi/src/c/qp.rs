@@ -45,7 +45,7 @@ pub(super) unsafe extern "C" fn create_qp_ex(
 /// As `ibv_create_qp` has it.
 ///
 /// # Errors
-/// `EOPNOTSUPP` for what is no reliable connection; as [`Qp::create`].
+/// `EOPNOTSUPP` for what is no reliable connection; as [`Qp::new`].
 fn create(pd: *mut abi::Pd, wanted: &abi::QpInitAttr) -> Outcome<Arc<Qp>> {
     let process = process();
     let pd = process.pds.get(pd.addr())?;
@@ -61,7 +61,7 @@ fn create(pd: *mut abi::Pd, wanted: &abi::QpInitAttr) -> Outcome<Arc<Qp>> {
     };
     let request =
         Request { qp_context: wanted.qp_context.cast(), cap: wanted.cap, signal_all: wanted.sq_sig_all != 0 };
-    Qp::create(process, parts, &request)
+    process.create_qp(parts, &request)
 }
 
 /// What `ibv_create_qp_ex` can be asked for.
@@ -85,7 +85,7 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut abi::Qp, attr: *mut abi::QpAttr, mas
     args![qp, attr, mask].status(|| {
         let qp = process().qps.get(qp.addr())?;
         // SAFETY: what the program asks for.
-        qp.modify(process(), &unsafe { read(attr) }?, mask.cast_unsigned())
+        process().modify_qp(&qp, &unsafe { read(attr) }?, mask.cast_unsigned())
     })
 }
 
@@ -115,7 +115,7 @@ extern "C" fn ibv_query_qp_data_in_order(_qp: *mut abi::Qp, _opcode: u32, _flags
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_destroy_qp(qp: *mut abi::Qp) -> c_int {
-    args![qp].status(|| Qp::destroy(process(), qp.addr()))
+    args![qp].status(|| process().destroy_qp(qp.addr()))
 }
 
 /// Every queue pair has the functions of the extended interface.

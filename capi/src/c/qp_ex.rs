@@ -12,11 +12,10 @@ use super::post::sges;
 use super::trace::args;
 use crate::abi;
 use crate::builder::Builder;
-use crate::mw::binding;
 use crate::work::{Sges, compare_swap, fetch_add, sge, write_immediate};
 
 /// A queue pair without its own fields.
-pub(crate) const fn qp_functions() -> abi::QpEx {
+pub(super) const fn qp_functions() -> abi::QpEx {
     abi::QpEx {
         base: abi::Qp {
             context: core::ptr::null_mut(),
@@ -82,7 +81,7 @@ unsafe extern "C" fn wr_start(qp: *mut abi::QpEx) {
 unsafe extern "C" fn wr_complete(qp: *mut abi::QpEx) -> c_int {
     args![qp].status(|| {
         let qp = process().qps.get(qp.addr())?;
-        qp.builder().complete(&qp)
+        qp.builder().complete(qp.sender())
     })
 }
 
@@ -120,7 +119,7 @@ unsafe extern "C" fn wr_bind_mw(
     args![qp, mw, rkey, info].always((), || {
         // SAFETY: null, or the program's struct.
         let info = unsafe { read(info) };
-        match info.and_then(|info| binding(process(), mw.addr(), rkey, &info)) {
+        match info.and_then(|info| process().binding(mw.addr(), rkey, &info)) {
             Ok(opcode) => add(qp, opcode),
             Err(errno) => build(qp, |builder| builder.refuse(errno)),
         }

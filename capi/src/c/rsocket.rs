@@ -29,7 +29,7 @@ extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
         if !is_known {
             return Err(Errno::OPNOTSUPP);
         }
-        Ok(Socket::create(process(), domain == libc::AF_INET6)?.number())
+        Ok(process().create_socket(domain == libc::AF_INET6)?.number())
     })
 }
 
@@ -54,7 +54,7 @@ unsafe extern "C" fn raccept(
     len: *mut libc::socklen_t,
 ) -> c_int {
     args![listener].number(|| {
-        let socket = socket(listener)?.accept(process())?;
+        let socket = process().accept_socket(&*socket(listener)?)?;
         if !address.is_null() && !len.is_null() {
             // SAFETY: the program's places for an address and its length.
             unsafe { tell(socket.peer_addr()?, address, len) }?;
@@ -68,7 +68,7 @@ unsafe extern "C" fn rconnect(number: c_int, address: *const libc::sockaddr, len
     args![number].done(|| {
         let socket = socket(number)?;
         // SAFETY: an address of the program's.
-        socket.connect(process(), unsafe { wanted(address, len) }?)
+        process().connect_socket(&socket, unsafe { wanted(address, len) }?)
     })
 }
 
@@ -87,7 +87,7 @@ extern "C" fn rshutdown(number: c_int, how: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn rclose(number: c_int) -> c_int {
-    args![number].done(|| Socket::close(process(), number))
+    args![number].done(|| process().close_socket(number))
 }
 
 #[unsafe(no_mangle)]

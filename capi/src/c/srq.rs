@@ -9,20 +9,6 @@ use super::boundary::{Outcome, read, write};
 use super::fork::process;
 use super::trace::args;
 use crate::abi;
-use crate::srq::Srq;
-
-/// A queue without its own fields.
-pub(crate) const fn srq_struct() -> abi::Srq {
-    abi::Srq {
-        context: core::ptr::null_mut(),
-        srq_context: core::ptr::null_mut(),
-        pd: core::ptr::null_mut(),
-        handle: 0,
-        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
-        cond: libc::PTHREAD_COND_INITIALIZER,
-        events_completed: 0,
-    }
-}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_create_srq(pd: *mut abi::Pd, attr: *mut abi::SrqInitAttr) -> *mut abi::Srq {
@@ -31,7 +17,7 @@ unsafe extern "C" fn ibv_create_srq(pd: *mut abi::Pd, attr: *mut abi::SrqInitAtt
         let pd = process.pds.get(pd.addr())?;
         // SAFETY: what the program asks for.
         let mut wanted = unsafe { read(attr) }?;
-        let srq = Srq::create(process, &pd, wanted.srq_context.cast(), &wanted.attr)?;
+        let srq = process.create_srq(&pd, wanted.srq_context.cast(), &wanted.attr)?;
         wanted.attr = srq.attributes();
         // SAFETY: what was granted goes where the wishes were.
         unsafe { write(attr, wanted) }?;
@@ -77,7 +63,7 @@ unsafe fn create_for(id: *mut abi::CmId, pd: *mut abi::Pd, attr: *mut abi::SrqIn
     let pd = if pd.is_null() { None } else { Some(process.pds.get(pd.addr())?) };
     // SAFETY: as the caller says.
     let mut wanted = unsafe { read(attr) }?;
-    wanted.attr = id.create_srq(process, pd, wanted.srq_context.cast(), &wanted.attr)?.attributes();
+    wanted.attr = process.create_srq_of(&id, pd, wanted.srq_context.cast(), &wanted.attr)?.attributes();
     // SAFETY: as the caller says.
     unsafe { write(attr, wanted) }
 }
@@ -87,7 +73,7 @@ extern "C" fn rdma_destroy_srq(id: *mut abi::CmId) {
     args![id].always((), || {
         let process = process();
         // Without one there is nothing to do.
-        let _none = process.ids.get(id.addr()).and_then(|id| id.destroy_srq(process));
+        let _none = process.ids.get(id.addr()).and_then(|id| process.destroy_srq_of(&id));
     });
 }
 
@@ -111,5 +97,5 @@ unsafe extern "C" fn ibv_query_srq(srq: *mut abi::Srq, attr: *mut abi::SrqAttr) 
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_destroy_srq(srq: *mut abi::Srq) -> c_int {
-    args![srq].status(|| Srq::destroy(process(), srq.addr()))
+    args![srq].status(|| process().destroy_srq(srq.addr()))
 }

@@ -1,4 +1,4 @@
-//! Shared receive queues of ids.
+//! What calls do with the queues of ids.
 
 use core::ffi::c_void;
 use core::mem::offset_of;
@@ -8,34 +8,93 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::abi;
-use crate::cm::Id;
+use crate::channel::CompChannel;
+use crate::cm::{Id, Template};
+use crate::cq::{Cq, Request as CqRequest};
+use crate::errno::cm_errno;
 use crate::pd::Pd;
 use crate::process::Process;
+use crate::qp::{Parts, Qp, Request};
 use crate::srq::Srq;
 
-impl Id {
+impl Process {
+    /// Makes the queue pair, with completion queues and channels of its own where none are given: their context is the id, which
+    /// the inline functions of `rdma_verbs.h` check.
+    ///
+    /// # Errors
+    /// `EINVAL` for an id that has one or has no device yet; as [`Self::create_qp`].
+    pub(crate) fn create_qp_of(&self, id: &Id, template: Template) -> Result<Arc<Qp>, Errno> {
+        let Template { pd, qp_context, cqs: [send_cq, recv_cq], srq, cap, signal_all } = template;
+        if id.held().qp.is_some() || id.id.device().is_none() {
+            return Err(Errno::INVAL);
+        }
+        let (_, default_pd) = self.cm_context(id.functions)?;
+        let pd = pd.unwrap_or_else(|| Arc::clone(default_pd));
+        let srq = srq.or_else(|| self.srq_of(id));
+        let mut made = Vec::new();
+        let mut make = |given: Option<Arc<Cq>>, entries: u32, fields: [usize; 2]| match given {
+            Some(cq) => Ok(cq),
+            None => {
+                let (channel, cq) = self.create_cq_of(id, entries)?;
+                id.visible.set(fields[0], channel.handle());
+                id.visible.set(fields[1], cq.handle());
+                made.push((Arc::clone(&cq), channel));
+                Ok(cq)
+            }
+        };
+        let fields = [offset_of!(abi::CmId, recv_cq_channel), offset_of!(abi::CmId, recv_cq)];
+        let recv_cq = make(recv_cq, cap.max_recv_wr, fields);
+        let fields = [offset_of!(abi::CmId, send_cq_channel), offset_of!(abi::CmId, send_cq)];
+        let send_cq = make(send_cq, cap.max_send_wr, fields);
+        id.held().made = made;
+        let created = recv_cq.and_then(|recv_cq| {
+            let parts = Parts { pd: Arc::clone(&pd), send_cq: send_cq?, recv_cq, srq };
+            let qp_context = core::ptr::without_provenance_mut(qp_context);
+            let qp = self.create_qp(parts, &Request { qp_context, cap, signal_all })?;
+            id.id.attach_qp(Arc::clone(&qp.qp)).map_err(cm_errno)?;
+            Ok(qp)
+        });
+        let qp = created.inspect_err(|_: &Errno| self.destroy_cqs_of(id))?;
+        qp.set_owner(id.id.number());
+        qp.show_state();
+        id.take_qp(&qp, &pd);
+        Ok(qp)
+    }
+
+    /// Destroys the queue pair, and the completion queues that were made with it.
+    ///
+    /// # Errors
+    /// `EINVAL` for an id without one.
+    pub(crate) fn destroy_qp_of(&self, id: &Id) -> Result<(), Errno> {
+        let qp = id.held().qp.clone().ok_or(Errno::INVAL)?;
+        self.destroy_qp(qp.handle().addr())?;
+        drop(qp);
+        self.destroy_cqs_of(id);
+        Ok(())
+    }
+
     /// Makes the queue of which the id's queue pair takes its receives, unless it is given another one.
     ///
     /// # Errors
-    /// `EINVAL` for an id that has one or has no device yet; as [`Srq::create`].
-    pub(crate) fn create_srq(
+    /// `EINVAL` for an id that has one or has no device yet; as [`Srq::new`].
+    pub(crate) fn create_srq_of(
         &self,
-        process: &Process,
+        id: &Id,
         pd: Option<Arc<Pd>>,
         srq_context: *mut c_void,
         attr: &abi::SrqAttr,
     ) -> Result<Arc<Srq>, Errno> {
-        if self.srq(process).is_some() || self.id.device().is_none() {
+        if self.srq_of(id).is_some() || id.id.device().is_none() {
             return Err(Errno::INVAL);
         }
         let pd = match pd {
             Some(pd) => pd,
-            None => Arc::clone(&process.cm_context()?.1),
+            None => Arc::clone(&self.cm_context(id.functions)?.1),
         };
-        let srq = Srq::create(process, &pd, srq_context, attr)?;
-        self.held().srq = srq.handle().addr();
-        self.visible.set(offset_of!(abi::CmId, srq), srq.handle());
-        self.visible.set(offset_of!(abi::CmId, pd), pd.handle());
+        let srq = self.create_srq(&pd, srq_context, attr)?;
+        id.held().srq = srq.handle().addr();
+        id.visible.set(offset_of!(abi::CmId, srq), srq.handle());
+        id.visible.set(offset_of!(abi::CmId, pd), pd.handle());
         Ok(srq)
     }
 
@@ -43,17 +102,48 @@ impl Id {
     ///
     /// # Errors
     /// `EINVAL` for an id without one, `EBUSY` while a queue pair uses it.
-    pub(crate) fn destroy_srq(&self, process: &Process) -> Result<(), Errno> {
-        let handle = self.srq(process).ok_or(Errno::INVAL)?.handle().addr();
-        Srq::destroy(process, handle)?;
-        self.held().srq = 0;
-        self.visible.set(offset_of!(abi::CmId, srq), null_mut::<abi::Srq>());
+    pub(crate) fn destroy_srq_of(&self, id: &Id) -> Result<(), Errno> {
+        let handle = self.srq_of(id).ok_or(Errno::INVAL)?.handle().addr();
+        self.destroy_srq(handle)?;
+        id.held().srq = 0;
+        id.visible.set(offset_of!(abi::CmId, srq), null_mut::<abi::Srq>());
         Ok(())
     }
 
     /// It, unless the program has destroyed it by hand.
-    pub(crate) fn srq(&self, process: &Process) -> Option<Arc<Srq>> {
-        let handle = self.held().srq;
-        process.srqs.get(handle).ok()
+    fn srq_of(&self, id: &Id) -> Option<Arc<Srq>> {
+        let handle = id.held().srq;
+        self.srqs.get(handle).ok()
+    }
+
+    fn create_cq_of(&self, id: &Id, entries: u32) -> Result<(Arc<CompChannel>, Arc<Cq>), Errno> {
+        let (context, _) = self.cm_context(id.functions)?;
+        let channel = self.create_comp_channel(context)?;
+        let request = CqRequest {
+            entries: entries.max(1),
+            cq_context: id.handle().cast(),
+            channel: Some(Arc::clone(&channel)),
+            comp_vector: 0,
+            ignore_overrun: false,
+        };
+        let cq = self.create_cq(context, request)?;
+        Ok((channel, cq))
+    }
+
+    fn destroy_cqs_of(&self, id: &Id) {
+        let made = core::mem::take(&mut id.held().made);
+        for (cq, channel) in made {
+            // Whoever has destroyed them by hand has been quicker.
+            let destroyed = self.destroy_cq(cq.handle().addr());
+            // It is the last user of its channel.
+            drop(cq);
+            let _gone = destroyed.and_then(|()| self.destroy_comp_channel(channel.handle().addr()));
+        }
+        for offset in [offset_of!(abi::CmId, send_cq), offset_of!(abi::CmId, recv_cq)] {
+            id.visible.set(offset, null_mut::<abi::Cq>());
+        }
+        for offset in [offset_of!(abi::CmId, send_cq_channel), offset_of!(abi::CmId, recv_cq_channel)] {
+            id.visible.set(offset, null_mut::<abi::CompChannel>());
+        }
     }
 }

@@ -3,6 +3,7 @@
 use core::mem::offset_of;
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use weft_rnic::AsyncEvent;
 
 use crate::abi;
@@ -11,7 +12,7 @@ use crate::process::Process;
 
 /// Whose an event is.
 #[derive(Debug)]
-pub(crate) enum Owner {
+enum Owner {
     Context(Arc<Context>),
     /// The device's, which every context hears of.
     All,
@@ -25,9 +26,43 @@ pub(crate) struct Delivered {
     pub(crate) kind: u32,
 }
 
+impl Process {
+    /// Waits for the next asynchronous event of a context.
+    ///
+    /// # Errors
+    /// `EINVAL` for a context that is none, `EAGAIN` when the program does not want to wait, `EINTR` when a signal came.
+    pub(crate) fn next_async_event(&self, context: usize) -> Result<Delivered, Errno> {
+        let context = self.contexts.get(context)?;
+        loop {
+            if let Some(event) = self.take_async_event(&context) {
+                return Ok(event);
+            }
+            context.wait()?;
+        }
+    }
+
+    fn take_async_event(&self, context: &Context) -> Option<Delivered> {
+        loop {
+            if let Some(event) = context.take_handed() {
+                // An event of an object that was destroyed meanwhile is nobody's.
+                if let Some(delivered) = Delivered::of(self, event) {
+                    return Some(delivered);
+                }
+                continue;
+            }
+            let event = context.take_of_device()?;
+            match Owner::of(self, event) {
+                Some(Owner::Context(owner)) => owner.hand(event),
+                Some(Owner::All) => self.contexts.all().iter().for_each(|context| context.hand(event)),
+                None => {}
+            }
+        }
+    }
+}
+
 impl Owner {
     /// None where the object is destroyed.
-    pub(crate) fn of(process: &Process, event: AsyncEvent) -> Option<Self> {
+    fn of(process: &Process, event: AsyncEvent) -> Option<Self> {
         let context = match event {
             AsyncEvent::CqError { cq } => Arc::clone(process.cq_ids.get(cq).ok()?.context()),
             AsyncEvent::SrqLimitReached { srq } | AsyncEvent::SrqError { srq } => {
@@ -51,7 +86,7 @@ impl Owner {
 
 impl Delivered {
     /// None where the object is destroyed.
-    pub(crate) fn of(process: &Process, event: AsyncEvent) -> Option<Self> {
+    fn of(process: &Process, event: AsyncEvent) -> Option<Self> {
         let qp = |qp_num, kind| {
             let qp = process.qp_numbers.get(qp_num).ok()?;
             qp.events.deliver();

@@ -11,47 +11,47 @@ use crate::process::Process;
 use crate::qp::Qp;
 use crate::roce::{End, Manner, Step};
 
-impl Qp {
+impl Process {
     /// # Errors
     /// As [`Manner::step`]; as for making a queue pair where one has to be made anew.
-    pub(crate) fn modify_as_roce(
-        self: &Arc<Self>,
-        process: &Process,
+    pub(super) fn modify_as_roce(
+        &self,
+        qp: &Arc<Qp>,
         manner: &Arc<Manner>,
         attr: &abi::QpAttr,
         mask: u32,
     ) -> Result<(), Errno> {
-        let Some(roce) = process.roce()? else { return Err(Errno::INVAL) };
+        let Some(roce) = self.roce()? else { return Err(Errno::INVAL) };
         let _one_at_a_time = manner.change();
-        let actual = self.state();
+        let actual = qp.state();
         if mask & abi::QP_CUR_STATE != 0 && attr.cur_qp_state != actual {
             return Err(Errno::INVAL);
         }
         match manner.step(actual, attr, mask)? {
             Step::None => manner.note(attr, mask),
             Step::Meet(address) => {
-                let gid = process.gids()?.get(1, address.own_gid)?.gid;
+                let gid = self.gids()?.get(1, address.own_gid)?.gid;
                 let ends = [End { number: manner.number, gid }, address.peer];
-                roce.meet(ends, address.to, &self.qp, || self.make_twin(process))?;
+                roce.meet(ends, address.to, &qp.qp, || self.make_twin(qp))?;
                 manner.note(attr, mask);
             }
             Step::End => {
                 roce.forget(manner);
                 manner.note(attr, mask);
-                self.all_below().try_for_each(|qp| end(qp))?;
+                qp.all_below().try_for_each(|below| end(below))?;
             }
             Step::Renew => {
                 roce.forget(manner);
                 manner.reset();
-                self.renew(process)?.show_state();
+                self.renew_qp(qp)?.show_state();
                 return Ok(());
             }
         }
         if mask & (abi::QP_TIMEOUT | abi::QP_RETRY_CNT) != 0 {
             roce.set_patience(manner);
         }
-        self.note_access(attr, mask);
-        self.show_state();
+        qp.note_access(attr, mask);
+        qp.show_state();
         Ok(())
     }
 }

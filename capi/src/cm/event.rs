@@ -1,14 +1,10 @@
 //! Events of connection management.
 
-use core::ptr::null_mut;
 use std::sync::Arc;
 
 use weft_cm::{Event, EventKind, EventParam};
 
-use super::channel::EventChannel;
-use super::id::Id;
 use crate::abi;
-use crate::process::Process;
 use crate::raw::Visible;
 
 /// What `rdma_get_cm_event` answers. The event below is acknowledged when this goes.
@@ -20,35 +16,18 @@ pub(crate) struct CmEvent {
 }
 
 impl CmEvent {
-    /// The event as the program sees it; none of an id that is destroyed meanwhile. A connect request makes an id on `channel`.
-    pub(crate) fn of(
-        process: &Process,
-        mut event: Event,
-        channel: Option<&Arc<EventChannel>>,
-    ) -> Option<Arc<Self>> {
-        let listener = event.listen_id().map(|number| process.id_numbers.get(number)).transpose().ok()?;
-        let id = match (event.take_id(), &listener) {
-            (Some(new), Some(listener)) => Id::adopt(process, new, channel, listener),
-            _ => process.id_numbers.get(event.id()).ok()?,
-        };
-        Some(Self::about(process, event, &id, listener.as_deref()))
-    }
-
-    /// An event of an id, and for a connect request of who listens.
-    pub(crate) fn about(process: &Process, event: Event, id: &Id, listener: Option<&Id>) -> Arc<Self> {
-        id.refresh(process);
+    /// An event of `id`, and for a connect request of who listens, else null.
+    pub(crate) fn new(event: Event, id: *mut abi::CmId, listener: *mut abi::CmId) -> Arc<Self> {
         let param = event.param();
         let visible = Visible::new(abi::CmEvent {
-            id: id.handle(),
-            listen_id: listener.map_or(null_mut(), Id::handle),
+            id,
+            listen_id: listener,
             event: event.kind() as u32,
             status: event.status(),
             conn: conn_param(param, event.kind()),
             ud_rest: [0; 4],
         });
-        let event = Arc::new(Self { visible, _event: event });
-        process.cm_events.insert(event.handle().addr(), &event);
-        event
+        Arc::new(Self { visible, _event: event })
     }
 
     pub(crate) const fn handle(&self) -> *mut abi::CmEvent {

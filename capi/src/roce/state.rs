@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::Roce;
 use super::hello::End;
 use super::numbers::Numbers;
 use crate::abi;
@@ -50,8 +49,8 @@ impl Manner {
     ///
     /// # Errors
     /// `ENOMEM` when there is no number left.
-    pub(crate) fn new(roce: &Roce) -> Result<Self, Errno> {
-        let numbers = Arc::clone(&roce.numbers);
+    pub(crate) fn new(numbers: &Arc<Numbers>) -> Result<Self, Errno> {
+        let numbers = Arc::clone(numbers);
         let number = numbers.take()?;
         Ok(Self {
             number,

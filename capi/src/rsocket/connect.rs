@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use weft_cm::{ConnParam, EventKind, Id};
+use weft_cm::{Cm, ConnParam, EventKind, Id};
+use weft_rnic::Device;
 
 use super::hello::Hello;
 use super::link::Link;
 use super::socket::{Held, Patience, Socket};
 use super::state::{Core, Phase};
 use crate::errno::cm_errno;
-use crate::process::Process;
 
 impl Socket {
     /// # Errors
@@ -40,12 +40,12 @@ impl Socket {
     /// # Errors
     /// `EINPROGRESS` while there is no answer, `EALREADY` when asked again, `EISCONN`; `ECONNREFUSED` and others of
     /// [`weft_cm::Id::connect`].
-    pub(crate) fn connect(&self, process: &Process, peer: SocketAddr) -> Result<(), Errno> {
+    pub(crate) fn connect(&self, device: &Device, peer: SocketAddr) -> Result<(), Errno> {
         let mut core = self.lock();
         let patience = self.patience(true);
         match core.phase {
             Phase::Fresh | Phase::Bound => {
-                let begun = self.begin(process, &mut core, peer);
+                let begun = self.begin(device, &mut core, peer);
                 begun.inspect_err(|&errno| {
                     core.fail(errno);
                     core.error = None;
@@ -73,7 +73,7 @@ impl Socket {
     ///
     /// # Errors
     /// `EINVAL` for one that does not listen, `EAGAIN`, `EINTR`; as [`Link::create`].
-    pub(crate) fn accept(&self, process: &Process) -> Result<Arc<Self>, Errno> {
+    pub(crate) fn accept(&self, device: &Device, cm: &Cm) -> Result<Arc<Self>, Errno> {
         loop {
             let mut core = self.lock();
             if core.phase != Phase::Listening {
@@ -84,19 +84,19 @@ impl Socket {
             let Some((id, hello)) = core.requests.pop_front() else { continue };
             let options = core.options;
             drop(core);
-            let events = process.cm.create_event_channel().map_err(cm_errno)?;
+            let events = cm.create_event_channel().map_err(cm_errno)?;
             id.migrate(Some(&events)).map_err(cm_errno)?;
-            let socket = Self::enter(process, (events, id), self.is_v6())?;
+            let socket = Self::around(device, (events, id), self.is_v6())?;
             let mut core = socket.lock();
             core.options = options;
-            let answered = socket.answer(process, &mut core, &hello);
+            let answered = socket.answer(device, &mut core, &hello);
             drop(core);
             match answered {
                 Ok(()) => return Ok(socket),
                 // The peer has gone meanwhile.
-                Err(Errno::CONNRESET) => Self::close(process, socket.number())?,
+                Err(Errno::CONNRESET) => socket.close(),
                 Err(errno) => {
-                    Self::close(process, socket.number())?;
+                    socket.close();
                     return Err(errno);
                 }
             }
@@ -115,17 +115,17 @@ impl Socket {
         Ok(core)
     }
 
-    fn begin(&self, process: &Process, core: &mut Core, peer: SocketAddr) -> Result<(), Errno> {
+    fn begin(&self, device: &Device, core: &mut Core, peer: SocketAddr) -> Result<(), Errno> {
         core.id.resolve_addr(None, peer, PATIENCE).map_err(cm_errno)?;
         self.expect(EventKind::AddrResolved)?;
         core.id.resolve_route(PATIENCE).map_err(cm_errno)?;
         self.expect(EventKind::RouteResolved)?;
-        let hello = self.make_link(process, core)?.hello().octets();
+        let hello = self.make_link(device, core)?.hello().octets();
         connect_or_accept(core, Id::connect, &hello)
     }
 
-    fn answer(&self, process: &Process, core: &mut Core, peer: &Hello) -> Result<(), Errno> {
-        let link = self.make_link(process, core)?;
+    fn answer(&self, device: &Device, core: &mut Core, peer: &Hello) -> Result<(), Errno> {
+        let link = self.make_link(device, core)?;
         link.establish(peer);
         let hello = link.hello().octets();
         connect_or_accept(core, Id::accept, &hello)?;
@@ -133,8 +133,8 @@ impl Socket {
         Ok(())
     }
 
-    fn make_link<'a>(&self, process: &Process, core: &'a mut Core) -> Result<&'a mut Link, Errno> {
-        let link = Link::create(process.device()?, &self.channel, core.options.sizes)?;
+    fn make_link<'a>(&self, device: &Device, core: &'a mut Core) -> Result<&'a mut Link, Errno> {
+        let link = Link::create(device, &self.channel, core.options.sizes)?;
         core.id.attach_qp(Arc::clone(&link.qp)).map_err(cm_errno)?;
         Ok(core.link.insert(link))
     }

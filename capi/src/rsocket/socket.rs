@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use weft_cm::{Event, EventChannel};
-use weft_rnic::{CompChannel, Until};
+use weft_cm::{Cm, Event, EventChannel};
+use weft_rnic::{CompChannel, Device, Until};
 
 use super::link::Course;
 use super::mappings::Mappings;
@@ -18,7 +18,6 @@ use super::options::Name;
 use super::state::{Core, Phase};
 use crate::descriptor::Descriptor;
 use crate::errno::cm_errno;
-use crate::process::Process;
 use crate::raw::interruptible;
 
 /// What `rsocket` answers the descriptor of. That is readable while something waits that the socket has not taken in.
@@ -59,22 +58,21 @@ pub(super) type Held<'a> = MutexGuard<'a, Core>;
 impl Socket {
     /// # Errors
     /// When the device cannot be opened, or the system has no file descriptor left.
-    pub(crate) fn create(process: &Process, is_v6: bool) -> Result<Arc<Self>, Errno> {
-        process.device()?;
-        let events = process.cm.create_event_channel().map_err(cm_errno)?;
-        let id = process.cm.create_id(Some(&events)).map_err(cm_errno)?;
-        Self::enter(process, (events, id), is_v6)
+    pub(crate) fn new(device: &Device, cm: &Cm, is_v6: bool) -> Result<Arc<Self>, Errno> {
+        let events = cm.create_event_channel().map_err(cm_errno)?;
+        let id = cm.create_id(Some(&events)).map_err(cm_errno)?;
+        Self::around(device, (events, id), is_v6)
     }
 
     /// A socket around an id whose events come out of the channel.
-    pub(super) fn enter(
-        process: &Process,
+    pub(super) fn around(
+        device: &Device,
         (events, id): (EventChannel, weft_cm::Id),
         is_v6: bool,
     ) -> Result<Arc<Self>, Errno> {
-        let channel = process.device()?.create_comp_channel().map_err(|_| Errno::MFILE)?;
+        let channel = device.create_comp_channel().map_err(|_| Errno::MFILE)?;
         let descriptor = Descriptor::over(&[events.as_fd(), channel.as_fd()])?;
-        let socket = Arc::new(Self {
+        Ok(Arc::new(Self {
             descriptor,
             is_v6,
             status: AtomicI32::new(libc::O_RDWR),
@@ -82,26 +80,19 @@ impl Socket {
             channel,
             core: Mutex::new(Core::new(id)),
             turned: Condvar::new(),
-        });
-        process.rsockets.insert(socket.number(), &socket);
-        Ok(socket)
+        }))
     }
 
     /// Takes leave of the peer, as far as that is possible in bounded time.
-    ///
-    /// # Errors
-    /// `EBADF` for what is no socket.
-    pub(crate) fn close(process: &Process, number: i32) -> Result<(), Errno> {
-        let socket = process.rsockets.remove(number).ok_or(Errno::BADF)?;
+    pub(crate) fn close(&self) {
         // Without a connection there is nobody to tell, and one that does not end is cut off.
-        let _may_be_over = socket.shutdown(How::Both);
-        let mut core = socket.lock();
+        let _may_be_over = self.shutdown(How::Both);
+        let mut core = self.lock();
         core.phase = Phase::Over;
         core.requests.clear();
         core.link = None;
         core.mappings = Mappings::default();
         core.id.end();
-        Ok(())
     }
 
     /// Ends one direction or both, and waits until the peer's TCP has what was sent, or as long as that goes on.
