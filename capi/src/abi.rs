@@ -1,9 +1,9 @@
 //! The structs of `infiniband/verbs.h`, `rdma/rdma_cma.h` and their numbers, octet for octet.
 //!
-//! A C program reads and writes these directly, and its inline functions call what stands in their function pointers. Names are
-//! C's without `ibv_` and `rdma_`; fields have C's names. The sizes are those of rdma-core 44, and `tests` compares every
-//! field's offset with the headers that are installed. Structs of newer versions only grow at the end, or in front of
-//! [`VerbsContext`], and tell their size when they do.
+//! A C program reads and writes these directly, and its inline functions call their function pointers. Names are C's
+//! without `ibv_` and `rdma_`; fields have C's names. The sizes are those of rdma-core 44, and `tests` compares the
+//! offset of every field with the installed headers. Structs of newer versions only grow at the end, or in front of
+//! [`VerbsContext`], and then tell their size.
 
 mod attribute;
 mod cm;

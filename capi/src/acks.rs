@@ -2,7 +2,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Counts them.
+/// Counts the events that are not acknowledged yet.
 #[derive(Debug, Default)]
 pub(crate) struct Acks {
     outstanding: Mutex<u64>,
@@ -10,19 +10,19 @@ pub(crate) struct Acks {
 }
 
 impl Acks {
-    /// The program has got an event.
+    /// Counts an event that the program has got.
     pub(crate) fn deliver(&self) {
         *self.lock() += 1;
     }
 
-    /// The program has acknowledged `events`; more than it has got are as many.
+    /// Counts `events` as acknowledged, at most as many as there are.
     pub(crate) fn acknowledge(&self, events: u64) {
         let mut outstanding = self.lock();
         *outstanding = outstanding.saturating_sub(events);
         self.acknowledged.notify_all();
     }
 
-    /// Waits until none is left, as the functions that destroy objects do in libibverbs.
+    /// Blocks until none is left, as the functions of libibverbs that destroy objects do.
     pub(crate) fn wait(&self) {
         let mut outstanding = self.lock();
         while *outstanding > 0 {

@@ -1,4 +1,4 @@
-//! What `rdma_getaddrinfo` answers.
+//! The list that `rdma_getaddrinfo` returns.
 
 use core::ptr::null_mut;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ pub(crate) struct AddrInfo {
 }
 
 impl AddrInfo {
-    /// With the own address and the peer's, and what the program has asked for besides.
+    /// `addresses` are the own one and the peer's; the rest is what the program has asked for.
     pub(crate) fn new(addresses: [Option<SocketAddr>; 2], flags: i32, qp_type: i32) -> Arc<Self> {
         let family = match addresses.iter().flatten().next() {
             Some(SocketAddr::V6(_)) => libc::AF_INET6,

@@ -8,13 +8,13 @@ use weft_rnic::{Data, Qp, SendOpcode, SendWr, Sge};
 use crate::errno::refused;
 use crate::work::send_wr;
 
-/// Requests that are not posted yet. Memory is kept for the next ones.
+/// Requests that are not posted yet. Their memory is used again for the next ones.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     built: Vec<Built>,
     sges: Vec<Sge>,
     octets: Vec<u8>,
-    /// What was wrong first; nothing is posted then.
+    /// The first error. Nothing is posted then.
     wrong: Option<Errno>,
 }
 
@@ -41,18 +41,18 @@ impl Builder {
         self.wrong = None;
     }
 
-    /// A request without data so far.
+    /// Adds a request, without data so far.
     pub(crate) fn add(&mut self, wr_id: u64, flags: u32, opcode: SendOpcode) {
         let local = Local::Sges(self.sges.len()..self.sges.len());
         self.built.push(Built { wr_id, flags, opcode, local });
     }
 
-    /// Refuses all that is being built.
+    /// Refuses everything that is being built.
     pub(crate) fn refuse(&mut self, errno: Errno) {
         self.wrong.get_or_insert(errno);
     }
 
-    /// The data of the last request, in place of what it had.
+    /// Sets the data of the last request, in place of the data that it had.
     pub(crate) fn set_sges(&mut self, sges: impl IntoIterator<Item = Sge>) {
         let first = self.sges.len();
         self.sges.extend(sges);
@@ -60,7 +60,7 @@ impl Builder {
         self.set_local(local);
     }
 
-    /// The octets of the last request, which `copy` appends.
+    /// Sets the octets of the last request. `copy` appends them to what it is given.
     pub(crate) fn set_inline(&mut self, copy: impl FnOnce(&mut Vec<u8>) -> Result<(), Errno>) {
         let first = self.octets.len();
         if let Err(errno) = copy(&mut self.octets) {
@@ -85,10 +85,11 @@ impl Builder {
         send_wr(built.wr_id, built.flags, built.opcode, data)
     }
 
-    /// Posts everything to `sender`, if there is one.
+    /// Posts everything to `sender`, or returns the error in it.
     ///
     /// # Errors
-    /// What was wrong with a request, and none is posted; or why the queue did not take one, and none behind it is posted.
+    /// The error of a request, and nothing is posted. Or the reason why the queue refused one, and those behind it are
+    /// not posted.
     pub(crate) fn complete(&mut self, sender: Result<&Qp, Errno>) -> Result<(), Errno> {
         let outcome = match (self.wrong, self.built.as_slice()) {
             (Some(errno), _) => Err(errno),

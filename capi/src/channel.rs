@@ -11,13 +11,13 @@ use crate::context::Context;
 use crate::descriptor::Descriptor;
 use crate::raw::{Visible, interruptible};
 
-/// What `ibv_create_comp_channel` answers.
+/// The object behind `ibv_create_comp_channel`.
 #[derive(Debug)]
 pub(crate) struct CompChannel {
     visible: Visible<abi::CompChannel>,
     pub(crate) channel: weft_rnic::CompChannel,
     descriptor: Descriptor,
-    /// Held by each completion queue of it as well.
+    /// Each completion queue of the channel holds a copy.
     pub(crate) users: Arc<()>,
 }
 
@@ -32,15 +32,15 @@ impl CompChannel {
         Ok(Arc::new(Self { visible, channel, descriptor, users: Arc::default() }))
     }
 
-    /// Whether a completion queue has it.
+    /// Whether a completion queue reports to the channel.
     pub(crate) fn is_used(&self) -> bool {
         Arc::strong_count(&self.users) > 1
     }
 
-    /// Waits for the queue of the next event.
+    /// Blocks until the next event, and returns the number of its queue.
     ///
     /// # Errors
-    /// `EAGAIN` when there is none and the program does not want to wait, `EINTR` when a signal came.
+    /// `EAGAIN` if there is no event and the program does not want to wait, `EINTR` after a signal.
     pub(crate) fn next(&self) -> Result<CqId, Errno> {
         loop {
             match self.channel.next() {

@@ -1,4 +1,4 @@
-//! Connection management: what stands behind librdmacm's functions.
+//! The objects behind librdmacm's functions.
 
 mod channel;
 mod event;

@@ -14,21 +14,22 @@ use crate::abi;
 use crate::descriptor::Descriptor;
 use crate::raw::{Visible, interruptible};
 
-/// What `ibv_open_device` answers. All contexts of a process are of one device, whose asynchronous events are handed to the
-/// contexts of their objects by whoever asks first.
+/// The object behind `ibv_open_device`. All contexts of a process share one device. Whichever asks first takes an
+/// asynchronous event of the device, and hands it to the context of the event's object.
 #[derive(Debug)]
 pub(crate) struct Context {
     visible: Visible<abi::VerbsContext>,
     pub(crate) functions: &'static Functions,
     pub(crate) device: Device,
     events: AsyncChannel,
-    /// Events of this context that somebody else has met, with a token each.
+    /// Events that another context took for this one, with a token for each.
     handed: Mutex<VecDeque<AsyncEvent>>,
     tokens: Held,
     descriptor: Descriptor,
 }
 
-/// Tables of functions, without the fields of an object. The boundary makes them; objects only hand them to the program.
+/// Tables of functions, without the fields of an object. The boundary makes them, and objects only show them to the
+/// program.
 #[derive(Debug)]
 pub(crate) struct Functions {
     pub(crate) context: fn() -> abi::VerbsContext,
@@ -62,22 +63,22 @@ impl Context {
         self.visible.as_ptr().wrapping_byte_add(offset_of!(abi::VerbsContext, context)).cast()
     }
 
-    /// Takes an event that a thread which asked for another context has handed to this one.
+    /// Takes an event that another context has handed to this one.
     pub(crate) fn take_handed(&self) -> Option<AsyncEvent> {
         let event = self.lock().pop_front()?;
         let _empty = read(&self.tokens, &mut [0; 8]);
         Some(event)
     }
 
-    /// Takes an event of the device, which may be for any context.
+    /// Takes an event of the device. It may be for any context.
     pub(crate) fn take_of_device(&self) -> Option<AsyncEvent> {
         self.events.next()
     }
 
-    /// Waits until there is something to take.
+    /// Blocks until there is an event to take.
     ///
     /// # Errors
-    /// `EAGAIN` when the program does not want to wait, `EINTR` when a signal came.
+    /// `EAGAIN` if the program does not want to wait, `EINTR` after a signal.
     pub(crate) fn wait(&self) -> Result<(), Errno> {
         if self.descriptor.is_nonblocking()? {
             return Err(Errno::AGAIN);
@@ -88,7 +89,7 @@ impl Context {
 
     pub(crate) fn hand(&self, event: AsyncEvent) {
         self.lock().push_back(event);
-        // It refuses only when it is full of tokens, and readable therefore.
+        // The write fails only while the counter is full. The descriptor is readable then anyway.
         let _full = write(&self.tokens, &1_u64.to_ne_bytes());
     }
 

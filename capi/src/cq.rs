@@ -17,27 +17,27 @@ use crate::errno::errno;
 use crate::raw::Visible;
 use crate::roce::Numbers;
 
-/// What `ibv_create_cq` and `ibv_create_cq_ex` answer.
+/// The object behind `ibv_create_cq` and `ibv_create_cq_ex`.
 #[derive(Debug)]
 pub(crate) struct Cq {
     visible: Visible<abi::CqEx>,
     pub(crate) cq: weft_rnic::Cq,
     context: Arc<Context>,
     channel: Option<(Arc<CompChannel>, Arc<()>)>,
-    /// Completion events and asynchronous ones.
+    /// Counts completion events; `events` counts asynchronous ones.
     pub(crate) completions: Acks,
     pub(crate) events: Acks,
-    /// Held by each queue pair of it as well.
+    /// Each queue pair of the queue holds a copy.
     pub(crate) users: Arc<()>,
-    /// No event of it is delivered any more.
+    /// Set when the queue is being destroyed. From then on no event of it is delivered.
     is_closing: AtomicBool,
-    /// What queue pairs are called in completions, in the second personality.
+    /// The numbers by which completions name queue pairs, in the second personality.
     numbers: Option<Arc<Numbers>>,
-    /// The one that the program looks at, of a queue that tells by functions.
+    /// The completion that the program reads by functions, if the queue is polled that way.
     current: Mutex<Option<Completion>>,
 }
 
-/// What a queue is made with.
+/// The arguments of `ibv_create_cq` and `ibv_create_cq_ex`.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) entries: u32,
@@ -49,7 +49,7 @@ pub(crate) struct Request {
 
 impl Cq {
     /// # Errors
-    /// `EINVAL` when it would be empty or too large, `ENOMEM` when there are too many.
+    /// `EINVAL` for no entries or too many, `ENOMEM` if there are too many queues.
     pub(crate) fn new(
         context: &Arc<Context>,
         request: Request,
@@ -90,10 +90,10 @@ impl Cq {
         }))
     }
 
-    /// Delivers no event any more, and waits until all events are acknowledged.
+    /// Stops the delivery of events, and blocks until all events are acknowledged.
     ///
     /// # Errors
-    /// `EBUSY` while queue pairs use it, `EINVAL` when it is closed already.
+    /// `EBUSY` while a queue pair uses the queue, `EINVAL` if it is closed already.
     pub(crate) fn close(&self) -> Result<(), Errno> {
         if Arc::strong_count(&self.users) > 1 {
             return Err(Errno::BUSY);
@@ -109,7 +109,7 @@ impl Cq {
         Ok(())
     }
 
-    /// Counts a completion event as the program's, unless the queue is being destroyed.
+    /// Counts a completion event as the program's. Returns false if the queue is being destroyed.
     pub(crate) fn deliver(&self) -> bool {
         self.completions.deliver();
         if self.is_closing.load(Ordering::SeqCst) {
@@ -119,7 +119,7 @@ impl Cq {
         true
     }
 
-    /// Takes completions, and answers how many.
+    /// Takes completions, and returns how many.
     pub(crate) fn poll(&self, out: &mut [Completion]) -> usize {
         let taken = self.cq.poll(out);
         if let Some(numbers) = &self.numbers {
@@ -131,7 +131,7 @@ impl Cq {
     }
 
     /// # Errors
-    /// `EINVAL` when that is too few or too many.
+    /// `EINVAL` for no entries or too many.
     pub(crate) fn resize(&self, entries: u32) -> Result<(), Errno> {
         if entries == 0 {
             return Err(Errno::INVAL);
@@ -141,15 +141,15 @@ impl Cq {
         Ok(())
     }
 
-    /// Has an event wait for `count` completions or `micros` microseconds.
+    /// Delays an event until there are `count` completions or `micros` microseconds have passed.
     pub(crate) fn moderate(&self, count: u16, micros: u16) {
         self.cq.modify_moderation(count, Duration::from_micros(micros.into()).into());
     }
 
-    /// Goes to the next completion, of which the program reads the rest by functions.
+    /// Moves on to the next completion. The program reads its fields by functions.
     ///
     /// # Errors
-    /// `ENOENT` when there is none.
+    /// `ENOENT` if there is none.
     pub(crate) fn start(&self) -> Result<(), Errno> {
         let mut next = [Completion::EMPTY];
         let next = (self.poll(&mut next) == 1).then_some(next[0]);
@@ -160,7 +160,7 @@ impl Cq {
         Ok(())
     }
 
-    /// The completion that [`Self::start`] went to last.
+    /// Returns the completion that [`Self::start`] moved to last.
     pub(crate) fn current(&self) -> Completion {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(Completion::EMPTY)
     }
@@ -182,7 +182,7 @@ fn capacity(cq: &weft_rnic::Cq) -> i32 {
     i32::try_from(cq.capacity()).unwrap_or(i32::MAX)
 }
 
-/// A completion for C.
+/// Translates a completion to C's struct.
 pub(crate) const fn wc(completion: &Completion) -> abi::Wc {
     let (imm_data, wc_flags) = immediate(completion);
     abi::Wc {
@@ -202,7 +202,7 @@ pub(crate) const fn wc(completion: &Completion) -> abi::Wc {
     }
 }
 
-/// The union of immediate data and invalidated rkey, and the flag that says which it is.
+/// Returns the union of immediate data and invalidated rkey, with the flag that tells them apart.
 pub(crate) const fn immediate(completion: &Completion) -> (u32, u32) {
     match (completion.immediate, completion.invalidated) {
         (Some([a, b, c, d, ..]), _) => (u32::from_ne_bytes([a, b, c, d]), abi::WC_WITH_IMM),
@@ -214,7 +214,7 @@ pub(crate) const fn immediate(completion: &Completion) -> (u32, u32) {
 pub(crate) const fn opcode(completion: &Completion) -> u32 {
     use weft_rnic::CompletionOpcode as Code;
     match completion.opcode {
-        // Immediate Data alone, No-op and Wait are nothing that C can post.
+        // C cannot post Immediate Data alone, No-op and Wait.
         Code::Send | Code::Immediate | Code::Nop | Code::Wait => 0,
         Code::Write => abi::WC_RDMA_WRITE,
         Code::Read => abi::WC_RDMA_READ,

@@ -1,4 +1,4 @@
-//! The descriptors that a program sees of a channel.
+//! The descriptor that a program sees of a channel.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -7,8 +7,8 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use weft_netif::Held;
 
-/// A descriptor that is readable exactly while those below are. It is an open file of its own, so that the program decides by
-/// O_NONBLOCK whether its calls wait, while those below never do.
+/// A descriptor that is readable exactly while one of those below it is. It is an open file of its own: by its
+/// O_NONBLOCK the program decides whether calls wait, and the descriptors below never block.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     fd: Held,
@@ -25,15 +25,15 @@ impl Descriptor {
         Ok(Self { fd: Held::new(fd) })
     }
 
-    /// The number, for C.
+    /// Returns the number, for C.
     pub(crate) fn number(&self) -> i32 {
         self.fd.as_raw_fd()
     }
 
-    /// Whether the program wants to hear EAGAIN instead of waiting.
+    /// Whether the program wants EAGAIN instead of waiting.
     ///
     /// # Errors
-    /// `EBADF` when the program has closed it.
+    /// `EBADF` if the program has closed the descriptor.
     pub(crate) fn is_nonblocking(&self) -> Result<bool, Errno> {
         Ok(fcntl_getfl(self.fd.as_fd())?.contains(OFlags::NONBLOCK))
     }

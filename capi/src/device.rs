@@ -1,4 +1,4 @@
-//! What the device says about itself.
+//! The attributes of the device.
 
 use core::ffi::c_char;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,7 +10,7 @@ use weft_verbs::{MAX_CQ_ENTRIES, MAX_SGE};
 use crate::abi;
 use crate::personality::Personality;
 
-/// What there can be of each kind.
+/// How many objects of each kind there may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     qps: usize,
@@ -39,7 +39,7 @@ impl Limits {
             node_guid: guid().to_be(),
             sys_image_guid: guid().to_be(),
             max_mr_size: u64::MAX >> 1,
-            // Memory is copied, so that any page size does.
+            // Memory is copied, so that pages of any size will do.
             page_size_cap: !0xFFF,
             vendor_id: VENDOR,
             vendor_part_id: 1,
@@ -58,7 +58,8 @@ impl Limits {
             max_res_rd_atom: i32::from(self.reads).saturating_mul(number(self.qps)),
             max_qp_init_rd_atom: self.reads.into(),
             max_ee_init_rd_atom: 0,
-            // The CPU's own instructions make them; UCX takes no more than what adapters for InfiniBand say.
+            // The CPU's own instructions make them atomic for all. UCX accepts only the level that InfiniBand adapters
+            // report.
             atomic_cap: match Personality::of_process() {
                 Personality::Iwarp => abi::ATOMIC_GLOB,
                 Personality::Roce => abi::ATOMIC_HCA,
@@ -89,7 +90,7 @@ impl Limits {
             comp_mask: 0,
             odp_caps: [0; 3],
             completion_timestamp_mask: u64::MAX,
-            // Completions are stamped in microseconds; this is in kHz.
+            // In kHz: completions are stamped in microseconds.
             hca_core_clock: 1000,
             device_cap_flags_ex: CAPABILITIES.into(),
             tso_caps: [0; 2],
@@ -108,10 +109,10 @@ impl Limits {
     }
 
     /// # Errors
-    /// `EINVAL` for another port than 1.
+    /// `EINVAL` for a port other than 1.
     pub(crate) fn port(&self, port: u32, gids: usize) -> Result<abi::PortAttr, Errno> {
         check_port(port)?;
-        // The enumeration knows powers of two, and the largest that fits is as near as it comes.
+        // The enumeration has powers of two only. This is the largest that fits.
         let mtu = self.mtu.clamp(256, 4096).ilog2() - 8 + abi::MTU_256;
         Ok(abi::PortAttr {
             state: abi::PORT_ACTIVE,
@@ -141,12 +142,12 @@ impl Limits {
 }
 
 /// # Errors
-/// `EINVAL` for another port than 1.
+/// `EINVAL` for a port other than 1.
 pub(crate) const fn check_port(port: u32) -> Result<(), Errno> {
     if port == 1 { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// An EUI-64 with the mark of local ones, the same for all processes of a host.
+/// Returns an EUI-64 with the bit for local ones. It is the same for all processes of a host.
 pub(crate) fn guid() -> u64 {
     let mut hasher = DefaultHasher::new();
     std::fs::read("/etc/machine-id").unwrap_or_default().hash(&mut hasher);
@@ -155,10 +156,10 @@ pub(crate) fn guid() -> u64 {
     u64::from_be_bytes([0x02, b, c, 0xFF, 0xFE, d, e, f])
 }
 
-/// A string in an array of C's.
+/// Returns a string as an array of C.
 pub(crate) fn text<const N: usize>(text: &str) -> [c_char; N] {
     let mut array = [0; N];
-    // One place stays 0.
+    // The last place stays 0.
     for (place, octet) in array.iter_mut().take(N - 1).zip(text.bytes()) {
         *place = c_char::from_ne_bytes([octet]);
     }
@@ -166,7 +167,7 @@ pub(crate) fn text<const N: usize>(text: &str) -> [c_char; N] {
 }
 
 pub(crate) const NAME: &str = "weft0";
-/// No vendor has it: the octets say "WEF".
+/// The octets say "WEF". No vendor has this number.
 const VENDOR: u32 = 0x57_45_46;
 const CAPABILITIES: u32 = abi::DEVICE_SRQ_RESIZE
     | abi::DEVICE_MEM_WINDOW

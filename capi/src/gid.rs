@@ -1,4 +1,4 @@
-//! The GIDs of the port: what a peer is found by, in the second personality an IP address each.
+//! The GIDs of the port, by which peers find it. In the second personality each GID is an IP address.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -8,22 +8,22 @@ use crate::abi;
 use crate::device::{check_port, guid};
 use crate::raw::Interface;
 
-/// The table. It is made when the device is opened, and stays as it is.
+/// The table. It does not change after the device was opened.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gids(Vec<Entry>);
 
-/// A place of the table.
+/// An entry of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) gid: abi::Gid,
     /// `enum ibv_gid_type`.
     pub(crate) kind: u32,
-    /// The network interface, if there is one.
+    /// The number of the network interface, 0 for none.
     pub(crate) interface: u32,
 }
 
 impl Gids {
-    /// As with other iWARP devices a hardware address and zeros, here a local one.
+    /// Returns the table of an iWARP device: a hardware address, here a local one, and zeros.
     pub(crate) fn iwarp() -> Self {
         let [a, b, c, _, _, d, e, f] = guid().to_be_bytes();
         let mut gid = [0; 16];
@@ -31,8 +31,8 @@ impl Gids {
         Self(vec![Entry { gid, kind: abi::GID_TYPE_IB, interface: 0 }])
     }
 
-    /// As with RoCE v2: an entry for each address. Programs that choose by themselves mostly take the first ones, so that IPv4 comes
-    /// before IPv6, and what others reach before what only this host does.
+    /// Returns the table of a RoCE v2 device: an entry for each address. Programs that choose by themselves mostly take
+    /// the first entry. So IPv4 comes before IPv6, and 127.0.0.1 behind the addresses that other hosts reach.
     pub(crate) fn roce(mut addresses: Vec<Interface>) -> Self {
         addresses.retain(|it| address_of(of_address(it.address)).is_some());
         addresses.sort_by_key(|it| (it.address.is_ipv6(), it.address.is_loopback()));
@@ -45,7 +45,7 @@ impl Gids {
     }
 
     /// # Errors
-    /// `EINVAL` for another port than 1, and for a place behind the last one.
+    /// `EINVAL` for a port other than 1, and for an index behind the last entry.
     pub(crate) fn get(&self, port: u32, index: u32) -> Result<&Entry, Errno> {
         check_port(port)?;
         usize::try_from(index).ok().and_then(|index| self.0.get(index)).ok_or(Errno::INVAL)
@@ -56,7 +56,8 @@ impl Gids {
     }
 }
 
-/// The address that a GID of RoCE v2 means: one that a host can have and that needs no name of an interface.
+/// Returns the address that a GID of RoCE v2 stands for. None unless a host can have it and it needs no interface's
+/// name.
 pub(crate) fn address_of(gid: abi::Gid) -> Option<IpAddr> {
     let address = Ipv6Addr::from(gid).to_canonical();
     let is_host = match address {

@@ -1,4 +1,4 @@
-//! From a pointer of the program to the object that it means.
+//! Tables that lead from a name of the program's to an object.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -8,14 +8,14 @@ use rustix::io::Errno;
 
 use crate::raw::{Origin, Visible};
 
-/// The objects of one kind by a name: the address that the program has, or a number. Whatever the program passes is looked up
-/// here and never followed, so that null, foreign and destroyed handles are found out.
+/// The objects of one kind by their names: addresses that the program got, or numbers. A name is looked up here and its
+/// address is never followed. So null, foreign and destroyed handles are refused.
 #[derive(Debug)]
 pub(crate) struct Handles<K, T> {
     live: RwLock<HashMap<K, Entry<T>, BuildHasherDefault<Mix>>>,
 }
 
-/// An object, and for a trace where it comes from.
+/// An object, and its origin if calls are traced.
 type Entry<T> = (Arc<T>, Option<Origin>);
 
 impl<K, T> Default for Handles<K, T> {
@@ -25,10 +25,10 @@ impl<K, T> Default for Handles<K, T> {
 }
 
 impl<K: Hash + Eq, T> Handles<K, T> {
-    /// The object.
+    /// Returns the object of this name.
     ///
     /// # Errors
-    /// `EINVAL` when there is none, or none any more.
+    /// `EINVAL` if there is none.
     pub(crate) fn get(&self, name: K) -> Result<Arc<T>, Errno> {
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
         live.get(&name).map(|(object, _)| Arc::clone(object)).ok_or(Errno::INVAL)
@@ -39,7 +39,7 @@ impl<K: Hash + Eq, T> Handles<K, T> {
         self.live.write().unwrap_or_else(PoisonError::into_inner).insert(name, entry);
     }
 
-    /// Takes the name away. The object lives until whoever uses it at the moment is done.
+    /// Removes the name, and returns its object. The object lives on for the threads that use it.
     pub(crate) fn remove(&self, name: K) -> Option<Arc<T>> {
         self.live.write().unwrap_or_else(PoisonError::into_inner).remove(&name).map(|(object, _)| object)
     }
@@ -51,14 +51,15 @@ impl<K: Hash + Eq, T> Handles<K, T> {
 }
 
 impl<T> Handles<usize, T> {
-    /// What is left at the end of a process, where a thread that has ended in the middle may have the lock.
+    /// Returns the names that are left, and their origins. Returns nothing while a thread has the lock: it may have
+    /// ended inside.
     pub(crate) fn left(&self) -> Vec<(usize, Option<Origin>)> {
         let Ok(live) = self.live.try_read() else { return Vec::new() };
         live.iter().map(|(&name, &(_, origin))| (name, origin)).collect()
     }
 }
 
-/// Arrays that the program gets, and gives back.
+/// Arrays that the program gets, and gives back later.
 pub(crate) struct Lists<T> {
     given: Handles<usize, Visible<T>>,
 }
@@ -70,7 +71,7 @@ impl<T: Copy> Lists<T> {
         list.as_ptr()
     }
 
-    /// One that is none, or was given back before, is left alone.
+    /// Frees a list. Does nothing for an address that is no list.
     pub(crate) fn free(&self, list: usize) {
         drop(self.given.remove(list));
     }
@@ -88,7 +89,7 @@ impl<T> core::fmt::Debug for Lists<T> {
     }
 }
 
-/// Addresses and numbers are no secret and nobody else's choice: a multiplication spreads them well enough.
+/// A hash by one multiplication. No peer chooses the addresses and numbers, so that nobody can make them collide.
 #[derive(Debug, Default)]
 pub(crate) struct Mix(u64);
 

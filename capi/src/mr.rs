@@ -12,7 +12,7 @@ use crate::errno::errno;
 use crate::pd::Pd;
 use crate::raw::Visible;
 
-/// What `ibv_reg_mr` answers.
+/// The object behind `ibv_reg_mr`.
 #[derive(Debug)]
 pub(crate) struct Mr {
     visible: Visible<abi::Mr>,
@@ -21,12 +21,12 @@ pub(crate) struct Mr {
 
 #[derive(Debug)]
 struct Registered {
-    /// Until it is deregistered.
+    /// None after deregistration.
     mr: Option<weft_rnic::Mr>,
     pd: Arc<Pd>,
 }
 
-/// What a region is to become; as in [`Reregistration`].
+/// The changes of a region, as in [`Reregistration`].
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) pd: Option<Arc<Pd>>,
@@ -37,7 +37,7 @@ pub(crate) struct Change {
 
 impl Mr {
     /// # Errors
-    /// `ENOMEM` when STags are used up, `EINVAL` when the rights make no sense or the offsets wrap.
+    /// `ENOMEM` if there is no STag left, `EINVAL` for rights that contradict each other and offsets that wrap.
     pub(crate) fn register(
         pd: &Arc<Pd>,
         region: Region,
@@ -60,7 +60,7 @@ impl Mr {
     }
 
     /// # Errors
-    /// As [`Self::register`]; nothing has changed then.
+    /// Those of [`Self::register`]. Nothing has changed then.
     pub(crate) fn reregister(&self, change: Change) -> Result<(), Errno> {
         let mut state = self.lock();
         let Registered { mr, pd: own } = &mut *state;
@@ -85,7 +85,7 @@ impl Mr {
     }
 
     /// # Errors
-    /// `EINVAL` when it is deregistered already, `EBUSY` while memory windows are bound to it.
+    /// `EINVAL` if it is deregistered already, `EBUSY` while memory windows are bound to it.
     pub(crate) fn deregister(&self) -> Result<(), Errno> {
         let mut state = self.lock();
         let region = state.mr.take().ok_or(Errno::INVAL)?;
@@ -96,10 +96,10 @@ impl Mr {
         Ok(())
     }
 
-    /// Does something with the region.
+    /// Calls `act` with the region of the engine.
     ///
     /// # Errors
-    /// `EINVAL` when it is deregistered.
+    /// `EINVAL` if it is deregistered.
     pub(crate) fn with<R>(&self, act: impl FnOnce(&weft_rnic::Mr) -> R) -> Result<R, Errno> {
         self.lock().mr.as_ref().map(act).ok_or(Errno::INVAL)
     }
@@ -113,10 +113,10 @@ impl Mr {
     }
 }
 
-/// The rights that flags of C mean.
+/// Translates C's flags to rights.
 ///
 /// # Errors
-/// `EOPNOTSUPP` for memory that pages in on demand by that name, `EINVAL` for flags that are none.
+/// `EOPNOTSUPP` for paging on demand, `EINVAL` for unknown flags.
 pub(crate) fn access(flags: u32) -> Result<Access, Errno> {
     let flags = flags & !abi::ACCESS_OPTIONAL_RANGE;
     if flags & !abi::ACCESS_KNOWN != 0 {
@@ -125,7 +125,7 @@ pub(crate) fn access(flags: u32) -> Result<Access, Errno> {
     if flags & abi::ACCESS_ON_DEMAND != 0 {
         return Err(Errno::OPNOTSUPP);
     }
-    // Large pages are how the memory is mapped, which copies do not see.
+    // This flag says how memory is mapped. Copies do not depend on it.
     let rights = flags & !abi::ACCESS_HUGETLB;
     u8::try_from(rights).ok().and_then(Access::from_bits).ok_or(Errno::INVAL)
 }

@@ -14,17 +14,17 @@ use crate::pd::Pd;
 use crate::qp::Qp;
 use crate::raw::Visible;
 
-/// What `ibv_alloc_mw` answers.
+/// The object behind `ibv_alloc_mw`.
 #[derive(Debug)]
 pub(crate) struct Mw {
     visible: Visible<abi::Mw>,
-    /// Until it is deallocated.
+    /// None after deallocation.
     mw: Mutex<Option<weft_rnic::Mw>>,
-    /// Which must not go before it.
+    /// The domain has to outlive the window.
     _pd: Arc<Pd>,
 }
 
-/// How the request is posted that binds a window of type 1.
+/// The fields of the request that binds a window of type 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flags {
     pub(crate) wr_id: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Flags {
 
 impl Mw {
     /// # Errors
-    /// `EINVAL` for a type that is none, `ENOMEM` when there are too many.
+    /// `EINVAL` for an unknown type, `ENOMEM` if there are too many windows.
     pub(crate) fn alloc(pd: &Arc<Pd>, kind: u32) -> Result<Arc<Self>, Errno> {
         let window = match kind {
             abi::MW_TYPE_1 => WindowType::Type1,
@@ -57,11 +57,12 @@ impl Mw {
         drop(self.lock().take());
     }
 
-    /// Posts the binding of a window of type 1, which has another rkey from then on. Without a region it is unbound.
+    /// Posts the request that binds a window of type 1, or unbinds it if there is no region. The window gets another
+    /// rkey.
     ///
     /// # Errors
-    /// `EINVAL` for a window of type 2, objects that do not go together and rights that a window cannot have, `ENOMEM` for a full
-    /// queue.
+    /// `EINVAL` for a window of type 2, objects that do not go together and rights that a window cannot have; `ENOMEM`
+    /// for a full queue.
     pub(crate) fn bind(
         &self,
         qp: &Qp,
@@ -87,10 +88,11 @@ impl Mw {
         Ok(())
     }
 
-    /// The binding of a window of type 2 with a key that the program has chosen, for a send queue.
+    /// Returns the request that binds a window of type 2, with a key that the program has chosen.
     ///
     /// # Errors
-    /// `EINVAL` for another type, an rkey of another window, a region that is none any more, and rights that a window cannot have.
+    /// `EINVAL` for a window of type 1, an rkey of another window, a region that was deregistered, and rights that a
+    /// window cannot have.
     pub(crate) fn binding(
         &self,
         rkey: u32,
@@ -119,7 +121,7 @@ impl Mw {
     }
 }
 
-/// Only a peer has rights by a window. Programs name the local one of the region as well, which devices do not mind.
+/// A window gives rights to a peer only. Programs also name the local right of the region, and devices ignore that.
 fn window_access(info: &abi::MwBindInfo) -> Result<Access, Errno> {
     access(info.mw_access_flags & !u32::from(Access::LOCAL_WRITE.bits()))
 }

@@ -6,7 +6,7 @@ use crate::abi;
 use crate::context::Context;
 use crate::raw::Visible;
 
-/// What `ibv_alloc_pd` answers.
+/// The object behind `ibv_alloc_pd`.
 #[derive(Debug)]
 pub(crate) struct Pd {
     visible: Visible<abi::Pd>,

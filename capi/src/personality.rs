@@ -1,16 +1,19 @@
-//! What the device looks like to programs: an RNIC, or a channel adapter with RoCE v2.
+//! The kind of device that programs see: an RNIC, or a channel adapter with RoCE v2.
 
-/// What the device looks like to programs. What it sends is iWARP in both cases.
+/// The kind of device that programs see. It sends iWARP in both cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Personality {
-    /// An RNIC, whose queue pairs are connected by connection management.
+    /// An RNIC. Connection management connects its queue pairs.
     Iwarp,
-    /// A channel adapter with RoCE v2, whose queue pairs programs may connect by themselves (`roce`).
+    /// A channel adapter with RoCE v2. Programs may connect its queue pairs themselves (`roce`).
     Roce,
 }
 
 impl Personality {
-    /// What the variable says of it; what makes no sense is told when the device is opened.
+    /// Reads the variable's value.
+    ///
+    /// # Errors
+    /// A line that says what would be right.
     pub(crate) fn read(value: Option<&str>) -> Result<Self, String> {
         match value {
             None | Some("iwarp") => Ok(Self::Iwarp),
@@ -19,7 +22,8 @@ impl Personality {
         }
     }
 
-    /// That of this process.
+    /// Returns the personality of this process, the first one if the variable is wrong. Opening the device reports that
+    /// error.
     pub(crate) fn of_process() -> Self {
         Self::read(std::env::var("WEFT_PERSONALITY").ok().as_deref()).unwrap_or(Self::Iwarp)
     }

@@ -1,4 +1,4 @@
-//! All that this process has: the device, and the objects by the names that the program knows.
+//! Everything that this process has: the device, and the objects by their names.
 
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
@@ -28,14 +28,14 @@ use crate::settings::Settings;
 use crate::srq::Srq;
 use crate::tally::Tally;
 
-/// What lives as long as the process; a child after `fork` begins with a new one.
+/// Lives as long as the process. A child after `fork` begins with a new one.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
     opened: OnceLock<Result<Opened, Errno>>,
     pub(crate) device_lists: Lists<[*mut abi::Device; 2]>,
     pub(crate) context_lists: Lists<[*mut abi::Context; 2]>,
     pub(crate) cm: Cm,
-    /// Those of connection management.
+    /// The context and the domain of connection management.
     pub(crate) cm_context: OnceLock<(Arc<Context>, Arc<Pd>)>,
     pub(crate) contexts: Handles<usize, Context>,
     pub(crate) pds: Handles<usize, Pd>,
@@ -58,10 +58,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The device, which the first call opens.
+    /// Returns the device. The first call opens it.
     ///
     /// # Errors
-    /// What the first call has met; it has told more on standard error.
+    /// The error of the first call, which also wrote the reason to standard error.
     pub(crate) fn device(&self) -> Result<&Device, Errno> {
         self.opened().map(|opened| &opened.device)
     }
@@ -78,16 +78,17 @@ impl Process {
         self.opened().map(|opened| &opened.gids)
     }
 
-    /// What the second personality has; none in the first one.
+    /// Returns the state of the second personality; none in the first.
     pub(crate) fn roce(&self) -> Result<Option<&Roce>, Errno> {
         self.opened().map(|opened| opened.roce.as_ref())
     }
 
-    /// Closes the connections whose TCP ends with this process, so that their peers hear of it; the system looks after those of its
-    /// own. It never lasts longer than the time for it, even where the program ends within a call of ours, whose locks it holds.
+    /// Closes the connections whose TCP ends with this process, so that their peers hear of it. The system closes
+    /// connections of its own TCP. Returns after twice [`FAREWELL`] at the latest, even if the program ends within a
+    /// call that holds locks.
     pub(crate) fn say_farewell(&'static self) {
         let Some(Ok(opened)) = self.opened.get() else { return };
-        // Programs that connect by themselves end without having disconnected what they have sent by.
+        // With RoCE programs end without having disconnected: the last Sends may not have arrived yet.
         if opened.settings.place.is_host() && !opened.roce.as_ref().is_some_and(Roce::has_met) {
             return;
         }
@@ -95,7 +96,7 @@ impl Process {
         let blocked = Blocked::begin();
         let thread = std::thread::Builder::new().name("weft-farewell".into()).spawn(move || {
             opened.device.shutdown(FAREWELL);
-            // Nobody listens any more when the time is over.
+            // The receiver is gone if the time is over.
             let _late = done.send(());
         });
         drop(blocked);
@@ -104,7 +105,7 @@ impl Process {
         }
     }
 
-    /// What the program has made and not destroyed, a line for each, for a trace.
+    /// Returns a line for each object that the program made and did not destroy, for a trace.
     pub(crate) fn leaks(&self) -> Vec<String> {
         let kinds = [
             ("context", self.contexts.left()),
@@ -120,7 +121,7 @@ impl Process {
             ("event", self.cm_events.left()),
             ("addrinfo", self.addr_infos.left()),
         ];
-        // Those are the library's.
+        // The library made these two itself.
         let own = self.cm_context.get().map(|(context, pd)| [context.handle().addr(), pd.handle().addr()]);
         let own = own.unwrap_or_default();
         let lines = kinds.into_iter().flat_map(|(kind, left)| left.into_iter().map(move |one| (kind, one)));
@@ -145,8 +146,8 @@ impl Process {
     }
 }
 
-/// perftest has a listener for its settings and then one for its test, and its client may be quicker than the second one.
+/// perftest has one listener for its settings and then another for its test. Its client may connect between the two.
 const CONNECT_REPEATS: u32 = 200;
 const CONNECT_PAUSE: Duration = Duration::from_millis(1);
-/// Several round trips; what is left then is reset.
+/// Several round trips. Connections that are left then are reset.
 const FAREWELL: Duration = Duration::from_millis(500);

@@ -19,28 +19,28 @@ use crate::raw::Visible;
 use crate::roce::Manner;
 use crate::srq::Srq;
 
-/// What `ibv_create_qp` answers.
+/// The object behind `ibv_create_qp`.
 #[derive(Debug)]
 pub(crate) struct Qp {
     visible: Arc<Visible<abi::QpEx>>,
     pub(crate) qp: Arc<weft_rnic::Qp>,
-    /// What sends instead, where the peer is the queue pair itself.
+    /// Sends in place of `qp` if the peer is the queue pair itself.
     twin: OnceLock<Arc<weft_rnic::Qp>>,
-    /// In the second personality.
+    /// Present in the second personality only.
     pub(crate) manner: Option<Arc<Manner>>,
     below: Below,
     parts: Parts,
-    /// Who else must not go before it.
+    /// Copies that keep the completion queues and the shared receive queue from being destroyed.
     _uses: [Option<Arc<()>>; 3],
     cap: abi::QpCap,
     access: AtomicU32,
     pub(crate) events: Arc<Acks>,
     builder: Mutex<Builder>,
-    /// The number of the id of connection management that has it, 0 for none.
+    /// The number of the id of connection management that owns the queue pair, 0 for none.
     owner: AtomicU64,
 }
 
-/// The objects that a queue pair is made of.
+/// The objects that a queue pair is made with.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
     pub(crate) pd: Arc<Pd>,
@@ -49,7 +49,7 @@ pub(crate) struct Parts {
     pub(crate) srq: Option<Arc<Srq>>,
 }
 
-/// What the queue pair below is made with, again where it begins anew.
+/// The attributes of the engine's queue pair, kept for one that replaces it.
 #[derive(Clone, Copy, Debug)]
 struct Below {
     capacity: QpCapacity,
@@ -57,7 +57,7 @@ struct Below {
     rnr_wait: bool,
 }
 
-/// What else a queue pair is made with.
+/// The other arguments of `ibv_create_qp`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) qp_context: *mut c_void,
@@ -67,7 +67,7 @@ pub(crate) struct Request {
 
 impl Qp {
     /// # Errors
-    /// `EINVAL` for sizes that are too large and parts that do not go together, `ENOMEM` when there are too many.
+    /// `EINVAL` for sizes that are too large and parts that do not go together, `ENOMEM` if there are too many.
     pub(crate) fn new(
         parts: Parts,
         request: &Request,
@@ -110,11 +110,11 @@ impl Qp {
         }))
     }
 
-    /// What is changed of what iWARP has; the rest of InfiniBand's connection is taken and means nothing, as with other iWARP
+    /// Changes what iWARP has. Attributes of InfiniBand's connections are accepted without effect, as with other iWARP
     /// devices. Remote rights are those of the memory.
     ///
     /// # Errors
-    /// `EINVAL` where the state does not allow it.
+    /// `EINVAL` if the state does not allow the change.
     pub(crate) fn modify(&self, attr: &abi::QpAttr, mask: u32) -> Result<(), Errno> {
         let state = self.state();
         if mask & abi::QP_CUR_STATE != 0 && attr.cur_qp_state != state {
@@ -123,9 +123,10 @@ impl Qp {
         let wanted = if mask & abi::QP_STATE == 0 { state } else { attr.qp_state };
         let wanted = match (state, wanted) {
             (from, to) if from == to => None,
-            // Nothing has happened to an idle one that RESET would undo.
+            // Nothing has happened to an idle queue pair that RESET would undo.
             (abi::QPS_INIT, abi::QPS_RESET) => None,
-            // Who moves a queue pair by hand, as InfiniBand wants it, finds it where it is to go; Linux siw sees it so, too.
+            // A program may move its queue pair by hand, as on InfiniBand, after connection management has connected
+            // it. Linux siw accepts this, too.
             (abi::QPS_RTS, abi::QPS_INIT | abi::QPS_RTR) => None,
             (abi::QPS_RTS, abi::QPS_SQD) => Some(QpState::Closing),
             (_, abi::QPS_ERR) => Some(QpState::Error),
@@ -150,27 +151,27 @@ impl Qp {
         }
     }
 
-    /// The queue pairs of the device that this one is made of.
+    /// Returns the queue pairs of the engine behind this one.
     pub(crate) fn all_below(&self) -> impl Iterator<Item = &Arc<weft_rnic::Qp>> {
         [Some(&self.qp), self.twin.get()].into_iter().flatten()
     }
 
-    /// A second one below, which sends what the first one receives.
+    /// Makes a second queue pair below, which sends what the first one receives.
     ///
     /// # Errors
-    /// As [`Self::create`].
+    /// Those of [`Self::new`].
     pub(crate) fn make_twin(&self) -> Result<Arc<weft_rnic::Qp>, Errno> {
-        // It is the other one that takes receives, and whose events tell of them.
+        // The first queue pair has the receives, and its events tell of them.
         let below = Below { capacity: QpCapacity { recv_wr: 0, ..self.below.capacity }, ..self.below };
         let parts = Parts { srq: None, ..self.parts.clone() };
         let made = Arc::new(below.make(&parts, self.manner.as_deref())?);
         Ok(Arc::clone(self.twin.get_or_init(|| made)))
     }
 
-    /// The same queue pair anew: with its handle and number, but without a connection and with empty queues.
+    /// Returns the queue pair anew: with its handle and number, without a connection and with empty queues.
     ///
     /// # Errors
-    /// As [`Self::create`].
+    /// Those of [`Self::new`].
     pub(crate) fn renewed(&self) -> Result<Arc<Self>, Errno> {
         let below = self.below.make(&self.parts, self.manner.as_deref())?;
         Ok(Arc::new(Self {
@@ -189,7 +190,7 @@ impl Qp {
         }))
     }
 
-    /// The state as C numbers it.
+    /// Returns the state by C's number.
     pub(crate) fn state(&self) -> u32 {
         let wanted = self.manner.as_ref().map(|manner| manner.state());
         match (self.qp.state(), wanted) {
@@ -201,10 +202,10 @@ impl Qp {
         }
     }
 
-    /// What requests for the send queue go to.
+    /// Returns the queue pair of the engine that takes requests for the send queue.
     ///
     /// # Errors
-    /// `EINVAL` where the second personality does not take any yet.
+    /// `EINVAL` if the second personality takes no requests in this state.
     pub(crate) fn sender(&self) -> Result<&weft_rnic::Qp, Errno> {
         let Some(manner) = &self.manner else { return Ok(&self.qp) };
         match manner.state() {
@@ -214,7 +215,7 @@ impl Qp {
         }
     }
 
-    /// Stores the state where the program looks.
+    /// Stores the state in the struct that the program sees.
     pub(crate) fn show_state(&self) {
         self.visible.set(offset_of!(abi::Qp, state), self.state());
     }
@@ -243,7 +244,7 @@ impl Qp {
         }
     }
 
-    /// What it was made with, and the sizes as granted.
+    /// Returns the arguments that it was made with, and the sizes as granted.
     pub(crate) fn init_attributes(&self) -> abi::QpInitAttr {
         abi::QpInitAttr {
             qp_context: self.visible.get(offset_of!(abi::Qp, qp_context)),
@@ -256,7 +257,7 @@ impl Qp {
         }
     }
 
-    /// The sizes as granted.
+    /// Returns the sizes as granted.
     pub(crate) const fn cap(&self) -> abi::QpCap {
         self.cap
     }
@@ -265,11 +266,11 @@ impl Qp {
         &self.parts.pd.context
     }
 
-    /// Has the id of this number told when the queue pair is destroyed.
+    /// Notes the id that is told when the queue pair is destroyed.
     pub(crate) fn set_owner(&self, id: u64) {
         if let Some(manner) = &self.manner {
             manner.set_state(abi::QPS_INIT);
-            // Both sides hear of connections that are managed, and close them.
+            // Both sides hear of the end of a managed connection, and close it.
             self.qp.set_as_infiniband(false);
             self.show_state();
         }
@@ -280,7 +281,7 @@ impl Qp {
         self.builder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `wr_id` and `wr_flags` of `struct ibv_qp_ex`, as the program has set them.
+    /// Returns `wr_id` and `wr_flags` of `struct ibv_qp_ex`, which the program has set.
     pub(crate) fn wr_id_and_flags(&self) -> (u64, u32) {
         let visible = &self.visible;
         (visible.get(offset_of!(abi::QpEx, wr_id)), visible.get(offset_of!(abi::QpEx, wr_flags)))
@@ -290,25 +291,25 @@ impl Qp {
         self.visible.as_ptr().cast()
     }
 
-    /// The numbers that it is known by: to the program, and below.
+    /// Returns the numbers that lead to it: the program's and the engine's.
     pub(crate) fn names(&self) -> impl Iterator<Item = u32> {
         let shown = self.manner.as_ref().map(|manner| manner.number);
         self.all_below().map(|qp| qp.number()).chain(shown)
     }
 
-    /// The number of the id that has it, 0 for none. The id may be gone.
+    /// Returns the number of the id that owns it, 0 for none. That id may be gone.
     pub(crate) fn owner(&self) -> u64 {
         self.owner.load(Ordering::Acquire)
     }
 
     /// # Errors
-    /// As libibverbs numbers them: `ENOMEM` for a full queue, `EINVAL` for what makes no sense.
+    /// As libibverbs numbers them: `ENOMEM` for a full queue, `EINVAL` for a wrong request.
     pub(crate) fn post_send(&self, wr: &SendWr<'_>) -> Result<(), Errno> {
         self.sender()?.post_send(wr).map_err(refused)
     }
 
     /// # Errors
-    /// As [`Self::post_send`].
+    /// Those of [`Self::post_send`].
     pub(crate) fn post_recv(&self, wr_id: u64, sges: &[Sge]) -> Result<(), Errno> {
         self.qp.post_recv(&RecvWr { wr_id, sges }).map_err(refused)
     }
@@ -326,7 +327,7 @@ impl Parts {
 
 impl Below {
     /// # Errors
-    /// As [`Qp::create`].
+    /// Those of [`Qp::new`].
     fn make(&self, parts: &Parts, manner: Option<&Manner>) -> Result<weft_rnic::Qp, Errno> {
         let init = QpInit {
             capacity: self.capacity,
@@ -356,5 +357,6 @@ fn cap_of(capacity: &QpCapacity) -> abi::QpCap {
     }
 }
 
-/// As many octets as an element of a request takes anyway; rdma_xclient sends so many without having asked.
+/// An entry of the send queue has this room anyway. rdma_xclient sends so many octets inline without having asked for
+/// them.
 const LEAST_INLINE: usize = 16;

@@ -1,8 +1,9 @@
-//! The second personality: a channel adapter with RoCE v2, whose queue pairs programs may connect by themselves.
+//! The second personality: a channel adapter with RoCE v2, whose queue pairs programs may connect themselves.
 //!
-//! The program gets GIDs, which are addresses, and numbers of queue pairs, which name ports ([`numbers`]), takes them to the peer by ways of
-//! its own, and gives the peer's to `ibv_modify_qp` ([`state`]). What comes of that is a connection of MPA ([`meeting`]) with private data
-//! that says who wants whom ([`hello`]). All else is as in the first personality.
+//! A program gets GIDs, which are addresses, and numbers of queue pairs, which name ports ([`numbers`]). It carries
+//! them to the peer by ways of its own, and gives the peer's to `ibv_modify_qp` ([`state`]). The two queue pairs then
+//! find each other over a connection of MPA ([`meeting`]). Its private data says which queue pair wants which
+//! ([`hello`]). Everything else is as in the first personality.
 
 mod hello;
 mod meeting;
@@ -23,20 +24,20 @@ use meeting::{Meeting, Meetings};
 pub(crate) use numbers::Numbers;
 pub(crate) use state::{Manner, Step};
 
-/// What the process has of it.
+/// The state of the second personality in this process.
 #[derive(Debug)]
 pub(crate) struct Roce {
     pub(crate) numbers: Arc<Numbers>,
     meetings: Arc<Meetings>,
-    /// A program has named a peer.
+    /// Set when the program has named the first peer.
     has_met: AtomicBool,
 }
 
 impl Roce {
-    /// Begins with a thread that sees to calls.
+    /// Starts the thread that handles calls of peers.
     ///
     /// # Errors
-    /// When the system has no thread or descriptor left.
+    /// If the system has no thread or descriptor left.
     pub(crate) fn begin(device: &Device, max_qps: usize) -> io::Result<Self> {
         let queue = EventQueue::new()?;
         let numbers = Arc::new(Numbers::new(device.clone(), device.events_on(&queue), max_qps));
@@ -49,10 +50,11 @@ impl Roce {
         Ok(Self { numbers, meetings, has_met: AtomicBool::new(false) })
     }
 
-    /// The program has named the peer of a queue pair, which is `below`. Where that is the queue pair itself, `twin` sends.
+    /// Begins a meeting with the peer that the program has named for the queue pair `below`. If the peer is the queue
+    /// pair itself, `twin` makes the sender.
     ///
     /// # Errors
-    /// What `twin` answers.
+    /// Those of `twin`.
     pub(crate) fn meet(
         &self,
         ends: [End; 2],
@@ -67,18 +69,18 @@ impl Roce {
         Ok(())
     }
 
-    /// Whether any queue pair had a peer that its program has named.
+    /// Whether the program has named a peer for any queue pair.
     pub(crate) fn has_met(&self) -> bool {
         self.has_met.load(Ordering::Relaxed)
     }
 
-    /// Requests that wait for the peer of this queue pair do so for as long as its attributes say by now.
+    /// Sets how long requests of a queue pair wait for its peer, by its attributes.
     pub(crate) fn set_patience(&self, manner: &Manner) {
         let patience = Manner::patience(&manner.attr());
         self.meetings.set_patience(manner.number, patience);
     }
 
-    /// Nobody finds this queue pair by its number any more.
+    /// Ends the meeting of a queue pair. Peers no longer find it by its number.
     pub(crate) fn forget(&self, manner: &Manner) {
         self.meetings.forget(manner.number);
     }

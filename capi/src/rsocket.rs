@@ -1,9 +1,9 @@
-//! rsocket: stream sockets over queue pairs, as librdmacm has them, and the same on the wire as its are on iWARP.
+//! rsocket: stream sockets over queue pairs. On the wire they are librdmacm's on iWARP.
 //!
-//! Each end lends the other a buffer, in two halves. Data is written there (RDMA Write), and a Send of 4 octets says how much it
-//! was ([`message`]). Which part may be written next stands in a table in the sender's memory, which the receiver writes; how many
-//! messages may come is told as well. What both ends need for that goes along with the connect request and its answer
-//! ([`hello`]). librdmacm tells both by Writes with immediate data where there are such; on iWARP it sends messages, as here.
+//! Each end lends the other end a buffer, in two halves. An RDMA Write places data there, and a Send of 4 octets tells
+//! how much ([`message`]). A table in the sender's memory, which the receiver writes, says which part may be written
+//! next. Credits bound the messages under way. The connect request and its answer carry what both ends need for that
+//! ([`hello`]). librdmacm uses Writes with immediate data where a device has them; on iWARP it sends messages, as here.
 //!
 //! ```text
 //!   message, hello, place      octets; pure

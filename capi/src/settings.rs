@@ -1,4 +1,4 @@
-//! What the environment says about the device.
+//! The settings of the device, from the environment.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -6,12 +6,12 @@
 //! | `WEFT_PERSONALITY` | `iwarp` (default), or `roce`: what the device looks like |
 //! | `WEFT_IP` | on a wire the own address, as `10.0.0.1/24`; on `host` the only address to use, else all |
 //! | `WEFT_MTU` | on a wire: octets of the largest IP packet, 1500 by default |
-//! | `WEFT_TIMEOUT` | seconds after which a peer that sends and answers nothing is given up, 60 by default; half of that if it owes an answer |
-//! | `WEFT_RNR_WAIT` | `1`: a Send that finds no receive waits for one, as on InfiniBand; else it ends the connection, as iWARP has it |
+//! | `WEFT_TIMEOUT` | seconds until a silent peer is given up, 60 by default; half of that if it owes an answer |
+//! | `WEFT_RNR_WAIT` | `1`: a Send without a receive waits for it, as on InfiniBand; else it ends the connection, as on iWARP |
 //! | `WEFT_MARKERS` | `1`: asks for Markers |
 //! | `WEFT_CRC` | `0`: does not ask for CRCs |
 //! | `WEFT_GUARD` | `0`: handles no SIGSEGV and no SIGBUS; memory that goes before it is deregistered ends the process |
-//! | `WEFT_SYSFS` | a folder that gets the files which a kernel's device has below `/sys` ([`crate::sysfs`]) |
+//! | `WEFT_SYSFS` | a folder for the files that a kernel's device has below `/sys` ([`crate::sysfs`]) |
 //! | `WEFT_STAT` | as for `weft stat` |
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -23,7 +23,7 @@ use weft_rnic::Config;
 use crate::personality::Personality;
 use crate::raw::{Interface, interfaces};
 
-/// The settings, read once.
+/// The settings. They are read once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) personality: Personality,
@@ -37,10 +37,10 @@ pub(crate) struct Settings {
     pub(crate) guard: bool,
 }
 
-/// Where the device is in the network.
+/// The place of the device in the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// At an address of the host, or at all.
+    /// At one address of the host, or at all of them.
     Host(IpAddr),
     /// On a wire.
     Wire(IpSetting),
@@ -51,7 +51,7 @@ impl Place {
         matches!(self, Self::Host(_))
     }
 
-    /// The addresses that the device is found at.
+    /// Returns the addresses at which peers find the device.
     pub(crate) fn addresses(&self) -> Vec<Interface> {
         match self {
             Self::Host(address) => {
@@ -65,10 +65,10 @@ impl Place {
 }
 
 impl Settings {
-    /// Reads the settings by `variable`.
+    /// Reads the settings; `variable` returns the value of a variable.
     ///
     /// # Errors
-    /// What is wrong, in a line.
+    /// One line that names the variable and what is wrong with it.
     pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let wrong = |name: &str, why: &dyn core::fmt::Display| format!("{name}: {why}");
         let transport = variable("WEFT_TRANSPORT").unwrap_or_else(|| "host".into());

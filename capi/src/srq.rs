@@ -13,20 +13,20 @@ use crate::errno::{errno, refused};
 use crate::pd::Pd;
 use crate::raw::Visible;
 
-/// What `ibv_create_srq` answers.
+/// The object behind `ibv_create_srq`.
 #[derive(Debug)]
 pub(crate) struct Srq {
     visible: Visible<abi::Srq>,
     pub(crate) srq: weft_rnic::Srq,
     pub(crate) pd: Arc<Pd>,
     pub(crate) events: Acks,
-    /// Held by each queue pair of it as well.
+    /// Each queue pair of the queue holds a copy.
     pub(crate) users: Arc<()>,
 }
 
 impl Srq {
     /// # Errors
-    /// `EINVAL` when it would be too large, `ENOMEM` when there are too many.
+    /// `EINVAL` for a queue that is too large, `ENOMEM` if there are too many.
     pub(crate) fn new(
         pd: &Arc<Pd>,
         srq_context: *mut c_void,
@@ -52,19 +52,19 @@ impl Srq {
         }))
     }
 
-    /// Whether a queue pair has it.
+    /// Whether a queue pair takes its receives from it.
     pub(crate) fn is_used(&self) -> bool {
         Arc::strong_count(&self.users) > 1
     }
 
     /// # Errors
-    /// `ENOMEM` for a full queue, `EINVAL` for a request that makes no sense.
+    /// `ENOMEM` for a full queue, `EINVAL` for a wrong request.
     pub(crate) fn post_recv(&self, wr_id: u64, sges: &[Sge]) -> Result<(), Errno> {
         self.srq.post_recv(&RecvWr { wr_id, sges }).map_err(refused)
     }
 
     /// # Errors
-    /// `EINVAL` for flags that are none, and sizes that do not fit.
+    /// `EINVAL` for unknown flags, and sizes that do not fit.
     pub(crate) fn modify(&self, attr: &abi::SrqAttr, mask: i32) -> Result<(), Errno> {
         if mask & !(abi::SRQ_MAX_WR | abi::SRQ_LIMIT) != 0 {
             return Err(Errno::INVAL);

@@ -1,5 +1,5 @@
-//! What programs read of a device below `/sys`. The kernel has nothing there for this one, so that `ibv_read_sysfs_file` answers these
-//! files; programs that open them by themselves find them in a folder (`WEFT_SYSFS`) that is filled when the device is opened.
+//! The files of the device below `/sys`. The kernel has none for it, so `ibv_read_sysfs_file` answers them from here.
+//! For programs that open such files themselves, a folder (`WEFT_SYSFS`) is filled when the device is opened.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,7 +13,8 @@ use crate::gid::Gids;
 use crate::personality::Personality;
 use crate::settings::{Place, Settings};
 
-/// What stands for `/sys`: the folder that the environment names, or the system's own, which has nothing of ours.
+/// Returns the folder that stands for `/sys`: the one that the environment names, or the system's, which has no file of
+/// ours.
 pub(crate) fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| {
@@ -30,20 +31,20 @@ pub(crate) fn root() -> &'static Path {
     })
 }
 
-/// Where the device is below [`root`].
+/// Returns the folder of the device.
 pub(crate) fn device() -> PathBuf {
     root().join(DEVICE)
 }
 
-/// Where its half for verbs programs is.
+/// Returns the folder of its half for verbs programs.
 pub(crate) fn verbs_device() -> PathBuf {
     root().join(VERBS_DEVICE)
 }
 
-/// The content of a file of the device, without a newline. Nothing for a path that is not the device's.
+/// Returns the content of a file of the device, without a newline. None if the path is not the device's.
 ///
 /// # Errors
-/// When the device has no such file.
+/// If the device has no such file.
 pub(crate) fn content(path: &Path, gids: impl FnOnce() -> Gids) -> Option<io::Result<String>> {
     let path = [root(), Path::new(SYSTEM)].iter().find_map(|root| path.strip_prefix(root).ok())?;
     if !path.starts_with(DEVICE) && !path.starts_with(VERBS_DEVICE) {
@@ -53,11 +54,11 @@ pub(crate) fn content(path: &Path, gids: impl FnOnce() -> Gids) -> Option<io::Re
     Some(found.map(|(_, content)| content).ok_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
-/// Fills the folder, if the environment names one. Every process of a host writes the same, and a file that is there already with its
-/// content is left alone.
+/// Fills the folder, if the environment names one. All processes of a host write the same content. A file that has it
+/// already is left alone.
 ///
 /// # Errors
-/// When a file or folder cannot be written.
+/// If a file or folder cannot be written.
 pub(crate) fn render(settings: &Settings, gids: &Gids) -> io::Result<()> {
     if root() == Path::new(SYSTEM) {
         return Ok(());
@@ -74,7 +75,7 @@ pub(crate) fn render(settings: &Settings, gids: &Gids) -> io::Result<()> {
     Ok(())
 }
 
-/// By another name first, so that who reads meanwhile sees all of it or nothing.
+/// Writes a file under another name first, so that a reader sees all of it or nothing.
 fn write(path: &Path, content: &str) -> io::Result<()> {
     if std::fs::read(path).is_ok_and(|known| known == content.as_bytes()) {
         return Ok(());
@@ -88,7 +89,7 @@ fn write(path: &Path, content: &str) -> io::Result<()> {
     std::fs::rename(part, path)
 }
 
-/// The files, by their paths below [`root`], with the names and numbers of the kernel.
+/// Returns the files by their paths below [`root`], with the kernel's names and numbers.
 fn files(gids: &Gids) -> Vec<(String, String)> {
     let node_type = match Personality::of_process() {
         Personality::Iwarp => "4: RNIC",
@@ -131,7 +132,7 @@ fn files(gids: &Gids) -> Vec<(String, String)> {
     files
 }
 
-/// In groups of four digits, as the kernel writes GUIDs and GIDs.
+/// Returns groups of four digits, as the kernel writes GUIDs and GIDs.
 fn hex(octets: &[u8]) -> String {
     let groups: Vec<_> = octets
         .chunks(2)
@@ -144,7 +145,7 @@ const SYSTEM: &str = "/sys";
 const DEVICE: &str = "class/infiniband/weft0";
 const VERBS: &str = "class/infiniband_verbs";
 const VERBS_DEVICE: &str = "class/infiniband_verbs/weft0";
-/// C's arrays for paths have 256 octets.
+/// C's arrays for paths have room for 256 octets.
 const LONGEST: usize = 200;
 
 #[cfg(test)]

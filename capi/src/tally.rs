@@ -1,10 +1,10 @@
-//! How often the program has called what.
+//! Counts the calls of the program.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
-/// The calls of a process so far.
+/// The calls so far, by their names.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     calls: Mutex<BTreeMap<&'static str, Count>>,
@@ -26,8 +26,8 @@ impl Tally {
         count.took += took;
     }
 
-    /// A table, the calls that took longest first. It is empty where the process ends while it counts, which a handler of a signal
-    /// can do.
+    /// Returns a table; the calls that took longest come first. It is empty if the process ends while a thread counts,
+    /// as in a signal handler.
     pub(crate) fn report(&self, name: impl Fn(&str) -> String) -> Vec<String> {
         let calls = match self.calls.try_lock() {
             Ok(calls) => calls,

@@ -1,4 +1,4 @@
-//! Work requests: from C's numbers to operations.
+//! Translates work requests from C's numbers to operations.
 
 use rustix::io::Errno;
 use weft_rnic::{Data, SendOpcode, SendWr, Sge, Stag};
@@ -6,15 +6,15 @@ use weft_verbs::{MAX_INLINE, MAX_SGE};
 
 use crate::abi;
 
-/// Scatter-gather elements of one request.
+/// The scatter-gather elements of one request.
 pub(crate) type Sges = heapless::Vec<Sge, MAX_SGE>;
-/// Inline data of one request.
+/// The inline data of one request.
 pub(crate) type Inline = heapless::Vec<u8, MAX_INLINE>;
 
-/// What a request does.
+/// Translates C's opcode and its arguments.
 ///
 /// # Errors
-/// `EOPNOTSUPP` for what iWARP has not, `EINVAL` for what is no operation.
+/// `EOPNOTSUPP` for operations that iWARP lacks, `EINVAL` for unknown ones.
 pub(crate) fn opcode(wr: &abi::SendWr) -> Result<SendOpcode, Errno> {
     let stag = Stag(wr.rdma_rkey());
     let to = wr.remote_addr;
@@ -27,7 +27,8 @@ pub(crate) fn opcode(wr: &abi::SendWr) -> Result<SendOpcode, Errno> {
         abi::WR_ATOMIC_CMP_AND_SWP => compare_swap(Stag(wr.atomic_rkey), to, wr.compare_add, wr.swap),
         abi::WR_ATOMIC_FETCH_AND_ADD => fetch_add(Stag(wr.atomic_rkey), to, wr.compare_add),
         abi::WR_LOCAL_INV => SendOpcode::LocalInvalidate { stag: Stag(wr.imm_data) },
-        // Sends with immediate data are not iWARP's. What binds a window names objects, and is not read here.
+        // iWARP has no Send with immediate data. A request that binds a window names objects, and is translated
+        // elsewhere.
         other if other <= LAST_OPCODE => return Err(Errno::OPNOTSUPP),
         _ => return Err(Errno::INVAL),
     })
@@ -45,11 +46,11 @@ pub(crate) const fn fetch_add(stag: Stag, to: u64, add: u64) -> SendOpcode {
     SendOpcode::FetchAdd { stag, to, add, mask: 0 }
 }
 
-/// A request with C's flags.
+/// Returns a request with C's flags.
 pub(crate) const fn send_wr<'a>(wr_id: u64, flags: u32, opcode: SendOpcode, data: Data<'a>) -> SendWr<'a> {
     SendWr {
         wr_id,
-        // C's programs set this flag on Writes as well, where it means nothing.
+        // C's programs set this flag on Writes as well, without a meaning.
         solicited: flags & abi::SEND_SOLICITED != 0 && opcode.takes_receive(),
         signaled: flags & abi::SEND_SIGNALED != 0,
         fence: flags & abi::SEND_FENCE != 0,
@@ -58,7 +59,7 @@ pub(crate) const fn send_wr<'a>(wr_id: u64, flags: u32, opcode: SendOpcode, data
     }
 }
 
-/// A scatter-gather element of C.
+/// Translates a scatter-gather element.
 pub(crate) const fn sge(sge: &abi::Sge) -> Sge {
     Sge { addr: sge.addr, length: sge.length, lkey: Stag(sge.lkey) }
 }

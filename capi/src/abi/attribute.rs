@@ -1,4 +1,4 @@
-//! What is asked for when objects are made, and what they tell about themselves.
+//! Arguments for making objects, and attributes of objects.
 
 use core::ffi::c_char;
 
@@ -65,7 +65,7 @@ pub(crate) struct DeviceAttr {
     pub(crate) phys_port_cnt: u8,
 }
 
-/// `struct ibv_device_attr_ex`; what iWARP has nothing to say about, from `odp_caps` on, are words of 0 but for a few.
+/// `struct ibv_device_attr_ex`. From `odp_caps` on most fields say nothing about iWARP, and are words of 0.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct DeviceAttrEx {
@@ -141,7 +141,7 @@ pub(crate) struct QpInitAttr {
     pub(crate) sq_sig_all: i32,
 }
 
-/// `struct ibv_qp_init_attr_ex`. It begins as [`QpInitAttr`] does, whose padding at the end holds `comp_mask` here.
+/// `struct ibv_qp_init_attr_ex`. It begins like [`QpInitAttr`]; `comp_mask` lies in the padding at the end of that.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct QpInitAttrEx {
@@ -164,7 +164,7 @@ pub(crate) struct QpInitAttrEx {
 }
 
 impl QpInitAttrEx {
-    /// The part that both structs have.
+    /// Returns the part that both structs have.
     pub(crate) const fn base(&self) -> QpInitAttr {
         QpInitAttr {
             qp_context: self.qp_context,
@@ -178,7 +178,7 @@ impl QpInitAttrEx {
     }
 }
 
-/// `struct ibv_ah_attr`, which means nothing on iWARP; `roce` takes it apart.
+/// `struct ibv_ah_attr`. It means nothing on iWARP; `roce` reads it.
 pub(crate) type AhAttr = [u64; 4];
 
 /// `struct ibv_qp_attr`.
@@ -230,7 +230,7 @@ pub(crate) struct SrqInitAttr {
     pub(crate) attr: SrqAttr,
 }
 
-/// `struct ibv_srq_init_attr_ex`; what is for XRC and tags is a number here.
+/// `struct ibv_srq_init_attr_ex`. Fields for XRC and tags are plain numbers.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct SrqInitAttrEx {
@@ -267,7 +267,7 @@ pub(crate) struct ModifyCqAttr {
     pub(crate) cq_period: u16,
 }
 
-/// `struct ibv_async_event`, whose union is a pointer or, in its first octets, the number of a port.
+/// `struct ibv_async_event`. Its union is a pointer or, in the first octets, the number of a port.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct AsyncEvent {

@@ -26,7 +26,7 @@ pub(crate) struct CmId {
     pub(crate) qp: *mut Qp,
     pub(crate) src_addr: Storage,
     pub(crate) dst_addr: Storage,
-    /// `struct rdma_ib_addr`, which means nothing on iWARP.
+    /// `struct rdma_ib_addr`. It means nothing on iWARP.
     pub(crate) ibaddr: [u64; 5],
     pub(crate) path_rec: *mut c_void,
     pub(crate) num_paths: c_int,

@@ -122,7 +122,7 @@ pub(crate) const SRQT_BASIC: u32 = 0;
 pub(crate) const CQ_INIT_ATTR_FLAGS: u32 = 1;
 pub(crate) const CQ_ATTR_SINGLE_THREADED: u32 = 1;
 pub(crate) const CQ_ATTR_IGNORE_OVERRUN: u32 = 2;
-/// What a completion of iWARP can tell: the standard fields and the time.
+/// The fields of a completion that iWARP has: the standard ones and the time.
 pub(crate) const WC_EX_KNOWN: u64 = 0xFF;
 pub(crate) const CQ_ATTR_MODERATE: u32 = 1;
 
@@ -141,7 +141,7 @@ pub(crate) const EVENT_QP_LAST_WQE_REACHED: u32 = 16;
 
 pub(crate) const PS_TCP: u32 = 0x0106;
 pub(crate) const PS_IB: u32 = 0x013F;
-/// In depths of Reads: as many as the device has.
+/// As a depth of Reads: as many as the device has.
 pub(crate) const MAX_DEPTH: u8 = 0xFF;
 pub(crate) const RAI_PASSIVE: i32 = 1;
 pub(crate) const RAI_NUMERICHOST: i32 = 2;

@@ -1,4 +1,4 @@
-//! Objects that a program holds pointers to.
+//! Objects to which a program holds pointers.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -7,7 +7,7 @@ use super::{
     Sge, Wc, work::DataBuf,
 };
 
-/// A place for a function that this library does not have; C looks whether it is null, or never looks.
+/// A place for a function that this library lacks. C checks it for null, or never reads it.
 pub(crate) type Slot = Option<unsafe extern "C" fn()>;
 
 /// `struct ibv_device`.
@@ -23,7 +23,7 @@ pub(crate) struct Device {
     pub(crate) ibdev_path: [c_char; 256],
 }
 
-/// `struct ibv_context_ops`: the functions that inline functions call for every device. The others are exported symbols.
+/// `struct ibv_context_ops`: the functions that inline functions call. The others are exported symbols.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct ContextOps {
@@ -55,8 +55,8 @@ pub(crate) struct Context {
     pub(crate) abi_compat: usize,
 }
 
-/// `struct verbs_context` of rdma-core 44, in the end of which the program's `struct ibv_context` lies. What is null answers
-/// EOPNOTSUPP in the headers' inline functions.
+/// `struct verbs_context` of rdma-core 44. The program's `struct ibv_context` lies at its end. For a null pointer the
+/// headers' inline functions answer EOPNOTSUPP.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct VerbsContext {
@@ -136,7 +136,7 @@ pub(crate) struct Cq {
     pub(crate) async_events_completed: u32,
 }
 
-/// `struct ibv_cq_ex`, which begins as [`Cq`] does.
+/// `struct ibv_cq_ex`. It begins like [`Cq`].
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct CqEx {
@@ -158,7 +158,7 @@ pub(crate) struct CqEx {
     pub(crate) read_sl: Option<unsafe extern "C" fn(*mut Self) -> u8>,
     pub(crate) read_dlid_path_bits: Option<unsafe extern "C" fn(*mut Self) -> u8>,
     pub(crate) read_completion_ts: Option<unsafe extern "C" fn(*mut Self) -> u64>,
-    /// `read_cvlan` to `read_completion_wallclock_ns`, which a queue cannot be made with.
+    /// `read_cvlan` to `read_completion_wallclock_ns`. No queue can be made with them.
     pub(crate) unsupported: [Slot; 4],
 }
 
@@ -194,7 +194,7 @@ pub(crate) struct Qp {
     pub(crate) events_completed: u32,
 }
 
-/// `struct ibv_qp_ex`, which begins as [`Qp`] does.
+/// `struct ibv_qp_ex`. It begins like [`Qp`].
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct QpEx {

@@ -1,4 +1,4 @@
-//! Every size and offset beside those that a C compiler finds in the installed headers.
+//! Compares every size and offset with those that a C compiler finds in the installed headers.
 
 use core::mem::{offset_of, size_of};
 use std::io::Write;
@@ -10,7 +10,7 @@ use skip::skip;
 #[path = "../../../cli/tests/support/skip.rs"]
 mod skip;
 
-/// What a C expression is to be.
+/// A C expression and its value.
 struct Fact(String, usize);
 
 macro_rules! facts {

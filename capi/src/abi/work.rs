@@ -19,8 +19,8 @@ pub(crate) struct DataBuf {
     pub(crate) length: usize,
 }
 
-/// `struct ibv_send_wr`. Its first union, of network octets, is `imm_data`; the second one, `wr`, has the fields of `atomic`, whose
-/// first two are those of `rdma`, but for the rkey, see [`Self::rdma_rkey`].
+/// `struct ibv_send_wr`. Its first union is `imm_data`, in network order. The second one, `wr`, has the fields of
+/// `atomic`; `rdma` shares the first two, except for the rkey ([`Self::rdma_rkey`]).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct SendWr {

@@ -18,11 +18,11 @@ use crate::qp::{Parts, Qp, Request};
 use crate::srq::Srq;
 
 impl Process {
-    /// Makes the queue pair, with completion queues and channels of its own where none are given: their context is the id, which
-    /// the inline functions of `rdma_verbs.h` check.
+    /// Makes the queue pair of an id. Where the program gives none, it also makes completion queues and channels. Their
+    /// context is the id: the inline functions of `rdma_verbs.h` check that.
     ///
     /// # Errors
-    /// `EINVAL` for an id that has one or has no device yet; as [`Self::create_qp`].
+    /// `EINVAL` for an id that has a queue pair or has no device yet; those of [`Self::create_qp`].
     pub(crate) fn create_qp_of(&self, id: &Id, template: Template) -> Result<Arc<Qp>, Errno> {
         let Template { pd, qp_context, cqs: [send_cq, recv_cq], srq, cap, signal_all } = template;
         if id.held().qp.is_some() || id.id.device().is_none() {
@@ -64,7 +64,7 @@ impl Process {
     /// Destroys the queue pair, and the completion queues that were made with it.
     ///
     /// # Errors
-    /// `EINVAL` for an id without one.
+    /// `EINVAL` for an id without a queue pair.
     pub(crate) fn destroy_qp_of(&self, id: &Id) -> Result<(), Errno> {
         let qp = id.held().qp.clone().ok_or(Errno::INVAL)?;
         self.destroy_qp(qp.handle().addr())?;
@@ -73,10 +73,11 @@ impl Process {
         Ok(())
     }
 
-    /// Makes the queue of which the id's queue pair takes its receives, unless it is given another one.
+    /// Makes the shared receive queue of an id. The id's queue pair takes its receives from it, unless the program
+    /// gives another one.
     ///
     /// # Errors
-    /// `EINVAL` for an id that has one or has no device yet; as [`Srq::new`].
+    /// `EINVAL` for an id that has one or has no device yet; those of [`Srq::new`].
     pub(crate) fn create_srq_of(
         &self,
         id: &Id,
@@ -98,7 +99,7 @@ impl Process {
         Ok(srq)
     }
 
-    /// Destroys it.
+    /// Destroys the shared receive queue of an id.
     ///
     /// # Errors
     /// `EINVAL` for an id without one, `EBUSY` while a queue pair uses it.
@@ -110,7 +111,7 @@ impl Process {
         Ok(())
     }
 
-    /// It, unless the program has destroyed it by hand.
+    /// Returns the shared receive queue of an id, unless the program has destroyed it directly.
     fn srq_of(&self, id: &Id) -> Option<Arc<Srq>> {
         let handle = id.held().srq;
         self.srqs.get(handle).ok()
@@ -133,9 +134,9 @@ impl Process {
     fn destroy_cqs_of(&self, id: &Id) {
         let made = core::mem::take(&mut id.held().made);
         for (cq, channel) in made {
-            // Whoever has destroyed them by hand has been quicker.
+            // This fails if the program has destroyed them directly.
             let destroyed = self.destroy_cq(cq.handle().addr());
-            // It is the last user of its channel.
+            // The queue is the last user of its channel.
             drop(cq);
             let _gone = destroyed.and_then(|()| self.destroy_comp_channel(channel.handle().addr()));
         }

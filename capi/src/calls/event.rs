@@ -1,4 +1,4 @@
-//! Asynchronous events, as the program hears of them.
+//! Asynchronous events for the program.
 
 use core::mem::offset_of;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use crate::abi;
 use crate::context::Context;
 use crate::process::Process;
 
-/// Whose an event is.
+/// The contexts that hear of an event.
 #[derive(Debug)]
 enum Owner {
     Context(Arc<Context>),
-    /// The device's, which every context hears of.
+    /// All contexts, for an event of the device.
     All,
 }
 
-/// An event for C, counted as one that has to be acknowledged.
+/// An event for C. It counts as delivered until it is acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivered {
     /// The address of the object, or the number of the port.
@@ -27,10 +27,10 @@ pub(crate) struct Delivered {
 }
 
 impl Process {
-    /// Waits for the next asynchronous event of a context.
+    /// Blocks until the next asynchronous event of a context.
     ///
     /// # Errors
-    /// `EINVAL` for a context that is none, `EAGAIN` when the program does not want to wait, `EINTR` when a signal came.
+    /// `EINVAL` for an unknown context, `EAGAIN` if the program does not want to wait, `EINTR` after a signal.
     pub(crate) fn next_async_event(&self, context: usize) -> Result<Delivered, Errno> {
         let context = self.contexts.get(context)?;
         loop {
@@ -44,7 +44,7 @@ impl Process {
     fn take_async_event(&self, context: &Context) -> Option<Delivered> {
         loop {
             if let Some(event) = context.take_handed() {
-                // An event of an object that was destroyed meanwhile is nobody's.
+                // An event of an object that was destroyed meanwhile is dropped.
                 if let Some(delivered) = Delivered::of(self, event) {
                     return Some(delivered);
                 }
@@ -61,7 +61,7 @@ impl Process {
 }
 
 impl Owner {
-    /// None where the object is destroyed.
+    /// Returns None if the object is destroyed.
     fn of(process: &Process, event: AsyncEvent) -> Option<Self> {
         let context = match event {
             AsyncEvent::CqError { cq } => Arc::clone(process.cq_ids.get(cq).ok()?.context()),
@@ -85,7 +85,7 @@ impl Owner {
 }
 
 impl Delivered {
-    /// None where the object is destroyed.
+    /// Counts the event as delivered. Returns None if the object is destroyed.
     fn of(process: &Process, event: AsyncEvent) -> Option<Self> {
         let qp = |qp_num, kind| {
             let qp = process.qp_numbers.get(qp_num).ok()?;
@@ -117,7 +117,7 @@ impl Delivered {
         }
     }
 
-    /// The program has acknowledged an event that reads like this. One that means no object is none.
+    /// Acknowledges an event with these fields. Does nothing if they name no object.
     pub(crate) fn acknowledge(self, process: &Process) {
         match self.kind {
             abi::EVENT_CQ_ERR => {
@@ -141,5 +141,5 @@ impl Delivered {
 }
 
 const PORT: usize = 1;
-/// The union of `struct ibv_async_event` is at its start, and a port's number in the first octets of a pointer.
+/// The union of `struct ibv_async_event` is at its start. A port's number lies in the first octets of a pointer.
 const _: () = assert!(offset_of!(abi::AsyncEvent, element) == 0 && cfg!(target_endian = "little"));

@@ -16,17 +16,17 @@ use crate::process::Process;
 
 impl Process {
     /// # Errors
-    /// When the system has no file descriptor left.
+    /// If the system has no file descriptor left.
     pub(crate) fn create_event_channel(&self) -> Result<Arc<EventChannel>, Errno> {
         let channel = EventChannel::new(&self.cm)?;
         self.event_channels.insert(channel.handle().addr(), &channel);
         Ok(channel)
     }
 
-    /// Waits for the next event of a channel, which the program has to acknowledge.
+    /// Blocks until the next event of a channel. The program has to acknowledge it.
     ///
     /// # Errors
-    /// `EINVAL` for a channel that is none; those of [`EventChannel::next`].
+    /// `EINVAL` for an unknown channel; those of [`EventChannel::next`].
     pub(crate) fn next_cm_event(&self, channel: usize) -> Result<Arc<CmEvent>, Errno> {
         let channel = self.event_channels.get(channel)?;
         loop {
@@ -36,10 +36,10 @@ impl Process {
         }
     }
 
-    /// Makes an id whose events come out of `channel`; without one each call waits.
+    /// Makes an id whose events come out of `channel`. Without a channel each call blocks until its event.
     ///
     /// # Errors
-    /// When the device cannot be opened, or the system has no file descriptor left.
+    /// If the device cannot be opened, or the system has no file descriptor left.
     pub(crate) fn create_id(
         &self,
         functions: &'static Functions,
@@ -54,10 +54,10 @@ impl Process {
         Ok(id)
     }
 
-    /// Closes its connection, and waits until all events are acknowledged. Its queue pair stays the program's.
+    /// Closes the connection, and blocks until all events are acknowledged. The queue pair stays the program's.
     ///
     /// # Errors
-    /// `EINVAL` for what is none.
+    /// `EINVAL` for an unknown id.
     pub(crate) fn destroy_id(&self, handle: usize) -> Result<(), Errno> {
         let id = self.ids.get(handle)?;
         id.id.end();
@@ -70,13 +70,13 @@ impl Process {
     }
 
     /// # Errors
-    /// As [`weft_cm::Id::bind`].
+    /// Those of [`weft_cm::Id::bind`].
     pub(crate) fn bind(&self, id: &Id, local: SocketAddr) -> Result<(), Errno> {
         self.call(id, |id| id.bind(local))
     }
 
     /// # Errors
-    /// As [`weft_cm::Id::resolve_addr`].
+    /// Those of [`weft_cm::Id::resolve_addr`].
     pub(crate) fn resolve_addr(
         &self,
         id: &Id,
@@ -87,60 +87,61 @@ impl Process {
     }
 
     /// # Errors
-    /// As [`weft_cm::Id::resolve_route`].
+    /// Those of [`weft_cm::Id::resolve_route`].
     pub(crate) fn resolve_route(&self, id: &Id) -> Result<(), Errno> {
         self.call(id, |id| id.resolve_route(PATIENCE))
     }
 
     /// # Errors
-    /// As [`weft_cm::Id::listen`].
+    /// Those of [`weft_cm::Id::listen`].
     pub(crate) fn listen(&self, id: &Id, backlog: usize) -> Result<(), Errno> {
         self.call(id, |id| id.listen(backlog))
     }
 
-    /// Without a queue pair of its own it takes the one that `param` names.
+    /// Connects. An id without a queue pair takes the one that `param` names.
     ///
     /// # Errors
-    /// As [`weft_cm::Id::connect`].
+    /// Those of [`weft_cm::Id::connect`].
     pub(crate) fn connect(&self, id: &Id, param: &ConnParam<'_>) -> Result<(), Errno> {
         self.find_qp(id, param)?;
         self.call(id, |id| id.connect(param))
     }
 
-    /// As [`Self::connect`].
+    /// Accepts. An id without a queue pair takes the one that `param` names.
     ///
     /// # Errors
-    /// As [`weft_cm::Id::accept`].
+    /// Those of [`weft_cm::Id::accept`].
     pub(crate) fn accept(&self, id: &Id, param: &ConnParam<'_>) -> Result<(), Errno> {
         self.find_qp(id, param)?;
         self.call(id, |id| id.accept(param))
     }
 
     /// # Errors
-    /// As [`weft_cm::Id::reject`].
+    /// Those of [`weft_cm::Id::reject`].
     pub(crate) fn reject(&self, id: &Id, private_data: &[u8]) -> Result<(), Errno> {
         self.call(id, |id| id.reject(private_data))?;
-        // As from a kernel: it is on its way, even if the program ends now.
+        // As with a kernel, the rejection goes out even if the program ends now.
         self.device()?.advance();
         Ok(())
     }
 
     /// # Errors
-    /// As [`weft_cm::Id::establish`].
+    /// Those of [`weft_cm::Id::establish`].
     pub(crate) fn establish(&self, id: &Id) -> Result<(), Errno> {
         self.call(id, weft_cm::Id::establish)
     }
 
     /// # Errors
-    /// As [`weft_cm::Id::disconnect`].
+    /// Those of [`weft_cm::Id::disconnect`].
     pub(crate) fn disconnect(&self, id: &Id) -> Result<(), Errno> {
         self.call(id, weft_cm::Id::disconnect)
     }
 
-    /// Waits for a connect request, and answers its id, with a queue pair if the endpoint was made with settings for one.
+    /// Blocks until a connect request, and returns its id. It has a queue pair if the endpoint was made with settings
+    /// for one.
     ///
     /// # Errors
-    /// As [`weft_cm::Id::get_request`] and [`Self::create_qp`].
+    /// Those of [`weft_cm::Id::get_request`] and [`Self::create_qp`].
     pub(crate) fn get_request(&self, listener: &Id) -> Result<Arc<Id>, Errno> {
         let new = listener.id.get_request().map_err(cm_errno)?;
         let id = self.adopt(new, None, listener);
@@ -155,7 +156,8 @@ impl Process {
         Ok(id)
     }
 
-    /// The event as the program sees it; none of an id that is destroyed meanwhile. A connect request makes an id on `channel`.
+    /// Returns the event for the program; None if its id was destroyed meanwhile. A connect request makes an id on
+    /// `channel`.
     fn cm_event(&self, mut event: Event, channel: &Arc<EventChannel>) -> Option<Arc<CmEvent>> {
         let listener = event.listen_id().map(|number| self.id_numbers.get(number)).transpose().ok()?;
         let id = match (event.take_id(), &listener) {
@@ -165,7 +167,7 @@ impl Process {
         Some(self.event_about(event, &id, listener.as_deref()))
     }
 
-    /// An event of an id, and for a connect request of who listens.
+    /// Returns an event of an id; `listener` is the listening id of a connect request.
     fn event_about(&self, event: Event, id: &Id, listener: Option<&Id>) -> Arc<CmEvent> {
         self.refresh(id);
         let event = CmEvent::new(event, id.handle(), listener.map_or(null_mut(), Id::handle));
@@ -173,7 +175,7 @@ impl Process {
         event
     }
 
-    /// The id of a connect request, which begins with the context of who listens.
+    /// Makes the id of a connect request, with the context of the listening id.
     fn adopt(&self, id: weft_cm::Id, channel: Option<&Arc<EventChannel>>, listener: &Id) -> Arc<Id> {
         let id = listener.sibling(id, channel);
         self.enter_id(&id);
@@ -206,7 +208,7 @@ impl Process {
         id.refresh();
     }
 
-    /// Shows the event that a call of an id without a channel has ended with.
+    /// Shows the event that ended a call of an id without a channel.
     fn keep_event(&self, id: &Id, listener: Option<&Id>) {
         let Some(event) = id.id.take_event() else { return };
         let event = self.event_about(event, id, listener);
@@ -226,5 +228,5 @@ impl Process {
     }
 }
 
-/// Addresses and routes are found at once.
+/// Addresses and routes are resolved at once.
 const PATIENCE: Duration = Duration::ZERO;

@@ -11,7 +11,7 @@ use crate::roce::Manner;
 
 impl Process {
     /// # Errors
-    /// `ENOMEM` when there is no number left; those of [`Qp::new`].
+    /// `ENOMEM` if there is no number left; those of [`Qp::new`].
     pub(crate) fn create_qp(&self, parts: Parts, request: &Request) -> Result<Arc<Qp>, Errno> {
         let manner = self.roce()?.map(|roce| Manner::new(&roce.numbers)).transpose()?.map(Arc::new);
         let qp = Qp::new(parts, request, manner, self.settings()?.rnr_wait)?;
@@ -19,13 +19,13 @@ impl Process {
         Ok(qp)
     }
 
-    /// Closes its connection, if there is one, and waits until all events are acknowledged.
+    /// Closes the connection, if there is one, and blocks until all events are acknowledged.
     ///
     /// # Errors
-    /// `EINVAL` for what is none.
+    /// `EINVAL` for an unknown queue pair.
     pub(crate) fn destroy_qp(&self, handle: usize) -> Result<(), Errno> {
         let qp = self.qps.get(handle)?;
-        // From now on events of it are nobody's, and nobody else gets here.
+        // From now on events of the queue pair are dropped, and no second call gets here.
         self.forget_numbers(&qp)?;
         if let (Some(roce), Some(manner)) = (self.roce()?, &qp.manner) {
             roce.forget(manner);
@@ -34,8 +34,9 @@ impl Process {
             owner.lose_qp(&qp);
         }
         qp.events.wait();
-        // A program takes a Send that has completed for one that the peer has, as on InfiniBand, and destroys the queue pair at once: a
-        // reset could overtake it. Where there is no connection there is nothing to end; one that is as on InfiniBand closes by itself.
+        // A program takes a completed Send for one that the peer has, as on InfiniBand, and destroys the queue pair at
+        // once. A reset could overtake that Send. Without a connection there is nothing to end. A queue pair that
+        // behaves as InfiniBand's closes by itself.
         if qp.manner.is_none() {
             let _not_connected = qp.qp.disconnect();
         }
@@ -45,7 +46,8 @@ impl Process {
     /// Changes attributes and the state.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for a change of sizes, `EINVAL` for a mask that nobody knows; those of [`Qp::modify`] or of the second personality.
+    /// `EOPNOTSUPP` for a change of sizes, `EINVAL` for unknown bits of the mask; those of [`Qp::modify`] or of the
+    /// second personality.
     pub(crate) fn modify_qp(&self, qp: &Arc<Qp>, attr: &abi::QpAttr, mask: u32) -> Result<(), Errno> {
         if mask & abi::QP_RATE_LIMIT != 0 || mask & abi::QP_CAP != 0 {
             return Err(Errno::OPNOTSUPP);
@@ -53,7 +55,7 @@ impl Process {
         if mask & !abi::QP_KNOWN != 0 {
             return Err(Errno::INVAL);
         }
-        // What connection management connects follows its rules in both personalities.
+        // Connections that are managed follow the rules of iWARP in both personalities.
         match qp.manner.as_ref().filter(|_| self.id_numbers.get(qp.owner()).is_err()) {
             Some(manner) => self.modify_as_roce(qp, manner, attr, mask),
             None => qp.modify(attr, mask),
@@ -88,10 +90,10 @@ impl Process {
         }
     }
 
-    /// Finds the queue pair by its numbers no more: events of it are nobody's from now on.
+    /// Removes the numbers of a queue pair: events of it are dropped from now on.
     ///
     /// # Errors
-    /// `EINVAL` where that was so before.
+    /// `EINVAL` if they were removed before.
     fn forget_numbers(&self, qp: &Qp) -> Result<(), Errno> {
         self.qp_numbers.remove(qp.qp.number()).ok_or(Errno::INVAL)?;
         for number in qp.names() {

@@ -1,4 +1,4 @@
-//! A queue pair of the second personality in motion.
+//! Changes the state of a queue pair of the second personality.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::roce::{End, Manner, Step};
 
 impl Process {
     /// # Errors
-    /// As [`Manner::step`]; as for making a queue pair where one has to be made anew.
+    /// Those of [`Manner::step`], and of making a queue pair where it begins anew.
     pub(super) fn modify_as_roce(
         &self,
         qp: &Arc<Qp>,
@@ -56,9 +56,9 @@ impl Process {
     }
 }
 
-/// Flushes what is posted. What was sent still arrives, as on InfiniBand, where it would have been acknowledged.
+/// Flushes what is posted. Octets that were sent still arrive, as on InfiniBand, which would have acknowledged them.
 fn end(qp: &weft_rnic::Qp) -> Result<(), Errno> {
-    // One that has no connection any more flushes already.
+    // A queue pair without a connection flushes already.
     if qp.state() == QpState::Rts && qp.disconnect().is_ok() {
         return Ok(());
     }

@@ -12,7 +12,7 @@ use crate::descriptor::Descriptor;
 use crate::errno::cm_errno;
 use crate::raw::{Visible, interruptible};
 
-/// What `rdma_create_event_channel` answers.
+/// The object behind `rdma_create_event_channel`.
 #[derive(Debug)]
 pub(crate) struct EventChannel {
     visible: Visible<abi::EventChannel>,
@@ -22,7 +22,7 @@ pub(crate) struct EventChannel {
 
 impl EventChannel {
     /// # Errors
-    /// When the system has no file descriptor left.
+    /// If the system has no file descriptor left.
     pub(crate) fn new(cm: &Cm) -> Result<Arc<Self>, Errno> {
         let channel = cm.create_event_channel().map_err(cm_errno)?;
         let descriptor = Descriptor::over(&[channel.as_fd()])?;
@@ -30,10 +30,10 @@ impl EventChannel {
         Ok(Arc::new(Self { visible, channel, descriptor }))
     }
 
-    /// Waits for the next event.
+    /// Blocks until the next event.
     ///
     /// # Errors
-    /// `EAGAIN` when there is none and the program does not want to wait, `EINTR` when a signal came.
+    /// `EAGAIN` if there is no event and the program does not want to wait, `EINTR` after a signal.
     pub(crate) fn next(&self) -> Result<Event, Errno> {
         loop {
             match self.channel.next() {

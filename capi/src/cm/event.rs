@@ -7,7 +7,7 @@ use weft_cm::{Event, EventKind, EventParam};
 use crate::abi;
 use crate::raw::Visible;
 
-/// What `rdma_get_cm_event` answers. The event below is acknowledged when this goes.
+/// The object behind `rdma_get_cm_event`. Dropping it acknowledges the event below.
 #[derive(Debug)]
 pub(crate) struct CmEvent {
     visible: Visible<abi::CmEvent>,
@@ -16,7 +16,7 @@ pub(crate) struct CmEvent {
 }
 
 impl CmEvent {
-    /// An event of `id`, and for a connect request of who listens, else null.
+    /// `id` is the id of the event; `listener` is the listening id of a connect request, else null.
     pub(crate) fn new(event: Event, id: *mut abi::CmId, listener: *mut abi::CmId) -> Arc<Self> {
         let param = event.param();
         let visible = Visible::new(abi::CmEvent {
@@ -35,14 +35,14 @@ impl CmEvent {
     }
 }
 
-/// What came with an event, as far as C's octets hold it.
+/// Translates the parameters of an event, as far as C's fields have room for them.
 fn conn_param(param: &EventParam, kind: EventKind) -> abi::ConnParam {
     let octet = |value: u16| u8::try_from(value).unwrap_or(u8::MAX);
     let data = &param.private_data;
     let is_request = kind == EventKind::ConnectRequest;
     abi::ConnParam {
         private_data: if data.is_empty() { core::ptr::null() } else { data.as_ptr().cast() },
-        // C's programs can send no more either, a peer of another kind can.
+        // C's programs cannot send more either. Another kind of peer can.
         private_data_len: u8::try_from(data.len()).unwrap_or(u8::MAX),
         responder_resources: octet(param.responder_resources),
         initiator_depth: octet(param.initiator_depth),

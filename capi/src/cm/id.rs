@@ -21,31 +21,31 @@ use crate::qp::Qp;
 use crate::raw::Visible;
 use crate::srq::Srq;
 
-/// What `rdma_create_id` answers.
+/// The object behind `rdma_create_id`.
 #[derive(Debug)]
 pub(crate) struct Id {
     pub(crate) visible: Visible<abi::CmId>,
     pub(crate) id: weft_cm::Id,
-    /// What the context is opened with that the id needs sooner or later.
+    /// The function tables of the context. The id opens that context when it gets a device.
     pub(crate) functions: &'static Functions,
     held: Mutex<Held>,
 }
 
-/// What an id has besides its connection.
+/// The other objects of an id.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     pub(crate) qp: Option<Arc<Qp>>,
-    /// Completion queues with their channels, which `rdma_create_qp` has made.
+    /// Completion queues with their channels. `rdma_create_qp` made them because the program gave none.
     pub(crate) made: Vec<(Arc<Cq>, Arc<CompChannel>)>,
-    /// Of an id without a channel: what the last call has ended with.
+    /// The event that ended the last call, for an id without a channel.
     pub(crate) event: Option<Arc<CmEvent>>,
-    /// The handle of the shared receive queue that was made for it, 0 for none.
+    /// The handle of the shared receive queue that was made for the id, 0 for none.
     pub(crate) srq: usize,
-    /// Of an endpoint that listens: what the queue pairs of its connections are made with.
+    /// The arguments for the queue pairs of connections, for an endpoint that listens.
     pub(crate) template: Option<Template>,
 }
 
-/// What `rdma_create_ep` has been given for later.
+/// The arguments of `rdma_create_ep` that are used later.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     pub(crate) pd: Option<Arc<Pd>>,
@@ -57,7 +57,8 @@ pub(crate) struct Template {
 }
 
 impl Id {
-    /// An id whose events come out of `channel`; without one each call waits. The program gives its context and the port space.
+    /// Events of the id come out of `channel`. Without a channel each call blocks until its event. `context` and `ps`
+    /// are the program's.
     pub(crate) fn new(
         id: weft_cm::Id,
         functions: &'static Functions,
@@ -89,7 +90,7 @@ impl Id {
         Arc::new(Self { visible, id, functions, held: Mutex::default() })
     }
 
-    /// An id with the program's context and the port space of this one.
+    /// Returns an object for the id of a connect request. It inherits the program's context and the port space.
     pub(crate) fn sibling(&self, id: weft_cm::Id, channel: Option<&Arc<EventChannel>>) -> Arc<Self> {
         let context = self.visible.get(offset_of!(abi::CmId, context));
         let ps = self.visible.get(offset_of!(abi::CmId, ps));
@@ -97,7 +98,7 @@ impl Id {
     }
 
     /// # Errors
-    /// As [`weft_cm::Id::migrate`].
+    /// Those of [`weft_cm::Id::migrate`].
     pub(crate) fn migrate(&self, channel: Option<&Arc<EventChannel>>) -> Result<(), Errno> {
         self.id.migrate(channel.map(|channel| &channel.channel)).map_err(cm_errno)?;
         let channel = channel.map_or(null_mut(), |channel| channel.handle());
@@ -109,20 +110,20 @@ impl Id {
         self.held().template = Some(template);
     }
 
-    /// Shows the queue pair, which is its own from now on.
+    /// Takes the queue pair, and shows it to the program.
     pub(crate) fn take_qp(&self, qp: &Arc<Qp>, pd: &Pd) {
         self.visible.set(offset_of!(abi::CmId, qp), qp.handle());
         self.visible.set(offset_of!(abi::CmId, pd), pd.handle());
         self.held().qp = Some(Arc::clone(qp));
     }
 
-    /// Shows the event that a call of an id without a channel has ended with, and answers the one that was shown before.
+    /// Shows the event that ended a call of an id without a channel. Returns the event that was shown before.
     pub(crate) fn keep_event(&self, event: Arc<CmEvent>) -> Option<Arc<CmEvent>> {
         self.visible.set(offset_of!(abi::CmId, event), event.handle());
         self.held().event.replace(event)
     }
 
-    /// The program has destroyed the queue pair.
+    /// Forgets a queue pair that the program has destroyed.
     pub(crate) fn lose_qp(&self, qp: &Qp) {
         let mut held = self.held();
         if held.qp.as_ref().is_some_and(|own| core::ptr::eq(&**own, qp)) {
@@ -130,11 +131,11 @@ impl Id {
             self.visible.set(offset_of!(abi::CmId, qp), null_mut::<abi::Qp>());
         }
         drop(held);
-        // Without one it was lost before.
+        // This fails if the connection has ended and taken the queue pair along.
         let _none = self.id.detach_qp();
     }
 
-    /// Whether it has a device by now that the program does not see yet.
+    /// Whether the id has a device whose context the program does not see yet.
     pub(crate) fn lacks_context(&self) -> bool {
         let shown = self.visible.get::<*mut abi::Context>(offset_of!(abi::CmId, verbs));
         self.id.device().is_some() && shown.is_null()
@@ -149,7 +150,7 @@ impl Id {
         }
     }
 
-    /// Stores what is known of the connection where the program looks.
+    /// Stores the addresses, and the state of the queue pair, where the program looks.
     pub(crate) fn refresh(&self) {
         for (address, offset) in [
             (self.id.local_addr(), offset_of!(abi::CmId, src_addr)),
@@ -164,7 +165,7 @@ impl Id {
         }
     }
 
-    /// The own address and the peer's.
+    /// Returns the own address and the peer's.
     pub(crate) fn addresses(&self) -> [Option<SocketAddr>; 2] {
         [self.id.local_addr(), self.id.peer_addr()]
     }

@@ -1,4 +1,4 @@
-//! Arguments of connection management.
+//! Translates arguments of connection management.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -7,7 +7,7 @@ use weft_cm::ConnParam;
 
 use crate::abi;
 
-/// What goes with a connection; without a struct of the program the device's own depths and no private data.
+/// Returns the parameters of a connection. Without C's struct the depths are those of the device.
 pub(crate) fn connect_param<'a>(param: Option<&abi::ConnParam>, private_data: &'a [u8]) -> ConnParam<'a> {
     let Some(param) = param else { return ConnParam { private_data, ..ConnParam::default() } };
     let depth = |depth| (depth != abi::MAX_DEPTH).then_some(u16::from(depth));
@@ -24,10 +24,10 @@ pub(crate) fn connect_param<'a>(param: Option<&abi::ConnParam>, private_data: &'
     }
 }
 
-/// The address in a `struct sockaddr_in` or `struct sockaddr_in6`, of which at least the octets of its family are given.
+/// Reads a `struct sockaddr_in` or `struct sockaddr_in6`. `octets` may be longer.
 ///
 /// # Errors
-/// `EAFNOSUPPORT` for another family.
+/// `EAFNOSUPPORT` for another family, `EINVAL` for too few octets.
 pub(crate) fn socket_address(octets: &[u8]) -> Result<SocketAddr, Errno> {
     let &[f0, f1, p0, p1, ref rest @ ..] = octets else { return Err(Errno::INVAL) };
     let port = u16::from_be_bytes([p0, p1]);
@@ -47,7 +47,7 @@ pub(crate) fn socket_address(octets: &[u8]) -> Result<SocketAddr, Errno> {
     }
 }
 
-/// The other way round, and how many octets of it C's functions want to know of.
+/// Returns an address as C's struct, and how many octets of it count.
 pub(crate) fn storage(address: SocketAddr) -> (abi::Storage, u32) {
     let mut octets = [0; 128];
     let family = match address {
@@ -68,7 +68,7 @@ pub(crate) fn storage(address: SocketAddr) -> (abi::Storage, u32) {
     (abi::Storage(octets), address_len(address))
 }
 
-/// Octets of a `struct sockaddr_in` or `struct sockaddr_in6`.
+/// The size of `struct sockaddr_in` or `struct sockaddr_in6`.
 const fn address_len(address: SocketAddr) -> u32 {
     if address.is_ipv4() { 16 } else { 28 }
 }

@@ -12,7 +12,8 @@ pub(crate) struct Interface {
     pub(crate) index: u32,
 }
 
-/// The addresses of all network interfaces that are up, in the system's order; none where it does not tell them.
+/// Returns the addresses of all network interfaces that are up, in the system's order; none if the system refuses to
+/// tell.
 pub(crate) fn interfaces() -> Vec<Interface> {
     let mut first = null_mut();
     // SAFETY: the place for the list is this function's own.

@@ -7,7 +7,7 @@ use core::ptr::null;
 use std::ffi::CStr;
 use std::path::Path;
 
-/// Where an object comes from.
+/// The origin of an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     call: &'static str,
@@ -16,8 +16,8 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Notes that this thread is in `call`, the name of the type of a closure in it. Returns false if the thread is in another
-    /// call already, which the program made.
+    /// Notes that this thread is in `call`, named by the type of a closure in it. Returns false inside of another call,
+    /// which the program made.
     pub(crate) fn enter(call: &'static str) -> bool {
         let is_first = CALL.get().is_none();
         if is_first {
@@ -26,12 +26,12 @@ impl Origin {
         is_first
     }
 
-    /// Notes that this thread has left the call that it entered.
+    /// Notes that this thread has left its call.
     pub(crate) fn leave() {
         CALL.set(None);
     }
 
-    /// Returns the origin of an object that this thread makes now. None while calls are not traced.
+    /// Returns the origin of an object that this thread makes now; None while calls are not traced.
     pub(crate) fn here() -> Option<Self> {
         CALL.get().map(|call| Self { call, site: site() })
     }
@@ -47,7 +47,7 @@ impl core::fmt::Display for Origin {
     }
 }
 
-/// The name of a C function, by the type of the closure in it.
+/// Returns the name of a C function, from the type of a closure in it.
 pub(crate) fn called(type_name: &str) -> String {
     let path = type_name.split("::{{closure}}").next().unwrap_or(type_name);
     let mut parts = path.rsplit("::");
@@ -63,7 +63,7 @@ pub(crate) fn called(type_name: &str) -> String {
     }
 }
 
-/// Where in the program, or in a library of its, the call comes from that this thread is in; 0 if nobody knows.
+/// Returns the place in the program, or a library of its, from which this thread's call came; 0 if it is unknown.
 fn site() -> usize {
     let mut frames = [null::<c_void>().cast_mut(); 48];
     // SAFETY: it stores at most as many addresses as there is room for.
@@ -77,7 +77,7 @@ fn site() -> usize {
     outside.unwrap_or(0)
 }
 
-/// The file that an address is from, and where that is loaded.
+/// Returns the file of an address, and the address at which it is loaded.
 fn place(address: usize) -> Option<(String, usize)> {
     let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: any address may be asked for, and the struct is this function's own; of zeros it is a value.

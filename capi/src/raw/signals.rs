@@ -1,5 +1,5 @@
-//! Signals are the program's: none is handled in a thread of the library, and one that comes while the program waits in a call of
-//! ours ends that call as it would end read(2), by which libibverbs waits.
+//! Leaves signals to the program. No thread of the library handles one. A signal that comes while the program waits in
+//! a call ends that call, as it would end read(2), by which libibverbs waits.
 #![allow(unsafe_code)]
 
 use core::cell::Cell;
@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use weft_rnic::Poll;
 
-/// As long as this lives, the calling thread and those that it starts handle no signal but those that a fault of their own raises.
+/// While this lives, the calling thread and threads that it starts handle no signals, except for faults of their own.
 #[derive(Debug)]
 pub(crate) struct Blocked {
     before: libc::sigset_t,
@@ -33,7 +33,7 @@ impl Blocked {
         Self { before }
     }
 
-    /// ppoll(2), during which signals come as before.
+    /// ppoll(2), with the signal mask of before.
     fn poll(&self, fds: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> Result<usize, Errno> {
         let timeout = timeout.map(|time| libc::timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_nsec });
         let timeout = timeout.as_ref().map_or(null(), from_ref);
@@ -51,11 +51,12 @@ impl Drop for Blocked {
     }
 }
 
-/// A wait of the program, by the poll that it is given. None where it was interrupted and has to begin again.
+/// Runs a wait of the program, which sleeps by the poll that it gets. Returns None if it was interrupted and has to
+/// begin again.
 ///
 /// # Errors
-/// `EINTR` when a signal was handled, and the program has not wished by `SA_RESTART` that calls go on; `EBADF` when the program has
-/// closed what it waits on.
+/// `EINTR` if a signal was handled and not all handlers have `SA_RESTART`; `EBADF` if the program has closed the
+/// descriptor.
 pub(crate) fn interruptible<T>(wait: impl FnOnce(&Poll<'_>) -> Option<T>) -> Result<Option<T>, Errno> {
     let blocked = Blocked::begin();
     let is_closed = Cell::new(false);
@@ -71,7 +72,8 @@ pub(crate) fn interruptible<T>(wait: impl FnOnce(&Poll<'_>) -> Option<T>) -> Res
     }
 }
 
-/// Whether all handlers of the program have `SA_RESTART`. Nobody tells which of them has run; programs mostly treat all alike.
+/// Whether all handlers of the program have `SA_RESTART`. Nothing tells which handler has run; programs mostly treat
+/// all signals alike.
 fn calls_go_on() -> bool {
     (1..=libc::SIGRTMAX()).all(|signal| {
         let mut action = MaybeUninit::<libc::sigaction>::uninit();
@@ -92,7 +94,8 @@ fn last_errno() -> Errno {
     Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
 }
 
-/// What a thread raises by what it does itself: blocked, they would end the process before a handler of the program hears of them.
+/// Signals that a thread raises by its own action. If they were blocked, the process would end without the program's
+/// handler.
 const FAULTS: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 const _: () = assert!(
     size_of::<PollFd<'_>>() == size_of::<libc::pollfd>()

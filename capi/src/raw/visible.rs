@@ -1,17 +1,17 @@
-//! Memory that the C program sees: the structs that it holds pointers to.
+//! Memory that the C program sees: the structs to which it holds pointers.
 #![allow(unsafe_code)]
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-/// A struct in memory of its own, which stays where it is for as long as this lives. The program may read and write it at any
-/// moment, so no reference to it is ever made, and nothing that the library relies on is read back from it.
+/// A struct at a fixed address as long as this lives. The program may read and write it at any moment. So no reference
+/// to it is ever made, and the library relies on nothing that it reads back.
 pub(crate) struct Visible<T> {
     place: NonNull<T>,
     owned: PhantomData<T>,
 }
 
-/// What may be stored into a struct as one value, and read back whatever the program has made of it.
+/// A value that can be stored into a struct, and read back whatever the program has made of it.
 ///
 /// # Safety
 /// Every pattern of bits is a value, and there are no octets between its parts.
@@ -22,21 +22,21 @@ impl<T: Copy> Visible<T> {
         Self { place: NonNull::from(Box::leak(Box::new(value))), owned: PhantomData }
     }
 
-    /// What the program gets.
+    /// Returns the pointer for the program.
     pub(crate) const fn as_ptr(&self) -> *mut T {
         self.place.as_ptr()
     }
 
-    /// Stores a field, `offset` from the start.
+    /// Stores a field, `offset` octets from the start.
     ///
     /// # Panics
-    /// When it is not within the struct.
+    /// If the field is not within the struct.
     pub(crate) fn set<F: Plain>(&self, offset: usize, value: F) {
         // SAFETY: the field lies within the struct, which lives as long as this does, and any bits are a value of it.
         unsafe { self.field::<F>(offset).write_unaligned(value) };
     }
 
-    /// Reads a field back that the program may have written.
+    /// Reads a field that the program may have written.
     ///
     /// # Panics
     /// As [`Self::set`].

@@ -1,4 +1,4 @@
-//! What the two ends of a connection say of themselves in the private data of MPA startup.
+//! The private data of MPA startup: the two ends of a connection.
 
 use crate::abi;
 
@@ -9,7 +9,7 @@ pub(crate) struct End {
     pub(crate) gid: abi::Gid,
 }
 
-/// The private data of a Request: who calls whom.
+/// The private data of a Request: the caller and the called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) from: End,
@@ -18,7 +18,7 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
-    /// Octets of it.
+    /// The size in octets.
     pub(crate) const LEN: usize = MARK.len() + 4 + 4 + 16;
 
     pub(crate) fn emit(&self) -> [u8; Self::LEN] {
@@ -31,7 +31,7 @@ impl Hello {
         octets
     }
 
-    /// None for what somebody else has written.
+    /// Returns None unless a Weft of this version has written the octets.
     pub(crate) fn parse(octets: &[u8]) -> Option<Self> {
         let (to, rest) = octets.strip_prefix(MARK)?.split_first_chunk()?;
         let (number, gid) = rest.split_first_chunk()?;
@@ -40,7 +40,7 @@ impl Hello {
     }
 }
 
-/// The version is in it.
+/// Contains the version.
 const MARK: &[u8] = b"weft-rc1";
 
 #[cfg(test)]

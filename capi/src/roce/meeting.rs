@@ -1,11 +1,12 @@
-//! How two queue pairs that name one another find together, without anybody who knows both.
+//! Connects two queue pairs that name each other, without a third party that knows both.
 //!
-//! Both sides know both ends from ready-to-receive on. The end with the lower number (and GID, where two hosts have chosen the same
-//! number) calls: it connects to the port in the number of the other one, and says in its Request who it is and whom it wants. The other one
-//! answers as soon as its program has named the caller; until then the request waits. Who calls and hears nothing, or is
-//! refused, calls again, for as long as its queue pair wants it.
+//! From ready-to-receive on, both sides know both ends. The end with the lower number calls; if the numbers are equal,
+//! the one with the lower GID. It connects to the port in the other end's number. Its Request says which queue pair
+//! calls and which one is called. The other end answers when its program has named the caller; until then it holds the
+//! Request. A call that fails or is refused is repeated as long as the queue pair wants the connection.
 //!
-//! A queue pair may also name itself. Then a second one of the device, which only sends, calls the first one, which only receives.
+//! A queue pair may also name itself. Then a second queue pair, which only sends, calls the first one, which only
+//! receives.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -23,7 +24,7 @@ use weft_rnic::{
 use super::hello::{End, Hello};
 use super::numbers::Numbers;
 
-/// All meetings of this process that have been agreed on.
+/// The meetings of this process.
 #[derive(Debug)]
 pub(crate) struct Meetings {
     device: Device,
@@ -38,7 +39,7 @@ pub(crate) struct Meetings {
 struct Table {
     /// By the own number.
     meetings: HashMap<u32, Meeting>,
-    /// Who has called a queue pair that has not named its peer yet.
+    /// Calls for queue pairs that have not named their peer yet.
     waiting: HashMap<u32, (RequestId, Hello, SocketAddr)>,
 }
 
@@ -47,18 +48,18 @@ struct Table {
 pub(crate) struct Meeting {
     own: End,
     peer: End,
-    /// Where the peer listens.
+    /// The address on which the peer listens.
     address: SocketAddr,
-    /// What sends.
+    /// The queue pair that sends.
     sender: Arc<weft_rnic::Qp>,
-    /// What receives, if that is not the same.
+    /// The queue pair that receives, if that is another one.
     receiver: Option<Arc<weft_rnic::Qp>>,
-    /// How long a request waits for the peer.
+    /// How long a request waits for the peer. None is endless.
     patience: Option<Duration>,
-    /// When to call next; none while a call is under way, and for who is called.
+    /// When to call next. None while a call is under way, and on the called side.
     again: Option<Instant>,
     pause: Duration,
-    /// When the first request ends that waits, once there is one.
+    /// When the oldest waiting request fails, once there is one.
     ends: Option<Instant>,
 }
 
@@ -69,7 +70,7 @@ impl Meetings {
         Self { device: device.clone(), queue, events, clock, numbers, table: Mutex::default() }
     }
 
-    /// The program has named the peer of a queue pair. This never waits for it.
+    /// Begins a meeting with the peer that the program has named. Does not block.
     pub(crate) fn begin(&self, mut meeting: Meeting) {
         let mut table = self.table();
         let number = meeting.own.number;
@@ -83,18 +84,18 @@ impl Meetings {
         }
         table.meetings.insert(number, meeting);
         drop(table);
-        // Whoever keeps the time looks when it is needed next.
+        // Wakes the thread in `attend`, so that it looks at the time again.
         self.queue.post(0, 0);
     }
 
-    /// How long requests of a queue pair wait for its peer from now on.
+    /// Sets how long requests of a queue pair wait for its peer.
     pub(crate) fn set_patience(&self, number: u32, patience: Option<Duration>) {
         if let Some(meeting) = self.table().meetings.get_mut(&number) {
             meeting.patience = patience;
         }
     }
 
-    /// The queue pair meets nobody any more. Its connection, if there is one, is not touched.
+    /// Ends the meeting of a queue pair. Its connection, if there is one, is not touched.
     pub(crate) fn forget(&self, number: u32) {
         let mut table = self.table();
         table.meetings.remove(&number);
@@ -103,14 +104,14 @@ impl Meetings {
         }
     }
 
-    /// Sees to calls for as long as the process lives.
+    /// Handles calls as long as the process lives.
     pub(crate) fn attend(&self) {
         loop {
             let pause = self.look_at_the_time().map(|pause| Timespec {
                 tv_sec: i64::try_from(pause.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: pause.subsec_nanos().into(),
             });
-            // Whatever ends it, what there is to do is found below.
+            // The loop finds out by itself what there is to do.
             let _woken = poll(&mut [PollFd::new(&self.queue.as_fd(), PollFlags::IN)], pause.as_ref());
             while let Some(notice) = self.queue.pop() {
                 self.handle(notice);
@@ -147,7 +148,8 @@ impl Meetings {
         }
     }
 
-    /// Calls again whom it is time to call, and ends what has waited for too long. Says when to look again.
+    /// Repeats calls that are due, and fails requests that have waited for too long. Returns the pause until the next
+    /// look.
     fn look_at_the_time(&self) -> Option<Duration> {
         let now = self.clock.now();
         let mut table = self.table();
@@ -187,12 +189,13 @@ impl Meetings {
         self.device.accept(request, receiver, param).is_ok()
     }
 
-    /// Who has gone meanwhile need not hear it.
+    /// A caller that has gone meanwhile is ignored.
     fn refuse(&self, request: RequestId) {
         let _gone = self.device.reject(request, &[]);
     }
 
-    /// The numbers of Reads that programs give are those of one side each, and come when the connection may stand already.
+    /// Returns parameters with as many Reads as the device has. Programs name the depths of one side only, and often
+    /// too late.
     fn all_reads(&self) -> ConnParam<'static> {
         let reads = Some(self.device.max_reads());
         ConnParam { ird: reads, ord: reads, ..ConnParam::NONE }
@@ -227,14 +230,14 @@ impl Meeting {
         self.own <= self.peer
     }
 
-    /// Whether the peer that the program has named is the one that calls.
+    /// Whether the caller is the peer that the program has named.
     fn is_with(&self, hello: &Hello, from: SocketAddr) -> bool {
         let is_there = from.ip().to_canonical() == self.address.ip() || hello.from.gid == self.peer.gid;
         let is_called = !self.calls() || self.receiver.is_some();
         is_called && is_there && hello.from.number == self.peer.number && hello.to == self.own.number
     }
 
-    /// Whether the peer has not come yet, and somebody still wants it to.
+    /// Whether the peer has not come yet.
     fn is_awaited(&self) -> bool {
         self.sender.state() == QpState::Idle
     }
@@ -252,10 +255,10 @@ impl Meeting {
     }
 }
 
-/// How often it is looked whether there is a request for a peer that is not there.
+/// The pause between looks for a request, while the peer is missing.
 const LONG_TICK: Duration = Duration::from_millis(100);
-/// How often the time is looked at while there is one, or somebody is called.
+/// The pause while a request waits, or a call has to be repeated.
 const TICK: Duration = Duration::from_millis(20);
-/// Before a second call; doubled with each one.
+/// The pause before the second call. It doubles with each further call.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);

@@ -1,5 +1,5 @@
-//! The numbers of queue pairs. A peer has nothing but an address and such a number to find one: the upper 16 of its 24 bits are the
-//! TCP port on which this process listens.
+//! The numbers of queue pairs. A peer finds a queue pair by an address and such a number. The upper 16 of its 24 bits
+//! are the TCP port on which this process listens.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,30 +13,30 @@ pub(crate) struct Numbers {
     device: Device,
     events: EventChannel,
     ports: Mutex<Vec<Port>>,
-    /// By the number that the device below has given.
+    /// Indexed by the number that the engine has given.
     names: Box<[AtomicU32]>,
 }
 
-/// A port, and which of its numbers are used.
+/// A port, and its numbers that are in use.
 #[derive(Debug)]
 struct Port {
     listener: Listener,
     used: [bool; PLACES],
-    /// Where to look first, so that a number rests for as long as possible.
+    /// The place where the search begins, so that a number rests as long as possible.
     next: usize,
 }
 
 impl Numbers {
-    /// For up to `max_qps` queue pairs of `device`, whose peers are announced by `events`.
+    /// Makes numbers for up to `max_qps` queue pairs of `device`. Connect requests come by `events`.
     pub(crate) fn new(device: Device, events: EventChannel, max_qps: usize) -> Self {
         let names = (0..max_qps + FIRST).map(|_| AtomicU32::new(0)).collect();
         Self { device, events, ports: Mutex::default(), names }
     }
 
-    /// A number that nobody has.
+    /// Returns a number that is not in use.
     ///
     /// # Errors
-    /// `ENOMEM` when there is no port left.
+    /// `ENOMEM` if there is no port left.
     pub(crate) fn take(&self) -> Result<u32, Errno> {
         let mut ports = self.ports();
         if let Some(number) = ports.iter_mut().find_map(Port::take) {
@@ -63,14 +63,14 @@ impl Numbers {
         self.ports().iter().any(|it| it.listener.local_addr().port() == port && it.used[place])
     }
 
-    /// From now on completions of the device's queue pair `below` are those of `number`.
+    /// Has completions of the engine's queue pair `below` name `number`.
     pub(crate) fn name(&self, below: u32, number: u32) {
         if let Some(name) = self.names.get(below as usize) {
             name.store(number, Ordering::Relaxed);
         }
     }
 
-    /// The number that the program knows.
+    /// Returns the program's number for the engine's queue pair `below`.
     pub(crate) fn name_of(&self, below: u32) -> u32 {
         self.names.get(below as usize).map_or(below, |name| name.load(Ordering::Relaxed))
     }
@@ -90,7 +90,7 @@ impl Port {
     }
 }
 
-/// The TCP port that a number of a peer's means; none where it can be nobody's.
+/// Returns the TCP port in a peer's number. None if no queue pair can have that number.
 pub(crate) fn port_of(number: u32) -> Option<u16> {
     u16::try_from(number >> PLACE_BITS).ok().filter(|&port| port != 0)
 }
@@ -101,7 +101,7 @@ fn split(number: u32) -> (u16, usize) {
 
 const PLACE_BITS: u32 = 8;
 const PLACES: usize = 1 << PLACE_BITS;
-/// Peers that call while their queue pair here is not ready.
+/// Callers of one port whose queue pairs are not ready yet.
 const BACKLOG: usize = 2 * PLACES;
-/// The device begins with its numbers there.
+/// The engine's first number.
 const FIRST: usize = 2;

@@ -1,4 +1,4 @@
-//! What `ibv_modify_qp` does to a queue pair of the second personality.
+//! The attributes and the state of a queue pair of the second personality.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,45 +10,45 @@ use super::hello::End;
 use super::numbers::Numbers;
 use crate::abi;
 
-/// What a queue pair of the second personality has besides.
+/// The part of a queue pair that only the second personality has.
 #[derive(Debug)]
 pub(crate) struct Manner {
     pub(crate) number: u32,
-    /// What the program has asked for last, as C numbers it.
+    /// The state that the program asked for last, by C's number.
     state: AtomicU32,
-    /// What it has set.
+    /// The attributes that the program has set.
     attr: Mutex<abi::QpAttr>,
-    /// Held while something is changed.
+    /// Held during a change.
     changing: Mutex<()>,
     numbers: Arc<Numbers>,
 }
 
-/// What a change means for the queue pair below.
+/// The consequence of a change for the queue pair below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     None,
-    /// The peer is known.
+    /// The meeting with the peer begins.
     Meet(Address),
-    /// Everything posted is flushed.
+    /// All posted requests are flushed.
     End,
-    /// It begins anew.
+    /// The queue pair begins anew.
     Renew,
 }
 
-/// A peer as `ibv_modify_qp` names it.
+/// A peer, as `ibv_modify_qp` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) peer: End,
-    /// The place of the own GID.
+    /// The index of the own GID.
     pub(crate) own_gid: u32,
     pub(crate) to: std::net::SocketAddr,
 }
 
 impl Manner {
-    /// One without a peer, in RESET.
+    /// A queue pair in RESET, without a peer.
     ///
     /// # Errors
-    /// `ENOMEM` when there is no number left.
+    /// `ENOMEM` if there is no number left.
     pub(crate) fn new(numbers: &Arc<Numbers>) -> Result<Self, Errno> {
         let numbers = Arc::clone(numbers);
         let number = numbers.take()?;
@@ -61,13 +61,13 @@ impl Manner {
         })
     }
 
-    /// What `attr` changes by `mask` from the state `actual`. Nothing has changed yet.
+    /// Returns the consequence of a change by `attr` and `mask` from the state `actual`. Changes nothing yet.
     ///
     /// # Errors
-    /// `EINVAL` for what the state does not allow, and for a peer that there cannot be.
+    /// `EINVAL` for a change that the state does not allow, and for an impossible peer.
     pub(crate) fn step(&self, actual: u32, attr: &abi::QpAttr, mask: u32) -> Result<Step, Errno> {
         let has = |bits| mask & bits == bits;
-        // A peer may have come and gone before the program is through.
+        // A peer may have come and gone before the program has moved the queue pair to RTS.
         let from = if self.state() == abi::QPS_RTR { abi::QPS_RTR } else { actual };
         if has(abi::QP_PORT) && attr.port_num != 1 || has(abi::QP_PKEY_INDEX) && attr.pkey_index != 0 {
             return Err(Errno::INVAL);
@@ -90,7 +90,7 @@ impl Manner {
         }
     }
 
-    /// Notes what has changed.
+    /// Stores the attributes that the mask names.
     pub(crate) fn note(&self, attr: &abi::QpAttr, mask: u32) {
         let mut kept = self.attr();
         macro_rules! keep {
@@ -117,31 +117,31 @@ impl Manner {
         self.state.store(state, Ordering::Release);
     }
 
-    /// Completions of `below` are this one's from now on.
+    /// Has completions of `below` name this queue pair.
     pub(crate) fn name(&self, below: &weft_rnic::Qp) {
         self.numbers.name(below.number(), self.number);
     }
 
-    /// It has nothing set any more.
+    /// Takes back all attributes.
     pub(crate) fn reset(&self) {
         *self.attr() = abi::QpAttr::default();
         self.set_state(abi::QPS_RESET);
     }
 
-    /// One change at a time.
+    /// Locks out other changes.
     pub(crate) fn change(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the program has set, to be completed by what there is.
+    /// Returns the attributes that the program has set.
     pub(crate) fn attr(&self) -> MutexGuard<'_, abi::QpAttr> {
         self.attr.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long a request waits for a peer that does not come: as often and as long as the program has said, within bounds that leave
-    /// time for a peer to start; none where that is endless.
+    /// Returns how long a request waits for a peer that does not come; None is endless. It is the product of `timeout`
+    /// and `retry_cnt`, within bounds that leave a peer time to start.
     pub(crate) fn patience(attr: &abi::QpAttr) -> Option<Duration> {
-        // In InfiniBand's units of 4.096 microseconds times a power of two.
+        // InfiniBand counts in powers of two of 4.096 microseconds.
         let once = Duration::from_nanos(4096 << attr.timeout.min(31));
         (attr.timeout != 0)
             .then(|| (once * (u32::from(attr.retry_cnt) + 1)).clamp(SHORTEST_PATIENCE, LONGEST_PATIENCE))
@@ -155,11 +155,12 @@ impl Drop for Manner {
 }
 
 /// # Errors
-/// `EINVAL` for GIDs that are no address of a host, and numbers that name no port.
+/// `EINVAL` for a GID that is no host's address, and a number that names no port.
 fn address(attr: &abi::QpAttr) -> Result<Address, Errno> {
     let octets: Vec<u8> = attr.ah_attr.iter().flat_map(|word| word.to_ne_bytes()).collect();
     let (gid, rest) = octets.split_first_chunk::<16>().ok_or(Errno::INVAL)?;
-    // Behind the GID: flow label, place of the own GID, hop limit, traffic class; LID, service level, path, rate, and this.
+    // Behind the GID lie the flow label, the index of the own GID, the hop limit, the traffic class, the LID, the
+    // service level, the path, the rate, `is_global` and the port.
     let (own_gid, is_global, port) = (rest[4], rest[13], rest[14]);
     let ip = crate::gid::address_of(*gid).ok_or(Errno::INVAL)?;
     let to = super::numbers::port_of(attr.dest_qp_num).ok_or(Errno::INVAL)?;

@@ -1,4 +1,4 @@
-//! From an address to a connection.
+//! Binds, connects and accepts.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::errno::cm_errno;
 
 impl Socket {
     /// # Errors
-    /// As [`Id::bind`].
+    /// Those of [`Id::bind`].
     pub(crate) fn bind(&self, local: SocketAddr) -> Result<(), Errno> {
         let mut core = self.lock();
         core.id.bind(local).map_err(cm_errno)?;
@@ -25,7 +25,7 @@ impl Socket {
     }
 
     /// # Errors
-    /// As [`Id::listen`].
+    /// Those of [`Id::listen`].
     pub(crate) fn listen(&self, backlog: usize) -> Result<(), Errno> {
         let mut core = self.lock();
         if core.phase != Phase::Listening {
@@ -35,10 +35,10 @@ impl Socket {
         Ok(())
     }
 
-    /// Connects; without O_NONBLOCK it waits for the answer.
+    /// Connects. Without O_NONBLOCK it blocks until the answer.
     ///
     /// # Errors
-    /// `EINPROGRESS` while there is no answer, `EALREADY` when asked again, `EISCONN`; `ECONNREFUSED` and others of
+    /// `EINPROGRESS` while there is no answer, `EALREADY` for a second call, `EISCONN`; `ECONNREFUSED` and others of
     /// [`weft_cm::Id::connect`].
     pub(crate) fn connect(&self, device: &Device, peer: SocketAddr) -> Result<(), Errno> {
         let mut core = self.lock();
@@ -69,10 +69,10 @@ impl Socket {
         }
     }
 
-    /// The socket of the next connection. It may be that its peer has to go on before the first octet goes, which is waited for there.
+    /// Returns the socket of the next connection. The peer may still have to answer; the first octet waits for that.
     ///
     /// # Errors
-    /// `EINVAL` for one that does not listen, `EAGAIN`, `EINTR`; as [`Link::create`].
+    /// `EINVAL` for a socket that does not listen, `EAGAIN`, `EINTR`; those of [`Link::create`].
     pub(crate) fn accept(&self, device: &Device, cm: &Cm) -> Result<Arc<Self>, Errno> {
         loop {
             let mut core = self.lock();
@@ -103,10 +103,10 @@ impl Socket {
         }
     }
 
-    /// Waits until a connection stands or does not come about.
+    /// Blocks until the connection stands or has failed.
     ///
     /// # Errors
-    /// As [`Socket::wait`].
+    /// Those of [`Socket::wait`].
     pub(super) fn settle<'a>(&'a self, core: Held<'a>, patience: Patience) -> Result<Held<'a>, Errno> {
         if matches!(core.phase, Phase::Connecting | Phase::Accepting) {
             let settled = |core: &mut Core| !matches!(core.phase, Phase::Connecting | Phase::Accepting);
@@ -139,7 +139,7 @@ impl Socket {
         Ok(core.link.insert(link))
     }
 
-    /// Addresses and routes are found at once.
+    /// Takes the event of a step that completes at once.
     fn expect(&self, wanted: EventKind) -> Result<(), Errno> {
         match self.events().next() {
             Some(event) if event.kind() == wanted => Ok(()),

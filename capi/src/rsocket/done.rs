@@ -1,16 +1,16 @@
-//! What the completion of a request gives back, in 64 bits of its id.
+//! The meaning of a completion, in the 64 bits of its id.
 
 use weft_rnic::{Data, SendOpcode, SendWr};
 
 use super::message::Message;
 
-/// What a completion gives back.
+/// The resources that a completion gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Done {
     pub(super) requests: u32,
-    /// Of the ring.
+    /// Octets of the ring.
     pub(super) octets: u32,
-    /// Of the requests that are kept for what needs no credit.
+    /// Whether the requests are those kept for messages without credit.
     pub(super) is_spare: bool,
 }
 
@@ -20,7 +20,7 @@ impl Done {
         spare | (self.requests as u64) << 32 | self.octets as u64
     }
 
-    /// None for a receive.
+    /// Returns None for a receive.
     pub(super) fn read(wr_id: u64) -> Option<Self> {
         let requests = u32::try_from(wr_id >> 32 & 0xFF).unwrap_or(0);
         let octets = u32::try_from(wr_id & u64::from(u32::MAX)).unwrap_or(0);
@@ -28,12 +28,12 @@ impl Done {
     }
 }
 
-/// The Send of a message, with whose completion all that it stands for is done.
+/// Returns the Send of a message. Its completion stands for all of `done`.
 pub(super) const fn tell(octets: &[u8; Message::LEN], done: Done) -> SendWr<'_> {
     let send = SendWr::new(SendOpcode::Send);
     SendWr { wr_id: done.wr_id(), data: Data::Inline(octets), signaled: true, ..send }
 }
 
-/// The mark of a receive's completion.
+/// Marks the completion of a receive.
 pub(super) const RECEIVE: u64 = 1 << 63;
 const SPARE: u64 = 1 << 62;

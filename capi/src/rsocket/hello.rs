@@ -1,15 +1,15 @@
-//! What both ends tell each other as private data of the connect request and of its answer.
+//! The private data of the connect request and of its answer.
 
 use rustix::io::Errno;
 
 use super::place::Place;
 
-/// What an end lends the other one.
+/// The memory and the credits that an end lends the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
-    /// Messages of data that may come at first.
+    /// Messages that may come before the first grant.
     pub(crate) credits: u16,
-    /// Where the other end is to tell of its buffers; behind it lies the table of mappings.
+    /// The place where the other end tells of its buffers. The table of mappings lies behind it.
     pub(crate) table: Place,
     /// Entries of the table of mappings.
     pub(crate) mappings: u16,
@@ -32,8 +32,8 @@ impl Hello {
     }
 
     /// # Errors
-    /// `EOPNOTSUPP` for another version, and for a host of the other octet order, with which librdmacm cannot talk on iWARP either;
-    /// `EPROTO` for what is too short, or lends nothing.
+    /// `EOPNOTSUPP` for another version, and for a host of the other octet order: librdmacm cannot talk to such a host
+    /// on iWARP either. `EPROTO` for too few octets, and an end that lends nothing.
     pub(crate) fn read(octets: &[u8]) -> Result<Self, Errno> {
         let (&[version, flags, high, low, _, _, _, mappings], rest) =
             octets.split_first_chunk().ok_or(Errno::PROTO)?;
@@ -52,7 +52,7 @@ impl Hello {
     }
 }
 
-/// The number of mappings that is told for a wanted one: larger ones are multiples of 256.
+/// Rounds a number of mappings to one that the format can hold: large ones are multiples of 256.
 pub(crate) fn rounded(mappings: u32) -> u16 {
     unscale(scale(u16::try_from(mappings).unwrap_or(u16::MAX)))
 }

@@ -1,43 +1,43 @@
-//! What comes: which octets of the own buffer may be read, and what the peer may be told of.
+//! The receiving direction, by numbers: octets that may be read, and grants to the peer.
 
 use std::collections::VecDeque;
 
-/// The own buffer of two halves, by numbers. Offsets are from its start.
+/// The own buffer of two halves. Offsets are from its start.
 #[derive(Debug)]
 pub(crate) struct Inbound {
     half: u32,
     credits: u16,
-    /// Octets of each message that is not wholly read.
+    /// Octets of each message that is not completely read.
     messages: VecDeque<u32>,
-    /// Their sum, and where the first of them lies.
+    /// Their sum, and the offset of the first of them.
     unread: u32,
     start: u32,
-    /// Octets that the peer may write, and has not told of.
+    /// Octets that the peer may write and has not told of yet.
     open: u32,
-    /// Octets that have been read and that the peer knows nothing of.
+    /// Octets that were read and are not granted again yet.
     free: u32,
-    /// The half that it hears of next.
+    /// The half of the next grant.
     next: u32,
-    /// Messages that were read, and the number of them at which it is told at the latest.
+    /// Messages that were read, and the count at which a grant goes out at the latest.
     read: u16,
     due: u16,
 }
 
-/// What the peer is to hear.
+/// A grant to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
-    /// The number up to which messages may come.
+    /// The number of messages that may come in all.
     pub(crate) credits: u16,
-    /// Where the half begins that it may write, if there is one.
+    /// The offset of the half that the peer may write, if any.
     pub(crate) half: Option<u32>,
 }
 
-/// The peer has broken the rules.
+/// The error for a peer that broke the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Violation;
 
 impl Inbound {
-    /// For a buffer of twice `half` octets, of which the peer knows the first half, and as many messages as `credits`.
+    /// For a buffer of twice `half` octets. The peer knows its first half, and may send `credits` messages.
     pub(crate) const fn new(half: u32, credits: u16) -> Self {
         Self {
             half,
@@ -53,10 +53,10 @@ impl Inbound {
         }
     }
 
-    /// The peer has told of data.
+    /// Counts data that the peer has told of.
     ///
     /// # Errors
-    /// When that is more than it may, in octets or messages.
+    /// If that is more than it may send, in octets or messages.
     pub(crate) fn arrive(&mut self, len: u32) -> Result<(), Violation> {
         if len > self.open || self.messages.len() >= self.credits.into() {
             return Err(Violation);
@@ -71,12 +71,12 @@ impl Inbound {
         Ok(())
     }
 
-    /// A message has come that takes a credit and is no data.
+    /// Counts a message that takes a credit and is no data.
     pub(crate) const fn read_one(&mut self) {
         self.read = self.read.wrapping_add(1);
     }
 
-    /// Where the unread octets behind the first `skip` begin, and how many of them lie together.
+    /// Returns the offset of the unread octets behind the first `skip`, and how many of them lie together.
     pub(crate) fn unread(&self, skip: usize) -> Option<(usize, usize)> {
         let (unread, size, start) = (self.unread as usize, 2 * self.half as usize, self.start as usize);
         let left = unread.checked_sub(skip).filter(|&left| left > 0)?;
@@ -84,17 +84,17 @@ impl Inbound {
         Some((at, left.min(size - at)))
     }
 
-    /// Whether there is something to read.
+    /// Whether there are unread octets.
     pub(crate) const fn is_readable(&self) -> bool {
         self.unread > 0
     }
 
-    /// The first `len` octets were read; no more than there are.
+    /// Counts `len` octets as read, at most as many as there are.
     pub(crate) fn consume(&mut self, len: usize) {
         let mut len = u32::try_from(len).unwrap_or(u32::MAX).min(self.unread);
         self.unread -= len;
         self.free += len;
-        // Twice the half fits, as `Sizes` has it.
+        // `Sizes` sees to it that twice the half fits.
         self.start = (self.start + len) % (2 * self.half);
         while let Some(first) = self.messages.front_mut() {
             if *first > len {
@@ -107,7 +107,7 @@ impl Inbound {
         }
     }
 
-    /// What the peer is to hear now, if it is time.
+    /// Returns the next grant, if one is due.
     pub(crate) fn grant(&mut self) -> Option<Grant> {
         let has_half = self.free >= self.half;
         if !has_half && self.read.wrapping_sub(self.due).cast_signed() < 0 {
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(inbound.grant(), Some(Grant { credits: 17, half: Some(0) }));
         inbound.arrive(12).unwrap();
         assert_eq!(inbound.arrive(1), Err(Violation));
-        // To the end of the buffer, then from its start.
+        // First to the end of the buffer, then from its start.
         assert_eq!(inbound.unread(0), Some((8, 8)));
         assert_eq!(inbound.unread(8), Some((0, 8)));
         assert_eq!(inbound.unread(16), None);

@@ -1,4 +1,4 @@
-//! A connection: queue pair, memory, and what goes over it.
+//! A connection: its queue pair, its memory, and the octets that go over it.
 
 use std::sync::Arc;
 
@@ -16,59 +16,59 @@ use super::outbound::Outbound;
 use super::place::{Mapping, Place};
 use crate::errno::errno;
 
-/// How a connection goes.
+/// The course of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Course {
     /// Both ends are there.
     Open,
-    /// One of them has taken its leave.
+    /// One end has taken its leave.
     Disconnected,
-    /// It broke.
+    /// The connection broke.
     Failed,
 }
 
-/// The resources of a connection, and its course once it stands.
+/// The resources of a connection, and its course.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) qp: Arc<Qp>,
     pub(crate) pd: Pd,
     cq: Cq,
     pub(super) sizes: Sizes,
-    /// What comes: octets of data, messages, and what the peer tells of its buffers and mappings.
+    /// Memory that the peer writes: data, messages, and its buffers and mappings.
     pub(super) data: Mr,
     messages: Mr,
     table: Mr,
-    /// What goes.
+    /// Memory that is sent.
     pub(super) ring: Mr,
     pub(super) inbound: Inbound,
     pub(super) peer: Option<Peer>,
-    /// Requests for what needs no credit.
+    /// Requests kept for messages without credit.
     pub(super) spare_requests: u32,
     pub(crate) course: Course,
-    /// Why it broke, until somebody has heard it.
+    /// The reason why it broke, until a call has returned it.
     pub(crate) failure: Option<Errno>,
     pub(crate) can_read: bool,
     pub(crate) can_write: bool,
     is_armed: bool,
 }
 
-/// What is known of the other end.
+/// The state of the other end.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) outbound: Outbound,
-    /// Where it is told of buffers, and in which entry next.
+    /// The table in which the peer is told of buffers, and the next entry.
     pub(super) table: Place,
     pub(super) entry: u32,
     mappings: u16,
-    /// The entry of the own table that it fills next.
+    /// The entry of the own table that the peer fills next.
     next_target: usize,
-    /// A message has come behind which the table may have changed. Before it a Write may still be on its way.
+    /// Set by a message behind which the table may have changed. Before that message a Write may still be under way.
     has_news: bool,
 }
 
 impl Link {
     /// # Errors
-    /// `ENOMEM` when there is not as much memory, or there are too many queue pairs.
+    /// `ENOMEM` if memory or queue pairs are used up.
     pub(crate) fn create(device: &Device, channel: &CompChannel, sizes: Sizes) -> Result<Self, Errno> {
         let refused = |error: weft_rnic::CreateError| errno(error.errno());
         let requests = u32::from(sizes.send_requests) + SPARE_REQUESTS;
@@ -82,7 +82,7 @@ impl Link {
             recv_sge: 1,
             inline: (sizes.inline as usize).max(Mapping::LEN),
         };
-        // What InfiniBand's hardware does, and rsocket's credits count on for all that is no data.
+        // InfiniBand's hardware waits for a receive. rsocket's credits rely on that for all messages that are no data.
         let init = QpInit { capacity, rnr_wait: true, ..QpInit::new(&cq, &cq) };
         let qp = Arc::new(device.create_qp(&pd, &init).map_err(refused)?);
         let register = |len: usize, access| pd.register(len, access).map_err(|error| errno(error.errno()));
@@ -109,7 +109,7 @@ impl Link {
         Ok(link)
     }
 
-    /// What the peer is to know.
+    /// Returns the private data for the peer.
     pub(crate) fn hello(&self) -> Hello {
         let place = |mr: &Mr, len| Place { addr: mr.addr(), key: mr.rkey(), len };
         Hello {
@@ -120,7 +120,7 @@ impl Link {
         }
     }
 
-    /// The peer has told what it lends.
+    /// Takes the peer's private data.
     pub(crate) fn establish(&mut self, hello: &Hello) {
         let &Hello { credits, table, mappings, buffer } = hello;
         let requests = u32::from(self.sizes.send_requests);
@@ -130,7 +130,7 @@ impl Link {
             Some(Peer { outbound, table, entry: 1 % table.len, mappings, next_target: 1, has_news: false });
     }
 
-    /// Takes in what has happened, and tells the peer what it may send.
+    /// Takes completions, and grants the peer what is due.
     pub(crate) fn poll(&mut self) {
         self.take_completions();
         self.grant();
@@ -150,13 +150,13 @@ impl Link {
         self.is_armed = false;
     }
 
-    /// Octets that can go in a message now.
+    /// Returns how many octets a message can hold now.
     pub(crate) fn room(&mut self) -> u32 {
         self.take_target();
         self.peer.as_ref().map_or(0, |peer| peer.outbound.room())
     }
 
-    /// Octets that can be written now wherever they go.
+    /// Returns how many octets can be written directly now.
     pub(crate) fn direct_room(&self) -> u32 {
         self.peer.as_ref().map_or(0, |peer| peer.outbound.direct_room())
     }
@@ -170,7 +170,7 @@ impl Link {
         self.inbound.is_readable()
     }
 
-    /// Copies unread octets out, those behind the first `skip`, and answers how many.
+    /// Copies unread octets behind the first `skip`, and returns how many.
     pub(crate) fn copy_unread(&self, skip: usize, to: &mut [u8]) -> usize {
         let mut copied = 0;
         while let Some((at, len)) = self.inbound.unread(skip + copied)
@@ -185,18 +185,18 @@ impl Link {
         copied
     }
 
-    /// Forgets octets that were read.
+    /// Gives back octets that were read.
     pub(crate) fn consume(&mut self, len: usize) {
         self.inbound.consume(len);
         self.grant();
     }
 
-    /// How many mappings the peer holds.
+    /// Returns how many mappings the peer can hold.
     pub(crate) fn peer_mappings(&self) -> u16 {
         self.peer.as_ref().map_or(0, |peer| peer.mappings)
     }
 
-    /// The place of the peer's that an offset stands for, if there is one.
+    /// Returns the place of the peer's for an offset, if one is mapped there.
     pub(crate) fn mapped(&self, offset: u64) -> Option<Place> {
         (0..usize::from(self.sizes.mappings)).find_map(|index| {
             let mut octets = [0; Mapping::LEN];
@@ -206,19 +206,19 @@ impl Link {
         })
     }
 
-    /// Whether a message without a credit can go now.
+    /// Whether a message without credit can go now.
     pub(crate) const fn can_control(&self) -> bool {
         self.spare_requests > 0
     }
 
-    /// Whether all that was posted has gone out.
+    /// Whether all posted requests have gone out.
     pub(crate) fn is_sent(&self) -> bool {
         let requests = u32::from(self.sizes.send_requests);
         self.spare_requests == SPARE_REQUESTS
             && self.peer.as_ref().is_none_or(|peer| peer.outbound.is_done(requests))
     }
 
-    /// One of the ends has taken its leave.
+    /// Notes that one end has taken its leave.
     pub(crate) fn disconnect(&mut self) {
         if self.course == Course::Open {
             self.course = Course::Disconnected;
@@ -226,7 +226,7 @@ impl Link {
         (self.can_read, self.can_write) = (false, false);
     }
 
-    /// The connection breaks, unless it was over before.
+    /// Breaks the connection, unless it is over already.
     pub(super) fn break_off(&mut self, why: Errno) {
         if self.course == Course::Open {
             (self.course, self.failure) = (Course::Failed, Some(why));
@@ -267,7 +267,7 @@ impl Link {
         let at = usize::try_from(slot).unwrap_or(usize::MAX).saturating_mul(Message::LEN);
         let is_whole = len as usize == Message::LEN && self.messages.read(at, &mut octets).is_ok();
         let message = if is_whole { Message::read(octets) } else { Message::Unknown };
-        // A queue pair that is in error takes it as well, and gives it back.
+        // A queue pair in error takes the receive as well, and flushes it.
         if self.post_recv(slot).is_err() {
             self.break_off(Errno::CONNRESET);
         }
@@ -284,19 +284,19 @@ impl Link {
             Message::Disconnect => self.disconnect(),
             Message::Shutdown if self.can_write => self.can_read = false,
             Message::Shutdown => self.disconnect(),
-            // What is no message, or tells of more than may be there: nothing is right any more.
+            // An unknown message, or one that tells of more than there can be: nothing can be trusted any more.
             Message::Data(_) | Message::Unknown => self.fail(Errno::PROTO),
         }
     }
 
-    /// The peer has broken the rules.
+    /// Ends the connection over a broken rule.
     fn fail(&mut self, why: Errno) {
         self.break_off(why);
-        // What ended it before is as good.
+        // The connection may have ended before.
         let _may_have_ended = self.qp.disconnect();
     }
 
-    /// Looks for the peer's next buffer, once it has none.
+    /// Looks for the peer's next buffer, if it is needed.
     fn take_target(&mut self) {
         let Some(peer) = &mut self.peer else { return };
         if !peer.has_news || !peer.outbound.wants_target() {
@@ -324,7 +324,7 @@ impl Link {
     }
 }
 
-/// Entries of the table of buffers, one for each half of the peer's.
+/// Entries of the table of buffers, one for each half of the peer's buffer.
 const TARGETS: usize = TARGET_COUNT as usize;
 const TARGET_COUNT: u32 = 2;
 const MESSAGE: u32 = 4;

@@ -1,4 +1,4 @@
-//! Memory of the program that the peer writes by an offset (`riomap`).
+//! Maps memory of the program that the peer writes by an offset (`riomap`).
 
 use rustix::io::Errno;
 use weft_rnic::{Access, Region};
@@ -8,11 +8,11 @@ use super::state::Phase;
 use crate::errno::errno;
 
 impl Socket {
-    /// Maps memory, for the peer to write if it `is_remote`, and answers the offset: `offset`, or its address. The peer hears of it before
-    /// the next octets that are sent.
+    /// Maps memory, for the peer to write if `is_remote`. Returns the offset: `offset`, or the address. The peer hears
+    /// of it before the next octets.
     ///
     /// # Errors
-    /// `EINVAL` without a connection, `ENOMEM` when the peer holds no more.
+    /// `EINVAL` without a connection, `ENOMEM` if the peer can hold no more mappings.
     pub(crate) fn map(&self, region: Region, is_remote: bool, offset: Option<u64>) -> Result<u64, Errno> {
         let mut core = self.lock();
         if core.phase != Phase::Connected {
@@ -29,15 +29,15 @@ impl Socket {
         Ok(offset)
     }
 
-    /// Takes a mapping back. The peer is not told; what it writes there ends the connection.
+    /// Unmaps memory. The peer is not told, and a Write of its ends the connection.
     ///
     /// # Errors
-    /// `EINVAL` for what is not mapped.
+    /// `EINVAL` for memory that is not mapped.
     pub(crate) fn unmap(&self, addr: u64, len: usize) -> Result<(), Errno> {
         self.lock().mappings.remove(addr, len)
     }
 
-    /// Waits until a connection stands, for calls that want one and do not wait otherwise.
+    /// Blocks until the connection stands.
     ///
     /// # Errors
     /// `EAGAIN`, `EINTR`.

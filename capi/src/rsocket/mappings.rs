@@ -1,4 +1,4 @@
-//! The list of memory of the program that the peer writes by an offset (`riomap`).
+//! The list of memory of the program that the peer writes by an offset.
 
 use rustix::io::Errno;
 use weft_rnic::Mr;
@@ -15,16 +15,16 @@ pub(super) struct Mappings {
 #[derive(Debug)]
 struct Mapped {
     mr: Mr,
-    /// The address at which the program has it.
+    /// The address that the program knows.
     addr: u64,
     offset: u64,
-    /// The entry of the peer's table, for what the peer may write.
+    /// The entry of the peer's table, if the peer may write.
     index: Option<u16>,
     is_told: bool,
 }
 
 impl Mappings {
-    /// Tells the peer of those that it does not know, as far as it can be told.
+    /// Tells the peer of mappings that it does not know yet, as far as credits allow.
     pub(super) fn tell(&mut self, link: &mut Link) {
         for mapped in self.mapped.iter_mut().filter(|mapped| !mapped.is_told) {
             let Some(index) = mapped.index else { continue };
@@ -38,25 +38,25 @@ impl Mappings {
         }
     }
 
-    /// The first entry of the peer's table, which has `most`, that no mapping has.
+    /// Returns the first free entry of the peer's table, which has `most` entries.
     pub(super) fn free_entry(&self, most: u16) -> Option<u16> {
         (0..most).find(|index| !self.mapped.iter().any(|mapped| mapped.index == Some(*index)))
     }
 
-    /// Adds memory that the peer writes by entry `index` of its table, or not at all.
+    /// Adds memory. The peer writes it by entry `index` of its table, or not at all.
     pub(super) fn add(&mut self, mr: Mr, addr: u64, offset: u64, index: Option<u16>) {
         self.mapped.push(Mapped { mr, addr, offset, index, is_told: index.is_none() });
     }
 
     /// # Errors
-    /// `EINVAL` for what is not mapped.
+    /// `EINVAL` for memory that is not mapped.
     pub(super) fn remove(&mut self, addr: u64, len: usize) -> Result<(), Errno> {
         let index = self.mapped.iter().position(|one| one.addr == addr && one.mr.len() == len);
         self.mapped.remove(index.ok_or(Errno::INVAL)?);
         Ok(())
     }
 
-    /// Whether the peer knows all.
+    /// Whether the peer knows all mappings.
     pub(super) fn is_told(&self) -> bool {
         self.mapped.iter().all(|mapped| mapped.is_told)
     }

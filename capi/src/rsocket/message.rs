@@ -1,27 +1,27 @@
-//! Messages: 32 bits in the octet order of the two hosts, of which the upper three say what it is.
+//! Messages: 32 bits in the octet order of the two hosts. The upper three bits say the kind.
 
-/// What one end tells the other.
+/// A message of one end to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// So many octets have been written into the buffer.
+    /// Octets were written into the buffer.
     Data(u32),
-    /// Up to this number, messages may come; and the table of buffers may have changed.
+    /// Messages may come up to this number, and the table of buffers may have changed.
     Credits(u16),
     /// This entry of the table of mappings has changed.
     Mapping(u32),
-    /// This end sends and receives nothing more.
+    /// The sender sends and receives nothing more.
     Disconnect,
-    /// Nothing; that it comes is what matters.
+    /// Means nothing but that the sender lives.
     KeepAlive,
-    /// This end sends nothing more.
+    /// The sender sends nothing more.
     Shutdown,
-    /// What nobody knows.
+    /// Any other value.
     Unknown,
 }
 
 impl Message {
     pub(crate) const LEN: usize = 4;
-    /// Octets that one message of data can tell of.
+    /// The most octets that one message of data can tell of.
     pub(crate) const MAX_DATA: u32 = MASK;
 
     pub(crate) fn read(octets: [u8; Self::LEN]) -> Self {
@@ -29,7 +29,7 @@ impl Message {
         let value = word & MASK;
         match (word >> SHIFT, value) {
             (DATA, octets) => Self::Data(octets),
-            // The sender counts in more bits than mean something.
+            // The sender counts in more bits than the format has.
             (CREDITS, limit) => Self::Credits(u16::try_from(limit & 0xFFFF).unwrap_or(u16::MAX)),
             (MAPPING, index) => Self::Mapping(index),
             (CONTROL, 0) => Self::Disconnect,

@@ -5,18 +5,18 @@ use weft_verbs::MAX_INLINE;
 
 use super::hello::rounded;
 
-/// How large the parts of a connection are made.
+/// The sizes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    /// Requests under way, and messages of the peer that are not read.
+    /// Requests under way, and unread messages of the peer.
     pub(crate) send_requests: u16,
     pub(crate) receives: u16,
-    /// Octets that are sent without a copy in the ring.
+    /// Octets that are sent inline instead of from the ring.
     pub(crate) inline: u32,
     /// Octets.
     pub(crate) send_buffer: u32,
     pub(crate) recv_buffer: u32,
-    /// Mappings of the peer's.
+    /// How many mappings the peer may have.
     pub(crate) mappings: u16,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Name {
     pub(crate) name: i32,
 }
 
-/// What is set. Switches that change nothing are kept, so that they can be asked for.
+/// The options of a socket. Those without effect are kept, so that the program can read them back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub(crate) sizes: Sizes,
@@ -65,10 +65,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Sets an option; sizes only before there is a connection, `is_open`.
+    /// Sets an option. `is_open` says that there is a connection: it keeps its sizes.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for one that there is not, `EINVAL` for a value or a time that makes no sense.
+    /// `EOPNOTSUPP` for an unknown option, `EINVAL` for a wrong value, or a wrong time.
     pub(crate) fn set(&mut self, name: Name, value: i32, is_open: bool) -> Result<(), Errno> {
         let Self { sizes, .. } = self;
         let wanted = value.cast_unsigned();
@@ -100,10 +100,10 @@ impl Options {
         Ok(())
     }
 
-    /// The value of an option.
+    /// Returns the value of an option.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for one that there is not.
+    /// `EOPNOTSUPP` for an unknown option.
     pub(crate) fn value(&self, name: Name) -> Result<i32, Errno> {
         let Self { sizes, .. } = self;
         let number = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
@@ -129,7 +129,7 @@ impl Options {
     }
 }
 
-/// Twice what was asked for, as the system has it, within bounds; a multiple of 16.
+/// Returns twice what the program asked for, as the system does: a multiple of 16, within bounds.
 fn buffer(wanted: u32) -> u32 {
     wanted.saturating_mul(2).clamp(MIN_BUFFER, MAX_BUFFER) & !0xF
 }
@@ -142,11 +142,11 @@ const RDMA_IOMAPSIZE: i32 = 3;
 const MIN_REQUESTS: u16 = 16;
 const MAX_REQUESTS: u16 = 0xFFE0;
 const MIN_BUFFER: u32 = 4096;
-/// Memory that a socket takes for each direction at most.
+/// The most memory that a socket takes for each direction.
 const MAX_BUFFER: u32 = 1 << 28;
 #[expect(clippy::cast_possible_truncation, reason = "it is 1024")]
 const LARGEST_INLINE: u32 = MAX_INLINE as u32;
-/// What librdmacm answers where it knows no path.
+/// librdmacm returns this if it knows no path.
 const MAX_SEGMENT: i32 = 2048;
 
 #[cfg(test)]

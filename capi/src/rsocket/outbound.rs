@@ -1,17 +1,17 @@
-//! What goes: what the peer can take, and which octets of the own buffer it is sent from.
+//! The sending direction, by numbers: the peer's grants, and the own ring.
 
 use super::message::Message;
 use super::place::Place;
 
-/// The ring of octets that are being sent, and what the peer has granted, by numbers.
+/// The ring of octets under way, and the peer's grants.
 #[derive(Debug)]
 pub(crate) struct Outbound {
-    /// Messages that were sent, and the number at which there are to be no more for now.
+    /// Messages that were sent, and the count at which sending stops.
     sent: u16,
     limit: u16,
-    /// Credits that are left for messages that need none.
+    /// Credits that are kept for messages without credit.
     reserve: u16,
-    /// The peer's buffer, as far as it is not filled.
+    /// The part of the peer's buffer that is not filled.
     target: Place,
     size: u32,
     head: u32,
@@ -23,17 +23,17 @@ pub(crate) struct Outbound {
 impl Outbound {
     /// For a ring of `size` octets and so many `requests`, towards a peer with `credits` and this buffer.
     pub(crate) fn new(size: u32, requests: u32, credits: u16, target: Place) -> Self {
-        // A peer that has no hardware to hold a message back needs receives for what is no data.
+        // A peer without hardware that holds a message back needs receives for messages without credit.
         let reserve = RESERVE.min(credits / 4);
         Self { sent: 0, limit: credits, reserve, target, size, head: 0, free: size, requests }
     }
 
-    /// Messages may be sent up to this number.
+    /// Allows messages up to this number.
     pub(crate) const fn allow(&mut self, limit: u16) {
         self.limit = limit;
     }
 
-    /// Whether the peer's buffer is full, and the next one wanted.
+    /// Whether the peer's buffer is full, so that the next one is needed.
     pub(crate) const fn wants_target(&self) -> bool {
         self.target.len == 0
     }
@@ -42,23 +42,23 @@ impl Outbound {
         self.target = target;
     }
 
-    /// How many octets can be sent in a message now; 0 if that is to wait.
+    /// Returns how many octets a message can hold now; 0 if it has to wait.
     pub(crate) fn room(&self) -> u32 {
         if self.target.len == 0 || !self.has_credit() { 0 } else { self.direct_room().min(self.target.len) }
     }
 
-    /// How many octets can be written now, wherever they go; 0 if that is to wait.
+    /// Returns how many octets can be written directly now; 0 if that has to wait.
     pub(crate) fn direct_room(&self) -> u32 {
         let is_worth_it = self.free >= LOW_WATER.min(self.size) && self.requests >= 2;
         if is_worth_it { self.free.min(Message::MAX_DATA) } else { 0 }
     }
 
-    /// Whether a message may go that takes a credit and no data.
+    /// Whether a message that takes a credit and is no data can go now.
     pub(crate) const fn can_tell(&self) -> bool {
         self.has_credit() && self.requests >= 2
     }
 
-    /// Counts a message, with the two requests that it is.
+    /// Counts a message and its two requests.
     pub(crate) const fn tell(&mut self) {
         self.sent = self.sent.wrapping_add(1);
         self.requests -= 2;
@@ -72,8 +72,8 @@ impl Outbound {
         target
     }
 
-    /// Takes `len` octets of the ring, which are given back by [`Self::complete`]: offset and length of each part. The second one is empty
-    /// unless they go around its end.
+    /// Takes `len` octets of the ring until [`Self::complete`]. Returns offset and length of each part. The second part
+    /// is empty unless the octets go around the ring's end.
     pub(crate) const fn take(&mut self, len: u32) -> [(u32, u32); 2] {
         let to_end = self.size - self.head;
         let first = if len < to_end { len } else { to_end };
@@ -83,18 +83,18 @@ impl Outbound {
         source
     }
 
-    /// A Write without a message goes out.
+    /// Counts a Write without a message.
     pub(crate) const fn write_alone(&mut self) {
         self.requests -= 1;
     }
 
-    /// So many requests are done, with so many octets of the ring.
+    /// Gives back requests and octets of the ring.
     pub(crate) const fn complete(&mut self, requests: u32, octets: u32) {
         self.requests += requests;
         self.free += octets;
     }
 
-    /// Whether nothing is under way of so many requests that there can be.
+    /// Whether none of `requests` is under way.
     pub(crate) const fn is_done(&self, requests: u32) -> bool {
         self.requests == requests
     }
@@ -104,9 +104,9 @@ impl Outbound {
     }
 }
 
-/// Messages that need no credit, and that come at a time at most.
+/// How many messages without credit may come at a time.
 const RESERVE: u16 = 8;
-/// Less than that is not sent as long as more is about to become free.
+/// Fewer octets are not sent as long as more room is about to come.
 const LOW_WATER: u32 = 2048;
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! Places in the peer's memory, and how they are told.
+//! Places in the peer's memory, and their octets.
 
 use weft_rnic::Stag;
 
-/// A run of octets that the peer may write, or that it lets us write.
+/// A run of octets that one end lets the other write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Place {
     pub(crate) addr: u64,
     pub(crate) key: Stag,
-    /// Octets; of a table, entries.
+    /// In octets; for a table, in entries.
     pub(crate) len: u32,
 }
 
-/// A place that has an offset by which both ends name it.
+/// A place with an offset by which both ends name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Mapping {
     pub(crate) offset: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Mapping {
 impl Place {
     pub(crate) const LEN: usize = 16;
 
-    /// As in a table of buffers: in the order of the hosts.
+    /// Returns the octets for a table of buffers: in the hosts' order.
     pub(crate) fn octets(&self) -> [u8; Self::LEN] {
         join(self.addr.to_ne_bytes(), self.key.0.to_ne_bytes(), self.len.to_ne_bytes())
     }
@@ -35,7 +35,7 @@ impl Place {
         }
     }
 
-    /// As in what goes along with connecting: in network order.
+    /// Returns the octets for private data: in network order.
     pub(crate) fn network_octets(&self) -> [u8; Self::LEN] {
         join(self.addr.to_be_bytes(), self.key.0.to_be_bytes(), self.len.to_be_bytes())
     }
@@ -49,7 +49,7 @@ impl Place {
         }
     }
 
-    /// Takes the first `len` octets away.
+    /// Cuts off the first `len` octets.
     pub(crate) const fn advance(&mut self, len: u32) {
         self.addr = self.addr.wrapping_add(len as u64);
         self.len = self.len.saturating_sub(len);
@@ -72,7 +72,7 @@ impl Mapping {
         Self { offset: u64::from_ne_bytes(offset), place: Place::read(place) }
     }
 
-    /// How many octets there are from `offset` on, and where; none if it lies elsewhere.
+    /// Returns the place from `offset` on. None if the offset lies elsewhere.
     pub(crate) fn at(&self, offset: u64) -> Option<Place> {
         let skip = u32::try_from(offset.checked_sub(self.offset)?).ok()?;
         let mut place = self.place;

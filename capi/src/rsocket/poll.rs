@@ -1,4 +1,4 @@
-//! Waiting for several sockets and other descriptors at a time.
+//! Waits for several sockets and other descriptors at a time.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use weft_rnic::Clock;
 
 use super::socket::Socket;
 
-/// One of those that are waited for.
+/// A descriptor to wait for.
 #[derive(Clone, Debug)]
 pub(crate) struct Polled<'a> {
-    /// None for what is passed over.
+    /// None for an entry that is ignored.
     pub(crate) fd: Option<BorrowedFd<'a>>,
     pub(crate) socket: Option<Arc<Socket>>,
     pub(crate) events: PollFlags,
-    /// The answer.
+    /// The events that were found.
     pub(crate) ready: PollFlags,
 }
 
-/// Waits until something is so of one of them, and answers of how many: 0 when the time is over.
+/// Blocks until an event of one of them. Returns how many have events; 0 when the time is over.
 ///
 /// # Errors
-/// `EINTR`, and what else poll(2) says.
+/// `EINTR`, and other errors of poll(2).
 pub(crate) fn poll(all: &mut [Polled<'_>], timeout: Option<Duration>) -> Result<usize, Errno> {
     let clock = Clock::real_time(1);
     let deadline = timeout.map(|timeout| clock.now() + timeout.into());
@@ -65,7 +65,7 @@ fn count(all: &[Polled<'_>]) -> usize {
     all.iter().filter(|one| !one.ready.is_empty()).count()
 }
 
-/// Asks the system about all that are no sockets.
+/// Asks the system about the descriptors that are no sockets.
 fn poll_others(all: &mut [Polled<'_>], timeout: Option<&Timespec>) -> Result<(), Errno> {
     let (fds, owners): (Vec<_>, Vec<_>) = all
         .iter()
@@ -84,7 +84,7 @@ fn poll_others(all: &mut [Polled<'_>], timeout: Option<&Timespec>) -> Result<(),
     Ok(())
 }
 
-/// Sleeps until something happens to one of them. Answers 0 when the time is over.
+/// Blocks until something happens to one of them. Returns 0 when the time is over.
 fn sleep(all: &[Polled<'_>], timeout: Option<&Timespec>) -> Result<usize, Errno> {
     let events = |one: &Polled<'_>| if one.socket.is_some() { PollFlags::IN } else { one.events };
     let mut fds: Vec<_> =

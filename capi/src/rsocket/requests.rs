@@ -1,4 +1,4 @@
-//! What a connection posts: Writes, and the messages behind them.
+//! The requests of a connection: Writes, and the messages behind them.
 
 use rustix::io::Errno;
 use weft_rnic::{Data, SendOpcode, SendWr, Sge};
@@ -10,14 +10,14 @@ use super::message::Message;
 use super::place::{Mapping, Place};
 
 impl Link {
-    /// Sends `len` octets, at most [`Self::room`], which `copy` copies to where it is told.
+    /// Sends `len` octets, at most [`Self::room`]. `copy` hands them over.
     pub(crate) fn send(&mut self, len: u32, copy: impl FnOnce(&mut dyn FnMut(&[u8]))) {
         let Some(peer) = &mut self.peer else { return };
         let target = peer.outbound.fill(len);
         self.write(Place { len, ..target }, Some(Message::Data(len)), copy);
     }
 
-    /// Fills `target`, which is no longer than [`Self::direct_room`].
+    /// Fills `target`, at most [`Self::direct_room`] octets.
     pub(crate) fn write_direct(&mut self, target: Place, copy: impl FnOnce(&mut dyn FnMut(&[u8]))) {
         let Some(peer) = &mut self.peer else { return };
         peer.outbound.write_alone();
@@ -38,13 +38,13 @@ impl Link {
         self.post(&[write, tell(&message, Done { requests: 2, octets: 0, is_spare: false })]);
     }
 
-    /// Tells what needs no credit.
+    /// Sends a message without credit.
     pub(crate) fn control(&mut self, message: Message) {
         self.spare_requests -= 1;
         self.post(&[tell(&message.octets(), Done { requests: 1, octets: 0, is_spare: true })]);
     }
 
-    /// Tells the peer what it may send, if it is time and can be told.
+    /// Grants the peer what is due, if requests are left for it.
     pub(super) fn grant(&mut self) {
         let Some(peer) = &mut self.peer else { return };
         if self.course != Course::Open || self.spare_requests < 2 {
@@ -85,13 +85,13 @@ impl Link {
             let (mut at, size) = (first as usize, self.ring.len());
             copy(&mut |octets| {
                 let (head, tail) = octets.split_at(octets.len().min(size - at));
-                // Both lie within the ring.
+                // Both parts lie within the ring.
                 let _inside = (self.ring.write(at, head), self.ring.write(0, tail));
                 at = (at + octets.len()) % size;
             });
             for (at, len) in [(first, to_end), (0, around)] {
                 if len > 0 {
-                    // There are two at most.
+                    // There are two parts at most.
                     let _fits = sges.push(self.ring.sge(at as usize, len));
                 }
             }
@@ -107,7 +107,7 @@ impl Link {
         }
     }
 
-    /// Posts what there is room for; a queue pair that takes nothing has ended.
+    /// Posts requests that there is room for. A queue pair that refuses them has ended.
     fn post(&mut self, requests: &[SendWr<'_>]) {
         if self.qp.post_sends(requests).is_err() {
             self.break_off(Errno::CONNRESET);

@@ -1,4 +1,4 @@
-//! A socket: its states, and how its calls wait.
+//! A socket, and how its calls wait.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -20,21 +20,21 @@ use crate::descriptor::Descriptor;
 use crate::errno::cm_errno;
 use crate::raw::interruptible;
 
-/// What `rsocket` answers the descriptor of. That is readable while something waits that the socket has not taken in.
+/// The object behind `rsocket`. Its descriptor is readable while there are events that the socket has not taken in.
 #[derive(Debug)]
 pub(crate) struct Socket {
     descriptor: Descriptor,
     is_v6: bool,
-    /// What `rfcntl` has set.
+    /// The flags that `rfcntl` has set.
     status: AtomicI32,
     events: EventChannel,
     pub(super) channel: CompChannel,
     core: Mutex<Core>,
-    /// The thread that waits for all has come back.
+    /// Signalled when the thread that sleeps for all others has come back.
     turned: Condvar,
 }
 
-/// Which directions `rshutdown` ends.
+/// The directions that `rshutdown` ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     Read,
@@ -45,11 +45,11 @@ pub(crate) enum How {
 /// How long a call may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// Not at all: `EAGAIN`.
+    /// Does not wait: `EAGAIN`.
     None,
-    /// Until a signal comes: `EINTR`.
+    /// Waits until a signal comes: `EINTR`.
     Signal,
-    /// As long as something happens every now and then: `ETIMEDOUT`.
+    /// Waits as long as something happens now and then: `ETIMEDOUT`.
     Progress,
 }
 
@@ -57,14 +57,14 @@ pub(super) type Held<'a> = MutexGuard<'a, Core>;
 
 impl Socket {
     /// # Errors
-    /// When the device cannot be opened, or the system has no file descriptor left.
+    /// If the system has no file descriptor left.
     pub(crate) fn new(device: &Device, cm: &Cm, is_v6: bool) -> Result<Arc<Self>, Errno> {
         let events = cm.create_event_channel().map_err(cm_errno)?;
         let id = cm.create_id(Some(&events)).map_err(cm_errno)?;
         Self::around(device, (events, id), is_v6)
     }
 
-    /// A socket around an id whose events come out of the channel.
+    /// Makes a socket around an id whose events come out of the channel.
     pub(super) fn around(
         device: &Device,
         (events, id): (EventChannel, weft_cm::Id),
@@ -85,7 +85,7 @@ impl Socket {
 
     /// Takes leave of the peer, as far as that is possible in bounded time.
     pub(crate) fn close(&self) {
-        // Without a connection there is nobody to tell, and one that does not end is cut off.
+        // Without a connection there is no peer to tell. One that does not end is cut off.
         let _may_be_over = self.shutdown(How::Both);
         let mut core = self.lock();
         core.phase = Phase::Over;
@@ -95,7 +95,7 @@ impl Socket {
         core.id.end();
     }
 
-    /// Ends one direction or both, and waits until the peer's TCP has what was sent, or as long as that goes on.
+    /// Ends one direction or both. Blocks until the peer's TCP has everything that was sent, as long as that goes on.
     ///
     /// # Errors
     /// `ENOTCONN`, `ETIMEDOUT`.
@@ -133,20 +133,20 @@ impl Socket {
         }
         if message == Some(Message::Disconnect) || !is_open(&mut core) {
             core.link()?.disconnect();
-            // The peer may have been quicker.
+            // The peer may have disconnected first.
             let _may_have_ended = core.id.disconnect();
         }
         outcome
     }
 
-    /// What is so of `events`, and what is always told.
+    /// Returns those of `events` that hold, and those that are always reported.
     pub(crate) fn ready(&self, events: PollFlags) -> PollFlags {
         let mut core = self.lock();
         self.advance(&mut core);
         core.ready() & (events | PollFlags::ERR | PollFlags::HUP)
     }
 
-    /// Has the descriptor become readable when something happens; answers what is so already.
+    /// Makes the descriptor readable on the next event. Returns what holds already.
     pub(crate) fn watch(&self, events: PollFlags) -> PollFlags {
         let mut core = self.lock();
         core.pollers += 1;
@@ -157,13 +157,13 @@ impl Socket {
         self.ready(events)
     }
 
-    /// The thread that has called [`Self::watch`] has come back.
+    /// Ends [`Self::watch`] for one thread.
     pub(crate) fn unwatch(&self) {
         self.lock().pollers -= 1;
     }
 
     /// # Errors
-    /// As [`Options::set`].
+    /// Those of [`Options::set`].
     pub(crate) fn set_option(&self, name: Name, value: i32) -> Result<(), Errno> {
         let mut core = self.lock();
         let is_open = core.link.is_some();
@@ -171,7 +171,7 @@ impl Socket {
     }
 
     /// # Errors
-    /// As [`Options::value`].
+    /// Those of [`Options::value`].
     pub(crate) fn option(&self, name: Name) -> Result<i32, Errno> {
         let mut core = self.lock();
         if (name.level, name.name) == (libc::SOL_SOCKET, libc::SO_ERROR) {
@@ -181,7 +181,7 @@ impl Socket {
         core.options.value(name)
     }
 
-    /// O_NONBLOCK, and what else `rfcntl` has set.
+    /// Returns O_NONBLOCK, and other flags that `rfcntl` has set.
     pub(crate) fn status(&self) -> i32 {
         self.status.load(Ordering::Relaxed)
     }
@@ -194,7 +194,7 @@ impl Socket {
         if may_wait && self.status() & libc::O_NONBLOCK == 0 { Patience::Signal } else { Patience::None }
     }
 
-    /// The own address; the unspecified one where there is none yet.
+    /// Returns the own address, the unspecified one if there is none yet.
     pub(crate) fn local_addr(&self) -> SocketAddr {
         let unspecified =
             if self.is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
@@ -211,7 +211,7 @@ impl Socket {
         self.is_v6
     }
 
-    /// The descriptor, for C.
+    /// Returns the descriptor, for C.
     pub(crate) fn number(&self) -> i32 {
         self.descriptor.number()
     }
@@ -220,7 +220,7 @@ impl Socket {
         &self.events
     }
 
-    /// Takes in what has happened.
+    /// Takes in all events.
     pub(super) fn advance(&self, core: &mut Core) {
         while core.phase.has_news()
             && let Some(event) = self.events.next()
@@ -232,7 +232,7 @@ impl Socket {
             return;
         }
         let Some(link) = &mut core.link else { return };
-        // Whoever sleeps is to find what woke it.
+        // A sleeping thread has to find the event that woke it.
         if is_alone && link.is_armed() {
             while self.channel.next().is_some() {
                 link.disarm();
@@ -241,10 +241,10 @@ impl Socket {
         link.poll();
     }
 
-    /// Waits until `test` is so.
+    /// Blocks until `test` holds.
     ///
     /// # Errors
-    /// As [`Patience`] says.
+    /// Those of [`Patience`].
     pub(super) fn wait<'a>(
         &'a self,
         mut core: Held<'a>,
@@ -316,13 +316,13 @@ impl Socket {
     }
 }
 
-/// What has ended a sleep.
+/// The reason why a sleep ended.
 enum Slept {
     Completion,
     Event(Box<Event>),
     Nothing,
 }
 
-/// A wait for progress ends when so many rounds of this length have seen none.
+/// A wait for progress ends after so many rounds of this length without any.
 const ROUNDS: u32 = 30;
 const ROUND: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! The state of a socket, and what moves it.
+//! The state of a socket, and the events that change it.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use super::link::{Course, Link};
 use super::mappings::Mappings;
 use super::options::Options;
 
-/// What changes in a socket.
+/// The changing part of a socket.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) phase: Phase,
@@ -19,13 +19,13 @@ pub(super) struct Core {
     pub(super) link: Option<Link>,
     pub(super) options: Options,
     pub(super) mappings: Mappings,
-    /// Connect requests that nobody has accepted.
+    /// Connect requests that are not accepted yet.
     pub(super) requests: VecDeque<(Id, Hello)>,
-    /// Why there is no connection, until somebody has heard it.
+    /// The reason why there is no connection, until a call has returned it.
     pub(super) error: Option<Errno>,
-    /// A thread sleeps, for all that are in calls.
+    /// Whether a thread sleeps for all that are in calls.
     pub(super) is_awaited: bool,
-    /// Threads that sleep in poll(2).
+    /// How many threads sleep in poll(2).
     pub(super) pollers: usize,
 }
 
@@ -34,9 +34,9 @@ pub(super) enum Phase {
     Fresh,
     Bound,
     Listening,
-    /// The peer's answer is not there.
+    /// Without the peer's answer.
     Connecting,
-    /// The answer was given, and the peer has not gone on.
+    /// The answer was given, and the peer has not gone on yet.
     Accepting,
     Connected,
     /// There is no connection, and there will be none.
@@ -44,7 +44,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Whether events of the id mean something; those of a connection that stands are in its completions.
+    /// Whether events of the id matter. Once the connection stands, its completions tell everything.
     pub(super) const fn has_news(self) -> bool {
         matches!(self, Self::Listening | Self::Connecting | Self::Accepting)
     }
@@ -65,11 +65,11 @@ impl Core {
         }
     }
 
-    /// An event of the id.
+    /// Handles an event of the id.
     pub(super) fn handle(&mut self, mut event: Event) {
         match (self.phase, event.kind()) {
             (Phase::Listening, EventKind::ConnectRequest) => {
-                // Who is no rsocket is rejected, as its id is dropped.
+                // A peer without rsocket's private data is rejected: its id is dropped.
                 if let (Some(id), Ok(hello)) = (event.take_id(), Hello::read(event.private_data())) {
                     self.requests.push_back((id, hello));
                 }
@@ -83,7 +83,7 @@ impl Core {
                 }
                 Err(errno) => {
                     self.fail(errno);
-                    // What ended it before is as good.
+                    // The connection may have ended before.
                     let _may_have_ended = self.id.disconnect();
                 }
             },
@@ -95,26 +95,26 @@ impl Core {
         }
     }
 
-    /// There will be no connection.
+    /// Notes that there will be no connection.
     pub(super) fn fail(&mut self, why: Errno) {
         (self.phase, self.error) = (Phase::Over, Some(why));
     }
 
-    /// What has gone wrong, once.
+    /// Takes the error, which a call returns once.
     pub(super) fn take_error(&mut self) -> Option<Errno> {
         let failure = self.link.as_mut().and_then(|link| link.failure.take());
         self.error.take().or(failure)
     }
 
     /// # Errors
-    /// What has gone wrong, or `ENOTCONN`.
+    /// The error of the connection, or `ENOTCONN`.
     pub(super) fn link(&mut self) -> Result<&mut Link, Errno> {
         let is_connected = self.phase == Phase::Connected;
         let error = if is_connected { None } else { self.error.take() };
         self.link.as_mut().filter(|_| is_connected).ok_or_else(|| error.unwrap_or(Errno::NOTCONN))
     }
 
-    /// All that poll(2) could tell.
+    /// Returns everything that poll(2) could report.
     pub(super) fn ready(&mut self) -> PollFlags {
         let mut ready = PollFlags::empty();
         let both = PollFlags::IN | PollFlags::OUT;
@@ -123,7 +123,7 @@ impl Core {
             (Phase::Connected, Some(link)) => {
                 ready.set(PollFlags::IN, link.is_readable() || !link.can_read);
                 ready.set(PollFlags::OUT, link.can_write && link.room() > 0);
-                // Programs that hear of the end stop reading, and what has come before is theirs.
+                // Programs stop reading at the end, and what came before it is theirs.
                 ready.set(PollFlags::HUP, link.course == Course::Disconnected && !link.is_readable());
                 ready.set(PollFlags::ERR, link.course == Course::Failed && !link.is_readable());
             }

@@ -1,4 +1,4 @@
-//! Sending and receiving.
+//! Sends and receives.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -8,18 +8,18 @@ use super::link::{Course, Link};
 use super::socket::{Held, Socket};
 use super::state::Core;
 
-/// What a call wants.
+/// The flags of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flags {
     pub(crate) may_wait: bool,
-    /// Receiving: the octets stay.
+    /// Receiving: the octets stay unread.
     pub(crate) peek: bool,
-    /// Receiving: not less than asked for, if more can come.
+    /// Receiving: waits for all octets as long as more can come.
     pub(crate) all: bool,
 }
 
 impl Flags {
-    /// Those of recv(2) and send(2) that mean something here.
+    /// Translates the flags of recv(2) and send(2) that have an effect here.
     ///
     /// # Errors
     /// `EOPNOTSUPP` for data out of band.
@@ -36,11 +36,11 @@ impl Flags {
 }
 
 impl Socket {
-    /// Takes the octets, as many as there is room for; a call that may wait takes all. Answers how many.
+    /// Takes as many octets as there is room for; a call that may wait takes all. Returns how many.
     ///
     /// # Errors
-    /// `ENOTCONN`, `EPIPE` after `rshutdown`, `ECONNRESET` when the peer is gone, `EAGAIN`, `EINTR`; none of them once something was
-    /// taken.
+    /// `ENOTCONN`, `EPIPE` after `rshutdown`, `ECONNRESET` if the peer is gone, `EAGAIN`, `EINTR`. No error once octets
+    /// were taken.
     pub(crate) fn send(&self, parts: &[IoSlice<'_>], flags: Flags) -> Result<usize, Errno> {
         let total: usize = parts.iter().map(|part| part.len()).sum();
         self.repeat(flags, total, |link, done| {
@@ -50,11 +50,11 @@ impl Socket {
         })
     }
 
-    /// Writes the octets to where the peer has mapped `offset`, as [`Self::send`] does; the peer is not told. Answers how many, which
-    /// are fewer where the mapping ends.
+    /// Writes octets where the peer has mapped `offset`, without telling the peer. Returns how many; the end of the
+    /// mapping cuts them off.
     ///
     /// # Errors
-    /// As [`Self::send`].
+    /// Those of [`Self::send`].
     pub(crate) fn write_mapped(&self, octets: &[u8], offset: u64, flags: Flags) -> Result<usize, Errno> {
         let parts = [IoSlice::new(octets)];
         self.repeat(flags, octets.len(), |link, done| {
@@ -65,10 +65,11 @@ impl Socket {
         })
     }
 
-    /// Copies octets that have come, and answers how many: 0 when the peer sends no more.
+    /// Copies octets that have come. Returns how many: 0 if the peer sends no more.
     ///
     /// # Errors
-    /// `ENOTCONN`, `ECONNRESET` or what else has broken the connection, once; `EAGAIN`, `EINTR`. None of them once something was copied.
+    /// `ENOTCONN`, `ECONNRESET` or another reason why the connection broke, once; `EAGAIN`, `EINTR`. No error once
+    /// octets were copied.
     pub(crate) fn receive(&self, parts: &mut [IoSliceMut<'_>], flags: Flags) -> Result<usize, Errno> {
         let total: usize = parts.iter().map(|part| part.len()).sum();
         let patience = self.patience(flags.may_wait);
@@ -100,7 +101,8 @@ impl Socket {
         }
     }
 
-    /// Does `act`, which is told how much is done and answers how much more, as long as the link can take something.
+    /// Repeats `act` while the link has room. It gets the number of octets that are done, and returns how many more it
+    /// did.
     fn repeat(
         &self,
         flags: Flags,
@@ -126,7 +128,7 @@ impl Socket {
         Ok(done)
     }
 
-    /// Waits until something can be sent, and tells the peer of new mappings first.
+    /// Blocks until octets can be sent. Tells the peer of new mappings first.
     fn await_room<'a>(&'a self, mut core: Held<'a>, flags: Flags) -> Result<Held<'a>, Errno> {
         loop {
             let Core { link, mappings, .. } = &mut *core;
@@ -154,7 +156,7 @@ impl Socket {
     }
 }
 
-/// As much as goes in one message.
+/// Returns how many octets go in one message.
 fn usable(room: u32, wanted: usize) -> u32 {
     u32::try_from(wanted).unwrap_or(u32::MAX).min(room).min(MAX_TRANSFER)
 }
@@ -171,7 +173,7 @@ fn gather(parts: &[IoSlice<'_>], mut skip: usize, mut len: usize, to: &mut dyn F
     }
 }
 
-/// Copies unread octets to behind the first `skip`.
+/// Copies unread octets behind the first `skip`.
 fn scatter(link: &Link, parts: &mut [IoSliceMut<'_>], mut skip: usize) -> usize {
     let mut copied = 0;
     for part in parts {
@@ -187,7 +189,7 @@ fn scatter(link: &Link, parts: &mut [IoSliceMut<'_>], mut skip: usize) -> usize 
     copied
 }
 
-/// Octets of one message: the peer can use the first ones while the next are copied.
+/// The most octets of a message: the peer can use the first ones while the next are copied.
 const MAX_TRANSFER: u32 = 1 << 16;
 
 #[cfg(test)]
