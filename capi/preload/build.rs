@@ -1,4 +1,4 @@
-//! Gives the library its own SONAME: one that is loaded already under that name would be taken instead of the file.
+//! Gives the library a SONAME of its own. If a library of the same name is loaded already, the loader takes that one.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

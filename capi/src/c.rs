@@ -1,13 +1,13 @@
-//! The boundary to C, and the only unsafe code of this crate.
+//! The boundary to C: the exported functions, and those that C calls by pointers.
 //!
 //! The rules that hold here:
-//! * An exported function is one call of [`boundary`]'s, so that no panic leaves and each error becomes what its family of
-//!   functions answers. `args![..]` in front of it names the arguments that [`trace`] shows.
-//! * A pointer of the program is either a handle, which is looked up in a table of [`crate::process::Process`] and never followed, or
-//!   an argument, which is copied in by [`boundary::read`] and copied out by [`boundary::write`], checked for null, at once; the
-//!   buffers of rsocket's calls are lent for as long as the call lasts ([`boundary::lent`]). That
-//!   it points to what the headers say is what the program vouches for; every `SAFETY` below means that.
-//! * What is left is safe code outside of this module.
+//! * An exported function is one call of a method of `trace::Call`, which `args![..]` makes from the arguments that a
+//!   trace shows. No panic leaves it, and each error becomes what its family of functions answers.
+//! * A pointer of the program is a handle or an argument. A handle is looked up in a table of
+//!   [`crate::process::Process`] and never followed. An argument is checked for null, copied in by [`boundary::read`] and
+//!   copied out by [`boundary::write`]. The buffers of rsocket's calls are lent during the call ([`boundary::lent`]).
+//! * The program vouches that an argument points to what the headers say. Every `SAFETY` below relies on that.
+//! * Everything else is safe code outside of this module and `raw/`.
 
 mod addrinfo;
 mod boundary;

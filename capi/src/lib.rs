@@ -1,26 +1,27 @@
 //! libibverbs and librdmacm on Weft: unmodified verbs programs run without an RDMA device, a kernel module or privileges.
 //!
-//! ```text
-//!   a C program ── symbols, and function pointers in structs ──▶ c/      the boundary: pointers in, numbers out
-//!                                                                 │
-//!   abi/  the structs, octet for octet                            ▼
-//!                                     process ── context, pd, mr, cq, channel, srq, qp, cm/      safe objects
-//!                                                                 │
-//!                                                                 ▼
-//!                                                        weft-rnic and weft-cm
-//! ```
-//! * **One engine for each process**, made when the first device is opened, with the settings that `WEFT_*` variables give
-//!   ([`settings`](self)). A child after `fork` has none of its parent's objects, and makes an engine of its own.
-//! * **A handle is looked up, never followed.** What the program passes is the name of an object in a table; null, foreign and
-//!   destroyed handles are found out there (`EINVAL`). The struct behind the pointer is for the program to read; what the
-//!   library relies on is kept elsewhere.
-//! * **Everything unsafe is in `c/`**: what reads and writes memory of the program, and the exported functions themselves. Behind
-//!   it are safe types and [`rustix::io::Errno`].
-//! * **No panic leaves.** Each exported function is one closure inside of `c/boundary.rs`, which also knows the three ways in which
-//!   these libraries tell errors.
-//! * Destroying waits until all events of the object that the program has taken are acknowledged, as in libibverbs.
+//! Each row imports rows below it only:
 //!
-//! The crate has no Rust interface. `weft-preload` makes a library of it.
+//! ```text
+//!   c/            functions of C: pointers in, numbers out
+//!   calls/        what a call does with names: finds objects, makes them, takes their names away
+//!   process       the tables of names; the open device (opened); the child of a fork begins with an empty one
+//!   objects       context, pd, mr, mw, channel, cq, srq, qp, cm/, roce/, rsocket/: know no names, no process, no c/
+//!   settings      what the environment says; device, gid, sysfs: what the device says
+//!   raw/  abi/    memory that C sees, signals; the structs of C, octet for octet
+//! ```
+//! * **One engine for each process.** The first device that is opened makes it, with the settings of the `WEFT_*` variables
+//!   ([`settings`](self)). A child after `fork` has none of its parent's objects, and makes an engine of its own.
+//! * **A handle is looked up, never followed.** A pointer of the program is the name of an object in a table. Null, foreign
+//!   and destroyed handles are refused there (`EINVAL`). The struct behind the pointer is for the program; the library keeps
+//!   what it relies on elsewhere.
+//! * **Unsafe code is in `c/` and `raw/`**: the exported functions, and access to memory of the program. Everything else
+//!   works with safe types and [`rustix::io::Errno`].
+//! * **No panic leaves.** Each exported function is one closure inside of `c/trace.rs` and `c/boundary.rs`, which turn its
+//!   outcome into the answer of the function's family.
+//! * **Destroying waits**, as in libibverbs, until all events of the object that the program has taken are acknowledged.
+//!
+//! The crate has no Rust interface. `capi/preload` and `capi/directory` make libraries of it.
 
 mod abi;
 mod acks;

@@ -6,11 +6,11 @@
 //! ([`hello`]). librdmacm uses Writes with immediate data where a device has them; on iWARP it sends messages, as here.
 //!
 //! ```text
-//!   message, hello, place      octets; pure
-//!   inbound, outbound          what may be read and sent, by numbers; pure
-//!   link, requests             one connection: queue pair, memory, completions; and what it posts
-//!   socket                     calls and how they wait, on a state; with connect, transfer, mapping, options
-//!   poll                       several sockets and other descriptors at a time
+//!   message, hello, place, done   octets and ids of requests; pure
+//!   inbound, outbound             what may be read and sent, by numbers; pure
+//!   link, requests, mappings      one connection: queue pair, memory, completions, requests
+//!   state, socket                 calls and how they wait, on a state; with connect, transfer, mapping, options
+//!   poll                          several sockets and other descriptors at a time
 //! ```
 
 mod connect;

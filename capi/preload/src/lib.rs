@@ -1,5 +1,7 @@
-//! The form of weft-capi that `weft run` preloads: one file with libibverbs and librdmacm, one engine, symbols without versions, and a
-//! SONAME of its own, so that the libraries of the system stay loaded for those who use their private parts.
+//! The form of weft-capi that `weft run` preloads: libibverbs and librdmacm in one file, with one engine.
+//!
+//! Its symbols have no versions. It has a SONAME of its own, so that the system's libraries stay loaded for programs that use
+//! their private parts.
 
 #![forbid(unsafe_code)]
 

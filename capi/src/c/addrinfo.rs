@@ -1,4 +1,4 @@
-//! Names and addresses.
+//! Addresses: `rdma_getaddrinfo`, and structs of the program's.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_char, c_int};
@@ -15,7 +15,7 @@ use crate::abi;
 use crate::addrinfo::AddrInfo;
 use crate::cm::socket_address;
 
-/// Answers what getaddrinfo(3) does where the name is the matter, else -1 and `errno`.
+/// Returns the number of getaddrinfo(3) if the look-up fails; for other errors -1 and `errno`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_getaddrinfo(
     node: *const c_char,
@@ -71,7 +71,7 @@ pub(super) unsafe fn given(address: *const libc::sockaddr, len: u32) -> Outcome<
     socket_address(&octets).map(Some)
 }
 
-/// The address at a pointer to a `struct sockaddr`, which is as long as its family says.
+/// Reads a `struct sockaddr`. Its family says how long it is.
 ///
 /// # Safety
 /// It is null, or points to an address.
@@ -87,7 +87,7 @@ pub(super) unsafe fn address(pointer: *const libc::sockaddr) -> Outcome<SocketAd
     socket_address(&unsafe { octets(pointer.cast(), len) }?)
 }
 
-/// The first address of a name, or what getaddrinfo(3) says instead.
+/// Returns the first address of a name, or the number of getaddrinfo(3).
 ///
 /// # Safety
 /// Both are null or strings.
@@ -103,7 +103,7 @@ unsafe fn look_up(
     // SAFETY: a struct of numbers and pointers, for which zero is a value.
     let mut hints: libc::addrinfo = unsafe { MaybeUninit::zeroed().assume_init() };
     hints.ai_socktype = libc::SOCK_STREAM;
-    // Without the flag the family is a wish that the stock library does not look at, with it a condition.
+    // Without the flag the family is only a wish, which the stock library ignores. With the flag it is a condition.
     hints.ai_family = if flags & abi::RAI_FAMILY != 0 { family } else { 0 };
     for (theirs, ours) in [(abi::RAI_PASSIVE, libc::AI_PASSIVE), (abi::RAI_NUMERICHOST, libc::AI_NUMERICHOST)]
     {

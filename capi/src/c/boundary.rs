@@ -1,4 +1,4 @@
-//! What every C function does first and last: no panic gets through, errors become numbers, pointers are looked at.
+//! The beginning and the end of every C function: pointers are checked, errors become numbers, panics stop here.
 #![allow(unsafe_code)]
 
 use core::ffi::{CStr, c_char};
@@ -7,15 +7,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rustix::io::Errno;
 use weft_verbs::MAX_INLINE;
 
-/// The outcome of what stands behind a C function.
+/// The outcome of a function behind C's.
 pub(crate) type Outcome<T> = Result<T, Errno>;
 
-/// For functions that cannot fail: what is answered instead is for a panic.
+/// Runs a function that cannot fail. After a panic it returns `instead`.
 pub(crate) fn always<T>(instead: T, act: impl FnOnce() -> T) -> T {
     guard(|| Ok(act())).unwrap_or(instead)
 }
 
-/// A panic of ours is a fault of ours; the program hears EIO, and standard error has the reason.
+/// Runs a function. A panic is a fault of the library: the program gets EIO, and standard error the reason.
 pub(super) fn guard<T>(act: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or(Err(Errno::IO))
 }
@@ -25,7 +25,7 @@ pub(crate) fn set_errno(errno: Errno) {
     unsafe { *libc::__errno_location() = errno.raw_os_error() };
 }
 
-/// What a pointer of the program points to.
+/// Copies the value that a pointer of the program points to.
 ///
 /// # Safety
 /// It is null, or points to a `T` whose octets may be read.
@@ -33,11 +33,11 @@ pub(crate) unsafe fn read<T: Copy>(pointer: *const T) -> Outcome<T> {
     if pointer.is_null() {
         return Err(Errno::INVAL);
     }
-    // SAFETY: as the caller says; a program may keep its structs packed, so nothing is assumed of the alignment.
+    // SAFETY: as the caller says; a program may pack its structs, so that the value may lie unaligned.
     Ok(unsafe { pointer.read_unaligned() })
 }
 
-/// As [`read`], where null means that there is none.
+/// As [`read`]; returns None for null.
 ///
 /// # Safety
 /// As [`read`].
@@ -59,7 +59,7 @@ pub(crate) unsafe fn write<T>(pointer: *mut T, value: T) -> Outcome<()> {
     Ok(())
 }
 
-/// Stores as much of a value as the program has room for, and zeroes what it has beyond.
+/// Stores as much of a value as the program has room for, and zeroes the octets beyond.
 ///
 /// # Safety
 /// `pointer` is null, or points to `len` octets that may be written; `T` has no octets that are not initialized.
@@ -77,7 +77,7 @@ pub(crate) unsafe fn write_prefix<T>(pointer: *mut T, len: usize, value: &T) -> 
     Ok(())
 }
 
-/// A copy of octets of the program.
+/// Copies octets of the program.
 ///
 /// # Safety
 /// `len` is 0, or `pointer` is null or points to `len` octets that may be read.
@@ -93,7 +93,7 @@ pub(crate) unsafe fn octets(pointer: *const u8, len: usize) -> Outcome<Vec<u8>> 
     Ok(copy)
 }
 
-/// Octets of the program, for as long as a call lasts.
+/// Borrows octets of the program during a call.
 ///
 /// # Safety
 /// `len` is 0, or `pointer` is null or points to `len` octets that may be read and do not change during `'a`.
@@ -109,10 +109,10 @@ pub(crate) unsafe fn lent<'a>(pointer: *const u8, len: usize) -> Outcome<&'a [u8
     }
 }
 
-/// As [`lent`], for octets that are to be written.
+/// As [`lent`], for octets that are written.
 ///
 /// # Safety
-/// As [`lent`], and nobody else looks at them during `'a`.
+/// As [`lent`], and no other thread accesses them during `'a`.
 pub(crate) unsafe fn lent_mut<'a>(pointer: *mut u8, len: usize) -> Outcome<&'a mut [u8]> {
     match (len, pointer.is_null()) {
         (0, _) => Ok(&mut []),
@@ -125,7 +125,7 @@ pub(crate) unsafe fn lent_mut<'a>(pointer: *mut u8, len: usize) -> Outcome<&'a m
     }
 }
 
-/// Appends octets of the program to `to`, no more than a request can hold.
+/// Appends octets of the program to `to`, at most as many as a request can hold.
 ///
 /// # Safety
 /// As [`octets`].
@@ -146,7 +146,7 @@ pub(crate) unsafe fn gather(to: &mut Vec<u8>, pointer: *const u8, len: usize) ->
     Ok(())
 }
 
-/// A string of the program, if there is one.
+/// Borrows a string of the program; None for null.
 ///
 /// # Safety
 /// `pointer` is null, or points to octets that end with a 0 and do not change during `'a`.

@@ -44,10 +44,10 @@ unsafe extern "C" fn rdma_create_qp_ex(id: *mut abi::CmId, attr: *mut abi::QpIni
     })
 }
 
-/// What a queue pair of an id is made with; null objects are the id's to make.
+/// Returns the arguments for the queue pair of an id. The id makes objects that are null here.
 ///
 /// # Errors
-/// `EINVAL` for foreign handles, `EOPNOTSUPP` for what is no reliable connection.
+/// `EINVAL` for unknown handles, `EOPNOTSUPP` for a type other than RC.
 pub(super) fn template(pd: *mut abi::Pd, wanted: &abi::QpInitAttr) -> Outcome<Template> {
     let process = process();
     if wanted.qp_type != abi::QPT_RC {
@@ -64,7 +64,7 @@ pub(super) fn template(pd: *mut abi::Pd, wanted: &abi::QpInitAttr) -> Outcome<Te
     })
 }
 
-/// Stores the sizes and the completion queues of a queue pair in the program's wishes.
+/// Stores the granted sizes and the completion queues in the program's struct.
 ///
 /// # Safety
 /// `attr` is null, or points to the struct of the wishes.
@@ -81,7 +81,7 @@ pub(super) unsafe fn grant(attr: *mut abi::QpInitAttr, qp: &Qp) -> Outcome<()> {
 extern "C" fn rdma_destroy_qp(id: *mut abi::CmId) {
     args![id].always((), || {
         if let Ok(id) = process().ids.get(id.addr()) {
-            // Without one there is nothing to do.
+            // An id without a queue pair is left alone.
             let _none = process().destroy_qp_of(&id);
         }
     });
@@ -156,13 +156,14 @@ extern "C" fn rdma_disconnect(id: *mut abi::CmId) -> c_int {
     args![id].done(|| process().disconnect(&*process().ids.get(id.addr())?))
 }
 
-/// On iWARP the device itself sees the first message of a connection.
+/// On iWARP the device itself notices the first message of a connection.
 #[unsafe(no_mangle)]
 extern "C" fn rdma_notify(id: *mut abi::CmId, _event: u32) -> c_int {
     args![id, _event].done(|| process().ids.get(id.addr()).map(drop))
 }
 
-/// What a program that moves its queue pair by hand is to set: on iWARP nothing but INIT, for the rest comes by connecting.
+/// Returns the attributes for a program that moves its queue pair by hand. On iWARP it only sets INIT: connecting does
+/// the rest.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_init_qp_attr(
     id: *mut abi::CmId,

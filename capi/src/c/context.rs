@@ -1,4 +1,4 @@
-//! Devices, contexts, and what can be asked of them.
+//! Devices and contexts, and queries of them.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_char, c_int, c_void};
@@ -20,7 +20,7 @@ use crate::personality::Personality;
 use crate::raw::Visible;
 use crate::sysfs;
 
-/// The struct of the one device, which no fork changes.
+/// Returns the struct of the one device. A fork does not change it.
 pub(super) fn the_device() -> *mut abi::Device {
     static DEVICE: OnceLock<Visible<Provided>> = OnceLock::new();
     let device = DEVICE.get_or_init(|| {
@@ -42,7 +42,8 @@ pub(super) fn the_device() -> *mut abi::Device {
     device.as_ptr().cast()
 }
 
-/// The beginning of rdma-core's `struct verbs_device`: libmlx5 and its like look by whose functions a device works, to know their own.
+/// The beginning of rdma-core's `struct verbs_device`. Libraries such as libmlx5 recognize their devices by the pointer
+/// behind it.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Provided {
@@ -50,11 +51,11 @@ struct Provided {
     ops: *mut c_void,
 }
 
-/// What C's inline functions call, in the structs of objects.
+/// The functions that C's inline functions call.
 pub(super) static FUNCTIONS: Functions =
     Functions { context: context_functions, cq: cq::cq_functions, qp: qp_ex::qp_functions };
 
-/// A context without its own fields.
+/// Returns a context without its own fields.
 fn context_functions() -> abi::VerbsContext {
     abi::VerbsContext {
         query_port: Some(query_port),
@@ -90,7 +91,7 @@ fn context_functions() -> abi::VerbsContext {
             async_fd: -1,
             num_comp_vectors: 1,
             mutex: libc::PTHREAD_MUTEX_INITIALIZER,
-            // What tells inline functions that there is a `struct verbs_context` around this one.
+            // Tells inline functions that a `struct verbs_context` lies around this one.
             abi_compat: usize::MAX,
         },
     }
@@ -121,7 +122,7 @@ extern "C" fn ibv_get_device_guid(device: *mut abi::Device) -> u64 {
     args![device].always(0, || if device == the_device() { device::guid().to_be() } else { 0 })
 }
 
-/// The kernel has given the device no number.
+/// The kernel knows no number of the device.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_get_device_index(_device: *mut abi::Device) -> c_int {
     -1
@@ -191,7 +192,7 @@ unsafe extern "C" fn query_device_ex(
     })
 }
 
-/// The program's struct ends where `port_cap_flags2` begins today.
+/// In the program's struct `port_cap_flags2` is missing.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_port(context: *mut abi::Context, port: u8, attr: *mut abi::PortAttr) -> c_int {
     let len = core::mem::offset_of!(abi::PortAttr, port_cap_flags2);
@@ -238,7 +239,7 @@ unsafe extern "C" fn ibv_query_gid(
     })
 }
 
-/// Private, but `ibv_devinfo` calls it. It knows two types: RoCE v2, and all others.
+/// A private function that `ibv_devinfo` calls. It knows two types: RoCE v2, and all others.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_gid_type(
     context: *mut abi::Context,
@@ -282,13 +283,13 @@ unsafe extern "C" fn _ibv_query_gid_table(
     flags: u32,
     len: usize,
 ) -> isize {
-    // Whatever `number` answers is small.
+    // The number is small.
     let answer = args![context, entries, max_entries, flags, len].number(|| {
         process().contexts.get(context.addr())?;
         if flags != 0 || len < size_of::<abi::GidEntry>() {
             return Err(Errno::INVAL);
         }
-        // No room for all of them is an error.
+        // Room for only some of the entries is an error.
         let count = process().gids()?.len();
         if max_entries < count {
             return Err(Errno::INVAL);
@@ -301,7 +302,7 @@ unsafe extern "C" fn _ibv_query_gid_table(
         }
         c_int::try_from(count).map_err(|_| Errno::INVAL)
     });
-    // Unlike its sisters it answers the negative number of an error.
+    // Unlike its sisters this function answers the negative number of an error.
     if answer < 0 { -(Errno::INVAL.raw_os_error() as isize) } else { answer as isize }
 }
 
@@ -332,7 +333,7 @@ extern "C" fn ibv_get_pkey_index(context: *mut abi::Context, port: u8, pkey: u16
     })
 }
 
-/// Nothing is pinned, so that a fork parts no memory from the device.
+/// No memory is pinned, so that a fork separates none from the device.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_fork_init() -> c_int {
     0

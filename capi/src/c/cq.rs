@@ -12,7 +12,7 @@ use crate::abi;
 use crate::channel::CompChannel;
 use crate::cq::{Request, immediate, opcode};
 
-/// A queue without its own fields.
+/// Returns a queue without its own fields.
 pub(super) const fn cq_functions() -> abi::CqEx {
     abi::CqEx {
         base: abi::Cq {
@@ -174,7 +174,7 @@ fn create(context: *mut abi::Context, request: Request) -> Outcome<*mut abi::Cq>
     Ok(process.create_cq(&context, request)?.handle())
 }
 
-/// The attributes are for later versions; all that there are of them today is a mask that has to be 0.
+/// The attributes are for later versions. Today they are only a mask, which has to be 0.
 unsafe extern "C" fn start_poll(cq: *mut abi::CqEx, attr: *mut u32) -> c_int {
     args![cq, attr].status(|| {
         // SAFETY: null, or attributes, which begin with the mask.
@@ -189,12 +189,12 @@ unsafe extern "C" fn next_poll(cq: *mut abi::CqEx) -> c_int {
     args![cq].status(|| process().cqs.get(cq.addr())?.start())
 }
 
-/// Each completion is taken when it is gone to, so that nothing is left to do.
+/// `start_poll` and `next_poll` take a completion at once. Nothing is left to do.
 unsafe extern "C" fn end_poll(cq: *mut abi::CqEx) {
     args![cq].always((), || ());
 }
 
-/// A field of the completion that the program has gone to.
+/// Returns a field of the current completion.
 fn current<T>(cq: *mut abi::CqEx, instead: T, field: impl FnOnce(&weft_rnic::Completion) -> T) -> T {
     process().cqs.get(cq.addr()).map_or(instead, |cq| field(&cq.current()))
 }
@@ -227,7 +227,7 @@ unsafe extern "C" fn read_completion_ts(cq: *mut abi::CqEx) -> u64 {
     args![cq].always(0, || current(cq, 0, |completion| completion.timestamp))
 }
 
-/// What iWARP has not: the peer's queue pair, LIDs and service levels.
+/// Fields that iWARP lacks: the peer's queue pair, LIDs and service levels.
 unsafe extern "C" fn read_nothing(cq: *mut abi::CqEx) -> u32 {
     args![cq].always(0, || 0)
 }

@@ -1,12 +1,12 @@
-//! The device's file in `/dev`, which the kernel has not made, and without which UCX takes a device for one that may not be used. It
-//! asks stat(2) and access(2), so that these functions are here as well; for all other files they are the system's.
+//! The device's file in `/dev`. The kernel has not made it, and UCX takes a device without it for one that may not be
+//! used. UCX asks by stat(2) and access(2), so these functions are here as well. All other files are the system's.
 #![allow(unsafe_code)]
 
 use core::ffi::{CStr, c_char, c_int};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn stat(path: *const c_char, out: *mut libc::stat) -> c_int {
-    // SAFETY: the program's arguments, of which the system makes sure itself.
+    // SAFETY: the program's arguments; the system checks them.
     unsafe { libc::fstatat(libc::AT_FDCWD, instead_of(path), out, 0) }
 }
 
@@ -25,5 +25,5 @@ unsafe fn instead_of(path: *const c_char) -> *const c_char {
 }
 
 const DEVICE: &CStr = c"/dev/infiniband/weft0";
-/// A device that everybody may read and write.
+/// A device that every user may read and write.
 const INSTEAD: &CStr = c"/dev/null";

@@ -1,4 +1,5 @@
-//! The process that this is: after `fork` the child is another one, whose threads and locks of before are gone. And its end.
+//! The current process. After `fork` the child is another one: the parent's threads and locks are gone. Also the end of
+//! a process.
 #![allow(unsafe_code)]
 
 use core::ptr::null_mut;
@@ -8,17 +9,17 @@ use std::sync::Once;
 use super::boundary::always;
 use crate::process::Process;
 
-/// All that this process has.
+/// Returns the state of this process. The first call after the start or a fork makes it.
 pub(crate) fn process() -> &'static Process {
     if let Some(process) = process_so_far() {
         return process;
     }
     HANDLER.call_once(|| {
-        // SAFETY: the handler only stores to atomics and closes descriptors, which is allowed in a child of a process with threads. When it cannot be
-        // registered there is no memory left, and then children fail as they do without it.
+        // SAFETY: the handler only stores to atomics and closes descriptors. A child of a process with threads may do
+        // both. Registration fails only without memory; then children work as if there were no handler.
         let _no_memory = unsafe { libc::pthread_atfork(None, None, Some(forget)) };
-        // SAFETY: the handler may run at any exit, and asks itself whether there is something to do. Without memory for it peers
-        // hear of the end later.
+        // SAFETY: the handler may run at any exit, and checks itself whether there is something to do. Without memory
+        // for it peers hear of the end later.
         let _no_memory = unsafe { libc::atexit(farewell) };
     });
     let mine: *mut Process = Box::leak(Box::default());
@@ -35,7 +36,7 @@ pub(crate) fn process() -> &'static Process {
     }
 }
 
-/// Returns what [`process`] has returned before, if anything since the last fork.
+/// Returns the state of this process, if [`process`] has made one since the start or the last fork.
 #[inline]
 pub(super) fn process_so_far() -> Option<&'static Process> {
     let current = CURRENT.load(Ordering::Acquire);
@@ -43,25 +44,25 @@ pub(super) fn process_so_far() -> Option<&'static Process> {
     (!current.is_null()).then(|| unsafe { &*current })
 }
 
-/// In the child: the parent's objects stay what they were in its memory, and are nobody's any more. Its sockets are closed here, so
-/// that its peers hear of its end, whatever the child does.
+/// Runs in the child. The parent's objects stay in memory, and no table leads to them any more. Their sockets are
+/// closed here, so that peers hear of the parent's end whatever the child does.
 extern "C" fn forget() {
     while let Some(fd) = weft_netif::take_marked() {
-        // SAFETY: the parent's owners of the descriptor are in memory that nobody uses here any more; close(2) is allowed in a
-        // child of a process with threads.
+        // SAFETY: the descriptor's owners in memory are never used again in the child; close(2) is allowed in a child
+        // of a process with threads.
         let _closed = unsafe { libc::close(fd) };
     }
     PARENT.store(CURRENT.swap(null_mut(), Ordering::AcqRel), Ordering::Release);
 }
 
-/// At `exit`, also of a child, which has inherited this and ends only what it has itself.
+/// Runs at `exit`, also in a child, which inherits the handler. A child ends only its own connections.
 extern "C" fn farewell() {
     if let Some(process) = process_so_far() {
         always((), || process.say_farewell());
     }
 }
 
-/// What was forgotten, so that it is no leak.
+/// The parent's state, kept so that leak checkers find it.
 #[used]
 static PARENT: AtomicPtr<Process> = AtomicPtr::new(null_mut());
 static CURRENT: AtomicPtr<Process> = AtomicPtr::new(null_mut());

@@ -58,7 +58,7 @@ unsafe extern "C" fn rdma_create_id(
             return Err(Errno::INVAL);
         }
         let process = process();
-        // Datagrams are not iWARP's. The port space of InfiniBand leaves the kind of service open, which is RC here.
+        // iWARP has no datagrams. InfiniBand's port space leaves the kind of service open; here it is RC.
         if ps != abi::PS_TCP && ps != abi::PS_IB {
             return Err(Errno::OPNOTSUPP);
         }
@@ -113,7 +113,8 @@ extern "C" fn rdma_resolve_route(id: *mut abi::CmId, _timeout_ms: c_int) -> c_in
     args![id, _timeout_ms].done(|| process().resolve_route(&*process().ids.get(id.addr())?))
 }
 
-/// An id without a channel that is bound, or whose address and route are found, with a queue pair if there are settings for one.
+/// Makes an id without a channel. It is bound, or its address and route are resolved. With settings it gets a queue
+/// pair.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_create_ep(
     out: *mut *mut abi::CmId,
@@ -169,7 +170,7 @@ extern "C" fn rdma_destroy_ep(id: *mut abi::CmId) {
     args![id].always((), || {
         let process = process();
         if let Ok(endpoint) = process.ids.get(id.addr()) {
-            // Not each has one.
+            // An endpoint may lack either.
             let _none = process.destroy_qp_of(&endpoint);
             let _none = process.destroy_srq_of(&endpoint);
             drop(endpoint);
@@ -178,7 +179,7 @@ extern "C" fn rdma_destroy_ep(id: *mut abi::CmId) {
     });
 }
 
-/// The options of TCP's sockets are the device's own, which sets SO_REUSEADDR.
+/// The device itself sets SO_REUSEADDR. Other options of TCP's sockets are not offered.
 #[unsafe(no_mangle)]
 extern "C" fn rdma_set_option(
     id: *mut abi::CmId,
@@ -206,7 +207,7 @@ extern "C" fn rdma_get_dst_port(id: *mut abi::CmId) -> u16 {
     args![id].always(0, || port(id, 1))
 }
 
-/// In network order, 0 where there is none.
+/// Returns a port in network order, 0 for none.
 fn port(id: *mut abi::CmId, which: usize) -> u16 {
     always(0, || {
         let address = process().ids.get(id.addr()).ok().and_then(|id| id.addresses()[which]);
@@ -214,7 +215,7 @@ fn port(id: *mut abi::CmId, which: usize) -> u16 {
     })
 }
 
-/// Connection management knows one device, under one context.
+/// Connection management knows one device, with one context.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut abi::Context {
     args![count].pointer(|| {

@@ -61,7 +61,7 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
 }
 
 /// # Safety
-/// Memory that is registered stays mapped until it is deregistered, or is nobody's from when it goes.
+/// Memory that is registered stays mapped until it is deregistered, or has no other owner after it has gone.
 unsafe fn register(
     pd: *mut abi::Pd,
     addr: *mut c_void,
@@ -72,12 +72,12 @@ unsafe fn register(
     let process = process();
     let pd = process.pds.get(pd.addr())?;
     let access = access(flags)?;
-    // SAFETY: memory that is registered stays mapped until it is deregistered, or is nobody's from when it goes.
+    // SAFETY: memory that is registered stays mapped until it is deregistered, or has no other owner after it has gone.
     let region = unsafe { probe(addr, length, access) }?;
     Ok(process.register_mr(&pd, region, access, iova)?.handle())
 }
 
-/// Answers 0, or the negative number of which part has failed: always the arguments, for nothing has changed then.
+/// Returns 0, or the negative number of the step that failed. That is always the first: nothing has changed then.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut abi::Mr,
@@ -98,7 +98,7 @@ unsafe extern "C" fn ibv_rereg_mr(
         let rights = if has(abi::REREG_ACCESS) { Some(access(flags.cast_unsigned())?) } else { None };
         let region = if has(abi::REREG_TRANSLATION) {
             let rights = rights.map_or_else(|| mr.with(weft_rnic::Mr::access), Ok)?;
-            // SAFETY: memory that is registered stays mapped until it is deregistered, or is nobody's from when it goes.
+            // SAFETY: memory that is registered stays mapped until it is deregistered, or has no other owner after it has gone.
             Some(unsafe { probe(addr, length, rights) }?)
         } else {
             None
@@ -129,16 +129,16 @@ pub(super) unsafe extern "C" fn dealloc_mw(mw: *mut abi::Mw) -> c_int {
     args![mw].status(|| process().dealloc_mw(mw.addr()))
 }
 
-/// The memory at `addr`, if it is there with these rights.
+/// Returns the memory at `addr`, if it is mapped with these rights.
 ///
 /// # Safety
-/// If it is there, it stays so until it is deregistered, or is nobody's from when it goes.
+/// Mapped memory stays mapped until it is deregistered. Or no other owner gets it after it has gone.
 pub(super) unsafe fn probe(addr: *mut c_void, length: usize, access: Access) -> Outcome<Region> {
     let writable = access.contains(Access::LOCAL_WRITE);
-    // As late as can be, so that the handlers that the program installs when it starts are found.
+    // As late as possible, so that the guard finds the handlers which the program installs at its start.
     if process().settings()?.guard {
         guard_memory();
     }
-    // SAFETY: as the caller says; that its content changes at any moment is what registered memory is for.
+    // SAFETY: as the caller says. Other threads may change registered memory at any moment; `Region` allows for that.
     unsafe { Region::probed(addr.cast(), length, writable) }.map_err(|error| errno(error.errno()))
 }

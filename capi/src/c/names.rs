@@ -1,4 +1,4 @@
-//! Numbers in words.
+//! Words for numbers.
 #![allow(unsafe_code)]
 
 use core::ffi::{CStr, c_char, c_int};
@@ -69,7 +69,7 @@ extern "C" fn ibv_wc_status_str(status: u32) -> *const c_char {
     wc_status(status).as_ptr()
 }
 
-/// As `ibv_wc_status_str` has it.
+/// Returns the text of `ibv_wc_status_str`.
 pub(super) fn wc_status(status: u32) -> &'static CStr {
     let names = [
         c"success",
@@ -100,7 +100,7 @@ pub(super) fn wc_status(status: u32) -> &'static CStr {
     usize::try_from(status).ok().and_then(|status| names.get(status).copied()).unwrap_or(UNKNOWN)
 }
 
-/// As `rdma_event_str` has it.
+/// Returns the text of `rdma_event_str`.
 pub(super) fn cm_event(event: u32) -> &'static CStr {
     let names = [
         c"RDMA_CM_EVENT_ADDR_RESOLVED",
@@ -123,7 +123,7 @@ pub(super) fn cm_event(event: u32) -> &'static CStr {
     usize::try_from(event).ok().and_then(|event| names.get(event).copied()).unwrap_or(c"UNKNOWN EVENT")
 }
 
-/// What `enum ibv_rate` says, and each in units of 2.5 Gbit/s (0: it is none of them) and in Mbit/s.
+/// For each `enum ibv_rate`: the multiple of 2.5 Gbit/s (0 if it is none), and Mbit/s.
 const RATES: [(u32, c_int, c_int); 24] = [
     (2, 1, 2_500),
     (5, 2, 5_000),

@@ -1,4 +1,4 @@
-//! What inline functions call by the pointers in `struct ibv_context`: posting, polling, arming.
+//! Functions in `struct ibv_context` that inline functions call: posting, polling, arming.
 #![allow(unsafe_code)]
 
 use core::ffi::c_int;
@@ -113,7 +113,7 @@ unsafe fn post_recvs<Q>(
     outcome
 }
 
-/// Appends to `sges`, which is half a KiB, and so is not handed around.
+/// Appends to `sges` instead of returning it: it is half a KiB.
 ///
 /// # Safety
 /// `list` points to `count` elements.
@@ -198,5 +198,5 @@ pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut abi::Cq, solicited_only: 
     })
 }
 
-/// Completions that are taken at a time.
+/// The number of completions that are taken at a time.
 const BATCH: usize = 8;

@@ -42,10 +42,10 @@ pub(super) unsafe extern "C" fn create_qp_ex(
     })
 }
 
-/// As `ibv_create_qp` has it.
+/// Makes a queue pair from C's arguments.
 ///
 /// # Errors
-/// `EOPNOTSUPP` for what is no reliable connection; as [`Qp::new`].
+/// `EINVAL` for unknown handles, `EOPNOTSUPP` for a type other than RC; those of [`Qp::new`].
 fn create(pd: *mut abi::Pd, wanted: &abi::QpInitAttr) -> Outcome<Arc<Qp>> {
     let process = process();
     let pd = process.pds.get(pd.addr())?;
@@ -64,10 +64,10 @@ fn create(pd: *mut abi::Pd, wanted: &abi::QpInitAttr) -> Outcome<Arc<Qp>> {
     process.create_qp(parts, &request)
 }
 
-/// What `ibv_create_qp_ex` can be asked for.
+/// Checks what `ibv_create_qp_ex` is asked for.
 ///
 /// # Errors
-/// `EOPNOTSUPP` for flags and operations that iWARP has not.
+/// `EOPNOTSUPP` for flags and operations that iWARP lacks.
 pub(super) const fn check_extended(wanted: &abi::QpInitAttrEx) -> Outcome<()> {
     let mask = wanted.comp_mask;
     let known = abi::QP_INIT_ATTR_PD | abi::QP_INIT_ATTR_CREATE_FLAGS | abi::QP_INIT_ATTR_SEND_OPS_FLAGS;
@@ -107,7 +107,7 @@ unsafe extern "C" fn ibv_query_qp(
     })
 }
 
-/// TCP and DDP place octets in order, but a copy may be seen in parts.
+/// DDP places octets in order. But a thread may see parts of a copy in another order.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_query_qp_data_in_order(_qp: *mut abi::Qp, _opcode: u32, _flags: u32) -> c_int {
     0

@@ -1,4 +1,4 @@
-//! The functions in `struct ibv_qp_ex`, by which requests are built call by call.
+//! The functions in `struct ibv_qp_ex`, which build requests call by call.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
@@ -14,7 +14,7 @@ use crate::abi;
 use crate::builder::Builder;
 use crate::work::{Sges, compare_swap, fetch_add, sge, write_immediate};
 
-/// A queue pair without its own fields.
+/// Returns a queue pair without its own fields.
 pub(super) const fn qp_functions() -> abi::QpEx {
     abi::QpEx {
         base: abi::Qp {
@@ -26,7 +26,7 @@ pub(super) const fn qp_functions() -> abi::QpEx {
             srq: core::ptr::null_mut(),
             handle: 0,
             qp_num: 0,
-            // As rdma-core has it, whatever the kernel says when it is asked.
+            // rdma-core shows this first state, whatever state the kernel reports.
             state: abi::QPS_RESET,
             qp_type: abi::QPT_RC,
             mutex: libc::PTHREAD_MUTEX_INITIALIZER,
@@ -58,7 +58,7 @@ pub(super) const fn qp_functions() -> abi::QpEx {
     }
 }
 
-/// Does something to the requests that are being built, of a queue pair that there is.
+/// Changes the requests that are being built. Does nothing for an unknown queue pair.
 fn build(qp: *mut abi::QpEx, act: impl FnOnce(&mut Builder)) {
     if let Ok(qp) = process().qps.get(qp.addr()) {
         act(&mut qp.builder());

@@ -1,4 +1,4 @@
-//! rsocket: making and connecting sockets, and asking for what they are.
+//! rsocket: makes and connects sockets, and queries them.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
@@ -14,12 +14,12 @@ use super::trace::args;
 use crate::cm::storage;
 use crate::rsocket::{How, Name, Socket};
 
-/// The socket of a descriptor.
+/// Returns the socket of a descriptor.
 pub(super) fn socket(number: c_int) -> Outcome<Arc<Socket>> {
     process().rsockets.get(number).map_err(|_| Errno::BADF)
 }
 
-/// Streams over IPv4 and IPv6; datagrams are over what iWARP has not.
+/// Makes a stream over IPv4 or IPv6. Datagrams would need UD, which iWARP lacks.
 #[unsafe(no_mangle)]
 extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     args![domain, kind, protocol].number(|| {
@@ -157,7 +157,7 @@ unsafe extern "C" fn rgetsockopt(
     })
 }
 
-/// Variadic in C; where this runs, the third argument lies where that of a function with three does.
+/// Variadic in C. On the supported platforms a third argument is passed the same way.
 #[unsafe(no_mangle)]
 extern "C" fn rfcntl(descriptor: c_int, command: c_int, argument: c_int) -> c_int {
     args![descriptor, command, argument].number(|| {
@@ -180,7 +180,7 @@ unsafe fn wanted(address: *const libc::sockaddr, len: libc::socklen_t) -> Outcom
     unsafe { given(address, len) }?.ok_or(Errno::INVAL)
 }
 
-/// Stores as much of an address as there is room for, and how long it is.
+/// Stores as much of an address as there is room for, and its length.
 ///
 /// # Safety
 /// `len` is null or the program's place for a length, which says how many octets `address` has room for, if that is not null.

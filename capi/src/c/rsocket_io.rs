@@ -1,4 +1,4 @@
-//! rsocket: sending and receiving. The buffers are the program's, lent for the time of a call.
+//! rsocket: sends and receives. The buffers are the program's, and lent during a call.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
@@ -36,7 +36,8 @@ unsafe extern "C" fn rrecvfrom(
     let received = unsafe { rrecv(number, buffer, len, flags) };
     if received > 0 && !address.is_null() {
         let peer = socket(number).and_then(|socket| socket.peer_addr());
-        // SAFETY: the program's places for an address and its length. What was received was received, with or without it.
+        // SAFETY: the program's places for an address and its length. The octets are received whether or not there are
+        // such places.
         let _no_place = peer.and_then(|peer| unsafe { tell(peer, address, address_len) });
     }
     received
@@ -80,7 +81,7 @@ unsafe extern "C" fn rsend(number: c_int, buffer: *const c_void, len: usize, fla
     })
 }
 
-/// A stream has its peer.
+/// A stream has its peer already.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rsendto(
     number: c_int,
@@ -125,7 +126,7 @@ unsafe extern "C" fn rwritev(number: c_int, parts: *const libc::iovec, count: c_
         .size(|| unsafe { send(number, parts, usize::try_from(count).map_err(|_| Errno::INVAL)?, 0) })
 }
 
-/// Answers the offset, or -1 and `errno`. An offset of -1 lets the library choose it.
+/// Returns the offset, or -1 and `errno`. For an offset of -1 the library chooses one.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn riomap(
     number: c_int,
@@ -155,7 +156,7 @@ extern "C" fn riounmap(number: c_int, buffer: *mut c_void, len: usize) -> c_int 
     args![number, buffer, len].done(|| socket(number)?.unmap(buffer.addr() as u64, len))
 }
 
-/// Answers how many octets were written, or -1 as a `size_t` and `errno`.
+/// Returns how many octets were written, or -1 as a `size_t` and `errno`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn riowrite(
     number: c_int,
@@ -203,12 +204,12 @@ unsafe fn send(number: c_int, parts: *const libc::iovec, count: usize, flags: c_
     socket.send(&lent_parts, Flags::of(flags)?)
 }
 
-/// As many parts as the system takes.
+/// Checks the number of parts, as the system does.
 const fn checked(count: usize) -> Outcome<usize> {
     if count > MAX_PARTS { Err(Errno::INVAL) } else { Ok(count) }
 }
 
-/// Nothing goes along with octets.
+/// Streams carry no control data.
 const fn check_message(message: &libc::msghdr) -> Outcome<()> {
     let has_control = !message.msg_control.is_null() && message.msg_controllen > 0;
     if has_control { Err(Errno::OPNOTSUPP) } else { Ok(()) }

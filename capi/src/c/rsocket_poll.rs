@@ -1,4 +1,4 @@
-//! rsocket: waiting for several sockets and other descriptors.
+//! rsocket: waits for several sockets and other descriptors.
 #![allow(unsafe_code)]
 
 use core::ffi::c_int;
@@ -24,7 +24,7 @@ unsafe extern "C" fn rpoll(fds: *mut libc::pollfd, count: libc::nfds_t, timeout:
         for index in 0..count {
             // SAFETY: the program's array has as many.
             let wanted = unsafe { read(fds.wrapping_add(index)) }?;
-            // SAFETY: a number that is no descriptor is what poll(2) tells as POLLNVAL; nothing is done to it but polled.
+            // SAFETY: poll(2) reports a number that is no descriptor as POLLNVAL. Nothing else is done to it.
             all.push(unsafe {
                 polled(wanted.fd, PollFlags::from_bits_retain(wanted.events.cast_unsigned()))
             });
@@ -104,7 +104,7 @@ unsafe extern "C" fn rselect(
 }
 
 /// # Safety
-/// The number is negative, or is a descriptor during `'a`, or nothing more is done to it than poll(2) does.
+/// The number is negative, or a descriptor during `'a`, or only poll(2) gets it.
 unsafe fn polled<'a>(number: c_int, events: PollFlags) -> Polled<'a> {
     // SAFETY: as the caller says.
     let fd = (number >= 0).then(|| unsafe { BorrowedFd::borrow_raw(number) });

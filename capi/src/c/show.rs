@@ -1,5 +1,5 @@
-//! How the arguments and outcomes of calls read in a trace. Memory of the program is asked for, not followed: a call that has failed may
-//! have had any address.
+//! The text of arguments and outcomes in a trace. The kernel copies memory of the program: a call that failed may have
+//! had any address.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_char, c_int, c_void};
@@ -13,11 +13,11 @@ use super::names;
 use crate::abi;
 use crate::cm::socket_address;
 
-/// A call as text, while it is being written.
+/// The text of a call.
 pub(super) struct Line {
     pub(super) text: String,
     name: &'static str,
-    /// What it has answered, if that was no error.
+    /// The answer as a number, if the call did not fail.
     pub(super) count: Option<i64>,
     has_arguments: bool,
 }
@@ -27,11 +27,11 @@ pub(super) trait Show: Copy {
     fn show(self, line: &mut Line);
 }
 
-/// What a function answers that has not failed.
+/// The answer of a function that did not fail.
 pub(super) trait Answer {
     fn show(&self, text: &mut String);
 
-    /// As a number; 0 for what is none.
+    /// The answer as a number; 0 if it is none.
     fn count(&self) -> i64 {
         0
     }
@@ -49,11 +49,11 @@ impl Line {
         value.show(self);
     }
 
-    /// The whole line. `failed` is what the function answers besides the number of an error.
+    /// Returns the whole line. `failed` is the answer that goes with the number of an error.
     pub(super) fn finish<T: Answer>(mut self, failed: &str, outcome: &Outcome<T>) -> String {
         self.text.push(')');
         match outcome {
-            // Of a function that answers nothing.
+            // A function that answers nothing.
             Ok(_) if failed == VOID && size_of::<T>() == 0 => {}
             Ok(answer) => answer.show(&mut self.text),
             Err(errno) => {
@@ -74,7 +74,7 @@ impl Line {
         if address == 0 { self.text.push_str("NULL") } else { self.write(format_args!("{address:#x}")) }
     }
 
-    /// A list of structs that are linked, or none.
+    /// Writes a linked list, or null.
     pub(super) fn list<T: Copy>(
         &mut self,
         first: *const T,
@@ -125,16 +125,16 @@ impl Line {
     }
 }
 
-/// The value at an address, if there is memory: the kernel is asked, so that an address may be any.
+/// Returns the value at an address. The kernel copies it, so that any address is allowed; None if there is no memory.
 ///
-/// Every pattern of bits has to be a value of `T`, as it is for the structs of C that are asked for here.
+/// Every pattern of bits has to be a value of `T`, as for the structs of C that are shown here.
 pub(super) fn peek<T: Copy>(from: *const T) -> Option<T> {
     let mut value = MaybeUninit::<T>::uninit();
     let to = libc::iovec { iov_base: value.as_mut_ptr().cast(), iov_len: size_of::<T>() };
     let from = libc::iovec { iov_base: from.cast_mut().cast(), iov_len: size_of::<T>() };
-    // SAFETY: it writes to a place of this function's, as much as there is; what it cannot read makes it fail.
+    // SAFETY: the call writes to this function's own memory, at most its size. It fails for memory that it cannot read.
     let copied = unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0) };
-    // SAFETY: all of it was written, and is a value as above.
+    // SAFETY: all of it was written, and any bits are a value, as above.
     (usize::try_from(copied) == Ok(size_of::<T>())).then(|| unsafe { value.assume_init() })
 }
 
@@ -176,7 +176,7 @@ impl<T> Answer for *mut T {
     }
 }
 
-/// Handles, and memory that a trace says no more of.
+/// Shows an address only: a handle, or memory without a known struct.
 macro_rules! addresses {
     ($($type:ty),* $(,)?) => {
         $(impl Show for *mut $type {
@@ -201,7 +201,7 @@ addresses! {
     abi::Sge, abi::DataBuf,
 }
 
-/// Places for answers: what is there after a call that has not failed.
+/// Shows a place for an answer, with the answer unless the call failed.
 macro_rules! places {
     ($($type:ty),*) => {
         $(impl Show for *mut *mut $type {
@@ -221,7 +221,7 @@ macro_rules! places {
 
 places! { abi::CmId, abi::Cq, c_void, abi::AddrInfo }
 
-/// Those of lists, which are given back, and of requests that were refused.
+/// Places for lists that the program gives back, and for refused requests.
 macro_rules! lists {
     ($($type:ty),*) => {
         $(impl Show for *mut *mut $type {
@@ -300,7 +300,7 @@ impl Answer for *const c_char {
 
 impl Show for *mut libc::sockaddr {
     fn show(self, line: &mut Line) {
-        // As long as its family says; no more of it may be there.
+        // Its family says how long it is. No more of it may be mapped.
         let address = peek(self.cast::<[u8; 28]>())
             .map(Vec::from)
             .or_else(|| peek(self.cast::<[u8; 16]>()).map(Vec::from));
@@ -316,9 +316,9 @@ fn errno_name(errno: Errno) -> String {
     known.map_or_else(|| format!("errno {}", errno.raw_os_error()), |(_, name)| (*name).to_owned())
 }
 
-/// Instead of the answer to a failure, of functions that have none.
+/// Stands for the answer to a failure in functions that have none.
 pub(super) const VOID: &str = "void";
-/// Elements that are shown of a list.
+/// The most elements of a list that are shown.
 pub(super) const LONGEST_LIST: usize = 8;
 const LONGEST_STRING: usize = 80;
 const ACCESS: [(u32, &str); 8] = [

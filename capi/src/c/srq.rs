@@ -72,7 +72,7 @@ unsafe fn create_for(id: *mut abi::CmId, pd: *mut abi::Pd, attr: *mut abi::SrqIn
 extern "C" fn rdma_destroy_srq(id: *mut abi::CmId) {
     args![id].always((), || {
         let process = process();
-        // Without one there is nothing to do.
+        // An id without a queue is left alone.
         let _none = process.ids.get(id.addr()).and_then(|id| process.destroy_srq_of(&id));
     });
 }

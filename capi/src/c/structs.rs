@@ -1,4 +1,4 @@
-//! How the structs of C read in a trace.
+//! The text of C's structs in a trace.
 
 use super::names;
 use super::show::{LONGEST_LIST, Line, Show, peek};
@@ -78,7 +78,7 @@ impl Show for *mut abi::ConnParam {
     }
 }
 
-/// What a queue pair is made with; both structs begin so.
+/// Shows the arguments for a queue pair. Both structs begin with them.
 fn show_init(line: &mut Line, send_cq: usize, recv_cq: usize, cap: &abi::QpCap) {
     line.write(format_args!(
         "{{send_cq={send_cq:#x} recv_cq={recv_cq:#x} send_wr={} recv_wr={}",

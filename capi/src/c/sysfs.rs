@@ -1,4 +1,4 @@
-//! What programs read below the path of a device: its files are answered, all others are read.
+//! Reads files below the path of a device. The library answers the device's own files; all others are read.
 #![allow(unsafe_code)]
 
 use core::ffi::{CStr, c_char, c_int};
@@ -24,14 +24,14 @@ extern "C" fn ibv_get_sysfs_path() -> *const c_char {
         let root = ROOT.get_or_init(|| {
             let wanted = std::env::var_os("SYSFS_PATH").filter(|path| !path.is_empty());
             let root = wanted.unwrap_or_else(|| sysfs::root().into());
-            // A variable has no 0 in it.
+            // A variable contains no 0.
             CString::new(root.as_bytes()).unwrap_or_default()
         });
         root.as_ptr()
     })
 }
 
-/// Answers the length of what it has stored, without the newline at the end, or -1.
+/// Returns the length of what was stored, without the newline at the end, or -1.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_read_sysfs_file(
     folder: *const c_char,
@@ -69,7 +69,7 @@ fn content(folder: &CStr, file: &CStr) -> Outcome<Vec<u8>> {
     })
 }
 
-/// Those of the second personality are found when the device is opened.
+/// Returns the GIDs. In the second personality opening the device finds them.
 fn gids() -> Gids {
     match Personality::of_process() {
         Personality::Iwarp => Gids::iwarp(),

@@ -1,5 +1,5 @@
-//! What `weft run --trace` prints: each call of the program with its arguments and its outcome, and at the end how many there were and
-//! what is left. Who does not want it pays a load and a branch for each call.
+//! The output of `weft run --trace`: each call of the program with its arguments and its outcome. At the end it prints
+//! a table of the calls, and the objects that are left. Without a trace it costs a load and a branch for each call.
 #![allow(unsafe_code)]
 
 use core::cell::RefCell;
@@ -19,10 +19,10 @@ use super::fork::{process, process_so_far};
 use super::show::{Answer, Line, VOID};
 use crate::raw::{Origin, called};
 
-/// A call with its arguments, by [`args`], before it is carried out.
+/// A call with its arguments, made by [`args`], before it is carried out.
 pub(super) struct Call<A>(pub(super) A);
 
-/// The arguments of the call that is traced, by their names; then as the functions of [`super::boundary`].
+/// Names the arguments that a trace shows. A method of [`Call`] carries the call out.
 macro_rules! args {
     ($($name:ident),*) => {
         $crate::c::trace::Call(|line: &mut $crate::c::show::Line| {
@@ -34,7 +34,7 @@ macro_rules! args {
 pub(super) use args;
 
 impl<A: FnOnce(&mut Line)> Call<A> {
-    /// For `ibv_` functions that answer 0 or the number of an error.
+    /// For `ibv_` functions that return 0 or the number of an error.
     #[inline]
     pub(super) fn status<F: FnOnce() -> Outcome<()>>(self, act: F) -> c_int {
         match self.outcome("", act) {
@@ -46,7 +46,7 @@ impl<A: FnOnce(&mut Line)> Call<A> {
         }
     }
 
-    /// For functions that answer a number that is not negative, or -1 and `errno`.
+    /// For functions that return a number, or -1 and `errno`.
     #[inline]
     pub(super) fn number<F: FnOnce() -> Outcome<c_int>>(self, act: F) -> c_int {
         self.outcome("-1 ", act).unwrap_or_else(|errno| {
@@ -55,7 +55,7 @@ impl<A: FnOnce(&mut Line)> Call<A> {
         })
     }
 
-    /// For `rdma_` functions that answer 0, or -1 and `errno`.
+    /// For `rdma_` functions that return 0, or -1 and `errno`.
     #[inline]
     pub(super) fn done<F: FnOnce() -> Outcome<()>>(self, act: F) -> c_int {
         match self.outcome("-1 ", act) {
@@ -67,7 +67,7 @@ impl<A: FnOnce(&mut Line)> Call<A> {
         }
     }
 
-    /// For functions that answer how many octets, or -1 and `errno`.
+    /// For functions that return a number of octets, or -1 and `errno`.
     #[inline]
     pub(super) fn size<F: FnOnce() -> Outcome<usize>>(self, act: F) -> isize {
         let count =
@@ -78,7 +78,7 @@ impl<A: FnOnce(&mut Line)> Call<A> {
         })
     }
 
-    /// For functions that make something, or answer null and `errno`.
+    /// For functions that return a pointer, or null and `errno`.
     #[inline]
     pub(super) fn pointer<T, F: FnOnce() -> Outcome<*mut T>>(self, act: F) -> *mut T {
         self.outcome("NULL ", act).unwrap_or_else(|errno| {
@@ -87,7 +87,7 @@ impl<A: FnOnce(&mut Line)> Call<A> {
         })
     }
 
-    /// See [`super::boundary::always`].
+    /// For functions that cannot fail, as [`always`].
     #[inline]
     pub(super) fn always<T: Answer, F: FnOnce() -> T>(self, instead: T, act: F) -> T {
         if STATE.load(Ordering::Relaxed) == OFF {
@@ -104,7 +104,7 @@ impl<A: FnOnce(&mut Line)> Call<A> {
         self.traced::<T, F>(failed, || guard(act))
     }
 
-    /// `F` has the name of the function in its own.
+    /// The type `F` contains the name of the function.
     #[cold]
     #[inline(never)]
     #[expect(clippy::disallowed_methods, reason = "how long calls take is what is asked for")]
@@ -124,11 +124,11 @@ impl<A: FnOnce(&mut Line)> Call<A> {
     }
 }
 
-/// What a thread has to do with the trace.
+/// The last line of a thread.
 #[derive(Debug)]
 struct Thread {
     last: String,
-    /// How often the last line has come again.
+    /// How many more times the last line has come.
     repeats: u64,
 }
 
@@ -149,7 +149,7 @@ fn end(name: &'static str, text: &str, took: Duration, has_failed: bool) {
         print(&format!("{text}\n"));
         text.clone_into(&mut thread.last);
     });
-    // A thread that ends calls nobody any more.
+    // A thread that is ending makes no further call.
     let _at_its_end = printed;
 }
 
@@ -161,7 +161,7 @@ fn print_repeats(thread: &mut Thread) {
     }
 }
 
-/// Prints at the end of the process what was called, and what is left. Prints nothing for a child that has made no call.
+/// Prints the calls and the objects that are left. Does nothing in a child that has made no call.
 extern "C" fn print_summary() {
     let Some(process) = process_so_far() else { return };
     always((), || {
@@ -173,7 +173,7 @@ extern "C" fn print_summary() {
     });
 }
 
-/// A line in one piece, with who says it: several processes may write to one file.
+/// Prints a line at once, with its process and thread: several processes may write to one file.
 fn print(line: &str) {
     let Some(output) = OUTPUT.get() else { return };
     let (process, thread) = (rustix::process::getpid(), rustix::thread::gettid());
@@ -184,14 +184,14 @@ fn print(line: &str) {
     } else {
         write!(text, "{dim}[{process}/{thread}]{plain} {line}")
     };
-    // Who has closed the file does not want to read it.
+    // The program may have closed the file.
     let _closed = match &output.file {
         Some(file) => (&*file).write_all(text.as_bytes()),
         None => std::io::stderr().write_all(text.as_bytes()),
     };
 }
 
-/// Where lines go.
+/// The destination of lines.
 #[derive(Debug)]
 struct Output {
     /// None is standard error.
@@ -219,7 +219,7 @@ fn is_on() -> bool {
     }
 }
 
-/// What `WEFT_TRACE` says: `1` is standard error, all else the name of a file.
+/// Reads `WEFT_TRACE`: `1` is standard error, other values name a file.
 fn wanted_output() -> Option<Output> {
     let wanted = std::env::var_os("WEFT_TRACE").filter(|wanted| !wanted.is_empty() && wanted != "0")?;
     if wanted == "1" {

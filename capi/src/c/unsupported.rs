@@ -1,5 +1,5 @@
-//! Functions of the two libraries that mean nothing on iWARP, or that are not offered: each says so in its family's way. They have to
-//! be here all the same, for otherwise the libraries of the system would get our handles.
+//! Functions of the two libraries that mean nothing on iWARP, or are not offered. Each refuses in the way of its
+//! family. Without them the system's libraries would get our handles.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::trace::args;
 
-/// Functions that answer the number of an error.
+/// Functions that return the number of an error.
 macro_rules! statuses {
     ($($name:ident($($argument:ty),*);)*) => {
         $(#[unsafe(no_mangle)]
@@ -18,7 +18,7 @@ macro_rules! statuses {
     };
 }
 
-/// Functions that answer -1 and `errno`.
+/// Functions that return -1 and `errno`.
 macro_rules! minus_ones {
     ($($name:ident($($argument:ty),*);)*) => {
         $(#[unsafe(no_mangle)]
@@ -28,7 +28,7 @@ macro_rules! minus_ones {
     };
 }
 
-/// Functions that answer null and `errno`.
+/// Functions that return null and `errno`.
 macro_rules! nulls {
     ($($name:ident($($argument:ty),*);)*) => {
         $(#[unsafe(no_mangle)]
@@ -38,7 +38,7 @@ macro_rules! nulls {
     };
 }
 
-/// Functions that answer nothing, of objects that nobody can have got.
+/// Functions that return nothing, for objects that no program can have.
 macro_rules! nothings {
     ($($name:ident($($argument:ty),*);)*) => {
         $(#[unsafe(no_mangle)]
@@ -48,7 +48,7 @@ macro_rules! nothings {
 
 type Pointer = *mut c_void;
 
-// Address handles and multicast are of datagrams; ECE is of InfiniBand's handshake.
+// Address handles and multicast need datagrams. ECE is part of InfiniBand's handshake.
 statuses! {
     ibv_destroy_ah(Pointer);
     ibv_attach_mcast(Pointer, Pointer, u16);
@@ -68,7 +68,7 @@ minus_ones! {
     rdma_get_remote_ece(Pointer, Pointer);
 }
 
-/// Nothing is pinned, so that a fork may have any memory.
+/// No memory is pinned, so that a fork may share any.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_dontfork_range(_base: Pointer, _size: usize) -> c_int {
     0
@@ -79,7 +79,7 @@ extern "C" fn ibv_dofork_range(_base: Pointer, _size: usize) -> c_int {
     0
 }
 
-// The command descriptors of the kernel, device memory and memory of other devices.
+// Descriptors of the kernel, device memory, and memory of other devices.
 nulls! {
     ibv_create_ah(Pointer, Pointer);
     ibv_create_ah_from_wc(Pointer, Pointer, Pointer, u8);
@@ -90,7 +90,7 @@ nulls! {
     ibv_reg_dmabuf_mr(Pointer, u64, usize, u64, c_int, c_int);
 }
 
-// What the kernel tells librdmacm is copied by these; here nobody has anything from it.
+// Copies between the kernel's structs and librdmacm's. No program has a struct of the kernel here.
 nothings! {
     ibv_copy_ah_attr_from_kern(Pointer, Pointer);
     ibv_copy_path_rec_from_kern(Pointer, Pointer);
