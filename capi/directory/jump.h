@@ -1,4 +1,4 @@
-/* A function of this library that goes on in libibverbs.so.1 under the name with `weft_` in front, whatever its arguments are. */
+/* A function that jumps to libibverbs.so.1, to its own name with `weft_` in front. Any arguments are passed on. */
 #if defined(__x86_64__)
 #define JUMP(name) FUNCTION(name, "jmp *weft_" #name "@GOTPCREL(%rip)")
 #elif defined(__aarch64__)

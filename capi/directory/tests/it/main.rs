@@ -1,4 +1,5 @@
-//! The libraries for `LD_LIBRARY_PATH`: their symbols beside those of the system's libraries, and C programs that use them.
+//! The libraries for `LD_LIBRARY_PATH`: compares their symbols with the system's libraries, and runs C programs on
+//! them.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
 
@@ -15,11 +16,11 @@ mod skip;
 use program::Program;
 use skip::skip;
 
-/// A folder with the libraries, for as long as a test uses it.
+/// A folder with the libraries. The end of a test removes it.
 struct Folder(PathBuf);
 
 impl Folder {
-    /// None where they cannot be linked here, which is told.
+    /// Returns None, and prints why, if the libraries cannot be linked here.
     fn link() -> Option<Arc<Self>> {
         let mut linked = LINKED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = linked.upgrade() {
@@ -45,7 +46,7 @@ impl Drop for Folder {
     }
 }
 
-/// What cargo has built for these tests. Its name has a hash in it, and those of former builds are beside it.
+/// Returns the archive that cargo has built for these tests. Its name has a hash, and older builds lie beside it.
 fn archive() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let files = std::fs::read_dir(test.parent().unwrap()).unwrap().map(|entry| entry.unwrap());
@@ -59,23 +60,23 @@ fn archive() -> PathBuf {
 
 static LINKED: Mutex<Weak<Folder>> = Mutex::new(Weak::new());
 
-/// What has the loader take Weft for the system's libraries.
+/// Returns the variable that makes the loader take Weft for the system's libraries.
 fn form() -> String {
     let folder = LINKED.lock().unwrap_or_else(PoisonError::into_inner).upgrade().unwrap();
     format!("LD_LIBRARY_PATH={}", folder.0.display())
 }
 
-/// The symbols of a library that programs are linked with today, each with its version, and the versions themselves.
+/// Returns the versioned symbols of a library to which programs are linked today, and the versions themselves.
 fn symbols(library: &Path) -> BTreeSet<String> {
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().unwrap();
     assert!(output.status.success(), "{}", library.display());
     let text = String::from_utf8(output.stdout).unwrap();
-    // Those with one @ are for programs of before 2007.
+    // Symbols with one @ are for programs older than 2007.
     let names = text.lines().filter_map(|line| line.split(' ').nth(2));
     names.filter(|name| name.contains("@@") || !name.contains('@')).map(ToOwned::to_owned).collect()
 }
 
-/// Whatever is linked with the system's libraries finds the same symbols here, with the same versions.
+/// A program that is linked with the system's libraries finds the same symbols here, with the same versions.
 #[test]
 fn symbols_have_the_versions_of_the_systems_libraries() {
     let Some(folder) = Folder::link() else { return };
@@ -96,7 +97,7 @@ fn symbols_have_the_versions_of_the_systems_libraries() {
     }
 }
 
-/// dlopen and dlvsym find them, the two libraries have one device, and the system's providers load beside them.
+/// dlopen and dlvsym find them. The two libraries have one device, and the system's providers load beside them.
 #[test]
 fn what_is_looked_up_by_version_is_found() {
     let Some(_folder) = Folder::link() else { return };
@@ -105,7 +106,7 @@ fn what_is_looked_up_by_version_is_found() {
     }
 }
 
-/// The same programs as with the other form.
+/// Runs programs of the other form.
 #[test]
 fn programs_run_as_with_the_library_that_is_preloaded() {
     let Some(_folder) = Folder::link() else { return };

@@ -1,5 +1,5 @@
-//! C programs that use the library as any program would: compiled against the installed headers, linked with the installed libraries,
-//! run with this one preloaded.
+//! C programs that use the library as any program would. They are compiled against the installed headers, linked with
+//! the installed libraries, and run with this library preloaded.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
 
@@ -14,12 +14,12 @@ mod trace;
 use program::Program;
 use skip::skip;
 
-/// What has the loader take Weft for the system's libraries.
+/// Returns the variable that makes the loader take Weft for the system's libraries.
 fn form() -> String {
     format!("LD_PRELOAD={}", library().display())
 }
 
-/// What cargo has built for these tests.
+/// Returns the library that cargo has built for these tests.
 fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let deps = test.parent().unwrap();
@@ -30,7 +30,8 @@ fn library() -> PathBuf {
         .expect("cargo builds the library before its tests")
 }
 
-/// Null, foreign and destroyed handles, masks and lengths that make no sense: each has its number, and nothing crashes.
+/// Refuses null, foreign and destroyed handles, masks and lengths that make no sense. Each has its number, and none
+/// crashes.
 #[test]
 fn bad_input_is_refused_by_number() {
     if let Some(program) = Program::compile("misuse") {
@@ -38,7 +39,7 @@ fn bad_input_is_refused_by_number() {
     }
 }
 
-/// Every operation between two ids of one process, by all ways to post and to poll.
+/// Runs every operation between two ids of one process, by all ways to post and to poll.
 #[test]
 fn all_operations_place_what_they_should() {
     if let Some(program) = Program::compile("transfer") {
@@ -46,7 +47,8 @@ fn all_operations_place_what_they_should() {
     }
 }
 
-/// `bad_wr` names the request of a list that is refused: by queue pairs, shared receive queues and requests that are built.
+/// Posts lists with a wrong request to queue pairs and shared receive queues, and builds such lists. `bad_wr` names the
+/// refused request.
 #[test]
 fn the_refused_request_of_a_list_is_named() {
     if let Some(program) = Program::compile("lists") {
@@ -54,7 +56,7 @@ fn the_refused_request_of_a_list_is_named() {
     }
 }
 
-/// Windows of both types: bound, used by the peer, invalidated from either side, and refused where they do not fit.
+/// Binds windows of both types. The peer uses them, either side invalidates them, and wrong uses are refused.
 #[test]
 fn windows_open_and_close() {
     if let Some(program) = Program::compile("windows") {
@@ -62,7 +64,7 @@ fn windows_open_and_close() {
     }
 }
 
-/// Programs that read the device's files by themselves find what the calls answer.
+/// Reads the device's files directly, and finds what the calls answer.
 #[test]
 fn files_of_the_device_are_rendered() {
     if let Some(program) = Program::compile("sysfs") {
@@ -70,7 +72,7 @@ fn files_of_the_device_are_rendered() {
     }
 }
 
-/// Destroying waits for acknowledgements, channels say EAGAIN where they may not wait, and descriptors poll right.
+/// Destroys objects, which waits for acknowledgements. Non-blocking channels say EAGAIN, and descriptors poll right.
 #[test]
 fn events_are_acknowledged_before_their_objects_go() {
     if let Some(program) = Program::compile("events") {
@@ -78,7 +80,7 @@ fn events_are_acknowledged_before_their_objects_go() {
     }
 }
 
-/// A child knows none of its parent's objects, and has a device of its own; the parent's goes on.
+/// Forks. The child knows none of its parent's objects and has a device of its own. The parent's device goes on.
 #[test]
 fn a_child_begins_anew() {
     if let Some(program) = Program::compile("fork") {
@@ -86,7 +88,7 @@ fn a_child_begins_anew() {
     }
 }
 
-/// A rejection is on its way when the call returns, so that the peer has it of a process that is gone.
+/// Rejects a connection and ends. The rejection is under way when the call returns, so that the peer gets it.
 #[test]
 fn a_rejection_outlives_its_process() {
     if let Some(program) = Program::compile("reject") {
@@ -94,7 +96,8 @@ fn a_rejection_outlives_its_process() {
     }
 }
 
-/// Signals come to threads of the program alone; one that comes in a wait ends it with EINTR, unless it was to go on.
+/// Sends signals. Only threads of the program handle them. A signal ends a wait with EINTR, unless its handler has
+/// SA_RESTART.
 #[test]
 fn signals_end_waits_as_those_of_the_system() {
     if let Some(program) = Program::compile("signals") {
@@ -102,7 +105,7 @@ fn signals_end_waits_as_those_of_the_system() {
     }
 }
 
-/// A process that ends on a wire without having disconnected says so to its peer.
+/// Ends a process on a wire that has not disconnected. Its peer hears of the end.
 #[test]
 fn a_process_on_a_wire_takes_its_leave() {
     if let Some(program) = Program::compile("farewell") {
@@ -110,7 +113,7 @@ fn a_process_on_a_wire_takes_its_leave() {
     }
 }
 
-/// Copies of structs in place of handles, by every function that the headers call by a pointer, and requests that are built wrongly.
+/// Passes copies of structs as handles to every function that the headers call by a pointer, and builds wrong requests.
 #[test]
 fn copies_of_handles_are_none() {
     if let Some(program) = Program::compile("copies") {
@@ -118,8 +121,8 @@ fn copies_of_handles_are_none() {
     }
 }
 
-/// Memory that goes before it is deregistered, in every role and by every way: that queue pair ends, and the process lives. Faults of the
-/// program's own reach its handler, or end it.
+/// Takes memory away before it is deregistered, in every role and by every way. That queue pair ends, and the process
+/// lives. Faults of the program's own reach its handler, or end it.
 #[test]
 fn memory_that_is_gone_ends_its_queue_pair_only() {
     if let Some(program) = Program::compile("gone") {
@@ -129,7 +132,7 @@ fn memory_that_is_gone_ends_its_queue_pair_only() {
     }
 }
 
-/// Descriptors that the program closes underneath, all of them as daemons do: errors, ends of connections, and nobody runs in circles.
+/// Closes the library's descriptors, all of them as daemons do. Calls fail, connections end, and no thread spins.
 #[test]
 fn what_is_closed_underneath_ends() {
     if let Some(program) = Program::compile("closed") {
@@ -137,7 +140,7 @@ fn what_is_closed_underneath_ends() {
     }
 }
 
-/// A process is killed in the middle of a transfer, and leaves a child that has a copy of all its descriptors.
+/// Kills a process in the middle of a transfer. A child of it lives on with a copy of all its descriptors.
 #[test]
 fn a_peer_hears_of_a_process_that_is_killed() {
     if let Some(program) = Program::compile("killed") {
@@ -145,7 +148,7 @@ fn a_peer_hears_of_a_process_that_is_killed() {
     }
 }
 
-/// A peer on a wire that is killed or stopped: the survivor hears of that, in every role.
+/// Kills or stops a peer on a wire. The survivor hears of it, in every role.
 #[test]
 fn a_peer_hears_of_a_process_on_a_wire_that_is_gone() {
     if let Some(program) = Program::compile("silent") {
@@ -153,7 +156,8 @@ fn a_peer_hears_of_a_process_on_a_wire_that_is_gone() {
     }
 }
 
-/// `exit`, `_exit` and `abort` in the middle of a transfer, from threads and handlers, while other threads wait for events.
+/// Ends a process by `exit`, `_exit` and `abort` in the middle of a transfer, from threads and handlers, while other
+/// threads wait for events.
 #[test]
 fn a_process_ends_when_it_wants_to() {
     if let Some(program) = Program::compile("leave") {
@@ -161,7 +165,7 @@ fn a_process_ends_when_it_wants_to() {
     }
 }
 
-/// Children of all kinds in the middle of a transfer: none has its parent's sockets, and the parent goes on.
+/// Makes children of all kinds in the middle of a transfer. None has its parent's sockets, and the parent goes on.
 #[test]
 fn children_leave_a_transfer_alone() {
     if let Some(program) = Program::compile("forks") {
@@ -169,8 +173,8 @@ fn children_leave_a_transfer_alone() {
     }
 }
 
-/// The second personality: queue pairs find one another by GID and number in whatever order, one finds itself, and one that finds nobody
-/// says so.
+/// Connects queue pairs of the second personality by GID and number, in any order. One finds itself, and one that finds
+/// no peer reports it.
 #[test]
 fn queue_pairs_find_one_another_without_connection_management() {
     if let Some(program) = Program::compile("roce") {
@@ -178,7 +182,7 @@ fn queue_pairs_find_one_another_without_connection_management() {
     }
 }
 
-/// A shared receive queue of an id.
+/// Uses the shared receive queue of an id.
 #[test]
 fn ids_have_shared_receive_queues() {
     if let Some(program) = Program::compile("shared") {
@@ -186,7 +190,7 @@ fn ids_have_shared_receive_queues() {
     }
 }
 
-/// Streams, waiting, ends and mappings of rsocket, between threads and with a process that is killed.
+/// Uses rsocket's streams, waits, ends and mappings, between threads and with a process that is killed.
 #[test]
 fn sockets_are_streams() {
     if let Some(program) = Program::compile("rsocket") {
@@ -194,7 +198,7 @@ fn sockets_are_streams() {
     }
 }
 
-/// rsocket's octets, told and heard by a peer that has a bare queue pair; and what a rude one gets.
+/// Speaks rsocket's octets from a bare queue pair. Some of them break the rules.
 #[test]
 fn sockets_speak_as_librdmacm_does() {
     if let Some(program) = Program::compile("rsocket_wire") {
@@ -202,7 +206,7 @@ fn sockets_speak_as_librdmacm_does() {
     }
 }
 
-/// libfabric's verbs provider: messages, RDMA and private data over its endpoints.
+/// Runs libfabric's verbs provider: messages, RDMA and private data over its endpoints.
 #[test]
 fn libfabric_has_its_endpoints() {
     if let Some(program) = Program::compile_with("fabric", &["-lfabric"]) {
@@ -210,10 +214,10 @@ fn libfabric_has_its_endpoints() {
     }
 }
 
-/// What the programs do, and what the library does for them: no access to what is not theirs, and nothing lost.
+/// Runs the programs under valgrind: the library touches only memory that it may, and loses none.
 #[test]
 fn valgrind_finds_nothing() {
-    // Under valgrind one thread runs at a time, and one that polls would leave the driver thread no turn without the fair lock.
+    // valgrind runs one thread at a time. Without the fair lock a polling thread would leave the driver thread no turn.
     let line = "valgrind -q --fair-sched=yes --child-silent-after-fork=yes --error-exitcode=9";
     let valgrind: Vec<_> = line.split(' ').collect();
     if Command::new(valgrind[0]).arg("--version").output().is_err() {
@@ -233,7 +237,7 @@ fn valgrind_finds_nothing() {
         "roce",
         "rsocket_wire",
     ];
-    // What a child loses are the threads that it has not got.
+    // In a child, stacks and objects of the parent's threads count as lost.
     let with_children = ["farewell", "fork", "forks", "killed", "rsocket", "traced"];
     let runs = alone.map(|name| (name, &with_leaks)).into_iter();
     for (name, runner) in runs.chain(with_children.map(|name| (name, &valgrind))) {

@@ -1,4 +1,4 @@
-//! C programs of `tests/programs`, compiled against the installed headers and linked with the installed libraries.
+//! Compiles C programs of `tests/programs` against the installed headers and links them with the installed libraries.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,7 +10,7 @@ use crate::skip::skip;
 pub(crate) struct Program(PathBuf);
 
 impl Program {
-    /// None where it cannot be compiled here, which is told.
+    /// Returns None, and prints why, if the program cannot be compiled here.
     pub(crate) fn compile(name: &str) -> Option<Self> {
         Self::compile_with(name, &["-lrdmacm", "-libverbs", "-lpthread"])
     }

@@ -1,15 +1,15 @@
-//! What `WEFT_TRACE` has the library tell.
+//! The output of `WEFT_TRACE`.
 
 use std::collections::BTreeSet;
 
 use crate::program::Program;
 
-/// The lines of a process, without what says whose they are.
+/// Returns the lines of a process, without the process and thread in front.
 fn lines_of<'a>(trace: &'a str, who: &'a str) -> impl Iterator<Item = &'a str> {
     trace.lines().filter_map(move |line| line.strip_prefix(who)?.strip_prefix(' '))
 }
 
-/// Each call with what it was given and has answered; whose it is; then how many there were, and what is left.
+/// Each call is printed with its arguments and its answer, then the number of calls and the objects that are left.
 #[test]
 fn a_trace_tells_all_calls() {
     let Some(program) = Program::compile("traced") else { return };

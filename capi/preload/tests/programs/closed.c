@@ -1,4 +1,4 @@
-/* Descriptors that the program closes underneath, one by one and all at once: errors or the end of connections, and nothing else. */
+/* The program closes the library's descriptors, one by one and all at once. Calls fail or connections end. */
 #include "common.h"
 
 #include <fcntl.h>
@@ -9,7 +9,7 @@ static struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC,
                                        .cap = {.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1}};
 static char buffer[4096];
 
-/* The descriptors of channels, each closed before it is waited on and before its channel goes. */
+/* Closes the descriptors of channels, before a wait and before the channel is destroyed. */
 static void one_by_one(void)
 {
     struct ibv_context *context = open_weft();
@@ -18,7 +18,7 @@ static void one_by_one(void)
     must(cq && ibv_req_notify_cq(cq, 0) == 0 && close(channel->fd) == 0);
     void *cq_context;
     minus_with(EBADF, ibv_get_cq_event(channel, &cq, &cq_context));
-    /* The number is somebody else's now, who keeps it. */
+    /* Another file has the number now, and stays open. */
     int other = open("/dev/null", O_RDONLY);
     must(other == channel->fd);
     must(ibv_destroy_cq(cq) == 0 && ibv_destroy_comp_channel(channel) == 0);
@@ -45,7 +45,7 @@ static double processor_time(void)
     return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-/* As daemons do, with a connection whose queue pairs have receives. */
+/* Closes all descriptors, as daemons do, during a connection whose queue pairs have receives. */
 static void all_at_once(void)
 {
     struct ends ends = connect_ends(NULL, attr);
@@ -55,7 +55,7 @@ static void all_at_once(void)
     must(rdma_post_recv(ends.client, NULL, buffer, sizeof buffer, mr) == 0);
     for (int fd = 3; fd < 1024; fd++)
         close(fd);
-    /* Each receive comes back, and so does what is posted afterwards. */
+    /* Each receive is flushed, and so are later requests. */
     struct ibv_wc wc;
     struct rdma_cm_id *ids[] = {ends.server, ends.client};
     for (int side = 0; side < 2; side++) {
@@ -77,13 +77,13 @@ static void all_at_once(void)
     if (rdma_create_ep(&id, info, NULL, &attr) == 0 && rdma_listen(id, 1) == 0)
         must(!"nothing can listen without descriptors of the device");
     rdma_freeaddrinfo(info);
-    /* Whoever drives the device does not run in circles. */
+    /* The thread that drives the device does not spin. */
     double before = processor_time();
     struct timeval second = {.tv_sec = 1};
     must(select(0, NULL, NULL, NULL, &second) == 0);
     double used = processor_time() - before;
     must(used < 0.5);
-    /* Files that are opened now have the old numbers, and stay as they are. */
+    /* Files that are opened now get the old numbers, and the library leaves them alone. */
     int files[64];
     for (int index = 0; index < 64; index++)
         must((files[index] = open("/dev/null", O_RDONLY)) >= 0);

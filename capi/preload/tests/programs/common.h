@@ -1,4 +1,4 @@
-/* What the programs of these tests share. */
+/* Shared by the programs of these tests. */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>

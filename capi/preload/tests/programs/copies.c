@@ -1,5 +1,5 @@
-/* Handles that look right and are none: copies of structs, which inline functions of the headers bring to the functions behind
-   their pointers. And sequences of the calls that build requests which make no sense. */
+/* Copies of structs as handles: inline functions of the headers pass them to the functions behind their pointers.
+   And sequences of building calls that make no sense. */
 #include "common.h"
 
 static char buffer[256];
@@ -24,7 +24,7 @@ static void make_all(void)
                                        .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 2, .max_recv_sge = 2, .max_inline_data = 16},
                                        .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
                                        .pd = pd, .send_ops_flags = IBV_QP_EX_WITH_SEND};
-    /* Masks and flags that nobody knows, one by one. */
+    /* Unknown masks and flags, one by one. */
     for (unsigned bit = 3; bit < 32; bit++) {
         struct ibv_qp_init_attr_ex strange = attr;
         strange.comp_mask |= 1u << bit;
@@ -130,7 +130,7 @@ static void requests_that_make_no_sense(void)
             ibv_wr_set_inline_data(qp, wrong[index].list, wrong[index].octets);
         must(ibv_wr_complete(qp) != 0);
     }
-    /* Data before a request; no data at all; nothing; an end without a beginning; what iWARP has not. */
+    /* Data before a request; no data at all; nothing; an end without a beginning; an operation that iWARP lacks. */
     ibv_wr_start(qp);
     ibv_wr_set_sge(qp, mr->lkey, (uintptr_t)buffer, 1);
     must(ibv_wr_complete(qp) == EINVAL);

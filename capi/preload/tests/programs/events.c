@@ -24,7 +24,7 @@ static void *destroy_cq(void *cq)
     return NULL;
 }
 
-/* The event of a completion: one for each arming, and the queue stays until it is acknowledged. */
+/* A completion event: one for each arming. The queue cannot be destroyed before it is acknowledged. */
 static void completions(struct ibv_context *context)
 {
     struct ibv_pd *pd = ibv_alloc_pd(context);
@@ -46,7 +46,7 @@ static void completions(struct ibv_context *context)
     must(is_readable(channel->fd, 10000));
     must(ibv_get_cq_event(channel, &told, &cq_context) == 0 && told == cq && cq_context == &is_destroyed);
     must(!is_readable(channel->fd, 0));
-    /* An event that nobody takes goes with its queue. */
+    /* Destroying a queue drops events that were not taken. */
     must(ibv_req_notify_cq(cq, 0) == 0);
     must(ibv_post_recv(qp, &recv, &bad) == 0);
     must(is_readable(channel->fd, 10000));
@@ -62,7 +62,7 @@ static void completions(struct ibv_context *context)
     must(ibv_destroy_comp_channel(channel) == 0 && ibv_dealloc_pd(pd) == 0);
 }
 
-/* An event of a queue goes to the context that the queue was made with, whoever asks first. */
+/* An event of a queue goes to the context of the queue, even if another context asks first. */
 static void asynchronous(struct ibv_context *context)
 {
     struct ibv_context *other = open_weft();
@@ -78,7 +78,7 @@ static void asynchronous(struct ibv_context *context)
     never_wait(other->async_fd);
     never_wait(context->async_fd);
     minus_with(EAGAIN, ibv_get_async_event(context, &event));
-    /* A queue pair in error takes no more of its shared receive queue, and says so. */
+    /* A queue pair in error takes no more receives of its shared queue, and an event says so. */
     struct ibv_qp_attr change = {.qp_state = IBV_QPS_ERR};
     must(ibv_modify_qp(qp, &change, IBV_QP_STATE) == 0);
     must(is_readable(context->async_fd, 10000));
@@ -92,7 +92,7 @@ static void asynchronous(struct ibv_context *context)
     must(ibv_close_device(other) == 0);
 }
 
-/* An id without channel and one with: what comes of resolving, and moving between channels. */
+/* Resolves with an id that has a channel and with one that has none. Moves an id between channels. */
 static void connections(void)
 {
     struct rdma_event_channel *first = rdma_create_event_channel(), *second = rdma_create_event_channel();

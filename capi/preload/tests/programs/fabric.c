@@ -20,7 +20,7 @@
         }                                                                                          \
     } while (0)
 
-/* A call that answers 0. */
+/* A call that returns 0. */
 #define done(call)                                                                                 \
     do {                                                                                           \
         int outcome = (call);                                                                      \
@@ -82,8 +82,8 @@ static void open_end(struct end *end)
                    0, &end->mr, NULL));
 }
 
-/* The next event, and what has come with it. Meanwhile `other`, if there is one, has nothing to say: a connection that is begun goes on
-   while somebody asks its queue. */
+/* Returns the next event and its data. Meanwhile it polls `other`, if there is one, and expects nothing there: a connection only
+   goes on while its queue is polled. */
 static struct fi_eq_cm_entry *expect(struct fid_eq *eq, uint32_t wanted, const char *data, struct fid_eq *other)
 {
     static char room[sizeof(struct fi_eq_cm_entry) + 256];
@@ -150,7 +150,7 @@ static void transfer(void)
     memset(client.buffer, 'b', SIZE);
     done(fi_write(client.ep, client.buffer, SIZE, fi_mr_desc(client.mr), 0, address, fi_mr_key(server.mr), &contexts[2]));
     complete(&client, &contexts[2]);
-    /* What is read behind a Write has waited for it. */
+    /* A Read behind the Write sees it. */
     memset(client.buffer, 'c', SIZE);
     done(fi_read(client.ep, client.buffer, SIZE, fi_mr_desc(client.mr), 0, address, fi_mr_key(server.mr), &contexts[3]));
     must(complete(&client, &contexts[3]).flags & FI_READ);

@@ -1,4 +1,4 @@
-/* Children of a process that is in the middle of a transfer, of all kinds; it goes on, and every octet arrives. */
+/* Makes children of all kinds in the middle of a transfer. The parent goes on, and every octet arrives. */
 #include "common.h"
 
 #include <dirent.h>

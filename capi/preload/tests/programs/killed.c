@@ -1,5 +1,5 @@
-/* A process is killed in the middle of a transfer, and leaves a child behind that has been there before: its peer gets its requests
-   back, and hears of the end, at once. */
+/* A process is killed in the middle of a transfer. A child of it, made before, lives on. The requests of its peer are flushed, and
+   the peer hears of the end, at once. */
 #include "common.h"
 
 #include <poll.h>
@@ -28,7 +28,7 @@ static struct ibv_mr *prepare(struct rdma_cm_id *id)
     return mr;
 }
 
-/* Connects, has a child, and is killed while it has sent some and has more to send. */
+/* Connects, makes a child, and is killed in the middle of its Sends. */
 static void be_killed(uint16_t port, int outlived_by)
 {
     struct rdma_cm_id *id;
@@ -46,7 +46,7 @@ static void be_killed(uint16_t port, int outlived_by)
     pid_t child = fork();
     must(child >= 0);
     if (child == 0) {
-        /* It lives until its grandparent wants it to end, and touches nothing. */
+        /* The child lives until its grandparent ends it, and touches nothing. */
         char word;
         _exit(read(outlived_by, &word, 1) != 0);
     }
@@ -82,7 +82,7 @@ int main(void)
     must(rdma_accept(id, NULL) == 0);
     rdma_ack_cm_event(event);
     rdma_ack_cm_event(expect(RDMA_CM_EVENT_ESTABLISHED));
-    /* All receives come back, what has arrived first. */
+    /* All receives complete; those that have data come first. */
     struct ibv_wc wc;
     int flushed = 0;
     for (int index = 0; index < DEPTH; index++) {
@@ -92,7 +92,7 @@ int main(void)
     }
     rdma_ack_cm_event(expect(RDMA_CM_EVENT_DISCONNECTED));
     must(id->qp->state == IBV_QPS_ERR);
-    /* What is posted now comes back as well. */
+    /* A later request is flushed as well. */
     must(rdma_post_send(id, NULL, buffer, 1, mr, IBV_SEND_SIGNALED) == 0);
     must(rdma_get_send_comp(id, &wc) == 1 && wc.status == IBV_WC_WR_FLUSH_ERR);
     must(rdma_dereg_mr(mr) == 0);

@@ -1,4 +1,4 @@
-/* All ways to end a process in the middle of a transfer, with threads that wait for events: each ends, with the status that it gives. */
+/* All ways to end a process in the middle of a transfer, with threads that wait for events. Each ends with its own status. */
 #include "common.h"
 
 #include <signal.h>
@@ -38,7 +38,7 @@ static void *wait_for_asynchronous_event(void *is_waiting)
     return NULL;
 }
 
-/* Sends as much as there is room for, and takes what comes back. */
+/* Sends as much as there is room for, and takes completions. */
 static void transfer(void)
 {
     struct ibv_wc wc[4];
@@ -104,7 +104,7 @@ static void begin_and_end(void (*end)(void))
     int waiting[2];
     pthread_t thread;
     char words[3];
-    /* The watch: a process that hangs is killed, which is not the end that is asked for. */
+    /* A process that hangs is killed, which the parent takes for a failure. */
     alarm(PATIENCE_S);
     ends = connect_ends(NULL, attr);
     mr = ibv_reg_mr(ends.client->pd, buffer, sizeof buffer, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);

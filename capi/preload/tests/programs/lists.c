@@ -1,4 +1,4 @@
-/* Lists of requests with a wrong one in them: `bad_wr` names it, those before it are posted, and those behind it are not. */
+/* Lists that contain a wrong request. `bad_wr` names it. Requests before it are posted, and those behind it are not. */
 #include "common.h"
 
 enum { COUNT = 3 };
@@ -6,7 +6,7 @@ enum { COUNT = 3 };
 static char buffer[64];
 static struct ibv_mr *mr;
 
-/* Takes `count` completions with these ids, and finds no further one. */
+/* Takes `count` completions with these ids, and checks that there is no further one. */
 static void completed(struct ibv_cq *cq, int count, const uint64_t *ids)
 {
     struct ibv_wc wc;
@@ -42,7 +42,7 @@ static void sends(struct ibv_qp *qp)
         list[wrong].opcode = 77;
         bad = NULL;
         must(ibv_post_send(qp, list, &bad) == EINVAL && bad == &list[wrong]);
-        /* The one that is posted next completes next. */
+        /* The next request completes next: none behind the wrong one was posted. */
         good = list[!wrong];
         good.wr_id = 20;
         good.next = NULL;
@@ -50,21 +50,21 @@ static void sends(struct ibv_qp *qp)
         const uint64_t ids[COUNT] = {wrong > 0 ? 10 : 20, wrong > 1 ? 11 : 20, 20};
         completed(qp->send_cq, wrong + 1, ids);
     }
-    /* So does a request that the queue refuses, and a program that does not want to know which. */
+    /* The same for a request that the queue itself refuses. A program may pass null for `bad_wr`. */
     struct ibv_sge sges[COUNT] = {{(uintptr_t)buffer, 1, mr->lkey}, {(uintptr_t)buffer, 1, mr->lkey}, {(uintptr_t)buffer, 1, mr->lkey}};
     write_list(list, 30);
     list[1].sg_list = sges;
     list[1].num_sge = COUNT;
     must(ibv_post_send(qp, list, &bad) == EINVAL && bad == &list[1]);
     must(ibv_post_send(qp, &list[1], NULL) == EINVAL);
-    /* Without a wrong one the place stays as it is. */
+    /* `bad_wr` stays as it is if no request is refused. */
     write_list(list, 40);
     bad = &good;
     must(ibv_post_send(qp, list, &bad) == 0 && bad == &good);
     completed(qp->send_cq, 4, (const uint64_t[]){30, 40, 41, 42});
 }
 
-/* Requests that are built: a wrong one keeps all of them from being posted. */
+/* Builds requests. If one is wrong, none is posted. */
 static void built(struct ibv_qp *qp)
 {
     struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
@@ -82,7 +82,7 @@ static void built(struct ibv_qp *qp)
     completed(qp->send_cq, COUNT, (const uint64_t[]){50, 51, 52});
 }
 
-/* Posts a list to a receive queue, whichever that is. */
+/* Posts a list to the receive queue of a queue pair, or to a shared one. */
 typedef int post_recvs(void *queue, struct ibv_recv_wr *list, struct ibv_recv_wr **bad);
 
 static int post_recv(void *qp, struct ibv_recv_wr *list, struct ibv_recv_wr **bad)
@@ -95,7 +95,7 @@ static int post_srq_recv(void *srq, struct ibv_recv_wr *list, struct ibv_recv_wr
     return ibv_post_srq_recv(srq, list, bad);
 }
 
-/* Fills a queue of `places` by lists that have a wrong request or do not fit. */
+/* Fills a queue that has `places`, by lists that contain a wrong request, and by one that is too long. */
 static void recvs(post_recvs *post, void *queue, int places)
 {
     struct ibv_recv_wr *list = calloc(places, sizeof *list), *bad = NULL;
@@ -106,7 +106,7 @@ static void recvs(post_recvs *post, void *queue, int places)
         must(post(queue, list, &bad) == EINVAL && bad == &list[wrong]);
         must(post(queue, &list[wrong], NULL) == EINVAL);
     }
-    /* One and two are posted by now. */
+    /* By now one and two requests are posted. */
     recv_list(list, places);
     must(post(queue, list, &bad) == ENOMEM && bad == &list[places - COUNT]);
     free(list);

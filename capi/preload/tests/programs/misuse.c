@@ -1,10 +1,10 @@
-/* Everything that a program can do wrong without lying about its memory. */
+/* All wrong arguments, except for wrong addresses of memory. */
 #include <dlfcn.h>
 #include <stdbool.h>
 
 #include "common.h"
 
-/* The system's libraries for other devices look behind the struct of one to know theirs, where they are installed. */
+/* Libraries for other devices read behind the struct of a device to recognize their own, if they are installed. */
 static void devices_of_others(struct ibv_context *context)
 {
     static const char *const names[][2] = {{"libmlx5.so.1", "mlx5dv_is_supported"}, {"libefa.so.1", "efadv_query_device"}};

@@ -1,4 +1,4 @@
-/* A server that rejects and is gone at once, without exit handlers: its client has the private data. */
+/* A server rejects and ends at once, without exit handlers. Its client gets the private data. */
 #include "common.h"
 
 #include <sys/wait.h>

@@ -97,7 +97,7 @@ static struct ibv_wc next(void)
     return wc;
 }
 
-/* The completions of `id`s, in any order of the two. */
+/* Takes two completions with these ids, in any order. */
 static void both_good(uint64_t first, struct ibv_qp *of_first, uint64_t second, struct ibv_qp *of_second)
 {
     for (int i = 0, seen = 0; i < 2; i++) {
@@ -167,12 +167,12 @@ static void refuse_nonsense(void)
     must(to_init(qp) == EINVAL);
 }
 
-/* All operations between two queue pairs that are ready, as soon as both are. */
+/* Runs all operations between two queue pairs as soon as both are ready. */
 static void exchange(struct ibv_qp *a, struct ibv_qp *b)
 {
     uint64_t value = 100;
     memset(memory, 9, sizeof value);
-    /* A Write is placed when it completes. */
+    /* The octets of a Write are placed when it completes. */
     must(post(a, 1, IBV_WR_RDMA_WRITE) == 0 && next().wr_id == 1 && memory[SIZE] == 9);
     memcpy(memory + SIZE, &value, sizeof value);
     must(post(b, 2, IBV_WR_ATOMIC_FETCH_AND_ADD) == 0);
@@ -193,7 +193,7 @@ static void exchange(struct ibv_qp *a, struct ibv_qp *b)
     must(post(a, 8, IBV_WR_SEND_WITH_IMM) == EOPNOTSUPP);
 }
 
-/* One side long before the other, whichever of them calls; what it sends early waits. */
+/* One side is ready long before the other, as caller and as called. Its early requests wait. */
 static void meet_in_either_order(void)
 {
     for (int order = 0; order < 2; order++) {
@@ -241,7 +241,7 @@ static void meet_oneself(void)
     must(ibv_destroy_srq(srq) == 0);
 }
 
-/* Nobody is there, or the peer is another's, or has gone: it is told in bounded time, and the rest is flushed. */
+/* There is no peer, or it wants another one, or it has gone. The first request fails in bounded time, and the rest is flushed. */
 static void meet_nobody(void)
 {
     struct ibv_qp *gone = make_qp(NULL), *other = make_qp(NULL), *third = make_qp(NULL), *qp = make_qp(NULL);
@@ -264,7 +264,7 @@ static void meet_nobody(void)
     must(ibv_destroy_qp(qp) == 0 && ibv_destroy_qp(other) == 0 && ibv_destroy_qp(third) == 0);
 }
 
-/* RESET takes everything back, and the same queue pair meets another one. */
+/* RESET takes everything back, and the queue pair meets another one. */
 static void begin_anew(void)
 {
     struct ibv_qp *a = make_qp(NULL), *b = make_qp(NULL);
@@ -284,8 +284,8 @@ static void begin_anew(void)
     must(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0);
 }
 
-/* What was sent arrives, though the sender has destroyed its queue pair since. Who asks nothing of it hears nothing of that, and who
- * does hears it in bounded time. */
+/* Sends arrive although their sender destroys its queue pair. A peer that asks nothing of it hears nothing of that; one that
+ * does gets an error in bounded time. */
 static void leave_early(void)
 {
     struct ibv_qp *a = make_qp(NULL), *b = make_qp(NULL);
@@ -303,7 +303,7 @@ static void leave_early(void)
     post_recv(b, 68);
     must(post(b, 69, IBV_WR_SEND) == 0);
     struct ibv_wc wc = next();
-    /* A Send may go out before the end of the peer is seen. */
+    /* A Send may go out before the peer's end is noticed. */
     if (wc.wr_id == 69 && wc.status == IBV_WC_SUCCESS) {
         must(post(b, 69, IBV_WR_RDMA_READ) == 0);
         wc = next();
@@ -314,7 +314,7 @@ static void leave_early(void)
     must(ibv_destroy_qp(b) == 0);
 }
 
-/* In the middle of it: who calls, who is called, and with a caller that waits. */
+/* Ends in the middle of it: the caller, the called, and while a call waits. */
 static void destroy_while_meeting(void)
 {
     for (int round = 0; round < 8; round++) {

@@ -103,7 +103,7 @@ static void *receive_all(void *argument)
     return NULL;
 }
 
-/* Both directions at a time, by two threads for each end. */
+/* Sends in both directions at a time, with two threads for each end. */
 static void stream(void)
 {
     struct sockets ends = connected();
@@ -156,7 +156,7 @@ static void waiting(void)
     FD_SET(ends.client, &readable);
     must(rselect(ends.client + 1, &readable, NULL, NULL, &moment) == 0 && !FD_ISSET(ends.client, &readable));
 
-    /* What nobody reads fills the buffers, and is all there afterwards. */
+    /* Octets that are not read fill the buffers, and can be read later. */
     must(rfcntl(ends.client, F_SETFL, O_NONBLOCK) == 0);
     static char block[10000];
     size_t sent = 0, got = 0;
@@ -176,7 +176,7 @@ static void waiting(void)
     end(&ends);
 }
 
-/* A connection that is made without waiting. */
+/* Connects without waiting. */
 static void in_progress(void)
 {
     uint16_t port;
@@ -229,7 +229,7 @@ static void ends_of_streams(void)
     must(rclose(ends.server) == 0 && rclose(ends.listener) == 0);
 }
 
-/* Another process that is killed in the middle. */
+/* The peer's process is killed in the middle of a stream. */
 static void death(void)
 {
     uint16_t port;
@@ -265,7 +265,7 @@ static void mappings(void)
     minus_with(ENOMEM, riomap(ends.server, text, sizeof text, PROT_WRITE, 0, 0));
     must(riomap(ends.server, text, sizeof text, PROT_NONE, 0, 0) == 0);
     minus_with(EINVAL, riomap(ends.server, text, sizeof text, PROT_EXEC, 0, 0));
-    /* The client knows of them with the next octets. */
+    /* The client hears of the mappings with the next octets. */
     must(rsend(ends.server, "go", 2, 0) == 2 && rrecv(ends.client, text, 2, MSG_WAITALL) == 2);
     static char filled[4000];
     memset(filled, 7, sizeof filled);

@@ -1,4 +1,4 @@
-/* What a socket says to its peer and takes from it: the peer here has a queue pair of its own, and knows the protocol by its octets. */
+/* The octets between a socket and its peer. The peer here has a bare queue pair, and an own encoder of the protocol. */
 #include <rdma/rsocket.h>
 
 #include "common.h"
@@ -128,7 +128,7 @@ static void conversation(void)
     must(told.version == 1 && told.flags == 2 && ntohs(told.credits) == 384 && told.mappings == 0);
     must(ntohl(told.table.length) == 2 && ntohl(told.data.length) == 1 << 16);
 
-    /* Its second half comes with the first call, in the second entry. */
+    /* The first call grants the second half, in the second entry. */
     char text[8];
     memcpy(own.source, "written", 7);
     put(&peer, 7, be64toh(told.data.addr), ntohl(told.data.key));
@@ -138,7 +138,7 @@ static void conversation(void)
     must(own.table[1].addr == be64toh(told.data.addr) + (1 << 16) && own.table[1].length == 1 << 16);
     must(own.table[1].key == ntohl(told.data.key) && own.table[0].length == 0);
 
-    /* What it sends lies in the peer's buffer before it tells of it; then goes on there, and in the next one. */
+    /* Octets lie in the peer's buffer before the message comes. They continue there, and then in the next buffer. */
     static uint8_t much[1 << 16];
     memset(much, 9, sizeof much);
     must(rsend(peer.fd, "answer", 6, 0) == 6 && heard(&peer, 1) == 6 && memcmp(own.data, "answer", 6) == 0);
@@ -158,7 +158,7 @@ static void conversation(void)
     end_peer(&peer);
 }
 
-/* Each ends the connection, and nothing else. */
+/* Each of these ends the connection, and nothing else. */
 static void rudeness(void)
 {
     static const struct {
@@ -187,7 +187,7 @@ static void rudeness(void)
     end_peer(&peer);
 }
 
-/* Who is no socket is rejected, and the listener goes on. */
+/* A peer that is no socket is rejected, and the listener goes on. */
 static void strangers(void)
 {
     char port[6];

@@ -61,7 +61,7 @@ int main(void)
     minus_with(EOPNOTSUPP, rdma_create_srq_ex(client, &extended));
     extended.srq_type = IBV_SRQT_BASIC;
     must(rdma_create_srq_ex(client, &extended) == 0);
-    /* Goes with its endpoint. */
+    /* Destroying the endpoint destroys the queue. */
     rdma_destroy_ep(client);
     rdma_destroy_ep(server);
     rdma_destroy_ep(listener);

@@ -1,4 +1,4 @@
-/* Signals of the program: they come to its threads alone, and end its waits as they end read(2). */
+/* Signals of the program reach its own threads only, and end its waits as they end read(2). */
 #include "common.h"
 
 #include <signal.h>
@@ -28,7 +28,7 @@ static void alarms_every(long microseconds)
     must(setitimer(ITIMER_REAL, &timer, NULL) == 0);
 }
 
-/* What nobody of the program wants to handle now stays where it is. */
+/* A signal that all threads of the program block stays pending. */
 static void only_threads_of_the_program_handle(void)
 {
     sigset_t set;
@@ -80,7 +80,7 @@ static void waits_go_on_by_wish(struct ends *ends, struct ibv_cq *wanted)
     sigset_t set;
     struct ibv_wc wc;
     must(rdma_post_recvv(ends->server, NULL, NULL, 0) == 0 && ibv_req_notify_cq(wanted, 0) == 0);
-    /* The other thread leaves the signals to this one. */
+    /* The other thread blocks the signals, so that this one gets them. */
     must(sigemptyset(&set) == 0 && sigaddset(&set, SIGALRM) == 0);
     must(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
     must(pthread_create(&thread, NULL, send_later, ends) == 0);

@@ -1,11 +1,11 @@
-/* The folder that stands for /sys has what the calls answer, as the kernel writes it. */
+/* The folder that stands for /sys contains the answers of the calls, as the kernel writes them. */
 #define _GNU_SOURCE
 #include <ftw.h>
 #include <sys/stat.h>
 
 #include "common.h"
 
-/* In a header that is not installed. */
+/* Declared in a header that is not installed. */
 const char *ibv_get_sysfs_path(void);
 int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size);
 

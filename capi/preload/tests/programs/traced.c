@@ -35,7 +35,7 @@ int main(void)
     context = open_weft();
     must(pthread_create(&thread, NULL, ask, NULL) == 0 && pthread_join(thread, NULL) == 0);
     must(ibv_dereg_mr((struct ibv_mr *)buffer) == EINVAL);
-    /* An address that leads nowhere is refused before anybody looks there. */
+    /* A call with an address of no memory fails, and the trace does not read there. */
     must(rdma_bind_addr(NULL, (struct sockaddr *)0x10) == -1 && errno == EINVAL);
     transfer();
     pid_t child = fork();

@@ -18,7 +18,7 @@ static struct ibv_wc done(struct ibv_cq *cq, enum ibv_wc_status status, enum ibv
     return wc;
 }
 
-/* Writes through an rkey, and sees by a Read behind it that all is placed. */
+/* Writes through an rkey. A Read behind it shows that all octets are placed. */
 static void writes(uint32_t rkey, uint64_t to_offset, const char *text)
 {
     strcpy(source, text);
@@ -91,14 +91,14 @@ static void type_2(void)
     done(ends.server->send_cq, IBV_WC_SUCCESS, IBV_WC_BIND_MW);
     writes(rkey, (uintptr_t)sink, "by a key of one's own");
 
-    /* The peer gives it back. */
+    /* The peer invalidates the window. */
     must(rdma_post_recv(ends.server, NULL, sink + 2048, 8, to) == 0);
     must(post(client, IBV_WR_SEND_WITH_INV, NULL, rkey) == 0);
     done(ends.client->send_cq, IBV_WC_SUCCESS, IBV_WC_SEND);
     struct ibv_wc wc = done(ends.server->recv_cq, IBV_WC_SUCCESS, IBV_WC_RECV);
     must(wc.wc_flags == IBV_WC_WITH_INV && wc.invalidated_rkey == rkey);
 
-    /* Bound call by call, and invalidated here. */
+    /* Builds the binding call by call, and invalidates the window on this side. */
     rkey = ibv_inc_rkey(rkey);
     struct ibv_qp_ex *extended = ibv_qp_to_qp_ex(server);
     struct ibv_mw_bind_info info = {to, (uintptr_t)sink, 512, REMOTE};
@@ -116,7 +116,7 @@ static void type_2(void)
     ibv_wr_bind_mw(extended, NULL, rkey, &info);
     must(ibv_wr_complete(extended) == EINVAL);
 
-    /* One that is closed ends the stream. */
+    /* A Write through a closed window ends the stream. */
     must(rdma_post_write(ends.client, NULL, source, 8, from, IBV_SEND_SIGNALED, (uintptr_t)sink, rkey) == 0);
     must(rdma_post_read(ends.client, NULL, source, 8, from, IBV_SEND_SIGNALED, (uintptr_t)sink, rkey) == 0);
     struct ibv_wc ended;
