@@ -35,6 +35,8 @@ pub struct PairConfig {
     pub nudge_after: Option<Duration>,
     /// Whether messages wait for receives.
     pub rnr_wait: bool,
+    /// How long both devices wait during startup, instead of the device's default or, in real time, of an hour.
+    pub startup_timeout: Option<Duration>,
     /// Both devices are on the sockets of the kernel, at loopback addresses of their own and in real time, instead of a wire.
     /// The environment variable [`HOST`] has all pairs of a test run be so.
     pub host: bool,
@@ -55,6 +57,7 @@ impl Default for PairConfig {
             max_reads: 128,
             nudge_after: None,
             rnr_wait: false,
+            startup_timeout: None,
             host: std::env::var_os(HOST).is_some(),
         }
     }
@@ -101,6 +104,7 @@ impl Side {
                 patient(Config::host(address.parse().expect("an address of a test"), config.seed))
             }
         };
+        settings.startup_timeout = config.startup_timeout.unwrap_or(settings.startup_timeout);
         settings.stack.mtu = config.mtu;
         settings.stack.tcp_buffer = config.tcp_buffer;
         settings.mpa = config.mpa;

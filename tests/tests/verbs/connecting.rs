@@ -273,7 +273,8 @@ fn a_peer_that_gives_up_while_the_answer_is_on_its_way() {
 
 #[test]
 fn an_unanswered_request_times_out_at_the_connecting_side() {
-    let mut pair = pair();
+    let startup_timeout = Some(Duration::from_secs(10));
+    let mut pair = Pair::new(&PairConfig { startup_timeout, ..PairConfig::default() });
     connect(&pair, ConnParam::default());
     let request = request(&mut pair);
     assert_eq!(failure(&mut pair), ConnectFailure::TimedOut);
