@@ -8,7 +8,8 @@ use smoltcp::time::Instant;
 
 /// Writes frames as a pcap file (little-endian, stamps in microseconds, LINKTYPE_ETHERNET), which Wireshark reads.
 ///
-/// The first error ends the recording, since a wire cannot help a full disk. [`Capture::error`] and [`Capture::finish`] tell it.
+/// The first error ends the recording, since a wire cannot help a full disk. [`Capture::error`] and [`Capture::finish`]
+/// tell it.
 ///
 /// ```
 /// use weft_netif::{Capture, pair};
@@ -20,7 +21,8 @@ use smoltcp::time::Instant;
 /// ```
 pub struct Capture {
     output: BufWriter<Box<dyn Write + Send>>,
-    /// Real time since 1970 at the engine's time zero. The engine's clock runs faster than real time by the second number.
+    /// Real time since 1970 at the engine's time zero. The engine's clock runs faster than real time by the second
+    /// number.
     epoch: Duration,
     scale: u32,
     flushing: bool,

@@ -20,8 +20,8 @@ pub(crate) fn fill(frame: &mut [u8]) {
     frame[field..field + 2].copy_from_slice(&sum.to_ne_bytes());
 }
 
-/// Prepares a frame for a device that computes TCP's checksum. Fills in the checksum of IPv4, puts the sum over the pseudo-header
-/// into TCP's field, and returns where TCP begins.
+/// Prepares a frame for a device that computes TCP's checksum. Fills in the checksum of IPv4, puts the sum over the
+/// pseudo-header into TCP's field, and returns where TCP begins.
 pub(crate) fn begin(frame: &mut [u8]) -> Option<usize> {
     fill_ip(frame);
     let place = find(frame)?;
@@ -38,9 +38,9 @@ pub(crate) fn is_good(frame: &[u8]) -> bool {
             .is_none_or(|place| fold(place.pseudo + sum(&frame[place.start..place.end])) == u16::MAX)
 }
 
-/// Fills in the checksum that the sender left to its hardware, as virtio's header says (virtio 1.2, section 5.1.6). That header has
-/// flags, GSO type, header length, segment size, start and offset of the checksum, in the machine's order. The checksum of TCP is
-/// left alone, since the stack need not verify it.
+/// Fills in the checksum that the sender left to its hardware, as virtio's header says (virtio 1.2, section 5.1.6).
+/// That header has flags, GSO type, header length, segment size, start and offset of the checksum, in the machine's
+/// order. The checksum of TCP is left alone, since the stack need not verify it.
 ///
 /// Returns whether TCP's checksum can be taken for good, and `None` when the header names a place outside the frame.
 pub(crate) fn complete(frame: &mut [u8], header: &[u8; VNET_HEADER]) -> Option<bool> {
@@ -112,8 +112,8 @@ fn find(frame: &[u8]) -> Option<Place> {
     Some(Place { start: IP + start, end: IP + end, pseudo })
 }
 
-/// Returns the ones' complement sum (RFC 1071) in 64 bits, which no frame overflows. It adds words in the machine's order. Another
-/// order would only swap the octets of the result.
+/// Returns the ones' complement sum (RFC 1071) in 64 bits, which no frame overflows. It adds words in the machine's
+/// order. Another order would only swap the octets of the result.
 fn sum(octets: &[u8]) -> u64 {
     let words = octets.chunks_exact(4);
     let rest = words.remainder();

@@ -19,18 +19,19 @@ pub struct StackConfig {
     pub mtu: usize,
     /// Where initial sequence numbers and ephemeral ports come from: the same seed gives the same run.
     pub seed: u64,
-    /// Octets of each connection's send buffer, and of its receive buffer. A send buffer of four segments or more is rounded down to
-    /// whole segments. A receive buffer of more than 64 KiB is rounded up to a power of two, less one octet.
+    /// Octets of each connection's send buffer, and of its receive buffer. A send buffer of four segments or more is
+    /// rounded down to whole segments. A receive buffer of more than 64 KiB is rounded up to a power of two, less one
+    /// octet.
     pub tcp_buffer: usize,
     /// TCP's congestion control.
     pub congestion: Congestion,
-    /// The congestion control of the kernel's sockets ([`HostStack`](crate::HostStack)), as tcp(7) names it for TCP_CONGESTION, such as
-    /// `cubic` or `bbr`. `None` takes the system's.
+    /// The congestion control of the kernel's sockets ([`HostStack`](crate::HostStack)), as tcp(7) names it for
+    /// TCP_CONGESTION, such as `cubic` or `bbr`. `None` takes the system's.
     pub kernel_congestion: Option<String>,
     /// How long a peer may leave something unanswered before the connection is given up.
     pub timeout: Option<Duration>,
-    /// After how long a silence an idle peer is probed. It is given up when it leaves the first probe unanswered for `timeout`;
-    /// without a timeout it never is.
+    /// After how long a silence an idle peer is probed. It is given up when it leaves the first probe unanswered for
+    /// `timeout`; without a timeout it never is.
     pub keep_alive: Option<Duration>,
     /// How long an acknowledgement may wait for data or another acknowledgement to go with.
     pub ack_delay: Option<Duration>,
@@ -59,8 +60,8 @@ pub enum Congestion {
 }
 
 impl StackConfig {
-    /// Returns the defaults: MTU 1500, seed 0, buffers of 256 KiB, timeout 30 s, no keep-alive, acknowledgements delayed by 10 ms,
-    /// backlog 128, and a locally administered MAC address made from the IP address.
+    /// Returns the defaults: MTU 1500, seed 0, buffers of 256 KiB, timeout 30 s, no keep-alive, acknowledgements
+    /// delayed by 10 ms, backlog 128, and a locally administered MAC address made from the IP address.
     #[must_use]
     pub fn new(ip: IpSetting) -> Self {
         Self {
@@ -83,8 +84,8 @@ impl StackConfig {
         }
     }
 
-    /// Returns the defaults for the sockets of the kernel ([`HostStack`](crate::HostStack)): as [`StackConfig::new`], and probes after
-    /// 30 s of silence. An unspecified `address` means all of the host's.
+    /// Returns the defaults for the sockets of the kernel ([`HostStack`](crate::HostStack)): as [`StackConfig::new`],
+    /// and probes after 30 s of silence. An unspecified `address` means all of the host's.
     #[must_use]
     pub fn host(address: IpAddr) -> Self {
         let prefix = if address.is_ipv4() { 32 } else { 128 };
@@ -92,8 +93,8 @@ impl StackConfig {
         Self { keep_alive: Some(Duration::from_secs(30)), ..Self::new(ip) }
     }
 
-    /// Frames sent by one call of [`Stack::egress`](crate::Stack::egress) while only one connection has something to send. A peer with
-    /// the same settings takes as many by one call, and fewer calls cost less.
+    /// Frames sent by one call of [`Stack::egress`](crate::Stack::egress) while only one connection has something to
+    /// send. A peer with the same settings takes as many by one call, and fewer calls cost less.
     #[must_use]
     pub const fn lone_burst(&self) -> usize {
         if self.egress_burst > self.ingress_burst { self.egress_burst } else { self.ingress_burst }

@@ -118,10 +118,10 @@ impl Connection {
         self.set.get_mut(self.handle)
     }
 
-    /// Has smoltcp send no fragment of a segment while a whole segment waits, where the congestion window or the peer's window ends
-    /// (silly window avoidance of the sender, RFC 9293 section 3.8.6.2.1). So TCP segments keep to the FPDUs that were cut to fit
-    /// them (RFC 5044 section 5). A shorter rest at the end of the queue goes out at once, if the window takes all of it; [`Keeper`]
-    /// handles the other case.
+    /// Has smoltcp send no fragment of a segment while a whole segment waits, where the congestion window or the peer's
+    /// window ends (silly window avoidance of the sender, RFC 9293 section 3.8.6.2.1). So TCP segments keep to the
+    /// FPDUs that were cut to fit them (RFC 5044 section 5). A shorter rest at the end of the queue goes out at once,
+    /// if the window takes all of it; [`Keeper`] handles the other case.
     pub(crate) fn hold_back_fragments(&mut self) {
         let whole_segment_waits = self.mark.unsent() >= self.emss();
         self.socket_mut().set_nagle_enabled(whole_segment_waits);
@@ -142,8 +142,8 @@ impl Connection {
         }
     }
 
-    /// Returns the room in the segment that takes the next octet queued. The segments before it are whole, and a segment begins where
-    /// the send buffer begins.
+    /// Returns the room in the segment that takes the next octet queued. The segments before it are whole, and a
+    /// segment begins where the send buffer begins.
     pub(crate) fn segment_room(&self) -> usize {
         let unsent = self.mark.unsent() + self.keeper.held();
         let emss = self.emss();
@@ -167,8 +167,8 @@ impl Connection {
         Some(Flow { emss: self.emss(), unacknowledged, queue_end, is_closed, seam })
     }
 
-    /// Has smoltcp refuse the segment in `frame` if it acknowledges octets that were never sent; see [`put_out_of_reach`]. While a
-    /// connection opens, smoltcp refuses such segments by itself.
+    /// Has smoltcp refuse the segment in `frame` if it acknowledges octets that were never sent; see
+    /// [`put_out_of_reach`]. While a connection opens, smoltcp refuses such segments by itself.
     pub(crate) fn refuses(&self, segment: &Segment, frame: &mut [u8]) -> bool {
         let Some(reached) = self.tally.reached().filter(|_| self.is_established()) else { return false };
         let is_ahead = self.tally.is_ahead(segment);
@@ -178,12 +178,13 @@ impl Connection {
         is_ahead
     }
 
-    /// Has a stuck connection send keep-alives, and returns whether it is stuck. smoltcp turns its timer off when a retransmission
-    /// timeout runs out under a closed window. If the segment that opens the window gets lost, both sides wait for ever (RFC 9293
-    /// section 3.8.6.1). Keep-alives go out until the peer answers; then smoltcp probes the window or sends. A peer that stays silent
-    /// is given up after the user timeout.
+    /// Has a stuck connection send keep-alives, and returns whether it is stuck. smoltcp turns its timer off when a
+    /// retransmission timeout runs out under a closed window. If the segment that opens the window gets lost, both
+    /// sides wait for ever (RFC 9293 section 3.8.6.1). Keep-alives go out until the peer answers; then smoltcp probes
+    /// the window or sends. A peer that stays silent is given up after the user timeout.
     ///
-    /// After such a timeout smoltcp takes nothing for under way, so that the peer has the octet of a keep-alive already.
+    /// After such a timeout smoltcp takes nothing for under way, so that the peer has the octet of a keep-alive
+    /// already.
     pub(crate) fn ask_again(&mut self) -> bool {
         let is_stuck = self.end.is_none()
             && self.is_established()
@@ -209,7 +210,8 @@ impl Connection {
         !has_ended && !matches!(state, State::Closed | State::Listen | State::SynSent)
     }
 
-    /// Drops a RST that cannot be sent. smoltcp would try it once a second for ever, and a peer that is not there needs none.
+    /// Drops a RST that cannot be sent. smoltcp would try it once a second for ever, and a peer that is not there needs
+    /// none.
     pub(crate) fn drop_unsendable_reset(&mut self, now: Instant) {
         if self.is_waiting && self.socket().state() == State::Closed {
             let since = *self.reset_waits_since.get_or_insert(now);
@@ -217,7 +219,8 @@ impl Connection {
         }
     }
 
-    /// Whether it is in the state of most connections: only data and acknowledgements go either way, and sending does not change that.
+    /// Whether it is in the state of most connections: only data and acknowledgements go either way, and sending does
+    /// not change that.
     pub(crate) fn is_calm(&self) -> bool {
         self.last_state == State::Established
             && self.socket().state() == State::Established
@@ -228,8 +231,8 @@ impl Connection {
             && self.give_up_at.is_none()
     }
 
-    /// Notes a frame that smoltcp sends, and corrects it. Returns true if nothing else is to be done, as for nearly all frames. A frame
-    /// for which it returns false has to be kept whole, and counted.
+    /// Notes a frame that smoltcp sends, and corrects it. Returns true if nothing else is to be done, as for nearly all
+    /// frames. A frame for which it returns false has to be kept whole, and counted.
     pub(crate) fn passes(&mut self, now: Instant, frame: &mut Frame, counters: &mut TcpCounters) -> bool {
         let Some(mut own) = OwnSegment::of(frame) else { return false };
         self.mark.stamp(frame, &mut own);
@@ -242,8 +245,8 @@ impl Connection {
         true
     }
 
-    /// Notes what was sent. `is_blocked` says that it waits for the neighbor's MAC address instead. The time that a peer has to answer
-    /// probes begins with the first probe after its last answer.
+    /// Notes what was sent. `is_blocked` says that it waits for the neighbor's MAC address instead. The time that a
+    /// peer has to answer probes begins with the first probe after its last answer.
     pub(crate) fn note_sent(&mut self, now: Instant, is_blocked: bool) {
         let has_asked = self.mark.take_asked() || is_blocked;
         if has_asked && core::mem::take(&mut self.is_answered) && self.is_probing() {
@@ -322,8 +325,8 @@ impl Connection {
         }
     }
 
-    /// Whether a segment may be for it. Before its own SYN is out no peer can know of a connection, and smoltcp panics on a segment that
-    /// comes so early.
+    /// Whether a segment may be for it. Before its own SYN is out no peer can know of a connection, and smoltcp panics
+    /// on a segment that comes so early.
     pub(crate) fn takes_segments(&self) -> bool {
         self.has_sent || self.socket().state() != State::SynSent
     }
@@ -350,11 +353,11 @@ impl Connection {
         is_closed && (self.is_reset_lost || self.socket().remote_endpoint().is_none())
     }
 
-    /// Returns when the peer will have left something unanswered for too long: data, a probe of its closed window, or the probe of an
-    /// idle connection.
+    /// Returns when the peer will have left something unanswered for too long: data, a probe of its closed window, or
+    /// the probe of an idle connection.
     ///
-    /// Time counts from the probe, so that a stack that was not polled for long asks before it gives a peer up. smoltcp's own timeout
-    /// would end connections that are merely idle.
+    /// Time counts from the probe, so that a stack that was not polled for long asks before it gives a peer up.
+    /// smoltcp's own timeout would end connections that are merely idle.
     pub(crate) fn times_out_at(&self) -> Option<Instant> {
         let patience = self.timeout?;
         let is_asked = self.is_pending || self.keep_alive.is_some();
@@ -363,7 +366,8 @@ impl Connection {
         (self.end.is_none() && is_asked && !is_alive).then(|| self.silent_since + patience)
     }
 
-    /// Whether TIME-WAIT is over but the user has not read everything. smoltcp would forget it, so that the end has to wait.
+    /// Whether TIME-WAIT is over but the user has not read everything. smoltcp would forget it, so that the end has to
+    /// wait.
     pub(crate) fn holds_unread(&self, now: Instant) -> bool {
         !self.is_removed
             && self.socket().state() == State::TimeWait
@@ -402,15 +406,15 @@ impl Connection {
 
 /// Returns the size of a receive buffer for the size asked for.
 ///
-/// The window of a SYN is never scaled, but smoltcp scales it when it checks whether a segment lies in the window announced last. A
-/// peer that ignores the window could then send more than the buffer holds, and smoltcp would panic. With one octet less than a power
-/// of two, the scaled maximum of 65535 is not above the size.
+/// The window of a SYN is never scaled, but smoltcp scales it when it checks whether a segment lies in the window
+/// announced last. A peer that ignores the window could then send more than the buffer holds, and smoltcp would panic.
+/// With one octet less than a power of two, the scaled maximum of 65535 is not above the size.
 const fn receive_len(len: usize) -> usize {
     if len <= 0xFFFF { len } else { len.next_power_of_two() - 1 }
 }
 
-/// Returns the size of a send buffer for the size asked for. It holds whole segments, since smoltcp cuts a segment where the buffer
-/// ends. A buffer of a few segments only is left as it is, since it would lose too much.
+/// Returns the size of a send buffer for the size asked for. It holds whole segments, since smoltcp cuts a segment
+/// where the buffer ends. A buffer of a few segments only is left as it is, since it would lose too much.
 const fn send_len(len: usize, segment: usize) -> usize {
     if len < FEW * segment { len } else { len - len % segment }
 }

@@ -1,7 +1,7 @@
 //! What is counted below the RNIC, and how every layer declares its counters.
 
-/// Declares a struct of counters, each with its meaning. `list` names them, their layer first. `add` adds those of another engine.
-/// They are plain integers, which the owner of the struct changes.
+/// Declares a struct of counters, each with its meaning. `list` names them, their layer first. `add` adds those of
+/// another engine. They are plain integers, which the owner of the struct changes.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! counters {
@@ -100,8 +100,8 @@ counters! {
 }
 
 counters! {
-    /// What TCP has done on all connections of a [`Stack`](crate::Stack), in segments unless it says octets (RFC 9293). RFC 4022
-    /// has names for some of them.
+    /// What TCP has done on all connections of a [`Stack`](crate::Stack), in segments unless it says octets (RFC 9293).
+    /// RFC 4022 has names for some of them.
     "tcp" TcpCounters {
         /// Segments sent, with repeated ones, pure acknowledgements and resets.
         segments_sent,
@@ -115,8 +115,8 @@ counters! {
         segments_retransmitted,
         /// Octets of payload sent that were sent before.
         octets_retransmitted,
-        /// Segments received that acknowledge what was never sent (RFC 9293 section 3.10.7.4): dropped, and answered with an
-        /// acknowledgement.
+        /// Segments received that acknowledge what was never sent (RFC 9293 section 3.10.7.4): dropped, and answered
+        /// with an acknowledgement.
         acknowledged_unsent,
         /// Resets sent (RFC 4022 tcpOutRsts).
         resets_sent,

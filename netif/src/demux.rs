@@ -11,8 +11,8 @@ pub(crate) struct Tuple {
 }
 
 impl Hash for Tuple {
-    /// One look-up for each frame: so one word (IPv6: three) is hashed instead of each field. All tuples have the own address in
-    /// common.
+    /// One look-up for each frame: so one word (IPv6: three) is hashed instead of each field. All tuples have the own
+    /// address in common.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let ports = u64::from(self.local.port()) << 16 | u64::from(self.remote.port());
         match self.remote.ip() {
@@ -73,8 +73,9 @@ impl Demux {
         Self { mac, address }
     }
 
-    /// Looks at a received frame; `looped` if it never was on the wire. A frame from the wire must not come from this station's
-    /// addresses or from the loopback. It could put a wrong entry into the neighbor cache, or pass for a local peer.
+    /// Looks at a received frame; `looped` if it never was on the wire. A frame from the wire must not come from this
+    /// station's addresses or from the loopback. It could put a wrong entry into the neighbor cache, or pass for a
+    /// local peer.
     pub(crate) fn peek(&self, frame: &[u8], looped: bool) -> Peek {
         let Some((header, payload)) = frame.split_first_chunk::<14>() else { return Peek::Refused };
         let to_group = header[0] & 1 != 0;
@@ -176,7 +177,8 @@ impl Demux {
     }
 }
 
-/// Whether a frame of our own asks for a neighbor. smoltcp sends it in place of the frame that it had for that neighbor.
+/// Whether a frame of our own asks for a neighbor. smoltcp sends it in place of the frame that it had for that
+/// neighbor.
 pub(crate) fn asks_for_neighbor(frame: &[u8]) -> bool {
     match frame.get(12..14) {
         Some([0x08, 0x06]) => true,

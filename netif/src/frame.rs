@@ -5,15 +5,15 @@ use core::ops::{Deref, DerefMut};
 
 use crate::checksum;
 
-/// An Ethernet frame on its way. Its buffer is used again for later frames and stays initialised, so that a frame costs neither an
-/// allocation nor zeros.
+/// An Ethernet frame on its way. Its buffer is used again for later frames and stays initialised, so that a frame costs
+/// neither an allocation nor zeros.
 #[derive(Default, Clone)]
 pub(crate) struct Frame {
     /// As long as the longest frame so far.
     buffer: Vec<u8>,
     len: usize,
-    /// The checksums of IPv4 and TCP need not be looked at, and may be missing. Either nothing could damage the frame so far, or
-    /// the device has verified it.
+    /// The checksums of IPv4 and TCP need not be looked at, and may be missing. Either nothing could damage the frame
+    /// so far, or the device has verified it.
     pub(crate) is_trusted: bool,
     /// Octets of TCP payload in each segment into which the device cuts the frame; 0 if it does not cut it.
     pub(crate) segment: u16,

@@ -13,9 +13,10 @@ use crate::{IpSetting, Stack, StackConfig, Wire, pair};
 
 /// Feeds frames to a stack that listens, opens one connection, and takes every connection that it is offered.
 ///
-/// The first octet chooses IPv4 or IPv6. Records follow: an octet of kind, one of length, and as many octets. A record of an even kind
-/// is a frame, whose Ethernet addresses are corrected. One of an odd kind describes a TCP segment. Its checksums are good, and its
-/// sequence numbers close to those that the stack expects, so that states behind the handshake are reached.
+/// The first octet chooses IPv4 or IPv6. Records follow: an octet of kind, one of length, and as many octets. A record
+/// of an even kind is a frame, whose Ethernet addresses are corrected. One of an odd kind describes a TCP segment. Its
+/// checksums are good, and its sequence numbers close to those that the stack expects, so that states behind the
+/// handshake are reached.
 pub fn frame(data: &[u8]) {
     run(data);
 }

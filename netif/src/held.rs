@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
 use rustix::fs::fstat;
 
-/// A descriptor that is not closed at its end if the program has closed it before, as daemons do. Another file may have its number by
-/// then.
+/// A descriptor that is not closed at its end if the program has closed it before, as daemons do. Another file may have
+/// its number by then.
 #[derive(Debug)]
 pub struct Held {
     mark: Option<Mark>,
@@ -30,7 +30,8 @@ impl Held {
         Self { mark: None, file: file_of(fd.as_fd()), fd: ManuallyDrop::new(fd) }
     }
 
-    /// Holds a descriptor that ends with this process, such as a connection's. [`take_marked`] tells a child to close it.
+    /// Holds a descriptor that ends with this process, such as a connection's. [`take_marked`] tells a child to close
+    /// it.
     #[must_use]
     pub fn marked(fd: OwnedFd) -> Self {
         let mark = Some(Mark::new(&fd));
@@ -83,8 +84,8 @@ impl Drop for Held {
     }
 }
 
-/// Takes the next marked descriptor, for a child to close. It only changes atomic words, so that it may be called between `fork` and
-/// `exec` in a process with threads.
+/// Takes the next marked descriptor, for a child to close. It only changes atomic words, so that it may be called
+/// between `fork` and `exec` in a process with threads.
 #[must_use]
 pub fn take_marked() -> Option<RawFd> {
     MARKS.iter().zip(0..).find_map(|(word, index)| {

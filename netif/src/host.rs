@@ -1,4 +1,5 @@
-//! The kernel's TCP as a transport. It needs no privileges, has the host's addresses, and reaches every peer of the host.
+//! The kernel's TCP as a transport. It needs no privileges, has the host's addresses, and reaches every peer of the
+//! host.
 
 use core::mem::MaybeUninit;
 use core::net::SocketAddr;
@@ -41,14 +42,14 @@ pub struct HostMoving(Box<Connection>);
 
 /// The TCP of the kernel. Its methods have the names, meaning and order of those of a [`Stack`](crate::Stack).
 ///
-/// One epoll instance, edge-triggered, watches all sockets, so that idle connections cost nothing. While only one connection is busy,
-/// its socket is mostly read without a question, and epoll is asked about the others now and then. Octets are read when the caller
-/// looks for them. What is queued for a connection goes out in one call at the next egress. Buffers come from a common pool, and are
-/// held only while something is in them.
+/// One epoll instance, edge-triggered, watches all sockets, so that idle connections cost nothing. While only one
+/// connection is busy, its socket is mostly read without a question, and epoll is asked about the others now and then.
+/// Octets are read when the caller looks for them. What is queued for a connection goes out in one call at the next
+/// egress. Buffers come from a common pool, and are held only while something is in them.
 ///
-/// Of the configuration it uses `ip.address` (unspecified: any of the host's), `tcp_buffer` for the buffers of this process,
-/// `timeout` as TCP's user timeout, `keep_alive`, `kernel_congestion`, `backlog`, `lingering` and `linger_timeout`. The kernel measures
-/// real time.
+/// Of the configuration it uses `ip.address` (unspecified: any of the host's), `tcp_buffer` for the buffers of this
+/// process, `timeout` as TCP's user timeout, `keep_alive`, `kernel_congestion`, `backlog`, `lingering` and
+/// `linger_timeout`. The kernel measures real time.
 pub struct HostStack {
     epoll: Arc<OwnedFd>,
     config: StackConfig,
@@ -75,8 +76,9 @@ impl HostStack {
     /// Makes a stack on the sockets of the kernel.
     ///
     /// # Errors
-    /// `InvalidInput` if [`StackConfig::validate_host`] refuses the configuration. `NotFound` if the system does not know the
-    /// congestion control, `PermissionDenied` if it forbids it. Otherwise the system's error, if it has no descriptor or memory left.
+    /// `InvalidInput` if [`StackConfig::validate_host`] refuses the configuration. `NotFound` if the system does not
+    /// know the congestion control, `PermissionDenied` if it forbids it. Otherwise the system's error, if it has no
+    /// descriptor or memory left.
     pub fn new(config: StackConfig, now: Instant) -> io::Result<Self> {
         config.validate_host().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         socket::try_congestion(&config)?;
@@ -101,8 +103,8 @@ impl HostStack {
         })
     }
 
-    /// Asks the kernel once what has happened. While only one socket has anything to read, it mostly reads that socket instead. Returns
-    /// how many sockets have news.
+    /// Asks the kernel once what has happened. While only one socket has anything to read, it mostly reads that socket
+    /// instead. Returns how many sockets have news.
     pub fn ingress(&mut self, now: Instant) -> usize {
         if let Some(look) = self.favourite.next_look()
             && let Some(has_news) = self.look_at(look.id)
@@ -113,8 +115,8 @@ impl HostStack {
         self.counters.waits += 1;
         let mut room = [const { MaybeUninit::uninit() }; EVENTS];
         let asked = epoll::wait(&self.epoll, &mut room, Some(&Timespec::default()));
-        // After an interrupted call the descriptor stays readable, and the next poll asks again. Another error means that the
-        // program has closed the instance.
+        // After an interrupted call the descriptor stays readable, and the next poll asks again. Another error means
+        // that the program has closed the instance.
         self.is_lost |= matches!(asked, Err(errno) if errno != Errno::INTR);
         let (events, _) = asked.unwrap_or((&mut [], &mut []));
         for event in &*events {
@@ -189,7 +191,8 @@ impl HostStack {
         None
     }
 
-    /// Returns the byte streams of a connection, and marks it for the next egress. `None` if the id names no connection any more.
+    /// Returns the byte streams of a connection, and marks it for the next egress. `None` if the id names no connection
+    /// any more.
     pub fn llp(&mut self, id: ConnectionId) -> Option<Llp<'_>> {
         self.table.get(id).filter(|connection| !connection.is_removed)?;
         self.mark_dirty(id);
@@ -204,8 +207,8 @@ impl HostStack {
         Some(connection.state())
     }
 
-    /// Forgets a connection. The stack still sends what is queued, then FIN, and closes it, within the configured number and time. A
-    /// caller that does not want this aborts it first.
+    /// Forgets a connection. The stack still sends what is queued, then FIN, and closes it, within the configured
+    /// number and time. A caller that does not want this aborts it first.
     pub fn remove(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id).filter(|connection| !connection.is_removed) else {
             return;
@@ -219,7 +222,8 @@ impl HostStack {
         self.bound_lingering();
     }
 
-    /// Takes a connection out, for [`HostStack::put_in`] of another stack. `None` if the id names no connection of a user.
+    /// Takes a connection out, for [`HostStack::put_in`] of another stack. `None` if the id names no connection of a
+    /// user.
     pub fn take_out(&mut self, id: ConnectionId) -> Option<HostMoving> {
         self.table.get(id).filter(|connection| !connection.is_removed && connection.listener.is_none())?;
         self.wheel.cancel(id.index());
@@ -231,8 +235,8 @@ impl HostStack {
         Some(HostMoving(connection))
     }
 
-    /// Puts a connection of another stack in, which is ready then. epoll reports again what its socket has. Returns `None`, and the
-    /// connection is over, if the system has no memory to watch the socket.
+    /// Puts a connection of another stack in, which is ready then. epoll reports again what its socket has. Returns
+    /// `None`, and the connection is over, if the system has no memory to watch the socket.
     pub fn put_in(&mut self, HostMoving(mut connection): HostMoving) -> Option<ConnectionId> {
         (connection.is_dirty, connection.is_ready) = (false, false);
         let id = self.insert(*connection).ok()?;
@@ -241,8 +245,8 @@ impl HostStack {
         Some(id)
     }
 
-    /// When to call [`HostStack::ingress`] and [`HostStack::egress`] next, if [`HostStack::poll_fd`] does not become readable before:
-    /// `now` if there is work.
+    /// When to call [`HostStack::ingress`] and [`HostStack::egress`] next, if [`HostStack::poll_fd`] does not become
+    /// readable before: `now` if there is work.
     #[must_use]
     pub fn poll_at(&self, now: Instant) -> Option<Instant> {
         if !self.dirty.is_empty() {
@@ -310,8 +314,8 @@ impl HostStack {
         self.counters
     }
 
-    /// Reads the socket of one connection without a question to epoll, and returns whether it had anything. `None` if the connection is
-    /// in no state for that.
+    /// Reads the socket of one connection without a question to epoll, and returns whether it had anything. `None` if
+    /// the connection is in no state for that.
     fn look_at(&mut self, id: ConnectionId) -> Option<bool> {
         let connection = self.table.get_mut(id)?;
         let has_news = connection.look(self.config.tcp_buffer, &mut self.pool, &mut self.counters)?;

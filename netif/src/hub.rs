@@ -19,9 +19,9 @@ use crate::wire::{Link, Wire};
 
 /// Several stacks with the same addresses on one device. Each has a [`Port`].
 ///
-/// A connection belongs to the port that its TCP ports choose ([`queue_of`]), unless it was moved. A port that takes another port's
-/// frame from the device puts it into that port's inbox. Answers about neighbors go to all ports. All other frames stay with the port
-/// that took them.
+/// A connection belongs to the port that its TCP ports choose ([`queue_of`]), unless it was moved. A port that takes
+/// another port's frame from the device puts it into that port's inbox. Answers about neighbors go to all ports. All
+/// other frames stay with the port that took them.
 #[derive(Debug)]
 struct Hub {
     demux: Demux,
@@ -63,12 +63,13 @@ impl Wire {
     /// Makes wires for `ports` stacks with the addresses of `config`, out of one wire or of one queue for each
     /// ([`Wire::open_queues`]).
     ///
-    /// A connection that a peer opens belongs to the stack that the ports choose. A connection that a stack opens belongs to that
-    /// stack. [`Stack::take_out`](crate::Stack::take_out) moves a connection to another stack. All stacks have to listen on the same
-    /// ports. All have to be polled, as each may receive for the others.
+    /// A connection that a peer opens belongs to the stack that the ports choose. A connection that a stack opens
+    /// belongs to that stack. [`Stack::take_out`](crate::Stack::take_out) moves a connection to another stack. All
+    /// stacks have to listen on the same ports. All have to be polled, as each may receive for the others.
     ///
     /// # Errors
-    /// `InvalidInput` when there is neither one wire nor one for each port, and when the system has no file descriptor left.
+    /// `InvalidInput` when there is neither one wire nor one for each port, and when the system has no file descriptor
+    /// left.
     pub fn share(wires: Vec<Self>, ports: usize, config: &StackConfig) -> io::Result<Vec<Self>> {
         let Some(mtu) = wires.iter().map(Self::mtu).min().filter(|_| [1, ports].contains(&wires.len()))
         else {
@@ -149,7 +150,8 @@ impl Port {
         self.hub.owner(tuple) == self.index
     }
 
-    /// Has the frames of a connection come to this port from now on. Returns whether [`Self::forget`] is needed at its end.
+    /// Has the frames of a connection come to this port from now on. Returns whether [`Self::forget`] is needed at its
+    /// end.
     pub(crate) fn claim(&self, tuple: Tuple) -> bool {
         let is_home = self.hub.home(&tuple) == self.index;
         self.hub.change(|moved| if is_home { moved.remove(&tuple) } else { moved.insert(tuple, self.index) });
@@ -274,5 +276,6 @@ impl Inbox {
 
 /// Frames in a lane at most.
 const CAPACITY: usize = 1024;
-/// Frames for other ports that one call takes from the device at most, so that the port's own work does not wait for long.
+/// Frames for other ports that one call takes from the device at most, so that the port's own work does not wait for
+/// long.
 const BURST: usize = 64;

@@ -21,8 +21,8 @@ pub struct ImpairmentConfig {
     pub duplicate: f64,
     /// Probability that a frame is held back for 0.1 to 1.1 ms beside `delay`, so that later ones overtake it.
     pub reorder: f64,
-    /// Probability that one bit of an IP packet is turned over. Only bits under a checksum can be hit. On a real wire the frame
-    /// check sequence protects the Ethernet header and ARP, and frames in memory have none.
+    /// Probability that one bit of an IP packet is turned over. Only bits under a checksum can be hit. On a real wire
+    /// the frame check sequence protects the Ethernet header and ARP, and frames in memory have none.
     pub corrupt: f64,
     /// Time on the way of each frame.
     pub delay: Duration,
@@ -32,8 +32,9 @@ pub struct ImpairmentConfig {
     pub down: Option<Range<Instant>>,
 }
 
-/// A box in the middle of a wire that loses, duplicates, holds back, delays and damages frames, as a seeded generator says. It has no
-/// clock and does no I/O: frames go in by [`Impairment::push`] and come out by [`Impairment::pop`] when they are due.
+/// A box in the middle of a wire that loses, duplicates, holds back, delays and damages frames, as a seeded generator
+/// says. It has no clock and does no I/O: frames go in by [`Impairment::push`] and come out by [`Impairment::pop`] when
+/// they are due.
 #[derive(Clone)]
 pub struct Impairment {
     config: ImpairmentConfig,

@@ -99,8 +99,8 @@ impl IpSetting {
         self.route_to(remote).is_some()
     }
 
-    /// Returns the length of the longest prefix that leads to `remote`: of the own net or of a route, 0 for a gateway. `None` if
-    /// none does.
+    /// Returns the length of the longest prefix that leads to `remote`: of the own net or of a route, 0 for a gateway.
+    /// `None` if none does.
     #[must_use]
     pub fn route_to(&self, remote: IpAddr) -> Option<u8> {
         if remote.is_ipv4() != self.address.is_ipv4() {
@@ -119,8 +119,8 @@ impl IpSetting {
         remote.is_ipv4() == self.address.is_ipv4() && contains(self.address, self.prefix, remote)
     }
 
-    /// Returns the station in the own net that gets a packet to `remote`: `remote` itself, or a router. `None` when no route leads
-    /// there.
+    /// Returns the station in the own net that gets a packet to `remote`: `remote` itself, or a router. `None` when no
+    /// route leads there.
     #[must_use]
     pub fn next_hop(&self, remote: IpAddr) -> Option<IpAddr> {
         if self.is_on_link(remote) {

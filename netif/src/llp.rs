@@ -45,8 +45,9 @@ impl Llp<'_> {
         }
     }
 
-    /// Lets `f` write into the free part of the send buffer that lies in one piece, which is empty if the buffer is full. `f` returns
-    /// how many octets to queue, and a result. Returns `None` without a call of `f` if nothing can be sent yet, or any more.
+    /// Lets `f` write into the free part of the send buffer that lies in one piece, which is empty if the buffer is
+    /// full. `f` returns how many octets to queue, and a result. Returns `None` without a call of `f` if nothing can be
+    /// sent yet, or any more.
     pub fn transmit<R>(&mut self, f: impl FnOnce(&mut [u8]) -> (usize, R)) -> Option<R> {
         match self {
             Self::Tcp(tcp) => tcp.transmit(f),
@@ -77,8 +78,8 @@ impl Llp<'_> {
         }
     }
 
-    /// Lets `send` give `len` octets to the socket, behind those that are queued. Returns how many the kernel took. The caller has to
-    /// queue the rest at once.
+    /// Lets `send` give `len` octets to the socket, behind those that are queued. Returns how many the kernel took. The
+    /// caller has to queue the rest at once.
     pub fn send_directly(
         &mut self,
         len: usize,
@@ -105,10 +106,11 @@ impl Llp<'_> {
         }
     }
 
-    /// Lets `receive` take octets off the socket: the next `len` to any place, and later ones into the slice of `spare` octets that it
-    /// gets, where [`Llp::readable`] finds them. `receive` returns how many octets have come in all.
+    /// Lets `receive` take octets off the socket: the next `len` to any place, and later ones into the slice of `spare`
+    /// octets that it gets, where [`Llp::readable`] finds them. `receive` returns how many octets have come in all.
     ///
-    /// Returns how many of the first `len` octets have come. This is 0 if none are there, or earlier octets are not consumed yet.
+    /// Returns how many of the first `len` octets have come. This is 0 if none are there, or earlier octets are not
+    /// consumed yet.
     pub fn receive_directly(
         &mut self,
         len: usize,
@@ -121,7 +123,8 @@ impl Llp<'_> {
         }
     }
 
-    /// Closes the sending direction: FIN goes out behind what is queued. A connection that is not established yet is given up.
+    /// Closes the sending direction: FIN goes out behind what is queued. A connection that is not established yet is
+    /// given up.
     pub fn shutdown(&mut self) {
         match self {
             Self::Tcp(tcp) => tcp.shutdown(),
@@ -182,7 +185,8 @@ impl Llp<'_> {
         }
     }
 
-    /// Whether this many octets of the send buffer are free. After `false` the connection is ready again as soon as it has more room.
+    /// Whether this many octets of the send buffer are free. After `false` the connection is ready again as soon as it
+    /// has more room.
     #[must_use]
     pub fn has_room(&mut self, needed: usize) -> bool {
         match self {
@@ -191,8 +195,8 @@ impl Llp<'_> {
         }
     }
 
-    /// Returns how many queued octets, sent or not, the peer has not acknowledged. After another answer than 0 the connection is ready
-    /// again when there are fewer.
+    /// Returns how many queued octets, sent or not, the peer has not acknowledged. After another answer than 0 the
+    /// connection is ready again when there are fewer.
     #[must_use]
     pub fn unsent(&mut self) -> usize {
         match self {
@@ -201,8 +205,8 @@ impl Llp<'_> {
         }
     }
 
-    /// Returns the effective maximum segment size: octets of payload in the largest segment that may be sent. It is the smaller one of
-    /// the peer's MSS option (without it 536, or 1220 on IPv6) and what the own MTU leaves.
+    /// Returns the effective maximum segment size: octets of payload in the largest segment that may be sent. It is the
+    /// smaller one of the peer's MSS option (without it 536, or 1220 on IPv6) and what the own MTU leaves.
     #[must_use]
     pub fn emss(&self) -> usize {
         match self {
@@ -211,9 +215,9 @@ impl Llp<'_> {
         }
     }
 
-    /// Returns how many more octets fit into the segment that will carry the next octet queued: [`Llp::emss`] if the segment begins
-    /// there. If a caller ends a unit where that segment ends, the next segment begins with a unit. It is a forecast, as segments are
-    /// cut when they are sent. `None` if the kernel cuts segments.
+    /// Returns how many more octets fit into the segment that will carry the next octet queued: [`Llp::emss`] if the
+    /// segment begins there. If a caller ends a unit where that segment ends, the next segment begins with a unit. It
+    /// is a forecast, as segments are cut when they are sent. `None` if the kernel cuts segments.
     #[must_use]
     pub fn segment_room(&self) -> Option<usize> {
         match self {

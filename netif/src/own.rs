@@ -2,8 +2,8 @@
 
 use crate::sequence::find_tcp;
 
-/// A TCP segment in a frame of our own. Its header is read once for all who have to know: the mark of what was sent, the keeper of
-/// whole segments, and the tally.
+/// A TCP segment in a frame of our own. Its header is read once for all who have to know: the mark of what was sent,
+/// the keeper of whole segments, and the tally.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnSegment {
     /// Where the TCP header begins in the frame.

@@ -22,11 +22,11 @@ mod socket;
 
 pub(crate) use socket::{Interface, join};
 
-/// A network interface by AF_PACKET. Each frame is sent by one call. Frames are received from a ring that the kernel shares. Frames
-/// that are longer than the MTU, which come with offloads, are received by one call each.
+/// A network interface by AF_PACKET. Each frame is sent by one call. Frames are received from a ring that the kernel
+/// shares. Frames that are longer than the MTU, which come with offloads, are received by one call each.
 ///
-/// The station has a MAC address of its own beside the interface's. So the kernel takes its frames for another station's and answers
-/// none of them. Otherwise the kernel would reset TCP connections to ports that it does not know.
+/// The station has a MAC address of its own beside the interface's. So the kernel takes its frames for another
+/// station's and answers none of them. Otherwise the kernel would reset TCP connections to ports that it does not know.
 pub(crate) struct Packet {
     socket: Arc<OwnedFd>,
     ring: Ring,
@@ -37,8 +37,8 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
-    /// Opens `name` for IP packets of `mtu` octets, `count` times. The kernel gives all frames of a connection to the same one. With
-    /// `offload` the kernel or the hardware cuts long frames, and neither side fills in checksums.
+    /// Opens `name` for IP packets of `mtu` octets, `count` times. The kernel gives all frames of a connection to the
+    /// same one. With `offload` the kernel or the hardware cuts long frames, and neither side fills in checksums.
     pub(crate) fn open_queues(name: &str, mtu: usize, offload: bool, count: usize) -> io::Result<Vec<Self>> {
         let mut queues = Vec::new();
         let mut group = None;
@@ -86,8 +86,8 @@ impl Packet {
         rustix::io::writev(&self.socket, &parts).is_ok_and(|len| len == VNET_HEADER + frame.len())
     }
 
-    /// Takes the next frame. It may be longer than the MTU: a peer on the same machine leaves segments and checksums to hardware that
-    /// is not there. Frames that a network card has put together look the same.
+    /// Takes the next frame. It may be longer than the MTU: a peer on the same machine leaves segments and checksums to
+    /// hardware that is not there. Frames that a network card has put together look the same.
     pub(crate) fn receive(&mut self, frame: &mut Frame) -> bool {
         while let Some(arrival) = self.ring.take(frame) {
             if arrival.is_losing {
@@ -151,7 +151,8 @@ impl Packet {
         if frame.len() != arrival.len {
             return None;
         }
-        // A tag with VLAN 0 is a priority only. Another tag is put back, so that the frame does not pass for an untagged one.
+        // A tag with VLAN 0 is a priority only. Another tag is put back, so that the frame does not pass for an
+        // untagged one.
         if let Some([tpid, tci]) = arrival.tag.filter(|[_, tci]| tci & 0x0FFF != 0) {
             frame.insert(12, &[tpid.to_be_bytes(), tci.to_be_bytes()].concat());
         }

@@ -81,8 +81,8 @@ impl PairEnd {
     }
 }
 
-/// One direction. The bell is an eventfd that is readable while frames wait. It is made at the first question for it, so that a pair
-/// in one thread costs no system call.
+/// One direction. The bell is an eventfd that is readable while frames wait. It is made at the first question for it,
+/// so that a pair in one thread costs no system call.
 #[derive(Debug, Default)]
 struct Lane {
     queue: Mutex<Queue>,

@@ -94,10 +94,10 @@ impl SendMark {
 
 /// Makes the segment at `tcp` of a received frame acknowledge what is not even queued.
 ///
-/// smoltcp takes an acknowledgement of anything that is queued, sent or not, and so would drop octets that the peer has never seen,
-/// or take a FIN for acknowledged that it never sent. One that goes beyond the queue it treats as RFC 9293 (3.10.7.4) wants it: it
-/// drops the segment and answers with an acknowledgement, once a second at most (RFC 5961 section 7). The checksum has been
-/// verified before. `reached` is the number behind everything that was sent.
+/// smoltcp takes an acknowledgement of anything that is queued, sent or not, and so would drop octets that the peer has
+/// never seen, or take a FIN for acknowledged that it never sent. One that goes beyond the queue it treats as RFC 9293
+/// (3.10.7.4) wants it: it drops the segment and answers with an acknowledgement, once a second at most (RFC 5961
+/// section 7). The checksum has been verified before. `reached` is the number behind everything that was sent.
 pub(crate) fn put_out_of_reach(frame: &mut [u8], tcp: usize, reached: u32) {
     let Some(header) = frame.get_mut(tcp..).and_then(|segment| segment.first_chunk_mut::<20>()) else {
         return;
@@ -122,7 +122,8 @@ pub(crate) const fn is_before(left: u32, right: u32) -> bool {
     distance != 0 && distance < 1 << 31
 }
 
-/// More than any send buffer holds (1 GiB is the most that a window can be), and less than half of all sequence numbers.
+/// More than any send buffer holds (1 GiB is the most that a window can be), and less than half of all sequence
+/// numbers.
 const OUT_OF_REACH: u32 = (1 << 30) + 2;
 
 const TCP: u8 = 0x06;

@@ -10,11 +10,12 @@ use smoltcp::time::Instant;
 use crate::ethernet::ETHERNET_HEADER;
 use crate::frame::Frame;
 
-/// The device that smoltcp sees: room for one received frame, and a list of frames to send. The stack decides which socket set gets the
-/// received frame, and where the others go. Buffers are used again, the last one first, while it is in the cache.
+/// The device that smoltcp sees: room for one received frame, and a list of frames to send. The stack decides which
+/// socket set gets the received frame, and where the others go. Buffers are used again, the last one first, while it is
+/// in the cache.
 ///
-/// smoltcp neither fills in nor verifies the checksums of IPv4 and TCP. The wire fills them in where they are needed, and the stack
-/// verifies those that no device has verified.
+/// smoltcp neither fills in nor verifies the checksums of IPv4 and TCP. The wire fills them in where they are needed,
+/// and the stack verifies those that no device has verified.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) incoming: Frame,

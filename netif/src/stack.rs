@@ -37,13 +37,14 @@ pub use moving::Moving;
 /// A driver calls its methods in this order:
 ///
 /// 1. [`ingress`](Self::ingress) takes frames off the wire.
-/// 2. [`next_accepted`](Self::next_accepted) and [`next_ready`](Self::next_ready) tell what happened, until they return `None`.
+/// 2. [`next_accepted`](Self::next_accepted) and [`next_ready`](Self::next_ready) tell what happened, until they return
+///    `None`.
 /// 3. [`llp`](Self::llp) and the commands (`listen`, `connect`, `remove`) act.
 /// 4. [`egress`](Self::egress) sends.
 /// 5. [`poll_at`](Self::poll_at) and [`poll_fd`](Self::poll_fd) say how long to sleep.
 ///
-/// Each connection has a socket set of its own behind a table of 4-tuples, since smoltcp walks a whole set for every frame. So the cost
-/// of a call grows with the connections that have work, not with all that exist.
+/// Each connection has a socket set of its own behind a table of 4-tuples, since smoltcp walks a whole set for every
+/// frame. So the cost of a call grows with the connections that have work, not with all that exist.
 pub struct Stack {
     wire: Wire,
     config: StackConfig,
@@ -127,8 +128,8 @@ impl Stack {
         }
     }
 
-    /// Reserves a port, or a free one for 0, until [`Stack::unbind`]: it cannot be bound again, nor be chosen as an ephemeral one. A
-    /// caller that names the returned address may listen on it and connect from it.
+    /// Reserves a port, or a free one for 0, until [`Stack::unbind`]: it cannot be bound again, nor be chosen as an
+    /// ephemeral one. A caller that names the returned address may listen on it and connect from it.
     ///
     /// # Errors
     /// If the address is not the own one, or the port is bound or listened on already.
@@ -150,8 +151,8 @@ impl Stack {
         }
     }
 
-    /// Accepts connections to a port from now on, which [`Stack::next_accepted`] returns. Returns the address and port, which name the
-    /// listener.
+    /// Accepts connections to a port from now on, which [`Stack::next_accepted`] returns. Returns the address and port,
+    /// which name the listener.
     ///
     /// # Errors
     /// If the address is not the own one, or the port is listened on already.
@@ -187,8 +188,8 @@ impl Stack {
         }
     }
 
-    /// Begins a connection to `remote` from `local`. An unspecified address there, or none, means the own one; port 0, or none, an
-    /// ephemeral one. The connection is ready when it is established or has failed.
+    /// Begins a connection to `remote` from `local`. An unspecified address there, or none, means the own one; port 0,
+    /// or none, an ephemeral one. The connection is ready when it is established or has failed.
     ///
     /// # Errors
     /// If an address or port is wrong, cannot be reached, or is in use.
@@ -233,7 +234,8 @@ impl Stack {
         None
     }
 
-    /// Returns the next established connection to a listening port, and the name of the listener. The connection is ready, too.
+    /// Returns the next established connection to a listening port, and the name of the listener. The connection is
+    /// ready, too.
     pub fn next_accepted(&mut self) -> Option<(ConnectionId, SocketAddr)> {
         while let Some(id) = self.accepted.pop_front() {
             let Some(port) = self.table.get_mut(id).and_then(|connection| connection.listener.take()) else {
@@ -246,11 +248,13 @@ impl Stack {
         None
     }
 
-    /// Returns the byte streams of a connection, and marks it for the next egress. `None` if the id names no connection any more.
+    /// Returns the byte streams of a connection, and marks it for the next egress. `None` if the id names no connection
+    /// any more.
     pub fn llp(&mut self, id: ConnectionId) -> Option<Llp<'_>> {
         let connection = self.table.get_mut(id).filter(|connection| !connection.is_removed)?;
         if !core::mem::replace(&mut connection.is_dirty, true) {
-            // Only a short segment delays what follows. Otherwise a caller that looks again and again would delay it for ever.
+            // Only a short segment delays what follows. Otherwise a caller that looks again and again would delay it
+            // for ever.
             connection.is_urgent = true;
             self.dirty.push_back(id);
         }
@@ -264,8 +268,9 @@ impl Stack {
         Some(connection.llp_state())
     }
 
-    /// When to call [`Stack::ingress`] and [`Stack::egress`] next, if the device does not become readable before: `now` if there is work.
-    /// Connections that wait in `next_ready` and `next_accepted` do not count; see [`Stack::has_news`].
+    /// When to call [`Stack::ingress`] and [`Stack::egress`] next, if the device does not become readable before: `now`
+    /// if there is work. Connections that wait in `next_ready` and `next_accepted` do not count; see
+    /// [`Stack::has_news`].
     #[must_use]
     pub fn poll_at(&self, now: Instant) -> Option<Instant> {
         if !self.dirty.is_empty() || !self.looped.is_empty() || self.wire.is_readable() {
@@ -274,7 +279,8 @@ impl Stack {
         [self.wheel.next_deadline(), self.wire.poll_at()].into_iter().flatten().min()
     }
 
-    /// Whether `next_ready` or `next_accepted` may return a connection. They may also after an egress, which may find that a peer is gone.
+    /// Whether `next_ready` or `next_accepted` may return a connection. They may also after an egress, which may find
+    /// that a peer is gone.
     #[must_use]
     pub fn has_news(&self) -> bool {
         !self.ready.is_empty() || !self.accepted.is_empty()
@@ -378,8 +384,8 @@ impl Stack {
         self.mark_touched(id);
     }
 
-    /// Has the next egress look at the connection if it becomes urgent until then, otherwise the egress after that. So the acknowledgement
-    /// of a short message goes with its answer.
+    /// Has the next egress look at the connection if it becomes urgent until then, otherwise the egress after that. So
+    /// the acknowledgement of a short message goes with its answer.
     fn mark_touched(&mut self, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id).filter(|connection| !connection.is_dirty) {
             connection.is_dirty = true;

@@ -7,7 +7,8 @@ use crate::connection::Connection;
 use crate::demux::Tuple;
 use crate::random::Random;
 
-/// Names a connection of one [`Stack`](crate::Stack). An id is never used again: a place in the table gets another generation.
+/// Names a connection of one [`Stack`](crate::Stack). An id is never used again: a place in the table gets another
+/// generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId {
     index: usize,
@@ -44,8 +45,8 @@ pub(crate) struct Table {
     last: Option<(Tuple, ConnectionId)>,
 }
 
-/// Hashes 4-tuples by multiplication, in a fraction of the time of the standard library's hasher, since each segment needs a hash. A
-/// key goes in, because peers choose half of a tuple.
+/// Hashes 4-tuples by multiplication, in a fraction of the time of the standard library's hasher, since each segment
+/// needs a hash. A key goes in, because peers choose half of a tuple.
 #[derive(Debug, Clone, Copy)]
 struct Keyed(u64);
 

@@ -26,8 +26,8 @@ impl Appearance {
     }
 }
 
-/// What one connection adds to the [`TcpCounters`], and how far it has come. Segments count when they go out, after any wait for their
-/// rest.
+/// What one connection adds to the [`TcpCounters`], and how far it has come. Segments count when they go out, after any
+/// wait for their rest.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// The sequence number behind everything that was sent so far.
@@ -79,7 +79,8 @@ impl Tally {
         self.sent_to = Some(if is_before(sent_to, end) { end } else { sent_to });
     }
 
-    /// Whether a segment acknowledges octets that were never sent (RFC 9293 section 3.10.7.4). Resets are left to smoltcp.
+    /// Whether a segment acknowledges octets that were never sent (RFC 9293 section 3.10.7.4). Resets are left to
+    /// smoltcp.
     pub(crate) fn is_ahead(&self, segment: &Segment) -> bool {
         match (segment.acknowledged, self.reached) {
             (Some(number), Some(reached)) => !segment.is_reset() && is_before(reached, number),

@@ -1,5 +1,5 @@
-//! The TAP device. The crate `tun-tap` opens a plain device with one queue. `unsafe` stands for the requests for several queues and for
-//! offloads, which no safe library has, and for taking over the crate's descriptor.
+//! The TAP device. The crate `tun-tap` opens a plain device with one queue. `unsafe` stands for the requests for
+//! several queues and for offloads, which no safe library has, and for taking over the crate's descriptor.
 #![allow(unsafe_code)]
 
 use core::fmt;
@@ -15,15 +15,17 @@ use crate::frame::Frame;
 use crate::ifreq::request_for;
 use crate::virtio;
 
-/// A queue of a TAP device. One read or write is one frame. With offloads virtio's header is before it, otherwise nothing.
+/// A queue of a TAP device. One read or write is one frame. With offloads virtio's header is before it, otherwise
+/// nothing.
 pub(crate) struct Tap {
     fd: Arc<OwnedFd>,
     has_header: bool,
 }
 
 impl Tap {
-    /// Opens the only queue of a device, or several of a device that may have several. With `offload` the kernel cuts long frames and
-    /// hands them over whole, and neither side fills in checksums. If the kernel refuses that, frames are plain.
+    /// Opens the only queue of a device, or several of a device that may have several. With `offload` the kernel cuts
+    /// long frames and hands them over whole, and neither side fills in checksums. If the kernel refuses that, frames
+    /// are plain.
     ///
     /// The kernel gives a frame to the queue that has sent the last frame of the same flow, if it remembers that.
     pub(crate) fn open_queues(name: &str, offload: bool, count: usize) -> io::Result<Vec<Self>> {
@@ -52,7 +54,8 @@ impl Tap {
         rustix::io::writev(&self.fd, &parts).is_ok_and(|len| len == VNET_HEADER + frame.len())
     }
 
-    /// Takes the next frame; false if there is none. An error counts as none: the device stays open, and works again when it is up.
+    /// Takes the next frame; false if there is none. An error counts as none: the device stays open, and works again
+    /// when it is up.
     pub(crate) fn receive(&self, frame: &mut Frame) -> bool {
         frame.reset(MAX_MTU + ETHERNET_HEADER);
         let mut header = [0; VNET_HEADER];
@@ -114,7 +117,8 @@ impl Tap {
         Ok((Self { fd: Arc::new(fd), has_header: false }, name))
     }
 
-    /// Opens a queue of the device, and returns it with the device's name. The crate `tun-tap` cannot set the flags for several queues and for offloads.
+    /// Opens a queue of the device, and returns it with the device's name. The crate `tun-tap` cannot set the flags for
+    /// several queues and for offloads.
     fn attach(name: &str, flags: libc::c_int) -> io::Result<(Self, String)> {
         let has_header = flags & libc::IFF_VNET_HDR != 0;
         let flags = flags | libc::IFF_TAP | libc::IFF_NO_PI;
@@ -130,8 +134,8 @@ impl Tap {
         Ok((Self { fd: Arc::new(fd), has_header }, String::from_utf8_lossy(&name).into_owned()))
     }
 
-    /// Tells the device which offloads this side can handle. It remembers those of its last user, and would give long frames to a user
-    /// that does not expect any.
+    /// Tells the device which offloads this side can handle. It remembers those of its last user, and would give long
+    /// frames to a user that does not expect any.
     fn set_up(&self) -> io::Result<()> {
         let offloads = if self.has_header { TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 } else { 0 };
         // SAFETY: the request takes its argument as a number and touches no memory.

@@ -18,7 +18,8 @@ use crate::stack::{Moving, Stack};
 use crate::table::ConnectionId;
 use crate::wire::Wire;
 
-/// The TCP that carries the connections. Its methods are those of [`Stack`], so that a driver need not know which one it is.
+/// The TCP that carries the connections. Its methods are those of [`Stack`], so that a driver need not know which one
+/// it is.
 #[derive(Debug)]
 pub enum Transport {
     /// The TCP of this process, on a wire.
@@ -63,15 +64,15 @@ impl Transport {
     /// Opens a transport on `ground`. An MTU above the wire's is brought down to it.
     ///
     /// # Errors
-    /// `InvalidInput` if the configuration is wrong, `AddrInUse` if the address on a wire is the host's own, otherwise the system's
-    /// error.
+    /// `InvalidInput` if the configuration is wrong, `AddrInUse` if the address on a wire is the host's own, otherwise
+    /// the system's error.
     pub fn open(ground: Ground, config: &StackConfig, now: Instant) -> io::Result<Self> {
         let mut opened = Self::open_several(ground, config, 1, now)?;
         opened.pop().ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
 
-    /// Opens `count` transports with the same addresses. [`Transport::take_out`] moves a connection to another one. On a wire all of
-    /// them have to listen alike ([`Wire::share`]). On the sockets of the kernel one of them has to.
+    /// Opens `count` transports with the same addresses. [`Transport::take_out`] moves a connection to another one. On
+    /// a wire all of them have to listen alike ([`Wire::share`]). On the sockets of the kernel one of them has to.
     ///
     /// # Errors
     /// As [`Transport::open`], and `InvalidInput` if there is neither one queue nor one for each transport.
@@ -116,8 +117,8 @@ impl Transport {
         }
     }
 
-    /// Puts a connection of another transport in, which is ready then. Returns `None`, and the connection is over, if the system has no
-    /// memory to watch its socket, or it is of another kind.
+    /// Puts a connection of another transport in, which is ready then. Returns `None`, and the connection is over, if
+    /// the system has no memory to watch its socket, or it is of another kind.
     pub fn put_in(&mut self, moved: Moved) -> Option<ConnectionId> {
         match (self, moved) {
             (Self::Tcp(stack), Moved::Tcp(moving)) => Some(stack.put_in(moving)),
@@ -179,8 +180,9 @@ impl Transport {
         }
     }
 
-    /// Returns the length of the longest prefix that leads to `remote`; see [`IpSetting::route_to`](crate::IpSetting::route_to). The
-    /// kernel knows routes of its own, so that its TCP leads everywhere, by 0 bits at least.
+    /// Returns the length of the longest prefix that leads to `remote`; see
+    /// [`IpSetting::route_to`](crate::IpSetting::route_to). The kernel knows routes of its own, so that its TCP leads
+    /// everywhere, by 0 bits at least.
     #[must_use]
     pub fn route_to(&self, remote: IpAddr) -> Option<u8> {
         let ip = &self.config().ip;

@@ -15,9 +15,9 @@ use crate::ethernet::{ETHERNET_HEADER, MAX_MTU};
 use crate::frame::Frame;
 use crate::held::Mark;
 
-/// Ethernet frames over a Unix stream socket, each behind its length in 4 octets, big-endian, as QEMU's `-netdev stream` has it. A peer
-/// that hangs up or breaks the framing is dropped. Then the listening side takes the next one, and the connecting side looks for its
-/// peer again once a second.
+/// Ethernet frames over a Unix stream socket, each behind its length in 4 octets, big-endian, as QEMU's `-netdev
+/// stream` has it. A peer that hangs up or breaks the framing is dropped. Then the listening side takes the next one,
+/// and the connecting side looks for its peer again once a second.
 #[derive(Debug)]
 pub(crate) struct UnixLink {
     role: Role,
@@ -132,7 +132,8 @@ impl Drop for UnixLink {
     }
 }
 
-/// A connected stream, octets that were received and not yet read (`incoming[start..end]`), and octets that wait to be sent.
+/// A connected stream, octets that were received and not yet read (`incoming[start..end]`), and octets that wait to be
+/// sent.
 struct Peer {
     _mark: Mark,
     stream: UnixStream,

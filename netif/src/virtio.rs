@@ -1,5 +1,5 @@
-//! The header that virtio puts before a frame (virtio 1.2, section 5.1.6), as TAP and AF_PACKET take it and give it, in the
-//! machine's order: flags, GSO type, header length, segment size, start and offset of the checksum.
+//! The header that virtio puts before a frame (virtio 1.2, section 5.1.6), as TAP and AF_PACKET take it and give it, in
+//! the machine's order: flags, GSO type, header length, segment size, start and offset of the checksum.
 
 use crate::checksum::{self, FIELD, NEEDS_CHECKSUM};
 use crate::ethernet::VNET_HEADER;
@@ -21,7 +21,8 @@ pub(crate) fn header_for(frame: &mut Frame) -> [u8; VNET_HEADER] {
     header
 }
 
-/// Makes a received frame what it would be on a wire, except for the checksum of TCP. Returns `None` if its header is wrong.
+/// Makes a received frame what it would be on a wire, except for the checksum of TCP. Returns `None` if its header is
+/// wrong.
 pub(crate) fn accept(frame: &mut Frame, header: &[u8; VNET_HEADER]) -> Option<()> {
     frame.is_trusted = checksum::complete(frame, header)?;
     Some(())

@@ -4,9 +4,9 @@ use smoltcp::time::Instant;
 
 /// A hierarchical timer wheel with at most one deadline for each key. Arming and cancelling take constant time.
 ///
-/// There are six levels of 64 slots. A slot of level `n` spans 64^n ticks of a millisecond. A deadline waits in the lowest level where
-/// it differs from the wheel's time, and moves down when the time enters its slot. Keys are small numbers (places in a table); their
-/// list nodes lie in one vector.
+/// There are six levels of 64 slots. A slot of level `n` spans 64^n ticks of a millisecond. A deadline waits in the
+/// lowest level where it differs from the wheel's time, and moves down when the time enters its slot. Keys are small
+/// numbers (places in a table); their list nodes lie in one vector.
 #[derive(Debug)]
 pub(crate) struct Wheel {
     elapsed: u64,
@@ -51,8 +51,8 @@ impl Wheel {
         self.insert(key, when);
     }
 
-    /// Has `key` fire at the deadline or before: an earlier deadline stays. So a caller that sets a deadline for each message seldom
-    /// moves it from list to list.
+    /// Has `key` fire at the deadline or before: an earlier deadline stays. So a caller that sets a deadline for each
+    /// message seldom moves it from list to list.
     pub(crate) fn arm_by(&mut self, key: usize, deadline: Instant) {
         let when = micros(deadline).div_ceil(TICK_MICROS);
         let is_early = |node: &Node| node.place.is_some() && node.when <= when;
@@ -152,8 +152,8 @@ const TICK_MICROS: u64 = 1000;
 const LEVELS: usize = 6;
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
-/// A deadline that is farther away (two years) is put in at this distance, and again when it comes up. One slot of the highest level
-/// is out of reach, so that no deadline gets into the slot of the present time.
+/// A deadline that is farther away (two years) is put in at this distance, and again when it comes up. One slot of the
+/// highest level is out of reach, so that no deadline gets into the slot of the present time.
 const MAX_TICKS: u64 = (SLOTS as u64 - 1) << (SLOT_BITS as usize * (LEVELS - 1));
 const NONE: usize = usize::MAX;
 

@@ -10,15 +10,15 @@ use crate::sequence::{find_tcp, is_before};
 ///
 /// smoltcp sends as much as the congestion window and the peer's window let it, and so cuts the last segment of what is
 /// queued when they end within it. The beginning is kept here until smoltcp sends the rest, and both go out as one: TCP
-/// segments keep to the FPDUs (RFC 5044 section 5), and some peers depend on it. Nothing waits for this but what would have
-/// to wait for the rest anyhow: something older is under way, its acknowledgement opens the window, and when nothing older is
-/// left the beginning goes out alone.
+/// segments keep to the FPDUs (RFC 5044 section 5), and some peers depend on it. Nothing waits for this but what would
+/// have to wait for the rest anyhow: something older is under way, its acknowledgement opens the window, and when
+/// nothing older is left the beginning goes out alone.
 ///
-/// Where the device cuts segments the frames are whole multiples of the largest segment, and what is kept is what remains at
-/// their end.
+/// Where the device cuts segments the frames are whole multiples of the largest segment, and what is kept is what
+/// remains at their end.
 ///
-/// What the kept frame says besides, an acknowledgement or a window, does not wait: it goes out at once in a frame without
-/// payload. Else two sides that both keep a beginning would wait for each other's acknowledgement.
+/// What the kept frame says besides, an acknowledgement or a window, does not wait: it goes out at once in a frame
+/// without payload. Else two sides that both keep a beginning would wait for each other's acknowledgement.
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
     beginning: Option<Frame>,
@@ -52,7 +52,8 @@ impl Keeper {
         self.beginning.as_deref().and_then(Data::of).map_or(0, |data| data.len)
     }
 
-    /// Whether a frame goes out as it is, as nearly all do; then its device knows how to cut it. Else [`Self::pass`] has to see to it.
+    /// Whether a frame goes out as it is, as nearly all do; then its device knows how to cut it. Else [`Self::pass`]
+    /// has to see to it.
     #[inline]
     pub(crate) fn passes(&mut self, frame: &mut Frame, own: &OwnSegment, flow: &Flow) -> bool {
         let data = Data::in_own(own);
@@ -64,8 +65,8 @@ impl Keeper {
         true
     }
 
-    /// Takes the beginnings of segments out of `frames`, puts segments in that have become whole, and has the device cut what is
-    /// longer than a segment.
+    /// Takes the beginnings of segments out of `frames`, puts segments in that have become whole, and has the device
+    /// cut what is longer than a segment.
     pub(crate) fn pass(&mut self, frames: &mut Vec<Frame>, flow: &Flow) {
         let mut index = 0;
         while index < frames.len() {
@@ -108,8 +109,8 @@ impl Keeper {
         }
     }
 
-    /// Gives an acknowledgement or a reset the number of what is kept. smoltcp takes that for sent, and a number behind it
-    /// would tell the peer of a loss, or make it refuse the reset (RFC 5961 section 3.2).
+    /// Gives an acknowledgement or a reset the number of what is kept. smoltcp takes that for sent, and a number behind
+    /// it would tell the peer of a loss, or make it refuse the reset (RFC 5961 section 3.2).
     fn step_back(&self, frame: &mut [u8]) {
         let Some(kept) = self.beginning.as_deref().and_then(Data::of) else { return };
         let Some(tcp) = find_tcp(frame) else { return };

@@ -23,8 +23,8 @@ use crate::xdp::Xdp;
 
 /// One end of an Ethernet, with an optional capture and an optional impairment.
 ///
-/// Frames have no frame check sequence. The capture is outermost: it sees sent frames before the impairment, and received frames after
-/// that of the peer. The impairment acts on sent frames only; each wire of a pair can have one.
+/// Frames have no frame check sequence. The capture is outermost: it sees sent frames before the impairment, and
+/// received frames after that of the peer. The impairment acts on sent frames only; each wire of a pair can have one.
 #[derive(Debug)]
 pub struct Wire {
     link: Link,
@@ -46,8 +46,8 @@ pub(crate) enum Link {
     Port(Port),
 }
 
-/// Returns the two ends of a wire through memory. Each direction holds 512 frames and loses what comes on top, as a wire does. The
-/// ends may live in two threads.
+/// Returns the two ends of a wire through memory. Each direction holds 512 frames and loses what comes on top, as a
+/// wire does. The ends may live in two threads.
 ///
 /// # Panics
 /// When `mtu` (the IP MTU) is outside 576 to 65535.
@@ -61,20 +61,20 @@ pub fn pair(mtu: usize) -> (Wire, Wire) {
 impl Wire {
     /// Opens the device `spec` for IP packets of up to `mtu` octets.
     ///
-    /// `unix` fails while its path is not listened on; the caller may try again. `unix-listen` returns at once. Peers are accepted
-    /// later, one at a time. Frames that are sent while there is none are lost.
+    /// `unix` fails while its path is not listened on; the caller may try again. `unix-listen` returns at once. Peers
+    /// are accepted later, one at a time. Frames that are sent while there is none are lost.
     ///
     /// # Errors
-    /// `InvalidInput` for [`Spec::Pair`] (see [`pair`](crate::pair)) and for an MTU outside 576 to 65535, otherwise the system's error.
-    /// Its text names the device and, in frequent cases, the remedy.
+    /// `InvalidInput` for [`Spec::Pair`] (see [`pair`](crate::pair)) and for an MTU outside 576 to 65535, otherwise the
+    /// system's error. Its text names the device and, in frequent cases, the remedy.
     pub fn open(spec: &Spec, mtu: usize) -> io::Result<Self> {
         let mut queues = Self::open_queues(spec, mtu, 1)?;
         queues.pop().ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
 
-    /// Opens the device `spec` as `queues` wires, each of which takes a part of the frames. They are the queues of a TAP device
-    /// (`multi_queue`), or sockets on a network interface that share its frames by the ports of TCP, or shares of the queues of a
-    /// network interface (`xdp`). Returns one wire for a device with fewer queues.
+    /// Opens the device `spec` as `queues` wires, each of which takes a part of the frames. They are the queues of a
+    /// TAP device (`multi_queue`), or sockets on a network interface that share its frames by the ports of TCP, or
+    /// shares of the queues of a network interface (`xdp`). Returns one wire for a device with fewer queues.
     ///
     /// # Errors
     /// As [`Wire::open`], and `InvalidInput` if `queues` is 0 or a TAP device has one queue only.
@@ -118,8 +118,8 @@ impl Wire {
         }
     }
 
-    /// Takes the frames for the station with these addresses. A device that has other users, too (`packet`, `xdp`), gives no frames
-    /// before. Other devices have one station only, and need no call.
+    /// Takes the frames for the station with these addresses. A device that has other users, too (`packet`, `xdp`),
+    /// gives no frames before. Other devices have one station only, and need no call.
     ///
     /// # Errors
     /// `AddrInUse` if the address is the host's own, otherwise the system's error.
@@ -232,7 +232,8 @@ impl Wire {
         matches!(&self.link, Link::Pair(end) if end.is_drained())
     }
 
-    /// Whether the device cuts long frames into segments ([`Frame::segment`]). An impaired wire takes single segments only.
+    /// Whether the device cuts long frames into segments ([`Frame::segment`]). An impaired wire takes single segments
+    /// only.
     pub(crate) fn segments(&self) -> bool {
         let cuts = match &self.link {
             Link::Tap(tap) => tap.segments(),
@@ -243,7 +244,8 @@ impl Wire {
         cuts && self.impairment.is_none()
     }
 
-    /// When to call [`Wire::receive`] even if nothing arrives, because a delayed frame is due or it is time to look for a lost peer.
+    /// When to call [`Wire::receive`] even if nothing arrives, because a delayed frame is due or it is time to look for
+    /// a lost peer.
     #[must_use]
     pub fn poll_at(&self) -> Option<Instant> {
         let retry = match &self.link {
@@ -255,8 +257,8 @@ impl Wire {
         [retry, due].into_iter().flatten().min()
     }
 
-    /// Returns the descriptor that becomes readable when a frame arrives. It may be another one after each call of [`Wire::receive`].
-    /// `None` for a Unix socket that has lost its peer, and if the kernel has no eventfd left.
+    /// Returns the descriptor that becomes readable when a frame arrives. It may be another one after each call of
+    /// [`Wire::receive`]. `None` for a Unix socket that has lost its peer, and if the kernel has no eventfd left.
     #[must_use]
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.link {
@@ -269,8 +271,8 @@ impl Wire {
         }
     }
 
-    /// Returns all descriptors to sleep on until a frame arrives, and whether to wait for each to become writable, too. They are copies,
-    /// since the wire may change its own meanwhile. `None` if [`Wire::poll_fd`] is.
+    /// Returns all descriptors to sleep on until a frame arrives, and whether to wait for each to become writable, too.
+    /// They are copies, since the wire may change its own meanwhile. `None` if [`Wire::poll_fd`] is.
     #[must_use]
     pub fn wait_fds(&self) -> Option<Vec<(Arc<OwnedFd>, bool)>> {
         match &self.link {
@@ -296,15 +298,16 @@ impl Wire {
         }
     }
 
-    /// Whether octets wait for [`Wire::poll_fd`] to become writable (Unix sockets only). A sleeper should wait for that, too, and then
-    /// call [`Wire::receive`].
+    /// Whether octets wait for [`Wire::poll_fd`] to become writable (Unix sockets only). A sleeper should wait for
+    /// that, too, and then call [`Wire::receive`].
     #[must_use]
     pub fn wants_write(&self) -> bool {
         matches!(&self.link, Link::Unix(link) if link.wants_write())
     }
 
     /// Whether a peer is at the other end of a Unix socket; `None` on all other wires, which cannot tell. It changes in
-    /// [`Wire::send`] and [`Wire::receive`]. Of the wires that share a Unix socket ([`Wire::share`]) the first one answers.
+    /// [`Wire::send`] and [`Wire::receive`]. Of the wires that share a Unix socket ([`Wire::share`]) the first one
+    /// answers.
     #[must_use]
     pub fn has_carrier(&self) -> Option<bool> {
         match &self.link {
@@ -351,7 +354,8 @@ impl Wire {
         if let Link::Port(port) = &self.link { port.owns(tuple) } else { true }
     }
 
-    /// Has the frames of a connection come to this wire. Returns whether [`Self::forget_connection`] is needed at its end.
+    /// Has the frames of a connection come to this wire. Returns whether [`Self::forget_connection`] is needed at its
+    /// end.
     pub(crate) fn claim_connection(&self, tuple: Tuple) -> bool {
         if let Link::Port(port) = &self.link { port.claim(tuple) } else { false }
     }

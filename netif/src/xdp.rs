@@ -19,11 +19,12 @@ mod kernel;
 mod program;
 mod queue;
 
-/// A network interface by AF_XDP. A program runs in the driver, or in the kernel behind it if the driver cannot run one. It gives the
-/// station's frames to sockets whose memory the kernel shares, and leaves all other frames to the kernel.
+/// A network interface by AF_XDP. A program runs in the driver, or in the kernel behind it if the driver cannot run
+/// one. It gives the station's frames to sockets whose memory the kernel shares, and leaves all other frames to the
+/// kernel.
 ///
-/// The station has a MAC address of its own, or shares the interface's. In both cases the kernel sees none of its frames, and resets
-/// none of its connections.
+/// The station has a MAC address of its own, or shares the interface's. In both cases the kernel sees none of its
+/// frames, and resets none of its connections.
 pub(crate) struct Xdp {
     queues: Vec<Queue>,
     /// The queue whose turn it is.
@@ -46,8 +47,9 @@ struct Steering {
 }
 
 impl Xdp {
-    /// Opens queue `queue` of the interface `name`, or all of its queues, for IP packets of `mtu` octets. Returns `count` devices, each
-    /// with its share of the queues, or one if there are fewer queues. Frames come from [`Xdp::claim`] on.
+    /// Opens queue `queue` of the interface `name`, or all of its queues, for IP packets of `mtu` octets. Returns
+    /// `count` devices, each with its share of the queues, or one if there are fewer queues. Frames come from
+    /// [`Xdp::claim`] on.
     pub(crate) fn open_queues(
         name: &str,
         queue: Option<u32>,
@@ -104,8 +106,8 @@ impl Xdp {
         self.steering.claim(mac, address)
     }
 
-    /// Sends a frame. Returns false if it is lost, because the queue is full or the interface is down. All frames go out by one queue,
-    /// so that they stay in order.
+    /// Sends a frame. Returns false if it is lost, because the queue is full or the interface is down. All frames go
+    /// out by one queue, so that they stay in order.
     pub(crate) fn send(&mut self, frame: &mut Frame) -> bool {
         frame.complete();
         self.queues.first_mut().is_some_and(|queue| queue.send(frame))

@@ -55,7 +55,8 @@ impl HostStack {
         self.bound.retain(|(own, _)| *own != local);
     }
 
-    /// Accepts connections from now on, as [`Stack::listen`](crate::Stack::listen). An unspecified address takes both families.
+    /// Accepts connections from now on, as [`Stack::listen`](crate::Stack::listen). An unspecified address takes both
+    /// families.
     ///
     /// # Errors
     /// If the address is none of the host's, the port is in use or needs a privilege, or the system refuses.
@@ -163,7 +164,8 @@ impl HostStack {
     }
 }
 
-/// Whether the error is of one connection that failed before it was accepted (accept(2)). Other errors are the system's.
+/// Whether the error is of one connection that failed before it was accepted (accept(2)). Other errors are the
+/// system's.
 const fn is_of_one_connection(errno: Errno) -> bool {
     matches!(
         errno,

@@ -1,7 +1,7 @@
 //! Octets between a connection and its socket, in memory that a connection has only while something is in it.
 
-/// A ring of octets. An empty ring holds no memory, so that an idle connection costs nothing. The memory comes from a [`Pool`] and returns
-/// there, so that busy connections share memory that is in the processor's caches.
+/// A ring of octets. An empty ring holds no memory, so that an idle connection costs nothing. The memory comes from a
+/// [`Pool`] and returns there, so that busy connections share memory that is in the processor's caches.
 #[derive(Debug)]
 pub(super) struct Ring {
     memory: Option<Box<[u8]>>,

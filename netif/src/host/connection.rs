@@ -15,8 +15,8 @@ use crate::counters::HostCounters;
 use crate::held::Held;
 use crate::llp::state::{CloseCause, LlpState};
 
-/// A socket, and octets that wait on either side of it. epoll reports by edges what has become possible. The connection remembers that
-/// until the kernel refuses.
+/// A socket, and octets that wait on either side of it. epoll reports by edges what has become possible. The connection
+/// remembers that until the kernel refuses.
 #[derive(Debug)]
 pub(super) struct Connection {
     /// `None` if this side has ended the connection.
@@ -123,8 +123,8 @@ impl Connection {
         connection
     }
 
-    /// Makes a connection that a listener has accepted. It is not read before epoll has reported it. So peers that send one after the
-    /// other are heard in that order.
+    /// Makes a connection that a listener has accepted. It is not read before epoll has reported it. So peers that send
+    /// one after the other are heard in that order.
     pub(super) fn accepted(socket: Held, peer: SocketAddr, listener: SocketAddr) -> Self {
         let mut connection = Self::open(socket, peer);
         (connection.listener, connection.may_read) = (Some(listener), false);
@@ -185,9 +185,9 @@ impl Connection {
         self.inbox.pieces()[0]
     }
 
-    /// Reads up to `budget` octets of the socket although epoll has reported nothing. Returns whether there were any, or the connection
-    /// has ended. `None` if the connection is in no state for that: it was not taken yet, it ends, epoll watches for room, octets wait
-    /// in the inbox, or the next octets do not belong there.
+    /// Reads up to `budget` octets of the socket although epoll has reported nothing. Returns whether there were any,
+    /// or the connection has ended. `None` if the connection is in no state for that: it was not taken yet, it ends,
+    /// epoll watches for room, octets wait in the inbox, or the next octets do not belong there.
     pub(super) fn look(
         &mut self,
         budget: usize,
@@ -345,7 +345,8 @@ impl Connection {
         self.outbox.len() + kernels
     }
 
-    /// Returns what epoll has to watch for. Room is watched for only after there was none, since it would wake sleepers in vain.
+    /// Returns what epoll has to watch for. Room is watched for only after there was none, since it would wake sleepers
+    /// in vain.
     const fn wanted_news(&self) -> epoll::EventFlags {
         if self.is_connecting || self.was_full { WATCHED.union(epoll::EventFlags::OUT) } else { WATCHED }
     }
@@ -373,8 +374,8 @@ impl Connection {
         self.receive_by(receive, pool, counters);
     }
 
-    /// Has `receive` take octets off the socket, and lends it the inbox for some of them. Does so only if there may be octets, the inbox
-    /// is empty, and the budget is not used up.
+    /// Has `receive` take octets off the socket, and lends it the inbox for some of them. Does so only if there may be
+    /// octets, the inbox is empty, and the budget is not used up.
     pub(super) fn receive_by(
         &mut self,
         mut receive: impl FnMut(BorrowedFd<'_>, &mut [u8]) -> io::Result<Received>,

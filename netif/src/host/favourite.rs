@@ -4,8 +4,9 @@ use core::cell::Cell;
 
 use crate::table::ConnectionId;
 
-/// While only one connection is busy, as in a round trip, a poll reads that one and saves the question. epoll is asked every [`LOOKS`]
-/// polls, and after a sleep that this connection has not ended. As soon as another connection has news there is no favourite.
+/// While only one connection is busy, as in a round trip, a poll reads that one and saves the question. epoll is asked
+/// every [`LOOKS`] polls, and after a sleep that this connection has not ended. As soon as another connection has news
+/// there is no favourite.
 #[derive(Debug, Default)]
 pub(super) struct Favourite {
     /// The only connection that has had news, and how often in a row.

@@ -1,5 +1,5 @@
-//! Sockets of the kernel: how they are made and set up, and what their errors mean. `unsafe` stands for the two questions that rustix
-//! lacks: for the segment size, and for the octets that are not acknowledged yet.
+//! Sockets of the kernel: how they are made and set up, and what their errors mean. `unsafe` stands for the two
+//! questions that rustix lacks: for the segment size, and for the octets that are not acknowledged yet.
 #![allow(unsafe_code)]
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -30,7 +30,8 @@ pub(super) enum Opening {
     Refused,
 }
 
-/// Returns an error if the kernel refuses the congestion control of the configuration. It is the same for both families.
+/// Returns an error if the kernel refuses the congestion control of the configuration. It is the same for both
+/// families.
 pub(super) fn try_congestion(config: &StackConfig) -> Result<(), Errno> {
     let Some(name) = &config.kernel_congestion else { return Ok(()) };
     let any = |ip: IpAddr| open(SocketAddr::new(ip, 0));
@@ -123,8 +124,8 @@ pub(super) fn open_connection(
     }
 }
 
-/// Whether the socket is its own peer. If a port of this machine is not listened on, the kernel may choose the same port for the own end.
-/// Then TCP's simultaneous open connects the socket with itself.
+/// Whether the socket is its own peer. If a port of this machine is not listened on, the kernel may choose the same
+/// port for the own end. Then TCP's simultaneous open connects the socket with itself.
 pub(super) fn is_connected_to_itself(socket: &Held, remote: SocketAddr) -> bool {
     local_addr(socket) == Some(remote)
 }
@@ -173,8 +174,8 @@ pub(super) const fn cause(errno: Errno) -> CloseCause {
     }
 }
 
-/// Returns the octets of payload in the largest segment to the peer. Segments on loopback reach no wire, so that an FPDU may have MPA's
-/// largest length.
+/// Returns the octets of payload in the largest segment to the peer. Segments on loopback reach no wire, so that an
+/// FPDU may have MPA's largest length.
 pub(super) fn emss(socket: &Held, peer: SocketAddr) -> usize {
     if peer.ip().is_loopback() {
         return LOOPBACK_EMSS;
@@ -222,8 +223,8 @@ fn open(to: SocketAddr) -> Result<Held, Errno> {
     socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP)).map(Held::marked)
 }
 
-/// Sets a socket up. Small FPDUs go out at once. A peer that is gone is found by the user timeout while data is under way, otherwise by
-/// probes, the first after the configured silence.
+/// Sets a socket up. Small FPDUs go out at once. A peer that is gone is found by the user timeout while data is under
+/// way, otherwise by probes, the first after the configured silence.
 fn set_options(socket: &impl AsFd, config: &StackConfig) -> Result<(), Errno> {
     sockopt::set_tcp_nodelay(socket, true)?;
     if let Some(name) = &config.kernel_congestion {

@@ -5,14 +5,15 @@
 pub enum LlpState {
     /// The peer has not answered yet.
     Connecting,
-    /// The peer may send. This holds after [`Llp::shutdown`](crate::Llp::shutdown), too, until the peer has sent its FIN.
+    /// The peer may send. This holds after [`Llp::shutdown`](crate::Llp::shutdown), too, until the peer has sent its
+    /// FIN.
     Established,
     /// The peer's FIN has come. What it sent before may be unread yet. This side may send.
     PeerClosed,
     /// Both sides have closed, and neither lost anything.
     Closed,
-    /// The connection ended by RST, timeout, an abort or the end of the wire; [`Llp::cause`](crate::Llp::cause) says which. What had
-    /// arrived before can be read.
+    /// The connection ended by RST, timeout, an abort or the end of the wire; [`Llp::cause`](crate::Llp::cause) says
+    /// which. What had arrived before can be read.
     Reset,
 }
 

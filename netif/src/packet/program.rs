@@ -4,8 +4,9 @@ use libc::sock_filter;
 
 use crate::steering::MULTIPLIER;
 
-/// Returns a program that answers zero for a frame that is neither to `mac` nor to a group, and for a frame of a VLAN. The kernel takes
-/// tags out, so that a VLAN's frame would pass for an untagged one. A tag with VLAN 0 is a priority only.
+/// Returns a program that answers zero for a frame that is neither to `mac` nor to a group, and for a frame of a VLAN.
+/// The kernel takes tags out, so that a VLAN's frame would pass for an untagged one. A tag with VLAN 0 is a priority
+/// only.
 pub(super) fn station(mac: [u8; 6]) -> Vec<sock_filter> {
     let [a, b, c, d, e, f] = mac;
     let (high, low) = (u32::from_be_bytes([a, b, c, d]), u32::from(u16::from_be_bytes([e, f])));
@@ -25,7 +26,8 @@ pub(super) fn station(mac: [u8; 6]) -> Vec<sock_filter> {
     ]
 }
 
-/// Returns a program that answers [`queue_of`](crate::steering::queue_of) for the ports of TCP, and 0 for all other frames.
+/// Returns a program that answers [`queue_of`](crate::steering::queue_of) for the ports of TCP, and 0 for all other
+/// frames.
 pub(super) fn queue(queues: usize) -> Vec<sock_filter> {
     let queues = u32::try_from(queues).unwrap_or(u32::MAX);
     let net = |offset: u32| libc::SKF_NET_OFF.cast_unsigned().wrapping_add(offset);

@@ -1,5 +1,5 @@
-//! The ring of received frames, which the kernel fills and this side empties. `unsafe` to map it and to read what the kernel
-//! wrote.
+//! The ring of received frames, which the kernel fills and this side empties. `unsafe` to map it and to read what the
+//! kernel wrote.
 #![allow(unsafe_code)]
 
 use core::ptr::{self, NonNull};
@@ -11,8 +11,8 @@ use crate::ethernet::{ETHERNET_HEADER, VNET_HEADER};
 use crate::frame::Frame;
 use crate::packet::socket::set_option;
 
-/// A ring of version 2, with one place of the same size for each frame. Version 3 packs frames better, but hands them over in blocks, a
-/// millisecond or more after they came.
+/// A ring of version 2, with one place of the same size for each frame. Version 3 packs frames better, but hands them
+/// over in blocks, a millisecond or more after they came.
 pub(super) struct Ring {
     base: NonNull<u8>,
     places: usize,
@@ -76,16 +76,16 @@ impl Ring {
             return None;
         }
         let place = self.place();
-        // SAFETY: the header lies at the beginning of the place, which is aligned for it and in the mapping; since the kernel
-        // gave the place away, it does not write there before the status is stored below.
+        // SAFETY: the header lies at the beginning of the place, which is aligned for it and in the mapping; since the
+        // kernel gave the place away, it does not write there before the status is stored below.
         let head = unsafe { place.cast::<libc::tpacket2_hdr>().read() };
         let (mac, snap) = (usize::from(head.tp_mac), head.tp_snaplen as usize);
         let mut header = [0; VNET_HEADER];
         frame.reset(0);
         if (VNET_HEADER..=self.place_len).contains(&mac) && snap <= self.place_len - mac {
             frame.reset(snap);
-            // SAFETY: the virtio header and the frame behind it lie in the place, by the check above, and neither the array
-            // nor the frame, which holds `snap` octets, is part of the mapping.
+            // SAFETY: the virtio header and the frame behind it lie in the place, by the check above, and neither the
+            // array nor the frame, which holds `snap` octets, is part of the mapping.
             unsafe {
                 let octets = place.add(mac);
                 ptr::copy_nonoverlapping(octets.sub(VNET_HEADER), header.as_mut_ptr(), VNET_HEADER);
@@ -123,7 +123,8 @@ impl Drop for Ring {
     }
 }
 
-/// Octets before the frame in its place: `tpacket2_hdr` and `sockaddr_ll`, room for the link-layer header, the virtio header.
+/// Octets before the frame in its place: `tpacket2_hdr` and `sockaddr_ll`, room for the link-layer header, the virtio
+/// header.
 const HEADROOM: usize = 96;
 const MIN_PLACE: usize = 2048;
 /// The kernel wants each block in one piece, and always finds small ones.

@@ -35,8 +35,8 @@ impl Interface {
         let index = ask(libc::SIOCGIFINDEX)?;
         let (flags, mtu, hardware) =
             (ask(libc::SIOCGIFFLAGS)?, ask(libc::SIOCGIFMTU)?, ask(libc::SIOCGIFHWADDR)?);
-        // SAFETY: all of these requests are answered by integers or a `sockaddr`, which any octets are; the kernel has written
-        // the one that was asked for.
+        // SAFETY: all of these requests are answered by integers or a `sockaddr`, which any octets are; the kernel has
+        // written the one that was asked for.
         let (index, flags, mtu, family) = unsafe {
             let (index, flags) = (index.ifr_ifru.ifru_ifindex, flags.ifr_ifru.ifru_flags);
             (index, flags, mtu.ifr_ifru.ifru_mtu, hardware.ifr_ifru.ifru_hwaddr.sa_family)
@@ -69,8 +69,8 @@ impl Interface {
     }
 }
 
-/// Has the kernel put virtio's header before each frame and leave out what this host sends. Frames that are longer than a place of the
-/// ring stay whole in the socket's queue.
+/// Has the kernel put virtio's header before each frame and leave out what this host sends. Frames that are longer than
+/// a place of the ring stay whole in the socket's queue.
 pub(super) fn ask_for_headers(socket: &OwnedFd) -> io::Result<()> {
     for option in [libc::PACKET_VNET_HDR, libc::PACKET_IGNORE_OUTGOING, libc::PACKET_COPY_THRESH] {
         set_option(socket, libc::SOL_PACKET, option, &1)?;
@@ -78,7 +78,8 @@ pub(super) fn ask_for_headers(socket: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for larger buffers, which long frames and sent frames take up. With smaller ones the socket works and loses more.
+/// Asks for larger buffers, which long frames and sent frames take up. With smaller ones the socket works and loses
+/// more.
 pub(super) fn enlarge_buffers(socket: &OwnedFd) {
     let _bounded = sockopt::set_socket_recv_buffer_size_force(socket, BUFFER)
         .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, BUFFER));
@@ -116,11 +117,11 @@ pub(super) fn filter(socket: &OwnedFd, mac: [u8; 6]) -> io::Result<()> {
     attach(socket, [libc::SOL_SOCKET, libc::SO_ATTACH_FILTER], &mut program::station(mac))
 }
 
-/// Makes the bound socket one of `count` that share the frames of the interface as `group`. The first one has no `group` yet, and the
-/// kernel chooses it.
+/// Makes the bound socket one of `count` that share the frames of the interface as `group`. The first one has no
+/// `group` yet, and the kernel chooses it.
 ///
-/// Frames of TCP go to the socket whose number [`crate::steering::queue_of`] returns for their ports, all others to the first. The
-/// numbers may change while the interface is down, so that no caller may rely on them.
+/// Frames of TCP go to the socket whose number [`crate::steering::queue_of`] returns for their ports, all others to the
+/// first. The numbers may change while the interface is down, so that no caller may rely on them.
 pub(super) fn share(socket: &OwnedFd, group: Option<u16>, count: usize) -> io::Result<u16> {
     let fresh = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
     let kind = libc::PACKET_FANOUT_CBPF | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING | fresh;
@@ -168,7 +169,8 @@ pub(super) fn set_option<T>(
     option: libc::c_int,
     value: &T,
 ) -> io::Result<()> {
-    // SAFETY: the kernel reads the octets of `value`, which is alive, and what it points to, which its caller keeps alive.
+    // SAFETY: the kernel reads the octets of `value`, which is alive, and what it points to, which its caller keeps
+    // alive.
     let done = unsafe {
         let place = core::ptr::from_ref(value).cast();
         libc::setsockopt(socket.as_raw_fd(), level, option, place, length_of(value))

@@ -1,9 +1,9 @@
 //! Whose turn it is to ask for a neighbor's MAC address.
 //!
-//! smoltcp asks for one neighbor a second, whichever connection comes first, and refuses all others. As every connection
-//! tries again after a second, one whose neighbor is not there would keep the rest from asking for as long as it lives. So
-//! those that were refused form a queue, one for each neighbor, and who waits for another neighbor lets the first go and
-//! stands at the end.
+//! smoltcp asks for one neighbor a second, whichever connection comes first, and refuses all others. As every
+//! connection tries again after a second, one whose neighbor is not there would keep the rest from asking for as long
+//! as it lives. So those that were refused form a queue, one for each neighbor, and who waits for another neighbor lets
+//! the first go and stands at the end.
 
 use core::net::IpAddr;
 use std::collections::VecDeque;

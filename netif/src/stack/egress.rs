@@ -12,8 +12,8 @@ use crate::llp::state::CloseCause;
 use crate::table::ConnectionId;
 
 impl Stack {
-    /// Lets the connections with work send, each at most as many frames as configured, and sets their deadlines. Returns how many frames
-    /// were sent.
+    /// Lets the connections with work send, each at most as many frames as configured, and sets their deadlines.
+    /// Returns how many frames were sent.
     pub fn egress(&mut self, now: Instant) -> usize {
         let before = self.counters.frames_out;
         while let Some(index) = self.wheel.pop_due(now) {
@@ -130,8 +130,8 @@ impl Stack {
         }
     }
 
-    /// Ends a connection whose time is over. Returns true if it is gone at once. A half-open one sends no RST, since its peer may never
-    /// have been there.
+    /// Ends a connection whose time is over. Returns true if it is gone at once. A half-open one sends no RST, since
+    /// its peer may never have been there.
     fn give_up(&mut self, id: ConnectionId) -> bool {
         let Some(connection) = self.table.get_mut(id) else { return true };
         connection.give_up_at = None;
@@ -150,8 +150,8 @@ impl Stack {
         }
     }
 
-    /// Returns when smoltcp has work for a connection with nothing to send at present, as after most segments received. This question
-    /// costs less than a call that sends nothing.
+    /// Returns when smoltcp has work for a connection with nothing to send at present, as after most segments received.
+    /// This question costs less than a call that sends nothing.
     fn rest(&mut self, now: Instant, id: ConnectionId) -> Option<Rest> {
         let connection = self.table.get_mut(id)?;
         if connection.is_waiting || connection.keeper.is_holding() || connection.end.is_some() {
@@ -189,7 +189,8 @@ impl Stack {
                 return BurstEnd::Exhausted;
             }
             if has_passed && has_sent_all {
-                // The acknowledgement went with the data, so that nothing is due before the shortest retransmission timeout.
+                // The acknowledgement went with the data, so that nothing is due before the shortest retransmission
+                // timeout.
                 return BurstEnd::Rest(Rest(Some(now + SHORTEST_TIMEOUT)));
             }
             if !has_more && let Some(rest) = self.rest(now, id) {
@@ -214,7 +215,8 @@ impl Stack {
         }
     }
 
-    /// Holds the beginnings of segments back until the rest follows, or no older data is under way. Counts what goes out.
+    /// Holds the beginnings of segments back until the rest follows, or no older data is under way. Counts what goes
+    /// out.
     fn keep_whole(&mut self, id: ConnectionId, is_last: bool) {
         let Some(connection) = self.table.get_mut(id) else { return };
         let flow = connection.flow();
@@ -238,7 +240,8 @@ impl Stack {
         self.set_deadline(id, Rest(socket));
     }
 
-    /// Returns when smoltcp wants to be polled for a connection. A connection that it has forgotten under a closed window asks again.
+    /// Returns when smoltcp wants to be polled for a connection. A connection that it has forgotten under a closed
+    /// window asks again.
     fn timer_of_smoltcp(&mut self, now: Instant, id: ConnectionId) -> Option<Instant> {
         let connection = self.table.get_mut(id)?;
         let at = self.iface.poll_at(now, &connection.set);

@@ -6,8 +6,8 @@ use crate::llp::state::CloseCause;
 use crate::table::ConnectionId;
 
 impl Stack {
-    /// Forgets a connection. The stack still sends what is queued, then FIN, and closes it, within the configured number and time. A
-    /// caller that does not want this aborts it first.
+    /// Forgets a connection. The stack still sends what is queued, then FIN, and closes it, within the configured
+    /// number and time. A caller that does not want this aborts it first.
     pub fn remove(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id).filter(|connection| !connection.is_removed) else {
             return;

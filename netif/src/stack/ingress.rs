@@ -14,7 +14,8 @@ use crate::table::ConnectionId;
 use crate::tally::Tally;
 
 impl Stack {
-    /// Takes frames off the wire, at most as many as configured, and gives each to its connection. Returns how many there were.
+    /// Takes frames off the wire, at most as many as configured, and gives each to its connection. Returns how many
+    /// there were.
     pub fn ingress(&mut self, now: Instant) -> usize {
         while self.looped.len() < MAX_LOOPED
             && let Some(frame) = self.wire.take_turned()
@@ -169,8 +170,8 @@ impl Stack {
         self.send_outgoing(now);
     }
 
-    /// Wakes the connections that wait for these two neighbors, which the cache may know now. Others go on waiting. They would ask again
-    /// without letting other connections go first.
+    /// Wakes the connections that wait for these two neighbors, which the cache may know now. Others go on waiting.
+    /// They would ask again without letting other connections go first.
     fn wake_waiting(&mut self, told: [IpAddr; 2]) {
         for id in std::mem::take(&mut self.waiting) {
             if self.next_hop(id).is_some_and(|hop| !told.contains(&hop)) {
@@ -183,8 +184,8 @@ impl Stack {
     }
 }
 
-/// A segment with less than this fraction of the largest one is short. Such segments are no bulk data, for whose acknowledgements a peer
-/// would wait.
+/// A segment with less than this fraction of the largest one is short. Such segments are no bulk data, for whose
+/// acknowledgements a peer would wait.
 const SHORT: usize = 4;
 
 /// Discards what a removed connection receives. If it filled the buffer, the peer's FIN could never come.

@@ -9,9 +9,9 @@ use crate::table::ConnectionId;
 pub struct Moving(Box<Connection>);
 
 impl Stack {
-    /// Takes a connection out, for [`Stack::put_in`] of another stack on the same device ([`Wire::share`](crate::Wire::share)). The
-    /// caller holds both stacks until it is in, since neither may look at its frames meanwhile. `None` if the id names no connection
-    /// of a user.
+    /// Takes a connection out, for [`Stack::put_in`] of another stack on the same device
+    /// ([`Wire::share`](crate::Wire::share)). The caller holds both stacks until it is in, since neither may look at
+    /// its frames meanwhile. `None` if the id names no connection of a user.
     pub fn take_out(&mut self, id: ConnectionId) -> Option<Moving> {
         self.table.get(id).filter(|connection| !connection.is_removed && connection.listener.is_none())?;
         self.wheel.cancel(id.index());

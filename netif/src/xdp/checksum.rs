@@ -4,9 +4,10 @@ use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet, checksum};
 
 /// Fills in the checksum of TCP that a sender on the same machine left to its hardware, as a veth peer does.
 ///
-/// AF_XDP does not tell which frames these are. But the field holds the sum over the pseudo-header then, as Linux has it
-/// prepared. A frame that came over a real wire has that by chance once in 65,536 times, and what is filled in is then what was
-/// there; if such a frame is damaged, too, it passes for whole, which is as often as TCP's checksum itself is right by chance.
+/// AF_XDP does not tell which frames these are. But the field holds the sum over the pseudo-header then, as Linux has
+/// it prepared. A frame that came over a real wire has that by chance once in 65,536 times, and what is filled in is
+/// then what was there; if such a frame is damaged, too, it passes for whole, which is as often as TCP's checksum
+/// itself is right by chance.
 pub(super) fn complete(frame: &mut [u8]) {
     let Some((kind, packet)) = frame.split_at_mut_checked(14) else { return };
     match kind[12..] {

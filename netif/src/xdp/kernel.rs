@@ -1,5 +1,5 @@
-//! Calls of the kernel for a redirect program: a few of bpf(2), and two about the interface. `unsafe`, since no safe library has these
-//! calls.
+//! Calls of the kernel for a redirect program: a few of bpf(2), and two about the interface. `unsafe`, since no safe
+//! library has these calls.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -98,8 +98,8 @@ fn new_descriptor<T>(command: libc::c_int, request: &mut T) -> io::Result<OwnedF
 /// Calls bpf(2). `T` is the part of the kernel's `bpf_attr` that the command uses; the rest counts as zeros.
 fn call<T>(command: libc::c_int, request: &mut T) -> io::Result<RawFd> {
     let (request, len) = (core::ptr::from_mut(request), size_of::<T>());
-    // SAFETY: the kernel reads `len` octets of the request, which is alive, and what it points to, which the callers keep
-    // alive; of these commands none writes there.
+    // SAFETY: the kernel reads `len` octets of the request, which is alive, and what it points to, which the callers
+    // keep alive; of these commands none writes there.
     let answer = unsafe { libc::syscall(libc::SYS_bpf, command, request, len) };
     match RawFd::try_from(answer) {
         Ok(answer) if answer >= 0 => Ok(answer),

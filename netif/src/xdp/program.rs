@@ -16,11 +16,12 @@ pub(super) struct Instruction {
 #[derive(Debug)]
 struct Rule(Vec<(i16, Vec<u8>)>);
 
-/// Returns a program that redirects the station's frames to the socket in `map` at the place of their queue. All other frames, and those
-/// of a queue without a socket, go on to the kernel.
+/// Returns a program that redirects the station's frames to the socket in `map` at the place of their queue. All other
+/// frames, and those of a queue without a socket, go on to the kernel.
 ///
-/// The station's frames are those to its MAC address; if that is the interface's own, only those to its IP address. Broadcast questions
-/// for that IP address are the station's, too. A frame can go one way only: all other broadcasts are the kernel's.
+/// The station's frames are those to its MAC address; if that is the interface's own, only those to its IP address.
+/// Broadcast questions for that IP address are the station's, too. A frame can go one way only: all other broadcasts
+/// are the kernel's.
 pub(super) fn station(mac: [u8; 6], address: IpAddr, is_interfaces_mac: bool, map: i32) -> Vec<Instruction> {
     compile(&rules(mac, address, is_interfaces_mac), map)
 }

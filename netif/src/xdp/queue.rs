@@ -1,5 +1,5 @@
-//! One queue of an interface by AF_XDP: four rings, and memory for frames that the kernel shares. `unsafe` maps that memory and copies
-//! from and to it, since the kernel may write there at any moment.
+//! One queue of an interface by AF_XDP: four rings, and memory for frames that the kernel shares. `unsafe` maps that
+//! memory and copies from and to it, since the kernel may write there at any moment.
 #![allow(unsafe_code)]
 
 use core::num::NonZeroU32;
@@ -19,8 +19,8 @@ use crate::frame::Frame;
 
 /// A bound socket.
 ///
-/// Every place of the memory is in one of the rings, in `free`, or under way. Received and sent frames have places of their own, so
-/// that neither direction can take the other's.
+/// Every place of the memory is in one of the rings, in `free`, or under way. Received and sent frames have places of
+/// their own, so that neither direction can take the other's.
 pub(super) struct Queue {
     received: RingRx,
     sending: RingTx,
@@ -43,8 +43,8 @@ struct Memory {
 unsafe impl Send for Memory {}
 
 impl Queue {
-    /// Opens a socket on queue `index` of an interface for IP packets of `mtu` octets. With `copies` the hardware does not use the
-    /// memory.
+    /// Opens a socket on queue `index` of an interface for IP packets of `mtu` octets. With `copies` the hardware does
+    /// not use the memory.
     pub(super) fn bind(interface: i32, index: u32, mtu: usize, copies: bool) -> io::Result<Self> {
         let memory = Memory::map(mtu)?;
         let config = UmemConfig {
@@ -55,8 +55,8 @@ impl Queue {
             flags: 0,
         };
         let area = NonNull::slice_from_raw_parts(memory.base, memory.len);
-        // SAFETY: the area is a mapping of this length that begins at a page, and lives longer than the sockets, which end with
-        // the rings beside it.
+        // SAFETY: the area is a mapping of this length that begins at a page, and lives longer than the sockets, which
+        // end with the rings beside it.
         let umem = unsafe { Umem::new(config, area) }.map_err(system)?;
         let mut info = IfInfo::invalid();
         info.from_ifindex(interface.unsigned_abs()).map_err(system)?;
@@ -80,8 +80,8 @@ impl Queue {
         let queue = Self { received, sending, places, free: all.collect(), is_stuck: false, memory };
         debug_assert!(queue.free.iter().all(|place| place % place_len == 0));
         fcntl_setfd(queue.fd(), FdFlags::CLOEXEC)?;
-        // The caller's program is the only one at the interface. So a socket that is still bound was closed by another process, and
-        // the kernel is about to release it.
+        // The caller's program is the only one at the interface. So a socket that is still bound was closed by another
+        // process, and the kernel is about to release it.
         let mut patience = BIND_TRIES;
         loop {
             match umem.bind(&user).map_err(system) {
@@ -206,8 +206,8 @@ impl Memory {
         let Some(octets) = self.octets(place, frame.len()).filter(|_| frame.len() <= self.place_len) else {
             return false;
         };
-        // SAFETY: so many octets lie in the mapping, of which the frame is no part; the kernel does not read a place before
-        // its descriptor is in the ring.
+        // SAFETY: so many octets lie in the mapping, of which the frame is no part; the kernel does not read a place
+        // before its descriptor is in the ring.
         unsafe { ptr::copy_nonoverlapping(frame.as_ptr(), octets, frame.len()) };
         true
     }
@@ -216,8 +216,8 @@ impl Memory {
     fn take(&self, place: u64, len: usize, frame: &mut Frame) -> bool {
         let Some(octets) = self.octets(place, len) else { return false };
         frame.reset(len);
-        // SAFETY: so many octets lie in the mapping, and in the frame, which is no part of it. The kernel does not write to a
-        // place that it has given away; all octets of the mapping are initialized.
+        // SAFETY: so many octets lie in the mapping, and in the frame, which is no part of it. The kernel does not
+        // write to a place that it has given away; all octets of the mapping are initialized.
         unsafe { ptr::copy_nonoverlapping(octets, frame.as_mut_ptr(), len) };
         true
     }
@@ -225,8 +225,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made with this address and length, and nothing that was borrowed from it is left. The kernel
-        // keeps the pages themselves as long as it needs them.
+        // SAFETY: the mapping was made with this address and length, and nothing that was borrowed from it is left. The
+        // kernel keeps the pages themselves as long as it needs them.
         let _done = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -243,7 +243,7 @@ const BIND_TRIES: u32 = 200;
 const BIND_PAUSE: Duration = Duration::from_millis(10);
 const SMALL_PLACE: usize = 2048;
 const LARGE_PLACE: usize = 4096;
-/// Places for received frames, all of which fit in the ring, and for sent ones. Together they have three MiB at most MTUs, which a cache
-/// holds.
+/// Places for received frames, all of which fit in the ring, and for sent ones. Together they have three MiB at most
+/// MTUs, which a cache holds.
 const RECEIVING: u32 = 1024;
 const SENDING: u32 = 512;

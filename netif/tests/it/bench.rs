@@ -47,8 +47,7 @@ impl Bench {
         Self::with(addresses, config.seed, |_, _| {}, wrap)
     }
 
-    /// Lets both stacks work once, then jumps to when the next has something to do. False when neither ever
-    /// will.
+    /// Lets both stacks work once, then jumps to the next time with work. Returns false if there is none.
     pub(crate) fn step(&mut self) -> bool {
         for stack in &mut self.stacks {
             stack.ingress(self.now);
@@ -59,7 +58,7 @@ impl Bench {
         next.is_some()
     }
 
-    /// Steps until `done` says so; gives up after ten minutes of virtual time.
+    /// Steps until `done` returns true. Gives up after ten minutes of virtual time.
     pub(crate) fn drive(&mut self, mut done: impl FnMut(&mut [Stack; 2]) -> bool) {
         let limit = self.now + Duration::from_secs(600);
         for _ in 0..2_000_000 {
@@ -107,7 +106,7 @@ impl Bench {
     }
 }
 
-/// Octets that a stream can be checked by at any place.
+/// Returns the octet of a stream at a place, by which it can be checked there.
 pub(crate) fn pattern(salt: usize, offset: usize) -> u8 {
     u8::try_from((offset.wrapping_mul(31) ^ (offset >> 8) ^ salt) % 251).unwrap()
 }
@@ -128,7 +127,7 @@ impl Talker {
         [talker(1, 2), talker(2, 1)]
     }
 
-    /// Moves what can be moved now; true when both directions are through.
+    /// Sends and receives what it can now. Returns true when both directions are through.
     pub(crate) fn talk(&mut self, stack: &mut Stack, id: ConnectionId) -> bool {
         let mut llp = stack.llp(id).unwrap();
         while self.sent < self.len {

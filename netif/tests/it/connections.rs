@@ -143,7 +143,7 @@ fn commands_that_make_no_sense_are_refused_at_once() {
     assert_eq!(stack.listen(9), Ok(nine));
 }
 
-/// A bound port is kept from those that bind or look for a free one, not from who names it.
+/// A bound port cannot be bound again, and is not chosen as a free one. A caller that names it can use it.
 #[test]
 fn a_bound_port_is_kept() {
     let mut bench = Bench::new(V4);
@@ -156,7 +156,7 @@ fn a_bound_port_is_kept() {
     assert_eq!(stack.listen(9), Ok(local(9)));
     stack.unlisten(local(9));
     stack.connect("10.0.0.2:7".parse().unwrap(), Some(local(9)), now).unwrap();
-    // All ephemeral ports but one are bound: that one is what is left for a connection, and then for nobody.
+    // All ephemeral ports but one are bound. That one is left for a connection; then none is.
     let bound: Vec<_> = (0..16_383).map(|_| stack.bind(local(0)).unwrap()).collect();
     let id = stack.connect("10.0.0.2:7".parse().unwrap(), None, now).unwrap();
     let left = stack.local_addr(id).unwrap();
@@ -177,7 +177,7 @@ fn a_silent_peer_times_out_but_an_idle_one_does_not() {
     for (stack, id) in bench.stacks.iter_mut().zip(ids) {
         assert_eq!(stack.llp(id).unwrap().state(), LlpState::Established, "idle is no fault");
     }
-    // Closing after a long silence must not count the silence either.
+    // The silence before a close does not count.
     bench.stacks[0].llp(ids[0]).unwrap().send_slice(b"hello");
     bench.drive(|stacks| stacks[1].llp(ids[1]).unwrap().readable() == b"hello");
     bench.pass(Duration::from_secs(1));
@@ -196,8 +196,8 @@ fn a_silent_peer_times_out_but_an_idle_one_does_not() {
     assert!(bench.now >= start + Duration::from_secs(30));
 }
 
-/// A sender whose peer does not read probes the closed window less and less often, up to once a minute. Its timeout of half
-/// of that counts from a probe on: it is for a peer that does not answer.
+/// A sender whose peer does not read probes the closed window less and less often, up to once a minute. The timeout of
+/// 30 s counts from a probe on, since it is for a peer that does not answer.
 #[test]
 fn a_closed_window_is_no_silence_but_a_dead_peer_behind_it_is() {
     let mut bench = Bench::new(V4);
@@ -207,7 +207,7 @@ fn a_closed_window_is_no_silence_but_a_dead_peer_behind_it_is() {
     let more = bench.stacks[0].llp(ids[0]).unwrap().send_slice(&[7; 256 * 1024]);
     assert!(sent + more > 256 * 1024, "more than the peer has room for");
     bench.pass(Duration::from_secs(1000));
-    // The peer has something to say meanwhile, which makes no difference.
+    // Data of the peer makes no difference.
     bench.stacks[1].llp(ids[1]).unwrap().send_slice(b"busy");
     bench.pass(Duration::from_secs(1000));
     assert_eq!(bench.stacks[0].llp(ids[0]).unwrap().state(), LlpState::Established);
@@ -223,8 +223,8 @@ fn a_closed_window_is_no_silence_but_a_dead_peer_behind_it_is() {
     assert_eq!(stack.llp(ids[0]).unwrap().cause(), Some(CloseCause::TimedOut));
 }
 
-/// Either end of a connection whose other end falls silent: it learns of that within silence and timeout together if it only receives,
-/// and within the timeout if it sends.
+/// Either end finds that the other one is gone: within silence and timeout together if it only receives, within the
+/// timeout if it sends.
 #[test]
 fn keep_alive_finds_out_that_a_peer_is_gone() {
     for (addresses, survivor, sends) in [(V6, 0, false), (V6, 1, false), (V4, 0, true), (V4, 1, true)] {
@@ -250,7 +250,7 @@ fn keep_alive_finds_out_that_a_peer_is_gone() {
     }
 }
 
-/// A stack that was not polled for longer than it takes to give a peer up, as that of a stopped process, asks the peer first.
+/// A stack that was not polled for long, as in a stopped process, asks its peer before it gives it up.
 #[test]
 fn a_stack_that_slept_asks_before_it_gives_its_peer_up() {
     let mut bench = Bench::with(

@@ -4,7 +4,7 @@ use weft_netif::{Duration, Impairment, ImpairmentConfig, Instant, LlpState, TcpC
 
 use crate::bench::{Bench, Talker, V4, V6};
 
-/// Streams `len` octets both ways, closes, and answers what TCP has counted on both sides.
+/// Streams `len` octets both ways, closes, and returns what TCP has counted on both sides.
 fn stream(mut bench: Bench, len: usize) -> [TcpCounters; 2] {
     let ids = bench.connect();
     let mut talkers = Talker::pair(len);
@@ -45,7 +45,7 @@ fn without_loss_everything_is_sent_once() {
     }
 }
 
-/// What is not a retransmission is the stream, octet for octet, however often parts of it were lost.
+/// Without the retransmissions the sent octets are the stream, even if parts of it were lost.
 #[test]
 fn with_loss_the_retransmissions_are_told_apart() {
     for seed in [1, 2, 77] {

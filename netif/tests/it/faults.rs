@@ -7,8 +7,8 @@ use weft_netif::{Capture, Duration, Impairment, ImpairmentConfig, Instant, LlpSt
 
 use crate::bench::{Bench, Talker, V4, V6};
 
-/// Streams `len` octets both ways and closes; the virtual time and the wire counters are the run's
-/// fingerprint.
+/// Streams `len` octets both ways and closes. Returns the virtual time and the wire's counters, the fingerprint of the
+/// run.
 fn run(addresses: [&str; 2], config: &ImpairmentConfig, len: usize) -> (Instant, Vec<u64>) {
     let mut bench = Bench::impaired(addresses, config);
     let ids = bench.connect();
@@ -100,7 +100,7 @@ fn a_link_that_stays_down_ends_both_sides() {
     }
 }
 
-/// What a capture of the left wire holds after some lossy traffic.
+/// Returns a capture of the left wire after traffic with losses.
 fn capture_of(seed: u64) -> Vec<u8> {
     let written = Written::default();
     let wrap = |side: usize, wire: Wire| {

@@ -51,7 +51,7 @@ impl Host {
 
     pub(crate) fn until_state(&mut self, id: ConnectionId, state: LlpState) {
         self.until(|stack| {
-            // What nobody reads cannot be drained.
+            // A connection whose octets are not read cannot be drained.
             let mut llp = stack.llp(id)?;
             let _looked_at = llp.readable();
             (llp.state() == state).then_some(())
@@ -182,7 +182,7 @@ fn what_cannot_be_connected_to() {
     let taken = TcpListener::bind((V4, 0)).unwrap().local_addr().unwrap();
     let foreign = Some("192.0.2.1:0".parse().unwrap());
     assert_eq!(host.stack.connect(taken, foreign), Err(ConnectError::AddrNotAvailable));
-    // Nobody listens there any more.
+    // The port is not listened on any more.
     let id = host.stack.connect(taken, None).unwrap();
     host.until_state(id, LlpState::Reset);
     assert_eq!(host.stack.llp(id).unwrap().cause(), Some(CloseCause::Refused));
@@ -230,7 +230,7 @@ fn an_abort_resets_a_plain_peer_and_a_removal_delivers_everything_first() {
     assert_eq!(plain.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
     let (id, mut plain) = host.plain_peer();
     let octets = pattern(5_000_000);
-    // More than the kernel takes at once, and something that nobody reads, which would make a reset of a plain close.
+    // More than the kernel takes at once, and unread octets, with which a plain close would reset.
     plain.write_all(b"unread").unwrap();
     let reader = std::thread::spawn(move || {
         let mut heard = Vec::new();
@@ -273,7 +273,7 @@ fn small_messages_go_out_in_one_call_and_idle_connections_cost_none() {
     let after = host.stack.host_counters();
     assert_eq!(after.sends - before.sends, 1);
     assert!(after.receives - before.receives <= 2, "{before:?} {after:?}");
-    // Nobody has anything to do: only the question for news is left.
+    // No connection has work, so that only the question to epoll is left.
     for _ in 0..10 {
         host.stack.ingress(now);
         host.stack.egress(now);
@@ -329,7 +329,8 @@ fn a_full_backlog_waits_in_the_kernel_and_unlisten_resets_who_was_not_taken() {
     }
 }
 
-/// Whoever accepts looks at one connection after the other. What comes meanwhile does not make a later one overtake an earlier one.
+/// Connections are accepted one after the other. Data that comes meanwhile does not let a later one overtake an earlier
+/// one.
 #[test]
 fn peers_are_heard_in_the_order_in_which_they_speak_also_when_they_do_it_while_they_are_accepted() {
     let mut host = Host::new(V4);
@@ -403,7 +404,7 @@ fn without_descriptors_new_peers_wait_and_the_others_go_on() {
     for _ in 0..5 {
         host.stack.ingress(now);
     }
-    // One attempt, and the next only when its time has come.
+    // There is one attempt, and the next after the pause.
     assert_eq!(host.stack.host_counters().accept_failures, 1);
     assert!(host.stack.poll_at(now).is_some_and(|at| at > now));
     host.send(a, b"others go on");
@@ -419,7 +420,7 @@ fn without_descriptors_new_peers_wait_and_the_others_go_on() {
 
 const LIMITED: &str = "WEFT_TEST_LIMITED";
 
-/// A bound port is kept from others, and is there for who names it.
+/// A bound port is kept from others. A caller that names it can use it.
 #[test]
 fn a_bound_port_is_kept() {
     for address in [V4, V6, ANY] {

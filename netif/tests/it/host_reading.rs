@@ -1,4 +1,4 @@
-//! Which sockets of the kernel are read without asking first whether they have something.
+//! Which sockets of the kernel are read without a question to epoll.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -8,7 +8,7 @@ use weft_netif::{CloseCause, ConnectionId, LlpState, Transport};
 
 use crate::host::{Host, V4};
 
-/// A stack for which one connection has been busy, and nobody else.
+/// A stack with one busy connection and idle ones.
 fn with_favourite() -> (Host, ConnectionId, TcpStream) {
     let mut host = Host::new(V4);
     let (id, mut plain) = host.plain_peer();
@@ -16,7 +16,7 @@ fn with_favourite() -> (Host, ConnectionId, TcpStream) {
     (host, id, plain)
 }
 
-/// The peer of a connection says something, and nobody else does.
+/// Lets the peer of one connection send something.
 fn keep_busy(host: &mut Host, id: ConnectionId, plain: &mut TcpStream) {
     for round in 0..8 {
         plain.write_all(&[round]).unwrap();
@@ -24,7 +24,7 @@ fn keep_busy(host: &mut Host, id: ConnectionId, plain: &mut TcpStream) {
     }
 }
 
-/// How often the kernel is asked for news of all sockets in so many polls.
+/// Returns how often epoll is asked in this many polls.
 fn questions(host: &mut Host, polls: usize) -> u64 {
     let before = host.stack.host_counters().waits;
     for _ in 0..polls {
@@ -41,7 +41,7 @@ fn a_connection_that_alone_is_busy_is_read_at_once_and_the_others_are_asked_now_
     let (mut host, id, mut plain) = with_favourite();
     assert_eq!(questions(&mut host, 256), 4);
     let (other, mut second) = host.plain_peer();
-    // Nobody is the only one any more as soon as the other has said something.
+    // As soon as the other connection has news there is no favourite.
     second.write_all(b"here, too").unwrap();
     assert_eq!(host.receive(other, 9), b"here, too");
     plain.write_all(b"and I").unwrap();
@@ -57,7 +57,7 @@ fn fin_and_reset_of_the_one_that_is_read_at_once_are_seen() {
     assert!(host.stack.llp(id).unwrap().is_drained());
     assert_eq!(questions(&mut host, 8), 8, "there is nothing to be read any more");
     let (mut host, id, plain) = with_favourite();
-    // Octets that nobody has read make a reset of the peer's close.
+    // Unread octets make the peer's close a reset.
     host.stack.llp(id).unwrap().send_slice(b"unread");
     let now = host.now();
     host.stack.egress(now);
@@ -76,7 +76,7 @@ fn a_connection_that_is_removed_is_read_at_once_no_more() {
     host.until(|stack| (stack.counters().connections == 0).then_some(()));
 }
 
-/// Of room only a question tells.
+/// Only a question to epoll tells of room.
 #[test]
 fn a_connection_that_waits_for_room_is_not_read_instead_of_asking() {
     let (mut host, id, plain) = with_favourite();
@@ -88,15 +88,15 @@ fn a_connection_that_waits_for_room_is_not_read_instead_of_asking() {
     drop(plain);
 }
 
-/// Whether somebody who sleeps on the stack would be woken at once.
+/// Whether the stack would wake a sleeper at once.
 fn wakes(transport: &Transport) -> bool {
     let fds = transport.wait_fds().unwrap();
     let mut fds: Vec<_> = fds.iter().map(|(fd, _)| PollFd::new(fd, PollFlags::IN)).collect();
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() > 0
 }
 
-/// What a sleeper is woken by is read at once if it is the busy connection's; else a question answers it, since the descriptor
-/// stays readable until then.
+/// After a sleep the busy connection is read at once. If it has nothing, epoll is asked, since the descriptor stays
+/// readable until then.
 #[test]
 fn whoever_has_slept_asks_unless_the_busy_connection_has_woken_it() {
     let (mut host, id, mut plain) = with_favourite();
@@ -127,7 +127,7 @@ fn whoever_has_slept_asks_unless_the_busy_connection_has_woken_it() {
     assert!(!wakes(&transport));
 }
 
-/// A socket that has room wakes nobody; one that had none does when it has some again.
+/// A socket with room wakes no sleeper. A socket that had none wakes one when it has room again.
 #[test]
 fn room_wakes_a_sleeper_only_where_it_was_missed() {
     let mut host = Host::new(V4);

@@ -173,7 +173,7 @@ fn removed_connections_close_by_themselves_and_are_bounded() {
     }
     assert_eq!(bench.stacks[0].counters().lingering, 4);
     bench.pass(Duration::from_secs(1));
-    // The peers of the last four got everything and a FIN; they answer with theirs.
+    // The peers of the last four got everything and a FIN, and answer with theirs.
     for [_, right] in &ends[6..] {
         let mut llp = bench.stacks[1].llp(*right).unwrap();
         assert_eq!((llp.state(), llp.readable()), (LlpState::PeerClosed, &b"goodbye"[..]));
@@ -199,7 +199,8 @@ fn a_removed_connection_whose_peer_never_closes_is_given_up() {
     assert_eq!(bench.stacks[1].llp(right).unwrap().state(), LlpState::Reset);
 }
 
-/// The removed ones are among them, of which nobody but the stack knows; what has ended at both ends stays as it is.
+/// Removed connections are among them, which only the stack knows. A connection that has ended at both ends is left
+/// alone.
 #[test]
 fn all_that_is_left_can_be_reset() {
     let mut bench = Bench::new(V4);

@@ -13,7 +13,7 @@ fn lone_stack(address: &str) -> (Stack, Wire) {
     (Stack::new(left, StackConfig::new(address.parse().unwrap()), Instant::ZERO), right)
 }
 
-/// A port of the own address, whatever that is.
+/// Returns a port of the own address.
 fn from(port: u16) -> Option<SocketAddr> {
     Some((Ipv4Addr::UNSPECIFIED, port).into())
 }
@@ -47,7 +47,7 @@ fn beyond_the_net_the_router_is_asked_for_and_gets_the_frame() {
             [&own[..], &ROUTER_MAC, &[0x08, 0x06, 0, 1, 0x08, 0x00, 6, 4, 0, 2], &ROUTER_MAC, &router, &own];
         let reply = [&reply.concat()[..], &[10, 0, 0, 1]].concat();
         wire.send(Instant::ZERO, &reply);
-        // At the same instant: what waited for the answer doesn't sit out its second of silence.
+        // A connection that waited for the answer sends at once.
         let frames = sent(&mut stack, &mut wire, Instant::ZERO);
         assert_eq!(frames.len(), 1, "{remote}");
         assert_eq!((&frames[0][..6], &frames[0][12..14]), (&ROUTER_MAC[..], &[0x08, 0x00][..]));
@@ -78,7 +78,7 @@ fn an_unanswered_question_is_asked_again_every_second_until_the_time_is_over() {
     }
 }
 
-/// smoltcp asks once a second, for whoever comes first: a neighbor that is not there must not keep others from being found.
+/// smoltcp asks for one neighbor a second. A neighbor that is not there must not keep others from being found.
 #[test]
 fn neighbors_are_asked_for_in_turn() {
     let (mut stack, mut wire) = lone_stack("10.0.0.1/24");
@@ -88,7 +88,7 @@ fn neighbors_are_asked_for_in_turn() {
         connect(remote, Instant::ZERO);
     }
     connect("10.0.0.9:7", Instant::from_millis(1));
-    // Another neighbor asks for us all the time, which tells nothing about those that are wanted.
+    // Questions of another neighbor tell nothing about the wanted ones.
     let own = stack.config().mac;
     let question =
         [&own[..], &ROUTER_MAC, &[0x08, 0x06, 0, 1, 0x08, 0x00, 6, 4, 0, 1], &ROUTER_MAC, &[10, 0, 0, 254]];

@@ -1,4 +1,4 @@
-//! A peer that is a script: what smoltcp would take amiss, or not at all, from a peer that breaks a rule or has bad luck.
+//! Scripted peers that break a rule or lose segments, where smoltcp alone would fail.
 
 use weft_netif::{
     CloseCause, ConnectionId, Duration, Instant, Llp, LlpState, Stack, StackConfig, Wire, pair,
@@ -6,7 +6,7 @@ use weft_netif::{
 
 use crate::bench::{PORT, pattern};
 
-/// A segment without the ports; the numbers count from the SYN of whoever says them, or from that of the other one.
+/// A segment without the ports. Sequence numbers count from the sender's SYN, acknowledgements from the other side's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Said {
     flags: u8,
@@ -16,7 +16,7 @@ struct Said {
     octets: Vec<u8>,
 }
 
-/// One stack with one connection, and by hand the other end of it.
+/// One stack with one connection, whose other end is scripted.
 struct Script {
     stack: Stack,
     wire: Wire,
@@ -100,7 +100,7 @@ impl Script {
         self.stack.egress(self.now);
     }
 
-    /// Lets the time go on for so long.
+    /// Lets this time pass.
     fn pass(&mut self, span: Duration) {
         let until = self.now + span;
         while let Some(next) = self.stack.poll_at(self.now).filter(|next| *next <= until) {
@@ -111,7 +111,7 @@ impl Script {
         self.work();
     }
 
-    /// What comes next, within as long as probes of a closed window are apart.
+    /// Returns the next segment, within the time between two probes of a closed window.
     fn next_heard(&mut self) -> Vec<Said> {
         let until = self.now + LONGEST_PAUSE;
         loop {
@@ -123,7 +123,7 @@ impl Script {
         }
     }
 
-    /// The segments that have come since the last call.
+    /// Returns the segments that have come since the last call.
     fn heard(&mut self) -> Vec<Said> {
         let (mut all, mut frame) = (Vec::new(), Vec::new());
         while self.wire.receive(self.now, &mut frame) {
@@ -147,7 +147,8 @@ impl Script {
         all
     }
 
-    /// Acknowledges all that comes, under a wide window, until the stream has `end` octets; those before `begin` have come already.
+    /// Acknowledges all that comes, under a wide window, until the stream has `end` octets; those before `begin` have
+    /// come already.
     fn take_rest(&mut self, begin: usize, end: usize) {
         let mut taken = octets(0..begin);
         for _ in 0..20 {
@@ -187,7 +188,7 @@ fn checksum(parts: &[&[u8]]) -> [u8; 2] {
     (!u16::try_from((folded & 0xFFFF) + (folded >> 16)).unwrap()).to_be_bytes()
 }
 
-/// smoltcp takes it for an acknowledgement of what is queued, and drops that.
+/// smoltcp takes it for an acknowledgement of queued octets, and drops these.
 #[test]
 fn what_was_never_sent_cannot_be_acknowledged() {
     for mut script in [Script::new(1, 300), Script::before_the_wrap(300)] {
@@ -211,7 +212,7 @@ fn what_was_never_sent_cannot_be_acknowledged() {
     }
 }
 
-/// With a FIN, too, the peer cannot have what it was not sent: neither octets nor the FIN.
+/// The same with a FIN: the peer cannot have octets or a FIN that were never sent.
 #[test]
 fn a_fin_that_was_never_sent_cannot_be_acknowledged() {
     for mut script in [Script::new(1, 300), Script::before_the_wrap(300)] {

@@ -178,7 +178,7 @@ fn segments_are_whole_wherever_the_congestion_window_ends() {
     }
 }
 
-/// While the beginning of a segment is kept, acknowledgements have the number in front of it (RFC 9293 section 3.10.7.4).
+/// While the beginning of a segment is kept, acknowledgements carry the number before it (RFC 9293 section 3.10.7.4).
 #[test]
 fn acknowledgements_keep_to_what_was_sent() {
     for message in (20_000..200_000).step_by(3331) {
@@ -195,8 +195,8 @@ fn acknowledgements_keep_to_what_was_sent() {
     }
 }
 
-/// Each side keeps the beginning of a segment until the other acknowledges what is in front of it: neither waits for the
-/// retransmission timeout.
+/// Each side keeps the beginning of a segment until the other side acknowledges what is before it. Neither waits for
+/// the retransmission timeout.
 #[test]
 fn kept_beginnings_hold_no_acknowledgement_back() {
     let wrap = |_: usize, wire: Wire| {
@@ -214,7 +214,7 @@ fn kept_beginnings_hold_no_acknowledgement_back() {
     assert!(spent < Duration::from_millis(500), "{spent}");
 }
 
-/// Also where the next segment is a whole one, and takes what is kept only in part.
+/// The same with a next segment that is whole, and takes only a part of what is kept.
 #[test]
 fn segments_are_whole_while_octets_go_both_ways() {
     for message in (20_000..200_000).step_by(3331) {
@@ -226,7 +226,7 @@ fn segments_are_whole_while_octets_go_both_ways() {
     }
 }
 
-/// That of a long one does not wait, since the peer may.
+/// The acknowledgement of a long message does not wait, since the peer may wait for it.
 #[test]
 fn the_acknowledgement_of_a_short_segment_waits_a_turn_for_an_answer_to_go_with() {
     let mut bench = Bench::with(V4, 1, |_, config| config.ack_delay = None, |_, wire| wire);

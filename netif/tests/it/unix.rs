@@ -37,8 +37,7 @@ fn open_both(path: &Path) -> [Wire; 2] {
     [Wire::open(&Spec::Unix(path.into()), 1500).unwrap(), listening]
 }
 
-/// What is received within a generous number of tries; the kernel hands over at once, so one is enough in
-/// truth.
+/// Receives a frame within a hundred tries. The kernel hands over at once, so that one would do.
 fn receive(wire: &mut Wire) -> Option<Vec<u8>> {
     let mut frame = Vec::new();
     (0..100).any(|_| wire.receive(NOW, &mut frame)).then_some(frame)
@@ -74,7 +73,7 @@ fn partial_reads_are_put_together() {
     let mut peer = UnixStream::connect(folder.socket()).unwrap();
     let stream = [record(&[1; 60]), record(&[]), record(&[2; 65_549]), record(&[3; 61])].concat();
     let mut frames = Vec::new();
-    // Every octet of the small ones alone, the great one in pieces.
+    // Small records octet by octet, the large one in pieces.
     for piece in stream[..70].chunks(1).chain(stream[70..].chunks(999)) {
         peer.write_all(piece).unwrap();
         frames.extend(std::iter::from_fn(|| receive(&mut wire)));
@@ -159,8 +158,8 @@ fn the_last_frames_of_a_peer_that_is_gone_arrive() {
     assert_eq!((receive(&mut right), right.has_carrier()), (None, Some(false)));
 }
 
-/// The hang-up of the socket ends connections at once at either end and in either role, whether or not they have something to send,
-/// and whoever comes next is another peer. Time stands still.
+/// A socket that hangs up ends connections at once: at either end, in either role, with and without something to send.
+/// The next process is another peer. Time stands still.
 #[test]
 fn connections_end_with_the_wire() {
     for (survivor_listens, survivor_connects, sends, stacks) in [
@@ -182,7 +181,7 @@ fn connections_end_with_the_wire() {
         let mut ids = [None; 2];
         let opened = if survivor_connects { peer.listen(7) } else { survivors[stacks - 1].listen(7) };
         opened.unwrap();
-        // A port that leads to the last of the stacks, if that is the passive one.
+        // The connection belongs to the last of the stacks if that is the passive one.
         let local = (1000..).find(|port| weft_netif::queue_of([7, *port], stacks) == stacks - 1).unwrap();
         let local = Some(([0, 0, 0, 0], local).into());
         if survivor_connects {
@@ -219,7 +218,7 @@ fn connections_end_with_the_wire() {
     }
 }
 
-/// A connection whose peer has sent FIN before the wire ended has lost nothing: what has come can be read.
+/// If the peer has sent FIN before the wire ended, the connection stays, and what has come can be read.
 #[test]
 fn what_was_finished_before_the_wire_ended_is_read() {
     let folder = Folder::new("finished");
@@ -259,7 +258,7 @@ fn a_peer_that_breaks_the_framing_is_dropped() {
     peer.write_all(&[0, 1, 0, 14, 1, 2, 3]).unwrap();
     assert_eq!(receive(&mut wire), None);
     peer.set_read_timeout(Some(StdDuration::from_secs(10))).unwrap();
-    // Dropped with octets unread, the stream ends by a reset or an end of file: either is an end.
+    // The stream has unread octets, so that it ends by a reset or an end of file.
     assert!(!matches!(peer.read(&mut [0; 8]), Ok(1..)));
     let mut next = UnixStream::connect(folder.socket()).unwrap();
     next.write_all(&record(&[7; 60])).unwrap();
