@@ -186,7 +186,8 @@ impl CompletionOpcode {
 ///      4   timestamp
 ///      5   immediate data
 /// ```
-/// Where completions may be written over, word 6 holds the number of the entry, counted from 1.
+/// Where completions may be written over, word 6 holds the number of the entry, counted from 1. Elsewhere words 6 and 7 say
+/// which places in a work queue the poll frees.
 /// Flag 0x0001 says that the STag is valid, 0x0002 that the event was solicited, 0x0004 that the immediate data is valid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PackedCompletion(pub(crate) [u64; WORDS]);

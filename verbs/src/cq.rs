@@ -3,13 +3,16 @@
 mod moderation;
 mod rings;
 mod waiters;
+mod work_queues;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use self::moderation::Moderation;
 use self::rings::Rings;
 use self::waiters::Waiters;
+use self::work_queues::WorkQueues;
+pub(crate) use self::work_queues::{Frees, WorkQueue};
 use crate::completion::PackedCompletion;
 use crate::ring::{POLLS_EMPTY, POLLS_FOUND};
 use crate::{Completion, CqCounters, Ring};
@@ -19,7 +22,8 @@ use crate::{Completion, CqCounters, Ring};
 pub struct CompletionQueue {
     number: u32,
     rings: Rings,
-    polling: Mutex<()>,
+    /// Held by the thread that polls.
+    polling: Mutex<WorkQueues>,
     ignores_overrun: bool,
     overrun: AtomicBool,
     /// What was pushed since the last [`CompletionQueue::take_event`]; only the engine uses it.
@@ -55,7 +59,7 @@ impl CompletionQueue {
         Self {
             number,
             rings: Rings::new(entries),
-            polling: Mutex::new(()),
+            polling: Mutex::default(),
             ignores_overrun,
             overrun: AtomicBool::new(false),
             pushed: AtomicU8::new(0),
@@ -65,7 +69,8 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes up to `out.len()` completions, oldest first, and answers how many there were.
+    /// Takes up to `out.len()` completions, oldest first, and returns how many there were. This frees the places of their
+    /// requests in the work queues.
     pub fn poll(&self, out: &mut [Completion]) -> usize {
         // The common case of an empty queue costs a few loads and no lock.
         let ring = self.rings.current();
@@ -73,9 +78,9 @@ impl CompletionQueue {
             ring.count(POLLS_EMPTY);
             return 0;
         }
-        let _one_at_a_time = self.polling.lock().unwrap_or_else(PoisonError::into_inner);
+        let work_queues = self.polling();
         let ring = self.rings.current();
-        let taken = if self.ignores_overrun { take_left(ring, out) } else { take(ring, out) };
+        let taken = if self.ignores_overrun { take_left(ring, out) } else { take(ring, &work_queues, out) };
         ring.count(if taken > 0 { POLLS_FOUND } else { POLLS_EMPTY });
         taken
     }
@@ -101,7 +106,7 @@ impl CompletionQueue {
         if entries > MAX_CQ_ENTRIES {
             return Err(ResizeError::TooLarge);
         }
-        let _nobody_polls = self.polling.lock().unwrap_or_else(PoisonError::into_inner);
+        let _nobody_polls = self.polling();
         let ring = self.rings.current();
         let first = ring.head().max(ring.tail().saturating_sub(ring.entries()));
         if ring.tail() - first > rings::rounded(entries) {
@@ -118,24 +123,39 @@ impl CompletionQueue {
         self.moderation.set(count, period);
     }
 
-    /// Adds a completion. A queue that is full is overrun, unless it ignores that: it takes no more, and whoever asks
-    /// [`Self::is_overrun`] has to bring its queue pairs down.
+    /// Has polls free the places of a work queue that completes to this queue, and returns the number by which [`Frees`] names
+    /// it. Returns `None` where nobody has to poll: then the engine frees a place when its request completes.
+    pub(crate) fn attach(&self, queue: WorkQueue) -> Option<u32> {
+        (!self.ignores_overrun).then(|| self.polling().attach(queue, self.rings.current().head()))
+    }
+
+    /// Ends what [`Self::attach`] began; completions of the work queue may still wait to be polled.
+    pub(crate) fn detach(&self, number: u32) {
+        self.polling().detach(number, self.produced());
+    }
+
+    /// Adds a completion, whose poll frees `frees`. Returns `false` when the completion is lost.
+    ///
+    /// A queue that is full is overrun, unless it ignores that: it takes no more, and the caller of [`Self::is_overrun`] has to
+    /// bring its queue pairs down.
     #[inline(always)]
-    pub fn push(&self, completion: &Completion) {
+    pub(crate) fn push(&self, completion: &Completion, frees: Frees) -> bool {
         let ring = self.rings.current();
         let tail = ring.tail();
         if self.ignores_overrun {
             write_over(ring.entry(tail), tail + 1, &PackedCompletion::from(completion));
         } else if self.is_overrun() || tail.saturating_sub(ring.head()) >= ring.entries() {
             self.overrun.store(true, Ordering::Release);
-            return;
+            return false;
         } else {
             PackedCompletion::from(completion).store(ring.entry(tail));
+            frees.store(ring.entry(tail));
         }
         ring.publish(tail + 1);
         let urgent = completion.solicited || completion.status != crate::Status::Success;
         let pushed = if urgent { ARMED_ANY | ARMED_SOLICITED } else { ARMED_ANY };
         self.pushed.store(self.pushed.load(Ordering::Relaxed) | pushed, Ordering::Relaxed);
+        true
     }
 
     /// Whether a notification has become due since the last call; the engine asks once after each burst of completions, and
@@ -234,6 +254,17 @@ impl CompletionQueue {
     pub const fn number(&self) -> u32 {
         self.number
     }
+
+    fn polling(&self) -> MutexGuard<'_, WorkQueues> {
+        self.polling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for CompletionQueue {
+    /// Frees the places that nobody polls any more: a shared receive queue may live on.
+    fn drop(&mut self) {
+        while self.poll(&mut [Completion::EMPTY; 16]) > 0 {}
+    }
 }
 
 /// Writes a completion where nobody may see a part of it with the number of the one before.
@@ -246,16 +277,20 @@ fn write_over(entry: &[AtomicU64], number: u64, packed: &PackedCompletion) {
 }
 
 /// Takes the oldest completions of a ring where none is written over.
-fn take(ring: &Ring, out: &mut [Completion]) -> usize {
+fn take(ring: &Ring, work_queues: &WorkQueues, out: &mut [Completion]) -> usize {
     let first = ring.head();
     let taken =
         usize::try_from(ring.tail().saturating_sub(first)).map_or(out.len(), |there| there.min(out.len()));
     let mut next = first;
-    for place in &mut out[..taken] {
-        *place = PackedCompletion::load(ring.entry(next)).unpack();
+    for completion in &mut out[..taken] {
+        let entry = ring.entry(next);
+        *completion = PackedCompletion::load(entry).unpack();
+        let frees = Frees::load(entry);
         next += 1;
+        // In this order: a request that is posted to the place must find room for its completion here.
+        ring.release(next);
+        work_queues.free(frees);
     }
-    ring.release(next);
     taken
 }
 

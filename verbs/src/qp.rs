@@ -9,6 +9,7 @@ use std::sync::Arc;
 use weft_rdmap::{Message, Readiness, Token};
 
 use self::wait::Waits;
+use crate::cq::{Frees, WorkQueue};
 use crate::{
     Completion, CompletionOpcode, CompletionQueue, CqTable, MemoryTable, PdId, QpCounters, QpEvent, QpNotice,
     QpNotices, QpQueues, QpState, SendWork, Sge, SharedRecvQueue, Status,
@@ -26,6 +27,8 @@ pub struct QueuePair {
     pub(crate) receiving: Receiving,
     send_cq: Arc<CompletionQueue>,
     recv_cq: Arc<CompletionQueue>,
+    /// The send queue's number at its completion queue, whose polls free places; `None` where completing frees them.
+    send_number: Option<u32>,
     signal_all: bool,
     rnr_wait: bool,
     notices: QpNotices,
@@ -89,7 +92,8 @@ impl QueuePair {
         Self {
             pd: init.pd,
             work: SendWork::new(),
-            receiving: Receiving::new(init.srq),
+            receiving: Receiving::new(init.srq, &init.queues, &init.recv_cq),
+            send_number: init.send_cq.attach(WorkQueue::Send(Arc::clone(&init.queues))),
             send_cq: init.send_cq,
             recv_cq: init.recv_cq,
             signal_all: init.signal_all,
@@ -355,13 +359,11 @@ impl QueuePair {
         let good = status == Status::Success;
         self.failed |= !good;
         self.counters.count_completed(status);
-        self.retired += 1;
-        // First of all: whoever sees the completion may post one more at once.
-        self.queues.send.release(self.retired);
+        self.retire_one();
         if pending.signaled || !good {
             // How much of a request was done that did not end well, nobody knows (RFC 5040 section 3.1).
             let byte_len = if good { pending.len } else { 0 };
-            self.send_cq.push(&Completion {
+            let completion = Completion {
                 wr_id: pending.wr_id,
                 status,
                 opcode: pending.opcode,
@@ -372,7 +374,21 @@ impl QueuePair {
                 vendor_err: pending.vendor_err,
                 solicited: false,
                 timestamp: self.now,
-            });
+            };
+            let frees = Frees { number: self.send_number.unwrap_or_default(), end: self.retired };
+            if !self.send_cq.push(&completion, frees) {
+                self.queues.send.release(self.retired);
+            }
+        }
+    }
+
+    /// Counts the oldest request as completed. The poll of this completion, or of the next one if it makes none, frees its
+    /// place; where nobody has to poll this does, before anybody can see the completion.
+    #[inline]
+    fn retire_one(&mut self) {
+        self.retired += 1;
+        if self.send_number.is_none() {
+            self.queues.send.release(self.retired);
         }
     }
 
@@ -400,10 +416,14 @@ impl QueuePair {
         self.counters.sends_started += 1;
     }
 
-    /// The requests posted so far; the ring may say more than it can hold, since others may write it.
     #[inline]
     fn sends_posted(&self) -> u64 {
-        self.queues.send.posted().clamp(self.started, self.retired + self.queues.send.capacity())
+        self.queues.send.posted()
+    }
+
+    /// Whether a request of the send queue is not done.
+    pub fn has_sends(&self) -> bool {
+        self.retired != self.sends_posted()
     }
 
     /// Where the original value of an Atomic in progress goes.
@@ -424,6 +444,10 @@ impl QueuePair {
 impl Drop for QueuePair {
     fn drop(&mut self) {
         self.end_wait();
+        self.receiving.end(&self.recv_cq);
+        if let Some(number) = self.send_number {
+            self.send_cq.detach(number);
+        }
         for queue in [&self.send_cq, &self.recv_cq] {
             self.cq_table.detach(queue, self.pd);
         }
@@ -477,5 +501,7 @@ mod wait;
 
 #[cfg(test)]
 mod held_tests;
+#[cfg(test)]
+mod place_tests;
 #[cfg(test)]
 mod tests;

@@ -38,7 +38,7 @@ impl RecvQueue {
     /// The number of requests that were queued, and why the next one was not.
     pub fn post_all(&self, wrs: &[RecvWr<'_>]) -> Result<(), (usize, PostError)> {
         let _one_at_a_time = self.posting.lock().unwrap_or_else(PoisonError::into_inner);
-        self.ring.push_all(wrs)
+        self.ring.push_all(wrs, self.ring.ring.head())
     }
 
     /// Copies entry number `index` out into `work` and validates it.
@@ -63,7 +63,7 @@ impl RecvQueue {
         self.ring.posted()
     }
 
-    /// The number of requests that lie in the queue, the one at work included.
+    /// The number of requests whose places are not free.
     pub fn len(&self) -> u64 {
         self.ring.ring.tail().saturating_sub(self.ring.ring.head()).min(self.capacity())
     }
@@ -75,7 +75,7 @@ impl RecvQueue {
 
     /// Gives the entries before `index` back for posting.
     pub fn release(&self, index: u64) {
-        self.ring.release(index);
+        self.ring.ring.release(index);
     }
 
     /// The number of requests that fit.
@@ -102,9 +102,10 @@ impl RecvRing {
         Self { ring: Ring::new(entries, (HEADER_WORDS + max_sge * SGE_WORDS) * WORD), max_sge }
     }
 
-    pub(crate) fn push_all(&self, wrs: &[RecvWr<'_>]) -> Result<(), (usize, PostError)> {
+    /// Queues requests, when the places of all before `freed` are free again.
+    pub(crate) fn push_all(&self, wrs: &[RecvWr<'_>], freed: u64) -> Result<(), (usize, PostError)> {
         let (tail, mut pushed) = (self.ring.tail(), 0);
-        let mut room = self.ring.entries().saturating_sub(tail.saturating_sub(self.ring.head()));
+        let mut room = self.ring.entries().saturating_sub(tail.saturating_sub(freed));
         let refused = wrs.iter().find_map(|wr| {
             let refused = self.refusal(wr).or_else(|| (room == 0).then_some(PostError::QueueFull));
             if refused.is_none() {
@@ -156,10 +157,6 @@ impl RecvRing {
         self.ring.tail()
     }
 
-    pub(crate) fn release(&self, index: u64) {
-        self.ring.release(index);
-    }
-
     pub(crate) const fn capacity(&self) -> u64 {
         self.ring.entries()
     }
@@ -168,13 +165,15 @@ impl RecvRing {
         self.max_sge
     }
 
-    /// Copies entry number `index` of `other` to the end of this ring, as it stands there.
-    pub(crate) fn push_from(&self, other: &Self, index: u64) {
-        let tail = self.ring.tail();
-        for (to, from) in self.ring.entry(tail).iter().zip(other.ring.entry(index)) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    /// Takes over the requests `waiting` of another ring, with their numbers.
+    pub(crate) fn take_over(&self, other: &Self, waiting: core::ops::Range<u64>) {
+        let end = waiting.end;
+        for index in waiting {
+            for (to, from) in self.ring.entry(index).iter().zip(other.ring.entry(index)) {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
         }
-        self.ring.publish(tail + 1);
+        self.ring.publish(end);
     }
 
     #[cfg(test)]

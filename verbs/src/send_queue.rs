@@ -96,7 +96,7 @@ impl SendQueue {
         self.ring.counted(DOORBELLS)
     }
 
-    /// The number of requests that lie in the queue, those at work included.
+    /// The number of requests whose places are not free.
     pub fn len(&self) -> u64 {
         self.ring.tail().saturating_sub(self.ring.head()).min(self.ring.entries())
     }

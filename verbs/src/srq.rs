@@ -1,8 +1,8 @@
 //! The shared receive queue: posted by the application, consumed by all queue pairs of one engine that were made with it.
 //!
-//! A message takes the oldest request when its first segment comes, and the queue pair keeps what was in it until the message
-//! has ended. So the place in the ring is free at once, although requests end in another order than they were taken in. The
-//! engine is the one consumer: what only it changes needs no lock.
+//! A message takes the oldest request when its first segment comes, and the queue pair keeps a copy of it until the message has
+//! ended. The engine is the one consumer: what only it changes needs no lock. Requests end, and are polled, in another order
+//! than they were taken in: places are counted, and the poll of a completion frees one of them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
@@ -22,6 +22,8 @@ pub struct SharedRecvQueue {
     /// Whether there are waiters, so that posting looks for them only then.
     is_awaited: AtomicBool,
     waiters: Mutex<Waiters>,
+    /// Places that were freed so far: requests whose completions were polled.
+    freed: AtomicU64,
 }
 
 /// The ring of a shared receive queue, and how far the engine has come in it.
@@ -60,6 +62,7 @@ impl SharedRecvQueue {
             events: AtomicU8::new(0),
             is_awaited: AtomicBool::new(false),
             waiters: Mutex::default(),
+            freed: AtomicU64::new(0),
         }
     }
 
@@ -68,7 +71,10 @@ impl SharedRecvQueue {
     /// # Errors
     /// [`PostError`]; nothing was queued then.
     pub fn post(&self, wr: &RecvWr<'_>) -> Result<Option<u32>, PostError> {
-        self.lock().ring.push_all(core::slice::from_ref(wr)).map_err(|(_none, error)| error)?;
+        let current = self.lock();
+        let freed = self.freed.load(Ordering::Acquire);
+        current.ring.push_all(core::slice::from_ref(wr), freed).map_err(|(_none, error)| error)?;
+        drop(current);
         // The counterpart is in `wait`.
         fence(Ordering::SeqCst);
         Ok(if self.is_awaited.load(Ordering::SeqCst) { self.next_waiter() } else { None })
@@ -96,9 +102,8 @@ impl SharedRecvQueue {
             return Err(TooSmall);
         }
         let fresh = SharedRing::new(entries, current.ring.max_sge());
-        for index in waiting {
-            fresh.ring.push_from(&current.ring, index);
-        }
+        fresh.taken.store(waiting.start, Ordering::Relaxed);
+        fresh.ring.take_over(&current.ring, waiting);
         *current = Arc::new(fresh);
         Ok(())
     }
@@ -148,8 +153,7 @@ impl SharedRecvQueue {
         if loaded.is_err() {
             self.note(DAMAGED);
         }
-        ring.taken.store(waiting.start + 1, Ordering::Relaxed);
-        ring.ring.release(waiting.start + 1);
+        ring.taken.store(waiting.start + 1, Ordering::Release);
         self.note_left(waiting.end - waiting.start - 1);
         Some(loaded)
     }
@@ -177,6 +181,11 @@ impl SharedRecvQueue {
             self.leave(*ticket);
         }
         is_empty
+    }
+
+    /// Frees one place: the completion of a request was polled, or there will be none.
+    pub(crate) fn release(&self) {
+        self.freed.fetch_add(1, Ordering::Release);
     }
 
     /// The queue pair waits no longer.
@@ -224,10 +233,10 @@ impl SharedRing {
         Self { ring: RecvRing::new(entries, max_sge), taken: AtomicU64::new(0) }
     }
 
-    /// The numbers of the requests to take, as far as the ring can hold them: others may have written it.
+    /// The numbers of the requests to take.
     fn waiting(&self) -> core::ops::Range<u64> {
-        let taken = self.taken.load(Ordering::Relaxed);
-        taken..self.ring.posted().clamp(taken, taken + self.ring.capacity())
+        // In this order: what was taken was posted before.
+        self.taken.load(Ordering::Acquire)..self.ring.posted()
     }
 }
 
@@ -242,10 +251,12 @@ mod tests {
         queue.post(&RecvWr { wr_id, sges: &[] })
     }
 
+    /// Takes a request, and frees its place.
     fn take(queue: &SharedRecvQueue) -> Option<u64> {
         let mut work = RecvWork::new();
         queue.take(&queue.ring(), &mut work).map(|loaded| {
             assert_eq!(loaded, Ok(()));
+            queue.release();
             work.wr_id
         })
     }
@@ -254,7 +265,7 @@ mod tests {
     const LIMIT: SrqEvents = SrqEvents { limit_reached: true, ..NOTHING };
 
     #[test]
-    fn the_oldest_request_is_taken_and_its_place_is_free_at_once() {
+    fn the_oldest_request_is_taken_and_its_place_is_free_again() {
         let queue = SharedRecvQueue::new(2, 1, 0);
         assert_eq!(take(&queue), None);
         for round in 0..5 {

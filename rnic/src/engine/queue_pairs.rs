@@ -227,6 +227,11 @@ impl Engine {
         Some([connection.local, connection.peer])
     }
 
+    /// Whether a request of its send queue is not done.
+    pub(crate) fn has_sends(&self, slot: usize) -> bool {
+        self.qps.get(slot).and_then(Option::as_ref).is_some_and(|slot| slot.qp.has_sends())
+    }
+
     /// Whether anything belongs to this domain.
     pub(crate) fn uses(&self, pd: PdId) -> bool {
         self.qps.iter().flatten().any(|slot| slot.qp.pd() == pd) || self.memory.read().uses(pd)

@@ -37,7 +37,8 @@ pub struct CqInit<'a> {
     /// Where its events go.
     pub channel: Option<&'a CompChannel>,
     /// It never is in error: what nobody has polled in time is overwritten, oldest first, and polls answer what is there.
-    /// For queues that only count, as those that [`SendOpcode::Wait`](crate::SendOpcode::Wait) looks at.
+    /// For queues that only count, as those that [`SendOpcode::Wait`](crate::SendOpcode::Wait) looks at. Nobody has to poll: the
+    /// place of a request in its work queue is free as soon as the request is done.
     pub ignore_overrun: bool,
     /// The engine of all queue pairs that use it. With `Config::engines` more than one, engines work at the same time, each for
     /// its queue pairs.
@@ -62,8 +63,8 @@ impl Device {
 
     /// Makes a completion queue for at least `entries` completions, announced on `channel` if there is one.
     ///
-    /// It cannot overrun, whatever the peers do, if it holds the sum of the sizes of all send and receive queues that use it
-    /// (RFC 5042 section 6.4.3.2).
+    /// It cannot overrun, whatever the peers do, if it holds the sum of the granted sizes of all send and receive queues that use
+    /// it (RFC 5042 section 6.4.3.2): a place there is free again when the completion of its request has been polled.
     ///
     /// # Errors
     /// [`CreateError`] when the device holds as many completion queues as its settings allow, the queue is too large, or the
@@ -111,7 +112,8 @@ impl Device {
 }
 
 impl Cq {
-    /// Takes up to `out.len()` completions, oldest first, and answers how many there were.
+    /// Takes up to `out.len()` completions, oldest first, and returns how many there were. This frees the places of their requests
+    /// in the work queues, and of the requests before them that make no completion.
     ///
     /// On a device with manual progress an empty queue makes this call drive the engine. So it does on one with a thread when it has
     /// been called a few times without finding anything: whoever does that waits in this way, and has the core that the thread would

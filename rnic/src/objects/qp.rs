@@ -169,7 +169,7 @@ impl Qp {
 
     /// Whether anything is in the send queue that is not done.
     pub fn has_sends(&self) -> bool {
-        !self.queues.send.is_empty()
+        self.device.engines.at(self.engine).has_sends(self.slot)
     }
 
     /// Behaves as InfiniBand's from now on ([`QpInit::as_infiniband`]), or not any more. It is to have no connection.

@@ -336,12 +336,14 @@ fn a_bad_wire_changes_nothing() {
             for (place, number) in (0..).step_by(2000).zip(batch * 100..(batch + 1) * 100) {
                 source.write(place, &[number.to_le_bytes()[0]; 2000]).unwrap();
                 let sges = [source.sge(place, len(number))];
-                let wr = SendWr { signaled: false, ..work(number, SendOpcode::Send, Data::Sges(&sges)) };
+                let signaled = number % 100 == 99;
+                let wr = SendWr { signaled, ..work(number, SendOpcode::Send, Data::Sges(&sges)) };
                 pair.a.qp.post_send(&wr).unwrap();
             }
             for number in batch * 100..(batch + 1) * 100 {
                 assert_eq!(received(&pair.completion_of_b()), recv(number, len(number)));
             }
+            assert_eq!(pair.completion_of_a().wr_id, batch * 100 + 99);
         }
         pair.settle(Duration::from_secs(5));
         assert_eq!((pair.b.cq.poll_one(), pair.a.cq.poll_one()), (None, None));

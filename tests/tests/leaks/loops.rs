@@ -76,7 +76,7 @@ fn half_open_startups() -> Box<dyn FnMut()> {
             .collect();
         pair.settle(Duration::from_secs(1));
         server.post_recv(&weft_rnic::RecvWr { wr_id: 9, sges: &[] }).expect("room");
-        served.post_send(&SendWr::new(SendOpcode::Send)).expect("room");
+        served.post_send(&SendWr { signaled: true, ..SendWr::new(SendOpcode::Send) }).expect("room");
         assert_eq!(pair.completion_of_b().wr_id, 9);
         // Longer than a startup may take.
         pair.settle(Duration::from_secs(200));

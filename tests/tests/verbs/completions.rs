@@ -2,9 +2,11 @@
 
 use weft_netif::Duration;
 use weft_rnic::{
-    Cause, CmError, CompletionOpcode, ConnParam, Data, DisconnectReason, PostError, QpCapacity, QpInit,
-    QpState, RecvWr, SendWr, Status,
+    Cause, CmError, CompletionOpcode, ConnParam, CqInit, Data, DisconnectReason, PostError, Qp, QpCapacity,
+    QpInit, QpState, RecvWr, SendWr, Status,
 };
+
+use weft_tests::Side;
 
 use crate::world::{
     CAPACITY, WR, WRITE, connected, connected_with, drain, end_of_a, end_of_b, link_simply, outcomes,
@@ -90,22 +92,76 @@ fn signal_all_reports_everything() {
 }
 
 #[test]
-fn unsignaled_requests_free_their_places_too() {
+fn unsignaled_requests_are_freed_with_the_next_signaled_one() {
     let capacity = QpCapacity { send_wr: 4, recv_wr: 4, ..CAPACITY };
     let mut pair = connected_with(capacity);
     let mb = pair.b.memory(8);
     let write = SendWr { opcode: write_to(&mb, 0), data: Data::Inline(b"12345678"), signaled: false, ..WR };
+    let last = SendWr { signaled: true, ..write };
     let before = pair.b.device.counters().received.by_opcode[WRITE];
     for _ in 0..25 {
-        assert_eq!(pair.a.qp.post_sends(&[write; 5]), Err((4, PostError::QueueFull)));
+        assert_eq!(pair.a.qp.post_sends(&[write, write, write, last, write]), Err((4, PostError::QueueFull)));
         pair.settle(Duration::from_millis(200));
+        assert_eq!(pair.a.qp.post_send(&write), Err(PostError::QueueFull), "done, and nobody has polled");
+        assert_eq!(drain(&pair.a.cq).len(), 1);
     }
     assert_eq!(pair.b.device.counters().received.by_opcode[WRITE] - before, 100);
-    assert_eq!(drain(&pair.a.cq), []);
     for wr_id in 0..4 {
         post_recv(&pair.b.qp, wr_id, &[]);
     }
     assert_eq!(pair.b.qp.post_recv(&RecvWr { wr_id: 9, sges: &[] }), Err(PostError::QueueFull));
+}
+
+/// Requests whose completions nobody wants: their queue ignores overruns, and frees their places when they are done.
+#[test]
+fn with_a_queue_that_ignores_overruns_nobody_has_to_poll() {
+    let capacity = QpCapacity { send_wr: 4, recv_wr: 4, ..CAPACITY };
+    let mut pair = connected();
+    let init = CqInit { ignore_overrun: true, ..CqInit::new(1) };
+    let quiet = [&pair.a, &pair.b].map(|side| side.device.create_cq_with(&init).unwrap());
+    let qp = |side: &Side, cq| {
+        side.device.create_qp(&side.pd, &QpInit { capacity, ..QpInit::new(cq, cq) }).unwrap()
+    };
+    let (a, b) = (qp(&pair.a, &quiet[0]), qp(&pair.b, &quiet[1]));
+    link_simply(&mut pair, &a, &b);
+    for round in 0..25 {
+        (0..4).for_each(|wr_id| post_recv(&b, wr_id, &[]));
+        assert_eq!(b.post_recv(&RecvWr { wr_id: 9, sges: &[] }), Err(PostError::QueueFull));
+        assert_eq!(
+            a.post_sends(&[SendWr { signaled: round % 2 == 0, ..WR }; 5]),
+            Err((4, PostError::QueueFull))
+        );
+        pair.settle(Duration::from_millis(200));
+    }
+    assert_eq!((a.state(), b.state()), (QpState::Rts, QpState::Rts));
+}
+
+/// A completion queue that holds as many completions as its work queues hold requests.
+#[test]
+fn posting_until_the_queues_are_full_overruns_nothing() {
+    let mut pair = connected();
+    let capacity = QpCapacity { send_wr: 64, ..CAPACITY };
+    let cq = pair.a.device.create_cq(256, None).unwrap();
+    let mb = pair.b.memory(8);
+    let links: [Qp; 4] = core::array::from_fn(|_| {
+        let a = pair.a.device.create_qp(&pair.a.pd, &QpInit { capacity, ..QpInit::new(&cq, &cq) }).unwrap();
+        let b = qp_on(&pair.b, &pair.b.cq);
+        link_simply(&mut pair, &a, &b);
+        // It is not needed any more, but its end would be the end of the connection.
+        core::mem::forget(b);
+        a
+    });
+    let write = SendWr { opcode: write_to(&mb, 0), data: Data::Inline(b"12345678"), ..WR };
+    let mut posted = 0;
+    for _ in 0..8 {
+        for qp in &links {
+            posted += (0..1000).take_while(|_| qp.post_send(&write).is_ok()).count();
+        }
+        pair.settle(Duration::from_millis(200));
+    }
+    assert_eq!((posted, cq.is_overrun()), (256, false));
+    assert_eq!(drain(&cq).len(), 256);
+    assert!(links.iter().all(|qp| qp.state() == QpState::Rts));
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn a_hundred_queue_pairs_share_one_queue() {
 #[test]
 fn requests_end_in_another_order_than_they_were_taken_in() {
     let mut pair = Pair::new(&PairConfig::default());
-    let srq = pair.b.pd.create_srq(&SrqInit { max_wr: 2, ..INIT }).unwrap();
+    let srq = pair.b.pd.create_srq(&SrqInit { max_wr: 4, ..INIT }).unwrap();
     let qps = linked(&mut pair, &srq, 2);
     let text = pattern(1 << 20, 3);
     let (source, sink) = (memory_of(&pair.a, &text), guarded(&pair.b, text.len()));
@@ -91,13 +91,15 @@ fn requests_end_in_another_order_than_they_were_taken_in() {
     let device = pair.b.device.clone();
     pair.wait(|| (device.counters().received.by_opcode[crate::world::SEND] > 4).then_some(())).unwrap();
     assert_eq!(drain(&pair.b.cq), [], "the long message is on its way");
-    // Both places are free: the long message has its request already.
-    for (wr_id, offset) in [(2, 0), (3, 32)] {
+    // The long message has the fourth place until its completion is polled.
+    for (wr_id, offset) in [(2, 0), (3, 32), (4, 0)] {
         post(&srq, wr_id, &[small.sge(offset, 32)]);
     }
-    assert_eq!(srq.post_recv(&RecvWr { wr_id: 4, sges: &[] }), Err(PostError::QueueFull));
+    let fifth = || srq.post_recv(&RecvWr { wr_id: 5, sges: &[] });
+    assert_eq!(fifth(), Err(PostError::QueueFull));
     send(&qps[1].0, 0, b"overtakes");
     assert_eq!(pair.completion_of_b().wr_id, 2);
+    assert_eq!([fifth(), fifth()], [Ok(()), Err(PostError::QueueFull)]);
     send(&qps[1].0, 0, b"again");
     let rest = [pair.completion_of_b(), pair.completion_of_b()];
     assert_eq!(outcomes(&rest), [(3, Status::Success), (1, Status::Success)]);

@@ -7,8 +7,8 @@ use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 use weft_rnic::{
-    Access, CmEvent, CompChannel, Completion, CompletionOpcode, Config, ConnParam, Cq, Data, Device,
-    EventChannel, Listener, Pd, PostError, Progress, Qp, QpInit, QpState, RecvWr, SendWr, Status,
+    Access, CmEvent, CompChannel, Completion, CompletionOpcode, Config, ConnParam, Cq, CqInit, Data, Device,
+    EventChannel, Listener, Pd, PostError, Progress, Qp, QpCapacity, QpInit, QpState, RecvWr, SendWr, Status,
 };
 use weft_tests::PORT;
 
@@ -45,6 +45,14 @@ impl End {
         self.device.create_qp(&self.pd, &init).expect("room for a queue pair")
     }
 
+    /// As [`Self::qp`], whose Sends complete where nobody has to poll.
+    fn qp_with_quiet_sends(&self) -> Qp {
+        let quiet = CqInit { ignore_overrun: true, ..CqInit::new(1) };
+        let quiet = self.device.create_cq_with(&quiet).expect("a completion queue");
+        let init = QpInit { capacity: CAPACITY, ..QpInit::new(&quiet, &self.cq) };
+        self.device.create_qp(&self.pd, &init).expect("room for a queue pair")
+    }
+
     /// The next completion, slept for: arm, poll once more, and only then wait.
     pub(crate) fn completion(&self) -> Completion {
         loop {
@@ -78,8 +86,13 @@ impl Ends {
     /// A queue pair that is connected to `qb`. Both devices are looked at in turn, so that this works with any progress.
     pub(crate) fn link_to(&self, qb: &Qp) -> Qp {
         let qa = self.a.qp();
+        self.join(&qa, qb);
+        qa
+    }
+
+    fn join(&self, qa: &Qp, qb: &Qp) {
         let param = ConnParam { peer_to_peer: Some(true), ..ConnParam::default() };
-        self.a.device.connect(&self.a.events, &qa, self.b.device.address(PORT), param).expect("a free one");
+        self.a.device.connect(&self.a.events, qa, self.b.device.address(PORT), param).expect("a free one");
         let (guard, mut established) = (Guard::new(), 0);
         while established < 2 {
             guard.check("a connection");
@@ -96,7 +109,6 @@ impl Ends {
                 }
             }
         }
-        qa
     }
 }
 
@@ -127,7 +139,8 @@ fn post(qp: &Qp, wr: &SendWr<'_>) {
 #[test]
 fn two_threads_that_sleep_until_they_are_answered() {
     let ends = Ends::new(Progress::Thread, Progress::Thread);
-    let (qa, qb) = ends.link();
+    let (qa, qb) = (ends.a.qp_with_quiet_sends(), ends.b.qp_with_quiet_sends());
+    ends.join(&qa, &qb);
     let (ma, mb) =
         (ends.a.pd.register(9000, Access::ALL).unwrap(), ends.b.pd.register(9000, Access::ALL).unwrap());
     post_recv(&qb, 0, &[mb.sge(0, 9000)]);
@@ -220,7 +233,7 @@ fn one_thread_drives_both_devices_by_polling() {
 #[test]
 fn two_threads_that_wait_drive_a_manual_device_each() {
     let ends = Ends::new(Progress::Manual, Progress::Manual);
-    let (qa, qb) = (ends.a.qp(), ends.b.qp());
+    let (qa, qb) = (ends.a.qp_with_quiet_sends(), ends.b.qp_with_quiet_sends());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let Some(CmEvent::ConnectRequest(it)) = ends.b.events.wait(Some(PATIENCE)) else { panic!() };
@@ -285,6 +298,7 @@ fn several_threads_post_to_one_queue_pair() {
     let ends = Ends::new(Progress::Thread, Progress::Thread);
     let (qa, qb) = ends.link();
     let (room, begun) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let mut sent = Vec::new();
     let messages = std::thread::scope(|scope| {
         let receiver = scope.spawn(|| receive_all(&ends.b, &qb, 4 * EACH, &room));
         for thread in 0..4 {
@@ -303,6 +317,11 @@ fn several_threads_post_to_one_queue_pair() {
                 }
             });
         }
+        while sent.len() < 4 * EACH {
+            let completion = ends.a.completion();
+            assert_eq!(completion.status, Status::Success);
+            sent.push(completion.wr_id);
+        }
         receiver.join().unwrap()
     });
     let mut expected: Vec<u64> = (0..4).flat_map(|t| (0..EACH as u64).map(move |n| t << 32 | n)).collect();
@@ -311,12 +330,6 @@ fn several_threads_post_to_one_queue_pair() {
         assert!(numbers.eq(0..EACH as u64), "what one thread posts stays in order");
     }
     let order: Vec<u64> = messages.iter().map(|(thread, number)| thread << 32 | number).collect();
-    let mut sent = Vec::new();
-    while sent.len() < 4 * EACH {
-        let completion = ends.a.completion();
-        assert_eq!(completion.status, Status::Success);
-        sent.push(completion.wr_id);
-    }
     assert!(sent == order, "completions come in the order of posting, which is that of arrival");
     sent.sort_unstable();
     expected.sort_unstable();
@@ -401,12 +414,55 @@ fn poll_together(ends: &Ends, links: &[(Qp, Qp)], total: usize) -> Vec<Vec<Compl
     seen.into_inner().expect("no poller has failed")
 }
 
+/// Threads that post whenever there is room, and two that poll: a completion queue as large as the send queues is never full.
+#[test]
+fn several_threads_post_as_fast_as_the_queues_take_it() {
+    const COUNT: u64 = 3000;
+    let ends = Ends::new(Progress::Thread, Progress::Thread);
+    let cq = ends.a.device.create_cq(256, None).unwrap();
+    let capacity = QpCapacity { send_wr: 64, ..CAPACITY };
+    let target = ends.b.pd.register(8, Access::ALL).unwrap();
+    let links: Vec<_> = (0..4)
+        .map(|_| {
+            let init = QpInit { capacity, ..QpInit::new(&cq, &cq) };
+            let (qa, qb) = (ends.a.device.create_qp(&ends.a.pd, &init).unwrap(), ends.b.qp());
+            ends.join(&qa, &qb);
+            (qa, qb)
+        })
+        .collect();
+    let polled = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for (qa, _) in &links {
+            let wr = SendWr { opcode: write_to(&target, 0), data: Data::Inline(b"8 octets"), ..WR };
+            scope.spawn(move || (0..COUNT).for_each(|wr_id| post(qa, &SendWr { wr_id, ..wr })));
+        }
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let (guard, mut out) = (Guard::new(), [Completion::EMPTY; 16]);
+                while polled.load(Ordering::Relaxed) < links.len() * usize::try_from(COUNT).unwrap() {
+                    let count = cq.poll(&mut out);
+                    assert!(out[..count].iter().all(|completion| completion.status == Status::Success));
+                    polled.fetch_add(count, Ordering::Relaxed);
+                    guard.check("a completion");
+                }
+            });
+        }
+    });
+    assert!(!cq.is_overrun());
+}
+
 #[test]
 fn several_threads_poll_one_queue() {
     for progress in [Progress::Thread, Progress::Manual] {
         // On a manual device the pollers also take turns in driving it.
         let ends = Ends::new(progress, Progress::Thread);
-        let links = [ends.link(), ends.link()];
+        let links = [(); 2].map(|()| {
+            let capacity = QpCapacity { send_wr: 2048, ..CAPACITY };
+            let init = QpInit { capacity, ..QpInit::new(&ends.a.cq, &ends.a.cq) };
+            let (qa, qb) = (ends.a.device.create_qp(&ends.a.pd, &init).unwrap(), ends.b.qp());
+            ends.join(&qa, &qb);
+            (qa, qb)
+        });
         let seen = poll_together(&ends, &links, POLLED);
         for own in &seen {
             for (qp, _) in &links {

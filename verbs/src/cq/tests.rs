@@ -22,7 +22,7 @@ fn in_order_across_the_wrap() {
     let mut out = [completion(0); 3];
     for round in 0..10 {
         for i in 0..3 {
-            cq.push(&completion(round * 3 + i));
+            cq.push(&completion(round * 3 + i), Frees::default());
         }
         assert_eq!(cq.poll(&mut out), 3);
         assert_eq!(out.map(|c| c.wr_id), [round * 3, round * 3 + 1, round * 3 + 2]);
@@ -33,10 +33,10 @@ fn in_order_across_the_wrap() {
 #[test]
 fn a_full_queue_is_overrun_and_keeps_what_it_had() {
     let cq = CompletionQueue::new(2);
-    cq.push(&completion(1));
-    cq.push(&completion(2));
+    cq.push(&completion(1), Frees::default());
+    cq.push(&completion(2), Frees::default());
     assert!(!cq.is_overrun());
-    cq.push(&completion(3));
+    cq.push(&completion(3), Frees::default());
     assert!(cq.is_overrun());
     let mut out = [completion(0); 4];
     assert_eq!(cq.poll(&mut out), 2);
@@ -46,12 +46,12 @@ fn a_full_queue_is_overrun_and_keeps_what_it_had() {
 #[test]
 fn notification_fires_once_and_only_when_asked() {
     let cq = CompletionQueue::new(8);
-    cq.push(&completion(1));
+    cq.push(&completion(1), Frees::default());
     assert_eq!(cq.take_event(0), CqNotice::None);
     cq.request_notification(false);
     assert_eq!(cq.take_event(0), CqNotice::None);
-    cq.push(&completion(2));
-    cq.push(&completion(3));
+    cq.push(&completion(2), Frees::default());
+    cq.push(&completion(3), Frees::default());
     assert_eq!(cq.take_event(0), CqNotice::Due);
     assert_eq!(cq.take_event(0), CqNotice::None);
 }
@@ -60,17 +60,17 @@ fn notification_fires_once_and_only_when_asked() {
 fn solicited_notification_waits_for_the_solicited_or_failed_one() {
     let cq = CompletionQueue::new(8);
     cq.request_notification(true);
-    cq.push(&completion(1));
+    cq.push(&completion(1), Frees::default());
     assert_eq!(cq.take_event(0), CqNotice::None);
-    cq.push(&Completion { solicited: true, ..completion(2) });
+    cq.push(&Completion { solicited: true, ..completion(2) }, Frees::default());
     assert_eq!(cq.take_event(0), CqNotice::Due);
     cq.request_notification(true);
-    cq.push(&Completion { status: Status::WorkRequestFlushed, ..completion(3) });
+    cq.push(&Completion { status: Status::WorkRequestFlushed, ..completion(3) }, Frees::default());
     assert_eq!(cq.take_event(0), CqNotice::Due);
     // Asking for any after asking for solicited ones widens the request, never the other way round.
     cq.request_notification(false);
     cq.request_notification(true);
-    cq.push(&completion(4));
+    cq.push(&completion(4), Frees::default());
     assert_eq!(cq.take_event(0), CqNotice::Due);
 }
 
@@ -79,10 +79,10 @@ fn solicited_after_any_stays_any() {
     let cq = CompletionQueue::new(8);
     cq.request_notification(true);
     cq.request_notification(false);
-    cq.push(&completion(1));
+    cq.push(&completion(1), Frees::default());
     assert_eq!(cq.take_event(0), CqNotice::Due);
     // The event has disarmed both.
-    cq.push(&Completion { solicited: true, ..completion(2) });
+    cq.push(&Completion { solicited: true, ..completion(2) }, Frees::default());
     assert_eq!(cq.take_event(0), CqNotice::None);
 }
 
@@ -91,13 +91,13 @@ fn overwriting_keeps_the_newest() {
     let cq = CompletionQueue::numbered(1, 4, true);
     let mut out = [completion(0); 8];
     for wr_id in 0..11 {
-        cq.push(&completion(wr_id));
+        cq.push(&completion(wr_id), Frees::default());
     }
     assert!(!cq.is_overrun());
     assert_eq!((cq.produced(), cq.capacity()), (11, 4));
     assert_eq!(cq.poll(&mut out[..3]), 3);
     assert_eq!(out.map(|c| c.wr_id)[..3], [7, 8, 9]);
-    cq.push(&completion(11));
+    cq.push(&completion(11), Frees::default());
     assert_eq!(cq.poll(&mut out), 2);
     assert_eq!(out.map(|c| c.wr_id)[..2], [10, 11]);
     assert_eq!(cq.poll(&mut out), 0);
@@ -111,12 +111,10 @@ fn overwritten_ones_are_never_torn() {
         scope.spawn(|| {
             for wr_id in 1..=200_000 {
                 let vendor_err = u32::try_from(wr_id).unwrap();
-                cq.push(&Completion {
-                    byte_len: vendor_err,
-                    vendor_err,
-                    timestamp: wr_id,
-                    ..completion(wr_id)
-                });
+                cq.push(
+                    &Completion { byte_len: vendor_err, vendor_err, timestamp: wr_id, ..completion(wr_id) },
+                    Frees::default(),
+                );
             }
         });
         let (mut out, mut last) = ([completion(0); 2], 0);
@@ -142,7 +140,7 @@ fn resizing_keeps_all_and_their_order() {
         [(16, 3, 1), (64, 12, 5), (16, 4, 9), (8, 3, 0), (8, 1, 2), (4, 0, 4), (2, 2, 0), (128, 0, 0)]
     {
         for _ in 0..push {
-            cq.push(&completion(next));
+            cq.push(&completion(next), Frees::default());
             next += 1;
         }
         let taken = cq.poll(&mut out[..poll]);
@@ -168,7 +166,7 @@ fn what_is_armed_stays_armed_through_a_resize() {
     cq.request_notification(true);
     cq.resize(64).unwrap();
     assert_eq!(cq.armed(), Some(true));
-    cq.push(&Completion { solicited: true, ..completion(1) });
+    cq.push(&Completion { solicited: true, ..completion(1) }, Frees::default());
     assert_eq!(cq.take_event(0), CqNotice::Due);
     cq.resize(2).unwrap();
     assert_eq!(cq.armed(), None, "the ring of before remembers nothing");
@@ -197,7 +195,7 @@ fn a_thread_may_poll_while_it_is_resized() {
             if smaller.is_err() || cq.len() == cq.capacity() {
                 cq.resize(1 << 15).unwrap();
             }
-            cq.push(&completion(wr_id));
+            cq.push(&completion(wr_id), Frees::default());
         }
     });
     assert!(!cq.is_overrun());
@@ -206,7 +204,7 @@ fn a_thread_may_poll_while_it_is_resized() {
 #[test]
 fn an_event_waits_for_its_count_or_its_time() {
     let cq = CompletionQueue::new(64);
-    let push = |count| (0..count).for_each(|wr_id| cq.push(&completion(wr_id)));
+    let push = |count| (0..count).for_each(|wr_id| assert!(cq.push(&completion(wr_id), Frees::default())));
     cq.set_moderation(3, 100);
     cq.request_notification(false);
     push(1);
@@ -227,7 +225,7 @@ fn an_event_waits_for_its_count_or_its_time() {
     cq.request_notification(true);
     push(1);
     assert_eq!(cq.take_event(0), CqNotice::None, "not solicited");
-    cq.push(&Completion { solicited: true, ..completion(9) });
+    cq.push(&Completion { solicited: true, ..completion(9) }, Frees::default());
     assert_eq!(cq.take_event(0), CqNotice::Held(None));
     cq.set_moderation(0, 7);
     assert_eq!(cq.take_event(1), CqNotice::Held(Some(8)));
@@ -253,12 +251,12 @@ fn those_who_wait_are_told_once() {
     cq.await_completions(9, 2);
     cq.await_completions(9, 3);
     assert_eq!(ready(), []);
-    cq.push(&completion(1));
+    cq.push(&completion(1), Frees::default());
     assert_eq!(ready(), [7]);
     cq.forget(8);
-    cq.push(&completion(2));
+    cq.push(&completion(2), Frees::default());
     assert_eq!(ready(), []);
-    cq.push(&completion(3));
+    cq.push(&completion(3), Frees::default());
     assert_eq!(ready(), [9]);
     assert_eq!(ready(), []);
 }

@@ -12,7 +12,7 @@ fn push(cq: &CompletionQueue, count: usize) {
     for _ in 0..count {
         let (status, opcode) = (Status::Success, CompletionOpcode::Recv);
         let out = Completion { status, opcode, ..Completion::EMPTY };
-        cq.push(&out);
+        cq.push(&out, Frees::default());
     }
 }
 

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use super::QueuePair;
+use crate::cq::{Frees, WorkQueue};
 use crate::srq::SharedRing;
 use crate::{
-    BadEntry, Completion, CompletionOpcode, MemoryTable, QpNotice, RecvWork, Refusal, SharedRecvQueue, Status,
+    BadEntry, Completion, CompletionOpcode, CompletionQueue, MemoryTable, QpNotice, QpQueues, RecvWork,
+    Refusal, SharedRecvQueue, Status,
 };
 
 /// The receive request that a message is being placed into, and where the next one comes from.
@@ -20,6 +22,8 @@ pub(crate) struct Receiving {
     shared: Option<Shared>,
     /// A message waits for a request.
     waits: bool,
+    /// The receive queue's number at its completion queue, whose polls free places; `None` where completing frees them.
+    number: Option<u32>,
 }
 
 /// A shared receive queue as one queue pair uses it.
@@ -33,9 +37,27 @@ struct Shared {
 }
 
 impl Receiving {
-    pub(super) fn new(srq: Option<Arc<SharedRecvQueue>>) -> Self {
+    pub(super) fn new(
+        srq: Option<Arc<SharedRecvQueue>>,
+        queues: &Arc<QpQueues>,
+        cq: &CompletionQueue,
+    ) -> Self {
+        let number = cq.attach(match &srq {
+            Some(srq) => WorkQueue::Shared(Arc::clone(srq)),
+            None => WorkQueue::Recv(Arc::clone(queues)),
+        });
         let shared = srq.map(|srq| Shared { ring: srq.ring(), srq, ticket: 0, is_left: false });
-        Self { work: RecvWork::new(), active: false, next: 0, shared, waits: false }
+        Self { work: RecvWork::new(), active: false, next: 0, shared, waits: false, number }
+    }
+
+    /// The queue pair is destroyed; a request that it has taken and not completed makes no completion any more.
+    pub(super) fn end(&self, cq: &CompletionQueue) {
+        if let Some(number) = self.number {
+            cq.detach(number);
+        }
+        if let Some(shared) = self.shared.as_ref().filter(|_| self.active) {
+            shared.srq.release();
+        }
     }
 }
 
@@ -116,8 +138,22 @@ impl QueuePair {
     pub(crate) fn complete_recv(&mut self, completion: Completion) {
         self.receiving.active = false;
         self.counters.count_completed(completion.status);
-        self.queues.recv.release(self.receiving.next);
-        self.recv_cq.push(&completion);
+        let Receiving { number, next, .. } = self.receiving;
+        if number.is_none() {
+            // Before anybody can see the completion.
+            self.free_recv();
+        }
+        let frees = Frees { number: number.unwrap_or_default(), end: next };
+        if !self.recv_cq.push(&completion, frees) {
+            self.free_recv();
+        }
+    }
+
+    fn free_recv(&self) {
+        match &self.receiving.shared {
+            Some(shared) => shared.srq.release(),
+            None => self.queues.recv.release(self.receiving.next),
+        }
     }
 
     pub(crate) fn fail_recv(&mut self, status: Status) {
@@ -203,11 +239,9 @@ impl QueuePair {
         Some(loaded)
     }
 
-    /// The receive requests posted so far to the own queue, as far as the ring can hold them.
+    /// The receive requests posted so far to the own queue.
     #[inline]
     fn recvs_posted(&self) -> u64 {
-        let next = self.receiving.next;
-        let released = next - u64::from(self.receiving.active && self.receiving.shared.is_none());
-        self.queues.recv.posted().clamp(next, released + self.queues.recv.capacity())
+        self.queues.recv.posted()
     }
 }

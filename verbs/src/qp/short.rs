@@ -88,8 +88,7 @@ impl QueuePair {
             self.complete(&done);
         } else {
             self.counters.count_completed(Status::Success);
-            self.retired += 1;
-            self.queues.send.release(self.retired);
+            self.retire_one();
         }
     }
 }

@@ -89,7 +89,8 @@ impl World {
     }
 }
 
-const CAPACITY: QpCapacity = QpCapacity { send_wr: 8, recv_wr: 8, send_sge: 4, recv_sge: 4, inline: 64 };
+pub(super) const CAPACITY: QpCapacity =
+    QpCapacity { send_wr: 8, recv_wr: 8, send_sge: 4, recv_sge: 4, inline: 64 };
 
 pub(super) const WR: SendWr<'static> = SendWr {
     wr_id: 0,
@@ -404,7 +405,8 @@ proptest! {
     /// Reads and others finish in any order: completions come in the order of posting, one for each signaled request.
     #[test]
     fn order(requests in vec((any::<bool>(), any::<bool>()), 1..40), picks in vec(any::<prop::sample::Index>(), 200)) {
-        let mut world = established();
+        let queues = QpQueues::new(2, &QpCapacity { send_wr: 40, ..CAPACITY });
+        let mut world = World::with(Some(QpEvent::Established), queues, CompletionQueue::new(64));
         let mut picks = picks.iter();
         let (mut posted, mut outstanding, mut seen) = (0, Vec::new(), Vec::new());
         while posted < requests.len() || !outstanding.is_empty() {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use weft_netif::{Ground, Wire};
 use weft_rnic::{
-    Access, CmEvent, CompChannel, Completion, Config, ConnParam, Cq, Data, Device, EventChannel, Mr, Pd,
-    Progress, Qp, QpCapacity, QpInit, RecvWr, SendOpcode, SendWr, Status,
+    Access, CmEvent, CompChannel, Completion, Config, ConnParam, Cq, CqInit, Data, Device, EventChannel, Mr,
+    Pd, Progress, Qp, QpCapacity, QpInit, RecvWr, SendOpcode, SendWr, Status,
 };
 
 use crate::args::Args;
@@ -21,6 +21,8 @@ pub(crate) struct Side {
     pd: Pd,
     channel: CompChannel,
     cq: Cq,
+    /// Sends complete here; nobody polls.
+    sent: Cq,
     /// Where every message goes.
     memory: Mr,
     qps: Vec<Qp>,
@@ -52,10 +54,12 @@ impl Side {
         let channel = device.create_comp_channel()?;
         let entries = 2 * args.depth * args.qps.min(1024);
         let cq = device.create_cq(entries, Some(&channel)).map_err(io::Error::other)?;
+        let quiet = CqInit { ignore_overrun: true, ..CqInit::new(1) };
+        let sent = device.create_cq_with(&quiet).map_err(io::Error::other)?;
         let events = device.create_event_channel()?;
         let memory = pd.register(8, Access::LOCAL_WRITE).map_err(io::Error::other)?;
         let (qps, places, depth) = (Vec::new(), HashMap::new(), args.depth);
-        Ok(Self { device, events, established: 0, pd, channel, cq, memory, qps, places, depth })
+        Ok(Self { device, events, established: 0, pd, channel, cq, sent, memory, qps, places, depth })
     }
 
     /// Begins `count` connections.
@@ -128,7 +132,7 @@ impl Side {
     fn new_end(&mut self) -> io::Result<usize> {
         let (send_wr, recv_wr) = (self.depth, self.depth);
         let capacity = QpCapacity { send_wr, recv_wr, send_sge: 2, recv_sge: 2, ..QpCapacity::default() };
-        let init = QpInit { capacity, ..QpInit::new(&self.cq, &self.cq) };
+        let init = QpInit { capacity, ..QpInit::new(&self.sent, &self.cq) };
         let qp = self.device.create_qp(&self.pd, &init).map_err(io::Error::other)?;
         self.places.insert(qp.number(), self.qps.len());
         self.qps.push(qp);

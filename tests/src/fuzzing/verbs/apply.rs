@@ -124,6 +124,7 @@ impl World {
                     state: QpState::Idle,
                     link: Link::None,
                     sends: VecDeque::new(),
+                    done: Default::default(),
                     recvs: VecDeque::new(),
                     written: 0,
                 });

@@ -55,7 +55,7 @@ impl World {
         if total(&sges) > u64::from(u32::MAX) {
             errors.push(PostError::TooLong);
         }
-        if pair.recvs.len() as u64 >= ring(pair.capacity.recv_wr) {
+        if (pair.recvs.len() + pair.done[1].len()) as u64 >= ring(pair.capacity.recv_wr) {
             errors.push(PostError::QueueFull);
         }
         let posted = pair.qp.as_ref().expect("a live queue pair").post_recv(&RecvWr { wr_id, sges: &sges });
@@ -96,7 +96,10 @@ impl World {
             (len > u64::from(u32::MAX), PostError::TooLong),
             (is_inline && fetches || wr.solicited && !may_solicit, PostError::BadFlags),
             (is_bad_data, PostError::BadData),
-            (pair.sends.len() as u64 >= ring(pair.capacity.send_wr), PostError::QueueFull),
+            (
+                (pair.sends.len() + pair.done[0].len()) as u64 >= ring(pair.capacity.send_wr),
+                PostError::QueueFull,
+            ),
         ];
         checks.into_iter().filter(|(applies, _)| *applies).map(|(_, error)| error).collect()
     }
@@ -200,7 +203,10 @@ impl World {
             (window.pd != *pd, PostError::ForeignObject),
             (access.bits() & !(0x0E | 0x20) != 0, PostError::BadFlags),
             (pair.state == QpState::Idle, PostError::InvalidState),
-            (pair.sends.len() as u64 >= ring(pair.capacity.send_wr), PostError::QueueFull),
+            (
+                (pair.sends.len() + pair.done[0].len()) as u64 >= ring(pair.capacity.send_wr),
+                PostError::QueueFull,
+            ),
         ];
         let errors: Vec<_> =
             checks.into_iter().filter(|(applies, _)| *applies).map(|(_, error)| error).collect();

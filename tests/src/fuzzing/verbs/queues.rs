@@ -21,6 +21,8 @@ pub(super) struct Pair {
     pub(super) link: Link,
     pub(super) sends: VecDeque<Send>,
     pub(super) recvs: VecDeque<Recv>,
+    /// Requests of both queues that are done and keep their places until a completion of theirs, or behind them, is polled.
+    pub(super) done: [VecDeque<u64>; 2],
     /// Octets that the peer has written since its last message that was no Write.
     pub(super) written: usize,
 }
@@ -103,17 +105,17 @@ impl Completions {
         }
     }
 
-    /// Takes up to `count` completions and compares them; answers what they were.
-    pub(super) fn poll(&mut self, count: usize) -> Vec<Completion> {
+    /// Takes up to `count` completions and compares them; answers what they were, and the queues that they are of.
+    pub(super) fn poll(&mut self, count: usize) -> Vec<((End, usize), Completion)> {
         let Some(cq) = &self.cq else { return Vec::new() };
         let expected: usize = self.lanes.iter().map(|(_, lane)| lane.len()).sum();
         let mut taken = Vec::new();
         while taken.len() < count {
             let Some(found) = cq.poll_one() else { break };
-            let mut lanes = self.lanes.iter_mut().map(|(_, lane)| lane);
-            let lane = lanes.find(|lane| lane.front().is_some_and(|next| next.wr_id == found.wr_id));
-            let next = lane.and_then(VecDeque::pop_front);
-            let next = next.unwrap_or_else(|| panic!("nobody expects {found:?} now"));
+            let mut lanes = self.lanes.iter_mut();
+            let lane = lanes.find(|(_, lane)| lane.front().is_some_and(|next| next.wr_id == found.wr_id));
+            let next = lane.and_then(|(queue, lane)| Some((*queue, lane.pop_front()?)));
+            let (queue, next) = next.unwrap_or_else(|| panic!("nobody expects {found:?} now"));
             let found = Completion { timestamp: 0, ..found };
             if next.status == Status::Success {
                 assert_eq!(found, next);
@@ -123,7 +125,7 @@ impl Completions {
                 // A Terminate's code tells more than the model knows.
                 assert_eq!(found.vendor_err != 0, is_remote(found.status), "{found:?}");
             }
-            taken.push(next);
+            taken.push((queue, next));
         }
         assert_eq!(taken.len(), count.min(expected), "completions are missing");
         taken

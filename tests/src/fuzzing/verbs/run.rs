@@ -293,6 +293,7 @@ impl World {
     }
 
     fn complete_send(&mut self, end: End, send: &Send, status: Status, byte_len: u32) {
+        self.pair_mut(end).done[0].push_back(send.wr_id);
         let pair = self.pair(end);
         if status == Status::Success && !send.signaled && !pair.signal_all {
             return;
@@ -309,6 +310,7 @@ impl World {
         status: Status,
         particulars: impl FnOnce(&mut Completion),
     ) {
+        self.pair_mut(end).done[1].push_back(recv.wr_id);
         let pair = self.pair(end);
         let mut completion = pair.completion(recv.wr_id, CompletionOpcode::Recv, status);
         particulars(&mut completion);

@@ -155,7 +155,11 @@ impl World {
     }
 
     pub(super) fn poll(&mut self, side: usize, cq: usize, count: usize) {
-        for completion in self.sides[side].cqs[cq].poll(count) {
+        for ((end, queue), completion) in self.sides[side].cqs[cq].poll(count) {
+            let done = &mut self.pair_mut(end).done[queue];
+            while done.front().is_some_and(|wr_id| *wr_id <= completion.wr_id) {
+                done.pop_front();
+            }
             self.note((completion.opcode, completion.status));
         }
     }

@@ -1,0 +1,92 @@
+//! The work queues that complete to a completion queue. A poll frees the places of the requests whose completions it takes, as
+//! mlx5 and cxgb4 do: so requests that are not polled never are more than the work queues hold.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::completion::{join, split};
+use crate::{QpQueues, SharedRecvQueue};
+
+/// A work queue whose requests complete to a completion queue.
+#[derive(Debug)]
+pub(crate) enum WorkQueue {
+    /// The send queue of a queue pair.
+    Send(Arc<QpQueues>),
+    /// The receive queue of a queue pair.
+    Recv(Arc<QpQueues>),
+    /// A shared receive queue, as one queue pair uses it.
+    Shared(Arc<SharedRecvQueue>),
+    /// The queue pair was destroyed, and nobody posts there any more.
+    Gone,
+}
+
+/// Says what the poll of a completion frees: the places of all requests before `end` in the work queue `number`. Of a shared
+/// receive queue it is one place.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Frees {
+    pub(crate) number: u32,
+    pub(crate) end: u64,
+}
+
+impl Frees {
+    #[inline]
+    pub(super) fn load(entry: &[AtomicU64]) -> Self {
+        let [number, end] = [NUMBER, END].map(|word| entry[word].load(Ordering::Relaxed));
+        Self { number: split(number).0, end }
+    }
+
+    #[inline(always)]
+    pub(super) fn store(self, entry: &[AtomicU64]) {
+        entry[NUMBER].store(join(self.number, 0), Ordering::Relaxed);
+        entry[END].store(self.end, Ordering::Relaxed);
+    }
+}
+
+/// The work queues of one completion queue, by number.
+#[derive(Debug, Default)]
+pub(super) struct WorkQueues {
+    by_number: Vec<WorkQueue>,
+    /// Numbers of destroyed queue pairs in the order of their end, with the completions that the queue had made by then. A number
+    /// is used again when all these have been polled.
+    detached: VecDeque<(u64, u32)>,
+}
+
+impl WorkQueues {
+    /// Gives the work queue a number, when `polled` completions have been polled so far.
+    pub(super) fn attach(&mut self, queue: WorkQueue, polled: u64) -> u32 {
+        if let Some(&(_, number)) = self.detached.front().filter(|&&(end, _)| end <= polled)
+            && let Some(place) = self.by_number.get_mut(number as usize)
+        {
+            self.detached.pop_front();
+            *place = queue;
+            return number;
+        }
+        self.by_number.push(queue);
+        u32::try_from(self.by_number.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// Takes the work queue's number back, when `produced` completions have been made so far.
+    pub(super) fn detach(&mut self, number: u32, produced: u64) {
+        let Some(queue) = self.by_number.get_mut(number as usize) else { return };
+        // A shared receive queue lives on, and wants the places of what is still to be polled.
+        if !matches!(queue, WorkQueue::Shared(_)) {
+            *queue = WorkQueue::Gone;
+        }
+        self.detached.push_back((produced, number));
+    }
+
+    #[inline]
+    pub(super) fn free(&self, frees: Frees) {
+        match self.by_number.get(frees.number as usize) {
+            Some(WorkQueue::Send(queues)) => queues.send.release(frees.end),
+            Some(WorkQueue::Recv(queues)) => queues.recv.release(frees.end),
+            Some(WorkQueue::Shared(queue)) => queue.release(),
+            Some(WorkQueue::Gone) | None => {}
+        }
+    }
+}
+
+/// Words of an entry behind those of the completion.
+const NUMBER: usize = 6;
+const END: usize = 7;

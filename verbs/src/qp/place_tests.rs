@@ -1,0 +1,207 @@
+//! When places of work queues are free again.
+
+use weft_rdmap::{Inbound, SendEnd};
+
+use super::tests::{CAPACITY, IDLE, WR};
+use super::*;
+use crate::{PostError, RecvWr, SendWr};
+
+/// Queue pairs in RTS that complete to the same queues.
+struct World {
+    memory: MemoryTable,
+    send_cq: Arc<CompletionQueue>,
+    recv_cq: Arc<CompletionQueue>,
+    srq: Option<Arc<SharedRecvQueue>>,
+}
+
+impl World {
+    fn new(entries: u32, ignores_overrun: bool) -> Self {
+        let cq = || Arc::new(CompletionQueue::numbered(1, entries, ignores_overrun));
+        Self { memory: MemoryTable::new(1), send_cq: cq(), recv_cq: cq(), srq: None }
+    }
+
+    fn with_srq(places: u32, entries: u32, ignores_overrun: bool) -> Self {
+        let srq = Arc::new(SharedRecvQueue::new(places, 1, 0));
+        Self { srq: Some(srq), ..Self::new(entries, ignores_overrun) }
+    }
+
+    fn queue_pair(&self) -> QueuePair {
+        let mut queues = QpQueues::new(2, &CAPACITY);
+        queues.has_srq = self.srq.is_some();
+        let mut qp = QueuePair::new(QpInit {
+            queues: Arc::new(queues),
+            pd: PdId(1),
+            send_cq: Arc::clone(&self.send_cq),
+            recv_cq: Arc::clone(&self.recv_cq),
+            signal_all: false,
+            srq: self.srq.clone(),
+            rnr_wait: false,
+            cq_table: Arc::default(),
+        });
+        qp.handle_event(QpEvent::Established);
+        qp
+    }
+
+    /// Sends until nothing is left to be sent.
+    fn send_all(&self, qp: &mut QueuePair) {
+        while let Some(message) = qp.next_message(IDLE, &self.memory).unwrap() {
+            qp.finish(message.token);
+        }
+    }
+
+    /// Receives a message without octets, or the first segment of one.
+    fn receive(&self, qp: &mut QueuePair, is_whole: bool) {
+        let last = is_whole.then_some(SendEnd { len: 0, solicited: false, invalidate: None });
+        qp.apply(Inbound::Send { offset: 0, payload: &[], last }, &self.memory).unwrap();
+    }
+
+    /// Posts to the shared receive queue until it is full.
+    fn fill(&self) -> usize {
+        let srq = self.srq.as_ref().expect("a shared receive queue");
+        (0..100).take_while(|&wr_id| srq.post(&RecvWr { wr_id, sges: &[] }).is_ok()).count()
+    }
+}
+
+/// Posts Sends until the queue is full; each `signaled`-th one makes a completion.
+fn fill_sends(qp: &QueuePair, signaled: u64) -> u64 {
+    let wr = |wr_id: u64| SendWr { wr_id, signaled: wr_id % signaled == signaled - 1, ..WR };
+    (0..100).take_while(|&wr_id| qp.queues().post_send(&wr(wr_id)).is_ok()).count() as u64
+}
+
+fn fill_recvs(qp: &QueuePair) -> usize {
+    let posted = |wr_id| qp.queues().post_recv(&RecvWr { wr_id, sges: &[] });
+    let count = (0..100).take_while(|&wr_id| posted(wr_id).is_ok()).count();
+    assert_eq!(posted(100), Err(PostError::QueueFull));
+    count
+}
+
+fn poll(cq: &CompletionQueue, count: usize) {
+    assert_eq!(cq.poll(&mut vec![Completion::EMPTY; count]), count);
+}
+
+#[test]
+fn a_poll_frees_the_places_of_what_it_takes() {
+    let world = World::new(64, false);
+    let mut qp = world.queue_pair();
+    assert_eq!((fill_sends(&qp, 1), fill_recvs(&qp)), (8, 8));
+    world.send_all(&mut qp);
+    (0..8).for_each(|_| world.receive(&mut qp, true));
+    assert!(!qp.has_sends());
+    assert_eq!((fill_sends(&qp, 1), fill_recvs(&qp)), (0, 0), "done, and nobody has polled");
+    poll(&world.send_cq, 3);
+    poll(&world.recv_cq, 5);
+    assert_eq!((fill_sends(&qp, 1), fill_recvs(&qp)), (3, 5));
+    assert!(qp.has_sends());
+}
+
+#[test]
+fn an_unsignaled_request_is_freed_by_the_next_completion() {
+    let world = World::new(64, false);
+    let mut qp = world.queue_pair();
+    assert_eq!(fill_sends(&qp, 3), 8);
+    world.send_all(&mut qp);
+    poll(&world.send_cq, 1);
+    assert_eq!(fill_sends(&qp, 100), 3);
+    poll(&world.send_cq, 1);
+    assert_eq!(fill_sends(&qp, 100), 3);
+    world.send_all(&mut qp);
+    assert_eq!((world.send_cq.len(), fill_sends(&qp, 1)), (0, 0), "without a signaled one nothing is freed");
+    qp.handle_event(QpEvent::Failed);
+    assert!(world.send_cq.is_empty(), "all was done");
+}
+
+#[test]
+fn a_flush_makes_a_completion_of_each() {
+    let world = World::new(64, false);
+    let mut qp = world.queue_pair();
+    assert_eq!((fill_sends(&qp, 100), fill_recvs(&qp)), (8, 8));
+    qp.handle_event(QpEvent::Failed);
+    assert_eq!(fill_recvs(&qp), 0);
+    poll(&world.send_cq, 8);
+    poll(&world.recv_cq, 8);
+    assert_eq!((qp.queues().send.len(), fill_recvs(&qp)), (0, 8));
+}
+
+#[test]
+fn where_nobody_has_to_poll_places_are_free_when_requests_are_done() {
+    let world = World::new(2, true);
+    let mut qp = world.queue_pair();
+    for _ in 0..3 {
+        assert_eq!((fill_sends(&qp, 2), fill_recvs(&qp)), (8, 8));
+        world.send_all(&mut qp);
+        (0..8).for_each(|_| world.receive(&mut qp, true));
+    }
+    let world = World::with_srq(4, 2, true);
+    let mut qp = world.queue_pair();
+    for _ in 0..3 {
+        assert_eq!(world.fill(), 4);
+        (0..4).for_each(|_| world.receive(&mut qp, true));
+    }
+}
+
+#[test]
+fn the_places_of_a_shared_queue_are_freed_by_polls_whoever_took_them() {
+    let world = World::with_srq(8, 64, false);
+    let mut qps = [world.queue_pair(), world.queue_pair()];
+    assert_eq!(world.fill(), 8);
+    for i in 0..6 {
+        world.receive(&mut qps[i % 2], true);
+    }
+    assert_eq!(world.fill(), 0);
+    poll(&world.recv_cq, 1);
+    assert_eq!(world.fill(), 1);
+    // Neither a destroyed queue pair nor one in its place changes what is to be polled of it.
+    let [one, other] = qps;
+    drop(one);
+    let another = world.queue_pair();
+    assert_eq!(world.fill(), 0);
+    poll(&world.recv_cq, 5);
+    assert_eq!(world.fill(), 5);
+    drop((other, another));
+    let srq = world.srq.as_ref().unwrap();
+    assert_eq!((srq.waiting(), srq.resize(4), srq.resize(16)), (8, Err(crate::TooSmall), Ok(())));
+    assert_eq!(world.fill(), 8);
+}
+
+#[test]
+fn a_place_of_a_shared_queue_is_free_when_no_completion_can_come() {
+    let world = World::with_srq(4, 2, false);
+    let mut qp = world.queue_pair();
+    assert_eq!(world.fill(), 4);
+    world.receive(&mut qp, false);
+    drop(qp);
+    assert_eq!(world.fill(), 1, "the queue pair was destroyed amid a message");
+    let mut qp = world.queue_pair();
+    (0..3).for_each(|_| world.receive(&mut qp, true));
+    assert!(qp.is_overrun());
+    assert_eq!(world.fill(), 1, "the completion was lost");
+    let World { recv_cq, srq, .. } = world;
+    drop((qp, recv_cq));
+    let post = || srq.as_ref().unwrap().post(&RecvWr { wr_id: 1, sges: &[] });
+    assert_eq!([post(), post(), post()], [Ok(None), Ok(None), Err(PostError::QueueFull)]);
+}
+
+/// Numbers of destroyed queue pairs are used again, but not while a completion of theirs is to be polled.
+#[test]
+fn completions_of_a_destroyed_queue_pair_free_nothing_of_the_next_one() {
+    let world = World::new(64, false);
+    let mut old = world.queue_pair();
+    fill_sends(&old, 1);
+    world.send_all(&mut old);
+    drop(old);
+    let mut qps: Vec<_> = (0..3).map(|_| world.queue_pair()).collect();
+    for qp in &mut qps {
+        fill_sends(qp, 1);
+        world.send_all(qp);
+    }
+    poll(&world.send_cq, 8);
+    assert!(qps.iter().all(|qp| fill_sends(qp, 1) == 0));
+    poll(&world.send_cq, 1);
+    assert_eq!(qps.iter().map(|qp| fill_sends(qp, 1)).collect::<Vec<_>>(), [1, 0, 0]);
+    drop(qps);
+    poll(&world.send_cq, 23);
+    for _ in 0..100 {
+        let qp = world.queue_pair();
+        assert!(qp.send_number.is_some_and(|number| number < 4), "numbers are used again");
+    }
+}
