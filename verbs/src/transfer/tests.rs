@@ -7,7 +7,7 @@ use weft_rdmap::{Error, Kind, Message, ReadRequest, Readiness, Token};
 
 use super::*;
 use crate::{
-    CompletionOpcode, CompletionQueue, Data, MemoryRegion, PdId, QpCapacity, QpEvent, QpInit, QpQueues,
+    CompletionOpcode, CompletionQueue, Data, Left, MemoryRegion, PdId, QpCapacity, QpEvent, QpInit, QpQueues,
     RecvWr, Region, Registration, SendOpcode, SendWr,
 };
 
@@ -182,6 +182,38 @@ fn what_an_element_does_not_cover_is_never_sent() {
     let filled = world.qp.fill(&body, &world.memory, &mut Payload::new(&mut [0; 4]));
     assert_eq!(filled, Err(Refusal::Local(Status::LocalProtection)));
     assert_eq!(world.outcomes(), [(5, Status::LocalProtection)]);
+}
+
+/// The second element of a message is gone: nothing of its FPDU stays in the plan, where it would be sent without a header, and the
+/// FPDU before it does.
+#[test]
+fn an_fpdu_that_cannot_be_lent_leaves_the_plan_as_it_was() {
+    const HALF: u32 = 4096;
+    let mut world = World::new();
+    let [kept, gone] = [b'k', b'g'].map(|octet| world.register(PD, Access::ALL, &[octet; HALF as usize]));
+    let elements = [sge(&kept, 0, HALF), sge(&kept, 0, HALF), sge(&gone, 0, HALF)];
+    let message = world.start(SendOpcode::Send, Data::Sges(&elements));
+    let body = |offset| Body::Message { token: message.token, offset };
+    world.memory.deregister(gone.stag).unwrap();
+    let mut lending = Lending::new();
+    lending.begin(0);
+    assert_eq!(world.qp.lend(&body(0), HALF as usize, &world.memory, &mut lending), Ok(true));
+    lending.place_head(3);
+    lending.begin(3);
+    let lent = world.qp.lend(&body(HALF), 2 * HALF as usize, &world.memory, &mut lending);
+    assert_eq!(lent, Err(Refusal::Local(Status::LocalProtection)));
+    lending.place_head(3);
+    assert_eq!(lending.len(), HALF as usize);
+    let mut planned = Vec::new();
+    lending.each_behind(0, b"one", |left| match left {
+        Left::Built(octets) => planned.extend_from_slice(octets),
+        Left::Memory(span, len) => {
+            let mut octets = vec![0; len];
+            span.copy_out(&mut octets).unwrap();
+            planned.extend_from_slice(&octets);
+        }
+    });
+    assert_eq!(planned, [&b"one"[..], &[b'k'; HALF as usize]].concat());
 }
 
 #[test]
