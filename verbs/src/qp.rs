@@ -15,6 +15,7 @@ use crate::{
     QpNotices, QpQueues, QpState, SendWork, Sge, SharedRecvQueue, Status,
 };
 use local::Revocation;
+use pending::Pending;
 use receiving::Receiving;
 pub use short::Short;
 
@@ -454,46 +455,8 @@ impl Drop for QueuePair {
     }
 }
 
-/// A request of the send queue between start and completion.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    wr_id: u64,
-    opcode: CompletionOpcode,
-    status: Status,
-    vendor_err: u32,
-    len: u32,
-    parts: usize,
-    /// Where the original value of an Atomic goes.
-    sink: Sge,
-    signaled: bool,
-    done: bool,
-}
-
-impl Pending {
-    /// Counts a part that is done, and says whether it was the last one.
-    const fn is_last_part(&mut self) -> bool {
-        self.parts = self.parts.saturating_sub(1);
-        self.parts == 0
-    }
-}
-
-impl Default for Pending {
-    fn default() -> Self {
-        Self {
-            wr_id: 0,
-            opcode: CompletionOpcode::Send,
-            status: Status::Success,
-            vendor_err: 0,
-            len: 0,
-            parts: 0,
-            sink: Sge::default(),
-            signaled: false,
-            done: false,
-        }
-    }
-}
-
 mod local;
+mod pending;
 mod receiving;
 mod short;
 mod start;
