@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::case::{Case, Effort};
-use crate::matrix::RunArgs;
-use crate::sweep::SweepArgs;
+use crate::ours::Op;
 
 /// Measures the data path beside references, turn by turn in one run.
 ///
@@ -68,6 +67,86 @@ pub struct Args {
 pub(crate) enum Command {
     Run(RunArgs),
     Sweep(SweepArgs),
+}
+
+/// One operation over a wire in memory, in any size and setting, beside smoltcp alone and plain copies.
+///
+/// Sizes up to 4 KiB are shown as millions of messages in a second, larger ones as GB/s, and round trips as microseconds.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(after_help = "Examples:
+  weft bench run --op write --size 65536,1048576 --mtu 9000
+  weft bench run --op send --size 8 --batch 32 --signal-every 32 --depth 128
+  weft bench run --op fetch-add --qps 100 --depth 4
+  weft bench run --op send --size 8 --round-trips --progress thread
+  weft bench run --op read --size 1048576 --no-crc --markers --json")]
+pub(crate) struct RunArgs {
+    /// The operation
+    #[arg(long, value_enum, default_value_t = Op::Write)]
+    pub(crate) op: Op,
+    /// Octets of a message, 8 to 4194304; several with commas between them. A FetchAdd has 8
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1048576")]
+    #[arg(value_parser = clap::value_parser!(u32).range(8..=4_194_304))]
+    pub(crate) size: Vec<u32>,
+    /// Connected queue pairs that take turns, 1 to 10000
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) qps: u32,
+    /// Requests under way on each queue pair, 1 to 128
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub(crate) depth: u32,
+    /// Requests for each doorbell, at most the depth
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub(crate) batch: u32,
+    /// One of so many requests makes a completion, at most half the depth unless that is the batch
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub(crate) signal_every: u32,
+    /// Sends back and forth, one at a time, instead of a stream
+    #[arg(long)]
+    pub(crate) round_trips: bool,
+    /// Turn the CRC32c of FPDUs off
+    #[arg(long)]
+    pub(crate) no_crc: bool,
+    /// Put Markers into the streams of both directions
+    #[arg(long)]
+    pub(crate) markers: bool,
+    /// Octets of the largest IP packet, 576 to 65535
+    #[arg(long, value_name = "N", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    pub(crate) mtu: u32,
+    /// Who drives the engines: the thread that polls, or a thread of each device's own
+    #[arg(long, value_enum, default_value_t = Driver::Manual)]
+    pub(crate) progress: Driver,
+    /// Lose this part of all frames in each direction, 0 to 0.5
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = loss)]
+    pub(crate) loss: f64,
+}
+
+/// Who drives the engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Driver {
+    /// The thread that polls.
+    Manual,
+    /// A thread of each device's own.
+    Thread,
+}
+
+/// RDMA Write against plain TCP over size, on the same smoltcp and the same wire in memory: time and CPU of each transfer, and
+/// the size from which a Write is the cheaper one.
+///
+/// Of each size there are 5,000 transfers of either kind, in turns of 1,000, one thread for both ends. Plain TCP is smoltcp's
+/// alone without any framing or CRC, a `send` for each transfer.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(after_help = "Examples:
+  weft bench sweep
+  weft bench sweep --mtu 65535 --json")]
+pub(crate) struct SweepArgs {
+    /// Octets of the largest IP packet, 576 to 65535
+    #[arg(long, value_name = "N", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    pub(crate) mtu: u32,
+    /// Turn the CRC32c of FPDUs off
+    #[arg(long)]
+    pub(crate) no_crc: bool,
+    /// Transfers of each size and kind, 5 to 1000000
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(5..=1_000_000))]
+    pub(crate) transfers: u32,
 }
 
 impl Args {

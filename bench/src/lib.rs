@@ -5,14 +5,14 @@
 //!   case.rs       what a case is: sides that take turns, and what of ours is compared with what of theirs
 //!   harness.rs    A B A B: at least five turns of each, one row for each reference
 //!   watch.rs      wall and CPU time of the timed parts of a turn
-//!   report.rs     rows as a table, as JSON, one object a line; markdown.rs for docs/performance.md
+//!   report.rs     rows as a table, as JSON, one object a line; markdown.rs: the tables of docs/performance.md
 //!   matrix.rs     `weft bench run`: any operation, size and setting
 //!   sweep.rs      `weft bench sweep`: RDMA Write against plain TCP over size
 //!
 //!   ours/         two devices of ours, and what they do with each other
 //!   raw/          the same with smoltcp alone, on the very same wire; copies.rs: memory alone
 //!   net/          the host's network: two threads with a device each, beside kernel TCP, smoltcp alone and libfabric
-//!   plot/         curves over size, as SVG
+//!   plot.rs       curves over size; draw.rs draws them by plotters
 //! ```
 //!
 //! **A turn** is made of rounds. A round moves a few megabytes at most, and is timed; then the clock stands still, every octet is

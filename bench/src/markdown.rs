@@ -8,8 +8,7 @@ use std::path::Path;
 use crate::case::{Case, Trouble};
 use crate::harness::Row;
 use crate::machine::{first_line, kernel, processor};
-use crate::report::{short, value};
-use crate::sweep::{Point, sentence};
+use crate::report::value;
 
 /// A file with marks: `<!-- bench:NAME -->` and behind it `<!-- bench:end -->`.
 #[derive(Debug)]
@@ -83,24 +82,6 @@ pub(crate) fn table(rows: &[Row]) -> String {
         };
         // Writing to a string does not fail.
         let _ok = writeln!(text, "| `{name}` | {reference} | {} |", cells.replace('\n', " "));
-    }
-    text
-}
-
-/// What the sweep has come to.
-pub(crate) fn sweep(points: &[Point], mtu: u32) -> String {
-    let mut text = format!(
-        "At MTU {mtu}:\n\n| octets | Write | TCP | ratio | Write, CPU | TCP, CPU | ratio |\n|---|---|---|---|---|---|---|\n"
-    );
-    for point in points {
-        let [[ours, theirs], [our_cpu, their_cpu]] =
-            [point.micros, point.cpu].map(|both| both.map(|spread| value(spread, "us")));
-        let [time, cpu] = point.ratios.map(|ratio| short(ratio.median));
-        let size = point.size;
-        let _ok = writeln!(text, "| {size} | {ours} | {theirs} | {time} | {our_cpu} | {their_cpu} | {cpu} |");
-    }
-    for (index, what) in ["time", "CPU time"].into_iter().enumerate() {
-        let _ok = write!(text, "\n* {}", sentence(points, index, what));
     }
     text
 }

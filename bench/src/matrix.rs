@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::ValueEnum as _;
 use serde_json::json;
 use weft_netif::Congestion;
 use weft_rnic::Progress;
 
-use crate::args::{self, Args};
+use crate::args::{Args, Driver, RunArgs};
 use crate::case::{Case, Effort, Quantity, Reference, Side, Sides, Trouble};
 use crate::copies::Copies;
 use crate::harness::{Row, judge, measure_sides, missing};
@@ -16,81 +16,12 @@ use crate::raw::{self, Pieces};
 use crate::report;
 use crate::setting::Setting;
 
-/// One operation over a wire in memory, in any size and setting, beside smoltcp alone and plain copies.
-///
-/// Sizes up to 4 KiB are shown as millions of messages in a second, larger ones as GB/s, and round trips as microseconds.
-#[derive(Debug, Clone, ClapArgs)]
-#[command(after_help = "Examples:
-  weft bench run --op write --size 65536,1048576 --mtu 9000
-  weft bench run --op send --size 8 --batch 32 --signal-every 32 --depth 128
-  weft bench run --op fetch-add --qps 100 --depth 4
-  weft bench run --op send --size 8 --round-trips --progress thread
-  weft bench run --op read --size 1048576 --no-crc --markers --json")]
-pub(crate) struct RunArgs {
-    /// The operation
-    #[arg(long, value_enum, default_value_t = Op::Write)]
-    pub(crate) op: Op,
-    /// Octets of a message, 8 to 4194304; several with commas between them. A FetchAdd has 8
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1048576")]
-    #[arg(value_parser = clap::value_parser!(u32).range(8..=4_194_304))]
-    pub(crate) size: Vec<u32>,
-    /// Connected queue pairs that take turns, 1 to 10000
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) qps: u32,
-    /// Requests under way on each queue pair, 1 to 128
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=128))]
-    pub(crate) depth: u32,
-    /// Requests for each doorbell, at most the depth
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
-    pub(crate) batch: u32,
-    /// One of so many requests makes a completion, at most half the depth unless that is the batch
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
-    pub(crate) signal_every: u32,
-    /// Sends back and forth, one at a time, instead of a stream
-    #[arg(long)]
-    pub(crate) round_trips: bool,
-    /// Turn the CRC32c of FPDUs off
-    #[arg(long)]
-    pub(crate) no_crc: bool,
-    /// Put Markers into the streams of both directions
-    #[arg(long)]
-    pub(crate) markers: bool,
-    /// Octets of the largest IP packet, 576 to 65535
-    #[arg(long, value_name = "N", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
-    pub(crate) mtu: u32,
-    /// Who drives the engines: the thread that polls, or a thread of each device's own
-    #[arg(long, value_enum, default_value_t = Driver::Manual)]
-    pub(crate) progress: Driver,
-    /// Lose this part of all frames in each direction, 0 to 0.5
-    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = args::loss)]
-    pub(crate) loss: f64,
-    /// TCP without congestion control
-    #[arg(long)]
-    pub(crate) no_congestion_control: bool,
-    /// How much faster than real time TCP's clock runs
-    #[arg(long, value_name = "N", default_value_t = weft_rnic::CLOCK_SCALE)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) clock_scale: u32,
-    /// Octets of each TCP buffer; 262144 if there are few queue pairs, 16384 if there are many
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(4096..=4_194_304))]
-    pub(crate) tcp_buffer: Option<u32>,
-}
-
-/// Who drives the engines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Driver {
-    /// The thread that polls.
-    Manual,
-    /// A thread of each device's own.
-    Thread,
-}
-
 /// Measures each size and prints its rows.
 pub(crate) fn run(wanted: &RunArgs, args: &Args, out: &mut dyn Write) -> io::Result<Result<(), Trouble>> {
     wanted.check().map_err(|text| io::Error::new(io::ErrorKind::InvalidInput, text))?;
     let mut rows = Vec::new();
     if !args.json {
-        writeln!(out, "TCP's clock at {} times real time\n", wanted.clock_scale)?;
+        writeln!(out, "TCP's clock at {} times real time\n", wanted.setting().clock_scale)?;
         report::heading(out)?;
     }
     for size in wanted.sizes() {
@@ -151,14 +82,12 @@ impl RunArgs {
 
     fn setting(&self) -> Setting {
         let mtu = self.mtu as usize;
-        let buffer = if self.qps > 64 { 16 << 10 } else { 256 << 10 };
         Setting {
             crc: !self.no_crc,
             markers: self.markers,
             loss: self.loss,
-            clock_scale: self.clock_scale,
-            tcp_buffer: self.tcp_buffer.map_or(buffer, |octets| octets as usize),
-            congestion: if self.no_congestion_control { Congestion::None } else { Congestion::Cubic },
+            tcp_buffer: if self.qps > 64 { 16 << 10 } else { 256 << 10 },
+            congestion: Congestion::Cubic,
             progress: if self.progress == Driver::Manual { Progress::Manual } else { Progress::Thread },
             ..Setting::new(mtu)
         }
@@ -199,7 +128,7 @@ impl RunArgs {
             ("markers", json!(self.markers)),
             ("mtu", json!(self.mtu)),
             ("loss", json!(self.loss)),
-            ("clock_scale", json!(self.clock_scale)),
+            ("clock_scale", json!(self.setting().clock_scale)),
             ("tcp_buffer", json!(self.setting().tcp_buffer)),
             ("progress", json!(if self.progress == Driver::Manual { "manual" } else { "thread" })),
         ] {

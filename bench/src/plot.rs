@@ -1,26 +1,35 @@
-//! Curves over size, as SVG: logarithmic axes, readable on a light and on a dark page, without any program or font of its own.
+//! Curves over size, as SVG: what a chart shows. `draw.rs` draws it.
 
-mod axis;
 mod draw;
 
-pub use axis::Unit;
 pub use draw::draw;
 
-/// One diagram.
+/// One diagram with logarithmic axes.
 #[derive(Clone, Debug)]
 pub struct Chart {
     /// What is shown.
     pub title: String,
-    /// How it was measured, in smaller letters below.
-    pub subtitle: String,
-    /// What the horizontal axis means, and its unit.
-    pub x: (String, Unit),
-    /// What the vertical axis means, and its unit.
-    pub y: (String, Unit),
+    /// How it was measured, a line each, in smaller letters below.
+    pub notes: Vec<String>,
+    /// What the horizontal axis means; it counts octets.
+    pub x: String,
+    /// What the vertical axis means, with its unit.
+    pub y: String,
+    /// The corner of the legend, where no curve is.
+    pub legend: Corner,
     /// The curves, in the order of the legend.
     pub curves: Vec<Curve>,
     /// Sizes at which something happens.
     pub marks: Vec<Mark>,
+}
+
+/// A corner of the field in which curves are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Corner {
+    /// For curves that rise, or fall.
+    UpperLeft,
+    /// For curves that rise.
+    LowerRight,
 }
 
 /// One curve.

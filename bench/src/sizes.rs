@@ -7,7 +7,7 @@ use crate::harness::{Spread, checked_turn};
 use crate::machine::{kernel, processor};
 use crate::net::{self, Waiting, Way, Work};
 use crate::ours::{self, Ends};
-use crate::plot::{Chart, Curve, Point, Unit, draw};
+use crate::plot::{Chart, Corner, Curve, Point, draw};
 use crate::raw;
 use crate::setting::Setting;
 
@@ -51,22 +51,25 @@ pub(crate) fn plot(file: &Path, effort: &Effort, tick: &mut dyn FnMut()) -> Resu
     ];
     for (title, what, quantity, lines) in kinds {
         let curves = measure((lines, &SIZES), quantity, &effort, &mut left_out, tick)?;
-        let label = if quantity == Quantity::Micros { "Round trip" } else { "Throughput" };
+        let (y, legend) = match quantity {
+            Quantity::Micros => ("Round trip, µs", Corner::UpperLeft),
+            _ => ("Throughput, GB/s", Corner::LowerRight),
+        };
         charts.push(Chart {
             title: title.into(),
-            subtitle: format!(
-                "{what}. Medians of {} turns with their spread, side by side. {}",
-                effort.pairs,
-                format_args!("{}, {}", processor(), kernel())
-            ),
-            x: ("Octets of a message".into(), Unit::Octets),
-            y: (label.into(), Unit::Of(if quantity == Quantity::Micros { "µs" } else { quantity.unit() })),
+            notes: vec![
+                format!("{what}. Medians of {} turns with their spread, side by side.", effort.pairs),
+                format!("{}, {}", processor(), kernel()),
+            ],
+            x: "Octets of a message".into(),
+            y: y.into(),
+            legend,
             curves,
             marks: Vec::new(),
         });
     }
     let cannot = |error| Trouble::failed(format!("cannot write {}: {error}", file.display()));
-    std::fs::write(file, draw(&charts)).map_err(cannot)?;
+    std::fs::write(file, draw(&charts)?).map_err(cannot)?;
     Ok(left_out)
 }
 

@@ -1,51 +1,31 @@
 //! `weft bench sweep`: RDMA Write against plain TCP, from 50 octets to 1,400 KB, on the same smoltcp and wire.
 
+use core::fmt::Write as _;
 use std::io::{self, Write};
 
-use clap::Args as ClapArgs;
 use serde_json::json;
 
-use crate::args::Args;
+use crate::args::{Args, SweepArgs};
 use crate::case::{Effort, Sample, Side, Trouble};
 use crate::harness::Spread;
-use crate::markdown::{self, Page};
+use crate::markdown::Page;
 use crate::ours::{self, Ends, Op, Work};
-use crate::plot::{self, Chart, Curve, Mark, Unit, draw};
+use crate::plot::{self, Chart, Corner, Curve, Mark, draw};
 use crate::progress::Progress;
 use crate::raw::{self, Pieces};
+use crate::report::{short, value};
 use crate::setting::Setting;
-
-/// RDMA Write against plain TCP over size, on the same smoltcp and the same wire in memory: time and CPU of each transfer, and
-/// the size from which a Write is the cheaper one.
-///
-/// Of each size there are 5,000 transfers of either kind, in turns of 1,000, one thread for both ends. Plain TCP is smoltcp's
-/// alone without any framing or CRC, a `send` for each transfer.
-#[derive(Debug, Clone, ClapArgs)]
-#[command(after_help = "Examples:
-  weft bench sweep
-  weft bench sweep --mtu 65535 --json")]
-pub(crate) struct SweepArgs {
-    /// Octets of the largest IP packet, 576 to 65535
-    #[arg(long, value_name = "N", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
-    pub(crate) mtu: u32,
-    /// Turn the CRC32c of FPDUs off
-    #[arg(long)]
-    pub(crate) no_crc: bool,
-    /// Transfers of each size and kind, 5 to 1000000
-    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(5..=1_000_000))]
-    pub(crate) transfers: u32,
-}
 
 /// What one size has come to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Point {
-    pub(crate) size: usize,
+struct Point {
+    size: usize,
     /// Microseconds of one transfer: ours and TCP's.
-    pub(crate) micros: [Spread; 2],
+    micros: [Spread; 2],
     /// CPU microseconds of one transfer: ours and TCP's.
-    pub(crate) cpu: [Spread; 2],
+    cpu: [Spread; 2],
     /// Of times, and of CPU times.
-    pub(crate) ratios: [Spread; 2],
+    ratios: [Spread; 2],
 }
 
 /// Measures, and prints a line for each size.
@@ -79,13 +59,17 @@ pub(crate) fn run(wanted: &SweepArgs, args: &Args, out: &mut dyn Write) -> io::R
         Ok(points) => points,
         Err(trouble) => return Ok(Err(trouble)),
     };
-    if let Some(file) = &args.plot
-        && let Err(error) = std::fs::write(file, draw(&charts(&points, wanted)))
-    {
-        return Ok(Err(Trouble::failed(format!("cannot write {}: {error}", file.display()))));
+    if let Some(file) = &args.plot {
+        let svg = match draw(&charts(&points, wanted)) {
+            Ok(svg) => svg,
+            Err(trouble) => return Ok(Err(trouble)),
+        };
+        if let Err(error) = std::fs::write(file, svg) {
+            return Ok(Err(Trouble::failed(format!("cannot write {}: {error}", file.display()))));
+        }
     }
     if let Some(page) = &mut page {
-        page.replace("sweep", &markdown::sweep(&points, wanted.mtu));
+        page.replace("sweep", &table(&points, wanted.mtu));
         page.save()?;
     }
     for (index, what) in ["time", "CPU time"].into_iter().enumerate() {
@@ -100,7 +84,7 @@ pub(crate) fn run(wanted: &SweepArgs, args: &Args, out: &mut dyn Write) -> io::R
 }
 
 /// Takes all turns of all sizes; `each` hears of every size when it is done.
-pub(crate) fn measure(
+fn measure(
     wanted: &SweepArgs,
     each: &mut dyn FnMut(&Point) -> io::Result<()>,
 ) -> io::Result<Result<Vec<Point>, Trouble>> {
@@ -120,13 +104,13 @@ pub(crate) fn measure(
 }
 
 /// From which size on ours is the better one at all larger sizes, too.
-pub(crate) fn crossover(points: &[Point], index: usize) -> Option<usize> {
+fn crossover(points: &[Point], index: usize) -> Option<usize> {
     let is_better = |point: &&Point| point.ratios[index].median <= 1.0;
     points.iter().rev().take_while(is_better).last().map(|point| point.size)
 }
 
 /// The same in words.
-pub(crate) fn sentence(points: &[Point], index: usize, what: &str) -> String {
+fn sentence(points: &[Point], index: usize, what: &str) -> String {
     let Some(size) = crossover(points, index) else {
         let ratio = |point: &Point| point.ratios[index].median;
         let best = points.iter().min_by(|one, other| ratio(one).total_cmp(&ratio(other)));
@@ -201,16 +185,35 @@ fn charts(points: &[Point], wanted: &SweepArgs) -> [Chart; 2] {
         let mark = crossover(points, index).map(|size| Mark { x: size as f64, text: "crossover".to_owned() });
         Chart {
             title: format!("{what} of one transfer over size"),
-            subtitle: format!(
+            notes: vec![format!(
                 "RDMA Write and plain TCP on the same smoltcp and wire, MTU {}, {} transfers of each size",
                 wanted.mtu, wanted.transfers
-            ),
-            x: ("Octets of a transfer".to_owned(), Unit::Octets),
-            y: (what.to_owned(), Unit::Of("µs")),
+            )],
+            x: "Octets of a transfer".to_owned(),
+            y: format!("{what}, µs"),
+            legend: Corner::UpperLeft,
             curves: vec![curve("RDMA Write", 0), curve("plain TCP", 1)],
             marks: mark.into_iter().collect(),
         }
     })
+}
+
+/// What the sweep has come to, as Markdown.
+fn table(points: &[Point], mtu: u32) -> String {
+    let mut text = format!(
+        "At MTU {mtu}:\n\n| octets | Write | TCP | ratio | Write, CPU | TCP, CPU | ratio |\n|---|---|---|---|---|---|---|\n"
+    );
+    for point in points {
+        let [[ours, theirs], [our_cpu, their_cpu]] =
+            [point.micros, point.cpu].map(|both| both.map(|spread| value(spread, "us")));
+        let [time, cpu] = point.ratios.map(|ratio| short(ratio.median));
+        let size = point.size;
+        let _ok = writeln!(text, "| {size} | {ours} | {theirs} | {time} | {our_cpu} | {their_cpu} | {cpu} |");
+    }
+    for (index, what) in ["time", "CPU time"].into_iter().enumerate() {
+        let _ok = write!(text, "\n* {}", sentence(points, index, what));
+    }
+    text
 }
 
 fn object(point: &Point, wanted: &SweepArgs) -> serde_json::Value {
