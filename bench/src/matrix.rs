@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use clap::ValueEnum as _;
 use serde_json::json;
-use weft_netif::Congestion;
 use weft_rnic::Progress;
 
 use crate::args::{Args, Driver, RunArgs};
@@ -87,7 +86,6 @@ impl RunArgs {
             markers: self.markers,
             loss: self.loss,
             tcp_buffer: if self.qps > 64 { 16 << 10 } else { 256 << 10 },
-            congestion: Congestion::Cubic,
             progress: if self.progress == Driver::Manual { Progress::Manual } else { Progress::Thread },
             ..Setting::new(mtu)
         }

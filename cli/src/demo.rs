@@ -1,57 +1,15 @@
 //! `weft demo`: two software RNICs in one process, every operation, every octet checked.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
-
+mod args;
 mod report;
 mod workload;
 mod world;
 
-use crate::failure::Failure;
-use crate::usage::number;
+pub use args::Args;
 
-/// Two software RNICs move data by Send, RDMA Write and RDMA Read, and check every octet.
-///
-/// Each is a complete iWARP stack (MPA, DDP, RDMAP) on a TCP/IP of its own; Ethernet frames between them go through
-/// memory, over a wire that takes 5 microseconds for each frame. They exchange STags by Send, then move messages of 1
-/// octet to 1 MiB in both directions.
-///
-/// Time is virtual: when both sides wait, the clock jumps. So lost frames cost no real time, GB/s is octets per second of
-/// CPU time (both sides together), and the latency is virtual time, which is that of the wire and of TCP.
-#[derive(Debug, Clone, Parser)]
-#[command(after_help = "Examples:
-  weft demo
-  weft demo --mtu 9000 --markers
-  weft demo --loss 0.02 --seed 7 --pcap demo.pcap && weft decode demo.pcap | head
-  weft demo --json | tail -n 1")]
-pub struct Args {
-    /// Octets of the largest IP packet, 576 to 65535
-    #[arg(long, value_name = "N", default_value_t = 1500, allow_negative_numbers = true)]
-    #[arg(value_parser = number::<u32>(576..=65_535))]
-    pub mtu: u32,
-    /// Put Markers into the streams of both directions (RFC 5044 section 4.3)
-    #[arg(long)]
-    pub markers: bool,
-    /// Turn the CRC32c of FPDUs off
-    #[arg(long)]
-    pub no_crc: bool,
-    /// Lose this part of all frames in each direction, 0 to 0.5
-    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
-    #[arg(value_parser = probability)]
-    pub loss: f64,
-    /// Start of the random numbers: the same seed gives the same run
-    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
-    #[arg(value_parser = number::<u64>(0..=u64::MAX))]
-    pub seed: u64,
-    /// Write the frames that the first RNIC sends and receives to this file, for Wireshark, tshark or weft decode
-    #[arg(long, value_name = "FILE")]
-    pub pcap: Option<PathBuf>,
-    /// Print one JSON object a line; the last one has the counted segments and "ok"
-    #[arg(long)]
-    pub json: bool,
-}
+use crate::failure::Failure;
 
 /// Runs the demo and prints its report.
 pub fn run(args: &Args) -> ExitCode {
@@ -77,13 +35,3 @@ fn demo(args: &Args, report: &report::Report) -> Result<weft_rnic::SegmentCounte
     progress.finish();
     world.close()
 }
-
-fn probability(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if (0.0..=MAX_LOSS).contains(&value) => Ok(value),
-        _ => Err(format!("`{text}` is not a number from 0 to {MAX_LOSS}, as 0.02 is")),
-    }
-}
-
-/// With more, TCP itself gives up.
-const MAX_LOSS: f64 = 0.5;

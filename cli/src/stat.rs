@@ -1,80 +1,20 @@
 //! `weft stat`: what the devices of running processes have counted, and their objects.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::io::Write;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
-use clap::{Parser, ValueEnum};
-
+mod args;
 mod ask;
 mod counters;
 mod table;
 
+use ask::Socket;
+
+pub use args::{Args, Target, What};
+
 use crate::failure::Failure;
-
-/// Counters and objects of the devices in running processes, as `rdma statistic` and `rdma resource` show them.
-///
-/// A process tells its state when it was started with WEFT_STAT=1, or opened its device with Config::stat; it listens on a
-/// Unix socket in $XDG_RUNTIME_DIR/weft, or without that in /tmp/weft-UID, and answers its own user and root. WEFT_STAT=FOLDER
-/// names another folder, for both sides. docs/observability.md has the meaning of every counter.
-#[derive(Debug, Clone, Parser)]
-#[command(after_help = "Examples:
-  weft stat                     which processes there are
-  weft stat 4711                the counters of process 4711 that are not 0
-  weft stat 4711 --watch 1      what moves, each second, with rates
-  weft stat 4711 qp             its queue pairs: state, addresses, fill
-  weft stat 4711 mr --stags     its memory with the STags, which are a secret towards peers
-  weft stat 4711-1 cq --json    the completion queues of its second device, for machines")]
-pub struct Args {
-    /// The process, or one device of it as PID-N; without it all are listed
-    #[arg(value_name = "PID", value_parser = target)]
-    pub target: Option<Target>,
-    /// What to show
-    #[arg(value_name = "WHAT", value_enum, default_value_t = What::Counters)]
-    pub what: What,
-    /// Counters: those that are 0, too
-    #[arg(long)]
-    pub all: bool,
-    /// Memory: the STags and tagged offsets, too
-    #[arg(long)]
-    pub stags: bool,
-    /// Ask again every so many seconds, until the process ends
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
-    pub watch: Option<f64>,
-    /// Print each answer as one line of JSON
-    #[arg(long)]
-    pub json: bool,
-    /// The folder of the sockets
-    #[arg(long, value_name = "FOLDER")]
-    pub dir: Option<PathBuf>,
-}
-
-/// A process, and perhaps one device of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Target {
-    pid: u32,
-    device: Option<u32>,
-}
-
-/// What can be shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum What {
-    /// What each layer has counted
-    Counters,
-    /// Queue pairs
-    Qp,
-    /// Memory regions and windows
-    Mr,
-    /// Completion queues
-    Cq,
-    /// Shared receive queues
-    Srq,
-    /// Protection domains
-    Pd,
-    /// Connections
-    Cm,
-    /// Listeners
-    Listener,
-}
 
 /// Shows it.
 pub fn run(args: &Args) -> ExitCode {
@@ -99,16 +39,45 @@ fn show(args: &Args) -> Result<(), Failure> {
     };
     let sockets = ask::of(&folder, target)?;
     match args.watch {
-        Some(seconds) => counters::watch(args, &sockets, seconds),
+        Some(seconds) => watch(args, &sockets, seconds),
         None => {
             sockets.iter().try_for_each(|socket| print(args, &socket.ask(args.what.request(args.stags))?))
         }
     }
 }
 
+/// Asks again and again. Of the counters those are printed that have moved, with their rates.
+fn watch(args: &Args, sockets: &[Socket], seconds: f64) -> Result<(), Failure> {
+    let pause = Duration::from_secs_f64(seconds);
+    let request = args.what.request(args.stags);
+    let mut before: Vec<Option<(Instant, BTreeMap<String, u64>)>> = vec![None; sockets.len()];
+    loop {
+        let mut is_there = false;
+        for (socket, before) in sockets.iter().zip(&mut before) {
+            // The end of the process is what a watcher waits for.
+            let Some(answer) = socket.ask_if_there(request)? else { continue };
+            is_there = true;
+            if args.json || args.what != What::Counters {
+                print(args, &answer)?;
+                continue;
+            }
+            let (time, values) = (now(), counters::read(&answer));
+            match before {
+                None => counters::print(&answer, args.all)?,
+                Some((since, old)) => counters::moved(old, &values, (time - *since).as_secs_f64())?,
+            }
+            *before = Some((time, values));
+        }
+        if !is_there {
+            return Ok(());
+        }
+        std::io::stdout().flush()?;
+        std::thread::sleep(pause);
+    }
+}
+
 /// Prints one answer.
 fn print(args: &Args, answer: &serde_json::Value) -> Result<(), Failure> {
-    use std::io::Write;
     if args.json {
         writeln!(std::io::stdout(), "{answer}")?;
         return Ok(());
@@ -119,39 +88,7 @@ fn print(args: &Args, answer: &serde_json::Value) -> Result<(), Failure> {
     }
 }
 
-impl What {
-    const fn request(self, with_stags: bool) -> &'static str {
-        match self {
-            Self::Counters => "counters",
-            Self::Qp => "qp",
-            Self::Mr if with_stags => "mr stags",
-            Self::Mr => "mr",
-            Self::Cq => "cq",
-            Self::Srq => "srq",
-            Self::Pd => "pd",
-            Self::Cm => "cm",
-            Self::Listener => "listener",
-        }
-    }
-}
-
-fn target(text: &str) -> Result<Target, String> {
-    let number = |text: &str| text.parse::<u32>().ok();
-    let parsed = match text.split_once('-') {
-        None => number(text).map(|pid| Target { pid, device: None }),
-        Some((pid, device)) => {
-            let device = number(device);
-            number(pid).filter(|_| device.is_some()).map(|pid| Target { pid, device })
-        }
-    };
-    parsed.filter(|target| target.pid > 0).ok_or_else(|| {
-        format!(
-            "`{text}` is neither the number of a process nor that of a device, such as 4711 or 4711-0 (`weft stat` lists them)"
-        )
-    })
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let value = text.parse().ok().filter(|value| (0.01..=3600.0).contains(value));
-    value.ok_or_else(|| format!("`{text}` is not a number of seconds from 0.01 to 3600"))
+#[expect(clippy::disallowed_methods, reason = "rates are per second of real time")]
+fn now() -> Instant {
+    Instant::now()
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Map, Value, json};
 use weft_rnic::SegmentCounters;
 
-use super::Args;
+use super::args::Args;
 use super::workload::Round;
 use crate::failure::Failure;
 

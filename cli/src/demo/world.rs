@@ -10,7 +10,7 @@ use weft_rnic::{
     Progress, Qp, QpCapacity, QpInit, RecvWr, Region, SegmentCounters, SendOpcode, SendWr, Stag, Status,
 };
 
-use super::Args;
+use super::args::Args;
 use super::report::Row;
 use super::workload::{MAX_SIZE, Operation, Round, fill};
 use crate::failure::Failure;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weft_rnic::{CmError, CmEvent, CompletionOpcode, ConnParam, DisconnectReason};
 
-use super::Args;
+use super::args::Args;
 use super::endpoint::Endpoint;
 use super::payload::{fill, text};
 use super::session::{Completed, Session};
@@ -25,7 +25,7 @@ pub(crate) fn ping(args: &Args) -> Result<(), Failure> {
 }
 
 fn ping_server(args: &Args, endpoint: &Endpoint, remote: SocketAddr) -> Result<u64, Failure> {
-    let session = endpoint.session()?;
+    let session = Session::new(endpoint)?;
     connect(endpoint, &session, remote)?;
     let source = session.buffer(args.size)?;
     let sink = session.buffer(args.size)?;

@@ -8,8 +8,7 @@ use std::time::Duration;
 use weft_netif::{Capture, Ground, Wire};
 use weft_rnic::{CompChannel, Config, Device, EventChannel, Pd, Progress};
 
-use super::Args;
-use super::session::Session;
+use super::args::Args;
 use crate::failure::Failure;
 use crate::wire;
 
@@ -69,11 +68,11 @@ impl Endpoint {
         })
     }
 
-    /// Makes a queue pair, on the next engine in turn.
-    pub(crate) fn session(&self) -> Result<Session, Failure> {
+    /// Returns the engine for the next queue pair: they take turns.
+    pub(crate) fn next_engine(&self) -> usize {
         let engine = self.next_engine.get();
         self.next_engine.set((engine + 1) % self.device.num_comp_vectors());
-        Session::new(self, engine)
+        engine
     }
 
     /// Gives TCP time to say goodbye, and completes the capture.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weft_rnic::{CompletionOpcode, Mr, SendOpcode};
 
-use super::Args;
+use super::args::Args;
 use super::payload::{Advertisement, text};
 use super::session::{Completed, Session};
 use crate::deadline::Deadline;

@@ -8,9 +8,10 @@ use rustix::io::Errno;
 use weft_netif::ListenError;
 use weft_rnic::{CmError, CmEvent, ConnParam, ConnectRequest, CqId, DisconnectReason, Until};
 
-use super::Args;
+use super::args::Args;
 use super::endpoint::Endpoint;
 use super::served::ServedClient;
+use super::session::Session;
 use crate::failure::Failure;
 
 /// Serves one client, or with `-P` all that come.
@@ -123,7 +124,7 @@ impl Server<'_> {
     fn accept(&self, request: &ConnectRequest) -> Result<ServedClient, Failure> {
         let silence = Duration::from_secs(self.args.silence.into());
         // Before the answer: what comes right behind it must not be missed.
-        let client = ServedClient::new(request.peer, self.endpoint.session()?, silence);
+        let client = ServedClient::new(request.peer, Session::new(self.endpoint)?, silence);
         // A client may read the server's buffers, several at a time.
         let param = ConnParam { ord: Some(DEPTH), ..ConnParam::default() };
         self.endpoint.device.accept(request.id, &client.session.qp, param).map_err(Failure::work)?;

@@ -29,10 +29,12 @@ pub(crate) enum Completed {
 }
 
 impl Session {
-    /// Makes the queue pair on an engine of the endpoint's device.
-    pub(crate) fn new(endpoint: &Endpoint, engine: usize) -> Result<Self, Failure> {
+    /// Makes the queue pair on the endpoint's device.
+    pub(crate) fn new(endpoint: &Endpoint) -> Result<Self, Failure> {
         let device = &endpoint.device;
-        let cq = device.create_cq_on(engine, 64, Some(&endpoint.completions)).map_err(Failure::work)?;
+        let cq = device
+            .create_cq_on(endpoint.next_engine(), 64, Some(&endpoint.completions))
+            .map_err(Failure::work)?;
         let capacity = QpCapacity { send_wr: 8, recv_wr: 8, send_sge: 1, recv_sge: 1, inline: 64 };
         let init = QpInit { capacity, signal_all: true, ..QpInit::new(&cq, &cq) };
         let session = Self {

@@ -12,7 +12,7 @@ use rustix::process::geteuid;
 use serde_json::Value;
 use weft_rnic::STAT_VERSION;
 
-use super::Target;
+use super::args::Target;
 use crate::failure::Failure;
 
 /// The socket of a device.

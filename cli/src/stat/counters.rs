@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::ask::Socket;
 use super::table::Table;
-use super::{Args, What};
 use crate::failure::Failure;
 
 /// Prints the counters of one device; those that are 0 only with `all`.
@@ -28,37 +25,12 @@ pub(super) fn print(answer: &Value, all: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks again and again. Of the counters those are printed that have moved, with their rates.
-pub(super) fn watch(args: &Args, sockets: &[Socket], seconds: f64) -> Result<(), Failure> {
-    let pause = Duration::from_secs_f64(seconds);
-    let request = args.what.request(args.stags);
-    let mut before: Vec<Option<(Instant, BTreeMap<String, u64>)>> = vec![None; sockets.len()];
-    loop {
-        let mut is_there = false;
-        for (socket, before) in sockets.iter().zip(&mut before) {
-            // The end of the process is what a watcher waits for.
-            let Some(answer) = socket.ask_if_there(request)? else { continue };
-            is_there = true;
-            if args.json || args.what != What::Counters {
-                super::print(args, &answer)?;
-                continue;
-            }
-            let (time, counters) = (now(), read(&answer));
-            match before {
-                None => print(&answer, args.all)?,
-                Some((since, old)) => moved(old, &counters, (time - *since).as_secs_f64())?,
-            }
-            *before = Some((time, counters));
-        }
-        if !is_there {
-            return Ok(());
-        }
-        std::io::stdout().flush()?;
-        std::thread::sleep(pause);
-    }
-}
-
-fn moved(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>, seconds: f64) -> Result<(), Failure> {
+/// Prints what has moved in so many seconds, with rates.
+pub(super) fn moved(
+    old: &BTreeMap<String, u64>,
+    new: &BTreeMap<String, u64>,
+    seconds: f64,
+) -> Result<(), Failure> {
     let mut table = Table::new(&["COUNTER", "VALUE", "CHANGE", "PER-SECOND"]);
     for (name, &value) in new {
         let change = i128::from(value) - i128::from(old.get(name).copied().unwrap_or(0));
@@ -72,12 +44,7 @@ fn moved(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>, seconds: f64)
     table.print()
 }
 
-fn read(answer: &Value) -> BTreeMap<String, u64> {
+pub(super) fn read(answer: &Value) -> BTreeMap<String, u64> {
     let counters = answer["counters"].as_object().into_iter().flatten();
     counters.map(|(name, value)| (name.clone(), value.as_u64().unwrap_or(0))).collect()
-}
-
-#[expect(clippy::disallowed_methods, reason = "rates are per second of real time")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::What;
+use super::args::What;
 use super::ask::Found;
 use crate::failure::Failure;
 

@@ -1,0 +1,108 @@
+//! The arguments of `weft stat`.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+
+/// Counters and objects of the devices in running processes, as `rdma statistic` and `rdma resource` show them.
+///
+/// A process tells its state when it was started with WEFT_STAT=1, or opened its device with Config::stat; it listens on a
+/// Unix socket in $XDG_RUNTIME_DIR/weft, or without that in /tmp/weft-UID, and answers its own user and root. WEFT_STAT=FOLDER
+/// names another folder, for both sides. docs/observability.md has the meaning of every counter.
+#[derive(Debug, Clone, Parser)]
+#[command(after_help = "Examples:
+  weft stat                     which processes there are
+  weft stat 4711                the counters of process 4711 that are not 0
+  weft stat 4711 --watch 1      what moves, each second, with rates
+  weft stat 4711 qp             its queue pairs: state, addresses, fill
+  weft stat 4711 mr --stags     its memory with the STags, which are a secret towards peers
+  weft stat 4711-1 cq --json    the completion queues of its second device, for machines")]
+pub struct Args {
+    /// The process, or one device of it as PID-N; without it all are listed
+    #[arg(value_name = "PID", value_parser = target)]
+    pub target: Option<Target>,
+    /// What to show
+    #[arg(value_name = "WHAT", value_enum, default_value_t = What::Counters)]
+    pub what: What,
+    /// Counters: those that are 0, too
+    #[arg(long)]
+    pub all: bool,
+    /// Memory: the STags and tagged offsets, too
+    #[arg(long)]
+    pub stags: bool,
+    /// Ask again every so many seconds, until the process ends
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
+    pub watch: Option<f64>,
+    /// Print each answer as one line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The folder of the sockets
+    #[arg(long, value_name = "FOLDER")]
+    pub dir: Option<PathBuf>,
+}
+
+/// A process, and perhaps one device of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    pub(crate) pid: u32,
+    pub(crate) device: Option<u32>,
+}
+
+/// What can be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum What {
+    /// What each layer has counted
+    Counters,
+    /// Queue pairs
+    Qp,
+    /// Memory regions and windows
+    Mr,
+    /// Completion queues
+    Cq,
+    /// Shared receive queues
+    Srq,
+    /// Protection domains
+    Pd,
+    /// Connections
+    Cm,
+    /// Listeners
+    Listener,
+}
+
+impl What {
+    /// Returns the request for it, as the process takes it.
+    pub(crate) const fn request(self, with_stags: bool) -> &'static str {
+        match self {
+            Self::Counters => "counters",
+            Self::Qp => "qp",
+            Self::Mr if with_stags => "mr stags",
+            Self::Mr => "mr",
+            Self::Cq => "cq",
+            Self::Srq => "srq",
+            Self::Pd => "pd",
+            Self::Cm => "cm",
+            Self::Listener => "listener",
+        }
+    }
+}
+
+fn target(text: &str) -> Result<Target, String> {
+    let number = |text: &str| text.parse::<u32>().ok();
+    let parsed = match text.split_once('-') {
+        None => number(text).map(|pid| Target { pid, device: None }),
+        Some((pid, device)) => {
+            let device = number(device);
+            number(pid).filter(|_| device.is_some()).map(|pid| Target { pid, device })
+        }
+    };
+    parsed.filter(|target| target.pid > 0).ok_or_else(|| {
+        format!(
+            "`{text}` is neither the number of a process nor that of a device, such as 4711 or 4711-0 (`weft stat` lists them)"
+        )
+    })
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value| (0.01..=3600.0).contains(value));
+    value.ok_or_else(|| format!("`{text}` is not a number of seconds from 0.01 to 3600"))
+}
