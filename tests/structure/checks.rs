@@ -24,6 +24,23 @@ pub(crate) fn rows(files: &Files) -> Vec<Fault> {
     homeless.chain(upward).collect()
 }
 
+/// Imports of capi's files that go up: objects know no process and no calls, and `raw/` and `abi/` know no objects.
+pub(crate) fn rows_of_capi(files: &Files) -> Vec<Fault> {
+    let row = |path: &str| match path.split(['/', '.']).next().unwrap_or_default() {
+        "c" => 0,
+        "calls" => 1,
+        "process" => 2,
+        "raw" | "abi" => 4,
+        _ => 3,
+    };
+    let upward = imports(files, "capi/src/lib.rs").into_iter().filter_map(|import| {
+        let (from, to) = (import.from.strip_prefix("capi/src/")?, import.to.strip_prefix("capi/src/")?);
+        let message = format!("{}: the rows are c, calls, process, objects, raw and abi", told(&import));
+        (row(from) > row(to)).then(|| Fault { name: format!("{from} imports {to}"), message })
+    });
+    upward.collect()
+}
+
 /// Fields of `Engine` that the rest of rnic could name: the compiler holds the others inside the folder.
 pub(crate) fn engine_fields(files: &Files) -> Vec<Fault> {
     let places = ["rnic/src/engine.rs", "rnic/src/engine/tables.rs"];
@@ -229,6 +246,19 @@ mod tests {
             ("rnic/src/ulp.rs", "fn f() { crate::connection::g() }"),
         ]));
         assert_eq!(names(&faults), ["motor.rs is in no row", "ulp.rs imports connection.rs"]);
+    }
+
+    #[test]
+    fn an_object_of_capi_that_knows_the_process_is_a_fault() {
+        let faults = rows_of_capi(&files(&[
+            ("capi/src/lib.rs", "mod c; mod calls; mod process; mod qp; mod raw;"),
+            ("capi/src/c.rs", "use crate::calls; use crate::raw::Visible;"),
+            ("capi/src/calls.rs", "use crate::process::Process; use crate::qp::Qp;"),
+            ("capi/src/process.rs", "use crate::qp::Qp; pub struct Process;"),
+            ("capi/src/qp.rs", "use crate::process::Process; use crate::raw::Visible; pub struct Qp;"),
+            ("capi/src/raw.rs", "use crate::qp::Qp; pub struct Visible;"),
+        ]));
+        assert_eq!(names(&faults), ["qp.rs imports process.rs", "raw.rs imports qp.rs"]);
     }
 
     #[test]

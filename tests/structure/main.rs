@@ -29,6 +29,11 @@ fn rows_of_rnic_import_rows_below_them_only() {
 }
 
 #[test]
+fn rows_of_capi_import_rows_below_them_only() {
+    hold("row of capi", &checks::rows_of_capi(&files("rs")));
+}
+
+#[test]
 fn fields_of_the_engine_are_visible_in_its_folder_only() {
     hold("field", &checks::engine_fields(&files("rs")));
 }
