@@ -1,4 +1,4 @@
-//! libibverbs and librdmacm on Weft: unmodified verbs programs run without an RDMA device, a kernel module or privileges.
+//! libibverbs and librdmacm on Weft. Unmodified programs run without an RDMA device, a kernel module or privileges.
 //!
 //! Each row imports rows below it only:
 //!
@@ -10,16 +10,18 @@
 //!   settings      what the environment says; device, gid, sysfs: what the device says
 //!   raw/  abi/    memory that C sees, signals; the structs of C, octet for octet
 //! ```
-//! * **One engine for each process.** The first device that is opened makes it, with the settings of the `WEFT_*` variables
-//!   ([`settings`](self)). A child after `fork` has none of its parent's objects, and makes an engine of its own.
-//! * **A handle is looked up, never followed.** A pointer of the program is the name of an object in a table. Null, foreign
-//!   and destroyed handles are refused there (`EINVAL`). The struct behind the pointer is for the program; the library keeps
-//!   what it relies on elsewhere.
-//! * **Unsafe code is in `c/` and `raw/`**: the exported functions, and access to memory of the program. Everything else
-//!   works with safe types and [`rustix::io::Errno`].
-//! * **No panic leaves.** Each exported function is one closure inside of `c/trace.rs` and `c/boundary.rs`, which turn its
-//!   outcome into the answer of the function's family.
-//! * **Destroying waits**, as in libibverbs, until all events of the object that the program has taken are acknowledged.
+//! * **One engine for each process.** The first device that is opened makes it, with the settings of the `WEFT_*`
+//!   variables ([`settings`](self)). A child after `fork` has none of its parent's objects, and makes an engine of its
+//!   own.
+//! * **A handle is looked up, never followed.** A pointer of the program is the name of an object in a table. Null,
+//!   foreign and destroyed handles are refused there (`EINVAL`). The struct behind the pointer is for the program; the
+//!   library keeps what it relies on elsewhere.
+//! * **Unsafe code is in `c/` and `raw/`**: the exported functions, and access to memory of the program. Everything
+//!   else works with safe types and [`rustix::io::Errno`].
+//! * **No panic leaves.** Each exported function is one closure inside of `c/trace.rs` and `c/boundary.rs`, which turn
+//!   its outcome into the answer of the function's family.
+//! * **Destroying waits**, as in libibverbs, until all events of the object that the program has taken are
+//!   acknowledged.
 //!
 //! The crate has no Rust interface. `capi/preload` and `capi/directory` make libraries of it.
 

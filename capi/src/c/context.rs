@@ -187,7 +187,8 @@ unsafe extern "C" fn query_device_ex(
         if len < size_of::<abi::DeviceAttr>() {
             return Err(Errno::INVAL);
         }
-        // SAFETY: the program's place for attributes, of which it says how long it is; the padding of the value is zeroed.
+        // SAFETY: the program's place for attributes, of which it says how long it is. The padding of the value is
+        // zeroed.
         unsafe { write_prefix(attr, len, &process().limits()?.extended_attributes()) }
     })
 }

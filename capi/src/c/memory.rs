@@ -98,7 +98,8 @@ unsafe extern "C" fn ibv_rereg_mr(
         let rights = if has(abi::REREG_ACCESS) { Some(access(flags.cast_unsigned())?) } else { None };
         let region = if has(abi::REREG_TRANSLATION) {
             let rights = rights.map_or_else(|| mr.with(weft_rnic::Mr::access), Ok)?;
-            // SAFETY: memory that is registered stays mapped until it is deregistered, or has no other owner after it has gone.
+            // SAFETY: memory that is registered stays mapped until it is deregistered, or has no other owner after it
+            // has gone.
             Some(unsafe { probe(addr, length, rights) }?)
         } else {
             None

@@ -183,7 +183,8 @@ unsafe fn wanted(address: *const libc::sockaddr, len: libc::socklen_t) -> Outcom
 /// Stores as much of an address as there is room for, and its length.
 ///
 /// # Safety
-/// `len` is null or the program's place for a length, which says how many octets `address` has room for, if that is not null.
+/// `len` is null or the program's place for a length. It says how many octets `address` has room for, unless that is
+/// null.
 pub(super) unsafe fn tell(
     told: SocketAddr,
     address: *mut libc::sockaddr,

@@ -25,7 +25,7 @@ impl Process {
         self.contexts.remove(handle).map(drop).ok_or(Errno::INVAL)
     }
 
-    /// Returns the context that ids of connection management have, and the domain that they take where the program gives none.
+    /// Returns the context of connection management, and the domain for queue pairs to which the program gives none.
     ///
     /// # Errors
     /// Those of [`Self::open_context`].

@@ -21,7 +21,8 @@ impl Blocked {
     pub(crate) fn begin() -> Self {
         let mut all = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
-        // SAFETY: both sets are this function's own; the calls initialize them, and fail only for signals that there are not.
+        // SAFETY: both sets are this function's own. The calls initialize them, and fail only for signals that do not
+        // exist.
         let before = unsafe {
             libc::sigfillset(all.as_mut_ptr());
             for signal in FAULTS {
@@ -38,7 +39,8 @@ impl Blocked {
         let timeout = timeout.map(|time| libc::timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_nsec });
         let timeout = timeout.as_ref().map_or(null(), from_ref);
         let count = libc::nfds_t::try_from(fds.len()).map_err(|_| Errno::INVAL)?;
-        // SAFETY: `fds` are as many structs of the system, as is asserted below; the other pointers are of living values.
+        // SAFETY: `fds` are as many structs of the system, which is asserted below. The other pointers are of living
+        // values.
         let ready = unsafe { libc::ppoll(fds.as_mut_ptr().cast(), count, timeout, &raw const self.before) };
         usize::try_from(ready).map_err(|_| last_errno())
     }

@@ -64,8 +64,8 @@ impl<T> core::fmt::Debug for Visible<T> {
     }
 }
 
-// SAFETY: it is an owner of memory that is only reached by stores and loads of single fields; what they race with is the
-// program, as with the libraries in whose place this one stands.
+// SAFETY: it owns memory that is only reached by stores and loads of single fields. They race with the program only, as in
+// the libraries that this one replaces.
 unsafe impl<T> Send for Visible<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Visible<T> {}
