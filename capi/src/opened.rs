@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use weft_netif::{Ground, Wire};
 use weft_rnic::{Config, Device, Progress};
+use weft_stat::{Server, device_sections, stat_folder_from_env};
 
 use crate::device::Limits;
 use crate::gid::Gids;
@@ -26,6 +27,8 @@ pub(crate) struct Opened {
     pub(crate) gids: Gids,
     /// Present in the second personality only.
     pub(crate) roce: Option<Roce>,
+    /// Answers `weft stat`.
+    _stat: Option<Server>,
 }
 
 impl Opened {
@@ -46,7 +49,7 @@ impl Opened {
             complain(&format!("{} cannot be opened: {error}", settings.transport));
             error.raw_os_error().map_or(Errno::NODEV, Errno::from_raw_os_error)
         };
-        let (device, limits) = opened.map_err(failed)?;
+        let (device, limits, stat) = opened.map_err(failed)?;
         let (gids, roce) = match settings.personality {
             Personality::Iwarp => (Gids::iwarp(), None),
             Personality::Roce => (
@@ -57,15 +60,15 @@ impl Opened {
         if let Err(error) = sysfs::render(&settings, &gids) {
             complain(&format!("WEFT_SYSFS: {}: {error}", sysfs::root().display()));
         }
-        Ok(Self { settings, device, limits, gids, roce })
+        Ok(Self { settings, device, limits, gids, roce, _stat: stat })
     }
 }
 
-/// Opens the device.
+/// Opens the device, and with `WEFT_STAT` the server that answers `weft stat`.
 ///
 /// # Errors
-/// Those of [`Device::open`] and [`Wire::open`].
-fn open(settings: &Settings) -> io::Result<(Device, Limits)> {
+/// Those of [`Device::open`], [`Wire::open`] and [`Server::start`].
+fn open(settings: &Settings) -> io::Result<(Device, Limits, Option<Server>)> {
     let seed = RandomState::new().hash_one(std::process::id());
     let (mut config, ground) = match &settings.place {
         Place::Host(address) => (Config::host(*address, seed), Ground::Host),
@@ -85,9 +88,11 @@ fn open(settings: &Settings) -> io::Result<(Device, Limits)> {
         config.nudge_after = Some(config.engine_time(NUDGE_AFTER));
     }
     config.progress = Progress::Thread;
-    config.stat = weft_rnic::stat_folder_from_env();
     let limits = Limits::of(&config);
-    Ok((Device::open(ground, config)?, limits))
+    let device = Device::open(ground, config)?;
+    let stat =
+        stat_folder_from_env().map(|folder| Server::start(&folder, device_sections(&device.watcher())));
+    Ok((device, limits, stat.transpose()?))
 }
 
 fn complain(why: &dyn Display) {

@@ -29,7 +29,7 @@ fn show(args: &Args) -> Result<(), Failure> {
         return Err(Failure::usage("--stags is for mr"));
     }
     let folder =
-        args.dir.clone().or_else(weft_rnic::stat_folder_from_env).unwrap_or_else(weft_rnic::stat_folder);
+        args.dir.clone().or_else(weft_stat::stat_folder_from_env).unwrap_or_else(weft_stat::stat_folder);
     let Some(target) = args.target else {
         return if args.watch.is_some() {
             Err(Failure::usage("--watch needs a process: weft stat PID --watch SECONDS"))

@@ -1,7 +1,6 @@
 //! The settings of a device.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 
 use weft_netif::{Duration, IpSetting, StackConfig};
 
@@ -48,9 +47,6 @@ pub struct Config {
     pub clock: Clock,
     /// Who drives the engine.
     pub progress: Progress,
-    /// A folder in which the device makes a Unix socket and answers `weft stat` there, to the same user and root: see
-    /// [`crate::stat_folder`]. None by default.
-    pub stat: Option<PathBuf>,
 }
 
 /// Who drives the engine.
@@ -125,7 +121,6 @@ impl Config {
             extensions: true,
             clock: Clock::real_time(CLOCK_SCALE),
             progress: Progress::Manual,
-            stat: None,
         }
     }
 

@@ -39,7 +39,6 @@ mod events;
 mod failure;
 mod ids;
 mod objects;
-mod stat;
 mod stream;
 pub mod ulp;
 
@@ -74,7 +73,7 @@ pub use objects::resources::{CqInfo, MrInfo, PdInfo, SrqInfo};
 pub use objects::srq::{Srq, SrqAttributes, SrqInit, SrqModify};
 pub use objects::streaming::StreamingConnection;
 pub use objects::wait::Until;
-pub use stat::{STAT_VERSION, stat_folder, stat_folder_from_env};
+pub use objects::watcher::Watcher;
 
 pub use weft_ddp::Stag;
 pub use weft_netif::{Ground, Listen};

@@ -17,3 +17,4 @@ pub(crate) mod shutdown;
 pub(crate) mod srq;
 pub(crate) mod streaming;
 pub(crate) mod wait;
+pub(crate) mod watcher;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use weft_netif::{Capture, Ground, Wire};
 use weft_rnic::{CompChannel, Config, Device, EventChannel, Pd, Progress};
+use weft_stat::{Server, device_sections, stat_folder_from_env};
 
 use super::args::Args;
 use crate::failure::Failure;
@@ -21,6 +22,8 @@ pub(crate) struct Endpoint {
     pub(crate) pd: Pd,
     /// The engine of the next queue pair.
     next_engine: Cell<usize>,
+    /// Answers `weft stat`.
+    _stat: Option<Server>,
 }
 
 impl Endpoint {
@@ -45,7 +48,6 @@ impl Endpoint {
         if args.engines > 1 {
             config.progress = Progress::Thread;
         }
-        config.stat = weft_rnic::stat_folder_from_env();
         let ground = if args.ip.is_some() {
             config.stack.validate().map_err(Failure::usage)?;
             let capture =
@@ -59,12 +61,17 @@ impl Endpoint {
             Ground::Host
         };
         let device = Device::open(ground, config).map_err(Failure::work)?;
+        let stat = stat_folder_from_env()
+            .map(|folder| Server::start(&folder, device_sections(&device.watcher())))
+            .transpose()
+            .map_err(Failure::work)?;
         Ok(Self {
             events: device.create_event_channel().map_err(Failure::work)?,
             completions: device.create_comp_channel().map_err(Failure::work)?,
             pd: device.alloc_pd(),
             device,
             next_engine: Cell::new(0),
+            _stat: stat,
         })
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::process::geteuid;
 use serde_json::Value;
-use weft_rnic::STAT_VERSION;
+use weft_stat::STAT_VERSION;
 
 use super::args::Target;
 use crate::failure::Failure;

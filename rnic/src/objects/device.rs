@@ -11,7 +11,6 @@ use crate::counters::Counters;
 use crate::drive::Engines;
 use crate::drive::locked::Motor;
 use crate::drive::thread::Driver;
-use crate::stat::StatServer;
 
 /// A software RNIC. Clones are handles to the same one; it is closed when the last of them, and of the objects made
 /// with it, is dropped.
@@ -20,8 +19,6 @@ pub struct Device {
     pub(crate) engines: Arc<Engines>,
     /// Stops the driver threads when the last handle goes. The threads themselves hold only `engines`.
     _drivers: Arc<Vec<Driver>>,
-    /// Stops telling the device's state when the last handle goes.
-    _stat: Option<Arc<StatServer>>,
 }
 
 impl Device {
@@ -33,12 +30,12 @@ impl Device {
     /// ([`io::ErrorKind::InvalidInput`]), the address on a wire is the host's own ([`io::ErrorKind::AddrInUse`]), or the
     /// system has no file descriptor or thread left.
     pub fn open(ground: impl Into<Ground>, mut config: Config) -> io::Result<Self> {
-        let Config { engines, clock, progress, stat, .. } = &config;
+        let Config { engines, clock, progress, .. } = &config;
         if !(1..=MAX_ENGINES).contains(engines) {
             let text = format!("{engines} engines: there are 1 to {MAX_ENGINES}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let (progress, stat) = (*progress, stat.clone());
+        let progress = *progress;
         let stacks = Transport::open_several(ground.into(), &config.stack, *engines, clock.now())?;
         if let Some(first) = stacks.first() {
             config.stack = first.config().clone();
@@ -50,12 +47,12 @@ impl Device {
                 drivers.push(Driver::start(Arc::clone(&engines), index)?);
             }
         }
-        let device = Self { engines, _drivers: Arc::new(drivers), _stat: None };
-        let Some(folder) = stat else { return Ok(device) };
-        // The server's own handle keeps neither the driver threads nor the server itself.
-        let told = Self { engines: Arc::clone(&device.engines), _drivers: Arc::default(), _stat: None };
-        let stat = Some(Arc::new(StatServer::start(&folder, told)?));
-        Ok(Self { _stat: stat, ..device })
+        Ok(Self { engines, _drivers: Arc::new(drivers) })
+    }
+
+    /// A handle that does not keep the driver threads.
+    pub(crate) fn without_drivers(engines: Arc<Engines>) -> Self {
+        Self { engines, _drivers: Arc::default() }
     }
 
     /// Drives the engines by hand at `now`, and answers when to call again at the latest. For [`Progress::External`].

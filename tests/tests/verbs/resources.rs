@@ -9,6 +9,7 @@ use weft_rnic::{
     Access, Config, Data, Device, MemoryKind, QpCapacity, QpInit, QpState, RecvWr, SendWr, SrqInit,
     WindowType,
 };
+use weft_stat::{Server, device_sections};
 use weft_tests::{PORT, Pair, PairConfig};
 
 use crate::world::{WR, connected, end_of_b, post_recv};
@@ -130,6 +131,7 @@ fn memory_and_domains() {
 
 /// A device that tells its state, in a folder of its own.
 struct Told {
+    server: Server,
     device: Device,
     folder: Folder,
 }
@@ -147,8 +149,9 @@ impl Told {
         let folder = std::env::temp_dir().join(format!("weft-told-{}-{name}", std::process::id()));
         let _not_there = std::fs::remove_dir_all(&folder);
         let (wire, _peer) = weft_netif::pair(1500);
-        let config = Config { stat: Some(folder.clone()), ..Config::new("10.0.0.1/24".parse().unwrap(), 1) };
-        Self { device: Device::open(wire, config).unwrap(), folder: Folder(folder) }
+        let device = Device::open(wire, Config::new("10.0.0.1/24".parse().unwrap(), 1)).unwrap();
+        let server = Server::start(&folder, device_sections(&device.watcher())).unwrap();
+        Self { server, device, folder: Folder(folder) }
     }
 
     fn socket(&self) -> PathBuf {
@@ -226,17 +229,16 @@ fn who_asks_badly_holds_nobody_up() {
     let mut text = String::new();
     late.read_to_string(&mut text).unwrap();
     assert!(text.contains("2000"), "the last ones are still heard: {text:?}");
-    let Told { device, folder } = told;
+    let Told { server, device, folder } = told;
     drop((qps, cq, pd, device));
+    assert_eq!(ask(&socket, "device")["error"], "the device is closed", "the server keeps no device");
+    drop(server);
     assert!(!socket.exists(), "nobody who is still connected keeps the socket");
     std::fs::remove_dir(&folder.0).unwrap();
 }
 
 #[test]
-fn a_folder_that_cannot_be_is_told_when_the_device_opens() {
-    let (wire, _peer) = weft_netif::pair(1500);
-    let stat = Some(PathBuf::from("/proc/nowhere/weft"));
-    let config = Config { stat, ..Config::new("10.0.0.1/24".parse().unwrap(), 1) };
-    let error = Device::open(wire, config).unwrap_err();
+fn a_folder_that_cannot_be_is_told_when_the_server_starts() {
+    let error = Server::start(Path::new("/proc/nowhere/weft"), Vec::new()).unwrap_err();
     assert!(error.to_string().starts_with("statistics cannot be served at /proc/nowhere/weft: "), "{error}");
 }

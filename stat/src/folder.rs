@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::io::Errno;
 use rustix::process::{Pid, geteuid, test_kill_process};
 
-/// The folder in which devices of this user serve `weft stat`, unless they are told another one: `weft` in
+/// The folder in which processes of this user serve `weft stat`, unless they are told another one: `weft` in
 /// `$XDG_RUNTIME_DIR`, or without that `/tmp/weft-UID`.
 pub fn stat_folder() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
@@ -21,8 +21,7 @@ pub fn stat_folder() -> PathBuf {
     )
 }
 
-/// What the environment variable `WEFT_STAT` says for [`crate::Config::stat`]: none where it is not set, empty or 0,
-/// [`stat_folder`] where it is 1, else the folder that it names.
+/// The folder that the environment variable `WEFT_STAT` names: none if it is not set, empty or 0, [`stat_folder`] if it is 1.
 pub fn stat_folder_from_env() -> Option<PathBuf> {
     let value = std::env::var_os("WEFT_STAT")?;
     match value.to_str() {
@@ -32,16 +31,16 @@ pub fn stat_folder_from_env() -> Option<PathBuf> {
     }
 }
 
-/// The socket of one device; dropping it removes it.
+/// The socket of one server; dropping it removes it.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(crate) struct Socket {
     path: PathBuf,
     index: u32,
 }
 
 impl Socket {
     /// Makes the folder where there is none, and in it a socket named after this process.
-    pub(super) fn bind(folder: &Path) -> io::Result<(UnixListener, Self)> {
+    pub(crate) fn bind(folder: &Path) -> io::Result<(UnixListener, Self)> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         prepare(folder).and_then(|()| remove_stale(folder)).map_err(|error| tell(folder, &error))?;
         loop {
@@ -56,8 +55,8 @@ impl Socket {
         }
     }
 
-    /// The number of the device within the process.
-    pub(super) const fn index(&self) -> u32 {
+    /// The number of the server within the process.
+    pub(crate) const fn index(&self) -> u32 {
         self.index
     }
 }

@@ -1,44 +1,44 @@
-//! The answers to `weft stat`, as JSON.
+//! The sections of a device.
 
 use std::net::SocketAddr;
 
 use serde_json::{Map, Value, json};
-use weft_verbs::{Access, CqCounters, MemoryKind, QpCounters, WindowType};
+use weft_rnic::{
+    Access, ConnectionInfo, CqInfo, Device, ListenerInfo, MemoryKind, MrInfo, PdInfo, QpInfo, SrqInfo,
+    Watcher, WindowType,
+};
+use weft_verbs::{CqCounters, QpCounters};
 
-use crate::engine::queries::{ConnectionInfo, ListenerInfo, QpInfo};
-use crate::objects::device::Device;
-use crate::objects::resources::{CqInfo, MrInfo, PdInfo, SrqInfo};
+use crate::section::{Asker, Section, error};
 
-/// The version of the answers, in each of them as `weft_stat`. It grows when something that was there means something else.
-pub const STAT_VERSION: u32 = 1;
-
-/// The answer to one request. STags go to the same user only.
-pub(super) fn answer(request: &str, device: &Device, index: u32, is_same_user: bool) -> Value {
-    let found = match request {
-        "device" => overview(device),
-        "counters" => json!({ "counters": counters(device) }),
-        "qp" => json!({ "qp": device.qps().iter().map(qp).collect::<Vec<_>>() }),
-        "mr" => json!({ "mr": device.mrs().iter().map(|info| mr(info, false)).collect::<Vec<_>>() }),
-        "mr stags" if !is_same_user => error("STags are told to the user of the process only"),
-        "mr stags" => json!({ "mr": device.mrs().iter().map(|info| mr(info, true)).collect::<Vec<_>>() }),
-        "cq" => json!({ "cq": device.cqs().iter().map(cq).collect::<Vec<_>>() }),
-        "srq" => json!({ "srq": device.srqs().iter().map(srq).collect::<Vec<_>>() }),
-        "pd" => json!({ "pd": device.pds().iter().map(pd).collect::<Vec<_>>() }),
-        "cm" => json!({ "cm": device.connections().iter().map(connection).collect::<Vec<_>>() }),
-        "listener" => json!({ "listener": device.listeners().iter().map(listener).collect::<Vec<_>>() }),
-        _ => error(
-            "unknown request: there are device, counters, qp, mr, mr stags, cq, srq, pd, cm and listener",
-        ),
+/// What `weft stat` asks of a device: its counters and its objects. STags go to the same user only.
+pub fn device_sections(watcher: &Watcher) -> Vec<Section> {
+    let section = |name, tell: fn(&Device, Asker) -> Value| {
+        let watcher = watcher.clone();
+        Section::new(name, move |asker| match watcher.device() {
+            Some(device) => tell(&device, asker),
+            None => error("the device is closed"),
+        })
     };
-    let mut answer = json!({ "weft_stat": STAT_VERSION, "pid": std::process::id(), "device": index });
-    if let (Value::Object(answer), Value::Object(mut found)) = (&mut answer, found) {
-        answer.append(&mut found);
-    }
-    answer
+    vec![
+        section("device", |device, _| overview(device)),
+        section("counters", |device, _| json!({ "counters": counters(device) })),
+        section("qp", |device, _| json!({ "qp": list(&device.qps(), qp) })),
+        section("mr", |device, _| json!({ "mr": list(&device.mrs(), |info| mr(info, false)) })),
+        section("mr stags", |device, asker| match asker.is_same_user {
+            true => json!({ "mr": list(&device.mrs(), |info| mr(info, true)) }),
+            false => error("STags are told to the user of the process only"),
+        }),
+        section("cq", |device, _| json!({ "cq": list(&device.cqs(), cq) })),
+        section("srq", |device, _| json!({ "srq": list(&device.srqs(), srq) })),
+        section("pd", |device, _| json!({ "pd": list(&device.pds(), pd) })),
+        section("cm", |device, _| json!({ "cm": list(&device.connections(), connection) })),
+        section("listener", |device, _| json!({ "listener": list(&device.listeners(), listener) })),
+    ]
 }
 
-fn error(text: &str) -> Value {
-    json!({ "error": text })
+fn list<T>(infos: &[T], tell: impl Fn(&T) -> Value) -> Vec<Value> {
+    infos.iter().map(tell).collect()
 }
 
 fn overview(device: &Device) -> Value {

@@ -1,8 +1,8 @@
-//! Tells the state of a device to `weft stat`, over a Unix socket.
+//! The server: a socket in a folder, and a thread that answers.
 //!
-//! One line asks, one line of JSON answers, and the connection is closed. A thread of its own sleeps until somebody asks; it
-//! takes the engine's lock like any call of the application. No client can hold it up: nothing blocks, requests and
-//! clients are bounded, and the oldest client goes when there are too many.
+//! One line asks, one line of JSON answers, and the connection is closed. The thread sleeps until a client asks; it takes an
+//! engine's lock like any call of the application. No client can hold it up: nothing blocks, requests and clients are bounded,
+//! and the oldest client goes when there are too many.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -15,25 +15,18 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, thread};
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::{Errno, write};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Uid, geteuid};
+use weft_netif::Held;
 
-use crate::drive::ready::wait_ready;
-use crate::events::channel::Wakeup;
-use crate::objects::device::Device;
-
-mod answer;
-mod folder;
-
-pub use answer::STAT_VERSION;
-pub use folder::{stat_folder, stat_folder_from_env};
-
-use folder::Socket;
+use crate::folder::Socket;
+use crate::section::{Asker, Section, answer};
 
 /// Serves until it is dropped, which removes the socket.
 #[derive(Debug)]
-pub(crate) struct StatServer {
+pub struct Server {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
 }
@@ -41,24 +34,30 @@ pub(crate) struct StatServer {
 #[derive(Debug)]
 struct Stop {
     is_wanted: AtomicBool,
-    wakeup: Wakeup,
+    /// An eventfd that wakes the thread.
+    wakeup: Held,
 }
 
 /// A connection of somebody who asks.
 #[derive(Debug)]
 struct Client {
     stream: UnixStream,
-    /// The client is the same user, not only root.
-    is_same_user: bool,
+    asker: Asker,
     request: Vec<u8>,
     answer: Vec<u8>,
     written: usize,
 }
 
-impl StatServer {
-    /// Serves the state of `device` by a socket in `folder`.
-    pub(crate) fn start(folder: &Path, device: Device) -> io::Result<Self> {
-        let stop = Arc::new(Stop { is_wanted: AtomicBool::new(false), wakeup: Wakeup::new()? });
+impl Server {
+    /// Serves `sections` by a socket in `folder`, which is made if it is missing.
+    ///
+    /// # Errors
+    /// When the folder is not this user's alone (mode 0700), or the system has no file descriptor or thread left.
+    pub fn start(folder: &Path, sections: Vec<Section>) -> io::Result<Self> {
+        let stop = Arc::new(Stop {
+            is_wanted: AtomicBool::new(false),
+            wakeup: Held::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?),
+        });
         let (listener, socket) = Socket::bind(folder)?;
         listener.set_nonblocking(true)?;
         let thread = {
@@ -66,16 +65,16 @@ impl StatServer {
             // The socket goes with the thread, whichever way that ends.
             thread::Builder::new()
                 .name("weft-stat".into())
-                .spawn(move || serve(&listener, &socket, &stop, &device))?
+                .spawn(move || serve(&listener, &socket, &stop, &sections))?
         };
         Ok(Self { stop, thread: Some(thread) })
     }
 }
 
-impl Drop for StatServer {
+impl Drop for Server {
     fn drop(&mut self) {
         self.stop.is_wanted.store(true, Ordering::Release);
-        self.stop.wakeup.wake();
+        while write(&self.stop.wakeup, &1_u64.to_ne_bytes()) == Err(Errno::INTR) {}
         if let Some(thread) = self.thread.take() {
             // A panic has been printed by the thread itself; there is nobody to hand it to in a destructor.
             let _printed = thread.join();
@@ -83,7 +82,7 @@ impl Drop for StatServer {
     }
 }
 
-fn serve(listener: &UnixListener, socket: &Socket, stop: &Stop, device: &Device) {
+fn serve(listener: &UnixListener, socket: &Socket, stop: &Stop, sections: &[Section]) {
     let mut clients = VecDeque::new();
     // Where the process has no descriptor left, a waiting client would keep this thread awake.
     let mut is_short = false;
@@ -93,8 +92,9 @@ fn serve(listener: &UnixListener, socket: &Socket, stop: &Stop, device: &Device)
         if is_short {
             clients.pop_front();
         }
-        clients
-            .retain_mut(|client: &mut Client| client.advance(device, socket.index()).is_ok_and(|done| !done));
+        clients.retain_mut(|client: &mut Client| {
+            client.advance(sections, socket.index()).is_ok_and(|done| !done)
+        });
     }
 }
 
@@ -107,7 +107,9 @@ fn wait(listener: &UnixListener, stop: &Stop, clients: &VecDeque<Client>, is_sho
         let flags = if client.answer.is_empty() { PollFlags::IN } else { PollFlags::OUT };
         PollFd::from_borrowed_fd(client.stream.as_fd(), flags)
     }));
-    wait_ready(&mut fds, is_short.then_some(SHORT_PAUSE));
+    let timeout = is_short.then(|| Timespec::try_from(SHORT_PAUSE).ok()).flatten();
+    // After an interruption the thread looks at everything, as after any other wake-up.
+    let _woken = poll(&mut fds, timeout.as_ref());
 }
 
 /// Takes all clients that wait.
@@ -129,15 +131,15 @@ impl Client {
     /// None for somebody who has no business here.
     fn new(stream: UnixStream) -> Option<Self> {
         let uid = socket_peercred(&stream).ok()?.uid;
-        let is_same_user = uid == geteuid();
+        let asker = Asker { is_same_user: uid == geteuid() };
         stream.set_nonblocking(true).ok()?;
-        let it = Self { stream, is_same_user, request: Vec::new(), answer: Vec::new(), written: 0 };
-        (is_same_user || uid == Uid::ROOT).then_some(it)
+        let it = Self { stream, asker, request: Vec::new(), answer: Vec::new(), written: 0 };
+        (asker.is_same_user || uid == Uid::ROOT).then_some(it)
     }
 
     /// Reads and writes what can be now, and says whether all is said.
-    fn advance(&mut self, device: &Device, index: u32) -> io::Result<bool> {
-        if self.answer.is_empty() && !self.read(device, index)? {
+    fn advance(&mut self, sections: &[Section], index: u32) -> io::Result<bool> {
+        if self.answer.is_empty() && !self.read(sections, index)? {
             return Ok(false);
         }
         while self.written < self.answer.len() {
@@ -153,7 +155,7 @@ impl Client {
     }
 
     /// Reads the request, and says whether there is an answer to it.
-    fn read(&mut self, device: &Device, index: u32) -> io::Result<bool> {
+    fn read(&mut self, sections: &[Section], index: u32) -> io::Result<bool> {
         let mut octets = [0; MAX_REQUEST];
         loop {
             match self.stream.read(&mut octets) {
@@ -166,8 +168,8 @@ impl Client {
             let end = self.request.iter().position(|&octet| octet == b'\n');
             if end.is_some() || self.request.len() > MAX_REQUEST {
                 let line = String::from_utf8_lossy(&self.request[..end.unwrap_or(MAX_REQUEST)]);
-                self.answer =
-                    answer::answer(line.trim(), device, index, self.is_same_user).to_string().into_bytes();
+                let answer = answer(sections, line.trim(), index, self.asker);
+                self.answer = answer.to_string().into_bytes();
                 self.answer.push(b'\n');
                 return Ok(true);
             }

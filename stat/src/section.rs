@@ -1,0 +1,58 @@
+//! What a process tells, by name.
+
+use serde_json::{Value, json};
+
+/// The version of the answers, in each of them as `weft_stat`. It grows when something that was there means something else.
+pub const STAT_VERSION: u32 = 1;
+
+/// The process at the other end of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// It belongs to the same user. Otherwise it belongs to root.
+    pub is_same_user: bool,
+}
+
+/// One thing that a process tells: a request, and the function that answers it by a JSON object.
+pub struct Section {
+    name: &'static str,
+    tell: Box<dyn Fn(Asker) -> Value + Send>,
+}
+
+impl Section {
+    /// A section whose request is `name`. The server's thread calls `tell`, which must not wait.
+    pub fn new(name: &'static str, tell: impl Fn(Asker) -> Value + Send + 'static) -> Self {
+        Self { name, tell: Box::new(tell) }
+    }
+}
+
+impl core::fmt::Debug for Section {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Section").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The answer of a process to one request. `index` is the number of the server within the process.
+pub(crate) fn answer(sections: &[Section], request: &str, index: u32, asker: Asker) -> Value {
+    let found = match sections.iter().find(|section| section.name == request) {
+        Some(section) => (section.tell)(asker),
+        None => error(&unknown(sections)),
+    };
+    let mut answer = json!({ "weft_stat": STAT_VERSION, "pid": std::process::id(), "device": index });
+    if let (Value::Object(answer), Value::Object(mut found)) = (&mut answer, found) {
+        answer.append(&mut found);
+    }
+    answer
+}
+
+pub(crate) fn error(text: &str) -> Value {
+    json!({ "error": text })
+}
+
+fn unknown(sections: &[Section]) -> String {
+    let names: Vec<_> = sections.iter().map(|section| section.name).collect();
+    match names.split_last() {
+        Some((last, [])) => format!("unknown request: there is {last}"),
+        Some((last, others)) => format!("unknown request: there are {} and {last}", others.join(", ")),
+        None => "unknown request: this process tells nothing".to_owned(),
+    }
+}
