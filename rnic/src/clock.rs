@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use weft_netif::{Duration, Instant};
 
-/// The time of an engine: virtual, set by whoever simulates, or the machine's, fed faster than it runs.
+/// The time of an engine: virtual, as a simulation sets it, or the machine's, scaled.
 #[derive(Clone, Debug)]
 pub struct Clock {
     source: Source,
@@ -17,15 +17,15 @@ impl Clock {
         Self { source: Source::Virtual(Arc::new(AtomicI64::new(0))) }
     }
 
-    /// The machine's monotonic clock, `scale` times as fast. smoltcp's shortest retransmission timeout is one second, so
-    /// that a scale of 4 makes it 250 ms of real time, near to what other stacks use.
+    /// The machine's monotonic clock, `scale` times as fast. smoltcp's shortest retransmission timeout is one second,
+    /// so that a scale of 4 makes it 250 ms of real time, near to what other stacks use.
     #[expect(clippy::disallowed_methods, reason = "this is the one place where the stack reads the clock")]
     pub fn real_time(scale: u32) -> Self {
         let scale = scale.max(1);
         Self { source: Source::Real { start: std::time::Instant::now(), scale } }
     }
 
-    /// Moves a virtual clock; the machine's clock cannot be set, and `false` says so.
+    /// Moves a virtual clock. Returns false for the machine's clock, which cannot be set.
     pub fn set(&self, now: Instant) -> bool {
         match &self.source {
             Source::Virtual(micros) => {
@@ -55,8 +55,8 @@ impl Clock {
         }
     }
 
-    /// How long to sleep in real time until this clock shows `deadline`; `None` for a virtual clock, which nobody can
-    /// wait for.
+    /// How long to sleep in real time until this clock shows `deadline`; `None` for a virtual clock, for which no
+    /// thread can wait.
     pub fn real_delay(&self, deadline: Instant) -> Option<std::time::Duration> {
         match &self.source {
             Source::Virtual(_) => None,

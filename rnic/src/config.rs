@@ -20,12 +20,13 @@ pub struct Config {
     pub answer_timeout: Duration,
     /// How long a closing connection waits for the peer's FIN, in the engine's time.
     pub close_timeout: Duration,
-    /// How long an initiator waits for the first FPDU of its peer before it sends an empty RDMA Write, in the engine's time; five times in
-    /// all, each time after twice as long. None, the default, sends nothing that nobody has posted. Linux siw, which may leave what comes
-    /// right behind its Reply unread until more comes, needs it where its user waits for a message that was sent at once.
+    /// How long an initiator waits for the first FPDU of its peer before it sends an empty RDMA Write, in the
+    /// engine's time. It does so five times in all, each time after twice as long. None is the default: only posted
+    /// requests are sent. Linux siw may leave octets right behind its Reply unread until more come. It needs this if
+    /// its program waits for a message that was sent at once.
     pub nudge_after: Option<Duration>,
-    /// Engines: each has a thread of its own with [`Progress::Thread`], and its share of the queue pairs, which the completion
-    /// vector of their queues chooses. More than one pays when more than one core is to work.
+    /// Engines: each has a thread of its own with [`Progress::Thread`], and its share of the queue pairs, which the
+    /// completion vector of their queues chooses. More than one pays when more than one core is to work.
     pub engines: usize,
     /// Queue pairs of each engine at most.
     pub max_qps: usize,
@@ -37,25 +38,25 @@ pub struct Config {
     pub max_mrs: usize,
     /// Memory windows at most.
     pub max_mws: usize,
-    /// Reads and Atomics of one connection at most, in each direction: no IRD and no ORD is larger (RFC 5042 section 7.2), but
-    /// for the one place that an RTR message needs when it is a Read.
+    /// Reads and Atomics of one connection at most, in each direction: no IRD and no ORD is larger (RFC 5042 section
+    /// 7.2). An RTR message that is a Read may take one more.
     pub max_reads: u16,
-    /// Atomics and Immediate Data (RFC 7306) are known. Without, they cannot be posted, and a peer that uses them hears that
-    /// the opcode is unexpected, as from an older RNIC.
+    /// Atomics and Immediate Data (RFC 7306) are known. Otherwise they cannot be posted, and a peer that uses them is
+    /// told that the opcode is unexpected, as by an older RNIC.
     pub extensions: bool,
     /// Where time comes from.
     pub clock: Clock,
-    /// Who drives the engine.
+    /// Which thread drives the engine.
     pub progress: Progress,
 }
 
-/// Who drives the engine.
+/// Which thread drives the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The thread that polls a completion queue or waits for an event: lowest latency, one thread.
     Manual,
-    /// A thread of the device's own, which spins for a while and then sleeps. It stands by where one thread of the application waits for
-    /// an event, or polls without a pause: that one drives then.
+    /// A driver thread of the device, which spins for a while and then sleeps. It stands by while one thread of the
+    /// application waits for an event, or polls without a pause: that thread drives then.
     Thread,
     /// Only [`crate::Device::poll`], as a simulation on virtual time needs.
     External,
@@ -89,8 +90,8 @@ impl Config {
     /// [`CLOCK_SCALE`] times its speed, by which the timeouts are multiplied so that they mean the same real time:
     /// startup 10 s, answer 60 s, close 5 s, TCP 30 s, keep-alive 30 s.
     ///
-    /// So a peer that sends nothing and answers nothing is given up within [`Config::PEER_TIMEOUT`], its process being stopped or killed
-    /// or its link down, and after half of that if it owes an answer.
+    /// So a peer that sends nothing and answers nothing is given up within [`Config::PEER_TIMEOUT`], its process
+    /// being stopped or killed or its link down, and after half of that if it owes an answer.
     ///
     /// `seed` makes TCP sequence numbers, ephemeral ports and STags unpredictable; the same seed gives the same run.
     pub fn new(ip: IpSetting, seed: u64) -> Self {
@@ -127,8 +128,8 @@ impl Config {
     /// How long at most a silent peer is kept by default, in real time.
     pub const PEER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
-    /// The same settings for peers that are kept for at most `timeout` (real time) without an answer: idle ones are probed after half
-    /// of it, and half of it is the time to answer a probe or anything else.
+    /// The same settings for peers that are kept for at most `timeout` (real time) without an answer: idle ones are
+    /// probed after half of it, and half of it is the time to answer a probe or anything else.
     #[must_use]
     pub fn with_peer_timeout(mut self, timeout: std::time::Duration) -> Self {
         let half = Some(self.engine_time(timeout / 2));
@@ -136,13 +137,13 @@ impl Config {
         self
     }
 
-    /// The same settings with a clock that runs `scale` times as fast as real time, and all times that are set so far multiplied so
-    /// that they mean the same real time as before.
+    /// The same settings with a clock that runs `scale` times as fast as real time, and all times that are set so far
+    /// multiplied so that they mean the same real time as before.
     ///
-    /// smoltcp's shortest retransmission timeout is one second of the engine's time. 4 ([`CLOCK_SCALE`]) suits peers of any kind;
-    /// 100 and more repairs a loss within 10 ms and less, but takes a peer that delays its acknowledgements for longer for one that
-    /// has lost something, so that both ends should be of this kind. An acknowledgement is never delayed by more than a quarter
-    /// of that timeout.
+    /// smoltcp's shortest retransmission timeout is one second of the engine's time. 4 ([`CLOCK_SCALE`]) suits peers
+    /// of any kind; 100 and more repairs a loss within 10 ms and less, but takes a peer that delays its
+    /// acknowledgements for longer for one that has lost something, so that both ends should be of this kind. An
+    /// acknowledgement is never delayed by more than a quarter of that timeout.
     ///
     /// ```
     /// # let ip: weft_netif::IpSetting = "10.0.0.1/24".parse().unwrap();

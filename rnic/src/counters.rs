@@ -1,7 +1,7 @@
 //! What an engine has done, layer by layer.
 //!
-//! The engine owns plain integers and counts under its lock. What the application's threads count lies in the rings that
-//! they write anyhow (`weft_verbs::Ring`), and is summed up when somebody asks.
+//! The engine owns plain integers and counts under its lock. The application's threads count in the rings that they
+//! write anyhow (`weft_verbs::Ring`). The sum is made when it is asked for.
 
 use weft_netif::{HostCounters, TcpCounters, WireCounters, counters};
 use weft_verbs::{CqCounters, QpCounters, QueuePair};
@@ -138,8 +138,8 @@ counters! {
         completions,
         /// Calls to poll a completion queue that found at least one completion.
         polls_found,
-        /// Calls to poll a completion queue that found nothing. Of calls by several threads at the same moment some may be
-        /// missed.
+        /// Calls to poll a completion queue that found nothing. Of calls by several threads at the same moment some
+        /// may be missed.
         polls_empty,
         /// Events that completion queues gave to their channels.
         completion_events,
@@ -173,8 +173,8 @@ counters! {
 }
 
 impl Counters {
-    /// The name of each counter, its layer first, and its value, in the order of the layers. `docs/observability.md` has
-    /// their meaning.
+    /// The name of each counter, its layer first, and its value, in the order of the layers. `docs/observability.md`
+    /// has their meaning.
     pub fn list(&self) -> Vec<(String, u64)> {
         let fixed = |(name, value): (&str, u64)| (name.to_owned(), value);
         let mut list: Vec<_> = self

@@ -37,7 +37,7 @@ pub(crate) struct Engines {
     config: Config,
     registry: Arc<Registry>,
     async_events: Arc<AsyncQueue>,
-    /// Nothing new is made or connected any more.
+    /// The device makes and connects nothing new any more.
     is_shut_down: AtomicBool,
 }
 
@@ -137,12 +137,13 @@ impl Engines {
         self.config.clock.now()
     }
 
-    /// Who drives the only engine. With several of them, their threads do: who waits would lead one of them only.
+    /// The leadership of the only engine. A device with several engines has none: a thread that waits would lead only
+    /// one of them.
     pub(crate) fn lead(&self) -> Option<&Lead> {
         if let [motor] = self.motors() { Some(&motor.lead) } else { None }
     }
 
-    /// Whether the calls of the application have to drive the engines, as no thread of theirs does at the moment.
+    /// Whether the calls of the application have to drive the engines, since no driver thread does so at the moment.
     pub(crate) fn is_manual(&self) -> bool {
         self.config.progress == Progress::Manual
             || self.motors.iter().any(|motor| motor.lead.is_standing_by())
@@ -153,7 +154,10 @@ impl Engines {
         self.is_shut_down.store(true, Ordering::SeqCst);
     }
 
-    /// Refuses when the device was shut down.
+    /// Checks that the device was not shut down.
+    ///
+    /// # Errors
+    /// [`CreateError::ShutDown`].
     pub(crate) fn check_open(&self) -> Result<(), CreateError> {
         if self.is_shut_down.load(Ordering::SeqCst) { Err(CreateError::ShutDown) } else { Ok(()) }
     }

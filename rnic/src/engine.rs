@@ -1,7 +1,8 @@
-//! The motion: one object that moves everything when it is polled.
+//! The engine: one object that moves everything when it is polled.
 //!
-//! `poll(now) -> Option<Instant>` takes frames off the wire, gives every connection with news its turn, sends, and says
-//! when it wants to be called again. It reads no clock and draws no random number. Who calls it is the driver's matter.
+//! `poll(now) -> Option<Instant>` takes frames off the wire, gives each connection with news its turn, sends, and
+//! returns when it wants to be called again. An engine reads no clock and draws no random number. `drive/` decides
+//! which thread calls it.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -29,14 +30,14 @@ pub(crate) mod table;
 pub(crate) mod tables;
 
 impl Engine {
-    /// Moves everything as far as it goes at `now`, and answers when to be called again at the latest; `None` means that
+    /// Moves everything as far as it goes at `now`. Returns when to be called again at the latest. `None` means that
     /// only a frame or a doorbell can bring news.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Instant> {
         self.move_on(now);
         self.poll_at(now)
     }
 
-    /// As [`Engine::poll`], for those who need not know when to call again.
+    /// As [`Engine::poll`], for a caller that need not know when to call again.
     pub(crate) fn move_on(&mut self, now: Instant) {
         self.last_now = now;
         let before = self.counters.engine.work();
@@ -55,14 +56,15 @@ impl Engine {
         self.counters.engine.count_poll(taken + sent > 0 || self.counters.engine.work() > before);
     }
 
-    /// As [`Self::move_on`], for whoever calls again and again: what was posted goes out before anybody looks at what has come, which
-    /// the next call does.
+    /// As [`Self::move_on`], for a caller that calls again and again. Requests that were posted go out first; the
+    /// next call takes in what has arrived.
     pub(crate) fn move_on_posted_first(&mut self, now: Instant) {
         self.has_sent_first = !self.has_sent_first && self.doorbells.any();
         if self.has_sent_first { self.send_posted(now) } else { self.move_on(now) }
     }
 
-    /// Sends what was posted, without a look at what has come: for whoever posts and then waits, which takes that in.
+    /// Sends what was posted, without a look at what has arrived: for a thread that posts and then waits. The wait
+    /// takes that in.
     pub(crate) fn send_posted(&mut self, now: Instant) {
         self.last_now = now;
         self.answer_doorbells(now);
@@ -74,7 +76,7 @@ impl Engine {
         self.stack.is_lost()
     }
 
-    /// Descriptors to sleep on until a frame comes, and whether they are also to become writable.
+    /// The descriptors to sleep on until a frame comes, and whether each is also to become writable.
     pub(crate) fn wait_fds(&self) -> Option<Vec<(Arc<OwnedFd>, bool)>> {
         self.stack.wait_fds()
     }
@@ -113,7 +115,8 @@ impl Engine {
                 slot.qp.handle_event(QpEvent::Failed);
             }
         }
-        // A turn in Full Operation starts what was posted, and has told of it; in all other states it has to be flushed.
+        // A turn in Full Operation starts what was posted and announces it. In all other states requests are flushed
+        // here.
         if let Some(Some(slot)) = self.qps.get_mut(index)
             && slot.qp.queues().state() != QpState::Rts
         {
@@ -136,7 +139,7 @@ impl Engine {
         }
     }
 
-    /// When to be polled again, seen from `now`.
+    /// When the engine wants to be polled again, seen from `now`.
     pub(crate) fn poll_at(&self, now: Instant) -> Option<Instant> {
         if self.doorbells.any() || self.stack.has_news() {
             return Some(now);

@@ -1,4 +1,4 @@
-//! What the calls of the API can refuse. Nothing was changed by a call that did.
+//! Why calls of the API refuse. A call that refuses has changed nothing.
 
 use weft_netif::{ConnectError, ListenError};
 use weft_verbs::Errno;
@@ -226,9 +226,9 @@ pub enum StreamError {
     Finished,
     /// The connection is over.
     Closed,
-    /// Octets of streaming mode have come that nobody has received; an Initiator would take them for the Reply.
+    /// Octets of streaming mode are unread. An Initiator would take them for the Reply.
     Unread,
-    /// What has to be sent in one piece does not fit into the send buffer now.
+    /// A message that has to be sent in one piece does not fit into the send buffer now.
     NoRoom {
         /// Octets to send.
         needed: usize,

@@ -1,4 +1,4 @@
-//! Why a stream ends before its time, and what the peer is told.
+//! Why a stream fails, and what the peer is told.
 
 use weft_rdmap::{Opcode, Terminate};
 use weft_verbs::{QpNotice, Refusal, Status};
@@ -8,7 +8,7 @@ use weft_verbs::{QpNotice, Refusal, Status};
 pub(crate) struct Failure {
     pub(crate) cause: Cause,
     pub(crate) terminate: Terminate,
-    /// What the peer is blamed for was to answer a Read or Atomic of this side.
+    /// The peer is blamed for a segment that was to answer a Read or Atomic of this side.
     pub(crate) is_in_answer: bool,
 }
 
@@ -27,7 +27,7 @@ pub enum Cause {
     Requested,
 }
 
-/// What has come of octets that were received: the peer's Terminate, if it was among them.
+/// The result of receiving octets: the peer's Terminate, if it was among them.
 pub(crate) type Received = Result<Option<Terminate>, Failure>;
 
 impl Failure {
@@ -56,7 +56,7 @@ impl Failure {
         }
     }
 
-    /// The peer is not to blame, and learns only that it is over (RDMAP Local Catastrophic Error).
+    /// The peer is not to blame, and learns only that the stream is over (RDMAP Local Catastrophic Error).
     pub(crate) fn local(cause: Cause) -> Self {
         let error = weft_rdmap::Error::LocalCatastrophic;
         Self { cause, terminate: Terminate::from_error(&error, None), is_in_answer: false }

@@ -10,11 +10,13 @@
 //!      └─ Connection: (Streaming ⇄) Startup ─▶ Stream ─▶ end
 //!                                  └─ MPA ⇄ DDP ⇄ RDMAP ⇄ User: QueuePair
 //! ```
-//! Begin with `stream.rs`: it is the one place where the layers meet, and all of the way of an octet.
+//! Begin with `stream.rs`: it is the one place where the layers meet. Each folder imports only the folders below it:
+//! `objects/`, `drive/`, `engine/`, `connection/` beside `ulp/`, `stream/`, then `counters/`, `events/` and the small
+//! files.
 //!
-//! The engine reads no clock: its time is an argument. [`Progress`] says who calls it: the thread that polls
-//! ([`Progress::Manual`]), a thread of the device's own ([`Progress::Thread`]), or a simulation
-//! ([`Progress::External`]). Posting and polling touch rings in memory only.
+//! An engine reads no clock: its time is an argument. [`Progress`] says which thread calls it: the thread that polls
+//! ([`Progress::Manual`]), a driver thread ([`Progress::Thread`]), or a simulation ([`Progress::External`]). Posting
+//! and polling touch rings in memory only.
 //!
 //! ```
 //! use weft_rnic::{Access, Config, Device};

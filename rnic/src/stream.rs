@@ -112,8 +112,9 @@ impl Stream {
         has_request || self.rdmap.has_output()
     }
 
-    /// Builds the next FPDU in `out` and answers its length there, without what the user lends; 0 when there is nothing to send.
-    /// `out` is to hold an FPDU of `mulpdu`; in a smaller one messages are cut into smaller segments, and a long one by `fit`.
+    /// Builds the next FPDU in `out` and answers its length there, without what the user lends; 0 when there is
+    /// nothing to send. `out` is to hold an FPDU of `mulpdu`; in a smaller one messages are cut into smaller
+    /// segments, and a long one by `fit`.
     #[inline]
     pub(crate) fn transmit(
         &mut self,
@@ -148,8 +149,8 @@ impl Stream {
         Ok(octets)
     }
 
-    /// Asks for an empty Write, which changes nothing, to a peer that has not been heard of, and says whether that is so. A message in
-    /// progress serves as well.
+    /// Asks for an empty Write, which changes nothing, to a peer that has not been heard of, and says whether that is
+    /// so. A message in progress serves as well.
     pub(crate) fn nudge(&mut self) -> bool {
         if self.awaited.is_none() {
             return false;
@@ -158,7 +159,8 @@ impl Stream {
         true
     }
 
-    /// Ends the stream: the Terminate is the last thing that is built, and a responder that has validated no FPDU builds none.
+    /// Ends the stream: the Terminate is the last thing that is built, and a responder that has validated no FPDU
+    /// builds none.
     pub(crate) fn terminate(&mut self, terminate: Terminate) {
         self.rdmap.terminate(terminate);
     }
@@ -209,7 +211,8 @@ impl Stream {
         self.placings.is_none() && self.segments.is_aligned()
     }
 
-    /// Whether FIN has to wait: for a Terminate or, without one, for answers to the peer, which nobody sends behind a Terminate.
+    /// Whether FIN has to wait: for a Terminate or, without one, for answers to the peer, which nobody sends behind a
+    /// Terminate.
     pub(crate) fn owes(&self) -> bool {
         if self.rdmap.is_terminating() {
             self.may_send && !self.rdmap.is_terminate_sent()
@@ -218,7 +221,8 @@ impl Stream {
         }
     }
 
-    /// Builds the FPDU of one segment in `out`, but for what the user lends of it. Answers its octets in `out`, and all.
+    /// Builds the FPDU of one segment in `out`, but for what the user lends of it. Answers its octets in `out`, and
+    /// all.
     #[inline]
     fn build(
         &mut self,

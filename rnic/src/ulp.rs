@@ -7,12 +7,13 @@
 //!       └──────── Startup ───────────────┘      on any Llp of weft-netif
 //! ```
 //! All three are polled and hold neither a thread nor a clock: `poll` is called when the connection has news
-//! ([`Stack::next_ready`](weft_netif::Stack::next_ready)) or the ULP has asked for something, until it answers `None`. Each call
-//! answers at most one event, so that what nobody asks for stays in TCP. The octets are those of verbs: the same code makes and
-//! reads them.
+//! ([`Stack::next_ready`](weft_netif::Stack::next_ready)) or the ULP has asked for something, until it answers
+//! `None`. Each call answers at most one event, so that what nobody asks for stays in TCP. The octets are those of
+//! verbs: the same code makes and reads them.
 //!
-//! Memory that a peer may reach is registered in a [`MemoryTable`], which may serve many streams and is an
-//! argument of `poll`; the buffers of untagged messages are vectors that go in with `post_buffer` and come back with the message.
+//! Memory that a peer may reach is registered in a [`MemoryTable`], which may serve many streams and is an argument
+//! of `poll`; the buffers of untagged messages are vectors that go in with `post_buffer` and come back with the
+//! message.
 
 mod agreement;
 mod buffer;

@@ -21,7 +21,8 @@ pub fn stat_folder() -> PathBuf {
     )
 }
 
-/// The folder that the environment variable `WEFT_STAT` names: none if it is not set, empty or 0, [`stat_folder`] if it is 1.
+/// The folder that the environment variable `WEFT_STAT` names: none if it is not set, empty or 0, [`stat_folder`] if
+/// it is 1.
 pub fn stat_folder_from_env() -> Option<PathBuf> {
     let value = std::env::var_os("WEFT_STAT")?;
     match value.to_str() {

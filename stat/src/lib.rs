@@ -1,6 +1,7 @@
 //! Tells the state of a process to `weft stat`, over a Unix socket.
 //!
-//! A [`Server`] answers by [`Section`]s, each with a name. [`device_sections`] are those of a device; a program may add its own.
+//! A [`Server`] answers by [`Section`]s, each with a name. [`device_sections`] are those of a device; a program may
+//! add its own.
 //!
 //! ```
 //! use weft_rnic::{Config, Device};

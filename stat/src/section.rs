@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-/// The version of the answers, in each of them as `weft_stat`. It grows when something that was there means something else.
+/// The version of the answers, in each of them as `weft_stat`. It grows when something that was there means something
+/// else.
 pub const STAT_VERSION: u32 = 1;
 
 /// The process at the other end of a request.

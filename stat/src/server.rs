@@ -1,8 +1,8 @@
 //! The server: a socket in a folder, and a thread that answers.
 //!
-//! One line asks, one line of JSON answers, and the connection is closed. The thread sleeps until a client asks; it takes an
-//! engine's lock like any call of the application. No client can hold it up: nothing blocks, requests and clients are bounded,
-//! and the oldest client goes when there are too many.
+//! One line asks, one line of JSON answers, and the connection is closed. The thread sleeps until a client asks; it
+//! takes an engine's lock like any call of the application. No client can hold it up: nothing blocks, requests and
+//! clients are bounded, and the oldest client goes when there are too many.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};

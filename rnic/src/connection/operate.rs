@@ -47,7 +47,8 @@ impl Connection {
         }
     }
 
-    /// Nothing has come since startup: Linux siw may have left what followed its Reply unread, and looks again when more comes.
+    /// Nothing has come since startup: Linux siw may have left what followed its Reply unread, and looks again when
+    /// more comes.
     pub(crate) fn nudge(&mut self, turn: &mut Turn<'_>) -> Verdict {
         let Phase::Operating(stream) = &mut self.phase else { return Verdict::Keep };
         if stream.nudge() {

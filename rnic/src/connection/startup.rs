@@ -97,8 +97,8 @@ impl Connection {
                 turn.counters.mpa.count_startup(&reason);
                 self.trace.startup_failed(&reason);
                 self.report(turn, |qp_num| CmEvent::ConnectError { qp_num, reason });
-                // The peer believes in the connection: it learns by a Terminate that there is none. The send buffer holds
-                // only the Request so far, so that the Terminate goes into it now or, if TCP has ended, never.
+                // The peer believes in the connection: it learns by a Terminate that there is none. The send buffer
+                // holds only the Request so far, so that the Terminate goes into it now or, if TCP has ended, never.
                 let mut stream = Stream::new(&negotiated, true, true);
                 let failure = Failure::mpa(error);
                 turn.counters.count_failure(&failure);
@@ -161,8 +161,8 @@ impl Connection {
         }
     }
 
-    /// Closes a rejected connection when the peer has the Reply. Linux siw acts on a FIN before it reads what came in the same
-    /// segment, so that its application would hear of a reset connection, without the private data.
+    /// Closes a rejected connection when the peer has the Reply. Linux siw acts on a FIN before it reads what came in
+    /// the same segment, so that its application would hear of a reset connection, without the private data.
     pub(crate) fn watch_rejection(&mut self, turn: &mut Turn<'_>) -> Verdict {
         let is_open = turn.llp.state() == LlpState::Established;
         if is_open && turn.llp.unsent() > 0 { Verdict::Keep } else { self.shut(turn) }
@@ -268,8 +268,8 @@ impl Connection {
 
     fn establish(&mut self, turn: &mut Turn<'_>, negotiated: &Negotiated, greeting: Greeting) {
         let Greeting { private_data, peer_depths, initiator } = greeting;
-        // A depth that is left to the ULPs is larger, and stands for as many as this device has. An RTR message that is a
-        // Read takes a place where there are none else (RFC 6581 section 9.1).
+        // A depth that is left to the ULPs is larger, and stands for as many as this device has. An RTR message that
+        // is a Read takes a place where there are none else (RFC 6581 section 9.1).
         let rtr_read = match negotiated.start {
             Start::SendRtr(kind) => kind == RtrKind::Read,
             Start::ExpectRtr(kinds) => kinds.read,

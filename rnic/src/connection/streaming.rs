@@ -32,7 +32,8 @@ impl Connection {
         Verdict::Remove
     }
 
-    /// Tells the application, once each, when what it waits for has come. The octets stay in TCP until it receives them.
+    /// Tells the application, once each, when what it waits for has come. The octets stay in TCP until it receives
+    /// them.
     pub(crate) fn watch_streaming(&mut self, turn: &mut Turn<'_>) -> Verdict {
         let Phase::Streaming(interest) = &mut self.phase else { return Verdict::Keep };
         let state = turn.llp.state();

@@ -52,7 +52,8 @@ fn place((layer, etype, code): (u8, u8, u8)) -> Option<usize> {
     CAUSES.iter().position(|&cause| cause == (layer, etype, code))
 }
 
-/// The codes of RFC 5040 section 4.8, RFC 5041 section 8.2, RFC 5044 section 8, RFC 6581 section 8 and RFC 7306 section 8.2.
+/// The codes of RFC 5040 section 4.8, RFC 5041 section 8.2, RFC 5044 section 8, RFC 6581 section 8 and RFC 7306
+/// section 8.2.
 const CAUSES: [(u8, u8, u8); 33] = [
     (0x0, 0x0, 0x00),
     (0x0, 0x1, 0x00),

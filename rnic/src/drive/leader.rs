@@ -1,14 +1,17 @@
-//! Who drives an engine that has a thread of its own: that thread or, as long as it waits for an event or polls without a pause,
-//! one of the application's.
+//! The leader: which thread drives an engine that has a driver thread.
 //!
-//! A message that wakes the driver thread, which then wakes the application, costs two wake-ups; one that wakes the
-//! application, which drives the engine itself, costs one. So the only thread that waits leads, and the driver thread stands
-//! by. It stays so for a moment after the wait, since who has waited once mostly waits again; posting and polling drive the
-//! engine meanwhile. The driver thread takes over when the moment passes, when a second thread waits, or when it is called.
+//! A thread of the application leads as long as it alone waits for an event, or polls without a pause. The driver
+//! thread stands by meanwhile.
 //!
-//! The same goes for a program that polls all the time: whatever comes it finds itself, and a driver thread that wakes for it as
-//! well takes the core or the lock that somebody else could use. So that thread leaves the engine to the polls, until a moment has
-//! passed with few of them, or until the program asks for an event, as whoever is about to sleep does.
+//! The reason is the cost of a wake-up. If a message wakes the driver thread, and that wakes the application, there
+//! are two. If the message wakes the application, and that drives the engine itself, there is one. The driver thread
+//! stands by for a moment longer than the wait, since a thread that has waited mostly waits again. Posts and polls
+//! drive the engine meanwhile. The driver thread takes over when the moment has passed, when a second thread waits,
+//! or when it is called.
+//!
+//! A program that polls all the time finds by itself what comes. A driver thread that woke as well would only take
+//! the core or the lock. So it leaves the engine to the polls until a moment has passed with few of them, or until
+//! the program asks for an event.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -19,27 +22,27 @@ use rustix::event::{PollFd, PollFlags};
 use crate::drive::ready::wait_ready;
 use crate::events::channel::Wakeup;
 
-/// The one who drives, and the one who stands by.
+/// Which thread drives, and whether the driver thread stands by.
 #[derive(Debug)]
 pub(crate) struct Lead {
     /// Threads in a blocking wait.
     waiting: AtomicUsize,
-    /// One of them drives the engine.
+    /// One of these threads drives the engine.
     is_led: AtomicBool,
-    /// How often a thread has begun to lead or ceased.
+    /// How often a thread has begun or ceased to lead.
     terms: AtomicU64,
     is_standing_by: AtomicBool,
     /// The driver thread sleeps until the leader goes.
     awaits_leader: AtomicBool,
     is_called: AtomicBool,
-    /// Polls that have driven the engine, or tried to.
+    /// How many polls have driven the engine, or tried to.
     drives: AtomicU32,
-    /// Nobody waits: it is the polls for which the driver thread stands by.
+    /// No thread waits: the driver thread stands by for the polls.
     is_left_to_polls: AtomicBool,
     signal: Wakeup,
 }
 
-/// A thread's stay in a blocking wait; ends when dropped.
+/// A thread's stay in a blocking wait. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Stay<'a> {
     lead: &'a Lead,
@@ -61,7 +64,7 @@ impl Lead {
         })
     }
 
-    /// Begins a wait of the calling thread, which leads if no other one waits.
+    /// Begins a wait of the calling thread. The thread leads if no other one waits.
     pub(crate) fn stay(&self) -> Stay<'_> {
         let leads = self.waiting.fetch_add(1, Ordering::SeqCst) == 0;
         if leads {
@@ -81,7 +84,7 @@ impl Lead {
         self.is_standing_by.load(Ordering::SeqCst)
     }
 
-    /// A poll drives the engine.
+    /// Counts a poll that drives the engine.
     pub(crate) fn note_drive(&self) {
         self.drives.fetch_add(1, Ordering::Relaxed);
     }
@@ -102,8 +105,8 @@ impl Lead {
         self.signal.wake();
     }
 
-    /// Stands by until the engine needs the driver thread again; for that thread alone. There is a leader or, with `polled`, the engine
-    /// is polled densely.
+    /// Blocks the driver thread until the engine needs it again. There is a leader or, with `polled`, the program
+    /// polls densely.
     pub(crate) fn stand_by(&self, polled: bool) {
         self.is_left_to_polls.store(polled, Ordering::SeqCst);
         self.is_standing_by.store(true, Ordering::SeqCst);
@@ -112,8 +115,9 @@ impl Lead {
         self.is_left_to_polls.store(false, Ordering::SeqCst);
     }
 
-    /// Sleeps for a moment, or with a leader who stays as long as that for as long as he does, and says whether nobody has led, nor
-    /// polled densely, in the last moment. Leaders who come and go need not wake this thread each time.
+    /// Sleeps until the current leader leaves, at most one [`MOMENT`] if there is none or it changes. Returns true if
+    /// no thread led or polled densely during the last moment, or if this thread was called. Leaders that come and go
+    /// need not wake it each time.
     fn is_needed(&self) -> bool {
         let (terms, drives) = (self.terms.load(Ordering::SeqCst), self.drives());
         let is_alone = || self.waiting.load(Ordering::SeqCst) == 0;
@@ -148,7 +152,7 @@ impl Lead {
 }
 
 impl Stay<'_> {
-    /// Whether this thread is the one that drives.
+    /// Whether this thread drives the engine.
     pub(crate) const fn leads(&self) -> bool {
         self.leads
     }
@@ -167,16 +171,16 @@ impl Drop for Stay<'_> {
     }
 }
 
-/// Whether so many polls in this time leave hardly anything for others to find. Who polls now and then, and looks elsewhere in
-/// between, as one does who waits for an octet of his memory to change, does not come near that.
+/// Whether so many polls in this time leave hardly anything for another thread to find. A program that looks
+/// elsewhere between two polls, for example at an octet of its memory, stays far below that.
 pub(crate) fn are_dense(drives: u32, time: Duration) -> bool {
     !time.is_zero() && time / DENSE <= Duration::from_micros(drives.into())
 }
 
 /// Polls that follow one another within so many microseconds are dense.
 const DENSE: u32 = 5;
-/// How long the driver thread leaves the engine to an application that has waited and does not wait, in real time, and at most
-/// twice that: the longest that what arrives can lie there.
+/// How long the driver thread leaves the engine to an application that has waited and does not wait, in real time. A
+/// message that arrives meanwhile lies there for at most twice that.
 const MOMENT: Duration = Duration::from_micros(500);
 
 #[cfg(test)]

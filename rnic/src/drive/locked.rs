@@ -1,4 +1,4 @@
-//! An engine behind its lock, and the threads that drive it, wait for it, or sleep for it.
+//! An engine behind its lock, and the protocol between the threads that post, drive, wait and sleep.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,30 +19,33 @@ use crate::events::channel::Wakeup;
 /// The descriptors of a wire, and whether each is to become writable.
 pub(crate) type Watched = Vec<(Arc<OwnedFd>, bool)>;
 
-/// One engine of a device.
+/// One engine of a device, behind its lock.
 #[derive(Debug)]
 pub(crate) struct Motor {
     engine: Mutex<Engine>,
-    /// Threads that wait for the engine to change something; whoever drives it lets them in first.
+    /// Threads that wait for the lock to change something. A thread that drives lets them in first.
     waiting: AtomicUsize,
     doorbells: Arc<Doorbells>,
     pub(crate) wakeup: Wakeup,
     pub(crate) lead: Lead,
     sleepers: AtomicUsize,
-    /// When the sleepers' engine wants to be polled again, as far as they know, in microseconds.
+    /// The deadline that the sleepers know, in microseconds of the engine's time.
     slept_until: AtomicI64,
     pub(crate) sleeps: Sleeps,
-    /// Doorbells since the last sleep began; some may be missed.
+    /// Doorbells since the last sleep began. The count may miss some.
     rings: AtomicU32,
-    /// There was one at most between the last two sleeps.
+    /// At most one doorbell rang between the last two sleeps.
     is_posted_singly: AtomicBool,
-    /// Somebody else has closed what it works and sleeps by.
+    /// The program has closed descriptors that the engine works and sleeps by.
     is_lost: AtomicBool,
     clock: Clock,
 }
 
 impl Motor {
-    /// An engine that is driven by this clock.
+    /// Puts an engine behind a lock. `clock` is its time.
+    ///
+    /// # Errors
+    /// When the system has no file descriptor left.
     pub(crate) fn new(engine: Engine, clock: Clock) -> io::Result<Self> {
         Ok(Self {
             doorbells: Arc::clone(engine.doorbells()),
@@ -60,7 +63,7 @@ impl Motor {
         })
     }
 
-    /// The engine, for a change of the objects in it.
+    /// Locks the engine, for a change of the objects in it.
     pub(crate) fn engine(&self) -> MutexGuard<'_, Engine> {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +71,7 @@ impl Motor {
         engine
     }
 
-    /// One round of the engine, for the driver thread.
+    /// Drives the engine once, for the driver thread. Returns the time, and when the engine wants to be polled again.
     pub(crate) fn drive(&self) -> (Instant, Option<Instant>) {
         while self.waiting.load(Ordering::Acquire) > 0 {
             std::thread::yield_now();
@@ -85,15 +88,16 @@ impl Motor {
             std::thread::yield_now();
         }
         if !self.try_drive(Engine::move_on_posted_first) {
-            // Whoever drives may be waiting for this thread's core.
+            // The thread that drives may be waiting for this thread's core.
             std::thread::yield_now();
         }
     }
 
-    /// Says that a queue pair has news.
+    /// Rings the doorbell of the queue pair in `slot`, and makes sure that a thread looks at it.
     pub(crate) fn ring(&self, slot: usize) {
         self.doorbells.ring(slot);
-        // Whoever drives at this moment may have looked at the doorbells already, so that the driver thread has to, or the next poll.
+        // A thread that drives at this moment may have looked at the doorbells already. Then the driver thread has to
+        // look, or the next poll.
         let is_done = if self.lead.is_standing_by() {
             self.try_drive(Engine::send_posted) || self.lead.is_left_to_polls()
         } else {
@@ -104,8 +108,9 @@ impl Motor {
         }
     }
 
-    /// Sends what one has posted who posts one request at a time and then waits for what comes of it, unless another thread drives: that
-    /// costs less than to wake the sleeping one. For the next request that is woken, to send in one call what is posted meanwhile.
+    /// Drives the engine on the posting thread if that thread posts one request at a time and then waits. This is
+    /// cheaper than waking the driver thread. Does nothing while another thread drives. The next request before a
+    /// sleep wakes the driver thread, which sends in one call what is posted meanwhile.
     fn sends_at_once(&self) -> bool {
         self.rings.store(self.rings.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         self.sleepers.load(Ordering::SeqCst) > 0
@@ -113,7 +118,7 @@ impl Motor {
             && self.try_drive(Engine::send_posted)
     }
 
-    /// Wakes the driver after a change that it should look at.
+    /// Wakes the driver thread after a change that it should look at.
     pub(crate) fn kick(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             self.wakeup.wake();
@@ -122,51 +127,54 @@ impl Motor {
         }
     }
 
-    /// The program polls no more.
+    /// The program is about to stop polling: the driver thread takes over if it has left the engine to the polls.
     pub(crate) fn end_polls(&self) {
         if self.lead.is_left_to_polls() {
             self.lead.call();
         }
     }
 
-    /// Wakes the driver if another engine has rung: what that places may be in a send queue of this one.
+    /// Wakes the driver thread if another engine has rung a doorbell: it may have placed an entry in a send queue of
+    /// this engine.
     pub(crate) fn kick_if_rung(&self) {
         if self.doorbells.any() {
             self.kick();
         }
     }
 
-    /// How much faster than real time its clock runs.
+    /// How much faster than real time the engine's clock runs.
     pub(crate) const fn clock_scale(&self) -> u32 {
         self.clock.scale()
     }
 
+    /// Ends a sleep on the engine.
     pub(crate) fn wake(&self) {
         self.wakeup.wake();
     }
 
+    /// The engine's time.
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// What was counted in the engine, below, and around it.
+    /// The counters of the engine, of the layers below, and of the sleeps.
     pub(crate) fn counters(&self) -> Counters {
         let mut counters = self.engine().counters();
         self.sleeps.add_to(&mut counters.engine);
         counters
     }
 
-    /// Announces a sleeper, and answers what it sleeps on besides the doorbell: the descriptors of the wire, and the time until the
-    /// engine wants to be polled. There are no descriptors any more, not even the doorbell's, when the program has closed them
-    /// underneath.
+    /// Announces a sleeper. Returns what it sleeps on besides the doorbell: the descriptors of the wire, and the time
+    /// until the engine wants to be polled. After the program has closed them there are no descriptors, not even the
+    /// doorbell's.
     pub(crate) fn begin_sleep(&self) -> (Option<Watched>, Option<Duration>) {
-        // First of all, so that whoever changes something from now on wakes this thread; what was changed before shows.
+        // This comes first: a change from now on wakes this thread, and an earlier change shows below.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         self.is_posted_singly.store(self.rings.swap(0, Ordering::Relaxed) <= 1, Ordering::Relaxed);
         let (wires, next, has_lost) = {
             let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
             let next = engine.poll_at(self.now());
-            // Before anybody else can change it, or what he says of that would be written over.
+            // Still under the lock, or an earlier deadline of another thread would be written over.
             self.slept_until.store(next.map_or(i64::MAX, |next| next.total_micros()), Ordering::SeqCst);
             (engine.wait_fds(), next, engine.is_lost())
         };
@@ -174,21 +182,22 @@ impl Motor {
             self.lose();
         }
         let until_next = next.and_then(|next| self.clock.real_delay(next));
-        // A wire without a descriptor has to be looked at now and then.
+        // A wire without a descriptor is polled at intervals.
         let blind = wires.is_none().then_some(BLIND_SLEEP);
         let is_lost = self.is_lost.load(Ordering::Relaxed);
         let longest = [until_next, blind, is_lost.then_some(LOST_SLEEP)].into_iter().flatten().min();
         ((!is_lost).then(|| wires.unwrap_or_default()), longest)
     }
 
-    /// Ends all connections of an engine whose descriptors are closed, as some programs close whatever is open: it goes on without.
+    /// Ends all connections after the program has closed the engine's descriptors. Some programs close whatever is
+    /// open.
     pub(crate) fn lose(&self) {
         if !self.is_lost.swap(true, Ordering::Relaxed) {
             self.engine().lose(self.now());
         }
     }
 
-    /// Takes a sleeper back, and the wake-up if it was one that has ended the sleep.
+    /// Ends the announcement of a sleeper. Clears the wake-up if it has ended the sleep.
     pub(crate) fn end_sleep(&self, by_doorbell: bool) {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
         if by_doorbell {
@@ -196,7 +205,7 @@ impl Motor {
         }
     }
 
-    /// Drives the engine by `act` unless another thread does so at this moment, and says whether it did.
+    /// Drives the engine by `act` unless another thread drives it. Returns whether it did.
     fn try_drive(&self, act: impl FnOnce(&mut Engine, Instant)) -> bool {
         let mut engine = match self.engine.try_lock() {
             Ok(engine) => engine,
@@ -205,7 +214,7 @@ impl Motor {
         };
         let now = self.now();
         act(&mut engine, now);
-        // Whoever begins to sleep from now on takes the lock first, and asks the engine.
+        // A thread that begins to sleep from now on takes the lock first and asks the engine for its deadline.
         let next = if self.sleepers.load(Ordering::SeqCst) > 0 { engine.poll_at(now) } else { None };
         drop(engine);
         if let Some(next) = next {
@@ -214,7 +223,7 @@ impl Motor {
         true
     }
 
-    /// Wakes the sleepers when the engine wants to be polled earlier than they know, since nobody else may do it.
+    /// Wakes the sleepers if the engine wants to be polled earlier than they know: no other thread may poll it in time.
     fn hasten(&self, next: Instant) {
         let next = next.total_micros();
         if self.slept_until.fetch_min(next, Ordering::SeqCst) > next {
@@ -224,5 +233,5 @@ impl Motor {
 }
 
 const BLIND_SLEEP: Duration = Duration::from_millis(1);
-/// There is nothing left to miss.
+/// How long a thread sleeps on an engine without descriptors.
 const LOST_SLEEP: Duration = Duration::from_millis(10);

@@ -1,8 +1,8 @@
 //! Which engine of a device has a connection, and how a connection comes to another one.
 //!
-//! Frames choose the engine of a connection that a peer opens; the application chooses that of a queue pair, by its
-//! completion queues. Where they differ, the connection moves when it gets its queue pair, before anything of MPA's stream
-//! has come.
+//! Frames choose the engine of a connection that a peer opens. The application chooses the engine of a queue pair by
+//! its completion queues. If they differ, the connection moves when it gets its queue pair, before MPA's stream has
+//! begun.
 
 use std::net::SocketAddr;
 use std::sync::MutexGuard;
@@ -13,7 +13,7 @@ use crate::drive::Engines;
 use crate::engine::tables::Engine;
 
 impl Engines {
-    /// The engine with a connection of this serial, or the one that had it.
+    /// Locks the engine that has the connection of this serial, or that had it first.
     pub(crate) fn with(&self, serial: u64) -> MutexGuard<'_, Engine> {
         let motors = self.motors();
         let home = usize::try_from(serial % motors.len() as u64).unwrap_or(0);
@@ -28,7 +28,8 @@ impl Engines {
         self.at(home)
     }
 
-    /// The engine `to`, and in it the connection of this serial if it is in any that lets it go by `may_come`.
+    /// Locks the engine `to`, and moves the connection of this serial there if another engine has it and `may_come`
+    /// allows it.
     pub(crate) fn bring(
         &self,
         serial: u64,
@@ -47,7 +48,8 @@ impl Engines {
         self.at(to)
     }
 
-    /// Has TCP open a connection from a local end whose connections are another engine's, and brings it to the engine `to`.
+    /// Has TCP open a connection from a local end whose connections are another engine's, and brings it to the engine
+    /// `to`.
     pub(crate) fn open_elsewhere(
         &self,
         to: usize,
@@ -64,8 +66,8 @@ impl Engines {
         None
     }
 
-    /// The engines that are to listen: the kernel's sockets have one listener, whose connections move; on wires each engine has
-    /// those that come to it.
+    /// The engines that are to listen: the kernel's sockets have one listener, whose connections move; on wires each
+    /// engine has those that come to it.
     pub(crate) fn listening(&self) -> Vec<MutexGuard<'_, Engine>> {
         let mut engines = self.all();
         if engines.first().is_some_and(|engine| engine.listens_for_all()) {
@@ -76,7 +78,7 @@ impl Engines {
 
     /// Two different engines.
     fn two(&self, one: usize, other: usize) -> (MutexGuard<'_, Engine>, MutexGuard<'_, Engine>) {
-        // Always in this order, so that two who do this do not wait for each other.
+        // Always in this order, so that two threads that do this do not wait for each other.
         let first = self.at(one.min(other));
         let second = self.at(one.max(other));
         if one < other { (first, second) } else { (second, first) }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, Timespec, poll};
 use rustix::io::Errno;
 
-/// What a thread sleeps by: poll(2), or what answers as it does.
+/// What a thread sleeps by: poll(2), or a function with the same results.
 pub type Poll<'a> = dyn Fn(&mut [PollFd<'_>], Option<&Timespec>) -> Result<usize, Errno> + 'a;
 
-/// Interrupted or not, whoever sleeps looks again at what it waits for.
+/// Sleeps until a descriptor is ready, `timeout` is over, or a signal comes. The caller looks again in each case.
 pub(crate) fn wait_ready(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {
     let _woken = poll_for(&poll, fds, timeout);
 }

@@ -10,9 +10,10 @@ use crate::drive::locked::Motor;
 use crate::drive::ready::{Poll, poll_for};
 use crate::drive::sleeps::Woken;
 
-/// Sleeps until a frame comes, a doorbell rings, the next deadline of one of the engines or `timeout` is over, or `fd` is readable.
+/// Sleeps until a frame comes, a doorbell rings, the next deadline of one of the engines or `timeout` is over, or
+/// `fd` is readable.
 pub(crate) fn sleep(motors: &[&Motor], fd: Option<BorrowedFd<'_>>, timeout: Option<Duration>) {
-    // Interrupted or not, whoever sleeps looks again at what it waits for.
+    // After an interruption, too, the thread looks again at what it waits for.
     let _woken = sleep_by(&poll, motors, fd, timeout);
 }
 
@@ -52,7 +53,7 @@ pub(crate) fn sleep_by(
             motor.sleeps.end(match (doorbell, frame) {
                 (true, _) => Woken::Doorbell,
                 (false, true) => Woken::Wire,
-                // The application's descriptor, or another engine.
+                // The application's descriptor or another engine has ended the sleep.
                 (false, false) => woken,
             });
         }
@@ -69,16 +70,18 @@ pub(crate) fn sleep_by(
     outcome
 }
 
-/// A moment of real time at which a wait ends; one that no clock will ever show is none.
+/// A moment of real time at which a wait ends.
 pub(crate) struct Deadline(std::time::Instant);
 
 impl Deadline {
     #[expect(clippy::disallowed_methods, reason = "an application waits in real time")]
+    /// The moment after `timeout`; none if no clock will ever show it.
     pub(crate) fn after(timeout: Duration) -> Option<Self> {
         std::time::Instant::now().checked_add(timeout).map(Self)
     }
 
     #[expect(clippy::disallowed_methods, reason = "an application waits in real time")]
+    /// How long it is until then.
     pub(crate) fn left(&self) -> Duration {
         self.0.saturating_duration_since(std::time::Instant::now())
     }

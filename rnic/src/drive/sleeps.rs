@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::counters::EngineCounters;
 
-/// Counted beside the system call that sleeps, so that an atomic addition costs nothing that could be seen.
+/// Counts of sleeps and of what ended them. An atomic addition is cheap beside the system call that sleeps.
 #[derive(Debug, Default)]
 pub(crate) struct Sleeps {
     sleeps: AtomicU64,
@@ -14,7 +14,7 @@ pub(crate) struct Sleeps {
     by_time: AtomicU64,
 }
 
-/// What a sleep has ended by.
+/// What has ended a sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
     Doorbell,
@@ -24,12 +24,12 @@ pub(crate) enum Woken {
 }
 
 impl Sleeps {
-    /// A sleep begins.
+    /// Counts a sleep that begins.
     pub(crate) fn begin(&self) {
         self.sleeps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It has ended.
+    /// Counts how a sleep has ended.
     pub(crate) fn end(&self, woken: Woken) {
         let counter = match woken {
             Woken::Doorbell => &self.by_doorbell,

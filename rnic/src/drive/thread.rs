@@ -48,7 +48,7 @@ impl Drop for Driver {
     }
 }
 
-/// Tells the application when its thread ends by a panic.
+/// Tells the application if the driver thread ends by a panic.
 struct Alarm<'a>(&'a Engines);
 
 impl Drop for Alarm<'_> {
@@ -65,7 +65,8 @@ fn run(motors: &[Motor], index: usize, stop: &AtomicBool) {
     let mut is_polled = false;
     while !stop.load(Ordering::Acquire) {
         if motor.lead.is_led() || is_polled {
-            // The wake-up that has ended this thread's sleep may have been meant for the leader, who sleeps on the same one.
+            // The wake-up that has ended this thread's sleep may have been meant for the leader, which sleeps on the
+            // same eventfd.
             motor.kick();
             motor.lead.stand_by(is_polled);
             spin.stop();
@@ -88,12 +89,12 @@ fn run(motors: &[Motor], index: usize, stop: &AtomicBool) {
     }
 }
 
-/// How long the thread looks for news before it sleeps: a wake-up costs several microseconds, and what follows a frame is often
-/// the next one. Where the program spins, too, and has to share its core with this thread, it is the spinning that keeps the next
-/// one from coming: then it is none.
+/// How long the thread looks for news before it sleeps. A wake-up costs several microseconds, and the next frame
+/// often follows at once. If the program spins on the same core, this thread's spinning keeps the next frame from
+/// coming: then the span goes to 0.
 #[derive(Debug)]
 struct Spin {
-    /// As far as it has paid lately.
+    /// As long as spinning has paid lately.
     span: Duration,
     until: Option<Instant>,
 }
@@ -105,7 +106,7 @@ impl Default for Spin {
 }
 
 impl Spin {
-    /// There is news, which if this thread has spun is what it has spun for.
+    /// Begins a spin after news. A longer span follows if the thread was spinning: the news is what it has spun for.
     fn begin(&mut self, now: Instant) {
         if self.until.is_some() {
             self.span = LONGEST.min(self.span * 2);
@@ -122,7 +123,7 @@ impl Spin {
         goes_on
     }
 
-    /// Something has woken the thread, which a spin might have seen as well.
+    /// Ends a sleep. A short one shows that a spin would have seen the same news.
     fn wake(&mut self, slept: Instant, now: Instant) {
         if now - slept < SHORTEST {
             self.span = self.span.max(SHORTEST);
@@ -143,8 +144,8 @@ struct Polls {
 }
 
 impl Polls {
-    /// Whether the program has polled so much, with `drives` in all by `now` of a clock that runs `scale` times as fast as real time,
-    /// that the engine can be left to it. It is looked at now and then only.
+    /// Whether the program polls so much that the engine can be left to it. `drives` is the number of polls in all by
+    /// `now`, of a clock that runs `scale` times as fast as real time. Looks no more often than each [`LOOK`].
     fn are_dense(&mut self, drives: u32, now: Instant, scale: u32) -> bool {
         let micros = self.since.map_or(0, |since| (now - since).total_micros() / u64::from(scale));
         if self.since.is_some() && micros < LOOK {
@@ -156,7 +157,7 @@ impl Polls {
     }
 }
 
-/// In microseconds of real time: what would be a burst in less.
+/// In microseconds of real time. A shorter look would take a burst for dense polls.
 const LOOK: u64 = 100;
 /// In the engine's time.
 const LONGEST: Duration = Duration::from_micros(200);
@@ -167,7 +168,8 @@ mod tests {
     use super::*;
     use crate::{Config, Device};
 
-    /// Vain spins become shorter until there is none; spins that pay, and sleeps that a spin would have spared, bring them back.
+    /// Vain spins become shorter until there is none; spins that pay, and sleeps that a spin would have spared, bring
+    /// them back.
     #[test]
     fn spins_last_as_long_as_they_pay() {
         let mut now = Instant::from_micros(1_000_000);

@@ -1,4 +1,4 @@
-//! Telling what came of a turn: completions, what is held back of them, overrun queues, events of queue pairs.
+//! Announcements after a turn: completion events, overrun queues, asynchronous events of queue pairs.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::engine::tables::Engine;
 use crate::events::asynchronous::AsyncEvent;
 
 impl Engine {
-    /// Tells whoever has to know of a queue pair, of the completions that it has made, and of its shared receive queue.
+    /// Announces what a queue pair has done: its asynchronous events, its completions, and the events of its shared
+    /// receive queue.
     pub(crate) fn announce(&mut self, slot: Option<usize>, now: Instant) {
         let Self { qps, async_events, doorbells, notices, config, .. } = self;
         let Some(Some(slot)) = slot.and_then(|slot| qps.get_mut(slot)) else { return };
@@ -33,7 +34,7 @@ impl Engine {
         }
     }
 
-    /// Tells whoever has to know of the completions in one queue.
+    /// Announces the completions in one queue.
     pub(crate) fn announce_cq(&mut self, cq: &Arc<CqShared>, now: Instant) {
         if self.notices.tell(cq, &self.doorbells, self.config.engines, now) {
             self.announce_overrun(cq);
@@ -47,7 +48,7 @@ impl Engine {
         }
     }
 
-    /// Tells of what was held back for long enough.
+    /// Announces the events that were held back for long enough.
     pub(crate) fn announce_held(&mut self, now: Instant) {
         while self.notices.next().is_some_and(|next| next <= now) {
             let Some(cq) = self.notices.pop() else { return };
@@ -55,7 +56,7 @@ impl Engine {
         }
     }
 
-    /// Has all queue pairs of an overrun completion queue looked at, so that they come down with it.
+    /// Rings the doorbells of all queue pairs of an overrun completion queue, so that they are brought down.
     fn ring_users(&self, cq: &Arc<CqShared>) {
         for (index, slot) in self.qps.iter().enumerate() {
             if slot.as_ref().is_some_and(|slot| slot.cqs.iter().any(|used| Arc::ptr_eq(used, cq))) {

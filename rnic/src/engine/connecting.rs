@@ -26,7 +26,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) terms: Terms<'a>,
 }
 
-/// What listens.
+/// What a listener is made with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listening<'a> {
     pub(crate) events: &'a Arc<Channel<Notice>>,
@@ -71,13 +71,14 @@ impl Engine {
     /// Listens no more, and ends what the application has not heard of.
     pub(crate) fn unlisten(&mut self, local: SocketAddr) {
         self.abandon_unheard(local);
-        // What another one listens on is not this listener's.
+        // Another listener may have the port by now.
         if self.listeners.remove(&local).is_some() {
             self.stack.unlisten(local);
         }
     }
 
-    /// The initiator of a connection of the queue pair in `slot`, as `terms` want it. Its Request takes the private data.
+    /// The initiator of a connection of the queue pair in `slot`, as `terms` want it. Its Request takes the private
+    /// data.
     pub(crate) fn initiator(&self, slot: usize, terms: &Terms<'_>) -> Result<Initiator, CmError> {
         self.check_free(slot)?;
         let mut mpa = self.config.mpa;
@@ -196,7 +197,7 @@ impl Engine {
         }
     }
 
-    /// Answers a connect request; a refused answer leaves the connection as it was.
+    /// Answers a connect request. A refused answer leaves the connection as it was.
     fn answer(
         &mut self,
         id: ConnectionId,
@@ -241,12 +242,12 @@ const fn startup_error(error: weft_mpa::StartupError) -> CmError {
     match error {
         weft_mpa::StartupError::PrivateDataTooLong { len, max } => CmError::PrivateDataTooLong { len, max },
         weft_mpa::StartupError::BufferTooSmall { needed } => CmError::Stream(StreamError::NoRoom { needed }),
-        // The frame itself is ours and right; what is left is that TCP no longer takes it.
+        // The frame is our own and well formed. So TCP no longer takes it.
         _ => CmError::RequestGone,
     }
 }
 
-/// What is left to the ULPs is as many as the device has.
+/// Refuses a depth that the device does not have. The value that leaves the depth to the ULPs is allowed.
 fn check_reads(depths: [u16; 2], max: u16) -> Result<(), CmError> {
     let wanted = depths.into_iter().find(|&depth| depth > max && depth < weft_mpa::NOT_NEGOTIATED);
     wanted.map_or(Ok(()), |wanted| Err(CmError::TooManyReads { wanted, max }))

@@ -20,7 +20,7 @@ pub(crate) struct CqShared {
     pub(crate) channel: Option<Arc<Channel<CqId>>>,
     /// The engine has seen that the queue is overrun.
     overrun_seen: AtomicBool,
-    /// When an event that is held back comes at the latest, for the engine alone.
+    /// When an event that is held back comes at the latest. Only the engine uses it.
     pub(super) held_until: AtomicI64,
     vain_polls: VainPolls,
     events: Arc<AsyncQueue>,
@@ -28,7 +28,7 @@ pub(crate) struct CqShared {
     _entry: CqEntry,
 }
 
-/// Polls since the last one that found something, in a cache line of their own: the engine reads what lies around.
+/// Polls since the last one that found a completion, in a cache line of their own: the engine reads the fields around.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct VainPolls(AtomicU32);
@@ -54,13 +54,13 @@ impl CqShared {
         }
     }
 
-    /// A poll has found something.
+    /// Notes a poll that has found a completion.
     #[inline]
     pub(crate) fn note_found(&self) {
         self.vain_polls.0.store(0, Ordering::Relaxed);
     }
 
-    /// A poll has found nothing. Returns how many polls before it have found nothing in a row.
+    /// Notes a poll that has found nothing. Returns how many polls right before it have found nothing.
     #[inline]
     pub(crate) fn note_vain_poll(&self) -> u32 {
         self.vain_polls.0.fetch_add(1, Ordering::Relaxed)
@@ -78,5 +78,5 @@ impl Drop for CqShared {
     }
 }
 
-/// The time of an event that is not held back, or for as long as it takes.
+/// The time of an event that is not held back, or held back without a limit.
 pub(super) const NEVER: i64 = i64::MAX;

@@ -1,4 +1,4 @@
-//! What a listener holds for the application: connections that have not said what they want, and requests without an answer.
+//! Connections of a listener that the application has not answered: without a Request yet, or waiting for the answer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::events::connection::{CmEvent, ConnectFailure, Notice, StreamRequest};
 use crate::ids::StreamingId;
 
 impl Engine {
-    /// A peer has connected to a port that is listened on.
+    /// Takes a connection in that a peer has opened to a listener.
     pub(crate) fn handle_accepted(&mut self, id: ConnectionId, by: SocketAddr, now: Instant) {
         let listener = self.listeners.get_mut(&by).filter(|listener| listener.asking < listener.backlog);
         let (Some(listener), Some(peer)) = (listener, self.stack.peer_addr(id)) else {
@@ -47,13 +47,13 @@ impl Engine {
         self.turn(id, now);
     }
 
-    /// A connection counts against the backlog of its listener in another way than before.
+    /// Corrects the counts of a listener after a connection has come to count against its backlog in another way.
     pub(crate) fn recount(
         &mut self,
         before: Option<(SocketAddr, Standing)>,
         after: Option<(SocketAddr, Standing)>,
     ) {
-        // A port that was listened on anew starts at none, whatever its predecessor left behind.
+        // A new listener on the same port starts at 0, whatever the old one has left behind.
         if let Some(count) = before.and_then(|standing| self.count(standing)) {
             *count = count.saturating_sub(1);
         }
@@ -62,7 +62,7 @@ impl Engine {
         }
     }
 
-    /// Ends what a listener leaves behind that the application has not heard of.
+    /// Ends the connections of a listener that the application has not heard of.
     pub(crate) fn abandon_unheard(&mut self, listener: SocketAddr) {
         let is_unheard = |connection: &&Connection| match connection.standing() {
             Some((by, Standing::Silent)) => by == listener,
@@ -71,7 +71,7 @@ impl Engine {
         };
         let unheard = self.connections.values().filter(is_unheard);
         let mut unheard: Vec<_> = unheard.map(|connection| (connection.serial, connection.llp)).collect();
-        // The table has no order of its own, and the same seeds are to give the same run.
+        // The table has no order, and the same seed must give the same run.
         unheard.sort_unstable_by_key(|&(serial, _)| serial);
         for (_, id) in unheard {
             self.reset(id);
@@ -79,7 +79,7 @@ impl Engine {
         }
     }
 
-    /// Leads the events of a listener, and of its connections that the application has not answered, elsewhere.
+    /// Leads the events of a listener elsewhere, and those of its connections that the application has not answered.
     pub(crate) fn redirect_listener(&mut self, listener: SocketAddr, events: Option<&Arc<Channel<Notice>>>) {
         if let Some(slot) = self.listeners.get_mut(&listener) {
             slot.events = events.map(Arc::clone);
@@ -91,8 +91,9 @@ impl Engine {
         }
     }
 
-    /// Peers that connect and say nothing must not keep out those that mean it: the one that has been silent for the longest
-    /// time gives way. Who means it sends its Request at once.
+    /// Makes room for a connection among those without a Request: the one that has been silent for the longest time
+    /// is reset. Peers that connect and send nothing must not keep others out; a real initiator sends its Request at
+    /// once.
     fn make_room_for_startup(&mut self, by: SocketAddr, serial: u64) {
         let usual = self.config.stack.backlog;
         let Some(listener) = self.listeners.get_mut(&by) else { return };

@@ -5,12 +5,13 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use weft_verbs::MemoryTable;
 
-/// An engine's way to the table: its own, behind its own lock, or one that several engines share.
+/// An engine's way to the memory table: its own behind its lock, or one that several engines share.
 ///
-/// A shared table is read-locked for each turn of a connection, and changed by whoever has all of it: after a deregistration no
-/// engine is in a turn that has found what is gone. What a request of the send queue takes out of use for all of a domain (a window
-/// of type 1 that is bound anew, an STag of shared memory that is invalidated) is out of use at once, and the request completes when
-/// no engine is in a turn that began before. What a peer invalidates is used by its own engine only.
+/// A shared table is read-locked for each turn of a connection, and write-locked for a change. So after a
+/// deregistration no engine is in a turn that has found the region. A request of the send queue may take an STag out
+/// of use for a whole domain: it binds a window of type 1 anew, or invalidates shared memory. The STag is out of use
+/// at once, and the request completes when no engine is in a turn that began before. Only one engine uses what a peer
+/// can invalidate.
 #[derive(Debug)]
 pub(crate) struct Memory {
     own: MemoryTable,
@@ -56,10 +57,10 @@ impl Memory {
         self.shared.is_some()
     }
 
-    /// Waits until no engine is in a turn that has begun before; this one must be in none.
+    /// Blocks until no engine is in a turn that has begun before. The calling engine must be in none.
     pub(super) fn await_turns(&self) {
         if let Some(table) = &self.shared {
-            // Whoever gets all of the table has waited for those who read it.
+            // The write lock comes when all readers have gone.
             drop(table.write().unwrap_or_else(PoisonError::into_inner));
         }
     }

@@ -10,24 +10,24 @@ use weft_verbs::{CqNotice, Doorbells};
 use crate::engine::cq::{CqShared, NEVER};
 use crate::ids::qp_slot;
 
-/// Completion queues whose events are held back, by the time at which they come at the latest.
+/// Completion queues whose events are held back, in the order of the time at which an event comes at the latest.
 #[derive(Debug, Default)]
 pub(crate) struct Notices(BTreeMap<(Instant, u64), Arc<CqShared>>);
 
 impl Notices {
-    /// When the first of them is due.
+    /// When the first event is due.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.0.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Takes the first of them, which is held back no longer.
+    /// Takes the first queue out. Its event is held back no longer.
     pub(super) fn pop(&mut self) -> Option<Arc<CqShared>> {
         let (_, cq) = self.0.pop_first()?;
         cq.held_until.store(NEVER, Ordering::Relaxed);
         Some(cq)
     }
 
-    /// Tells of the completions in one queue, and says whether it is overrun.
+    /// Announces the completions in one queue. Returns whether the queue is overrun.
     #[inline]
     pub(super) fn tell(
         &mut self,
@@ -52,7 +52,7 @@ impl Notices {
         cq.queue.is_overrun()
     }
 
-    /// What is held back of `cq` comes at this time, and not at the one that was noted before.
+    /// Notes when the event of `cq` comes, instead of the time that was noted before.
     fn set(&mut self, cq: &Arc<CqShared>, at: Option<u64>) {
         let micros = at.map_or(NEVER, |at| i64::try_from(at).unwrap_or(NEVER));
         let before = cq.held_until.swap(micros, Ordering::Relaxed);

@@ -22,7 +22,7 @@ pub struct QpAttributes {
     pub qp_num: u32,
     /// The state.
     pub state: QpState,
-    /// It takes no further requests and closes when those before are done.
+    /// It takes no further requests, and closes when the earlier ones are done.
     pub is_draining: bool,
     /// The number of the protection domain within the device.
     pub pd: u64,
@@ -30,9 +30,9 @@ pub struct QpAttributes {
     pub send_cq: CqId,
     /// Where completions of the receive queue go.
     pub recv_cq: CqId,
-    /// Where receives come from, if not from its own receive queue.
+    /// The shared receive queue, if it has no receive queue of its own.
     pub srq: Option<SrqId>,
-    /// What the queues hold, as granted: as much as was asked for, or more. The receive queue has nothing with a shared one.
+    /// What the queues hold, as granted: as much as was asked for, or more. The receive queue is 0 with a shared one.
     pub capacity: QpCapacity,
     /// Every request makes a completion.
     pub signal_all: bool,
@@ -74,12 +74,14 @@ pub struct QpModify {
     /// The state to go to. Everything else is done first.
     ///
     /// * [`QpState::Error`], from any state: the connection is reset, everything posted is flushed.
-    /// * [`QpState::Terminate`], from [`QpState::Rts`]: the peer gets a Terminate without blame (RDMAP Local Catastrophic Error),
-    ///   everything posted is flushed.
-    /// * [`QpState::Closing`], from [`QpState::Rts`], as `IBV_QPS_SQD` of iWARP devices: what is posted to the send queue by now
-    ///   is done first. Then comes [`crate::AsyncEvent::SqDrained`], and the connection is closed as by [`crate::Qp::disconnect`].
+    /// * [`QpState::Terminate`], from [`QpState::Rts`]: the peer gets a Terminate without blame (RDMAP Local
+    ///   Catastrophic Error), everything posted is flushed.
+    /// * [`QpState::Closing`], from [`QpState::Rts`], as `IBV_QPS_SQD` of iWARP devices: what is posted to the send
+    ///   queue by now is done first. Then comes [`crate::AsyncEvent::SqDrained`], and the connection is closed as by
+    ///   [`crate::Qp::disconnect`].
     ///
-    /// The present state is no change. [`QpState::Rts`] comes by connecting, and no queue pair is [`QpState::Idle`] again.
+    /// The present state is no change. [`QpState::Rts`] comes by connecting, and no queue pair is [`QpState::Idle`]
+    /// again.
     pub state: Option<QpState>,
     /// Whether messages wait for receives from now on.
     pub rnr_wait: Option<bool>,
@@ -128,7 +130,7 @@ impl Engine {
         Ok((slot, queues))
     }
 
-    /// Forgets a queue pair, and resets or closes its connection unless that is ending already.
+    /// Destroys a queue pair, and resets or closes its connection unless that is ending already.
     pub(crate) fn destroy_qp(&mut self, slot: usize, now: Instant) {
         self.last_now = now;
         let Some(mut gone) = self.qps.get_mut(slot).and_then(Option::take) else { return };
@@ -146,14 +148,14 @@ impl Engine {
         connection.ended = None;
         connection.trace.destroyed(&gone.qp.counters());
         match &mut connection.phase {
-            // The application has heard the end and lets go; the Terminate or FIN still has to arrive. Memory is not touched
-            // any more in the name of a queue pair that is not there.
+            // The application has heard the end. The Terminate or FIN still has to arrive. No memory is touched any
+            // more in the name of a queue pair that is gone.
             Phase::Ending(stream) => {
                 stream.abandon_answers();
                 connection.orphan = Some(Box::new(gone.qp));
             }
             Phase::Draining => {}
-            // What is in TCP by now still goes out, and FIN behind it.
+            // TCP still sends what it has, and FIN behind it.
             Phase::Operating(_) if gone.qp.queues().as_infiniband() => {
                 self.with_connection(id, now, Connection::shut);
             }
@@ -212,7 +214,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Nothing of the peer is heard: the oldest request ends as [`Status::RetryExceeded`], and the queue pair goes to Error.
+    /// Nothing of the peer is heard: the oldest request ends as [`Status::RetryExceeded`], and the queue pair goes to
+    /// Error.
     pub(crate) fn give_up_qp(&mut self, slot: usize, now: Instant) {
         if let Some(Some(slot)) = self.qps.get_mut(slot) {
             slot.qp.set_now(now.total_micros().unsigned_abs());
@@ -232,7 +235,7 @@ impl Engine {
         self.qps.get(slot).and_then(Option::as_ref).is_some_and(|slot| slot.qp.has_sends())
     }
 
-    /// Whether anything belongs to this domain.
+    /// Whether a queue pair, region or window belongs to this domain.
     pub(crate) fn uses(&self, pd: PdId) -> bool {
         self.qps.iter().flatten().any(|slot| slot.qp.pd() == pd) || self.memory.read().uses(pd)
     }
@@ -256,7 +259,7 @@ impl Engine {
         }
     }
 
-    /// Has the queue pair in `slot` go to a state that it may go to.
+    /// Takes the queue pair in `slot` to another state. The caller has checked that the transition is allowed.
     pub(super) fn go_to(&mut self, slot: usize, state: QpState, now: Instant) {
         let connection = self.qps.get(slot).and_then(Option::as_ref).and_then(|slot| slot.connection);
         match (connection, state) {
@@ -277,7 +280,7 @@ impl Engine {
         self.qps.get(slot)?.as_ref()?.connection
     }
 
-    /// A free slot for a queue pair.
+    /// Returns a free slot for a queue pair.
     fn reserve_qp(&mut self) -> Option<usize> {
         let slot = self.qps.len();
         if slot < self.config.max_qps && self.free_qps.len() < QP_REST {
@@ -325,6 +328,6 @@ fn attributes(slot: &QpSlot) -> QpAttributes {
     }
 }
 
-/// So many slots rest before one is used again: a late event of a destroyed queue pair must not look like one of its
-/// successor's.
+/// How many slots rest before one is used again. A late event of a destroyed queue pair must not look like one of its
+/// successor.
 const QP_REST: usize = 64;

@@ -7,8 +7,8 @@ use weft_verbs::{CompletionQueue, CqCounters, PdId, SharedRecvQueue};
 
 use crate::ids::{CqId, SrqId};
 
-/// The protection domains, completion queues and shared receive queues of a device, and what those completion queues that are
-/// gone have counted.
+/// The protection domains, completion queues and shared receive queues of a device, and the counters of completion
+/// queues that are gone.
 #[derive(Debug, Default)]
 pub(crate) struct Registry(Mutex<Objects>);
 
@@ -44,7 +44,7 @@ pub(crate) struct RegisteredSrq {
 pub(crate) struct PdEntry {
     pub(crate) id: PdId,
     registry: Arc<Registry>,
-    /// Held by what keeps the domain in use and is not in the engine.
+    /// Held by objects that keep the domain in use and are not in the engine.
     pub(crate) users: Arc<()>,
 }
 

@@ -26,11 +26,11 @@ impl Engine {
         for id in self.ids_in_order() {
             let Some(connection) = self.connections.get(id) else { continue };
             let is_streaming = matches!(connection.phase, Phase::Streaming(_));
-            // Those that are being closed already end by themselves.
+            // A connection that is being closed already ends by itself.
             if connection.qp.is_some() || matches!(connection.phase, Phase::Ending(_) | Phase::Draining) {
                 continue;
             }
-            // What was sent in streaming mode still goes out, and FIN behind it.
+            // TCP still sends what was sent in streaming mode, and FIN behind it.
             if !is_streaming {
                 self.reset(id);
             }
@@ -44,7 +44,7 @@ impl Engine {
         self.serials.is_empty() && self.stack.is_settled()
     }
 
-    /// Ends all that there is, of a device that can do nothing any more, and tells the application.
+    /// Ends everything of a device that can do nothing any more, and tells the application.
     pub(crate) fn lose(&mut self, now: Instant) {
         self.begin_shutdown(now);
         self.reset_all(now);

@@ -44,7 +44,7 @@ impl SrqShared {
         }
     }
 
-    /// Tells what has come of it in the turn of a queue pair, and has the next one looked at that waits for a request.
+    /// Announces the events of a turn, and wakes the next queue pair that waits for a request.
     pub(super) fn announce(&self, doorbells: &Doorbells) {
         let happened = self.queue.take_events();
         if happened.limit_reached {
@@ -56,12 +56,12 @@ impl SrqShared {
         self.wake_next(doorbells);
     }
 
-    /// The place in its engine of a queue pair that uses this queue.
+    /// The slot of the queue pair with this number, which uses this queue.
     pub(crate) const fn slot_of(&self, number: u32) -> usize {
         qp_slot(number, self.engines)
     }
 
-    /// Has the next queue pair looked at that waits for a request.
+    /// Rings the doorbell of the next queue pair that waits for a request, if one can have it.
     pub(super) fn wake_next(&self, doorbells: &Doorbells) {
         if let Some(number) = self.queue.next_to_wake() {
             doorbells.ring(self.slot_of(number));

@@ -115,7 +115,7 @@ impl Engine {
         octets: &[u8],
         now: Instant,
     ) -> Result<usize, StreamError> {
-        // With room that is awaited still there is none.
+        // As long as room is awaited there is none.
         let in_vain = |interest: &Interest| interest.room || octets.is_empty();
         self.in_streaming_mode(id, now, in_vain, |interest, turn| interest.send(turn, octets))
     }
@@ -128,7 +128,7 @@ impl Engine {
         last: Option<u8>,
         now: Instant,
     ) -> Result<usize, StreamError> {
-        // With octets that are awaited still there are none.
+        // As long as octets are awaited there are none.
         let in_vain = |interest: &Interest| interest.octets;
         self.in_streaming_mode(id, now, in_vain, |interest, turn| interest.receive(turn, buffer, last))
     }
@@ -163,8 +163,8 @@ impl Engine {
         });
     }
 
-    /// As long as the connection is opening, there are no octets and no room. What is known to be in vain does not touch TCP,
-    /// which would make work for each look of an application that asks all the time.
+    /// Does `act` with a connection in streaming mode. Returns 0 while it is opening, and without a look at TCP if
+    /// `in_vain`: that would make work for each call of an application that asks all the time.
     fn in_streaming_mode(
         &mut self,
         id: StreamingId,
@@ -221,7 +221,7 @@ impl Engine {
     }
 }
 
-/// Why the application cannot use a connection in a phase that is none of streaming mode.
+/// Why the application cannot use a connection in a phase other than streaming mode.
 const fn used_by_mpa(phase: &Phase) -> StreamError {
     match phase {
         Phase::Ending(_) | Phase::Draining => StreamError::Closed,

@@ -4,7 +4,8 @@ use weft_netif::ConnectionId;
 
 use crate::connection::state::Connection;
 
-/// Connections by the places that the stack has given them: every turn begins here, so that there is no hash to be made.
+/// Connections by the places that the stack has given them: every turn begins here, so that there is no hash to be
+/// made.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     places: Vec<Option<Box<Connection>>>,

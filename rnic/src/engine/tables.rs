@@ -31,13 +31,13 @@ pub(crate) struct Engine {
     pub(super) memory: Memory,
     pub(super) counters: Counters,
     pub(super) qps: Vec<Option<QpSlot>>,
-    /// Free slots, the one that has been free for the longest time first, so that numbers do not come back soon.
+    /// Free slots, the longest free one first, so that numbers do not come back soon.
     pub(super) free_qps: VecDeque<usize>,
     pub(super) connections: Connections,
     pub(super) serials: HashMap<u64, ConnectionId>,
     pub(super) listeners: HashMap<SocketAddr, ListenerSlot>,
     pub(super) config: Config,
-    /// Where those who post say so.
+    /// Where threads that post ring.
     pub(super) doorbells: Arc<Doorbells>,
     pub(super) async_events: Arc<AsyncQueue>,
     /// Completion queues that queue pairs complete to.
@@ -46,9 +46,9 @@ pub(crate) struct Engine {
     pub(super) carrier: Option<bool>,
     /// The last poll has only sent what was posted.
     pub(super) has_sent_first: bool,
-    /// Deadlines and the serials of the connections they belong to.
+    /// Deadlines of connections, with the serials of these.
     pub(super) deadlines: BTreeSet<(Instant, u64)>,
-    /// Serials of engines differ by their remainders.
+    /// A serial names its engine by the remainder.
     pub(super) last_serial: u64,
     /// The time of the last call.
     pub(super) last_now: Instant,
@@ -63,11 +63,11 @@ pub(super) struct QpSlot {
     pub(super) cqs: [Arc<CqShared>; 2],
     pub(super) srq: Option<Arc<SrqShared>>,
     pub(super) connection: Option<ConnectionId>,
-    /// IRD and ORD for a connection that is asked for without.
+    /// IRD and ORD for a connection whose parameters have none.
     pub(super) depths: [Option<u16>; 2],
 }
 
-/// A listener: where its events go, and which of its connections have not been answered yet.
+/// A listener: where its events go, and its connections that have not been answered yet.
 #[derive(Debug)]
 pub(super) struct ListenerSlot {
     pub(super) events: Option<Arc<Channel<Notice>>>,
@@ -78,7 +78,7 @@ pub(super) struct ListenerSlot {
     pub(super) backlog: usize,
     /// Connections whose Request has not come.
     pub(super) silent: usize,
-    /// Their serials, the oldest first; some may have gone on.
+    /// The serials of these, the oldest first. Some may have gone on since.
     pub(super) startups: VecDeque<u64>,
     /// Its connections begin in streaming mode.
     pub(super) streaming: bool,
@@ -129,7 +129,7 @@ impl Engine {
         self.memory.own_mut()
     }
 
-    /// Does `act` with a connection, and sees to what comes of it: removal, deadlines, completion events.
+    /// Does `act` with a connection, and then what follows: removal, deadlines, announcements.
     pub(super) fn with_connection(
         &mut self,
         id: ConnectionId,
@@ -198,7 +198,7 @@ impl Engine {
         self.announce(slot, now);
     }
 
-    /// Takes a new connection into the table.
+    /// Enters a new connection into the tables.
     pub(super) fn insert(&mut self, mut connection: Connection) {
         connection.local = self.stack.local_addr(connection.llp).unwrap_or(connection.local);
         self.recount(None, connection.standing());
@@ -216,7 +216,7 @@ impl Engine {
         self.last_serial
     }
 
-    /// Forgets a connection; TCP finishes its close by itself.
+    /// Removes a connection. TCP finishes its close by itself.
     pub(super) fn remove(&mut self, id: ConnectionId) {
         if let Some(connection) = self.forget(id) {
             connection.withdraw_request();
@@ -237,8 +237,7 @@ impl Engine {
         Some(connection)
     }
 
-    /// The connections from the oldest on. The table has no order of its own, and the same seeds are to give the same run to the
-    /// end.
+    /// The connections, the oldest first. The table has no order, and the same seed must give the same run to the end.
     pub(super) fn ids_in_order(&self) -> Vec<ConnectionId> {
         let mut ids: Vec<_> = self.connections.values().map(|it| (it.serial, it.llp)).collect();
         ids.sort_unstable_by_key(|&(serial, _)| serial);
@@ -252,7 +251,8 @@ impl Engine {
         }
     }
 
-    /// A request that took out of use what other engines may be copying from or to goes on when none of them does any more.
+    /// Lets a request go on that has taken an STag out of use, when no other engine can be copying from or to its
+    /// memory.
     fn end_revocation(&mut self, slot: Option<usize>) {
         let Some(index) = slot else { return };
         let Some(Some(slot)) = self.qps.get_mut(index) else { return };
@@ -263,7 +263,7 @@ impl Engine {
         }
     }
 
-    /// A connection is gone.
+    /// Traces that a connection is gone.
     fn tell_closed(&self, connection: &Connection) {
         let slot = connection.qp.and_then(|slot| self.qps.get(slot)?.as_ref());
         let qp = slot.map(|slot| &slot.qp).or(connection.orphan.as_deref());
@@ -279,7 +279,7 @@ impl Engine {
 }
 
 impl Drop for Engine {
-    /// No peer is left to wait for a device that is closed: it hears a reset, as from a host whose process has ended.
+    /// Resets all connections, so that no peer waits for a device that is closed.
     fn drop(&mut self) {
         for id in self.ids_in_order() {
             self.reset(id);

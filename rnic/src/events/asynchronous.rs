@@ -1,4 +1,4 @@
-//! Asynchronous events: what happens to objects besides completions and connections, as `ibv_async_event` tells it.
+//! Asynchronous events of objects, besides completions and connections, as `ibv_async_event` names them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -11,7 +11,7 @@ use weft_verbs::QpNotice;
 use crate::events::channel::{clear, semaphore, signal};
 use crate::ids::{CqId, SrqId};
 
-/// Something happened to an object of a device, or to the device itself.
+/// An event of an object of a device, or of the device itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AsyncEvent {
     /// A completion queue has lost a completion; its queue pairs are brought down (`IBV_EVENT_CQ_ERR`).
@@ -19,13 +19,13 @@ pub enum AsyncEvent {
         /// The completion queue.
         cq: CqId,
     },
-    /// The stream of a queue pair ended by an error of this side, by the loss of TCP, or by a Terminate that names no request
-    /// of this side (`IBV_EVENT_QP_FATAL`).
+    /// The stream of a queue pair ended by an error of this side, by the loss of TCP, or by a Terminate that names no
+    /// request of this side (`IBV_EVENT_QP_FATAL`).
     QpFatal {
         /// The queue pair.
         qp_num: u32,
     },
-    /// The peer broke a rule of MPA, DDP or RDMAP, or sent what no receive was posted for (`IBV_EVENT_QP_REQ_ERR`).
+    /// The peer broke a rule of MPA, DDP or RDMAP, or sent a message without a posted receive (`IBV_EVENT_QP_REQ_ERR`).
     QpRequestError {
         /// The queue pair.
         qp_num: u32,
@@ -35,8 +35,8 @@ pub enum AsyncEvent {
         /// The queue pair.
         qp_num: u32,
     },
-    /// The first message of the initiator has come to a responder, which may send from now on (`IBV_EVENT_COMM_EST`; RFC 5044
-    /// section 7.1.2). It may come before the application has seen [`crate::CmEvent::Established`].
+    /// The first message of the initiator has come to a responder, which may send from now on (`IBV_EVENT_COMM_EST`;
+    /// RFC 5044 section 7.1.2). It may come before the application has seen [`crate::CmEvent::Established`].
     CommEstablished {
         /// The queue pair.
         qp_num: u32,
@@ -46,7 +46,7 @@ pub enum AsyncEvent {
         /// The queue pair.
         qp_num: u32,
     },
-    /// A queue pair takes no request of its shared receive queue any more, and the last one that it took has completed
+    /// A queue pair takes no further request of its shared receive queue, and the last one that it took has completed
     /// (`IBV_EVENT_QP_LAST_WQE_REACHED`).
     LastWqeReached {
         /// The queue pair.
@@ -55,9 +55,9 @@ pub enum AsyncEvent {
     /// The driver thread has ended by a fault of its own: nothing moves any more but by [`crate::Device::poll`] and
     /// [`crate::Device::progress`] (`IBV_EVENT_DEVICE_FATAL`).
     DeviceFatal,
-    /// Somebody is at the other end of the wire, where that can be told: on Unix sockets (`IBV_EVENT_PORT_ACTIVE`).
+    /// The wire has a carrier: a station is at the other end. Only some wires tell (`IBV_EVENT_PORT_ACTIVE`).
     PortActive,
-    /// Nobody is there any more (`IBV_EVENT_PORT_ERR`).
+    /// The wire has lost its carrier (`IBV_EVENT_PORT_ERR`).
     PortError,
     /// Fewer requests are left in a shared receive queue than its limit says, which is 0 again
     /// (`IBV_EVENT_SRQ_LIMIT_REACHED`).
@@ -109,7 +109,7 @@ impl AsyncQueue {
         self.push(of_notice(qp_num, notice));
     }
 
-    /// The wire's carrier has come or gone: what was told of that before and nobody has taken is out of date.
+    /// Queues the event of a carrier that has come or gone, and withdraws the opposite one, which is out of date.
     pub(crate) fn push_carrier(&self, is_up: bool) {
         let (event, opposite) = match is_up {
             true => (AsyncEvent::PortActive, AsyncEvent::PortError),
@@ -119,17 +119,17 @@ impl AsyncQueue {
         self.push(event);
     }
 
-    /// Takes back what waits of a queue pair that is destroyed.
+    /// Withdraws the events of a queue pair that is destroyed.
     pub(crate) fn withdraw_qp(&self, qp_num: u32) {
         self.withdraw(QpNotice::ALL.into_iter().map(|notice| of_notice(qp_num, notice)));
     }
 
-    /// Takes back what waits of a completion queue that is destroyed.
+    /// Withdraws the events of a completion queue that is destroyed.
     pub(crate) fn withdraw_cq(&self, cq: CqId) {
         self.withdraw([AsyncEvent::CqError { cq }]);
     }
 
-    /// Takes back what waits of a shared receive queue that is destroyed.
+    /// Withdraws the events of a shared receive queue that is destroyed.
     pub(crate) fn withdraw_srq(&self, srq: SrqId) {
         self.withdraw([AsyncEvent::SrqLimitReached { srq }, AsyncEvent::SrqError { srq }]);
     }

@@ -9,8 +9,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, read, write};
 use weft_netif::Held;
 
-/// A queue of events behind an eventfd in semaphore mode: one token for each event, so that poll, epoll (also edge
-/// triggered, if drained) and asynchronous runtimes see it right.
+/// A queue of events behind an eventfd in semaphore mode, with one token for each event. It works with poll, epoll
+/// (also edge triggered, if drained) and asynchronous runtimes.
 #[derive(Debug)]
 pub(crate) struct Channel<T> {
     queue: Mutex<Queue<T>>,
@@ -25,7 +25,8 @@ struct Queue<T> {
     holds: usize,
 }
 
-/// New events of the channel have no token as long as this lives, and those that are still there get theirs then.
+/// As long as this lives, new events of the channel get no token. Events that are left when it is dropped get theirs
+/// then.
 #[derive(Debug)]
 pub(crate) struct ChannelHold<'a, T>(&'a Channel<T>);
 
@@ -35,8 +36,8 @@ impl<T> Channel<T> {
         Ok(Self { queue: Mutex::new(queue), fd: semaphore()? })
     }
 
-    /// For a thread that makes events and takes them itself at once: a token for each would be put there only to be taken
-    /// away, by two system calls. Whoever else waits sees what is left a moment later.
+    /// For a thread that makes events and takes them itself at once: it saves the two system calls for the token of
+    /// each. Another thread that waits sees the events that are left a moment later.
     pub(crate) fn hold(&self) -> ChannelHold<'_, T> {
         self.queue().holds += 1;
         ChannelHold(self)
@@ -52,7 +53,7 @@ impl<T> Channel<T> {
         }
     }
 
-    /// Takes the first event that `matches`, with its token, out of the queue; says whether there was one.
+    /// Takes the first event that `matches`, with its token, out of the queue. Returns whether there was one.
     pub(crate) fn remove(&self, matches: impl FnMut(&T) -> bool) -> bool {
         let mut queue = self.queue();
         let Some(index) = queue.events.iter().position(matches) else { return false };
@@ -77,7 +78,7 @@ impl<T> Channel<T> {
         Some(event)
     }
 
-    /// One token belongs to each event. If the application has read it itself, there is none, and all is well.
+    /// Takes the token of an event. There is none if the application has read it itself, which does no harm.
     fn take_token(&self, queue: &mut Queue<T>) {
         if queue.without_token > 0 {
             queue.without_token -= 1;
@@ -107,7 +108,7 @@ impl<T> AsFd for Channel<T> {
     }
 }
 
-/// A file descriptor by which any thread wakes the one that sleeps on it.
+/// A file descriptor by which any thread wakes the thread that sleeps on it.
 #[derive(Debug)]
 pub(crate) struct Wakeup(Held);
 
@@ -143,7 +144,7 @@ pub(crate) fn signal(fd: BorrowedFd<'_>) {
 }
 
 fn add_tokens(fd: BorrowedFd<'_>, tokens: u64) {
-    // An eventfd refuses only when its counter is at the top: then it is readable already, which is all that is wanted.
+    // An eventfd refuses only when its counter is at the top. Then it is readable already.
     while write(fd, &tokens.to_ne_bytes()) == Err(Errno::INTR) {}
 }
 

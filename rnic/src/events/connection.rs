@@ -44,9 +44,9 @@ pub enum CmEvent {
     },
     /// A peer has connected to a port in streaming mode; take the connection with [`crate::Device::accept_stream`].
     StreamRequest(StreamRequest),
-    /// Something that the application waits for has come to a connection in streaming mode: TCP's handshake is over, or
-    /// after a call that found less than it asked for there are octets, room, or the end. Try again. It may come late, when
-    /// a further call has found all of it, or MPA has been started.
+    /// A connection in streaming mode has what the application waits for: TCP's handshake is over, or after a call
+    /// that found less than it asked for there are octets, room, or the end. Try again. The event may come late,
+    /// after a further call has found everything, or after MPA has been started.
     StreamReady {
         /// The connection.
         id: StreamingId,
@@ -62,7 +62,7 @@ pub enum CmEvent {
     Disconnected {
         /// The queue pair.
         qp_num: u32,
-        /// Who ended it.
+        /// Which side ended it, and why.
         reason: DisconnectReason,
     },
 }
@@ -108,7 +108,7 @@ pub struct ConnectRequest {
     pub ord: Option<u16>,
 }
 
-/// A peer's connection in streaming mode that nobody has taken yet.
+/// A peer's connection in streaming mode that the application has not taken yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRequest {
     /// Names the connection.
@@ -124,13 +124,13 @@ pub struct StreamRequest {
 pub enum ConnectFailure {
     /// TCP could not reach the peer.
     Unreachable,
-    /// Nobody listens there: the peer answered TCP's SYN by a reset.
+    /// No process listens there: the peer answered TCP's SYN by a reset.
     Refused,
     /// The peer did not answer in time.
     TimedOut,
-    /// The peer closed the connection instead of answering, as it does when it does not speak this MPA revision.
+    /// The peer closed the connection instead of answering, as a peer without this MPA revision does.
     Closed,
-    /// The peer's answer is not an MPA Reply, or one that does not fit the Request.
+    /// The peer's answer is no MPA Reply, or does not fit the Request.
     Protocol(weft_mpa::Error),
 }
 
@@ -153,8 +153,8 @@ impl core::error::Error for ConnectFailure {}
 pub enum DisconnectReason {
     /// This side asked for it.
     Local,
-    /// The peer closed its direction gracefully, between two FPDUs. The Reads and Atomics that it asked for before are still
-    /// answered, so that memory which it may change by Atomics can change a last time after this event.
+    /// The peer closed its direction gracefully, between two FPDUs. Its earlier Reads and Atomics are still answered.
+    /// So memory that it may change by Atomics can change a last time after this event.
     Peer,
     /// The peer sent a Terminate.
     PeerTerminate {
@@ -162,7 +162,8 @@ pub enum DisconnectReason {
         code: (u8, u8, u8),
         /// The same in words.
         text: &'static str,
-        /// What a peer meant that writes layer and type the other way round, as Linux siw does, where that makes sense too.
+        /// The meaning if the peer writes layer and type the other way round, as Linux siw does, and if that makes
+        /// sense.
         other: Option<((u8, u8, u8), &'static str)>,
     },
     /// This side sent a Terminate.

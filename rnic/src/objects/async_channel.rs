@@ -9,8 +9,8 @@ use crate::objects::wait::Until;
 
 /// The asynchronous events of a device. All handles take from the same queue: an event goes to the first that asks.
 ///
-/// An event that waits already is not queued again, and those of an object that is destroyed are withdrawn. So there are never
-/// more than a few for each object, whether somebody reads them or not.
+/// An event that waits already is not queued again, and events of an object that is destroyed are withdrawn. So there
+/// are never more than a few for each object, even if the application reads none.
 #[derive(Clone, Debug)]
 pub struct AsyncChannel {
     device: Device,
@@ -34,7 +34,7 @@ impl AsyncChannel {
         queue.pop()
     }
 
-    /// The next event; waits for it, with `timeout` at most so long.
+    /// Blocks until there is an event, at most for `timeout`, and returns it.
     pub fn wait(&self, timeout: Option<Duration>) -> Option<AsyncEvent> {
         self.device.wait_for(self.as_fd(), Until::timeout(timeout), || (), || self.queue().pop())
     }

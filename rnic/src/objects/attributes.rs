@@ -13,18 +13,18 @@ impl Qp {
     /// Changes the queue pair.
     ///
     /// # Errors
-    /// [`ModifyError::InvalidState`] where the state does not allow it, and [`ModifyError::TooLarge`] for more Reads than the
-    /// device's `max_reads`. Nothing has changed then.
+    /// [`ModifyError::InvalidState`] where the state does not allow it, and [`ModifyError::TooLarge`] for more Reads
+    /// than the device's `max_reads`. Nothing has changed then.
     pub fn modify(&self, modify: &QpModify) -> Result<(), ModifyError> {
         let engines = &self.device.engines;
         engines.at(self.engine).modify_qp(self.slot, modify, engines.now())?;
-        // A message may wait that need not any longer.
+        // A parked message may go on now.
         engines.ring(self.engine, self.slot);
         Ok(())
     }
 
-    /// Nothing of the peer is heard: the oldest request that is not done ends as [`Status::RetryExceeded`], and the queue pair goes to
-    /// [`QpState::Error`], where all others are flushed.
+    /// Gives up a silent peer: the oldest request that is not done ends as [`Status::RetryExceeded`], and the queue
+    /// pair goes to [`QpState::Error`], where all others are flushed.
     pub fn give_up(&self) {
         let engines = &self.device.engines;
         engines.at(self.engine).give_up_qp(self.slot, engines.now());

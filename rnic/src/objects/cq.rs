@@ -36,12 +36,12 @@ pub struct CqInit<'a> {
     pub entries: u32,
     /// Where its events go.
     pub channel: Option<&'a CompChannel>,
-    /// It never is in error: what nobody has polled in time is overwritten, oldest first, and polls answer what is there.
-    /// For queues that only count, as those that [`SendOpcode::Wait`](crate::SendOpcode::Wait) looks at. Nobody has to poll: the
+    /// It never is in error: completions that are not polled in time are overwritten, oldest first. For queues that
+    /// only count, as those that [`SendOpcode::Wait`](crate::SendOpcode::Wait) looks at. No thread has to poll: the
     /// place of a request in its work queue is free as soon as the request is done.
     pub ignore_overrun: bool,
-    /// The engine of all queue pairs that use it. With `Config::engines` more than one, engines work at the same time, each for
-    /// its queue pairs.
+    /// The engine of all queue pairs that use it. With `Config::engines` more than one, engines work at the same
+    /// time, each for its queue pairs.
     pub comp_vector: usize,
 }
 
@@ -63,12 +63,13 @@ impl Device {
 
     /// Makes a completion queue for at least `entries` completions, announced on `channel` if there is one.
     ///
-    /// It cannot overrun, whatever the peers do, if it holds the sum of the granted sizes of all send and receive queues that use
-    /// it (RFC 5042 section 6.4.3.2): a place there is free again when the completion of its request has been polled.
+    /// It cannot overrun, whatever the peers do, if it holds the sum of the granted sizes of all send and receive
+    /// queues that use it (RFC 5042 section 6.4.3.2): a place there is free again when the completion of its request
+    /// has been polled.
     ///
     /// # Errors
-    /// [`CreateError`] when the device holds as many completion queues as its settings allow, the queue is too large, or the
-    /// channel is another device's.
+    /// [`CreateError`] when the device holds as many completion queues as its settings allow, the queue is too large,
+    /// or the channel is another device's.
     pub fn create_cq(&self, entries: u32, channel: Option<&CompChannel>) -> Result<Cq, CreateError> {
         self.create_cq_with(&CqInit { channel, ..CqInit::new(entries) })
     }
@@ -112,12 +113,12 @@ impl Device {
 }
 
 impl Cq {
-    /// Takes up to `out.len()` completions, oldest first, and returns how many there were. This frees the places of their requests
-    /// in the work queues, and of the requests before them that make no completion.
+    /// Takes up to `out.len()` completions, oldest first, and returns how many there were. This frees the places of
+    /// their requests in the work queues, and of the requests before them that make no completion.
     ///
-    /// On a device with manual progress an empty queue makes this call drive the engine. So it does on one with a thread when it has
-    /// been called a few times without finding anything: whoever does that waits in this way, and has the core that the thread would
-    /// need.
+    /// On a device with manual progress this call drives the engine if the queue is empty. On a device with a driver
+    /// thread it does so after a few calls in a row that have found nothing: the program waits by polling, and has
+    /// the core that the thread would need.
     pub fn poll(&self, out: &mut [Completion]) -> usize {
         let taken = self.shared.queue.poll(out);
         if taken > 0 {
@@ -142,11 +143,11 @@ impl Cq {
         (self.poll(&mut out) == 1).then_some(out[0])
     }
 
-    /// Asks for one event on the queue's channel at the next completion, or at the next solicited or failed one. What is
-    /// in the queue already makes no event: arm, poll once more, and only then wait.
+    /// Asks for one event on the queue's channel at the next completion, or at the next solicited or failed one.
+    /// Completions that are in the queue already make no event: arm, poll once more, and only then wait.
     pub fn request_notification(&self, solicited_only: bool) {
         self.shared.queue.request_notification(solicited_only);
-        // Who asks for an event is about to sleep, be it on a descriptor that the device does not know of.
+        // The program is about to sleep, perhaps on a descriptor that the device does not know.
         self.device.engines.motors()[self.shared.engine].end_polls();
     }
 
@@ -160,20 +161,22 @@ impl Cq {
         self.shared.queue.capacity()
     }
 
-    /// Gives the queue room for at least `entries` completions, more or fewer than before. No completion is lost or comes out
-    /// of order, also while other threads poll and the engine goes on. The memory of a larger queue is kept for the next time.
+    /// Gives the queue room for at least `entries` completions, more or fewer than before. No completion is lost or
+    /// comes out of order, also while other threads poll and the engine goes on. The memory of a larger queue is kept
+    /// for the next time.
     ///
     /// # Errors
     /// [`ResizeError`] when that is too large, or more completions are in the queue; nothing has changed then.
     pub fn resize(&self, entries: u32) -> Result<(), ResizeError> {
-        // Whoever holds the engine's lock makes no completions.
+        // No engine makes completions while this thread holds the lock.
         let _engine = self.device.engines.at(self.shared.engine);
         self.shared.queue.resize(entries)
     }
 
-    /// Has an event wait for `count` completions since the last one, or until `period` of the engine's time has passed since
-    /// the first of them, whatever comes first (`ibv_modify_cq`). With a count of 0 only the period matters, with a period of 0
-    /// only the count, and with both 0 or a count of 1 no event waits. Polling does not change what an event waits for.
+    /// Has an event wait for `count` completions since the last one, or until `period` of the engine's time has
+    /// passed since the first of them, whichever comes first (`ibv_modify_cq`). With a count of 0 only the period
+    /// matters, with a period of 0 only the count, and with both 0 or a count of 1 no event waits. Polling does not
+    /// change what an event waits for.
     pub fn modify_moderation(&self, count: u16, period: weft_netif::Duration) {
         let mut engine = self.device.engines.at(self.shared.engine);
         self.shared.queue.set_moderation(count.into(), period.total_micros());
@@ -203,12 +206,12 @@ impl CompChannel {
         self.channel.pop()
     }
 
-    /// Throws away what waits of a queue that nobody wants to hear of any more.
+    /// Throws away the announcements of one queue.
     pub fn discard(&self, cq: CqId) {
         self.channel.take_all(|&waiting| waiting == cq);
     }
 
-    /// The next announced queue; waits for it, with `timeout` at most so long.
+    /// Blocks until a queue is announced, at most for `timeout`, and returns it.
     pub fn wait(&self, timeout: Option<Duration>) -> Option<CqId> {
         self.wait_until(Until::timeout(timeout))
     }

@@ -22,13 +22,13 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens a device on a wire, on several queues of one device ([`Wire::open_queues`]), one for each engine, or on the
-    /// sockets of the kernel ([`Ground::Host`]).
+    /// Opens a device on a wire, on several queues of one device ([`Wire::open_queues`]), one for each engine, or on
+    /// the sockets of the kernel ([`Ground::Host`]).
     ///
     /// # Errors
     /// When the settings make no sense or there are neither one queue nor as many as engines
-    /// ([`io::ErrorKind::InvalidInput`]), the address on a wire is the host's own ([`io::ErrorKind::AddrInUse`]), or the
-    /// system has no file descriptor or thread left.
+    /// ([`io::ErrorKind::InvalidInput`]), the address on a wire is the host's own ([`io::ErrorKind::AddrInUse`]), or
+    /// the system has no file descriptor or thread left.
     pub fn open(ground: impl Into<Ground>, mut config: Config) -> io::Result<Self> {
         let Config { engines, clock, progress, .. } = &config;
         if !(1..=MAX_ENGINES).contains(engines) {
@@ -62,10 +62,10 @@ impl Device {
         if self.engines.len() > 1 { self.poll_at(now) } else { next }
     }
 
-    /// Drives each engine once, behind whoever drives it at this moment: what was called for before is with TCP then, as far as
-    /// there is room.
+    /// Drives each engine once, after waiting for another thread that drives it. Requests that were posted before are
+    /// in TCP then, as far as there is room.
     pub fn advance(&self) {
-        // A thread that sleeps for an engine has been woken by those calls.
+        // The posts before have woken a thread that sleeps for the engine.
         let _next = self.poll(self.engines.now());
     }
 
@@ -89,8 +89,8 @@ impl Device {
         self.engines.at(0).source_to(remote)
     }
 
-    /// How near `remote` is: the bits of the own net, or of the net of a route, that it lies in, 0 for a gateway. None if no way
-    /// leads there.
+    /// How near `remote` is: the bits of the own net, or of the net of a route, that it lies in, 0 for a gateway.
+    /// None if no route leads there.
     pub fn route_to(&self, remote: IpAddr) -> Option<u8> {
         self.engines.at(0).route_to(remote)
     }
@@ -117,7 +117,7 @@ impl Device {
         counters
     }
 
-    /// What one engine has counted so far, without the completion queues; none when there is no such engine.
+    /// What one engine has counted so far, without the completion queues; none if there is no such engine.
     pub fn engine_counters(&self, comp_vector: usize) -> Option<Counters> {
         self.engines.motors().get(comp_vector).map(Motor::counters)
     }
@@ -129,8 +129,8 @@ impl Device {
         counters
     }
 
-    /// Does something with the wire below (of the first engine), if there is one: reads its counters, or takes its capture. The
-    /// engine stands still meanwhile, so that `act` must not use the device or drop an object made with it.
+    /// Lets `act` use the wire of the first engine, if there is one: to read its counters, or take its capture. The
+    /// engine stands still meanwhile. So `act` must not use the device or drop an object made with it.
     pub fn with_wire<R>(&self, act: impl FnOnce(&mut Wire) -> R) -> Option<R> {
         self.engines.at(0).wire().map(act)
     }

@@ -17,8 +17,8 @@ pub struct EventChannel {
     pub(crate) device: Device,
 }
 
-/// A queue of connection events of any number of devices, which [`Device::events_on`] leads there. Its file descriptor is
-/// readable exactly while a notice waits. Clones are handles to the same one.
+/// A queue of connection events of any number of devices, which [`Device::events_on`] leads there. Its file
+/// descriptor is readable exactly while a notice waits. Clones are handles to the same one.
 #[derive(Clone, Debug)]
 pub struct EventQueue {
     pub(crate) channel: Arc<Channel<Notice>>,
@@ -49,7 +49,7 @@ impl EventChannel {
         self.pop()
     }
 
-    /// The next event; waits for it, with `timeout` at most so long.
+    /// Blocks until there is an event, at most for `timeout`, and returns it.
     pub fn wait(&self, timeout: Option<Duration>) -> Option<CmEvent> {
         self.device.wait_for(
             self.channel.as_fd(),
@@ -59,7 +59,7 @@ impl EventChannel {
         )
     }
 
-    /// What an application has posted is for those that take notices.
+    /// The next event of a device. Notices that the application has posted are thrown away.
     fn pop(&self) -> Option<CmEvent> {
         loop {
             if let News::Event(event) = self.channel.pop()?.news {
@@ -96,7 +96,7 @@ impl EventQueue {
         self.channel.pop()
     }
 
-    /// Puts a notice of the application's own behind those that are there.
+    /// Puts a notice of the application's own at the end of the queue.
     pub fn post(&self, id: u64, code: u32) {
         self.channel.push(Notice { id, news: News::Posted(code) });
     }
@@ -106,8 +106,8 @@ impl EventQueue {
         self.channel.take_all(|notice| notice.id == id);
     }
 
-    /// Takes what `take` answers as soon as it answers something, sleeping on the descriptor and, where nobody else does so,
-    /// driving `devices`.
+    /// Blocks until `take` returns a value, and returns that. Meanwhile it sleeps on the descriptor, and drives
+    /// `devices` unless other threads do.
     pub fn wait_for<T>(
         &self,
         devices: &[Device],

@@ -17,7 +17,7 @@ pub enum EventSource<'a> {
 }
 
 impl EventSource<'_> {
-    /// What it makes from now on goes nowhere.
+    /// Drops the events that it makes from now on.
     pub fn silence(&self) {
         match self {
             Self::Qp(qp) => {
@@ -35,8 +35,8 @@ impl EventSource<'_> {
 }
 
 impl EventQueue {
-    /// Moves the notices with this name behind those of `to`, in their order, and leads what `source` makes from now on there,
-    /// too: none is lost, none comes twice.
+    /// Moves the notices with this name behind those of `to`, in their order. The notices that `source` makes from
+    /// now on go there, too. None is lost, none comes twice.
     ///
     /// # Errors
     /// [`CmError::NotConnected`] when the queue pair has no connection (any more); the notices have been moved.

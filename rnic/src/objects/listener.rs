@@ -14,7 +14,7 @@ use crate::objects::device::Device;
 use crate::objects::event_channel::EventChannel;
 use crate::objects::qp::Qp;
 
-/// An address and port that are listened on; dropping it stops that.
+/// An address and port that are listened on. Dropping it stops that.
 #[derive(Debug)]
 pub struct Listener {
     pub(crate) local: SocketAddr,
@@ -26,19 +26,20 @@ pub struct Listener {
 pub struct ConnParam<'a> {
     /// Private data, at most 512 octets, 508 with RFC 6581 startup.
     pub private_data: &'a [u8],
-    /// Reads and Atomics held at a time (IRD), at most the device's `max_reads`; the queue pair's (see [`crate::QpModify`]) or
-    /// the device's setting if not given. 0x3FFF leaves
-    /// it to the ULPs of both sides (RFC 6581 section 9.1).
+    /// Reads and Atomics held at a time (IRD), at most the device's `max_reads`; the queue pair's (see
+    /// [`crate::QpModify`]) or the device's setting if not given. 0x3FFF leaves it to the ULPs of both sides (RFC
+    /// 6581 section 9.1).
     pub ird: Option<u16>,
     /// Reads and Atomics outstanding (ORD), likewise; the device's setting if not given.
     pub ord: Option<u16>,
     /// Connecting side only: ask for the peer-to-peer start of RFC 6581; the device's setting if not given.
     pub peer_to_peer: Option<bool>,
-    /// Connecting side only: the own end; where its address is unspecified or its port 0, or without it, the device chooses.
+    /// Connecting side only: the own end. The device chooses it if it is not given, an unspecified address, and a
+    /// port of 0.
     pub local: Option<SocketAddr>,
     /// What the application calls the connection in [`crate::Notice`]s.
     pub id: u64,
-    /// Accepting side only: where the connection's events go; where the listener's go if not given.
+    /// Accepting side only: where the connection's events go. If not given they go where those of the listener go.
     pub events: Option<&'a EventChannel>,
 }
 
@@ -68,7 +69,7 @@ impl Default for ConnParam<'_> {
     }
 }
 
-/// A port of a device that is kept for who has bound it; dropping it gives it back.
+/// A port of a device that is kept for its owner. Dropping it gives the port back.
 #[derive(Debug)]
 pub struct BoundPort {
     local: SocketAddr,
@@ -76,7 +77,7 @@ pub struct BoundPort {
 }
 
 impl Device {
-    /// Listens on a port, or what else [`Listen`] says; connect requests come out of `events`.
+    /// Listens on a port, or as [`Listen`] says. Connect requests come out of `events`.
     ///
     /// # Errors
     /// [`CmError::Listen`] when the port is in use or the address none of the device's.
@@ -92,8 +93,8 @@ impl Device {
         self.listen_for(events, listen, (false, id))
     }
 
-    /// Keeps a port, for 0 a free one, from others that bind, and from being chosen for a connection. Whoever names
-    /// [`BoundPort::local_addr`] may listen on it and connect from it.
+    /// Keeps a port, for 0 a free one, from others that bind, and from being chosen for a connection. The application
+    /// may listen on [`BoundPort::local_addr`] and connect from it.
     ///
     /// # Errors
     /// [`CmError::Listen`] when the port is bound or listened on already, or the address none of the device's.
@@ -116,12 +117,12 @@ impl Device {
         Ok(BoundPort { local, device: self.clone() })
     }
 
-    /// Connects `qp` to `remote`. What comes of it comes out of `events`: [`crate::CmEvent::Established`],
+    /// Connects `qp` to `remote`. The outcome comes out of `events`: [`crate::CmEvent::Established`],
     /// [`crate::CmEvent::Rejected`] or [`crate::CmEvent::ConnectError`].
     ///
     /// # Errors
-    /// [`CmError`] when the queue pair is not free, the private data too long, more Reads are wanted than the device allows,
-    /// or the address is not reachable at all.
+    /// [`CmError`] when the queue pair is not free, the private data too long, more Reads are wanted than the device
+    /// allows, or the address is not reachable at all.
     pub fn connect(
         &self,
         events: &EventChannel,
@@ -132,7 +133,7 @@ impl Device {
         self.connect_from(events, qp, remote, param).map(|_| ())
     }
 
-    /// As [`Device::connect`], and answers the own end of the connection.
+    /// As [`Device::connect`]. Returns the own end of the connection.
     ///
     /// # Errors
     /// As [`Device::connect`].
@@ -170,9 +171,10 @@ impl Device {
     /// Accepts a connect request on `qp`.
     ///
     /// # Errors
-    /// [`CmError`] when the queue pair is not free, the private data too long, more Reads are wanted than the device allows,
-    /// or the peer has gone meanwhile. In all cases but the last the request can be answered again.
-    /// [`StreamError::NoRoom`] meets a peer that sends its Request without reading what it was sent in streaming mode.
+    /// [`CmError`] when the queue pair is not free, the private data too long, more Reads are wanted than the device
+    /// allows, or the peer has gone meanwhile. In all cases but the last the request can be answered again.
+    /// [`StreamError::NoRoom`] meets a peer that sends its Request without reading what it was sent in streaming
+    /// mode.
     pub fn accept(&self, request: RequestId, qp: &Qp, param: ConnParam<'_>) -> Result<(), CmError> {
         if !self.is_same(&qp.device) || param.events.is_some_and(|events| !self.is_same(&events.device)) {
             return Err(CmError::ForeignObject);
@@ -228,7 +230,7 @@ impl Device {
 }
 
 impl Listener {
-    /// The address and port that are listened on; the port that was chosen where 0 was asked for.
+    /// The address and port that are listened on, with the port that was chosen if 0 was asked for.
     pub const fn local_addr(&self) -> SocketAddr {
         self.local
     }
@@ -242,7 +244,7 @@ impl Drop for Listener {
 }
 
 impl BoundPort {
-    /// The address and the port; the port that was chosen where 0 was asked for.
+    /// The address and the port, with the port that was chosen if 0 was asked for.
     pub const fn local_addr(&self) -> SocketAddr {
         self.local
     }

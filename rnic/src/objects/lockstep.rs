@@ -7,7 +7,8 @@ use crate::objects::device::Device;
 
 /// Drives devices whose progress is [`crate::Progress::External`] and whose clock is the same virtual one.
 ///
-/// When none has anything to do at the present time, the clock jumps to the next moment at which one has. Waiting costs nothing, and a run with the same seeds goes the same way each time.
+/// If no device has work at the present time, the clock jumps to the next moment at which one has. Waiting costs
+/// nothing, and a run with the same seeds goes the same way each time.
 #[derive(Debug)]
 pub struct Lockstep {
     clock: Clock,
@@ -20,15 +21,15 @@ impl Lockstep {
         Self { clock, devices: devices.iter().map(|&device| device.clone()).collect() }
     }
 
-    /// Jumps to the next moment at which a device has something to do, which may be the present one, and polls all of
-    /// them. `false` says that nothing will ever happen again by itself.
+    /// Jumps to the next moment at which a device has work, which may be the present one, and polls all of them.
+    /// Returns false if nothing will ever happen again by itself.
     pub fn step(&mut self) -> bool {
         let Some(next) = self.next() else { return false };
         self.poll(next);
         true
     }
 
-    /// Steps until `done` answers something, or nothing more happens up to `deadline`, which the clock shows then.
+    /// Steps until `done` returns a value, or nothing more happens up to `deadline`. The clock shows `deadline` then.
     pub fn run_until<T>(&mut self, deadline: Instant, mut done: impl FnMut() -> Option<T>) -> Option<T> {
         loop {
             if let Some(result) = done() {

@@ -9,15 +9,15 @@ use crate::objects::device::Device;
 use crate::objects::pd::Pd;
 use crate::objects::qp::Qp;
 
-/// A memory region; dropping it deregisters it, after which no engine and no peer touches the memory any more. Memory windows
-/// that are bound to it become invalid then; [`Mr::deregister`] refuses instead.
+/// A memory region. Dropping it deregisters it. After that no engine and no peer touches the memory any more, and
+/// memory windows that are bound to it are invalid. [`Mr::deregister`] refuses instead.
 #[derive(Debug)]
 pub struct Mr {
     memory: Arc<MemoryRegion>,
     pub(crate) device: Device,
 }
 
-/// What [`Mr::reregister`] is to change; what is `None` stays.
+/// What [`Mr::reregister`] is to change. A field that is `None` changes nothing.
 #[derive(Debug, Default)]
 pub struct Reregistration<'a> {
     /// Another protection domain.
@@ -41,8 +41,8 @@ impl Pd {
         self.register_at(region, access, iova)
     }
 
-    /// As [`Self::register`], for the stream of `qp` alone: no other queue pair of this domain, and no peer of one, can use
-    /// the STag (RFC 5041 section 8.2). The peer of `qp` can invalidate it.
+    /// As [`Self::register`], for the stream of `qp` alone: no other queue pair of this domain, and no peer of one,
+    /// can use the STag (RFC 5041 section 8.2). The peer of `qp` can invalidate it.
     ///
     /// # Errors
     /// As [`Self::register`], and when the queue pair is not of this domain.
@@ -56,12 +56,13 @@ impl Pd {
         self.add(Registration { pd: self.id, stream, access, iova, region })
     }
 
-    /// Registers the entries of the send queue of `qp`, without its head and tail: with the right access a peer can write into
-    /// requests that were posted and have not been started, such as those that [`crate::SendOpcode::Hold`] holds back, and so
-    /// have this device work without a call of the application. Whatever changes an entry rings the queue pair's doorbell.
-    /// [`Qp::send_queue_layout`] tells where what lies; docs/queues.md has the rules.
+    /// Registers the entries of the send queue of `qp`, without its head and tail: with the right access a peer can
+    /// write into requests that were posted and have not been started, such as those that [`crate::SendOpcode::Hold`]
+    /// holds back, and so have this device work without a call of the application. Whatever changes an entry rings
+    /// the queue pair's doorbell. [`Qp::send_queue_layout`] tells where what lies; docs/queues.md has the rules.
     ///
-    /// Whoever may write entries acts in the name of this queue pair, with all memory of its domain that it can name.
+    /// A peer that may write entries acts in the name of this queue pair, with all memory of its domain that it can
+    /// name.
     ///
     /// # Errors
     /// As [`Self::register`], and when the queue pair is not of this domain.
@@ -75,13 +76,13 @@ impl Pd {
         self.register_at(region, access, iova)
     }
 
-    /// Registers memory of the caller's making, whose first octet gets the tagged offset `iova`. [`Region::raw`] is how
-    /// memory that somebody else owns comes in, [`Region::probed`] where it may not be there at all, and [`Region::shared`] is for
-    /// what other processes map as well.
+    /// Registers memory of the caller's making, whose first octet gets the tagged offset `iova`. [`Region::raw`] is
+    /// how memory that somebody else owns comes in, [`Region::probed`] where it may not be there at all, and
+    /// [`Region::shared`] is for what other processes map as well.
     ///
     /// # Errors
-    /// [`RegisterError`] when the rights make no sense or the memory cannot be written as they say, the tagged offsets would
-    /// wrap, or STags are used up.
+    /// [`RegisterError`] when the rights make no sense or the memory cannot be written as they say, the tagged
+    /// offsets would wrap, or STags are used up.
     pub fn register_at(&self, region: Region, access: Access, iova: u64) -> Result<Mr, RegisterError> {
         self.add(Registration { pd: self.id, stream: None, access, iova, region })
     }
@@ -164,12 +165,13 @@ impl Mr {
         Ok(())
     }
 
-    /// Changes rights, domain or memory in place, as `ibv_rereg_mr`: the STag stays the same, and so does its invalidation. Once
-    /// this has returned, nobody uses what it stood for before.
+    /// Changes rights, domain or memory in place, as `ibv_rereg_mr`: the STag stays the same, and so does its
+    /// invalidation. After this call no engine and no peer uses what the STag stood for before.
     ///
     /// # Errors
-    /// [`RegisterError`], and nothing has changed: as [`Pd::register_at`], [`RegisterError::Busy`] when memory windows are bound
-    /// to it, [`RegisterError::ForeignQp`] when memory for one stream would change its domain, or the domain is another device's.
+    /// [`RegisterError`], and nothing has changed: as [`Pd::register_at`], [`RegisterError::Busy`] when memory
+    /// windows are bound to it, [`RegisterError::ForeignQp`] when memory for one stream would change its domain, or
+    /// the domain is another device's.
     pub fn reregister(&mut self, change: Reregistration<'_>) -> Result<(), RegisterError> {
         let Reregistration { pd, access, region } = change;
         if pd.is_some_and(|pd| !pd.device.is_same(&self.device)) {
@@ -192,8 +194,8 @@ impl Mr {
         self.memory.pd
     }
 
-    /// Takes the STag out of use, for the peer as for local requests; the memory stays. Once this has returned, nothing that
-    /// arrives or is on its way changes an octet any more (RFC 5042 section 6.2.2).
+    /// Takes the STag out of use, for the peer and for local requests. The memory stays. After this call no message
+    /// that arrives or is on its way changes an octet any more (RFC 5042 section 6.2.2).
     pub fn invalidate(&self) {
         // Whoever holds the table: nobody copies to or from memory.
         let _table = self.device.engines.memory();
@@ -208,7 +210,7 @@ impl Mr {
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        // Whoever holds the table: nobody copies to or from memory, so that after this nobody uses the region.
+        // No engine copies to or from memory while this thread holds the table.
         self.device.engines.memory().deregister(self.memory.stag);
     }
 }

@@ -13,12 +13,13 @@ use crate::objects::mr::Mr;
 use crate::objects::pd::Pd;
 use crate::objects::qp::Qp;
 
-/// A memory window: an STag by which peers use a part of a memory region, for as long as it is bound. Dropping it deallocates
-/// it, bound or not.
+/// A memory window: an STag by which peers use a part of a memory region, for as long as it is bound. Dropping it
+/// deallocates it, bound or not.
 ///
-/// One of type 1 is bound by [`Qp::bind_mw`], which chooses its key, and is for all streams of the protection domain. One of type
-/// 2B is bound by [`SendOpcode::BindWindow`] with a key of the caller's choice ([`Mw::stag`]), and is for the stream of that
-/// queue pair; Local Invalidate, the peer's Send with Invalidate, or the end of the queue pair unbind it.
+/// One of type 1 is bound by [`Qp::bind_mw`], which chooses its key, and is for all streams of the protection domain.
+/// One of type 2B is bound by [`SendOpcode::BindWindow`] with a key of the caller's choice ([`Mw::stag`]), and is for
+/// the stream of that queue pair; Local Invalidate, the peer's Send with Invalidate, or the end of the queue pair
+/// unbind it.
 #[derive(Debug)]
 pub struct Mw {
     keyed: Arc<KeyedStag>,
@@ -26,9 +27,9 @@ pub struct Mw {
     device: Device,
 }
 
-/// A memory region for fast registration: its memory is allocated at once, and a part of it gets an STag each time that a
-/// [`SendOpcode::FastRegister`] is carried out, until Local Invalidate or the peer's Send with Invalidate takes that out of
-/// use. Dropping it frees the memory, valid or not.
+/// A memory region for fast registration: its memory is allocated at once, and a part of it gets an STag each time
+/// that a [`SendOpcode::FastRegister`] is carried out, until Local Invalidate or the peer's Send with Invalidate
+/// takes that out of use. Dropping it frees the memory, valid or not.
 #[derive(Debug)]
 pub struct FastMr {
     keyed: Arc<KeyedStag>,
@@ -70,8 +71,8 @@ impl Pd {
         Ok(Mw { keyed, kind, device: self.device.clone() })
     }
 
-    /// Allocates `len` zeroed octets for fast registration by any queue pair of the domain. All of them share the STag, so
-    /// that no peer can invalidate it (RFC 5040 section 8.1.1).
+    /// Allocates `len` zeroed octets for fast registration by any queue pair of the domain. All of them share the
+    /// STag, so that no peer can invalidate it (RFC 5040 section 8.1.1).
     ///
     /// # Errors
     /// [`RegisterError`] when memory or STags are used up.
@@ -104,13 +105,13 @@ impl Pd {
 }
 
 impl Qp {
-    /// Posts the binding of a window of type 1 to the send queue, and answers the STag that it has from then on. The one that
-    /// it had is invalid when the request is carried out. What the window cannot be bound to ends as
+    /// Posts the binding of a window of type 1 to the send queue, and answers the STag that it has from then on. The
+    /// one that it had is invalid when the request is carried out. What the window cannot be bound to ends as
     /// [`crate::Status::MemoryWindowBind`].
     ///
     /// # Errors
-    /// [`PostError`], and nothing was queued: a window of type 2, objects of different devices or domains, rights that a window
-    /// cannot have, or what [`Self::post_send`] refuses.
+    /// [`PostError`], and nothing was queued: a window of type 2, objects of different devices or domains, rights
+    /// that a window cannot have, or what [`Self::post_send`] refuses.
     pub fn bind_mw(&self, window: &Mw, bind: &MwBind<'_>) -> Result<Stag, PostError> {
         let MwBind { wr_id, region, addr, length, access, signaled, fence } = *bind;
         if window.kind != WindowType::Type1 {
@@ -154,7 +155,8 @@ impl Mw {
         self.kind
     }
 
-    /// The STag that peers name the window by (rkey), since it was last bound; nobody can use it while the window is not bound.
+    /// The STag that peers name the window by (rkey), since it was last bound; nobody can use it while the window is
+    /// not bound.
     pub fn rkey(&self) -> Stag {
         self.keyed.current()
     }
@@ -230,7 +232,7 @@ impl FastMr {
 
 impl Drop for FastMr {
     fn drop(&mut self) {
-        // Whoever holds the engine's lock copies to or from no memory, so that after this nobody uses the region.
+        // No engine copies to or from memory while this thread holds the table.
         self.device.engines.memory().dealloc(&self.keyed);
     }
 }

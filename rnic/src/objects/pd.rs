@@ -24,11 +24,12 @@ impl Device {
 }
 
 impl Pd {
-    /// Gives the domain back, unless something was made with it: `ibv_dealloc_pd` answers EBUSY then. Who drops a domain instead
-    /// just forgets it, and what was made with it goes on.
+    /// Gives the domain back, unless something was made with it: `ibv_dealloc_pd` answers EBUSY then. To drop a
+    /// domain instead only forgets it, and the objects made with it go on.
     ///
     /// # Errors
-    /// The domain itself with [`RegisterError::Busy`], while there are queue pairs, shared receive queues, memory regions or windows of it.
+    /// The domain itself with [`RegisterError::Busy`], while there are queue pairs, shared receive queues, memory
+    /// regions or windows of it.
     pub fn dealloc(self) -> Result<(), (Self, RegisterError)> {
         let is_used = Arc::strong_count(&self.entry.users) > 1
             || self.device.engines.each(|engine| engine.uses(self.id)).any(|uses| uses);

@@ -14,7 +14,8 @@ use crate::objects::device::Device;
 use crate::objects::pd::Pd;
 use crate::objects::srq::Srq;
 
-/// A queue pair; dropping it destroys it, and resets its connection if it has one, or closes it ([`QpInit::as_infiniband`]).
+/// A queue pair; dropping it destroys it, and resets its connection if it has one, or closes it
+/// ([`QpInit::as_infiniband`]).
 #[derive(Debug)]
 pub struct Qp {
     pub(crate) queues: Arc<QpQueues>,
@@ -35,17 +36,19 @@ pub struct QpInit<'a> {
     pub capacity: QpCapacity,
     /// Every request makes a completion, asked for or not.
     pub signal_all: bool,
-    /// Receives come from this shared receive queue; what `capacity` says of the receive queue does not count then.
+    /// Receives come from this shared receive queue. `capacity` does not count for the receive queue then.
     pub srq: Option<&'a Srq>,
-    /// A Send or Immediate Data that finds no receive request waits for one, and with it everything behind it, until one is
-    /// posted. The stream's octets stay in TCP meanwhile, so that the peer's window closes. Without, the stream ends with a
-    /// Terminate, as RFC 5041 section 7.1 wants it.
+    /// A Send or Immediate Data that finds no receive request waits for one, and with it everything behind it, until
+    /// one is posted. The stream's octets stay in TCP meanwhile, so that the peer's window closes. Without, the
+    /// stream ends with a Terminate, as RFC 5041 section 7.1 wants it.
     ///
-    /// What waits behind the message may be what the application waits for: a Read Response, the peer's FIN or Terminate.
+    /// The octets behind the message may be those that the application waits for: a Read Response, the peer's FIN or
+    /// Terminate.
     pub rnr_wait: bool,
-    /// The queue pair behaves as one of InfiniBand, where nobody hears of connections. Requests for the send queue are taken before
-    /// there is a stream, and wait for it. A completion of a Write says that the peer has it. When the queue pair is destroyed, what was sent still arrives, as the connection is closed and not
-    /// reset. When the peer closes the connection and nothing is asked of it, the queue pair is Idle again.
+    /// The queue pair behaves as one of InfiniBand, which knows no connections. The send queue takes requests before
+    /// there is a stream, and they wait for it. A completion of a Write says that the peer has it. When the queue
+    /// pair is destroyed, the connection is closed and not reset, so that messages on their way still arrive. When
+    /// the peer closes the connection and owes no answer, the queue pair is Idle again.
     pub as_infiniband: bool,
 }
 
@@ -53,8 +56,8 @@ impl Device {
     /// Makes a queue pair in `pd`, in the state Idle.
     ///
     /// # Errors
-    /// [`CreateError`] when the device holds as many queue pairs as its settings allow, a queue or request is too large, or
-    /// an object is another device's or domain's.
+    /// [`CreateError`] when the device holds as many queue pairs as its settings allow, a queue or request is too
+    /// large, or an object is another device's or domain's.
     pub fn create_qp(&self, pd: &Pd, init: &QpInit<'_>) -> Result<Qp, CreateError> {
         self.engines.check_open()?;
         let devices = [&pd.device, &init.send_cq.device, &init.recv_cq.device];
@@ -92,7 +95,7 @@ impl Device {
 }
 
 impl<'a> QpInit<'a> {
-    /// The defaults for these completion queues: small queues, completions for what asks for them.
+    /// The defaults for these completion queues: small queues, completions for requests that ask for them.
     pub fn new(send_cq: &'a Cq, recv_cq: &'a Cq) -> Self {
         Self {
             send_cq,
@@ -139,8 +142,8 @@ impl Qp {
         Ok(())
     }
 
-    /// Posts several requests to the receive queue, which costs less than one call for each. On an error those before the refused
-    /// one are queued; `Err` holds their number with the reason.
+    /// Posts several requests to the receive queue, which costs less than one call for each. On an error those before
+    /// the refused one are queued; `Err` holds their number with the reason.
     ///
     /// # Errors
     /// The number of requests that were queued, and why the next one was not.
@@ -152,7 +155,7 @@ impl Qp {
         posted
     }
 
-    /// What a peer has to know to write into the send queue, once that is registered ([`crate::Pd::register_send_queue`]).
+    /// What a peer needs to write into the send queue after it was registered ([`crate::Pd::register_send_queue`]).
     pub fn send_queue_layout(&self) -> SendQueueLayout {
         self.queues.send.layout()
     }
@@ -167,12 +170,13 @@ impl Qp {
         self.queues.number
     }
 
-    /// Whether anything is in the send queue that is not done.
+    /// Whether the send queue has a request that is not done.
     pub fn has_sends(&self) -> bool {
         self.device.engines.at(self.engine).has_sends(self.slot)
     }
 
-    /// Behaves as InfiniBand's from now on ([`QpInit::as_infiniband`]), or not any more. It is to have no connection.
+    /// Makes it behave as InfiniBand's from now on ([`QpInit::as_infiniband`]), or no longer. It must have no
+    /// connection.
     pub fn set_as_infiniband(&self, is: bool) {
         self.queues.set_as_infiniband(is);
     }

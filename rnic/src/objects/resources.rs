@@ -1,5 +1,5 @@
-//! The objects of a device and their state, as `rdma resource show` has them. Each list is a snapshot, taken under the engine's
-//! lock.
+//! Lists of the objects of a device with their state, as `rdma resource show` has them. Each list is a snapshot,
+//! taken under the engine's lock.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;

@@ -8,15 +8,16 @@ use crate::drive::sleep::{Deadline, sleep};
 use crate::objects::device::Device;
 
 impl Device {
-    /// Ends everything in good order, and waits until it has ended, at most so long in real time; what is left then is reset.
-    /// Answers whether nothing had to be reset.
+    /// Ends everything in good order. Blocks until it has ended, at most for `timeout` in real time; connections that
+    /// are left then are reset. Returns whether nothing had to be reset.
     ///
-    /// Nobody is listened to any more, and what has not become a connection yet is given up. Queue pairs do what is posted to
-    /// their send queues by now, close, and flush the rest, so that every request gets its completion; those without a
-    /// connection are flushed at once. The device takes no new connection, queue pair, completion queue or shared receive
-    /// queue ([`crate::CreateError::ShutDown`], [`crate::CmError::ShutDown`]); its objects can be used and dropped as before.
+    /// The device listens no more, and gives up connections that are not established. Queue pairs finish the requests
+    /// in their send queues, close, and flush the rest, so that every request gets its completion. Queue pairs
+    /// without a connection are flushed at once. The device takes no new connection, queue pair, completion queue or
+    /// shared receive queue ([`crate::CreateError::ShutDown`], [`crate::CmError::ShutDown`]); its objects can be used
+    /// and dropped as before.
     ///
-    /// With [`Progress::External`] it cannot wait: it begins the end, and answers whether there was nothing to do;
+    /// With [`Progress::External`] it cannot wait: it begins the end, and returns whether there was nothing to do.
     /// [`Self::is_idle`] says when it is over.
     pub fn shutdown(&self, timeout: Duration) -> bool {
         self.engines.close();
@@ -28,8 +29,8 @@ impl Device {
         }
     }
 
-    /// Whether there is no connection, not even one that only TCP still sees to its end. TIME-WAIT is after that: both sides have
-    /// sent and acknowledged everything.
+    /// Whether there is no connection, not even one that only TCP still has. A connection in TIME-WAIT does not
+    /// count: both sides have sent and acknowledged everything.
     pub fn is_idle(&self) -> bool {
         self.engines.each(|engine| engine.is_idle()).all(|is_idle| is_idle)
     }
@@ -51,7 +52,7 @@ impl Device {
             if self.engines.config().progress == Progress::Manual {
                 sleep(&motors, None, left);
             } else {
-                // The driver threads are at work, and would have to be parted from what they sleep on.
+                // The driver threads are at work. Only they sleep on the descriptors.
                 std::thread::sleep(left.map_or(NAP, |left| left.min(NAP)));
             }
         }

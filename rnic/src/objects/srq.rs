@@ -10,10 +10,11 @@ use crate::ids::SrqId;
 use crate::objects::device::Device;
 use crate::objects::pd::Pd;
 
-/// A shared receive queue. Messages of all queue pairs that were made with it take the oldest request, each when its first
-/// segment comes; the completion goes to the receive queue's completion queue of that queue pair.
+/// A shared receive queue. Messages of all queue pairs that were made with it take the oldest request, each when its
+/// first segment comes; the completion goes to the receive queue's completion queue of that queue pair.
 ///
-/// Dropping the handle ends posting; the requests stay as long as queue pairs use them. [`Srq::destroy`] refuses instead.
+/// Dropping the handle ends posting; the requests stay as long as queue pairs use them. [`Srq::destroy`] refuses
+/// instead.
 #[derive(Debug)]
 pub struct Srq {
     pub(crate) shared: Arc<SrqShared>,
@@ -31,13 +32,13 @@ pub struct SrqInit {
     pub limit: u32,
 }
 
-/// What is to change in a shared receive queue; what is `None` stays.
+/// What is to change in a shared receive queue. A field that is `None` changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SrqModify {
     /// Requests that fit.
     pub max_wr: Option<u32>,
-    /// Asks for one [`AsyncEvent::SrqLimitReached`] when a message leaves fewer requests than this, or finds none. With the
-    /// event the limit is 0 again; 0 takes the wish back.
+    /// Asks for one [`AsyncEvent::SrqLimitReached`] when a message leaves fewer requests than this, or finds none.
+    /// With the event the limit is 0 again; 0 takes the wish back.
     pub limit: Option<u32>,
 }
 
@@ -104,10 +105,11 @@ impl Srq {
     /// Changes the limit, the size, or both. Requests that are posted stay.
     ///
     /// # Errors
-    /// [`ModifyError`] when the size is too large, too small for what is posted, or below the limit. Nothing has changed then.
+    /// [`ModifyError`] when the size is too large, too small for what is posted, or below the limit. Nothing has
+    /// changed then.
     pub fn modify(&self, modify: &SrqModify) -> Result<(), ModifyError> {
         let queue = &self.shared.queue;
-        // While the engine stands still, no message takes a request, and no other call changes anything.
+        // The engine stands still: no message takes a request, and no other call changes the queue.
         let mut engine = self.device.engines.at(self.shared.engine);
         let capacity = u64::from(modify.max_wr.unwrap_or(0)).max(1).next_power_of_two();
         let capacity = if modify.max_wr.is_some() { capacity } else { queue.capacity() };
@@ -158,7 +160,7 @@ impl Srq {
         if busy { Err((self, DestroyError::Busy)) } else { Ok(()) }
     }
 
-    /// Queue pairs that use it; the engine's lock keeps the number.
+    /// Queue pairs that use it. The number stays while the engine's lock is held.
     fn users(&self) -> usize {
         Arc::strong_count(&self.shared) - 1
     }

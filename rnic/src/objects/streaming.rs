@@ -18,12 +18,13 @@ use crate::objects::qp::Qp;
 /// A TCP connection of the device whose octets are the application's until it starts MPA on it.
 ///
 /// The applications of both sides agree by octets of their own on the place where MPA begins. Then one of them calls
-/// [`Self::start_initiator`], the other [`Self::start_responder`], and all further octets are MPA's, in both directions at
-/// once. After a rejection they are the application's again.
+/// [`Self::start_initiator`], the other [`Self::start_responder`], and all further octets are MPA's, in both
+/// directions at once. After a rejection they are the application's again.
 ///
-/// Nothing here waits: [`crate::CmEvent::StreamReady`] tells when to try again. An application that does not receive holds its
-/// peer by TCP's window. Dropping the handle in streaming mode closes the connection behind what was sent; once MPA has
-/// been started it belongs to the request or the queue pair, and a rejection closes it when the handle is gone.
+/// Nothing here waits: [`crate::CmEvent::StreamReady`] tells when to try again. An application that does not receive
+/// holds its peer by TCP's window. Dropping the handle in streaming mode closes the connection behind what was sent;
+/// once MPA has been started it belongs to the request or the queue pair, and a rejection closes it when the handle
+/// is gone.
 ///
 /// ```
 /// use weft_rnic::{CmEvent, Config, Device};
@@ -62,8 +63,8 @@ pub struct StreamingConnection {
 }
 
 impl Device {
-    /// Opens a TCP connection to `remote` in streaming mode. [`crate::CmEvent::StreamReady`] or [`crate::CmEvent::StreamFailed`]
-    /// follows.
+    /// Opens a TCP connection to `remote` in streaming mode. [`crate::CmEvent::StreamReady`] or
+    /// [`crate::CmEvent::StreamFailed`] follows.
     ///
     /// # Errors
     /// [`CmError`] when the address is not reachable at all.
@@ -83,7 +84,8 @@ impl Device {
     }
 
     /// Listens on `port` for connections that begin in streaming mode; they come out of `events` as
-    /// [`crate::CmEvent::StreamRequest`]. As many as the stack's backlog wait to be taken, each for the `answer_timeout` at most.
+    /// [`crate::CmEvent::StreamRequest`]. As many as the stack's backlog wait to be taken, each for the
+    /// `answer_timeout` at most.
     ///
     /// # Errors
     /// As [`Device::listen`].
@@ -120,8 +122,8 @@ impl StreamingConnection {
     /// Takes received octets, as many as there are and `buffer` holds, and says how many. When that is none,
     /// [`crate::CmEvent::StreamReady`] tells when to try again.
     ///
-    /// An application that is about to start MPA as Responder must not take more than its peer sent in streaming mode: what
-    /// it leaves is the beginning of the Request.
+    /// An application that is about to start MPA as Responder must not take more than its peer sent in streaming
+    /// mode: what it leaves is the beginning of the Request.
     ///
     /// # Errors
     /// [`StreamError::Finished`] after the peer's last octet, [`StreamError::MpaStarted`] or [`StreamError::Closed`].
@@ -137,13 +139,13 @@ impl StreamingConnection {
         self.take_octets(buffer, Some(last))
     }
 
-    /// Starts MPA as Initiator (RFC 5044 section 7.1.2): the Request goes out behind what was sent. What comes of it is told
-    /// as by [`Device::connect`]; after [`crate::CmEvent::Rejected`] the connection is in streaming mode again, and after
-    /// [`crate::CmEvent::ConnectError`] it is closed.
+    /// Starts MPA as Initiator (RFC 5044 section 7.1.2): the Request goes out behind what was sent. What comes of it
+    /// is told as by [`Device::connect`]; after [`crate::CmEvent::Rejected`] the connection is in streaming mode
+    /// again, and after [`crate::CmEvent::ConnectError`] it is closed.
     ///
     /// # Errors
-    /// [`CmError`] as for [`Device::connect`], and [`StreamError::Unread`] when there are octets which would be taken for the
-    /// Reply. Nothing has been started then.
+    /// [`CmError`] as for [`Device::connect`], and [`StreamError::Unread`] when there are octets which would be taken
+    /// for the Reply. Nothing has been started then.
     pub fn start_initiator(&self, qp: &Qp, param: ConnParam<'_>) -> Result<(), CmError> {
         if !self.device.is_same(&qp.device) {
             return Err(CmError::ForeignObject);
@@ -157,14 +159,15 @@ impl StreamingConnection {
         Ok(())
     }
 
-    /// Sends `last_message`, which may be empty, and starts MPA as Responder (RFC 5044 sections 7.1.2 and 7.1.5): what the
-    /// peer has sent and nobody has received, and all that follows, is its Request. [`crate::CmEvent::ConnectRequest`] names this
-    /// connection and is answered as any other; after [`Device::reject`] the connection is in streaming mode again.
-    /// [`crate::CmEvent::StreamFailed`] tells that it was closed since no good Request came.
+    /// Sends `last_message`, which may be empty, and starts MPA as Responder (RFC 5044 sections 7.1.2 and 7.1.5):
+    /// what the peer has sent and nobody has received, and all that follows, is its Request.
+    /// [`crate::CmEvent::ConnectRequest`] names this connection and is answered as any other; after
+    /// [`Device::reject`] the connection is in streaming mode again. [`crate::CmEvent::StreamFailed`] tells that it
+    /// was closed since no good Request came.
     ///
     /// # Errors
-    /// [`CmError::Stream`], with [`StreamError::NoRoom`] when the message does not fit into the send buffer at once. Nothing
-    /// has been sent then; [`crate::CmEvent::StreamReady`] tells when there is more room.
+    /// [`CmError::Stream`], with [`StreamError::NoRoom`] when the message does not fit into the send buffer at once.
+    /// Nothing has been sent then; [`crate::CmEvent::StreamReady`] tells when there is more room.
     pub fn start_responder(&self, last_message: &[u8]) -> Result<(), CmError> {
         let engines = &self.device.engines;
         let started = engines.with(self.id.0).start_responder(self.id, last_message, engines.now());
@@ -191,7 +194,7 @@ impl StreamingConnection {
         self.in_streaming_mode(|engine, now| engine.receive(self.id, buffer, last, now))
     }
 
-    /// Does `act`, and once more behind a round of the engine if that was in vain and nobody else drives it.
+    /// Does `act`. If that moved nothing and no other thread drives the engine, drives it and does `act` once more.
     fn in_streaming_mode(
         &self,
         mut act: impl FnMut(&mut Engine, Instant) -> Result<usize, StreamError>,

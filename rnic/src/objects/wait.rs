@@ -20,14 +20,14 @@ pub enum Until<'a> {
     Event,
     /// At most so long, in real time.
     Time(Duration),
-    /// Until this sleep is interrupted (`EINTR`). Who wants to hear of each signal lets it come in there only, as with ppoll(2):
-    /// the thread may also be at work for the engine.
+    /// Until this sleep is interrupted (`EINTR`). To hear of each signal, unblock it in the sleep only, as with
+    /// ppoll(2): at other times the thread may be at work for the engine.
     Interrupted(&'a Poll<'a>),
 }
 
 impl Device {
-    /// Takes an event as soon as there is one, sleeping on `fd` and, where nobody else does it, driving the engine. From that on
-    /// until it has looked for an event it has a `hold` on what makes `fd` readable.
+    /// Takes an event as soon as there is one. Meanwhile it sleeps on `fd`, and drives the engine unless another
+    /// thread does. From each drive until it has looked for an event it has a `hold` on the channel behind `fd`.
     pub(crate) fn wait_for<T, H>(
         &self,
         fd: BorrowedFd<'_>,
@@ -42,21 +42,21 @@ impl Device {
         let stay = lead.filter(|_| progress == Progress::Thread).map(|lead| lead.stay());
         let drives = progress == Progress::Manual || stay.as_ref().is_some_and(Stay::leads);
         if stay.is_some() && drives && !lead.is_some_and(|lead| lead.is_standing_by()) {
-            // The driver thread sleeps on the wire, or is about to: it steps aside.
+            // The driver thread sleeps on the wire, or is about to. This wakes it, and it stands by.
             self.engines.kick();
         }
         let driven = if drives { std::slice::from_ref(self) } else { &[] };
         let event = sleep_until(driven, fd, until, hold, take);
         drop(stay);
-        // Another sleeper may have counted on this thread to go on driving, as may a driver thread that was to step aside and
-        // still sleeps, since this thread has taken its wake-up: it knows nothing of the work and the deadlines since.
+        // Another sleeper may have counted on this thread to go on driving. So may a driver thread that still sleeps
+        // since this thread has taken its wake-up: it does not know the work and the deadlines since.
         if drives && !lead.is_some_and(|lead| lead.is_standing_by()) {
             self.engines.kick();
         }
         event
     }
 
-    /// As [`Device::wait_for`] with several devices. Their driver threads, where they have some, go on driving.
+    /// As [`Device::wait_for`] with several devices. Their driver threads go on driving.
     pub(crate) fn wait_on<T, H>(
         devices: &[Self],
         fd: BorrowedFd<'_>,
@@ -94,7 +94,7 @@ fn sleep_until<T, H>(
     let motors: Vec<&Motor> = devices.iter().flat_map(|device| device.engines.motors()).collect();
     loop {
         let left = deadline.as_ref().map(Deadline::left);
-        // What has come already ends the sleep at once, so that nothing is asked for twice.
+        // A descriptor that is ready already ends the sleep at once.
         let outcome =
             if left == Some(Duration::ZERO) { Ok(()) } else { sleep_by(poll, &motors, Some(fd), left) };
         let held = hold();
@@ -104,7 +104,7 @@ fn sleep_until<T, H>(
         let event = take();
         drop(held);
         let is_over = match outcome {
-            // The application has closed what it waits on.
+            // The application has closed the descriptor that it waits on.
             Err(Errno::BADF) => true,
             Err(Errno::INTR) if matches!(until, Until::Interrupted(_)) => true,
             _ => left == Some(Duration::ZERO),
@@ -116,7 +116,7 @@ fn sleep_until<T, H>(
 }
 
 impl Until<'_> {
-    /// The event, or the end of this time if there is one.
+    /// Until the event is there, or at most for `timeout` if there is one.
     pub fn timeout(timeout: Option<Duration>) -> Self {
         timeout.map_or(Self::Event, Self::Time)
     }

@@ -19,7 +19,8 @@ impl Device {
 }
 
 impl Watcher {
-    /// The device, unless its last handle is gone. Drop it soon: its engines stay as long as it lives, but no thread drives them.
+    /// The device, unless its last handle is gone. Drop it soon: its engines stay as long as it lives, but no thread
+    /// drives them.
     pub fn device(&self) -> Option<Device> {
         self.engines.upgrade().map(Device::without_drivers)
     }

@@ -1,5 +1,6 @@
-//! Payload that goes to TCP from where it lies, and from TCP to where it belongs, without a buffer in between. Only without CRC,
-//! since what is sent could change between the CRC and the wire, and what is received is placed before its CRC has come.
+//! Payload that goes to TCP from where it lies, and from TCP to where it belongs, without a buffer in between. Only
+//! without CRC, since what is sent could change between the CRC and the wire, and what is received is placed before
+//! its CRC has come.
 
 use rustix::io::Errno;
 use weft_netif::Llp;
@@ -21,8 +22,9 @@ pub(crate) fn transmit_all(
     Ok(())
 }
 
-/// Builds FPDUs and sends them in one call, from the memory that their payload was lent of; what TCP does not take of that at once
-/// is copied into the send buffer. Answers 0 when there is nothing to send, or TCP takes nothing at present.
+/// Builds FPDUs and sends them in one call, from the memory that their payload was lent of; what TCP does not take of
+/// that at once is copied into the send buffer. Answers 0 when there is nothing to send, or TCP takes nothing at
+/// present.
 fn transmit(
     stream: &mut Stream,
     llp: &mut Llp<'_>,
@@ -40,8 +42,8 @@ fn transmit(
     done.map(|()| sent)
 }
 
-/// Builds FPDUs as long as there is something to send, room for all of them in case TCP takes none, and a place in the plan.
-/// Answers the octets that were built, also where it fails.
+/// Builds FPDUs as long as there is something to send, room for all of them in case TCP takes none, and a place in
+/// the plan. Answers the octets that were built, also where it fails.
 fn build_several(
     stream: &mut Stream,
     scratch: &mut [u8],
@@ -99,8 +101,8 @@ fn send(llp: &mut Llp<'_>, built: &[u8], user: &mut Surroundings<'_>) -> Result<
     Ok(len)
 }
 
-/// Copies octets of registered memory into the send buffer, which has room for them. The place was checked when it was lent, and
-/// nobody can deregister it as long as the engine is at work; but the program can have unmapped it.
+/// Copies octets of registered memory into the send buffer, which has room for them. The place was checked when it
+/// was lent, and nobody can deregister it as long as the engine is at work; but the program can have unmapped it.
 fn copy(llp: &mut Llp<'_>, span: Span<'_>, len: usize) -> Result<(), Violation> {
     let mut done = 0;
     while done < len {
@@ -120,8 +122,8 @@ fn copy(llp: &mut Llp<'_>, span: Span<'_>, len: usize) -> Result<(), Violation> 
     Ok(())
 }
 
-/// Receives payload from the socket to where it belongs, if a stream waits for some and nothing of it was received before. Answers
-/// how many octets of the payload have come, none if that is not so.
+/// Receives payload from the socket to where it belongs, if a stream waits for some and nothing of it was received
+/// before. Answers how many octets of the payload have come, none if that is not so.
 pub(crate) fn receive(
     stream: &mut Stream,
     llp: &mut Llp<'_>,

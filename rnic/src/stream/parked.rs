@@ -1,7 +1,7 @@
 //! A message that waits for a receive request (`rnr_wait`).
 //!
-//! Its first segment is taken out of the stream and kept here, accepted by MPA, DDP and RDMAP; nothing behind it is taken, so
-//! that the peer's window closes and it has to wait too.
+//! Its first segment is taken out of the stream and kept here, accepted by MPA, DDP and RDMAP; nothing behind it is
+//! taken, so that the peer's window closes and it has to wait too.
 
 use weft_ddp::Segment;
 use weft_rdmap::{Endpoint, Inbound, OutstandingRequest, PendingRequest};
@@ -35,7 +35,8 @@ impl Parked {
         }
         let Some(ulpdu) = self.0.take() else { return Ok(()) };
         let refused = |error| Failure::peer(error, Some(&ulpdu));
-        // DDP has counted the segment. RDMAP keeps no account of those that take a receive, so that it may see it again.
+        // DDP has counted the segment. RDMAP keeps no account of those that take a receive, so that it may see it
+        // again.
         let segment = Segment::parse(&ulpdu).map_err(|error| refused(error.into()))?;
         let inbound = rdmap.accept(segment).map_err(refused)?;
         user.apply(inbound).map_err(|refusal| Failure::refused(refusal, Some(&ulpdu)))

@@ -1,5 +1,6 @@
-//! Tagged payload that is placed as it comes: from the socket to where it belongs, without a buffer in between. Only where no CRC
-//! has to be made of the FPDU first, nor Markers taken out, and for FPDUs that do not lie whole in what was received.
+//! Tagged payload that is placed as it comes: from the socket to where it belongs, without a buffer in between. Only
+//! where no CRC has to be made of the FPDU first, nor Markers taken out, and for FPDUs that do not lie whole in what
+//! was received.
 
 use rustix::io::Errno;
 use weft_ddp::{Header, Segment};
@@ -31,8 +32,9 @@ pub(crate) struct Placing {
 pub(crate) struct Placings(Option<Placing>);
 
 impl Placings {
-    /// Goes on with the FPDU that is on its way or, if `octets` do not hold all of it, begins with the next one; whether one is on
-    /// its way then. The first FPDU of a stream is none for this, since it says more than where its payload belongs.
+    /// Goes on with the FPDU that is on its way or, if `octets` do not hold all of it, begins with the next one;
+    /// whether one is on its way then. The first FPDU of a stream is none for this, since it says more than where its
+    /// payload belongs.
     #[inline]
     pub(crate) fn go_on(
         &mut self,
@@ -110,8 +112,8 @@ impl Placing {
         Ok(())
     }
 
-    /// Receives payload from the socket to where it belongs; behind it come pad, CRC field and the next header. Answers how many
-    /// octets of the payload have come.
+    /// Receives payload from the socket to where it belongs; behind it come pad, CRC field and the next header.
+    /// Answers how many octets of the payload have come.
     pub(crate) fn receive(
         &mut self,
         llp: &mut Llp<'_>,

@@ -27,9 +27,9 @@ pub(crate) fn receive<T, E>(
     }
 }
 
-/// Lets `build` make FPDUs in the send buffer, where `needed` octets are free, and answers their length: 0 when there is no
-/// room or nothing to send. `build` says first how many octets stand there, even if it fails. Of a free part that wraps it gets
-/// the piece in front, if that has `least` octets.
+/// Lets `build` make FPDUs in the send buffer, where `needed` octets are free, and answers their length: 0 when there
+/// is no room or nothing to send. `build` says first how many octets stand there, even if it fails. Of a free part
+/// that wraps it gets the piece in front, if that has `least` octets.
 #[inline]
 pub(crate) fn transmit<E>(
     llp: &mut Llp<'_>,
@@ -60,9 +60,10 @@ pub(crate) fn transmit<E>(
     }
 }
 
-/// Sends as long as there is something to send and TCP has room for a whole FPDU of the largest size: as many FPDUs as the
-/// free part of the send buffer takes in one call. Where that wraps, an FPDU is cut to end with the buffer, as a TCP segment
-/// does there, so that the two keep together; but not where that would make a good part of all FPDUs short.
+/// Sends as long as there is something to send and TCP has room for a whole FPDU of the largest size: as many FPDUs
+/// as the free part of the send buffer takes in one call. Where that wraps, an FPDU is cut to end with the buffer, as
+/// a TCP segment does there, so that the two keep together; but not where that would make a good part of all FPDUs
+/// short.
 #[inline]
 pub(crate) fn transmit_all(
     stream: &mut Stream,
@@ -100,9 +101,9 @@ struct Shape {
     boundary: Option<Boundary>,
 }
 
-/// Where TCP's segment ends that the next FPDU begins in, if FPDUs of the largest size fill segments. Behind the short one that ends
-/// a message all others would lie across two segments (RFC 5044 section 5.1): the next one of a long message ends where the segment
-/// does.
+/// Where TCP's segment ends that the next FPDU begins in, if FPDUs of the largest size fill segments. Behind the
+/// short one that ends a message all others would lie across two segments (RFC 5044 section 5.1): the next one of a
+/// long message ends where the segment does.
 #[derive(Clone, Copy)]
 struct Boundary {
     /// Octets of a whole segment.
@@ -133,8 +134,9 @@ impl Boundary {
     }
 }
 
-/// Builds FPDUs in `out` one behind the other, as long as one of the largest size fits, or to its end if the buffer wraps there;
-/// answers their octets, and whether there is nothing more to send. What was built before a failure goes out.
+/// Builds FPDUs in `out` one behind the other, as long as one of the largest size fits, or to its end if the buffer
+/// wraps there; answers their octets, and whether there is nothing more to send. What was built before a failure goes
+/// out.
 #[inline]
 fn fill(
     stream: &mut Stream,
@@ -166,7 +168,8 @@ fn fill(
     }
 }
 
-/// How long the next FPDU may be where the buffer wraps after `rest` octets, for the last one before that to have a useful length.
+/// How long the next FPDU may be where the buffer wraps after `rest` octets, for the last one before that to have a
+/// useful length.
 const fn before_wrap(rest: usize, largest: usize) -> usize {
     if rest > largest && rest < largest + SHORTEST && rest >= 2 * SHORTEST { rest - SHORTEST } else { rest }
 }

@@ -1,5 +1,5 @@
-//! The message by which an initiator says that it is ready to receive, in the peer-to-peer start (RFC 6581 section 9), and the one
-//! by which it asks a silent peer to look.
+//! The message by which an initiator says that it is ready to receive, in the peer-to-peer start (RFC 6581 section
+//! 9), and the one by which it asks a silent peer to look.
 
 use weft_ddp::Stag;
 use weft_mpa::{RtrKind, Start};

@@ -50,8 +50,8 @@ impl<Q: AsMut<[Expected]>> Segments<Q> {
         Ok(ulpdu.map(|ulpdu| Arrived { ulpdu, ddp: &mut self.ddp }))
     }
 
-    /// Builds the FPDU of one segment in `out`, its payload of `len` octets by `fill`, and answers the FPDU's length. Where it can
-    /// be, the CRC is made in the pass in which the payload is copied.
+    /// Builds the FPDU of one segment in `out`, its payload of `len` octets by `fill`, and answers the FPDU's length.
+    /// Where it can be, the CRC is made in the pass in which the payload is copied.
     #[inline]
     pub(crate) fn build<E>(
         &mut self,
@@ -80,8 +80,8 @@ impl<Q: AsMut<[Expected]>> Segments<Q> {
         self.framer.ulpdu_mut(out, len)
     }
 
-    /// Closes the FPDU whose payload of `len` octets was put behind the header's place in [`Self::ulpdu_mut`] of the same `out`, where
-    /// no Markers are sent. Answers its length.
+    /// Closes the FPDU whose payload of `len` octets was put behind the header's place in [`Self::ulpdu_mut`] of the
+    /// same `out`, where no Markers are sent. Answers its length.
     #[inline(always)]
     pub(crate) fn seal_short(&mut self, out: &mut [u8], header: &Header, len: usize) -> usize {
         let len = header.len() + len;
@@ -89,8 +89,8 @@ impl<Q: AsMut<[Expected]>> Segments<Q> {
         self.framer.seal(out, len)
     }
 
-    /// Builds all of an FPDU but its payload in `out`, and answers how many octets of that go before it, and how many in all.
-    /// Only for a [`Self::is_plain`] direction.
+    /// Builds all of an FPDU but its payload in `out`, and answers how many octets of that go before it, and how many
+    /// in all. Only for a [`Self::is_plain`] direction.
     pub(crate) fn build_around(&self, out: &mut [u8], header: &Header, len: usize) -> (usize, usize) {
         header.emit(self.framer.ulpdu_mut(out, header.len()));
         self.framer.seal_around(out, header.len() + len, header.len())
@@ -106,12 +106,14 @@ impl<Q: AsMut<[Expected]>> Segments<Q> {
         self.deframer.is_plain()
     }
 
-    /// The lengths of ULPDU and FPDU if `octets` begin an FPDU whose payload may be placed as it comes, and do not hold all of it.
+    /// The lengths of ULPDU and FPDU if `octets` begin an FPDU whose payload may be placed as it comes, and do not
+    /// hold all of it.
     pub(crate) fn partial(&self, octets: &[u8]) -> Option<(usize, usize)> {
         self.deframer.partial(octets)
     }
 
-    /// The place of the staging buffer, or `None` while part of an FPDU is in it. There must be a buffer when octets come.
+    /// The place of the staging buffer, or `None` while part of an FPDU is in it. There must be a buffer when octets
+    /// come.
     pub(crate) const fn staging_mut(&mut self) -> Option<&mut Box<[u8]>> {
         self.deframer.staging_mut()
     }
@@ -121,7 +123,8 @@ impl<Q: AsMut<[Expected]>> Segments<Q> {
         self.framer.room(len)
     }
 
-    /// How long the next ULPDU may be: `max_ulpdu`, or, of a message that takes many of these, what makes an FPDU of `fit` octets.
+    /// How long the next ULPDU may be: `max_ulpdu`, or, of a message that takes many of these, what makes an FPDU of
+    /// `fit` octets.
     pub(crate) fn fitting(&self, max_ulpdu: usize, fit: Option<usize>, rdmap: &Rdmap) -> usize {
         match fit {
             Some(fit) if rdmap.left() as usize > MANY * max_ulpdu => max_ulpdu.min(self.room(fit)),

@@ -1,5 +1,6 @@
-//! The short way of short messages: what takes most of a small message's time is what has to be remembered of it in case that it
-//! does not go out, or arrive, as a whole. What these functions refuse goes the general way, and nothing has happened to it.
+//! The short way of short messages: what takes most of a small message's time is what has to be remembered of it in
+//! case that it does not go out, or arrive, as a whole. What these functions refuse goes the general way, and nothing
+//! has happened to it.
 
 use weft_ddp::{Header, Segment};
 use weft_rdmap::Opcode;
@@ -9,8 +10,8 @@ use crate::stream::parked::Rdmap;
 use crate::stream::segments::Segments;
 use crate::stream::user::User;
 
-/// Builds the FPDU of the next message in `out` if that is a short one, of at most `max_ulpdu` octets with its header, and nothing else
-/// waits to be sent. Answers its length.
+/// Builds the FPDU of the next message in `out` if that is a short one, of at most `max_ulpdu` octets with its
+/// header, and nothing else waits to be sent. Answers its length.
 #[inline]
 pub(crate) fn transmit(
     rdmap: &mut Rdmap,

@@ -4,8 +4,8 @@ use weft_mpa::STAGING_LEN;
 
 use crate::stream::segments::Segments;
 
-/// The buffers that nobody uses at the moment. A stream that waits between two FPDUs has none, so that an idle connection
-/// does not keep 64 KiB for the next one that comes in parts.
+/// The buffers that nobody uses at the moment. A stream that waits between two FPDUs has none, so that an idle
+/// connection does not keep 64 KiB for the next one that comes in parts.
 #[derive(Debug, Default)]
 pub(crate) struct StagingPool {
     free: Vec<Box<[u8]>>,

@@ -6,7 +6,8 @@ use weft_verbs::{Lending, LocalFault, MemoryTable, Payload, QpNotice, QueuePair,
 
 use crate::counters::Counters;
 
-/// The user of an RDMAP stream. Its methods are called by [`Stream`](crate::stream::Stream), in the order of the way of the data.
+/// The user of an RDMAP stream. Its methods are called by [`Stream`](crate::stream::Stream), in the order of the way
+/// of the data.
 pub(crate) trait User {
     /// Whether nothing is to be received or sent for now; what has come stays in TCP.
     fn is_sated(&self) -> bool {
@@ -31,8 +32,8 @@ pub(crate) trait User {
         true
     }
 
-    /// Puts the payload of the next message behind its header's place in `ulpdu`, if that is a short one that may go out at once. It
-    /// counts only with [`Self::finish_short`].
+    /// Puts the payload of the next message behind its header's place in `ulpdu`, if that is a short one that may go
+    /// out at once. It counts only with [`Self::finish_short`].
     fn put_short(&self, _ulpdu: &mut [u8]) -> Option<Short> {
         None
     }
@@ -46,7 +47,8 @@ pub(crate) trait User {
     /// Fills `payload` with what a segment carries behind its header.
     fn fill(&mut self, body: &Body, payload: &mut Payload<'_>) -> Result<(), Refusal>;
 
-    /// Lends what a segment carries behind its header, `len` octets, instead of filling it in; `false` when it does not.
+    /// Lends what a segment carries behind its header, `len` octets, instead of filling it in; `false` when it does
+    /// not.
     fn lend(&mut self, _body: &Body, _len: usize) -> Result<bool, Refusal> {
         Ok(false)
     }
@@ -57,8 +59,8 @@ pub(crate) trait User {
     /// The last octet of a message is in TCP.
     fn finish(&mut self, token: Token);
 
-    /// Places the payload of a whole Send and completes it, if nothing about that is out of the ordinary. If not, nothing has happened,
-    /// and [`Self::apply`] decides.
+    /// Places the payload of a whole Send and completes it, if nothing about that is out of the ordinary. If not,
+    /// nothing has happened, and [`Self::apply`] decides.
     fn place_whole(&mut self, _payload: &[u8], _solicited: bool) -> bool {
         false
     }
@@ -71,7 +73,8 @@ pub(crate) trait User {
         false
     }
 
-    /// Places octets of a payload of `len` octets of which `done` are there, and says how many were missing and are placed.
+    /// Places octets of a payload of `len` octets of which `done` are there, and says how many were missing and are
+    /// placed.
     fn land(&mut self, _: &Place, _len: usize, _done: usize, _octets: &[u8]) -> Result<usize, Refusal> {
         Err(Refusal::Local(Status::General))
     }

@@ -37,8 +37,9 @@ impl Association {
         Self { pd, stream: StreamId::unique() }
     }
 
-    /// Registers `region` for this stream alone. The tagged offset of its first octet is `iova`; `access` says what this end's
-    /// stream (local) and the peer (remote) may do. [`MemoryTable::deregister`] takes the STag out of use again.
+    /// Registers `region` for this stream alone. The tagged offset of its first octet is `iova`; `access` says what
+    /// this end's stream (local) and the peer (remote) may do. [`MemoryTable::deregister`] takes the STag out of use
+    /// again.
     ///
     /// # Errors
     /// [`RegisterError`] when the rights contradict each other, the offsets wrap, or no STag is left.

@@ -15,12 +15,13 @@ use crate::stream::segments::Segments;
 
 /// One end of a DDP stream on MPA and TCP.
 ///
-/// The ULP posts buffers for untagged messages on queues numbered from 0, registers memory for tagged ones, and sends messages of
-/// both kinds. [`poll`](Self::poll) does the work and tells what has become of it.
+/// The ULP posts buffers for untagged messages on queues numbered from 0, registers memory for tagged ones, and sends
+/// messages of both kinds. [`poll`](Self::poll) does the work and tells what has become of it.
 ///
-/// Messages are sent in the order of the calls. The completion of one says that its octets are in TCP, not that the peer has them
-/// (RFC 5041 section 5.4). The stream ends only when the ULP says so, by [`shutdown`](Self::shutdown) or [`abort`](Self::abort),
-/// or when TCP does: after an error of the peer's it takes nothing more in, but still sends what the ULP has to say about it.
+/// Messages are sent in the order of the calls. The completion of one says that its octets are in TCP, not that the
+/// peer has them (RFC 5041 section 5.4). The stream ends only when the ULP says so, by [`shutdown`](Self::shutdown)
+/// or [`abort`](Self::abort), or when TCP does: after an error of the peer's it takes nothing more in, but still
+/// sends what the ULP has to say about it.
 #[derive(Debug)]
 pub struct DdpStream {
     segments: Segments<Box<[Expected]>>,
@@ -85,7 +86,8 @@ pub enum DdpEvent {
         /// The buffer, with what may have come of a message that never ended.
         buffer: Vec<u8>,
     },
-    /// The peer has closed its direction, between two messages or inside one. This end may send on (RFC 5041 section 6.2.1).
+    /// The peer has closed its direction, between two messages or inside one. This end may send on (RFC 5041 section
+    /// 6.2.1).
     PeerClosed,
     /// A fatal error: nothing more is taken in. The ULP may still send, and has to close the stream.
     Failed(DdpError),
@@ -118,11 +120,12 @@ enum Direction {
 }
 
 impl DdpStream {
-    /// A stream with `queues` queues in each direction, on the LLP whose startup has led to `agreement`. The two ULPs know the
-    /// number of queues from their own protocol.
+    /// A stream with `queues` queues in each direction, on the LLP whose startup has led to `agreement`. The two ULPs
+    /// know the number of queues from their own protocol.
     ///
     /// # Errors
-    /// [`weft_mpa::Error::NoRtr`] when startup has agreed on an RTR message (RFC 6581 section 9), which is one of RDMAP's.
+    /// [`weft_mpa::Error::NoRtr`] when startup has agreed on an RTR message (RFC 6581 section 9), which is one of
+    /// RDMAP's.
     pub fn new(
         agreement: &Agreement,
         association: Association,
@@ -166,7 +169,8 @@ impl DdpStream {
         })
     }
 
-    /// Posts a buffer for the next untagged message of a queue; a longer message is the peer's error. `id` comes back with it.
+    /// Posts a buffer for the next untagged message of a queue; a longer message is the peer's error. `id` comes back
+    /// with it.
     ///
     /// # Errors
     /// [`PostError::UnknownQueue`], or [`PostError::Closed`] when nothing will come any more.
@@ -210,23 +214,23 @@ impl DdpStream {
         self.send(id, Target::Tagged { stag, to, rsvd }, source.into())
     }
 
-    /// Closes the sending direction behind what was posted: the peer gets all of it, then FIN. What the peer sends is still taken
-    /// (RFC 5041 section 6.2.1).
+    /// Closes the sending direction behind what was posted: the peer gets all of it, then FIN. What the peer sends is
+    /// still taken (RFC 5041 section 6.2.1).
     pub fn shutdown(&mut self) {
         if self.outbound == Direction::Open {
             self.outbound = Direction::Closing;
         }
     }
 
-    /// Ends the stream at once, in both directions: the peer's end sees its connection lost (RFC 5041 section 6.2.2). What was not
-    /// sent yet may be lost.
+    /// Ends the stream at once, in both directions: the peer's end sees its connection lost (RFC 5041 section 6.2.2).
+    /// What was not sent yet may be lost.
     pub fn abort(&mut self, llp: &mut Llp<'_>) {
         llp.abort();
         (self.inbound, self.outbound) = (Direction::Closed, Direction::Closed);
     }
 
-    /// Receives and sends what can be, up to one event. `None` means that there is nothing more to do until the LLP has news or
-    /// the ULP asks for something.
+    /// Receives and sends what can be, up to one event. `None` means that there is nothing more to do until the LLP
+    /// has news or the ULP asks for something.
     pub fn poll(&mut self, llp: &mut Llp<'_>, memory: &MemoryTable) -> Option<DdpEvent> {
         let reach = self.association.reach(memory);
         // Each direction goes first every other time, so that a peer that always sends does not keep us from it.
@@ -239,7 +243,8 @@ impl DdpStream {
         event.or_else(|| self.watch(llp))
     }
 
-    /// The longest untagged message that fits one segment now, in octets: it depends on TCP's segment size and on Markers.
+    /// The longest untagged message that fits one segment now, in octets: it depends on TCP's segment size and on
+    /// Markers.
     #[must_use]
     pub fn max_untagged(&self, llp: &Llp<'_>) -> usize {
         self.mulpdu(llp) - Header::UNTAGGED_LEN

@@ -5,8 +5,8 @@ use weft_netif::CloseCause;
 
 /// A fatal error, after which a DDP stream takes nothing more from its peer.
 ///
-/// DDP tells the peer nothing: it has no message for that. Until the ULP closes the stream it may send a last message about it;
-/// the peer's DDP sees an abort ([`DdpStream::abort`](super::DdpStream::abort)) as a lost LLP stream.
+/// DDP tells the peer nothing: it has no message for that. Until the ULP closes the stream it may send a last message
+/// about it; the peer's DDP sees an abort ([`DdpStream::abort`](super::DdpStream::abort)) as a lost LLP stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DdpError {
     /// What is wrong.

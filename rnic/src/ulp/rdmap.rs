@@ -14,12 +14,13 @@ use crate::stream::{Stream, pump};
 
 /// One end of an RDMAP stream on DDP, MPA and TCP.
 ///
-/// The ULP posts buffers for what the peer sends, registers memory that the peer may read and write, and asks for the operations of
-/// RFC 5040 and RFC 7306. [`poll`](Self::poll) does the work and tells what has become of it. Requests complete in the order of the
-/// calls; a completed Send or Write is in TCP, and its octets may be changed (RFC 5040 section 5.5).
+/// The ULP posts buffers for what the peer sends, registers memory that the peer may read and write, and asks for the
+/// operations of RFC 5040 and RFC 7306. [`poll`](Self::poll) does the work and tells what has become of it. Requests
+/// complete in the order of the calls; a completed Send or Write is in TCP, and its octets may be changed (RFC 5040
+/// section 5.5).
 ///
-/// An error ends the stream: the peer gets a Terminate, then TCP is closed. A stream that is ending waits for the peer's FIN without
-/// a deadline, since it has no clock: [`abort`](Self::abort) ends it at once.
+/// An error ends the stream: the peer gets a Terminate, then TCP is closed. A stream that is ending waits for the
+/// peer's FIN without a deadline, since it has no clock: [`abort`](Self::abort) ends it at once.
 #[derive(Debug)]
 pub struct RdmapStream {
     stream: Stream,
@@ -97,8 +98,8 @@ enum Phase {
 }
 
 impl RdmapStream {
-    /// A stream on the LLP whose startup has led to `agreement`. IRD and ORD are those agreed on; where they are left to the ULPs,
-    /// `depth` stands for each.
+    /// A stream on the LLP whose startup has led to `agreement`. IRD and ORD are those agreed on; where they are left
+    /// to the ULPs, `depth` stands for each.
     #[must_use]
     pub fn new(agreement: &Agreement, association: Association, depth: u16) -> Self {
         let settle = |agreed| if agreed == NOT_NEGOTIATED { depth } else { agreed };
@@ -120,7 +121,8 @@ impl RdmapStream {
         }
     }
 
-    /// Posts a buffer for the next Send or Immediate Data of the peer; a longer Send is the peer's error. `id` comes back with it.
+    /// Posts a buffer for the next Send or Immediate Data of the peer; a longer Send is the peer's error. `id` comes
+    /// back with it.
     ///
     /// # Errors
     /// [`PostError::Closed`].
@@ -132,8 +134,8 @@ impl RdmapStream {
         Ok(())
     }
 
-    /// Sends to the peer's next buffer. `solicited` asks for an event there; `invalidate` is an STag of the peer that it shall take
-    /// out of use when the message has come.
+    /// Sends to the peer's next buffer. `solicited` asks for an event there; `invalidate` is an STag of the peer that
+    /// it shall take out of use when the message has come.
     ///
     /// # Errors
     /// [`PostError::TooLong`] or [`PostError::Closed`].
@@ -197,12 +199,14 @@ impl RdmapStream {
         self.post(Request { id, kind, len: 0, source: Source::from(&[]) })
     }
 
-    /// Closes the stream when all that was asked for is done, on both sides: FIN follows, and what the peer sends is still taken.
+    /// Closes the stream when all that was asked for is done, on both sides: FIN follows, and what the peer sends is
+    /// still taken.
     pub const fn shutdown(&mut self) {
         self.is_closing = true;
     }
 
-    /// Ends the stream by a Terminate that says this (RFC 5040 section 6.2.2). Everything that was asked for is flushed.
+    /// Ends the stream by a Terminate that says this (RFC 5040 section 6.2.2). Everything that was asked for is
+    /// flushed.
     pub fn terminate(&mut self, error: Error) {
         if self.phase == Phase::Operating {
             self.stream.terminate(Terminate::from_error(&error, None));
@@ -218,8 +222,8 @@ impl RdmapStream {
         }
     }
 
-    /// Receives and sends what can be, up to one event. `None` means that there is nothing more to do until the LLP has news or
-    /// the ULP asks for something.
+    /// Receives and sends what can be, up to one event. `None` means that there is nothing more to do until the LLP
+    /// has news or the ULP asks for something.
     pub fn poll(&mut self, llp: &mut Llp<'_>, memory: &MemoryTable) -> Option<RdmapEvent> {
         loop {
             let before = self.phase;

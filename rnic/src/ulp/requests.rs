@@ -1,5 +1,5 @@
-//! The user's half of an RDMAP stream: requests, posted buffers, and what becomes of them. The queue pair of verbs is the other
-//! user of the same spine.
+//! The user's half of an RDMAP stream: requests, posted buffers, and what becomes of them. The queue pair of verbs is
+//! the other user of the same spine.
 
 use std::collections::VecDeque;
 

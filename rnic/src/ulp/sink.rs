@@ -1,4 +1,5 @@
-//! The receiving half of a DDP stream: where segments are placed, and when a message is delivered (RFC 5041 sections 5 and 7.1).
+//! The receiving half of a DDP stream: where segments are placed, and when a message is delivered (RFC 5041 sections
+//! 5 and 7.1).
 
 use core::ops::Range;
 
@@ -76,8 +77,8 @@ impl Sink {
         })
     }
 
-    /// What the message covers with a further segment. The header does not say where its message began, but segments of a message
-    /// follow each other (RFC 5041 section 5.3).
+    /// What the message covers with a further segment. The header does not say where its message began, but segments
+    /// of a message follow each other (RFC 5041 section 5.3).
     fn extend(&mut self, stag: Stag, to: u64, len: u64) -> Run {
         let end = to.wrapping_add(len);
         match self.run.take() {
@@ -89,8 +90,8 @@ impl Sink {
     }
 }
 
-/// DDP's name for what is wrong with a tagged segment. A buffer that may not be written does not allow placement, which is the
-/// second check of RFC 5041 section 7.1 and has no code but that of the first.
+/// DDP's name for what is wrong with a tagged segment. A buffer that may not be written does not allow placement,
+/// which is the second check of RFC 5041 section 7.1 and has no code but that of the first.
 const fn blame(violation: Violation) -> Error {
     match violation {
         Violation::WrongPd | Violation::WrongStream => Error::WrongStream,

@@ -17,8 +17,8 @@ use crate::stream::{Stream, pump};
 
 /// One end of MPA's startup on one TCP connection.
 ///
-/// The frames are taken off TCP exactly: what follows them belongs to the stream, or after a rejection to the ULP. Startup keeps no
-/// clock: whoever does not want to wait for ever aborts the LLP.
+/// The frames are taken off TCP exactly: what follows them belongs to the stream, or after a rejection to the ULP.
+/// Startup keeps no clock: whoever does not want to wait for ever aborts the LLP.
 #[derive(Debug)]
 pub struct Startup {
     phase: Phase,
@@ -91,7 +91,8 @@ impl Startup {
     /// Does what can be done, up to one event. `None` means to call again when the LLP has news.
     ///
     /// # Errors
-    /// [`ConnectFailure`]: there is no connection. The LLP was closed; a peer that believes in a connection has got a Terminate.
+    /// [`ConnectFailure`]: there is no connection. The LLP was closed; a peer that believes in a connection has got a
+    /// Terminate.
     pub fn poll(&mut self, llp: &mut Llp<'_>) -> Result<Option<StartupEvent>, ConnectFailure> {
         let result = self.step(llp);
         if result.is_err() {
@@ -226,8 +227,8 @@ impl Startup {
     }
 }
 
-/// The peer believes in the connection: it learns by a Terminate that there is none (RFC 6581 section 9.3). The send buffer holds
-/// only the Request so far, so that the Terminate goes into it now or, if TCP has ended, never.
+/// The peer believes in the connection: it learns by a Terminate that there is none (RFC 6581 section 9.3). The send
+/// buffer holds only the Request so far, so that the Terminate goes into it now or, if TCP has ended, never.
 fn refuse(llp: &mut Llp<'_>, negotiated: &Negotiated, error: Error) {
     let mut stream = Stream::new(negotiated, true, true);
     stream.terminate(Failure::mpa(error).terminate);

@@ -67,8 +67,8 @@ impl World {
         assert_eq!((done.wr_id, done.status), (9, Status::Success));
     }
 
-    /// Carries a request out while another engine is in the middle of a turn, which reads the table. Answers what completed
-    /// before the request's engine waited for that turn, or else before the end.
+    /// Carries a request out while another engine is in the middle of a turn, which reads the table. Answers what
+    /// completed before the request's engine waited for that turn, or else before the end.
     fn carry_out_during_a_turn(&self, opcode: SendOpcode) -> [Option<Completion>; 2] {
         let table = self.device.engines.shared_memory().unwrap();
         let is_over = AtomicBool::new(false);
