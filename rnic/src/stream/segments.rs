@@ -149,6 +149,6 @@ impl<Q: AsMut<[Expected]>> Segments<Q> {
 }
 
 /// Octets of a ULPDU from which on the CRC goes along with the copy.
-const FUSED: usize = 128;
+const FUSED: usize = 256;
 /// A message of more ULPDUs than this may take one more, so that FPDUs end where TCP's segments do.
 const MANY: usize = 4;

@@ -43,18 +43,19 @@ pub(super) fn append_128(crc: u32, octets: &[u8]) -> u32 {
 /// The CPU must have the instructions; else as for [`copy`].
 #[target_feature(enable = "pclmulqdq,sse4.2")]
 pub(super) unsafe fn copy_128(crc: u32, from: *const u8, to: &mut [u8]) -> Option<u32> {
+    if to.len() < BLOCK_128 {
+        // SAFETY: as the caller promises.
+        return unsafe { copy(from, to.as_mut_ptr(), to.len()) }.then(|| append_128(crc, to));
+    }
     let (blocks, rest) = to.as_chunks_mut::<BLOCK_128>();
     let (to, len) = (blocks.as_mut_ptr().cast(), blocks.len() * BLOCK_128);
     let mut lanes = [_mm_setzero_si128(); 4];
     // SAFETY: as the caller promises; what is copied ends with `to`, of which `rest` is what follows the blocks.
     let is_there = unsafe {
-        (len == 0 || fold_128(to, from, len, !crc, &mut lanes, const { &constants(512) }) == 0)
+        fold_128(to, from, len, !crc, &mut lanes, const { &constants(512) }) == 0
             && copy(from.wrapping_add(len), rest.as_mut_ptr(), rest.len())
     };
-    if !is_there {
-        return None;
-    }
-    Some(if len == 0 { append_128(crc, rest) } else { !finished_128(lanes, rest) })
+    is_there.then(|| !finished_128(lanes, rest))
 }
 
 #[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,sse4.2")]
@@ -84,18 +85,20 @@ pub(super) fn append_512(crc: u32, octets: &[u8]) -> u32 {
 /// The CPU must have the instructions; else as for [`copy`].
 #[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,sse4.2")]
 pub(super) unsafe fn copy_512(crc: u32, from: *const u8, to: &mut [u8]) -> Option<u32> {
-    let (blocks, rest) = to.as_chunks_mut::<BLOCK_512>();
-    let (to, len) = (blocks.as_mut_ptr().cast(), blocks.len() * BLOCK_512);
+    if to.len() < BLOCK_512 {
+        // SAFETY: as the caller promises; the CPU has these instructions, too.
+        return unsafe { copy_128(crc, from, to) };
+    }
+    let (quarters, rest) = to.as_chunks_mut::<{ BLOCK_512 / 4 }>();
+    let (to, count, len) = (quarters.as_mut_ptr().cast(), quarters.len(), quarters.len() * BLOCK_512 / 4);
     let mut lanes = [_mm512_setzero_si512(); 4];
     // SAFETY: as in `copy_128`.
     let is_there = unsafe {
-        (len == 0 || fold_512(to, from, len, !crc, &mut lanes, const { &constants(2048) }) == 0)
+        fold_512(to, from, len, !crc, &mut lanes, const { &constants(2048) }) == 0
             && copy(from.wrapping_add(len), rest.as_mut_ptr(), rest.len())
     };
-    if !is_there {
-        return None;
-    }
-    Some(if len == 0 { append_512(crc, rest) } else { !finished_512(lanes, rest) })
+    let lane = |index| lanes[(count + index) % 4];
+    is_there.then(|| !finished_512([lane(0), lane(1), lane(2), lane(3)], rest))
 }
 
 /// Copies 16 octets to the same offset, and folds a lane onto them.
@@ -198,10 +201,11 @@ unsafe extern "C" fn fold_128(
     )
 }
 
-/// As [`fold_128`], in blocks of [`BLOCK_512`].
+/// As [`fold_128`], with four registers of lanes. The last octets may fill a part of a block; the first register behind them is the one
+/// that has the farthest to go then.
 ///
 /// # Safety
-/// As there.
+/// As there, but `len` is a multiple of a quarter of [`BLOCK_512`], and at least four of them.
 #[unsafe(naked)]
 #[unsafe(link_section = "weft_guarded")]
 unsafe extern "C" fn fold_512(
@@ -224,18 +228,28 @@ unsafe extern "C" fn fold_512(
         "vmovdqu64 [rdi + 128], zmm2",
         "vmovdqu64 [rdi + 192], zmm3",
         "vpxorq zmm0, zmm0, zmm5",
-        "sub rdx, 256",
-        "jz 3f",
+        "jmp 3f",
         "2:",
-        "add rsi, 256",
-        "add rdi, 256",
         step_512!("zmm0", "0"),
         step_512!("zmm1", "64"),
         step_512!("zmm2", "128"),
         step_512!("zmm3", "192"),
-        "sub rdx, 256",
-        "jnz 2b",
         "3:",
+        "add rsi, 256",
+        "add rdi, 256",
+        "sub rdx, 256",
+        "cmp rdx, 256",
+        "jae 2b",
+        "cmp rdx, 64",
+        "jb 4f",
+        step_512!("zmm0", "0"),
+        "cmp rdx, 128",
+        "jb 4f",
+        step_512!("zmm1", "64"),
+        "cmp rdx, 192",
+        "jb 4f",
+        step_512!("zmm2", "128"),
+        "4:",
         "vmovdqu64 [r8], zmm0",
         "vmovdqu64 [r8 + 64], zmm1",
         "vmovdqu64 [r8 + 128], zmm2",
