@@ -218,6 +218,73 @@ fn connections_end_with_the_wire() {
     }
 }
 
+/// The end of the wire is nothing to a connection of the station to itself, nor to one that has not heard of its peer: it
+/// reaches the next one. What was removed has nothing to wait for any more.
+#[test]
+fn the_end_of_the_wire_ends_what_went_across_it() {
+    let folder = Folder::new("across");
+    let [far, near] = open_both(&folder.socket());
+    let config = |address: &str| StackConfig::new(address.parse().unwrap());
+    let mut peer = Stack::new(far, config("10.0.0.2/24"), NOW);
+    let mut stack = Stack::new(near, config("10.0.0.1/24"), NOW);
+    stack.listen(7).unwrap();
+    peer.listen(7).unwrap();
+    let connect = |stack: &mut Stack, to: &str| stack.connect(to.parse().unwrap(), None, NOW).unwrap();
+    let itself = connect(&mut stack, "10.0.0.1:7");
+    let [across, removed] = [(); 2].map(|()| connect(&mut stack, "10.0.0.2:7"));
+    // One question for the neighbor a second.
+    for tick in 0..40 {
+        let now = NOW + Duration::from_millis(100 * tick);
+        for stack in [&mut stack, &mut peer] {
+            stack.ingress(now);
+            stack.egress(now);
+        }
+    }
+    let now = NOW + Duration::from_secs(4);
+    for id in [itself, across, removed] {
+        assert_eq!(stack.llp(id).unwrap().state(), LlpState::Established);
+    }
+    let opening = stack.connect("10.0.0.2:8".parse().unwrap(), None, now).unwrap();
+    stack.remove(removed);
+    stack.egress(now);
+    assert_eq!(stack.counters().lingering, 1);
+    drop(peer);
+    for _ in 0..4 {
+        stack.ingress(now);
+        stack.egress(now);
+    }
+    let states = [itself, across, opening].map(|id| stack.llp(id).unwrap().state());
+    assert_eq!(states, [LlpState::Established, LlpState::Reset, LlpState::Connecting]);
+    assert_eq!(stack.counters().lingering, 0, "its FIN cannot be answered");
+    let wire = Wire::open(&Spec::Unix(folder.socket()), 1500).unwrap();
+    let mut next = Stack::new(wire, config("10.0.0.2/24"), now);
+    next.listen(8).unwrap();
+    for second in 1..10 {
+        let now = now + Duration::from_secs(second);
+        for _ in 0..10 {
+            for stack in [&mut stack, &mut next] {
+                stack.egress(now);
+                stack.ingress(now);
+            }
+        }
+    }
+    assert_eq!(stack.llp(opening).unwrap().state(), LlpState::Established, "its SYN is repeated");
+}
+
+/// Of the wires that share a Unix socket the first one tells whether a peer is there.
+#[test]
+fn one_of_several_wires_has_the_carrier() {
+    let folder = Folder::new("carrier");
+    let [peer, listening] = open_both(&folder.socket());
+    let config = StackConfig::new("10.0.0.1/24".parse().unwrap());
+    let mut wires = Wire::share(vec![listening], 2, &config).unwrap();
+    assert_eq!(receive(&mut wires[1]), None);
+    assert_eq!([0, 1].map(|index| wires[index].has_carrier()), [Some(true), None]);
+    drop(peer);
+    assert_eq!(receive(&mut wires[1]), None);
+    assert_eq!([0, 1].map(|index| wires[index].has_carrier()), [Some(false), None]);
+}
+
 /// If the peer has sent FIN before the wire ended, the connection stays, and what has come can be read.
 #[test]
 fn what_was_finished_before_the_wire_ended_is_read() {
