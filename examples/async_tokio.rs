@@ -37,7 +37,7 @@ fn main() -> Result {
     Ok(())
 }
 
-/// Each task adds its number to the remote word, and answers what was there before.
+/// Each task adds its number to the remote word, and returns the value from before.
 async fn add_from_many_tasks(client: Endpoint, stag: Stag, to: u64) -> Result<usize> {
     let results = client.memory(usize::try_from(8 * TASKS)?)?;
     let (wanted, wants) = mpsc::unbounded_channel();
@@ -71,7 +71,7 @@ async fn add_from_many_tasks(client: Endpoint, stag: Stag, to: u64) -> Result<us
     Ok(seen.len())
 }
 
-/// Hands each completion to the task that waits for it, until nobody waits any more.
+/// Hands each completion to the task that waits for it, until no task waits any more.
 async fn dispatch(
     cq: Cq,
     channel: CompChannel,

@@ -68,7 +68,7 @@ struct Place {
 struct Client {
     end: Endpoint,
     place: Place,
-    /// What an Atomic or a Read has fetched, and what is written.
+    /// The results of Atomics and Reads, and the source of Writes.
     word: Mr,
 }
 

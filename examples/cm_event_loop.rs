@@ -1,6 +1,6 @@
 //! One thread, one event channel, many connections: a server that welcomes some clients and turns others away.
 //!
-//! Nothing here waits but the channel, whose file descriptor could as well be in the program's own poll or epoll set. Clients
+//! Only the channel waits here. Its file descriptor could be in the program's own poll or epoll set. Clients
 //! and server share one manager and, as this is a demonstration, one channel.
 //!
 //! `cargo run -p weft-examples --example cm_event_loop`

@@ -1,6 +1,6 @@
 //! Ping-pong through the connection manager: a client and a server, both ends in one process, so that it runs anywhere.
 //!
-//! Both use synchronous ids, as a program does that has nothing else to do: each call waits for what comes of it.
+//! Both use synchronous ids: each call waits for its result.
 //!
 //! `cargo run -p weft-examples --example cm_ping_pong`
 
@@ -92,7 +92,7 @@ impl End {
         Ok(self.qp.post_recv(&RecvWr { wr_id: 0, sges: &[self.buffer.sge(0, SIZE)] })?)
     }
 
-    /// Sends, and waits until the octets are in TCP: what is only posted would be flushed by a disconnect behind it.
+    /// Sends, and waits until the octets are in TCP. A disconnect would flush a request that is only posted.
     fn send(&self, message: &[u8]) -> Outcome {
         let data = Data::Inline(message);
         self.qp.post_send(&SendWr { data, signaled: true, ..SendWr::new(SendOpcode::Send) })?;

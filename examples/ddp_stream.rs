@@ -1,5 +1,7 @@
-//! A ULP on DDP alone: a small file service. The client lends a buffer by its STag in an untagged message, the server places the
-//! file there by tagged ones, and says so on a queue of its own.
+//! A ULP on DDP alone: a small file service.
+//!
+//! The client lends a buffer by its STag in an untagged message. The server places the file there by tagged messages, and
+//! says so on another queue.
 //!
 //! `cargo run -p weft-examples --example ddp_stream`
 
@@ -84,7 +86,7 @@ impl Client {
                 }
                 DdpEvent::Untagged { queue, msn, buffer, .. } => {
                     println!("client: report {msn} on queue {queue}: {:?}", String::from_utf8_lossy(&buffer));
-                    // Nobody may write there any more.
+                    // The client may not write there any more.
                     self.memory.deregister(self.file.stag).ok_or("not registered")?;
                     self.stream.shutdown();
                 }

@@ -1,8 +1,9 @@
-//! Replication without the replica's CPU (HyperLoop): a client writes work into the send queue of a replica, which forwards what it
-//! has received, and its program makes no call for it.
+//! Replication without the replica's CPU (HyperLoop): a client writes work into the send queue of a replica. The replica
+//! forwards the received data, and its program makes no call for that.
 //!
-//! The replica has two queue pairs: one that the client writes to, and one that leads on, here back to the client. Into the
-//! second one it has posted a WAIT for a message on the first, and behind it a HOLD: nothing, until somebody writes over it.
+//! The replica has two queue pairs: one that the client writes to, and one that leads on, here back to the client. On the
+//! second one it has posted a WAIT for a message on the first, and behind it a HOLD. A HOLD does nothing until the client
+//! writes over it.
 //!
 //! `cargo run -p weft-examples --example held_work`
 
@@ -49,7 +50,7 @@ impl Replica {
     fn new(device: &Device, ready: impl FnOnce() -> Result) -> Result<Self> {
         let end = Endpoint::new(device)?;
         let _listener = device.listen(&end.events, PORT)?;
-        // Completions of the receives have a queue of their own, which nobody polls: it may be overwritten.
+        // Completions of the receives have a queue of their own. No thread polls it, so that it may be overwritten.
         let inbox = device
             .create_cq_with(&weft_rnic::CqInit { ignore_overrun: true, ..weft_rnic::CqInit::new(16) })?;
         let inward = device.create_qp(&end.pd, &QpInit::new(&end.cq, &inbox))?;

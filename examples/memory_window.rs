@@ -12,7 +12,7 @@ fn main() -> Result {
     side_by_side(
         |device, ready| {
             let server = Endpoint::new(device)?;
-            // Nobody but this side may touch the region itself; a window may be bound to it.
+            // Only this side may touch the region itself. A window may be bound to it.
             let memory = server.pd.register(4096, Access::LOCAL_WRITE | Access::MW_BIND)?;
             let window = server.pd.alloc_mw(WindowType::Type2B)?;
             server.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] })?;
@@ -60,7 +60,7 @@ fn main() -> Result {
             };
             client.qp.post_send(&write)?;
             client.qp.post_send(&SendWr::new(SendOpcode::SendInvalidate { stag }))?;
-            // The STag is dead now: the server refuses whoever still uses it.
+            // The STag is invalid now. The server refuses a Write that still uses it.
             client.qp.post_send(&write)?;
             let Some(CmEvent::Disconnected { reason, .. }) = client.events.wait(None) else {
                 return Err("the connection should have ended".into());

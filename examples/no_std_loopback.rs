@@ -1,7 +1,7 @@
 //! MPA, DDP and RDMAP as a microcontroller has them: on two TCP sockets of smoltcp, without std and without an allocator.
 //!
-//! The module `protocol` names nothing but `core`, the three crates and smoltcp's sockets: all its storage is arrays, and its CRC is
-//! the portable one. What is around it, the clock of the loop and the print-out, is the host's part.
+//! The module `protocol` names only `core`, the three crates and smoltcp's sockets. All its storage is arrays, and its CRC
+//! is the portable one. The rest, the clock of the loop and the print-out, is the host's part.
 //!
 //! `cargo run -p weft-examples --example no_std_loopback`
 

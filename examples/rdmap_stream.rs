@@ -1,5 +1,7 @@
-//! A ULP on RDMAP alone: a mailbox. The owner tells where it is; a visitor counts itself by an Atomic, writes its letter, reads it
-//! back, and sends word, which takes the mailbox out of use.
+//! A ULP on RDMAP alone: a mailbox.
+//!
+//! The owner tells where it is. A visitor counts itself by an Atomic, writes its letter, reads it back, and sends word.
+//! That Send invalidates the mailbox's STag.
 //!
 //! `cargo run -p weft-examples --example rdmap_stream`
 

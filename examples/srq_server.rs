@@ -1,5 +1,5 @@
-//! A shared receive queue: a server with a hundred clients posts receives for all of them in one place, and hears when few are
-//! left.
+//! A shared receive queue: a server with a hundred clients posts receives for all of them in one place. It is told when
+//! few are left.
 //!
 //! `cargo run -p weft-examples --example srq_server`
 
@@ -70,7 +70,7 @@ impl Server {
         Ok(Self { end, srq, memory })
     }
 
-    /// Accepts everybody, and takes the messages of all until each has sent its own.
+    /// Accepts all clients, and takes messages until each client has sent its own.
     fn serve(&self) -> Result {
         (0..RECEIVES).try_for_each(|piece| self.post(u64::from(piece)))?;
         let alarms = self.end.device.async_channel();
@@ -86,7 +86,7 @@ impl Server {
                 used.push(received.wr_id);
             }
             // Posting for all when the alarm comes is cheaper than for each message. Between an alarm and the next wish for one
-            // messages may have taken all that was left: that shows by what has been used.
+            // messages may have taken all that was left. The count of used pieces shows that.
             let mut is_low = used.len() > (RECEIVES - LIMIT) as usize;
             while let Some(event) = alarms.next() {
                 is_low |= matches!(event, AsyncEvent::SrqLimitReached { .. });
@@ -104,7 +104,7 @@ impl Server {
         Ok(())
     }
 
-    /// A queue pair for whoever asks.
+    /// Makes a queue pair for a client that asks.
     fn handle(&self, event: CmEvent) -> Result<Option<Qp>> {
         let CmEvent::ConnectRequest(request) = event else { return Ok(None) };
         let (cq, device) = (&self.end.cq, &self.end.device);

@@ -10,12 +10,12 @@ use crate::ours::Op;
 
 /// Measures the data path beside references, turn by turn in one run.
 ///
-/// Each row compares something of ours with something else that does the same work, in turns that follow each other: medians,
-/// the smallest and the largest value in brackets, and the median of the ratios of neighbouring turns. Every transfer is
-/// compared octet by octet at its end, outside of what is timed. docs/performance.md explains the rows and their targets.
+/// Each row compares our data path with a reference that does the same work. The two take turns. A row has medians, the
+/// smallest and the largest value in brackets, and the median of the ratios of neighbouring turns. Every octet of every
+/// transfer is compared, outside of the timed parts. docs/performance.md explains the rows and their targets.
 ///
-/// Exit status: 0 when there are all rows, whatever their ratios are; 1 when one is missing or octets were not checked; 2 when
-/// the arguments make no sense. Rows that the machine does not allow are named as skipped; with --strict they are missing.
+/// Exit status: 0 if all rows are there, whatever their ratios are; 1 if one is missing or octets were not checked; 2 if
+/// the arguments make no sense. A row that the machine does not allow is named as skipped. With --strict it is missing.
 #[derive(Debug, Clone, Parser)]
 #[command(
     verbatim_doc_comment,
@@ -32,10 +32,10 @@ use crate::ours::Op;
 pub struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    /// Less time for each turn: all of it in less than a minute
+    /// Shorter turns: all rows in less than a minute
     #[arg(long, global = true)]
     pub quick: bool,
-    /// Name the cases and what they are compared with, and measure nothing
+    /// Print the cases, their references and targets, and measure nothing
     #[arg(long)]
     pub list: bool,
     /// Only cases with this in their name; may be given several times
@@ -54,15 +54,15 @@ pub struct Args {
     /// Draw throughput and latency over size to this file, as SVG
     #[arg(long, value_name = "FILE", global = true)]
     pub plot: Option<PathBuf>,
-    /// Fail when a row was skipped that needs no foreign program
+    /// Fail if a row was skipped, unless it needs a foreign program
     #[arg(long)]
     pub strict: bool,
-    /// Put the tables into this file, in place of what stands behind their marks: docs/performance.md
+    /// Replace the tables between their marks in this file: docs/performance.md
     #[arg(long, value_name = "FILE", global = true)]
     pub update: Option<PathBuf>,
 }
 
-/// What is measured instead of the table.
+/// The measurements beside the table.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum Command {
     Run(RunArgs),
@@ -96,7 +96,7 @@ pub(crate) struct RunArgs {
     /// Requests for each doorbell, at most the depth
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
     pub(crate) batch: u32,
-    /// One of so many requests makes a completion, at most half the depth unless that is the batch
+    /// Requests for each completion, at most half the depth, or the batch
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
     pub(crate) signal_every: u32,
     /// Sends back and forth, one at a time, instead of a stream
@@ -111,7 +111,7 @@ pub(crate) struct RunArgs {
     /// Octets of the largest IP packet, 576 to 65535
     #[arg(long, value_name = "N", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
     pub(crate) mtu: u32,
-    /// Who drives the engines: the thread that polls, or a thread of each device's own
+    /// The thread that drives the engines: the polling one, or one of each device's own
     #[arg(long, value_enum, default_value_t = Driver::Manual)]
     pub(crate) progress: Driver,
     /// Lose this part of all frames in each direction, 0 to 0.5
@@ -119,7 +119,7 @@ pub(crate) struct RunArgs {
     pub(crate) loss: f64,
 }
 
-/// Who drives the engines.
+/// The thread that drives the engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Driver {
     /// The thread that polls.
@@ -128,11 +128,12 @@ pub(crate) enum Driver {
     Thread,
 }
 
-/// RDMA Write against plain TCP over size, on the same smoltcp and the same wire in memory: time and CPU of each transfer, and
-/// the size from which a Write is the cheaper one.
+/// RDMA Write against plain TCP over size, on the same smoltcp and the same wire in memory.
 ///
-/// Of each size there are 5,000 transfers of either kind, in turns of 1,000, one thread for both ends. Plain TCP is smoltcp's
-/// alone without any framing or CRC, a `send` for each transfer.
+/// Prints time and CPU time of each transfer, and the size from which a Write is the cheaper one.
+///
+/// Each size has 5,000 transfers of either kind, in turns of 1,000, with one thread for both ends. Plain TCP is smoltcp
+/// alone, without framing or CRC, with a `send` for each transfer.
 #[derive(Debug, Clone, ClapArgs)]
 #[command(after_help = "Examples:
   weft bench sweep
@@ -162,7 +163,7 @@ impl Args {
     }
 }
 
-/// Reads the part of all frames that is lost.
+/// Reads a share of frames.
 pub(crate) fn loss(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.0..=0.5).contains(&value) => Ok(value),

@@ -18,12 +18,12 @@ pub struct Case {
     pub open: fn(&Self, &Effort) -> Result<Sides, Trouble>,
 }
 
-/// What ours is compared with.
+/// The other side of a comparison.
 #[derive(Debug)]
 pub struct Reference {
     /// Its name in the table.
     pub name: &'static str,
-    /// What the issue wants of the comparison, if it wants something.
+    /// The target of the comparison, if it has one.
     pub target: Option<Target>,
     /// A foreign program that need not be there: the row may be missing.
     pub is_optional: bool,
@@ -41,7 +41,7 @@ impl Reference {
     }
 }
 
-/// What a comparison has to come to.
+/// The target of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
     /// The ratio of ours to the reference is at least this.
@@ -65,7 +65,7 @@ impl Target {
         }
     }
 
-    /// Whether our value and its ratio to the reference are as they should be.
+    /// Returns whether our value, or its ratio to the reference, meets the target.
     pub fn is_met(self, value: f64, ratio: f64) -> bool {
         match self {
             Self::RatioAtLeast(bound) => ratio >= bound,
@@ -168,7 +168,7 @@ impl Effort {
     }
 }
 
-/// What takes turns: two or more things that do the same work.
+/// The sides that take turns: two or more that do the same work.
 pub struct Sides {
     /// Ours.
     pub ours: Box<dyn Side>,
@@ -184,14 +184,14 @@ impl fmt::Debug for Sides {
 
 /// Something that works in turns.
 pub trait Side {
-    /// Works for as long as `effort` says, and checks everything that has come.
+    /// Works for as long as `effort` says, and checks every octet that has arrived.
     ///
     /// # Errors
     /// [`Trouble::Failed`], above all when an octet is not as it was sent.
     fn turn(&mut self, effort: &Effort) -> Result<Sample, Trouble>;
 }
 
-/// What one turn has come to.
+/// The result of one turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
     /// Real time of the timed parts.

@@ -1,4 +1,4 @@
-//! What memory itself gives: one copy, and one with a CRC32c over it.
+//! The speed of memory itself: one copy, and one with a CRC32c over it.
 
 use std::hint::black_box;
 
@@ -14,12 +14,12 @@ pub(crate) struct Copies {
     with_crc: bool,
     sent: Vec<u8>,
     came: Vec<u8>,
-    /// Of each piece, to be compared with what is computed in the timed part.
+    /// The CRC32c of each piece, for the comparison with those of the timed part.
     sums: Vec<u32>,
 }
 
 impl Copies {
-    /// Pieces of `piece` octets; with a CRC32c over what was copied if that is wanted, as a second pass.
+    /// Pieces of `piece` octets, and if wanted a CRC32c over each copy, as a second pass.
     pub(crate) fn new(piece: usize, with_crc: bool) -> Self {
         let sent = pattern(round_len(piece) * piece);
         let sums = sent.chunks_exact(piece).map(|octets| Crc32c::PORTABLE.checksum(octets)).collect();

@@ -1,4 +1,4 @@
-//! Turns, and the rows that come of them.
+//! Turns, and the rows that result from them.
 
 use crate::case::{Case, Effort, Quantity, Reference, Sample, Side, Sides, Trouble};
 
@@ -9,11 +9,11 @@ pub struct Row {
     pub case: &'static Case,
     /// What ours is compared with.
     pub reference: &'static Reference,
-    /// What came of it.
+    /// The result.
     pub outcome: Result<Outcome, Trouble>,
 }
 
-/// What the turns of two sides have come to.
+/// The result of the turns of two sides.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Our values.
@@ -64,8 +64,8 @@ impl Row {
     }
 }
 
-/// Takes all turns of a case, and answers a row for each of its references, whatever happens. `tick` is called after each turn,
-/// so as often as the case has turns, if all goes well.
+/// Takes all turns of a case. Returns a row for each of its references, also if the case failed. Calls `tick` after each
+/// turn.
 pub fn measure(case: &'static Case, effort: &Effort, tick: &mut dyn FnMut()) -> Vec<Row> {
     match (case.open)(case, effort) {
         Ok(sides) => measure_sides(case, sides, effort, tick),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   cases.rs      the list of all cases; each is one file in cases/ and one line there
-//!   case.rs       what a case is: sides that take turns, and what of ours is compared with what of theirs
+//!   case.rs       a case: its sides, which take turns, its references and its targets
 //!   harness.rs    A B A B: at least five turns of each, one row for each reference
 //!   watch.rs      wall and CPU time of the timed parts of a turn
 //!   report.rs     rows as a table, as JSON, one object a line; markdown.rs: the tables of docs/performance.md
@@ -15,10 +15,12 @@
 //!   plot.rs       curves over size; draw.rs draws them by plotters
 //! ```
 //!
-//! **A turn** is made of rounds. A round moves a few megabytes at most, and is timed; then the clock stands still, every octet is
-//! compared at the sink and wiped out there, so that a transfer which does not come is never taken for done. A turn goes on until
-//! its timed parts are as long as [`Effort::turn`]. What is compared is the median of the ratios of neighbouring turns: the
-//! speed of the machine may change from one minute to the next, and that of shared caches does.
+//! **A turn** is made of rounds. A round moves a few megabytes at most, and is timed. Then the clock stands still while
+//! every octet is compared at the sink and wiped out there. So a missing transfer is never taken for a finished one. A
+//! turn goes on until its timed parts are as long as [`Effort::turn`].
+//!
+//! The ratio of a row is the median of the ratios of neighbouring turns. The speed of a machine may change from one minute
+//! to the next, and that of shared caches does.
 //!
 //! The engines' clocks run on real time by a factor ([`Case::clock_scale`]) and never jump.
 

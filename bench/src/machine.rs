@@ -1,4 +1,4 @@
-//! What was measured on.
+//! The machine that the figures are from.
 
 use std::fs;
 

@@ -32,7 +32,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Puts `body` in place of what was behind a mark.
+    /// Replaces the text behind a mark by `body`.
     pub(crate) fn replace(&mut self, name: &str, body: &str) {
         if let Some((start, end)) = place(&self.text, name) {
             self.text.replace_range(start..end, &format!("\n{}\n", body.trim_end()));
@@ -86,7 +86,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
     text
 }
 
-/// What was measured on, and how.
+/// Returns the machine, and how it was measured.
 pub(crate) fn machine(cases: &[&Case], pairs: usize) -> String {
     let cache = |index: u32| first_line(&format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size"));
     let congestion = first_line("/proc/sys/net/ipv4/tcp_congestion_control");

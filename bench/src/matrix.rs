@@ -1,4 +1,4 @@
-//! `weft bench run`: one combination of operation, size and setting, of one's own choice.
+//! `weft bench run`: any combination of operation, size and setting.
 
 use std::io::{self, Write};
 

@@ -32,7 +32,7 @@ pub(crate) use work::Work;
 
 use crate::case::Trouble;
 
-/// What came of something, or why it did not.
+/// A result, or the reason why there is none.
 type Outcome<T = ()> = Result<T, Trouble>;
 
 /// Says what did not work.

@@ -1,4 +1,4 @@
-//! What is sent, and the comparison of what has come.
+//! The octets that are sent, and their comparison after arrival.
 
 use crate::case::Trouble;
 
@@ -16,7 +16,7 @@ pub(crate) fn pattern(len: usize) -> Vec<u8> {
     octets
 }
 
-/// Compares what has come with what was sent.
+/// Compares arrived octets with those that were sent.
 pub(crate) fn compare(came: &[u8], sent: &[u8]) -> Result<(), Trouble> {
     if came == sent {
         return Ok(());
@@ -33,13 +33,13 @@ pub(crate) fn compare(came: &[u8], sent: &[u8]) -> Result<(), Trouble> {
     )))
 }
 
-/// How many transfers of `size` octets one round has: so many that it takes some time, and so few that what they need stays in
+/// Returns how many transfers of `size` octets one round has. A round must take some time, and its memory must fit in
 /// caches.
 pub(crate) fn round_len(size: usize) -> usize {
     (ROUND_OCTETS / size.max(1)).clamp(2, MOST_TRANSFERS)
 }
 
-/// Octets of one round: with both ends in one process, source, sink and TCP's buffers together are beyond a second-level cache,
-/// as they are for who moves data that is not the same all the time.
+/// Octets of one round. With both ends in one process, source, sink and TCP's buffers together exceed a second-level
+/// cache, as they do in a program whose data changes.
 const ROUND_OCTETS: usize = 4 << 20;
 const MOST_TRANSFERS: usize = 4096;

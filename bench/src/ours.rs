@@ -30,9 +30,9 @@ pub(crate) struct Node {
 
 /// Both ends, in one process.
 pub(crate) struct Ends {
-    /// Who connects.
+    /// The end that connects.
     pub(crate) near: Node,
-    /// Who accepts.
+    /// The end that accepts.
     pub(crate) far: Node,
     _listener: Listener,
 }
@@ -89,7 +89,7 @@ impl Node {
         Ok(Self { device, pd, cq, qps: Vec::new(), events, established: 0, depth })
     }
 
-    /// Takes what has completed, none of which may have failed.
+    /// Takes completions, none of which may be a failure.
     pub(crate) fn poll<'a>(&self, out: &'a mut [Completion]) -> Result<&'a [Completion], Trouble> {
         let taken = self.cq.poll(out);
         for completion in &out[..taken] {

@@ -1,4 +1,4 @@
-//! A progress bar for people who wait.
+//! A progress bar.
 
 use std::io::IsTerminal;
 
@@ -21,7 +21,7 @@ impl Progress {
         Self { bar }
     }
 
-    /// Says what is measured now.
+    /// Shows the name of the present case.
     pub(crate) fn begin(&self, name: &'static str) {
         self.bar.set_message(name);
     }

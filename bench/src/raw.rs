@@ -1,9 +1,10 @@
 //! smoltcp alone, on the very same wire: what TCP itself gives.
 //!
-//! An end is one smoltcp interface with one socket in one set, as smoltcp's own examples have it, on the wire that our devices
-//! use, and with their MTU, socket buffers, congestion control, delayed acknowledgements, clock and bursts. Checksums are off,
-//! as a wire in memory needs none, and so is Nagle's algorithm. Data goes from the user's memory straight into the socket
-//! buffer and from there straight into the user's memory (`send` and `recv` with a closure): one copy at each end. No CRC.
+//! An end is one smoltcp interface with one socket in one set, as in smoltcp's own examples. It uses the wire of our
+//! devices, and their MTU, socket buffers, congestion control, delayed acknowledgements, clock and bursts. Checksums are
+//! off, since a wire in memory needs none, and so is Nagle's algorithm. Data is copied once at each end, from the user's
+//! memory into the socket buffer and from there into the user's memory (`send` and `recv` with a closure). There is no
+//! CRC.
 
 use smoltcp::iface::{Config, Interface, PollIngressSingleResult, PollResult, SocketHandle, SocketSet};
 use smoltcp::phy::{ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxToken, TxToken};
@@ -93,7 +94,7 @@ impl End {
         Self { port, iface, sockets, handle, bursts: [config.ingress_burst, config.lone_burst()] }
     }
 
-    /// Takes what has come and sends what there is, both in bounded bursts.
+    /// Receives and sends, both in bounded bursts.
     pub(crate) fn poll(&mut self, now: Instant) {
         let Self { port, iface, sockets, bursts: [ingress, egress], .. } = self;
         port.now = now;
@@ -109,7 +110,7 @@ impl End {
         }
     }
 
-    /// Sends what there is of `octets` from `from` on; answers how far that is.
+    /// Sends octets from `from` on, as many as there is room for. Returns the place behind the last one.
     pub(crate) fn send(&mut self, octets: &[u8], from: usize) -> Result<usize, Trouble> {
         let mut sent = from;
         // The free part of the buffer may be in two pieces.
@@ -125,7 +126,7 @@ impl End {
         Ok(sent)
     }
 
-    /// Takes what has come to `octets`, from `from` on; answers how far that is.
+    /// Copies arrived octets into `octets`, from `from` on. Returns the place behind the last one.
     pub(crate) fn receive(&mut self, octets: &mut [u8], from: usize) -> Result<usize, Trouble> {
         let mut received = from;
         for _ in 0..2 {
@@ -152,8 +153,8 @@ impl End {
     }
 }
 
-/// The wire as smoltcp's device. Frames are received into, and built in, one buffer each, which the wire exchanges as it does
-/// for our stack.
+/// The wire as smoltcp's device. It has one buffer for received frames and one for sent frames. The wire exchanges them,
+/// as it does for our stack.
 struct Port {
     wire: Wire,
     now: Instant,
@@ -203,7 +204,7 @@ impl RxToken for Received<'_> {
 
 impl TxToken for Sending<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
-        // What is left of an earlier frame is overwritten.
+        // Octets of an earlier frame are overwritten.
         self.frame.resize(len, 0);
         let result = f(self.frame);
         self.wire.send_buffer(self.now, self.frame);

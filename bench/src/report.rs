@@ -42,7 +42,7 @@ pub(crate) fn line(out: &mut dyn Write, row: &Row) -> io::Result<()> {
     writeln!(out, "{}", line.trim_end())
 }
 
-/// What is written below the table: the factors by which clocks ran.
+/// The lines below the table: the factors by which clocks ran.
 pub(crate) fn footer(out: &mut dyn Write, cases: &[&Case]) -> io::Result<()> {
     let mut scales: Vec<u32> = cases.iter().map(|case| case.clock_scale).collect();
     scales.sort_unstable();

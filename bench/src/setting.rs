@@ -1,4 +1,4 @@
-//! What both sides of a comparison have in common.
+//! The settings that both sides of a comparison share.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -22,12 +22,12 @@ pub(crate) struct Setting {
     pub(crate) crc: bool,
     /// Ours: Markers in both directions.
     pub(crate) markers: bool,
-    /// Ours: who drives the engines.
+    /// The thread that drives our engines.
     pub(crate) progress: Progress,
 }
 
 impl Setting {
-    /// What a user gets who changes nothing, with this MTU.
+    /// The defaults, with this MTU.
     pub(crate) fn new(mtu: usize) -> Self {
         let stack = plain(0).stack;
         Self {
@@ -68,7 +68,7 @@ impl Setting {
             tcp_buffer: self.tcp_buffer,
             congestion: self.congestion,
             timeout: plain.timeout.map(|span| self.scaled(span)),
-            // Above the default factor it has to stay below the shortest retransmission timeout, which shrinks with it.
+            // The shortest retransmission timeout shrinks as the factor grows, and this delay has to stay below it.
             ack_delay: plain.ack_delay,
             half_open_timeout: self.scaled(plain.half_open_timeout),
             linger_timeout: self.scaled(plain.linger_timeout),
@@ -96,7 +96,7 @@ impl Setting {
     }
 }
 
-/// The settings of a device that nobody has changed.
+/// The default settings of a device.
 fn plain(side: usize) -> Config {
     let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, if side == 0 { 1 } else { 2 }));
     let ip = IpSetting { address, prefix: 24, gateways: Vec::new(), routes: Vec::new() };

@@ -32,7 +32,7 @@ impl Line {
     }
 }
 
-/// Measures all curves and draws them to `file`. Answers what was left out, and why.
+/// Measures all curves and draws them to `file`. Returns a line for each curve that was left out, with the reason.
 ///
 /// # Errors
 /// When something did not work, or the file cannot be written.

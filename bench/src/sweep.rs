@@ -16,7 +16,7 @@ use crate::raw::{self, Pieces};
 use crate::report::{short, value};
 use crate::setting::Setting;
 
-/// What one size has come to.
+/// The result of one size.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     size: usize,
@@ -83,7 +83,7 @@ pub(crate) fn run(wanted: &SweepArgs, args: &Args, out: &mut dyn Write) -> io::R
     Ok(Ok(()))
 }
 
-/// Takes all turns of all sizes; `each` hears of every size when it is done.
+/// Takes all turns of all sizes. Calls `each` after every size.
 fn measure(
     wanted: &SweepArgs,
     each: &mut dyn FnMut(&Point) -> io::Result<()>,
@@ -103,7 +103,7 @@ fn measure(
     Ok(Ok(points))
 }
 
-/// From which size on ours is the better one at all larger sizes, too.
+/// Returns the size from which on ours is the better one, at all larger sizes too.
 fn crossover(points: &[Point], index: usize) -> Option<usize> {
     let is_better = |point: &&Point| point.ratios[index].median <= 1.0;
     points.iter().rev().take_while(is_better).last().map(|point| point.size)
@@ -129,7 +129,7 @@ fn sentence(points: &[Point], index: usize, what: &str) -> String {
 fn point(wanted: &SweepArgs, size: usize) -> Result<Point, Trouble> {
     let setting = Setting { crc: !wanted.no_crc, ..Setting::new(wanted.mtu as usize) };
     let turn = (wanted.transfers as usize / TURNS).max(1);
-    // Whole rounds, as large as rounds are anyhow.
+    // A turn has whole rounds, each as large as in other cases.
     let fits = |round: &usize| turn.is_multiple_of(*round) && round * size <= ROUND_OCTETS;
     let round = (1..=turn).rev().find(fits).unwrap_or(1);
     let work = Work { round, ..Work::new(Op::Write, size) };
@@ -198,7 +198,7 @@ fn charts(points: &[Point], wanted: &SweepArgs) -> [Chart; 2] {
     })
 }
 
-/// What the sweep has come to, as Markdown.
+/// The result of the sweep as Markdown.
 fn table(points: &[Point], mtu: u32) -> String {
     let mut text = format!(
         "At MTU {mtu}:\n\n| octets | Write | TCP | ratio | Write, CPU | TCP, CPU | ratio |\n|---|---|---|---|---|---|---|\n"

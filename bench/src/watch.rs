@@ -34,14 +34,14 @@ impl Watch {
         result
     }
 
-    /// Takes note of what was done in the timed part, and of how many of these transfers were checked.
+    /// Counts the transfers of the timed part, and how many of them were checked.
     pub(crate) const fn count(&mut self, transfers: u64, octets: u64, checked: u64) {
         self.sample.transfers += transfers;
         self.sample.octets += octets;
         self.sample.checked += checked;
     }
 
-    /// What all has come to.
+    /// Returns the sums.
     pub(crate) const fn finish(self) -> Sample {
         self.sample
     }

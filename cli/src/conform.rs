@@ -20,12 +20,12 @@ use crate::wire;
 
 /// Judge an iWARP endpoint by what it does on the wire.
 ///
-/// Plays a scripted peer against a server that listens, and prints for each requirement of RFC 5040, 5041, 5044, 6581
-/// and 7306 that it can see: pass, fail with the octets that show it, or inconclusive. Any iWARP server will do that
-/// takes one connection after the other; most can be seen on a server of rping (rping -s -P -S 65535, weft rping -s -P).
+/// Plays a scripted peer against a server that listens. Prints a verdict for each requirement of RFC 5040, 5041, 5044,
+/// 6581 and 7306 that it can see: pass, fail with the octets that show it, or inconclusive. Any iWARP server will do if it
+/// takes one connection after the other. A server of rping shows most (rping -s -P -S 65535, weft rping -s -P).
 ///
-/// Exit status: 0 when nothing failed, 1 when something did or the target could not be tested, 2 when the arguments make
-/// no sense.
+/// Exit status: 0 if nothing failed; 1 if something failed or the target could not be tested; 2 if the arguments make no
+/// sense.
 #[derive(Debug, Clone, Parser)]
 #[command(
     verbatim_doc_comment,
@@ -50,7 +50,7 @@ pub struct Args {
     /// A device for a TCP/IP of this process, see below
     #[arg(long, value_name = "SPEC", requires = "ip")]
     pub netif: Option<Spec>,
-    /// The own IP address on that device, with prefix; behind it a gateway, or `route NET/PREFIX via ADDR`
+    /// This side's own IP address on that device, with prefix; then a gateway, or `route NET/PREFIX via ADDR`
     #[arg(long, value_name = "CIDR[,gw ADDR]", requires = "netif")]
     pub ip: Option<IpSetting>,
     /// Print the checks with their requirements, and do nothing
@@ -146,7 +146,7 @@ fn is_part_of(id: &str, name: &str) -> bool {
     id.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']))
 }
 
-/// Who asks for requirements is not told of others that the same check judges.
+/// Leaves out requirements that were not asked for, although the same check judges them.
 fn select(
     mut findings: Vec<weft_conform::Finding>,
     only: &[String],

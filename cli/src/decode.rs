@@ -69,7 +69,7 @@ struct Output<W: Write> {
     /// Known with the first packet.
     style: Option<Style>,
     colours: bool,
-    /// Someone watches: write each packet's records at once.
+    /// Write each packet's records at once, for a person at a terminal.
     live: bool,
 }
 
@@ -103,7 +103,7 @@ impl<W: Write> Output<W> {
 
 fn decode(path: &Path, output: &mut Output<impl Write>) -> Result<(), Failure> {
     let name = path.display();
-    // What cannot even be opened is the wrong argument, not a failure on the way.
+    // A file that cannot even be opened is a wrong argument, not a failure on the way.
     let unusable = |error: &dyn std::error::Error| Failure::usage(format!("{name}: {error}"));
     let reader: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
@@ -121,7 +121,7 @@ fn decode(path: &Path, output: &mut Output<impl Write>) -> Result<(), Failure> {
                 output.write_all(&mut tracker)?;
             }
             Ok(None) => break Ok(()),
-            // What was read before the damage is still worth showing.
+            // The records before the damage are still worth showing.
             Err(error) => break Err(error),
         }
     };
@@ -154,7 +154,7 @@ fn summary_text(summary: &Summary) -> String {
     out
 }
 
-/// Writes a line to stderr. If that fails there is no place left to say so, and the exit status stands.
+/// Writes a line to stderr. If that fails, the exit status still tells.
 fn remark(message: &str) {
     let _ = writeln!(io::stderr(), "weft decode: {message}");
 }

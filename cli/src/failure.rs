@@ -1,16 +1,16 @@
-//! Why a subcommand did not do its work.
+//! The reasons why a subcommand did not do its work.
 
 use std::io::Write;
 use std::process::ExitCode;
 
-/// A failure in one line, and whose it is.
+/// A failure in one line, and its exit status.
 #[derive(Debug)]
 pub enum Failure {
     /// The arguments or the input make no sense: exit status 2.
     Usage(String),
     /// The work failed on the way: exit status 1.
     Work(String),
-    /// The reader of the output has gone, which is nobody's fault: exit status 0.
+    /// The reader of the output has gone. This is no failure of the command: exit status 0.
     OutputClosed,
 }
 
@@ -25,7 +25,7 @@ impl Failure {
         Self::Usage(reason.to_string())
     }
 
-    /// The same, with the name of the party that it is about in front.
+    /// Puts the name of the party that failed in front of the reason.
     pub(crate) fn of(self, party: impl core::fmt::Display) -> Self {
         match self {
             Self::Usage(reason) => Self::Usage(format!("{party}: {reason}")),
@@ -34,7 +34,7 @@ impl Failure {
         }
     }
 
-    /// Prints the line and answers the exit status. `command` is empty where no subcommand is at work.
+    /// Prints the line and returns the exit status. `command` is empty if no subcommand runs.
     pub fn print(&self, command: &str) -> ExitCode {
         match self {
             Self::Usage(reason) => complain(command, reason, 2),
@@ -57,7 +57,7 @@ impl From<std::io::Error> for Failure {
 
 fn complain(command: &str, reason: &str, status: u8) -> ExitCode {
     let space = if command.is_empty() { "" } else { " " };
-    // Where standard error is closed the status still tells.
+    // If standard error is closed, the status still tells.
     let _unread = writeln!(std::io::stderr(), "weft{space}{command}: {reason}");
     ExitCode::from(status)
 }

@@ -1,4 +1,4 @@
-//! `WEFT_LOG`: what happens to connections, on standard error.
+//! `WEFT_LOG`: the events of connections, on standard error.
 
 use std::process::ExitCode;
 
@@ -6,8 +6,8 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::failure::Failure;
 
-/// Prints from now on what the environment variable `WEFT_LOG` asks for: the beginnings, ends and faults of connections at
-/// `info`, the steps of their startup too at `debug`; nothing where it is not set.
+/// Prints from now on what the environment variable `WEFT_LOG` asks for: at `info` the beginnings, ends and faults of
+/// connections, at `debug` also the steps of their startup. Prints nothing if the variable is not set.
 ///
 /// # Errors
 /// The exit status, when the variable makes no sense.

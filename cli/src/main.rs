@@ -7,10 +7,9 @@ use weft_cli::{bench, conform, decode, demo, log, rping, run, stat, usage};
 
 /// A software RNIC in user space: iWARP (MPA, DDP, RDMAP) on a TCP of its own.
 ///
-/// With WEFT_LOG=info (or debug) in the environment the connections tell on standard error what happens to them.
+/// With WEFT_LOG=info or WEFT_LOG=debug in the environment, standard error has a line for each event of a connection.
 ///
-/// Exit status: 0 when all went well, 1 when the work failed on the way, 2 when the arguments or the
-/// input make no sense.
+/// Exit status: 0 if the work was done, 1 if it failed on the way, 2 if the arguments or the input make no sense.
 #[derive(Debug, Parser)]
 #[command(name = "weft", version, verbatim_doc_comment)]
 struct Cli {

@@ -1,4 +1,4 @@
-//! A progress bar for people who wait.
+//! A progress bar.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};

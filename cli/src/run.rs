@@ -13,10 +13,12 @@ use crate::usage::number;
 
 /// Run a verbs program unmodified, without an RDMA device, a kernel module or privileges.
 ///
-/// The program's calls of libibverbs and librdmacm come to Weft, by a library that is preloaded or (--form directory, for programs
-/// that look the libraries up themselves, as NCCL) by two that are found in the place of the system's. It sees one device, weft0, an
-/// RNIC: it has to connect by rdma_cm (perftest: -R), unless --personality says otherwise. Its peers are other programs under
-/// `weft run`, `weft rping`, Linux siw and hardware for iWARP. The exit status is the program's.
+/// The program's calls of libibverbs and librdmacm come to Weft, by a library that is preloaded. With --form directory two
+/// libraries are found in the place of the system's, for programs that look them up themselves, such as NCCL.
+///
+/// The program sees one device, weft0, an RNIC. It has to connect by rdma_cm (perftest: -R), unless --personality says
+/// otherwise. Its peers are other programs under `weft run`, `weft rping`, Linux siw and hardware for iWARP. The exit status
+/// is the program's.
 #[derive(Debug, Clone, Parser)]
 #[command(
     after_help = "The flags set these variables, which a program under LD_PRELOAD can be given by hand as well:
@@ -32,14 +34,14 @@ Examples:
   weft run --transport unix:/tmp/wire --ip 10.0.0.2/24 -- rping -c -a 10.0.0.1 -C 3"
 )]
 pub struct Args {
-    /// What the device looks like: an RNIC, or an adapter for RoCE, for programs that connect queue pairs by themselves. Both sides
-    /// have to take the same one, unless they use rdma_cm
+    /// The kind of the device: an RNIC, or an adapter for RoCE, for programs that connect queue pairs by themselves. Both
+    /// sides have to take the same kind, unless they use rdma_cm
     #[arg(long, value_enum, default_value = "iwarp")]
     pub personality: Personality,
-    /// Where the device is: host, the operating system's TCP and its addresses; or a wire, as `weft rping --netif` has it
+    /// The network: host, the operating system's TCP and its addresses; or a wire, as in `weft rping --netif`
     #[arg(long, value_name = "SPEC", default_value = "host")]
     pub transport: Spec,
-    /// The own IP address: with prefix on a wire, without on host, where all addresses are its own if none is given
+    /// The device's IP address: with prefix on a wire, without on host. On host the default is all addresses
     #[arg(long, value_name = "ADDR")]
     pub ip: Option<String>,
     /// Octets of the largest IP packet, 576 to 65535
@@ -59,14 +61,14 @@ pub struct Args {
     /// Do not ask for the CRC32c of FPDUs
     #[arg(long)]
     pub no_crc: bool,
-    /// A folder to have the files in that a kernel's device has below /sys, for programs that read them there
+    /// A folder for the files that a kernel's device has below /sys, for programs that read them there
     #[arg(long, value_name = "FOLDER")]
     pub sysfs: Option<PathBuf>,
     /// How the program finds Weft
     #[arg(long, value_enum, default_value_t = Form::Preload)]
     pub form: Form,
-    /// Print the program's calls of libibverbs and librdmacm, and at its end how often it has called what and which objects are left:
-    /// to standard error, or to FILE
+    /// Print the program's calls of libibverbs and librdmacm, and at its end the number of calls and the objects that are
+    /// left: to standard error, or to FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = STANDARD_ERROR)]
     pub trace: Option<PathBuf>,
     /// The program and its arguments
@@ -157,7 +159,7 @@ impl Args {
             return Ok(Some(file.clone()));
         }
         let complaint = |error| Failure::usage(format!("--trace: {}: {error}", file.display()));
-        // What was there is gone, as of every output; the program appends, and so do its children.
+        // The file is emptied first, as any output file. The program and its children append.
         std::fs::File::create(file).map_err(complaint)?;
         std::path::absolute(file).map(Some).map_err(complaint)
     }

@@ -1,4 +1,4 @@
-//! What is said about arguments that make no sense: one line that names the argument and what would be right.
+//! The complaint about arguments that make no sense: one line that names the argument and what would be right.
 
 use core::ops::RangeInclusive;
 use std::error::Error as _;
@@ -43,7 +43,7 @@ fn names(command: &Command) -> String {
     }
 }
 
-/// Reads a number within `range`, and says which one is needed where it is none.
+/// Returns a reader of numbers within `range`. Its error names the range.
 pub(crate) fn number<T: TryFrom<u64>>(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {

@@ -20,13 +20,13 @@ pub(crate) fn capture(path: &Path, clock_scale: u32) -> Result<Capture, Failure>
     Ok(Capture::new(file).with_real_time(epoch, clock_scale).with_flushing())
 }
 
-/// Opens the device; where the other side of a Unix socket is not there yet, waits for it.
+/// Opens the device. Waits for the other side of a Unix socket if it is not there yet.
 pub(crate) fn open(spec: &Spec, mtu: usize, timeout: Duration) -> Result<Wire, Failure> {
     let mut queues = open_queues(spec, mtu, timeout, 1)?;
     queues.pop().ok_or_else(|| Failure::usage(format!("{spec}: the device has no queue")))
 }
 
-/// The same with as many queues, or one where the device has fewer.
+/// Opens the device with as many queues, or with one if it has fewer.
 pub(crate) fn open_queues(
     spec: &Spec,
     mtu: usize,

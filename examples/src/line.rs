@@ -8,8 +8,8 @@ use crate::{PORT, Result};
 
 /// One TCP connection with both ends in this thread.
 ///
-/// A program on one host has one [`Stack`], and sleeps until its wire's descriptor is readable or [`Stack::poll_at`] has come; here
-/// the clock goes straight on to what happens next.
+/// A program on one host has one [`Stack`]. It sleeps until its wire's descriptor is readable, or until [`Stack::poll_at`].
+/// Here the clock jumps to the next event.
 #[derive(Debug)]
 pub struct Line {
     stacks: [Stack; 2],

@@ -1,6 +1,8 @@
-//! Frames that are lost at random, 1500 octets each, on a wire in memory: with an engine whose clock runs a thousand times
-//! faster than real time, as between two ends of one's own, so that smoltcp's shortest retransmission timeout of a second is a
-//! millisecond. Congestion control is off: what is lost here is lost by chance, and the wire is nobody else's.
+//! Random loss of frames of 1500 octets on a wire in memory.
+//!
+//! The engine's clock runs a thousand times faster than real time, as it may between two ends of Weft. So smoltcp's
+//! shortest retransmission timeout of one second is a millisecond. Congestion control is off: the loss is random, and no
+//! other stream shares the wire.
 
 use weft_netif::Congestion;
 

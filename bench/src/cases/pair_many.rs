@@ -25,7 +25,7 @@ pub(super) static CASES: [Case; 2] = [
 
 /// The others are connected and idle, with receives posted.
 fn open(qps: usize) -> Result<Sides, Trouble> {
-    // Both with the small buffers that who has many connections takes.
+    // Both have the small buffers that suit many connections.
     let setting = Setting { tcp_buffer: 16 << 10, ..Setting::new(1500) };
     let ping = |qps: usize| Ping::new(Ends::on_pair(&setting, qps, 16)?, 8, qps / 2).map(Box::new);
     Ok(Sides { ours: ping(qps)?, references: vec![ping(1)?] })

@@ -19,8 +19,8 @@ pub(super) static CASES: [Case; 1] = [Case {
     open: |_, effort| open(effort),
 }];
 
-/// Both sides hand over 32 messages, and then both ends have a turn: a doorbell for 32 requests, of which the last one makes a
-/// completion, or a `send` of the octets of 32 FPDUs.
+/// Both sides hand over 32 messages, and then both ends have a turn. Ours rings one doorbell for 32 requests, the last of
+/// which makes a completion. The reference calls `send` once, with the octets of 32 FPDUs.
 fn open(effort: &Effort) -> Result<Sides, Trouble> {
     let setting = Setting::new(1500);
     let work = Work { depth: 4 * BATCH, batch: BATCH, signal_every: BATCH, ..Work::new(Op::Send, 8) };

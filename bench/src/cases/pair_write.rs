@@ -38,7 +38,7 @@ fn open(setting: &Setting, effort: &Effort) -> Result<Sides, Trouble> {
     Ok(Sides { ours, references })
 }
 
-/// What the wire's TCP gives, and what memory gives: no transfer does with less than one copy and, if it has a CRC, one pass.
+/// The wire's TCP alone, and memory alone: every transfer needs at least one copy and, with a CRC, one pass.
 const fn references(target: f64) -> [Reference; 3] {
     [
         Reference::with_target("smoltcp stream, no CRC", Target::RatioAtLeast(target)),

@@ -1,4 +1,4 @@
-//! What single calls cost, against taking and giving back a Mutex that nobody else wants.
+//! The cost of single calls, beside an uncontended lock and unlock of a Mutex.
 
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
@@ -47,7 +47,7 @@ fn mutex() -> Box<dyn Side> {
     Box::new(Locks(Mutex::new(0)))
 }
 
-/// `post_send` of 8 octets inline, without a completion, on a connection that nobody drives meanwhile.
+/// `post_send` of 8 octets inline, without a completion, on a connection that no thread drives meanwhile.
 struct Posts {
     ends: Ends,
     sink: Mr,

@@ -1,5 +1,7 @@
-//! TAP devices and network interfaces with segmentation and checksum offload, as a device of smoltcp. This is the reference's own
-//! and shares no code with ours, which might have the same faults. `unsafe` for three requests that no safe library has.
+//! TAP devices and network interfaces with segmentation and checksum offload, as a device of smoltcp.
+//!
+//! This is the reference's own device. It shares no code with ours, which might have the same faults. `unsafe` is for three
+//! requests that no safe library has.
 #![allow(unsafe_code)]
 
 use core::num::{NonZeroU16, NonZeroUsize};
@@ -76,7 +78,7 @@ impl Offload {
         Self { fd, is_tap, incoming: buffer(), outgoing: buffer(), waiting: None }
     }
 
-    /// Sends what waits; whether there is room for a further frame.
+    /// Sends waiting octets. Returns whether there is room for a further frame.
     fn flush(&mut self) -> bool {
         let Some((len, header)) = self.waiting else { return true };
         let parts = [IoSlice::new(&header), IoSlice::new(&self.outgoing[..len])];
@@ -92,7 +94,7 @@ impl Offload {
 impl Drop for Offload {
     fn drop(&mut self) {
         if self.is_tap {
-            // The device keeps this when it is closed, and who opens it next need not know of it.
+            // The device keeps this setting after it is closed. The next program that opens it may not expect it.
             let _stays_as_it_is = set_offloads(&self.fd, 0);
         }
     }
@@ -168,7 +170,7 @@ impl TxToken for Sending<'_> {
     }
 }
 
-/// Leaves the checksum of a TCP segment, and its being cut where it is too long, to the kernel.
+/// Asks the kernel to compute the checksum of a TCP segment, and to cut the segment if it is too long.
 fn header_for(frame: &mut [u8], segment: Option<NonZeroU16>) -> Header {
     let mut header = [0; HEADER];
     let mut ethernet = EthernetFrame::new_unchecked(frame);

@@ -39,7 +39,8 @@ impl Fabric {
         }
     }
 
-    /// Microseconds that `trips` round trips take each, as the program says. It compares octets in its timed part if it does.
+    /// Returns the microseconds of one of `trips` round trips, as the program reports them. If the program compares
+    /// octets, it does so in its timed part.
     fn measure(&self, trips: u64, compares: bool) -> Outcome<f64> {
         let start = |place: &Place, more: &[&str]| -> Outcome<Child> {
             let (size, trips) = (self.size.to_string(), trips.to_string());
@@ -89,7 +90,7 @@ impl Side for Fabric {
         }
         let micros = self.measure(self.trips, false)?;
         let wall = Duration::from_secs_f64(micros * self.trips as f64 / 1e6);
-        // That what comes is what was sent the program itself has shown in its first run.
+        // The program itself compared the octets in its first run.
         let (transfers, checked) = (self.trips, self.trips);
         Ok(Sample { wall, transfers, octets: self.trips * self.size as u64, checked, ..Sample::default() })
     }

@@ -40,7 +40,7 @@ pub(crate) struct Socket<'a> {
     patience: Patience<'a>,
     work: Work,
     source: Source,
-    /// What has come in this round, all messages one behind the other.
+    /// The messages that arrived in this round, one behind the other.
     sink: Vec<u8>,
     /// Whether the sink was filled in this round.
     is_full: bool,
@@ -193,7 +193,7 @@ impl End for Socket<'_> {
     }
 }
 
-/// What is usual. A system can be set to something else, which is slower on a path without loss.
+/// Sets the usual congestion control. The system's default may be another one, which is slower on a path without loss.
 fn set_cubic(socket: &impl AsFd) -> Outcome {
     set_tcp_congestion(socket, "cubic")
         .map_err(|errno| Trouble::Skipped(format!("the kernel's TCP with cubic: {errno}")))

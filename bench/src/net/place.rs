@@ -16,7 +16,7 @@ use crate::watch::Watch;
 /// Where one end works.
 #[derive(Debug, Default)]
 pub(crate) struct Place {
-    /// The how-manieth of the cores that this process may use; all of them, where there is only one.
+    /// The index among the cores that this process may use. With one core it means all of them.
     core: usize,
     /// Another network namespace than the process is in.
     net: Option<OwnedFd>,
@@ -24,7 +24,7 @@ pub(crate) struct Place {
 
 /// One end of a connection, which does its part of each round.
 pub(crate) trait End {
-    /// What the threads are called, so that a profiler can tell the sides of a comparison apart (`perf report --sort comm,sym`).
+    /// The name of the threads. By it a profiler tells the sides of a comparison apart (`perf report --sort comm,sym`).
     const NAME: &'static str;
 
     /// Makes ready for a round. Not timed.
@@ -52,7 +52,7 @@ pub(crate) struct Shared {
     has_failed: AtomicBool,
 }
 
-/// The patience of a thread that spins: it ends when the other end has failed, or nothing has happened for too long.
+/// The patience of a spinning thread. It ends when the other end has failed, or when nothing happened for too long.
 #[derive(Debug)]
 pub(crate) struct Patience<'a> {
     shared: &'a Shared,
@@ -94,7 +94,7 @@ impl Shared {
         Patience { shared: self, idle: 0, since: None }
     }
 
-    /// The server's rounds, until the client has enough of them.
+    /// Runs the server's rounds until the client ends them.
     fn serve(&self, mut end: impl End) -> Outcome {
         for round in 1.. {
             end.prepare()?;
@@ -113,7 +113,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The client's rounds: some to have buffers, windows and caches as they will be, then those that count.
+    /// Runs the client's rounds: first some that warm buffers, windows and caches, then those that count.
     fn ask(&self, mut end: impl End, work: &Work, effort: &Effort) -> Outcome<Sample> {
         let warm_up = Effort { turn: effort.turn / 5, ..*effort };
         let mut round = 0;
@@ -173,7 +173,8 @@ impl Patience<'_> {
     }
 }
 
-/// A turn: opens both ends, each on a thread in its place, and has them do rounds of `work`. The first end is the server.
+/// Runs a turn: opens both ends, each on a thread in its place, and lets them do rounds of `work`. The first end is the
+/// server.
 pub(crate) fn turn<'a, S: End, C: End>(
     (places, shared): (&[Place; 2], &'a Shared),
     server: impl FnOnce(&'a Shared) -> Outcome<S> + Send,

@@ -28,7 +28,7 @@ pub(crate) struct Raw {
     pub(crate) work: Work,
 }
 
-/// What is at an end.
+/// The socket at an end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Site {
     /// A kernel socket.

@@ -1,7 +1,7 @@
 //! Where cases take place: loopback, a TAP device, a veth between two network namespaces.
 //!
-//! Devices are made in a network namespace of the benchmark's own ([`isolate`]), and the other end of the veth lies in a second
-//! one. Both end with the process, however that ends: nothing has to be cleaned up, and no name can be taken.
+//! Devices are made in a network namespace of the benchmark's own ([`isolate`]). The other end of the veth lies in a
+//! second one. Both end with the process, also if it is killed. Nothing has to be cleaned up, and no name can be taken.
 
 use core::net::Ipv4Addr;
 use std::ffi::OsString;
@@ -23,11 +23,11 @@ pub(crate) struct Scene {
     _keeper: Option<Child>,
 }
 
-/// Starts the running command again in a network namespace of its own, where it may make devices: as root of a user namespace
-/// too, where everybody may have one. Answers only where that cannot be, or has happened already; then cases that need devices
-/// are skipped.
+/// Starts the running command again in a network namespace of its own, where it may make devices. An ordinary user gets
+/// one inside a user namespace, if the system allows that. Returns only if it did not work, or has happened already.
+/// Without a namespace, cases that need devices are skipped.
 ///
-/// To be called before there are threads.
+/// The caller must have one thread only.
 pub fn isolate() {
     if is_isolated() {
         // Without loopback the cases on it fail, and say so.
@@ -102,7 +102,7 @@ fn neighbor() -> Outcome<(Child, OwnedFd)> {
     Ok((child, net.into()))
 }
 
-/// How one gets into such a namespace here, as an argument of `unshare`.
+/// Returns the argument of `unshare` that makes such a namespace here.
 pub(crate) fn way_in() -> Option<&'static str> {
     WAYS.into_iter().find(|way| trial(way).is_ok())
 }
@@ -157,7 +157,7 @@ pub(crate) const TAP_KERNEL: Ipv4Addr = Ipv4Addr::new(10, 92, 0, 1);
 pub(crate) const VETH: [&str; 2] = ["weft0", "weft1"];
 /// The kernel's addresses there.
 pub(crate) const VETH_KERNEL: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 91, 0, 1), Ipv4Addr::new(10, 91, 0, 2)];
-/// How one gets a network namespace: as anybody, and as root.
+/// The arguments of `unshare` for a network namespace: for an ordinary user, and for root.
 const WAYS: [&str; 2] = ["-Urn", "-n"];
 const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 /// Set for the second start, in the namespace.

@@ -61,7 +61,7 @@ struct Node<'a> {
     source: Source,
     /// The source as registered memory.
     from: Mr,
-    /// What has come in this round, all messages one behind the other, and a place for a signal behind them.
+    /// The messages that arrived in this round, one behind the other, and a place for a signal behind them.
     sink: Mr,
     /// The server's sink.
     target: Option<(Stag, u64)>,
@@ -229,7 +229,7 @@ impl<'a> Node<'a> {
         self.qp.post_send(&wr).map_err(Trouble::failed)
     }
 
-    /// Takes what has completed, and drives the device if nothing has.
+    /// Takes completions. Drives the device if there are none.
     fn poll(&mut self) -> Outcome {
         let taken = self.cq.poll(&mut self.out);
         if taken == 0 {
@@ -249,7 +249,7 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// Whether what comes here comes to receives, and not by Writes.
+    /// Returns whether messages arrive in receives here, and not by Writes.
     fn is_filled_by_receives(&self) -> bool {
         self.work.kind == Kind::RoundTrips || (self.op == Op::Send && self.target.is_none())
     }

@@ -1,4 +1,4 @@
-//! The ways that messages can take, and who can do the same work there.
+//! The paths that messages can take, and the programs that can do the same work there.
 
 use core::net::Ipv4Addr;
 

@@ -1,4 +1,4 @@
-//! What is done between two ends, and the octets with which it is done.
+//! The work that two ends do, and the octets that they do it with.
 
 use super::Outcome;
 use crate::case::{Effort, Trouble};
@@ -55,8 +55,8 @@ impl Work {
         (self.round * self.size) as u64
     }
 
-    /// From the first octet of a message to that of the next one, in the source. Large messages lie over each other there, so
-    /// that caches have no more to hold than one of them.
+    /// Returns the distance between the first octets of two messages in the source. Large messages overlap there, so that
+    /// caches hold little more than one of them.
     const fn stride(&self) -> usize {
         if self.size <= SMALL { self.size } else { STRIDE }
     }

@@ -59,7 +59,7 @@ impl Ping {
     fn round(&mut self) -> Result<(), Trouble> {
         for trip in 0..self.trips {
             self.send(0, trip)?;
-            // Whoever has posted drives its own device first, which sends.
+            // The end that posted drives its device first, which sends.
             loop {
                 if self.arrived(0)? {
                     return Err(Trouble::failed("an answer to nothing"));
@@ -92,7 +92,7 @@ impl Ping {
         self.node(side).qps[self.lane].post_send(&wr).map_err(Trouble::failed)
     }
 
-    /// Whether a message has come; drives the device if not, and posts the receive for a later one if so.
+    /// Returns whether a message has arrived. If so, posts the receive for a later one; if not, drives the device.
     fn arrived(&mut self, side: usize) -> Result<bool, Trouble> {
         let mut out = [Completion::EMPTY];
         let Some(&completion) = self.node(side).poll(&mut out)?.first() else { return Ok(false) };

@@ -119,7 +119,8 @@ impl Stream {
         stream.prepare()
     }
 
-    /// The same, with the longest time between two arrivals as the figure of each turn. Operations that complete receives only.
+    /// Like [`Self::new`], with the longest time between two arrivals as the figure of each turn. Only for operations
+    /// that complete receives.
     pub(crate) fn with_stalls(self) -> Self {
         Self { stalls: Some(Stalls { last: now(), longest: Duration::ZERO }), ..self }
     }
@@ -188,7 +189,7 @@ impl Stream {
         }
     }
 
-    /// Posts the next requests with one doorbell, if the queue pair whose turn it is has room for them: how many of them make a
+    /// Posts the next requests with one doorbell, if the next queue pair has room for them. Returns how many of them make a
     /// completion.
     fn post_batch(&mut self, end: usize) -> Result<Option<usize>, Trouble> {
         let Work { batch, depth, signal_every, .. } = self.work;
@@ -245,8 +246,8 @@ impl Stream {
         local.sge(place, u32::try_from(self.work.size).unwrap_or(u32::MAX))
     }
 
-    /// Posts the next Sends without any octet, one on each queue pair that was used, and answers how many were posted so far. Only
-    /// some at a time, since a wire loses what comes at once beyond what it can hold.
+    /// Posts the next empty Sends, one on each queue pair that was used. Returns how many were posted so far. Posts only
+    /// some at a time, since a wire drops frames that it has no room for.
     fn post_fins(&self, from: usize, wanted: usize) -> Result<usize, Trouble> {
         let end = wanted.min(from + FINS_AT_ONCE);
         for index in from..end {
@@ -289,7 +290,7 @@ impl Stream {
         }
     }
 
-    /// Whether what has arrived is what was sent, as far as the completion tells.
+    /// Returns whether a completion is that of the expected message.
     fn check_receive(&self, completion: &Completion) -> Result<(), Trouble> {
         let (opcode, octets) = (completion.opcode, completion.byte_len as usize);
         let is_right = match self.work.op {
@@ -304,7 +305,7 @@ impl Stream {
         if is_right { Ok(()) } else { Err(Trouble::failed(format!("{opcode:?} of {octets} octets"))) }
     }
 
-    /// Wipes the sink out, so that nothing that does not come can be taken for come.
+    /// Wipes the sink out, so that a missing transfer is never taken for a finished one.
     fn wipe(&self) -> Result<(), Trouble> {
         self.sink.write(0, &self.zeros).map_err(|_| Trouble::failed("the sink is too small"))
     }

@@ -138,7 +138,7 @@ impl Connection {
             while let Some((stamp, item)) = self.sides[from].stream.next_item() {
                 let is_gap = matches!(item, Item::Note(Note::Gap { .. }));
                 self.iwarp |= !is_gap;
-                // Holes in connections that are none of ours are nobody's concern.
+                // Holes in connections that are not iWARP's do not matter.
                 if is_gap && !self.iwarp {
                     continue;
                 }

@@ -9,12 +9,12 @@ use nom::{IResult, Parser};
 
 use super::pcap::Link;
 
-/// A TCP segment and what of its payload was captured.
+/// A TCP segment with the captured part of its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpSegment {
-    /// Who sent it.
+    /// The sender.
     pub src: SocketAddr,
-    /// Who is to get it.
+    /// The receiver.
     pub dst: SocketAddr,
     /// Sequence number of the SYN if there is one, else of the first payload octet.
     pub sequence: u32,

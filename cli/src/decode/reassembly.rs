@@ -98,7 +98,7 @@ impl Reassembly {
         }
     }
 
-    /// The capture or the connection is over: what is still missing will not come.
+    /// The capture or the connection is over: missing octets will not come.
     pub const fn finish(&mut self) {
         self.over = true;
     }

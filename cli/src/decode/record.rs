@@ -13,9 +13,9 @@ use super::startup::Startup;
 pub struct Record {
     /// The packet that made it whole.
     pub stamp: Stamp,
-    /// Who sent it.
+    /// The sender.
     pub src: SocketAddr,
-    /// Who is to get it.
+    /// The receiver.
     pub dst: SocketAddr,
     /// What it is.
     pub item: Item,

@@ -27,7 +27,7 @@ pub struct Startup {
     pub len: usize,
 }
 
-/// Who sends a startup frame.
+/// The side that sends a startup frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The Initiator, which sends the Request.

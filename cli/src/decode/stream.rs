@@ -278,7 +278,7 @@ impl Stream {
 
     /// Whether an FPDU begins here beyond doubt: a good CRC says so, or without CRC another header right behind it.
     fn proves_itself(&self, framing: Framing) -> Option<bool> {
-        // At the end of the stream what is missing will not come.
+        // At the end of the stream, missing octets will not come.
         let missing = self.over.then_some(false);
         match framing.is_plausible(self.position(), &self.buffer) {
             None => return missing,

@@ -106,7 +106,7 @@ impl Report {
             Failure::OutputClosed => return,
         };
         if self.json {
-            // The failure is on its way to standard error and the exit status, whatever becomes of this line.
+            // Standard error and the exit status tell the failure also if this line cannot be written.
             let _unwritten = writeln!(io::stdout(), "{}", json!({ "ok": false, "error": reason }));
         }
     }

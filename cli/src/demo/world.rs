@@ -27,7 +27,7 @@ pub(crate) struct World {
     found: Vec<u8>,
 }
 
-/// One RNIC with its objects, and what it knows of the other one's memory.
+/// One RNIC with its objects, and the advertised memory of the other one.
 #[derive(Debug)]
 struct Side {
     name: &'static str,
@@ -184,7 +184,7 @@ impl World {
             }
             Operation::Write => {
                 side.post_send(SendOpcode::Write { stag, to }, data)?;
-                // The peer's processor sees nothing of a Write; an empty Send behind it says that it is there.
+                // The peer's program sees nothing of a Write. An empty Send behind it tells that it has been placed.
                 side.post_send(SendOpcode::Send, Data::Inline(&[]))?;
                 self.completion(from)?;
                 self.completion(from)?;

@@ -14,8 +14,8 @@ use crate::usage::number;
 /// The client advertises a buffer by Send (address, rkey and size), the server fetches it by RDMA Read; the client
 /// advertises a second one, and the server writes the same octets there by RDMA Write. The client compares.
 ///
-/// On `host` this RNIC uses the operating system's TCP. On any other device it has a TCP/IP of its own, so that --ip is to be
-/// an address that nobody else has there, and either side may be started first. The real rping takes sizes from 23 to 65535.
+/// On `host` this RNIC uses the operating system's TCP. On any other device it has a TCP/IP of its own: --ip is an address
+/// that no other station has there, and either side may be started first. The real rping takes sizes from 23 to 65535.
 #[derive(Debug, Clone, Parser)]
 #[command(
     group = ArgGroup::new("role").required(true).args(["server", "client"]),
@@ -23,7 +23,7 @@ use crate::usage::number;
   host              the operating system's TCP and its addresses, without privileges; without --ip, --mtu and --pcap
   unix-listen:PATH  Ethernet frames over a Unix socket, waits for the other side (also a QEMU -netdev stream)
   unix:PATH         the same, connects
-  tap:NAME          a TAP device; needs CAP_NET_ADMIN, or a namespace of one's own: unshare -Urn
+  tap:NAME          a TAP device; needs CAP_NET_ADMIN, or a new namespace: unshare -Urn
   packet:IFNAME     a network interface, with a MAC address of our own; needs CAP_NET_RAW
   xdp:IFNAME[@N]    the same by AF_XDP, from all of its queues or queue N, for MTUs up to 3818; needs root. On a real network
                     card, for short round trips; on a veth take packet
@@ -64,7 +64,7 @@ pub struct Args {
     /// Server: serve all clients that come, up to 256 at once, without end
     #[arg(short = 'P', conflicts_with = "client")]
     pub persistent: bool,
-    /// Server: engines, each with a thread and, where the device has them, a queue of its own; the clients take turns among them
+    /// Server: engines, each with a thread and, if the device has several, a queue of its own. Clients take turns among them
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     #[arg(value_parser = number::<usize>(1..=256), conflicts_with_all = ["client", "pcap"])]
     pub engines: usize,
@@ -86,8 +86,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 60, allow_negative_numbers = true)]
     #[arg(value_parser = number::<u32>(1..=86_400), conflicts_with = "client")]
     pub silence: u32,
-    /// How much faster than real time the clock of this side's TCP runs, on all devices but host: 4 for peers of any kind, 100 and
-    /// more, where frames get lost, for two sides of weft
+    /// How many times faster than real time this side's TCP runs, on all devices but host. 4 suits any peer; 100 and more
+    /// suits two sides of weft on a wire that loses frames
     #[arg(long, value_name = "N", default_value_t = CLOCK_SCALE, allow_negative_numbers = true)]
     #[arg(value_parser = number::<u32>(1..=1000))]
     pub clock_scale: u32,

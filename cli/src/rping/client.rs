@@ -17,7 +17,7 @@ pub(crate) fn ping(args: &Args) -> Result<(), Failure> {
     let remote = SocketAddr::new(args.remote()?, args.port);
     let endpoint = Endpoint::new(args)?;
     let pinged = ping_server(args, &endpoint, remote);
-    // However it went: the server hears that it is over, and the capture is completed.
+    // In any case the server hears that it is over, and the capture is completed.
     let closed = endpoint.close();
     let pings = pinged?;
     closed?;

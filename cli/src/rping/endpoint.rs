@@ -40,7 +40,7 @@ impl Endpoint {
         let timeout = Duration::from_secs(args.timeout.into());
         let engine_timeout = config.engine_time(timeout);
         config.stack.timeout = Some(engine_timeout);
-        // Whoever waits for the other side's next message has nothing under way that would show that it is gone.
+        // A side that waits for the next message has nothing under way that would show that the peer is gone.
         config.stack.keep_alive = Some(engine_timeout);
         config.startup_timeout = engine_timeout;
         config.nudge_after = Some(config.engine_time(NUDGE_AFTER));
@@ -84,7 +84,7 @@ impl Endpoint {
 
     /// Gives TCP time to say goodbye, and completes the capture.
     pub(crate) fn close(&self) -> Result<(), Failure> {
-        // Nothing more is expected; the wait lets the engine finish what is under way.
+        // No event is expected. The wait lets the engine finish its work.
         while self.events.wait(Some(GOODBYE)).is_some() {}
         let capture = self.device.with_wire(Wire::take_capture).flatten();
         capture

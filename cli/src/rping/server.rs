@@ -25,7 +25,7 @@ pub(crate) fn serve(args: &Args) -> Result<(), Failure> {
     let server = Server { args, endpoint: &endpoint, clients: Vec::new(), is_over: false };
     let served = server.run();
     drop(listener);
-    // However it went: the clients hear that it is over, and the capture is completed.
+    // In any case the clients hear that it is over, and the capture is completed.
     let closed = endpoint.close();
     served.and(closed)
 }
@@ -97,7 +97,7 @@ impl Server<'_> {
         let Some(index) = self.clients.iter().position(|client| client.session.qp.number() == qp_num) else {
             return Ok(());
         };
-        // What came before the end counts.
+        // Pings that were complete before the end count.
         let outcome = self.clients[index].advance(self.args).and(outcome);
         self.end(index, outcome)
     }
@@ -123,7 +123,7 @@ impl Server<'_> {
 
     fn accept(&self, request: &ConnectRequest) -> Result<ServedClient, Failure> {
         let silence = Duration::from_secs(self.args.silence.into());
-        // Before the answer: what comes right behind it must not be missed.
+        // Before the answer, so that a message right behind it is announced.
         let client = ServedClient::new(request.peer, Session::new(self.endpoint)?, silence);
         // A client may read the server's buffers, several at a time.
         let param = ConnParam { ord: Some(DEPTH), ..ConnParam::default() };

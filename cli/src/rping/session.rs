@@ -52,7 +52,7 @@ impl Session {
         self.pd.register(size as usize, Access::ALL).map_err(Failure::work)
     }
 
-    /// Sends 16 octets: the advertisement of a buffer. A go-ahead is the same with a content that nobody reads.
+    /// Sends 16 octets: the advertisement of a buffer. A go-ahead is an advertisement too, whose content is not read.
     pub(crate) fn advertise(&self, buffer: &Mr, size: u32) -> Result<(), Failure> {
         let octets = Advertisement { address: buffer.addr(), rkey: buffer.rkey(), size }.emit();
         self.post(SendOpcode::Send, Data::Inline(&octets))
@@ -92,7 +92,7 @@ impl Session {
     }
 }
 
-/// Returns the kind of a completion, or what is wrong with the message that it is about.
+/// Returns the kind of a completion, or the fault of its message.
 fn check(completion: &Completion) -> Result<CompletionOpcode, Failure> {
     match completion.opcode {
         CompletionOpcode::RecvWithImmediate => {

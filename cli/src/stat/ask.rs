@@ -1,4 +1,4 @@
-//! Who can be asked, and what they answer.
+//! The processes that can be asked, and their answers.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -34,7 +34,7 @@ pub(super) struct Found {
 pub(super) fn all(folder: &Path) -> Result<Vec<Found>, Failure> {
     let mut found = Vec::new();
     for socket in sockets(folder)? {
-        // A process that has ended leaves a socket at which nobody listens.
+        // A process that has ended may leave its socket behind.
         if let Some(answer) = socket.ask_if_there("device")? {
             let name = fs::read_to_string(format!("/proc/{}/comm", socket.pid));
             let program = name.map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned());
@@ -93,7 +93,7 @@ impl Socket {
         self.ask_if_there(request)?.ok_or_else(|| Failure::work(format!("process {} has ended", self.pid)))
     }
 
-    /// The answer to a request, unless nobody listens any more.
+    /// Returns the answer to a request; none if the process has ended.
     pub(super) fn ask_if_there(&self, request: &str) -> Result<Option<Value>, Failure> {
         let pid = self.pid;
         let text = match self.exchange(request) {
@@ -111,7 +111,7 @@ impl Socket {
                 };
             }
         };
-        // The device was closed, or has too many who ask.
+        // The device was closed, or serves too many askers.
         if text.is_empty() {
             return Ok(None);
         }

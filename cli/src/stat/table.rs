@@ -9,7 +9,7 @@ use super::args::What;
 use super::ask::Found;
 use crate::failure::Failure;
 
-/// A table whose columns are as wide as what is in them. Numbers stand right.
+/// A table whose columns are as wide as their contents. Numbers stand right.
 #[derive(Debug)]
 pub(super) struct Table {
     rows: Vec<Vec<String>>,
