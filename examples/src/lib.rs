@@ -151,3 +151,8 @@ pub fn side_by_side(
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The README's example, compiled and run as a test of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
