@@ -15,7 +15,7 @@ use crate::gid::Gids;
 use crate::personality::Personality;
 use crate::raw::Blocked;
 use crate::roce::Roce;
-use crate::settings::{Place, Settings};
+use crate::settings::{Network, Settings};
 use crate::sysfs;
 
 /// The open device, and what was decided when it was opened.
@@ -53,7 +53,7 @@ impl Opened {
         let (gids, roce) = match settings.personality {
             Personality::Iwarp => (Gids::iwarp(), None),
             Personality::Roce => (
-                Gids::roce(settings.place.addresses()),
+                Gids::roce(settings.network.addresses()),
                 Some(Roce::begin(&device, limits.max_qps()).map_err(failed)?),
             ),
         };
@@ -70,9 +70,9 @@ impl Opened {
 /// Those of [`Device::open`], [`Wire::open`] and [`Server::start`].
 fn open(settings: &Settings) -> io::Result<(Device, Limits, Option<Server>)> {
     let seed = RandomState::new().hash_one(std::process::id());
-    let (mut config, ground) = match &settings.place {
-        Place::Host(address) => (Config::host(*address, seed), Ground::Host),
-        Place::Wire(ip) => {
+    let (mut config, ground) = match &settings.network {
+        Network::Host(address) => (Config::host(*address, seed), Ground::Host),
+        Network::Wire(ip) => {
             let wire = Wire::open(&settings.transport, settings.mtu)?;
             (Config::new(ip.clone(), seed), wire.into())
         }

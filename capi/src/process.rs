@@ -89,7 +89,7 @@ impl Process {
     pub(crate) fn say_farewell(&'static self) {
         let Some(Ok(opened)) = self.opened.get() else { return };
         // With RoCE programs end without having disconnected: the last Sends may not have arrived yet.
-        if opened.settings.place.is_host() && !opened.roce.as_ref().is_some_and(Roce::has_met) {
+        if opened.settings.network.is_host() && !opened.roce.as_ref().is_some_and(Roce::has_met) {
             return;
         }
         let (done, is_done) = mpsc::channel();

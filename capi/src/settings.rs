@@ -28,7 +28,7 @@ use crate::raw::{Interface, interfaces};
 pub(crate) struct Settings {
     pub(crate) personality: Personality,
     pub(crate) transport: Spec,
-    pub(crate) place: Place,
+    pub(crate) network: Network,
     pub(crate) mtu: usize,
     pub(crate) timeout: Duration,
     pub(crate) rnr_wait: bool,
@@ -37,16 +37,16 @@ pub(crate) struct Settings {
     pub(crate) guard: bool,
 }
 
-/// The place of the device in the network.
+/// The network on which peers find the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Network {
     /// At one address of the host, or at all of them.
     Host(IpAddr),
     /// On a wire.
     Wire(IpSetting),
 }
 
-impl Place {
+impl Network {
     pub(crate) const fn is_host(&self) -> bool {
         matches!(self, Self::Host(_))
     }
@@ -73,10 +73,10 @@ impl Settings {
         let wrong = |name: &str, why: &dyn core::fmt::Display| format!("{name}: {why}");
         let transport = variable("WEFT_TRANSPORT").unwrap_or_else(|| "host".into());
         let transport: Spec = transport.parse().map_err(|why| wrong("WEFT_TRANSPORT", &why))?;
-        let place = match (&transport, variable("WEFT_IP")) {
-            (Spec::Host, None) => Place::Host(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
-            (Spec::Host, Some(ip)) => Place::Host(ip.parse().map_err(|why| wrong("WEFT_IP", &why))?),
-            (_, Some(ip)) => Place::Wire(ip.parse().map_err(|why| wrong("WEFT_IP", &why))?),
+        let network = match (&transport, variable("WEFT_IP")) {
+            (Spec::Host, None) => Network::Host(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+            (Spec::Host, Some(ip)) => Network::Host(ip.parse().map_err(|why| wrong("WEFT_IP", &why))?),
+            (_, Some(ip)) => Network::Wire(ip.parse().map_err(|why| wrong("WEFT_IP", &why))?),
             (wire, None) => {
                 return Err(format!("{wire} needs an own address, as in WEFT_IP=10.0.0.1/24"));
             }
@@ -94,7 +94,7 @@ impl Settings {
         Ok(Self {
             personality,
             transport,
-            place,
+            network,
             mtu,
             timeout,
             // On InfiniBand a Send always waits for its receive.
@@ -128,7 +128,7 @@ mod tests {
     fn nothing_set_means_the_host_at_all_addresses() {
         let settings = read(&[]).unwrap();
         assert_eq!(settings.transport, Spec::Host);
-        assert_eq!(settings.place, Place::Host("::".parse().unwrap()));
+        assert_eq!(settings.network, Network::Host("::".parse().unwrap()));
         assert_eq!(settings.personality, Personality::Iwarp);
         assert!(settings.crc && settings.guard && !settings.markers && !settings.rnr_wait);
         assert_eq!(settings.timeout, Duration::from_secs(60));
@@ -147,7 +147,7 @@ mod tests {
         let wire = [("WEFT_TRANSPORT", "unix:/x"), ("WEFT_IP", "10.0.0.1/24"), ("WEFT_MTU", "9000")];
         let settings = read(&[&wire[..], &[("WEFT_TIMEOUT", "3")]].concat()).unwrap();
         assert_eq!(settings.timeout, Duration::from_secs(3));
-        assert_eq!((settings.mtu, settings.place), (9000, Place::Wire("10.0.0.1/24".parse().unwrap())));
+        assert_eq!((settings.mtu, settings.network), (9000, Network::Wire("10.0.0.1/24".parse().unwrap())));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::abi;
 use crate::device::{NAME, guid};
 use crate::gid::Gids;
 use crate::personality::Personality;
-use crate::settings::{Place, Settings};
+use crate::settings::{Network, Settings};
 
 /// Returns the folder that stands for `/sys`: the one that the environment names, or the system's, which has no file of
 /// ours.
@@ -63,8 +63,8 @@ pub(crate) fn render(settings: &Settings, gids: &Gids) -> io::Result<()> {
     if root() == Path::new(SYSTEM) {
         return Ok(());
     }
-    let interface = match settings.place {
-        Place::Host(address) if address.is_unspecified() || address.is_loopback() => Some("lo"),
+    let interface = match settings.network {
+        Network::Host(address) if address.is_unspecified() || address.is_loopback() => Some("lo"),
         _ => None,
     };
     let address =

@@ -25,7 +25,7 @@ impl Process {
     /// `EINVAL` for an id that has a queue pair or has no device yet; those of [`Self::create_qp`].
     pub(crate) fn create_qp_of(&self, id: &Id, template: Template) -> Result<Arc<Qp>, Errno> {
         let Template { pd, qp_context, cqs: [send_cq, recv_cq], srq, cap, signal_all } = template;
-        if id.held().qp.is_some() || id.id.device().is_none() {
+        if id.objects().qp.is_some() || id.id.device().is_none() {
             return Err(Errno::INVAL);
         }
         let (_, default_pd) = self.cm_context(id.functions)?;
@@ -46,7 +46,7 @@ impl Process {
         let recv_cq = make(recv_cq, cap.max_recv_wr, fields);
         let fields = [offset_of!(abi::CmId, send_cq_channel), offset_of!(abi::CmId, send_cq)];
         let send_cq = make(send_cq, cap.max_send_wr, fields);
-        id.held().made = made;
+        id.objects().made = made;
         let created = recv_cq.and_then(|recv_cq| {
             let parts = Parts { pd: Arc::clone(&pd), send_cq: send_cq?, recv_cq, srq };
             let qp_context = core::ptr::without_provenance_mut(qp_context);
@@ -66,7 +66,7 @@ impl Process {
     /// # Errors
     /// `EINVAL` for an id without a queue pair.
     pub(crate) fn destroy_qp_of(&self, id: &Id) -> Result<(), Errno> {
-        let qp = id.held().qp.clone().ok_or(Errno::INVAL)?;
+        let qp = id.objects().qp.clone().ok_or(Errno::INVAL)?;
         self.destroy_qp(qp.handle().addr())?;
         drop(qp);
         self.destroy_cqs_of(id);
@@ -93,7 +93,7 @@ impl Process {
             None => Arc::clone(&self.cm_context(id.functions)?.1),
         };
         let srq = self.create_srq(&pd, srq_context, attr)?;
-        id.held().srq = srq.handle().addr();
+        id.objects().srq = srq.handle().addr();
         id.visible.set(offset_of!(abi::CmId, srq), srq.handle());
         id.visible.set(offset_of!(abi::CmId, pd), pd.handle());
         Ok(srq)
@@ -106,14 +106,14 @@ impl Process {
     pub(crate) fn destroy_srq_of(&self, id: &Id) -> Result<(), Errno> {
         let handle = self.srq_of(id).ok_or(Errno::INVAL)?.handle().addr();
         self.destroy_srq(handle)?;
-        id.held().srq = 0;
+        id.objects().srq = 0;
         id.visible.set(offset_of!(abi::CmId, srq), null_mut::<abi::Srq>());
         Ok(())
     }
 
     /// Returns the shared receive queue of an id, unless the program has destroyed it directly.
     fn srq_of(&self, id: &Id) -> Option<Arc<Srq>> {
-        let handle = id.held().srq;
+        let handle = id.objects().srq;
         self.srqs.get(handle).ok()
     }
 
@@ -132,7 +132,7 @@ impl Process {
     }
 
     fn destroy_cqs_of(&self, id: &Id) {
-        let made = core::mem::take(&mut id.held().made);
+        let made = core::mem::take(&mut id.objects().made);
         for (cq, channel) in made {
             // This fails if the program has destroyed them directly.
             let destroyed = self.destroy_cq(cq.handle().addr());

@@ -62,7 +62,7 @@ impl Process {
         let id = self.ids.get(handle)?;
         id.id.end();
         self.id_numbers.remove(id.id.number()).ok_or(Errno::INVAL)?;
-        let event = id.held().event.take();
+        let event = id.objects().event.take();
         if let Some(event) = event {
             self.cm_events.remove(event.handle().addr());
         }
@@ -146,7 +146,7 @@ impl Process {
         let new = listener.id.get_request().map_err(cm_errno)?;
         let id = self.adopt(new, None, listener);
         self.keep_event(&id, Some(listener));
-        let template = listener.held().template.clone();
+        let template = listener.objects().template.clone();
         if let Some(template) = template
             && let Err(errno) = self.create_qp_of(&id, template)
         {

@@ -28,12 +28,12 @@ pub(crate) struct Id {
     pub(crate) id: weft_cm::Id,
     /// The function tables of the context. The id opens that context when it gets a device.
     pub(crate) functions: &'static Functions,
-    held: Mutex<Held>,
+    objects: Mutex<IdObjects>,
 }
 
 /// The other objects of an id.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct IdObjects {
     pub(crate) qp: Option<Arc<Qp>>,
     /// Completion queues with their channels. `rdma_create_qp` made them because the program gave none.
     pub(crate) made: Vec<(Arc<Cq>, Arc<CompChannel>)>,
@@ -87,7 +87,7 @@ impl Id {
             pd: null_mut(),
             qp_type: abi::QPT_RC,
         });
-        Arc::new(Self { visible, id, functions, held: Mutex::default() })
+        Arc::new(Self { visible, id, functions, objects: Mutex::default() })
     }
 
     /// Returns an object for the id of a connect request. It inherits the program's context and the port space.
@@ -107,30 +107,30 @@ impl Id {
     }
 
     pub(crate) fn set_template(&self, template: Template) {
-        self.held().template = Some(template);
+        self.objects().template = Some(template);
     }
 
     /// Takes the queue pair, and shows it to the program.
     pub(crate) fn take_qp(&self, qp: &Arc<Qp>, pd: &Pd) {
         self.visible.set(offset_of!(abi::CmId, qp), qp.handle());
         self.visible.set(offset_of!(abi::CmId, pd), pd.handle());
-        self.held().qp = Some(Arc::clone(qp));
+        self.objects().qp = Some(Arc::clone(qp));
     }
 
     /// Shows the event that ended a call of an id without a channel. Returns the event that was shown before.
     pub(crate) fn keep_event(&self, event: Arc<CmEvent>) -> Option<Arc<CmEvent>> {
         self.visible.set(offset_of!(abi::CmId, event), event.handle());
-        self.held().event.replace(event)
+        self.objects().event.replace(event)
     }
 
     /// Forgets a queue pair that the program has destroyed.
     pub(crate) fn lose_qp(&self, qp: &Qp) {
-        let mut held = self.held();
-        if held.qp.as_ref().is_some_and(|own| core::ptr::eq(&**own, qp)) {
-            held.qp = None;
+        let mut objects = self.objects();
+        if objects.qp.as_ref().is_some_and(|own| core::ptr::eq(&**own, qp)) {
+            objects.qp = None;
             self.visible.set(offset_of!(abi::CmId, qp), null_mut::<abi::Qp>());
         }
-        drop(held);
+        drop(objects);
         // This fails if the connection has ended and taken the queue pair along.
         let _none = self.id.detach_qp();
     }
@@ -160,7 +160,7 @@ impl Id {
                 self.visible.set(offset, storage(address).0.0);
             }
         }
-        if let Some(qp) = &self.held().qp {
+        if let Some(qp) = &self.objects().qp {
             qp.show_state();
         }
     }
@@ -174,7 +174,7 @@ impl Id {
         self.visible.as_ptr()
     }
 
-    pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn objects(&self) -> MutexGuard<'_, IdObjects> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

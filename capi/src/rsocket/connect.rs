@@ -10,7 +10,7 @@ use weft_rnic::Device;
 
 use super::hello::Hello;
 use super::link::Link;
-use super::socket::{Held, Patience, Socket};
+use super::socket::{CoreGuard, Patience, Socket};
 use super::state::{Core, Phase};
 use crate::errno::cm_errno;
 
@@ -107,7 +107,11 @@ impl Socket {
     ///
     /// # Errors
     /// Those of [`Socket::wait`].
-    pub(super) fn settle<'a>(&'a self, core: Held<'a>, patience: Patience) -> Result<Held<'a>, Errno> {
+    pub(super) fn settle<'a>(
+        &'a self,
+        core: CoreGuard<'a>,
+        patience: Patience,
+    ) -> Result<CoreGuard<'a>, Errno> {
         if matches!(core.phase, Phase::Connecting | Phase::Accepting) {
             let settled = |core: &mut Core| !matches!(core.phase, Phase::Connecting | Phase::Accepting);
             return self.wait(core, patience, settled);

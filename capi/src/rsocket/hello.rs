@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use super::place::Place;
+use super::place::RemotePlace;
 
 /// The memory and the credits that an end lends the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,22 +10,22 @@ pub(crate) struct Hello {
     /// Messages that may come before the first grant.
     pub(crate) credits: u16,
     /// The place where the other end tells of its buffers. The table of mappings lies behind it.
-    pub(crate) table: Place,
+    pub(crate) table: RemotePlace,
     /// Entries of the table of mappings.
     pub(crate) mappings: u16,
     /// The first buffer.
-    pub(crate) buffer: Place,
+    pub(crate) buffer: RemotePlace,
 }
 
 impl Hello {
-    pub(crate) const LEN: usize = 8 + 2 * Place::LEN;
+    pub(crate) const LEN: usize = 8 + 2 * RemotePlace::LEN;
 
     pub(crate) fn octets(&self) -> [u8; Self::LEN] {
         let mut octets = [0; Self::LEN];
         let (head, places) = octets.split_at_mut(8);
         let [high, low] = self.credits.to_be_bytes();
         head.copy_from_slice(&[VERSION, HAS_MAPPINGS | OWN_ORDER, high, low, 0, 0, 0, scale(self.mappings)]);
-        let (table, buffer) = places.split_at_mut(Place::LEN);
+        let (table, buffer) = places.split_at_mut(RemotePlace::LEN);
         table.copy_from_slice(&self.table.network_octets());
         buffer.copy_from_slice(&self.buffer.network_octets());
         octets
@@ -44,9 +44,9 @@ impl Hello {
         }
         let hello = Self {
             credits: u16::from_be_bytes([high, low]),
-            table: Place::read_network(table),
+            table: RemotePlace::read_network(table),
             mappings: if flags & HAS_MAPPINGS == 0 { 0 } else { unscale(mappings) },
-            buffer: Place::read_network(buffer),
+            buffer: RemotePlace::read_network(buffer),
         };
         if hello.credits == 0 || hello.table.len == 0 { Err(Errno::PROTO) } else { Ok(hello) }
     }
@@ -85,9 +85,9 @@ mod tests {
     fn hello() -> Hello {
         Hello {
             credits: 384,
-            table: Place { addr: 0x1000, key: Stag(0x100), len: 2 },
+            table: RemotePlace { addr: 0x1000, key: Stag(0x100), len: 2 },
             mappings: 3,
-            buffer: Place { addr: 0x2000, key: Stag(0x200), len: 65_536 },
+            buffer: RemotePlace { addr: 0x2000, key: Stag(0x200), len: 65_536 },
         }
     }
 

@@ -13,7 +13,7 @@ use super::inbound::Inbound;
 use super::message::Message;
 use super::options::Sizes;
 use super::outbound::Outbound;
-use super::place::{Mapping, Place};
+use super::place::{Mapping, RemotePlace};
 use crate::errno::errno;
 
 /// The course of a connection.
@@ -57,7 +57,7 @@ pub(crate) struct Link {
 pub(super) struct Peer {
     pub(super) outbound: Outbound,
     /// The table in which the peer is told of buffers, and the next entry.
-    pub(super) table: Place,
+    pub(super) table: RemotePlace,
     pub(super) entry: u32,
     mappings: u16,
     /// The entry of the own table that the peer fills next.
@@ -90,7 +90,10 @@ impl Link {
         let link = Self {
             data: register(sizes.recv_buffer as usize, written)?,
             messages: register(Message::LEN * usize::from(sizes.receives), Access::LOCAL_WRITE)?,
-            table: register(TARGETS * Place::LEN + usize::from(sizes.mappings) * Mapping::LEN, written)?,
+            table: register(
+                TARGETS * RemotePlace::LEN + usize::from(sizes.mappings) * Mapping::LEN,
+                written,
+            )?,
             ring: register(sizes.send_buffer as usize, Access::LOCAL_READ)?,
             inbound: Inbound::new(sizes.recv_buffer / 2, sizes.receives),
             qp,
@@ -111,7 +114,7 @@ impl Link {
 
     /// Returns the private data for the peer.
     pub(crate) fn hello(&self) -> Hello {
-        let place = |mr: &Mr, len| Place { addr: mr.addr(), key: mr.rkey(), len };
+        let place = |mr: &Mr, len| RemotePlace { addr: mr.addr(), key: mr.rkey(), len };
         Hello {
             credits: self.sizes.receives,
             table: place(&self.table, TARGET_COUNT),
@@ -197,10 +200,10 @@ impl Link {
     }
 
     /// Returns the place of the peer's for an offset, if one is mapped there.
-    pub(crate) fn mapped(&self, offset: u64) -> Option<Place> {
+    pub(crate) fn mapped(&self, offset: u64) -> Option<RemotePlace> {
         (0..usize::from(self.sizes.mappings)).find_map(|index| {
             let mut octets = [0; Mapping::LEN];
-            let at = TARGETS * Place::LEN + index * Mapping::LEN;
+            let at = TARGETS * RemotePlace::LEN + index * Mapping::LEN;
             self.table.read(at, &mut octets).ok()?;
             Mapping::read(octets).at(offset)
         })
@@ -302,13 +305,13 @@ impl Link {
         if !peer.has_news || !peer.outbound.wants_target() {
             return;
         }
-        let mut octets = [0; Place::LEN];
-        let at = peer.next_target * Place::LEN;
+        let mut octets = [0; RemotePlace::LEN];
+        let at = peer.next_target * RemotePlace::LEN;
         if self.table.read(at, &mut octets).is_err() {
             return;
         }
-        let target = Place::read(octets);
-        if target.len > 0 && self.table.write(at, &[0; Place::LEN]).is_ok() {
+        let target = RemotePlace::read(octets);
+        if target.len > 0 && self.table.write(at, &[0; RemotePlace::LEN]).is_ok() {
             peer.outbound.set_target(target);
             peer.next_target = (peer.next_target + 1) % TARGETS;
         } else {

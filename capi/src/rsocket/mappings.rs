@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use weft_rnic::Mr;
 
 use super::link::Link;
-use super::place::{Mapping, Place};
+use super::place::{Mapping, RemotePlace};
 
 /// The mappings of a socket.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl Mappings {
                 return;
             }
             let len = u32::try_from(mapped.mr.len()).unwrap_or(u32::MAX);
-            let place = Place { addr: mapped.mr.addr(), key: mapped.mr.rkey(), len };
+            let place = RemotePlace { addr: mapped.mr.addr(), key: mapped.mr.rkey(), len };
             link.tell_mapping(index, &Mapping { offset: mapped.offset, place });
             mapped.is_told = true;
         }

@@ -1,7 +1,7 @@
 //! The sending direction, by numbers: the peer's grants, and the own ring.
 
 use super::message::Message;
-use super::place::Place;
+use super::place::RemotePlace;
 
 /// The ring of octets under way, and the peer's grants.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub(crate) struct Outbound {
     /// Credits that are kept for messages without credit.
     reserve: u16,
     /// The part of the peer's buffer that is not filled.
-    target: Place,
+    target: RemotePlace,
     size: u32,
     head: u32,
     free: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Outbound {
 
 impl Outbound {
     /// For a ring of `size` octets and so many `requests`, towards a peer with `credits` and this buffer.
-    pub(crate) fn new(size: u32, requests: u32, credits: u16, target: Place) -> Self {
+    pub(crate) fn new(size: u32, requests: u32, credits: u16, target: RemotePlace) -> Self {
         // A peer without hardware that holds a message back needs receives for messages without credit.
         let reserve = RESERVE.min(credits / 4);
         Self { sent: 0, limit: credits, reserve, target, size, head: 0, free: size, requests }
@@ -38,7 +38,7 @@ impl Outbound {
         self.target.len == 0
     }
 
-    pub(crate) const fn set_target(&mut self, target: Place) {
+    pub(crate) const fn set_target(&mut self, target: RemotePlace) {
         self.target = target;
     }
 
@@ -65,7 +65,7 @@ impl Outbound {
     }
 
     /// Takes `len` octets of the peer's buffer for a message, at most [`Self::room`].
-    pub(crate) const fn fill(&mut self, len: u32) -> Place {
+    pub(crate) const fn fill(&mut self, len: u32) -> RemotePlace {
         let target = self.target;
         self.target.advance(len);
         self.tell();
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    const TARGET: Place = Place { addr: 0x1000, key: Stag(7), len: 5000 };
+    const TARGET: RemotePlace = RemotePlace { addr: 0x1000, key: Stag(7), len: 5000 };
 
     #[test]
     fn the_ring_goes_around_and_what_is_done_comes_back() {

@@ -4,7 +4,7 @@ use weft_rnic::Stag;
 
 /// A run of octets that one end lets the other write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Place {
+pub(crate) struct RemotePlace {
     pub(crate) addr: u64,
     pub(crate) key: Stag,
     /// In octets; for a table, in entries.
@@ -15,10 +15,10 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Mapping {
     pub(crate) offset: u64,
-    pub(crate) place: Place,
+    pub(crate) place: RemotePlace,
 }
 
-impl Place {
+impl RemotePlace {
     pub(crate) const LEN: usize = 16;
 
     /// Returns the octets for a table of buffers: in the hosts' order.
@@ -57,7 +57,7 @@ impl Place {
 }
 
 impl Mapping {
-    pub(crate) const LEN: usize = 8 + Place::LEN;
+    pub(crate) const LEN: usize = 8 + RemotePlace::LEN;
 
     pub(crate) fn octets(&self) -> [u8; Self::LEN] {
         let mut octets = [0; Self::LEN];
@@ -69,11 +69,11 @@ impl Mapping {
     pub(crate) fn read(octets: [u8; Self::LEN]) -> Self {
         let [offset @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = octets;
         let [_, _, _, _, _, _, _, _, place @ ..] = octets;
-        Self { offset: u64::from_ne_bytes(offset), place: Place::read(place) }
+        Self { offset: u64::from_ne_bytes(offset), place: RemotePlace::read(place) }
     }
 
     /// Returns the place from `offset` on. None if the offset lies elsewhere.
-    pub(crate) fn at(&self, offset: u64) -> Option<Place> {
+    pub(crate) fn at(&self, offset: u64) -> Option<RemotePlace> {
         let skip = u32::try_from(offset.checked_sub(self.offset)?).ok()?;
         let mut place = self.place;
         place.advance(skip);
@@ -81,15 +81,15 @@ impl Mapping {
     }
 }
 
-fn join(addr: [u8; 8], key: [u8; 4], len: [u8; 4]) -> [u8; Place::LEN] {
-    let mut octets = [0; Place::LEN];
+fn join(addr: [u8; 8], key: [u8; 4], len: [u8; 4]) -> [u8; RemotePlace::LEN] {
+    let mut octets = [0; RemotePlace::LEN];
     octets[..8].copy_from_slice(&addr);
     octets[8..12].copy_from_slice(&key);
     octets[12..].copy_from_slice(&len);
     octets
 }
 
-const fn split(octets: [u8; Place::LEN]) -> ([u8; 8], [u8; 4], [u8; 4]) {
+const fn split(octets: [u8; RemotePlace::LEN]) -> ([u8; 8], [u8; 4], [u8; 4]) {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = octets;
     ([a, b, c, d, e, f, g, h], [i, j, k, l], [m, n, o, p])
 }
@@ -98,25 +98,26 @@ const fn split(octets: [u8; Place::LEN]) -> ([u8; 8], [u8; 4], [u8; 4]) {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place { addr: 0x0102_0304_0506_0708, key: Stag(0x0A0B_0C0D), len: 0x1112_1314 };
+    const PLACE: RemotePlace =
+        RemotePlace { addr: 0x0102_0304_0506_0708, key: Stag(0x0A0B_0C0D), len: 0x1112_1314 };
 
     #[test]
     fn address_then_key_then_length() {
         let network = [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 0x11, 0x12, 0x13, 0x14];
         assert_eq!(PLACE.network_octets(), network);
-        assert_eq!(Place::read_network(network), PLACE);
+        assert_eq!(RemotePlace::read_network(network), PLACE);
         let host = PLACE.octets();
         assert_eq!(host[..8], PLACE.addr.to_ne_bytes());
         assert_eq!(host[8..12], PLACE.key.0.to_ne_bytes());
-        assert_eq!(Place::read(host), PLACE);
+        assert_eq!(RemotePlace::read(host), PLACE);
     }
 
     #[test]
     fn a_mapping_begins_with_its_offset_and_knows_what_lies_in_it() {
-        let mapping = Mapping { offset: 100, place: Place { addr: 0x1000, key: Stag(7), len: 10 } };
+        let mapping = Mapping { offset: 100, place: RemotePlace { addr: 0x1000, key: Stag(7), len: 10 } };
         assert_eq!(mapping.octets()[..8], 100_u64.to_ne_bytes());
         assert_eq!(Mapping::read(mapping.octets()), mapping);
-        assert_eq!(mapping.at(104), Some(Place { addr: 0x1004, key: Stag(7), len: 6 }));
+        assert_eq!(mapping.at(104), Some(RemotePlace { addr: 0x1004, key: Stag(7), len: 6 }));
         assert_eq!([99, 110, u64::MAX].map(|offset| mapping.at(offset)), [None; 3]);
     }
 }

@@ -7,18 +7,18 @@ use weft_verbs::MAX_INLINE;
 use super::done::{Done, tell};
 use super::link::{Course, Link};
 use super::message::Message;
-use super::place::{Mapping, Place};
+use super::place::{Mapping, RemotePlace};
 
 impl Link {
     /// Sends `len` octets, at most [`Self::room`]. `copy` hands them over.
     pub(crate) fn send(&mut self, len: u32, copy: impl FnOnce(&mut dyn FnMut(&[u8]))) {
         let Some(peer) = &mut self.peer else { return };
         let target = peer.outbound.fill(len);
-        self.write(Place { len, ..target }, Some(Message::Data(len)), copy);
+        self.write(RemotePlace { len, ..target }, Some(Message::Data(len)), copy);
     }
 
     /// Fills `target`, at most [`Self::direct_room`] octets.
-    pub(crate) fn write_direct(&mut self, target: Place, copy: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+    pub(crate) fn write_direct(&mut self, target: RemotePlace, copy: impl FnOnce(&mut dyn FnMut(&[u8]))) {
         let Some(peer) = &mut self.peer else { return };
         peer.outbound.write_alone();
         self.write(target, None, copy);
@@ -28,7 +28,7 @@ impl Link {
     pub(crate) fn tell_mapping(&mut self, index: u16, mapping: &Mapping) {
         let Some(peer) = &mut self.peer else { return };
         peer.outbound.tell();
-        let table = u64::from(peer.table.len).wrapping_mul(Place::LEN as u64);
+        let table = u64::from(peer.table.len).wrapping_mul(RemotePlace::LEN as u64);
         let entry = u64::from(index).wrapping_mul(Mapping::LEN as u64);
         let to = peer.table.addr.wrapping_add(table).wrapping_add(entry);
         let opcode = SendOpcode::Write { stag: peer.table.key, to };
@@ -58,8 +58,8 @@ impl Link {
         };
         self.spare_requests -= 2;
         let addr = self.data.addr().wrapping_add(half.into());
-        let place = Place { addr, key: self.data.rkey(), len: self.sizes.recv_buffer / 2 };
-        let to = peer.table.addr.wrapping_add(u64::from(peer.entry) * Place::LEN as u64);
+        let place = RemotePlace { addr, key: self.data.rkey(), len: self.sizes.recv_buffer / 2 };
+        let to = peer.table.addr.wrapping_add(u64::from(peer.entry) * RemotePlace::LEN as u64);
         let opcode = SendOpcode::Write { stag: peer.table.key, to };
         peer.entry = (peer.entry + 1) % peer.table.len;
         let octets = place.octets();
@@ -68,7 +68,12 @@ impl Link {
     }
 
     /// Posts a Write that fills `target`, and the message behind it, if there is one.
-    fn write(&mut self, target: Place, message: Option<Message>, copy: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+    fn write(
+        &mut self,
+        target: RemotePlace,
+        message: Option<Message>,
+        copy: impl FnOnce(&mut dyn FnMut(&[u8])),
+    ) {
         let Some(peer) = &mut self.peer else { return };
         let len = target.len;
         let is_short = len <= self.sizes.inline;

@@ -53,7 +53,7 @@ pub(super) enum Patience {
     Progress,
 }
 
-pub(super) type Held<'a> = MutexGuard<'a, Core>;
+pub(super) type CoreGuard<'a> = MutexGuard<'a, Core>;
 
 impl Socket {
     /// # Errors
@@ -247,10 +247,10 @@ impl Socket {
     /// Those of [`Patience`].
     pub(super) fn wait<'a>(
         &'a self,
-        mut core: Held<'a>,
+        mut core: CoreGuard<'a>,
         patience: Patience,
         mut test: impl FnMut(&mut Core) -> bool,
-    ) -> Result<Held<'a>, Errno> {
+    ) -> Result<CoreGuard<'a>, Errno> {
         let mut rounds = 0;
         loop {
             self.advance(&mut core);
@@ -311,7 +311,7 @@ impl Socket {
         })
     }
 
-    pub(super) fn lock(&self) -> Held<'_> {
+    pub(super) fn lock(&self) -> CoreGuard<'_> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

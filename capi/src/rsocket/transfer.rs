@@ -5,7 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use rustix::io::Errno;
 
 use super::link::{Course, Link};
-use super::socket::{Held, Socket};
+use super::socket::{CoreGuard, Socket};
 use super::state::Core;
 
 /// The flags of a call.
@@ -129,7 +129,7 @@ impl Socket {
     }
 
     /// Blocks until octets can be sent. Tells the peer of new mappings first.
-    fn await_room<'a>(&'a self, mut core: Held<'a>, flags: Flags) -> Result<Held<'a>, Errno> {
+    fn await_room<'a>(&'a self, mut core: CoreGuard<'a>, flags: Flags) -> Result<CoreGuard<'a>, Errno> {
         loop {
             let Core { link, mappings, .. } = &mut *core;
             if let Some(link) = link {
