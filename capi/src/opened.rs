@@ -27,7 +27,7 @@ pub(crate) struct Opened {
     pub(crate) gids: Gids,
     /// Present in the second personality only.
     pub(crate) roce: Option<Roce>,
-    /// Answers `weft stat`.
+    /// Answers `weft stat` as long as the process lives.
     _stat: Option<Server>,
 }
 
@@ -41,20 +41,24 @@ impl Opened {
             complain(&why);
             Errno::INVAL
         })?;
-        // The threads of the device inherit the signal mask of this thread.
-        let blocked = Blocked::begin();
-        let opened = open(&settings);
-        drop(blocked);
-        let failed = |error: io::Error| {
-            complain(&format!("{} cannot be opened: {error}", settings.transport));
+        let failed = |what: &dyn Display, error: io::Error| {
+            complain(&format!("{what}: {error}"));
             error.raw_os_error().map_or(Errno::NODEV, Errno::from_raw_os_error)
         };
-        let (device, limits, stat) = opened.map_err(failed)?;
+        let cannot_open = |error| failed(&format!("{} cannot be opened", settings.transport), error);
+        // Threads that start here inherit the signal mask of this thread.
+        let blocked = Blocked::begin();
+        let opened = open(&settings).map_err(cannot_open).and_then(|(device, limits)| {
+            let stat = serve(&device).map_err(|error| failed(&"WEFT_STAT", error))?;
+            Ok((device, limits, stat))
+        });
+        drop(blocked);
+        let (device, limits, stat) = opened?;
         let (gids, roce) = match settings.personality {
             Personality::Iwarp => (Gids::iwarp(), None),
             Personality::Roce => (
                 Gids::roce(settings.network.addresses()),
-                Some(Roce::begin(&device, limits.max_qps()).map_err(failed)?),
+                Some(Roce::begin(&device, limits.max_qps()).map_err(cannot_open)?),
             ),
         };
         if let Err(error) = sysfs::render(&settings, &gids) {
@@ -64,11 +68,11 @@ impl Opened {
     }
 }
 
-/// Opens the device, and with `WEFT_STAT` the server that answers `weft stat`.
+/// Opens the device.
 ///
 /// # Errors
-/// Those of [`Device::open`], [`Wire::open`] and [`Server::start`].
-fn open(settings: &Settings) -> io::Result<(Device, Limits, Option<Server>)> {
+/// Those of [`Device::open`] and [`Wire::open`].
+fn open(settings: &Settings) -> io::Result<(Device, Limits)> {
     let seed = RandomState::new().hash_one(std::process::id());
     let (mut config, ground) = match &settings.network {
         Network::Host(address) => (Config::host(*address, seed), Ground::Host),
@@ -89,10 +93,16 @@ fn open(settings: &Settings) -> io::Result<(Device, Limits, Option<Server>)> {
     }
     config.progress = Progress::Thread;
     let limits = Limits::of(&config);
-    let device = Device::open(ground, config)?;
-    let stat =
-        stat_folder_from_env().map(|folder| Server::start(&folder, device_sections(&device.watcher())));
-    Ok((device, limits, stat.transpose()?))
+    Ok((Device::open(ground, config)?, limits))
+}
+
+/// Starts the server that answers `weft stat`, if `WEFT_STAT` asks for it.
+///
+/// # Errors
+/// Those of [`Server::start`].
+fn serve(device: &Device) -> io::Result<Option<Server>> {
+    let folder = stat_folder_from_env();
+    folder.map(|folder| Server::start(&folder, device_sections(&device.watcher()))).transpose()
 }
 
 fn complain(why: &dyn Display) {

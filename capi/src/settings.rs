@@ -12,7 +12,7 @@
 //! | `WEFT_CRC` | `0`: does not ask for CRCs |
 //! | `WEFT_GUARD` | `0`: handles no SIGSEGV and no SIGBUS; memory that goes before it is deregistered ends the process |
 //! | `WEFT_SYSFS` | a folder for the files that a kernel's device has below `/sys` ([`crate::sysfs`]) |
-//! | `WEFT_STAT` | as for `weft stat` |
+//! | `WEFT_STAT` | `1`: `weft stat` shows the process; other values name a folder for its socket |
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;

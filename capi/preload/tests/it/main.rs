@@ -39,6 +39,21 @@ fn bad_input_is_refused_by_number() {
     }
 }
 
+/// Opens no device with a wrong setting, and says on standard error which one is wrong.
+#[test]
+fn a_wrong_setting_is_named() {
+    let Some(program) = Program::compile("misuse") else { return };
+    for (setting, complaint) in [
+        ("WEFT_STAT=/dev/null/folder", "weft: WEFT_STAT: "),
+        ("WEFT_PERSONALITY=ib", "weft: WEFT_PERSONALITY: ib is neither iwarp nor roce\n"),
+        ("WEFT_TIMEOUT=0", "weft: WEFT_TIMEOUT: "),
+    ] {
+        let output = program.run(&["env", setting]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(complaint), "{setting}: {said}");
+    }
+}
+
 /// Runs every operation between two ids of one process, by all ways to post and to poll.
 #[test]
 fn all_operations_place_what_they_should() {

@@ -48,7 +48,8 @@ impl Program {
         assert!(output.status.success() && out.ends_with("ok\n"), "{}\n{out}{err}", output.status);
     }
 
-    fn run(&self, runner: &[&str]) -> Output {
+    /// Runs the program by `runner`, which may set variables.
+    pub(crate) fn run(&self, runner: &[&str]) -> Output {
         let mut command = Command::new("env");
         command.args(["-u", "WEFT_TRANSPORT"]).arg(crate::form()).args(runner).arg(&self.0);
         command.output().unwrap()
