@@ -108,7 +108,7 @@ fn cuts() -> impl Strategy<Value = Vec<usize>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 200 }, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn both_crcs_agree(data in vec(any::<u8>(), 0..4000), start in any::<u32>(), at in any::<prop::sample::Index>()) {

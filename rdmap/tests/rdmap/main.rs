@@ -20,5 +20,10 @@ use proptest::test_runner::{Config, RngSeed};
 
 /// The same cases in every run; a failure prints the smallest one.
 fn config() -> Config {
-    Config { cases: 256, rng_seed: RngSeed::Fixed(0x5040), failure_persistence: None, ..Config::default() }
+    Config {
+        cases: if cfg!(miri) { 2 } else { 256 },
+        rng_seed: RngSeed::Fixed(0x5040),
+        failure_persistence: None,
+        ..Config::default()
+    }
 }
