@@ -208,9 +208,6 @@ impl Peer {
                 Ok(len) => drop(self.outgoing.drain(..len)),
                 Err(error) => {
                     self.is_deaf = would_block(error.into()).is_err();
-                    if self.is_deaf {
-                        self.outgoing.clear();
-                    }
                     return;
                 }
             }

@@ -231,7 +231,7 @@ fn the_end_of_the_wire_ends_what_went_across_it() {
     peer.listen(7).unwrap();
     let connect = |stack: &mut Stack, to: &str| stack.connect(to.parse().unwrap(), None, NOW).unwrap();
     let itself = connect(&mut stack, "10.0.0.1:7");
-    let [across, removed] = [(); 2].map(|()| connect(&mut stack, "10.0.0.2:7"));
+    let [across, removed, finished] = [(); 3].map(|()| connect(&mut stack, "10.0.0.2:7"));
     // One question for the neighbor a second.
     for tick in 0..40 {
         let now = NOW + Duration::from_millis(100 * tick);
@@ -241,13 +241,20 @@ fn the_end_of_the_wire_ends_what_went_across_it() {
         }
     }
     let now = NOW + Duration::from_secs(4);
-    for id in [itself, across, removed] {
+    for id in [itself, across, removed, finished] {
         assert_eq!(stack.llp(id).unwrap().state(), LlpState::Established);
     }
     let opening = stack.connect("10.0.0.2:8".parse().unwrap(), None, now).unwrap();
+    let accepted: Vec<_> = std::iter::from_fn(|| peer.next_accepted()).map(|(id, _)| id).collect();
+    let far_end = accepted.into_iter().find(|&id| peer.peer_addr(id) == stack.local_addr(finished)).unwrap();
+    peer.llp(far_end).unwrap().shutdown();
+    peer.egress(now);
+    stack.ingress(now);
+    assert_eq!(stack.llp(finished).unwrap().state(), LlpState::PeerClosed);
     stack.remove(removed);
+    stack.remove(finished);
     stack.egress(now);
-    assert_eq!(stack.counters().lingering, 1);
+    assert_eq!(stack.counters().lingering, 2);
     drop(peer);
     for _ in 0..4 {
         stack.ingress(now);
@@ -255,7 +262,7 @@ fn the_end_of_the_wire_ends_what_went_across_it() {
     }
     let states = [itself, across, opening].map(|id| stack.llp(id).unwrap().state());
     assert_eq!(states, [LlpState::Established, LlpState::Reset, LlpState::Connecting]);
-    assert_eq!(stack.counters().lingering, 0, "its FIN cannot be answered");
+    assert_eq!(stack.counters().lingering, 0, "their FINs cannot be answered");
     let wire = Wire::open(&Spec::Unix(folder.socket()), 1500).unwrap();
     let mut next = Stack::new(wire, config("10.0.0.2/24"), now);
     next.listen(8).unwrap();
