@@ -4,7 +4,7 @@
 //! write anyhow (`weft_verbs::Ring`). The sum is made when it is asked for.
 
 use weft_netif::{HostCounters, TcpCounters, WireCounters, counters};
-use weft_verbs::{CqCounters, QpCounters, QueuePair};
+use weft_verbs::{CqCounters, QpCounters, QueuePair, Status};
 
 use crate::events::connection::ConnectFailure;
 use crate::failure::{Cause, Failure};
@@ -272,8 +272,8 @@ impl VerbsCounters {
         self.sends_started += sends_started;
         self.receives_started += receives_started;
         self.rnr += rnr;
-        for (status, count) in (0_u8..).zip(completed) {
-            *self.completed(status) += count;
+        for &status in Status::ALL {
+            *self.completed(status) += completed[status as usize];
         }
     }
 
@@ -286,25 +286,22 @@ impl VerbsCounters {
         self.cq_overruns += cqs.overruns;
     }
 
-    /// The requests that ended with a status, by its number in `ibv_wc_status`.
-    const fn completed(&mut self, status: u8) -> &mut u64 {
+    /// The requests that ended with a status.
+    const fn completed(&mut self, status: Status) -> &mut u64 {
         match status {
-            0 => &mut self.completed_success,
-            1 => &mut self.completed_local_length,
-            2 => &mut self.completed_local_qp_operation,
-            4 => &mut self.completed_local_protection,
-            5 => &mut self.completed_flushed,
-            6 => &mut self.completed_window_bind,
-            7 => &mut self.completed_bad_response,
-            8 => &mut self.completed_local_access,
-            9 => &mut self.completed_remote_invalid_request,
-            10 => &mut self.completed_remote_access,
-            11 => &mut self.completed_remote_operation,
-            12 => &mut self.completed_retry_exceeded,
-            13 => &mut self.completed_rnr_retry_exceeded,
-            16 => &mut self.completed_remote_aborted,
-            20 => &mut self.completed_fatal,
-            _ => &mut self.completed_general,
+            Status::Success => &mut self.completed_success,
+            Status::LocalLength => &mut self.completed_local_length,
+            Status::LocalQpOperation => &mut self.completed_local_qp_operation,
+            Status::LocalProtection => &mut self.completed_local_protection,
+            Status::WorkRequestFlushed => &mut self.completed_flushed,
+            Status::MemoryWindowBind => &mut self.completed_window_bind,
+            Status::BadResponse => &mut self.completed_bad_response,
+            Status::RemoteInvalidRequest => &mut self.completed_remote_invalid_request,
+            Status::RemoteAccess => &mut self.completed_remote_access,
+            Status::RemoteOperation => &mut self.completed_remote_operation,
+            Status::RetryExceeded => &mut self.completed_retry_exceeded,
+            Status::RnrRetryExceeded => &mut self.completed_rnr_retry_exceeded,
+            Status::General => &mut self.completed_general,
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::numbered::numbered;
+
 /// What became of one work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
@@ -45,134 +47,74 @@ impl Completion {
     };
 }
 
-/// The outcome of a work request, named and numbered as `ibv_wc_status` is.
-///
-/// Of the others that libibverbs knows, 3, 14, 15, 17 to 19, 22 and 23 belong to datagrams, contexts and tag matching, which
-/// iWARP has not. 8 (local access) is about Writes with an immediate value in one message; here a Write touches no receive.
-/// 16 (remote aborted) would be what a Terminate without blame says; it names no request, and all are flushed. 20 (fatal) is for
-/// a device that has failed; a queue pair of ours fails alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Status {
-    /// Done.
-    Success = 0,
-    /// A Send was longer than the receive buffers of this request.
-    LocalLength = 1,
-    /// The request itself is not well-formed.
-    LocalQpOperation = 2,
-    /// A local SGE names memory that is not there, out of bounds, of another domain or without the right.
-    LocalProtection = 4,
-    /// The queue pair went to an error state before the request was done.
-    WorkRequestFlushed = 5,
-    /// An STag cannot be bound, registered or invalidated as the request asks for.
-    MemoryWindowBind = 6,
-    /// The peer answered this Read or Atomic with what it did not ask for.
-    BadResponse = 7,
-    /// The peer does not take such a message and said so with a Terminate: it is longer than the receive buffer, or of a kind
-    /// or order that the peer does not know.
-    RemoteInvalidRequest = 9,
-    /// The peer refused the access with a Terminate.
-    RemoteAccess = 10,
-    /// The peer could not do the operation and said so with a Terminate.
-    RemoteOperation = 11,
-    /// The peer was silent for longer than TCP is set to wait; the oldest request that was not done says so, the others are
-    /// flushed.
-    RetryExceeded = 12,
-    /// The peer had no receive posted for this message and said so with a Terminate.
-    RnrRetryExceeded = 13,
-    /// Something that fits none of the others.
-    General = 21,
-}
-
-impl Status {
-    const fn from_code(code: u8) -> Self {
-        match code {
-            0 => Self::Success,
-            1 => Self::LocalLength,
-            2 => Self::LocalQpOperation,
-            4 => Self::LocalProtection,
-            5 => Self::WorkRequestFlushed,
-            6 => Self::MemoryWindowBind,
-            7 => Self::BadResponse,
-            9 => Self::RemoteInvalidRequest,
-            10 => Self::RemoteAccess,
-            11 => Self::RemoteOperation,
-            12 => Self::RetryExceeded,
-            13 => Self::RnrRetryExceeded,
-            _ => Self::General,
-        }
+numbered! {
+    /// The outcome of a work request, named and numbered as `ibv_wc_status` is.
+    ///
+    /// Of the others that libibverbs knows, 3, 14, 15, 17 to 19, 22 and 23 belong to datagrams, contexts and tag matching, which
+    /// iWARP has not. 8 (local access) is about Writes with an immediate value in one message; here a Write touches no receive.
+    /// 16 (remote aborted) would be what a Terminate without blame says; it names no request, and all are flushed. 20 (fatal) is for
+    /// a device that has failed; a queue pair of ours fails alone.
+    pub enum Status {
+        /// Done.
+        Success = 0 "success",
+        /// A Send was longer than the receive buffers of this request.
+        LocalLength = 1 "local length error",
+        /// The request itself is not well-formed.
+        LocalQpOperation = 2 "local QP operation error",
+        /// A local SGE names memory that is not there, out of bounds, of another domain or without the right.
+        LocalProtection = 4 "local protection error",
+        /// The queue pair went to an error state before the request was done.
+        WorkRequestFlushed = 5 "work request flushed",
+        /// An STag cannot be bound, registered or invalidated as the request asks for.
+        MemoryWindowBind = 6 "memory management operation error",
+        /// The peer answered this Read or Atomic with what it did not ask for.
+        BadResponse = 7 "bad response error",
+        /// The peer does not take such a message and said so with a Terminate: it is longer than the receive buffer, or of a kind
+        /// or order that the peer does not know.
+        RemoteInvalidRequest = 9 "remote invalid request error",
+        /// The peer refused the access with a Terminate.
+        RemoteAccess = 10 "remote access error",
+        /// The peer could not do the operation and said so with a Terminate.
+        RemoteOperation = 11 "remote operation error",
+        /// The peer was silent for longer than TCP is set to wait; the oldest request that was not done says so, the others are
+        /// flushed.
+        RetryExceeded = 12 "transport retry counter exceeded",
+        /// The peer had no receive posted for this message and said so with a Terminate.
+        RnrRetryExceeded = 13 "RNR retry counter exceeded",
+        /// Something that fits none of the others.
+        General = 21 "general error",
     }
 }
 
-impl core::fmt::Display for Status {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Success => "success",
-            Self::LocalLength => "local length error",
-            Self::LocalQpOperation => "local QP operation error",
-            Self::LocalProtection => "local protection error",
-            Self::WorkRequestFlushed => "work request flushed",
-            Self::MemoryWindowBind => "memory management operation error",
-            Self::BadResponse => "bad response error",
-            Self::RemoteInvalidRequest => "remote invalid request error",
-            Self::RemoteAccess => "remote access error",
-            Self::RemoteOperation => "remote operation error",
-            Self::RetryExceeded => "transport retry counter exceeded",
-            Self::RnrRetryExceeded => "RNR retry counter exceeded",
-            Self::General => "general error",
-        })
-    }
-}
-
-/// The kind of work request that completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum CompletionOpcode {
-    /// A Send of any kind.
-    Send = 0,
-    /// An RDMA Write.
-    Write = 1,
-    /// An RDMA Read.
-    Read = 2,
-    /// A compare-and-swap.
-    CompareSwap = 3,
-    /// A fetch-and-add.
-    FetchAdd = 4,
-    /// Immediate Data.
-    Immediate = 5,
-    /// A memory window was bound or unbound.
-    BindWindow = 6,
-    /// An STag was made valid by fast registration.
-    FastRegister = 7,
-    /// An STag was taken out of use.
-    LocalInvalidate = 8,
-    /// Nothing was to be done.
-    Nop = 9,
-    /// Completions of another queue were waited for.
-    Wait = 10,
-    /// A Send received.
-    Recv = 128,
-    /// Immediate Data received, be it alone or behind a Write (RFC 7306 section 6).
-    RecvWithImmediate = 129,
-}
-
-impl CompletionOpcode {
-    const fn from_code(code: u8) -> Self {
-        match code {
-            1 => Self::Write,
-            2 => Self::Read,
-            3 => Self::CompareSwap,
-            4 => Self::FetchAdd,
-            5 => Self::Immediate,
-            6 => Self::BindWindow,
-            7 => Self::FastRegister,
-            8 => Self::LocalInvalidate,
-            9 => Self::Nop,
-            10 => Self::Wait,
-            128 => Self::Recv,
-            129 => Self::RecvWithImmediate,
-            _ => Self::Send,
-        }
+numbered! {
+    /// The kind of work request that completed.
+    pub enum CompletionOpcode {
+        /// A Send of any kind.
+        Send = 0,
+        /// An RDMA Write.
+        Write = 1,
+        /// An RDMA Read.
+        Read = 2,
+        /// A compare-and-swap.
+        CompareSwap = 3,
+        /// A fetch-and-add.
+        FetchAdd = 4,
+        /// Immediate Data.
+        Immediate = 5,
+        /// A memory window was bound or unbound.
+        BindWindow = 6,
+        /// An STag was made valid by fast registration.
+        FastRegister = 7,
+        /// An STag was taken out of use.
+        LocalInvalidate = 8,
+        /// Nothing was to be done.
+        Nop = 9,
+        /// Completions of another queue were waited for.
+        Wait = 10,
+        /// A Send received.
+        Recv = 128,
+        /// Immediate Data received, be it alone or behind a Write (RFC 7306 section 6).
+        RecvWithImmediate = 129,
     }
 }
 
@@ -193,7 +135,10 @@ impl CompletionOpcode {
 pub(crate) struct PackedCompletion(pub(crate) [u64; WORDS]);
 
 impl PackedCompletion {
+    /// Octets of an entry, which has room for more behind the completion.
     pub(crate) const OCTETS: usize = 64;
+    /// Words of the completion.
+    pub(crate) const WORDS: usize = WORDS;
 
     /// Copies the completion in an entry out.
     #[inline]
@@ -217,8 +162,15 @@ impl PackedCompletion {
         let (byte_len, word) = split(len);
         Completion {
             wr_id,
-            status: Status::from_code(status),
-            opcode: CompletionOpcode::from_code(opcode),
+            // The ring is private memory, and holds only numbers that were written there.
+            status: match Status::from_number(status) {
+                Some(status) => status,
+                None => Status::General,
+            },
+            opcode: match CompletionOpcode::from_number(opcode) {
+                Some(opcode) => opcode,
+                None => CompletionOpcode::Send,
+            },
             byte_len,
             invalidated: if flags & FLAG_INVALIDATED != 0 { Some(word) } else { None },
             immediate: if flags & FLAG_IMMEDIATE != 0 { Some(immediate.to_le_bytes()) } else { None },
@@ -275,6 +227,18 @@ const FLAG_IMMEDIATE: u8 = 0x04;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_number_comes_back() {
+        for &status in Status::ALL {
+            for &opcode in CompletionOpcode::ALL {
+                let completion = Completion { status, opcode, ..Completion::EMPTY };
+                assert_eq!(PackedCompletion::from(&completion).unpack(), completion);
+                assert!((status as usize) < Status::NUMBERS);
+            }
+        }
+        assert_eq!(Status::from_number(3), None);
+    }
 
     #[test]
     fn packing_keeps_every_field() {

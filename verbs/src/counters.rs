@@ -19,13 +19,10 @@ pub struct QpCounters {
     /// Messages that found no receive request.
     pub rnr: u64,
     /// Requests of both queues that ended, with or without a completion, by the number of their [`crate::Status`].
-    pub completed: [u64; Self::STATUSES],
+    pub completed: [u64; crate::Status::NUMBERS],
 }
 
 impl QpCounters {
-    /// One more than the largest number of a status (`ibv_wc_status`).
-    pub const STATUSES: usize = 22;
-
     pub(crate) fn count_completed(&mut self, status: crate::Status) {
         self.completed[status as usize] += 1;
     }

@@ -19,8 +19,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weft_ddp::Stag;
 
 use crate::completion::{join, split};
+use crate::numbered::numbered;
 use crate::ring::WORD;
 use crate::{Access, Bind, Data, FastRegister, PostError, SendOpcode, SendWr, Sge};
+
+numbered! {
+    /// The operation of an entry, by the number that stands there.
+    pub(crate) enum Operation {
+        Send = 0x01,
+        SendInvalidate = 0x02,
+        Write = 0x03,
+        Read = 0x04,
+        Immediate = 0x05,
+        FetchAdd = 0x06,
+        CompareSwap = 0x07,
+        WriteImmediate = 0x08,
+        BindWindow = 0x09,
+        FastRegister = 0x0A,
+        LocalInvalidate = 0x0B,
+        Nop = 0x10,
+        Wait = 0x11,
+        Hold = 0x12,
+    }
+}
+
+// An operation takes 8 bits of the control word.
+const _: () = assert!(Operation::NUMBERS <= 1 << u8::BITS);
 
 /// What the entries of one queue have room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,34 +70,36 @@ impl EntryFormat {
             }
         };
         let (opcode, stag, to, other) = match wr.opcode {
-            SendOpcode::Send => (OP_SEND, Stag(0), 0, Stag(0)),
-            SendOpcode::SendInvalidate { stag } => (OP_SEND_INVALIDATE, Stag(0), 0, stag),
-            SendOpcode::Write { stag, to } => (OP_WRITE, stag, to, Stag(0)),
+            SendOpcode::Send => (Operation::Send, Stag(0), 0, Stag(0)),
+            SendOpcode::SendInvalidate { stag } => (Operation::SendInvalidate, Stag(0), 0, stag),
+            SendOpcode::Write { stag, to } => (Operation::Write, stag, to, Stag(0)),
             SendOpcode::WriteImmediate { stag, to, immediate } => {
-                (OP_WRITE_IMMEDIATE, stag, to, Stag(u32::from_le_bytes(immediate)))
+                (Operation::WriteImmediate, stag, to, Stag(u32::from_le_bytes(immediate)))
             }
-            SendOpcode::Read { stag, to } => (OP_READ, stag, to, Stag(0)),
-            SendOpcode::Immediate { data } => (OP_IMMEDIATE, Stag(0), u64::from_le_bytes(data), Stag(0)),
+            SendOpcode::Read { stag, to } => (Operation::Read, stag, to, Stag(0)),
+            SendOpcode::Immediate { data } => {
+                (Operation::Immediate, Stag(0), u64::from_le_bytes(data), Stag(0))
+            }
             SendOpcode::FetchAdd { stag, to, add, mask } => {
                 operands(&[add, mask]);
-                (OP_FETCH_ADD, stag, to, Stag(0))
+                (Operation::FetchAdd, stag, to, Stag(0))
             }
             SendOpcode::CompareSwap { stag, to, swap, swap_mask, compare, compare_mask } => {
                 operands(&[swap, swap_mask, compare, compare_mask]);
-                (OP_COMPARE_SWAP, stag, to, Stag(0))
+                (Operation::CompareSwap, stag, to, Stag(0))
             }
             SendOpcode::BindWindow(Bind { window, region, addr, length, access }) => {
                 operands(&[length, access.bits().into()]);
-                (OP_BIND_WINDOW, window, addr, region)
+                (Operation::BindWindow, window, addr, region)
             }
             SendOpcode::FastRegister(FastRegister { stag, offset, iova, length, access }) => {
                 operands(&[length, access.bits().into(), offset]);
-                (OP_FAST_REGISTER, stag, iova, Stag(0))
+                (Operation::FastRegister, stag, iova, Stag(0))
             }
-            SendOpcode::LocalInvalidate { stag } => (OP_LOCAL_INVALIDATE, Stag(0), 0, stag),
-            SendOpcode::Nop => (OP_NOP, Stag(0), 0, Stag(0)),
-            SendOpcode::Wait { cq, count } => (OP_WAIT, Stag(0), join(cq, count), Stag(0)),
-            SendOpcode::Hold => (OP_HOLD, Stag(0), 0, Stag(0)),
+            SendOpcode::LocalInvalidate { stag } => (Operation::LocalInvalidate, Stag(0), 0, stag),
+            SendOpcode::Nop => (Operation::Nop, Stag(0), 0, Stag(0)),
+            SendOpcode::Wait { cq, count } => (Operation::Wait, Stag(0), join(cq, count), Stag(0)),
+            SendOpcode::Hold => (Operation::Hold, Stag(0), 0, Stag(0)),
         };
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let mut flags = flag(wr.signaled, FLAG_SIGNALED)
@@ -96,7 +122,10 @@ impl EntryFormat {
             }
         }
         store(0, wr.wr_id);
-        store(1, u64::from(opcode) | u64::from(flags) << 8 | u64::from(sges) << 16 | u64::from(octets) << 32);
+        store(
+            1,
+            u64::from(opcode as u8) | u64::from(flags) << 8 | u64::from(sges) << 16 | u64::from(octets) << 32,
+        );
         store(2, to);
         store(3, join(stag.0, other.0));
     }
@@ -109,11 +138,7 @@ impl EntryFormat {
     #[inline]
     pub(crate) fn unpack(self, entry: &[AtomicU64], work: &mut SendWork) -> Result<(), BadEntry> {
         let load = |index: usize| entry[index].load(Ordering::Relaxed);
-        // Whoever releases a held entry writes this word last: what was written before is to be seen behind it.
-        let kind = entry[1].load(Ordering::Acquire);
-        let [opcode, flags, ..] = kind.to_le_bytes();
-        let (low, octets) = split(kind);
-        let sges = (low >> 16) as usize;
+        let Control { operation, flags, sges, octets } = peek(entry);
         work.wr_id = load(0);
         work.signaled = flags & FLAG_SIGNALED != 0;
         work.fence = flags & FLAG_FENCE != 0;
@@ -121,7 +146,7 @@ impl EntryFormat {
         work.len = 0;
         work.sges.clear();
         work.inline.clear();
-        work.opcode = opcode_of(opcode, entry).ok_or(BadEntry)?;
+        work.opcode = operation.and_then(|it| opcode_of(it, entry)).ok_or(BadEntry)?;
         if matches!(work.opcode, SendOpcode::Hold) {
             return Ok(());
         }
@@ -175,6 +200,33 @@ impl EntryFormat {
     }
 }
 
+/// The word of an entry that says what the others mean.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Control {
+    /// `None` for a number that no operation has.
+    pub(crate) operation: Option<Operation>,
+    pub(crate) flags: u8,
+    pub(crate) sges: usize,
+    pub(crate) octets: u32,
+}
+
+/// Reads the control word of an entry. A peer that releases a held entry writes this word last: the load sees to it that what was
+/// written before it is seen behind it.
+#[inline(always)]
+pub(crate) fn peek(entry: &[AtomicU64]) -> Control {
+    let word = entry[1].load(Ordering::Acquire);
+    let [number, flags, ..] = word.to_le_bytes();
+    let (low, octets) = split(word);
+    Control { operation: Operation::from_number(number), flags, sges: (low >> 16) as usize, octets }
+}
+
+/// The peer's STag and tagged offset in an entry.
+#[inline(always)]
+pub(crate) fn peek_remote(entry: &[AtomicU64]) -> (Stag, u64) {
+    let (stag, _) = split(entry[3].load(Ordering::Relaxed));
+    (Stag(stag), entry[2].load(Ordering::Relaxed))
+}
+
 /// SGEs and inline octets of a valid request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counts {
@@ -189,7 +241,14 @@ const fn fits(opcode: &SendOpcode, sges: usize, len: u32) -> bool {
         SendOpcode::FetchAdd { .. } | SendOpcode::CompareSwap { .. } => sges == 1 && len == ATOMIC_LEN,
         SendOpcode::Nop | SendOpcode::Hold => true,
         SendOpcode::Wait { count, .. } => *count > 0 && sges == 0 && len == 0,
-        _ => !opcode.is_local() || sges == 0 && len == 0,
+        SendOpcode::BindWindow(_) | SendOpcode::FastRegister(_) | SendOpcode::LocalInvalidate { .. } => {
+            sges == 0 && len == 0
+        }
+        SendOpcode::Send
+        | SendOpcode::SendInvalidate { .. }
+        | SendOpcode::Write { .. }
+        | SendOpcode::WriteImmediate { .. }
+        | SendOpcode::Read { .. } => true,
     }
 }
 
@@ -198,45 +257,46 @@ const fn may_solicit(opcode: &SendOpcode) -> bool {
     opcode.takes_receive() || matches!(opcode, SendOpcode::Nop | SendOpcode::Hold)
 }
 
-/// The operation that an entry holds, if it holds any.
+/// The operation of an entry with its operands, if they make sense.
 #[inline]
-fn opcode_of(number: u8, entry: &[AtomicU64]) -> Option<SendOpcode> {
+fn opcode_of(operation: Operation, entry: &[AtomicU64]) -> Option<SendOpcode> {
     let load = |index: usize| entry[index].load(Ordering::Relaxed);
     let (to, (stag, second)) = (load(2), split(load(3)));
     let (stag, second) = (Stag(stag), Stag(second));
     let rights = |word: u64| Access::from_bits(u8::try_from(word).ok()?);
-    Some(match number {
-        OP_SEND => SendOpcode::Send,
-        OP_SEND_INVALIDATE => SendOpcode::SendInvalidate { stag: second },
-        OP_WRITE => SendOpcode::Write { stag, to },
-        OP_WRITE_IMMEDIATE => SendOpcode::WriteImmediate { stag, to, immediate: second.0.to_le_bytes() },
-        OP_READ => SendOpcode::Read { stag, to },
-        OP_IMMEDIATE => SendOpcode::Immediate { data: to.to_le_bytes() },
-        OP_FETCH_ADD => {
+    Some(match operation {
+        Operation::Send => SendOpcode::Send,
+        Operation::SendInvalidate => SendOpcode::SendInvalidate { stag: second },
+        Operation::Write => SendOpcode::Write { stag, to },
+        Operation::WriteImmediate => {
+            SendOpcode::WriteImmediate { stag, to, immediate: second.0.to_le_bytes() }
+        }
+        Operation::Read => SendOpcode::Read { stag, to },
+        Operation::Immediate => SendOpcode::Immediate { data: to.to_le_bytes() },
+        Operation::FetchAdd => {
             let [add, mask, ..] = load_operands(entry);
             SendOpcode::FetchAdd { stag, to, add, mask }
         }
-        OP_COMPARE_SWAP => {
+        Operation::CompareSwap => {
             let [swap, swap_mask, compare, compare_mask] = load_operands(entry);
             SendOpcode::CompareSwap { stag, to, swap, swap_mask, compare, compare_mask }
         }
-        OP_BIND_WINDOW => {
+        Operation::BindWindow => {
             let [length, access, ..] = load_operands(entry);
             let access = rights(access)?;
             SendOpcode::BindWindow(Bind { window: stag, region: second, addr: to, length, access })
         }
-        OP_FAST_REGISTER => {
+        Operation::FastRegister => {
             let [length, access, offset, _] = load_operands(entry);
             SendOpcode::FastRegister(FastRegister { stag, offset, iova: to, length, access: rights(access)? })
         }
-        OP_LOCAL_INVALIDATE => SendOpcode::LocalInvalidate { stag: second },
-        OP_NOP => SendOpcode::Nop,
-        OP_WAIT => {
+        Operation::LocalInvalidate => SendOpcode::LocalInvalidate { stag: second },
+        Operation::Nop => SendOpcode::Nop,
+        Operation::Wait => {
             let (cq, count) = split(to);
             SendOpcode::Wait { cq, count }
         }
-        OP_HOLD => SendOpcode::Hold,
-        _ => return None,
+        Operation::Hold => SendOpcode::Hold,
     })
 }
 
@@ -316,20 +376,6 @@ pub(crate) const SGE_WORDS: usize = 2;
 const ATOMIC_WORDS: usize = 4;
 /// Octets of the original value, which an Atomic fetches.
 const ATOMIC_LEN: u32 = 8;
-pub(crate) const OP_SEND: u8 = 0x01;
-pub(crate) const OP_SEND_INVALIDATE: u8 = 0x02;
-pub(crate) const OP_WRITE: u8 = 0x03;
-pub(crate) const OP_READ: u8 = 0x04;
-pub(crate) const OP_IMMEDIATE: u8 = 0x05;
-pub(crate) const OP_FETCH_ADD: u8 = 0x06;
-pub(crate) const OP_COMPARE_SWAP: u8 = 0x07;
-pub(crate) const OP_WRITE_IMMEDIATE: u8 = 0x08;
-pub(crate) const OP_BIND_WINDOW: u8 = 0x09;
-pub(crate) const OP_FAST_REGISTER: u8 = 0x0A;
-pub(crate) const OP_LOCAL_INVALIDATE: u8 = 0x0B;
-pub(crate) const OP_NOP: u8 = 0x10;
-pub(crate) const OP_WAIT: u8 = 0x11;
-pub(crate) const OP_HOLD: u8 = 0x12;
 pub(crate) const FLAG_SIGNALED: u8 = 0x01;
 pub(crate) const FLAG_FENCE: u8 = 0x02;
 pub(crate) const FLAG_SOLICITED: u8 = 0x04;

@@ -31,6 +31,7 @@ mod layout;
 mod lending;
 mod memory;
 mod notice;
+mod numbered;
 mod payload;
 mod qp;
 mod queues;

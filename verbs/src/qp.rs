@@ -11,8 +11,8 @@ use weft_rdmap::{Message, Readiness, Token};
 use self::wait::Waits;
 use crate::cq::{Frees, WorkQueue};
 use crate::{
-    Completion, CompletionOpcode, CompletionQueue, CqTable, MemoryTable, PdId, QpCounters, QpEvent, QpNotice,
-    QpNotices, QpQueues, QpState, SendWork, Sge, SharedRecvQueue, Status,
+    Completion, CompletionQueue, CqTable, MemoryTable, PdId, QpCounters, QpEvent, QpNotice, QpNotices,
+    QpQueues, QpState, SendWork, Sge, SharedRecvQueue, Status,
 };
 use local::Revocation;
 use pending::Pending;

@@ -132,9 +132,7 @@ mod tests {
     use weft_ddp::Stag;
 
     use super::*;
-    use crate::entry::{
-        FLAG_INLINE, OP_COMPARE_SWAP, OP_FETCH_ADD, OP_IMMEDIATE, OP_READ, OP_SEND, OP_WRITE,
-    };
+    use crate::entry::{FLAG_INLINE, Operation};
     use crate::{Access, Bind, Data, FastRegister, SendOpcode, SendWork, Sge};
 
     fn wr<'a>(opcode: SendOpcode, data: Data<'a>) -> SendWr<'a> {
@@ -267,15 +265,15 @@ mod tests {
         // The same from whoever wrote the entry without the call.
         let mut work = SendWork::new();
         let poke = |kind: u64| queue.ring.entry(0)[1].store(kind, Ordering::Relaxed);
-        for opcode in [OP_FETCH_ADD, OP_COMPARE_SWAP] {
-            poke(u64::from(opcode));
+        for opcode in [Operation::FetchAdd, Operation::CompareSwap] {
+            poke(opcode as u64);
             assert_eq!(queue.load(0, &mut work), Err(BadEntry));
-            poke(u64::from(opcode) | 1 << 16);
+            poke(opcode as u64 | 1 << 16);
             assert_eq!(queue.load(0, &mut work), Err(BadEntry));
-            poke(u64::from(opcode) | u64::from(FLAG_INLINE) << 8 | 8 << 32);
+            poke(opcode as u64 | u64::from(FLAG_INLINE) << 8 | 8 << 32);
             assert_eq!(queue.load(0, &mut work), Err(BadEntry));
         }
-        poke(u64::from(OP_IMMEDIATE) | u64::from(FLAG_INLINE) << 8 | 1 << 32);
+        poke(Operation::Immediate as u64 | u64::from(FLAG_INLINE) << 8 | 1 << 32);
         assert_eq!(queue.load(0, &mut work), Err(BadEntry));
     }
 
@@ -285,15 +283,15 @@ mod tests {
         let mut work = SendWork::new();
         let poke = |kind: u64| queue.ring.entry(0)[1].store(kind, Ordering::Relaxed);
         assert_eq!(queue.load(0, &mut work), Err(BadEntry), "an entry nobody wrote");
-        poke(u64::from(OP_WRITE) | 2 << 16);
+        poke(Operation::Write as u64 | 2 << 16);
         assert_eq!(queue.load(0, &mut work), Err(BadEntry), "too many SGEs");
-        poke(u64::from(OP_WRITE) | u64::from(FLAG_INLINE) << 8 | 5 << 32);
+        poke(Operation::Write as u64 | u64::from(FLAG_INLINE) << 8 | 5 << 32);
         assert_eq!(queue.load(0, &mut work), Err(BadEntry), "too much inline data");
-        poke(u64::from(OP_READ) | u64::from(FLAG_INLINE) << 8 | 4 << 32);
+        poke(Operation::Read as u64 | u64::from(FLAG_INLINE) << 8 | 4 << 32);
         assert_eq!(queue.load(0, &mut work), Err(BadEntry), "inline Read");
         poke(0xFF);
         assert_eq!(queue.load(0, &mut work), Err(BadEntry), "unknown opcode");
-        poke(u64::from(OP_SEND));
+        poke(Operation::Send as u64);
         assert_eq!(queue.load(0, &mut work), Ok(()));
     }
 }

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::completion::{join, split};
+use crate::completion::{PackedCompletion, join, split};
+use crate::ring::WORD;
 use crate::{QpQueues, SharedRecvQueue};
 
 /// A work queue whose requests complete to a completion queue.
@@ -90,3 +91,4 @@ impl WorkQueues {
 /// Words of an entry behind those of the completion.
 const NUMBER: usize = 6;
 const END: usize = 7;
+const _: () = assert!(NUMBER >= PackedCompletion::WORDS && END < PackedCompletion::OCTETS / WORD);

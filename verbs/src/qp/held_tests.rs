@@ -4,7 +4,9 @@ use proptest::prelude::*;
 
 use super::tests::{IDLE, READ, WR, WRITE, World, established};
 use super::*;
-use crate::{Access, Data, Doorbells, Region, Registration, SendOpcode, SendQueueLayout, SendWr};
+use crate::{
+    Access, CompletionOpcode, Data, Doorbells, Region, Registration, SendOpcode, SendQueueLayout, SendWr,
+};
 
 const HOLD: SendOpcode = SendOpcode::Hold;
 

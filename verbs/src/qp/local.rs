@@ -59,8 +59,16 @@ impl QueuePair {
             SendOpcode::Wait { cq, count } => {
                 return self.wait(cq, count).map_err(|BadEntry| self.fault(Status::LocalQpOperation));
             }
-            // The others make messages.
-            _ => return Err(self.fault(Status::General)),
+            // These make messages, and a held entry is not started.
+            SendOpcode::Hold
+            | SendOpcode::Send
+            | SendOpcode::SendInvalidate { .. }
+            | SendOpcode::Write { .. }
+            | SendOpcode::WriteImmediate { .. }
+            | SendOpcode::Read { .. }
+            | SendOpcode::Immediate { .. }
+            | SendOpcode::FetchAdd { .. }
+            | SendOpcode::CompareSwap { .. } => return Err(self.fault(Status::General)),
         };
         if done.is_err() {
             return Err(self.fault(Status::MemoryWindowBind));

@@ -6,12 +6,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weft_ddp::{Header, Stag};
+use weft_ddp::Header;
 use weft_rdmap::{Kind, Message, Token};
 
 use super::{Pending, QueuePair};
-use crate::completion::split;
-use crate::entry::{FLAG_INLINE, FLAG_SIGNALED, FLAG_SOLICITED, HEADER_WORDS, OP_SEND, OP_WRITE, load_sge};
+use crate::entry::{
+    Control, FLAG_INLINE, FLAG_SIGNALED, FLAG_SOLICITED, HEADER_WORDS, Operation, load_sge, peek, peek_remote,
+};
 use crate::ring::WORD;
 use crate::{CompletionOpcode, MemoryTable, QpState, Status};
 
@@ -43,24 +44,22 @@ impl QueuePair {
         if !is_next || self.queues.state() != QpState::Rts {
             return None;
         }
-        let (head, body) = self.queues.send.entry(self.started).split_first_chunk::<HEADER_WORDS>()?;
-        // Whoever releases a held entry writes this word last: what was written before is to be seen behind it.
-        let control = head[1].load(Ordering::Acquire);
-        let kind = kind_of(control, head)?;
-        let [_, flags, ..] = control.to_le_bytes();
+        let entry = self.queues.send.entry(self.started);
+        let Control { operation, flags, sges, octets: inline_len } = peek(entry);
+        let kind = kind_of(operation?, flags, entry)?;
+        let body = &entry[HEADER_WORDS..];
         let signaled = flags & FLAG_SIGNALED != 0 || self.signal_all;
         if signaled && self.queues.as_infiniband() && matches!(kind, Kind::Write { .. }) {
             // It has to be confirmed.
             return None;
         }
-        let (sges, inline_len) = split(control);
         let header_len =
             if matches!(kind, Kind::Send { .. }) { Header::UNTAGGED_LEN } else { Header::TAGGED_LEN };
         let place = ulpdu.get_mut(header_len..)?;
         let len = if flags & FLAG_INLINE != 0 {
             put_inline(body, inline_len, self.queues.send.max_inline(), place)?;
             inline_len
-        } else if sges >> 16 == 1 && self.queues.send.max_sge() > 0 {
+        } else if sges == 1 && self.queues.send.max_sge() > 0 {
             let sge = load_sge(body.first_chunk()?);
             let octets = place.get_mut(..sge.length as usize)?;
             if !octets.is_empty() {
@@ -71,16 +70,14 @@ impl QueuePair {
             return None;
         };
         let message = Message { token: Token(self.started), len, kind };
-        Some(Short { message, wr_id: head[0].load(Ordering::Relaxed), signaled })
+        Some(Short { message, wr_id: entry[0].load(Ordering::Relaxed), signaled })
     }
 
     /// The short message that was put last is in TCP.
     #[inline]
     pub fn finish_short(&mut self, short: &Short) {
-        let opcode = match short.message.kind {
-            Kind::Send { .. } => CompletionOpcode::Send,
-            _ => CompletionOpcode::Write,
-        };
+        let is_send = matches!(short.message.kind, Kind::Send { .. });
+        let opcode = if is_send { CompletionOpcode::Send } else { CompletionOpcode::Write };
         self.started += 1;
         self.counters.sends_started += 1;
         if short.signaled || self.failed {
@@ -93,22 +90,21 @@ impl QueuePair {
     }
 }
 
-/// The message of an entry with this control word, if it is a Send or Write that is in order and has no fence.
+/// The message of an entry with this operation and these flags, if it is a Send or Write that is in order and has no fence.
 #[inline]
-fn kind_of(control: u64, head: &[AtomicU64; HEADER_WORDS]) -> Option<Kind> {
-    let [opcode, flags, ..] = control.to_le_bytes();
+fn kind_of(operation: Operation, flags: u8, entry: &[AtomicU64]) -> Option<Kind> {
     if flags & !(FLAG_SIGNALED | FLAG_SOLICITED | FLAG_INLINE) != 0 {
         return None;
     }
     let solicited = flags & FLAG_SOLICITED != 0;
-    match opcode {
-        OP_SEND => Some(Kind::Send { solicited, invalidate: None }),
-        OP_WRITE if !solicited => {
-            let (stag, _) = split(head[3].load(Ordering::Relaxed));
-            Some(Kind::Write { stag: Stag(stag), to: head[2].load(Ordering::Relaxed) })
-        }
-        _ => None,
+    if operation == Operation::Send {
+        return Some(Kind::Send { solicited, invalidate: None });
     }
+    let is_plain_write = operation == Operation::Write && !solicited;
+    is_plain_write.then(|| {
+        let (stag, to) = peek_remote(entry);
+        Kind::Write { stag, to }
+    })
 }
 
 /// Copies inline octets out, each word read once.
