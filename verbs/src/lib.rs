@@ -26,6 +26,7 @@ mod doorbell;
 mod entry;
 mod errno;
 mod guard;
+mod ids;
 mod landing;
 mod layout;
 mod lending;
@@ -55,17 +56,18 @@ pub use doorbell::{Doorbells, Taking};
 pub use entry::{BadEntry, SendWork};
 pub use errno::Errno;
 pub use guard::guard_memory;
+pub use ids::{PdId, StreamId};
 pub use landing::Landing;
 pub use layout::SendQueueLayout;
 pub use lending::{Left, Lending};
 pub use memory::{
     Bind, Change, Claim, FastRegister, KeyedKind, KeyedStag, MemoryInfo, MemoryKind, MemoryRegion,
-    MemoryTable, PdId, RegisterError, Registration, Span, Violation, WindowType,
+    MemoryTable, RegisterError, Registration, Span, Violation, WindowType,
 };
 pub use notice::{QpNotice, QpNotices};
 pub use payload::Payload;
 pub use qp::{LocalFault, QpInit, QueuePair, Short};
-pub use queues::{QpCapacity, QpQueues, StreamId};
+pub use queues::{QpCapacity, QpQueues};
 pub use reach::Reach;
 pub use recv_queue::{RecvQueue, RecvWork};
 pub use region::Region;

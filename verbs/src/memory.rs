@@ -7,16 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use weft_ddp::Stag;
 
 use crate::stag::RecentSlots;
-use crate::{Access, Region, StagPermutation, StreamId};
+use crate::{Access, PdId, Region, StagPermutation, StreamId};
 
 pub use error::{RegisterError, Violation};
 pub use keyed::{Bind, FastRegister, KeyedKind, KeyedStag, WindowType};
 pub use list::{MemoryInfo, MemoryKind};
 pub use span::Span;
-
-/// A protection domain: objects of different domains do not work together (RFC 5040 section 8.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PdId(pub u64);
 
 /// One registration: where the memory is, which tagged offsets name it and what may be done with it.
 #[derive(Debug)]

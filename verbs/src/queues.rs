@@ -1,9 +1,8 @@
 //! The half of a queue pair that the application holds: both queues and the state.
 
-use core::num::NonZero;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 
-use crate::{PostError, QpEvent, QpState, RecvQueue, RecvWr, SendQueue, SendWr};
+use crate::{PostError, QpEvent, QpState, RecvQueue, RecvWr, SendQueue, SendWr, StreamId};
 
 /// What a queue pair can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,19 +22,6 @@ pub struct QpCapacity {
 impl Default for QpCapacity {
     fn default() -> Self {
         Self { send_wr: 128, recv_wr: 128, send_sge: 4, recv_sge: 4, inline: 64 }
-    }
-}
-
-/// Names the DDP Stream of one queue pair (RFC 5041 section 8.2). A number comes back with another queue pair; this does
-/// not, so that memory bound to a stream is never another one's. Not zero, so that none is a number too, and is compared as one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StreamId(NonZero<u64>);
-
-impl StreamId {
-    /// A name that nothing in this process has had before.
-    pub fn unique() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(NonZero::<u64>::MIN.saturating_add(NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 }
 

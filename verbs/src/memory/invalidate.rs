@@ -3,8 +3,8 @@
 use weft_ddp::Stag;
 
 use super::keyed::{KeyedKind, KeyedStag, WindowType};
-use super::{MemoryRegion, MemoryTable, PdId, Violation, associated};
-use crate::StreamId;
+use super::{MemoryRegion, MemoryTable, Violation, associated};
+use crate::{PdId, StreamId};
 
 /// Something that can be invalidated.
 enum Victim<'a> {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weft_ddp::Stag;
 
-use super::PdId;
+use crate::PdId;
 use crate::{Access, Region, StagPermutation, StreamId};
 
 /// An STag with a key octet of its owner's choice. Its upper 24 bits stay with the object; what the lower 8 bits are and

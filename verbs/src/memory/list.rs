@@ -2,8 +2,8 @@
 
 use weft_ddp::Stag;
 
-use super::{KeyedKind, MemoryTable, PdId, WindowType};
-use crate::{Access, StreamId};
+use super::{KeyedKind, MemoryTable, WindowType};
+use crate::{Access, PdId, StreamId};
 
 /// An STag and what it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

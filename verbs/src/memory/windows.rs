@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use weft_ddp::Stag;
 
 use super::keyed::{Bind, FastRegister, KeyedKind, KeyedStag, Mapping, WindowType};
-use super::{MemoryTable, PdId, RegisterError, View, Violation, associated};
-use crate::{Access, StagPermutation, StreamId};
+use super::{MemoryTable, RegisterError, View, Violation, associated};
+use crate::{Access, PdId, StagPermutation, StreamId};
 
 impl MemoryTable {
     /// Makes an STag that is invalid until it is bound or registered.
