@@ -8,24 +8,34 @@
 //! Machines without such functions, and Miri, use relaxed atomic accesses. There a fault ends the process.
 #![allow(unsafe_code)]
 
-/// Copies `len` octets. False if some of the memory is not there; then some of the octets may have been copied.
+/// Copies `octets` to registered memory. False if some of it is not there; then some of the octets may have been copied.
 ///
 /// # Safety
-/// `from` is valid for reads and `to` for writes of `len` octets, or they fault and [`guard_memory`](crate::guard_memory) was called. The two do not
-/// overlap. Other threads reach the same memory by this module or by atomic accesses only, except for one of the two that is this
-/// thread's own.
+/// `to` is valid for writes of so many octets, or they fault and [`guard_memory`](crate::guard_memory) was called. They do not overlap
+/// `octets`. Other threads reach them by this module or by atomic accesses only.
 #[must_use]
 #[inline]
-pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
+pub(crate) unsafe fn copy_in(octets: &[u8], to: *mut u8) -> bool {
     // SAFETY: as the caller promises.
-    unsafe { machine::copy(from, to, len) }
+    unsafe { machine::copy_in(octets, to) }
+}
+
+/// Copies registered memory to `octets`. False if some of it is not there.
+///
+/// # Safety
+/// As for [`copy_in`], for reads from `from`.
+#[must_use]
+#[inline]
+pub(crate) unsafe fn copy_out(from: *const u8, octets: &mut [u8]) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe { machine::copy_out(from, octets) }
 }
 
 /// Replaces the word at `at` by what `change` makes of it, as one atomic step, and returns what it was. `None` if the memory is not
 /// there.
 ///
 /// # Safety
-/// As for [`copy`], for reads and writes of a word, and `at` is aligned.
+/// As for [`copy_in`], for reads and writes of a word at `at`, which is aligned.
 pub(crate) unsafe fn update(at: *mut u64, change: impl Fn(u64) -> u64) -> Option<u64> {
     let mut expected = 0;
     loop {

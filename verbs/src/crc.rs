@@ -31,6 +31,10 @@ pub(crate) fn copy(crc: u32, from: &[u8], to: &mut [u8]) -> Option<u32> {
     if from.len() != to.len() {
         return None;
     }
+    if Kernel::best() == Kernel::Crate {
+        to.copy_from_slice(from);
+        return Some(append(crc, to));
+    }
     // SAFETY: `from` is valid for its length, which is that of `to`, and does not change.
     unsafe { copy_from(crc, from.as_ptr(), to) }
 }
@@ -39,7 +43,7 @@ pub(crate) fn copy(crc: u32, from: &[u8], to: &mut [u8]) -> Option<u32> {
 /// the memory is not there.
 ///
 /// # Safety
-/// As for [`copy::copy`](crate::copy::copy).
+/// As for [`copy_out`](crate::copy::copy_out).
 #[inline]
 pub(crate) unsafe fn copy_from(crc: u32, from: *const u8, to: &mut [u8]) -> Option<u32> {
     // SAFETY: as the caller promises.
@@ -117,8 +121,7 @@ impl Kernel {
     unsafe fn copy_from(self, crc: u32, from: *const u8, to: &mut [u8]) -> Option<u32> {
         match self {
             // SAFETY: the caller promises it. The CRC is made of the copy, which nobody else can change.
-            Self::Crate => unsafe { crate::copy::copy(from, to.as_mut_ptr(), to.len()) }
-                .then(|| crc32c::crc32c_append(crc, to)),
+            Self::Crate => unsafe { crate::copy::copy_out(from, to) }.then(|| crc32c::crc32c_append(crc, to)),
             // SAFETY: the caller promises what the memory needs, and the value that the CPU has the instructions.
             #[cfg(all(target_arch = "x86_64", not(miri)))]
             Self::Fold128 => unsafe { x86::copy_128(crc, from, to) },

@@ -124,7 +124,7 @@ impl Region {
         // SAFETY: the bounds were checked above, and the creator of the region keeps start..start + len valid or has installed the
         // guard. `octets` is a Rust slice and the region's memory is never lent as a slice, so the two do not overlap. All other
         // threads reach this memory by the same function or are not Rust's; a race decides about octets only.
-        unsafe { copy::copy(octets.as_ptr(), self.start.as_ptr().add(offset), octets.len()) }
+        unsafe { copy::copy_in(octets, self.start.as_ptr().add(offset)) }
     }
 
     /// Copies `octets.len()` octets at `offset` out of the region. `false` when that is out of bounds, and nothing is copied; or when
@@ -139,7 +139,7 @@ impl Region {
             return false;
         }
         // SAFETY: as in `copy_in`, with source and destination exchanged.
-        unsafe { copy::copy(self.start.as_ptr().add(offset), octets.as_mut_ptr(), octets.len()) }
+        unsafe { copy::copy_out(self.start.as_ptr().add(offset), octets) }
     }
 
     /// As [`Self::copy_out`], and returns the CRC32c of everything that gave `crc` followed by `octets`, or `None` instead of `false`.

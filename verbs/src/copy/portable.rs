@@ -2,16 +2,26 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// See [`copy`](super::copy).
+/// See [`copy_in`](super::copy_in).
 ///
 /// # Safety
 /// As there.
-pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
-    for index in 0..len {
+pub(crate) unsafe fn copy_in(octets: &[u8], to: *mut u8) -> bool {
+    for (index, octet) in octets.iter().enumerate() {
         // SAFETY: as the caller promises. An octet is aligned everywhere.
-        let [from, to] =
-            unsafe { [from.cast_mut().add(index), to.add(index)].map(|at| AtomicU8::from_ptr(at)) };
-        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        unsafe { AtomicU8::from_ptr(to.add(index)) }.store(*octet, Ordering::Relaxed);
+    }
+    true
+}
+
+/// See [`copy_out`](super::copy_out).
+///
+/// # Safety
+/// As there.
+pub(crate) unsafe fn copy_out(from: *const u8, octets: &mut [u8]) -> bool {
+    for (index, octet) in octets.iter_mut().enumerate() {
+        // SAFETY: as above.
+        *octet = unsafe { AtomicU8::from_ptr(from.cast_mut().add(index)) }.load(Ordering::Relaxed);
     }
     true
 }

@@ -10,7 +10,7 @@ fn assert_copies(len: usize, from: usize, to: usize) {
     let source: Vec<u8> = (0..251).cycle().take(from + len).collect();
     let mut place = vec![0xEE; to + len + 64];
     // SAFETY: both are slices of this function's own.
-    assert!(unsafe { copy(source[from..].as_ptr(), place[to..].as_mut_ptr(), len) });
+    assert!(unsafe { copy_in(&source[from..], place[to..].as_mut_ptr()) });
     let (before, rest) = place.split_at(to);
     let (copied, behind) = rest.split_at(len);
     assert!(copied == &source[from..], "{len} octets from {from} to {to}");
@@ -55,14 +55,14 @@ fn copies_may_race() {
         scope.spawn(|| {
             for round in 0..=last {
                 // SAFETY: the octets outlive the threads, and are reached by this function only.
-                assert!(unsafe { copy([round; 300].as_ptr(), at.pointer(), 300) });
+                assert!(unsafe { copy_in(&[round; 300], at.pointer()) });
             }
             is_over.store(true, Ordering::Release);
         });
         while !is_over.load(Ordering::Acquire) {
             let mut out = [0; 300];
             // SAFETY: as above.
-            assert!(unsafe { copy(at.pointer(), out.as_mut_ptr(), 300) });
+            assert!(unsafe { copy_out(at.pointer(), &mut out) });
         }
     });
     assert_eq!(shared, [last; 300]);
@@ -100,8 +100,7 @@ fn memory_that_is_gone_is_told() {
             (usize::MAX / 2, false),
         ] {
             // SAFETY: the guard is installed, and `own` is this test's.
-            let done =
-                unsafe { [copy(own.as_ptr(), at(offset), len), copy(at(offset), own.as_mut_ptr(), len)] };
+            let done = unsafe { [copy_in(&own[..len], at(offset)), copy_out(at(offset), &mut own[..len])] };
             assert_eq!(done, [expected; 2], "{len} octets at {offset}");
         }
     }

@@ -5,12 +5,29 @@
 
 use core::arch::naked_asm;
 
-/// See [`copy`](super::copy).
+/// See [`copy_in`](super::copy_in).
 ///
 /// # Safety
 /// As there.
 #[inline]
-pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
+pub(crate) unsafe fn copy_in(octets: &[u8], to: *mut u8) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe { copy(octets.as_ptr(), to, octets.len()) }
+}
+
+/// See [`copy_out`](super::copy_out).
+///
+/// # Safety
+/// As there.
+#[inline]
+pub(crate) unsafe fn copy_out(from: *const u8, octets: &mut [u8]) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe { copy(from, octets.as_mut_ptr(), octets.len()) }
+}
+
+/// Copies octets either way.
+#[inline]
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
     let is_wide = len > WIDE && is_x86_feature_detected!("avx");
     // SAFETY: as the caller promises, and the CPU has AVX where it is needed.
     let fault = unsafe { if is_wide { copy_32(to, from, len) } else { copy_16(to, from, len) } };

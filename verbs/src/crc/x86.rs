@@ -18,7 +18,7 @@ use core::arch::x86_64::{
     _mm512_zextsi128_si512,
 };
 
-use crate::copy::copy;
+use crate::copy::copy_out;
 
 #[target_feature(enable = "pclmulqdq,sse4.2")]
 pub(super) fn append_128(crc: u32, octets: &[u8]) -> u32 {
@@ -40,12 +40,12 @@ pub(super) fn append_128(crc: u32, octets: &[u8]) -> u32 {
 }
 
 /// # Safety
-/// The CPU must have the instructions; else as for [`copy`].
+/// The CPU must have the instructions; else as for [`copy_out`].
 #[target_feature(enable = "pclmulqdq,sse4.2")]
 pub(super) unsafe fn copy_128(crc: u32, from: *const u8, to: &mut [u8]) -> Option<u32> {
     if to.len() < BLOCK_128 {
         // SAFETY: as the caller promises.
-        return unsafe { copy(from, to.as_mut_ptr(), to.len()) }.then(|| append_128(crc, to));
+        return unsafe { copy_out(from, to) }.then(|| append_128(crc, to));
     }
     let (blocks, rest) = to.as_chunks_mut::<BLOCK_128>();
     let (to, len) = (blocks.as_mut_ptr().cast(), blocks.len() * BLOCK_128);
@@ -53,7 +53,7 @@ pub(super) unsafe fn copy_128(crc: u32, from: *const u8, to: &mut [u8]) -> Optio
     // SAFETY: as the caller promises; what is copied ends with `to`, of which `rest` is what follows the blocks.
     let is_there = unsafe {
         fold_128(to, from, len, !crc, &mut lanes, const { &constants(512) }) == 0
-            && copy(from.wrapping_add(len), rest.as_mut_ptr(), rest.len())
+            && copy_out(from.wrapping_add(len), rest)
     };
     is_there.then(|| !finished_128(lanes, rest))
 }
@@ -82,7 +82,7 @@ pub(super) fn append_512(crc: u32, octets: &[u8]) -> u32 {
 }
 
 /// # Safety
-/// The CPU must have the instructions; else as for [`copy`].
+/// The CPU must have the instructions; else as for [`copy_out`].
 #[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,sse4.2")]
 pub(super) unsafe fn copy_512(crc: u32, from: *const u8, to: &mut [u8]) -> Option<u32> {
     if to.len() < BLOCK_512 {
@@ -95,7 +95,7 @@ pub(super) unsafe fn copy_512(crc: u32, from: *const u8, to: &mut [u8]) -> Optio
     // SAFETY: as in `copy_128`.
     let is_there = unsafe {
         fold_512(to, from, len, !crc, &mut lanes, const { &constants(2048) }) == 0
-            && copy(from.wrapping_add(len), rest.as_mut_ptr(), rest.len())
+            && copy_out(from.wrapping_add(len), rest)
     };
     let lane = |index| lanes[(count + index) % 4];
     is_there.then(|| !finished_512([lane(0), lane(1), lane(2), lane(3)], rest))
