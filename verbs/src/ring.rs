@@ -12,14 +12,13 @@
 //!       64   the entries, one after the other
 //! ```
 //! A word is 64 bits, little-endian in memory on every machine this runs on; head, tail and arm lie 128 octets apart, so
-//! that no two of them share a cache line. There is no pointer in it: keys, offsets and lengths only, so that the same
-//! region could be mapped by two processes, or parts of it be registered as memory.
+//! that no two of them share a cache line. A ring is private memory of the process that opened the device.
 //!
-//! Whoever can reach the region can write anything into it. Readers therefore copy an entry out once, by atomic loads,
-//! and validate what they got.
+//! Only the entries of a send queue can be registered as memory, and then a peer writes anything into them at any moment.
+//! The engine therefore copies an entry out once, by atomic loads, and checks every field. Head and tail are ours alone.
 //!
 //! The memory comes zeroed from the system, which gives pages only where somebody writes: deep queues that nobody uses
-//! cost nothing. Besides this file only `region.rs` of the crate holds `unsafe` code.
+//! cost nothing.
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;

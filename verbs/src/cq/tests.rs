@@ -1,3 +1,5 @@
+//! Tests of the completion queue: order, overruns, events, moderation, sizes.
+
 use super::*;
 use crate::{CompletionOpcode, Status};
 

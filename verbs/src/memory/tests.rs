@@ -1,3 +1,5 @@
+//! Tests of the memory table: registration, checks, the end of a registration.
+
 use std::collections::HashSet;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of memory windows and fast registration.
+
 use super::*;
 
 const PD: PdId = PdId(1);

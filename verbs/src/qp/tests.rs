@@ -1,3 +1,5 @@
+//! Tests of a queue pair: what starts when, in which order requests complete, how it ends.
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use weft_ddp::Stag;

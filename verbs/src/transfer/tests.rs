@@ -1,3 +1,5 @@
+//! Tests of gather and placement: which octets move, and which accesses are refused.
+
 use std::sync::Arc;
 
 use proptest::collection::vec;
