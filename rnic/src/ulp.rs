@@ -20,6 +20,7 @@ mod buffer;
 mod ddp;
 mod ddp_error;
 mod error;
+mod event;
 mod rdmap;
 mod requests;
 mod sink;
@@ -27,10 +28,11 @@ mod source;
 mod startup;
 
 pub use agreement::{Agreement, Association};
-pub use ddp::{DdpEvent, DdpStream};
+pub use ddp::DdpStream;
 pub use ddp_error::{DdpCause, DdpError};
 pub use error::{AnswerError, PostError};
-pub use rdmap::{RdmapEvent, RdmapStream};
+pub use event::{DdpEvent, RdmapEvent};
+pub use rdmap::RdmapStream;
 pub use source::Source;
 pub use startup::{Startup, StartupEvent};
 

@@ -1,6 +1,5 @@
 //! A DDP stream for a ULP that needs no RDMAP (RFC 5041).
 
-use core::ops::Range;
 use std::collections::VecDeque;
 
 use weft_ddp::{Cut, Cutter, Expected, Header, Receiver, Sender, Stag};
@@ -9,7 +8,7 @@ use weft_netif::{Llp, LlpState};
 use weft_verbs::{MemoryTable, Payload, Reach};
 
 use super::sink::Sink;
-use super::{Agreement, Association, DdpCause, DdpError, PostError, Source};
+use super::{Agreement, Association, DdpCause, DdpError, DdpEvent, PostError, Source};
 use crate::stream::pump;
 use crate::stream::segments::Segments;
 
@@ -40,59 +39,6 @@ pub struct DdpStream {
     /// [`DdpEvent::Closed`] was told.
     is_over: bool,
     scratch: Vec<u8>,
-}
-
-/// What has happened on a [`DdpStream`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DdpEvent {
-    /// A message of ours is in TCP: its octets may be changed.
-    Sent {
-        /// The number that its sender gave it.
-        id: u64,
-    },
-    /// A message of ours was not sent, or not as a whole.
-    Unsent {
-        /// The number that its sender gave it.
-        id: u64,
-    },
-    /// An untagged message has come.
-    Untagged {
-        /// The number of its buffer.
-        id: u64,
-        /// The queue.
-        queue: u32,
-        /// Its sequence number.
-        msn: u32,
-        /// What the peer's ULP has set: RsvdULP, in the order of the wire.
-        rsvd: [u8; 5],
-        /// The buffer, as long as the message.
-        buffer: Vec<u8>,
-    },
-    /// The last segment of a tagged message was placed; all of it is there.
-    Tagged {
-        /// The buffer of ours that the peer named. It means nothing when the range is empty.
-        stag: Stag,
-        /// The tagged offsets that were written.
-        to: Range<u64>,
-        /// What the peer's ULP has set: RsvdULP.
-        rsvd: u8,
-    },
-    /// A posted buffer that no message will come into.
-    Returned {
-        /// The number of the buffer.
-        id: u64,
-        /// The queue.
-        queue: u32,
-        /// The buffer, with what may have come of a message that never ended.
-        buffer: Vec<u8>,
-    },
-    /// The peer has closed its direction, between two messages or inside one. This end may send on (RFC 5041 section
-    /// 6.2.1).
-    PeerClosed,
-    /// A fatal error: nothing more is taken in. The ULP may still send, and has to close the stream.
-    Failed(DdpError),
-    /// The stream is over; nothing comes after this.
-    Closed,
 }
 
 /// A message that waits or is on its way.

@@ -4,11 +4,11 @@ use weft_ddp::{Header, Stag};
 use weft_mpa::{NOT_NEGOTIATED, Negotiated, STAGING_LEN, mulpdu};
 use weft_netif::{Llp, LlpState};
 use weft_rdmap::{AtomicOp, Error, Immediate, Kind, Terminate};
-use weft_verbs::{MemoryTable, Status};
+use weft_verbs::MemoryTable;
 
 use super::ddp::grow;
 use super::requests::{Request, Requests, Side};
-use super::{Agreement, Association, PostError, Source};
+use super::{Agreement, Association, PostError, RdmapEvent, Source};
 use crate::failure::{Cause, Failure, refusal};
 use crate::stream::{Stream, pump};
 
@@ -34,57 +34,6 @@ pub struct RdmapStream {
     /// Whose turn it is.
     transmits: bool,
     scratch: Vec<u8>,
-}
-
-/// What has happened on an [`RdmapStream`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RdmapEvent {
-    /// A request of ours has ended.
-    Completed {
-        /// The number that the ULP gave it.
-        id: u64,
-        /// How. [`Status::WorkRequestFlushed`] when the stream ended before.
-        status: Status,
-        /// What memory held before, of an Atomic.
-        original: Option<u64>,
-    },
-    /// A Send has come.
-    Received {
-        /// The number of its buffer.
-        id: u64,
-        /// The buffer, as long as the message.
-        buffer: Vec<u8>,
-        /// The peer asks for an event.
-        solicited: bool,
-        /// The STag of ours that the peer has taken out of use.
-        invalidated: Option<Stag>,
-    },
-    /// Immediate Data has come (RFC 7306 section 6).
-    Immediate {
-        /// The number of the buffer that it has taken.
-        id: u64,
-        /// That buffer, empty.
-        buffer: Vec<u8>,
-        /// The octets.
-        data: [u8; 8],
-        /// The peer asks for an event.
-        solicited: bool,
-    },
-    /// A posted buffer that nothing will come into.
-    Returned {
-        /// The number of the buffer.
-        id: u64,
-        /// The buffer, with what may have come of a message that never ended.
-        buffer: Vec<u8>,
-    },
-    /// The peer has closed the stream gracefully. What it still asked for is answered.
-    PeerClosed,
-    /// The peer has ended the stream by a Terminate.
-    Terminated(Terminate),
-    /// This end has ended the stream, or TCP has lost it ([`weft_mpa::Error::Closed`]).
-    Failed(Cause),
-    /// The stream is over; nothing comes after this.
-    Closed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
