@@ -20,7 +20,7 @@ pub(crate) mod terms;
 pub(crate) mod trace;
 
 impl Connection {
-    /// Does everything that can be done now.
+    /// Does everything that the present phase can do now.
     pub(crate) fn turn(&mut self, turn: &mut Turn<'_>) -> Verdict {
         match &self.phase {
             Phase::Opening => self.handle_opened(turn),
@@ -36,7 +36,7 @@ impl Connection {
         }
     }
 
-    /// The deadline of the present phase has passed.
+    /// Acts on the deadline of the present phase, which has passed.
     pub(crate) fn expire(&mut self, turn: &mut Turn<'_>) -> Verdict {
         if matches!(self.phase, Phase::Operating(_)) {
             return self.nudge(turn);
@@ -45,7 +45,7 @@ impl Connection {
         match &self.phase {
             Phase::Rejecting | Phase::Ending(_) | Phase::Draining => self.finish(turn),
             Phase::Opening => self.fail_opening(ConnectFailure::TimedOut),
-            // Nobody has taken it; once somebody has, streaming mode has no deadline.
+            // The application has not taken it. After it has, streaming mode has no deadline.
             Phase::Streaming(_) => Verdict::Remove,
             _ => self.fail_startup(turn, ConnectFailure::TimedOut),
         }

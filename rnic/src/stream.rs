@@ -40,7 +40,7 @@ pub(crate) struct Stream {
     may_send: bool,
     parked: Parked,
     pub(crate) placings: Placings,
-    /// What may come before anything else has come.
+    /// What the first message of the peer may be; none after it has come.
     pub(crate) awaited: Option<rtr::First>,
 }
 
@@ -102,7 +102,7 @@ impl Stream {
         Ok(None)
     }
 
-    /// Goes on with a message that has waited, if it need not wait any longer.
+    /// Goes on with a parked message if there is a receive request for it now.
     pub(crate) fn resume(&mut self, user: &mut impl User) -> Result<(), Failure> {
         self.parked.resume(&mut self.rdmap, user)
     }
@@ -136,7 +136,7 @@ impl Stream {
         if let Some(message) = next.map_err(|fault| Failure::refused(fault.into(), None))?
             && self.rdmap.start(message).is_err()
         {
-            // The user goes by the readiness, so that this is a fault of our own.
+            // The user goes by the readiness. So this is our own fault.
             return Err(Failure::local(Cause::Local(Status::General)));
         }
         let fitting = self.segments.fitting(max_ulpdu, fit, &self.rdmap);
@@ -180,7 +180,7 @@ impl Stream {
         self.rdmap.cancel_message();
     }
 
-    /// Drops what the peer asked for and has not got; no Atomic of it is done any more.
+    /// Drops the answers that the peer has not got. Its Atomics that are not done stay undone.
     pub(crate) fn abandon_answers(&mut self) {
         self.rdmap.cancel_responses();
     }
@@ -201,7 +201,7 @@ impl Stream {
         &self.segments
     }
 
-    /// Whether a message has to wait, and with it all that follows.
+    /// Whether a message is parked. All that follows it waits, too.
     pub(crate) const fn is_parked(&self) -> bool {
         !self.parked.is_empty()
     }
@@ -231,7 +231,7 @@ impl Stream {
         user: &mut impl User,
     ) -> Result<(usize, usize), Failure> {
         self.build_or_refuse(out, segment, user).map_err(|refusal| {
-            // Of an answer to a request of the peer the peer is to blame, and gets its request back.
+            // The peer is to blame for an answer that cannot be built, and gets its request back.
             if let (Refusal::Peer(error), Body::ReadResponse { .. } | Body::AtomicResponse(_)) =
                 (refusal, &segment.body)
             {

@@ -59,7 +59,7 @@ impl Connection {
         self.operate(turn)
     }
 
-    /// The application asks for the end.
+    /// Ends the connection for the application.
     pub(crate) fn disconnect(&mut self, turn: &mut Turn<'_>) -> Verdict {
         match &self.phase {
             Phase::Operating(_) => {
@@ -174,7 +174,7 @@ impl Connection {
         self.end(turn)
     }
 
-    /// The peer has ended the stream: the request that it refused fails, all others are flushed.
+    /// Handles the peer's Terminate: the request that it refuses fails, all others are flushed.
     fn handle_terminate(&mut self, turn: &mut Turn<'_>, terminate: &Terminate) -> Verdict {
         let culprit = match &self.phase {
             Phase::Operating(stream) => stream.culprit(terminate),
@@ -188,7 +188,7 @@ impl Connection {
                 qp.fail(token, refusal(terminate), u32::from_be_bytes(code));
             } else {
                 if qp.queues().as_infiniband() {
-                    // Its Writes are confirmed, so that what was refused is mostly the first that is not.
+                    // Its Writes are confirmed. So the peer mostly refuses the first one that is not.
                     qp.fail_oldest(refusal(terminate));
                 }
                 qp.note(QpNotice::Fatal);
@@ -203,12 +203,12 @@ impl Connection {
         self.shut(turn)
     }
 
-    /// The application ends the stream with a Terminate.
+    /// Ends the stream with a Terminate for the application.
     pub(crate) fn terminate(&mut self, turn: &mut Turn<'_>) -> Verdict {
         self.fail(turn, Failure::local(Cause::Requested))
     }
 
-    /// This side has found an error: the peer gets a Terminate, the queue pair is flushed.
+    /// Ends the stream after an error that this side has found: the peer gets a Terminate, the queue pair is flushed.
     fn fail(&mut self, turn: &mut Turn<'_>, failure: Failure) -> Verdict {
         let Phase::Operating(mut stream) = core::mem::replace(&mut self.phase, Phase::Draining) else {
             return Verdict::Keep;
@@ -273,7 +273,7 @@ fn receive(stream: &mut Stream, turn: &mut Turn<'_>) -> Result<Option<Terminate>
     }
 }
 
-/// What ends the reading of a buffer.
+/// Why the reading of a buffer ends.
 enum Heard {
     Terminate(Terminate),
     /// An FPDU has begun whose payload can go from the socket to where it belongs.
@@ -283,7 +283,7 @@ enum Heard {
 /// Sends as long as there is something to send and TCP has room for a whole FPDU of the largest size.
 pub(crate) fn transmit(stream: &mut Stream, turn: &mut Turn<'_>) -> Result<(), Failure> {
     let Turn { llp, qp: Some(qp), memory, counters, scratch, tcp_buffer, .. } = turn else { return Ok(()) };
-    // Most of what is received brings nothing to send.
+    // Most turns that receive have nothing to send.
     if !stream.has_output(qp.has_request()) {
         return Ok(());
     }

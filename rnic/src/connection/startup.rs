@@ -16,7 +16,7 @@ use crate::ids::{RequestId, StreamingId};
 use crate::stream::Stream;
 use crate::stream::frame::{self, Arrival};
 
-/// What the peer said when the connection came about.
+/// The peer's part of the startup.
 struct Greeting {
     private_data: Bytes,
     /// Its IRD and ORD, if it told them.
@@ -25,7 +25,7 @@ struct Greeting {
 }
 
 impl Connection {
-    /// TCP's handshake may be over: sends the Request.
+    /// Sends the Request if TCP's handshake is over and there is room.
     pub(crate) fn handle_connected(&mut self, turn: &mut Turn<'_>) -> Verdict {
         match turn.llp.state() {
             LlpState::Connecting => return Verdict::Keep,
@@ -53,7 +53,7 @@ impl Connection {
         self.handle_reply(turn)
     }
 
-    /// Waits for the Reply and goes by it.
+    /// Waits for the Reply and acts on it.
     pub(crate) fn handle_reply(&mut self, turn: &mut Turn<'_>) -> Verdict {
         match frame::receive(&mut self.frame, &mut turn.llp, FrameKind::Reply) {
             Arrival::Partial => return Verdict::Keep,
@@ -152,7 +152,7 @@ impl Connection {
         Verdict::Keep
     }
 
-    /// The application has not decided; the peer may lose patience.
+    /// Watches for the end of TCP while the application decides.
     pub(crate) fn watch_offer(&self, turn: &mut Turn<'_>) -> Verdict {
         match turn.llp.state() {
             LlpState::Connecting | LlpState::Established => Verdict::Keep,
@@ -168,7 +168,7 @@ impl Connection {
         if is_open && turn.llp.unsent() > 0 { Verdict::Keep } else { self.shut(turn) }
     }
 
-    /// The application accepts: sends the Reply, and the stream begins.
+    /// Accepts for the application: sends the Reply, and the stream begins.
     pub(crate) fn accept(
         &mut self,
         turn: &mut Turn<'_>,
@@ -191,7 +191,7 @@ impl Connection {
         Ok(self.operate(turn))
     }
 
-    /// The application rejects: sends the Reply and leaves MPA.
+    /// Rejects for the application: sends the Reply and leaves MPA.
     pub(crate) fn reject(
         &mut self,
         turn: &mut Turn<'_>,
@@ -224,7 +224,7 @@ impl Connection {
         Verdict::Remove
     }
 
-    /// The device is shut down before the connection has come about.
+    /// Ends a connection that has not come about, since the device is shut down.
     pub(crate) fn give_up(&mut self, turn: &mut Turn<'_>) -> Verdict {
         turn.llp.abort();
         let verdict = self.fail_startup(turn, ConnectFailure::Closed);
@@ -245,7 +245,7 @@ impl Connection {
         Verdict::Keep
     }
 
-    /// The offer, out of its phase, once it is sure that the answer can be sent.
+    /// Takes the offer out of its phase if the answer can be sent.
     fn take_offer(
         &mut self,
         turn: &Turn<'_>,
@@ -253,7 +253,7 @@ impl Connection {
     ) -> Result<Option<Offer>, weft_mpa::StartupError> {
         let Phase::Offered(offer) = &self.phase else { return Ok(None) };
         let needed = frame::reply_len(offer, private_data)?;
-        // A peer may send its Request without having read what it was sent in streaming mode.
+        // A peer may send its Request before it has read the octets of streaming mode.
         if turn.llp.room() < needed {
             return Err(weft_mpa::StartupError::BufferTooSmall { needed });
         }
@@ -290,7 +290,7 @@ impl Connection {
         self.report(turn, |qp_num| CmEvent::Established { qp_num, private_data, ird, ord, peer_depths });
     }
 
-    /// The queue pair is free again while the connection is still being closed.
+    /// Frees the queue pair while the connection is still being closed.
     fn detach(&mut self, turn: &mut Turn<'_>) {
         self.qp = None;
         turn.qp = None;

@@ -32,7 +32,7 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     /// The own end; set when the connection is entered into the table.
     pub(crate) local: SocketAddr,
-    /// Who has listened for it; none for a connection that this side opened.
+    /// The listener that it came to; none for a connection that this side opened.
     pub(crate) listener: Option<SocketAddr>,
     /// When the present phase has taken too long.
     pub(crate) deadline: Option<Instant>,
@@ -53,7 +53,7 @@ pub(crate) struct Connection {
     pub(crate) trace: Trace,
 }
 
-/// Where a connection stands.
+/// The phases of a connection.
 #[derive(Debug)]
 pub(crate) enum Phase {
     /// TCP's handshake; then streaming mode begins.
@@ -91,14 +91,14 @@ pub(crate) enum Hold {
     Dropped,
 }
 
-/// What the application waits for, and has not been told yet.
+/// What the application waits for in streaming mode.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Interest {
-    /// There were none.
+    /// A call has found no octets.
     pub(crate) octets: bool,
-    /// There was none.
+    /// A call has found no room.
     pub(crate) room: bool,
-    /// There was some, but not enough for a last message.
+    /// A call has found some room, but not enough for a last message.
     pub(crate) more_room: bool,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Turn<'a> {
 /// How a connection counts against the backlog of its listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It has not said what it wants.
+    /// Its Request has not come.
     Silent,
     /// It waits for the application.
     Asking,
@@ -188,7 +188,7 @@ impl Connection {
         }
     }
 
-    /// Tells the application.
+    /// Tells the application of an event.
     pub(crate) fn tell(&self, event: CmEvent) {
         if let Some(events) = &self.events {
             events.push(Notice { id: self.cookie, news: News::Event(event) });

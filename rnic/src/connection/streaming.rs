@@ -10,7 +10,7 @@ use crate::events::connection::{CmEvent, ConnectFailure, not_opened};
 use crate::ids::StreamingId;
 
 impl Connection {
-    /// TCP's handshake may be over: streaming mode begins.
+    /// Begins streaming mode if TCP's handshake is over.
     pub(crate) fn handle_opened(&mut self, turn: &Turn<'_>) -> Verdict {
         match turn.llp.state() {
             LlpState::Connecting => Verdict::Keep,
@@ -25,7 +25,7 @@ impl Connection {
         }
     }
 
-    /// TCP's handshake has failed.
+    /// Ends a connection whose TCP handshake has failed.
     pub(crate) fn fail_opening(&self, reason: ConnectFailure) -> Verdict {
         self.trace.startup_failed(&reason);
         self.tell(CmEvent::StreamFailed { id: StreamingId(self.serial), reason });

@@ -3,7 +3,7 @@
 use weft_mpa::{FrameKind, MAX_PRIVATE_DATA, Offer, StartupError, StartupFrame};
 use weft_netif::{Llp, LlpState};
 
-/// What has come of a startup frame.
+/// How much of a startup frame has come.
 pub(crate) enum Arrival {
     /// Not all of it.
     Partial,
@@ -47,7 +47,7 @@ pub(crate) const fn reply_len(offer: &Offer, private_data: &[u8]) -> Result<usiz
     }
 }
 
-/// The octets that a frame lacks, as far as can be told from its beginning.
+/// The octets that a frame lacks, as far as its beginning tells.
 fn missing(frame: &[u8]) -> usize {
     let private =
         frame.get(HEADER_LEN - 2..HEADER_LEN).map_or(0, |len| usize::from(len[0]) << 8 | usize::from(len[1]));

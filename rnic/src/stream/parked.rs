@@ -1,4 +1,4 @@
-//! A message that waits for a receive request (`rnr_wait`).
+//! A parked message: one that waits for a receive request (`rnr_wait`).
 //!
 //! Its first segment is taken out of the stream and kept here, accepted by MPA, DDP and RDMAP; nothing behind it is
 //! taken, so that the peer's window closes and it has to wait too.
@@ -17,7 +17,7 @@ pub(crate) type Rdmap = Endpoint<Box<[OutstandingRequest]>, Box<[PendingRequest]
 pub(crate) struct Parked(Option<Box<[u8]>>);
 
 impl Parked {
-    /// Keeps a segment that has to wait, and says whether it has.
+    /// Keeps a segment that has to wait. Returns whether it has.
     #[inline]
     pub(crate) fn keep(&mut self, inbound: &Inbound<'_>, ulpdu: &[u8], user: &mut impl User) -> bool {
         let takes_receive = matches!(inbound, Inbound::Send { .. } | Inbound::Immediate { .. });
@@ -28,7 +28,7 @@ impl Parked {
         waits
     }
 
-    /// Applies the segment that has waited, if there is a request for it now.
+    /// Applies the parked segment if there is a receive request for it now.
     pub(crate) fn resume(&mut self, rdmap: &mut Rdmap, user: &mut impl User) -> Result<(), Failure> {
         if self.is_empty() || user.lacks_receive() {
             return Ok(());

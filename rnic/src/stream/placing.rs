@@ -27,7 +27,7 @@ pub(crate) struct Placing {
     tail: usize,
 }
 
-/// The FPDU of a stream that is on its way, if one is.
+/// The FPDU of a stream that is on its way to memory, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Placings(Option<Placing>);
 
@@ -81,7 +81,7 @@ impl Placings {
 }
 
 impl Placing {
-    /// Takes length field and DDP header off `octets` if what they begin can be placed as it comes.
+    /// Takes length field and DDP header off `octets` if the payload behind them can be placed as it arrives.
     fn begin(segments: &Segments, rdmap: &Rdmap, octets: &mut &[u8], user: &mut impl User) -> Option<Self> {
         let (ulpdu_len, fpdu_len) = segments.partial(octets)?;
         let len = ulpdu_len.checked_sub(Header::TAGGED_LEN).filter(|&len| len >= Landing::MIN_LEN)?;
@@ -96,7 +96,7 @@ impl Placing {
         Some(Self { head: *head, header, place, len, placed: 0, tail })
     }
 
-    /// Places what `octets` have of it, and takes that off.
+    /// Places the payload in `octets`, and takes it off.
     fn take(&mut self, octets: &mut &[u8], user: &mut impl User) -> Result<(), Failure> {
         if self.placed < self.len {
             let placed = user.land(&self.place, self.len, self.placed, octets);

@@ -1,4 +1,4 @@
-//! Octets between TCP and a stream, of whatever kind it is.
+//! Octets between TCP and a stream of any kind.
 
 use weft_netif::Llp;
 
@@ -96,7 +96,7 @@ pub(crate) fn transmit_all(
 #[derive(Clone, Copy)]
 struct Shape {
     mulpdu: usize,
-    /// The buffer wraps behind the place for them.
+    /// The buffer wraps behind the place for the FPDUs.
     wraps: bool,
     boundary: Option<Boundary>,
 }
@@ -118,7 +118,7 @@ impl Boundary {
         Some(Self { segment, room: llp.segment_room()? })
     }
 
-    /// How long the next FPDU should be, if not as long as may be.
+    /// The length of the next FPDU; none for the largest.
     const fn fit(&self) -> Option<usize> {
         match self.room {
             room if room == self.segment => None,
@@ -127,7 +127,7 @@ impl Boundary {
         }
     }
 
-    /// Takes note of an FPDU of so many octets.
+    /// Notes an FPDU of so many octets.
     const fn pass(&mut self, octets: usize) {
         let behind = self.segment - self.room + octets;
         self.room = self.segment - behind % self.segment;
@@ -174,7 +174,7 @@ const fn before_wrap(rest: usize, largest: usize) -> usize {
     if rest > largest && rest < largest + SHORTEST && rest >= 2 * SHORTEST { rest - SHORTEST } else { rest }
 }
 
-/// Throws away what TCP has.
+/// Throws the octets of TCP away.
 pub(crate) fn discard(llp: &mut Llp<'_>) {
     loop {
         let octets = llp.readable().len();
@@ -187,5 +187,5 @@ pub(crate) fn discard(llp: &mut Llp<'_>) {
 
 /// Room for any message that is not cut: the longest is a Terminate, or an Atomic Request, with its Marker.
 const SHORTEST: usize = 128;
-/// A send buffer of less than so many FPDUs has none cut to end with it.
+/// In a send buffer of fewer FPDUs than this, no FPDU is cut to end with the buffer.
 const FEW: usize = 4;

@@ -8,9 +8,9 @@ use weft_rdmap::{Inbound, Kind, Message, SendEnd, Token};
 /// What the first message of the peer may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum First {
-    /// One like those that follow.
+    /// Any message.
     Any,
-    /// An empty Send, too, that only says "ready to receive".
+    /// Any message, or an empty Send that only says "ready to receive".
     MaybeRtr,
 }
 
@@ -34,12 +34,12 @@ pub(crate) const fn message(kind: RtrKind) -> Message {
     Message { token: RTR, len: 0, kind }
 }
 
-/// Whether a segment can be the Send that only says so.
+/// Whether a segment can be the Send that only says "ready to receive".
 pub(crate) const fn is_send(inbound: &Inbound<'_>) -> bool {
     matches!(inbound, Inbound::Send { payload: [], last: Some(SendEnd { invalidate: None, .. }), .. })
 }
 
-/// The RTR message is nobody's work request; no queue pair counts this far.
+/// The RTR message belongs to no work request. No queue pair counts this far.
 const RTR: Token = Token(u64::MAX);
 /// Some adapters treat STag 0 specially even where no STag is checked.
 const RTR_STAG: Stag = Stag(1);

@@ -31,7 +31,7 @@ pub(crate) fn transmit(
     Some(octets)
 }
 
-/// Places and completes a Send that is whole in one segment, and says whether it has.
+/// Places and completes a Send that is whole in one segment. Returns whether it has.
 #[inline]
 pub(crate) fn place(segment: &Segment<'_>, user: &mut impl User) -> bool {
     Opcode::whole_send(&segment.header).is_some_and(|solicited| user.place_whole(segment.payload, solicited))

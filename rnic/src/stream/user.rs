@@ -1,4 +1,4 @@
-//! Who is above RDMAP: the boundary between the spine and the side that owns requests and memory.
+//! The user of a stream: the part above RDMAP, which owns requests and memory.
 
 use weft_ddp::Header;
 use weft_rdmap::{Body, Inbound, Message, Place, Readiness, Token};
@@ -9,7 +9,7 @@ use crate::counters::Counters;
 /// The user of an RDMAP stream. Its methods are called by [`Stream`](crate::stream::Stream), in the order of the way
 /// of the data.
 pub(crate) trait User {
-    /// Whether nothing is to be received or sent for now; what has come stays in TCP.
+    /// Whether nothing is to be received or sent for now. Octets that arrive stay in TCP.
     fn is_sated(&self) -> bool {
         false
     }
@@ -19,10 +19,10 @@ pub(crate) trait User {
         false
     }
 
-    /// The first FPDU has come to a responder, which may send from now on.
+    /// Notes that the first FPDU has come to a responder, which may send from now on.
     fn note_established(&mut self) {}
 
-    /// Nothing may be sent yet: what needs no message need not wait.
+    /// Carries out requests that need no message, while nothing may be sent yet.
     fn carry_out_local(&mut self) -> Result<(), LocalFault> {
         Ok(())
     }
@@ -38,13 +38,13 @@ pub(crate) trait User {
         None
     }
 
-    /// The short message that was put last is in TCP.
+    /// Notes that the short message that was put last is in TCP.
     fn finish_short(&mut self, _: &Short) {}
 
     /// The next message to send, if there is one that may start.
     fn next_message(&mut self, readiness: Readiness) -> Result<Option<Message>, LocalFault>;
 
-    /// Fills `payload` with what a segment carries behind its header.
+    /// Fills `payload` with the payload of a segment.
     fn fill(&mut self, body: &Body, payload: &mut Payload<'_>) -> Result<(), Refusal>;
 
     /// Lends what a segment carries behind its header, `len` octets, instead of filling it in; `false` when it does
@@ -53,10 +53,10 @@ pub(crate) trait User {
         Ok(false)
     }
 
-    /// What was lent goes out behind `head` octets of its FPDU.
+    /// Notes that the lent payload goes out behind `head` octets of its FPDU.
     fn send_lent_behind(&mut self, _head: usize) {}
 
-    /// The last octet of a message is in TCP.
+    /// Notes that the last octet of a message is in TCP.
     fn finish(&mut self, token: Token);
 
     /// Places the payload of a whole Send and completes it, if nothing about that is out of the ordinary. If not,
@@ -65,7 +65,7 @@ pub(crate) trait User {
         false
     }
 
-    /// Places what has come, and completes what it finishes. A Terminate does neither.
+    /// Places the payload of a segment, and completes the requests that it finishes. A Terminate does neither.
     fn apply(&mut self, inbound: Inbound<'_>) -> Result<(), Refusal>;
 
     /// Whether a payload of `len` octets may be placed as it comes.
@@ -85,14 +85,14 @@ pub(crate) trait User {
     /// A segment with `payload` octets behind its header is in TCP, `fpdu` octets in all.
     fn count_sent(&mut self, header: &Header, payload: usize, fpdu: usize);
 
-    /// An FPDU with good CRC has come.
+    /// Counts an FPDU with good CRC.
     fn count_fpdu(&mut self);
 
     /// DDP has taken a segment with this header and `payload` octets behind it.
     fn count_received(&mut self, header: &Header, payload: usize);
 }
 
-/// The user that verbs are: a queue pair, and what it works with besides its stream.
+/// The user of verbs: a queue pair, and what it works with besides its stream.
 #[derive(Debug)]
 pub(crate) struct Surroundings<'a> {
     pub(crate) qp: &'a mut QueuePair,
@@ -159,7 +159,7 @@ impl User for Surroundings<'_> {
     #[inline]
     fn finish(&mut self, token: Token) {
         match &mut self.lending {
-            // The memory is the application's again only when its octets are in TCP.
+            // The application gets its memory back only when the octets are in TCP.
             Some(lending) if !lending.is_empty() => lending.finish(token),
             _ => self.qp.finish(token),
         }
@@ -184,7 +184,7 @@ impl User for Surroundings<'_> {
     }
 
     fn lands(&mut self, place: &Place, len: usize) -> bool {
-        // What is wrong with it the whole segment shows, and is told in due form then.
+        // A fault shows with the whole segment, and is reported then.
         self.lands && self.qp.may_land(place, len, self.memory)
     }
 
@@ -209,7 +209,7 @@ impl User for Surroundings<'_> {
     }
 }
 
-/// Who asks for nothing and takes nothing: all that goes out is RDMAP's own, a Terminate.
+/// A user without requests and memory. Only RDMAP's own message goes out, a Terminate.
 #[derive(Debug)]
 pub(crate) struct Nobody;
 
