@@ -171,6 +171,67 @@ fn an_extension_is_a_bad_request_where_none_are_known() {
     assert_eq!(fault, Err(LocalFault(Status::LocalQpOperation)));
 }
 
+/// Another thread writes into registered entries while the engine works on them. Memory of another domain is neither sent nor
+/// changed, and another queue pair goes on.
+#[test]
+fn entries_may_change_while_the_engine_reads_them() {
+    const SECRET: [u8; 64] = *b"secret--secret--secret--secret--secret--secret--secret--secret--";
+    for seed in 0..200_u64 {
+        let (mut world, mut other) = (established(), established());
+        let (memory, _doorbells) = entries(&mut world);
+        let foreign = Region::owned(SECRET.len()).unwrap();
+        assert!(foreign.copy_in(0, &SECRET));
+        let foreign =
+            Registration { pd: PdId(9), stream: None, access: Access::ALL, iova: 0, region: foreign };
+        let foreign = world.memory.register(foreign).unwrap();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (memory, done) = (&memory, &done);
+            let stag = u64::from(foreign.stag.0);
+            scope.spawn(move || {
+                let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+                while !done.load(core::sync::atomic::Ordering::Relaxed) {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    let offset = usize::try_from(random % (memory.region.len() as u64 / 8)).unwrap() * 8;
+                    // Control words of small numbers, and elements that name the memory of the other domain.
+                    let word = match random >> 60 {
+                        0..8 => random >> 20 & 0x0000_0040_0007_0F1F,
+                        8..14 => stag | (random & 63) << 32,
+                        _ => random,
+                    };
+                    assert!(memory.region.copy_in(offset, &word.to_le_bytes()));
+                }
+            });
+            for wr_id in 0..200 {
+                _ = world.post(wr_id, HOLD, 0);
+                let mut out = [0; 128];
+                if let Some(short) = world.qp.put_short(&world.memory, &mut out) {
+                    world.qp.finish_short(&short);
+                } else if let Ok(Some(message)) = world.qp.next_message(IDLE, &world.memory) {
+                    let body = weft_rdmap::Body::Message { token: message.token, offset: 0 };
+                    let len = out.len().min(message.len as usize);
+                    let fetches = world.qp.work.opcode.fetches();
+                    if !fetches {
+                        _ = world.qp.fill(&body, &world.memory, &mut crate::Payload::new(&mut out[..len]));
+                    }
+                    world.qp.finish(message.token);
+                }
+                assert!(!out.windows(8).any(|octets| octets == &SECRET[..8]), "seed {seed}");
+                world.outcomes();
+            }
+            world.qp.handle_event(QpEvent::Failed);
+            done.store(true, core::sync::atomic::Ordering::Relaxed);
+        });
+        assert_eq!(world.qp.retired, world.qp.queues().send.posted(), "seed {seed}");
+        let mut octets = [0; SECRET.len()];
+        assert!(foreign.region.copy_out(0, &mut octets) && octets == SECRET, "seed {seed}");
+        other.post(1, WRITE, 0).unwrap();
+        assert_eq!(other.start(), Token(0));
+    }
+}
+
 proptest! {
     /// Whatever stands in an entry, the queue pair starts something, waits, holds, or says that it is bad; and it completes
     /// all that was posted when it ends.
