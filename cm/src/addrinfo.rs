@@ -3,8 +3,8 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
+use crate::core::Id;
 use crate::error::Error;
-use crate::id::Id;
 use crate::manager::Cm;
 
 /// What an id is made for in one step, as `struct rdma_addrinfo` has it.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use rustix::io::Errno;
 use weft_rnic::Device;
 
+use crate::core::{Core, Id};
 use crate::error::Error;
-use crate::event::EventKind;
-use crate::id::{Core, Id};
+use crate::kind::EventKind;
 use crate::manager::nearness;
 use crate::state::{Op, State};
 

@@ -7,23 +7,14 @@ use std::time::Duration;
 use rustix::io::Errno;
 use weft_rnic::{EventQueue, Until};
 
+use crate::core::{ChannelInner, Event, Manager};
 use crate::error::Error;
-use crate::event::Event;
-use crate::manager::Manager;
 
 /// A queue of events with a file descriptor that poll and epoll understand: readable exactly while an event waits. Clones are
 /// handles to the same one; any number of threads may wait on it.
 #[derive(Clone, Debug)]
 pub struct EventChannel {
     pub(crate) inner: Arc<ChannelInner>,
-}
-
-#[derive(Debug)]
-pub(crate) struct ChannelInner {
-    pub(crate) queue: EventQueue,
-    pub(crate) manager: Arc<Manager>,
-    /// Held while an event is taken and its id goes to the next state, so that ids see their events in order.
-    order: Mutex<()>,
 }
 
 impl EventChannel {

@@ -7,9 +7,9 @@ use rustix::io::Errno;
 use weft_rnic::{CmError, Listen, QpState};
 
 use crate::channel::EventChannel;
+use crate::core::{Attempt, Core, Id, Shared};
 use crate::error::Error;
-use crate::event::EventKind;
-use crate::id::{Attempt, Core, Id, Shared};
+use crate::kind::EventKind;
 use crate::manager::NUMBER_BITS;
 use crate::param::ConnParam;
 use crate::state::{Op, State};

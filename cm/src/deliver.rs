@@ -7,9 +7,8 @@ use rustix::io::Errno;
 use weft_rnic::{CmEvent, ConnectFailure, ConnectRequest, DisconnectReason, News, Notice};
 
 use crate::bind::STATUS_SHIFT;
-use crate::event::{Acknowledgement, Cause, Event, EventKind};
-use crate::id::{Core, Shared};
-use crate::manager::Manager;
+use crate::core::{Acknowledgement, Cause, Core, Event, Manager, Shared};
+use crate::kind::EventKind;
 use crate::param::EventParam;
 use crate::state::{Op, State};
 

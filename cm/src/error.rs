@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use weft_netif::{ConnectError, ListenError};
 use weft_rnic::{CmError, CreateError};
 
-use crate::event::EventKind;
+use crate::kind::EventKind;
 use crate::state::{Op, State};
 
 /// Why a call cannot be carried out. Nothing was changed, but by [`Error::Ended`].

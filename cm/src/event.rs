@@ -1,71 +1,11 @@
 //! Events, as `struct rdma_cm_event` has them.
 
-use std::sync::Arc;
-
 use rustix::io::Errno;
 use weft_rnic::{ConnectFailure, DisconnectReason};
 
-use crate::id::{Id, Shared};
+use crate::core::{Acknowledgement, Cause, Event, Id};
+use crate::kind::EventKind;
 use crate::param::EventParam;
-
-/// What has happened; the numbers are those of `enum rdma_cm_event_type`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum EventKind {
-    /// The device and the way to the peer are known.
-    AddrResolved = 0,
-    /// No device leads to the peer.
-    AddrError = 1,
-    /// The id may connect.
-    RouteResolved = 2,
-    /// There is no route any more.
-    RouteError = 3,
-    /// A peer wants to connect; [`Event::take_id`] has the new id.
-    ConnectRequest = 4,
-    /// Never on iWARP: the queue pair is ready when the Reply has come, and [`Self::Established`] says so.
-    ConnectResponse = 5,
-    /// The connection did not come about: MPA startup failed.
-    ConnectError = 6,
-    /// The peer did not answer in time.
-    Unreachable = 7,
-    /// The peer said no, nobody listens there, or the peer hung up.
-    Rejected = 8,
-    /// The connection stands.
-    Established = 9,
-    /// The connection is over.
-    Disconnected = 10,
-    /// The device of the id is gone; no event follows.
-    DeviceRemoval = 11,
-    /// Never on iWARP: TCP keeps its TIME-WAIT itself, and a queue pair is not used again.
-    TimewaitExit = 15,
-}
-
-/// An event; dropping it acknowledges it.
-#[derive(Debug)]
-pub struct Event {
-    pub(crate) kind: EventKind,
-    pub(crate) status: Option<Errno>,
-    pub(crate) param: EventParam,
-    pub(crate) cause: Cause,
-    pub(crate) id: u64,
-    pub(crate) context: u64,
-    pub(crate) listener: Option<u64>,
-    pub(crate) child: Option<Id>,
-    pub(crate) acknowledgement: Option<Acknowledgement>,
-}
-
-/// What the device has said.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Cause {
-    #[default]
-    None,
-    Failure(ConnectFailure),
-    End(DisconnectReason),
-}
-
-/// Counts an event as acknowledged when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Acknowledgement(pub(crate) Arc<Shared>);
 
 impl Event {
     /// What has happened.
@@ -132,46 +72,6 @@ impl Event {
     /// Acknowledges the event and goes on showing it; for those that keep it.
     pub fn acknowledge(&mut self) {
         self.acknowledgement = None;
-    }
-}
-
-impl EventKind {
-    /// The name, as `rdma_event_str` has it without its prefix.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AddrResolved => "ADDR_RESOLVED",
-            Self::AddrError => "ADDR_ERROR",
-            Self::RouteResolved => "ROUTE_RESOLVED",
-            Self::RouteError => "ROUTE_ERROR",
-            Self::ConnectRequest => "CONNECT_REQUEST",
-            Self::ConnectResponse => "CONNECT_RESPONSE",
-            Self::ConnectError => "CONNECT_ERROR",
-            Self::Unreachable => "UNREACHABLE",
-            Self::Rejected => "REJECTED",
-            Self::Established => "ESTABLISHED",
-            Self::Disconnected => "DISCONNECTED",
-            Self::DeviceRemoval => "DEVICE_REMOVAL",
-            Self::TimewaitExit => "TIMEWAIT_EXIT",
-        }
-    }
-
-    /// The kinds that an id posts to itself.
-    pub(crate) const fn of_posted(number: u32) -> Option<Self> {
-        Some(match number {
-            0 => Self::AddrResolved,
-            1 => Self::AddrError,
-            2 => Self::RouteResolved,
-            3 => Self::RouteError,
-            10 => Self::Disconnected,
-            11 => Self::DeviceRemoval,
-            _ => return None,
-        })
-    }
-}
-
-impl core::fmt::Display for EventKind {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.name())
     }
 }
 

@@ -1,69 +1,20 @@
 //! Ids: what they hold, and what can be asked of them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use weft_rnic::{Device, EventSource, Pd, Qp, QpInit, RequestId};
+use weft_rnic::{Device, EventSource, Pd, Qp, QpInit};
 
-use crate::channel::{ChannelInner, EventChannel};
+use crate::channel::EventChannel;
+use crate::core::Event;
+use crate::core::{Attempt, ChannelInner, Core, Id, Manager, Shared};
 use crate::error::Error;
-use crate::event::{Event, EventKind};
-use crate::manager::{End, Manager, lock};
+use crate::kind::EventKind;
+use crate::manager::lock;
 use crate::param::ConnParam;
 use crate::state::{Op, State};
-
-/// A communication identifier, like a socket. Any thread may use it; dropping it destroys it, see [`Id::destroy`].
-#[derive(Debug)]
-pub struct Id {
-    pub(crate) shared: Arc<Shared>,
-}
-
-/// What the handle and the events of an id share.
-pub(crate) struct Shared {
-    pub(crate) number: u64,
-    pub(crate) context: AtomicU64,
-    pub(crate) manager: Arc<Manager>,
-    pub(crate) core: Mutex<Core>,
-    /// Events that were taken and are not acknowledged.
-    pub(crate) unacknowledged: Mutex<usize>,
-    pub(crate) acknowledged: Condvar,
-}
-
-/// What changes in an id.
-pub(crate) struct Core {
-    pub(crate) state: State,
-    pub(crate) channel: Arc<ChannelInner>,
-    pub(crate) is_synchronous: bool,
-    pub(crate) is_destroyed: bool,
-    /// The ports that it has bound, one for each device, and the listeners there.
-    pub(crate) ends: Vec<End>,
-    pub(crate) device: Option<Device>,
-    pub(crate) local: Option<SocketAddr>,
-    /// On a device of all addresses: where a connection to the peer begins.
-    pub(crate) source: Option<IpAddr>,
-    pub(crate) peer: Option<SocketAddr>,
-    pub(crate) qp: Option<Arc<Qp>>,
-    /// The connect request that it was made for, until it is answered.
-    pub(crate) request: Option<RequestId>,
-    /// What it connects with, as long as it may do so again.
-    pub(crate) attempt: Option<Attempt>,
-    /// The event that the last synchronous call has ended with.
-    pub(crate) last: Option<Event>,
-}
-
-/// What [`Id::connect`] was called with, and how often it may be repeated.
-#[derive(Clone, Debug)]
-pub(crate) struct Attempt {
-    private_data: Bytes,
-    responder_resources: Option<u16>,
-    initiator_depth: Option<u16>,
-    peer_to_peer: Option<bool>,
-    /// The own end as it was before the first attempt chose one.
-    pub(crate) local: Option<SocketAddr>,
-    pub(crate) repeats: u32,
-}
 
 impl Attempt {
     pub(crate) fn new(param: &ConnParam<'_>, local: Option<SocketAddr>, repeats: u32) -> Self {

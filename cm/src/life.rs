@@ -5,10 +5,10 @@ use std::sync::{Arc, PoisonError};
 use weft_rnic::{Device, EventSource};
 
 use crate::channel::EventChannel;
+use crate::core::{Core, End, Id, Shared};
 use crate::error::Error;
-use crate::event::EventKind;
-use crate::id::{Core, Id, Shared};
-use crate::manager::{End, lock};
+use crate::kind::EventKind;
+use crate::manager::lock;
 use crate::state::{Op, State};
 
 impl Id {

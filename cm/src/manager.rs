@@ -1,16 +1,15 @@
 //! The manager: which devices there are, and which ids.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use weft_rnic::{BoundPort, Device, Listener};
+use weft_rnic::Device;
 
 use crate::channel::EventChannel;
+use crate::core::{Core, End, Id, Manager, Shared};
 use crate::error::Error;
-use crate::id::{Core, Id, Shared};
 
 /// A connection manager: knows a set of devices, and finds the one that has an address or leads to it. Clones are handles to
 /// the same one.
@@ -26,25 +25,6 @@ pub struct Counters {
     pub devices: usize,
     /// Ids that are not destroyed.
     pub ids: usize,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Manager {
-    devices: Mutex<Vec<Device>>,
-    ids: Mutex<HashMap<u64, Weak<Shared>>>,
-    last: AtomicU64,
-    /// How often a refused connection is begun again, and after how long.
-    repeats: Mutex<(u32, Duration)>,
-}
-
-/// An id's hold on a port of a device, and its listener there.
-#[derive(Debug)]
-pub(crate) struct End {
-    pub(crate) device: Device,
-    pub(crate) port: BoundPort,
-    pub(crate) listener: Option<Listener>,
-    /// What the listener is called in notices.
-    pub(crate) cookie: u64,
 }
 
 impl Cm {
