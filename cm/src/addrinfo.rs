@@ -16,8 +16,8 @@ pub struct AddrInfo {
     pub destination: Option<SocketAddr>,
 }
 
-/// The addresses of a name like `host:7174`, `192.0.2.1:7174` or `[2001:db8::1]:7174`, from the system's resolver, in the order
-/// in which they should be tried. It may wait for the network.
+/// The addresses of a name like `host:7174`, `192.0.2.1:7174` or `[2001:db8::1]:7174`, from the system's resolver, in
+/// the order in which they should be tried. It may wait for the network.
 ///
 /// # Errors
 /// [`Error::Name`] when it is no host and port, or has no address.
@@ -27,11 +27,12 @@ pub fn resolve(name: &str) -> Result<Vec<SocketAddr>, Error> {
 }
 
 impl Cm {
-    /// Makes a synchronous id that is bound (passive), or whose address and route are resolved; what is left is to make a queue
-    /// pair and to listen or connect.
+    /// Makes a synchronous id that is bound (passive), or whose address and route are resolved; what is left is to make
+    /// a queue pair and to listen or connect.
     ///
     /// # Errors
-    /// As [`Id::bind`], [`Id::resolve_addr`] and [`Id::resolve_route`]; [`Error::Name`] when both addresses are missing.
+    /// As [`Id::bind`], [`Id::resolve_addr`] and [`Id::resolve_route`]; [`Error::Name`] when both addresses are
+    /// missing.
     pub fn create_ep(&self, info: &AddrInfo) -> Result<Id, Error> {
         let id = self.create_id(None)?;
         match (info.source, info.destination) {

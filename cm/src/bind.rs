@@ -13,8 +13,8 @@ use crate::manager::nearness;
 use crate::state::{Op, State};
 
 impl Id {
-    /// Gives the id an address of its own. An unspecified one means all devices of its IP version (`::` all of both); port 0
-    /// takes a free one, which [`Id::local_addr`] tells.
+    /// Gives the id an address of its own. An unspecified one means all devices of its IP version (`::` all of both);
+    /// port 0 takes a free one, which [`Id::local_addr`] tells.
     ///
     /// # Errors
     /// [`Error::State`] for an id that is bound already, [`Error::AddrNotAvailable`], [`Error::AddrInUse`],
@@ -27,15 +27,16 @@ impl Id {
         Ok(())
     }
 
-    /// Finds the device that leads to `peer`: the bound one, the one that has the address `source`, or else the one that
-    /// reaches it by the longest prefix. [`EventKind::AddrResolved`] or [`EventKind::AddrError`] (`ENETUNREACH`) follows. An
-    /// id that is bound already keeps its own address, and `source` is ignored, as in librdmacm.
+    /// Finds the device that leads to `peer`: the bound one, the one that has the address `source`, or else the one
+    /// that reaches it by the longest prefix. [`EventKind::AddrResolved`] or [`EventKind::AddrError`] (`ENETUNREACH`)
+    /// follows. An id that is bound already keeps its own address, and `source` is ignored, as in librdmacm.
     ///
-    /// The answer is there at once, so that `_timeout` never passes: whether the peer answers to its address shows when TCP
-    /// connects.
+    /// The answer is there at once, so that `_timeout` never passes: whether the peer answers to its address shows when
+    /// TCP connects.
     ///
     /// # Errors
-    /// [`Error::State`], [`Error::Unaddressable`] and [`Error::FamilyMismatch`] for `peer`; for `source` as [`Id::bind`].
+    /// [`Error::State`], [`Error::Unaddressable`] and [`Error::FamilyMismatch`] for `peer`; for `source` as
+    /// [`Id::bind`].
     pub fn resolve_addr(
         &self,
         source: Option<SocketAddr>,
@@ -68,8 +69,8 @@ impl Id {
         self.complete(EventKind::AddrResolved)
     }
 
-    /// Finds the route to the peer; [`EventKind::RouteResolved`] follows, or [`EventKind::RouteError`] when there is none any
-    /// more. The answer is there at once, as that of [`Id::resolve_addr`].
+    /// Finds the route to the peer; [`EventKind::RouteResolved`] follows, or [`EventKind::RouteError`] when there is
+    /// none any more. The answer is there at once, as that of [`Id::resolve_addr`].
     ///
     /// # Errors
     /// [`Error::State`], [`Error::DeviceRemoved`].

@@ -10,8 +10,8 @@ use weft_rnic::{EventQueue, Until};
 use crate::core::{ChannelInner, Event, Manager};
 use crate::error::Error;
 
-/// A queue of events with a file descriptor that poll and epoll understand: readable exactly while an event waits. Clones are
-/// handles to the same one; any number of threads may wait on it.
+/// A queue of events with a file descriptor that poll and epoll understand: readable exactly while an event waits.
+/// Clones are handles to the same one; any number of threads may wait on it.
 #[derive(Clone, Debug)]
 pub struct EventChannel {
     pub(crate) inner: Arc<ChannelInner>,
@@ -35,8 +35,8 @@ impl EventChannel {
         self.inner.take()
     }
 
-    /// The next event; waits for it, with `timeout` at most so long in real time. Drives the devices whose progress is manual
-    /// meanwhile; one on virtual time has to be driven by another thread.
+    /// The next event; waits for it, with `timeout` at most so long in real time. Drives the devices whose progress is
+    /// manual meanwhile; one on virtual time has to be driven by another thread.
     pub fn wait(&self, timeout: Option<Duration>) -> Option<Event> {
         self.wait_until(Until::timeout(timeout))
     }
@@ -49,7 +49,7 @@ impl EventChannel {
 }
 
 impl ChannelInner {
-    /// Keeps everybody else from taking events.
+    /// Keeps all other threads from taking events.
     pub(crate) fn lock_order(&self) -> MutexGuard<'_, ()> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -15,8 +15,9 @@ use crate::param::ConnParam;
 use crate::state::{Op, State};
 
 impl Id {
-    /// Takes connect requests from now on; they come as [`EventKind::ConnectRequest`], at most `backlog` at a time without an
-    /// answer (0: as many as the device allows). An id that is not bound listens on all addresses, on a free port.
+    /// Takes connect requests from now on; they come as [`EventKind::ConnectRequest`], at most `backlog` at a time
+    /// without an answer (0: as many as the device allows). An id that is not bound listens on all addresses, on a free
+    /// port.
     ///
     /// # Errors
     /// [`Error::State`], [`Error::AddrInUse`].
@@ -74,11 +75,12 @@ impl Id {
     }
 
     /// Connects the queue pair to the peer. One of [`EventKind::Established`], [`EventKind::Rejected`],
-    /// [`EventKind::Unreachable`] and [`EventKind::ConnectError`] follows, within the time that the device's settings give.
+    /// [`EventKind::Unreachable`] and [`EventKind::ConnectError`] follows, within the time that the device's settings
+    /// give.
     ///
     /// # Errors
-    /// [`Error::State`], [`Error::NoQp`], [`Error::DeviceRemoved`], and [`Error::Refused`] when the queue pair is not idle, the
-    /// private data is too long, or a depth is larger than the device's.
+    /// [`Error::State`], [`Error::NoQp`], [`Error::DeviceRemoved`], and [`Error::Refused`] when the queue pair is not
+    /// idle, the private data is too long, or a depth is larger than the device's.
     pub fn connect(&self, param: &ConnParam<'_>) -> Result<(), Error> {
         let mut core = self.shared.lock();
         let next = core.after(Op::Connect)?;
@@ -94,7 +96,8 @@ impl Id {
     /// Accepts the connect request that the id was made for; [`EventKind::Established`] follows.
     ///
     /// # Errors
-    /// As [`Id::connect`], and [`Error::Refused`] with `ECONNRESET` when the peer has gone meanwhile; the id is over then.
+    /// As [`Id::connect`], and [`Error::Refused`] with `ECONNRESET` when the peer has gone meanwhile; the id is over
+    /// then.
     pub fn accept(&self, param: &ConnParam<'_>) -> Result<(), Error> {
         let mut core = self.shared.lock();
         let next = core.after(Op::Accept)?;
@@ -123,9 +126,9 @@ impl Id {
         core.note_answer(outcome, next)
     }
 
-    /// Confirms a connection. In librdmacm this is the third step of a handshake that is made by hand, without a queue pair in
-    /// the id. On iWARP there is no third step: the queue pair must be there before, and the device ends the handshake, so that
-    /// nothing is left to do for a connection that stands.
+    /// Confirms a connection. In librdmacm this is the third step of a handshake that is made by hand, without a queue
+    /// pair in the id. On iWARP there is no third step: the queue pair must be there before, and the device ends the
+    /// handshake, so that nothing is left to do for a connection that stands.
     ///
     /// # Errors
     /// [`Error::State`] for an id that is not connected.
@@ -134,8 +137,8 @@ impl Id {
         core.after(Op::Establish).map(|_| ())
     }
 
-    /// Ends the connection, or gives up the attempt; [`EventKind::Disconnected`] follows, once, on both sides of a connection.
-    /// What is posted still is flushed. An id that is over already stays so, without an event.
+    /// Ends the connection, or gives up the attempt; [`EventKind::Disconnected`] follows, once, on both sides of a
+    /// connection. What is posted still is flushed. An id that is over already stays so, without an event.
     ///
     /// # Errors
     /// [`Error::State`] for an id that has not been connected.
@@ -151,7 +154,7 @@ impl Id {
                 Ok(()) if qp.state() == QpState::Idle => {
                     core.post(self, EventKind::Disconnected, Some(Errno::CONNABORTED));
                 }
-                // What ended it before is on its way.
+                // The event of an earlier end is on its way.
                 Ok(()) | Err(CmError::NotConnected) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -171,7 +174,7 @@ impl Id {
 }
 
 impl Shared {
-    /// Nobody listens at the peer: connects again if that is wanted, and says whether an attempt is under way.
+    /// Connects again after a refusal, if repeats are left. Returns true if an attempt is under way.
     pub(crate) fn begin_again(&self) -> bool {
         if self.lock().attempt.is_none() {
             return false;

@@ -1,4 +1,5 @@
-//! The data of managers, channels, ids and events, which refer to each other. What they do stands in the files named after them.
+//! The data of managers, channels, ids and events, which refer to each other. What they do stands in the files named
+//! after them.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

@@ -37,7 +37,7 @@ impl Manager {
             News::Posted(code) => tell_posted(code)?,
         };
         let mut core = shared.lock();
-        // The end is told once, even where the device and the id itself have both told it.
+        // An end is reported once, even if both the device and the id have posted it.
         if core.is_destroyed || told.kind == EventKind::Disconnected && core.state == State::Over {
             return None;
         }
@@ -48,8 +48,8 @@ impl Manager {
         Some(shared.event(told))
     }
 
-    /// A connect request makes an id of its own. One whose listener is destroyed meanwhile is nobody's, and ends with the time
-    /// that the device gives for an answer.
+    /// Makes an id for a connect request. If the listener is destroyed meanwhile, the request has no id, and ends with
+    /// the time that the device gives for an answer.
     fn deliver_request(
         self: &Arc<Self>,
         listener: &Arc<Shared>,
@@ -107,7 +107,7 @@ fn tell(event: CmEvent) -> Option<Told> {
             told(EventKind::Established, None, param, Cause::None)
         }
         CmEvent::Rejected { qp_num, private_data, peer_depths } => {
-            // What the peer could have agreed to: it holds its IRD, and wants its ORD.
+            // The peer would have agreed to this: it holds its IRD, and wants its ORD.
             let (initiator_depth, responder_resources) = peer_depths.unwrap_or_default();
             let param = EventParam { private_data, responder_resources, initiator_depth, qp_num };
             told(EventKind::Rejected, Some(Errno::CONNREFUSED), param, Cause::None)
@@ -133,7 +133,7 @@ fn tell(event: CmEvent) -> Option<Told> {
     }
 }
 
-/// As the kernel's connection manager reports what an iWARP device says.
+/// The event and the status by which the kernel's connection manager reports a failure of an iWARP device.
 const fn failure(reason: &ConnectFailure) -> (EventKind, Errno) {
     match reason {
         ConnectFailure::Refused => (EventKind::Rejected, Errno::CONNREFUSED),

@@ -38,7 +38,7 @@ impl Event {
         self.listener
     }
 
-    /// The new id of a connect request, once. If nobody takes it, the request is rejected when the event is dropped.
+    /// The new id of a connect request, once. If it is not taken, the request is rejected when the event is dropped.
     pub const fn take_id(&mut self) -> Option<Id> {
         self.child.take()
     }

@@ -57,8 +57,8 @@ impl Id {
         self.shared.lock().device.clone()
     }
 
-    /// The own address: as bound, or resolved. Its port is 0 until there is one; connecting without having bound one gives it
-    /// an ephemeral one.
+    /// The own address: as bound, or resolved. Its port is 0 until there is one; connecting without having bound one
+    /// gives it an ephemeral one.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         let core = self.shared.lock();
         let local = core.local?;
@@ -110,8 +110,9 @@ impl Id {
         Ok(())
     }
 
-    /// Takes the queue pair away and answers it; who drops the last handle destroys it, and its connection with it. An id that
-    /// waits for the end of its connection hears of it at once, since a queue pair that is destroyed tells nothing any more.
+    /// Takes the queue pair away and returns it. Dropping its last handle destroys it, and its connection with it. An
+    /// id that waits for the end of its connection hears of it at once, since a queue pair that is destroyed tells
+    /// nothing any more.
     ///
     /// # Errors
     /// [`Error::NoQp`].
@@ -129,7 +130,8 @@ impl Id {
         self.shared.lock().last.take()
     }
 
-    /// Where a synchronous id waits, and nothing for others: `Ok` when the event is the one wanted.
+    /// Waits for the event of a call if the id is synchronous. Returns `Ok` if it is the wanted event, or the id has a
+    /// channel.
     pub(crate) fn complete(&self, wanted: EventKind) -> Result<(), Error> {
         let channel = {
             let core = self.shared.lock();
@@ -211,7 +213,7 @@ impl Core {
         self.device.clone().ok_or(none)
     }
 
-    /// What makes events of the id at present, and how they are named.
+    /// Returns the objects that make events of the id at present, each with its name in notices.
     pub(crate) fn sources(&self, number: u64) -> Vec<(u64, EventSource<'_>)> {
         let listeners = self.ends.iter().filter_map(|end| Some((end.cookie, end.listener.as_ref()?)));
         let mut sources: Vec<_> =

@@ -12,14 +12,14 @@ use crate::manager::lock;
 use crate::state::{Op, State};
 
 impl Id {
-    /// Destroys the id, as soon as all events of it that were taken are acknowledged. Its connection, if there is one, is
-    /// closed; a request without an answer is rejected; events that wait are thrown away, and none comes any more. Whoever
-    /// holds an event of the id waits here for ever, as in librdmacm.
+    /// Destroys the id, as soon as all events of it that were taken are acknowledged. Its connection, if there is one,
+    /// is closed; a request without an answer is rejected; events that wait are thrown away, and none comes any more.
+    /// Whoever holds an event of the id waits here for ever, as in librdmacm.
     pub fn destroy(self) {
         self.end();
     }
 
-    /// As [`Id::destroy`], for those who share the handle: what is left of it is an id without device and events.
+    /// As [`Id::destroy`], for a handle that is shared: the id stays, without a device and without events.
     pub fn end(&self) {
         while self.shared.finish(self.shared.is_acknowledged()).is_err() {
             self.shared.await_acknowledgement();
@@ -38,7 +38,8 @@ impl Id {
     /// acknowledged. Events that wait move along in their order; none is lost or comes twice.
     ///
     /// # Errors
-    /// [`Error::Foreign`] for the channel of another manager, [`Error::System`] when the system has no file descriptor left.
+    /// [`Error::Foreign`] for the channel of another manager, [`Error::System`] when the system has no file descriptor
+    /// left.
     pub fn migrate(&self, to: Option<&EventChannel>) -> Result<(), Error> {
         loop {
             match self.try_migrate(to) {
@@ -81,7 +82,7 @@ impl Shared {
         self.acknowledged.notify_all();
     }
 
-    /// The device is gone: if it is the id's, this is what its last event tells.
+    /// Takes note that a device is gone. If it is the id's, the id's last event says so.
     pub(crate) fn lose(&self, device: &Device) {
         let left = self.while_nobody_takes(|core| {
             let is_lost = core.device.as_ref().is_some_and(|own| own.is_same(device));
@@ -99,7 +100,7 @@ impl Shared {
         left.close();
     }
 
-    /// Does `act` while nobody takes events of the id's channel, so that none can slip through.
+    /// Calls `act` while no thread takes events of the id's channel, so that no event can slip through.
     fn while_nobody_takes<R>(&self, act: impl FnOnce(&mut Core) -> R) -> R {
         loop {
             let channel = Arc::clone(&self.lock().channel);
@@ -122,7 +123,7 @@ impl Shared {
         }
     }
 
-    /// Ends everything, if `may` says so while nobody takes events.
+    /// Ends everything, if `may` allows it while no thread takes events.
     fn finish(&self, may: impl Fn() -> bool) -> Result<(), Error> {
         let left = self.while_nobody_takes(|core| {
             if core.is_destroyed {
@@ -148,8 +149,8 @@ impl Shared {
 struct Left(Core);
 
 impl Core {
-    /// Takes out everything that lives below the id. Listeners stop, with what nobody has heard of; an id that lives on keeps
-    /// its queue pair, which says no more.
+    /// Takes out everything that lives below the id. Listeners stop, with what nobody has heard of; an id that lives on
+    /// keeps its queue pair, which says no more.
     fn let_go(&mut self) -> Left {
         self.ends.iter_mut().for_each(End::stop);
         if let Some(qp) = &self.qp {
@@ -187,7 +188,7 @@ impl End {
 
 impl Drop for Id {
     fn drop(&mut self) {
-        // Whoever does not wait keeps the events that it has taken, and they keep what they show.
+        // A caller that does not wait keeps the events that it has taken, and they keep the objects that they show.
         let finished = self.shared.finish(|| true);
         debug_assert!(finished.is_ok(), "nothing was asked for");
     }

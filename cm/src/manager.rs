@@ -11,8 +11,8 @@ use crate::channel::EventChannel;
 use crate::core::{Core, End, Id, Manager, Shared};
 use crate::error::Error;
 
-/// A connection manager: knows a set of devices, and finds the one that has an address or leads to it. Clones are handles to
-/// the same one.
+/// A connection manager: knows a set of devices, and finds the one that has an address or leads to it. Clones are
+/// handles to the same one.
 #[derive(Clone, Debug, Default)]
 pub struct Cm {
     pub(crate) manager: Arc<Manager>,
@@ -41,8 +41,8 @@ impl Cm {
         }
     }
 
-    /// Takes a device away, as when it is closed: its ids get [`crate::EventKind::DeviceRemoval`] as their last event, their
-    /// connections end and their listeners stop. What an id listens for on other devices goes on.
+    /// Takes a device away, as when it is closed: its ids get [`crate::EventKind::DeviceRemoval`] as their last event,
+    /// their connections end and their listeners stop. What an id listens for on other devices goes on.
     pub fn remove(&self, device: &Device) {
         lock(&self.manager.devices).retain(|known| !known.is_same(device));
         let ids: Vec<_> = lock(&self.manager.ids).values().filter_map(Weak::upgrade).collect();
@@ -67,7 +67,8 @@ impl Cm {
     /// Makes an id whose events come out of `channel`; without one it is synchronous, and each call waits.
     ///
     /// # Errors
-    /// [`Error::Foreign`] for the channel of another manager, [`Error::System`] when the system has no file descriptor left.
+    /// [`Error::Foreign`] for the channel of another manager, [`Error::System`] when the system has no file descriptor
+    /// left.
     pub fn create_id(&self, channel: Option<&EventChannel>) -> Result<Id, Error> {
         let own = match channel {
             Some(channel) if !Arc::ptr_eq(&channel.inner.manager, &self.manager) => {
@@ -80,11 +81,12 @@ impl Cm {
         Ok(self.manager.enter(core, 0))
     }
 
-    /// Has ids connect again, up to `repeats` times, while TCP says that nobody listens there; not at all at first. An attempt
-    /// begins when the refusal would be taken from the id's channel, which takes `pause` of real time longer then.
+    /// Has ids connect again, up to `repeats` times, while TCP says that nobody listens there; not at all at first. An
+    /// attempt begins when the refusal would be taken from the id's channel, which takes `pause` of real time longer
+    /// then.
     ///
-    /// Programs of librdmacm that close a listener and open the next one at once rely on addresses that take a moment to be
-    /// resolved, as those of hardware do.
+    /// Programs of librdmacm that close a listener and open the next one at once rely on addresses that take a moment
+    /// to be resolved, as those of hardware do.
     pub fn set_connect_repeats(&self, repeats: u32, pause: Duration) {
         *lock(&self.manager.repeats) = (repeats, pause);
     }
@@ -128,7 +130,7 @@ impl Manager {
             return Err(Error::AddrNotAvailable(local.ip()));
         }
         let mut outcome = bind_all(&devices, local);
-        // What is free on one device may be in use on another one.
+        // A port that is free on one device may be in use on another.
         for _ in 0..PORT_TRIES {
             if local.port() != 0 || !matches!(outcome, Err(Error::AddrInUse(_))) {
                 break;
@@ -146,12 +148,13 @@ impl Manager {
         near.rev().max_by_key(|&(prefix, _)| prefix).map(|(_, device)| device.clone())
     }
 
-    /// The devices that have an address, all of its IP version if it is unspecified; `::` means both versions, as on sockets.
+    /// The devices that have an address, all of its IP version if it is unspecified; `::` means both versions, as on
+    /// sockets.
     pub(crate) fn devices_with(&self, local: IpAddr) -> Vec<Device> {
         let mut devices = self.devices();
         let address = |device: &Device| device.address(0).ip();
         if local.is_unspecified() {
-            // One on all addresses of the host is there under both versions.
+            // A device on all addresses of the host has addresses of both versions.
             let is_there = |ip: IpAddr| local.is_ipv6() || ip.is_ipv4() || ip.is_unspecified();
             devices.retain(|device| is_there(address(device)));
         } else if devices.iter().any(|device| address(device) == local) {

@@ -7,8 +7,8 @@ use bytes::Bytes;
 pub struct ConnParam<'a> {
     /// Private data: at most 508 octets, 512 where the device starts MPA by revision 1.
     pub private_data: &'a [u8],
-    /// Reads and Atomics of the peer that are held at a time (IRD), at most the device's `max_reads`; the device's setting if not
-    /// given (`RDMA_MAX_RESP_RES`).
+    /// Reads and Atomics of the peer that are held at a time (IRD), at most the device's `max_reads`; the device's
+    /// setting if not given (`RDMA_MAX_RESP_RES`).
     pub responder_resources: Option<u16>,
     /// Reads and Atomics outstanding (ORD), likewise (`RDMA_MAX_INIT_DEPTH`).
     pub initiator_depth: Option<u16>,
@@ -31,10 +31,11 @@ pub struct ConnParam<'a> {
 pub struct EventParam {
     /// Private data of the peer: of its request, its Reply or its rejection. Empty where it sent none.
     pub private_data: Bytes,
-    /// Reads and Atomics that this side is to hold: in a request the peer's ORD, when established what was agreed on. The
-    /// device's largest number where the peer does not tell, as one of MPA revision 1.
+    /// Reads and Atomics that this side is to hold: in a request the peer's ORD, when established what was agreed on.
+    /// The device's largest number where the peer does not tell, as one of MPA revision 1.
     pub responder_resources: u16,
-    /// Reads and Atomics that this side may have outstanding: in a request the peer's IRD, when established what was agreed on.
+    /// Reads and Atomics that this side may have outstanding: in a request the peer's IRD, when established what was
+    /// agreed on.
     pub initiator_depth: u16,
     /// The own queue pair; 0 in a request. iWARP does not tell the peer's.
     pub qp_num: u32,

@@ -104,7 +104,7 @@ impl State {
             (Self::Connecting, Op::Failed) | (Self::Disconnecting, Op::Failed) => Self::Over,
             (Self::Connected, Op::Establish) => Self::Connected,
             (Self::Connecting | Self::Accepting | Self::Connected, Op::Disconnect) => Self::Disconnecting,
-            // Whoever hears of the end may end it too, as librdmacm's users do.
+            // The application may end a connection whose end it has heard of, as librdmacm's users do.
             (Self::Disconnecting | Self::Over | Self::Removed, Op::Disconnect) => self,
             (Self::Disconnecting, Op::Established) => Self::Disconnecting,
             (

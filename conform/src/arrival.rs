@@ -5,9 +5,9 @@ use std::fmt;
 /// Why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DialError {
-    /// The target's host answered that nobody listens there.
+    /// The target's host answered that no program listens there.
     Refused,
-    /// Nobody answered in time.
+    /// No answer came in time.
     Silent,
     /// It cannot work, in words.
     Impossible(String),
@@ -25,7 +25,7 @@ impl fmt::Display for DialError {
 
 impl std::error::Error for DialError {}
 
-/// What has come.
+/// What a receive on a connection brings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     Octets(Vec<u8>),

@@ -61,7 +61,8 @@ impl AtomicResponse {
 }
 
 impl Trial<'_> {
-    /// A stream on which Atomics work, and the part of the target's buffer that begins at a multiple of 8. The next MSN of queue 1 is 2.
+    /// A stream on which Atomics work, and the part of the target's buffer that begins at a multiple of 8. The next MSN
+    /// of queue 1 is 2.
     pub(crate) fn open_atomic(&mut self) -> Result<(Stream, Advertisement), Stop> {
         let stream = self.open()?;
         self.learn_atomic(stream)
@@ -99,7 +100,8 @@ impl Trial<'_> {
     }
 }
 
-/// Whether the Terminate says "unexpected opcode", in the RFC's order of layer and type or with them in each other's place.
+/// Whether the Terminate says "unexpected opcode", in the RFC's order of layer and type or with them in each other's
+/// place.
 pub(crate) const fn is_unknown_opcode(terminate: &Terminate) -> bool {
     matches!(terminate.code(), [0x02 | 0x20, 0x06])
 }

@@ -19,8 +19,8 @@ pub struct Check {
 }
 
 impl Target {
-    /// Runs one check; every requirement of it gets a finding. A check in which the target was silent is repeated with longer
-    /// pauses: some targets answer a Request before they are ready for FPDUs.
+    /// Runs one check; every requirement of it gets a finding. A check in which the target was silent is repeated with
+    /// longer pauses: some targets answer a Request before they are ready for FPDUs.
     ///
     /// # Errors
     /// When the target takes no connections any more, in words.
@@ -28,7 +28,8 @@ impl Target {
         let mut findings: Vec<Finding> = Vec::new();
         for pause in PAUSES {
             let (mut found, is_silent) = self.attempt(check, pause)?;
-            // A target that hangs for good can be seen to do so only once: what the repetition cannot judge stays judged.
+            // A target that hangs for good can be seen to do so only once: what the repetition cannot judge stays
+            // judged.
             let is_judged = |finding: &Finding| !matches!(finding.verdict, Verdict::Inconclusive(_));
             findings.retain(|former| {
                 is_judged(former) && !found.iter().any(|new| new.id == former.id && is_judged(new))

@@ -50,8 +50,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// The target has to take the tester's octets as FPDUs; judges `ids` by its answer to a zero-length Read. Without a negotiated
-    /// IRD there may be no room for Reads, and the Terminate that says so is an answer too.
+    /// The target has to take the tester's octets as FPDUs; judges `ids` by its answer to a zero-length Read. Without a
+    /// negotiated IRD there may be no room for Reads, and the Terminate that says so is an answer too.
     pub(crate) fn expect_understood(
         &mut self,
         ids: &[&'static str],

@@ -10,9 +10,9 @@ use crate::trial::Trial;
 /// What is wrong with a segment, and what answers it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault<'a> {
-    /// What is wrong, for whoever reads the evidence.
+    /// What is wrong, for the reader of the evidence.
     pub(crate) what: &'a str,
-    /// The requirements of whoever looks at the segment at all: any refusal keeps them.
+    /// The requirements on any receiver that looks at the segment: every refusal keeps them.
     pub(crate) guards: &'a [&'static str],
     /// What the RFCs have for it: layer, type and code as four digits. None where they have nothing.
     pub(crate) codes: &'a [&'a str],
@@ -32,8 +32,8 @@ pub(crate) enum Refusal {
 }
 
 impl Fault<'_> {
-    /// Whether the Terminate shows that the fault was seen. Some stacks write layer and type in each other's place, which is a fault
-    /// of its own.
+    /// Whether the Terminate shows that the fault was seen. Some stacks write layer and type in each other's place,
+    /// which is a fault of its own.
     fn is_seen_by(&self, terminate: &Terminate) -> bool {
         if self.codes.is_empty() {
             return true;
@@ -109,7 +109,7 @@ pub(crate) fn bait() -> Vec<u8> {
     Advertisement { to: 0x1000, stag: 0x5744, size: 64 }.emit()
 }
 
-/// What came, in words.
+/// The answer, in words.
 pub(crate) fn found(answer: &Result<Fpdu, Missing>) -> String {
     answer.as_ref().map_or_else(Missing::to_string, shown)
 }

@@ -46,7 +46,7 @@ impl KernelTcp {
     pub(crate) fn receive(&mut self, deadline: &Deadline) -> Arrival {
         let mut octets = vec![0; CHUNK];
         loop {
-            // What has come already is taken even when the time is over.
+            // Octets that are there already are taken even after the deadline.
             let left = deadline.left().unwrap_or(SHORTEST);
             if self.stream.set_read_timeout(Some(left)).is_err() {
                 return Arrival::Reset;

@@ -1,12 +1,12 @@
-//! A peer's own way to write down FPDUs: headers as octets, and a CRC32c bit by bit. Nothing here is shared with the stack, so
-//! that what judges it does not repeat its mistakes.
+//! A peer's own way to write down FPDUs: headers as octets, and a CRC32c bit by bit. Nothing here is shared with the
+//! stack, so that what judges it does not repeat its mistakes.
 
 use std::fmt::Write;
 
 /// Octets from hexadecimal digits; blanks and line ends between them mean nothing.
 ///
 /// # Panics
-/// When there are other characters, or half an octet: the text is written by whoever writes a check.
+/// When there are other characters, or half an octet: the text is a part of a check.
 #[must_use]
 pub fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(|digit| !digit.is_ascii_whitespace()).collect();

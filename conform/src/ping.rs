@@ -1,7 +1,7 @@
 //! The dialogue of rping, from the client's side: the one way to make a target read, write and send.
 //!
-//! The client advertises a buffer, the server reads it and says "go ahead", the client advertises another, the server writes the
-//! octets there and sends once more. Each step can be taken on its own; [`Client::ping`] takes them all.
+//! The client advertises a buffer, the server reads it and says "go ahead", the client advertises another, the server
+//! writes the octets there and sends once more. Each step can be taken on its own; [`Client::ping`] takes them all.
 
 use std::fmt::Display;
 
@@ -73,7 +73,8 @@ pub(crate) struct Ping {
 }
 
 impl Client {
-    /// A client with buffers of `size` octets, for a stream on which nothing was sent yet. 64 octets are what every rping has.
+    /// A client with buffers of `size` octets, for a stream on which nothing was sent yet. 64 octets are what every
+    /// rping has.
     pub(crate) fn new(size: usize) -> Self {
         Self {
             source: Place(0x5057_0001, 0x0000_0001_0000_2001),
@@ -93,7 +94,8 @@ impl Client {
         Ok(Ping { request, go_ahead, written })
     }
 
-    /// A whole ping, which a target that has played before has to play again; judges `ids` by it and by the octets that come back.
+    /// A whole ping, which a target that has played before has to play again; judges `ids` by it and by the octets that
+    /// come back.
     pub(crate) fn expect_ping(
         &mut self,
         ids: &[&'static str],
@@ -122,8 +124,8 @@ impl Client {
         Ok((request, go_ahead))
     }
 
-    /// The first half of a ping, and where the target's own buffer is: what its go-ahead says, or else the sink of its Read, if that
-    /// may be read and written. A target with neither is not suited. No MSN of queue 1 is used.
+    /// The first half of a ping, and where the target's own buffer is: what its go-ahead says, or else the sink of its
+    /// Read, if that may be read and written. A target with neither is not suited. No MSN of queue 1 is used.
     pub(crate) fn learn_buffer(
         &mut self,
         trial: &mut Trial<'_>,
@@ -247,8 +249,8 @@ impl Request {
 }
 
 impl Trial<'_> {
-    /// Whether a Read's sink is memory which the peer may use when the Read is over. It need not be; who has taken all rights for
-    /// it, as rdma-core's rping has, lets itself be looked at. One connection finds out for all checks.
+    /// Whether a Read's sink is memory which the peer may use when the Read is over. It need not be; who has taken all
+    /// rights for it, as rdma-core's rping has, lets itself be looked at. One connection finds out for all checks.
     fn has_lasting_sink(&mut self) -> bool {
         let target = self.target();
         if target.lasting_sink.get().is_none() {
@@ -305,7 +307,8 @@ fn place(segment: &Segment, at: Place, buffer: &mut [Option<u8>]) -> bool {
     stag == at.0 && is_new
 }
 
-/// Letters with a zero at the end, since servers print what they read. The period is no power of two, so that octets out of place show.
+/// Letters with a zero at the end, since servers print what they read. The period is no power of two, so that octets
+/// out of place show.
 pub(crate) fn text(len: usize) -> Vec<u8> {
     let letters = (0..len).map(|at| b'A' + (at % 53 % 26).to_le_bytes()[0] + (at / 53 % 7).to_le_bytes()[0]);
     let mut octets: Vec<u8> = letters.collect();

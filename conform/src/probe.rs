@@ -20,8 +20,8 @@ pub(crate) fn is_zero_response(fpdu: &Fpdu) -> bool {
     fpdu.ulpdu.len() == 14 && fpdu.ulpdu[0] & 0x80 != 0 && fpdu.ulpdu[1] & 0x0F == 2
 }
 
-/// Whether it is a Terminate that says that there is no room for a Read Request: a catastrophic error of the stream, no buffer, or an
-/// MSN out of range, with layer and type in either order.
+/// Whether it is a Terminate that says that there is no room for a Read Request: a catastrophic error of the stream, no
+/// buffer, or an MSN out of range, with layer and type in either order.
 pub(crate) fn is_no_room(fpdu: &Fpdu) -> bool {
     const CODES: [[u8; 2]; 6] = [[0x02, 7], [0x20, 7], [0x12, 2], [0x21, 2], [0x12, 3], [0x21, 3]];
     Terminate::parse(&fpdu.ulpdu).is_some_and(|terminate| CODES.contains(&terminate.code()))

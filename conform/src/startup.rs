@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A Request Frame, right or wrong as whoever writes a check wants it.
+/// A Request Frame, right or wrong as a check needs it.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) key: [u8; 16],

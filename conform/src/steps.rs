@@ -43,8 +43,8 @@ impl Trial<'_> {
         }
     }
 
-    /// A refusal has to be a Terminate that returns the DDP Header of `ulpdu`, and with `is_read` the RDMA Header too; judges `ids`
-    /// by the headers, and by M, D and R the requirements on these.
+    /// A refusal has to be a Terminate that returns the DDP Header of `ulpdu`, and with `is_read` the RDMA Header too;
+    /// judges `ids` by the headers, and by M, D and R the requirements on these.
     pub(crate) fn judge_returned(
         &mut self,
         ids: &[&'static str],
@@ -75,8 +75,8 @@ impl Trial<'_> {
     }
 }
 
-/// Whether the headers of the Terminate are right, whatever its bits. The length is not looked at: the RFC's words can be read in
-/// two ways.
+/// Whether the headers of the Terminate are right, whatever its bits. The length is not looked at: the RFC's words can
+/// be read in two ways.
 fn returns(terminate: &Terminate, ulpdu: &[u8], is_read: bool) -> bool {
     let ddp_len = if ulpdu[0] & 0x80 == 0 { 18 } else { 14 };
     let len = if is_read { ddp_len + 28 } else { ddp_len };

@@ -84,8 +84,8 @@ pub(crate) fn reaction(
     }
 }
 
-/// A ping in which the FPDUs of the Read Response are handed to `feed`, which sends them in its own way. A ping has gone well on
-/// this stream before: a target that does not play on, or brings back other octets, breaks `ids`.
+/// A ping in which the FPDUs of the Read Response are handed to `feed`, which sends them in its own way. A ping has
+/// gone well on this stream before: a target that does not play on, or brings back other octets, breaks `ids`.
 pub(crate) fn fed_ping(
     client: &mut Client,
     trial: &mut Trial<'_>,

@@ -67,8 +67,8 @@ impl fmt::Display for TargetError {
 impl std::error::Error for TargetError {}
 
 impl Target {
-    /// The endpoint at `address`, whose answers may take `patience`. Finds out whether it is there, speaks MPA, and knows RFC
-    /// 6581's startup.
+    /// The endpoint at `address`, whose answers may take `patience`. Finds out whether it is there, speaks MPA, and
+    /// knows RFC 6581's startup.
     ///
     /// # Errors
     /// When it cannot be tested, in bounded time.

@@ -1,8 +1,8 @@
-//! Real time: a tester of other people's endpoints has no other.
+//! Real time: the endpoints under test have no other.
 
 use std::time::{Duration, Instant};
 
-/// A moment up to which is waited.
+/// The moment at which a wait ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(Instant);
 
@@ -16,7 +16,7 @@ impl Deadline {
         Self(Instant::now() + time)
     }
 
-    /// What is left; nothing when it is over.
+    /// Returns the time that is left; `None` after the deadline.
     #[expect(clippy::disallowed_methods, reason = "the target lives in real time")]
     pub(crate) fn left(&self) -> Option<Duration> {
         let left = self.0.saturating_duration_since(Instant::now());

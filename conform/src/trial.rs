@@ -1,4 +1,4 @@
-//! What a check has at hand: connections to the target, waits with an end, and the judgements.
+//! A run of a check: connections to the target, waits with a deadline, and judgements.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(crate) struct Trial<'a> {
     /// How long the tester waits between the Reply and its first FPDU.
     pause: Duration,
     findings: Vec<Finding>,
-    /// Something was waited for and did not come.
+    /// An answer that the check waited for did not come.
     is_silent: bool,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Trial<'a> {
         Ok(Reply { key, flags: head[16], revision: head[17], private_data })
     }
 
-    /// The judgement of `ids`: whether the target did what it had to.
+    /// Judges `ids`: `is_right` says whether the target did what it had to.
     pub(crate) fn judge(
         &mut self,
         ids: &[&'static str],
@@ -123,7 +123,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// These requirements cannot be judged, and why.
+    /// Records that `ids` cannot be judged, and why.
     pub(crate) fn leave(&mut self, ids: &[&'static str], reason: impl Display) {
         let verdict = Verdict::Inconclusive(reason.to_string());
         self.findings.extend(ids.iter().map(|id| Finding {
@@ -133,7 +133,7 @@ impl<'a> Trial<'a> {
         }));
     }
 
-    /// `what` had to come and `missing` came instead: `ids` are not kept, and the dialogue is over.
+    /// Judges that `ids` are not kept, since `missing` came instead of `what`. The dialogue is over.
     pub(crate) fn fail(
         &mut self,
         ids: &[&'static str],
@@ -182,7 +182,7 @@ impl<'a> Trial<'a> {
         self.judge_close(ids, stream, &octets, end);
     }
 
-    /// The same where it is known what came.
+    /// The same for octets and an end that have been received.
     pub(crate) fn judge_close(&mut self, ids: &[&'static str], stream: &Stream, octets: &[u8], end: Missing) {
         let observed = format!("{} octets and {end}", octets.len());
         let is_right = octets.is_empty() && end != Missing::Silence;
@@ -197,8 +197,8 @@ impl<'a> Trial<'a> {
         self.judge(ids, stream, is_right, ("silence on an open connection", observed));
     }
 
-    /// The target has to answer a zero-length Read, which every stream in RDMA mode does; `ids` are judged by it. `msn` is the
-    /// next one of queue 1.
+    /// The target has to answer a zero-length Read, which every stream in RDMA mode does; `ids` are judged by it. `msn`
+    /// is the next one of queue 1.
     pub(crate) fn expect_alive(
         &mut self,
         ids: &[&'static str],
@@ -216,12 +216,12 @@ impl<'a> Trial<'a> {
         self.need(ids, stream, is_zero_response(&fpdu), (what, shown(&fpdu)))
     }
 
-    /// Something was waited for, and `missing` came instead: after silence the check is repeated with a longer pause.
+    /// Takes note that `missing` came instead of an answer. After silence the check is repeated with a longer pause.
     pub(crate) fn note(&mut self, missing: Missing) {
         self.is_silent |= missing == Missing::Silence;
     }
 
-    /// The findings, and whether something was waited for in vain.
+    /// Returns the findings, and whether an awaited answer did not come.
     pub(crate) fn finish(self) -> (Vec<Finding>, bool) {
         (self.findings, self.is_silent)
     }

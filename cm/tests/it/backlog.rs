@@ -5,7 +5,8 @@ use weft_rnic::StreamState;
 
 use crate::world::{World, readable};
 
-/// As many requests wait as the backlog allows, read or not; the next one is refused, and there is room again after an answer.
+/// As many requests wait as the backlog allows, read or not; the next one is refused, and there is room again after an
+/// answer.
 #[test]
 fn a_full_backlog() {
     let world = World::new();

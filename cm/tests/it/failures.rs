@@ -81,8 +81,8 @@ fn a_listener_that_is_late() {
     world.expect(&world.a.channel, EventKind::Established);
 }
 
-/// Nobody answers to the address; a host that was there answers no more; a server speaks TCP and never MPA. In all three cases
-/// the time of a startup passes, and no more.
+/// Nobody answers to the address; a host that was there answers no more; a server speaks TCP and never MPA. In all
+/// three cases the time of a startup passes, and no more.
 #[test]
 fn silence() {
     let startup = Duration::from_secs(40);

@@ -50,8 +50,8 @@ fn a_thousand_connections() {
     assert!(!readable(&world.a.channel) && !readable(&world.b.channel));
 }
 
-/// Neither do channels and synchronous ids, which have one each. Other tests run beside this one, so that it counts far more
-/// than they can have.
+/// Neither do channels and synchronous ids, which have one each. Other tests run beside this one, so that it counts far
+/// more than they can have.
 #[test]
 fn descriptors_are_closed() {
     let world = World::new();

@@ -117,7 +117,8 @@ fn read_atomic_read(trial: &mut Trial<'_>) -> Result<(), Stop> {
 }
 
 fn atomics_too_many(trial: &mut Trial<'_>) -> Result<(), Stop> {
-    // Whether there are Atomics at all; then a buffer so long that its Response cannot be sent as long as nobody takes it.
+    // Whether there are Atomics at all; then a buffer so long that its Response cannot be sent as long as nobody takes
+    // it.
     trial.open_atomic()?.0.abort();
     let (mut stream, reply) = trial.open_with(&Request::enhanced(2, 2))?;
     let ird =

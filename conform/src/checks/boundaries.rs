@@ -1,4 +1,5 @@
-//! How the target finds FPDUs in what it receives: padding, and TCP segments that end anywhere (RFC 5044 sections 4.1, 5 and 6).
+//! How the target finds FPDUs in what it receives: padding, and TCP segments that end anywhere (RFC 5044 sections 4.1,
+//! 5 and 6).
 
 use std::time::Duration;
 
@@ -239,8 +240,8 @@ fn fin_after_fpdu(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// No RFC says which error that is, or that it is one. But the next FPDU begins where ULPDU_Length says: a target that takes
-/// the header that it misses from there waits for octets that never come.
+/// No RFC says which error that is, or that it is one. But the next FPDU begins where ULPDU_Length says: a target that
+/// takes the header that it misses from there waits for octets that never come.
 fn short_ulpdu(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let whole = tagged("C140", 1, 0, &[]);
     let send = crate::octets::send(1, &[]);

@@ -134,7 +134,8 @@ fn reads_too_many(trial: &mut Trial<'_>) -> Result<(), Stop> {
             "the target takes {ird} Reads at a time: too many to exceed them"
         )));
     }
-    // With octets behind them the Responses cannot all be sent, as nobody takes them; without, the target might keep up.
+    // With octets behind them the Responses cannot all be sent, as nobody takes them; without, the target might keep
+    // up.
     let buffer = Client::new(SIZE as usize).learn_buffer(trial, &mut stream).ok();
     let (stream, count) = match &buffer {
         Some(_) => (stream, u32::from(ird) + 1 + UNTAKEN),

@@ -74,8 +74,8 @@ fn layout(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Where an FPDU ends shows in the next one: the Send behind the Writes. What the target makes of the tester's padding is another
-/// check's question, so that the octets may be wrong here, but not their number.
+/// Where an FPDU ends shows in the next one: the Send behind the Writes. What the target makes of the tester's padding
+/// is another check's question, so that the octets may be wrong here, but not their number.
 fn padding_sent(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let framed = &["5044-4.1-2", "5044-4.1-3"];
     let mut stream = trial.open()?;
@@ -141,8 +141,8 @@ fn size_with_markers(trial: &mut Trial<'_>) -> Result<(), Stop> {
     judge_size(trial, stream, true)
 }
 
-/// MULPDU is exact as an upper bound. Below it a target may go for good reasons (a round number, a segment that is filled up), so
-/// that only FPDUs are wrong that are many more than it takes.
+/// MULPDU is exact as an upper bound. Below it a target may go for good reasons (a round number, a segment that is
+/// filled up), so that only FPDUs are wrong that are many more than it takes.
 fn judge_size(trial: &mut Trial<'_>, mut stream: Stream, markers: bool) -> Result<(), Stop> {
     let Some(emss) = stream.emss() else {
         let reason = "the size of TCP segments is not known here: run with --netif";

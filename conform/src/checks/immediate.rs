@@ -1,5 +1,6 @@
-//! Immediate Data (RFC 7306 section 6). It takes the one receive that a server of rping has posted, so that most servers end the
-//! connection then, as they do after a Send of 8 octets: what can be seen is whether the stack below found a fault.
+//! Immediate Data (RFC 7306 section 6). It takes the one receive that a server of rping has posted, so that most
+//! servers end the connection then, as they do after a Send of 8 octets: what can be seen is whether the stack below
+//! found a fault.
 
 use crate::atomic::is_unknown_opcode;
 use crate::check::Check;
@@ -61,7 +62,8 @@ enum Taken {
     No(String),
 }
 
-/// Sends Immediate Data and looks what becomes of it. A Read behind it is answered by stacks that take it, unless their ULP is quicker.
+/// Sends Immediate Data and looks what becomes of it. A Read behind it is answered by stacks that take it, unless their
+/// ULP is quicker.
 fn offer(trial: &mut Trial<'_>, ulpdu: &[u8]) -> Result<(Taken, Stream), Stop> {
     let mut stream = trial.open_alive()?;
     let burst = [stream.outgoing.fpdu(ulpdu), stream.outgoing.fpdu(&zero_read(2))].concat();

@@ -137,7 +137,8 @@ fn padding(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Err(Stop::Unsuited("no Marker came between padding and CRC".to_owned()))
 }
 
-/// Opens a stream with Markers. A target that takes a Request without M=1 just before has only the Markers to reject it for.
+/// Opens a stream with Markers. A target that takes a Request without M=1 just before has only the Markers to reject it
+/// for.
 fn begin(trial: &mut Trial<'_>) -> Result<(Stream, Reply), Stop> {
     let able = &["5044-4.3-3"];
     drop(trial.open()?);

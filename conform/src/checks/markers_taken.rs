@@ -54,8 +54,8 @@ const TAKEN: &[&str] = &[
     "5044-7.1.1-7",
 ];
 
-/// FPDUs of 52 octets: a Marker has stood at every place that there is in one before the last of them. The private data makes
-/// the stream begin at an odd place.
+/// FPDUs of 52 octets: a Marker has stood at every place that there is in one before the last of them. The private data
+/// makes the stream begin at an odd place.
 fn taken(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = begin(trial, 0)?;
     for msn in 1..=ENOUGH {
@@ -121,8 +121,8 @@ fn outside_crc(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// To look at every Marker is optional in a stream that comes in order (RFC 5044 section 8), so that a target may go on. But who
-/// looks has to see this error, and no other.
+/// To look at every Marker is optional in a stream that comes in order (RFC 5044 section 8), so that a target may go
+/// on. But who looks has to see this error, and no other.
 fn points_elsewhere(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let ids = &["5044-8-3", "5044-8-6", "5044-8-7"];
     for place in [0, 20] {

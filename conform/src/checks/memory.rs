@@ -1,4 +1,5 @@
-//! Reads of the target's buffer (RFC 5040 sections 5.2.2, 7.2 and 8.1.1). A target that does not say where that is cannot be judged here.
+//! Reads of the target's buffer (RFC 5040 sections 5.2.2, 7.2 and 8.1.1). A target that does not say where that is
+//! cannot be judged here.
 
 use crate::check::Check;
 use crate::fault::{Fault, Refusal};
@@ -217,8 +218,8 @@ struct Access {
     guards: &'static [&'static str],
 }
 
-/// Each access is refused. The memory behind the STag may be larger than what was advertised, so that a target that takes the access
-/// next to the buffer is asked for one far away.
+/// Each access is refused. The memory behind the STag may be larger than what was advertised, so that a target that
+/// takes the access next to the buffer is asked for one far away.
 fn expect_refusals(trial: &mut Trial<'_>, accesses: &[Access], is_read: bool) -> Result<(), Stop> {
     for access in accesses {
         for distance in [0, 1 << 40] {

@@ -78,7 +78,8 @@ fn private_data_too_long(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Linux siw 6.1 takes no connection any more after the first of them: that is the end of the check, and none of the findings.
+/// Linux siw 6.1 takes no connection any more after the first of them: that is the end of the check, and none of the
+/// findings.
 fn request_cut_short(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let request = Request::plain().with_private_data(b"data").emit();
     let short: &[&str] = &["5044-7.1.2-3", "5044-7.1.2-4"];
@@ -99,8 +100,8 @@ fn request_cut_short(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// No version of MPA has these numbers, so that nobody can work with them. RFC 5044's appendix C.2.1 has a Responder send a Reply
-/// of its own revision before it closes.
+/// No version of MPA has these numbers, so that nobody can work with them. RFC 5044's appendix C.2.1 has a Responder
+/// send a Reply of its own revision before it closes.
 fn unknown_revision(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let closed = &["5044-7.1.1-17", "5044-7.1.1-18"];
     for revision in [3, 255] {
@@ -116,8 +117,9 @@ fn unknown_revision(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Revision 0 goes with DDP and RDMAP of version 0 and with Markers in both directions (RFC 5044 appendix C). Who can do that says so
-/// by a Reply of revision 0 with M=1; everybody else has to close. A connection that goes on in version 1 is neither.
+/// Revision 0 goes with DDP and RDMAP of version 0 and with Markers in both directions (RFC 5044 appendix C). Who can
+/// do that says so by a Reply of revision 0 with M=1; everybody else has to close. A connection that goes on in version
+/// 1 is neither.
 fn revision_0(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let ids = &["5044-7.1.1-18"];
     let request = Request { revision: 0, flags: C, ..Request::plain() };

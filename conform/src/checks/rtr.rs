@@ -115,8 +115,8 @@ impl fmt::Display for Options {
     }
 }
 
-/// Every choice, twice: what the target supports shows in all its Replies together. It may name fewer options than it supports, but
-/// not none.
+/// Every choice, twice: what the target supports shows in all its Replies together. It may name fewer options than it
+/// supports, but not none.
 fn rtr_options(trial: &mut Trial<'_>) -> Result<(), Stop> {
     trial.need_enhanced()?;
     let mut supported = Options::default();

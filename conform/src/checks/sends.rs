@@ -1,4 +1,5 @@
-//! Sends that an rping server has to take, whatever is unusual about them: each is an advertisement, which the target has to read.
+//! Sends that an rping server has to take, whatever is unusual about them: each is an advertisement, which the target
+//! has to read.
 
 use crate::check::Check;
 use crate::fault::found;

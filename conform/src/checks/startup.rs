@@ -158,7 +158,8 @@ fn private_data_sizes(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// An Initiator has to wait for the Reply, so that a target may do as it likes; but one that goes on must not lose octets.
+/// An Initiator has to wait for the Reply, so that a target may do as it likes; but one that goes on must not lose
+/// octets.
 fn request_and_fpdu(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let ids = &["5044-7.1.2-24"];
     let request = Request::plain().with_private_data(b"data");

@@ -91,8 +91,8 @@ fn unknown_stag(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// One connection for each Write: the first half of a ping tells where the buffer is. A buffer that a Read has shown may be part
-/// of something larger.
+/// One connection for each Write: the first half of a ping tells where the buffer is. A buffer that a Read has shown
+/// may be part of something larger.
 fn bounds(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let cases: [(i64, usize, &'static str); 9] = [
         (FAR, 8, "5041-7.1-14"),
@@ -142,8 +142,8 @@ fn placed(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = trial.open()?;
     let mut client = Client::new(64);
     let buffer = client.learn_buffer(trial, &mut stream)?;
-    // All of it in two segments, then single octets at both edges and inside. The last one ends a text: rdma-core's rping writes
-    // that.
+    // All of it in two segments, then single octets at both edges and inside. The last one ends a text: rdma-core's
+    // rping writes that.
     let octets: Vec<u8> = pattern(64).iter().map(|octet| octet ^ 0x5A).collect();
     let part = |head: &str, offset: usize, octets: &[u8]| {
         let Place(stag, to) = buffer.place(offset as u64);

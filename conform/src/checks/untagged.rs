@@ -144,7 +144,8 @@ fn too_long(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// More Sends at once than an rping server has receives. Whoever has that many, or lets the sender wait, does nothing wrong.
+/// More Sends at once than an rping server has receives. Whoever has that many, or lets the sender wait, does nothing
+/// wrong.
 fn no_buffer(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let fault = Fault {
         what: "there is no buffer",

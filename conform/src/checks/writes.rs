@@ -1,4 +1,5 @@
-//! RDMA Writes of the target (RFC 5040 section 5.1), as rping makes it send them, and into its own buffer where it says where that is.
+//! RDMA Writes of the target (RFC 5040 section 5.1), as rping makes it send them, and into its own buffer where it says
+//! where that is.
 
 use crate::check::Check;
 use crate::finding::Stop;
