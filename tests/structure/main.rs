@@ -40,7 +40,7 @@ fn fields_of_the_engine_are_visible_in_its_folder_only() {
 
 #[test]
 fn no_circle_of_files_is_unknown() {
-    hold("circle", &checks::circles(&files("rs")));
+    hold("circle", &checks::circles(&files("rs"), checks::REASONS));
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! A second connection of a device that has been through anything.
 
-use weft_rnic::{Access, CmEvent, ConnParam, Data, Device, EventChannel, RecvWr, SendOpcode, SendWr, Status};
+use weft_rnic::{
+    Access, CmEvent, ConnParam, Cq, Data, Device, EventChannel, Pd, Qp, QpCapacity, QpInit, RecvWr,
+    SendOpcode, SendWr, Status,
+};
 
 use super::ledger::Ledger;
 use super::opponent::{MOMENT, Opponent};
 use super::startup;
-use super::stream::create_qp;
 use super::ulpdu::{patch, untagged};
 use crate::{PORT, RawHost};
 
@@ -53,4 +55,10 @@ pub(super) fn serve_another(device: &Device, host: &RawHost, events: &EventChann
     opponent.absorb(&mut ledger);
     let completion = cq.poll_one().expect("the Send went out");
     assert_eq!((completion.wr_id, completion.status), (2, Status::Success));
+}
+
+pub(super) fn create_qp(device: &Device, pd: &Pd, cq: &Cq, signal_all: bool) -> Qp {
+    let capacity = QpCapacity { send_wr: 16, recv_wr: 16, send_sge: 4, recv_sge: 4, inline: 64 };
+    let init = QpInit { capacity, signal_all, ..QpInit::new(cq, cq) };
+    device.create_qp(pd, &init).expect("a queue pair")
 }

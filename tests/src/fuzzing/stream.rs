@@ -3,10 +3,10 @@
 use weft_netif::StackConfig;
 use weft_rnic::{
     Clock, CmEvent, Config, ConnParam, Cq, Device, DisconnectReason, EventChannel, Listener, Pd, Progress,
-    Qp, QpCapacity, QpInit, QpState, RecvWr,
+    Qp, QpState, RecvWr,
 };
 
-use super::again;
+use super::again::{create_qp, serve_another};
 use super::input::Input;
 use super::ledger::{Ledger, Queue};
 use super::opponent::{MOMENT, Opponent};
@@ -18,12 +18,12 @@ use crate::{PATIENCE, PORT, RawHost};
 /// Runs one device on virtual time against a peer that does what `data` says, and answers how far the device came.
 ///
 /// The first six octets choose role, startup, memory and work; the rest is a list of operations of the peer and of the
-/// application: octets as they are, FPDUs around any octets, FPDUs with those STags, offsets and sequence numbers that mean
-/// something at that moment, messages of every kind, FIN, RST, pauses; requests, disconnects, deregistrations.
+/// application: octets as they are, FPDUs around any octets, FPDUs with those STags, offsets and sequence numbers that
+/// mean something at that moment, messages of every kind, FIN, RST, pauses; requests, disconnects, deregistrations.
 ///
 /// # Panics
-/// If the device panics, does not come to rest, frames its own stream badly, changes memory that nobody has lent it, gives
-/// away what nobody may read, completes a request twice or never, or serves nobody afterwards.
+/// If the device panics, does not come to rest, frames its own stream badly, changes memory that nobody has lent it,
+/// gives away what nobody may read, completes a request twice or never, or serves nobody afterwards.
 pub fn stream(data: &[u8]) -> Reached {
     let mut input = Input::new(data);
     let settings = Settings::take(&mut input);
@@ -224,17 +224,11 @@ impl Bench {
         }
         self.ledger.check_memory();
         if self.settings.comes_again {
-            again::serve_another(&self.device, &self.host, &self.events);
+            serve_another(&self.device, &self.host, &self.events);
             self.ledger.reached.add(Milestone::SecondConnection);
         }
         self.ledger.reached
     }
-}
-
-pub(super) fn create_qp(device: &Device, pd: &Pd, cq: &Cq, signal_all: bool) -> Qp {
-    let capacity = QpCapacity { send_wr: 16, recv_wr: 16, send_sge: 4, recv_sge: 4, inline: 64 };
-    let init = QpInit { capacity, signal_all, ..QpInit::new(cq, cq) };
-    device.create_qp(pd, &init).expect("a queue pair")
 }
 
 const MAX_STEPS: usize = 300;

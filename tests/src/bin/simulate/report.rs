@@ -2,11 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use weft_tests::simulate::command;
+use weft_tests::simulate::{Tally, command};
 
-use crate::workers::Summary;
+/// What all seeds have done together.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    pub(crate) from: u64,
+    pub(crate) tally: Tally,
+    /// Seeds and reasons, in the order of the seeds.
+    pub(crate) failures: Vec<(u64, String)>,
+    /// All runs' hashes together: the same for the same seeds, in whatever order they were run.
+    pub(crate) hash: u64,
+    pub(crate) elapsed: Duration,
+    pub(crate) threads: usize,
+}
 
 /// Says at once that a seed has failed, and how to see it again.
 pub(crate) fn complain(seed: u64, reason: &str) {

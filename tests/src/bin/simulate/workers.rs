@@ -8,23 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use weft_tests::simulate::{Options, Outcome, Tally, run as run_seed};
+use weft_tests::simulate::{Options, Outcome, run as run_seed};
 
 use crate::args::Args;
-use crate::report;
-
-/// What all seeds have done together.
-#[derive(Debug, Default)]
-pub(crate) struct Summary {
-    pub(crate) from: u64,
-    pub(crate) tally: Tally,
-    /// Seeds and reasons, in the order of the seeds.
-    pub(crate) failures: Vec<(u64, String)>,
-    /// All runs' hashes together: the same for the same seeds, in whatever order they were run.
-    pub(crate) hash: u64,
-    pub(crate) elapsed: Duration,
-    pub(crate) threads: usize,
-}
+use crate::report::{self, Summary};
 
 /// What the threads share.
 struct Work {
