@@ -1,8 +1,9 @@
 //! The normative requirements of the RFCs, and which test shows which of them.
 //!
-//! `tests/conformance/requirements.csv` lists the requirements, `tests/conformance/exempt.csv` those that no test can show and
-//! why. A test names what it shows in a comment above its attribute: `// Covers 5044-4.3-7, 5044-4.3-8.` [`Catalogue::read`]
-//! reads all three, [`Catalogue::faults`] says what is wrong, [`Catalogue::render`] writes `docs/conformance.md`.
+//! `tests/conformance/requirements.csv` lists the requirements, `tests/conformance/exempt.csv` those that no test can
+//! show and why. A test names what it shows in a comment above its attribute: `// Covers 5044-4.3-7, 5044-4.3-8.`
+//! [`Catalogue::read`] reads all three, [`Catalogue::faults`] says what is wrong, [`Catalogue::render`] writes
+//! `docs/conformance.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

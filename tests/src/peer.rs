@@ -1,7 +1,8 @@
 //! A peer that speaks octets.
 //!
-//! It has a TCP of its own at the other end of a device's wire and knows nothing of MPA, DDP and RDMAP: what it sends is
-//! what a test wrote down, and what it expects are octets too. It drives the device along with itself on the virtual clock.
+//! It has a TCP of its own at the other end of a device's wire and knows nothing of MPA, DDP and RDMAP: what it sends
+//! is what a test wrote down, and what it expects are octets too. It drives the device along with itself on the virtual
+//! clock.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};

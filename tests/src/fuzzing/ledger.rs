@@ -10,7 +10,8 @@ pub(super) struct Ledger {
     pub(super) areas: Vec<Area>,
     pub(super) reached: Reached,
     posted: Vec<Work>,
-    /// Messages that the peer has sent whole and that complete a request of each queue, and those requests that completed.
+    /// Messages that the peer has sent whole and that complete a request of each queue, and those requests that
+    /// completed.
     sent: [u32; 2],
     taken: [u32; 2],
     last: [Option<u64>; 2],
@@ -284,9 +285,9 @@ fn milestone(completion: &Completion) -> Milestone {
     }
 }
 
-/// Rights and first tagged offset of each area: for receives and sinks, for everything, for writing only, for reading only, for
-/// the application alone, and for another protection domain; without an offset, for one queue pair, whose peer can invalidate
-/// them. The offsets of the third one end where offsets wrap.
+/// Rights and first tagged offset of each area: for receives and sinks, for everything, for writing only, for reading
+/// only, for the application alone, and for another protection domain; without an offset, for one queue pair, whose
+/// peer can invalidate them. The offsets of the third one end where offsets wrap.
 fn areas() -> [(Access, Option<u64>); 8] {
     let write_only = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     [

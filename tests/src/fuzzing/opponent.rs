@@ -103,8 +103,8 @@ impl Opponent {
         out
     }
 
-    /// What is sent next is an FPDU that was damaged: with a CRC, nothing of it and behind it may count. The checks must not
-    /// depend on the stack's own CRC to see that.
+    /// What is sent next is an FPDU that was damaged: with a CRC, nothing of it and behind it may count. The checks
+    /// must not depend on the stack's own CRC to see that.
     pub(super) fn announce_damage(&mut self) {
         if let Some(operation) = &mut self.operation
             && operation.has_crc

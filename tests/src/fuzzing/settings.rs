@@ -28,15 +28,15 @@ impl Settings {
     /// Six octets:
     ///
     /// ```text
-    /// 0   0x01 the device sends the Request, 0x02 it wants Markers, 0x04 the peer does, 0x08 the device does not ask for a CRC,
-    ///     0x10 the peer does not, 0x20 the peer (or, if it is active, the device) speaks RFC 5044 only, 0x40 peer-to-peer,
-    ///     0x80 startup is part of the input
+    /// 0   0x01 the device sends the Request, 0x02 it wants Markers, 0x04 the peer does, 0x08 the device does not ask
+    ///     for a CRC, 0x10 the peer does not, 0x20 the peer (or, if it is active, the device) speaks RFC 5044 only,
+    ///     0x40 peer-to-peer, 0x80 startup is part of the input
     /// 1   IRD and ORD of the device, four bits each, IRD in the lower ones
     /// 2   the same of the peer
-    /// 3   0x07 RTR kinds of the peer (Send, Write, Read), 0x38 of the device, 0x40 the application rejects, 0x80 a completion
-    ///     queue that overruns
-    /// 4   0x0F receives that are posted before, 0x10 the queue pair signals everything, 0x20 the application is lazy, 0xC0 MTU
-    /// 5   0x01 a second connection at the end
+    /// 3   0x07 RTR kinds of the peer (Send, Write, Read), 0x38 of the device, 0x40 the application rejects, 0x80 a
+    ///     completion queue that overruns
+    /// 4   0x0F receives that are posted before, 0x10 the queue pair signals everything, 0x20 the application is lazy,
+    /// 0xC0 MTU 5   0x01 a second connection at the end
     /// ```
     pub(super) fn take(input: &mut Input<'_>) -> Self {
         let [flags, device, peer, more, first, last] = core::array::from_fn(|_| input.octet());

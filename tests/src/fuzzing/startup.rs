@@ -38,7 +38,8 @@ pub(super) fn reply(config: &Config, request: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The ULPDU by which a peer that asked for peer-to-peer says that it is ready, of a kind that the device's Reply names.
+/// The ULPDU by which a peer that asked for peer-to-peer says that it is ready, of a kind that the device's Reply
+/// names.
 pub(super) fn rtr(config: &Config, reply: &[u8]) -> Option<Vec<u8>> {
     let data = reply.get(20..24).filter(|data| config.enhanced && data[0] & PEER_TO_PEER != 0)?;
     Some(if data[2] & WRITE_RTR != 0 {

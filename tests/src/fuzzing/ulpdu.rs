@@ -5,9 +5,9 @@ use weft_rdmap::Opcode;
 use super::ledger::{AREA_LEN, Ledger};
 use super::opponent::{Asked, Opponent};
 
-/// Puts into a ULPDU what the device expects at this moment, as far as there is room: MSN and MO in an untagged one, and
-/// STags and tagged offsets of the device's memory wherever they belong. The octets that stood there choose the memory
-/// (the last one of an STag) and the offset in it (the last two of a tagged offset).
+/// Puts into a ULPDU what the device expects at this moment, as far as there is room: MSN and MO in an untagged one,
+/// and STags and tagged offsets of the device's memory wherever they belong. The octets that stood there choose the
+/// memory (the last one of an STag) and the offset in it (the last two of a tagged offset).
 pub(super) fn patch(ulpdu: &mut [u8], opponent: &Opponent, ledger: &Ledger) {
     let Some(&[first, control]) = ulpdu.first_chunk() else { return };
     let opcode = Opcode::parse(control).ok();
@@ -76,8 +76,8 @@ pub(super) fn atomic_request(operation: u8, area: u8, offset: u16, words: [u64; 
     octets
 }
 
-/// What stands behind the DDP header of a Terminate. The highest bit of `bits` says that the octets are as Linux siw orders
-/// them; the three lowest are M, D and R, with the headers of the device's last segment behind them.
+/// What stands behind the DDP header of a Terminate. The highest bit of `bits` says that the octets are as Linux siw
+/// orders them; the three lowest are M, D and R, with the headers of the device's last segment behind them.
 pub(super) fn terminate(kind: u8, code: u8, bits: u8, header: &[u8]) -> Vec<u8> {
     let mut octets = if bits & 0x80 == 0 {
         vec![kind, code, (bits & 0x07) << 5, 0]

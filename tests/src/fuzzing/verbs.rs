@@ -1,8 +1,8 @@
 //! The verbs against a model of them: two devices on a good wire and on virtual time, and any sequence of calls.
 //!
 //! After each call both worlds come to rest, so that the model can say exactly what has happened: which error a call
-//! answers, which completions there are with which status, what all memory holds. Only requests that are posted in a row
-//! to one queue pair may be held back, and then run in one go.
+//! answers, which completions there are with which status, what all memory holds. Only requests that are posted in a
+//! row to one queue pair may be held back, and then run in one go.
 
 mod apply;
 mod memory;
@@ -24,8 +24,8 @@ use self::world::World;
 /// Runs the calls that `data` stands for, and answers the names of the errors, completions and ends that there were.
 ///
 /// # Panics
-/// If a call answers something else than the model, a completion is missing, doubled, wrong or out of order, memory differs, or
-/// an event does not come.
+/// If a call answers something else than the model, a completion is missing, doubled, wrong or out of order, memory
+/// differs, or an event does not come.
 pub fn verbs_ops(data: &[u8]) -> BTreeSet<String> {
     let mut input = Unstructured::new(data);
     let mut world = World::new();

@@ -119,8 +119,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Compares all memory. What is on its way comes in sequences: of each sequence a beginning may be there, up to some
-    /// octet, and nothing behind it. A word may have one of several values.
+    /// Compares all memory. What is on its way comes in sequences: of each sequence a beginning may be there, up to
+    /// some octet, and nothing behind it. A word may have one of several values.
     pub(crate) fn audit(
         &self,
         sequences: &[Vec<InFlight<'_>>],

@@ -1,5 +1,5 @@
-//! Simulation: engines, their applications and a network full of faults on one virtual clock, all of it drawn from a seed,
-//! and a model that says what must have become of it.
+//! Simulation: engines, their applications and a network full of faults on one virtual clock, all of it drawn from a
+//! seed, and a model that says what must have become of it.
 //!
 //! ```text
 //!   plan ── workload, draft, layout      what is going to happen: drawn from the seed before anything runs
@@ -9,9 +9,9 @@
 //!     ▼
 //!   lane ── model, memory, verdict       what every completion, octet and event must be
 //! ```
-//! A run is a pure function of its seed: [`run`] answers the same [`Outcome`] each time, to the last frame. Within a run no
-//! octet of memory is the target of two operations, so that all contents are known: placed, not placed, or on the way,
-//! which is the beginning of one message and nothing behind it.
+//! A run is a pure function of its seed: [`run`] answers the same [`Outcome`] each time, to the last frame. Within a
+//! run no octet of memory is the target of two operations, so that all contents are known: placed, not placed, or on
+//! the way, which is the beginning of one message and nothing behind it.
 //!
 //! [`Sabotage`] is for the test that the model can fail.
 

@@ -9,8 +9,8 @@ mod operations;
 use counting::LIVE;
 use operations::{ALL, World};
 
-/// The first rounds make the room that stays: for the requests of a queue pair, for frames on their way, for the parts of an
-/// FPDU that does not come in one piece.
+/// The first rounds make the room that stays: for the requests of a queue pair, for frames on their way, for the parts
+/// of an FPDU that does not come in one piece.
 const WARM_UP: u64 = 2_000;
 const ROUNDS: u64 = 10_000;
 

@@ -326,8 +326,9 @@ fn a_target_that_is_deregistered_before_its_turn() {
     peer.expect_fin();
 }
 
-/// An Atomic of the peer still waits for its turn behind a Read whose answer the peer does not take, when the peer's FIN comes
-/// inside of an FPDU, which is an error, or comes well and the queue pair is destroyed: memory does not change any more.
+/// An Atomic of the peer still waits for its turn behind a Read whose answer the peer does not take, when the peer's
+/// FIN comes inside of an FPDU, which is an error, or comes well and the queue pair is destroyed: memory does not
+/// change any more.
 #[test]
 fn what_is_owed_at_an_error_is_not_done() {
     for role in ROLES {

@@ -324,7 +324,8 @@ fn ours_wait_for_the_ird_of_the_peer() {
     }
 }
 
-/// A fence holds what rests on the Atomic until it is done, and no completion says before that the peer's memory has changed.
+/// A fence holds what rests on the Atomic until it is done, and no completion says before that the peer's memory has
+/// changed.
 // Covers 7306-5.4-1, 7306-5.4-8.
 #[test]
 fn a_fence_waits_for_them() {

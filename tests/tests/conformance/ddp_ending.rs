@@ -45,8 +45,8 @@ fn the_llp_connection_is_lost() {
     }
 }
 
-/// Segments are in TCP and the peer does not read: when it does so later it gets them all, and when the connection is lost
-/// instead, the application hears that they may not have arrived.
+/// Segments are in TCP and the peer does not read: when it does so later it gets them all, and when the connection is
+/// lost instead, the application hears that they may not have arrived.
 // Covers 5041-3-3.
 #[test]
 fn accepted_segments_do_not_vanish_in_silence() {
@@ -172,8 +172,8 @@ fn octets_behind_the_peers_fin() {
     assert_eq!((content(&target), content(&inbox)), (vec![FILL; 8], b"in time\x5A".to_vec()));
 }
 
-/// After a DDP error the stream is in error: what is posted then fails, and behind the Terminate comes nothing but FIN. The
-/// connection goes down with its one stream, whether or not the peer does its part.
+/// After a DDP error the stream is in error: what is posted then fails, and behind the Terminate comes nothing but FIN.
+/// The connection goes down with its one stream, whether or not the peer does its part.
 // Covers 5041-3-9, 5041-3-10, 5041-3-13.
 #[test]
 fn an_erroneous_stream_carries_nothing_more() {
@@ -204,9 +204,9 @@ fn an_erroneous_stream_carries_nothing_more() {
     }
 }
 
-/// DDP reports and leaves the rest to RDMAP: the connection stays up, however long the peer does not read, until RDMAP's
-/// Terminate is out, which is one more message on the outgoing half. Only then comes FIN. By the length of a first Send,
-/// TCP's buffer is full in some of the cases but for less than a Terminate, which has to wait there.
+/// DDP reports and leaves the rest to RDMAP: the connection stays up, however long the peer does not read, until
+/// RDMAP's Terminate is out, which is one more message on the outgoing half. Only then comes FIN. By the length of a
+/// first Send, TCP's buffer is full in some of the cases but for less than a Terminate, which has to wait there.
 // Covers 5041-6.2-1, 5041-6.2.2-3, 5041-6.2.2-5, 5041-6.2.2-6.
 #[test]
 fn a_ddp_error_ends_nothing_by_itself() {

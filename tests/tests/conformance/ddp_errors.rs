@@ -1,5 +1,6 @@
-//! DDP as the Data Sink of a peer that breaks the rules: what each check of RFC 5041 section 7.1 catches, and that nothing
-//! is placed then. Every scene has two receives of 16 octets, and ends with the exact Terminate, FIN, and all memory as it was.
+//! DDP as the Data Sink of a peer that breaks the rules: what each check of RFC 5041 section 7.1 catches, and that
+//! nothing is placed then. Every scene has two receives of 16 octets, and ends with the exact Terminate, FIN, and all
+//! memory as it was.
 
 use weft_ddp::Error as Ddp;
 use weft_rdmap::Error as Rdmap;
@@ -132,8 +133,8 @@ fn message_sequence_numbers() {
     refused("2 on queue 2", "1203", Ddp::MsnRange, &terminate);
 }
 
-/// What does not continue the message: inside the buffer, at its end, behind it, at the ends of the range. A gap is found
-/// though it need not be.
+/// What does not continue the message: inside the buffer, at its end, behind it, at the ends of the range. A gap is
+/// found though it need not be.
 // Covers 5041-7.1-1, 5041-7.1-8, 5041-5.2-11.
 #[test]
 fn message_offsets() {
@@ -232,8 +233,8 @@ fn buffers_that_do_not_allow_placement() {
     }
 }
 
-/// `size` octets whose tagged offsets begin at `iova`, and a Write of `len` octets at `to`: either it is placed or exactly
-/// this Terminate comes and not an octet of it is.
+/// `size` octets whose tagged offsets begin at `iova`, and a Write of `len` octets at `to`: either it is placed or
+/// exactly this Terminate comes and not an octet of it is.
 fn write_at(role: Role, (iova, size): (u64, usize), (to, len): (u64, usize), code: Option<&str>) {
     let (world, peer) = open(role);
     let region = Region::owned(size).unwrap();
@@ -309,7 +310,8 @@ fn tagged_offsets_that_wrap() {
     }
 }
 
-/// A bad segment, and behind it good ones of every kind and bad ones: one Terminate, one event, and nothing else happens.
+/// A bad segment, and behind it good ones of every kind and bad ones: one Terminate, one event, and nothing else
+/// happens.
 // Covers 5041-7.1-17, 5041-7.1-19.
 #[test]
 fn after_an_error_everything_is_dropped() {

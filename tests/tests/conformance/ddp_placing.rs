@@ -1,4 +1,5 @@
-//! DDP as the Data Sink of a peer that does everything right: where payload lands, and when and how messages are delivered.
+//! DDP as the Data Sink of a peer that does everything right: where payload lands, and when and how messages are
+//! delivered.
 
 use weft_netif::{Duration, ImpairmentConfig};
 use weft_rnic::{Access, Completion, CompletionOpcode, Data, RecvWr, Region, SendOpcode, SendWr, Status};
@@ -61,8 +62,8 @@ fn reserved_bits_are_not_looked_at() {
     }
 }
 
-/// A Send in three segments, and between them a Read Request on queue 1 and a Write: each is delivered with its own last
-/// segment, and the Send not before that.
+/// A Send in three segments, and between them a Read Request on queue 1 and a Write: each is delivered with its own
+/// last segment, and the Send not before that.
 // Covers 5041-4.1-7, 5041-5.4-1.
 #[test]
 fn a_message_is_delivered_with_its_last_segment() {
@@ -89,8 +90,8 @@ fn a_message_is_delivered_with_its_last_segment() {
     }
 }
 
-/// Sends of one to three segments, each behind a Write that says which one it is: completions come in the order sent, each
-/// once, and what was sent before is placed by then.
+/// Sends of one to three segments, each behind a Write that says which one it is: completions come in the order sent,
+/// each once, and what was sent before is placed by then.
 // Covers 5041-5.3-1, 5041-5.3-6, 5041-5.3-7, 5041-5.4-1.
 #[test]
 fn messages_are_delivered_in_the_order_sent() {
@@ -308,8 +309,8 @@ fn the_llp_keeps_boundaries_and_lengths() {
     }
 }
 
-/// A wire that loses frames, doubles them, changes their order and turns bits over: each message comes once, in its order
-/// and whole. A segment that came twice or out of order would have an MSN or MO that DDP does not expect.
+/// A wire that loses frames, doubles them, changes their order and turns bits over: each message comes once, in its
+/// order and whole. A segment that came twice or out of order would have an MSN or MO that DDP does not expect.
 // Covers 5041-3-3, 5041-3-6, 5041-3-14, 5041-5.3-6.
 #[test]
 fn a_bad_wire_changes_nothing() {

@@ -230,8 +230,8 @@ fn the_device_disconnects() {
     }
 }
 
-/// The peer's window is closed, and stays so. Its probes are answered, so that only the application can end this: within
-/// the close timeout of twenty seconds.
+/// The peer's window is closed, and stays so. Its probes are answered, so that only the application can end this:
+/// within the close timeout of twenty seconds.
 #[test]
 fn a_peer_that_never_reads() {
     for role in ROLES {
@@ -281,8 +281,8 @@ fn a_terminate_that_does_not_get_out() {
     }
 }
 
-/// What was flushed is the application's again: the device does not go on sending it to a peer that has closed, also not
-/// between the answers to that peer's Reads.
+/// What was flushed is the application's again: the device does not go on sending it to a peer that has closed, also
+/// not between the answers to that peer's Reads.
 #[test]
 fn the_peer_closes_while_a_send_is_on_its_way() {
     for (role, reads) in

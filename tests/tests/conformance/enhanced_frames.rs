@@ -253,8 +253,8 @@ fn the_enhanced_data_takes_four_octets_of_the_private_data() {
     world.expect_no_news();
 }
 
-/// Both ends are enhanced: whatever the application answers, the Reply is too. Without S it is not (doubt D14: and of the
-/// Request's revision).
+/// Both ends are enhanced: whatever the application answers, the Reply is too. Without S it is not (doubt D14: and of
+/// the Request's revision).
 // Covers 6581-10-1, 6581-10-5, 6581-10-6.
 #[test]
 fn the_reply_is_enhanced_as_the_request_is() {

@@ -13,8 +13,8 @@ use crate::octets::{
 use crate::scene::Scene;
 use crate::world::{FILL, FLUSHED, ROLES, World, content, filled, open, whole, work};
 
-/// Errors found by MPA, DDP, RDMAP and in the own memory: each is one event with its cause, and no receive, Read or Send stays
-/// without a completion.
+/// Errors found by MPA, DDP, RDMAP and in the own memory: each is one event with its cause, and no receive, Read or
+/// Send stays without a completion.
 // Covers 5040-7.1-1.
 #[test]
 fn the_application_hears_of_every_error() {
@@ -109,7 +109,8 @@ fn an_error_of_no_message_has_no_headers() {
     }
 }
 
-/// An error of a Write, a Send, a Send with Invalidate and a Read Response: length and DDP header come back, and no RDMA header.
+/// An error of a Write, a Send, a Send with Invalidate and a Read Response: length and DDP header come back, and no
+/// RDMA header.
 // Covers 5040-7.1-3.
 #[test]
 fn the_ddp_header_comes_back() {
@@ -196,8 +197,8 @@ fn the_terminate_is_the_next_message() {
     }
 }
 
-/// Two bad messages in one breath, of all kinds, and two with the window closed so that the Terminate waits: the first one is
-/// the one that comes back.
+/// Two bad messages in one breath, of all kinds, and two with the window closed so that the Terminate waits: the first
+/// one is the one that comes back.
 // Covers 5040-7.1-5.
 #[test]
 fn the_first_error_is_the_one_that_is_told() {

@@ -1,5 +1,5 @@
-//! The messages of RFC 7306 one by one: what stands in each (section 4), when an Atomic is begun (section 5.4), and what an
-//! unaligned one does at both ends (section 5.1).
+//! The messages of RFC 7306 one by one: what stands in each (section 4), when an Atomic is begun (section 5.4), and
+//! what an unaligned one does at both ends (section 5.1).
 
 use weft_rdmap::Error as Rdmap;
 use weft_rnic::{
@@ -72,7 +72,8 @@ fn each_message_has_its_opcode_and_its_queue() {
     }
 }
 
-/// Each message is one segment with a header of its length and nothing behind it; the 28 bits before the operation are zero.
+/// Each message is one segment with a header of its length and nothing behind it; the 28 bits before the operation are
+/// zero.
 // Covers 7306-4-1, 7306-4.2-1, 7306-5.2.1-1.
 #[test]
 fn each_message_has_the_length_of_its_header() {
@@ -88,8 +89,8 @@ fn each_message_has_the_length_of_its_header() {
     }
 }
 
-/// The field names memory that the peer could take away; it does not, in any of the messages. RDMAP's reserved bits mean as
-/// little. The values stand in memory in this machine's order.
+/// The field names memory that the peer could take away; it does not, in any of the messages. RDMAP's reserved bits
+/// mean as little. The values stand in memory in this machine's order.
 // Covers 7306-4.1-4, 7306-5.1.1-7.
 #[test]
 fn the_invalidate_field_means_nothing() {
@@ -128,7 +129,8 @@ fn the_invalidate_field_means_nothing() {
     }
 }
 
-/// An Atomic Request is not begun, let alone answered, before its last octet is there: it works on the word as it is then.
+/// An Atomic Request is not begun, let alone answered, before its last octet is there: it works on the word as it is
+/// then.
 // Covers 7306-5.4-4, 7306-5.4-6.
 #[test]
 fn an_atomic_that_is_not_there_yet_is_not_done() {
@@ -156,8 +158,8 @@ fn an_atomic_that_is_not_there_yet_is_not_done() {
     }
 }
 
-/// Two devices: an Atomic to an address that is aligned is done; one that is not is an error at both ends, changes nothing at
-/// the responder, and returns nothing to the requester.
+/// Two devices: an Atomic to an address that is aligned is done; one that is not is an error at both ends, changes
+/// nothing at the responder, and returns nothing to the requester.
 // Covers 7306-5.1.1-1, 7306-5.1.2-3, 7306-5.1.1-4, 7306-5.1.2-6.
 #[test]
 fn an_unaligned_atomic_is_an_error_at_both_ends() {

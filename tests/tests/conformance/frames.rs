@@ -1,5 +1,6 @@
-//! A peer that writes its own TCP segments: which octets are in which segment, in which order they come, where its sequence
-//! numbers begin and how large a segment it takes are the test's choice, and it sees the device's segments one by one.
+//! A peer that writes its own TCP segments: which octets are in which segment, in which order they come, where its
+//! sequence numbers begin and how large a segment it takes are the test's choice, and it sees the device's segments one
+//! by one.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

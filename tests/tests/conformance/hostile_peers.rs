@@ -13,8 +13,8 @@ use crate::octets::{
 };
 use crate::world::{FLUSHED, Role, World, content, filled, whole, work};
 
-/// A queue pair of small queues whose completions are in `cq`, in Full Operation, and its peer, which has said its first
-/// word.
+/// A queue pair of small queues whose completions are in `cq`, in Full Operation, and its peer, which has said its
+/// first word.
 fn stream(world: &World, cq: &Cq, role: Role) -> (Qp, RawPeer) {
     let capacity = QpCapacity { send_wr: 8, recv_wr: 8, ..QpCapacity::default() };
     let init = QpInit { capacity, signal_all: true, ..QpInit::new(cq, cq) };
@@ -54,7 +54,8 @@ fn expect_unaffected(world: &World, qp: &Qp, cq: &Cq, peer: &RawPeer, before: u3
     assert_eq!(qp.state(), QpState::Rts);
 }
 
-/// Receives are each stream's own: a peer that sends more than it was given buffers for comes to the end of its own ones.
+/// Receives are each stream's own: a peer that sends more than it was given buffers for comes to the end of its own
+/// ones.
 // Covers 5042-6.4.3.1-1.
 #[test]
 fn a_peer_that_takes_all_receives() {
@@ -85,8 +86,8 @@ fn a_peer_that_takes_all_receives() {
     }
 }
 
-/// Places for Reads are each stream's own: one peer takes all of its, and reads no answer; the others are served. One Read
-/// more ends its stream, and no other one.
+/// Places for Reads are each stream's own: one peer takes all of its, and reads no answer; the others are served. One
+/// Read more ends its stream, and no other one.
 // Covers 5042-6.4.3.3-1, 5042-6.4.3.3-3, 5042-A-3.
 #[test]
 fn a_peer_that_takes_all_places_for_reads() {
@@ -136,8 +137,8 @@ fn a_peer_that_overruns_a_completion_queue() {
     }
 }
 
-/// A queue that is shared by streams of peers that do not trust each other, and as long as the formula of section 6.4.3.2
-/// says: they can fill all that was posted, and break in the middle of it, and nothing gets lost.
+/// A queue that is shared by streams of peers that do not trust each other, and as long as the formula of section
+/// 6.4.3.2 says: they can fill all that was posted, and break in the middle of it, and nothing gets lost.
 // Covers 5042-6.4.3.2-2.
 #[test]
 fn a_shared_completion_queue_of_the_right_size_does_not_overrun() {
@@ -170,8 +171,8 @@ fn a_shared_completion_queue_of_the_right_size_does_not_overrun() {
     }
 }
 
-/// More connections than the backlog holds, none of which says what it wants. The oldest give way, so that those that do say
-/// it are served; established ones go on, and when the time of a startup is over none is left.
+/// More connections than the backlog holds, none of which says what it wants. The oldest give way, so that those that
+/// do say it are served; established ones go on, and when the time of a startup is over none is left.
 // Covers 5042-6.4.1-1.
 #[test]
 fn connections_that_never_say_what_they_want() {
@@ -194,8 +195,8 @@ fn connections_that_never_say_what_they_want() {
     world.expect_service();
 }
 
-/// A Request whose length promises more than a frame can hold is refused at that, and one that is slow is given up: nobody
-/// makes the device keep more than a frame.
+/// A Request whose length promises more than a frame can hold is refused at that, and one that is slow is given up:
+/// nobody makes the device keep more than a frame.
 #[test]
 fn private_data_is_never_more_than_a_frame_holds() {
     let world = World::new();
@@ -210,8 +211,8 @@ fn private_data_is_never_more_than_a_frame_holds() {
     world.expect_service();
 }
 
-/// Reads that are never answered stay within the agreed number, hold up nobody, and are flushed when the application has
-/// had enough.
+/// Reads that are never answered stay within the agreed number, hold up nobody, and are flushed when the application
+/// has had enough.
 #[test]
 fn a_peer_that_never_answers() {
     for role in [Role::Passive, Role::Active] {
@@ -283,8 +284,8 @@ fn everything_is_flushed_whatever_the_peer_does() {
     }
 }
 
-/// FPDUs are built in buffers that held other octets before. Between the messages, in padding, in Markers and in a CRC field
-/// that is not used, a peer finds nothing of them.
+/// FPDUs are built in buffers that held other octets before. Between the messages, in padding, in Markers and in a CRC
+/// field that is not used, a peer finds nothing of them.
 #[test]
 fn nothing_of_other_octets_is_sent() {
     for (crc, markers) in [(true, false), (false, false), (true, true), (false, true)] {
@@ -299,7 +300,8 @@ fn nothing_of_other_octets_is_sent() {
         let mut framing = Framing::new(crc, markers);
         let secret = world.side.memory(1200);
         secret.write(0, &[0xEE; 1200]).unwrap();
-        // The buffer is full of them several times, then come messages of all paddings, with nothing in them and with little.
+        // The buffer is full of them several times, then come messages of all paddings, with nothing in them and with
+        // little.
         let mut msn = 0;
         for len in [1200; 12].into_iter().chain((0..40).map(|len| len % 9)).chain([1200; 5]).chain(1..9) {
             msn += 1;

@@ -59,7 +59,8 @@ fn they_go_out_in_the_order_posted() {
     }
 }
 
-/// Each takes one receive, whatever its size, and its octets come with the completion; the receive's memory stays as it is.
+/// Each takes one receive, whatever its size, and its octets come with the completion; the receive's memory stays as it
+/// is.
 // Covers 7306-6.1-2, 7306-6.3-3, 7306-6.3-4.
 #[test]
 fn each_completes_one_receive() {

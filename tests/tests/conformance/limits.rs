@@ -36,8 +36,8 @@ fn establish(device: &Device, host: &RawHost, events: &weft_rnic::EventChannel, 
     peer
 }
 
-/// Each kind of object up to its limit and one more, while a connection is there that uses one of each: it does not notice.
-/// What is dropped makes room.
+/// Each kind of object up to its limit and one more, while a connection is there that uses one of each: it does not
+/// notice. What is dropped makes room.
 // Covers 5042-3-2, 5042-6.4.1-1, 5042-6.4.3.2-1.
 #[test]
 fn every_kind_of_object_has_a_limit() {
@@ -121,7 +121,8 @@ fn completion_queues_are_not_shared_between_devices() {
     assert_eq!(a.device.create_cq(1, Some(&channel)).err(), Some(CreateError::ForeignObject));
 }
 
-/// Nor are domains, queue pairs, event channels and memory: nothing that one application has is taken for another one's.
+/// Nor are domains, queue pairs, event channels and memory: nothing that one application has is taken for another
+/// one's.
 // Covers 5040-8.1.2-3.
 #[test]
 fn what_is_one_devices_is_no_other_ones() {

@@ -324,7 +324,8 @@ fn a_read_response_to_deregistered_memory() {
     scene.end(&fpdu(&bad), &answer, Cause::Peer(Ddp::InvalidStag.into()), &outcome);
 }
 
-/// The source goes while it is being sent: what was sent before is good, and the request comes back moved on by as much.
+/// The source goes while it is being sent: what was sent before is good, and the request comes back moved on by as
+/// much.
 #[test]
 fn a_source_that_is_deregistered_during_the_answer() {
     let world = World::new();

@@ -108,7 +108,8 @@ fn an_stag_for_one_stream_is_no_other_ones() {
     }
 }
 
-/// Writes, Reads and Read Responses up to both edges, and one octet beyond each; what lies around is seen by its own STag.
+/// Writes, Reads and Read Responses up to both edges, and one octet beyond each; what lies around is seen by its own
+/// STag.
 // Covers 5040-8.1.1-4, 5042-6.2.1-1.
 #[test]
 fn nothing_is_touched_outside() {
@@ -150,8 +151,8 @@ fn nothing_is_touched_outside() {
     }
 }
 
-/// An STag and its offsets, which may be any, belong to a buffer from the registration to its end; the next registration of
-/// the same size has another STag, and other contents.
+/// An STag and its offsets, which may be any, belong to a buffer from the registration to its end; the next
+/// registration of the same size has another STag, and other contents.
 // Covers 5040-8.1.1-5.
 #[test]
 fn buffer_stag_and_offsets_are_tied_and_untied() {
@@ -235,8 +236,8 @@ fn rights_are_given_and_taken_one_by_one() {
     assert_eq!(world.side.pd.register(8, REMOTE_WRITE).err(), Some(RegisterError::Access));
 }
 
-/// The right goes while a long Write, and while the answer to an own Read, is arriving: from the return of the call on not
-/// an octet changes, whatever was under way.
+/// The right goes while a long Write, and while the answer to an own Read, is arriving: from the return of the call on
+/// not an octet changes, whatever was under way.
 // Covers 5040-8.1.1-7.
 #[test]
 fn revoked_memory_stays_as_it_is() {
@@ -280,8 +281,8 @@ fn revoked_memory_stays_as_it_is() {
     }
 }
 
-/// An STag of a whole domain: the peer of one stream cannot take it from the peer of another one, not even where it is the
-/// only stream so far.
+/// An STag of a whole domain: the peer of one stream cannot take it from the peer of another one, not even where it is
+/// the only stream so far.
 // Covers 5040-8.1.1-8, 5042-6.4.5-1.
 #[test]
 fn a_shared_stag_is_not_the_peers_to_invalidate() {
@@ -310,8 +311,8 @@ fn a_shared_stag_is_not_the_peers_to_invalidate() {
     }
 }
 
-/// Ten thousand STags of one device: no two the same, hardly two with the same distance, all 256 first octets about equally
-/// often; another seed gives others.
+/// Ten thousand STags of one device: no two the same, hardly two with the same distance, all 256 first octets about
+/// equally often; another seed gives others.
 // Covers 5040-8.1.1-9, 5040-8.1.1-10.
 #[test]
 fn stags_are_hard_to_guess() {

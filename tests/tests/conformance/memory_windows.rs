@@ -1,5 +1,5 @@
-//! What a peer can do through memory windows and fast registrations, and what it hears where it cannot (RFC 5040 sections 4.8 and
-//! 5.3, RFC 5041 section 8).
+//! What a peer can do through memory windows and fast registrations, and what it hears where it cannot (RFC 5040
+//! sections 4.8 and 5.3, RFC 5041 section 8).
 
 use weft_rnic::{
     Access, Bind, CmEvent, ConnParam, Data, DisconnectReason, FastMr, FastRegister, Mr, Mw, Qp, QpState,
@@ -210,8 +210,8 @@ fn each_right_by_itself() {
     }
 }
 
-/// A window of type 2 and a fast registration for one stream are nothing for another one of the same domain; a window of type 1
-/// is.
+/// A window of type 2 and a fast registration for one stream are nothing for another one of the same domain; a window
+/// of type 1 is.
 // Covers 5042-6.1.1-3, 5041-8.2-2, 5040-7.2-5.
 #[test]
 fn the_stream_that_it_was_bound_on() {
@@ -270,7 +270,8 @@ fn an_stag_that_the_peer_has_invalidated() {
     }
 }
 
-/// What all of the domain shares is no single peer's to take away: windows of type 1, and fast registrations for the domain.
+/// What all of the domain shares is no single peer's to take away: windows of type 1, and fast registrations for the
+/// domain.
 // Covers 5040-8.1.1-8, 5042-6.4.5-1.
 #[test]
 fn what_is_shared_cannot_be_invalidated() {

@@ -1,4 +1,5 @@
-//! CRC on and off in all four combinations of the two C bits, and damaged FPDUs in each (RFC 5044 sections 4.4, 6 and 8).
+//! CRC on and off in all four combinations of the two C bits, and damaged FPDUs in each (RFC 5044 sections 4.4, 6 and
+//! 8).
 
 use weft_mpa::Error as Mpa;
 use weft_rnic::{Cause, ConnParam, Data, DisconnectReason, QpState, SendOpcode, Status};
@@ -131,8 +132,8 @@ fn crcs_are_checked_to_the_end_of_the_connection() {
     }
 }
 
-/// A good Send right behind a bad one, in the same breath: the bad one takes no receive and the good one is not looked at,
-/// since the length of a bad FPDU leads nowhere. MPA leaves TCP open, so that the Terminate gets out.
+/// A good Send right behind a bad one, in the same breath: the bad one takes no receive and the good one is not looked
+/// at, since the length of a bad FPDU leads nowhere. MPA leaves TCP open, so that the Terminate gets out.
 // Covers 5044-8-11, 5044-8-12, 5044-6-3, 5044-6-4.
 #[test]
 fn nothing_behind_a_bad_fpdu_counts() {
@@ -217,7 +218,8 @@ fn crcs_do_not_show_above_mpa() {
     }
 }
 
-/// The administrator's setting alone turns CRCs off: nothing that an application can ask for does, and the default is on.
+/// The administrator's setting alone turns CRCs off: nothing that an application can ask for does, and the default is
+/// on.
 // Covers 5044-1.2-2, 5044-4.4-2, 5044-4.4-4, 5044-4.4-5.
 #[test]
 fn only_the_devices_setting_asks_for_no_crc() {

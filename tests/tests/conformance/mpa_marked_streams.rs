@@ -110,7 +110,8 @@ fn markers_among_many_small_fpdus() {
     }
 }
 
-/// FPDUs with up to seventeen Markers inside: each says how far back the one length field is, and the CRC covers them all.
+/// FPDUs with up to seventeen Markers inside: each says how far back the one length field is, and the CRC covers them
+/// all.
 // Covers 5044-4.3-11, 5044-4.3-1, 5044-4.3-5.
 #[test]
 fn all_markers_of_a_large_fpdu_point_at_its_length_field() {
@@ -212,7 +213,8 @@ fn expect_marked_exchange(world: &World, peer: &RawPeer) {
     peer.expect(&stream);
 }
 
-/// A responder sends not even the first Marker before it has validated an FPDU; an initiator sends it with its first FPDU.
+/// A responder sends not even the first Marker before it has validated an FPDU; an initiator sends it with its first
+/// FPDU.
 // Covers 5044-7.1.2-15, 5044-7.1.2-19, 5044-4.3-9.
 #[test]
 fn the_first_octets_of_full_operation() {

@@ -1,4 +1,5 @@
-//! Markers at every place where one can fall, in both directions, and what an altered Marker leads to (RFC 5044 4.2, 4.3).
+//! Markers at every place where one can fall, in both directions, and what an altered Marker leads to (RFC 5044 4.2,
+//! 4.3).
 
 use weft_mpa::Error as Mpa;
 use weft_rnic::{Cause, Data, DisconnectReason, SendOpcode, Status};
@@ -10,7 +11,8 @@ use crate::world::{FILL, ROLES, Role, World, content, filled, whole, work};
 
 const CRC: Wish = Wish { markers: false, crc: true };
 const MARKED: Wish = Wish { markers: true, crc: true };
-/// Payload of a Send whose FPDU has a header, payload and three octets of padding: 44 octets, with a CRC from octet 40 on.
+/// Payload of a Send whose FPDU has a header, payload and three octets of padding: 44 octets, with a CRC from octet 40
+/// on.
 const SIZE: usize = 17;
 /// Where a Marker can stand in it: before the length field, in the header, the payload, the padding, before the CRC.
 const PLACES: std::ops::RangeInclusive<usize> = 0..=40;
@@ -80,7 +82,8 @@ fn repair(octets: &mut [u8]) {
     *field = crc32c(covered).to_le_bytes();
 }
 
-/// Both directions at once, each with Markers or without, the one with the places in rising and the other in falling order.
+/// Both directions at once, each with Markers or without, the one with the places in rising and the other in falling
+/// order.
 // Covers 5044-4.3-3, 5044-4.2-4, 5044-7.1.1-6, 5044-7.1.1-7.
 #[test]
 fn a_marker_at_every_place_of_an_fpdu() {

@@ -144,8 +144,8 @@ fn mulpdu_is_that_of_the_moment() {
     }
 }
 
-/// The two directions of one connection have their own MULPDU, and so have the connections of one device: Markers for one
-/// peer mean nothing to another, nor do those that the device itself asks for.
+/// The two directions of one connection have their own MULPDU, and so have the connections of one device: Markers for
+/// one peer mean nothing to another, nor do those that the device itself asks for.
 // Covers 5044-4.5-6, 5044-3-2, 5041-3-1.
 #[test]
 fn each_connection_and_direction_has_its_own_mulpdu() {
@@ -217,8 +217,8 @@ fn no_ulpdu_is_above_64768_octets() {
     }
 }
 
-/// Small messages that wait together have an FPDU each; a send buffer that is nearly full does not make ULPDUs small, nor does
-/// the end of one that holds a few only.
+/// Small messages that wait together have an FPDU each; a send buffer that is nearly full does not make ULPDUs small,
+/// nor does the end of one that holds a few only.
 // Covers 5044-3-1, 5044-4.5-8, 5044-4.5-5.
 #[test]
 fn little_room_does_not_shrink_ulpdus() {
@@ -251,8 +251,9 @@ fn little_room_does_not_shrink_ulpdus() {
     }
 }
 
-/// The FPDU that ends a message is short, and would set all that follow it apart from TCP's segments; so does the end of the send
-/// buffer, where TCP cuts a segment. Of a long message an FPDU ends where the segment does: all segments begin with one.
+/// The FPDU that ends a message is short, and would set all that follow it apart from TCP's segments; so does the end
+/// of the send buffer, where TCP cuts a segment. Of a long message an FPDU ends where the segment does: all segments
+/// begin with one.
 // Covers 5044-5.1-3, 5044-5.1-4, 5044-4.5-5.
 #[test]
 fn segments_begin_with_fpdus_behind_short_ones_too() {

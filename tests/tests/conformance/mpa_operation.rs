@@ -1,5 +1,5 @@
-//! Entering Full Operation and leaving it: who waits for whom, graceful closes, half closes and losses (RFC 5044 sections
-//! 7.1.2, 7.2 and 8).
+//! Entering Full Operation and leaving it: who waits for whom, graceful closes, half closes and losses (RFC 5044
+//! sections 7.1.2, 7.2 and 8).
 
 use weft_mpa::{Error as Mpa, StartupError};
 use weft_netif::{Duration, ImpairmentConfig, LlpState};
@@ -13,8 +13,8 @@ use crate::frames::{Bench, Opening};
 use crate::octets::{Framing, bare_terminate, fpdu, join, pattern, send, vector, write};
 use crate::world::{FILL, FLUSHED, ROLES, Role, World, content, exchange, filled, whole, work};
 
-/// Nobody goes ahead: a responder says nothing before it has the Request, and nothing before its application has decided;
-/// an initiator sends nothing behind its Request before it has the Reply.
+/// Nobody goes ahead: a responder says nothing before it has the Request, and nothing before its application has
+/// decided; an initiator sends nothing behind its Request before it has the Reply.
 // Covers 5044-7.1.2-1, 5044-7.1.2-3, 5044-7.1.2-11, 5044-7.1.1-1.
 #[test]
 fn each_frame_is_waited_for() {
@@ -143,8 +143,8 @@ fn one_version_of_ddp_and_rdmap_with_each_revision() {
     }
 }
 
-/// The device closes while it still has things to send: FIN is behind a whole FPDU, wherever that is, and the peer's half
-/// ends when the peer says so.
+/// The device closes while it still has things to send: FIN is behind a whole FPDU, wherever that is, and the peer's
+/// half ends when the peer says so.
 // Covers 5044-7.2-1.
 #[test]
 fn a_graceful_close_is_at_the_end_of_an_fpdu() {
@@ -179,8 +179,8 @@ fn a_graceful_close_is_at_the_end_of_an_fpdu() {
     }
 }
 
-/// FIN in the same segment as octets: behind a whole FPDU it is a close, anywhere else an error, and the whole FPDUs before
-/// it count in both cases.
+/// FIN in the same segment as octets: behind a whole FPDU it is a close, anywhere else an error, and the whole FPDUs
+/// before it count in both cases.
 // Covers 5044-8-1, 5044-7.2-2, 5044-3-11.
 #[test]
 fn fin_behind_every_octet_of_an_fpdu() {
@@ -246,8 +246,8 @@ fn a_lost_connection_is_noticed() {
     assert_eq!(bench.side.qp.state(), QpState::Error);
 }
 
-/// Whatever goes wrong in the stream: no FPDU behind it counts, and TCP is closed by FIN once the Terminate is out, not by
-/// MPA with a reset.
+/// Whatever goes wrong in the stream: no FPDU behind it counts, and TCP is closed by FIN once the Terminate is out, not
+/// by MPA with a reset.
 // Covers 5044-8-12, 5044-8-11, 5044-8-5.
 #[test]
 fn errors_leave_tcp_open_for_the_terminate() {

@@ -77,8 +77,8 @@ fn ask(world: &World, peer: &RawPeer, sink: &weft_rnic::Mr, count: u32) {
     }
 }
 
-/// Ten Reads: each completes with the last segment of its response, in order, with its octets in place, and nothing else
-/// has to come.
+/// Ten Reads: each completes with the last segment of its response, in order, with its octets in place, and nothing
+/// else has to come.
 // Covers 5040-5.5-6, 5040-5.5-15, 5040-5.5-18.
 #[test]
 fn reads_complete_with_their_responses() {
@@ -269,7 +269,8 @@ fn completions_keep_the_order_of_posting() {
     }
 }
 
-/// Eight Reads of the peer at once, long ones before short ones and empty ones: the answers keep the order of the requests.
+/// Eight Reads of the peer at once, long ones before short ones and empty ones: the answers keep the order of the
+/// requests.
 // Covers 5040-5.5-16.
 #[test]
 fn responses_keep_the_order_of_the_requests() {

@@ -132,7 +132,8 @@ fn the_first_message_is_one_of_those_in_common() {
     }
 }
 
-/// A Reply of the other connection model has nothing in common with the Request; without A the other flags mean nothing.
+/// A Reply of the other connection model has nothing in common with the Request; without A the other flags mean
+/// nothing.
 // Covers 6581-9.2-11, 6581-9.2-15, 6581-8-2.
 #[test]
 fn the_reply_has_the_connection_model_of_the_request() {
@@ -217,8 +218,8 @@ fn the_application_chooses_the_connection_model() {
     }
 }
 
-/// The messages that a peer may begin with, what comes back, and the MSN of its next Send. The application sees nothing of
-/// them, a Send takes none of its receives (doubt D4), and the device, which had to be silent, may send.
+/// The messages that a peer may begin with, what comes back, and the MSN of its next Send. The application sees nothing
+/// of them, a Send takes none of its receives (doubt D4), and the device, which had to be silent, may send.
 // Covers 6581-9.2-16.
 #[test]
 fn the_peers_first_message_opens_the_stream_and_is_not_shown() {
@@ -289,7 +290,8 @@ fn an_empty_send_that_was_not_agreed_on_is_a_message() {
     assert_eq!(world.completion().byte_len, 1);
 }
 
-/// The device's own first message makes no completion, although everything else does, and its Read's answer none either.
+/// The device's own first message makes no completion, although everything else does, and its Read's answer none
+/// either.
 // Covers 6581-9.2-9.
 #[test]
 fn the_own_first_message_is_nobodys_request() {
@@ -367,7 +369,8 @@ fn the_first_message_is_framed_as_negotiated() {
     }
 }
 
-/// What an initiator tells by its Terminate in place of the first message is what the application of the responder hears.
+/// What an initiator tells by its Terminate in place of the first message is what the application of the responder
+/// hears.
 // Covers 6581-8-1, 6581-9.1-7.
 #[test]
 fn the_initiator_terminates_instead() {

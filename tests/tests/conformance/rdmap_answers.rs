@@ -144,8 +144,8 @@ fn as_many_requests_as_agreed_find_a_buffer() {
     }
 }
 
-/// A long one, an empty one, a short one: the first octet of an answer follows the last one of the answer before. What a
-/// Write between the requests changes, only the later ones see.
+/// A long one, an empty one, a short one: the first octet of an answer follows the last one of the answer before. What
+/// a Write between the requests changes, only the later ones see.
 // Covers 5040-5.2.1-8, 5040-5.2.2-6.
 #[test]
 fn answers_come_in_the_order_of_the_requests() {

@@ -1,4 +1,5 @@
-//! The control octet, the Invalidate STag field and the kind of segment, in all messages of RFC 5040 (sections 3.1 to 4.2).
+//! The control octet, the Invalidate STag field and the kind of segment, in all messages of RFC 5040 (sections 3.1 to
+//! 4.2).
 
 use weft_ddp::Error as Ddp;
 use weft_rdmap::Error as Rdmap;
@@ -44,8 +45,8 @@ fn made_by_the_device(role: Role) -> Vec<Vec<u8>> {
     ulpdus
 }
 
-/// For each segment of [`made_by_the_device`]: opcode, queue of an untagged one, octets 2 to 5 (Invalidate STag or STag),
-/// octets in all, and whether it is the last one of its message.
+/// For each segment of [`made_by_the_device`]: opcode, queue of an untagged one, octets 2 to 5 (Invalidate STag or
+/// STag), octets in all, and whether it is the last one of its message.
 const MADE: [(u8, Option<u8>, u32, usize, bool); 13] = [
     (0x3, Some(0), 0, 530, false),
     (0x3, Some(0), 0, 18 + 88, true),
@@ -136,8 +137,8 @@ fn a_message_is_one_ddp_message() {
     }
 }
 
-/// A good message of each opcode but Terminate, with RDMAP's octet changed by `control` and, in what is not to invalidate
-/// anything, `word` in the field for it.
+/// A good message of each opcode but Terminate, with RDMAP's octet changed by `control` and, in what is not to
+/// invalidate anything, `word` in the field for it.
 fn all_kinds_arrive(role: Role, control: u8, word: u32) {
     let (world, peer) = open(role);
     let (memory, target, victim) =
@@ -206,7 +207,8 @@ fn what_does_not_invalidate_may_have_anything_in_the_field() {
     }
 }
 
-/// A segment of the kind that belongs to `opcode`, with `control` in place of RDMAP's octet; it would be in order otherwise.
+/// A segment of the kind that belongs to `opcode`, with `control` in place of RDMAP's octet; it would be in order
+/// otherwise.
 fn segment(scene: &Scene, opcode: u8, control: u8) -> Vec<u8> {
     let mut ulpdu = match opcode {
         0x0 => write(scene.target.rkey().0, scene.target.addr(), b"12345678"),

@@ -136,8 +136,8 @@ fn empty_reads() {
     }
 }
 
-/// The Read (3) of the scene asked for 8 octets. What answers it differently is refused, and nothing is placed, also where
-/// the segment names other memory of the application's that is good.
+/// The Read (3) of the scene asked for 8 octets. What answers it differently is refused, and nothing is placed, also
+/// where the segment names other memory of the application's that is good.
 // Covers 5040-5.2.2-4, 5040-5.2.2-7.
 #[test]
 fn read_responses_that_fail() {

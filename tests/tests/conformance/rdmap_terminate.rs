@@ -1,5 +1,5 @@
-//! The Terminate header that the device sends (RFC 5040 section 4.8), for every row of the error tables that one segment can
-//! bring about: figure 9 of RFC 5040, RFC 5041 section 7.2 and RFC 5044 section 8.
+//! The Terminate header that the device sends (RFC 5040 section 4.8), for every row of the error tables that one
+//! segment can bring about: figure 9 of RFC 5040, RFC 5041 section 7.2 and RFC 5044 section 8.
 
 use weft_rnic::{Data, DisconnectReason, SendOpcode, Stag};
 use weft_tests::hex;
@@ -85,8 +85,8 @@ fn answers(role: Role) -> impl Iterator<Item = (Vec<u8>, Vec<u8>, Vec<u8>)> {
     })
 }
 
-/// Layer and type are four bits each, the code is eight, M, D and R are the next ones, and thirteen zeros follow. Behind them
-/// are the length, the DDP header and the Read Request header, as far as they are there.
+/// Layer and type are four bits each, the code is eight, M, D and R are the next ones, and thirteen zeros follow.
+/// Behind them are the length, the DDP header and the Read Request header, as far as they are there.
 // Covers 5040-4.8-1, 5040-4.8-2, 5040-4.8-3, 5040-4.8-7.
 #[test]
 fn the_control_word_says_what_is_wrong() {
@@ -141,8 +141,8 @@ fn the_headers_come_back_as_the_bits_say() {
     }
 }
 
-/// Figure 10: DDP errors, protection errors and operation errors return the DDP header; only a protection error of a Read
-/// Request returns that request too, and never anything that is not one.
+/// Figure 10: DDP errors, protection errors and operation errors return the DDP header; only a protection error of a
+/// Read Request returns that request too, and never anything that is not one.
 // Covers 5040-4.8-4, 5040-4.8-5, 5040-4.8-6, 5040-4.8-14.
 #[test]
 fn the_class_of_the_error_decides_what_comes_back() {
@@ -186,8 +186,8 @@ fn a_local_catastrophic_error_returns_nothing() {
 
 const SINK: Place = Place(0x0102_0304, 0xFFFF_FFFF_FFFF_0000);
 
-/// Two Reads of `sizes` octets; the peer reads no octet of the answers while the source of one of them goes. What the peer
-/// has got of the second answer in the end, and the Terminate.
+/// Two Reads of `sizes` octets; the peer reads no octet of the answers while the source of one of them goes. What the
+/// peer has got of the second answer in the end, and the Terminate.
 fn interrupted(role: Role, sizes: [u32; 2], is_first_kept: bool) -> (World, Vec<u8>, Place, u32) {
     let (world, peer) = open(role);
     let regions = sizes.map(|size| world.side.memory(size as usize));
@@ -224,7 +224,8 @@ fn interrupted(role: Role, sizes: [u32; 2], is_first_kept: bool) -> (World, Vec<
     (world, answer, places[message], u32::try_from(sent).unwrap())
 }
 
-/// The request as it stands after so many octets: both offsets moved on, also around the end of the numbers, the size less.
+/// The request as it stands after so many octets: both offsets moved on, also around the end of the numbers, the size
+/// less.
 // Covers 5040-4.8-15.
 #[test]
 fn a_read_that_fails_on_its_way_comes_back_moved_on() {

@@ -1,5 +1,5 @@
-//! The Terminate header that the device gets (RFC 5040 section 4.8): every code of figures 9 and 10 as the RFC writes it, and
-//! as Linux siw does, with the layer where the type belongs and M, D and R at the other end of their octet.
+//! The Terminate header that the device gets (RFC 5040 section 4.8): every code of figures 9 and 10 as the RFC writes
+//! it, and as Linux siw does, with the layer where the type belongs and M, D and R at the other end of their octet.
 
 use weft_rnic::{Data, DisconnectReason, RecvWr, SendOpcode, Stag, Status};
 use weft_tests::{RawPeer, hex};
@@ -101,8 +101,8 @@ impl Stage {
         Self { world, peer, read, sink }
     }
 
-    /// The segment in question as a Terminate returns it: M, D and R as a number with R lowest, and the octets behind the
-    /// control word. The length is that of the segment, or of its payload as siw has it.
+    /// The segment in question as a Terminate returns it: M, D and R as a number with R lowest, and the octets behind
+    /// the control word. The length is that of the segment, or of its payload as siw has it.
     fn returned(&self, of: Of, is_siw: bool) -> (u8, Vec<u8>) {
         let (bits, header, ulpdu) = match of {
             Of::Nothing => return (0, Vec::new()),
@@ -174,8 +174,8 @@ fn reserved_bits_of_a_terminate_mean_nothing() {
     }
 }
 
-/// With headers the bits tell whose order it is. Without them only the code can; where it is registered in both readings
-/// the RFC's counts, and the application gets the other one beside it.
+/// With headers the bits tell whose order it is. Without them only the code can; where it is registered in both
+/// readings the RFC's counts, and the application gets the other one beside it.
 #[test]
 fn every_code_in_the_order_of_linux_siw() {
     for role in ROLES {
@@ -190,8 +190,8 @@ fn every_code_in_the_order_of_linux_siw() {
     }
 }
 
-/// As captured from Linux siw: the returned Read Request has its length where the MSN belongs, so that the oldest Read is
-/// taken to be the one that is refused. For the oldest it makes no difference.
+/// As captured from Linux siw: the returned Read Request has its length where the MSN belongs, so that the oldest Read
+/// is taken to be the one that is refused. For the oldest it makes no difference.
 #[test]
 fn a_read_refused_by_linux_siw() {
     for role in ROLES {

@@ -33,8 +33,8 @@ fn writes_of_all_sizes_are_made() {
     }
 }
 
-/// Long and short ones, Sends between them. A request names one buffer of the peer, so that two buffers take two of them,
-/// wherever the octets come from.
+/// Long and short ones, Sends between them. A request names one buffer of the peer, so that two buffers take two of
+/// them, wherever the octets come from.
 // Covers 5040-5.1-6, 5040-5.1-8.
 #[test]
 fn writes_leave_in_the_order_of_posting() {

@@ -156,8 +156,8 @@ fn the_application_hears_the_peers_depths() {
     peer.expect_fin();
 }
 
-/// A responder that needs more Reads than the initiator holds says how many in the Reply by which it rejects. It has got
-/// no FPDU and may send none, so that no Terminate goes with it (doubt D13).
+/// A responder that needs more Reads than the initiator holds says how many in the Reply by which it rejects. It has
+/// got no FPDU and may send none, so that no Terminate goes with it (doubt D13).
 // Covers 6581-9.1-6, 6581-9.1-7.
 #[test]
 fn a_responder_that_needs_more_reads_tells_it_in_the_reply() {

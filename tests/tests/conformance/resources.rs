@@ -16,8 +16,8 @@ fn qp_on(world: &World, cq: &Cq) -> Qp {
     world.side.device.create_qp(&world.side.pd, &init).unwrap()
 }
 
-/// A completion queue belongs to the device that made it, and with it to one user: no other one's queue pairs can complete
-/// there, and its completions come out nowhere else.
+/// A completion queue belongs to the device that made it, and with it to one user: no other one's queue pairs can
+/// complete there, and its completions come out nowhere else.
 // Covers 5040-8.1.1-11.
 #[test]
 fn a_completion_queue_has_one_owner() {
@@ -102,8 +102,8 @@ fn the_device_grants_the_queues() {
     }
 }
 
-/// Queue pairs, completion queues, memory regions and Reads are the device's to grant: so many as its settings say, and one
-/// that is given back can be taken again.
+/// Queue pairs, completion queues, memory regions and Reads are the device's to grant: so many as its settings say, and
+/// one that is given back can be taken again.
 // Covers 5040-8.1.2-2, 5040-8.1.2-5.
 #[test]
 fn the_device_counts_what_it_grants() {
@@ -136,8 +136,8 @@ fn the_device_counts_what_it_grants() {
     assert_eq!(refused, Err(CmError::TooManyReads { wanted: 5, max: 4 }));
 }
 
-/// Receive buffers are one stream's: a peer that sends more than was posted for it is found out by that and loses its stream,
-/// and the receives of another stream are all still there.
+/// Receive buffers are one stream's: a peer that sends more than was posted for it is found out by that and loses its
+/// stream, and the receives of another stream are all still there.
 // Covers 5040-8.1.2-8.
 #[test]
 fn a_peer_takes_its_own_receives_only() {

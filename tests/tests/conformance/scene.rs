@@ -11,7 +11,8 @@ use crate::octets::{
 };
 use crate::world::{FILL, Role, World, content, exchange, filled, whole, work};
 
-/// Two receives (1 and 2) of 16 octets, a Read (3) that the peer has not answered, and a Send (4) that waits for the Read.
+/// Two receives (1 and 2) of 16 octets, a Read (3) that the peer has not answered, and a Send (4) that waits for the
+/// Read.
 #[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) world: World,

@@ -26,7 +26,8 @@ fn request(control: u8, stag: u32, data: Data<'_>) -> SendWr<'_> {
     SendWr { solicited: matches!(control, 0x45 | 0x46), ..work(u64::from(control), opcode, data) }
 }
 
-/// Every segment of every Send type: T is 0, the queue is 0, and the STag to be invalidated stands behind the control octet.
+/// Every segment of every Send type: T is 0, the queue is 0, and the STag to be invalidated stands behind the control
+/// octet.
 // Covers 5040-5.3-1, 5040-5.3-8, 5040-5.3-12, 5040-5.3-13.
 #[test]
 fn each_segment_names_queue_and_stag() {

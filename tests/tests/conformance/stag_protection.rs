@@ -39,8 +39,8 @@ fn expect_terminated(world: &World, qp: &Qp) {
     assert_eq!(world.side.events.next(), None);
 }
 
-/// What a peer may send to get at memory that is not its own, and the answer; the codes of 5040 and 5041 for an STag that is
-/// not associated with the stream.
+/// What a peer may send to get at memory that is not its own, and the answer; the codes of 5040 and 5041 for an STag
+/// that is not associated with the stream.
 fn intrusions(at: Place) -> [(&'static str, Vec<u8>, Vec<u8>); 4] {
     let Place(stag, to) = at;
     let write = write(stag, to, b"intruder");
@@ -66,7 +66,8 @@ fn expect_good(memory: &Mr, peer: &RawPeer) {
     peer.expect(&fpdu(&tagged("C142", 9, 0, b"rightful")));
 }
 
-/// The peer of `intruder` tries one of the [`intrusions`] on `memory`, and its stream ends with the answer that belongs to it.
+/// The peer of `intruder` tries one of the [`intrusions`] on `memory`, and its stream ends with the answer that belongs
+/// to it.
 fn intrude(world: &World, memory: &Mr, index: usize, (intruder, peer): (&Qp, &RawPeer)) {
     intruder.post_recv(&weft_rnic::RecvWr { wr_id: 1, sges: &[] }).expect("room");
     let (what, intrusion, answer) = &intrusions(place(memory))[index];

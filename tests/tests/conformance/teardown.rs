@@ -26,7 +26,8 @@ fn opcodes(mut stream: &[u8]) -> Vec<u8> {
     all
 }
 
-/// Traffic of all kinds and an end of each kind: behind the startup frames there are FPDUs with known opcodes, up to the FIN.
+/// Traffic of all kinds and an end of each kind: behind the startup frames there are FPDUs with known opcodes, up to
+/// the FIN.
 // Covers 5040-6.1-1.
 #[test]
 fn nothing_but_rdma_messages_is_sent() {
@@ -74,8 +75,8 @@ fn errors() -> [(&'static str, Vec<u8>); 6] {
     ]
 }
 
-/// Each error is answered by a Terminate, which arrives whole and before the FIN, although much of what the peer has sent is
-/// never looked at.
+/// Each error is answered by a Terminate, which arrives whole and before the FIN, although much of what the peer has
+/// sent is never looked at.
 // Covers 5040-6.2.1-1, 5040-6.2.1-3, 5040-6.2.1-4.
 #[test]
 fn a_terminate_arrives_before_the_fin() {
@@ -140,8 +141,8 @@ fn a_terminated_stream_transfers_nothing() {
     }
 }
 
-/// A peer that never closes its side: the connection is given up in bounded time after a Terminate, sent or received, or a
-/// graceful end, and other streams do not notice.
+/// A peer that never closes its side: the connection is given up in bounded time after a Terminate, sent or received,
+/// or a graceful end, and other streams do not notice.
 // Covers 5040-7-3.
 #[test]
 fn the_connection_ends_even_if_the_peer_does_nothing() {
@@ -194,8 +195,8 @@ fn the_connection_ends_with_the_peers_fin() {
     }
 }
 
-/// The stream owes more than the peer's closed window takes: the answers to a Read after the peer's FIN, a Terminate, or what
-/// was sent before a disconnect. TCP would probe such a window for ever.
+/// The stream owes more than the peer's closed window takes: the answers to a Read after the peer's FIN, a Terminate,
+/// or what was sent before a disconnect. TCP would probe such a window for ever.
 #[test]
 fn a_closed_window_does_not_hold_a_connection_that_ends() {
     for role in ROLES {

@@ -10,8 +10,8 @@ use crate::octets::{
 };
 use crate::world::{FILL, FLUSHED, ROLES, content, filled, open, whole, work};
 
-/// Whatever the reason, the segment is untagged, on queue 2, the first and only one there, also where messages were sent
-/// on the other queues before.
+/// Whatever the reason, the segment is untagged, on queue 2, the first and only one there, also where messages were
+/// sent on the other queues before.
 // Covers 5040-5.4-1, 5040-5.4-2.
 #[test]
 fn it_is_untagged_on_queue_two() {
@@ -41,8 +41,8 @@ fn it_is_untagged_on_queue_two() {
     }
 }
 
-/// No receive is posted, the IRD is used up and the window is closed: there is room for the peer's Terminate all the same,
-/// and it is the application's.
+/// No receive is posted, the IRD is used up and the window is closed: there is room for the peer's Terminate all the
+/// same, and it is the application's.
 // Covers 5040-5.4-4, 5040-5.4-5, 5040-5.4-6.
 #[test]
 fn the_peers_terminate_always_has_a_place() {
@@ -152,8 +152,8 @@ fn an_invalid_terminate_is_an_error() {
     }
 }
 
-/// A hundred Sends, of which TCP has taken some when an error ends the stream: what DDP has not got is flushed, each once and
-/// in order, and of all that nothing comes behind the Terminate.
+/// A hundred Sends, of which TCP has taken some when an error ends the stream: what DDP has not got is flushed, each
+/// once and in order, and of all that nothing comes behind the Terminate.
 // Covers 5040-5.4-8, 5040-5.4-9.
 #[test]
 fn nothing_is_sent_behind_it() {

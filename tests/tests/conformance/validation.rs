@@ -94,7 +94,8 @@ fn opcodes_are_checked_on_every_queue() {
                 };
                 refuse(role, bad, "0206", Rdmap::UnexpectedOpcode);
             }
-            // Queue 0 takes Sends (and Immediate Data), 1 Read Requests (and Atomics), 2 Terminates, 3 Atomic Responses.
+            // Queue 0 takes Sends (and Immediate Data), 1 Read Requests (and Atomics), 2 Terminates, 3 Atomic
+            // Responses.
             let own = [&[0x3, 0x4, 0x5, 0x6, 0x8, 0x9][..], &[0x1, 0xA], &[0x7], &[0xB]];
             for (queue, own) in (0..).zip(own) {
                 if !own.contains(&opcode) && (opcode + queue) % 2 == u8::from(role == Role::Active) {

@@ -84,7 +84,8 @@ fn terminates() -> Vec<(String, Vec<u8>)> {
     made
 }
 
-/// Frames into a stack: family, then kind, length, and for a TCP segment flags, sequence, acknowledgement, window, payload.
+/// Frames into a stack: family, then kind, length, and for a TCP segment flags, sequence, acknowledgement, window,
+/// payload.
 fn frames() -> Vec<(String, Vec<u8>)> {
     let segment = |kind: u8, flags: u8, payload: &[u8]| {
         with_head(&[kind, 4 + low(payload.len()), flags, 0, 0, 8], payload)

@@ -22,7 +22,8 @@ fn world() -> Scripted<DdpStream> {
     Scripted::initiator(true, false)
 }
 
-/// The stream fails with this error and these numbers, the report has the segment's header, and the buffers come back untouched.
+/// The stream fails with this error and these numbers, the report has the segment's header, and the buffers come back
+/// untouched.
 #[track_caller]
 fn expect_refused(world: &mut Scripted<DdpStream>, ulpdu: &[u8], error: Error, code: (u8, u8)) {
     world.send(ulpdu);
@@ -256,7 +257,8 @@ fn a_source_that_goes_away_is_a_local_catastrophe() {
     assert_eq!(world.end.stream.send_untagged(3, 0, [0; 5], b"x"), Err(PostError::Closed));
 }
 
-/// A responder may send only behind the initiator's first FPDU; from an initiator that goes without one nothing will come.
+/// A responder may send only behind the initiator's first FPDU; from an initiator that goes without one nothing will
+/// come.
 #[test]
 fn a_responder_that_may_never_send_gets_its_messages_back() {
     let mut world =

@@ -121,7 +121,8 @@ fn take(line: &mut Line, inbox: &mut Vec<u8>) {
     }
 }
 
-/// How many segments each message had that the first end has posted, as octets on the wire tell; the second end only listens.
+/// How many segments each message had that the first end has posted, as octets on the wire tell; the second end only
+/// listens.
 pub(crate) fn segments_sent(both: &mut Both<DdpStream>) -> Vec<usize> {
     let Both { line, ends: [sender, _] } = both;
     let mut inbox = Vec::new();

@@ -20,7 +20,8 @@ const fn ended(id: u64, status: Status) -> RdmapEvent {
     RdmapEvent::Completed { id, status, original: None }
 }
 
-/// The peer sends this, gets this Terminate and FIN; the ULP hears of this error, gets everything back, and then the end.
+/// The peer sends this, gets this Terminate and FIN; the ULP hears of this error, gets everything back, and then the
+/// end.
 #[track_caller]
 fn expect_refused(world: &mut Scripted<RdmapStream>, ulpdu: &[u8], error: impl Into<Error>, answer: &[u8]) {
     world.take_octets();

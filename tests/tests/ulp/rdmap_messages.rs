@@ -208,7 +208,8 @@ fn the_largest_messages_of_one_segment() {
     }
 }
 
-/// One end asks for the end while messages are on their way, one of them an answer to itself: all of them arrive before it.
+/// One end asks for the end while messages are on their way, one of them an answer to itself: all of them arrive before
+/// it.
 // Covers 5041-6.2.1-1, 5041-6.2.1-2.
 #[test]
 fn a_graceful_end_comes_behind_all_that_was_asked_for() {

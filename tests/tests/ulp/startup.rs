@@ -15,7 +15,8 @@ fn line() -> Line {
     Line::new(LineConfig::default())
 }
 
-/// Lets one end's startup and octets of the other end meet; answers the events, the error that ended them, and the octets.
+/// Lets one end's startup and octets of the other end meet; answers the events, the error that ended them, and the
+/// octets.
 fn run(line: &mut Line, startup: &mut Startup) -> (Vec<StartupEvent>, Option<ConnectFailure>, Vec<u8>) {
     let (mut events, mut failure, mut octets) = (Vec::new(), None, Vec::new());
     line.settle(|line| {

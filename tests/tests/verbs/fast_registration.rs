@@ -55,7 +55,8 @@ fn write(pair: &mut Pair, stag: Stag, to: u64) {
     pair.settle(Duration::from_millis(10));
 }
 
-/// The STag is valid for the message behind its registration, for the peer as for local use, and for nobody before and after.
+/// The STag is valid for the message behind its registration, for the peer as for local use, and for nobody before and
+/// after.
 // Covers 5041-8.3-2, 5040-8.1.1-5.
 #[test]
 fn an_stag_lives_from_its_registration_to_its_invalidation() {
@@ -118,8 +119,8 @@ fn the_peer_gives_an_stag_back_and_the_next_one_has_another_key() {
     assert_eq!(terminate_code(&end_of_a(&mut pair)), (0x1, 0x1, 0x00));
 }
 
-/// With a fence the Read that fills the memory is over before; without, its answer finds the memory gone, and that is the
-/// reader's own fault.
+/// With a fence the Read that fills the memory is over before; without, its answer finds the memory gone, and that is
+/// the reader's own fault.
 #[test]
 fn an_invalidation_with_a_fence_waits_for_the_read_before_it() {
     for fence in [true, false] {

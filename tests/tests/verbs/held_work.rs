@@ -58,8 +58,8 @@ fn a_replica_forwards_what_the_client_has_written_for_it() {
     assert_eq!(outcomes(&drain(&chain.inbox)), [900, 901, 902].map(|wr_id| (wr_id, Status::Success)));
 }
 
-/// The owner has written the request but for its opcode, and the client releases it by a compare-and-swap of one word: to
-/// nothing, or to what it is.
+/// The owner has written the request but for its opcode, and the client releases it by a compare-and-swap of one word:
+/// to nothing, or to what it is.
 #[test]
 fn a_compare_and_swap_decides() {
     let mut chain = Chain::new();

@@ -1,4 +1,5 @@
-//! A device with a thread of its own whose engine a thread of the application drives, as it waits or polls without a pause.
+//! A device with a thread of its own whose engine a thread of the application drives, as it waits or polls without a
+//! pause.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use weft_netif::Instant;
@@ -30,7 +31,8 @@ fn a_peer_is_served_when_nobody_waits_any_more() {
     }
 }
 
-/// The driver thread leaves the engine to a program that polls without a pause; when that does something else, its peer is served.
+/// The driver thread leaves the engine to a program that polls without a pause; when that does something else, its peer
+/// is served.
 #[test]
 fn a_peer_is_served_when_nobody_polls_any_more() {
     let ends = Ends::new(Progress::Manual, Progress::Thread);
@@ -42,7 +44,8 @@ fn a_peer_is_served_when_nobody_polls_any_more() {
     }
 }
 
-/// Who has polled for a while, asks for an event and sleeps on the descriptor itself, of which the device knows nothing, gets it.
+/// Who has polled for a while, asks for an event and sleeps on the descriptor itself, of which the device knows
+/// nothing, gets it.
 #[test]
 fn who_has_polled_and_then_sleeps_is_told() {
     let ends = Ends::new(Progress::Thread, Progress::Thread);
@@ -91,8 +94,8 @@ fn those_who_follow_are_served_when_the_leader_has_gone() {
     }
 }
 
-/// A thread that posts while the driver thread sleeps sends the message itself. Nobody acknowledges it, so that TCP has a
-/// deadline of which the driver thread did not know when it fell asleep.
+/// A thread that posts while the driver thread sleeps sends the message itself. Nobody acknowledges it, so that TCP has
+/// a deadline of which the driver thread did not know when it fell asleep.
 #[test]
 fn the_driver_thread_keeps_a_deadline_that_came_up_while_it_slept() {
     let ends = Ends::new(Progress::Thread, Progress::Manual);

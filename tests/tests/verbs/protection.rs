@@ -145,7 +145,8 @@ fn elements_without_octets_may_name_anything() {
     assert_eq!(pair.completion_of_b().status, Status::Success);
 }
 
-/// Remote targets of 8 octets that a request of `a` may not reach, and the codes of the Terminate for a Write and a Read.
+/// Remote targets of 8 octets that a request of `a` may not reach, and the codes of the Terminate for a Write and a
+/// Read.
 type RemoteCase = (&'static str, SendOpcode, (u8, u8, u8));
 
 fn remote_cases(pair: &Pair, good: &Mr, regions: &mut Vec<Mr>) -> Vec<RemoteCase> {

@@ -34,8 +34,8 @@ fn write_until_refused(end: &End, qp: &Qp, sources: &[Mr; 2], opcode: SendOpcode
     }
 }
 
-/// A flood of Writes is arriving when the call returns: from then on not an octet changes, also none of a segment that was
-/// being placed at that moment.
+/// A flood of Writes is arriving when the call returns: from then on not an octet changes, also none of a segment that
+/// was being placed at that moment.
 // Covers 5042-6.2.2-2, 5040-8.1.1-7.
 #[test]
 fn memory_is_revoked_while_a_thread_places_into_it() {

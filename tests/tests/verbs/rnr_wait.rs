@@ -264,8 +264,8 @@ fn off_by_default() {
     assert_eq!(crate::world::terminate_code(&end_of_a(&mut pair)), (1, 2, 2));
 }
 
-/// Threads that race: messages come as fast as they can, receives are posted one by one, and every post may be the one that
-/// a message has just begun to wait for.
+/// Threads that race: messages come as fast as they can, receives are posted one by one, and every post may be the one
+/// that a message has just begun to wait for.
 #[test]
 fn no_wake_up_is_lost_between_threads() {
     const COUNT: u64 = 3000;

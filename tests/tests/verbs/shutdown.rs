@@ -93,7 +93,8 @@ fn what_does_not_end_in_time_is_reset() {
     assert_eq!(qa.state(), QpState::Error);
 }
 
-/// So is what only TCP still sees to its end: a peer that has not closed yet would ask for a long time where nobody is any more.
+/// So is what only TCP still sees to its end: a peer that has not closed yet would ask for a long time where nobody is
+/// any more.
 #[test]
 fn streams_whose_peer_has_not_closed_are_reset() {
     let ends = Ends::new(Progress::Manual, Progress::Manual);

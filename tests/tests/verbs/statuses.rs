@@ -1,5 +1,5 @@
-//! Every status that a completion can have, brought about between two devices, and what the other side's application sees
-//! of it. A bad response needs a peer that breaks rules: see `rdmap_reads` of the conformance tests.
+//! Every status that a completion can have, brought about between two devices, and what the other side's application
+//! sees of it. A bad response needs a peer that breaks rules: see `rdmap_reads` of the conformance tests.
 
 use weft_netif::Duration;
 use weft_rnic::{Completion, CompletionOpcode, ConnParam, Data, SendOpcode, SendWr, Sge, Stag, Status};
@@ -79,8 +79,8 @@ fn what_is_wrong_with_a_receive() {
     }
 }
 
-/// The peer says in a Terminate what it did not take. A Send is done when TCP has its octets, so that only one that is still on
-/// its way can hear of it.
+/// The peer says in a Terminate what it did not take. A Send is done when TCP has its octets, so that only one that is
+/// still on its way can hear of it.
 #[test]
 fn what_the_peer_refuses() {
     let source = |pair: &Pair| memory_of(&pair.a, &vec![7; LONG]);
@@ -119,7 +119,8 @@ fn what_the_peer_refuses() {
     assert_eq!((end.status, end.vendor_err), (Status::RemoteOperation, 0x02_07));
 }
 
-/// A peer that knows no Immediate Data refuses the opcode. The message is long over for its sender, and all else is flushed.
+/// A peer that knows no Immediate Data refuses the opcode. The message is long over for its sender, and all else is
+/// flushed.
 #[test]
 fn what_was_done_before_the_refusal_stays_done() {
     let mut pair = connected();

@@ -83,7 +83,8 @@ impl Ends {
         (self.link_to(&qb), qb)
     }
 
-    /// A queue pair that is connected to `qb`. Both devices are looked at in turn, so that this works with any progress.
+    /// A queue pair that is connected to `qb`. Both devices are looked at in turn, so that this works with any
+    /// progress.
     pub(crate) fn link_to(&self, qb: &Qp) -> Qp {
         let qa = self.a.qp();
         self.join(&qa, qb);

@@ -4,12 +4,14 @@ use clap::{Parser, ValueEnum};
 
 /// Connects many queue pairs in one process and measures what they cost.
 ///
-/// Both ends are in this process, on a wire in memory, or with `--transport host` in a process each, on the host's TCP over
-/// loopback. Measured are the round trip of an 8-octet Send on one of the queue pairs
-/// against the same with a single queue pair, turn by turn in one run; the resident memory of an idle connection; the CPU
-/// time that all of them take while nothing happens; and the round trip between two that sleep against blocking sockets.
+/// Both ends are in this process, on a wire in memory, or with `--transport host` in a process each, on the host's TCP
+/// over loopback. Measured are the round trip of an 8-octet Send on one of the queue pairs
+/// against the same with a single queue pair, turn by turn in one run; the resident memory of an idle connection; the
+/// CPU time that all of them take while nothing happens; and the round trip between two that sleep against blocking
+/// sockets.
 ///
-/// Exit status: 0 when all targets were met (or with `--report`), 1 when one was missed, 2 when the arguments make no sense.
+/// Exit status: 0 when all targets were met (or with `--report`), 1 when one was missed, 2 when the arguments make no
+/// sense.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "scale",

@@ -5,7 +5,8 @@ use clap::Parser;
 /// Simulates engines on a network full of faults, and checks every completion and every octet.
 ///
 /// A seed decides all of it: MTU, Markers, CRC, TCP buffers, queue sizes, what is sent, what goes wrong, and how each
-/// connection ends. The same seed gives the same run. A seed that fails is reported with the one command that repeats it.
+/// connection ends. The same seed gives the same run. A seed that fails is reported with the one command that repeats
+/// it.
 ///
 /// Exit status: 0 when all seeds passed, 1 when one failed, 2 when the arguments make no sense.
 #[derive(Clone, Debug, Parser)]

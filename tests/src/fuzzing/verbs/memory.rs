@@ -14,7 +14,8 @@ pub(super) struct Memory {
     pub(super) backing: Backing,
     /// The STag as it was last registered.
     pub(super) stag: Stag,
-    /// The tagged offset of the first octet that is registered, which octet of the content that is, and how many there are.
+    /// The tagged offset of the first octet that is registered, which octet of the content that is, and how many there
+    /// are.
     pub(super) base: u64,
     pub(super) first: usize,
     pub(super) len: usize,

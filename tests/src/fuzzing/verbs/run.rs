@@ -14,7 +14,8 @@ enum Verdict {
 }
 
 impl World {
-    /// Everything that was posted on `end`, in two steps: what the device sends in one go, then what the peer does with it.
+    /// Everything that was posted on `end`, in two steps: what the device sends in one go, then what the peer does with
+    /// it.
     pub(super) fn run(&mut self, end: End) {
         let state = self.pair(end).state;
         if state == QpState::Error {

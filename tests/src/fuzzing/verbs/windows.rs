@@ -1,4 +1,5 @@
-//! Memory windows, fast registration and invalidation, by the model: the rules of the verbs, written down a second time.
+//! Memory windows, fast registration and invalidation, by the model: the rules of the verbs, written down a second
+//! time.
 
 use weft_rnic::{Access, Bind, FastRegister, Mw, Stag, WindowType};
 
