@@ -205,6 +205,16 @@ mod tests {
         let times = [stack.half_open_timeout, stack.linger_timeout, stack.timeout.unwrap()];
         assert_eq!(times, [15, 60, 30].map(|count| config.engine_time(seconds(count))));
         assert_eq!(stack.ack_delay, Some(MAX_ACK_DELAY), "10 ms would be a whole retransmission timeout");
+        let half = |config: &Config| Some(config.engine_time(Config::PEER_TIMEOUT / 2));
+        assert_eq!(
+            [stack.timeout, stack.keep_alive],
+            [half(&config); 2],
+            "a silent peer is given up in time"
+        );
+        let host = Config::host([127, 0, 0, 1].into(), 1);
+        assert_eq!([host.stack.timeout, host.stack.keep_alive], [half(&host); 2]);
+        let brief = config.clone().with_peer_timeout(seconds(6));
+        assert_eq!([brief.stack.timeout, brief.stack.keep_alive], [Some(config.engine_time(seconds(3))); 2]);
         config.stack.keep_alive = Some(config.engine_time(seconds(7)));
         config.nudge_after = Some(config.engine_time(seconds(8)));
         let slow = config.with_clock_scale(0);
