@@ -248,14 +248,6 @@ pub(crate) const REASONS: &[(&[&str], &str)] = &[
         "messages, the Reads and Atomics in them, and the Terminate that names one of these are one vocabulary",
     ),
     (
-        &["rnic/src/ulp/ddp.rs", "rnic/src/ulp/sink.rs"],
-        "a DDP stream places into its sink, whose buffers and errors are the stream's",
-    ),
-    (
-        &["rnic/src/ulp/rdmap.rs", "rnic/src/ulp/requests.rs"],
-        "an RDMAP stream holds its requests, which end as events of the stream",
-    ),
-    (
         &["verbs/src/cq.rs", "verbs/src/cq/rings.rs"],
         "a completion queue consists of rings, whose sizes end at the queue's limit",
     ),
