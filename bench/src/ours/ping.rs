@@ -87,7 +87,7 @@ impl Ping {
         let is_inline = self.size <= QpCapacity::default().inline;
         let data =
             if is_inline { Data::Inline(&self.sent[place..place + self.size]) } else { Data::Sges(&sge) };
-        let signaled = trip % SIGNAL_EVERY == 0;
+        let signaled = trip.is_multiple_of(SIGNAL_EVERY);
         let wr = SendWr { data, signaled, ..SendWr::new(SendOpcode::Send) };
         self.node(side).qps[self.lane].post_send(&wr).map_err(Trouble::failed)
     }
