@@ -32,7 +32,9 @@ pub(crate) struct Ends {
 
 impl End {
     fn new(wire: weft_netif::Wire, address: &str, progress: Progress) -> Self {
-        let config = Config { progress, ..Config::new(address.parse().expect("an address"), 7) };
+        let mut config = Config { progress, ..Config::new(address.parse().expect("an address"), 7) };
+        // An idle connection has no deadline then, so that threads sleep until something happens.
+        config.stack.keep_alive = None;
         let device = Device::open(wire, config).expect("a device on memory");
         let channel = device.create_comp_channel().expect("an eventfd");
         let cq = device.create_cq(8192, Some(&channel)).expect("a completion queue");
