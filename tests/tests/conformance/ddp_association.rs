@@ -3,8 +3,9 @@
 use weft_ddp::Error as Ddp;
 use weft_rdmap::Error as Rdmap;
 use weft_rnic::{
-    Access, Cause, Clock, CmEvent, Config, ConnParam, CreateError, Data, Device, DisconnectReason, Mr, Pd,
-    Progress, Qp, QpCapacity, QpInit, QpState, RecvWr, Region, RegisterError, SendOpcode, Stag, Status,
+    Access, Bind, Cause, Clock, CmEvent, Config, ConnParam, CreateError, Data, Device, DisconnectReason,
+    FastRegister, Mr, Pd, Progress, Qp, QpCapacity, QpInit, QpState, RecvWr, Region, RegisterError,
+    SendOpcode, Stag, Status, WindowType,
 };
 use weft_tests::RawPeer;
 
@@ -92,28 +93,81 @@ fn an_stag_of_another_protection_domain() {
     }
 }
 
-/// Two applications on one device that do not trust each other: what one of them names of the other's memory in its own
-/// requests is refused, and the other goes on as if nothing had been.
+/// Two applications on one device that do not trust each other: a request of one of them that names an object of the
+/// other is refused, whatever its kind, and the other goes on as if nothing had been.
 // Covers 5041-8.3.2-4.
 #[test]
-fn applications_of_two_domains_need_not_trust_each_other() {
-    for role in ROLES {
-        for receives in [false, true] {
+fn no_request_reaches_objects_of_another_domain() {
+    let protection = Status::LocalProtection;
+    let bind = Status::MemoryWindowBind;
+    let outcomes = [
+        protection,
+        protection,
+        protection,
+        protection,
+        protection,
+        bind,
+        bind,
+        bind,
+        Status::LocalQpOperation,
+    ];
+    for (kind, status) in outcomes.into_iter().enumerate() {
+        for role in ROLES {
             let (world, peer) = open(role);
-            let ours = filled(&world.side, 8);
-            let (qp, their_peer) = in_domain(&world, &world.side.device.alloc_pd(), role);
-            if receives {
-                qp.post_recv(&RecvWr { wr_id: 1, sges: &[whole(&ours)] }).unwrap();
-                their_peer.send(&fpdu(&send(1, b"intruder")));
+            let (ours, fast) = (filled(&world.side, 8), world.side.pd.alloc_fast_mr(8).unwrap());
+            let counting = world.side.device.create_cq(4, None).unwrap();
+            let counted = QpInit::new(&counting, &counting);
+            let _counted = world.side.device.create_qp(&world.side.pd, &counted).unwrap();
+            let domain = world.side.device.alloc_pd();
+            let window = domain.alloc_mw(WindowType::Type1).unwrap();
+            let (qp, their_peer) = in_domain(&world, &domain, role);
+            let (there, access) = ((Stag(1), 0), Access::REMOTE_READ);
+            let opcode = match kind {
+                0 => None,
+                1 => Some(SendOpcode::Send),
+                2 => Some(SendOpcode::Write { stag: there.0, to: there.1 }),
+                3 => Some(SendOpcode::Read { stag: there.0, to: there.1 }),
+                4 => Some(SendOpcode::FetchAdd { stag: there.0, to: there.1, add: 1, mask: 0 }),
+                5 => Some(SendOpcode::LocalInvalidate { stag: ours.rkey() }),
+                6 => {
+                    let (window, region) = (window.rkey(), ours.rkey());
+                    Some(SendOpcode::BindWindow(Bind {
+                        window,
+                        region,
+                        addr: ours.addr(),
+                        length: 8,
+                        access,
+                    }))
+                }
+                7 => {
+                    let (stag, access) = (fast.rkey(), Access::ALL);
+                    Some(SendOpcode::FastRegister(FastRegister {
+                        stag,
+                        offset: 0,
+                        iova: 0,
+                        length: 8,
+                        access,
+                    }))
+                }
+                _ => Some(SendOpcode::Wait { cq: counting.number(), count: 1 }),
+            };
+            let sges = [whole(&ours)];
+            // Before the peer's first FPDU a responder cannot send the Terminate.
+            world.settle();
+            if let Some(opcode) = opcode {
+                let data = if kind < 5 { Data::Sges(&sges) } else { Data::Sges(&[]) };
+                qp.post_send(&work(1, opcode, data)).unwrap();
             } else {
-                qp.post_send(&work(1, SendOpcode::Send, Data::Sges(&[whole(&ours)]))).unwrap();
+                qp.post_recv(&RecvWr { wr_id: 1, sges: &sges }).unwrap();
+                their_peer.send(&fpdu(&send(1, b"intruder")));
             }
             their_peer.expect(&vector("term-localcat"));
             their_peer.expect_fin();
             let done = world.completion();
-            assert_eq!((done.wr_id, done.status), (1, Status::LocalProtection));
+            assert_eq!((done.wr_id, done.status), (1, status), "kind {kind}");
             let CmEvent::Disconnected { qp_num, .. } = world.event() else { panic!("it goes on") };
             assert_eq!(qp_num, qp.number());
+            assert!(!ours.is_invalidated());
             assert_eq!(content(&ours), [FILL; 8]);
             expect_access(&peer, &ours, 1);
             exchange(&world, &world.side.qp, &peer, 1);
@@ -167,7 +221,8 @@ fn an_stag_does_not_outlive_its_stream() {
     }
 }
 
-/// The same octets of the application under one range of offsets after the other: each is good as long as it is registered.
+/// The same octets of the application under one range of offsets after the other: each is good as long as it is
+/// registered.
 // Covers 5041-8.3-1, 5041-8.3-2, 5041-8.3.1-5.
 #[test]
 fn ranges_and_stags_come_and_go() {
@@ -248,8 +303,8 @@ fn rights_are_granted_one_by_one() {
     }
 }
 
-/// All starts and lengths around both edges of a buffer that has others directly before and behind it: exactly the octets
-/// inside can be reached.
+/// All starts and lengths around both edges of a buffer that has others directly before and behind it: exactly the
+/// octets inside can be reached.
 // Covers 5041-8.3.1-4, 5041-8.1-1.
 #[test]
 fn nothing_outside_of_a_buffer_is_reached() {
