@@ -3,7 +3,7 @@
 //! `cargo run -p weft-examples --example ping_pong`
 
 use weft_examples::{Endpoint, Result, side_by_side};
-use weft_rnic::{Data, RecvWr, SendOpcode, SendWr};
+use weft_rnic::{Completion, CompletionOpcode, Data, RecvWr, SendOpcode, SendWr};
 
 const ROUNDS: u64 = 1_000;
 
@@ -16,7 +16,7 @@ fn main() -> Result {
             server.qp.post_recv(&RecvWr { wr_id: 0, sges: &[buffer.sge(0, 64)] })?;
             server.accept_one(ready)?;
             for _ in 0..ROUNDS {
-                let received = server.completion()?;
+                let received = next_message(&server)?;
                 let mut text = vec![0; received.byte_len as usize];
                 buffer.read(0, &mut text)?;
                 server.qp.post_recv(&RecvWr { wr_id: 0, sges: &[buffer.sge(0, 64)] })?;
@@ -32,7 +32,7 @@ fn main() -> Result {
                 let ping = format!("ping number {round}");
                 client.qp.post_recv(&RecvWr { wr_id: round, sges: &[buffer.sge(0, 64)] })?;
                 client.qp.post_send(&message(ping.as_bytes()))?;
-                let received = client.completion()?;
+                let received = next_message(&client)?;
                 let mut pong = vec![0; received.byte_len as usize];
                 buffer.read(0, &mut pong)?;
                 assert_eq!(pong, ping.as_bytes());
@@ -43,14 +43,18 @@ fn main() -> Result {
     )
 }
 
-/// A Send of octets that are copied into the queue, without a completion when all goes well.
-fn message(octets: &[u8]) -> SendWr<'_> {
-    SendWr {
-        wr_id: 0,
-        opcode: SendOpcode::Send,
-        data: Data::Inline(octets),
-        signaled: false,
-        fence: false,
-        solicited: false,
+/// Waits for the next message. Completions of Sends come through the same queue.
+fn next_message(endpoint: &Endpoint) -> Result<Completion> {
+    loop {
+        let done = endpoint.completion()?;
+        if done.opcode == CompletionOpcode::Recv {
+            return Ok(done);
+        }
     }
+}
+
+/// A Send of octets that are copied into the queue. Its place in the queue is free again when its completion was polled,
+/// so that a program has to signal its requests at least now and then.
+fn message(octets: &[u8]) -> SendWr<'_> {
+    SendWr { data: Data::Inline(octets), signaled: true, ..SendWr::new(SendOpcode::Send) }
 }
