@@ -3,7 +3,7 @@
 use weft_ddp::Error as Ddp;
 use weft_rdmap::Error as Rdmap;
 use weft_rnic::{
-    Access, Bind, Cause, Clock, CmEvent, Config, ConnParam, CreateError, Data, Device, DisconnectReason,
+    Access, Bind, Cause, Clock, CmEvent, Config, ConnParam, Cq, CreateError, Data, Device, DisconnectReason,
     FastRegister, Mr, Pd, Progress, Qp, QpCapacity, QpInit, QpState, RecvWr, Region, RegisterError,
     SendOpcode, Stag, Status, WindowType,
 };
@@ -98,20 +98,7 @@ fn an_stag_of_another_protection_domain() {
 // Covers 5041-8.3.2-4.
 #[test]
 fn no_request_reaches_objects_of_another_domain() {
-    let protection = Status::LocalProtection;
-    let bind = Status::MemoryWindowBind;
-    let outcomes = [
-        protection,
-        protection,
-        protection,
-        protection,
-        protection,
-        bind,
-        bind,
-        bind,
-        Status::LocalQpOperation,
-    ];
-    for (kind, status) in outcomes.into_iter().enumerate() {
+    for kind in 0..FOREIGN_REQUESTS {
         for role in ROLES {
             let (world, peer) = open(role);
             let (ours, fast) = (filled(&world.side, 8), world.side.pd.alloc_fast_mr(8).unwrap());
@@ -121,36 +108,7 @@ fn no_request_reaches_objects_of_another_domain() {
             let domain = world.side.device.alloc_pd();
             let window = domain.alloc_mw(WindowType::Type1).unwrap();
             let (qp, their_peer) = in_domain(&world, &domain, role);
-            let (there, access) = ((Stag(1), 0), Access::REMOTE_READ);
-            let opcode = match kind {
-                0 => None,
-                1 => Some(SendOpcode::Send),
-                2 => Some(SendOpcode::Write { stag: there.0, to: there.1 }),
-                3 => Some(SendOpcode::Read { stag: there.0, to: there.1 }),
-                4 => Some(SendOpcode::FetchAdd { stag: there.0, to: there.1, add: 1, mask: 0 }),
-                5 => Some(SendOpcode::LocalInvalidate { stag: ours.rkey() }),
-                6 => {
-                    let (window, region) = (window.rkey(), ours.rkey());
-                    Some(SendOpcode::BindWindow(Bind {
-                        window,
-                        region,
-                        addr: ours.addr(),
-                        length: 8,
-                        access,
-                    }))
-                }
-                7 => {
-                    let (stag, access) = (fast.rkey(), Access::ALL);
-                    Some(SendOpcode::FastRegister(FastRegister {
-                        stag,
-                        offset: 0,
-                        iova: 0,
-                        length: 8,
-                        access,
-                    }))
-                }
-                _ => Some(SendOpcode::Wait { cq: counting.number(), count: 1 }),
-            };
+            let (opcode, status) = foreign_requests(&ours, fast.rkey(), window.rkey(), &counting)[kind];
             let sges = [whole(&ours)];
             // Before the peer's first FPDU a responder cannot send the Terminate.
             world.settle();
@@ -174,6 +132,34 @@ fn no_request_reaches_objects_of_another_domain() {
         }
     }
 }
+
+/// Requests that name an object of another domain, and how each ends. The first is a receive; the first five have local
+/// elements of that domain.
+fn foreign_requests(
+    ours: &Mr,
+    fast: Stag,
+    window: Stag,
+    counting: &Cq,
+) -> [(Option<SendOpcode>, Status); FOREIGN_REQUESTS] {
+    let (stag, to, length) = (Stag(1), 0, 8);
+    let (protection, binding) = (Status::LocalProtection, Status::MemoryWindowBind);
+    let bind = Bind { window, region: ours.rkey(), addr: ours.addr(), length, access: Access::REMOTE_READ };
+    let register = FastRegister { stag: fast, offset: 0, iova: 0, length, access: Access::ALL };
+    [
+        (None, protection),
+        (Some(SendOpcode::Send), protection),
+        (Some(SendOpcode::Write { stag, to }), protection),
+        (Some(SendOpcode::Read { stag, to }), protection),
+        (Some(SendOpcode::FetchAdd { stag, to, add: 1, mask: 0 }), protection),
+        (Some(SendOpcode::LocalInvalidate { stag: ours.rkey() }), binding),
+        (Some(SendOpcode::BindWindow(bind)), binding),
+        (Some(SendOpcode::FastRegister(register)), binding),
+        (Some(SendOpcode::Wait { cq: counting.number(), count: 1 }), Status::LocalQpOperation),
+    ]
+}
+
+/// How many requests [`foreign_requests`] has.
+const FOREIGN_REQUESTS: usize = 9;
 
 /// Of two streams of one protection domain only one may use the STag, also from this side.
 // Covers 5041-8.2-2, 5041-8.2-4, 5041-8.3-3, 5041-8.3.1-3.
