@@ -7,7 +7,6 @@ use weft_rnic::{
     Access, ConnectionInfo, CqInfo, Device, ListenerInfo, MemoryKind, MrInfo, PdInfo, QpInfo, SrqInfo,
     Watcher, WindowType,
 };
-use weft_verbs::{CqCounters, QpCounters};
 
 use crate::section::{Asker, Section, error};
 
@@ -57,8 +56,7 @@ fn counters(device: &Device) -> Map<String, Value> {
 }
 
 fn qp(info: &QpInfo) -> Value {
-    let QpCounters { messages_sent, octets_sent, messages_received, octets_received, .. } = info.counters;
-    json!({
+    let value = json!({
         "qp_num": info.qp_num,
         "state": info.state.to_string(),
         "pd": info.pd,
@@ -71,11 +69,8 @@ fn qp(info: &QpInfo) -> Value {
         "srq": info.srq,
         "local": text(info.local),
         "peer": text(info.peer),
-        "messages_sent": messages_sent,
-        "octets_sent": octets_sent,
-        "messages_received": messages_received,
-        "octets_received": octets_received,
-    })
+    });
+    with_counters(value, info.counters.list())
 }
 
 fn mr(info: &MrInfo, with_stag: bool) -> Value {
@@ -101,8 +96,7 @@ fn mr(info: &MrInfo, with_stag: bool) -> Value {
 }
 
 fn cq(info: &CqInfo) -> Value {
-    let CqCounters { completions, polls_found, polls_empty, events, .. } = info.counters;
-    json!({
+    let value = json!({
         "cq": info.cq,
         "used": info.used,
         "entries": info.entries,
@@ -113,11 +107,8 @@ fn cq(info: &CqInfo) -> Value {
         },
         "channel": info.has_channel,
         "overrun": info.is_overrun,
-        "completions": completions,
-        "polls_found": polls_found,
-        "polls_empty": polls_empty,
-        "events": events,
-    })
+    });
+    with_counters(value, info.counters.list())
 }
 
 fn srq(info: &SrqInfo) -> Value {
@@ -147,6 +138,14 @@ fn listener(info: &ListenerInfo) -> Value {
         "unanswered": info.unanswered,
         "backlog": info.backlog,
     })
+}
+
+/// Adds the counters of an object to what is told of it.
+fn with_counters(mut object: Value, counters: impl Iterator<Item = (&'static str, u64)>) -> Value {
+    if let Value::Object(object) = &mut object {
+        object.extend(counters.map(|(name, count)| (name.to_owned(), count.into())));
+    }
+    object
 }
 
 fn text(address: Option<SocketAddr>) -> Option<String> {

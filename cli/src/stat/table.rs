@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use serde_json::Value;
+use weft_verbs::{CqCounters, QpCounters};
 
 use super::args::What;
 use super::ask::Found;
@@ -83,18 +84,28 @@ pub(super) fn list(found: &[Found], folder: &Path, is_json: bool) -> Result<(), 
 
 /// The objects of one kind.
 pub(super) fn objects(answer: &Value, what: What, with_stags: bool) -> Result<(), Failure> {
-    let columns: Vec<(&str, &str)> = columns(what)
+    let fixed = columns(what)
         .iter()
-        .copied()
         .filter(|(_, key)| with_stags || !["stag", "iova"].contains(key))
-        .collect();
-    let titles: Vec<&str> = columns.iter().map(|&(title, _)| title).collect();
+        .map(|&(title, key)| (title.to_owned(), key));
+    let counted = counters(what).iter().map(|&name| (name.to_uppercase().replace('_', "-"), name));
+    let columns: Vec<(String, &str)> = fixed.chain(counted).collect();
+    let titles: Vec<&str> = columns.iter().map(|(title, _)| title.as_str()).collect();
     let mut table = Table::new(&titles);
     let objects = answer[what.request(false)].as_array().map(Vec::as_slice).unwrap_or_default();
     for object in objects {
         table.push(columns.iter().map(|(_, key)| fill(object, key)).collect());
     }
     table.print()
+}
+
+/// The counters of each object, which stand behind the other columns.
+const fn counters(what: What) -> &'static [&'static str] {
+    match what {
+        What::Qp => QpCounters::NAMES,
+        What::Cq => CqCounters::NAMES,
+        What::Mr | What::Srq | What::Pd | What::Cm | What::Listener | What::Counters => &[],
+    }
 }
 
 /// Titles, and the fields of the answer that stand below them; `a/b` is one of another.
@@ -111,10 +122,6 @@ const fn columns(what: What) -> &'static [(&'static str, &'static str)] {
             ("SEND-CQ", "send_cq"),
             ("RECV-CQ", "recv_cq"),
             ("PD", "pd"),
-            ("MESSAGES-SENT", "messages_sent"),
-            ("OCTETS-SENT", "octets_sent"),
-            ("MESSAGES-RECEIVED", "messages_received"),
-            ("OCTETS-RECEIVED", "octets_received"),
         ],
         What::Mr => &[
             ("STAG", "stag"),
@@ -132,10 +139,6 @@ const fn columns(what: What) -> &'static [(&'static str, &'static str)] {
             ("ARMED", "armed"),
             ("CHANNEL", "channel"),
             ("OVERRUN", "overrun"),
-            ("COMPLETIONS", "completions"),
-            ("EVENTS", "events"),
-            ("POLLS-FOUND", "polls_found"),
-            ("POLLS-EMPTY", "polls_empty"),
         ],
         What::Srq => {
             &[("SRQ", "srq"), ("USED", "recv_used/recv_wr"), ("LIMIT", "limit"), ("PD", "pd"), ("QP", "qps")]

@@ -141,6 +141,38 @@ fn both_ends_of_a_connection_show_their_objects() {
 }
 
 #[test]
+fn objects_have_the_same_columns_and_keys_as_ever() {
+    let watched = Watched::new();
+    let server = watched.server();
+    let client = watched.client("-v");
+    assert!(client.line().starts_with("ping data: "));
+    let keys = |what: &str| {
+        let answer = watched.json(&server, what);
+        let mut keys: Vec<_> = answer[what][0].as_object().unwrap().keys().cloned().collect();
+        keys.sort_unstable();
+        keys.join(" ")
+    };
+    let titles = |what: &str| {
+        let done = watched.stat(&format!("{} {what}", server.id()));
+        done.stdout[0].split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        keys("qp"),
+        "local messages_received messages_sent octets_received octets_sent pd peer qp_num recv_cq recv_used recv_wr \
+         send_cq send_used send_wr srq state"
+    );
+    assert_eq!(
+        titles("qp"),
+        "QP STATE LOCAL PEER SQ RQ SRQ SEND-CQ RECV-CQ PD MESSAGES-SENT OCTETS-SENT MESSAGES-RECEIVED OCTETS-RECEIVED"
+    );
+    assert_eq!(
+        keys("cq"),
+        "armed channel completions cq entries events overrun polls_empty polls_found used"
+    );
+    assert_eq!(titles("cq"), "CQ USED ARMED CHANNEL OVERRUN COMPLETIONS EVENTS POLLS-FOUND POLLS-EMPTY");
+}
+
+#[test]
 fn watching_shows_what_moves_until_the_end() {
     let watched = Watched::new();
     let _server = watched.server();
