@@ -144,7 +144,7 @@ where
     /// Atomic, or the Send or Write that is being sent. One that was sent to its end is its user's no more, and nobody's token.
     pub fn culprit(&self, terminate: &Terminate) -> Option<Token> {
         let Segment { header, .. } = Segment::parse(&terminate.ddp_header).ok()?;
-        if matches!(Opcode::of(&header), Ok(Opcode::ReadRequest | Opcode::AtomicRequest)) {
+        if Opcode::of(&header).is_ok_and(Opcode::is_request) {
             let Header::Untagged { msn: wanted, .. } = header else { return None };
             // Linux siw returns another number than the request's, so that the oldest one is the second guess.
             let named = self.outstanding.iter().find(|request| request.msn == wanted);

@@ -201,6 +201,21 @@ pub enum Inbound<'a> {
     Terminate(Terminate),
 }
 
+impl Inbound<'_> {
+    /// Whether the message takes a posted receive.
+    pub const fn takes_receive(&self) -> bool {
+        match self {
+            Self::Send { .. } | Self::Immediate { .. } => true,
+            Self::Write { .. }
+            | Self::ReadRequest(_)
+            | Self::ReadResponse { .. }
+            | Self::AtomicRequest(_)
+            | Self::AtomicResponse { .. }
+            | Self::Terminate(_) => false,
+        }
+    }
+}
+
 /// What the last segment of a Send says about the whole message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendEnd {

@@ -6,34 +6,82 @@ use weft_ddp::{Header, Queue};
 
 use crate::Error;
 
-/// The kind of an RDMA message (RFC 5040 section 4.1, RFC 7306 section 3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Opcode {
-    /// RDMA Write.
-    Write = 0x0,
-    /// RDMA Read Request.
-    ReadRequest = 0x1,
-    /// RDMA Read Response.
-    ReadResponse = 0x2,
-    /// Send.
-    Send = 0x3,
-    /// Send with Invalidate.
-    SendInvalidate = 0x4,
-    /// Send with Solicited Event.
-    SendSolicited = 0x5,
-    /// Send with Solicited Event and Invalidate.
-    SendSolicitedInvalidate = 0x6,
-    /// Terminate.
-    Terminate = 0x7,
-    /// Immediate Data.
-    Immediate = 0x8,
-    /// Immediate Data with Solicited Event.
-    ImmediateSolicited = 0x9,
-    /// Atomic Request.
-    AtomicRequest = 0xA,
-    /// Atomic Response.
-    AtomicResponse = 0xB,
+/// Declares the opcodes: number, name, the queue of an untagged message, and the RFC that defines the opcode.
+macro_rules! opcodes {
+    ($(#[$about:meta])* $vis:vis enum $name:ident {
+        $($(#[$meaning:meta])* $opcode:ident = $number:literal, $text:literal, $queue:expr, $rfc:literal;)*
+    }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        $vis enum $name {
+            $($(#[$meaning])* $opcode = $number,)*
+        }
+
+        impl $name {
+            /// All of them, in the order of their numbers.
+            $vis const ALL: &'static [Self] = &[$(Self::$opcode),*];
+
+            /// A short name in lower case, such as `send-se-inv`.
+            $vis const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$opcode => $text,)*
+                }
+            }
+
+            /// The queue of an untagged message; None for a tagged one.
+            #[inline]
+            $vis const fn queue(self) -> Option<Queue> {
+                match self {
+                    $(Self::$opcode => $queue,)*
+                }
+            }
+
+            const fn rfc(self) -> u16 {
+                match self {
+                    $(Self::$opcode => $rfc,)*
+                }
+            }
+
+            #[inline]
+            const fn from_number(number: u8) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$opcode),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+opcodes! {
+    /// The kind of an RDMA message (RFC 5040 section 4.1, RFC 7306 section 3).
+    pub enum Opcode {
+        /// RDMA Write.
+        Write = 0x0, "write", None, 5040;
+        /// RDMA Read Request.
+        ReadRequest = 0x1, "read-request", Some(Queue::ReadRequest), 5040;
+        /// RDMA Read Response.
+        ReadResponse = 0x2, "read-response", None, 5040;
+        /// Send.
+        Send = 0x3, "send", Some(Queue::Send), 5040;
+        /// Send with Invalidate.
+        SendInvalidate = 0x4, "send-inv", Some(Queue::Send), 5040;
+        /// Send with Solicited Event.
+        SendSolicited = 0x5, "send-se", Some(Queue::Send), 5040;
+        /// Send with Solicited Event and Invalidate.
+        SendSolicitedInvalidate = 0x6, "send-se-inv", Some(Queue::Send), 5040;
+        /// Terminate.
+        Terminate = 0x7, "terminate", Some(Queue::Terminate), 5040;
+        /// Immediate Data.
+        Immediate = 0x8, "immediate", Some(Queue::Send), 7306;
+        /// Immediate Data with Solicited Event.
+        ImmediateSolicited = 0x9, "immediate-se", Some(Queue::Send), 7306;
+        /// Atomic Request.
+        AtomicRequest = 0xA, "atomic-request", Some(Queue::ReadRequest), 7306;
+        /// Atomic Response.
+        AtomicResponse = 0xB, "atomic-response", Some(Queue::AtomicResponse), 7306;
+    }
 }
 
 impl Opcode {
@@ -44,21 +92,7 @@ impl Opcode {
         if control & VERSION_MASK != VERSION {
             return Err(Error::InvalidVersion);
         }
-        Ok(match control & OPCODE_MASK {
-            0x0 => Self::Write,
-            0x1 => Self::ReadRequest,
-            0x2 => Self::ReadResponse,
-            0x3 => Self::Send,
-            0x4 => Self::SendInvalidate,
-            0x5 => Self::SendSolicited,
-            0x6 => Self::SendSolicitedInvalidate,
-            0x7 => Self::Terminate,
-            0x8 => Self::Immediate,
-            0x9 => Self::ImmediateSolicited,
-            0xA => Self::AtomicRequest,
-            0xB => Self::AtomicResponse,
-            _ => return Err(Error::UnexpectedOpcode),
-        })
+        Self::from_number(control & OPCODE_MASK).ok_or(Error::UnexpectedOpcode)
     }
 
     /// The opcode of a segment, which must stand in the kind of segment and on the queue that belong to it.
@@ -94,58 +128,51 @@ impl Opcode {
     }
 
     /// True if messages of this kind go to tagged buffers.
+    #[inline]
     pub const fn is_tagged(self) -> bool {
-        matches!(self, Self::Write | Self::ReadResponse)
+        self.queue().is_none()
     }
 
     /// True for a Send, with whatever it asks for besides.
     pub const fn is_send(self) -> bool {
-        matches!(
-            self,
-            Self::Send | Self::SendInvalidate | Self::SendSolicited | Self::SendSolicitedInvalidate
-        )
+        match self {
+            Self::Send | Self::SendInvalidate | Self::SendSolicited | Self::SendSolicitedInvalidate => true,
+            Self::Write
+            | Self::ReadRequest
+            | Self::ReadResponse
+            | Self::Terminate
+            | Self::Immediate
+            | Self::ImmediateSolicited
+            | Self::AtomicRequest
+            | Self::AtomicResponse => false,
+        }
+    }
+
+    /// True for a message that the peer answers, and that takes one of its IRD until then.
+    pub const fn is_request(self) -> bool {
+        matches!(self.queue(), Some(Queue::ReadRequest))
+    }
+
+    /// True for the answer to a request.
+    pub const fn is_response(self) -> bool {
+        match self {
+            Self::ReadResponse | Self::AtomicResponse => true,
+            Self::Write
+            | Self::ReadRequest
+            | Self::Send
+            | Self::SendInvalidate
+            | Self::SendSolicited
+            | Self::SendSolicitedInvalidate
+            | Self::Terminate
+            | Self::Immediate
+            | Self::ImmediateSolicited
+            | Self::AtomicRequest => false,
+        }
     }
 
     /// True for the opcodes that RFC 7306 adds to those of RFC 5040.
     pub const fn is_extension(self) -> bool {
-        matches!(
-            self,
-            Self::Immediate | Self::ImmediateSolicited | Self::AtomicRequest | Self::AtomicResponse
-        )
-    }
-
-    /// A short name in lower case, such as `send-se-inv`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Write => "write",
-            Self::ReadRequest => "read-request",
-            Self::ReadResponse => "read-response",
-            Self::Send => "send",
-            Self::SendInvalidate => "send-inv",
-            Self::SendSolicited => "send-se",
-            Self::SendSolicitedInvalidate => "send-se-inv",
-            Self::Terminate => "terminate",
-            Self::Immediate => "immediate",
-            Self::ImmediateSolicited => "immediate-se",
-            Self::AtomicRequest => "atomic-request",
-            Self::AtomicResponse => "atomic-response",
-        }
-    }
-
-    /// The queue of an untagged message; None for a tagged one.
-    pub const fn queue(self) -> Option<Queue> {
-        match self {
-            Self::Write | Self::ReadResponse => None,
-            Self::ReadRequest | Self::AtomicRequest => Some(Queue::ReadRequest),
-            Self::Terminate => Some(Queue::Terminate),
-            Self::AtomicResponse => Some(Queue::AtomicResponse),
-            Self::Send
-            | Self::SendInvalidate
-            | Self::SendSolicited
-            | Self::SendSolicitedInvalidate
-            | Self::Immediate
-            | Self::ImmediateSolicited => Some(Queue::Send),
-        }
+        self.rfc() == 7306
     }
 }
 

@@ -52,10 +52,17 @@ where
                 Opcode::AtomicRequest => self.accept_atomic_request(msn, payload),
                 Opcode::AtomicResponse => self.accept_atomic_response(payload),
                 Opcode::Terminate => self.accept_terminate(payload),
-                _ => {
+                Opcode::Immediate | Opcode::ImmediateSolicited => {
                     let solicited = opcode == Opcode::ImmediateSolicited;
                     Ok(Inbound::Immediate { data: Immediate::parse(payload)?, solicited })
                 }
+                // Sends are taken above, and the others are tagged.
+                Opcode::Send
+                | Opcode::SendInvalidate
+                | Opcode::SendSolicited
+                | Opcode::SendSolicitedInvalidate
+                | Opcode::Write
+                | Opcode::ReadResponse => Err(Error::UnexpectedOpcode),
             },
         }
     }

@@ -129,8 +129,7 @@ impl Terminate {
     /// Whether the segment in question is a Read or Atomic Request.
     pub fn names_request(&self) -> bool {
         let segment = Segment::parse(&self.ddp_header);
-        let opcode = segment.ok().and_then(|segment| Opcode::of(&segment.header).ok());
-        matches!(opcode, Some(Opcode::ReadRequest | Opcode::AtomicRequest))
+        segment.is_ok_and(|segment| Opcode::of(&segment.header).is_ok_and(Opcode::is_request))
     }
 
     /// The error in words, such as "DDP tagged buffer: invalid STag".

@@ -45,7 +45,7 @@ impl Failure {
     /// RDMAP does not take the segment in `ulpdu`.
     pub(crate) fn unexpected(error: weft_rdmap::Error, ulpdu: &[u8]) -> Self {
         let opcode = ulpdu.get(1).and_then(|&control| Opcode::parse(control).ok());
-        let is_in_answer = matches!(opcode, Some(Opcode::ReadResponse | Opcode::AtomicResponse));
+        let is_in_answer = opcode.is_some_and(Opcode::is_response);
         Self { is_in_answer, ..Self::peer(error, Some(ulpdu)) }
     }
 

@@ -89,6 +89,37 @@ fn an_opcode_has_one_kind_of_segment_and_one_queue() {
 }
 
 #[test]
+fn a_row_of_the_table_says_all_of_an_opcode() {
+    let flags = |opcode: Opcode| {
+        let flags = [opcode.is_tagged(), opcode.is_send(), opcode.is_request(), opcode.is_response()];
+        flags.map(u8::from)
+    };
+    let table: [(&str, Option<u32>, [u8; 4], bool); 12] = [
+        ("write", None, [1, 0, 0, 0], false),
+        ("read-request", Some(1), [0, 0, 1, 0], false),
+        ("read-response", None, [1, 0, 0, 1], false),
+        ("send", Some(0), [0, 1, 0, 0], false),
+        ("send-inv", Some(0), [0, 1, 0, 0], false),
+        ("send-se", Some(0), [0, 1, 0, 0], false),
+        ("send-se-inv", Some(0), [0, 1, 0, 0], false),
+        ("terminate", Some(2), [0, 0, 0, 0], false),
+        ("immediate", Some(0), [0, 0, 0, 0], true),
+        ("immediate-se", Some(0), [0, 0, 0, 0], true),
+        ("atomic-request", Some(1), [0, 0, 1, 0], true),
+        ("atomic-response", Some(3), [0, 0, 0, 1], true),
+    ];
+    assert_eq!(Opcode::ALL.len(), table.len());
+    for ((number, row), &opcode) in (0_u8..).zip(table).zip(Opcode::ALL) {
+        let queue = opcode.queue().map(|queue| queue as u32);
+        assert_eq!((opcode.name(), queue, flags(opcode), opcode.is_extension()), row);
+        assert_eq!((opcode.control(), Opcode::parse(0x40 | number)), (0x40 | number, Ok(opcode)));
+    }
+    for number in 0xC..=0xF {
+        assert_eq!(Opcode::parse(0x40 | number), Err(Error::UnexpectedOpcode));
+    }
+}
+
+#[test]
 fn protection_errors_return_the_read_request() {
     let request = ReadRequest { size: 8, source_stag: Stag(0xBAD), ..ReadRequest::default() }.emit();
     let ulpdu = untagged(0x41, 1, &request);

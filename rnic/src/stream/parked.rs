@@ -20,8 +20,7 @@ impl Parked {
     /// Keeps a segment that has to wait. Returns whether it has.
     #[inline]
     pub(crate) fn keep(&mut self, inbound: &Inbound<'_>, ulpdu: &[u8], user: &mut impl User) -> bool {
-        let takes_receive = matches!(inbound, Inbound::Send { .. } | Inbound::Immediate { .. });
-        let waits = takes_receive && user.lacks_receive();
+        let waits = inbound.takes_receive() && user.lacks_receive();
         if waits {
             self.0 = Some(ulpdu.into());
         }
