@@ -1,6 +1,9 @@
 //! The rules, each a function from files to faults, and each with a test that plants one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Error};
 
 use crate::Fault;
 use crate::imports::{Files, Import, imports};
@@ -65,19 +68,20 @@ pub(crate) fn engine_fields(files: &Files) -> Vec<Fault> {
     .collect()
 }
 
-/// Circles of more than three files, smaller ones without a reason, and reasons without a circle.
+/// Circles of more than three files, smaller ones without a reason, and reasons without such a smaller circle.
 pub(crate) fn circles(files: &Files, reasons: &[(&[&str], &str)]) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut unused: Vec<_> = reasons.iter().map(|(files, _)| *files).collect();
     for root in files.keys().filter(|path| is_root(path)) {
         let imports = imports(files, root);
         for (circle, closing) in crate::circles::circles(&imports) {
-            if let Some(known) = unused.iter().position(|files| circle.iter().eq(files.iter())) {
+            let known = unused.iter().position(|files| circle.iter().eq(files.iter()));
+            if let Some(known) = known.filter(|_| circle.len() <= LARGEST) {
                 unused.remove(known);
                 continue;
             }
             let name = match circle.len() {
-                2 | 3 => circle.join(", "),
+                ..=LARGEST => circle.join(", "),
                 _ => format!("{root}: more than three files"),
             };
             let mut pairs = BTreeSet::new();
@@ -88,7 +92,10 @@ pub(crate) fn circles(files: &Files, reasons: &[(&[&str], &str)]) -> Vec<Fault> 
     }
     faults.extend(unused.into_iter().map(|circle| Fault {
         name: circle.join(", "),
-        message: format!("this is no circle any more: take it out of REASONS: {}", circle.join(", ")),
+        message: format!(
+            "this is no circle of two or three files: take it out of REASONS: {}",
+            circle.join(", ")
+        ),
     }));
     faults
 }
@@ -99,11 +106,15 @@ pub(crate) fn crates(manifests: &Files) -> Vec<Fault> {
     for (path, text) in manifests {
         let Some(name) = path.strip_suffix("/Cargo.toml") else { continue };
         let wanted = CRATES.iter().find(|(one, _)| *one == name).map(|(_, wanted)| *wanted);
-        for (line, dependency) in dependencies(text) {
-            let known = dependency.strip_prefix("weft-");
-            let is_right = match known {
+        let dependencies = dependencies(text).unwrap_or_else(|error| {
+            let message = format!("{path}: {error}");
+            faults.push(Fault { name: format!("{name} has a manifest that is no TOML"), message });
+            Vec::new()
+        });
+        for (line, dependency) in dependencies {
+            let is_right = match dependency.strip_prefix("weft-") {
                 Some(one) => wanted.is_none_or(|wanted| wanted.contains(&one)),
-                None => !DENIED.contains(&(name, dependency)),
+                None => !DENIED.contains(&(name, &dependency)),
             };
             if !is_right {
                 let name = format!("{name} on {dependency}");
@@ -169,19 +180,35 @@ fn is_root(path: &str) -> bool {
     )
 }
 
-/// The names under `[dependencies]`, with their lines. What only tests need is not asked for.
-fn dependencies(manifest: &str) -> Vec<(usize, &str)> {
-    let mut is_inside = false;
-    let mut found = BTreeMap::new();
-    for (number, line) in (1..).zip(manifest.lines()) {
-        if line.starts_with('[') {
-            is_inside = line == "[dependencies]";
-        } else if let Some((name, _)) = line.split_once(['=', '.', ' ']).filter(|_| is_inside) {
-            found.insert(number, name);
-        }
-    }
-    found.into_iter().filter(|(_, name)| !name.is_empty() && !name.starts_with('#')).collect()
+/// The crates that a manifest depends on, for whatever target, and those that its build script depends on, each with its
+/// line. What only tests need is not asked for.
+fn dependencies(manifest: &str) -> Result<Vec<(usize, String)>, Error> {
+    let root = DeTable::parse(manifest)?;
+    let targets = table(root.get_ref(), "target").into_iter().flat_map(DeTable::values);
+    let sections = targets.filter_map(|target| as_table(target)).chain([root.get_ref()]);
+    let kinds = sections.flat_map(|section| KINDS.iter().filter_map(|kind| table(section, kind)));
+    let found = kinds.flatten().map(|(key, value)| {
+        // A crate may be renamed here.
+        let package = as_table(value).and_then(|value| value.get("package")?.get_ref().as_str());
+        let line = manifest[..key.span().start].matches('\n').count() + 1;
+        (line, package.unwrap_or(key.get_ref()).to_owned())
+    });
+    Ok(found.collect())
 }
+
+fn table<'a>(parent: &'a DeTable<'_>, name: &str) -> Option<&'a DeTable<'a>> {
+    as_table(parent.get(name)?)
+}
+
+fn as_table<'a>(value: &'a Spanned<DeValue<'_>>) -> Option<&'a DeTable<'a>> {
+    value.get_ref().as_table()
+}
+
+/// The tables of a manifest, or of a target in it, that name dependencies.
+const KINDS: [&str; 2] = ["dependencies", "build-dependencies"];
+
+/// Files of the largest circle for which there may be a reason.
+const LARGEST: usize = 3;
 
 /// rnic from above. A row imports rows below it; the files of the last row may import each other.
 const ROWS: [&[&str]; 6] = [
@@ -334,7 +361,11 @@ mod tests {
             ("x/src/c.rs", "use crate::d::D;"),
             ("x/src/d.rs", "#[cfg(test)] mod tests { } fn f() { crate::a::g() }"),
         ]);
-        assert_eq!(names(&circles(&four, &[])), ["x/src/lib.rs: more than three files"]);
+        let large = "x/src/lib.rs: more than three files";
+        assert_eq!(names(&circles(&four, &[])), [large]);
+        let all: &[&str] = &["x/src/a.rs", "x/src/b.rs", "x/src/c.rs", "x/src/d.rs"];
+        let faults = circles(&four, &[(all, "no reason is good enough")]);
+        assert_eq!(names(&faults), [large, &all.join(", ")]);
         let two = files(&[
             ("x/tests/it/main.rs", "mod a; mod b;"),
             ("x/tests/it/a.rs", "use crate::b::B;"),
@@ -359,6 +390,27 @@ mod tests {
         ]));
         assert_eq!(names(&faults), ["netif on weft-verbs", "rnic on serde_json"]);
         assert!(faults[0].message.starts_with("netif/Cargo.toml:3: "), "{}", faults[0].message);
+    }
+
+    #[test]
+    fn a_dependency_is_found_wherever_a_manifest_names_it() {
+        let found = |text: &str| -> Vec<_> {
+            let faults = crates(&files(&[("ddp/Cargo.toml", text)]));
+            faults.into_iter().map(|fault| fault.name).collect()
+        };
+        for manifest in [
+            "[dependencies.weft-cli]\npath = \"../cli\"\n",
+            "[target.'cfg(unix)'.dependencies]\nweft-cli = \"1\"\n",
+            "[target.'cfg(unix)'.build-dependencies.weft-cli]\nworkspace = true\n",
+            "[build-dependencies]\nweft-cli.workspace = true\n",
+            "[dependencies] # of the crate\nweft-cli = \"1\"\n",
+            "dependencies = { weft-cli = \"1\" }\n",
+            "[dependencies]\nother = { package = \"weft-cli\", path = \"../cli\" }\n",
+        ] {
+            assert_eq!(found(manifest), ["ddp on weft-cli"], "{manifest}");
+        }
+        assert_eq!(found("[dev-dependencies.weft-cli]\npath = \"../cli\"\n"), [""; 0]);
+        assert_eq!(found("[dependencies\n"), ["ddp has a manifest that is no TOML"]);
     }
 
     #[test]
