@@ -70,7 +70,7 @@ pub use atomic::{AtomicOp, AtomicRequest, AtomicResponse, fetch_add};
 pub use endpoint::{Endpoint, Readiness};
 pub use error::{Busy, Error};
 pub use immediate::Immediate;
-pub use message::{Body, Inbound, Kind, Message, Outbound, SendEnd, Token};
+pub use message::{Body, Inbound, Kind, MAX_UNCUT, MAX_UNCUT_ULPDU, Message, Outbound, SendEnd, Token};
 pub use opcode::Opcode;
 pub use outstanding::{Asked, OutstandingRequest, PendingRequest};
 pub use read::ReadRequest;

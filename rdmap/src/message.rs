@@ -3,7 +3,21 @@
 use heapless::Vec;
 use weft_ddp::{Header, Stag};
 
-use crate::{AtomicOp, AtomicRequest, Immediate, Opcode, ReadRequest, Terminate};
+use crate::{AtomicOp, AtomicRequest, AtomicResponse, Immediate, Opcode, ReadRequest, Terminate};
+
+/// Octets of the longest message that is never cut into segments, without its DDP header.
+pub const MAX_UNCUT: usize = Terminate::MAX_LEN;
+/// Octets of the longest message that is never cut into segments, with its DDP header.
+pub const MAX_UNCUT_ULPDU: usize = Header::UNTAGGED_LEN + MAX_UNCUT;
+
+const _: () = {
+    let others = [ReadRequest::LEN, AtomicRequest::LEN, AtomicResponse::LEN, Immediate::LEN];
+    let mut index = 0;
+    while index < others.len() {
+        assert!(others[index] <= MAX_UNCUT, "MAX_UNCUT has to be the longest");
+        index += 1;
+    }
+};
 
 /// Names a message for its owner; RDMAP hands it back and never looks inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -136,7 +150,7 @@ pub enum Body {
     /// [`AtomicResponse`](crate::AtomicResponse) with this request's identifier and what memory held before. Each is handed out once.
     AtomicResponse(AtomicRequest),
     /// A message of RDMAP's own: Read Request, Atomic Request, Immediate Data or Terminate.
-    Inline(Vec<u8, 56>),
+    Inline(Vec<u8, MAX_UNCUT>),
 }
 
 /// What an accepted segment asks for.

@@ -27,9 +27,9 @@ pub struct Terminate {
     /// is for people to read and not to act upon.
     pub segment_len: Option<u16>,
     /// DDP header of the segment in question; empty if not returned.
-    pub ddp_header: Vec<u8, 18>,
+    pub ddp_header: Vec<u8, { Header::UNTAGGED_LEN }>,
     /// Read Request header; empty if not returned, shorter than 28 octets if the peer cut it off.
-    pub rdma_header: Vec<u8, 28>,
+    pub rdma_header: Vec<u8, { ReadRequest::LEN }>,
     /// The 13 reserved bits as received; 0 in what we make.
     pub reserved: u16,
     /// True if the control word came with the bits of each field group in reverse order, as Linux siw writes it.
@@ -40,7 +40,7 @@ pub struct Terminate {
 
 impl Terminate {
     /// The longest header: control word, length and both returned headers.
-    pub const MAX_LEN: usize = 52;
+    pub const MAX_LEN: usize = CONTROL_LEN + LENGTH_LEN + Header::UNTAGGED_LEN + ReadRequest::LEN;
 
     /// A Terminate without headers, for errors that no segment caused and those of the LLP.
     pub const fn new(layer: u8, etype: u8, code: u8) -> Self {
@@ -102,7 +102,7 @@ impl Terminate {
     }
 
     /// The octets behind the DDP header.
-    pub fn emit(&self) -> Vec<u8, 56> {
+    pub fn emit(&self) -> Vec<u8, { Self::MAX_LEN }> {
         let bits = self.bits();
         let [first, word] = if self.swapped {
             [u16::from(self.etype << 4 | self.layer & 0xF), u16::from(bits.reverse_bits() >> 5) << 8]
@@ -123,7 +123,10 @@ impl Terminate {
     /// Octets behind the DDP header: 4 to [`Terminate::MAX_LEN`].
     #[expect(clippy::len_without_is_empty, reason = "the control word is always there")]
     pub fn len(&self) -> usize {
-        4 + 2 * usize::from(self.has_length()) + self.ddp_header.len() + self.rdma_header.len()
+        CONTROL_LEN
+            + LENGTH_LEN * usize::from(self.has_length())
+            + self.ddp_header.len()
+            + self.rdma_header.len()
     }
 
     /// Whether the segment in question is a Read or Atomic Request.
@@ -295,6 +298,10 @@ fn meaning(layer: u8, etype: u8, code: u8) -> Option<&'static str> {
     })
 }
 
+/// Octets of the control word.
+const CONTROL_LEN: usize = 4;
+/// Octets of the DDP segment length.
+const LENGTH_LEN: usize = 2;
 const TAGGED: u8 = 0x80;
 const LENGTH_BIT: u8 = 0x4;
 const DDP_BIT: u8 = 0x2;

@@ -10,7 +10,9 @@
 //! ```
 
 use weft_mpa::{Negotiated, RtrKind, Start};
-use weft_rdmap::{Body, Endpoint, Inbound, Outbound, OutstandingRequest, PendingRequest, Terminate, Token};
+use weft_rdmap::{
+    Body, Endpoint, Inbound, MAX_UNCUT_ULPDU, Outbound, OutstandingRequest, PendingRequest, Terminate, Token,
+};
 use weft_verbs::{Payload, Refusal, Status};
 
 use crate::failure::{Cause, Failure, Received};
@@ -188,7 +190,7 @@ impl Stream {
     /// The octets of TCP that the next FPDU may need, with segments of at most `mulpdu`.
     pub(crate) fn fpdu_room(&self, mulpdu: usize) -> usize {
         let terminating = self.rdmap.is_terminating();
-        self.segments.fpdu_len(if terminating { mulpdu.min(TERMINATE_ULPDU) } else { mulpdu })
+        self.segments.fpdu_len(if terminating { mulpdu.min(MAX_UNCUT_ULPDU) } else { mulpdu })
     }
 
     /// MPA and DDP of this stream.
@@ -260,5 +262,3 @@ impl Stream {
 
 /// Send, Read Request, Terminate and, with RFC 7306, Atomic Response.
 const ALL_QUEUES: u32 = 4;
-/// Octets of the longest Terminate with its DDP header (RFC 5040 section 4.8).
-const TERMINATE_ULPDU: usize = 70;

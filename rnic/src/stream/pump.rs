@@ -1,6 +1,7 @@
 //! Octets between TCP and a stream of any kind.
 
 use weft_netif::Llp;
+use weft_rdmap::MAX_UNCUT_ULPDU;
 
 use crate::failure::Failure;
 use crate::stream::Stream;
@@ -185,7 +186,9 @@ pub(crate) fn discard(llp: &mut Llp<'_>) {
     }
 }
 
-/// Room for any message that is not cut: the longest is a Terminate, or an Atomic Request, with its Marker.
-const SHORTEST: usize = 128;
+/// Room for the FPDU of any message that is not cut.
+const SHORTEST: usize = (MAX_UNCUT_ULPDU + FRAMING).next_power_of_two();
+/// Octets that MPA adds to such a ULPDU at most: length, pad, CRC and one Marker.
+const FRAMING: usize = 2 + 3 + 4 + 4;
 /// In a send buffer of fewer FPDUs than this, no FPDU is cut to end with the buffer.
 const FEW: usize = 4;
