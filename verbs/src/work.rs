@@ -180,15 +180,22 @@ impl SendOpcode {
 
     /// Whether the engine carries it out by itself, without a message and without touching local data.
     pub const fn is_local(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::BindWindow(_)
-                | Self::FastRegister(_)
-                | Self::LocalInvalidate { .. }
-                | Self::Nop
-                | Self::Wait { .. }
-                | Self::Hold
-        )
+            | Self::FastRegister(_)
+            | Self::LocalInvalidate { .. }
+            | Self::Nop
+            | Self::Wait { .. }
+            | Self::Hold => true,
+            Self::Send
+            | Self::SendInvalidate { .. }
+            | Self::Write { .. }
+            | Self::WriteImmediate { .. }
+            | Self::Read { .. }
+            | Self::Immediate { .. }
+            | Self::FetchAdd { .. }
+            | Self::CompareSwap { .. } => false,
+        }
     }
 
     /// Whether it completes a receive of the peer's.

@@ -59,16 +59,8 @@ impl QueuePair {
             SendOpcode::Wait { cq, count } => {
                 return self.wait(cq, count).map_err(|BadEntry| self.fault(Status::LocalQpOperation));
             }
-            // These make messages, and a held entry is not started.
-            SendOpcode::Hold
-            | SendOpcode::Send
-            | SendOpcode::SendInvalidate { .. }
-            | SendOpcode::Write { .. }
-            | SendOpcode::WriteImmediate { .. }
-            | SendOpcode::Read { .. }
-            | SendOpcode::Immediate { .. }
-            | SendOpcode::FetchAdd { .. }
-            | SendOpcode::CompareSwap { .. } => return Err(self.fault(Status::General)),
+            // The others make messages (`SendOpcode::is_local`), and a held entry is not started.
+            _ => return Err(self.fault(Status::General)),
         };
         if done.is_err() {
             return Err(self.fault(Status::MemoryWindowBind));

@@ -76,13 +76,8 @@ impl QueuePair {
                 stag,
                 to,
             },
-            // Carried out before anybody asked for its message.
-            SendOpcode::BindWindow(_)
-            | SendOpcode::FastRegister(_)
-            | SendOpcode::LocalInvalidate { .. }
-            | SendOpcode::Nop
-            | SendOpcode::Wait { .. }
-            | SendOpcode::Hold => return Err(self.fault(Status::General)),
+            // The others are carried out without a message (`SendOpcode::is_local`).
+            _ => return Err(self.fault(Status::General)),
         };
         let message = Message { token: Token(self.started), len: self.work.len, kind };
         if self.work.opcode.fetches() {
