@@ -32,8 +32,7 @@ impl Id {
         let backlog = (backlog > 0).then_some(backlog);
         let outcome = core.ends.iter_mut().zip(0_u64..).try_for_each(|(end, place)| {
             end.cookie = self.number() | place << NUMBER_BITS;
-            let local = end.port.local_addr();
-            let listen = Listen { address: Some(local.ip()), port: local.port(), backlog };
+            let listen = Listen { backlog, ..Listen::from(end.port.local_addr()) };
             end.listener = Some(end.device.listen_as(end.cookie, &end.device.events_on(&queue), listen)?);
             Ok(())
         });

@@ -28,6 +28,6 @@ impl From<u16> for Listen {
 
 impl From<SocketAddr> for Listen {
     fn from(address: SocketAddr) -> Self {
-        Self { address: Some(address.ip()), port: address.port(), backlog: None }
+        Self { address: Some(address.ip()), ..address.port().into() }
     }
 }

@@ -42,7 +42,7 @@ impl Numbers {
         if let Some(number) = ports.iter_mut().find_map(Port::take) {
             return Ok(number);
         }
-        let listen = Listen { address: None, port: 0, backlog: Some(BACKLOG) };
+        let listen = Listen { backlog: Some(BACKLOG), ..Listen::default() };
         let listener = self.device.listen_as(0, &self.events, listen);
         let listener = listener.map_err(|_| Errno::NOMEM)?;
         let mut port = Port { listener, used: [false; PLACES], next: 0 };

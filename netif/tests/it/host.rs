@@ -311,7 +311,7 @@ fn one_that_sends_without_end_does_not_keep_others_waiting() {
 #[test]
 fn a_full_backlog_waits_in_the_kernel_and_unlisten_resets_who_was_not_taken() {
     let mut host = Host::new(V4);
-    let listen = Listen { address: Some(V4), port: 0, backlog: Some(2) };
+    let listen = Listen { backlog: Some(2), ..Listen::from(SocketAddr::new(V4, 0)) };
     let listener = host.stack.listen(listen).unwrap();
     let mut plains: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(listener).unwrap()).collect();
     host.until(|stack| (stack.host_counters().backlog_waits > 0).then_some(()));
