@@ -6,6 +6,7 @@ use clap::{ArgGroup, Parser};
 use weft_netif::{IpSetting, Spec};
 use weft_rnic::CLOCK_SCALE;
 
+use super::payload::MAX_SIZE;
 use crate::failure::Failure;
 use crate::usage::number;
 
@@ -52,7 +53,7 @@ pub struct Args {
     pub port: u16,
     /// Client: octets of a ping
     #[arg(short = 'S', value_name = "SIZE", default_value_t = 64, allow_negative_numbers = true)]
-    #[arg(value_parser = number::<u32>(1..=MAX_SIZE))]
+    #[arg(value_parser = number::<u32>(1..=MAX_SIZE.into()))]
     pub size: u32,
     /// Client: number of pings, 0 for no end; the server serves until the client goes
     #[arg(short = 'C', value_name = "COUNT", default_value_t = 0, allow_negative_numbers = true)]
@@ -174,5 +175,3 @@ fn check_family(address: IpAddr, ip: &IpSetting) -> Result<(), Failure> {
 fn address(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| format!("`{text}` is no IP address, as 10.0.0.1 or fd00::1 are"))
 }
-
-const MAX_SIZE: u64 = 1 << 20;

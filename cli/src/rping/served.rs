@@ -7,7 +7,7 @@ use std::time::Duration;
 use weft_rnic::{CompletionOpcode, Mr, SendOpcode};
 
 use super::args::Args;
-use super::payload::{Advertisement, text};
+use super::payload::{Advertisement, MAX_SIZE, text};
 use super::session::{Completed, Session};
 use crate::deadline::Deadline;
 use crate::failure::Failure;
@@ -132,6 +132,3 @@ impl ServedClient {
         self.session.take_message()
     }
 }
-
-/// The sizes that the real rping takes are far below.
-const MAX_SIZE: u32 = 16 << 20;

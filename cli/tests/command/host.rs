@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 
+use weft_conform::octets::{fpdu, send};
+
 use crate::process::{Finished, PATIENCE, Process, weft};
 use crate::rping::{PINGS, SIZES, check_pings};
 
@@ -138,6 +140,37 @@ fn a_client_that_is_silent_for_too_long_is_given_up() {
     let silent = silent_client(port);
     let server = server.finish();
     assert_eq!((server.status, server.stderr), (1, vec![given_up(&silent)]));
+}
+
+/// 256 clients with pings of this size need 256 MiB.
+#[test]
+fn a_client_that_wants_more_than_its_share_of_memory_is_refused() {
+    const SHARE: u32 = 1 << 20;
+    let (server, port) = serve(V4, "-P");
+    let advertise = |size: u32| {
+        let mut client = silent_client(port);
+        let source = [&[0; 12], &size.to_be_bytes()[..]].concat();
+        client.write_all(&fpdu(&send(1, &source))).unwrap();
+        client
+    };
+    let mut modest = advertise(SHARE);
+    // A Read Request is 46 octets in an FPDU of 52.
+    let mut request = [0; 52];
+    modest.read_exact(&mut request).unwrap();
+    assert_eq!((&request[..4], &request[32..36]), (&[0, 46, 0x41, 0x41][..], &SHARE.to_be_bytes()[..]));
+    for size in [SHARE + 1, 16 << 20, u32::MAX] {
+        let mut greedy = advertise(size);
+        let address = greedy.local_addr().unwrap();
+        let reason = format!("the client wants pings of {size} octets; at most {SHARE} are taken");
+        assert_eq!(server.complaint(), format!("weft rping: {address}: {reason}"));
+        // A reset or FIN: the connection is gone.
+        assert!(matches!(greedy.read(&mut [0; 1]), Ok(0) | Err(_)));
+    }
+    let client = ping(V4, port, "-C 2 -S 1048576");
+    assert_eq!((client.status, client.stderr.len()), (0, 0), "{client:?}");
+    assert!(server.line().ends_with(" was served 2 pings"));
+    drop(modest);
+    assert!(server.line().ends_with(" was served 0 pings"));
 }
 
 #[test]
