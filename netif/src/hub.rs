@@ -20,8 +20,9 @@ use crate::wire::{Link, Wire};
 /// Several stacks with the same addresses on one device. Each has a [`Port`].
 ///
 /// A connection belongs to the port that its TCP ports choose ([`queue_of`]), unless it was moved. A port that takes
-/// another port's frame from the device puts it into that port's inbox. Answers about neighbors go to all ports. All
-/// other frames stay with the port that took them.
+/// another port's frame from the device puts it into that port's inbox. Answers about neighbors go to all ports, and so
+/// does the loss of the device's other end, behind the frames that came before. All other frames stay with the port that
+/// took them.
 #[derive(Debug)]
 struct Hub {
     demux: Demux,
@@ -40,13 +41,15 @@ struct Hub {
 pub(crate) struct Port {
     hub: Arc<Hub>,
     index: usize,
+    /// Losses of the device's other end that this port has heard of.
+    losses: u64,
 }
 
-/// Frames from other ports, and a descriptor that is readable while there are any.
+/// What other ports have put in, and a descriptor that is readable while there is anything.
 #[derive(Debug)]
 struct Inbox {
     lanes: Mutex<Lanes>,
-    /// Frames in both lanes.
+    /// How much is in both lanes.
     waiting: AtomicUsize,
     bell: OwnedFd,
 }
@@ -54,9 +57,17 @@ struct Inbox {
 #[derive(Debug, Default)]
 struct Lanes {
     /// From the device.
-    arrived: VecDeque<Frame>,
+    arrived: VecDeque<Arrival>,
     /// From this station to itself.
     turned: VecDeque<Frame>,
+}
+
+/// What comes from the device.
+#[derive(Debug)]
+enum Arrival {
+    Frame(Frame),
+    /// The device has lost its other end. What comes behind is from another one.
+    Loss,
 }
 
 impl Wire {
@@ -85,7 +96,7 @@ impl Wire {
             moved: RwLock::default(),
             moved_count: AtomicUsize::new(0),
         });
-        let port = |index| Self::new(Link::Port(Port { hub: Arc::clone(&hub), index }), mtu);
+        let port = |index| Self::new(Link::Port(Port { hub: Arc::clone(&hub), index, losses: 0 }), mtu);
         Ok((0..ports).map(port).collect())
     }
 }
@@ -97,35 +108,57 @@ impl Port {
     }
 
     /// Takes the next frame for this port from the inbox or the device.
-    pub(crate) fn receive(&self, now: Instant, frame: &mut Frame) -> bool {
-        if self.inbox().pop(frame, |lanes| &mut lanes.arrived) {
-            return true;
+    pub(crate) fn receive(&mut self, now: Instant, frame: &mut Frame) -> bool {
+        if let Some(arrival) = self.inbox().pop(|lanes| &mut lanes.arrived) {
+            return self.take_in(arrival, frame);
         }
         for _ in 0..BURST {
-            if !self.queue().take(now, frame) {
-                return false;
+            // The queue stays locked until the frame is in an inbox, so that no loss overtakes it.
+            let mut queue = self.queue();
+            let losses = queue.losses();
+            let is_taken = queue.take(now, frame);
+            if queue.losses() != losses {
+                self.hub.inboxes.iter().for_each(Inbox::push_loss);
+            }
+            if !is_taken {
+                break;
             }
             match self.hub.demux.peek(frame, false) {
                 Peek::Tcp(segment) if self.hub.owner(&segment.tuple) != self.index => {
                     let owner = self.hub.owner(&segment.tuple);
-                    self.hub.inboxes[owner].push(frame.clone(), |lanes| &mut lanes.arrived);
+                    self.hub.inboxes[owner].push_arrived(frame.clone());
                 }
                 Peek::Neighbor(_) if answers_for_neighbor(frame) => {
                     let others =
                         self.hub.inboxes.iter().enumerate().filter(|&(index, _)| index != self.index);
-                    others.for_each(|(_, inbox)| inbox.push(frame.clone(), |lanes| &mut lanes.arrived));
+                    others.for_each(|(_, inbox)| inbox.push_arrived(frame.clone()));
                     return true;
                 }
                 _ => return true,
             }
         }
-        false
+        // Frames for this port may have come in meanwhile, or the loss that was just found.
+        let arrival = self.inbox().pop(|lanes| &mut lanes.arrived);
+        arrival.is_some_and(|arrival| self.take_in(arrival, frame))
+    }
+
+    /// Puts an arrived frame into `frame`. Returns false if a loss has arrived, which is counted.
+    fn take_in(&mut self, arrival: Arrival, frame: &mut Frame) -> bool {
+        match arrival {
+            Arrival::Frame(next) => {
+                *frame = next;
+                true
+            }
+            Arrival::Loss => {
+                self.losses += 1;
+                false
+            }
+        }
     }
 
     /// Returns the next frame that another stack of this station has sent to the station itself.
     pub(crate) fn take_turned(&self) -> Option<Frame> {
-        let mut frame = Frame::default();
-        self.inbox().pop(&mut frame, |lanes| &mut lanes.turned).then_some(frame)
+        self.inbox().pop(|lanes| &mut lanes.turned)
     }
 
     /// Hands a frame over to the port of its connection if that is another one; `turned` if this station has sent it.
@@ -135,9 +168,12 @@ impl Port {
         if owner == self.index {
             return false;
         }
-        let lane: fn(&mut Lanes) -> &mut VecDeque<Frame> =
-            if turned { |lanes| &mut lanes.turned } else { |lanes| &mut lanes.arrived };
-        self.hub.inboxes[owner].push(frame.clone(), lane);
+        let inbox = &self.hub.inboxes[owner];
+        if turned {
+            inbox.push(frame.clone(), |lanes| &mut lanes.turned);
+        } else {
+            inbox.push_arrived(frame.clone());
+        }
         true
     }
 
@@ -176,8 +212,8 @@ impl Port {
         if self.index == 0 { self.queue().has_carrier() } else { None }
     }
 
-    pub(crate) fn losses(&self) -> u64 {
-        self.queue().losses()
+    pub(crate) const fn losses(&self) -> u64 {
+        self.losses
     }
 
     /// Returns copies of the descriptors to sleep on, as [`Wire::wait_fds`].
@@ -241,32 +277,50 @@ impl Inbox {
         Ok(Self { lanes: Mutex::default(), waiting: AtomicUsize::new(0), bell })
     }
 
+    /// Puts a frame from the device in.
+    fn push_arrived(&self, frame: Frame) {
+        self.push(Arrival::Frame(frame), |lanes| &mut lanes.arrived);
+    }
+
     /// Puts a frame in. A full inbox loses it, as any queue on the way does.
-    fn push(&self, frame: Frame, lane: impl FnOnce(&mut Lanes) -> &mut VecDeque<Frame>) {
+    fn push<T>(&self, frame: T, lane: impl FnOnce(&mut Lanes) -> &mut VecDeque<T>) {
         let mut lanes = self.lanes();
         let lane = lane(&mut lanes);
-        if lane.len() >= CAPACITY {
-            return;
+        if lane.len() < CAPACITY {
+            lane.push_back(frame);
+            self.count_in();
         }
-        lane.push_back(frame);
+    }
+
+    /// Puts a loss in, also into a full inbox. One behind another says nothing new.
+    fn push_loss(&self) {
+        let mut lanes = self.lanes();
+        let lane = &mut lanes.arrived;
+        if !matches!(lane.back(), Some(Arrival::Loss)) {
+            lane.push_back(Arrival::Loss);
+            self.count_in();
+        }
+    }
+
+    /// Counts what the caller, who holds the lanes, has put in, and rings if it is the first.
+    fn count_in(&self) {
         if self.waiting.fetch_add(1, Ordering::AcqRel) == 0 {
             // The only error is a full counter, which is readable as well.
             let _full = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
     }
 
-    fn pop(&self, frame: &mut Frame, lane: impl FnOnce(&mut Lanes) -> &mut VecDeque<Frame>) -> bool {
+    fn pop<T>(&self, lane: impl FnOnce(&mut Lanes) -> &mut VecDeque<T>) -> Option<T> {
         if self.waiting.load(Ordering::Acquire) == 0 {
-            return false;
+            return None;
         }
         let mut lanes = self.lanes();
-        let Some(next) = lane(&mut lanes).pop_front() else { return false };
-        *frame = next;
+        let next = lane(&mut lanes).pop_front()?;
         if self.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
             // The only error is a counter that is zero already.
             let _empty = rustix::io::read(&self.bell, &mut [0; 8]);
         }
-        true
+        Some(next)
     }
 
     fn lanes(&self) -> MutexGuard<'_, Lanes> {

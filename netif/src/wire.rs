@@ -317,7 +317,8 @@ impl Wire {
         }
     }
 
-    /// How often the wire has lost its other end for good: a Unix socket has hung up. What comes next is another peer.
+    /// How often the wire has lost its other end for good: a Unix socket has hung up. The count changes in [`Wire::take`]
+    /// behind the last frame of the lost peer. What comes next is another peer.
     pub(crate) fn losses(&self) -> u64 {
         match &self.link {
             Link::Unix(link) => link.losses(),

@@ -30,16 +30,17 @@ impl Stack {
             }
         }
         self.counters.frames_in += taken as u64;
-        if core::mem::replace(&mut self.losses, self.wire.losses()) != self.losses {
-            self.lose_peers();
-        }
         taken
     }
 
     fn handle_next_frame(&mut self, now: Instant) -> bool {
         // Frames that turned round and frames from the wire take turns, so that neither can starve the other.
         self.is_loops_turn = !self.is_loops_turn && !self.looped.is_empty();
-        let looped = if self.is_loops_turn || !self.wire.take(now, &mut self.slot.incoming) {
+        let has_arrived = !self.is_loops_turn && self.wire.take(now, &mut self.slot.incoming);
+        if core::mem::replace(&mut self.losses, self.wire.losses()) != self.losses {
+            self.lose_peers();
+        }
+        let looped = if !has_arrived {
             let Some(mut frame) = self.looped.pop_front() else { return false };
             std::mem::swap(&mut self.slot.incoming, &mut frame);
             self.slot.recycle(frame);

@@ -5,6 +5,7 @@
 mod bench;
 mod connections;
 mod counters;
+mod ends;
 mod faults;
 mod host;
 mod host_reading;
