@@ -8,6 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use smoltcp::time::{Duration, Instant};
 
@@ -101,7 +102,8 @@ impl UnixLink {
     }
 
     pub(crate) fn is_readable(&self) -> bool {
-        self.peer.as_ref().is_some_and(|peer| !matches!(peer.staged_frame(), Ok(None)))
+        // If the peer is deaf, receiving finds what is left, and the loss. The descriptor may not tell of it.
+        self.peer.as_ref().is_some_and(|peer| peer.is_deaf || !matches!(peer.staged_frame(), Ok(None)))
     }
 
     pub(crate) fn wants_write(&self) -> bool {
@@ -141,7 +143,7 @@ struct Peer {
     start: usize,
     end: usize,
     outgoing: Vec<u8>,
-    /// Nothing more can be sent to it. What it has sent before its end is still received.
+    /// Nothing more can be sent to it, and nothing waits to be. It is lost when all that it has sent is received.
     is_deaf: bool,
 }
 
@@ -197,7 +199,9 @@ impl Peer {
                 self.end += len;
                 Ok(())
             }
-            Err(error) => would_block(error.into()),
+            Err(Errno::AGAIN) if self.is_deaf => Err(Errno::PIPE.into()),
+            Err(error) if is_passing(error) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -206,9 +210,10 @@ impl Peer {
             // Without NOSIGNAL, a peer that is gone would kill a process that is not Rust's own.
             match send(&self.stream, &self.outgoing, SendFlags::NOSIGNAL) {
                 Ok(len) => drop(self.outgoing.drain(..len)),
-                Err(error) => {
-                    self.is_deaf = would_block(error.into()).is_err();
-                    return;
+                Err(error) if is_passing(error) => return,
+                Err(_) => {
+                    self.is_deaf = true;
+                    self.outgoing.clear();
                 }
             }
         }
@@ -222,11 +227,9 @@ impl fmt::Debug for Peer {
     }
 }
 
-fn would_block(error: io::Error) -> io::Result<()> {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(()),
-        _ => Err(error),
-    }
+/// Whether the same call may succeed later: the socket is full or empty, or the kernel is short of memory.
+const fn is_passing(error: Errno) -> bool {
+    matches!(error, Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM)
 }
 
 /// Whether `path` is a socket whose owner has ended without removing it.
@@ -241,3 +244,18 @@ const MAX_RECORD: usize = LENGTH_LEN + ETHERNET_HEADER + MAX_MTU;
 /// Octets that may wait for a peer that does not read. Frames beyond are lost.
 const MAX_OUTGOING: usize = 1 << 20;
 const RETRY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_given_up_for_what_does_not_pass() {
+        for error in [Errno::AGAIN, Errno::INTR, Errno::NOBUFS, Errno::NOMEM] {
+            assert!(is_passing(error), "{error}");
+        }
+        for error in [Errno::PIPE, Errno::CONNRESET, Errno::NOTCONN, Errno::PERM] {
+            assert!(!is_passing(error), "{error}");
+        }
+    }
+}

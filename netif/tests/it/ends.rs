@@ -1,5 +1,6 @@
-//! The end of a Unix wire: stacks that share it learn of its end one by one.
+//! The end of a Unix wire: stacks that share it learn of its end one by one; peers that read no more.
 
+use std::io::Write;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
@@ -7,7 +8,7 @@ use weft_netif::{
     CloseCause, ConnectionId, Duration, Instant, LlpState, Spec, Stack, StackConfig, Wire, queue_of,
 };
 
-use crate::unix::Folder;
+use crate::unix::{Folder, receive, record};
 
 const NOW: Instant = Instant::ZERO;
 const PORT: u16 = 7;
@@ -158,4 +159,48 @@ fn the_end_wakes_all_stacks() {
     assert_eq!(world.last().poll_at(NOW), Some(NOW));
     world.last().ingress(NOW);
     assert_eq!(world.end(), UNREACHABLE);
+}
+
+/// What such a peer has sent is received, and the next peer comes. Meanwhile nothing waits for room at it.
+#[test]
+fn a_peer_that_reads_no_more_is_lost() {
+    for frames in [1, 1000] {
+        let folder = Folder::new(&format!("deaf-{frames}"));
+        let mut wire = Wire::open(&Spec::UnixListen(folder.socket()), 1500).unwrap();
+        let mut peer = UnixStream::connect(folder.socket()).unwrap();
+        for number in 1..=2 {
+            peer.write_all(&record(&[number; 60])).unwrap();
+        }
+        assert_eq!(receive(&mut wire), Some(vec![1; 60]));
+        for _ in 1..frames {
+            wire.send(NOW, &[3; 1514]);
+        }
+        assert_eq!(wire.wants_write(), frames > 1, "the socket is full");
+        peer.shutdown(Shutdown::Read).unwrap();
+        wire.send(NOW, &[3; 1514]);
+        assert_eq!(receive(&mut wire), Some(vec![2; 60]));
+        assert!(!wire.wants_write());
+        assert!(wire.is_readable(), "a sleeper would not learn of the loss by the descriptor");
+        let mut none = Vec::new();
+        assert_eq!((wire.receive(NOW, &mut none), wire.has_carrier()), (false, Some(false)));
+        assert!(!wire.is_readable() && !wire.wants_write());
+        let mut next = UnixStream::connect(folder.socket()).unwrap();
+        next.write_all(&record(&[4; 60])).unwrap();
+        assert_eq!(receive(&mut wire), Some(vec![4; 60]));
+    }
+}
+
+#[test]
+fn a_peer_that_reads_no_more_loses_its_connections() {
+    let mut world = World::new("deaf-stack", 1, 64);
+    let near = world.near;
+    world.shut_down(Shutdown::Read);
+    assert_eq!(world.last().llp(near).unwrap().send_slice(b"unheard"), 7);
+    world.last().egress(NOW);
+    assert_eq!(world.last().poll_at(NOW), Some(NOW));
+    world.last().ingress(NOW);
+    assert_eq!(world.end(), UNREACHABLE);
+    world.last().remove(near);
+    world.last().egress(NOW);
+    assert!(world.last().is_settled());
 }

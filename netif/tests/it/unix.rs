@@ -38,12 +38,12 @@ fn open_both(path: &Path) -> [Wire; 2] {
 }
 
 /// Receives a frame within a hundred tries. The kernel hands over at once, so that one would do.
-fn receive(wire: &mut Wire) -> Option<Vec<u8>> {
+pub(crate) fn receive(wire: &mut Wire) -> Option<Vec<u8>> {
     let mut frame = Vec::new();
     (0..100).any(|_| wire.receive(NOW, &mut frame)).then_some(frame)
 }
 
-fn record(frame: &[u8]) -> Vec<u8> {
+pub(crate) fn record(frame: &[u8]) -> Vec<u8> {
     [&u32::try_from(frame.len()).unwrap().to_be_bytes()[..], frame].concat()
 }
 
