@@ -23,8 +23,8 @@ impl Qp {
         Ok(())
     }
 
-    /// Gives up a silent peer: the oldest request that is not done ends as [`Status::RetryExceeded`], and the queue
-    /// pair goes to [`QpState::Error`], where all others are flushed.
+    /// Gives up a silent peer: the oldest request that is not done ends as [`crate::Status::RetryExceeded`], and the queue
+    /// pair goes to [`crate::QpState::Error`], where all others are flushed.
     pub fn give_up(&self) {
         let engines = &self.device.engines;
         engines.at(self.engine).give_up_qp(self.slot, engines.now());

@@ -173,7 +173,7 @@ impl Device {
     /// # Errors
     /// [`CmError`] when the queue pair is not free, the private data too long, more Reads are wanted than the device
     /// allows, or the peer has gone meanwhile. In all cases but the last the request can be answered again.
-    /// [`StreamError::NoRoom`] meets a peer that sends its Request without reading what it was sent in streaming
+    /// [`crate::StreamError::NoRoom`] meets a peer that sends its Request without reading what it was sent in streaming
     /// mode.
     pub fn accept(&self, request: RequestId, qp: &Qp, param: ConnParam<'_>) -> Result<(), CmError> {
         if !self.is_same(&qp.device) || param.events.is_some_and(|events| !self.is_same(&events.device)) {

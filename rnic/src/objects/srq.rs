@@ -37,7 +37,7 @@ pub struct SrqInit {
 pub struct SrqModify {
     /// Requests that fit.
     pub max_wr: Option<u32>,
-    /// Asks for one [`AsyncEvent::SrqLimitReached`] when a message leaves fewer requests than this, or finds none.
+    /// Asks for one [`crate::AsyncEvent::SrqLimitReached`] when a message leaves fewer requests than this, or finds none.
     /// With the event the limit is 0 again; 0 takes the wish back.
     pub limit: Option<u32>,
 }
