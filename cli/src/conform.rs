@@ -29,15 +29,7 @@ use crate::wire;
 #[derive(Debug, Clone, Parser)]
 #[command(
     verbatim_doc_comment,
-    after_help = "Devices for --netif: unix:PATH, unix-listen:PATH, tap:NAME, packet:IFNAME and xdp:IFNAME[@QUEUE], as for weft rping. Without --netif
-the TCP of the operating system is used.
-
-Examples:
-  weft conform 192.0.2.7
-  weft conform 10.0.0.1 --netif unix:/tmp/wire --ip 10.0.0.2/24
-  weft conform 10.0.0.1 --netif unix:/tmp/wire --ip 10.0.0.2/24 --only 5044-7.1.1 --only read-zero
-  weft conform 192.0.2.7 --json | jq '.results[] | select(.verdict == \"fail\")'
-  weft conform --list"
+    after_help = help()
 )]
 pub struct Args {
     /// The address of the endpoint; without --netif a name will do
@@ -78,6 +70,16 @@ pub fn run(args: &Args) -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(failure) => failure.print("conform"),
     }
+}
+
+fn help() -> String {
+    let wires = Spec::wires("and");
+    format!(
+        "Devices for --netif: {wires}, as for weft rping.
+Without --netif the TCP of the operating system is used.
+
+{EXAMPLES}"
+    )
 }
 
 /// Whether nothing failed.
@@ -192,3 +194,9 @@ fn host(args: &Args, target: IpAddr, patience: Duration) -> Result<Host, Failure
 }
 
 const MTU: usize = 1500;
+const EXAMPLES: &str = "Examples:
+  weft conform 192.0.2.7
+  weft conform 10.0.0.1 --netif unix:/tmp/wire --ip 10.0.0.2/24
+  weft conform 10.0.0.1 --netif unix:/tmp/wire --ip 10.0.0.2/24 --only 5044-7.1.1 --only read-zero
+  weft conform 192.0.2.7 --json | jq '.results[] | select(.verdict == \"fail\")'
+  weft conform --list";

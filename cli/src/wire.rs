@@ -34,9 +34,10 @@ pub(crate) fn open_queues(
     queues: usize,
 ) -> Result<Vec<Wire>, Failure> {
     if *spec == Spec::Pair {
-        return Err(Failure::usage(
-            "pair joins two devices of one process: another process is reached by unix:, unix-listen:, tap:, packet: or xdp:",
-        ));
+        let wires = Spec::wires("or");
+        return Err(Failure::usage(format!(
+            "pair joins two devices of one process: another process is reached by {wires}"
+        )));
     }
     if *spec == Spec::Host {
         return Err(Failure::usage("host is the operating system's own TCP, which has no wire"));

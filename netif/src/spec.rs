@@ -45,6 +45,31 @@ pub struct SpecError {
     reason: &'static str,
 }
 
+impl Spec {
+    /// The forms of the devices that carry frames to other processes, and what each is.
+    pub const WIRES: &'static [(&'static str, &'static str)] = &[
+        ("unix:PATH", "Ethernet frames over a Unix socket (also a QEMU -netdev stream), connects"),
+        ("unix-listen:PATH", "the same, waits for the other side"),
+        ("tap:NAME", "a TAP device; needs CAP_NET_ADMIN, or a new namespace: unshare -Urn"),
+        ("packet:IFNAME", "a network interface, with a MAC address of our own; needs CAP_NET_RAW"),
+        (
+            "xdp:IFNAME[@QUEUE]",
+            "the same by AF_XDP, from all of its queues or one, for MTUs up to 3818; needs root.\n\
+             On a real network card, for short round trips; on a veth take packet",
+        ),
+    ];
+
+    /// Returns the names of these forms in a row, with `conjunction` in front of the last one.
+    #[must_use]
+    pub fn wires(conjunction: &str) -> String {
+        let names: Vec<&str> = Self::WIRES.iter().map(|&(name, _)| name).collect();
+        match names.split_last() {
+            Some((last, others)) => format!("{} {conjunction} {last}", others.join(", ")),
+            None => String::new(),
+        }
+    }
+}
+
 impl FromStr for Spec {
     type Err = SpecError;
 
@@ -100,11 +125,7 @@ impl fmt::Display for Spec {
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { given, reason } = self;
-        write!(
-            f,
-            "device `{given}`: {reason} (there are host, pair, unix:PATH, unix-listen:PATH, tap:NAME, packet:IFNAME and \
-             xdp:IFNAME[@QUEUE])"
-        )
+        write!(f, "device `{given}`: {reason} (there are host, pair, {})", Spec::wires("and"))
     }
 }
 
@@ -179,6 +200,9 @@ mod tests {
         for (text, spec) in table {
             assert_eq!(text.parse::<Spec>().as_ref(), Ok(&spec), "{text}");
             assert_eq!(spec.to_string(), text);
+            let form = text.split_once(':').map(|(kind, _)| kind);
+            let is_told = |kind| Spec::WIRES.iter().any(|(name, _)| name.split(':').next() == Some(kind));
+            assert!(form.is_none_or(is_told), "{text} is in no list of devices");
         }
     }
 

@@ -36,6 +36,14 @@ pub struct Wire {
     own: Frame,
 }
 
+/// The devices. Each kind owes the same to a [`Wire`], which names all kinds wherever it asks:
+///
+/// * `send` takes a frame or says that it is lost, and `receive` gives the next one; neither blocks.
+/// * A descriptor to sleep on, and the time to look again if none tells.
+/// * What it knows besides: frames that wait, long frames, claimed addresses, a lost end, lost frames.
+///
+/// `Port` is no device of its own but a share of a wire, whose frames several stacks divide among them. So it passes
+/// on what the wire below answers, and it alone knows which connection belongs to which stack.
 #[derive(Debug)]
 pub(crate) enum Link {
     Pair(PairEnd),
@@ -145,12 +153,7 @@ impl Wire {
 
     /// Takes the capture away, for the caller to finish it.
     pub fn take_capture(&mut self) -> Option<Capture> {
-        match &self.link {
-            Link::Port(port) if self.capture.is_none() => port.take_capture(),
-            Link::Pair(_) | Link::Unix(_) | Link::Tap(_) | Link::Packet(_) | Link::Xdp(_) | Link::Port(_) => {
-                self.capture.take()
-            }
-        }
+        self.capture.take().or_else(|| self.port()?.take_capture())
     }
 
     /// Sends a frame, or loses it, as wires do. The counters tell which.
@@ -229,7 +232,10 @@ impl Wire {
 
     /// Whether no frame was left when the last one was taken, if the wire knows.
     pub(crate) const fn is_drained(&self) -> bool {
-        matches!(&self.link, Link::Pair(end) if end.is_drained())
+        match &self.link {
+            Link::Pair(end) => end.is_drained(),
+            Link::Unix(_) | Link::Tap(_) | Link::Packet(_) | Link::Xdp(_) | Link::Port(_) => false,
+        }
     }
 
     /// Whether the device cuts long frames into segments ([`Frame::segment`]). An impaired wire takes single segments
@@ -302,7 +308,10 @@ impl Wire {
     /// that, too, and then call [`Wire::receive`].
     #[must_use]
     pub fn wants_write(&self) -> bool {
-        matches!(&self.link, Link::Unix(link) if link.wants_write())
+        match &self.link {
+            Link::Unix(link) => link.wants_write(),
+            Link::Pair(_) | Link::Tap(_) | Link::Packet(_) | Link::Xdp(_) | Link::Port(_) => false,
+        }
     }
 
     /// Whether a peer is at the other end of a Unix socket; `None` on all other wires, which cannot tell. It changes in
@@ -352,29 +361,37 @@ impl Wire {
 
     /// Whether the frames of a connection come to this wire.
     pub(crate) fn owns(&self, tuple: &Tuple) -> bool {
-        if let Link::Port(port) = &self.link { port.owns(tuple) } else { true }
+        self.port().is_none_or(|port| port.owns(tuple))
     }
 
     /// Has the frames of a connection come to this wire. Returns whether [`Self::forget_connection`] is needed at its
     /// end.
     pub(crate) fn claim_connection(&self, tuple: Tuple) -> bool {
-        if let Link::Port(port) = &self.link { port.claim(tuple) } else { false }
+        self.port().is_some_and(|port| port.claim(tuple))
     }
 
     pub(crate) fn forget_connection(&self, tuple: &Tuple) {
-        if let Link::Port(port) = &self.link {
+        if let Some(port) = self.port() {
             port.forget(tuple);
         }
     }
 
     /// Gives a frame to the stack of its connection, if that is another one on the same device.
     pub(crate) fn hand_over(&self, frame: &Frame, turned: bool) -> bool {
-        if let Link::Port(port) = &self.link { port.hand_over(frame, turned) } else { false }
+        self.port().is_some_and(|port| port.hand_over(frame, turned))
     }
 
     /// Returns the next frame to the own address that another stack on the same device has sent.
     pub(crate) fn take_turned(&self) -> Option<Frame> {
-        if let Link::Port(port) = &self.link { port.take_turned() } else { None }
+        self.port()?.take_turned()
+    }
+
+    /// The share of a wire that this is, if it is one.
+    const fn port(&self) -> Option<&Port> {
+        match &self.link {
+            Link::Port(port) => Some(port),
+            Link::Pair(_) | Link::Unix(_) | Link::Tap(_) | Link::Packet(_) | Link::Xdp(_) => None,
+        }
     }
 
     fn flush(&mut self, now: Instant) {

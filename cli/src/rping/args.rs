@@ -20,22 +20,7 @@ use crate::usage::number;
 #[derive(Debug, Clone, Parser)]
 #[command(
     group = ArgGroup::new("role").required(true).args(["server", "client"]),
-    after_help = "Devices for --netif:
-  host              the operating system's TCP and its addresses, without privileges; without --ip, --mtu and --pcap
-  unix-listen:PATH  Ethernet frames over a Unix socket, waits for the other side (also a QEMU -netdev stream)
-  unix:PATH         the same, connects
-  tap:NAME          a TAP device; needs CAP_NET_ADMIN, or a new namespace: unshare -Urn
-  packet:IFNAME     a network interface, with a MAC address of our own; needs CAP_NET_RAW
-  xdp:IFNAME[@N]    the same by AF_XDP, from all of its queues or queue N, for MTUs up to 3818; needs root. On a real network
-                    card, for short round trips; on a veth take packet
-With `,plain` behind the name, tap: and packet: do without the kernel's offloads (segments, checksums).
-
-Examples:
-  weft rping -s --netif host
-  weft rping -c -a 192.168.1.7 -C 10 -v --netif host
-  weft rping -s --netif unix-listen:/tmp/wire --ip 10.0.0.1/24
-  weft rping -c -a 10.0.0.1 -C 10 -S 4096 -v --netif unix:/tmp/wire --ip 10.0.0.2/24
-  weft rping -c -a 10.1.0.1 --netif tap:tap0 --ip 10.0.0.2/24,gw 10.0.0.254"
+    after_help = help()
 )]
 pub struct Args {
     /// Be the server: wait for a client
@@ -162,6 +147,22 @@ impl Args {
     }
 }
 
+fn help() -> String {
+    let mut devices = String::from("Devices for --netif:\n");
+    let host = (
+        "host",
+        "the operating system's TCP and its addresses, without privileges; without --ip, --mtu and --pcap",
+    );
+    for (name, about) in std::iter::once(&host).chain(Spec::WIRES) {
+        for (index, line) in about.lines().enumerate() {
+            devices += &format!("  {:<18}  {line}\n", if index == 0 { name } else { "" });
+        }
+    }
+    devices
+        + "With `,plain` behind the name, tap: and packet: do without the kernel's offloads (segments, checksums).\n\n"
+        + EXAMPLES
+}
+
 fn check_family(address: IpAddr, ip: &IpSetting) -> Result<(), Failure> {
     if address.is_ipv4() != ip.address.is_ipv4() {
         return Err(Failure::usage(format!(
@@ -175,3 +176,10 @@ fn check_family(address: IpAddr, ip: &IpSetting) -> Result<(), Failure> {
 fn address(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| format!("`{text}` is no IP address, as 10.0.0.1 or fd00::1 are"))
 }
+
+const EXAMPLES: &str = "Examples:
+  weft rping -s --netif host
+  weft rping -c -a 192.168.1.7 -C 10 -v --netif host
+  weft rping -s --netif unix-listen:/tmp/wire --ip 10.0.0.1/24
+  weft rping -c -a 10.0.0.1 -C 10 -S 4096 -v --netif unix:/tmp/wire --ip 10.0.0.2/24
+  weft rping -c -a 10.1.0.1 --netif tap:tap0 --ip 10.0.0.2/24,gw 10.0.0.254";
