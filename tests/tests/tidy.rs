@@ -124,7 +124,7 @@ const UNSAFE: [(&str, &str); 17] = [
     ("verbs/src/copy/", "copies and exchanges of memory that others change or take away"),
     ("verbs/src/guard.rs", "the handler of faults in those copies"),
     ("verbs/src/region.rs", "gives registered memory to the copies and the kernel; mappings of memory"),
-    ("verbs/src/ring.rs", "a queue's memory, which the application's threads and the engine share"),
+    ("verbs/src/ring/words.rs", "a queue's memory, which the application's threads and the engine share"),
     ("verbs/src/crc.rs", "calls CRC32c kernels that need instructions of the CPU"),
     ("verbs/src/crc/x86.rs", "CRC32c by instructions, and along with a copy from registered memory"),
     ("netif/src/tap.rs", "the request that opens a TAP queue"),
