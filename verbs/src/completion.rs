@@ -1,8 +1,7 @@
 //! Work completions, as `ibv_wc` names them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use crate::numbered::numbered;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// What became of one work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

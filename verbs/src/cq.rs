@@ -5,8 +5,7 @@ mod rings;
 mod waiters;
 mod work_queues;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use self::moderation::Moderation;
 use self::rings::Rings;
@@ -15,6 +14,8 @@ use self::work_queues::WorkQueues;
 pub(crate) use self::work_queues::{Frees, WorkQueue};
 use crate::completion::PackedCompletion;
 use crate::ring::{POLLS_EMPTY, POLLS_FOUND};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use crate::sync::{Mutex, MutexGuard};
 use crate::{Completion, CqCounters, Ring};
 
 /// A ring of completions: one engine produces, the application polls.

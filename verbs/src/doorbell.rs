@@ -1,6 +1,6 @@
 //! Doorbells: which queue pairs have something new posted.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// A bitmap in two levels, so that the engine finds the marked queue pairs among thousands by a few loads.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ mod tests {
     fn no_mark_is_lost_among_threads() {
         const ROUNDS: u64 = 5_000;
         let doorbells = Doorbells::new(64);
-        let rung = [const { AtomicU64::new(0) }; 3];
+        let rung = [0; 3].map(AtomicU64::new);
         let mut seen = [0; 3];
         let mut look = || doorbells.take(|slot| seen[slot] = rung[slot].load(Ordering::Relaxed));
         std::thread::scope(|scope| {

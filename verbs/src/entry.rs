@@ -14,13 +14,12 @@
 //! ```
 //! Flags: 0x01 signaled, 0x02 fence, 0x04 solicited, 0x08 inline.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use weft_ddp::Stag;
 
 use crate::completion::{join, split};
 use crate::numbered::numbered;
 use crate::ring::WORD;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::{Access, Bind, Data, FastRegister, PostError, SendOpcode, SendWr, Sge};
 
 numbered! {

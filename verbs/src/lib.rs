@@ -44,6 +44,7 @@ mod send_queue;
 mod srq;
 mod stag;
 mod state;
+mod sync;
 mod transfer;
 mod work;
 

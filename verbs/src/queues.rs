@@ -1,7 +1,6 @@
 //! The half of a queue pair that the application holds: both queues and the state.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
-
+use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 use crate::{PostError, QpEvent, QpState, RecvQueue, RecvWr, SendQueue, SendWr, StreamId};
 
 /// What a queue pair can hold.

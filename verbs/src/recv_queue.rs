@@ -2,12 +2,13 @@
 //!
 //! An entry, in words of 64 bits: wr_id; the number of SGEs; then each SGE as in the send queue.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use crate::completion::join;
 use crate::entry::{BadEntry, load_sge, load_sges, total};
 use crate::ring::WORD;
+use crate::sync::Mutex;
+use crate::sync::atomic::Ordering;
 use crate::work::MAX_SGE;
 use crate::{PostError, RecvWr, Ring, Sge};
 

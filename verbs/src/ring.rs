@@ -22,9 +22,8 @@
 
 mod words;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use self::words::Words;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// A ring for one producer and one consumer.
 #[derive(Debug)]

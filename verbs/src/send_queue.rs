@@ -1,10 +1,11 @@
 //! The send queue: posted by the application, consumed by the engine. `entry.rs` has the layout of an entry.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use crate::entry::{BadEntry, EntryFormat, SendWork};
 use crate::ring::DOORBELLS;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::work::{MAX_INLINE, MAX_SGE};
 use crate::{PostError, Ring, SendQueueLayout, SendWr};
 

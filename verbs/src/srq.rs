@@ -5,10 +5,11 @@
 //! than they were taken in: places are counted, and the poll of a completion frees one of them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use crate::recv_queue::{RecvRing, RecvWork};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{Mutex, MutexGuard};
 use crate::{BadEntry, PostError, RecvWr};
 
 /// A receive queue for any number of queue pairs.

@@ -1,10 +1,10 @@
 //! The rings of a completion queue: one of them at a time is in use, and another one is put in its place to resize it.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::Ring;
 use crate::completion::PackedCompletion;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// One ring for each power of two, made when it is wanted. They stay until the queue goes, so that a thread that still looks
 /// at the one before needs no lock; memory that was never written costs nothing.

@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::completion::{PackedCompletion, join, split};
 use crate::ring::WORD;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::{QpQueues, SharedRecvQueue};
 
 /// A work queue whose requests complete to a completion queue.

@@ -1,11 +1,11 @@
 //! The receive side: where a message takes its request from, and how the request ends.
 
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 use super::QueuePair;
 use crate::cq::{Frees, WorkQueue};
 use crate::srq::SharedRing;
+use crate::sync::atomic::{Ordering, fence};
 use crate::{
     BadEntry, Completion, CompletionOpcode, CompletionQueue, MemoryTable, QpNotice, QpQueues, RecvWork,
     Refusal, SharedRecvQueue, Status,

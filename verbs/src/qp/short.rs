@@ -4,8 +4,6 @@
 //! A Send or Write that fits into one segment, and finds nothing before it in progress, is copied from where it is to its FPDU, and
 //! is done. All others go the general way, and so does whatever is not in order: what becomes of it is decided there.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use weft_ddp::Header;
 use weft_rdmap::{Kind, Message, Token};
 
@@ -14,6 +12,7 @@ use crate::entry::{
     Control, FLAG_INLINE, FLAG_SIGNALED, FLAG_SOLICITED, HEADER_WORDS, Operation, load_sge, peek, peek_remote,
 };
 use crate::ring::WORD;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::{CompletionOpcode, MemoryTable, QpState, Status};
 
 /// A message of [`Short::MAX_LEN`] octets at most whose payload has been copied.

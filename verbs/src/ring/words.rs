@@ -3,11 +3,11 @@
 
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use super::{MIN_STRIDE, WORD};
+use crate::sync::atomic::AtomicU64;
 
 /// Zeroed words that begin at a multiple of [`MIN_STRIDE`] octets, so that entries share no cache line.
 pub(super) struct Words {
