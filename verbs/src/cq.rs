@@ -350,5 +350,7 @@ const ARMED_ANY: u8 = 0x02;
 /// The word of an entry that holds its number plus one, where it can be written over.
 const SEQUENCE: usize = 6;
 
+#[cfg(all(test, loom))]
+mod loom_tests;
 #[cfg(test)]
 mod tests;

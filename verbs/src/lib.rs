@@ -30,6 +30,8 @@ mod ids;
 mod landing;
 mod layout;
 mod lending;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod memory;
 mod notice;
 mod numbered;

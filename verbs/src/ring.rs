@@ -20,6 +20,7 @@
 //! The memory comes zeroed from the system, which gives pages only where somebody writes: deep queues that nobody uses
 //! cost nothing.
 
+#[cfg_attr(loom, path = "ring/loom_words.rs")]
 mod words;
 
 use self::words::Words;
