@@ -135,6 +135,12 @@ impl CompletionQueue {
         self.polling().detach(number, self.produced());
     }
 
+    /// Has the engine alone free the places of this work queue from now on, since a completion of it was lost: the poll of an
+    /// older one would take places back. Both never write at the same time, since polls hold the lock.
+    pub(crate) fn abandon(&self, number: u32) {
+        self.polling().abandon(number);
+    }
+
     /// Adds a completion, whose poll frees `frees`. Returns `false` when the completion is lost.
     ///
     /// A queue that is full is overrun, unless it ignores that: it takes no more, and the caller of [`Self::is_overrun`] has to

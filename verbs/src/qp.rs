@@ -378,6 +378,7 @@ impl QueuePair {
             };
             let frees = Frees { number: self.send_number.unwrap_or_default(), end: self.retired };
             if !self.send_cq.push(&completion, frees) {
+                self.send_cq.abandon(frees.number);
                 self.queues.send.release(self.retired);
             }
         }

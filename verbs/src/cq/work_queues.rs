@@ -18,7 +18,7 @@ pub(crate) enum WorkQueue {
     Recv(Arc<QpQueues>),
     /// A shared receive queue, as one queue pair uses it.
     Shared(Arc<SharedRecvQueue>),
-    /// The queue pair was destroyed, and nobody posts there any more.
+    /// Polls free nothing: it was detached, or abandoned.
     Gone,
 }
 
@@ -75,6 +75,15 @@ impl WorkQueues {
             *queue = WorkQueue::Gone;
         }
         self.detached.push_back((produced, number));
+    }
+
+    /// Has polls free no place of this work queue any more. Of a shared receive queue they go on: its places are counted.
+    pub(super) fn abandon(&mut self, number: u32) {
+        if let Some(queue) = self.by_number.get_mut(number as usize)
+            && !matches!(queue, WorkQueue::Shared(_))
+        {
+            *queue = WorkQueue::Gone;
+        }
     }
 
     #[inline]

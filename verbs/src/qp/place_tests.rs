@@ -205,3 +205,23 @@ fn completions_of_a_destroyed_queue_pair_free_nothing_of_the_next_one() {
         assert!(qp.send_number.is_some_and(|number| number < 4), "numbers are used again");
     }
 }
+
+/// The engine frees the places of what is lost. The poll of an older completion takes none of them back.
+#[test]
+fn polls_behind_an_overrun_take_no_places_back() {
+    let world = World::new(4, false);
+    let mut qp = world.queue_pair();
+    assert_eq!((fill_sends(&qp, 1), fill_recvs(&qp)), (8, 8));
+    world.send_all(&mut qp);
+    (0..8).for_each(|_| world.receive(&mut qp, true));
+    assert!(qp.is_overrun());
+    let queues = Arc::clone(qp.queues());
+    let taken = || (queues.send.len(), queues.recv.len());
+    assert_eq!(taken(), (0, 0));
+    for _ in 0..4 {
+        poll(&world.send_cq, 1);
+        poll(&world.recv_cq, 1);
+        assert_eq!(taken(), (0, 0));
+    }
+    assert_eq!((fill_sends(&qp, 1), fill_recvs(&qp)), (8, 8));
+}

@@ -145,6 +145,7 @@ impl QueuePair {
         }
         let frees = Frees { number: number.unwrap_or_default(), end: next };
         if !self.recv_cq.push(&completion, frees) {
+            self.recv_cq.abandon(frees.number);
             self.free_recv();
         }
     }
