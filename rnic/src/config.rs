@@ -54,6 +54,9 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The thread that polls a completion queue or waits for an event: lowest latency, one thread.
+    ///
+    /// On a wire only such calls answer the peer, also its probes of an idle connection. The program has to make one
+    /// within half of the [peer's timeout](Config::with_peer_timeout), or the peer may take it for gone.
     Manual,
     /// A driver thread of the device, which spins for a while and then sleeps. It stands by while one thread of the
     /// application waits for an event, or polls without a pause: that thread drives then.
@@ -91,7 +94,8 @@ impl Config {
     /// startup 10 s, answer 60 s, close 5 s, TCP 30 s, keep-alive 30 s.
     ///
     /// So a peer that sends nothing and answers nothing is given up within [`Config::PEER_TIMEOUT`], its process
-    /// being stopped or killed or its link down, and after half of that if it owes an answer.
+    /// being stopped or killed or its link down, and after half of that if it owes an answer. The same holds for this
+    /// end: with [`Progress::Manual`] on a wire, call into the device more often than every half of the peer's timeout.
     ///
     /// `seed` makes TCP sequence numbers, ephemeral ports and STags unpredictable; the same seed gives the same run.
     pub fn new(ip: IpSetting, seed: u64) -> Self {
@@ -129,7 +133,8 @@ impl Config {
     pub const PEER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(60);
 
     /// The same settings for peers that are kept for at most `timeout` (real time) without an answer: idle ones are
-    /// probed after half of it, and half of it is the time to answer a probe or anything else.
+    /// probed after half of it, and half of it is the time to answer a probe or anything else. A peer on a wire with
+    /// [`Progress::Manual`] answers only while its program calls into the device: it has to do so within that half.
     #[must_use]
     pub fn with_peer_timeout(mut self, timeout: std::time::Duration) -> Self {
         let half = Some(self.engine_time(timeout / 2));
