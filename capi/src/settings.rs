@@ -106,11 +106,11 @@ impl Settings {
     }
 }
 
-/// A time limit of 1 to 3600 seconds.
+/// A time limit of 2 to 3600 seconds: each half of it is a timer, and the kernel's have at least 1 second.
 fn seconds_of(text: &str) -> Result<Duration, String> {
     match text.parse() {
-        Ok(seconds @ 1..=3600) => Ok(Duration::from_secs(seconds)),
-        _ => Err(format!("{text} is no number of seconds from 1 to 3600")),
+        Ok(seconds @ 2..=3600) => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!("{text} is no number of seconds from 2 to 3600")),
     }
 }
 
@@ -157,6 +157,7 @@ mod tests {
             ("WEFT_IP", "x"),
             ("WEFT_MTU", "large"),
             ("WEFT_TIMEOUT", "0"),
+            ("WEFT_TIMEOUT", "1"),
             ("WEFT_TIMEOUT", "3601"),
             ("WEFT_TIMEOUT", "soon"),
             ("WEFT_PERSONALITY", "ib"),

@@ -50,7 +50,7 @@ pub struct Args {
     pub mtu: u32,
     /// Seconds after which a peer that sends and answers nothing is given up; after half of that if it owes an answer
     #[arg(long, value_name = "N", default_value_t = 60, allow_negative_numbers = true)]
-    #[arg(value_parser = number::<u32>(1..=3600))]
+    #[arg(value_parser = number::<u32>(2..=3600))]
     pub timeout: u32,
     /// A Send that finds no receive waits for one, as on InfiniBand, instead of ending the connection, as on iWARP
     #[arg(long)]

@@ -69,6 +69,7 @@ const TABLE: [(&str, &str); 76] = [
     ("rping -c -a 10.0.0.1 --timeout 0 NET IP", "weft rping: --timeout: `0` is not a whole number"),
     ("rping -c -P -a 10.0.0.1 NET IP", "weft rping: -c and -P exclude each other"),
     ("rping -c --silence 9 -a 10.0.0.1 NET IP", "weft rping: -c and --silence exclude each other"),
+    ("run --timeout 1 -- true", "weft run: --timeout: `1` is not a whole number from 2 to 3600"),
     ("rping -s --silence 0 NET IP", "weft rping: --silence: `0` is not a whole number from 1 to 86400"),
     ("rping -s --no-p2p NET IP", "weft rping: -s and --no-p2p exclude each other"),
     ("rping -s -a 10.0.0.9 NET IP", "weft rping: the server has the address 10.0.0.2 of --ip"),
