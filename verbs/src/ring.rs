@@ -23,7 +23,7 @@
 #[cfg_attr(loom, path = "ring/loom_words.rs")]
 mod words;
 
-use self::words::Words;
+use self::words::{MIN_STRIDE, Words};
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// A ring for one producer and one consumer.
@@ -172,7 +172,6 @@ impl Ring {
 /// Octets of a word.
 pub(crate) const WORD: usize = 8;
 
-const MIN_STRIDE: usize = 64;
 const ENTRIES: usize = 0;
 const STRIDE: usize = 1;
 const TAIL: usize = 16;

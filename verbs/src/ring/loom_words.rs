@@ -19,3 +19,6 @@ impl core::ops::Deref for Words {
         &self.0
     }
 }
+
+/// Octets that an entry has at least.
+pub(super) const MIN_STRIDE: usize = 64;

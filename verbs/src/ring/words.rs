@@ -6,7 +6,6 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-use super::{MIN_STRIDE, WORD};
 use crate::sync::atomic::AtomicU64;
 
 /// Zeroed words that begin at a multiple of [`MIN_STRIDE`] octets, so that entries share no cache line.
@@ -97,5 +96,8 @@ impl core::fmt::Debug for Words {
     }
 }
 
+/// Octets that an entry has at least.
+pub(super) const MIN_STRIDE: usize = 64;
+const WORD: usize = size_of::<AtomicU64>();
 /// From so many octets on a ring is a mapping of its own: two pages of the usual size.
 const MAPPED: usize = 8192;
