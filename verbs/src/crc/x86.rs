@@ -296,9 +296,10 @@ fn folded_over(mut lanes: __m512i, octets: &[u8]) -> u32 {
 #[inline]
 #[target_feature(enable = "sse4.2")]
 fn short(mut state: u32, octets: &[u8]) -> u32 {
-    let (words, mut rest) = octets.as_chunks();
-    for word in words {
-        state = crc_u64(state, u64::from_le_bytes(*word));
+    let mut rest = octets;
+    // They are too few for the loop that a compiler makes of `as_chunks`.
+    while let Some((word, behind)) = rest.split_first_chunk() {
+        (state, rest) = (crc_u64(state, u64::from_le_bytes(*word)), behind);
     }
     if let Some((word, behind)) = rest.split_first_chunk() {
         (state, rest) = (_mm_crc32_u32(state, u32::from_le_bytes(*word)), behind);
