@@ -14,7 +14,7 @@
 /// `to` is valid for writes of so many octets, or they fault and [`guard_memory`](crate::guard_memory) was called. They do not overlap
 /// `octets`. Other threads reach them by this module or by atomic accesses only.
 #[must_use]
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn copy_in(octets: &[u8], to: *mut u8) -> bool {
     // SAFETY: as the caller promises.
     unsafe { machine::copy_in(octets, to) }
@@ -25,7 +25,7 @@ pub(crate) unsafe fn copy_in(octets: &[u8], to: *mut u8) -> bool {
 /// # Safety
 /// As for [`copy_in`], for reads from `from`.
 #[must_use]
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn copy_out(from: *const u8, octets: &mut [u8]) -> bool {
     // SAFETY: as the caller promises.
     unsafe { machine::copy_out(from, octets) }

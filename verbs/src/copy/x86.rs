@@ -9,7 +9,7 @@ use core::arch::naked_asm;
 ///
 /// # Safety
 /// As there.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn copy_in(octets: &[u8], to: *mut u8) -> bool {
     // SAFETY: as the caller promises.
     unsafe { copy(octets.as_ptr(), to, octets.len()) }
@@ -19,14 +19,14 @@ pub(crate) unsafe fn copy_in(octets: &[u8], to: *mut u8) -> bool {
 ///
 /// # Safety
 /// As there.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn copy_out(from: *const u8, octets: &mut [u8]) -> bool {
     // SAFETY: as the caller promises.
     unsafe { copy(from, octets.as_mut_ptr(), octets.len()) }
 }
 
 /// Copies octets either way.
-#[inline]
+#[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
     let is_wide = len > WIDE && is_x86_feature_detected!("avx");
     // SAFETY: as the caller promises, and the CPU has AVX where it is needed.
