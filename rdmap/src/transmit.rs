@@ -74,6 +74,7 @@ where
         Some(Outbound { header, body: Body::Message { token, offset }, len, finished: Some(token) })
     }
 
+    #[inline]
     fn next_side(&self) -> Option<Side> {
         let answer_begun = self.answer.as_ref().is_some_and(|answer| !answer.is_untouched());
         match (&self.own, self.pending.front().map(|request| request.asked)) {

@@ -46,6 +46,8 @@ impl Placings {
         if segments.takes_plain() { self.go_on_plain(segments, rdmap, octets, user) } else { Ok(false) }
     }
 
+    // Out of line its call costs every segment of TCP some fifty instructions.
+    #[inline(always)]
     fn go_on_plain(
         &mut self,
         segments: &Segments,
