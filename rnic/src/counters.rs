@@ -116,8 +116,6 @@ counters! {
         completed_window_bind,
         /// Requests that ended with IBV_WC_BAD_RESP_ERR.
         completed_bad_response,
-        /// Requests that ended with IBV_WC_LOC_ACCESS_ERR.
-        completed_local_access,
         /// Requests that ended with IBV_WC_REM_INV_REQ_ERR.
         completed_remote_invalid_request,
         /// Requests that ended with IBV_WC_REM_ACCESS_ERR.
@@ -128,10 +126,6 @@ counters! {
         completed_retry_exceeded,
         /// Requests that ended with IBV_WC_RNR_RETRY_EXC_ERR.
         completed_rnr_retry_exceeded,
-        /// Requests that ended with IBV_WC_REM_ABORT_ERR.
-        completed_remote_aborted,
-        /// Requests that ended with IBV_WC_FATAL_ERR.
-        completed_fatal,
         /// Requests that ended with any other status, as IBV_WC_GENERAL_ERR.
         completed_general,
         /// Completions put into completion queues.

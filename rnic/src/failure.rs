@@ -92,7 +92,7 @@ impl core::fmt::Display for Cause {
 }
 
 /// How the request that a Terminate complains about ends (RFC 5040 section 4.8, RFC 5041 section 8.2).
-pub(crate) fn refusal(terminate: &Terminate) -> Status {
+pub(crate) fn status_of(terminate: &Terminate) -> Status {
     match (terminate.layer, terminate.etype, terminate.code) {
         // Protection errors: the peer's memory refuses.
         (0x0 | 0x1, 0x1, _) => Status::RemoteAccess,

@@ -78,14 +78,14 @@ pub(super) fn wc_status(status: u32) -> &'static CStr {
         c"local EE context operation error",
         c"local protection error",
         c"work request flushed",
-        c"memory window bind error",
-        c"bad response",
+        c"memory management operation error",
+        c"bad response error",
         c"local access error",
-        c"remote invalid request",
+        c"remote invalid request error",
         c"remote access error",
         c"remote operation error",
-        c"transport retries exceeded",
-        c"RNR retries exceeded",
+        c"transport retry counter exceeded",
+        c"RNR retry counter exceeded",
         c"local RDD violation",
         c"remote invalid RD request",
         c"remote aborted",
@@ -176,3 +176,18 @@ fn word(number: Option<usize>, words: &[&'static CStr]) -> *const c_char {
 }
 
 const UNKNOWN: &CStr = c"unknown";
+
+#[cfg(test)]
+mod tests {
+    use weft_rnic::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_status_has_the_same_words_in_c_and_in_rust() {
+        for &status in Status::ALL {
+            let number = status as u32;
+            assert_eq!(wc_status(number).to_str(), Ok(status.to_string().as_str()), "{number}");
+        }
+    }
+}

@@ -7,7 +7,7 @@ use weft_verbs::{Lending, QpEvent, QpNotice, QueuePair, Status};
 
 use crate::connection::state::{Connection, Phase, Turn, Verdict};
 use crate::events::connection::{CmEvent, DisconnectReason};
-use crate::failure::{Cause, Failure, refusal};
+use crate::failure::{Cause, Failure, status_of};
 use crate::stream::user::Surroundings;
 use crate::stream::{Stream, direct, pump};
 
@@ -185,11 +185,11 @@ impl Connection {
         if let Some(qp) = turn.qp.as_deref_mut() {
             if let Some(token) = culprit {
                 let code = [0, terminate.layer, terminate.etype, terminate.code];
-                qp.fail(token, refusal(terminate), u32::from_be_bytes(code));
+                qp.fail(token, status_of(terminate), u32::from_be_bytes(code));
             } else {
                 if qp.queues().as_infiniband() {
                     // Its Writes are confirmed. So the peer mostly refuses the first one that is not.
-                    qp.fail_oldest(refusal(terminate));
+                    qp.fail_oldest(status_of(terminate));
                 }
                 qp.note(QpNotice::Fatal);
             }

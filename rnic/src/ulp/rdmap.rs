@@ -9,7 +9,7 @@ use weft_verbs::MemoryTable;
 use super::ddp::grow;
 use super::requests::{Request, Requests, Side};
 use super::{Agreement, Association, PostError, RdmapEvent, Source};
-use crate::failure::{Cause, Failure, refusal};
+use crate::failure::{Cause, Failure, status_of};
 use crate::stream::{Stream, pump};
 
 /// One end of an RDMAP stream on DDP, MPA and TCP.
@@ -286,7 +286,7 @@ impl RdmapStream {
     /// The peer has ended the stream: the request that it refused fails, all others are flushed.
     fn handle_terminate(&mut self, llp: &mut Llp<'_>, terminate: Terminate) -> RdmapEvent {
         if let Some(token) = self.stream.culprit(&terminate) {
-            self.requests.fail(token, refusal(&terminate));
+            self.requests.fail(token, status_of(&terminate));
         }
         llp.shutdown();
         self.phase = Phase::Draining;
