@@ -65,6 +65,24 @@ pub enum Progress {
     External,
 }
 
+impl Progress {
+    /// Whether the device has a driver thread for each engine. It stands by while a waiting thread leads.
+    pub(crate) const fn has_threads(self) -> bool {
+        match self {
+            Self::Thread => true,
+            Self::Manual | Self::External => false,
+        }
+    }
+
+    /// Whether only the polls and waits of the application drive the engines.
+    pub(crate) const fn calls_drive(self) -> bool {
+        match self {
+            Self::Manual => true,
+            Self::Thread | Self::External => false,
+        }
+    }
+}
+
 impl Config {
     /// The defaults for the sockets of the kernel, at `address` or, where that is unspecified, at all of the host's: as
     /// [`Config::new`], with the machine's clock at its own speed, and probes after 30 s of silence.

@@ -9,7 +9,7 @@ use std::sync::{Arc, MutexGuard, RwLock};
 use weft_netif::{Instant, Transport};
 use weft_verbs::MemoryTable;
 
-use crate::config::{Config, Progress};
+use crate::config::Config;
 use crate::drive::leader::Lead;
 use crate::drive::locked::Motor;
 use crate::drive::memory::MemoryMut;
@@ -145,8 +145,7 @@ impl Engines {
 
     /// Whether the calls of the application have to drive the engines, since no driver thread does so at the moment.
     pub(crate) fn is_manual(&self) -> bool {
-        self.config.progress == Progress::Manual
-            || self.motors.iter().any(|motor| motor.lead.is_standing_by())
+        self.config.progress.calls_drive() || self.motors.iter().any(|motor| motor.lead.is_standing_by())
     }
 
     /// Takes nothing new from now on.

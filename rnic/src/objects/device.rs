@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weft_netif::{Ground, Instant, Transport, Wire};
 
-use crate::config::{Config, Progress};
+use crate::config::Config;
 use crate::counters::Counters;
 use crate::drive::Engines;
 use crate::drive::locked::Motor;
@@ -42,7 +42,7 @@ impl Device {
         }
         let engines = Arc::new(Engines::new(stacks, config)?);
         let mut drivers = Vec::new();
-        if progress == Progress::Thread {
+        if progress.has_threads() {
             for index in 0..engines.len() {
                 drivers.push(Driver::start(Arc::clone(&engines), index)?);
             }
@@ -55,7 +55,7 @@ impl Device {
         Self { engines, _drivers: Arc::default() }
     }
 
-    /// Drives the engines by hand at `now`, and answers when to call again at the latest. For [`Progress::External`].
+    /// Drives the engines by hand at `now`, and answers when to call again at the latest. For [`crate::Progress::External`].
     pub fn poll(&self, now: Instant) -> Option<Instant> {
         let next = self.engines.each(|engine| engine.poll(now)).flatten().min();
         // One engine may have received for another one that had its turn before.

@@ -49,7 +49,7 @@ impl Device {
             if left == Some(Duration::ZERO) {
                 return false;
             }
-            if self.engines.config().progress == Progress::Manual {
+            if self.engines.config().progress.calls_drive() {
                 sleep(&motors, None, left);
             } else {
                 // The driver threads are at work. Only they sleep on the descriptors.

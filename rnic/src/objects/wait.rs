@@ -6,7 +6,6 @@ use std::time::Duration;
 use rustix::event::poll;
 use rustix::io::Errno;
 
-use crate::config::Progress;
 use crate::drive::leader::Stay;
 use crate::drive::locked::Motor;
 use crate::drive::ready::Poll;
@@ -39,8 +38,8 @@ impl Device {
             return Some(event);
         }
         let (progress, lead) = (self.engines.config().progress, self.engines.lead());
-        let stay = lead.filter(|_| progress == Progress::Thread).map(|lead| lead.stay());
-        let drives = progress == Progress::Manual || stay.as_ref().is_some_and(Stay::leads);
+        let stay = lead.filter(|_| progress.has_threads()).map(|lead| lead.stay());
+        let drives = progress.calls_drive() || stay.as_ref().is_some_and(Stay::leads);
         if stay.is_some() && drives && !lead.is_some_and(|lead| lead.is_standing_by()) {
             // The driver thread sleeps on the wire, or is about to. This wakes it, and it stands by.
             self.engines.kick();
@@ -70,7 +69,7 @@ impl Device {
         if let Some(event) = take() {
             return Some(event);
         }
-        let is_manual = |device: &&Self| device.engines.config().progress == Progress::Manual;
+        let is_manual = |device: &&Self| device.engines.config().progress.calls_drive();
         let driven: Vec<Self> = devices.iter().filter(is_manual).cloned().collect();
         let event = sleep_until(&driven, fd, until, hold, take);
         driven.iter().for_each(|device| device.engines.kick());
