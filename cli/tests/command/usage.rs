@@ -4,7 +4,7 @@ use crate::help::commands_of;
 use crate::process::run;
 
 /// Arguments, and the line they get.
-const TABLE: [(&str, &str); 76] = [
+const TABLE: [(&str, &str); 77] = [
     (
         "",
         "weft: a command is missing: demo, rping, run, decode, conform, stat and bench (`weft --help` tells",
