@@ -51,7 +51,7 @@ pub(crate) fn text(octets: &[u8]) -> String {
 
 pub(crate) const ADVERTISEMENT_LEN: usize = 16;
 /// Octets of the largest ping. The real rping takes fewer. A server with all its clients needs at most 256 MiB for pings.
-pub(crate) const MAX_SIZE: u32 = 1 << 20;
+pub(crate) const MAX_SIZE: u32 = 4 << 20;
 const FIRST_LETTER: u8 = b'A';
 /// From 'A' to 'z'.
 const LETTERS: u8 = 58;

@@ -168,4 +168,4 @@ const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// The server has one Read of each client outstanding at a time.
 const DEPTH: u16 = 1;
 /// Each client has memory of its own here, at most [`MAX_SIZE`](super::payload::MAX_SIZE) for its ping.
-const MAX_CLIENTS: usize = 256;
+const MAX_CLIENTS: usize = 64;

@@ -145,7 +145,7 @@ fn a_client_that_is_silent_for_too_long_is_given_up() {
 /// 256 clients with pings of this size need 256 MiB.
 #[test]
 fn a_client_that_wants_more_than_its_share_of_memory_is_refused() {
-    const SHARE: u32 = 1 << 20;
+    const SHARE: u32 = 4 << 20;
     let (server, port) = serve(V4, "-P");
     let advertise = |size: u32| {
         let mut client = silent_client(port);
