@@ -47,7 +47,7 @@ pub struct Args {
     /// Print the octets of each ping
     #[arg(short = 'v')]
     pub verbose: bool,
-    /// Server: serve all clients that come, up to 256 at once, without end
+    /// Server: serve all clients that come, up to 64 at once, without end
     #[arg(short = 'P', conflicts_with = "client")]
     pub persistent: bool,
     /// Server: engines, each with a thread and, if the device has several, a queue of its own. Clients take turns among them

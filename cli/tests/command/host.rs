@@ -142,7 +142,7 @@ fn a_client_that_is_silent_for_too_long_is_given_up() {
     assert_eq!((server.status, server.stderr), (1, vec![given_up(&silent)]));
 }
 
-/// 256 clients with pings of this size need 256 MiB.
+/// 64 clients with pings of this size need 256 MiB.
 #[test]
 fn a_client_that_wants_more_than_its_share_of_memory_is_refused() {
     const SHARE: u32 = 4 << 20;
