@@ -14,7 +14,7 @@ use crate::state::{Op, State};
 impl Id {
     /// Destroys the id, as soon as all events of it that were taken are acknowledged. Its connection, if there is one,
     /// is closed; a request without an answer is rejected; events that wait are thrown away, and none comes any more.
-    /// Whoever holds an event of the id waits here for ever, as in librdmacm.
+    /// A thread that holds an event of the id itself waits here for ever, as in librdmacm.
     pub fn destroy(self) {
         self.end();
     }

@@ -2,8 +2,8 @@
 //!
 //! smoltcp asks for one neighbor a second, whichever connection comes first, and refuses all others. As every
 //! connection tries again after a second, one whose neighbor is not there would keep the rest from asking for as long
-//! as it lives. So those that were refused form a queue, one for each neighbor, and who waits for another neighbor lets
-//! the first go and stands at the end.
+//! as it lives. So the refused connections form a queue, one for each neighbor. A connection that waits for another
+//! neighbor lets the first in the queue go, and stands at the end.
 
 use core::net::IpAddr;
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! What happens to a connection, told to `tracing`: a span from its beginning to its end, and its events in it.
-//! Whoever listens is called under the engine's lock, and must not use the device. Of the data nothing is told, at no
-//! level: no function on its way calls anything here. Without the feature `tracing` all of this is nothing.
+//! Subscribers are called under the engine's lock and must not use the device. No level tells anything of the data: no
+//! function on its way calls anything here. Without the feature `tracing` all of this is nothing.
 
 use std::net::SocketAddr;
 

@@ -18,7 +18,7 @@ use crate::stream::{Stream, pump};
 /// One end of MPA's startup on one TCP connection.
 ///
 /// The frames are taken off TCP exactly: what follows them belongs to the stream, or after a rejection to the ULP.
-/// Startup keeps no clock: whoever does not want to wait for ever aborts the LLP.
+/// Startup keeps no clock: a caller that does not want to wait for ever aborts the LLP.
 #[derive(Debug)]
 pub struct Startup {
     phase: Phase,

@@ -44,8 +44,8 @@ fn a_peer_is_served_when_nobody_polls_any_more() {
     }
 }
 
-/// Who has polled for a while, asks for an event and sleeps on the descriptor itself, of which the device knows
-/// nothing, gets it.
+/// A thread that has polled for a while, and then asks for an event and sleeps on the descriptor itself, gets the
+/// event. The device knows nothing of that sleep.
 #[test]
 fn who_has_polled_and_then_sleeps_is_told() {
     let ends = Ends::new(Progress::Thread, Progress::Thread);
