@@ -1,15 +1,15 @@
-//! What a connection brings, or why there is none.
+//! What a dial or a receive on a connection can end with.
 
 use std::fmt;
 
 /// Why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DialError {
-    /// The target's host answered that no program listens there.
+    /// No program at the target's host listens on that port.
     Refused,
     /// No answer came in time.
     Silent,
-    /// It cannot work, in words.
+    /// The attempt cannot succeed. The text says why.
     Impossible(String),
 }
 
@@ -25,14 +25,14 @@ impl fmt::Display for DialError {
 
 impl std::error::Error for DialError {}
 
-/// What a receive on a connection brings.
+/// What a receive on a connection returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     Octets(Vec<u8>),
-    /// The target closed its direction; everything before it was read.
+    /// The target closed its direction. All octets before the FIN have been read.
     Fin,
     /// The connection was reset.
     Reset,
-    /// Nothing until the deadline.
+    /// Nothing came before the deadline.
     Nothing,
 }

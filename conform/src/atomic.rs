@@ -1,4 +1,4 @@
-//! Atomic Requests and Responses of RFC 7306, octet by octet, and a buffer of the target to try them on.
+//! Atomic Requests and Responses of RFC 7306, octet by octet, and a buffer of the target for them.
 
 use crate::finding::Stop;
 use crate::octets::{Place, join};
@@ -50,7 +50,8 @@ impl AtomicRequest {
 }
 
 impl AtomicResponse {
-    /// The Response in `fpdu`, by its opcode alone; `None` for anything else and for less than its 12 octets.
+    /// Returns the Response in `fpdu`. Looks at its opcode only. Returns `None` for other opcodes and for fewer than
+    /// 12 octets.
     pub(crate) fn parse(fpdu: &Fpdu) -> Option<Self> {
         let segment =
             Segment::parse(&fpdu.ulpdu).filter(|segment| segment.opcode() == opcode::ATOMIC_RESPONSE)?;
@@ -61,14 +62,14 @@ impl AtomicResponse {
 }
 
 impl Trial<'_> {
-    /// A stream on which Atomics work, and the part of the target's buffer that begins at a multiple of 8. The next MSN
-    /// of queue 1 is 2.
+    /// Opens a stream on which Atomics work. Returns it with the part of the target's buffer that begins at a
+    /// multiple of 8. The next MSN of queue 1 is 2.
     pub(crate) fn open_atomic(&mut self) -> Result<(Stream, Advertisement), Stop> {
         let stream = self.open()?;
         self.learn_atomic(stream)
     }
 
-    /// The same with a Request of one's own.
+    /// Does the same with the given Request.
     pub(crate) fn open_atomic_with(
         &mut self,
         request: &Request,
@@ -100,20 +101,19 @@ impl Trial<'_> {
     }
 }
 
-/// Whether the Terminate says "unexpected opcode", in the RFC's order of layer and type or with them in each other's
-/// place.
+/// Returns true if the Terminate says "unexpected opcode". Layer and type may be in the RFC's order or exchanged.
 pub(crate) const fn is_unknown_opcode(terminate: &Terminate) -> bool {
     matches!(terminate.code(), [0x02 | 0x20, 0x06])
 }
 
-/// An identifier which no other field has.
+/// Returns an identifier that no other field contains.
 pub(crate) const fn id(msn: u32) -> u32 {
     0x0A0B_0C00 + msn
 }
 
 pub(crate) const FETCH_ADD: u32 = 0;
 pub(crate) const CMP_SWAP: u32 = 2;
-/// What is asked of the target's buffer; enough behind a multiple of 8 for some words.
+/// The length of the buffer that the target is asked for. Behind a multiple of 8 it has room for several words.
 pub(crate) const BUFFER_LEN: usize = 64;
 const UNTAGGED_LEN: usize = 18;
 const RESPONSE_LEN: usize = 12;

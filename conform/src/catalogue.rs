@@ -1,4 +1,4 @@
-//! What the RFCs require, by number.
+//! The requirements of the RFCs, by number.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -8,18 +8,18 @@ use std::sync::OnceLock;
 pub struct Requirement {
     /// `MUST`, `SHOULD` or `MAY`.
     pub level: String,
-    /// What it says.
+    /// The text of the sentence.
     pub text: String,
 }
 
-/// The requirement with this number, such as `5044-4.3-7`.
+/// Returns the requirement with this number, such as `5044-4.3-7`.
 #[must_use]
 pub fn requirement(id: &str) -> Option<&'static Requirement> {
     static ALL: OnceLock<HashMap<String, Requirement>> = OnceLock::new();
     ALL.get_or_init(read).get(id)
 }
 
-/// The list is part of this program, and a test reads it.
+/// Parses the list. It is part of this program and a test parses it, so that it cannot fail later.
 fn read() -> HashMap<String, Requirement> {
     let mut reader = csv::Reader::from_reader(LIST.as_bytes());
     let records = reader.records().filter_map(Result::ok);

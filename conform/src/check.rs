@@ -1,4 +1,4 @@
-//! A check: a dialogue with the target and the requirements that it judges, and how it is run.
+//! A check: a dialogue with the target, the requirements that it judges, and how it runs.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use crate::trial::Trial;
 pub struct Check {
     /// A short name, such as `crc-mismatch`.
     pub name: &'static str,
-    /// What is done, in one line.
+    /// What the check does, in one line.
     pub title: &'static str,
-    /// The requirements, such as `5044-4.3-7`: each is judged unless the dialogue ends before.
+    /// The requirements, such as `5044-4.3-7`. The check judges each of them, unless the dialogue ends earlier.
     pub ids: &'static [&'static str],
     pub(crate) run: fn(&mut Trial<'_>) -> Result<(), Stop>,
 }
 
 impl Target {
-    /// Runs one check; every requirement of it gets a finding. A check in which the target was silent is repeated with
-    /// longer pauses: some targets answer a Request before they are ready for FPDUs.
+    /// Runs one check and returns a finding for each of its requirements. If the target was silent, the check is
+    /// repeated with longer pauses. Some targets answer a Request before they are ready for FPDUs.
     ///
     /// # Errors
-    /// When the target takes no connections any more, in words.
+    /// If the target no longer takes connections. The text names the check and the reason.
     pub fn run(&self, check: &'static Check) -> Result<Vec<Finding>, String> {
         let mut findings: Vec<Finding> = Vec::new();
         for pause in PAUSES {
             let (mut found, is_silent) = self.attempt(check, pause)?;
-            // A target that hangs for good can be seen to do so only once: what the repetition cannot judge stays
-            // judged.
+            // A target may hang for good and show this only once. So an earlier judgement stays if the repetition
+            // cannot judge.
             let is_judged = |finding: &Finding| !matches!(finding.verdict, Verdict::Inconclusive(_));
             findings.retain(|former| {
                 is_judged(former) && !found.iter().any(|new| new.id == former.id && is_judged(new))
@@ -45,7 +45,7 @@ impl Target {
     fn attempt(&self, check: &'static Check, pause: Duration) -> Result<(Vec<Finding>, bool), String> {
         let mut trial = Trial::new(self, check.name, pause);
         let reason = match (check.run)(&mut trial) {
-            Ok(()) | Err(Stop::Judged) => "the dialogue ended before".to_owned(),
+            Ok(()) | Err(Stop::Judged) => "the dialogue ended before it came to this requirement".to_owned(),
             Err(Stop::Unsuited(reason)) => reason,
             Err(Stop::Gone(reason)) => return Err(format!("during the check {}: {reason}", check.name)),
         };
@@ -60,6 +60,6 @@ impl Target {
     }
 }
 
-/// How long is waited between the Reply and the first FPDU, one run after the other.
+/// The wait between the Reply and the first FPDU, for one run after the other.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(20), Duration::from_millis(700), Duration::from_millis(2000)];

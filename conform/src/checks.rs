@@ -31,7 +31,7 @@ mod terminates;
 mod untagged;
 mod writes;
 
-/// All checks, in the order in which they run: those that may cost the target its listener come last.
+/// All checks, in the order in which they run. Checks after which a target may no longer listen come last.
 pub const CHECKS: &[&[Check]] = &[
     startup::CHECKS,
     request::CHECKS,

@@ -8,18 +8,18 @@ use crate::terminate::Terminate;
 use crate::trial::Trial;
 
 impl Trial<'_> {
-    /// The best Request that the target understands, with CRC and without Markers.
+    /// Returns the best Request that the target understands, with CRC and without Markers.
     pub(crate) fn best_request(&self) -> Request {
         if self.need_enhanced().is_ok() { Request::enhanced(DEPTH, DEPTH) } else { Request::plain() }
     }
 
-    /// Sends a Request; a Reply has to come, or `ids` are not kept. What is in it is not judged.
+    /// Sends a Request. If no Reply comes, `ids` are not kept. The content of the Reply is not judged.
     pub(crate) fn ask(&mut self, ids: &[&'static str], request: &Request) -> Result<(Stream, Reply), Stop> {
         let mut stream = self.dial()?;
         stream.send(&request.emit());
         match self.read_reply(&mut stream) {
             Ok(reply) => Ok((stream, reply)),
-            // A matter of its own, and of one check.
+            // One check judges a Reply with too little private data, and this is not it.
             Err(missing) if stream.record().1.len() >= HEADER_LEN => {
                 Err(Stop::Unsuited(format!("{missing} instead of all the private data of a Reply")))
             }
@@ -27,7 +27,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Sends a Request; a Reply has to come that accepts it, or `ids` are not kept. Full Operation has begun then.
+    /// Sends a Request. If no Reply accepts it, `ids` are not kept. Full Operation has begun when this returns.
     pub(crate) fn ask_in(
         &mut self,
         ids: &[&'static str],
@@ -42,7 +42,8 @@ impl Trial<'_> {
         Ok((stream, reply))
     }
 
-    /// Octets that are no right Request: the target has to close the connection without an answer; judges `ids` by it.
+    /// Sends octets that are no valid Request. The target has to close the connection without an answer. Judges `ids`
+    /// by it.
     pub(crate) fn expect_refusal(&mut self, ids: &[&'static str], octets: &[u8]) -> Result<(), Stop> {
         let mut stream = self.dial()?;
         stream.send(octets);
@@ -50,8 +51,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// The target has to take the tester's octets as FPDUs; judges `ids` by its answer to a zero-length Read. Without a
-    /// negotiated IRD there may be no room for Reads, and the Terminate that says so is an answer too.
+    /// The target has to take the tester's octets as FPDUs. Judges `ids` by the answer to a zero-length Read. Without
+    /// a negotiated IRD there may be no room for Reads. The Terminate that says so is an answer too.
     pub(crate) fn expect_understood(
         &mut self,
         ids: &[&'static str],
@@ -64,7 +65,7 @@ impl Trial<'_> {
         if is_right { Ok(()) } else { Err(Stop::Judged) }
     }
 
-    /// The target must not go by an FPDU whose CRC is wrong; judges `ids` by it. `msn` is the next one of queue 1.
+    /// The target must not act on an FPDU whose CRC is wrong. Judges `ids` by it. `msn` is the next one of queue 1.
     pub(crate) fn expect_crc_check(&mut self, ids: &[&'static str], stream: &mut Stream, msn: u32) {
         let wrong = spoilt(stream.outgoing.fpdu(&zero_read(msn)));
         stream.send(&wrong);

@@ -7,16 +7,16 @@ use crate::stream::{Fpdu, Missing, Stream};
 use crate::terminate::Terminate;
 use crate::trial::Trial;
 
-/// What is wrong with a segment, and what answers it.
+/// A fault of a segment, and the right answers to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault<'a> {
     /// What is wrong, for the reader of the evidence.
     pub(crate) what: &'a str,
     /// The requirements on any receiver that looks at the segment: every refusal keeps them.
     pub(crate) guards: &'a [&'static str],
-    /// What the RFCs have for it: layer, type and code as four digits. None where they have nothing.
+    /// The RFCs' layer, type and code as four digits. Empty if the RFCs have no code.
     pub(crate) codes: &'a [&'a str],
-    /// Other codes which show that the fault was seen.
+    /// Other codes that show that the target saw the fault.
     pub(crate) near: &'a [&'a str],
 }
 
@@ -32,8 +32,8 @@ pub(crate) enum Refusal {
 }
 
 impl Fault<'_> {
-    /// Whether the Terminate shows that the fault was seen. Some stacks write layer and type in each other's place,
-    /// which is a fault of its own.
+    /// Returns true if the Terminate shows that the target saw the fault. Some stacks exchange layer and type, which
+    /// another check reports.
     fn is_seen_by(&self, terminate: &Terminate) -> bool {
         if self.codes.is_empty() {
             return true;
@@ -43,7 +43,7 @@ impl Fault<'_> {
         self.codes.iter().chain(self.near).any(|code| either.iter().any(|either| either == code))
     }
 
-    /// The requirements on the code itself.
+    /// Returns the requirements on the code itself.
     fn coded(&self) -> &'static [&'static str] {
         if self.codes.iter().all(|code| code.starts_with('1')) { DDP_CODES } else { RDMAP_CODES }
     }
@@ -63,13 +63,13 @@ impl Trial<'_> {
         Ok(self.expect_refusal_on(fault, &mut stream))
     }
 
-    /// The same where the segment has been sent already.
+    /// Does the same for a segment that has been sent already.
     pub(crate) fn expect_refusal_on(&mut self, fault: &Fault<'_>, stream: &mut Stream) -> Refusal {
         let answer = stream.read_fpdu();
         self.judge_refusal(fault, stream, answer)
     }
 
-    /// The same where the answer is there already.
+    /// Does the same for an answer that has come already.
     pub(crate) fn judge_refusal(
         &mut self,
         fault: &Fault<'_>,
@@ -104,17 +104,17 @@ fn number_of([layer, code]: [u8; 2]) -> String {
     format!("{layer:02X}{code:02X}")
 }
 
-/// What a Send with a fault says: an advertisement, so that an rping server which takes it goes on.
+/// Returns the payload of a Send with a fault. It is an advertisement, so that an rping server that takes it goes on.
 pub(crate) fn bait() -> Vec<u8> {
     Advertisement { to: 0x1000, stag: 0x5744, size: 64 }.emit()
 }
 
-/// The answer, in words.
+/// Returns the answer as text.
 pub(crate) fn found(answer: &Result<Fpdu, Missing>) -> String {
     answer.as_ref().map_or_else(Missing::to_string, shown)
 }
 
-/// Errors of DDP have DDP's numbers.
+/// The requirements that give DDP's errors DDP's numbers.
 pub(crate) const DDP_CODES: &[&str] = &["5041-7.2-1", "5040-4.8-3"];
-/// Errors of RDMAP are in RFC 5040's figure 9.
+/// The requirement for RDMAP's errors (RFC 5040, figure 9).
 pub(crate) const RDMAP_CODES: &[&str] = &["5040-4.8-3"];

@@ -1,6 +1,6 @@
-//! What a check has found: a verdict on each requirement, with the octets that show it.
+//! The result of a check: a verdict on each requirement, with the octets that show it.
 
-/// What a check found out about one requirement.
+/// The result of one check for one requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The requirement.
@@ -14,40 +14,40 @@ pub struct Finding {
 /// Whether the target keeps a requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It does.
+    /// The target keeps it.
     Pass,
-    /// It does not.
+    /// The target breaks it.
     Fail(Evidence),
-    /// It could not be seen, and why.
+    /// The check could not judge it. The text says why.
     Inconclusive(String),
 }
 
-/// What shows that a requirement is not kept.
+/// The octets and words that show that a requirement is not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// What would have been right.
+    /// The right behaviour.
     pub expected: String,
-    /// What came instead.
+    /// The observed behaviour.
     pub observed: String,
-    /// All octets that the tester sent on this connection, up to then.
+    /// All octets that the tester sent on this connection until then.
     pub sent: Vec<u8>,
     /// All octets that it received.
     pub received: Vec<u8>,
 }
 
-/// Why a dialogue ends before its end.
+/// Why a dialogue ends early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// A judgement says it all; the rest cannot be seen any more.
+    /// A judgement has been made, and the rest of the dialogue cannot be seen.
     Judged,
-    /// The target does something else than the check needs, without being wrong.
+    /// The target behaves differently from what the check needs, without being wrong.
     Unsuited(String),
-    /// There is no connection any more to be had.
+    /// The target no longer takes connections.
     Gone(String),
 }
 
 impl Verdict {
-    /// A word for it.
+    /// Returns a word for the verdict.
     #[must_use]
     pub const fn word(&self) -> &'static str {
         match self {

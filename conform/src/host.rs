@@ -1,4 +1,4 @@
-//! The TCP below the tester: the host's own, or one of this process on a wire of its own.
+//! The TCP below the tester: the operating system's, or a stack in this process on its own wire.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -31,16 +31,16 @@ impl Host {
         Self { inner: Inner::Kernel }
     }
 
-    /// A TCP/IP of this process on `wire`.
+    /// A TCP/IP stack in this process on `wire`.
     ///
     /// # Errors
-    /// When the configuration makes no sense.
+    /// If the configuration is invalid.
     pub fn stack(wire: Wire, config: StackConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         Ok(Self { inner: Inner::Stack(Rc::new(RefCell::new(OwnStack::new(wire, config)))) })
     }
 
-    /// Lets time pass; a stack of this process goes on working meanwhile.
+    /// Sleeps for `time`. A stack in this process goes on working meanwhile.
     pub fn sleep(&self, time: Duration) {
         match &self.inner {
             Inner::Kernel => std::thread::sleep(time),
@@ -48,7 +48,7 @@ impl Host {
         }
     }
 
-    /// Gives connections that are closing the time to say goodbye, and takes back the wire's capture, if there is one.
+    /// Gives closing connections the time to end. Returns the wire's capture, if there is one.
     pub fn close(&self) -> Option<weft_netif::Capture> {
         match &self.inner {
             Inner::Kernel => None,
@@ -76,7 +76,7 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    /// Sends all `octets`; `false` when the connection or the deadline ends before.
+    /// Sends all `octets`. Returns false if the connection or the deadline ends earlier.
     pub(crate) fn send(&mut self, octets: &[u8], deadline: &Deadline) -> bool {
         match self {
             Self::Kernel(tcp) => tcp.send(octets, deadline),
@@ -92,7 +92,7 @@ impl Connection {
         }
     }
 
-    /// Octets of payload in the largest TCP segment, where the TCP says it.
+    /// Returns the octets of payload in the largest TCP segment, if the TCP tells them.
     pub(crate) fn emss(&self) -> Option<usize> {
         match self {
             Self::Kernel(_) => None,

@@ -21,7 +21,7 @@ impl KernelTcp {
             ErrorKind::TimedOut | ErrorKind::WouldBlock => DialError::Silent,
             _ => DialError::Impossible(error.to_string()),
         })?;
-        // Each call of send is to be a segment of its own, where that is possible.
+        // Each call of send should make a segment of its own, as far as TCP allows.
         stream.set_nodelay(true).map_err(|error| DialError::Impossible(error.to_string()))?;
         Ok(Self { stream })
     }
@@ -46,7 +46,7 @@ impl KernelTcp {
     pub(crate) fn receive(&mut self, deadline: &Deadline) -> Arrival {
         let mut octets = vec![0; CHUNK];
         loop {
-            // Octets that are there already are taken even after the deadline.
+            // Octets that have already come are taken even after the deadline.
             let left = deadline.left().unwrap_or(SHORTEST);
             if self.stream.set_read_timeout(Some(left)).is_err() {
                 return Arrival::Reset;
@@ -68,7 +68,7 @@ impl KernelTcp {
     }
 
     pub(crate) fn finish(&self) {
-        // A connection that is gone already needs no FIN.
+        // A connection that is already gone needs no FIN.
         let _gone = self.stream.shutdown(Shutdown::Write);
     }
 

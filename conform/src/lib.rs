@@ -1,14 +1,14 @@
-//! A black-box conformance tester for iWARP endpoints: it plays a scripted peer in octets against anything that
+//! A black-box conformance tester for iWARP endpoints. It plays a scripted peer in octets against any endpoint that
 //! listens.
 //!
-//! A [`Check`] is a dialogue with the target which judges some requirements of the catalogue: pass, fail with the
-//! octets that show it, or inconclusive. [`CHECKS`] has them all; a [`Target`] runs them one at a time; [`Report`] sums
-//! up by requirement. Nothing here uses the stack above TCP: frames are written and read octet by octet, so that a
-//! judge does not repeat the mistakes of the judged.
+//! A [`Check`] is a dialogue with the target that judges some requirements of the catalogue. The result is pass, fail
+//! with the octets that show it, or inconclusive. [`CHECKS`] has them all. A [`Target`] runs them one at a time.
+//! [`Report`] sums up by requirement. The tester uses nothing of the stack above TCP. It writes and reads frames
+//! octet by octet, so that a judge does not repeat the mistakes of the judged.
 //!
-//! Where the RFCs leave a choice, all of it is accepted. A target needs to do nothing but listen, and to take one
-//! connection after the other; what can only be seen on a server of rping (its Read Request, its Writes) is
-//! inconclusive elsewhere.
+//! If the RFCs leave a choice, all of it is accepted. A target only has to listen and to take one connection after
+//! the other. Some requirements show only on a server of rping, by its Read Request and its Writes. Elsewhere they
+//! are inconclusive.
 //!
 //! RFCs: 5044 and 6581 (MPA), 5041 (DDP), 5040 and 7306 (RDMAP).
 

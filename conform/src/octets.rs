@@ -1,12 +1,12 @@
-//! A peer's own way to write down FPDUs: headers as octets, and a CRC32c bit by bit. Nothing here is shared with the
-//! stack, so that what judges it does not repeat its mistakes.
+//! A peer's own way to write FPDUs: headers as octets, and a CRC32c bit by bit. It shares no code with the stack. So
+//! a test that judges with it does not repeat the stack's mistakes.
 
 use std::fmt::Write;
 
-/// Octets from hexadecimal digits; blanks and line ends between them mean nothing.
+/// Returns octets from hexadecimal digits. Blanks and line ends between them mean nothing.
 ///
 /// # Panics
-/// When there are other characters, or half an octet: the text is a part of a check.
+/// If there are other characters or half an octet. The text is always part of a check.
 #[must_use]
 pub fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(|digit| !digit.is_ascii_whitespace()).collect();
@@ -18,13 +18,13 @@ pub fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(octet).collect()
 }
 
-/// Octets as digits, at most `limit` of them from each end.
+/// Returns octets as digits, at most `limit` octets from each end.
 #[must_use]
 pub fn digits(octets: &[u8], limit: usize) -> String {
     let mut out = String::new();
     let mut write = |octets: &[u8]| {
         for octet in octets {
-            // A String takes everything.
+            // A `String` takes every write.
             let _infallible = write!(out, "{octet:02x}");
         }
     };
@@ -43,25 +43,25 @@ pub fn digits(octets: &[u8], limit: usize) -> String {
 /// How one direction of a stream is framed, and where its next Marker falls.
 #[derive(Clone, Debug)]
 pub struct Framing {
-    /// With a CRC32c, or zeros in its place.
+    /// The CRC field has a CRC32c, else zeros.
     pub crc: bool,
     /// Octets since the first Marker, if there are Markers.
     pub position: Option<usize>,
 }
 
 impl Framing {
-    /// At the first octet of Full Operation.
+    /// Begins at the first octet of Full Operation.
     #[must_use]
     pub const fn new(crc: bool, markers: bool) -> Self {
         Self { crc, position: if markers { Some(0) } else { None } }
     }
 
-    /// The FPDU of `ulpdu`: length, padding, Markers, and the CRC, or zeros without one.
+    /// Returns the FPDU of `ulpdu`: length, padding, Markers, and the CRC or zeros.
     pub fn fpdu(&mut self, ulpdu: &[u8]) -> Vec<u8> {
         self.fpdu_with_markers(ulpdu, |pointer| pointer)
     }
 
-    /// The same with every FPDUPTR changed, and a CRC that covers the change.
+    /// Does the same with every FPDUPTR changed, and a CRC that covers the change.
     pub fn fpdu_with_markers(&mut self, ulpdu: &[u8], change: impl Fn(u16) -> u16) -> Vec<u8> {
         let mut content = u16::try_from(ulpdu.len()).expect("a ULPDU").to_be_bytes().to_vec();
         content.extend_from_slice(ulpdu);
@@ -87,12 +87,12 @@ impl Framing {
     }
 }
 
-/// An FPDU with a CRC and without Markers.
+/// Returns an FPDU with a CRC and without Markers.
 pub fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
     Framing::new(true, false).fpdu(ulpdu)
 }
 
-/// CRC32c, one bit at a time.
+/// Returns the CRC32c, computed one bit at a time.
 pub fn crc32c(octets: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for octet in octets {
@@ -108,7 +108,7 @@ pub fn crc32c(octets: &[u8]) -> u32 {
     !crc
 }
 
-/// `head` in hexadecimal, and whatever else belongs behind it.
+/// Returns `head`, which is hexadecimal, followed by `rest`.
 pub fn join(head: &str, rest: &[&[u8]]) -> Vec<u8> {
     let mut octets = hex(head);
     for part in rest {
@@ -117,27 +117,27 @@ pub fn join(head: &str, rest: &[&[u8]]) -> Vec<u8> {
     octets
 }
 
-/// A Send of one segment.
+/// Returns a Send of one segment.
 pub fn send(msn: u32, payload: &[u8]) -> Vec<u8> {
     join("4143 00000000 00000000", &[&msn.to_be_bytes(), &[0; 4], payload])
 }
 
-/// One segment of a Send; `control` is DDP's octet, `41` or `01`.
+/// Returns one segment of a Send. `control` is DDP's octet, `41` or `01`.
 pub fn send_part(control: &str, msn: u32, offset: u32, payload: &[u8]) -> Vec<u8> {
     join(control, &[&hex("43 00000000 00000000"), &msn.to_be_bytes(), &offset.to_be_bytes(), payload])
 }
 
-/// A Send with Invalidate of one segment.
+/// Returns a Send with Invalidate of one segment.
 pub fn send_invalidate(msn: u32, stag: u32, payload: &[u8]) -> Vec<u8> {
     join("4144", &[&stag.to_be_bytes(), &[0; 4], &msn.to_be_bytes(), &[0; 4], payload])
 }
 
-/// An RDMA Write of one segment.
+/// Returns an RDMA Write of one segment.
 pub fn write(stag: u32, to: u64, payload: &[u8]) -> Vec<u8> {
     join("C140", &[&stag.to_be_bytes(), &to.to_be_bytes(), payload])
 }
 
-/// A tagged segment; `head` has the two control octets.
+/// Returns a tagged segment. `head` has the two control octets.
 pub fn tagged(head: &str, stag: u32, to: u64, payload: &[u8]) -> Vec<u8> {
     join(head, &[&stag.to_be_bytes(), &to.to_be_bytes(), payload])
 }
@@ -146,7 +146,7 @@ pub fn tagged(head: &str, stag: u32, to: u64, payload: &[u8]) -> Vec<u8> {
 #[derive(Clone, Copy, Debug)]
 pub struct Place(pub u32, pub u64);
 
-/// An RDMA Read Request.
+/// Returns an RDMA Read Request.
 pub fn read_request(msn: u32, sink: Place, size: u32, source: Place) -> Vec<u8> {
     let header = join("4141 00000000 00000001", &[&msn.to_be_bytes(), &[0; 4]]);
     let mut out = header;
@@ -158,12 +158,12 @@ pub fn read_request(msn: u32, sink: Place, size: u32, source: Place) -> Vec<u8> 
     out
 }
 
-/// A Terminate without headers: layer and type, code.
+/// Returns a Terminate without headers. `code` is layer and type, and the error code.
 pub fn bare_terminate(code: &str) -> Vec<u8> {
     join("4147 00000000 00000002 00000001 00000000", &[&hex(code), &[0, 0]])
 }
 
-/// A Terminate with M and D, which returns the DDP header of `ulpdu`.
+/// Returns a Terminate with M and D, with the DDP header of `ulpdu`.
 pub fn terminate(code: &str, ulpdu: &[u8]) -> Vec<u8> {
     let header = if ulpdu[0] & 0x80 == 0 { 18 } else { 14 };
     let len = u16::try_from(ulpdu.len()).expect("a ULPDU").to_be_bytes();
@@ -171,18 +171,18 @@ pub fn terminate(code: &str, ulpdu: &[u8]) -> Vec<u8> {
     join("", &[&start[..20], &hex("C000"), &len, &ulpdu[..header]])
 }
 
-/// A Terminate with M, D and R, which returns both headers of the Read Request in `ulpdu`.
+/// Returns a Terminate with M, D and R, with both headers of the Read Request in `ulpdu`.
 pub fn terminate_read(code: &str, ulpdu: &[u8]) -> Vec<u8> {
     let start = bare_terminate(code);
     join("", &[&start[..20], &hex("E000 002E"), &ulpdu[..46]])
 }
 
-/// Octets that show when they are somewhere else than they should.
+/// Returns octets that show whether they are in their right places.
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| low(i % 251) ^ low(i / 251)).collect()
 }
 
-/// A number in network order from the first two octets.
+/// Returns the first two octets as a number in network order.
 pub fn number(octets: &[u8]) -> usize {
     usize::from(u16::from_be_bytes([octets[0], octets[1]]))
 }

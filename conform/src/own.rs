@@ -1,4 +1,4 @@
-//! A connection of a TCP in this process, on a wire of its own.
+//! A connection of a TCP in this process, on its own wire.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -17,8 +17,8 @@ use crate::time::{Clock, Deadline};
 pub(crate) struct OwnStack {
     stack: Stack,
     clock: Clock,
-    /// The next connection's, counted from the first ephemeral one. Drawn at random, ports repeat within a few hundred
-    /// connections, and the target may still wait in TIME-WAIT for the last one.
+    /// The offset of the next connection's port from the first ephemeral one. Ports drawn at random repeat within a
+    /// few hundred connections. The target may still wait in TIME-WAIT for the last use of a port.
     next_port: u16,
 }
 
@@ -34,7 +34,7 @@ impl OwnStack {
         Self { stack: Stack::new(wire, config, Instant::ZERO), clock: Clock::start(), next_port }
     }
 
-    /// Works until `done` says so or the deadline is over.
+    /// Runs the stack until `done` returns true or the deadline passes.
     pub(crate) fn run(&mut self, deadline: &Deadline, mut done: impl FnMut(&mut Stack) -> bool) {
         loop {
             let now = self.now();
@@ -124,7 +124,8 @@ impl OwnTcp {
         self.with_llp(|llp| llp.abort());
     }
 
-    /// Octets of payload in the largest segment that goes in either direction, as the MSS options of both sides say.
+    /// Returns the octets of payload in the largest segment in either direction, as the MSS options of both sides
+    /// say.
     pub(crate) fn emss(&self) -> Option<usize> {
         self.stack.borrow_mut().stack.llp(self.id).map(|llp| llp.emss())
     }
@@ -139,7 +140,7 @@ impl OwnTcp {
     }
 }
 
-/// The connection goes on closing, as far as it has not.
+/// The stack goes on closing the connection after the drop.
 impl Drop for OwnTcp {
     fn drop(&mut self) {
         let mut own = self.stack.borrow_mut();
@@ -166,11 +167,11 @@ fn sleep(fd: Option<BorrowedFd<'_>>, wants_write: bool, time: Duration) {
     let Some(fd) = fd else { return std::thread::sleep(time.min(BLIND_SLEEP)) };
     let out = if wants_write { PollFlags::OUT } else { PollFlags::empty() };
     let timeout = Timespec::try_from(time).ok();
-    // An interrupted wait is a short one: the caller looks again.
+    // An interrupted wait only ends early: the caller looks again.
     let _interrupted = poll(&mut [PollFd::new(&fd, PollFlags::IN | out)], timeout.as_ref());
 }
 
-/// How long a wire without a descriptor is left alone.
+/// The sleep between two looks at a wire without a descriptor.
 const BLIND_SLEEP: Duration = Duration::from_millis(1);
 const EPHEMERAL_FIRST: u16 = 49_152;
 const EPHEMERAL_COUNT: u16 = 16_384;

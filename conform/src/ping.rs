@@ -1,7 +1,7 @@
-//! The dialogue of rping, from the client's side: the one way to make a target read, write and send.
+//! The dialogue of rping, from the client's side. It is the only way to make a target read, write and send.
 //!
-//! The client advertises a buffer, the server reads it and says "go ahead", the client advertises another, the server
-//! writes the octets there and sends once more. Each step can be taken on its own; [`Client::ping`] takes them all.
+//! The client advertises a buffer. The server reads it and says "go ahead". The client advertises another buffer. The
+//! server writes the octets there and sends once more. Each step can be taken alone; [`Client::ping`] takes them all.
 
 use std::fmt::Display;
 
@@ -12,24 +12,24 @@ use crate::segment::{Header, ReadFields, Segment, long, opcode, word};
 use crate::stream::{Fpdu, Missing, Stream};
 use crate::trial::Trial;
 
-/// A client of rping. All of it may be changed between two steps.
+/// A client of rping. All its fields may be changed between two steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     /// The buffer that the target is to read.
     pub(crate) source: Place,
     /// The buffer that the target is to write.
     pub(crate) sink: Place,
-    /// What is in the first one; its length is what is advertised.
+    /// The octets of the source; their number is advertised.
     pub(crate) content: Vec<u8>,
-    /// Payload of each Read Response segment.
+    /// The octets of payload in each Read Response segment.
     pub(crate) chunk: usize,
     /// The MSN of the next Send.
     pub(crate) msn: u32,
-    /// The requirements that a target breaks by not playing on. None: then it is no rping.
+    /// The requirements that a target breaks if it does not play on. Empty: the target is then no rping.
     judged: Vec<&'static str>,
 }
 
-/// A buffer, as both sides tell each other.
+/// A buffer as the two sides advertise it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Advertisement {
     pub(crate) to: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Request {
 #[derive(Clone, Debug)]
 pub(crate) struct GoAhead {
     pub(crate) fpdu: Fpdu,
-    /// The target's own buffer, if it says where that is.
+    /// The target's own buffer, if the target says where that is.
     pub(crate) buffer: Option<Advertisement>,
 }
 
@@ -60,11 +60,11 @@ pub(crate) struct Written {
     pub(crate) writes: Vec<Fpdu>,
     /// The Send behind them.
     pub(crate) send: Fpdu,
-    /// The octets of the buffer that they wrote, where each was written once and all of them were.
+    /// The octets of the sink. `None` unless the Writes wrote each octet exactly once.
     pub(crate) content: Option<Vec<u8>>,
 }
 
-/// All that the target sends at one ping.
+/// All messages that the target sends during one ping.
 #[derive(Clone, Debug)]
 pub(crate) struct Ping {
     pub(crate) request: Request,
@@ -73,8 +73,8 @@ pub(crate) struct Ping {
 }
 
 impl Client {
-    /// A client with buffers of `size` octets, for a stream on which nothing was sent yet. 64 octets are what every
-    /// rping has.
+    /// A client with buffers of `size` octets, for a stream on which nothing was sent yet. Every rping supports 64
+    /// octets.
     pub(crate) fn new(size: usize) -> Self {
         Self {
             source: Place(0x5057_0001, 0x0000_0001_0000_2001),
@@ -86,7 +86,7 @@ impl Client {
         }
     }
 
-    /// A whole ping: everything that the target sent.
+    /// Plays a whole ping and returns all that the target sent.
     pub(crate) fn ping(&mut self, trial: &mut Trial<'_>, stream: &mut Stream) -> Result<Ping, Stop> {
         let (request, go_ahead) = self.until_go_ahead(trial, stream)?;
         self.advertise(stream, self.sink);
@@ -94,8 +94,8 @@ impl Client {
         Ok(Ping { request, go_ahead, written })
     }
 
-    /// A whole ping, which a target that has played before has to play again; judges `ids` by it and by the octets that
-    /// come back.
+    /// Plays a whole ping. A target that has played before has to play again. Judges `ids` by this and by the octets
+    /// that come back.
     pub(crate) fn expect_ping(
         &mut self,
         ids: &[&'static str],
@@ -107,11 +107,11 @@ impl Client {
         self.judged.clear();
         let ping = ping?;
         let is_right = ping.written.content.as_ref() == Some(&self.content);
-        trial.judge(ids, stream, is_right, ("the octets that were read, written back", "others"));
+        trial.judge(ids, stream, is_right, ("the octets that were read, written back", "other octets"));
         Ok(ping)
     }
 
-    /// The first half of a ping, up to the target's go-ahead.
+    /// Plays the first half of a ping, up to the target's go-ahead.
     pub(crate) fn until_go_ahead(
         &mut self,
         trial: &mut Trial<'_>,
@@ -124,8 +124,9 @@ impl Client {
         Ok((request, go_ahead))
     }
 
-    /// The first half of a ping, and where the target's own buffer is: what its go-ahead says, or else the sink of its
-    /// Read, if that may be read and written. A target with neither is not suited. No MSN of queue 1 is used.
+    /// Plays the first half of a ping and returns the target's own buffer. That is the buffer in its go-ahead, or
+    /// else the sink of its Read, if that may be read and written. A target with neither is not suited. Uses no MSN
+    /// of queue 1.
     pub(crate) fn learn_buffer(
         &mut self,
         trial: &mut Trial<'_>,
@@ -164,7 +165,7 @@ impl Client {
         request.ok_or_else(|| self.differs(trial, stream, what, &fpdu))
     }
 
-    /// The Read Response to `fields`, as ULPDUs.
+    /// Returns the Read Response to `fields`, as ULPDUs.
     pub(crate) fn response(&self, fields: &ReadFields) -> Vec<Vec<u8>> {
         let content = &self.content[..self.content.len().min(fields.size as usize)];
         if content.is_empty() {
@@ -220,7 +221,7 @@ impl Client {
         }
     }
 
-    /// The target sends something else than `what`.
+    /// Records that the target sent another message than `what`.
     fn differs(&self, trial: &mut Trial<'_>, stream: &Stream, what: &str, fpdu: &Fpdu) -> Stop {
         self.odd(trial, stream, what, shown(fpdu))
     }
@@ -249,12 +250,13 @@ impl Request {
 }
 
 impl Trial<'_> {
-    /// Whether a Read's sink is memory which the peer may use when the Read is over. It need not be; who has taken all
-    /// rights for it, as rdma-core's rping has, lets itself be looked at. One connection finds out for all checks.
+    /// Returns true if the sink of a Read is memory that the peer may use after the Read. A target need not allow
+    /// that. rdma-core's rping does, as it registers its sink with all rights. One connection finds out for all
+    /// checks.
     fn has_lasting_sink(&mut self) -> bool {
         let target = self.target();
         if target.lasting_sink.get().is_none() {
-            // A target that serves one connection at a time does not answer this one, and no harm is done.
+            // A target that serves one connection at a time does not answer this one, which does no harm.
             target.lasting_sink.set(Some(self.try_sink().unwrap_or(false)));
         }
         target.lasting_sink.get() == Some(true)
@@ -277,24 +279,24 @@ impl Advertisement {
         [&self.to.to_be_bytes()[..], &self.stag.to_be_bytes(), &self.size.to_be_bytes()].concat()
     }
 
-    /// The advertisement in the payload of a Send; `None` when it advertises nothing.
+    /// Returns the advertisement in the payload of a Send, or `None` if it advertises nothing.
     pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
         let is_one = payload.len() == ADVERTISEMENT_LEN && payload.iter().any(|&octet| octet != 0);
         is_one.then(|| Self { to: long(payload, 0), stag: word(payload, 8), size: word(payload, 12) })
     }
 
-    /// The octet at `offset`.
+    /// Returns the place of the octet at `offset`.
     pub(crate) const fn place(&self, offset: u64) -> Place {
         Place(self.stag, self.to.wrapping_add(offset))
     }
 }
 
-/// Any of the four Sends, by its opcode alone: whether the rest is right is the caller's question.
+/// Returns true for any of the four Sends. Looks at the opcode only; the caller judges the rest.
 pub(crate) fn is_send(segment: &Segment) -> bool {
     (opcode::SEND..=opcode::SEND_SE_INVALIDATE).contains(&segment.opcode())
 }
 
-/// Writes the segment into a buffer at `at`. False when it does not fit, or hits an octet again.
+/// Writes the segment into a buffer at `at`. Returns false if it does not fit or hits an octet again.
 fn place(segment: &Segment, at: Place, buffer: &mut [Option<u8>]) -> bool {
     let Header::Tagged { stag, to } = segment.header else { return false };
     let start = usize::try_from(to.wrapping_sub(at.1)).unwrap_or(usize::MAX);
@@ -307,8 +309,8 @@ fn place(segment: &Segment, at: Place, buffer: &mut [Option<u8>]) -> bool {
     stag == at.0 && is_new
 }
 
-/// Letters with a zero at the end, since servers print what they read. The period is no power of two, so that octets
-/// out of place show.
+/// Returns letters with a zero at the end, since servers print what they read. The period is no power of two, so that
+/// octets in wrong places show.
 pub(crate) fn text(len: usize) -> Vec<u8> {
     let letters = (0..len).map(|at| b'A' + (at % 53 % 26).to_le_bytes()[0] + (at / 53 % 7).to_le_bytes()[0]);
     let mut octets: Vec<u8> = letters.collect();
@@ -318,7 +320,7 @@ pub(crate) fn text(len: usize) -> Vec<u8> {
     octets
 }
 
-/// Another content than that of the last ping, still with a zero at the end.
+/// Changes the content from that of the last ping. It still ends with a zero.
 pub(crate) fn turn(content: &mut [u8]) {
     if let Some((_zero, letters)) = content.split_last_mut() {
         letters.rotate_left(1);
@@ -327,5 +329,5 @@ pub(crate) fn turn(content: &mut [u8]) {
 
 const UNTAGGED_LEN: usize = 18;
 const ADVERTISEMENT_LEN: usize = 16;
-/// A target that says its buffer is larger is not believed.
+/// The largest buffer of a target that is believed.
 const LARGEST_BUFFER: usize = 1 << 24;

@@ -1,29 +1,29 @@
-//! Findings, summed up by requirement.
+//! Findings, by requirement.
 
 use crate::catalogue::{Requirement, requirement};
 use crate::finding::{Finding, Verdict};
 
-/// What was found out about the target.
+/// All findings about one target.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     rows: Vec<Row>,
 }
 
-/// What was found out about one requirement.
+/// The findings about one requirement.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// Its number.
     pub id: &'static str,
-    /// What it says; none for a number that is not in the catalogue.
+    /// The requirement; `None` for a number that is not in the catalogue.
     pub requirement: Option<&'static Requirement>,
-    /// The finding that decides: a failure before a pass, a pass before anything inconclusive.
+    /// The finding that decides: a failure before a pass, a pass before an inconclusive one.
     pub finding: Finding,
-    /// The checks that came to the same verdict.
+    /// The checks that reached the same verdict.
     pub checks: Vec<&'static str>,
 }
 
 impl Report {
-    /// Takes the findings of one more check.
+    /// Adds the findings of one more check.
     pub fn add(&mut self, findings: Vec<Finding>) {
         for finding in findings {
             match self.rows.iter_mut().find(|row| row.id == finding.id) {
@@ -48,13 +48,13 @@ impl Report {
         self.rows.sort_by_key(|row| sort_key(row.id));
     }
 
-    /// One row for each requirement, by RFC, section and number.
+    /// Returns one row for each requirement, sorted by RFC, section and number.
     #[must_use]
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
 
-    /// How many passed, failed, and stayed inconclusive.
+    /// Returns how many requirements passed, failed, and stayed inconclusive.
     #[must_use]
     pub fn counts(&self) -> (usize, usize, usize) {
         let count = |wanted: u8| self.rows.iter().filter(|row| weight(&row.finding) == wanted).count();
@@ -70,7 +70,7 @@ const fn weight(finding: &Finding) -> u8 {
     }
 }
 
-/// Numbers by their value, so that 4.3-10 comes after 4.3-9.
+/// Sorts numbers by their value, so that 4.3-10 comes after 4.3-9.
 fn sort_key(id: &str) -> Vec<(u32, &str)> {
     id.split(['-', '.']).map(|part| (part.parse().unwrap_or(u32::MAX), part)).collect()
 }

@@ -13,7 +13,7 @@ pub(crate) struct Segment {
     pub(crate) payload: Vec<u8>,
 }
 
-/// What follows the two control octets.
+/// The header behind the two control octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     Tagged { stag: u32, to: u64 },
@@ -29,7 +29,7 @@ pub(crate) struct ReadFields {
 }
 
 impl Segment {
-    /// The segment in `ulpdu`; `None` when that is shorter than a header.
+    /// Returns the segment in `ulpdu`, or `None` if that is shorter than a header.
     pub(crate) fn parse(ulpdu: &[u8]) -> Option<Self> {
         let is_tagged = ulpdu.first()? & 0x80 != 0;
         let len = if is_tagged { TAGGED_LEN } else { UNTAGGED_LEN };
@@ -61,7 +61,7 @@ impl Segment {
 }
 
 impl ReadFields {
-    /// The fields at the start of a Read Request's payload; `None` when there are fewer than 28 octets.
+    /// Returns the fields at the start of a Read Request's payload, or `None` if there are fewer than 28 octets.
     pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
         let head = payload.get(..READ_LEN)?;
         Some(Self {
@@ -72,12 +72,12 @@ impl ReadFields {
     }
 }
 
-/// Four octets as a number in network order.
+/// Returns four octets as a number in network order.
 pub(crate) fn word(octets: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(std::array::from_fn(|i| octets[at + i]))
 }
 
-/// Eight octets as a number in network order.
+/// Returns eight octets as a number in network order.
 pub(crate) fn long(octets: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(std::array::from_fn(|i| octets[at + i]))
 }

@@ -10,7 +10,7 @@ pub(crate) struct Request {
     pub(crate) flags: u8,
     pub(crate) revision: u8,
     pub(crate) private_data: Vec<u8>,
-    /// PD_Length, where it is to be wrong.
+    /// A wrong PD_Length; `None` for the right one.
     pub(crate) length: Option<u16>,
 }
 
@@ -29,13 +29,13 @@ impl Request {
         Self { key: *REQUEST_KEY, flags: C, revision: 1, private_data: Vec::new(), length: None }
     }
 
-    /// Revision 2 with the two halves of RFC 6581 section 9, A to D among them; with CRC, without Markers.
+    /// Revision 2 with the two halves of RFC 6581 section 9, with bits A to D; with CRC, without Markers.
     pub(crate) fn enhanced(ird: u16, ord: u16) -> Self {
         let private_data = [ird.to_be_bytes(), ord.to_be_bytes()].concat();
         Self { flags: C | S, revision: 2, private_data, ..Self::plain() }
     }
 
-    /// The same with further private data behind what is there.
+    /// Returns the Request with more private data behind what it has.
     pub(crate) fn with_private_data(mut self, octets: &[u8]) -> Self {
         self.private_data.extend_from_slice(octets);
         self
@@ -52,7 +52,7 @@ impl Reply {
         self.flags & flag != 0
     }
 
-    /// The two halves of the enhanced data, if S announces it and it is there.
+    /// Returns the two halves of the enhanced data, if S announces it and it is there.
     pub(crate) fn enhanced(&self) -> Option<(u16, u16)> {
         let [a, b, c, d, ..] = self.private_data[..] else { return None };
         self.has(S).then_some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))

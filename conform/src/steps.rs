@@ -1,4 +1,4 @@
-//! Steps that dialogues about memory have: a stream that works, a wrong segment, and the headers that come back.
+//! Steps of dialogues about memory: a working stream, a wrong segment, and the returned headers.
 
 use std::fmt::Display;
 
@@ -9,7 +9,7 @@ use crate::terminate::Terminate;
 use crate::trial::Trial;
 
 impl Trial<'_> {
-    /// A stream that works, as a zero-length Read shows. The next MSN of queue 1 is 2.
+    /// Opens a stream and shows by a zero-length Read that it works. The next MSN of queue 1 is 2.
     pub(crate) fn open_alive(&mut self) -> Result<Stream, Stop> {
         let mut stream = self.open()?;
         self.expect_alive(&[], &mut stream, 1)
@@ -17,7 +17,7 @@ impl Trial<'_> {
         Ok(stream)
     }
 
-    /// Judges `ids`, by a step which the rest of the dialogue needs.
+    /// Judges `ids` by a step that the rest of the dialogue needs. Ends the dialogue if the step failed.
     pub(crate) fn need(
         &mut self,
         ids: &[&'static str],
@@ -43,8 +43,8 @@ impl Trial<'_> {
         }
     }
 
-    /// A refusal has to be a Terminate that returns the DDP Header of `ulpdu`, and with `is_read` the RDMA Header too;
-    /// judges `ids` by the headers, and by M, D and R the requirements on these.
+    /// A refusal has to be a Terminate that returns the DDP Header of `ulpdu`, and with `is_read` the RDMA Header
+    /// too. Judges `ids` by the headers, and the requirements on M, D and R by these bits.
     pub(crate) fn judge_returned(
         &mut self,
         ids: &[&'static str],
@@ -75,13 +75,13 @@ impl Trial<'_> {
     }
 }
 
-/// Whether the headers of the Terminate are right, whatever its bits. The length is not looked at: the RFC's words can
-/// be read in two ways.
+/// Returns true if the headers of the Terminate are right, whatever its bits. Ignores the length: the RFC's words
+/// about it can be read in two ways.
 fn returns(terminate: &Terminate, ulpdu: &[u8], is_read: bool) -> bool {
     let ddp_len = if ulpdu[0] & 0x80 == 0 { 18 } else { 14 };
     let len = if is_read { ddp_len + 28 } else { ddp_len };
     let Some((wanted, headers)) = ulpdu.get(..len).zip(terminate.rest.get(2..)) else { return false };
-    // "Set to zero" is as good as "not there" for the RDMA Header.
+    // For the RDMA Header "set to zero" is as good as "not there".
     let rest_is_zero = headers.get(len..).is_some_and(|rest| rest.iter().all(|&octet| octet == 0));
     headers.starts_with(wanted) && rest_is_zero
 }

@@ -23,7 +23,7 @@ pub(crate) struct Stream {
     received: Vec<u8>,
 }
 
-/// Why what was waited for is not there.
+/// Why the awaited octets did not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     /// Nothing came in time, and the connection is open.
@@ -34,7 +34,7 @@ pub(crate) enum Missing {
     Reset,
 }
 
-/// An FPDU of the target, as it came and taken apart.
+/// An FPDU of the target: its octets and its fields.
 #[derive(Clone, Debug)]
 pub(crate) struct Fpdu {
     pub(crate) ulpdu: Vec<u8>,
@@ -66,7 +66,7 @@ impl fmt::Display for Missing {
 }
 
 impl Fpdu {
-    /// The CRC that the octets have.
+    /// Returns the CRC of the octets.
     pub(crate) fn computed_crc(&self) -> u32 {
         crc32c(&self.raw[..self.raw.len() - 4])
     }
@@ -86,7 +86,7 @@ impl Stream {
         }
     }
 
-    /// Sends octets as they are. What the target no longer takes shows in what it sends.
+    /// Sends octets unchanged. If the target no longer takes octets, later reads show it.
     pub(crate) fn send(&mut self, octets: &[u8]) {
         self.sent.extend_from_slice(octets);
         let _taken = self.connection.send(octets, &Deadline::after(self.patience));
@@ -107,7 +107,7 @@ impl Stream {
         Ok(self.inbox.drain(..len).collect())
     }
 
-    /// Waits for an FPDU, and takes it apart. Whether it is right is the caller's question.
+    /// Waits for an FPDU, and takes it apart. The caller judges whether it is right.
     pub(crate) fn read_fpdu(&mut self) -> Result<Fpdu, Missing> {
         let mut reader =
             FpduReader { raw: Vec::new(), markers: Vec::new(), start: 0, position: self.incoming.position };
@@ -124,7 +124,7 @@ impl Stream {
         Ok(Fpdu { ulpdu, raw: reader.raw, pad, markers: reader.markers, crc })
     }
 
-    /// What comes within `time`, or until the end.
+    /// Returns the octets that come within `time` or until the end.
     pub(crate) fn listen(&mut self, time: Duration) -> (Vec<u8>, Missing) {
         let deadline = Deadline::after(time);
         loop {
@@ -134,7 +134,7 @@ impl Stream {
         }
     }
 
-    /// Waits for the end of the connection; the octets that came before it.
+    /// Waits for the end of the connection. Returns the octets before it.
     pub(crate) fn read_to_end(&mut self) -> (Vec<u8>, Missing) {
         self.listen(self.patience)
     }
@@ -144,22 +144,22 @@ impl Stream {
         self.connection.finish();
     }
 
-    /// Sends RST, at the latest when the stream is dropped.
+    /// Sends RST, when the stream is dropped at the latest.
     pub(crate) fn abort(&self) {
         self.connection.abort();
     }
 
-    /// All that was sent and received.
+    /// Returns all sent and all received octets.
     pub(crate) fn record(&self) -> (&[u8], &[u8]) {
         (&self.sent, &self.received)
     }
 
-    /// Octets of payload in the largest TCP segment, where that is known.
+    /// Returns the octets of payload in the largest TCP segment, if that is known.
     pub(crate) fn emss(&self) -> Option<usize> {
         self.connection.emss()
     }
 
-    /// The end, as far as it is known.
+    /// Returns how the connection ended, if that is known.
     pub(crate) const fn end(&self) -> Option<Missing> {
         self.end
     }
@@ -203,7 +203,7 @@ impl FpduReader {
         Ok(out)
     }
 
-    /// Takes a Marker, where one is due and was not taken yet.
+    /// Takes a Marker if one is due and has not been taken yet.
     fn marker(&mut self, stream: &mut Stream) -> Result<(), Missing> {
         if self.position.is_none_or(|position| position % 512 != 0) {
             return Ok(());

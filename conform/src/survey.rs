@@ -10,7 +10,7 @@ use crate::stream::{Fpdu, Stream};
 use crate::terminate::Terminate;
 use crate::trial::Trial;
 
-/// What was found wrong so far.
+/// The faults found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     faults: Vec<Fault>,
@@ -24,7 +24,7 @@ struct Fault {
 }
 
 impl Survey {
-    /// One more observation that `ids` depend on.
+    /// Adds one more observation that decides about `ids`.
     pub(crate) fn note(
         &mut self,
         ids: &[&'static str],
@@ -38,7 +38,7 @@ impl Survey {
         }
     }
 
-    /// The CRC of an FPDU.
+    /// Notes whether the CRC of an FPDU is right.
     pub(crate) fn note_crc(&mut self, ids: &[&'static str], fpdu: &Fpdu) {
         let computed = fpdu.computed_crc();
         let expected = format!("the CRC {computed:08X}, least significant octet first");
@@ -46,7 +46,7 @@ impl Survey {
         self.note(ids, fpdu.crc == computed, expected, observed);
     }
 
-    /// Judges `ids`: those that nothing was found against are kept.
+    /// Judges `ids`. A requirement without a noted fault is kept.
     pub(crate) fn judge(&self, trial: &mut Trial<'_>, stream: &Stream, ids: &[&'static str]) {
         for id in ids {
             match self.faults.iter().find(|fault| fault.ids.contains(id)) {
@@ -59,17 +59,17 @@ impl Survey {
     }
 }
 
-/// What the target does when something was sent.
+/// The target's reaction to what the tester sent.
 #[derive(Clone, Debug)]
 pub(crate) enum Reaction {
     Terminate(Terminate),
-    /// Another FPDU.
+    /// An FPDU of any kind but a Terminate.
     Fpdu(Fpdu),
-    /// FIN or RST, and no FPDU before.
+    /// FIN or RST, without an FPDU before.
     End,
 }
 
-/// Waits for the reaction; a target that does not react breaks `ids`.
+/// Waits for the reaction. A target that does not react breaks `ids`.
 pub(crate) fn reaction(
     trial: &mut Trial<'_>,
     ids: &[&'static str],
@@ -84,8 +84,8 @@ pub(crate) fn reaction(
     }
 }
 
-/// A ping in which the FPDUs of the Read Response are handed to `feed`, which sends them in its own way. A ping has
-/// gone well on this stream before: a target that does not play on, or brings back other octets, breaks `ids`.
+/// Plays a ping in which `feed` sends the FPDUs of the Read Response in its own way. A ping has gone well on this
+/// stream before. A target that does not play on, or brings back other octets, breaks `ids`.
 pub(crate) fn fed_ping(
     client: &mut Client,
     trial: &mut Trial<'_>,
@@ -123,7 +123,7 @@ fn play(
     Ok(Ping { request, go_ahead, written })
 }
 
-/// An FPDU after a change to what its CRC covers, with the CRC that belongs to it.
+/// Returns an FPDU after a change to octets that its CRC covers, with a CRC for the changed octets.
 pub(crate) fn resealed(mut fpdu: Vec<u8>, change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     if let Some((covered, field)) = fpdu.split_last_chunk_mut::<4>() {
         change(covered);
@@ -132,7 +132,7 @@ pub(crate) fn resealed(mut fpdu: Vec<u8>, change: impl FnOnce(&mut [u8])) -> Vec
     fpdu
 }
 
-/// The most octets of a ULPDU in an FPDU that fits a TCP segment of `emss` octets (RFC 5044 section 4.5).
+/// Returns the most octets of a ULPDU in an FPDU that fits a TCP segment of `emss` octets (RFC 5044 section 4.5).
 pub(crate) fn mulpdu(emss: usize, markers: bool) -> usize {
     let markers = if markers { 4 * emss.div_ceil(512) } else { 0 };
     emss.saturating_sub(6 + markers + emss % 4).clamp(128, 64_768)

@@ -17,26 +17,26 @@ use crate::stream::{Missing, Stream};
 pub struct Target {
     pub(crate) host: Host,
     pub(crate) address: SocketAddr,
-    /// How long an answer may take.
+    /// How long to wait for an answer.
     pub(crate) patience: Duration,
-    /// It understands the enhanced startup of RFC 6581.
+    /// True if the target understands the enhanced startup of RFC 6581.
     pub(crate) is_enhanced: bool,
-    /// Whether the sinks of its Reads can be read and written afterwards, once that was tried.
+    /// Whether the sinks of its Reads can be read and written afterwards. `None` until a check has tried.
     pub(crate) lasting_sink: Cell<Option<bool>>,
 }
 
-/// Why an endpoint cannot be tested at all.
+/// Why an endpoint cannot be tested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetError {
-    /// There is no connection to be had.
+    /// The tester cannot open a connection.
     Dial(DialError),
-    /// It takes the connection and never answers.
+    /// The endpoint takes the connection and never answers.
     Silent(Duration),
-    /// It closes the connection instead of answering.
+    /// The endpoint closes the connection instead of answering.
     Closed,
-    /// It answers with something that is no Reply Frame.
+    /// The endpoint answers with octets that are no Reply Frame.
     Foreign(Vec<u8>),
-    /// It rejects connections.
+    /// The endpoint rejects connections.
     Rejected,
 }
 
@@ -67,11 +67,11 @@ impl fmt::Display for TargetError {
 impl std::error::Error for TargetError {}
 
 impl Target {
-    /// The endpoint at `address`, whose answers may take `patience`. Finds out whether it is there, speaks MPA, and
-    /// knows RFC 6581's startup.
+    /// Opens the endpoint at `address`, whose answers may take `patience`. Finds out whether it listens, speaks MPA,
+    /// and knows RFC 6581's startup.
     ///
     /// # Errors
-    /// When it cannot be tested, in bounded time.
+    /// If it cannot be tested. The time until then is bounded.
     pub fn open(host: Host, address: SocketAddr, patience: Duration) -> Result<Self, TargetError> {
         let mut target = Self { host, address, patience, is_enhanced: true, lasting_sink: Cell::new(None) };
         match target.greet(&Request::enhanced(DEPTH, DEPTH)) {
@@ -84,13 +84,13 @@ impl Target {
         Ok(target)
     }
 
-    /// Whether it understands the enhanced startup of RFC 6581.
+    /// Returns true if the target understands the enhanced startup of RFC 6581.
     #[must_use]
     pub const fn is_enhanced(&self) -> bool {
         self.is_enhanced
     }
 
-    /// Gives connections time to close, and takes back the wire's capture, if there is one.
+    /// Gives connections time to close. Returns the wire's capture, if there is one.
     #[must_use]
     pub fn close(self) -> Option<weft_netif::Capture> {
         self.host.close()

@@ -12,7 +12,7 @@ pub(crate) struct Terminate {
 }
 
 impl Terminate {
-    /// The Terminate in `ulpdu`; `None` when that is something else.
+    /// Returns the Terminate in `ulpdu`, or `None` for another message.
     pub(crate) fn parse(ulpdu: &[u8]) -> Option<Self> {
         let (header, payload) = ulpdu.split_at_checked(DDP_HEADER_LEN)?;
         let (control, rest) = payload.split_first_chunk()?;
@@ -20,18 +20,18 @@ impl Terminate {
         is_terminate.then(|| Self { control: *control, rest: rest.to_vec() })
     }
 
-    /// Layer and type in one octet, and the code.
+    /// Returns layer and type in one octet, and the code in the next.
     pub(crate) const fn code(&self) -> [u8; 2] {
         [self.control[0], self.control[1]]
     }
 
-    /// M, D and R in the three high bits.
+    /// Returns M, D and R in the three high bits.
     pub(crate) const fn header_bits(&self) -> u8 {
         self.control[2] & 0xE0
     }
 }
 
-/// As the octets are, so that it can be compared with a capture.
+/// Shows the octets unchanged, so that they can be compared with a capture.
 impl fmt::Display for Terminate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Terminate")?;

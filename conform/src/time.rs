@@ -1,4 +1,4 @@
-//! Real time: the endpoints under test have no other.
+//! Real time. The endpoints under test know no other.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(Instant);
 
-/// A clock that began with this object.
+/// A clock that starts when it is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 

@@ -21,7 +21,7 @@ pub(crate) struct Trial<'a> {
     /// How long the tester waits between the Reply and its first FPDU.
     pause: Duration,
     findings: Vec<Finding>,
-    /// An answer that the check waited for did not come.
+    /// True if an answer that the check waited for did not come.
     is_silent: bool,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Trial<'a> {
         Self { target, check, pause, findings: Vec::new(), is_silent: false }
     }
 
-    /// Opens a TCP connection. A target that is about to listen again is given the time.
+    /// Opens a TCP connection. Repeats the attempt for a target that needs a moment before it listens again.
     pub(crate) fn dial(&self) -> Result<Stream, Stop> {
         let patience = self.target.patience;
         let deadline = Deadline::after(patience);
@@ -65,7 +65,7 @@ impl<'a> Trial<'a> {
         Ok((stream, reply))
     }
 
-    /// Full Operation begins, framed as the two frames say.
+    /// Begins Full Operation, framed as the two frames say.
     pub(crate) fn enter(&self, stream: &mut Stream, request: &Request, reply: &Reply) {
         let crc = (request.flags | reply.flags) & C != 0;
         stream.outgoing = Framing::new(crc, reply.has(M));
@@ -73,7 +73,7 @@ impl<'a> Trial<'a> {
         self.pause();
     }
 
-    /// Checks of RFC 6581's startup need a target that knows it.
+    /// Ends the check as unsuited if the target does not know RFC 6581's startup.
     pub(crate) fn need_enhanced(&self) -> Result<(), Stop> {
         let reason = "the target closes the connection at an enhanced Request";
         if self.target.is_enhanced { Ok(()) } else { Err(Stop::Unsuited(reason.to_owned())) }
@@ -97,7 +97,7 @@ impl<'a> Trial<'a> {
         Ok(Reply { key, flags: head[16], revision: head[17], private_data })
     }
 
-    /// Judges `ids`: `is_right` says whether the target did what it had to.
+    /// Judges `ids`. `is_right` is true if the target did what it had to.
     pub(crate) fn judge(
         &mut self,
         ids: &[&'static str],
@@ -133,7 +133,7 @@ impl<'a> Trial<'a> {
         }));
     }
 
-    /// Judges that `ids` are not kept, since `missing` came instead of `what`. The dialogue is over.
+    /// Judges that `ids` are not kept, since `missing` came instead of `what`. Ends the dialogue.
     pub(crate) fn fail(
         &mut self,
         ids: &[&'static str],
@@ -146,7 +146,7 @@ impl<'a> Trial<'a> {
         Stop::Judged
     }
 
-    /// An FPDU has to come, or `ids` are not kept. What is in it is not judged.
+    /// Waits for an FPDU. If none comes, `ids` are not kept. The content is not judged.
     pub(crate) fn expect_fpdu(
         &mut self,
         ids: &[&'static str],
@@ -156,7 +156,8 @@ impl<'a> Trial<'a> {
         stream.read_fpdu().map_err(|missing| self.fail(ids, stream, what, missing))
     }
 
-    /// A Terminate has to come with one of `codes`, each layer and type and code as four digits; judges `ids` by it.
+    /// A Terminate with one of `codes` has to come. Each code is layer, type and code as four digits. Judges `ids` by
+    /// it.
     pub(crate) fn expect_terminate(
         &mut self,
         ids: &[&'static str],
@@ -175,21 +176,21 @@ impl<'a> Trial<'a> {
         Ok(terminate)
     }
 
-    /// The target has to close the connection, by FIN or RST, and to send nothing before; judges `ids` by it.
+    /// The target has to close the connection, by FIN or RST, and to send nothing before. Judges `ids` by it.
     pub(crate) fn expect_close(&mut self, ids: &[&'static str], stream: &mut Stream) {
         let (octets, end) = stream.read_to_end();
         self.is_silent |= end == Missing::Silence;
         self.judge_close(ids, stream, &octets, end);
     }
 
-    /// The same for octets and an end that have been received.
+    /// Does the same for octets and an end that have already been received.
     pub(crate) fn judge_close(&mut self, ids: &[&'static str], stream: &Stream, octets: &[u8], end: Missing) {
         let observed = format!("{} octets and {end}", octets.len());
         let is_right = octets.is_empty() && end != Missing::Silence;
         self.judge(ids, stream, is_right, ("the end of the connection, and no octet before", observed));
     }
 
-    /// The target has to send nothing for a while and to keep the connection open; judges `ids` by it.
+    /// The target has to send nothing for a while and to keep the connection open. Judges `ids` by it.
     pub(crate) fn expect_quiet(&mut self, ids: &[&'static str], stream: &mut Stream) {
         let (octets, end) = stream.listen(QUIET);
         let observed = format!("{} octets and {end}", octets.len());
@@ -197,8 +198,8 @@ impl<'a> Trial<'a> {
         self.judge(ids, stream, is_right, ("silence on an open connection", observed));
     }
 
-    /// The target has to answer a zero-length Read, which every stream in RDMA mode does; `ids` are judged by it. `msn`
-    /// is the next one of queue 1.
+    /// The target has to answer a zero-length Read, as every stream in RDMA mode does. Judges `ids` by it. `msn` is
+    /// the next one of queue 1.
     pub(crate) fn expect_alive(
         &mut self,
         ids: &[&'static str],
@@ -209,14 +210,14 @@ impl<'a> Trial<'a> {
         self.expect_answer(ids, stream)
     }
 
-    /// The answer to the zero-length Read that was sent has to come; `ids` are judged by it.
+    /// The answer to a zero-length Read that was sent before has to come. Judges `ids` by it.
     pub(crate) fn expect_answer(&mut self, ids: &[&'static str], stream: &mut Stream) -> Result<(), Stop> {
         let what = "the answer to a zero-length RDMA Read";
         let fpdu = self.expect_fpdu(ids, stream, what)?;
         self.need(ids, stream, is_zero_response(&fpdu), (what, shown(&fpdu)))
     }
 
-    /// Takes note that `missing` came instead of an answer. After silence the check is repeated with a longer pause.
+    /// Notes that `missing` came instead of an answer. After silence the check is repeated with a longer pause.
     pub(crate) fn note(&mut self, missing: Missing) {
         self.is_silent |= missing == Missing::Silence;
     }
@@ -228,5 +229,5 @@ impl<'a> Trial<'a> {
 }
 
 const REDIAL: Duration = Duration::from_millis(50);
-/// How long nothing must come where nothing may come.
+/// How long the tester listens to see that nothing comes.
 const QUIET: Duration = Duration::from_millis(300);

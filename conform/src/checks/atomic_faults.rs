@@ -1,4 +1,4 @@
-//! Atomics that are wrong, and what belongs to no Atomic (RFC 7306 sections 5 and 8).
+//! Wrong Atomics, and segments that belong to no Atomic (RFC 7306 sections 5 and 8).
 
 use crate::atomic::{AtomicRequest, id};
 use crate::check::Check;
@@ -11,7 +11,7 @@ use crate::trial::Trial;
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "atomic-unaligned",
-        title: "Atomics where no word begins: Terminate 0/2/07 with the DDP Header",
+        title: "Atomics to an address that is no multiple of 8: Terminate 0/2/07 with the DDP Header",
         ids: &[
             "5040-4.8-3",
             "7306-5.1.1-2",
@@ -28,13 +28,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "atomic-bad-target",
-        title: "Atomics to an STag that is not there and outside of the buffer end the stream",
+        title: "Atomics to an STag that does not exist and outside of the buffer end the stream",
         ids: &["7306-8.2-8"],
         run: atomic_bad_target,
     },
     Check {
         name: "atomic-code",
-        title: "Atomic Operation Codes that there are not end the stream",
+        title: "undefined Atomic Operation Codes end the stream",
         ids: &["7306-5.2.1-11", "7306-10-1"],
         run: atomic_code,
     },
@@ -61,10 +61,10 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// A wrong segment, made for a buffer on whose stream the next MSN of queue 1 is 2.
+/// Makes a wrong segment for a buffer on whose stream the next MSN of queue 1 is 2.
 type Wrong = fn(&Advertisement) -> Vec<u8>;
 
-/// Sends it on a stream on which Atomics work, and judges the refusal.
+/// Sends the segment on a stream on which Atomics work, and judges the refusal.
 fn refuse(
     trial: &mut Trial<'_>,
     fault: &Fault<'_>,
@@ -86,14 +86,14 @@ fn atomic_unaligned(trial: &mut Trial<'_>) -> Result<(), Stop> {
         |buffer| AtomicRequest::fetch_add(2, buffer.place(4), 1, 0).emit(),
         |buffer| AtomicRequest::fetch_add(2, buffer.place(15), 1, 0).emit(),
     ];
-    let what = "no word begins there";
+    let what = "the address is no multiple of 8";
     let fault = Fault { what, guards: ADD, codes: &["0207"], near: &["0206"] };
     for wrong in adds {
         refuse(trial, &fault, wrong, (&["7306-5.1.1-5"], &["7306-8.1-2"]))?;
     }
     let swap: Wrong = |buffer| AtomicRequest::cmp_swap(2, buffer.place(4), [0, 0], [0, 0]).emit();
     refuse(trial, &Fault { guards: SWAP, ..fault }, swap, (&["7306-5.1.2-7"], &["7306-8.1-2"]))?;
-    // The code by itself.
+    // The wrong operation code alone, without a second fault.
     let (mut stream, buffer) = trial.open_atomic()?;
     stream.send_ulpdu(&adds[1](&buffer));
     trial.expect_terminate(&["7306-8.2-7"], &mut stream, &["0207"])?;
@@ -101,22 +101,24 @@ fn atomic_unaligned(trial: &mut Trial<'_>) -> Result<(), Stop> {
 }
 
 fn atomic_bad_target(trial: &mut Trial<'_>) -> Result<(), Stop> {
-    // What is far away is outside, however large the memory is that the STag stands for.
+    // An offset this far away is outside, however large the memory behind the STag is.
     let cases: [(&str, Wrong); 4] = [
-        ("the STag is not there", |buffer| {
+        ("the STag does not exist", |buffer| {
             let place = Place(buffer.stag ^ 0x5A5A_5A00, buffer.to);
             AtomicRequest::fetch_add(2, place, 1, 0).emit()
         }),
-        ("the buffer ends before", |buffer| AtomicRequest::fetch_add(2, buffer.place(1 << 40), 1, 0).emit()),
-        ("the buffer begins behind", |buffer| {
+        ("the access is behind the buffer", |buffer| {
+            AtomicRequest::fetch_add(2, buffer.place(1 << 40), 1, 0).emit()
+        }),
+        ("the access is before the buffer", |buffer| {
             AtomicRequest::fetch_add(2, buffer.place((1_u64 << 40).wrapping_neg()), 1, 0).emit()
         }),
-        ("the buffer ends before", |buffer| {
+        ("the access is behind the buffer", |buffer| {
             AtomicRequest::cmp_swap(2, buffer.place(1 << 40), [1, u64::MAX], [0, 0]).emit()
         }),
     ];
     for (what, wrong) in cases {
-        // The RFC has no codes for these; any of the two layers may find them.
+        // The RFC has no codes for these faults. DDP or RDMAP may find them.
         let fault = Fault { what, guards: &["7306-8.2-8"], codes: &[], near: &[] };
         refuse(trial, &fault, wrong, (&[], &[]))?;
     }
@@ -127,7 +129,7 @@ fn atomic_code(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let cases: [Wrong; 3] =
         [|buffer| coded(buffer, 1), |buffer| coded(buffer, 3), |buffer| coded(buffer, 15)];
     for wrong in cases {
-        let what = "there is no such Atomic Operation Code";
+        let what = "the Atomic Operation Code is undefined";
         let fault = Fault { what, guards: &["7306-5.2.1-11", "7306-10-1"], codes: &[], near: &[] };
         refuse(trial, &fault, wrong, (&[], &[]))?;
     }
@@ -142,7 +144,7 @@ fn plain(buffer: &Advertisement) -> Vec<u8> {
     AtomicRequest::fetch_add(2, buffer.place(0), 1, 0).emit()
 }
 
-/// A Request with one octet changed.
+/// Returns a Request with one octet changed.
 fn changed(buffer: &Advertisement, at: usize, octet: u8) -> Vec<u8> {
     let mut ulpdu = plain(buffer);
     ulpdu[at] = octet;
@@ -154,15 +156,17 @@ fn atomic_form(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let cases: [(&str, &[&'static str], &[&str], Wrong); 9] = [
         ("an Atomic Request has 70 octets", length, &[], |buffer| plain(buffer)[..69].to_vec()),
         ("an Atomic Request has 70 octets", length, &[], |buffer| [plain(buffer), vec![0]].concat()),
-        ("the queue is another", &["7306-4.1-5"], &[], |buffer| {
+        ("the queue is not queue 1", &["7306-4.1-5"], &[], |buffer| {
             let mut ulpdu = changed(buffer, 9, 0);
             ulpdu[13] = 2;
             ulpdu
         }),
         ("the MSN is not the next", DDP, &["1203", "1202"], |buffer| changed(buffer, 13, 7)),
         ("the MO is 2^30", DDP, &["1204", "1205"], |buffer| changed(buffer, 14, 0x40)),
-        ("the version of DDP is another", DDP, &["1206"], |buffer| changed(buffer, 0, 0x42)),
-        ("there is no opcode C", &["7306-8.2-1", "7306-8.2-3"], &["0206"], |buffer| changed(buffer, 1, 0x4C)),
+        ("the version of DDP is wrong", DDP, &["1206"], |buffer| changed(buffer, 0, 0x42)),
+        ("opcode C is undefined", &["7306-8.2-1", "7306-8.2-3"], &["0206"], |buffer| {
+            changed(buffer, 1, 0x4C)
+        }),
         ("RV is not 01", &["7306-8.2-1", "7306-8.2-4"], &["0205"], |buffer| changed(buffer, 1, 0x8A)),
         ("RV is not 01", &["7306-8.2-1", "7306-8.2-4"], &["0205"], |buffer| changed(buffer, 1, 0x0A)),
     ];

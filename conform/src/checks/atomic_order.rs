@@ -31,7 +31,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "atomics-too-many",
-        title: "an Atomic beyond the target's IRD, the rest of which Reads have, ends the stream",
+        title: "as many Reads as the target's IRD and one Atomic more end the stream",
         ids: &["7306-5.2-3", "7306-5.2.1-8"],
         run: atomics_too_many,
     },
@@ -40,7 +40,7 @@ pub(super) const CHECKS: &[Check] = &[
 fn write_then_atomic(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let (mut stream, buffer) = trial.open_atomic()?;
     for msn in 2..66_u32 {
-        // The same in either order of octets.
+        // This value is the same in either octet order.
         let value = u64::from(msn) | u64::from(msn) << 56;
         let place = buffer.place(8 * u64::from(msn % 7));
         let written = stream.outgoing.fpdu(&write(place.0, place.1, &value.to_be_bytes()));
@@ -63,7 +63,7 @@ fn atomics_in_order(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let place = buffer.place(0);
     stream.send_ulpdu(&write(place.0, place.1, &[0; 8]));
     let mut burst = Vec::new();
-    // FetchAdd and CmpSwap take turns: each finds what the one before left, or the sum is another one.
+    // FetchAdd and CmpSwap take turns. Each finds the value that the one before left, else the sum differs.
     for step in 0..u32::from(ird.min(DEPTH)) {
         let now = u64::from(step);
         let request = if step % 2 == 0 {
@@ -117,8 +117,8 @@ fn read_atomic_read(trial: &mut Trial<'_>) -> Result<(), Stop> {
 }
 
 fn atomics_too_many(trial: &mut Trial<'_>) -> Result<(), Stop> {
-    // Whether there are Atomics at all; then a buffer so long that its Response cannot be sent as long as nobody takes
-    // it.
+    // First the test that the target has Atomics at all. Then a buffer whose Response is so long that it cannot be
+    // sent while the tester takes no octets.
     trial.open_atomic()?.0.abort();
     let (mut stream, reply) = trial.open_with(&Request::enhanced(2, 2))?;
     let ird =
@@ -144,5 +144,5 @@ fn atomics_too_many(trial: &mut Trial<'_>) -> Result<(), Stop> {
 
 const DEPTH: u16 = 8;
 const MAX_DEPTH: u32 = 16;
-/// More than the TCPs of both sides hold.
+/// More octets than the TCPs of both sides hold.
 const LONG: usize = 3 << 20;

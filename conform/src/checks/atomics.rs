@@ -1,4 +1,4 @@
-//! Atomics on the target's buffer: what they do and what comes back (RFC 7306 sections 4 and 5).
+//! Atomics on the target's buffer: their effect and their Responses (RFC 7306 sections 4 and 5).
 
 use crate::atomic::{AtomicRequest, AtomicResponse, id, is_unknown_opcode};
 use crate::check::Check;
@@ -14,7 +14,7 @@ use crate::trial::Trial;
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "atomic-support",
-        title: "FetchAdd and CmpSwap are known, or neither of them: then Terminate 0/2/06",
+        title: "the target knows both FetchAdd and CmpSwap, or neither and sends Terminate 0/2/06",
         ids: &["7306-1.1-1", "7306-1.1-4", "7306-5-3", "7306-5.2.1-2"],
         run: atomic_support,
     },
@@ -48,13 +48,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "cmp-swap",
-        title: "CmpSwap with masks: it swaps where what is compared is equal, and returns the former value in either case",
+        title: "CmpSwap with masks swaps if the compared bits are equal, and returns the former value in either case",
         ids: &["7306-5.1.2-1", "7306-5.1.2-2", "7306-5.2.1-16"],
         run: cmp_swap,
     },
     Check {
         name: "atomic-ignored",
-        title: "reserved bits, the Invalidate STag, and what FetchAdd has no use for are not looked at",
+        title: "reserved bits, the Invalidate STag, and the fields that FetchAdd does not use are ignored",
         ids: &["7306-4.1-4", "7306-5.2.1-1", "7306-5.2.1-6"],
         run: atomic_ignored,
     },
@@ -70,7 +70,7 @@ fn atomic_support(trial: &mut Trial<'_>) -> Result<(), Stop> {
         let mut stream = trial.open_alive()?;
         stream.send_ulpdu(&request.emit());
         let answer = stream.read_fpdu().ok().and_then(|fpdu| Terminate::parse(&fpdu.ulpdu));
-        let what = "the target does not say what it thinks of an Atomic to an STag that is not there";
+        let what = "the target does not answer an Atomic to an STag that does not exist";
         answers.push(answer.ok_or_else(|| Stop::Unsuited(what.to_owned()))?);
         last = Some(stream);
     }
@@ -101,7 +101,7 @@ struct Memory {
     stream: Stream,
     buffer: Advertisement,
     msn: u32,
-    /// How the target's machine writes numbers.
+    /// True if the target's machine is little-endian.
     is_little: bool,
 }
 
@@ -132,13 +132,13 @@ impl Memory {
         if self.is_little { value.to_le_bytes() } else { value.to_be_bytes() }
     }
 
-    /// Writes the word, and the two next to it.
+    /// Writes the word, and its two neighbours.
     fn set(&mut self, value: u64) {
         let octets = [[NEIGHBOR; 8], self.octets(value), [NEIGHBOR; 8]].concat();
         self.stream.send_ulpdu(&write(self.buffer.stag, self.buffer.to, &octets));
     }
 
-    /// An Atomic; anything but a Response breaks the rule that there is one.
+    /// Sends an Atomic and waits for its Response. Any other answer breaks the rule that each Request is answered.
     fn run(&mut self, trial: &mut Trial<'_>, request: &AtomicRequest) -> Result<AtomicResponse, Stop> {
         self.stream.send_ulpdu(&request.emit());
         let ids = &["7306-5.2.1-9", "7306-5.2.1-16"];
@@ -149,12 +149,13 @@ impl Memory {
         response.inspect(|response| judge_form(trial, &self.stream, response, &fpdu)).ok_or(Stop::Judged)
     }
 
-    /// The three words have to be these now; judges `ids`.
+    /// Reads the three words, which have to hold the expected values. Judges `ids` by it.
     fn expect(&mut self, trial: &mut Trial<'_>, ids: &[&'static str], value: u64) -> Result<(), Stop> {
         let wanted = [[NEIGHBOR; 8], self.octets(value), [NEIGHBOR; 8]].concat();
         let msn = self.next();
         self.stream.send_ulpdu(&read_request(msn, Place(1, 0), 24, self.buffer.place(0)));
-        // Reads and Atomics are numbered together: whoever counts them apart does not answer this one.
+        // Reads and Atomics share one sequence of MSNs. A target that counts them separately does not answer this
+        // Read.
         let fpdu = trial.expect_fpdu(&["7306-5.2-1"], &mut self.stream, "a Read Response")?;
         let is_read = fpdu.ulpdu.get(1).is_some_and(|octet| octet & 0x0F == 2);
         let observed = digits(&fpdu.ulpdu, 60);
@@ -166,7 +167,7 @@ impl Memory {
     }
 }
 
-/// What holds for each Atomic Response.
+/// Judges the rules that hold for each Atomic Response.
 fn judge_form(trial: &mut Trial<'_>, stream: &Stream, response: &AtomicResponse, fpdu: &Fpdu) {
     let observed = digits(&fpdu.ulpdu, 60);
     let segment = &response.segment;
@@ -227,7 +228,7 @@ fn cmp_swap(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A change of a Request, and of its Invalidate STag.
+/// Changes a Request and its Invalidate STag.
 type Change = fn(&mut AtomicRequest, &mut [u8; 4]);
 
 fn atomic_ignored(trial: &mut Trial<'_>) -> Result<(), Stop> {
@@ -265,10 +266,10 @@ const SUMS: [[u64; 4]; 9] = [
     [u64::MAX, 0x0001_0001_0001_0001, 0x8000_8000_8000_8000, 0],
     [0x7F, 1, 0x80, 0x80],
     [0xFF, 1, 0x80, 0],
-    // Every bit on its own: an exclusive or.
+    // With this mask each bit is added alone, which is an exclusive or.
     [0x0F0F_0F0F_0F0F_0F0F, 0x00FF_00FF_00FF_00FF, u64::MAX, 0x0FF0_0FF0_0FF0_0FF0],
 ];
-/// Former value, Swap Data, Swap Mask, Compare Data, Compare Mask, what is there then.
+/// Former value, Swap Data, Swap Mask, Compare Data, Compare Mask, value afterwards.
 const SWAPS: [[u64; 6]; 6] = [
     [5, 9, u64::MAX, 5, u64::MAX, 9],
     [5, 9, u64::MAX, 6, u64::MAX, 5],

@@ -78,7 +78,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// The CRC covers the padding, whatever is in it.
+/// The CRC covers the pad octets, whatever their values are.
 fn padding_taken(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let ignored = &["5044-4.1-5", "5044-4.4-14", "5044-4.4-18"];
     let mut stream = trial.open()?;
@@ -129,7 +129,7 @@ fn in_two_segments(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Zero-length Writes need nothing of the target, and no answer.
+/// Zero-length Writes need no memory of the target, and no answer.
 fn in_one_segment(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = trial.open()?;
     trial.expect_alive(&[], &mut stream, 1)?;
@@ -151,7 +151,7 @@ fn in_one_segment(trial: &mut Trial<'_>) -> Result<(), Stop> {
 const BOUNDARIES: &[&str] =
     &["5044-3-7", "5044-4.3-14", "5044-4.3-15", "5044-4.4-18", "5044-5.2-1", "5044-6-2"];
 
-/// What a target makes of the segments shows in what it writes back.
+/// The octets that the target writes back show how it put the segments together.
 fn boundaries_kept(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = trial.open()?;
     let mut client = Client::new(64);
@@ -160,7 +160,7 @@ fn boundaries_kept(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let in_octets = |stream: &mut Stream, fpdus: Vec<Vec<u8>>| {
         fpdus.concat().iter().for_each(|octet| stream.send(&[*octet]));
     };
-    // All of it fits one TCP segment, and what the target writes needs no padding.
+    // In these cases all FPDUs fit one TCP segment, and the target's Write needs no padding.
     for (chunk, size) in [(1, 40), (2, 64), (3, 64), (7, 60), (64, 64)] {
         client.chunk = chunk;
         client.content = text(size);
@@ -203,7 +203,7 @@ fn not_whole(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A target may say something before it ends, but not answer what was never whole.
+/// A target may send something before it ends the connection. It must not answer an FPDU that was never whole.
 fn fin_in_fpdu(trial: &mut Trial<'_>) -> Result<(), Stop> {
     for left in [51, 50, 20, 4, 1] {
         let mut stream = trial.open()?;
@@ -215,7 +215,7 @@ fn fin_in_fpdu(trial: &mut Trial<'_>) -> Result<(), Stop> {
         let expected = "the end of the connection, as it was closed within an FPDU";
         let reaction = reaction(trial, lost, &mut stream, expected)?;
         let is_right = !matches!(reaction, Reaction::Fpdu(_));
-        let words = (expected, "an answer to an FPDU that is not whole");
+        let words = (expected, "an answer to an FPDU that was never whole");
         trial.judge(&["5044-6-5", "5044-8-1"], &stream, is_right, words);
         let (_, end) = stream.read_to_end();
         trial.note(end);
@@ -224,7 +224,7 @@ fn fin_in_fpdu(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A target may leave its own half open; when it ends it, no FPDU is cut.
+/// A target may leave its own direction open. If it closes it, it must not do so inside of an FPDU.
 fn fin_after_fpdu(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = trial.open()?;
     trial.expect_alive(&[], &mut stream, 1)?;
@@ -240,8 +240,8 @@ fn fin_after_fpdu(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// No RFC says which error that is, or that it is one. But the next FPDU begins where ULPDU_Length says: a target that
-/// takes the header that it misses from there waits for octets that never come.
+/// No RFC says which error that is, or whether it is one. But the next FPDU begins where ULPDU_Length says. A target
+/// that reads a whole DDP header regardless waits for octets that never come.
 fn short_ulpdu(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let whole = tagged("C140", 1, 0, &[]);
     let send = crate::octets::send(1, &[]);
@@ -262,7 +262,8 @@ fn short_ulpdu(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The FPDU with other pad octets, and a CRC that covers them. `start` is where it starts in a stream with Markers.
+/// Returns the FPDU with other pad octets, and a CRC that covers them. `start` is its offset in a stream with
+/// Markers.
 fn with_padding(fpdu: Vec<u8>, start: Option<usize>) -> Vec<u8> {
     let is_marked = |at: usize| start.is_some_and(|start| (start + at).is_multiple_of(512));
     let (lead, tail) = (is_marked(0), is_marked(fpdu.len() - 8));
@@ -274,7 +275,7 @@ fn with_padding(fpdu: Vec<u8>, start: Option<usize>) -> Vec<u8> {
     })
 }
 
-/// Whether the octets are whole FPDUs without Markers, or none.
+/// Returns true if the octets are whole FPDUs without Markers, or no octets.
 fn is_whole(mut octets: &[u8]) -> bool {
     while let Some((head, rest)) = octets.split_at_checked(2) {
         let len = (2 + number(head)).next_multiple_of(4) + 2;

@@ -1,4 +1,4 @@
-//! CRC32c: who checks it, when, and what follows (RFC 5044 sections 4.4, 6 and 8).
+//! CRC32c: which side checks it, when, and what follows (RFC 5044 sections 4.4, 6 and 8).
 
 use crate::check::Check;
 use crate::finding::Stop;
@@ -26,7 +26,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "crc-order-of-octets",
-        title: "CRC fields with other ways to write the right number",
+        title: "CRC fields with the right number in other octet orders",
         ids: &["5044-4.4-18", "5044-4.4-19"],
         run: order_of_octets,
     },
@@ -56,7 +56,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "crc-off",
-        title: "any CRC field from the first FPDU on, where both sides do without",
+        title: "any CRC field from the first FPDU on, if neither side uses CRCs",
         ids: &["5044-4.1-6", "5044-4.1-7", "5044-4.4-10", "5044-4.4-12"],
         run: off,
     },
@@ -76,10 +76,10 @@ const CRC_WRONG: &[&str] = &[
     "5044-8-2",
 ];
 
-/// The Read Request has 52 octets. What is changed here is valid by itself: nothing but the CRC says that it is wrong.
+/// The Read Request has 52 octets. Each changed bit leaves a valid Request: only the CRC shows the error.
 fn crc_wrong(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let noticed = &["5041-3-7", "5044-4.4-1", "5044-4.4-19", "5044-6-1", "5044-6-3"];
-    // A reserved bit, the sink's STag and offset, the source of a Read of no octets, the two ends of the CRC field.
+    // A reserved bit, the sink's STag and offset, the source of a Read of no octets, both ends of the CRC field.
     for (at, bit) in
         [(2, 0x20), (3, 0x10), (20, 0x80), (31, 0x01), (36, 0x04), (47, 0x01), (48, 0x80), (51, 0x01)]
     {
@@ -103,7 +103,7 @@ fn crc_wrong(trial: &mut Trial<'_>) -> Result<(), Stop> {
             );
         }
     }
-    // The FPDU has the same length with these values of ULPDU_Length.
+    // With these values of ULPDU_Length the FPDU has the same length.
     for bits in [0x03, 0x02] {
         let mut stream = trial.open()?;
         trial.expect_alive(&[], &mut stream, 1)?;
@@ -116,7 +116,7 @@ fn crc_wrong(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Who looks at headers first sees another error.
+/// A target that looks at headers before the CRC finds another error.
 fn before_headers(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let first = &["5044-6-1", "5044-6-3"];
     let mut old = zero_read(2);
@@ -127,7 +127,7 @@ fn before_headers(trial: &mut Trial<'_>) -> Result<(), Stop> {
         ("an unknown opcode", join("414F 00000000 00000000 00000001 00000000", &[b"12345678"])),
         ("an MSN out of order", send(7, b"12345678")),
         ("a Read of an unknown STag", read_request(2, Place(1, 0), 8, Place(0xDEAD_BEEF, 0))),
-        ("a Read Response that nobody asked for", tagged("C142", 0xDEAD_BEEF, 0, b"12345678")),
+        ("a Read Response without a Read Request", tagged("C142", 0xDEAD_BEEF, 0, b"12345678")),
         ("DDP version 0", old),
     ];
     for (what, ulpdu) in wrong {
@@ -141,13 +141,14 @@ fn before_headers(trial: &mut Trial<'_>) -> Result<(), Stop> {
                 trial.judge(first, &stream, is_of_mpa(&terminate), (expected, terminate));
             }
             Reaction::Fpdu(fpdu) => trial.judge(first, &stream, false, (expected, shown(&fpdu))),
-            Reaction::End => trial.leave(first, "the target ends the connection without a word"),
+            Reaction::End => trial.leave(first, "the target ends the connection without a Terminate"),
         }
     }
     Ok(())
 }
 
-/// The number is right, and the octets are not: a sender's mistakes, which only a check of all four octets finds.
+/// The number is right and its octets are in the wrong order. Only a comparison of all four octets finds this
+/// mistake.
 fn order_of_octets(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let ids = &["5044-4.4-18", "5044-4.4-19"];
     let changes: [fn(&mut [u8; 4]); 4] = [
@@ -170,7 +171,8 @@ fn order_of_octets(trial: &mut Trial<'_>) -> Result<(), Stop> {
 }
 
 fn nothing_after(trial: &mut Trial<'_>) -> Result<(), Stop> {
-    // Who drops the bad FPDU takes Read 2 when it comes again, and whoever counts it takes Read 3.
+    // A target that drops the bad FPDU takes Read 2 when it comes again. A target that counts the bad FPDU takes Read
+    // 3.
     for next in [2, 3] {
         let mut stream = trial.open()?;
         trial.expect_alive(&[], &mut stream, 1)?;
@@ -183,7 +185,7 @@ fn nothing_after(trial: &mut Trial<'_>) -> Result<(), Stop> {
         let is_right = !matches!(reaction, Reaction::Fpdu(_));
         trial.judge(silent, &stream, is_right, (expected, "an answer to an FPDU"));
         if is_right {
-            let words = (expected, "the end of the connection, without a word");
+            let words = (expected, "the end of the connection, without a Terminate");
             trial.judge(&["5044-8-12"], &stream, !matches!(reaction, Reaction::End), words);
             trial.expect_close(&["5044-8-11"], &mut stream);
         }
@@ -246,7 +248,7 @@ fn wanted_by_target(trial: &mut Trial<'_>) -> Result<(), Stop> {
     expect_crc_error(trial, &mut stream, ids).map(drop)
 }
 
-/// What the target has in its CRC fields is its own business.
+/// The content of the target's CRC fields is not judged here.
 fn off(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let request = without_crc(trial);
     for field in [0, u32::MAX, 0xDEAD_BEEF] {
@@ -279,7 +281,8 @@ fn off(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// An FPDU with a wrong CRC was sent: a target that does not notice breaks `ids`. Its Terminate, if it sends one.
+/// Waits for the reaction to an FPDU with a wrong CRC. A target that does not notice breaks `ids`. Returns its
+/// Terminate, if it sends one.
 pub(super) fn expect_crc_error(
     trial: &mut Trial<'_>,
     stream: &mut Stream,
@@ -296,23 +299,23 @@ pub(super) fn expect_crc_error(
     Ok(None)
 }
 
-/// The best Request, with C=0.
+/// Returns the best Request, with C=0.
 fn without_crc(trial: &Trial<'_>) -> Request {
     let best = trial.best_request();
     Request { flags: best.flags & !C, ..best }
 }
 
-/// MPA's error 2. Who writes the two halves of an octet in the wrong order has noticed it all the same.
+/// Returns true for MPA's error 2. A target that exchanges the two halves of an octet has noticed the error too.
 const fn is_crc_error(terminate: &Terminate) -> bool {
     is_of_mpa(terminate) && terminate.code()[1] == 0x02
 }
 
-/// Layer 2 and type 0, in either order.
+/// Returns true for layer 2 and type 0, in either order.
 const fn is_of_mpa(terminate: &Terminate) -> bool {
     matches!(terminate.code()[0], 0x20 | 0x02)
 }
 
-/// Octets of a Marker before the next FPDU.
+/// Returns the number of Marker octets before the next FPDU.
 fn lead(stream: &Stream) -> usize {
     if stream.outgoing.position.is_some_and(|position| position % 512 == 0) { 4 } else { 0 }
 }

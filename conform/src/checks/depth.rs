@@ -41,7 +41,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// A stream, and how many Reads the target takes at a time on it.
+/// Opens a stream. Returns it with the number of Reads that the target takes at a time.
 pub(super) fn open_deep(trial: &mut Trial<'_>) -> Result<(Stream, u16), Stop> {
     trial.need_enhanced()?;
     let (stream, reply) = trial.open_with(&Request::enhanced(DEPTH, DEPTH))?;
@@ -50,7 +50,7 @@ pub(super) fn open_deep(trial: &mut Trial<'_>) -> Result<(Stream, u16), Stop> {
     Ok((stream, ird))
 }
 
-/// The same with two Reads at least, and `DEPTH` at most.
+/// Does the same for at least two Reads and at most `DEPTH`.
 pub(super) fn open_for_two(trial: &mut Trial<'_>) -> Result<(Stream, u16), Stop> {
     let (stream, ird) = open_deep(trial)?;
     if ird < 2 {
@@ -101,7 +101,7 @@ fn reads_of_sizes(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The Response to the Read that named the sink has to come, with those octets and without another one among them.
+/// The Response to the Read that named the sink has to come, with those octets and not mixed with another Response.
 fn take_response(trial: &mut Trial<'_>, stream: &mut Stream, sink: u32, wanted: &[u8]) -> Result<(), Stop> {
     let mut content: Vec<u8> = Vec::new();
     loop {
@@ -134,8 +134,8 @@ fn reads_too_many(trial: &mut Trial<'_>) -> Result<(), Stop> {
             "the target takes {ird} Reads at a time: too many to exceed them"
         )));
     }
-    // With octets behind them the Responses cannot all be sent, as nobody takes them; without, the target might keep
-    // up.
+    // If the Reads ask for octets, the target cannot send all Responses, as the tester takes none. Reads of no octets
+    // might be answered in time.
     let buffer = Client::new(SIZE as usize).learn_buffer(trial, &mut stream).ok();
     let (stream, count) = match &buffer {
         Some(_) => (stream, u32::from(ird) + 1 + UNTAKEN),
@@ -166,7 +166,7 @@ fn flood(
     Ok(())
 }
 
-/// Whether the stream ends before all `count` Reads and Atomics are answered, and what came in words.
+/// Returns whether the stream ends before all `count` Reads and Atomics are answered, and a text of what came.
 pub(super) fn is_end_of_flood(trial: &mut Trial<'_>, stream: &mut Stream, count: u32) -> (bool, String) {
     let mut responses = 0;
     loop {
@@ -190,12 +190,12 @@ pub(super) fn is_end_of_flood(trial: &mut Trial<'_>, stream: &mut Stream, count:
     }
 }
 
-/// The Reads that this side asks for at most.
+/// The most Reads that the tester asks for.
 const DEPTH: u16 = 8;
 /// The two high bits of IRD and ORD mean something else (RFC 6581 section 9).
 const DEPTH_BITS: u16 = 0x3FFF;
-/// The depth up to which a target is flooded.
+/// The most Reads with which a target is flooded.
 const MAX_DEPTH: u16 = 256;
 const SIZE: u32 = 65_536;
-/// Responses of `SIZE` octets that no TCP holds back for a peer that takes nothing.
+/// So many Responses of `SIZE` octets are more than any TCP buffers for a peer that takes none.
 const UNTAKEN: u32 = 96;

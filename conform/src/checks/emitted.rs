@@ -72,13 +72,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "emitted-nothing",
-        title: "a Write of no octets is one segment, where the target writes nothing at all",
+        title: "a Write of no octets is one segment, if the target writes for an empty ping",
         ids: &["5041-5.2-8"],
         run: nothing,
     },
 ];
 
-/// What a segment is in the dialogue of rping.
+/// The role of a segment in rping's dialogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     ReadRequest,
@@ -86,7 +86,7 @@ enum Kind {
     Send,
 }
 
-/// A segment of the target. Where its headers are wrong, it is told by its place in the dialogue.
+/// A segment of the target. If its headers are wrong, its place in the dialogue tells its kind.
 struct Emitted {
     kind: Kind,
     ulpdu: Vec<u8>,
@@ -96,7 +96,7 @@ struct Emitted {
 fn listen(trial: &mut Trial<'_>, stream: &mut Stream, client: &mut Client) -> Result<Vec<Emitted>, Stop> {
     client.advertise(stream, client.source);
     let mut all = vec![Emitted { kind: Kind::ReadRequest, ulpdu: take(trial, stream)? }];
-    // The header may be too long or too short, and the judgement is still to come.
+    // The header may have the wrong length here; a later step judges that.
     let Some(fields) = all[0].ulpdu.get(18..).and_then(ReadFields::parse) else { return Ok(all) };
     client.respond(stream, &fields);
     all.push(Emitted { kind: Kind::Send, ulpdu: take(trial, stream)? });
@@ -104,7 +104,7 @@ fn listen(trial: &mut Trial<'_>, stream: &mut Stream, client: &mut Client) -> Re
     let mut octets = 0;
     loop {
         let ulpdu = take(trial, stream)?;
-        // A Write has a T bit, or the opcode.
+        // A wrong Write may have only the T bit or only the opcode.
         let is_write = ulpdu[0] & 0x80 != 0 || ulpdu[1] & 0x0F == 0;
         let kind = if is_write { Kind::Write } else { Kind::Send };
         octets += ulpdu.len();
@@ -115,7 +115,7 @@ fn listen(trial: &mut Trial<'_>, stream: &mut Stream, client: &mut Client) -> Re
     }
 }
 
-/// A segment. A target that terminates here or is silent is no rping server.
+/// Takes a segment. A target that sends a Terminate here, or nothing, is no rping server.
 fn take(trial: &mut Trial<'_>, stream: &mut Stream) -> Result<Vec<u8>, Stop> {
     let unsuited = |what: String| Stop::Unsuited(format!("a server of rping is needed: {what}"));
     match stream.read_fpdu() {
@@ -129,7 +129,7 @@ fn take(trial: &mut Trial<'_>, stream: &mut Stream) -> Result<Vec<u8>, Stop> {
     }
 }
 
-/// What holds for a segment.
+/// A rule that holds for each segment.
 struct Rule {
     ids: &'static [&'static str],
     expected: &'static str,
@@ -141,7 +141,7 @@ impl Emitted {
         matches!(self.kind, Kind::ReadRequest | Kind::Send)
     }
 
-    /// QN, MSN or MO of an untagged segment, by its place in the header.
+    /// Returns QN, MSN or MO of an untagged segment, by its offset in the header.
     fn field(&self, at: usize) -> Option<u32> {
         (self.is_untagged() && self.ulpdu.len() >= 18).then(|| word(&self.ulpdu, at))
     }
@@ -247,7 +247,7 @@ fn headers(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut client = Client::new(64);
     let mut all = listen(trial, &mut stream, &mut client)?;
     judge_rules(trial, &stream, &all);
-    // A second ping shows how numbers grow. It may be missing after a wrong header, which was judged.
+    // A second ping shows how numbers grow. After a wrong header, which was judged, the second ping may be missing.
     all.extend(listen(trial, &mut stream, &mut client)?);
     judge_rules(trial, &stream, &all);
     for (kind, count) in [(Kind::ReadRequest, 2), (Kind::Send, 4)] {
@@ -313,10 +313,10 @@ fn nothing(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = trial.open()?;
     let all = listen(trial, &mut stream, &mut Client::new(0))?;
     let writes: Vec<_> = all.iter().filter(|it| it.kind == Kind::Write).collect();
-    // That of rdma-core writes as much as there is up to an octet of zero.
+    // The rping of rdma-core writes its text up to the first octet of zero.
     if writes.is_empty() || writes.iter().any(|it| it.ulpdu.len() > 14) {
         return Err(Stop::Unsuited(
-            "the target's Write for a ping of nothing is none or not empty".to_owned(),
+            "for a ping of no octets the target sends no Write, or one that is not empty".to_owned(),
         ));
     }
     let is_right = writes.len() == 1 && writes[0].ulpdu[0] & 0x40 != 0;
@@ -325,7 +325,7 @@ fn nothing(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// More than fits into one ULPDU, and what `rping -S` reaches.
+/// More than one ULPDU holds, and the most that `rping -S` takes.
 const LONG: usize = 65_535;
-/// RFC 5044 section 5.1: with its length, padding, CRC and Markers it is less than 65536 octets.
+/// RFC 5044 section 5.1: with length, padding, CRC and Markers such an FPDU has less than 65536 octets.
 const LARGEST_ULPDU: usize = 64_768;

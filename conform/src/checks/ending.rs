@@ -66,7 +66,7 @@ fn fin_inside(trial: &mut Trial<'_>) -> Result<(), Stop> {
         stream.finish();
         let ids = &["5041-3-13", "5040-7-3"];
         let end = match stream.read_fpdu() {
-            // Perhaps a Terminate, which may still arrive.
+            // This may be a Terminate, and the end still follows.
             Ok(_) => stream.read_to_end().1,
             Err(missing) => missing,
         };

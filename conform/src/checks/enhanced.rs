@@ -112,7 +112,7 @@ fn enhanced_startup(trial: &mut Trial<'_>) -> Result<(), Stop> {
     if reply.has(R) {
         return Err(Stop::Unsuited(format!("the target rejects the Request: {reply}")));
     }
-    // The other octet order would be 256.
+    // In the wrong octet order the number would be 256.
     let expected = format!("an ORD of {DEPTH} at most, in network order");
     trial.judge(&["6581-9-1"], &stream, ord & MASK <= DEPTH, (expected, &reply));
     trial.enter(&mut stream, &request, &reply);
@@ -122,7 +122,7 @@ fn enhanced_startup(trial: &mut Trial<'_>) -> Result<(), Stop> {
 fn unenhanced_revision_2(trial: &mut Trial<'_>) -> Result<(), Stop> {
     trial.need_enhanced()?;
     let ids = &["6581-6-1", "6581-10-2", "6581-10-6"];
-    // These octets would ask for the peer-to-peer start.
+    // As enhanced data these octets would ask for the peer-to-peer start.
     let octets = [0xC0, 0x01, 0xC0, 0x01, 0x00];
     let request = Request { revision: 2, ..Request::plain() }.with_private_data(&octets);
     let (mut stream, reply) = trial.ask_in(ids, &request)?;
@@ -160,7 +160,7 @@ fn reserved_bits(trial: &mut Trial<'_>) -> Result<(), Stop> {
     trial.expect_understood(ignored, &mut stream)
 }
 
-/// What S promises is not there. No rule says how to refuse it, so that a rejection is as good as a close.
+/// S announces data that is missing. No rule says how to refuse it, so that a rejection is as good as a close.
 fn without_data(trial: &mut Trial<'_>) -> Result<(), Stop> {
     trial.need_enhanced()?;
     let ids = &["6581-6-8", "6581-12-1"];
@@ -194,7 +194,7 @@ fn depths(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A server of rping would read what it is told of; but it has promised not to.
+/// A server of rping would read the advertised buffer. With the tester's IRD of 0 it must not.
 fn expect_no_read(trial: &mut Trial<'_>, stream: &mut Stream) {
     let mut client = Client::new(64);
     let place = client.source;
@@ -240,7 +240,7 @@ fn depths_immense(trial: &mut Trial<'_>) -> Result<(), Stop> {
         _ => {}
     }
     drop(stream);
-    // Whatever became of that one, the next is served.
+    // Whether or not the target took that connection, it has to serve the next one.
     let (mut stream, _) = trial.ask_in(ids, &Request::enhanced(DEPTH, DEPTH))?;
     trial.expect_understood(ids, &mut stream)
 }
@@ -261,7 +261,7 @@ fn bits_without_peer_to_peer(trial: &mut Trial<'_>) -> Result<(), Stop> {
     trial.expect_understood(&["6581-9.2-15"], &mut stream)
 }
 
-/// IRD and ORD of an accepting Reply, with their flags. None when the target rejects, which is its right.
+/// Returns IRD and ORD of an accepting Reply, with their flags. Returns `None` if the target rejects, which it may.
 fn accepted(reply: &Reply) -> Result<Option<(u16, u16)>, Stop> {
     if reply.has(R) {
         return Ok(None);
@@ -276,6 +276,6 @@ pub(super) const B: u16 = 0x4000;
 /// Bits of the second half, C and D: zero-length Write, zero-length Read.
 pub(super) const WRITE: u16 = 0x8000;
 pub(super) const READ: u16 = 0x4000;
-/// The depth itself, and the one that leaves it to the ULP.
+/// The bits of the depth. All of them set leave the depth to the ULP.
 pub(super) const MASK: u16 = 0x3FFF;
 const QUIET: Duration = Duration::from_millis(300);

@@ -74,8 +74,8 @@ fn layout(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Where an FPDU ends shows in the next one: the Send behind the Writes. What the target makes of the tester's padding
-/// is another check's question, so that the octets may be wrong here, but not their number.
+/// The next FPDU, the Send behind the Writes, shows where the Write's FPDU ended. Another check judges what the
+/// target makes of the tester's padding. So the octets may be wrong here, but not their number.
 fn padding_sent(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let framed = &["5044-4.1-2", "5044-4.1-3"];
     let mut stream = trial.open()?;
@@ -141,8 +141,8 @@ fn size_with_markers(trial: &mut Trial<'_>) -> Result<(), Stop> {
     judge_size(trial, stream, true)
 }
 
-/// MULPDU is exact as an upper bound. Below it a target may go for good reasons (a round number, a segment that is
-/// filled up), so that only FPDUs are wrong that are many more than it takes.
+/// MULPDU is an exact upper bound. A target may use less for good reasons, such as a round number or a segment that
+/// is filled up. So only a number of FPDUs far above the least one is wrong.
 fn judge_size(trial: &mut Trial<'_>, mut stream: Stream, markers: bool) -> Result<(), Stop> {
     let Some(emss) = stream.emss() else {
         let reason = "the size of TCP segments is not known here: run with --netif";
@@ -182,7 +182,7 @@ pub(super) fn with_markers(trial: &Trial<'_>) -> Request {
     Request { flags: best.flags | M, ..best }
 }
 
-/// All FPDUs of the target in a ping.
+/// Returns all FPDUs of the target in a ping.
 fn sent(ping: &Ping) -> impl Iterator<Item = &Fpdu> {
     let behind = std::iter::once(&ping.written.send);
     [&ping.request.fpdu, &ping.go_ahead.fpdu].into_iter().chain(&ping.written.writes).chain(behind)
@@ -190,5 +190,5 @@ fn sent(ping: &Ping) -> impl Iterator<Item = &Fpdu> {
 
 const LONG: usize = 16_384;
 const TAGGED_HEADER: usize = 14;
-/// Octets that a ULPDU may be short of MULPDU, so that its payload is a multiple of 8 or so.
+/// The octets by which a ULPDU may be shorter than MULPDU, for example to make its payload a multiple of 8.
 const SLACK: usize = 16;

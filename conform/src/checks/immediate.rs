@@ -1,6 +1,7 @@
-//! Immediate Data (RFC 7306 section 6). It takes the one receive that a server of rping has posted, so that most
-//! servers end the connection then, as they do after a Send of 8 octets: what can be seen is whether the stack below
-//! found a fault.
+//! Immediate Data (RFC 7306 section 6).
+//!
+//! It takes the one receive that a server of rping has posted. Most servers then end the connection, as they do after
+//! a Send of 8 octets. The checks see only whether the stack below found a fault.
 
 use crate::atomic::is_unknown_opcode;
 use crate::check::Check;
@@ -23,7 +24,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "immediate-ignored",
-        title: "the Invalidate STag and reserved bits of Immediate Data are not looked at",
+        title: "the Invalidate STag and reserved bits of Immediate Data are ignored",
         ids: &["5040-4.1-11", "7306-4.1-4"],
         run: immediate_ignored,
     },
@@ -47,23 +48,23 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Immediate Data of as many octets as there are, opcode 8 or 9.
+/// Returns Immediate Data with all octets of `payload`, opcode 8 or 9.
 fn data(head: &str, msn: u32, payload: &[u8]) -> Vec<u8> {
     join(head, &[&[0; 8], &msn.to_be_bytes(), &[0; 4], payload])
 }
 
 /// How a target takes Immediate Data.
 enum Taken {
-    /// It goes on, or its ULP has had enough.
+    /// The target goes on, or its ULP ends the connection.
     Yes,
-    /// It does not know the opcode.
+    /// The target does not know the opcode.
     Unknown(Terminate),
-    /// It finds a fault, or nothing comes.
+    /// The target finds a fault, or nothing comes.
     No(String),
 }
 
-/// Sends Immediate Data and looks what becomes of it. A Read behind it is answered by stacks that take it, unless their
-/// ULP is quicker.
+/// Sends Immediate Data and a Read, and returns how the target takes the data. A stack that takes it answers the
+/// Read, unless its ULP ends the connection earlier.
 fn offer(trial: &mut Trial<'_>, ulpdu: &[u8]) -> Result<(Taken, Stream), Stop> {
     let mut stream = trial.open_alive()?;
     let burst = [stream.outgoing.fpdu(ulpdu), stream.outgoing.fpdu(&zero_read(2))].concat();
@@ -78,10 +79,10 @@ fn judge_answer(trial: &mut Trial<'_>, answer: Result<Fpdu, Missing>) -> Taken {
             trial.note(Missing::Silence);
             Taken::No("silence".to_owned())
         }
-        // The ULP of rping expected something else.
+        // The ULP of rping expected another message.
         Err(_) => Taken::Yes,
         Ok(fpdu) => match Terminate::parse(&fpdu.ulpdu) {
-            // A fault that the ULP of the target made up, as whoever ends a stream in the middle may.
+            // The target's ULP caused this Terminate. A ULP that ends a stream in the middle may do that.
             Some(terminate) if terminate.code() == LOCAL_CATASTROPHE => Taken::Yes,
             Some(terminate) if is_unknown_opcode(&terminate) => Taken::Unknown(terminate),
             None if fpdu.ulpdu.get(1).is_some_and(|octet| octet & 0x0F == opcode::READ_RESPONSE) => {
@@ -92,7 +93,7 @@ fn judge_answer(trial: &mut Trial<'_>, answer: Result<Fpdu, Missing>) -> Taken {
     }
 }
 
-/// The checks need a target that knows Immediate Data.
+/// Ends the check as unsuited if the target does not know Immediate Data.
 fn need_immediate(trial: &mut Trial<'_>) -> Result<(), Stop> {
     match offer(trial, &data("4148", 1, &pattern(8)))?.0 {
         Taken::Yes => Ok(()),
@@ -142,7 +143,7 @@ fn immediate_ignored(trial: &mut Trial<'_>) -> Result<(), Stop> {
 
 fn immediate_consumes(trial: &mut Trial<'_>) -> Result<(), Stop> {
     need_immediate(trial)?;
-    // Who is no rping answers no advertisement in any case.
+    // A server that is no rping answers no advertisement in any case.
     let mut stream = trial.open()?;
     let mut client = Client::new(64);
     client.advertise(&mut stream, client.source);
@@ -171,7 +172,7 @@ fn immediate_length(trial: &mut Trial<'_>) -> Result<(), Stop> {
         let what = "Immediate Data has 8 octets";
         let fault = Fault { what, guards: &["7306-6.3-8"], codes: &[], near: &[] };
         let refusal = trial.provoke(&fault, &mut stream, &ulpdu)?;
-        // A ULP that expected something else just ends the connection.
+        // A ULP that expected another message ends the connection without a Terminate.
         let is_said = matches!(&refusal, Refusal::Said(terminate) if terminate.code() != LOCAL_CATASTROPHE);
         let words = ("a Terminate for the fault", "the end of the connection without one");
         trial.need(&["7306-6.1-3", "7306-6.3-8"], &stream, is_said, words)?;
@@ -180,7 +181,7 @@ fn immediate_length(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What is wrong, who says so, the codes for it, and the segment.
+/// What is wrong, the requirements that say so, the codes for it, and the segment.
 type Case<'a> = (&'a str, &'a [&'static str], &'a [&'a str], Vec<u8>);
 
 fn immediate_form(trial: &mut Trial<'_>) -> Result<(), Stop> {
@@ -209,5 +210,5 @@ fn immediate_form(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Layer 0, type 0, code 0: nothing that came is to blame.
+/// Layer 0, type 0, code 0: no received segment is to blame.
 const LOCAL_CATASTROPHE: [u8; 2] = [0, 0];

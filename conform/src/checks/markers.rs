@@ -1,4 +1,4 @@
-//! Markers in what the target sends (RFC 5044 section 4.3). A target has to have them when the Request asks for them.
+//! Markers in what the target sends (RFC 5044 section 4.3). A target has to insert them if the Request asks for them.
 
 use super::fpdus::with_markers;
 use crate::check::Check;
@@ -54,7 +54,8 @@ const SMALL: &[&str] = &[
     "5044-7.1-5",
 ];
 
-/// Answers of 20 octets: the second Marker is inside one, the third before the CRC of one, and the sixth between two.
+/// Answers of 20 octets. The second Marker is inside an FPDU, the third before a CRC, and the sixth between two
+/// FPDUs.
 fn small(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let (mut stream, reply) = begin(trial)?;
     let mut survey = Survey::default();
@@ -73,7 +74,7 @@ fn small(trial: &mut Trial<'_>) -> Result<(), Stop> {
             if fpdu.markers.iter().all(|marker| marker.distance == 0) && msn == 1 {
                 return Err(Stop::Unsuited(format!("a Read is answered in another way: {}", shown(&fpdu))));
             }
-            // The Markers inside are counted as if they were of the ULPDU.
+            // True if ULPDU_Length wrongly counts the Markers inside.
             let is_counted = fpdu.ulpdu.len() == 14 + 4 * inner(&fpdu) && inner(&fpdu) > 0;
             let ids = if is_counted { &["5044-4.1-2"] } else { MISPLACED };
             trial.judge(ids, &stream, false, (&what, shown(&fpdu)));
@@ -117,7 +118,7 @@ fn padding(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut survey = Survey::default();
     let mut is_seen = false;
     for _ in 0..PINGS {
-        // A Read Request and a Send, 92 octets, go before the Write, if there is no Marker in them.
+        // A Read Request and a Send go before the Write: 92 octets, if there is no Marker in them.
         let place = stream.incoming.position.unwrap_or_default();
         let room = 512 - place % 512;
         let fits = (44..=80).contains(&room.saturating_sub(92));
@@ -137,8 +138,8 @@ fn padding(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Err(Stop::Unsuited("no Marker came between padding and CRC".to_owned()))
 }
 
-/// Opens a stream with Markers. A target that takes a Request without M=1 just before has only the Markers to reject it
-/// for.
+/// Opens a stream with Markers. The target has just accepted a Request without M=1, so that only M=1 can explain a
+/// rejection.
 fn begin(trial: &mut Trial<'_>) -> Result<(Stream, Reply), Stop> {
     let able = &["5044-4.3-3"];
     drop(trial.open()?);
@@ -153,7 +154,8 @@ fn begin(trial: &mut Trial<'_>) -> Result<(Stream, Reply), Stop> {
     Ok((stream, reply))
 }
 
-/// The first octets behind the Reply are a Marker, whatever is in it, and the length field of an answer behind it.
+/// The four octets behind the Reply have to be a Marker with any content, and the length field of an answer has to
+/// follow.
 fn judge_first(trial: &mut Trial<'_>, stream: &Stream, reply: &Reply) -> Result<(), Stop> {
     let ids = &["5044-4.3-3", "5044-4.3-9", "5044-7.1-5"];
     let Some(octets) = stream.record().1.get(end_of(reply)..).filter(|octets| octets.len() >= 6) else {
@@ -165,7 +167,7 @@ fn judge_first(trial: &mut Trial<'_>, stream: &Stream, reply: &Reply) -> Result<
     if is_right { Ok(()) } else { Err(Stop::Judged) }
 }
 
-/// Where the octets are others, Markers are not where they belong: that is another check's finding.
+/// Octets that differ mean that Markers are in wrong places. Another check reports that.
 fn need_content(client: &Client, ping: &Ping) -> Result<(), Stop> {
     if ping.written.content.as_ref() == Some(&client.content) {
         return Ok(());
@@ -192,7 +194,7 @@ fn note_markers(survey: &mut Survey, fpdu: &Fpdu) {
     }
 }
 
-/// The CRC, by where the FPDU has its Markers.
+/// Notes the CRC under the requirements for the FPDU's Markers.
 fn note_sum(survey: &mut Survey, fpdu: &Fpdu) {
     if fpdu.markers.is_empty() {
         survey.note_crc(&["5044-4.4-14"], fpdu);
@@ -209,13 +211,13 @@ fn note_sum(survey: &mut Survey, fpdu: &Fpdu) {
     }
 }
 
-/// Whether a Marker stands directly before the CRC field.
+/// Returns true if a Marker stands directly before the CRC field.
 fn is_before_crc(fpdu: &Fpdu) -> bool {
     let start = if fpdu.markers.first().is_some_and(|marker| marker.distance == 0) { 4 } else { 0 };
     fpdu.markers.last().is_some_and(|marker| start + marker.distance + 8 == fpdu.raw.len())
 }
 
-/// Markers that are not before the FPDU.
+/// Returns the number of Markers that are not before the FPDU.
 fn inner(fpdu: &Fpdu) -> usize {
     fpdu.markers.iter().filter(|marker| marker.distance != 0).count()
 }

@@ -54,8 +54,8 @@ const TAKEN: &[&str] = &[
     "5044-7.1.1-7",
 ];
 
-/// FPDUs of 52 octets: a Marker has stood at every place that there is in one before the last of them. The private data
-/// makes the stream begin at an odd place.
+/// FPDUs of 52 octets. Before the last of them a Marker has stood at every possible place. The private data makes the
+/// stream begin at an odd offset.
 fn taken(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = begin(trial, 0)?;
     for msn in 1..=ENOUGH {
@@ -101,7 +101,7 @@ fn reserved_bits(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What a sender does that forgets the Marker: the CRC is of all the other octets.
+/// A sender that forgets the Marker computes the CRC over all other octets.
 fn outside_crc(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let kinds: [(&[&str], usize); 3] = [
         (&["5044-4.2-3", "5044-4.3-1", "5044-4.3-8", "5044-4.4-16"], 0),
@@ -121,8 +121,8 @@ fn outside_crc(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// To look at every Marker is optional in a stream that comes in order (RFC 5044 section 8), so that a target may go
-/// on. But who looks has to see this error, and no other.
+/// A check of every Marker is optional in a stream that comes in order (RFC 5044 section 8), so that a target may go
+/// on. A target that checks Markers has to report this error and no other.
 fn points_elsewhere(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let ids = &["5044-8-3", "5044-8-6", "5044-8-7"];
     for place in [0, 20] {
@@ -137,16 +137,16 @@ fn points_elsewhere(trial: &mut Trial<'_>) -> Result<(), Stop> {
                 trial.judge(ids, &stream, is_right, (expected, terminate));
             }
             Reaction::Fpdu(fpdu) if is_zero_response(&fpdu) => {
-                trial.leave(ids, "the target does not look at Markers of a stream that comes in order");
+                trial.leave(ids, "the target does not check Markers of a stream that comes in order");
             }
             Reaction::Fpdu(fpdu) => trial.judge(ids, &stream, false, (expected, shown(&fpdu))),
-            Reaction::End => trial.leave(ids, "the target ends the connection without a word"),
+            Reaction::End => trial.leave(ids, "the target ends the connection without a Terminate"),
         }
     }
     Ok(())
 }
 
-/// A stream on which the target wants Markers. The first of them is at an odd octet of the TCP connection.
+/// Opens a stream on which the target wants Markers. The first Marker is at an odd octet of the TCP connection.
 fn begin(trial: &mut Trial<'_>, flags: u8) -> Result<Stream, Stop> {
     let best = trial.best_request();
     let request = Request { flags: best.flags | flags, ..best }.with_private_data(b"odd");
@@ -158,10 +158,11 @@ fn begin(trial: &mut Trial<'_>, flags: u8) -> Result<Stream, Stop> {
     Err(Stop::Unsuited(reason.to_owned()))
 }
 
-/// Sends FPDUs until the next one of 52 octets has a Marker at `place`; the MSN of the next Read.
+/// Sends FPDUs until the next one of 52 octets has a Marker at `place`. Returns the MSN of the next Read.
 fn go_to(trial: &mut Trial<'_>, stream: &mut Stream, place: usize) -> Result<u32, Stop> {
     for msn in 1..ENOUGH {
-        // The first Marker of the stream is one before an FPDU too, but who leaves it out may have begun too late.
+        // The first Marker of the stream is before an FPDU too. It does not count: a target that omits Markers may
+        // only have begun too late there.
         let is_first = stream.outgoing.position == Some(0);
         if !is_first && place_of_marker(stream.outgoing.position.unwrap_or_default()) == place {
             return Ok(msn);
@@ -171,7 +172,7 @@ fn go_to(trial: &mut Trial<'_>, stream: &mut Stream, place: usize) -> Result<u32
     Err(Stop::Unsuited(format!("no FPDU has a Marker at octet {place}")))
 }
 
-/// Where the first Marker stands in an FPDU that starts at `position`; it may be behind its end.
+/// Returns the place of the first Marker in an FPDU that starts at `position`. It may be behind the FPDU's end.
 const fn place_of_marker(position: usize) -> usize {
     (512 - position % 512) % 512
 }

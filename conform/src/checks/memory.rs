@@ -1,5 +1,5 @@
-//! Reads of the target's buffer (RFC 5040 sections 5.2.2, 7.2 and 8.1.1). A target that does not say where that is
-//! cannot be judged here.
+//! Reads of the target's buffer (RFC 5040 sections 5.2.2, 7.2 and 8.1.1). These checks need a target that tells where
+//! its buffer is.
 
 use crate::check::Check;
 use crate::fault::{Fault, Refusal};
@@ -47,7 +47,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "read-while-written",
-        title: "a Read and the target's own Write at the same time: both whole",
+        title: "a Read and the target's own Write at the same time are both whole",
         ids: &["5040-5.2.1-12", "5041-5.2-3"],
         run: read_while_written,
     },
@@ -174,7 +174,7 @@ fn take_response(
         let is_last = segment.is_last();
         len += segment.payload.len();
         segments.push(segment);
-        // All octets and no L: what follows will show.
+        // All octets have come and none has L=1: the next segment shows more.
         if is_last || len >= 6000 {
             return Ok(segments);
         }
@@ -196,7 +196,7 @@ fn read_while_written(trial: &mut Trial<'_>) -> Result<(), Stop> {
             opcode::READ_RESPONSE => read.extend(segment.payload),
             opcode::WRITE => written.extend(segment.payload),
             opcode::SEND => is_sent = true,
-            // The ULP may take its buffer away when it has written: then there is nothing to be read any more.
+            // The ULP may deregister its buffer after its Write. Then a Read of it has to fail.
             opcode::TERMINATE if is_sent => {
                 return Err(Stop::Unsuited("the target took its buffer away before it was read".to_owned()));
             }
@@ -213,13 +213,13 @@ fn read_while_written(trial: &mut Trial<'_>) -> Result<(), Stop> {
 
 /// An access to memory outside of the target's buffer.
 struct Access {
-    /// The segment, further away by a distance from where it would be right.
+    /// Makes the segment for an offset that lies `distance` away from a valid one.
     ulpdu: fn(&Advertisement, u64) -> Vec<u8>,
     guards: &'static [&'static str],
 }
 
-/// Each access is refused. The memory behind the STag may be larger than what was advertised, so that a target that
-/// takes the access next to the buffer is asked for one far away.
+/// Sends each access, which has to be refused. The memory behind the STag may be larger than the advertised buffer.
+/// So if the target takes the access next to the buffer, the check sends one far away.
 fn expect_refusals(trial: &mut Trial<'_>, accesses: &[Access], is_read: bool) -> Result<(), Stop> {
     for access in accesses {
         for distance in [0, 1 << 40] {
@@ -228,7 +228,7 @@ fn expect_refusals(trial: &mut Trial<'_>, accesses: &[Access], is_read: bool) ->
             let ulpdu = (access.ulpdu)(&buffer, distance);
             stream.send_ulpdu(&ulpdu);
             if !is_read {
-                // A Write that is taken has no answer; this Read has.
+                // A Write that is taken has no answer, but this Read has.
                 stream.send_ulpdu(&read_request(1, Place(1, 0), 0, Place(0, 0)));
             }
             let answer = stream.read_fpdu();
@@ -237,7 +237,7 @@ fn expect_refusals(trial: &mut Trial<'_>, accesses: &[Access], is_read: bool) ->
                 continue;
             }
             let fault = Fault {
-                what: "the buffer ends before",
+                what: "the access is outside of the buffer",
                 guards: access.guards,
                 codes: if is_read { &["0101"] } else { &["1101"] },
                 near: REFUSALS,
@@ -303,7 +303,7 @@ fn write_outside(trial: &mut Trial<'_>) -> Result<(), Stop> {
         },
         Access {
             ulpdu: |buffer, distance| {
-                // As much as fits a small FPDU, up to one octet behind the end.
+                // As much as fits a small FPDU, up to one octet behind the buffer's end.
                 let len = (buffer.size + 1).min(1024);
                 write_at(buffer, distance + u64::from(buffer.size + 1 - len), len)
             },
@@ -327,7 +327,7 @@ fn write_wraps(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What shows that an access was refused, be it for another reason.
+/// The codes that show that an access was refused, also those for another reason.
 const REFUSALS: &[&str] =
     &["0000", "0100", "0101", "0102", "0103", "0104", "0207", "1000", "1100", "1101", "1102", "1103"];
 const READ_BELOW: &[&str] = &["5040-5.2.1-14", "5040-7.2-11", "5040-8.1.1-4", "5042-6.3.1-1"];

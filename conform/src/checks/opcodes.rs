@@ -13,7 +13,7 @@ use crate::trial::Trial;
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "opcode-unknown",
-        title: "opcodes that nobody has defined are refused as such, untagged and tagged",
+        title: "undefined opcodes are refused as such, untagged and tagged",
         ids: &["5040-4.1-6", "5040-7.2-2", "5040-4.8-3", "5040-5.3-7"],
         run: unknown,
     },
@@ -63,7 +63,7 @@ fn unknown(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The tagged ones are without payload, so that their STag does not matter.
+/// The tagged segments have no payload, so that their STag does not matter.
 fn tagged_flag(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let guards = &["5040-4.1-5"];
     for opcode in [1, 3, 4, 5, 6, 7] {
@@ -78,7 +78,7 @@ fn tagged_flag(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// DDP may be asked for the queue first: then it is the queue that is wrong.
+/// A target may check the queue for DDP first and report the queue as wrong.
 fn queue(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let to = |queue: u8, mut ulpdu: Vec<u8>| {
         ulpdu[9] = queue;
@@ -97,7 +97,8 @@ fn queue(trial: &mut Trial<'_>) -> Result<(), Stop> {
         let is_read_queue = ulpdu[9] == 1;
         let guards: &[&'static str] = &["5040-3.1-2", "5040-4.1-7", "5040-7.2-7"];
         let guards = &guards[..if is_read_queue { 3 } else { 2 }];
-        // A Send is too long for the buffer of a Terminate, and so on: DDP looks there first.
+        // A Send is too long for the buffer of a Terminate, and so on. DDP may report that before RDMAP sees the
+        // opcode.
         let near = &["1202", "1203", "1205", "0207"];
         trial.expect_refusal_of(&Fault { what, guards, codes: &["0206", "1201"], near }, &[ulpdu])?;
     }
@@ -119,7 +120,7 @@ fn version(trial: &mut Trial<'_>) -> Result<(), Stop> {
             if version == 0 {
                 guards.push("5040-4.1-9");
             }
-            let what = "RDMAP has version 1 here";
+            let what = "the stream has RDMAP version 1";
             let fault = Fault { what, guards: &guards, codes: &["0205"], near: &["0206"] };
             trial.expect_refusal_of(&fault, &[ulpdu])?;
         }
@@ -129,7 +130,7 @@ fn version(trial: &mut Trial<'_>) -> Result<(), Stop> {
 
 fn invalidate(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let fault = Fault {
-        what: "there is no such STag to invalidate",
+        what: "the STag to invalidate does not exist",
         guards: &["5040-4.1-3", "5040-5.3-7", "5040-5.3-14", "5040-5.3-15", "5040-7.2-4"],
         codes: &["0109", "0209", "0100", "0103"],
         near: &["1100", "1102"],
@@ -143,7 +144,7 @@ fn invalidate(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The STag may be one that several streams share, which a peer cannot invalidate.
+/// Several streams may share the STag; a peer cannot invalidate such an STag.
 fn invalidate_buffer(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = trial.open()?;
     let mut client = Client::new(64);
@@ -153,7 +154,7 @@ fn invalidate_buffer(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut answer = stream.read_fpdu();
     let mut codes: &[&str] = &["0109", "0209"];
     if answer.as_ref().is_ok_and(|fpdu| Terminate::parse(&fpdu.ulpdu).is_none()) {
-        // The Send was taken, and the ping goes on.
+        // The target took the Send, and the ping goes on.
         codes = &["1100", "1102"];
         stream.send_ulpdu(&write(buffer.stag, buffer.to, &pattern(8)));
         while answer.as_ref().is_ok_and(|fpdu| Terminate::parse(&fpdu.ulpdu).is_none()) {
@@ -162,7 +163,9 @@ fn invalidate_buffer(trial: &mut Trial<'_>) -> Result<(), Stop> {
     }
     let terminate = answer.as_ref().ok().and_then(|fpdu| Terminate::parse(&fpdu.ulpdu));
     if let Some(terminate) = terminate.filter(|terminate| terminate.control[0] == 0) {
-        return Err(Stop::Unsuited(format!("the target needs the buffer itself, and sends {terminate}")));
+        return Err(Stop::Unsuited(format!(
+            "the target itself still needs the buffer, and sends {terminate}"
+        )));
     }
     let what = "the STag, if it can be invalidated, is no longer there";
     trial.judge_refusal(&Fault { what, guards: &["5040-5.3-15"], codes, near: &[] }, &stream, answer);

@@ -30,7 +30,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "crc-not-asked",
-        title: "without C in the Request it is the Reply that says whether CRCs are generated and checked",
+        title: "without C in the Request the Reply decides whether CRCs are generated and checked",
         ids: &["5044-7.1.1-8", "5044-7.1.1-9", "5044-7.1.1-10"],
         run: crc_not_asked,
     },
@@ -41,7 +41,7 @@ fn markers_not_asked(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let request = trial.best_request();
     let (mut stream, _) = trial.ask_in(ids, &request)?;
     for msn in 1..=ENOUGH {
-        // A Marker before this FPDU or in it would make another one of it.
+        // A Marker before or in this FPDU would make it a different FPDU.
         let fpdu = expect_echo(trial, ids, &mut stream, msn)?;
         if msn == ENOUGH {
             trial.judge(ids, &stream, true, ("FPDUs without Markers", shown(&fpdu)));
@@ -113,7 +113,7 @@ fn crc_not_asked(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// CRCs are in use: the target's is right, and a wrong one of the tester is noticed.
+/// CRCs are in use: the target's CRC has to be right, and the target has to notice a wrong one.
 fn expect_crc(trial: &mut Trial<'_>, ids: &[&'static str], stream: &mut Stream) -> Result<(), Stop> {
     let fpdu = expect_echo(trial, ids, stream, 1)?;
     let words = (format!("the CRC {:08X}", fpdu.computed_crc()), format!("{:08X}", fpdu.crc));
@@ -122,7 +122,7 @@ fn expect_crc(trial: &mut Trial<'_>, ids: &[&'static str], stream: &mut Stream) 
     Ok(())
 }
 
-/// The answer to a zero-length Read has to come, or `ids` are not kept.
+/// Sends a zero-length Read. If no answer comes, `ids` are not kept.
 fn expect_echo(
     trial: &mut Trial<'_>,
     ids: &[&'static str],
@@ -141,6 +141,6 @@ fn expect_echo(
     Err(Stop::Judged)
 }
 
-/// So many answers of 20 octets are more than two Markers are apart.
+/// So many answers of 20 octets are longer than the distance of two Markers.
 const ENOUGH: u32 = 28;
 const QUIET: Duration = Duration::from_millis(300);

@@ -31,13 +31,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "read-reserved",
-        title: "reserved bits and the Invalidate STag of a Read Request are not looked at",
+        title: "reserved bits and the Invalidate STag of a Read Request are ignored",
         ids: &["5040-4.1-11", "5040-4.1-13", "5041-4.1-9"],
         run: read_reserved,
     },
     Check {
         name: "read-bad-stag",
-        title: "a Read of an STag that is not there: Terminate 0/1/00 with both headers, then the end",
+        title: "a Read of an STag that does not exist: Terminate 0/1/00 with both headers, then the end",
         ids: &[
             "5040-4.8-3",
             "5040-4.8-4",
@@ -119,7 +119,7 @@ fn read_zero(trial: &mut Trial<'_>) -> Result<(), Stop> {
 
 fn read_reserved(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = trial.open_alive()?;
-    // Which octets are changed, and who says that they are not looked at.
+    // The requirements that say the octets are ignored, the offset of the changed octets, and their value.
     let cases: [(&[&str], usize, &str); 3] =
         [(&["5041-4.1-9"], 0, "7D"), (&["5040-4.1-11"], 1, "71"), (&["5040-4.1-13"], 2, "FFFFFFFF")];
     for (msn, (ids, at, octets)) in (2..).zip(cases) {
@@ -140,7 +140,7 @@ fn read_bad_stag(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = trial.open_alive()?;
     let ulpdu = read_request(2, Place(0x0102_0304, 0x1000), 8, Place(0x0BAD_0001, 0x2000));
     let fault = Fault {
-        what: "the source's STag is not there",
+        what: "the source's STag does not exist",
         guards: &["5040-5.2.1-5", "5040-5.2.1-14", "5040-7.2-9", "5042-6.1.1-5"],
         codes: &["0100", "0103"],
         near: &[],
@@ -148,7 +148,7 @@ fn read_bad_stag(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let refusal = trial.provoke(&fault, &mut stream, &ulpdu)?;
     trial.judge_returned(&["5040-7.1-4"], &stream, &refusal, (&ulpdu, true));
     if stream.end().is_none() {
-        // A Read that would be answered on a stream that works, behind the Terminate.
+        // Behind the Terminate, a Read that a working stream would answer.
         stream.send_ulpdu(&read_request(3, Place(7, 8), 0, Place(0, 0)));
         let (octets, end) = stream.read_to_end();
         trial.note(end);
@@ -164,13 +164,13 @@ fn read_bad_stag(trial: &mut Trial<'_>) -> Result<(), Stop> {
 
 fn read_msn(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut moved = read_request(2, Place(1, 0), 0, Place(0, 0));
-    // Far behind every buffer: 28 octets might find a place at a small one.
+    // The offset is far behind every buffer. With a small one the 28 octets might fit a buffer.
     moved[14] = 0x40;
     let later = read_request(7, Place(1, 0), 0, Place(0, 0));
     let former = read_request(1, Place(1, 0), 0, Place(0, 0));
     let cases: [(Vec<u8>, &str, &[&str], &str); 3] = [
         (later, "the MSN is not the next", &["1203", "1202"], "5041-7.1-10"),
-        (former, "the MSN was there before", &["1203", "1202"], "5041-7.1-10"),
+        (former, "the MSN was used before", &["1203", "1202"], "5041-7.1-10"),
         (moved, "the MO is 2^30", &["1204", "1205"], "5041-7.1-8"),
     ];
     for (ulpdu, what, codes, id) in cases {

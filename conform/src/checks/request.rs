@@ -1,4 +1,4 @@
-//! Requests that are none, and those of other revisions (RFC 5044 sections 7.1 and 8).
+//! Octets that are no Request, and Requests of other revisions (RFC 5044 sections 7.1 and 8).
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "reply-as-request",
-        title: "a Reply where a Request is due, as if both sides were Responders",
+        title: "a Reply instead of a Request, as if both sides were Responders",
         ids: &["5044-7.1.1-2", "5044-7.1.2-16", "5044-7.1.2-20"],
         run: reply_as_request,
     },
@@ -43,7 +43,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// A check after which some targets do not listen any more.
+/// Checks after which some targets no longer listen.
 pub(super) const LAST: &[Check] = &[Check {
     name: "request-cut-short",
     title: "Requests that end before they are whole",
@@ -70,7 +70,7 @@ fn private_data_too_long(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let closed = &["5044-7.1.1-21", "5044-7.1.2-4", "5044-7.1.2-22", "5044-7.1.2-25", "5044-8-4"];
     let whole = Request::plain().with_private_data(&[0x5A; 513]);
     trial.expect_refusal(closed, &whole.emit())?;
-    // The length alone says that the frame is wrong: no reason to wait for octets or a timer.
+    // The length field alone shows that the frame is wrong. The target needs to wait for no more octets and no timer.
     let at_once = &["5044-7.1.2-22", "5044-8-9"];
     for len in [0x0201, 0xFFFF] {
         trial.expect_refusal(at_once, &Request { length: Some(len), ..Request::plain() }.emit())?;
@@ -78,8 +78,7 @@ fn private_data_too_long(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Linux siw 6.1 takes no connection any more after the first of them: that is the end of the check, and none of the
-/// findings.
+/// Linux siw 6.1 takes no connection after the first of these Requests. That ends the check, and is not a finding.
 fn request_cut_short(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let request = Request::plain().with_private_data(b"data").emit();
     let short: &[&str] = &["5044-7.1.2-3", "5044-7.1.2-4"];
@@ -100,8 +99,8 @@ fn request_cut_short(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// No version of MPA has these numbers, so that nobody can work with them. RFC 5044's appendix C.2.1 has a Responder
-/// send a Reply of its own revision before it closes.
+/// No version of MPA has these numbers, so that no target can work with them. By RFC 5044's appendix C.2.1 a
+/// Responder sends a Reply of its own revision before it closes.
 fn unknown_revision(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let closed = &["5044-7.1.1-17", "5044-7.1.1-18"];
     for revision in [3, 255] {
@@ -117,9 +116,9 @@ fn unknown_revision(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Revision 0 goes with DDP and RDMAP of version 0 and with Markers in both directions (RFC 5044 appendix C). Who can
-/// do that says so by a Reply of revision 0 with M=1; everybody else has to close. A connection that goes on in version
-/// 1 is neither.
+/// Revision 0 implies version 0 of DDP and RDMAP, and Markers in both directions (RFC 5044 appendix C). A target that
+/// can do that sends a Reply of revision 0 with M=1. Every other target has to close. A connection that goes on in
+/// version 1 is neither.
 fn revision_0(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let ids = &["5044-7.1.1-18"];
     let request = Request { revision: 0, flags: C, ..Request::plain() };
@@ -150,5 +149,5 @@ fn revision_0(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Longer than the time that siw gives a Request to be whole, which is 5 s after its first octet, and than most others.
+/// Longer than the timers of most targets. siw's limit for a whole Request is 5 s after its first octet.
 const TIMER: Duration = Duration::from_secs(15);

@@ -31,13 +31,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "target-read-depth",
-        title: "a peer with an IRD of 0 is sent no Read Request",
+        title: "the target sends no Read Request to a peer with an IRD of 0",
         ids: &["5040-6.1-4", "6581-9.1-5"],
         run: target_read_depth,
     },
     Check {
         name: "target-messages",
-        title: "all that is sent at a ping is FPDUs with messages of RDMAP",
+        title: "the target sends nothing during a ping but FPDUs with RDMAP messages",
         ids: &["5040-4.1-8", "5040-4.1-10", "5040-6.1-1"],
         run: target_messages,
     },
@@ -47,7 +47,7 @@ fn target_read(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = trial.open()?;
     let mut client = Client::new(64);
     for msn in 1..=2 {
-        // Another buffer at each ping shows where the source comes from.
+        // Each ping advertises another buffer, so that the Request has to take its source from there.
         client.source = Place(client.source.0 + msn, client.source.1 + 0x1_0000_0002 * u64::from(msn));
         read_once(trial, &mut stream, &mut client, msn)?;
         client.advertise(&mut stream, client.sink);
@@ -79,7 +79,7 @@ fn read_once(trial: &mut Trial<'_>, stream: &mut Stream, client: &mut Client, ms
         judge(trial, &["5040-4.1-12"], invalidate == 0, "an Invalidate STag of zero");
     }
     client.respond(stream, fields);
-    // Whatever comes next is the Send: a second Read Request for the same Read would end the dialogue here.
+    // The next message has to be the Send. A second Read Request for the same Read would end the dialogue here.
     let next = stream.read_fpdu().map_err(|missing| {
         trial.note(missing);
         Stop::Unsuited(format!("{missing} instead of the Send that follows a Read"))
@@ -90,7 +90,7 @@ fn read_once(trial: &mut Trial<'_>, stream: &mut Stream, client: &mut Client, ms
 
 fn target_read_depth(trial: &mut Trial<'_>) -> Result<(), Stop> {
     trial.need_enhanced()?;
-    // Whoever is no rping would send no Read Request anyway.
+    // A server that is no rping would send no Read Request in any case.
     let mut stream = trial.open()?;
     Client::new(64).until_go_ahead(trial, &mut stream)?;
     stream.abort();
@@ -102,7 +102,8 @@ fn target_read_depth(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut client = Client::new(64);
     client.advertise(&mut stream, client.source);
     let (octets, end) = stream.listen(QUIET);
-    // Only the opcode tells: an end, by a Terminate or without, is as good as silence.
+    // Only a Read Request is wrong here. The end of the connection is as good as silence, with or without a
+    // Terminate.
     let is_read = octets.get(3).is_some_and(|octet| octet & 0x0F == opcode::READ_REQUEST);
     let observed = format!("{} octets, {}, and {end}", octets.len(), crate::octets::digits(&octets, 30));
     trial.judge(&["5040-6.1-4"], &stream, !is_read, ("no Read Request", observed));

@@ -37,7 +37,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "response-bad-stag",
-        title: "a Read Response to an STag that is not there ends the stream",
+        title: "a Read Response to an STag that does not exist ends the stream",
         ids: &["5040-5.2.2-4", "5041-7.1-11", "5041-7.1-12", "5040-7.1-3"],
         run: response_bad_stag,
     },
@@ -68,7 +68,7 @@ fn response_segments(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A stream with a Read under way, and the two segments of its Response.
+/// Opens a stream with a Read under way. Returns the two segments of its Response too.
 fn in_two_segments(trial: &mut Trial<'_>) -> Result<(Stream, Client, Vec<Vec<u8>>), Stop> {
     let mut stream = trial.open()?;
     let mut client = Client::new(64);
@@ -82,7 +82,7 @@ fn in_two_segments(trial: &mut Trial<'_>) -> Result<(Stream, Client, Vec<Vec<u8>
 
 fn response_interleaved(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let (mut stream, mut client, segments) = in_two_segments(trial)?;
-    // The rules for placing a segment (RFC 5041 sections 5 and 7.1) know nothing of what came before it.
+    // The rules for placing a segment (RFC 5041 sections 5 and 7.1) do not depend on the segments before it.
     for ulpdu in [&segments[0], &write(0, 0, &[]), &segments[1]] {
         stream.send_ulpdu(ulpdu);
     }
@@ -93,7 +93,7 @@ fn response_interleaved(trial: &mut Trial<'_>) -> Result<(), Stop> {
     client.advertise(&mut stream, client.sink);
     let written = client.take_writes(trial, &mut stream)?;
     let is_right = written.content.as_ref() == Some(&client.content);
-    trial.judge(ids, &stream, is_right, ("the octets of both segments, written back", "others"));
+    trial.judge(ids, &stream, is_right, ("the octets of both segments, written back", "other octets"));
     Ok(())
 }
 
@@ -125,7 +125,7 @@ fn response_unrequested(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Up to the target's Read Request, to which the answer will be wrong.
+/// Plays up to the target's Read Request. The caller sends a wrong answer.
 fn requested(trial: &mut Trial<'_>) -> Result<(Stream, Request), Stop> {
     let mut stream = trial.open()?;
     let mut client = Client::new(64);

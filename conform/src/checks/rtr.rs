@@ -84,12 +84,12 @@ impl Options {
         }
     }
 
-    /// Every choice of at least one.
+    /// Returns every choice of at least one message.
     fn every() -> impl Iterator<Item = Self> {
         (1..8).map(|bits| Self { send: bits & 1 != 0, write: bits & 2 != 0, read: bits & 4 != 0 })
     }
 
-    /// The Request that asks for them, in the peer-to-peer model.
+    /// Returns the Request's data that asks for them, in the peer-to-peer model.
     const fn request(self) -> [u16; 2] {
         let send = if self.send { B } else { 0 };
         let write = if self.write { WRITE } else { 0 };
@@ -115,8 +115,8 @@ impl fmt::Display for Options {
     }
 }
 
-/// Every choice, twice: what the target supports shows in all its Replies together. It may name fewer options than it
-/// supports, but not none.
+/// Asks for every choice, twice. All Replies together show the messages that the target supports. It may name fewer
+/// than it supports, but has to name at least one.
 fn rtr_options(trial: &mut Trial<'_>) -> Result<(), Stop> {
     trial.need_enhanced()?;
     let mut supported = Options::default();
@@ -130,7 +130,7 @@ fn rtr_options(trial: &mut Trial<'_>) -> Result<(), Stop> {
             return Err(Stop::Unsuited(format!("the Reply is not enhanced: {reply}")));
         };
         trial.judge(model, &stream, is_peer_to_peer, ("A=1", &reply));
-        // A rejection says nothing about what would have been done.
+        // A rejection does not show which messages the target would have chosen.
         if !reply.has(R) {
             let is_all = asked == Options { send: true, write: true, read: true };
             let some: &[&str] = if is_all { &["6581-9.2-3", "6581-9.2-8"] } else { &["6581-9.2-8"] };
@@ -158,7 +158,7 @@ fn rtr_options(trial: &mut Trial<'_>) -> Result<(), Stop> {
 
 fn rtr(trial: &mut Trial<'_>, kind: Kind) -> Result<(), Stop> {
     trial.need_enhanced()?;
-    // A target that is no rping, or none that works, is found out before anything is judged.
+    // First the dialogue finds out whether the target is a working rping server. Only then it judges.
     let mut plain = trial.open()?;
     let can_ping = Client::new(LEN).ping(trial, &mut plain);
     drop(plain);
@@ -180,7 +180,7 @@ fn rtr(trial: &mut Trial<'_>, kind: Kind) -> Result<(), Stop> {
     open_and_ping(trial, kind, &mut stream, can_ping.map(drop))
 }
 
-/// The RTR message, and what has to work behind it.
+/// Sends the RTR message. A ping has to work behind it.
 fn open_and_ping(
     trial: &mut Trial<'_>,
     kind: Kind,
@@ -206,14 +206,15 @@ fn open_and_ping(
     }
     trial.expect_alive(ids, stream, next_read)?;
     can_ping?;
-    // Whether a Send that says "ready" takes a receive of the ULP is in doubt, so that a target may fail here by that.
+    // The RFC leaves open whether a Send as RTR message takes a receive of the ULP. A target may fail here for that
+    // reason.
     if kind != Kind::Send {
         client.expect_ping(ids, trial, stream)?;
     }
     Ok(())
 }
 
-/// Whether A is set in a Reply, and the RTR messages that it names.
+/// Returns whether A is set in a Reply, and the RTR messages that the Reply names.
 fn options(reply: &Reply) -> Option<(bool, Options)> {
     let (ird, ord) = reply.enhanced()?;
     let named = Options { send: ird & B != 0, write: ord & WRITE != 0, read: ord & READ != 0 };
@@ -221,6 +222,6 @@ fn options(reply: &Reply) -> Option<(bool, Options)> {
 }
 
 const KINDS: [Kind; 3] = [Kind::Send, Kind::Write, Kind::Read];
-/// What every rping has.
+/// The length that every rping supports.
 const LEN: usize = 64;
 const QUIET: Duration = Duration::from_millis(300);

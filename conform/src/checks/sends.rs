@@ -1,5 +1,5 @@
-//! Sends that an rping server has to take, whatever is unusual about them: each is an advertisement, which the target
-//! has to read.
+//! Unusual Sends that an rping server has to take. Each is an advertisement, and the target has to read the
+//! advertised buffer.
 
 use crate::check::Check;
 use crate::fault::found;
@@ -33,13 +33,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "send-of-nothing",
-        title: "a Send without payload is a valid message, which no layer below the application refuses",
+        title: "a Send without payload is a valid message, and no layer below the application refuses it",
         ids: &["5041-4.4-1", "5040-4.2-1"],
         run: nothing,
     },
 ];
 
-/// A connection on which a ping has gone well, so that what fails afterwards fails because of what is unusual.
+/// A connection on which a ping has gone well. A later failure is caused by the unusual Send.
 struct Setting {
     stream: Stream,
     client: Client,
@@ -53,13 +53,13 @@ impl Setting {
         Ok(Self { stream, client })
     }
 
-    /// What the next Send has to say.
+    /// Returns the payload of the next Send.
     fn advertisement(&self) -> Vec<u8> {
         let Place(stag, to) = self.client.source;
         Advertisement { to, stag, size: 64 }.emit()
     }
 
-    /// The target has to read what was advertised, and to go on with the ping; judges `ids` by it.
+    /// The target has to read the advertised buffer and go on with the ping. Judges `ids` by it.
     fn expect_ping(&mut self, trial: &mut Trial<'_>, ids: &[&'static str]) -> Result<(), Stop> {
         let Self { stream, client } = self;
         let expected = "a Read Request for what the Send advertised";
@@ -128,7 +128,7 @@ fn segments(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The advertisement in segments of `len` octets.
+/// Cuts the advertisement into segments of `len` octets.
 fn parts(setting: &Setting, len: usize) -> Vec<Vec<u8>> {
     let octets = setting.advertisement();
     let count = octets.len().div_ceil(len);
@@ -140,7 +140,7 @@ fn parts(setting: &Setting, len: usize) -> Vec<Vec<u8>> {
     octets.chunks(len).enumerate().map(part).collect()
 }
 
-/// An rping server may then give up, as it wants 16 octets. That is no error of the stream.
+/// After it an rping server may give up, as it wants 16 octets. That is no error of the stream.
 fn nothing(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = trial.open()?;
     stream.send_ulpdu(&send(1, &[]));

@@ -34,7 +34,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "request-in-parts",
-        title: "nothing is sent before the Request is whole; it comes octet by octet",
+        title: "the target sends nothing before a Request that comes octet by octet is whole",
         ids: &["5044-7.1.2-3", "5044-7.1.2-8"],
         run: request_in_parts,
     },
@@ -98,7 +98,7 @@ fn plain_startup(trial: &mut Trial<'_>) -> Result<(), Stop> {
     if end != Missing::Silence {
         return Err(Stop::Unsuited(format!("the target ends the connection by {end} after its Reply")));
     }
-    // Octets here are FPDUs that come too early, or the Reply is longer than it says.
+    // Octets here are FPDUs that come too early, or the Reply is longer than PD_Length says.
     let is_quiet = octets.is_empty();
     let observed = format!("{} octets", octets.len());
     trial.judge(&["5044-7.1.2-15"], &stream, is_quiet, ("silence until the first FPDU", &observed));
@@ -112,7 +112,7 @@ fn plain_startup(trial: &mut Trial<'_>) -> Result<(), Stop> {
     trial.expect_understood(alive, &mut stream)
 }
 
-/// Nothing, half of a Request, and its last octet.
+/// Silence has to follow no octets, half of a Request, and all octets but the last.
 fn request_in_parts(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let request = Request::plain().with_private_data(b"in parts");
     let octets = request.emit();
@@ -145,7 +145,7 @@ fn request_in_parts(trial: &mut Trial<'_>) -> Result<(), Stop> {
     trial.expect_understood(accepted, &mut stream)
 }
 
-/// A target that refuses much private data as too much for its buffer takes what is less.
+/// A target that refuses much private data as too much for its buffer takes smaller sizes.
 fn private_data_sizes(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let small: &[&str] = &["5044-7.1.2-8", "5044-7.1.2-24"];
     for (len, ids) in
@@ -158,7 +158,7 @@ fn private_data_sizes(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// An Initiator has to wait for the Reply, so that a target may do as it likes; but one that goes on must not lose
+/// An Initiator has to wait for the Reply. So a target may refuse this, but a target that goes on must not lose
 /// octets.
 fn request_and_fpdu(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let ids = &["5044-7.1.2-24"];
@@ -173,7 +173,7 @@ fn request_and_fpdu(trial: &mut Trial<'_>) -> Result<(), Stop> {
     }
     trial.enter(&mut stream, &request, &reply);
     let answer = match stream.read_fpdu() {
-        // A target that was not ready for FPDUs yet wakes up by the next one.
+        // A target that was not ready for FPDUs yet reacts to the next one.
         Err(Missing::Silence) => echo(&mut stream, 2),
         answer => answer,
     };
@@ -188,7 +188,7 @@ fn request_and_fpdu(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A Terminate is an FPDU too; but that a wrong CRC is reported by one is what RFC 5040 wants, so that both are right.
+/// A Terminate is an FPDU too, but RFC 5040 wants a Terminate for a wrong CRC. So both reactions are right.
 fn first_fpdu_bad(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = trial.open()?;
     let bad = spoilt(stream.outgoing.fpdu(&zero_read(1)));
@@ -201,7 +201,7 @@ fn first_fpdu_bad(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// S is one of them in revision 1 (RFC 6581 section 6).
+/// In revision 1, S is a reserved bit (RFC 6581 section 6).
 fn reserved_bits(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let ignored = &["5044-7.1.1-15"];
     let request = Request { flags: C | 0x1F, ..Request::plain() };
@@ -218,7 +218,7 @@ fn reject_bit(trial: &mut Trial<'_>) -> Result<(), Stop> {
     trial.expect_understood(ignored, &mut stream)
 }
 
-/// Whether PD_Length of the Reply that was read is one that may be.
+/// Judges PD_Length of the Reply, and returns whether it is valid.
 fn judge_length(trial: &mut Trial<'_>, stream: &Stream) -> bool {
     let len = stream.record().1.get(HEADER_LEN - 2..HEADER_LEN).map_or(0, number);
     let is_right = len <= MAX_PRIVATE_DATA;
@@ -226,7 +226,7 @@ fn judge_length(trial: &mut Trial<'_>, stream: &Stream) -> bool {
     is_right
 }
 
-/// Whether the octets begin with a whole FPDU without Markers.
+/// Returns true if the octets begin with a whole FPDU without Markers.
 fn is_framed(octets: &[u8]) -> bool {
     let Some((head, rest)) = octets.split_at_checked(2) else { return false };
     let len = (2 + number(head)).next_multiple_of(4) + 2;

@@ -1,4 +1,4 @@
-//! Faults of tagged segments (RFC 5041 section 7.1), and tagged segments that have none.
+//! Faults of tagged segments (RFC 5041 section 7.1), and tagged segments without a fault.
 
 use crate::check::Check;
 use crate::fault::Fault;
@@ -28,7 +28,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "write-out-of-bounds",
-        title: "Writes outside of the buffer that the target's go-ahead tells of are refused as such",
+        title: "Writes outside of the buffer that the target's go-ahead names are refused as such",
         ids: &[
             "5041-7.1-11",
             "5041-7.1-14",
@@ -51,7 +51,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "write-placed",
-        title: "what is written into the target's buffer is what it writes back, up to both edges",
+        title: "the target writes back the octets that were written into its buffer, up to both edges",
         ids: &["5041-4.1-1", "5041-4.2-1", "5041-5.2-4", "5041-7.1-15"],
         run: placed,
     },
@@ -91,8 +91,8 @@ fn unknown_stag(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// One connection for each Write: the first half of a ping tells where the buffer is. A buffer that a Read has shown
-/// may be part of something larger.
+/// One connection for each Write. The first half of a ping shows where the buffer is. If only a Read shows the
+/// buffer, it may be part of a larger one.
 fn bounds(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let cases: [(i64, usize, &'static str); 9] = [
         (FAR, 8, "5041-7.1-14"),
@@ -121,7 +121,7 @@ fn bounds(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Such a Write is outside of every buffer too.
+/// A Write that wraps is outside of every buffer too.
 fn wrap(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let fault = Fault {
         what: "the offset wraps",
@@ -130,7 +130,7 @@ fn wrap(trial: &mut Trial<'_>) -> Result<(), Stop> {
         near: &["0104", "1100", "0100", "1000"],
     };
     let (mut stream, buffer, _) = learn(trial)?;
-    // Up to where the buffer is, all around.
+    // These 8 octets go beyond the last offset.
     let to = u64::MAX - 3;
     stream.send_ulpdu(&write(buffer.stag, to, &pattern(8)));
     trial.expect_refusal_on(&fault, &mut stream);
@@ -142,8 +142,8 @@ fn placed(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = trial.open()?;
     let mut client = Client::new(64);
     let buffer = client.learn_buffer(trial, &mut stream)?;
-    // All of it in two segments, then single octets at both edges and inside. The last one ends a text: rdma-core's
-    // rping writes that.
+    // All octets in two segments, then single octets at both edges and inside. The last octet is a zero: rdma-core's
+    // rping writes the text before it.
     let octets: Vec<u8> = pattern(64).iter().map(|octet| octet ^ 0x5A).collect();
     let part = |head: &str, offset: usize, octets: &[u8]| {
         let Place(stag, to) = buffer.place(offset as u64);
@@ -173,10 +173,10 @@ fn zero_length(trial: &mut Trial<'_>) -> Result<(), Stop> {
     trial.expect_alive(&["5041-5.2-10", "5041-4.4-1"], &mut stream, 1)
 }
 
-/// Without payload, so that the STag does not matter.
+/// The segment has no payload, so that the STag does not matter.
 fn version(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let fault = Fault {
-        what: "DDP has version 1 here",
+        what: "the stream has DDP version 1",
         guards: &["5041-4.1-11", "5040-7.2-1"],
         codes: &["1104"],
         near: &["1206"],
@@ -187,17 +187,17 @@ fn version(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// There is no code for it.
+/// No code exists for this fault.
 fn runt(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let guards = &["5041-4.4-1"];
-    let fault = Fault { what: "there is not even a header", guards, codes: &[], near: &[] };
+    let fault = Fault { what: "the segment is shorter than its header", guards, codes: &[], near: &[] };
     for len in [1, 2, 6, 13] {
         trial.expect_refusal_of(&fault, &[write(0, 0, &[])[..len].to_vec()])?;
     }
     Ok(())
 }
 
-/// The target's buffer, and whether the target itself says where it begins and ends.
+/// Returns the target's buffer, and whether the target itself says where it begins and ends.
 fn learn(trial: &mut Trial<'_>) -> Result<(Stream, Advertisement, bool), Stop> {
     let mut stream = trial.open()?;
     let mut client = Client::new(64);
@@ -212,12 +212,12 @@ fn learn(trial: &mut Trial<'_>) -> Result<(Stream, Advertisement, bool), Stop> {
     Ok((stream, buffer, false))
 }
 
-/// What is written has to be looked at before.
+/// The target has to validate before it places.
 const VALIDATED: &str = "5041-7.1-11";
-/// The rest of the segment goes nowhere.
+/// The rest of the segment is not placed.
 const CEASED: &str = "5041-7.1-17";
 const BEFORE: &str = "5041-8.1-1";
-/// Of the buffer that is pinged.
+/// The size of the buffer in the ping.
 const SIZE: i64 = 64;
 /// Beyond any buffer.
 const FAR: i64 = 1 << 34;

@@ -1,4 +1,4 @@
-//! The tester's Terminates, and what the target does then (RFC 5040 sections 5.4 and 6.2.1).
+//! The tester's Terminates, and the target's reaction (RFC 5040 sections 5.4 and 6.2.1).
 
 use crate::check::Check;
 use crate::fault::Fault;
@@ -24,19 +24,19 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "terminate-buffer",
-        title: "a Terminate needs no receive: it is taken where an rping server has none posted",
+        title: "a Terminate needs no receive: the target takes it when an rping server has none posted",
         ids: &["5040-5.4-4"],
         run: buffer,
     },
     Check {
         name: "terminate-invalid",
-        title: "what is no valid Terminate ends the connection too",
+        title: "an invalid Terminate ends the connection too",
         ids: &["5040-5.4-7", "5040-7.2-1"],
         run: invalid,
     },
 ];
 
-/// Nothing may come, and the connection has to end.
+/// The target has to end the connection without sending anything. Judges `ids` by it.
 fn expect_end(trial: &mut Trial<'_>, ids: &[&'static str], stream: &mut Stream) -> Missing {
     let (octets, end) = stream.read_to_end();
     trial.note(end);
@@ -47,11 +47,11 @@ fn expect_end(trial: &mut Trial<'_>, ids: &[&'static str], stream: &mut Stream) 
 }
 
 fn received(trial: &mut Trial<'_>) -> Result<(), Stop> {
-    // About the Read Response that has just come.
+    // The Terminate is about the Read Response that has just come.
     let response = tagged("C142", 1, 1, &[]);
     for ulpdu in [bare_terminate("0000"), bare_terminate("2002"), terminate("1100", &response)] {
         let mut stream = trial.open_alive()?;
-        // What is sent behind a Terminate means nothing, here a Read.
+        // A message behind a Terminate, here a Read, means nothing.
         let octets = [stream.outgoing.fpdu(&ulpdu), stream.outgoing.fpdu(&zero_read(2))].concat();
         stream.send(&octets);
         expect_end(trial, &["5040-7-2", "5040-7-3", "5041-3-10"], &mut stream);
@@ -91,7 +91,7 @@ fn buffer(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The error may be said in a Terminate, or may not.
+/// The target may answer with a Terminate, or end the connection without one.
 fn invalid(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let good = bare_terminate("2002");
     let with = |at: usize, octet: u8| {
@@ -104,8 +104,8 @@ fn invalid(trial: &mut Trial<'_>) -> Result<(), Stop> {
         ("its MSN is 0", with(13, 0)),
         ("its MO is 4", with(17, 4)),
         ("its queue does not exist", with(9, 9)),
-        ("RDMAP has version 1 here", with(1, 0x87)),
-        ("DDP has version 1 here", with(0, 0x42)),
+        ("the stream has RDMAP version 1", with(1, 0x87)),
+        ("the stream has DDP version 1", with(0, 0x42)),
         ("it has half its control field", good[..20].to_vec()),
     ];
     for (what, ulpdu) in cases {

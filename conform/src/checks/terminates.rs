@@ -59,7 +59,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "terminate-last",
-        title: "behind a Terminate nothing comes but the end, whatever is sent to the target",
+        title: "a target that has sent a Terminate sends nothing more, whatever it receives",
         ids: &[
             "5040-5.4-9",
             "5040-7-2",
@@ -94,14 +94,14 @@ struct Mistake {
     codes: &'static [&'static str],
 }
 
-/// What became of it.
+/// The target's reaction to a mistake.
 struct Answer {
     stream: Stream,
     fpdu: Fpdu,
     terminate: Terminate,
 }
 
-/// One for each kind of error of DDP.
+/// Returns a mistake for each kind of DDP error.
 fn mistakes() -> [Mistake; 3] {
     let mut queue = send(1, &bait());
     queue[9] = 5;
@@ -117,7 +117,7 @@ fn mistakes() -> [Mistake; 3] {
     ]
 }
 
-/// Errors of RDMAP.
+/// Returns mistakes that are errors of RDMAP.
 fn misuses() -> [Mistake; 2] {
     let mut version = send(1, &bait());
     version[1] = 0x83;
@@ -133,14 +133,14 @@ fn misuses() -> [Mistake; 2] {
     ]
 }
 
-/// An error below DDP.
+/// Returns a mistake below DDP.
 fn wrong_crc() -> Mistake {
     Mistake { what: "an FPDU with a wrong CRC", ulpdu: zero_read(2), is_spoilt: true, codes: &["2002"] }
 }
 
-/// Makes the mistake. What is sent besides a Terminate is judged; none at all is not, unless by `ids`.
+/// Makes the mistake and judges `ids` by whether a Terminate comes. Returns the Terminate with its connection.
 fn provoke(trial: &mut Trial<'_>, ids: &[&'static str], mistake: &Mistake) -> Result<Option<Answer>, Stop> {
-    // A responder may only send when an FPDU of the initiator has come that is right (RFC 5044 section 7.1.2).
+    // The Responder may only send after a correct FPDU of the Initiator (RFC 5044 section 7.1.2).
     let mut stream = if mistake.is_spoilt { trial.open_alive()? } else { trial.open()? };
     if mistake.is_spoilt && !stream.outgoing.crc {
         return Ok(None);
@@ -211,7 +211,7 @@ fn form(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The first four octets, as figure 8 of RFC 5040 has them.
+/// Judges the first four octets by figure 8 of RFC 5040.
 fn judge_control(trial: &mut Trial<'_>, answer: &Answer, mistake: &Mistake) {
     let Answer { stream, terminate, .. } = answer;
     let control = terminate.control;
@@ -234,7 +234,7 @@ fn judge_control(trial: &mut Trial<'_>, answer: &Answer, mistake: &Mistake) {
     }
 }
 
-/// What is behind them. Where only the bits of HdrCt are misplaced, this is read by what they mean.
+/// Judges the octets behind them. If only the bits of HdrCt are misplaced, the octets are read by the meant bits.
 fn judge_returned(trial: &mut Trial<'_>, answer: &Answer, mistake: &Mistake) {
     let Answer { stream, fpdu, terminate } = answer;
     let header = &mistake.ulpdu[..if mistake.ulpdu[0] & 0x80 == 0 { 18 } else { 14 }];
@@ -269,7 +269,7 @@ fn judge_returned(trial: &mut Trial<'_>, answer: &Answer, mistake: &Mistake) {
     judge(&["5040-4.8-1", "5040-4.8-14"], is_formed, "DDP Segment Length, DDP header, and nothing else");
 }
 
-/// M, D and R in the high bits. Some stacks have them in the low bits, in the opposite order.
+/// Returns M, D and R in the high bits. Some stacks put them in the low bits, in the opposite order.
 fn meaning(terminate: &Terminate) -> u8 {
     let high = terminate.header_bits();
     if high == 0 { terminate.control[2].reverse_bits() & 0xE0 } else { high }
@@ -351,5 +351,5 @@ fn first_error(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// An STag that no target has, as far as chance goes.
+/// An STag that a target has only by chance.
 const UNKNOWN: u32 = 0xDEAD_BEEF;

@@ -24,7 +24,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "send-msn-again",
-        title: "a Send whose MSN was there before is refused as such",
+        title: "a Send whose MSN was used before is refused as such",
         ids: &["5041-7.1-1", "5041-7.1-10", "5041-7.2-1", "5040-4.8-3"],
         run: repeated,
     },
@@ -88,10 +88,10 @@ fn sequence(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// After the target's Read Request, which shows that it has taken the first Send.
+/// The repeated Send follows the target's Read Request, which shows that the target has taken the first Send.
 fn repeated(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let fault = Fault {
-        what: "the MSN was there before",
+        what: "the MSN was used before",
         guards: &[PLACED, "5041-7.1-10"],
         codes: &["1203", "1202"],
         near: &[],
@@ -136,7 +136,7 @@ fn too_long(trial: &mut Trial<'_>) -> Result<(), Stop> {
         }
         let answer = stream.read_fpdu();
         if matches!(answer, Err(Missing::Fin | Missing::Reset)) {
-            // The application may have done that, which wants messages of 16 octets.
+            // An application that wants messages of 16 octets may have ended the connection.
             return Err(Stop::Unsuited("the target ends the connection without a Terminate".to_owned()));
         }
         trial.judge_refusal(&fault, &stream, answer);
@@ -144,8 +144,8 @@ fn too_long(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// More Sends at once than an rping server has receives. Whoever has that many, or lets the sender wait, does nothing
-/// wrong.
+/// Sends more at once than an rping server has receives. A target that has that many, or makes the sender wait, is
+/// right too.
 fn no_buffer(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let fault = Fault {
         what: "there is no buffer",
@@ -156,7 +156,8 @@ fn no_buffer(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = trial.open()?;
     let burst: Vec<u8> = (1..=BURST).flat_map(|msn| stream.outgoing.fpdu(&send(msn, &bait()))).collect();
     stream.send(&burst);
-    // The first one may be answered by a Read Request. It gets no answer, before which rping looks at no other.
+    // The target may answer the first Send by a Read Request. The tester does not answer it, so that rping looks at
+    // no other Send.
     loop {
         match stream.read_fpdu() {
             Ok(fpdu) if Terminate::parse(&fpdu.ulpdu).is_none() => {}
@@ -174,7 +175,7 @@ fn no_buffer(trial: &mut Trial<'_>) -> Result<(), Stop> {
 
 fn version(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let fault = Fault {
-        what: "DDP has version 1 here",
+        what: "the stream has DDP version 1",
         guards: &["5041-4.1-11", INVALID_SEND, "5040-7.2-1"],
         codes: &["1206"],
         near: &["1104"],
@@ -187,10 +188,10 @@ fn version(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// There is no code for it.
+/// No code exists for this fault.
 fn runt(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let guards = &["5041-4.4-1"];
-    let fault = Fault { what: "there is not even a header", guards, codes: &[], near: &[] };
+    let fault = Fault { what: "the segment is shorter than its header", guards, codes: &[], near: &[] };
     for len in [1, 2, 10, 17] {
         let mut stream = trial.open()?;
         stream.send_ulpdu(&send(1, &[])[..len]);
@@ -204,10 +205,10 @@ fn runt(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Whatever a receiver does with the segment, it has to look at it before.
+/// A receiver has to check the segment before it does anything with it.
 const PLACED: &str = "5041-7.1-1";
-/// It stops there.
+/// The receiver ceases placing at the fault.
 const CEASED: &str = "5041-7.1-17";
 const INVALID_SEND: &str = "5040-5.3-7";
-/// They fit into one segment of TCP.
+/// So many Sends fit into one TCP segment.
 const BURST: u32 = 32;

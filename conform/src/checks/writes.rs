@@ -1,5 +1,5 @@
-//! RDMA Writes of the target (RFC 5040 section 5.1), as rping makes it send them, and into its own buffer where it says
-//! where that is.
+//! RDMA Writes of the target (RFC 5040 section 5.1), as rping makes it send them. RDMA Writes into the target's
+//! buffer too, if it says where the buffer is.
 
 use crate::check::Check;
 use crate::finding::Stop;
@@ -45,7 +45,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "write-parts",
-        title: "Writes of the whole of the target's buffer and of parts of it, and of no octets, are placed and tell its ULP nothing",
+        title: "Writes of all, of parts and of no octets of the target's buffer are placed, and its ULP is not told",
         ids: &["5040-5.1-2", "5040-5.1-5", "5040-5.1-9", "5041-4.1-1", "5041-4.2-11", "5041-5.2-10"],
         run: write_parts,
     },
@@ -71,7 +71,7 @@ fn target_write(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What holds for each segment and for their sequence.
+/// Judges the rules for each segment and for their sequence.
 fn judge_form(trial: &mut Trial<'_>, stream: &Stream, client: &Client, written: &Written) {
     for (index, fpdu) in written.writes.iter().enumerate() {
         let Some(segment) = Segment::parse(&fpdu.ulpdu) else { continue };
@@ -138,7 +138,7 @@ fn write_parts(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut model = client.content.clone();
     for (index, (offset, len)) in [(0, 64), (0, 1), (63, 1), (7, 33), (1, 62), (5, 2)].into_iter().enumerate()
     {
-        // Letters with a zero at the end, as rping has them: it writes back what is before it.
+        // Letters with a zero at the end, as in rping, which writes back the letters before the zero.
         let mut octets: Vec<u8> = (0..len).map(|at| b'a' + low(index + at % 19)).collect();
         if offset + len == 64 {
             octets[len - 1] = 0;
@@ -153,7 +153,7 @@ fn write_parts(trial: &mut Trial<'_>) -> Result<(), Stop> {
     expect_content(trial, &["5040-5.1-9"], &mut stream, (&buffer, &model, 7))?;
     stream.send_ulpdu(&write(u32::MAX, u64::MAX, &[]));
     expect_content(trial, &["5041-5.2-10"], &mut stream, (&buffer, &model, 8))?;
-    // The target's ULP heard nothing of all that: the ping goes on, with what was written.
+    // The target's ULP was told nothing of these Writes. So the ping goes on, with the written octets.
     client.content = model;
     client.advertise(&mut stream, client.sink);
     let written = client.take_writes(trial, &mut stream);
@@ -184,7 +184,7 @@ fn write_then_read(trial: &mut Trial<'_>) -> Result<(), Stop> {
     for msn in 1..=64_u32 {
         let octets = [msn.to_be_bytes(), (!msn).to_be_bytes()].concat();
         let place = buffer.place(u64::from(msn % 50));
-        // Both in one go, so that they arrive together.
+        // Both in one segment, so that they arrive together.
         let written = stream.outgoing.fpdu(&write(place.0, place.1, &octets));
         let read = stream.outgoing.fpdu(&read_request(msn, Place(1, 0), 8, place));
         stream.send(&[written, read].concat());
