@@ -8,16 +8,15 @@ use std::sync::Arc;
 
 use weft_rdmap::{Message, Readiness, Token};
 
-use self::wait::Waits;
 use crate::cq::{Frees, WorkQueue};
 use crate::{
-    Completion, CompletionQueue, CqTable, MemoryTable, PdId, QpCounters, QpEvent, QpNotice, QpNotices,
-    QpQueues, QpState, SendWork, Sge, SharedRecvQueue, Status,
+    Completion, CompletionQueue, CqTable, LocalFault, MemoryTable, PdId, QpCounters, QpEvent, QpNotice,
+    QpNotices, QpQueues, QpState, SendWork, Sge, SharedRecvQueue, Status,
 };
-use local::Revocation;
-use pending::Pending;
+use pending::{Pending, Revocation};
 use receiving::Receiving;
 pub use short::Short;
+use wait::Waits;
 
 /// A queue pair at work.
 #[derive(Debug)]
@@ -78,11 +77,6 @@ pub struct QpInit {
     /// The completion queues of the engine, which WAITs may name.
     pub cq_table: Arc<CqTable>,
 }
-
-/// Something in the queue pair's own requests is wrong: the request has completed with its status, and the stream must
-/// end without blame on the peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LocalFault(pub Status);
 
 impl QueuePair {
     /// A queue pair in the state of its shared half.
@@ -232,7 +226,7 @@ impl QueuePair {
     /// Flushes what was posted after the stream ended; for the engine to call when the doorbell rings.
     pub fn flush_if_ended(&mut self) {
         if self.queues.state().flushes() {
-            self.end_wait();
+            self.waits.end(self.queues.number);
             self.revocation = Revocation::None;
             self.flush_sends();
             self.flush_recvs();
@@ -445,7 +439,7 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        self.end_wait();
+        self.waits.end(self.queues.number);
         self.receiving.end(&self.recv_cq);
         if let Some(number) = self.send_number {
             self.send_cq.detach(number);
@@ -458,6 +452,7 @@ impl Drop for QueuePair {
 
 mod local;
 mod pending;
+mod receive;
 mod receiving;
 mod short;
 mod start;

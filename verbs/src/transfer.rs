@@ -2,26 +2,10 @@
 
 use weft_rdmap::{Body, Inbound, SendEnd, Token};
 
-use crate::qp::LocalFault;
 use crate::{
-    Access, Claim, Completion, CompletionOpcode, Lending, MemoryTable, Payload, QueuePair, Reach, Sge,
-    Status, Violation,
+    Access, Claim, Completion, CompletionOpcode, Lending, MemoryTable, Payload, QueuePair, Reach, Refusal,
+    Sge, Status, Violation,
 };
-
-/// Why a received segment or a segment to send ends the stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// The peer broke a rule: it gets a Terminate.
-    Peer(weft_rdmap::Error),
-    /// Our own side cannot go on; the peer is not to blame.
-    Local(Status),
-}
-
-impl From<LocalFault> for Refusal {
-    fn from(fault: LocalFault) -> Self {
-        Self::Local(fault.0)
-    }
-}
 
 impl QueuePair {
     /// Places a received segment, and completes what it finishes. A Terminate asks for neither.

@@ -5,8 +5,9 @@
 
 use weft_rdmap::Token;
 
-use super::{LocalFault, QueuePair};
-use crate::{BadEntry, MemoryTable, QpState, SendOpcode, Status};
+use super::QueuePair;
+use super::pending::Revocation;
+use crate::{LocalFault, MemoryTable, QpState, SendOpcode, Status};
 
 impl QueuePair {
     /// Carries out what stands at the head of the send queue and needs no message, while nothing may be sent yet. What needs one
@@ -57,7 +58,12 @@ impl QueuePair {
             SendOpcode::LocalInvalidate { stag } => memory.invalidate_locally(stag, pd, stream),
             SendOpcode::Nop => Ok(()),
             SendOpcode::Wait { cq, count } => {
-                return self.wait(cq, count).map_err(|BadEntry| self.fault(Status::LocalQpOperation));
+                let queue = self.waits.waiting().or_else(|| self.cq_table.find(cq, pd));
+                let Some(queue) = queue else { return Err(self.fault(Status::LocalQpOperation)) };
+                if !self.waits.take(&queue, count, self.queues.number, &self.cq_table) {
+                    return Ok(false);
+                }
+                Ok(())
             }
             // The others make messages (`SendOpcode::is_local`), and a held entry is not started.
             _ => return Err(self.fault(Status::General)),
@@ -92,16 +98,4 @@ impl QueuePair {
             memory.unbind_stream(self.queues.stream);
         }
     }
-}
-
-/// How far a request is that takes out of use what other engines may be using.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Revocation {
-    /// There is none.
-    #[default]
-    None,
-    /// It is carried out, and other engines may still copy.
-    Pending,
-    /// Nobody copies any more: the request completes.
-    Over,
 }

@@ -40,3 +40,15 @@ impl Default for Pending {
         }
     }
 }
+
+/// How far a request is that takes out of use what other engines may be using.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Revocation {
+    /// There is none.
+    #[default]
+    None,
+    /// It is carried out, and other engines may still copy.
+    Pending,
+    /// Nobody copies any more: the request completes.
+    Over,
+}

@@ -2,8 +2,8 @@
 
 use weft_rdmap::{AtomicOp, Immediate, Kind, Message, Readiness, Token};
 
-use super::{LocalFault, Pending, QueuePair};
-use crate::{Access, MemoryTable, SendOpcode, Status};
+use super::{Pending, QueuePair};
+use crate::{Access, LocalFault, MemoryTable, SendOpcode, Status};
 
 impl QueuePair {
     /// Takes the next request out of the queue, and checks it. `false` says that it is held: it has not been started, and is

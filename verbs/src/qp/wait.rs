@@ -1,13 +1,11 @@
-//! WAIT: the send queue stops until a completion queue has seen enough.
+//! WAIT: the send queue stops until a completion queue has made enough completions.
 
 use std::sync::Arc;
 
-use weft_rdmap::Token;
+use crate::cq::CompletionQueue;
+use crate::cq_table::CqTable;
 
-use super::QueuePair;
-use crate::{BadEntry, CompletionQueue};
-
-/// What a send queue has used of completion queues, and which one it waits for.
+/// What a send queue has used of completion queues, and for which one it waits.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     /// Numbers of completion queues, and completions that WAITs of this send queue have used up.
@@ -15,41 +13,48 @@ pub(super) struct Waits {
     waiting: Option<Arc<CompletionQueue>>,
 }
 
-impl QueuePair {
-    /// Carries out the WAIT at hand: `true` when it is done, `false` when the completions it needs have not been made.
-    pub(super) fn wait(&mut self, cq: u32, count: u32) -> Result<bool, BadEntry> {
-        let queue = match &self.waits.waiting {
-            Some(queue) => Arc::clone(queue),
-            None => self.cq_table.find(cq, self.pd).ok_or(BadEntry)?,
-        };
-        let place = self.waits.used.iter().position(|&(number, _)| number == cq).unwrap_or_else(|| {
-            if self.waits.used.len() >= MANY {
+impl Waits {
+    /// Uses `count` completions of `queue` that no earlier WAIT has used. Returns `false` if `queue` has not made them: then
+    /// it tells queue pair `qp_num` when it has.
+    pub(super) fn take(
+        &mut self,
+        queue: &Arc<CompletionQueue>,
+        count: u32,
+        qp_num: u32,
+        table: &CqTable,
+    ) -> bool {
+        let place = self.used.iter().position(|&(number, _)| number == queue.number()).unwrap_or_else(|| {
+            if self.used.len() >= MANY {
                 // The numbers of queues that are gone do not come back.
-                self.waits.used.retain(|&(number, _)| self.cq_table.contains(number));
+                self.used.retain(|&(number, _)| table.contains(number));
             }
-            self.waits.used.push((cq, 0));
-            self.waits.used.len() - 1
+            self.used.push((queue.number(), 0));
+            self.used.len() - 1
         });
-        let used = &mut self.waits.used[place].1;
+        let used = &mut self.used[place].1;
         let needed = used.saturating_add(u64::from(count));
         if queue.produced() < needed {
-            if self.waits.waiting.is_none() {
-                queue.await_completions(self.queues.number, needed);
-                self.waits.waiting = Some(queue);
+            if self.waiting.is_none() {
+                queue.await_completions(qp_num, needed);
+                self.waiting = Some(Arc::clone(queue));
             }
-            return Ok(false);
+            return false;
         }
         *used = needed;
-        self.end_wait();
-        self.finish(Token(self.started));
-        Ok(true)
+        self.end(qp_num);
+        true
     }
 
-    /// No completion queue needs to call any more.
-    pub(super) fn end_wait(&mut self) {
-        if let Some(queue) = self.waits.waiting.take() {
-            queue.forget(self.queues.number);
+    /// Has no completion queue tell queue pair `qp_num` any more.
+    pub(super) fn end(&mut self, qp_num: u32) {
+        if let Some(queue) = self.waiting.take() {
+            queue.forget(qp_num);
         }
+    }
+
+    /// The completion queue for which the WAIT in progress waits.
+    pub(super) fn waiting(&self) -> Option<Arc<CompletionQueue>> {
+        self.waiting.clone()
     }
 }
 

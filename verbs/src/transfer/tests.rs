@@ -9,8 +9,8 @@ use weft_rdmap::{Error, Kind, Message, ReadRequest, Readiness, Token};
 
 use super::*;
 use crate::{
-    CompletionOpcode, CompletionQueue, Data, Left, MemoryRegion, PdId, QpCapacity, QpEvent, QpInit, QpQueues,
-    RecvWr, Region, Registration, SendOpcode, SendWr,
+    CompletionOpcode, CompletionQueue, Data, Left, LocalFault, MemoryRegion, PdId, QpCapacity, QpEvent,
+    QpInit, QpQueues, RecvWr, Region, Registration, SendOpcode, SendWr,
 };
 
 pub(super) const PD: PdId = PdId(1);
