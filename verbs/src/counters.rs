@@ -1,5 +1,7 @@
 //! What queue pairs and completion queues count.
 
+use crate::completion::Status;
+
 /// Declares counters. Those in front of the `;` are of interest for each object: `list` gives their names and values,
 /// and `weft stat` takes them from there. Those behind it are only summed up.
 macro_rules! counters {
@@ -46,8 +48,8 @@ counters! {
         receives_started: u64,
         /// Messages that found no receive request.
         rnr: u64,
-        /// Requests of both queues that ended, with or without a completion, by the number of their [`crate::Status`].
-        completed: [u64; crate::Status::NUMBERS],
+        /// Requests of both queues that ended, with or without a completion, by the number of their [`Status`].
+        completed: [u64; Status::NUMBERS],
     }
 }
 
@@ -69,7 +71,7 @@ counters! {
 }
 
 impl QpCounters {
-    pub(crate) fn count_completed(&mut self, status: crate::Status) {
+    pub(crate) fn count_completed(&mut self, status: Status) {
         self.completed[status as usize] += 1;
     }
 }

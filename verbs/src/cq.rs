@@ -12,11 +12,11 @@ use self::rings::Rings;
 use self::waiters::Waiters;
 use self::work_queues::WorkQueues;
 pub(crate) use self::work_queues::{Frees, WorkQueue};
-use crate::completion::PackedCompletion;
-use crate::ring::{POLLS_EMPTY, POLLS_FOUND};
+use crate::completion::{Completion, PackedCompletion, Status};
+use crate::counters::CqCounters;
+use crate::ring::{POLLS_EMPTY, POLLS_FOUND, Ring};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use crate::sync::{Mutex, MutexGuard};
-use crate::{Completion, CqCounters, Ring};
 
 /// A ring of completions: one engine produces, the application polls.
 #[derive(Debug)]
@@ -159,7 +159,7 @@ impl CompletionQueue {
             frees.store(ring.entry(tail));
         }
         ring.publish(tail + 1);
-        let urgent = completion.solicited || completion.status != crate::Status::Success;
+        let urgent = completion.solicited || completion.status != Status::Success;
         let pushed = if urgent { ARMED_ANY | ARMED_SOLICITED } else { ARMED_ANY };
         self.pushed.store(self.pushed.load(Ordering::Relaxed) | pushed, Ordering::Relaxed);
         true

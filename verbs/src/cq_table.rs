@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::{CompletionQueue, PdId};
+use crate::cq::CompletionQueue;
+use crate::ids::PdId;
 
 /// The completion queues in use on one engine, by number, with the protection domains that use them.
 ///

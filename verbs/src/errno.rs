@@ -1,6 +1,7 @@
 //! The numbers by which libibverbs tells errors.
 
-use crate::{PostError, RegisterError};
+use crate::memory::RegisterError;
+use crate::work::PostError;
 
 /// An error number, with Linux' value; each error of a call has the one that rdma-core or the kernel would give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

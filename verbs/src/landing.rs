@@ -6,9 +6,11 @@ use std::os::fd::BorrowedFd;
 
 use weft_rdmap::{Place, Token};
 
-use crate::memory::Span;
+use crate::completion::Status;
+use crate::memory::{MemoryTable, Span, Violation};
+use crate::qp::QueuePair;
+use crate::refusal::Refusal;
 use crate::region::receive_scattered;
-use crate::{MemoryTable, QueuePair, Refusal, Status, Violation};
 
 /// What is missing of the payload of one segment, and where it goes.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,7 @@
 //! What a peer has to know of a send queue to write entries into it.
 
 use crate::entry::EntryFormat;
-use crate::{PostError, SendWr};
+use crate::work::{PostError, SendWr};
 
 /// The layout of a send queue whose entries are registered as memory: entry after entry, each of `stride` octets, without
 /// head and tail. `docs/queues.md` has the fields. It is plain numbers, for the owner to tell to whoever writes.

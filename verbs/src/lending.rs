@@ -5,8 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use weft_rdmap::Token;
 
-use crate::Violation;
-use crate::memory::Span;
+use crate::memory::{Span, Violation};
 use crate::region::{MAX_PIECES, Part, send_gathered};
 
 /// The plan of a gathering send: FPDUs of which some octets were built by their owner, and the rest lies in registered memory.
@@ -197,7 +196,11 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
-    use crate::{Access, Claim, MemoryTable, PdId, QpCapacity, QpQueues, Region, Registration};
+    use crate::access::Access;
+    use crate::ids::PdId;
+    use crate::memory::{Claim, MemoryTable, Registration};
+    use crate::queues::{QpCapacity, QpQueues};
+    use crate::region::Region;
 
     /// Two FPDUs with octets of their own around what is lent, and one between them that is all built.
     #[test]

@@ -10,12 +10,18 @@ use std::sync::Arc;
 use loom::model::Builder;
 use loom::thread;
 
-use crate::recv_queue::RecvRing;
+use crate::cq::CompletionQueue;
+use crate::doorbell::Doorbells;
+use crate::entry::SendWork;
+use crate::ids::PdId;
+use crate::qp::{QpInit, QueuePair};
+use crate::queues::{QpCapacity, QpQueues};
+use crate::recv_queue::{RecvQueue, RecvRing, RecvWork};
+use crate::send_queue::SendQueue;
+use crate::srq::SharedRecvQueue;
+use crate::state::QpEvent;
 use crate::sync::atomic::{AtomicU64, Ordering, Weakened, weaken};
-use crate::{
-    CompletionQueue, Data, Doorbells, PdId, PostError, QpCapacity, QpEvent, QpInit, QpQueues, QueuePair,
-    RecvQueue, RecvWork, RecvWr, SendOpcode, SendQueue, SendWork, SendWr, SharedRecvQueue,
-};
+use crate::work::{Data, PostError, RecvWr, SendOpcode, SendWr};
 
 /// Runs a model as it is, which has to pass, and with each of the orderings weakened, which loom has to find.
 pub(crate) fn check(weakened: &[Weakened], model: impl Fn() + Copy + Sync + Send + 'static) {

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use weft_ddp::Stag;
 
-use crate::stag::RecentSlots;
-use crate::{Access, PdId, Region, StagPermutation, StreamId};
+use crate::access::Access;
+use crate::ids::{PdId, StreamId};
+use crate::region::Region;
+use crate::stag::{RecentSlots, StagPermutation};
 
 pub use error::{RegisterError, Violation};
 pub use keyed::{Bind, FastRegister, KeyedKind, KeyedStag, WindowType};

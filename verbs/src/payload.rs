@@ -1,6 +1,8 @@
 //! The payload of a segment that is being built: where it goes, and the CRC that goes along.
 
-use crate::{Region, Violation, crc};
+use crate::crc;
+use crate::memory::Violation;
+use crate::region::Region;
 
 /// A place that is filled from its beginning on, piece by piece. Where the segment's FPDU has a CRC, that is carried on from what
 /// stands before the place over all that is put here, in the same pass as the copy.

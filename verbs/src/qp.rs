@@ -8,11 +8,19 @@ use std::sync::Arc;
 
 use weft_rdmap::{Message, Readiness, Token};
 
-use crate::cq::{Frees, WorkQueue};
-use crate::{
-    Completion, CompletionQueue, CqTable, LocalFault, MemoryTable, PdId, QpCounters, QpEvent, QpNotice,
-    QpNotices, QpQueues, QpState, SendWork, Sge, SharedRecvQueue, Status,
-};
+use crate::completion::{Completion, Status};
+use crate::counters::QpCounters;
+use crate::cq::{CompletionQueue, Frees, WorkQueue};
+use crate::cq_table::CqTable;
+use crate::entry::SendWork;
+use crate::ids::PdId;
+use crate::memory::MemoryTable;
+use crate::notice::{QpNotice, QpNotices};
+use crate::queues::QpQueues;
+use crate::refusal::LocalFault;
+use crate::srq::SharedRecvQueue;
+use crate::state::{QpEvent, QpState};
+use crate::work::Sge;
 use pending::{Pending, Revocation};
 use receiving::Receiving;
 pub use short::Short;

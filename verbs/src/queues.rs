@@ -1,7 +1,11 @@
 //! The half of a queue pair that the application holds: both queues and the state.
 
+use crate::ids::StreamId;
+use crate::recv_queue::RecvQueue;
+use crate::send_queue::SendQueue;
+use crate::state::{QpEvent, QpState};
 use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
-use crate::{PostError, QpEvent, QpState, RecvQueue, RecvWr, SendQueue, SendWr, StreamId};
+use crate::work::{PostError, RecvWr, SendWr};
 
 /// What a queue pair can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

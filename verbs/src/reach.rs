@@ -3,7 +3,10 @@
 use weft_ddp::Stag;
 use weft_rdmap::{AtomicRequest, AtomicResponse, ReadRequest};
 
-use crate::{Access, Claim, MemoryTable, Payload, PdId, Span, StreamId, Violation};
+use crate::access::Access;
+use crate::ids::{PdId, StreamId};
+use crate::memory::{Claim, MemoryTable, Span, Violation};
+use crate::payload::Payload;
 
 /// The memory in reach of one stream, of its peer and of its own side.
 ///

@@ -6,11 +6,10 @@ use std::sync::PoisonError;
 
 use crate::completion::join;
 use crate::entry::{BadEntry, load_sge, load_sges, total};
-use crate::ring::WORD;
+use crate::ring::{Ring, WORD};
 use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
-use crate::work::MAX_SGE;
-use crate::{PostError, RecvWr, Ring, Sge};
+use crate::work::{MAX_SGE, PostError, RecvWr, Sge};
 
 /// The part of a receive queue that the application and the engine share.
 #[derive(Debug)]

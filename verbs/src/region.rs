@@ -15,7 +15,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::param::page_size;
 
 use self::entries::Entries;
-use crate::{RegisterError, Violation, copy, crc};
+use crate::memory::{RegisterError, Violation};
+use crate::{copy, crc};
 
 /// A run of octets that stays at its address for as long as the value lives.
 ///
@@ -368,7 +369,9 @@ mod tests {
     use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
 
     use super::*;
-    use crate::Access;
+    use crate::access::Access;
+    use crate::ids::PdId;
+    use crate::memory::{MemoryTable, Registration};
 
     #[test]
     fn copies_stay_inside() {
@@ -484,15 +487,10 @@ mod tests {
     #[test]
     fn rights_that_the_memory_does_not_have_are_refused() {
         let read_only = || probe(three_pages().wrapping_add(page_size()), 16, false).unwrap();
-        let mut table = crate::MemoryTable::new(1);
+        let mut table = MemoryTable::new(1);
         let mut register = |access| {
-            let registration = crate::Registration {
-                pd: crate::PdId(1),
-                stream: None,
-                access,
-                iova: 0,
-                region: read_only(),
-            };
+            let registration =
+                Registration { pd: PdId(1), stream: None, access, iova: 0, region: read_only() };
             table.register(registration).map(|_| ())
         };
         assert_eq!(register(Access::LOCAL_WRITE), Err(RegisterError::Fault));

@@ -3,11 +3,11 @@
 use std::sync::PoisonError;
 
 use crate::entry::{BadEntry, EntryFormat, SendWork};
-use crate::ring::DOORBELLS;
+use crate::layout::SendQueueLayout;
+use crate::ring::{DOORBELLS, Ring};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::work::{MAX_INLINE, MAX_SGE};
-use crate::{PostError, Ring, SendQueueLayout, SendWr};
+use crate::work::{MAX_INLINE, MAX_SGE, PostError, SendWr};
 
 /// The part of a send queue that the application and the engine share.
 #[derive(Debug)]
@@ -133,8 +133,10 @@ mod tests {
     use weft_ddp::Stag;
 
     use super::*;
-    use crate::entry::{FLAG_INLINE, Operation};
-    use crate::{Access, Bind, Data, FastRegister, SendOpcode, SendWork, Sge};
+    use crate::access::Access;
+    use crate::entry::{FLAG_INLINE, Operation, SendWork};
+    use crate::memory::{Bind, FastRegister};
+    use crate::work::{Data, SendOpcode, Sge};
 
     fn wr<'a>(opcode: SendOpcode, data: Data<'a>) -> SendWr<'a> {
         SendWr { wr_id: 9, opcode, data, signaled: true, fence: false, solicited: false }

@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
+use crate::entry::BadEntry;
 use crate::recv_queue::{RecvRing, RecvWork};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use crate::sync::{Mutex, MutexGuard};
-use crate::{BadEntry, PostError, RecvWr};
+use crate::work::{PostError, RecvWr};
 
 /// A receive queue for any number of queue pairs.
 #[derive(Debug)]

@@ -2,10 +2,15 @@
 
 use weft_rdmap::{Body, Inbound, SendEnd, Token};
 
-use crate::{
-    Access, Claim, Completion, CompletionOpcode, Lending, MemoryTable, Payload, QueuePair, Reach, Refusal,
-    Sge, Status, Violation,
-};
+use crate::access::Access;
+use crate::completion::{Completion, CompletionOpcode, Status};
+use crate::lending::Lending;
+use crate::memory::{Claim, MemoryTable, Violation};
+use crate::payload::Payload;
+use crate::qp::QueuePair;
+use crate::reach::Reach;
+use crate::refusal::Refusal;
+use crate::work::Sge;
 
 impl QueuePair {
     /// Places a received segment, and completes what it finishes. A Terminate asks for neither.

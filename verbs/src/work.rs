@@ -2,7 +2,8 @@
 
 use weft_ddp::Stag;
 
-use crate::{Bind, CompletionOpcode, FastRegister};
+use crate::completion::CompletionOpcode;
+use crate::memory::{Bind, FastRegister};
 
 /// A scatter-gather element: a piece of registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::*;
+use crate::completion::Status;
+use crate::entry::SendWork;
 use crate::loom_tests::{check, check_within, find, queues, request};
+use crate::state::QpEvent;
 use crate::sync::atomic::Weakened;
-use crate::{QpEvent, SendWork, Status};
 
 fn completion(number: u64) -> Completion {
     Completion { wr_id: number, timestamp: number, status: Status::Success, ..Completion::EMPTY }

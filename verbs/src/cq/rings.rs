@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use crate::Ring;
 use crate::completion::PackedCompletion;
+use crate::ring::Ring;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// One ring for each power of two, made when it is wanted. They stay until the queue goes, so that a thread that still looks

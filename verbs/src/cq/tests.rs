@@ -1,7 +1,7 @@
 //! Tests of the completion queue: order, overruns, events, moderation, sizes.
 
 use super::*;
-use crate::{CompletionOpcode, Status};
+use crate::completion::{CompletionOpcode, Status};
 
 fn completion(wr_id: u64) -> Completion {
     Completion {

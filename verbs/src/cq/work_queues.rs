@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::completion::{PackedCompletion, join, split};
+use crate::queues::QpQueues;
 use crate::ring::WORD;
+use crate::srq::SharedRecvQueue;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::{QpQueues, SharedRecvQueue};
 
 /// A work queue whose requests complete to a completion queue.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use weft_ddp::Stag;
 
 use super::keyed::{KeyedKind, KeyedStag, WindowType};
 use super::{MemoryRegion, MemoryTable, Violation, associated};
-use crate::{PdId, StreamId};
+use crate::ids::{PdId, StreamId};
 
 /// Something that can be invalidated.
 enum Victim<'a> {

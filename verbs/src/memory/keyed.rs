@@ -6,8 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weft_ddp::Stag;
 
-use crate::PdId;
-use crate::{Access, Region, StagPermutation, StreamId};
+use crate::access::Access;
+use crate::ids::{PdId, StreamId};
+use crate::region::Region;
+use crate::stag::StagPermutation;
 
 /// An STag with a key octet of its owner's choice. Its upper 24 bits stay with the object; what the lower 8 bits are and
 /// what the STag stands for changes with each bind or fast registration.

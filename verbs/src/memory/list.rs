@@ -3,7 +3,8 @@
 use weft_ddp::Stag;
 
 use super::{KeyedKind, MemoryTable, WindowType};
-use crate::{Access, PdId, StreamId};
+use crate::access::Access;
+use crate::ids::{PdId, StreamId};
 
 /// An STag and what it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! A place that was checked, and what can be done there.
 
 use super::Violation;
-use crate::{Payload, Region};
+use crate::payload::Payload;
+use crate::region::Region;
 
 /// A checked place in a memory region. The check covers the length it was asked for, so that a copy that is longer is
 /// refused by the region's own bounds or, inside the region, is a fault of the caller.

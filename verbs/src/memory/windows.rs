@@ -9,7 +9,9 @@ use weft_ddp::Stag;
 
 use super::keyed::{Bind, FastRegister, KeyedKind, KeyedStag, Mapping, WindowType};
 use super::{MemoryTable, RegisterError, View, Violation, associated};
-use crate::{Access, PdId, StagPermutation, StreamId};
+use crate::access::Access;
+use crate::ids::{PdId, StreamId};
+use crate::stag::StagPermutation;
 
 impl MemoryTable {
     /// Makes an STag that is invalid until it is bound or registered.

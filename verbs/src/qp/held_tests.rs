@@ -6,9 +6,14 @@ use proptest::prelude::*;
 
 use super::tests::{IDLE, READ, WR, WRITE, World, established};
 use super::*;
-use crate::{
-    Access, CompletionOpcode, Data, Doorbells, Region, Registration, SendOpcode, SendQueueLayout, SendWr,
-};
+use crate::access::Access;
+use crate::completion::CompletionOpcode;
+use crate::doorbell::Doorbells;
+use crate::layout::SendQueueLayout;
+use crate::memory::{MemoryRegion, Registration};
+use crate::payload::Payload;
+use crate::region::Region;
+use crate::work::{Data, PostError, SendOpcode, SendWr};
 
 const HOLD: SendOpcode = SendOpcode::Hold;
 
@@ -80,12 +85,12 @@ fn a_wait_for_what_is_not_there_is_a_bad_request() {
         assert_eq!(fault, Err(LocalFault(Status::LocalQpOperation)));
     }
     let (world, _cq) = waiting();
-    assert_eq!(world.post(1, wait(0), 0), Err(crate::PostError::BadData));
-    assert_eq!(world.post(1, wait(1), 1), Err(crate::PostError::BadData));
+    assert_eq!(world.post(1, wait(0), 0), Err(PostError::BadData));
+    assert_eq!(world.post(1, wait(1), 1), Err(PostError::BadData));
 }
 
 /// The region of the send queue's entries, and the doorbells it rings.
-fn entries(world: &mut World) -> (Arc<crate::MemoryRegion>, Arc<Doorbells>) {
+fn entries(world: &mut World) -> (Arc<MemoryRegion>, Arc<Doorbells>) {
     let doorbells = Arc::new(Doorbells::new(8));
     let region = Region::send_queue(Arc::clone(world.qp.queues()), Arc::clone(&doorbells), 3);
     let iova = region.address();
@@ -100,7 +105,7 @@ fn rings(doorbells: &Doorbells) -> Vec<usize> {
 }
 
 /// Writes a request into entry `index` as a peer does: what is behind the control word, then the word.
-fn rewrite(memory: &crate::MemoryRegion, layout: &SendQueueLayout, index: u64, wr: &SendWr<'_>) {
+fn rewrite(memory: &MemoryRegion, layout: &SendQueueLayout, index: u64, wr: &SendWr<'_>) {
     let octets = layout.encode(wr).unwrap();
     let (start, rest) = (layout.offset(index), SendQueueLayout::REST);
     assert!(memory.region.copy_in(start + rest, &octets[rest..]));
@@ -234,7 +239,7 @@ fn entries_may_change_while_the_engine_reads_them() {
                     let len = out.len().min(message.len as usize);
                     let fetches = world.qp.work.opcode.fetches();
                     if !fetches {
-                        _ = world.qp.fill(&body, &world.memory, &mut crate::Payload::new(&mut out[..len]));
+                        _ = world.qp.fill(&body, &world.memory, &mut Payload::new(&mut out[..len]));
                     }
                     world.qp.finish(message.token);
                 }

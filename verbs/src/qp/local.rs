@@ -7,7 +7,11 @@ use weft_rdmap::Token;
 
 use super::QueuePair;
 use super::pending::Revocation;
-use crate::{LocalFault, MemoryTable, QpState, SendOpcode, Status};
+use crate::completion::Status;
+use crate::memory::MemoryTable;
+use crate::refusal::LocalFault;
+use crate::state::QpState;
+use crate::work::SendOpcode;
 
 impl QueuePair {
     /// Carries out what stands at the head of the send queue and needs no message, while nothing may be sent yet. What needs one

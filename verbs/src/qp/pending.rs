@@ -1,6 +1,7 @@
 //! What is remembered of a request of the send queue that is started and not completed.
 
-use crate::{CompletionOpcode, Sge, Status};
+use crate::completion::{CompletionOpcode, Status};
+use crate::work::Sge;
 
 /// A request of the send queue between start and completion.
 #[derive(Clone, Copy, Debug)]

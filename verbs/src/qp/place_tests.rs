@@ -4,7 +4,8 @@ use weft_rdmap::{Inbound, SendEnd};
 
 use super::tests::{CAPACITY, IDLE, WR};
 use super::*;
-use crate::{PostError, RecvWr, SendWr};
+use crate::srq::TooSmall;
+use crate::work::{PostError, RecvWr, SendWr};
 
 /// Queue pairs in RTS that complete to the same queues.
 struct World {
@@ -159,7 +160,7 @@ fn the_places_of_a_shared_queue_are_freed_by_polls_whoever_took_them() {
     assert_eq!(world.fill(), 5);
     drop((other, another));
     let srq = world.srq.as_ref().unwrap();
-    assert_eq!((srq.waiting(), srq.resize(4), srq.resize(16)), (8, Err(crate::TooSmall), Ok(())));
+    assert_eq!((srq.waiting(), srq.resize(4), srq.resize(16)), (8, Err(TooSmall), Ok(())));
     assert_eq!(world.fill(), 8);
 }
 

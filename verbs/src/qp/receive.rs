@@ -2,9 +2,13 @@
 
 use super::QueuePair;
 use super::receiving::Receiving;
+use crate::completion::{Completion, CompletionOpcode, Status};
 use crate::cq::Frees;
+use crate::entry::BadEntry;
+use crate::memory::MemoryTable;
+use crate::notice::QpNotice;
+use crate::refusal::Refusal;
 use crate::sync::atomic::{Ordering, fence};
-use crate::{BadEntry, Completion, CompletionOpcode, MemoryTable, QpNotice, Refusal, Status};
 
 impl QueuePair {
     /// Whether a message that begins now has to wait for a receive request: there is none, and the queue pair is one that

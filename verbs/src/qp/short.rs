@@ -8,12 +8,14 @@ use weft_ddp::Header;
 use weft_rdmap::{Kind, Message, Token};
 
 use super::{Pending, QueuePair};
+use crate::completion::{CompletionOpcode, Status};
 use crate::entry::{
     Control, FLAG_INLINE, FLAG_SIGNALED, FLAG_SOLICITED, HEADER_WORDS, Operation, load_sge, peek, peek_remote,
 };
+use crate::memory::MemoryTable;
 use crate::ring::WORD;
+use crate::state::QpState;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::{CompletionOpcode, MemoryTable, QpState, Status};
 
 /// A message of [`Short::MAX_LEN`] octets at most whose payload has been copied.
 #[derive(Clone, Copy, Debug)]

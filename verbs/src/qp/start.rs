@@ -3,7 +3,11 @@
 use weft_rdmap::{AtomicOp, Immediate, Kind, Message, Readiness, Token};
 
 use super::{Pending, QueuePair};
-use crate::{Access, LocalFault, MemoryTable, SendOpcode, Status};
+use crate::access::Access;
+use crate::completion::Status;
+use crate::memory::MemoryTable;
+use crate::refusal::LocalFault;
+use crate::work::SendOpcode;
 
 impl QueuePair {
     /// Takes the next request out of the queue, and checks it. `false` says that it is held: it has not been started, and is

@@ -6,10 +6,12 @@ use weft_ddp::Stag;
 use weft_rdmap::Kind;
 
 use super::*;
-use crate::{
-    Access, Data, MemoryRegion, PostError, QpCapacity, RecvWr, Region, Registration, SendOpcode, SendWr, Sge,
-    StreamId,
-};
+use crate::access::Access;
+use crate::ids::StreamId;
+use crate::memory::{MemoryRegion, Registration};
+use crate::queues::QpCapacity;
+use crate::region::Region;
+use crate::work::{Data, PostError, RecvWr, SendOpcode, SendWr, Sge};
 
 pub(super) const IDLE: Readiness =
     Readiness { idle: true, requests_outstanding: 0, requests_free: 4, requests_to_answer: 0 };

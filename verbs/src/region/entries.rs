@@ -4,7 +4,8 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use super::{Home, Region};
-use crate::{Doorbells, QpQueues};
+use crate::doorbell::Doorbells;
+use crate::queues::QpQueues;
 
 /// The entries of a send queue, and how to have them looked at after a change.
 pub(super) struct Entries {

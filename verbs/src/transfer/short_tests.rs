@@ -9,7 +9,9 @@ use weft_rdmap::{Kind, Message};
 
 use super::tests::{GUARD, IDLE, PD, World};
 use super::*;
-use crate::{Data, QpEvent, QpState, RecvWr, SendOpcode, SendWr, Short};
+use crate::qp::Short;
+use crate::state::{QpEvent, QpState};
+use crate::work::{Data, RecvWr, SendOpcode, SendWr};
 
 fn opcode() -> impl Strategy<Value = SendOpcode> {
     let (stag, to) = (Stag(7), 5000);

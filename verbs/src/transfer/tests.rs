@@ -8,10 +8,17 @@ use weft_ddp::{Error as Ddp, Stag};
 use weft_rdmap::{Error, Kind, Message, ReadRequest, Readiness, Token};
 
 use super::*;
-use crate::{
-    CompletionOpcode, CompletionQueue, Data, Left, LocalFault, MemoryRegion, PdId, QpCapacity, QpEvent,
-    QpInit, QpQueues, RecvWr, Region, Registration, SendOpcode, SendWr,
-};
+use crate::completion::CompletionOpcode;
+use crate::cq::CompletionQueue;
+use crate::ids::PdId;
+use crate::lending::Left;
+use crate::memory::{MemoryRegion, Registration};
+use crate::qp::QpInit;
+use crate::queues::{QpCapacity, QpQueues};
+use crate::refusal::LocalFault;
+use crate::region::Region;
+use crate::state::QpEvent;
+use crate::work::{Data, RecvWr, SendOpcode, SendWr};
 
 pub(super) const PD: PdId = PdId(1);
 pub(super) const GUARD: u8 = 0xEE;
