@@ -18,11 +18,10 @@ use weft_ddp::Stag;
 
 use crate::access::Access;
 use crate::completion::{join, split};
-use crate::memory::{Bind, FastRegister};
 use crate::numbered::numbered;
 use crate::ring::WORD;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::work::{Data, PostError, SendOpcode, SendWr, Sge};
+use crate::work::{Bind, Data, FastRegister, PostError, SendOpcode, SendWr, Sge};
 
 numbered! {
     /// The operation of an entry, by the number that stands there.

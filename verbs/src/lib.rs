@@ -65,8 +65,8 @@ pub use landing::Landing;
 pub use layout::SendQueueLayout;
 pub use lending::{Left, Lending};
 pub use memory::{
-    Bind, Change, Claim, FastRegister, KeyedKind, KeyedStag, MemoryInfo, MemoryKind, MemoryRegion,
-    MemoryTable, RegisterError, Registration, Span, Violation, WindowType,
+    Change, Claim, KeyedKind, KeyedStag, MemoryInfo, MemoryKind, MemoryRegion, MemoryTable, RegisterError,
+    Registration, Span, Violation, WindowType,
 };
 pub use notice::{QpNotice, QpNotices};
 pub use payload::Payload;
@@ -81,4 +81,4 @@ pub use send_queue::SendQueue;
 pub use srq::{SharedRecvQueue, SrqEvents, TooSmall};
 pub use stag::StagPermutation;
 pub use state::{QpEvent, QpState};
-pub use work::{Data, MAX_INLINE, MAX_SGE, PostError, RecvWr, SendOpcode, SendWr, Sge};
+pub use work::{Bind, Data, FastRegister, MAX_INLINE, MAX_SGE, PostError, RecvWr, SendOpcode, SendWr, Sge};

@@ -12,7 +12,7 @@ use crate::region::Region;
 use crate::stag::{RecentSlots, StagPermutation};
 
 pub use error::{RegisterError, Violation};
-pub use keyed::{Bind, FastRegister, KeyedKind, KeyedStag, WindowType};
+pub use keyed::{KeyedKind, KeyedStag, WindowType};
 pub use list::{MemoryInfo, MemoryKind};
 pub use span::Span;
 

@@ -8,6 +8,7 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
 
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use rustix::io::Errno;
@@ -15,7 +16,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::param::page_size;
 
 use self::entries::Entries;
+use crate::doorbell::Doorbells;
 use crate::memory::{RegisterError, Violation};
+use crate::queues::QpQueues;
 use crate::{copy, crc};
 
 /// A run of octets that stays at its address for as long as the value lives.
@@ -109,6 +112,16 @@ impl Region {
         let start = unsafe { mmap(core::ptr::null_mut(), len, rights, MapFlags::SHARED, fd, offset) }?;
         let Some(start) = NonNull::new(start.cast::<u8>()) else { return refused("mapped at address 0") };
         Ok(Self { start, len, home: Home::Mapping, writable: true, entries: None })
+    }
+
+    /// The entries of a send queue, without its head and tail. Whatever changes them rings its doorbell, which is `slot` of
+    /// `doorbells`. The ring stays for as long as the region does.
+    pub fn send_queue(queues: Arc<QpQueues>, doorbells: Arc<Doorbells>, slot: usize) -> Self {
+        let (address, len) = (queues.send.ring().address(), queues.send.ring().octets());
+        // Only its address is used; the octets are reached through the ring.
+        let start = NonNull::new(core::ptr::without_provenance_mut(address)).unwrap_or(NonNull::dangling());
+        let entries = Some(Entries::new(queues, doorbells, slot));
+        Self { start, len, home: Home::Elsewhere, writable: false, entries }
     }
 
     /// Copies `octets` into the region at `offset`. `false` when that is out of bounds, and nothing is copied; or when some of the

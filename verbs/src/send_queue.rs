@@ -135,8 +135,7 @@ mod tests {
     use super::*;
     use crate::access::Access;
     use crate::entry::{FLAG_INLINE, Operation, SendWork};
-    use crate::memory::{Bind, FastRegister};
-    use crate::work::{Data, SendOpcode, Sge};
+    use crate::work::{Bind, Data, FastRegister, SendOpcode, Sge};
 
     fn wr<'a>(opcode: SendOpcode, data: Data<'a>) -> SendWr<'a> {
         SendWr { wr_id: 9, opcode, data, signaled: true, fence: false, solicited: false }

@@ -46,36 +46,6 @@ pub enum WindowType {
     Type2B,
 }
 
-/// The window, the memory under it, and what peers may do with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bind {
-    /// The STag that the window is to have: its own but for the key octet.
-    pub window: Stag,
-    /// The memory region.
-    pub region: Stag,
-    /// Where the window begins, in the tagged offsets of the region.
-    pub addr: u64,
-    /// Octets; none unbind a window of type 1.
-    pub length: u64,
-    /// Remote rights, and whether the tagged offsets of the window begin at 0.
-    pub access: Access,
-}
-
-/// A part of a region for fast registration, and what may be done with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FastRegister {
-    /// The STag that the memory is to have: its own but for the key octet.
-    pub stag: Stag,
-    /// Where in the region's own memory it begins, in octets.
-    pub offset: u64,
-    /// The tagged offset of the first octet.
-    pub iova: u64,
-    /// Octets.
-    pub length: u64,
-    /// The rights.
-    pub access: Access,
-}
-
 /// What a valid STag stands for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mapping {

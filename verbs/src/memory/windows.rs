@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering;
 
 use weft_ddp::Stag;
 
-use super::keyed::{Bind, FastRegister, KeyedKind, KeyedStag, Mapping, WindowType};
+use super::keyed::{KeyedKind, KeyedStag, Mapping, WindowType};
 use super::{MemoryTable, RegisterError, View, Violation, associated};
 use crate::access::Access;
 use crate::ids::{PdId, StreamId};
 use crate::stag::StagPermutation;
+use crate::work::{Bind, FastRegister};
 
 impl MemoryTable {
     /// Makes an STag that is invalid until it is bound or registered.

@@ -1,6 +1,7 @@
 //! Tests of memory windows and fast registration.
 
 use super::*;
+use crate::work::{Bind, FastRegister};
 
 const PD: PdId = PdId(1);
 const READ_WRITE: Access = Access::from_bits(0x06).unwrap();
