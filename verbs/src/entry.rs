@@ -130,8 +130,8 @@ impl EntryFormat {
         store(3, join(stag.0, other.0));
     }
 
-    /// Copies an entry out into `work` and validates it; anyone may have written it. Of one that is held only the identifier
-    /// means something, since somebody may be writing the rest at this moment.
+    /// Copies an entry out into `work` and checks every field: a peer may have written a registered one. Only the identifier
+    /// of a held entry means something, since a peer may be writing the rest at this moment.
     ///
     /// # Errors
     /// [`BadEntry`] when a field makes no sense; `work.wr_id` and `work.signaled` are set all the same.

@@ -1,10 +1,12 @@
-//! What a peer has to know of a send queue to write entries into it.
+//! What a peer has to know of the registered entries of a send queue to write work there.
 
 use crate::entry::EntryFormat;
 use crate::work::{PostError, SendWr};
 
-/// The layout of a send queue whose entries are registered as memory: entry after entry, each of `stride` octets, without
-/// head and tail. `docs/queues.md` has the fields. It is plain numbers, for the owner to tell to whoever writes.
+/// The layout of a send queue whose entries are registered as memory: entry after entry, each of `stride` octets.
+///
+/// Head and tail are not registered: only the owner says how many requests there are. `docs/queues.md` has the fields of an
+/// entry. The owner tells these plain numbers to the peer that it grants the right to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendQueueLayout {
     /// Entries, a power of two.

@@ -7,9 +7,12 @@
 //!   poll                 ◀── CompletionQueue              ◀── QueuePair::finish, flush
 //! ```
 //!
-//! A queue is a flat ring ([`Ring`]) that two threads share without a lock between them: posting is a few stores, and the
-//! engine reads an entry when it starts it. Memory is registered in a [`MemoryTable`], named by an STag that cannot be
-//! guessed, and reached only by copies ([`Region`]). [`QpState`] is the iWARP state table.
+//! A queue is a flat ring ([`Ring`]) in private memory of the process that opened the device. The engine and the application
+//! share it without a lock between them; threads that post take turns. The engine reads an entry when it starts it. Only the
+//! *entries* of a send queue can be registered, so that a peer writes work there.
+//!
+//! Memory is registered in a [`MemoryTable`], named by an STag that cannot be guessed, and reached only by copies
+//! ([`Region`]). [`QpState`] is the iWARP state table.
 //!
 //! The semantics are those of RFC 5040 (which check belongs to whom, what a completion means) with libibverbs' names. A
 //! completion of a Send or Write says that the source may be reused, not that the peer has the data: a Read behind it

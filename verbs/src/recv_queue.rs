@@ -1,4 +1,5 @@
-//! The receive queue: posted by the application, consumed by the engine.
+//! The receive queue: the application posts, the engine consumes. It is private memory of the process that opened the
+//! device, and cannot be registered.
 //!
 //! An entry, in words of 64 bits: wr_id; the number of SGEs; then each SGE as in the send queue.
 
@@ -41,10 +42,10 @@ impl RecvQueue {
         self.ring.push_all(wrs, self.ring.ring.head())
     }
 
-    /// Copies entry number `index` out into `work` and validates it.
+    /// Copies entry number `index` out into `work`.
     ///
     /// # Errors
-    /// [`BadEntry`] when it makes no sense; `work.wr_id` is set all the same.
+    /// [`BadEntry`] when a field makes no sense, as after a stray write of the process itself; `work.wr_id` is set all the same.
     pub fn load(&self, index: u64, work: &mut RecvWork) -> Result<(), BadEntry> {
         self.ring.load(index, work)
     }

@@ -14,7 +14,7 @@
 //! A word is 64 bits, little-endian in memory on every machine this runs on; head, tail and arm lie 128 octets apart, so
 //! that no two of them share a cache line. A ring is private memory of the process that opened the device.
 //!
-//! Only the entries of a send queue can be registered as memory, and then a peer writes anything into them at any moment.
+//! Only the entries of a send queue can be registered as memory. Then a peer writes anything into them at any moment.
 //! The engine therefore copies an entry out once, by atomic loads, and checks every field. Head and tail are ours alone.
 //!
 //! The memory comes zeroed from the system, which gives pages only where somebody writes: deep queues that nobody uses

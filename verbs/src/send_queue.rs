@@ -1,4 +1,7 @@
-//! The send queue: posted by the application, consumed by the engine. `entry.rs` has the layout of an entry.
+//! The send queue: the application posts, the engine consumes. `entry.rs` has the layout of an entry.
+//!
+//! The queue is private memory of the process that opened the device. Only its entries can be registered as memory. Then a
+//! peer with that right writes into them at any moment, so that the engine trusts no field of them.
 
 use std::sync::PoisonError;
 
@@ -60,7 +63,8 @@ impl SendQueue {
         refused.map_or(Ok(()), |error| Err((usize::try_from(posted).unwrap_or(usize::MAX), error)))
     }
 
-    /// Copies entry number `index` out into `work` and validates it; anyone may have written it.
+    /// Copies entry number `index` out into `work` and checks every field: if the entries are registered, a peer may have
+    /// written this one.
     ///
     /// # Errors
     /// [`BadEntry`] when a field makes no sense; `work.wr_id` and `work.signaled` are set all the same.
@@ -69,13 +73,13 @@ impl SendQueue {
         self.format.unpack(self.ring.entry(index), work)
     }
 
-    /// The words of entry number `index`, which anyone may write at any moment.
+    /// The words of entry number `index`. If the entries are registered, a peer may write into them at any moment.
     #[inline]
     pub(crate) fn entry(&self, index: u64) -> &[AtomicU64] {
         self.ring.entry(index)
     }
 
-    /// What somebody else has to know to write entries.
+    /// Returns what a peer has to know to write into the entries when they are registered.
     pub fn layout(&self) -> SendQueueLayout {
         let EntryFormat { max_sge, max_inline } = self.format;
         let stride = size_of_val(self.ring.entry(0));
@@ -264,7 +268,7 @@ mod tests {
         assert_eq!(queue.post(&wr(immediate, Data::Inline(b"1"))), Err(PostError::BadData));
         assert_eq!(queue.post(&wr(immediate, Data::Sges(&[sge(1)]))), Err(PostError::BadData));
         assert_eq!(queue.posted(), 0);
-        // The same from whoever wrote the entry without the call.
+        // The same when a peer has written the entry.
         let mut work = SendWork::new();
         let poke = |kind: u64| queue.ring.entry(0)[1].store(kind, Ordering::Relaxed);
         for opcode in [Operation::FetchAdd, Operation::CompareSwap] {

@@ -261,7 +261,7 @@ proptest! {
     /// Whatever stands in an entry, the queue pair starts something, waits, holds, or says that it is bad; and it completes
     /// all that was posted when it ends.
     #[test]
-    fn anybody_may_write_an_entry(
+    fn entries_of_any_content_are_checked(
         words in proptest::collection::vec((0_usize..16, any::<u64>()), 0..12),
         control in (0_u8..0x14, any::<u8>(), 0_u16..8, 0_u32..100),
     ) {
