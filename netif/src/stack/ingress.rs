@@ -37,10 +37,11 @@ impl Stack {
         // Frames that turned round and frames from the wire take turns, so that neither can starve the other.
         self.is_loops_turn = !self.is_loops_turn && !self.looped.is_empty();
         let has_arrived = !self.is_loops_turn && self.wire.take(now, &mut self.slot.incoming);
-        if core::mem::replace(&mut self.losses, self.wire.losses()) != self.losses {
-            self.lose_peers();
-        }
         let looped = if !has_arrived {
+            // A wire that has lost its peer has no frame at that moment.
+            if core::mem::replace(&mut self.losses, self.wire.losses()) != self.losses {
+                self.lose_peers();
+            }
             let Some(mut frame) = self.looped.pop_front() else { return false };
             std::mem::swap(&mut self.slot.incoming, &mut frame);
             self.slot.recycle(frame);
