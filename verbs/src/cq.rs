@@ -10,11 +10,11 @@ use std::sync::PoisonError;
 use self::moderation::Moderation;
 use self::rings::Rings;
 use self::waiters::Waiters;
-use self::work_queues::WorkQueues;
 pub(crate) use self::work_queues::{Frees, WorkQueue};
+use self::work_queues::{Run, WorkQueues};
 use crate::completion::{Completion, PackedCompletion, Status};
 use crate::counters::CqCounters;
-use crate::ring::{POLLS_EMPTY, POLLS_FOUND, Ring};
+use crate::ring::{Counter, Ring};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use crate::sync::{Mutex, MutexGuard};
 
@@ -72,17 +72,23 @@ impl CompletionQueue {
 
     /// Takes up to `out.len()` completions, oldest first, and returns how many there were. This frees the places of their
     /// requests in the work queues.
+    #[inline]
     pub fn poll(&self, out: &mut [Completion]) -> usize {
         // The common case of an empty queue costs a few loads and no lock.
         let ring = self.rings.current();
         if ring.head() == ring.tail() {
-            ring.count(POLLS_EMPTY);
+            ring.count(Counter::PollsEmpty);
             return 0;
         }
+        self.poll_found(out)
+    }
+
+    /// Goes on where [`Self::poll`] has seen a completion, which another thread may have taken meanwhile.
+    fn poll_found(&self, out: &mut [Completion]) -> usize {
         let work_queues = self.polling();
         let ring = self.rings.current();
         let taken = if self.ignores_overrun { take_left(ring, out) } else { take(ring, &work_queues, out) };
-        ring.count(if taken > 0 { POLLS_FOUND } else { POLLS_EMPTY });
+        ring.count(if taken > 0 { Counter::PollsFound } else { Counter::PollsEmpty });
         taken
     }
 
@@ -208,8 +214,11 @@ impl CompletionQueue {
     }
 
     /// Hands those to `ready` who have what they wait for, each once; the engine asks after each burst of completions.
+    #[inline]
     pub fn take_ready(&self, ready: impl FnMut(u32)) {
-        self.waiters.take_ready(self.produced(), ready);
+        if !self.waiters.is_empty() {
+            self.waiters.take_ready(self.produced(), ready);
+        }
     }
 
     /// Completions made since the queue was, polled or not, and overwritten or not.
@@ -245,8 +254,8 @@ impl CompletionQueue {
     pub fn counters(&self) -> CqCounters {
         CqCounters {
             completions: self.produced(),
-            polls_found: self.rings.counted(POLLS_FOUND),
-            polls_empty: self.rings.counted(POLLS_EMPTY),
+            polls_found: self.rings.counted(Counter::PollsFound),
+            polls_empty: self.rings.counted(Counter::PollsEmpty),
             events: self.events.load(Ordering::Relaxed),
             overruns: u64::from(self.is_overrun()),
         }
@@ -288,17 +297,25 @@ fn take(ring: &Ring, work_queues: &WorkQueues, out: &mut [Completion]) -> usize 
     let first = ring.head();
     let taken =
         usize::try_from(ring.tail().saturating_sub(first)).map_or(out.len(), |there| there.min(out.len()));
-    let mut next = first;
-    for completion in &mut out[..taken] {
+    let mut run = Run::default();
+    for (completion, next) in out[..taken].iter_mut().zip(first..) {
         let entry = ring.entry(next);
         *completion = PackedCompletion::load(entry).unpack();
         let frees = Frees::load(entry);
-        next += 1;
-        // In this order: a request that is posted to the place must find room for its completion here.
-        ring.release(next);
-        work_queues.free(frees);
+        if !run.add(frees) {
+            free(ring, next, work_queues, &run);
+            run = Run::of(frees);
+        }
     }
+    free(ring, first + taken as u64, work_queues, &run);
     taken
+}
+
+/// Frees the places of the completions before `head`. Their room in the ring comes first: a request that is posted to a freed
+/// place must find room for its completion.
+fn free(ring: &Ring, head: u64, work_queues: &WorkQueues, run: &Run) {
+    ring.release(head);
+    work_queues.free(run);
 }
 
 /// Takes the oldest completions that are left of a ring whose producer writes over them.

@@ -1,18 +1,7 @@
 //! The flat ring of entries that every queue is.
 //!
-//! ```text
-//! word   0   entries (a power of two)         \  written once
-//!        1   words per entry                  /
-//!       16   tail: entries produced so far       written by the producer
-//!       17   doorbells rung (send queue)         written by the producer
-//!       32   head: entries consumed so far       written by the consumer
-//!       33   polls that found something (CQ)     written by the consumer
-//!       48   arm word of a completion queue
-//!       56   polls that found nothing (CQ)       written by the consumer
-//!       64   the entries, one after the other
-//! ```
-//! A word is 64 bits, little-endian in memory on every machine this runs on; head, tail and arm lie 128 octets apart, so
-//! that no two of them share a cache line. A ring is private memory of the process that opened the device.
+//! Each position has a line of its own: 128 octets, the two cache lines that processors fetch together. A ring is private memory
+//! of the process that opened the device.
 //!
 //! Only the entries of a send queue can be registered as memory. Then a peer writes anything into them at any moment.
 //! The engine therefore copies an entry out once, by atomic loads, and checks every field. Head and tail are ours alone.
@@ -29,9 +18,34 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 /// A ring for one producer and one consumer.
 #[derive(Debug)]
 pub struct Ring {
+    /// Entries produced so far. Counts doorbells rung, where this is a send queue.
+    tail: Line,
+    /// Entries consumed so far. Counts polls that found something, where this is a completion queue.
+    head: Line,
+    /// The word by which the consumer of a completion queue asks for a notification.
+    arm: Line,
+    /// Counts polls that found nothing. The engine reads none of it, however often somebody polls an empty queue.
+    vain: Line,
+    /// The entries, one after the other. They lie in words of 64 bits.
     words: Words,
     entries: u64,
     stride: usize,
+}
+
+/// A position, or the arm word, and a counter beside it that the same side writes.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Line {
+    word: AtomicU64,
+    counter: AtomicU64,
+}
+
+/// What a ring counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Counter {
+    Doorbells,
+    PollsFound,
+    PollsEmpty,
 }
 
 impl Ring {
@@ -41,11 +55,9 @@ impl Ring {
     pub fn new(entries: u32, octets: usize) -> Self {
         let entries = u64::from(entries.max(1)).next_power_of_two();
         let stride = octets.max(MIN_STRIDE).next_power_of_two() / WORD;
-        let len = FIRST_ENTRY + usize::try_from(entries).unwrap_or(usize::MAX / stride) * stride;
-        let words = Words::zeroed(len);
-        words[ENTRIES].store(entries, Ordering::Relaxed);
-        words[STRIDE].store(stride as u64, Ordering::Relaxed);
-        Self { words, entries, stride }
+        let len = usize::try_from(entries).unwrap_or(usize::MAX / stride) * stride;
+        let [tail, head, arm, vain] = core::array::from_fn(|_| Line::default());
+        Self { tail, head, arm, vain, words: Words::zeroed(len), entries, stride }
     }
 
     /// The words of entry number `index` (which counts on for ever; the ring wraps).
@@ -53,53 +65,61 @@ impl Ring {
     pub fn entry(&self, index: u64) -> &[AtomicU64] {
         // The masked value is below `entries`, and the whole ring fits in memory.
         #[expect(clippy::cast_possible_truncation, reason = "masked to the number of entries in memory")]
-        let start = FIRST_ENTRY + (index & (self.entries - 1)) as usize * self.stride;
+        let start = (index & (self.entries - 1)) as usize * self.stride;
         &self.words[start..start + self.stride]
     }
 
     /// Makes all entries before `tail` visible to the consumer.
     #[inline]
     pub fn publish(&self, tail: u64) {
-        self.words[TAIL].store(tail, Ordering::Release);
+        self.tail.word.store(tail, Ordering::Release);
     }
 
     /// Gives all entries before `head` back to the producer.
     #[inline]
     pub fn release(&self, head: u64) {
-        self.words[HEAD].store(head, Ordering::Release);
+        self.head.word.store(head, Ordering::Release);
     }
 
     /// The number of entries produced so far.
     #[inline]
     pub fn tail(&self) -> u64 {
-        self.words[TAIL].load(Ordering::Acquire)
+        self.tail.word.load(Ordering::Acquire)
     }
 
     /// The number of entries consumed so far.
     #[inline]
     pub fn head(&self) -> u64 {
-        self.words[HEAD].load(Ordering::Acquire)
+        self.head.word.load(Ordering::Acquire)
     }
 
     /// The word by which a consumer asks for a notification.
     pub fn arm(&self) -> &AtomicU64 {
-        &self.words[ARM]
+        &self.arm.word
     }
 
-    /// Counts one in the word `counter`, which one thread writes at a time; another one at the same moment can hide it.
-    pub(crate) fn count(&self, counter: usize) {
-        let word = &self.words[counter];
+    /// Counts one. One thread counts at a time; another one at the same moment can hide it.
+    pub(crate) fn count(&self, counter: Counter) {
+        let word = self.counter(counter);
         word.store(word.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// What was counted in the word `counter`.
-    pub(crate) fn counted(&self, counter: usize) -> u64 {
-        self.words[counter].load(Ordering::Relaxed)
+    /// What was counted.
+    pub(crate) fn counted(&self, counter: Counter) -> u64 {
+        self.counter(counter).load(Ordering::Relaxed)
+    }
+
+    const fn counter(&self, counter: Counter) -> &AtomicU64 {
+        match counter {
+            Counter::Doorbells => &self.tail.counter,
+            Counter::PollsFound => &self.head.counter,
+            Counter::PollsEmpty => &self.vain.counter,
+        }
     }
 
     /// Octets of all entries.
     pub fn octets(&self) -> usize {
-        (self.words.len() - FIRST_ENTRY) * WORD
+        self.words.len() * WORD
     }
 
     /// The address of the first entry.
@@ -160,7 +180,7 @@ impl Ring {
     fn words_at(&self, offset: usize, len: usize) -> Option<&[AtomicU64]> {
         let end = offset.checked_add(len).filter(|end| *end <= self.octets())?;
         let first = if len == 0 { end.div_ceil(WORD) } else { offset / WORD };
-        self.words.get(FIRST_ENTRY + first..FIRST_ENTRY + end.div_ceil(WORD))
+        self.words.get(first..end.div_ceil(WORD))
     }
 
     /// The number of entries.
@@ -171,19 +191,6 @@ impl Ring {
 
 /// Octets of a word.
 pub(crate) const WORD: usize = 8;
-
-const ENTRIES: usize = 0;
-const STRIDE: usize = 1;
-const TAIL: usize = 16;
-const HEAD: usize = 32;
-const ARM: usize = 48;
-/// In the cache line of the tail, which the producer writes anyhow.
-pub(crate) const DOORBELLS: usize = 17;
-/// In the cache line of the head, which the consumer writes anyhow.
-pub(crate) const POLLS_FOUND: usize = 33;
-/// In a cache line of its own: the engine reads none of it, however often somebody polls an empty queue.
-pub(crate) const POLLS_EMPTY: usize = 56;
-const FIRST_ENTRY: usize = 64;
 
 #[cfg(test)]
 mod tests {

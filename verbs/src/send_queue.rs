@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 
 use crate::entry::{BadEntry, EntryFormat, SendWork};
 use crate::layout::SendQueueLayout;
-use crate::ring::{DOORBELLS, Ring};
+use crate::ring::{Counter, Ring};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::work::{MAX_INLINE, MAX_SGE, PostError, SendWr};
@@ -57,7 +57,7 @@ impl SendQueue {
             None
         });
         if posted > 0 {
-            self.ring.count(DOORBELLS);
+            self.ring.count(Counter::Doorbells);
             self.ring.publish(tail + posted);
         }
         refused.map_or(Ok(()), |error| Err((usize::try_from(posted).unwrap_or(usize::MAX), error)))
@@ -98,7 +98,7 @@ impl SendQueue {
 
     /// The number of doorbells that were rung for them: calls that posted one or more.
     pub fn doorbells(&self) -> u64 {
-        self.ring.counted(DOORBELLS)
+        self.ring.counted(Counter::Doorbells)
     }
 
     /// The number of requests whose places are not free.

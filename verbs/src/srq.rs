@@ -185,9 +185,9 @@ impl SharedRecvQueue {
         is_empty
     }
 
-    /// Frees one place: the completion of a request was polled, or there will be none.
-    pub(crate) fn release(&self) {
-        self.freed.fetch_add(1, Ordering::Release);
+    /// Frees so many places: the completions of their requests were polled, or there will be none.
+    pub(crate) fn release(&self, places: u64) {
+        self.freed.fetch_add(places, Ordering::Release);
     }
 
     /// The queue pair waits no longer.
@@ -258,7 +258,7 @@ mod tests {
         let mut work = RecvWork::new();
         queue.take(&queue.ring(), &mut work).map(|loaded| {
             assert_eq!(loaded, Ok(()));
-            queue.release();
+            queue.release(1);
             work.wr_id
         })
     }

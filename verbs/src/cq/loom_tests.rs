@@ -206,7 +206,7 @@ fn freeing_a_place_before_its_completion_is_found() {
     find(|| {
         places(|cq| {
             let ring = cq.rings.current();
-            cq.polling().free(Frees::load(ring.entry(0)));
+            cq.polling().free(&Run::of(Frees::load(ring.entry(0))));
             ring.release(1);
         });
     });

@@ -3,21 +3,21 @@
 use std::sync::OnceLock;
 
 use crate::completion::PackedCompletion;
-use crate::ring::Ring;
+use crate::ring::{Counter, Ring};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// One ring for each power of two, made when it is wanted. They stay until the queue goes, so that a thread that still looks
 /// at the one before needs no lock; memory that was never written costs nothing.
 #[derive(Debug)]
 pub(super) struct Rings {
-    by_size: Box<[OnceLock<Box<Ring>>]>,
+    by_size: Box<[OnceLock<Box<Ring>>; SIZES]>,
     current: AtomicUsize,
 }
 
 impl Rings {
     pub(super) fn new(entries: u32) -> Self {
         Self {
-            by_size: (0..SIZES).map(|_| OnceLock::new()).collect(),
+            by_size: Box::new(core::array::from_fn(|_| OnceLock::new())),
             current: AtomicUsize::new(size_of(entries)),
         }
     }
@@ -61,8 +61,8 @@ impl Rings {
         new.arm().fetch_or(old.arm().swap(0, Ordering::SeqCst), Ordering::SeqCst);
     }
 
-    /// What was counted in the word `counter` of all rings.
-    pub(super) fn counted(&self, counter: usize) -> u64 {
+    /// What all rings counted.
+    pub(super) fn counted(&self, counter: Counter) -> u64 {
         self.by_size.iter().filter_map(OnceLock::get).map(|ring| ring.counted(counter)).sum()
     }
 

@@ -24,11 +24,14 @@ impl Waiters {
         self.change(|list| list.retain(|&(number, _)| number != qp_num));
     }
 
+    /// Whether nobody waits.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
     /// Takes those out that have what they need, now that there were `produced` completions.
     pub(super) fn take_ready(&self, produced: u64, mut ready: impl FnMut(u32)) {
-        if self.count.load(Ordering::Relaxed) == 0 {
-            return;
-        }
         self.change(|list| {
             list.retain(|&(number, needed)| {
                 let waits = needed > produced;

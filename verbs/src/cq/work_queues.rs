@@ -45,6 +45,29 @@ impl Frees {
     }
 }
 
+/// Completions of one work queue that follow each other. The last one frees the places of all.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    last: Frees,
+    len: u64,
+}
+
+impl Run {
+    pub(super) const fn of(first: Frees) -> Self {
+        Self { last: first, len: 1 }
+    }
+
+    /// Adds the next completion. Returns `false` if it is of another work queue.
+    #[inline]
+    pub(super) const fn add(&mut self, next: Frees) -> bool {
+        let fits = self.len == 0 || self.last.number == next.number;
+        if fits {
+            (self.last, self.len) = (next, self.len + 1);
+        }
+        fits
+    }
+}
+
 /// The work queues of one completion queue, by number.
 #[derive(Debug, Default)]
 pub(super) struct WorkQueues {
@@ -88,11 +111,14 @@ impl WorkQueues {
     }
 
     #[inline]
-    pub(super) fn free(&self, frees: Frees) {
-        match self.by_number.get(frees.number as usize) {
-            Some(WorkQueue::Send(queues)) => queues.send.release(frees.end),
-            Some(WorkQueue::Recv(queues)) => queues.recv.release(frees.end),
-            Some(WorkQueue::Shared(queue)) => queue.release(),
+    pub(super) fn free(&self, run: &Run) {
+        if run.len == 0 {
+            return;
+        }
+        match self.by_number.get(run.last.number as usize) {
+            Some(WorkQueue::Send(queues)) => queues.send.release(run.last.end),
+            Some(WorkQueue::Recv(queues)) => queues.recv.release(run.last.end),
+            Some(WorkQueue::Shared(queue)) => queue.release(run.len),
             Some(WorkQueue::Gone) | None => {}
         }
     }

@@ -101,7 +101,7 @@ impl QueuePair {
 
     fn free_recv(&self) {
         match &self.receiving.shared {
-            Some(shared) => shared.srq.release(),
+            Some(shared) => shared.srq.release(1),
             None => self.queues.recv.release(self.receiving.next),
         }
     }

@@ -52,7 +52,7 @@ impl Receiving {
             cq.detach(number);
         }
         if let Some(shared) = self.shared.as_ref().filter(|_| self.active) {
-            shared.srq.release();
+            shared.srq.release(1);
         }
     }
 }
