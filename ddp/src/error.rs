@@ -1,17 +1,17 @@
-//! What DDP can find wrong with an arriving segment.
+//! The errors that DDP finds in an arriving segment.
 
 use core::{error, fmt};
 
-/// The error cases of RFC 5041 section 7.2, and the numbers they have in a Terminate message.
+/// The error cases of RFC 5041 section 7.2, and their numbers in a Terminate message.
 ///
-/// DDP's own [`Receiver`](crate::Receiver) raises those that a header shows. Those that need the buffer
-/// (STag, bounds, length) are raised by whoever owns the memory, so that the blame stays in DDP's vocabulary.
+/// DDP's own [`Receiver`](crate::Receiver) raises those that a header shows. The owner of the memory raises those
+/// that need the buffer (STag, bounds, length). So all of them have DDP's names and numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Error {
     /// A local failure that no input caused.
     LocalCatastrophic,
-    /// The ULPDU is shorter than the DDP header it starts with. The RFCs assign no code, so it is reported as
-    /// a local catastrophe, which carries no headers.
+    /// The ULPDU is shorter than the DDP header that it starts with. The RFCs assign no code, so it is reported as a
+    /// local catastrophe, which carries no headers.
     Runt,
     /// The STag of a tagged segment names no buffer that this stream may place into.
     InvalidStag,
@@ -38,7 +38,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Error type and error code as they stand in a Terminate message; the layer is 1.
+    /// Returns error type and error code of a Terminate message; the layer is 1.
     pub const fn code(&self) -> (u8, u8) {
         match self {
             Self::LocalCatastrophic | Self::Runt => (0x0, 0x00),

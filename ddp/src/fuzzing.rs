@@ -1,8 +1,8 @@
-//! Bodies of the fuzz targets, also run by plain tests.
+//! Bodies of the fuzz targets. Plain tests run them too.
 
 use crate::{Receiver, Segment};
 
-/// Reads `data` as a ULPDU: no panic, the payload is the rest of it, and what was understood survives being
+/// Reads `data` as a ULPDU without a panic. The payload is the rest of it, and the fields stay the same when they are
 /// written and read again. The receiver must accept no more than the parser does.
 pub fn header(data: &[u8]) {
     let parsed = Segment::parse(data);

@@ -14,7 +14,7 @@ impl fmt::Display for Stag {
     }
 }
 
-/// A DDP header (RFC 5041 sections 4.2 and 4.3). Reserved bits are sent as zero and not looked at on receive.
+/// A DDP header (RFC 5041 sections 4.2 and 4.3). Reserved bits are sent as zero and ignored on receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     /// The payload goes to an offset of the buffer that the STag names.
@@ -46,18 +46,18 @@ pub enum Header {
 }
 
 impl Header {
-    /// Octets of a tagged header.
+    /// The octets of a tagged header.
     pub const TAGGED_LEN: usize = 14;
-    /// Octets of an untagged header.
+    /// The octets of an untagged header.
     pub const UNTAGGED_LEN: usize = 18;
 
-    /// Reads the header at the front of a ULPDU; what follows it is payload.
+    /// Reads the header at the front of a ULPDU. The payload follows it.
     #[inline]
     pub(crate) fn parse(ulpdu: &[u8]) -> Result<Self, Error> {
         let Some(&first) = ulpdu.first() else { return Err(Error::Runt) };
         let tagged = first & TAGGED != 0;
         let last = first & LAST != 0;
-        // The length comes before the version: a runt has no whole header that a Terminate could return.
+        // The length is checked before the version: a runt has no whole header that a Terminate could return.
         if tagged {
             let octets: &[u8; Self::TAGGED_LEN] = ulpdu.first_chunk().ok_or(Error::Runt)?;
             if first & VERSION_MASK != VERSION {
@@ -106,7 +106,7 @@ impl Header {
         }
     }
 
-    /// Octets of this header on the wire.
+    /// Returns the octets of this header on the wire.
     #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
     #[inline]
     pub const fn len(&self) -> usize {
@@ -116,7 +116,7 @@ impl Header {
         }
     }
 
-    /// True on the last segment of a message.
+    /// Returns true on the last segment of a message.
     #[inline]
     pub const fn is_last(&self) -> bool {
         match self {
@@ -124,7 +124,7 @@ impl Header {
         }
     }
 
-    /// The RDMAP control octet.
+    /// Returns the RDMAP control octet.
     #[inline]
     pub const fn control(&self) -> u8 {
         match self {
@@ -132,17 +132,17 @@ impl Header {
         }
     }
 
-    /// True if the segment names its buffer by STag.
+    /// Returns true if the segment names its buffer by STag.
     pub const fn is_tagged(&self) -> bool {
         matches!(self, Self::Tagged { .. })
     }
 
-    /// The header of the segment whose payload starts `offset` octets into the message that `self` begins.
+    /// Returns the header of the segment whose payload starts `offset` octets into the message that `self` begins.
     #[inline]
     pub(crate) const fn at(self, offset: u32, last: bool) -> Self {
         match self {
             Self::Tagged { control, stag, to, .. } => {
-                // Whether the sum wraps is for the receiver to judge by its buffer (RFC 5041 section 7.1).
+                // The receiver judges by its buffer whether the sum wraps (RFC 5041 section 7.1).
                 Self::Tagged { last, control, stag, to: to.wrapping_add(offset as u64) }
             }
             Self::Untagged { control, word, queue, msn, .. } => {

@@ -1,7 +1,7 @@
-//! DDP, Direct Data Placement (RFC 5041): says of every piece of a message where it belongs in memory.
+//! DDP, Direct Data Placement (RFC 5041). It tells for each piece of a message its place in memory.
 //!
-//! A message is cut into segments that each carry their own address, so a receiver can place a segment as it
-//! comes and needs no reassembly buffer. There are two kinds of address:
+//! A message is cut into segments. Each carries its own address, so that a receiver can place a segment when it comes
+//! and needs no reassembly buffer. There are two kinds of address:
 //!
 //! ```text
 //!   tagged     STag + TO           the peer names one of our registered buffers and an offset in it
@@ -10,9 +10,9 @@
 //!   message ──► Sender ──► Cutter ──► Cut { header, range }    ULPDU ──► Receiver ──► Segment { header, payload }
 //! ```
 //!
-//! This crate knows headers, the order of messages and nothing else: no memory, no I/O, no allocation. It says
-//! where octets go; the caller copies them. The checks that need the buffer (STag, bounds, rights) are the
-//! caller's, with this crate's [`Error`] as their vocabulary.
+//! This crate knows headers and the order of messages. It has no memory, no I/O and no allocation. It tells the
+//! places of octets, and the caller copies them. The caller also makes the checks that need the buffer (STag, bounds,
+//! rights), and reports them by this crate's [`Error`].
 //!
 //! # Example
 //!

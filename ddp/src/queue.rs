@@ -14,5 +14,5 @@ pub enum Queue {
     AtomicResponse = 3,
 }
 
-/// How many queues there are at most.
+/// The largest number of queues.
 pub(crate) const QUEUES: usize = 4;

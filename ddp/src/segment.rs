@@ -12,8 +12,8 @@ pub struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// Splits a ULPDU into header and payload. Only what makes the header unreadable is an error here: a
-    /// wrong version or too few octets. Order and queues are for [`Receiver::accept`](crate::Receiver::accept).
+    /// Splits a ULPDU into header and payload. The only errors are those that make the header unreadable: a wrong
+    /// version or too few octets. [`Receiver::accept`](crate::Receiver::accept) checks order and queues.
     #[inline]
     pub fn parse(ulpdu: &'a [u8]) -> Result<Self, Error> {
         let header = Header::parse(ulpdu)?;

@@ -1,11 +1,11 @@
-//! Cutting messages into segments.
+//! The cutting of messages into segments.
 
 use crate::{Header, Queue, Stag, queue::QUEUES};
 
 /// The sending half of a DDP stream: numbers the messages of each queue (RFC 5041 section 4.3).
 ///
-/// `S` is the storage for the next number of each queue: an array for the four that RDMAP uses or, for another ULP, what its
-/// owner lends.
+/// `S` is the storage for the next number of each queue. It is an array for the four queues of RDMAP, or the caller's
+/// own storage for another ULP.
 #[derive(Debug, Clone)]
 pub struct Sender<S = [u32; QUEUES]> {
     next_msn: S,
@@ -17,13 +17,13 @@ impl Sender {
         Self::with_msn(1)
     }
 
-    /// A sender whose next message on every queue gets `msn`; for tests of the wrap from 0xFFFFFFFF to 0.
+    /// A sender whose next message on every queue gets `msn`. Tests of the wrap from 0xFFFFFFFF to 0 use it.
     pub const fn with_msn(msn: u32) -> Self {
         Self { next_msn: [msn; QUEUES] }
     }
 
-    /// Starts an untagged message of `len` octets. It takes the queue's next MSN at once, so it must be sent
-    /// to its end, or nothing more be sent on that queue.
+    /// Starts an untagged message of `len` octets. It takes the queue's next MSN at once. So the caller must send it
+    /// to its end, or send nothing more on that queue.
     #[inline]
     pub fn untagged(&mut self, control: u8, word: u32, queue: Queue, len: u32) -> Cutter {
         let queue = queue as u32;
@@ -34,12 +34,13 @@ impl Sender {
 }
 
 impl<S: AsMut<[u32]>> Sender<S> {
-    /// A sender whose next message on queue `n` gets the MSN that entry `n` says, 1 on a fresh stream.
+    /// A sender whose next message on queue `n` gets the MSN in entry `n`, 1 on a fresh stream.
     pub const fn with_queues(next_msn: S) -> Self {
         Self { next_msn }
     }
 
-    /// Starts an untagged message as [`Sender::untagged`] does, on any queue. None if there is no such queue.
+    /// Starts an untagged message as [`Sender::untagged`] does, on any queue. Returns `None` if there is no such
+    /// queue.
     pub fn untagged_on(&mut self, control: u8, word: u32, queue: u32, len: u32) -> Option<Cutter> {
         let msn = number(self.next_msn.as_mut().get_mut(usize::try_from(queue).ok()?)?);
         Some(Cutter::new(Header::Untagged { last: false, control, word, queue, msn, mo: 0 }, len))
@@ -58,7 +59,7 @@ impl Default for Sender {
     }
 }
 
-/// One message on its way out: yields its segments in order, each as large as the space at hand allows.
+/// One message on its way out. It yields its segments in order, each as large as the given space allows.
 #[derive(Debug, Clone)]
 pub struct Cutter {
     first: Header,
@@ -70,8 +71,9 @@ pub struct Cutter {
 impl Cutter {
     /// Cuts the next segment, of at most `max_ulpdu` octets with its header.
     ///
-    /// None when the message is done, or when `max_ulpdu` holds no header or (with payload left) not one octet
-    /// behind it; then ask again when there is more room. A message without payload is one segment.
+    /// Returns `None` when the message is done. It also returns `None` if `max_ulpdu` has no room for a header or,
+    /// with payload left, for one octet behind it. Then the caller asks again when there is more room. A message
+    /// without payload is one segment.
     #[inline]
     pub fn next(&mut self, max_ulpdu: usize) -> Option<Cut> {
         if self.done {
@@ -90,32 +92,32 @@ impl Cutter {
         Some(Cut { header: self.first.at(offset, self.done), offset, len: len as usize })
     }
 
-    /// The header of the first segment, with the last flag clear: STag and TO, or queue and MSN.
+    /// Returns the header of the first segment, with the last flag clear: STag and TO, or queue and MSN.
     pub const fn first(&self) -> &Header {
         &self.first
     }
 
-    /// Octets of payload not yet cut.
+    /// Returns the octets of payload that are not yet cut.
     pub const fn remaining(&self) -> u32 {
         self.len - self.offset
     }
 
-    /// Octets of payload already cut.
+    /// Returns the octets of payload that are already cut.
     pub const fn offset(&self) -> u32 {
         self.offset
     }
 
-    /// True once the last segment was cut.
+    /// Returns true after the last segment was cut.
     pub const fn is_done(&self) -> bool {
         self.done
     }
 
-    /// True as long as nothing of the message was cut.
+    /// Returns true as long as no segment of the message was cut.
     pub const fn is_untouched(&self) -> bool {
         self.offset == 0 && !self.done
     }
 
-    /// True if the message goes to a tagged buffer.
+    /// Returns true if the message goes to a tagged buffer.
     pub const fn is_tagged(&self) -> bool {
         self.first.is_tagged()
     }
@@ -125,12 +127,12 @@ impl Cutter {
     }
 }
 
-/// One segment to build: its header, and which octets of the message follow it.
+/// One segment to build: its header, and the octets of the message behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
     /// The header to emit.
     pub header: Header,
-    /// Offset in the message of the first payload octet.
+    /// Offset of the first payload octet in the message.
     pub offset: u32,
     /// Octets of payload.
     pub len: usize,

@@ -1,37 +1,38 @@
-//! CRC32c (RFC 5044 4.4), handed around as a function value so that the layer itself stays free of `std`.
+//! CRC32c (RFC 5044 4.4), passed as a function value so that the layer itself needs no `std`.
 
 use core::fmt;
 
 /// A CRC32c implementation: polynomial 0x1EDC6F41, reflected, initial value and final XOR all ones (RFC 5044 4.4).
 ///
-/// Two implementations must give the same values for all data; which one is used is a matter of speed only.
+/// Two implementations must give the same values for all data. They may differ in speed only.
 #[derive(Clone, Copy)]
 pub struct Crc32c {
     update: fn(u32, &[u8]) -> u32,
 }
 
 impl Crc32c {
-    /// The crate's own table-driven implementation, eight octets a step. Runs everywhere.
+    /// The crate's own implementation with tables, eight octets a step. It runs everywhere.
     pub const PORTABLE: Self = Self::new(portable);
 
-    /// The `crc32c` crate: uses the CPU's CRC instructions where it has them.
+    /// The `crc32c` crate, which uses the CPU's CRC instructions if there are any.
     #[cfg(feature = "std")]
     pub const ACCELERATED: Self = Self::new(crc32c::crc32c_append);
 
-    /// Takes any implementation, such as a microcontroller's CRC unit.
+    /// Makes a `Crc32c` of any implementation, such as a microcontroller's CRC unit.
     ///
-    /// `update(crc, data)` gets the CRC of everything so far, 0 at the start, and returns the CRC with `data` appended.
+    /// `update(crc, data)` gets the CRC of all octets before `data`, 0 at the start. It returns the CRC with `data`
+    /// appended.
     pub const fn new(update: fn(u32, &[u8]) -> u32) -> Self {
         Self { update }
     }
 
-    /// The CRC of everything that gave `crc` (0 at the start) followed by `data`.
+    /// Returns the CRC of the octets that gave `crc` (0 at the start), followed by `data`.
     #[inline]
     pub fn update(self, crc: u32, data: &[u8]) -> u32 {
         (self.update)(crc, data)
     }
 
-    /// The CRC of `data` alone.
+    /// Returns the CRC of `data` alone.
     #[inline]
     pub fn checksum(self, data: &[u8]) -> u32 {
         self.update(0, data)
@@ -52,7 +53,7 @@ impl Default for Crc32c {
     }
 }
 
-// The function's address says nothing to a reader and changes from build to build.
+// The function's address tells a reader nothing, and it changes from build to build.
 impl fmt::Debug for Crc32c {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Crc32c").finish_non_exhaustive()
@@ -81,7 +82,7 @@ fn portable(crc: u32, data: &[u8]) -> u32 {
     !state
 }
 
-/// `TABLES[n][i]` is what octet `i` does to the remainder when `n` further octets follow it.
+/// `TABLES[n][i]` is the effect of octet `i` on the remainder if `n` more octets follow it.
 const fn tables() -> [[u32; 256]; 8] {
     let mut tables = [[0; 256]; 8];
     let mut i = 0;

@@ -1,4 +1,4 @@
-//! FPDUs on their way in (RFC 5044 6): from a stream that was cut anywhere to whole, checked ULPDUs.
+//! FPDUs on their way in (RFC 5044 6): a stream that was cut anywhere becomes whole, checked ULPDUs.
 
 use core::ops::Range;
 
@@ -6,34 +6,35 @@ use crate::fpdu::{CRC_LEN, LENGTH_LEN, content_len};
 use crate::marker::Markers;
 use crate::{Crc32c, Error};
 
-/// Octets of staging that hold any FPDU (ULPDU_Length 65535) with its Markers.
+/// The octets of staging that hold any FPDU (ULPDU_Length 65535) with its Markers.
 pub const STAGING_LEN: usize = Markers::new().fpdu_len(content_len(u16::MAX as usize));
 
 /// One receiving direction in Full Operation.
 ///
-/// An FPDU that lies whole in the input is checked there and, if no Marker breaks its ULPDU, handed out from there. One
-/// that arrives in parts is collected in the staging buffer; ULPDUs broken by Markers are joined in it.
+/// An FPDU that lies whole in the input is checked there. If no Marker breaks its ULPDU, the ULPDU is handed out from
+/// there. An FPDU that arrives in parts is collected in the staging buffer. A ULPDU broken by Markers is joined in
+/// it.
 #[derive(Debug)]
 pub struct Deframer<B> {
     checks: Checks,
     staging: B,
-    /// Octets of the next FPDU that are in `staging`, never the whole FPDU.
+    /// The octets of the next FPDU that are in `staging`, never the whole FPDU.
     staged: usize,
     error: Option<Error>,
 }
 
-/// An FPDU as [`Deframer::inspect`] finds it.
+/// An FPDU, as [`Deframer::inspect`] returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fpdu<'a> {
     /// The ULPDU.
     pub ulpdu: &'a [u8],
-    /// Octets of the whole FPDU on the wire, Markers included.
+    /// The length of the whole FPDU on the wire in octets, Markers included.
     pub len: usize,
-    /// What its CRC field says about it.
+    /// The result of its CRC check.
     pub crc: CrcState,
 }
 
-/// The verdict of a CRC check.
+/// The result of a CRC check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrcState {
     /// CRCs are not in use.
@@ -42,18 +43,19 @@ pub enum CrcState {
     Good,
     /// The field is wrong.
     Bad {
-        /// What the octets give.
+        /// The CRC of the octets.
         expected: u32,
-        /// What the field says.
+        /// The value of the field.
         received: u32,
     },
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Deframer<B> {
-    /// The start of Full Operation. Without a CRC its field is not looked at; `markers` if this end asked for them.
+    /// The start of Full Operation. Without a CRC its field is ignored. `markers` is true if this end asked for
+    /// Markers.
     ///
-    /// A `staging` of [`STAGING_LEN`] octets is enough for everything; with a smaller one a long FPDU that does not
-    /// arrive in one piece is an [`Error::TooLong`].
+    /// A `staging` of [`STAGING_LEN`] octets is enough for every stream. With a smaller one, a long FPDU that arrives
+    /// in several pieces is an [`Error::TooLong`].
     pub const fn new(crc: Option<Crc32c>, markers: bool, staging: B) -> Self {
         let markers = if markers { Some(Markers::new()) } else { None };
         Self { checks: Checks { crc, markers }, staging, staged: 0, error: None }
@@ -61,11 +63,12 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Deframer<B> {
 
     /// Takes octets off `input` and returns the next whole ULPDU whose CRC and Markers are good.
     ///
-    /// None: all of `input` was taken and more is needed. Call again, with the same `input`, until then.
+    /// Returns `None` when all of `input` is taken and more is needed. Until then the caller calls again with the
+    /// same `input`.
     ///
     /// # Errors
     /// [`Error::Crc`], [`Error::Marker`] or [`Error::TooLong`]. The deframer then stays in error, since the length
-    /// field of a bad FPDU cannot be trusted (5044-8-11); what remains in `input` has no meaning.
+    /// field of a bad FPDU cannot be trusted (5044-8-11). The rest of `input` then has no meaning.
     #[inline]
     pub fn next<'a, 'i: 'a>(&'a mut self, input: &mut &'i [u8]) -> Result<Option<&'a [u8]>, Error> {
         if let Some(ulpdu) = self.next_plain(input) {
@@ -78,7 +81,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Deframer<B> {
         })
     }
 
-    /// Like [`Deframer::next`] for those who only watch: an FPDU with a bad CRC is handed out with that verdict.
+    /// Does the same as [`Deframer::next`] for a program that only watches: it also returns an FPDU with a bad CRC.
     ///
     /// # Errors
     /// As [`Deframer::next`], except [`Error::Crc`]. Markers of an FPDU with a bad CRC are not checked.
@@ -92,24 +95,25 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Deframer<B> {
         })
     }
 
-    /// True between two FPDUs, where the peer's FIN is a graceful close; elsewhere it is [`Error::Closed`].
+    /// Returns true between two FPDUs. There the peer's FIN is a graceful close; elsewhere it is [`Error::Closed`].
     ///
-    /// A Marker alone counts as between, although it belongs to the FPDU that would follow. False after an error.
+    /// A Marker alone counts as between, although it belongs to the FPDU behind it. Returns false after an error.
     pub const fn is_aligned(&self) -> bool {
         let lead = self.checks.lead();
         self.error.is_none() && (self.staged == 0 || self.staged == lead)
     }
 
-    /// The staging, for another one to be put in its place, or `None` while part of an FPDU is in it.
+    /// Returns the staging, so that the caller can replace it, or `None` while part of an FPDU is in it.
     ///
-    /// A stream that waits between two FPDUs needs none: many streams can share a few that go to those at work. It must
+    /// A stream that waits between two FPDUs needs no staging. So many streams can share a few buffers. A stream must
     /// have one again before it takes octets.
     pub const fn staging_mut(&mut self) -> Option<&mut B> {
         if self.staged == 0 { Some(&mut self.staging) } else { None }
     }
 
-    /// The lengths of ULPDU and FPDU if `input` begins an FPDU and does not hold all of it, and nothing has to go over its octets:
-    /// neither a CRC nor Markers. Its owner may then take it off the input himself, to the last octet, instead of passing it in.
+    /// Returns the lengths of ULPDU and FPDU, in octets, if `input` has the beginning of an FPDU and not all of it.
+    /// Returns `None` if the direction has a CRC or Markers. The caller may take such an FPDU off the input itself,
+    /// to its last octet, instead of passing it in.
     pub fn partial(&self, input: &[u8]) -> Option<(usize, usize)> {
         if self.error.is_some() || self.staged > 0 || !self.is_plain() {
             return None;
@@ -119,12 +123,13 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Deframer<B> {
         (fpdu_len > input.len()).then_some((ulpdu_len, fpdu_len))
     }
 
-    /// Whether nothing has to go over the octets of an FPDU: neither a CRC nor Markers.
+    /// Returns true if the octets of an FPDU need no pass over them: there is neither a CRC nor a Marker.
     pub const fn is_plain(&self) -> bool {
         self.checks.crc.is_none() && self.checks.markers.is_none()
     }
 
-    /// The next ULPDU in the usual case: without Markers, whole in the input and good. What all others are is for [`Self::step`] to say.
+    /// Returns the next ULPDU in the usual case: without Markers, whole in the input, and good. [`Self::step`]
+    /// handles all other cases.
     #[inline]
     fn next_plain<'i>(&self, input: &mut &'i [u8]) -> Option<&'i [u8]> {
         if self.checks.markers.is_some() || self.staged > 0 || self.error.is_some() {
@@ -171,7 +176,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Deframer<B> {
         Ok(Some((Place::Staging(range), found)))
     }
 
-    /// The ULPDU of an FPDU that lies whole in the input: there, or joined in the staging if Markers break it.
+    /// Returns the ULPDU of an FPDU that lies whole in the input. If Markers break the ULPDU, it is joined in the
+    /// staging.
     fn place<'i>(&mut self, fpdu: &'i [u8], ulpdu_len: usize) -> Result<Place<'i>, Error> {
         let start = self.checks.lead() + LENGTH_LEN;
         let Some(markers) = self.checks.markers else {
@@ -195,9 +201,9 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Deframer<B> {
         Ok(Place::Staging(0..ulpdu_len))
     }
 
-    /// Moves octets from `input` to the staging; the ULPDU's length as soon as the whole FPDU is there.
+    /// Moves octets from `input` to the staging. Returns the ULPDU's length as soon as the whole FPDU is there.
     fn stage(&mut self, input: &mut &[u8]) -> Result<Option<usize>, Error> {
-        // The length field first: it says how much of the input belongs to this FPDU.
+        // The length field comes first. It tells how much of the input belongs to this FPDU.
         if !self.stage_up_to(self.checks.lead() + LENGTH_LEN, input)? {
             return Ok(None);
         }
@@ -206,7 +212,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Deframer<B> {
         Ok(self.stage_up_to(self.checks.fpdu_len(ulpdu_len), input)?.then_some(ulpdu_len))
     }
 
-    /// Stages until `len` octets are there, or the input is empty; true if they are there.
+    /// Stages until `len` octets are there or the input is empty. Returns true if they are there.
     fn stage_up_to(&mut self, len: usize, input: &mut &[u8]) -> Result<bool, Error> {
         let capacity = self.staging.as_ref().len();
         if len > capacity {
@@ -220,7 +226,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Deframer<B> {
         Ok(self.staged >= len)
     }
 
-    /// Closes the gaps that the Markers leave in the ULPDU of the staged FPDU; returns where it lies then.
+    /// Closes the gaps that the Markers leave in the ULPDU of the staged FPDU. Returns the ULPDU's range in the
+    /// staging.
     fn join(&mut self, ulpdu_len: usize) -> Range<usize> {
         let start = self.checks.lead() + LENGTH_LEN;
         if let Some(markers) = self.checks.markers {
@@ -238,7 +245,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Deframer<B> {
     }
 }
 
-/// Where a ULPDU was found.
+/// The buffer in which a ULPDU lies.
 enum Place<'i> {
     Input(&'i [u8]),
     Staging(Range<usize>),
@@ -249,7 +256,7 @@ struct Found {
     crc: CrcState,
 }
 
-/// What is known about the next FPDU before its octets are looked at, and how to check them.
+/// The facts about the next FPDU before its octets are read, and the checks on it.
 #[derive(Debug, Clone, Copy)]
 struct Checks {
     crc: Option<Crc32c>,
@@ -270,7 +277,7 @@ impl Checks {
         }
     }
 
-    /// The length field of the FPDU that starts at `octets[0]`, if it is there.
+    /// Returns the length field of the FPDU that starts at `octets[0]`, or `None` if it is not there yet.
     fn ulpdu_len(&self, octets: &[u8]) -> Option<usize> {
         octets.get(self.lead()..)?.first_chunk().map(|field| usize::from(u16::from_be_bytes(*field)))
     }
@@ -280,7 +287,7 @@ impl Checks {
         self.markers.map_or(content, |markers| markers.fpdu_len(content))
     }
 
-    /// CRC first, then Markers: a Marker damaged on the way is a CRC error (5044-6-3).
+    /// Checks the CRC first, then Markers: a Marker damaged on the way is a CRC error (5044-6-3).
     fn verify(&self, fpdu: &[u8], watch: bool) -> Result<Found, Error> {
         let crc = self.crc.map_or(CrcState::Off, |crc| check_crc(crc, fpdu));
         match crc {

@@ -1,4 +1,4 @@
-//! What can go wrong between MPA and its peer, and the code by which a Terminate tells it (RFC 5044 8, RFC 6581 8).
+//! Errors between MPA and its peer, and their codes in a Terminate (RFC 5044 8, RFC 6581 8).
 
 use core::fmt;
 
@@ -6,33 +6,33 @@ use crate::StartupError;
 
 /// An MPA error, fatal for the stream in which it happened.
 ///
-/// In a Terminate message it goes out as layer 2, type 0 and [`Error::code`]. [`Error::Closed`] and
-/// [`Error::Startup`] can only be reported locally: the connection is gone, or not yet in Full Operation.
+/// A Terminate message carries it as layer 2, type 0 and [`Error::code`]. [`Error::Closed`] and [`Error::Startup`]
+/// can only be reported locally: the connection is gone, or not yet in Full Operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Error {
     /// The TCP connection was closed, terminated or lost inside an FPDU (code 0x01).
     Closed,
     /// The CRC field of an FPDU differs from the CRC of its octets (code 0x02).
     Crc {
-        /// What the octets give.
+        /// The CRC of the octets.
         expected: u32,
-        /// What the field says.
+        /// The value of the field.
         received: u32,
     },
-    /// A Marker points elsewhere than to the FPDU that the length fields lead to (code 0x03).
+    /// A Marker does not point to the FPDU that the length fields lead to (code 0x03).
     Marker {
-        /// FPDUPTR that the length fields give, in octets.
+        /// The FPDUPTR by the length fields, in octets.
         expected: u16,
         /// FPDUPTR in the Marker, its two reserved bits cleared.
         received: u16,
     },
     /// The Request or Reply Frame is malformed or does not fit the other one (code 0x04).
     Startup(StartupError),
-    /// An FPDU does not fit into the staging buffer; the buffer's owner is to blame (code 0x05).
+    /// An FPDU does not fit into the staging buffer. The owner of the buffer is to blame, not the peer (code 0x05).
     TooLong {
-        /// Octets that would have had to be staged.
+        /// The octets that had to be staged.
         len: usize,
-        /// Octets that the staging buffer holds.
+        /// The octets that the staging buffer holds.
         capacity: usize,
     },
     /// A local failure without a code of its own (code 0x05).
@@ -44,7 +44,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error code for layer 2 (LLP), type 0 (MPA) of a Terminate message.
+    /// Returns the error code for layer 2 (LLP), type 0 (MPA) of a Terminate message.
     pub const fn code(&self) -> u8 {
         match self {
             Self::Closed => 0x01,
@@ -76,7 +76,7 @@ impl fmt::Display for Error {
             }
             Self::Startup(error) => write!(f, "MPA startup failed: {error}"),
             Self::TooLong { len, capacity } => {
-                write!(f, "FPDU of {len} octets exceeds the staging buffer of {capacity}")
+                write!(f, "FPDU of {len} octets exceeds the staging buffer of {capacity} octets")
             }
             Self::LocalCatastrophic => write!(f, "local catastrophic error in MPA"),
             Self::InsufficientIrd => write!(f, "insufficient IRD resources for the peer's ORD"),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_have_the_numbers_in_them() {
+    fn messages_contain_the_numbers() {
         let crc = Error::Crc { expected: 0xE306_9283, received: 0x17 };
         assert_eq!(crc.to_string(), "CRC mismatch: computed 0xe3069283, received 0x00000017");
         let marker = Error::Marker { expected: 0x1F4, received: 4 };

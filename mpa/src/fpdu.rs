@@ -6,9 +6,9 @@ use crate::marker::Markers;
 /// The largest ULPDU that DDP may post, in octets (RFC 5044 3).
 pub const MAX_ULPDU: usize = 64768;
 
-/// MULPDU: the largest ULPDU, in octets, whose FPDU fits into a TCP segment of `emss` octets (RFC 5044 4.5).
+/// Returns MULPDU: the largest ULPDU, in octets, whose FPDU fits into a TCP segment of `emss` octets (RFC 5044 4.5).
 ///
-/// `markers` says whether this direction carries Markers. Never below 128 nor above [`MAX_ULPDU`], whatever `emss` is.
+/// `markers` is true if this direction carries Markers. The result is never below 128 nor above [`MAX_ULPDU`].
 pub const fn mulpdu(emss: usize, markers: bool) -> usize {
     let markers = if markers { 4 * emss.div_ceil(512) } else { 0 };
     let ulpdu = emss.saturating_sub(6 + markers + emss % 4);
@@ -21,10 +21,11 @@ pub const fn mulpdu(emss: usize, markers: bool) -> usize {
     }
 }
 
-/// One sending direction in Full Operation; knows where its next Marker falls.
+/// One sending direction in Full Operation. It knows where its next Marker falls.
 ///
-/// For each FPDU: ask [`Framer::room`] how large the ULPDU may be, build it in the slice that [`Framer::ulpdu_mut`]
-/// gives, then [`Framer::seal`] it. Without Markers the ULPDU is not moved any more.
+/// For each FPDU, the caller takes three steps. [`Framer::room`] tells how large the ULPDU may be. The caller builds
+/// it in the slice that [`Framer::ulpdu_mut`] returns. [`Framer::seal`] then closes the FPDU. Without Markers it does
+/// not move the ULPDU.
 #[derive(Debug, Clone)]
 pub struct Framer {
     crc: Option<Crc32c>,
@@ -32,15 +33,16 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// The start of Full Operation. Without a CRC its field is sent as zero; Markers go out if the peer asked for them.
+    /// The start of Full Operation. Without a CRC its field is sent as zero. `markers` is true if the peer asked for
+    /// Markers.
     pub const fn new(crc: Option<Crc32c>, markers: bool) -> Self {
         Self { crc, markers: if markers { Some(Markers::new()) } else { None } }
     }
 
     /// Closes the FPDU whose ULPDU of `len` octets was built in [`Framer::ulpdu_mut`] of the same `out`.
     ///
-    /// Writes length field, pad, Markers (the ULPDU is spread to make place for them) and CRC. Returns the octets of
-    /// the FPDU, which are the first ones of `out`.
+    /// Writes length field, pad, Markers and CRC. To make place for the Markers it spreads the ULPDU. Returns the
+    /// number of octets of the FPDU, which are the first ones of `out`.
     ///
     /// # Panics
     /// If `out` is shorter than [`Framer::fpdu_len`], or `len` is above [`MAX_ULPDU`].
@@ -57,17 +59,18 @@ impl Framer {
             pad.fill(0);
         }
         let crc = self.crc.map_or(0, |crc| crc.checksum(covered));
-        // Least significant octet first, unlike all other fields (RFC 3720 digest order, 5044-4.4-13).
+        // The least significant octet goes first, unlike in all other fields (RFC 3720 digest order, 5044-4.4-13).
         field.copy_from_slice(&crc.to_le_bytes());
         fpdu_len
     }
 
-    /// Begins an FPDU of a ULPDU of `len` octets, of which the first `head` are in [`Framer::ulpdu_mut`] of the same `out`: writes
-    /// the length field, and answers the CRC up to there. Whoever carries it on over the rest of the ULPDU, in the same pass that
-    /// puts that in its place, closes the FPDU by [`Framer::seal_with_crc`].
+    /// Begins an FPDU of a ULPDU of `len` octets. Its first `head` octets are in [`Framer::ulpdu_mut`] of the same
+    /// `out`. Writes the length field, and returns the CRC up to the end of the head. The caller continues the CRC
+    /// over the rest of the ULPDU, in the same pass that copies the rest. Then it closes the FPDU by
+    /// [`Framer::seal_with_crc`].
     ///
-    /// `None`: nothing is gained, since there is no CRC, or it goes over Markers too, which are not in their places yet. Then
-    /// [`Framer::seal`] does all of it.
+    /// Returns `None` if that saves nothing: there is no CRC, or it covers Markers, which are not in their places
+    /// yet. Then [`Framer::seal`] does all of it.
     ///
     /// # Panics
     /// If `out` is shorter than the head, or `len` is above [`MAX_ULPDU`].
@@ -79,8 +82,8 @@ impl Framer {
         Some(crc.checksum(head))
     }
 
-    /// Closes the FPDU that [`Framer::begin`] has begun; `crc` is that of the length field and the whole ULPDU of `len` octets.
-    /// Writes pad and CRC, and answers the octets of the FPDU.
+    /// Closes the FPDU that [`Framer::begin`] has begun. `crc` is that of the length field and the whole ULPDU of
+    /// `len` octets. Writes pad and CRC, and returns the number of octets of the FPDU.
     ///
     /// # Panics
     /// As [`Framer::seal`].
@@ -96,16 +99,17 @@ impl Framer {
         fpdu_len
     }
 
-    /// Whether an FPDU may be sent from several places: neither CRC nor Markers have to go over the ULPDU.
+    /// Returns true if an FPDU may be sent from several places: neither CRC nor Markers need a pass over the ULPDU.
     pub const fn is_plain(&self) -> bool {
         self.crc.is_none() && self.markers.is_none()
     }
 
-    /// Closes an FPDU whose ULPDU of `len` octets is in `out` only as far as its first `head` octets, behind the place of the
-    /// length field; the rest is sent from elsewhere. Writes the length field and, right behind the head, pad and a CRC field of
-    /// zero. Answers how many octets of `out` go out before the rest of the ULPDU, and how many in all.
+    /// Closes an FPDU of which `out` holds only the first `head` octets of the ULPDU, behind the place of the length
+    /// field. The caller sends the rest of the ULPDU's `len` octets from elsewhere. Writes the length field and,
+    /// right behind the head, pad and a CRC field of zero. Returns how many octets of `out` go out before the rest of
+    /// the ULPDU, and how many in all.
     ///
-    /// Only for a [`Framer::is_plain`] direction.
+    /// Only for an [`Framer::is_plain`] direction.
     ///
     /// # Panics
     /// If `out` does not hold these octets, or `len` is above [`MAX_ULPDU`].
@@ -117,15 +121,14 @@ impl Framer {
         (begin, end)
     }
 
-    /// True if this direction carries Markers.
+    /// Returns true if this direction carries Markers.
     #[inline]
     pub const fn markers(&self) -> bool {
         self.markers.is_some()
     }
 
-    /// The largest ULPDU, at most [`MAX_ULPDU`], whose whole FPDU with its Markers fits into `available` octets now.
-    ///
-    /// 0 if not even an empty one fits.
+    /// Returns the largest ULPDU, in octets, whose whole FPDU with its Markers fits into `available` octets now. The
+    /// result is at most [`MAX_ULPDU`], and 0 if not even an empty ULPDU fits.
     #[inline]
     pub fn room(&self, available: usize) -> usize {
         let available = available & !0x3;
@@ -133,14 +136,14 @@ impl Framer {
         content.saturating_sub(LENGTH_LEN + CRC_LEN).min(MAX_ULPDU)
     }
 
-    /// Octets that the next FPDU takes, Markers included, if its ULPDU has `ulpdu_len` octets.
+    /// Returns the octets that the next FPDU takes, Markers included, if its ULPDU has `ulpdu_len` octets.
     #[inline]
     pub fn fpdu_len(&self, ulpdu_len: usize) -> usize {
         let content = content_len(ulpdu_len);
         self.markers.map_or(content, |markers| markers.fpdu_len(content))
     }
 
-    /// The place for a ULPDU of `len` octets, unbroken, in the FPDU that will start at `out[0]`.
+    /// Returns the place for a ULPDU of `len` octets, unbroken, in the FPDU that will start at `out[0]`.
     ///
     /// # Panics
     /// If `out` is shorter than [`Framer::fpdu_len`] octets.
@@ -172,7 +175,7 @@ impl Framer {
     }
 }
 
-/// The length field of a ULPDU of `len` octets.
+/// Returns the length field of a ULPDU of `len` octets.
 ///
 /// # Panics
 /// If that is above [`MAX_ULPDU`].
@@ -184,7 +187,7 @@ fn length_field(len: usize) -> [u8; LENGTH_LEN] {
     length.to_be_bytes()
 }
 
-/// Octets of an FPDU without its Markers: length field, ULPDU, pad to a multiple of 4, CRC.
+/// Returns the octets of an FPDU without its Markers: length field, ULPDU, pad to a multiple of 4, CRC.
 pub(crate) const fn content_len(ulpdu_len: usize) -> usize {
     (LENGTH_LEN + ulpdu_len).next_multiple_of(4) + CRC_LEN
 }

@@ -1,11 +1,11 @@
-//! Bodies of the fuzz targets; a plain test runs them over seeded input as well. They panic where an invariant breaks.
+//! Bodies of the fuzz targets. A plain test runs them over seeded input as well. They panic if an invariant breaks.
 
 use crate::{
     Config, Crc32c, CrcState, Deframer, Error, FrameKind, Framer, Initiator, MAX_FRAME_LEN, MAX_PRIVATE_DATA,
     NOT_NEGOTIATED, Negotiated, Outcome, Responder, RtrSet, STAGING_LEN, Start, StartupError, StartupFrame,
 };
 
-/// Any octets as a startup frame of either kind, and what is negotiated with whoever sent it.
+/// Takes any octets as a startup frame of either kind, and negotiates with its sender.
 ///
 /// # Panics
 /// If parsing depends on what follows the frame, a frame does not encode to the octets it came from, or the agreement
@@ -27,10 +27,11 @@ pub fn startup(data: &[u8]) {
     }
 }
 
-/// Any octets as a stream of FPDUs, cut in several ways, and as ULPDUs that go through a framer and come back.
+/// Takes any octets as a stream of FPDUs, cut in several ways. Then takes them as ULPDUs that go through a framer and
+/// back.
 ///
 /// # Panics
-/// If the cuts change what comes out, or a ULPDU does not survive the round trip.
+/// If the cuts change the ULPDUs or the error, or a ULPDU changes on its round trip.
 pub fn deframe(data: &[u8]) {
     let Some((&[mode, cut], stream)) = data.split_first_chunk() else { return };
     let crc = (mode & 1 != 0).then_some(Crc32c::PORTABLE);
@@ -39,7 +40,7 @@ pub fn deframe(data: &[u8]) {
     round_trip(crc, markers, stream, usize::from(cut) + 1);
 }
 
-/// A verdict never changes when more octets arrive: None, then for good an error or the frame.
+/// Checks that more octets change no result. The result is `None` until it is an error or the frame for good.
 fn check_prefixes(kind: FrameKind, data: &[u8]) -> Result<Option<(StartupFrame<'_>, usize)>, StartupError> {
     let verdict = StartupFrame::parse(kind, data);
     let mut decided = None;
@@ -117,7 +118,7 @@ fn config(octets: &[u8]) -> Config {
     }
 }
 
-/// Whole, cut, and octet by octet a stream gives the same ULPDUs and the same error.
+/// A stream gives the same ULPDUs and the same error whole, cut, and octet by octet.
 fn compare_cuts(crc: Option<Crc32c>, markers: bool, stream: &[u8], cut: usize) {
     let mut whole = Deframer::new(crc, markers, [0; STAGING_LEN]);
     let mut chunked = Deframer::new(crc, markers, [0; STAGING_LEN]);
@@ -152,7 +153,7 @@ fn compare_cuts(crc: Option<Crc32c>, markers: bool, stream: &[u8], cut: usize) {
     assert_eq!(whole.is_aligned(), chunked.is_aligned());
 }
 
-/// Standing in for the ULPDU, which cannot be kept while the deframer goes on.
+/// Stands for the ULPDU, which cannot be kept while the deframer goes on.
 fn checksum(ulpdu: &[u8]) -> (usize, u32) {
     (ulpdu.len(), Crc32c::PORTABLE.checksum(ulpdu))
 }
@@ -178,7 +179,7 @@ fn round_trip(crc: Option<Crc32c>, markers: bool, data: &[u8], cut: usize) {
         let len = framer.seal(&mut out, 4);
         out[len / 2] ^= 0x10;
         let error = deframer.next(&mut &out[..len]).expect_err("an octet was damaged");
-        // A damaged length field may promise more than there is, but here only the ULPDU or the pad was hit.
+        // A damaged length field may announce more octets than there are. Here the damage is in the ULPDU or the pad.
         assert!(matches!(error, Error::Crc { .. }), "{error} {crc:?}");
     }
 }

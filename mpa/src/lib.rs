@@ -1,9 +1,9 @@
 //! MPA, the layer of iWARP that puts records into the octet stream of TCP.
 //!
-//! TCP may cut and join what is written to it, DDP needs its segments whole. MPA gives each DDP segment (a ULPDU) a
-//! length, pads it, and closes it with a CRC32c; that is an FPDU. A receiver that asked for it also gets a Marker at
-//! every 512th octet of the stream, which points back to the start of the FPDU that it interrupts. Before the first
-//! FPDU the two ends exchange one Request and one Reply Frame and settle what they will use.
+//! TCP may cut and join what is written to it, but DDP needs its segments whole. MPA gives each DDP segment (a ULPDU)
+//! a length, pads it, and closes it with a CRC32c. The result is an FPDU. A receiver may ask for Markers. A Marker
+//! stands at every 512th octet of the stream and points back to the start of the FPDU that it interrupts. Before the
+//! first FPDU the two ends exchange one Request and one Reply Frame and settle what they will use.
 //!
 //! ```text
 //!  Initiator                         Responder
@@ -14,8 +14,9 @@
 //!  FPDU   | length 2 | ULPDU ... | pad 0-3 | CRC 4 |     Markers of 4 octets before, inside, or before the CRC
 //! ```
 //!
-//! The crate does no I/O and keeps no clock, allocates nothing and needs no `std`: octets come in as slices and go out
-//! into slices that the caller owns. The CRC is an argument, because the fast one needs `std` (feature `std`, default).
+//! The crate does no I/O, keeps no clock, allocates nothing and needs no `std`. Octets come in as slices and go out
+//! into slices that the caller owns. The CRC is an argument, because the fast one needs `std` (feature `std`, on by
+//! default).
 //!
 //! ```
 //! use weft_mpa::{Config, Crc32c, Deframer, FrameKind, Framer, Initiator, Outcome, Responder, StartupFrame, STAGING_LEN};

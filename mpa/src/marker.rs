@@ -1,7 +1,7 @@
-//! Markers (RFC 5044 4.3): where they stand in the stream, how they get in and out. Nothing else knows about them.
+//! Markers (RFC 5044 4.3): their places in the stream, and how they get in and out. Only this file knows about them.
 //!
 //! Every FPDU is a multiple of 4 octets long, so a Marker never cuts a length field or a CRC. Within one FPDU, its
-//! leading Marker included, the Markers start at `gap`, `gap + 512`, `gap + 1024`, ...; that is the whole geometry.
+//! leading Marker included, the Markers start at `gap`, `gap + 512`, `gap + 1024` and so on.
 
 use core::ops::Range;
 
@@ -21,34 +21,35 @@ impl Markers {
         Self { phase: 0 }
     }
 
-    /// Goes on to the FPDU after one of `fpdu_len` octets.
+    /// Moves on to the FPDU behind one of `fpdu_len` octets.
     pub(crate) const fn advance(&mut self, fpdu_len: usize) {
         self.phase = (self.phase + fpdu_len) % SPACING;
     }
 
-    /// Octets of the Marker directly before the length field: 0 or 4. It belongs to this FPDU (5044-4.3-8).
+    /// Returns the octets of the Marker directly before the length field: 0 or 4. It belongs to this FPDU
+    /// (5044-4.3-8).
     pub(crate) const fn lead(self) -> usize {
         if self.phase == 0 { MARKER_LEN } else { 0 }
     }
 
-    /// Octets that an FPDU of `content` octets (all but its Markers) takes with its Markers.
+    /// Returns the octets, Markers included, of an FPDU that has `content` octets without them.
     pub(crate) const fn fpdu_len(self, content: usize) -> usize {
         content + MARKER_LEN * content.saturating_sub(self.gap()).div_ceil(SPACING - MARKER_LEN)
     }
 
-    /// The largest content whose FPDU fits into `available` octets, which is a multiple of 4.
+    /// Returns the largest content whose FPDU fits into `available` octets, which is a multiple of 4.
     pub(crate) const fn content_len(self, available: usize) -> usize {
         let Some(beyond) = available.checked_sub(self.gap()) else { return available };
         let rest = (beyond % SPACING).saturating_sub(MARKER_LEN);
         self.gap() + beyond / SPACING * (SPACING - MARKER_LEN) + rest
     }
 
-    /// Spreads the content that lies unbroken behind the leading Marker's place and writes the Markers between.
+    /// Spreads the content that lies unbroken behind the leading Marker's place, and writes the Markers.
     ///
     /// `fpdu` is the whole FPDU; its last 4 octets, the CRC field, are not moved.
     pub(crate) fn insert(self, fpdu: &mut [u8]) {
         let end = fpdu.len() - CRC_LEN;
-        // From the end, so that no octet is overwritten before it was moved.
+        // From the end, so that each octet is moved before its place is overwritten.
         for (index, marker) in self.positions(fpdu.len()).enumerate().rev() {
             let to = marker + MARKER_LEN;
             let from = self.lead() + marker - MARKER_LEN * index;
@@ -61,9 +62,9 @@ impl Markers {
         }
     }
 
-    /// Compares each Marker of a whole FPDU with where the length fields say that the FPDU starts (5044-8-6).
+    /// Compares each Marker of a whole FPDU with the start of the FPDU by the length fields (5044-8-6).
     ///
-    /// The reserved half is not looked at, nor are the two low bits of FPDUPTR (5044-4.2-3, 5044-4.2-6).
+    /// Ignores the reserved half and the two low bits of FPDUPTR (5044-4.2-3, 5044-4.2-6).
     pub(crate) fn check(self, fpdu: &[u8]) -> Result<(), Error> {
         for marker in self.positions(fpdu.len()) {
             let expected = self.pointer(marker);
@@ -75,7 +76,7 @@ impl Markers {
         Ok(())
     }
 
-    /// The unbroken pieces in which a ULPDU lies in an FPDU: ranges of the FPDU, in order, none of them empty.
+    /// Returns the unbroken pieces of a ULPDU in an FPDU: ranges of the FPDU, in order, none of them empty.
     pub(crate) fn pieces(self, ulpdu_len: usize) -> impl Iterator<Item = Range<usize>> {
         let mut start = self.lead() + LENGTH_LEN;
         let mut left = ulpdu_len;
@@ -92,19 +93,20 @@ impl Markers {
         })
     }
 
-    /// Octets from the start of the FPDU to its first Marker.
+    /// Returns the octets from the start of the FPDU to its first Marker.
     const fn gap(self) -> usize {
         if self.phase == 0 { 0 } else { SPACING - self.phase }
     }
 
-    /// Where the Markers of an FPDU of `fpdu_len` octets start.
+    /// Returns the offsets at which the Markers of an FPDU of `fpdu_len` octets start.
     fn positions(self, fpdu_len: usize) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator {
         (self.gap()..fpdu_len).step_by(SPACING)
     }
 
-    /// FPDUPTR of the Marker at this offset: the distance from the length field, 0 for the leading Marker.
+    /// Returns FPDUPTR of the Marker at this offset: the distance from the length field, 0 for the leading Marker.
     ///
-    /// A ULPDU over the limit of 64768 octets can make it pass 16 bits; the field then holds the low ones.
+    /// With a ULPDU over the limit of 64768 octets the distance can exceed 16 bits. The field then holds the low
+    /// ones.
     #[expect(clippy::cast_possible_truncation, reason = "the field has 16 bits")]
     const fn pointer(self, marker: usize) -> u16 {
         marker.saturating_sub(self.lead()) as u16

@@ -1,21 +1,23 @@
-//! What two ends agree on before the first FPDU (RFC 5044 7.1.2, RFC 6581 9). Each step consumes the one before.
+//! The agreement of the two ends before the first FPDU (RFC 5044 7.1.2, RFC 6581 9). Each step consumes the one
+//! before.
 
 use crate::startup::{ENHANCED_REVISION, PLAIN_REVISION};
 use crate::{Enhanced, Error, FrameKind, NOT_NEGOTIATED, RtrKind, RtrSet, StartupError, StartupFrame};
 
-/// What one end wants and can do.
+/// The wishes and abilities of one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// Require CRCs. Only an administrator may turn this off; it is then still on if the peer wants it (5044-4.4-4).
+    /// Require CRCs. Only an administrator may turn this off. CRCs are then still on if the peer wants them
+    /// (5044-4.4-4).
     pub crc: bool,
     /// Ask the peer to send Markers.
     pub markers: bool,
-    /// Use, or as Responder accept, revision 2 with IRD, ORD and peer-to-peer start; else plain RFC 5044, as also an
-    /// Initiator does that leaves both depths to the ULPs and does not want the peer-to-peer start.
+    /// Use revision 2 with IRD, ORD and peer-to-peer start, or accept it as Responder. False: plain RFC 5044. An
+    /// Initiator that leaves both depths to the ULPs and wants no peer-to-peer start uses plain RFC 5044 in any case.
     pub enhanced: bool,
-    /// Inbound reads that this end can hold at once; values over 0x3FFF count as 0x3FFF ([`NOT_NEGOTIATED`]).
+    /// Inbound reads that this end can hold at once. Values over 0x3FFF count as 0x3FFF ([`NOT_NEGOTIATED`]).
     pub ird: u16,
-    /// Outbound reads that this end wants at once; values over 0x3FFF count as 0x3FFF ([`NOT_NEGOTIATED`]).
+    /// Outbound reads that this end wants at once. Values over 0x3FFF count as 0x3FFF ([`NOT_NEGOTIATED`]).
     pub ord: u16,
     /// As Initiator: ask for the peer-to-peer start. Needs `enhanced`.
     pub peer_to_peer: bool,
@@ -39,18 +41,18 @@ impl Default for Config {
     }
 }
 
-/// Who opens the stream of FPDUs, and how. In all cases the Initiator sends first (5044-7.1.2-15).
+/// Which end opens the stream of FPDUs, and how. In all cases the Initiator sends first (5044-7.1.2-15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// The Initiator's ULP sends when it wants to.
     ClientServer,
     /// This end is the Initiator and sends this message before all others.
     SendRtr(RtrKind),
-    /// This end is the Responder; the first FPDU that comes in is one of these.
+    /// This end is the Responder. The first FPDU that comes in is one of these messages.
     ExpectRtr(RtrSet),
 }
 
-/// What both ends will use from now on.
+/// The terms that both ends keep from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Negotiated {
     /// 1 (RFC 5044) or 2 (RFC 6581).
@@ -76,7 +78,7 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// Nothing was sent yet.
+    /// The state before the Request is sent.
     pub fn new(config: Config) -> Self {
         let (ird, ord) = (depth(config.ird), depth(config.ord));
         // Without any enhanced function to negotiate the frames are those of RFC 5044 (6581-10-3).
@@ -84,10 +86,11 @@ impl Initiator {
         Self { config: Config { enhanced: config.enhanced && is_wanted, ird, ord, ..config } }
     }
 
-    /// Takes the Reply and decides.
+    /// Takes the Reply and returns how the startup ends.
     ///
     /// # Errors
-    /// The Reply does not answer this Request: close TCP at once, a Terminate is not possible (5044-7.1.2-12).
+    /// The Reply does not answer this Request. The caller has to close TCP at once, without a Terminate
+    /// (5044-7.1.2-12).
     pub fn handle_reply(self, reply: &StartupFrame<'_>) -> Result<Outcome, Error> {
         check_kind(reply, FrameKind::Reply)?;
         if reply.revision != self.revision() {
@@ -108,7 +111,7 @@ impl Initiator {
         })
     }
 
-    /// The Request Frame to send.
+    /// Returns the Request Frame to send.
     ///
     /// # Errors
     /// [`StartupError::PrivateDataTooLong`]: over 512 octets, 508 with `enhanced`.
@@ -128,19 +131,19 @@ impl Initiator {
         })
     }
 
-    /// Fits IRD, ORD and the first message to the Responder's values, in the order of RFC 6581 9.3.
+    /// Adapts IRD, ORD and the first message to the Responder's values, in the order of RFC 6581 9.3.
     fn settle(&self, peer: &Enhanced, negotiated: &mut Negotiated) -> Result<(), Error> {
         if peer.ord != NOT_NEGOTIATED && peer.ord > self.config.ird {
             return Err(Error::InsufficientIrd);
         }
-        // NOT_NEGOTIATED is the largest of all depths: the minimum leaves ours as it is (6581-9.1-14).
+        // NOT_NEGOTIATED is the largest of all depths, so the minimum leaves our own value (6581-9.1-14).
         negotiated.ord = negotiated.ord.min(peer.ird);
         if peer.peer_to_peer != self.config.peer_to_peer {
             return Err(Error::NoRtr);
         }
         if peer.peer_to_peer {
             let mut common = self.config.rtr.intersection(peer.rtr);
-            // A Read needs a place in the peer's queue like any other.
+            // A Read as RTR message takes a place in the peer's queue like any other Read.
             common.read &= peer.ird > 0;
             let kind = common.first().ok_or(Error::NoRtr)?;
             if kind == RtrKind::Read {
@@ -161,14 +164,14 @@ impl Initiator {
 pub enum Outcome {
     /// Full Operation begins.
     Established(Negotiated),
-    /// The peer's ULP does not want the connection. MPA is left; TCP stays open for the ULP (5044-7.1.2-13).
+    /// The peer's ULP does not want the connection. MPA ends, and TCP stays open for the ULP (5044-7.1.2-13).
     Rejected {
         /// The peer's IRD, if it told it.
         ird: Option<u16>,
         /// The ORD that the peer has or needs, if it told it.
         ord: Option<u16>,
     },
-    /// The peer accepted on terms that cannot be met: the first and last FPDU to send is a Terminate with this error.
+    /// The peer accepted on terms that cannot be met. The only FPDU to send is a Terminate with this error.
     Failed {
         /// How the Terminate is to be framed.
         negotiated: Negotiated,
@@ -184,16 +187,17 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Nothing was received yet.
+    /// The state before the Request is received.
     pub fn new(config: Config) -> Self {
         let rtr = if config.rtr.is_empty() { RtrSet::ALL } else { config.rtr };
         Self { config: Config { rtr, ..config } }
     }
 
-    /// Takes the Request; the ULP then decides on the [`Offer`].
+    /// Takes the Request. The ULP then decides about the [`Offer`].
     ///
     /// # Errors
-    /// The Request cannot be answered, not even by a reject: close TCP at once (5044-7.1.2-4, 6581-10-7).
+    /// The Request cannot be answered, not even by a reject. The caller has to close TCP at once (5044-7.1.2-4,
+    /// 6581-10-7).
     pub fn handle_request(self, request: &StartupFrame<'_>) -> Result<Offer, Error> {
         check_kind(request, FrameKind::Request)?;
         let supported = if self.config.enhanced { ENHANCED_REVISION } else { PLAIN_REVISION };
@@ -228,7 +232,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Accepts with the configured IRD and ORD: the Reply Frame to send, and what was agreed.
+    /// Accepts with the configured IRD and ORD. Returns the Reply Frame to send, and the agreed terms.
     ///
     /// # Errors
     /// [`StartupError::PrivateDataTooLong`]: over 512 octets, 508 if the Request was enhanced.
@@ -237,7 +241,7 @@ impl Offer {
         self.accept_with(ird, ord, private_data)
     }
 
-    /// Accepts with IRD and ORD of the ULP's choice in place of the configured ones.
+    /// Accepts with IRD and ORD of the ULP's choice instead of the configured ones.
     ///
     /// An IRD of 0 becomes 1 if the Initiator may open the stream with a Read (6581-9.1-4).
     ///
@@ -257,7 +261,8 @@ impl Offer {
             }
             negotiated.ird = negotiated.ird.max(u16::from(rtr.read));
             negotiated.ord = negotiated.ord.min(peer.ird);
-            // What the Initiator leaves to the ULPs is answered so, and our own value stays as it is (6581-9.1-13, -15).
+            // If the Initiator leaves a depth to the ULPs, so does the Reply, and our own value stays (6581-9.1-13,
+            // -15).
             let ird = if peer.ord == NOT_NEGOTIATED { NOT_NEGOTIATED } else { negotiated.ird };
             let ord = if peer.ird == NOT_NEGOTIATED { NOT_NEGOTIATED } else { negotiated.ord };
             Enhanced { peer_to_peer: self.peer_to_peer, rtr, ird, ord }
@@ -265,7 +270,7 @@ impl Offer {
         Ok((self.reply(false, enhanced, private_data)?, negotiated))
     }
 
-    /// Rejects: the Reply Frame to send. It tells the configured IRD and ORD, so that the peer can do better.
+    /// Rejects: returns the Reply Frame to send. It tells the configured IRD and ORD, so that the peer can adapt.
     ///
     /// # Errors
     /// As [`Offer::accept`].
@@ -279,7 +284,8 @@ impl Offer {
         self.reply(true, enhanced, private_data)
     }
 
-    /// The RTR messages to agree to: those that both know, else, to be told no, those that we know (6581-9.2-8).
+    /// Returns the RTR messages for the Reply: those that both ends know. If there are none, our own tell the peer so
+    /// (6581-9.2-8).
     fn rtr(&self) -> RtrSet {
         let Some(peer) = self.request.enhanced.filter(|peer| peer.peer_to_peer) else {
             return RtrSet::default();
@@ -297,7 +303,7 @@ impl Offer {
         checked(StartupFrame {
             kind: FrameKind::Reply,
             markers: self.config.markers,
-            // The result and not only our own wish: some Initiators insist on seeing their C again.
+            // The Reply tells the result and not only our own wish: some Initiators insist on seeing their C again.
             crc: self.config.crc || self.request.crc,
             reject,
             reserved: 0,
@@ -308,7 +314,7 @@ impl Offer {
     }
 }
 
-/// What follows from the peer's frame whether it is enhanced or not.
+/// Returns the terms that follow from the peer's frame, enhanced or not.
 fn negotiated(config: &Config, peer: &StartupFrame<'_>) -> Negotiated {
     Negotiated {
         revision: peer.revision,
@@ -321,12 +327,12 @@ fn negotiated(config: &Config, peer: &StartupFrame<'_>) -> Negotiated {
     }
 }
 
-/// Two Initiators, or two Responders, find out here that they met (5044-7.1.2-20).
+/// Returns an error if the frame is of the other kind: two Initiators or two Responders have met (5044-7.1.2-20).
 fn check_kind(frame: &StartupFrame<'_>, kind: FrameKind) -> Result<(), StartupError> {
     if frame.kind == kind { Ok(()) } else { Err(StartupError::Key) }
 }
 
-/// Private Data that is too long must fail here, where the ULP hands it in.
+/// Checks the length of the Private Data here, where the ULP hands it in.
 fn checked(frame: StartupFrame<'_>) -> Result<StartupFrame<'_>, StartupError> {
     frame.check_private_data().map(|()| frame)
 }

@@ -1,4 +1,4 @@
-//! Request and Reply Frames (RFC 5044 7.1.1, RFC 6581 6 and 9): octets to values and back.
+//! Request and Reply Frames (RFC 5044 7.1.1, RFC 6581 6 and 9): from octets to values and back.
 
 use core::fmt;
 
@@ -7,16 +7,16 @@ use nom::error::{ErrorKind, ParseError};
 use nom::number::streaming::{be_u8, be_u16};
 use nom::{Err, IResult};
 
-/// Octets of the longest startup frame.
+/// The octets of the longest startup frame.
 pub const MAX_FRAME_LEN: usize = HEADER_LEN + MAX_PRIVATE_DATA;
 
-/// The most octets of Private Data in a frame; IRD and ORD take 4 of them if they are there.
+/// The most octets of Private Data in a frame. IRD and ORD, if present, take 4 of them.
 pub const MAX_PRIVATE_DATA: usize = 512;
 
-/// The value of IRD or ORD that says that it is not negotiated here (RFC 6581 9.1).
+/// The value of IRD or ORD that leaves it to the ULPs (RFC 6581 9.1).
 pub const NOT_NEGOTIATED: u16 = 0x3FFF;
 
-/// Which of the two startup frames; told apart by the key in their first 16 octets.
+/// The two startup frames. The key in the first 16 octets tells which one it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameKind {
     /// From the Initiator.
@@ -34,7 +34,7 @@ impl FrameKind {
     }
 }
 
-/// The message that opens a peer-to-peer connection, of no length and hidden from the ULP (RFC 6581 9.2).
+/// The message that opens a peer-to-peer connection. It has no payload, and the ULP does not see it (RFC 6581 9.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RtrKind {
     /// A Send (flag B).
@@ -57,15 +57,15 @@ pub struct RtrSet {
 }
 
 impl RtrSet {
-    /// Every kind that there is.
+    /// Every kind.
     pub const ALL: Self = Self { send: true, write: true, read: true };
 
-    /// True if no kind is in the set.
+    /// Returns true if no kind is in the set.
     pub const fn is_empty(self) -> bool {
         !self.send && !self.write && !self.read
     }
 
-    /// The kinds that are in both sets.
+    /// Returns the kinds that are in both sets.
     pub const fn intersection(self, other: Self) -> Self {
         Self {
             send: self.send && other.send,
@@ -74,7 +74,7 @@ impl RtrSet {
         }
     }
 
-    /// True if `kind` is in the set.
+    /// Returns true if `kind` is in the set.
     pub const fn contains(self, kind: RtrKind) -> bool {
         match kind {
             RtrKind::Send => self.send,
@@ -83,7 +83,7 @@ impl RtrSet {
         }
     }
 
-    /// The kind to prefer: Write, which takes nothing from the peer, then Read, then Send.
+    /// Returns the kind to prefer: Write, which needs nothing of the peer, then Read, then Send.
     pub const fn first(self) -> Option<RtrKind> {
         if self.write {
             Some(RtrKind::Write)
@@ -100,7 +100,7 @@ impl RtrSet {
 /// The four octets that RFC 6581 puts before the ULP's Private Data. IRD and ORD are the sender's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Enhanced {
-    /// Flag A: peer-to-peer; without it the connection is client-server and `rtr` has no meaning.
+    /// Flag A: peer-to-peer. Without it the connection is client-server, and `rtr` has no meaning.
     pub peer_to_peer: bool,
     /// Flags B, C and D.
     pub rtr: RtrSet,
@@ -143,26 +143,28 @@ pub struct StartupFrame<'a> {
     pub markers: bool,
     /// C: the sender requires CRCs, in both directions.
     pub crc: bool,
-    /// R: the Responder rejects; not to be looked at in a Request.
+    /// R: the Responder rejects. The flag has no meaning in a Request.
     pub reject: bool,
-    /// The reserved flag bits as received, in their places. A frame of our own making has 0 here.
+    /// The reserved flag bits as received, in their places; 0 in our own frames.
     pub reserved: u8,
     /// 1 (RFC 5044) or 2 (RFC 6581).
     pub revision: u8,
-    /// What RFC 6581 adds, if the S flag is set; only with revision 2.
+    /// The data of RFC 6581, if the S flag is set; only with revision 2.
     pub enhanced: Option<Enhanced>,
     /// The ULP's part of the Private Data: at most 512 octets, 508 with `enhanced`.
     pub private_data: &'a [u8],
 }
 
 impl<'a> StartupFrame<'a> {
-    /// Reads the frame of this kind at the start of `octets`; returns it with its length in octets.
+    /// Reads the frame of this kind at the start of `octets`. Returns it with its length in octets. Ignores octets
+    /// behind the frame.
     ///
-    /// None: more octets are needed to tell. What follows the frame is not looked at.
+    /// Returns `None` if more octets are needed.
     ///
     /// # Errors
-    /// As soon as the octets show it: a wrong [`StartupError::Key`], an unknown [`StartupError::Revision`], or a bad
-    /// length ([`StartupError::PrivateDataTooLong`], [`StartupError::EnhancedTooShort`]). Close TCP then, unanswered.
+    /// A wrong [`StartupError::Key`], an unknown [`StartupError::Revision`], or a bad length
+    /// ([`StartupError::PrivateDataTooLong`], [`StartupError::EnhancedTooShort`]), as soon as the octets show it. The
+    /// caller then has to close TCP without an answer.
     pub fn parse(kind: FrameKind, octets: &'a [u8]) -> Result<Option<(Self, usize)>, StartupError> {
         match frame(kind, octets) {
             Ok((rest, frame)) => Ok(Some((frame, octets.len() - rest.len()))),
@@ -171,7 +173,8 @@ impl<'a> StartupFrame<'a> {
         }
     }
 
-    /// Like [`StartupFrame::parse`], for either kind. Meant for decoders: an endpoint knows what it waits for.
+    /// Does the same as [`StartupFrame::parse`] for either kind. Meant for decoders: an endpoint knows which kind it
+    /// awaits.
     ///
     /// # Errors
     /// As [`StartupFrame::parse`].
@@ -208,13 +211,13 @@ impl<'a> StartupFrame<'a> {
         Ok(len)
     }
 
-    /// Octets of the frame.
+    /// Returns the octets of the frame.
     #[expect(clippy::len_without_is_empty, reason = "no frame is empty")]
     pub const fn len(&self) -> usize {
         HEADER_LEN + self.enhanced_len() + self.private_data.len()
     }
 
-    /// An error if the Private Data is too long for the frame.
+    /// Returns an error if the Private Data is too long for the frame.
     pub(crate) const fn check_private_data(&self) -> Result<(), StartupError> {
         let (len, max) = (self.private_data.len(), MAX_PRIVATE_DATA - self.enhanced_len());
         if len > max { Err(StartupError::PrivateDataTooLong { len, max }) } else { Ok(()) }
@@ -236,16 +239,16 @@ impl<'a> StartupFrame<'a> {
 /// Why a startup frame cannot be read, written or used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartupError {
-    /// The first 16 octets are not the key of the frame that was due.
+    /// The first 16 octets are not the key of the expected frame.
     Key,
     /// More Private Data than the frame may carry.
     PrivateDataTooLong {
-        /// Octets that there are, or that the length field announces.
+        /// The octets that are there, or that the length field announces.
         len: usize,
         /// Octets that are allowed.
         max: usize,
     },
-    /// A revision that is unknown, not supported by this end, or not the one that was asked for.
+    /// A revision that is unknown, not supported by this end, or not the one of the Request.
     Revision(u8),
     /// The S flag promises IRD and ORD, but there are fewer than 4 octets of Private Data.
     EnhancedTooShort,

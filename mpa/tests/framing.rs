@@ -6,7 +6,8 @@ use weft_mpa::{Crc32c, CrcState, Deframer, Error, Framer, MAX_ULPDU, STAGING_LEN
 
 const CRC: Option<Crc32c> = Some(Crc32c::ACCELERATED);
 
-/// RFC 5044 4 taken literally: before each octet ask whether a Marker is due. `position` is that of the whole stream.
+/// Follows RFC 5044 4 literally: asks before each octet whether a Marker is due. `position` is that of the whole
+/// stream.
 fn reference(stream: &mut Vec<u8>, crc: bool, markers: bool, ulpdu: &[u8]) {
     let start = stream.len();
     let mut header = None;
@@ -37,8 +38,8 @@ fn frame(framer: &mut Framer, ulpdu: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The same by [`Framer::begin`] and [`Framer::seal_with_crc`], as a user does who makes the CRC while it copies; the first `head`
-/// octets are there at the beginning.
+/// Does the same by [`Framer::begin`] and [`Framer::seal_with_crc`], like a user that makes the CRC while it copies.
+/// The first `head` octets are there at the beginning.
 fn frame_with_crc(framer: &mut Framer, ulpdu: &[u8], head: usize) -> Vec<u8> {
     let len = ulpdu.len();
     let mut out = vec![0xEE; framer.fpdu_len(len)];
@@ -57,7 +58,8 @@ fn deframer(crc: bool, markers: bool) -> Deframer<Vec<u8>> {
     Deframer::new(CRC.filter(|_| crc), markers, vec![0; STAGING_LEN])
 }
 
-/// Feeds pieces of the stream whose sizes go round in `cuts`; returns the ULPDUs and the error that ended it, if any.
+/// Feeds pieces of the stream whose sizes come from `cuts` in turn. Returns the ULPDUs and the error that ended it,
+/// if any.
 fn deframe(deframer: &mut Deframer<Vec<u8>>, stream: &[u8], cuts: &[usize]) -> (Vec<Vec<u8>>, Option<Error>) {
     let mut ulpdus = Vec::new();
     let mut rest = stream;
@@ -94,7 +96,7 @@ fn noise(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(octet).collect()
 }
 
-/// Sizes around each boundary: tiny, one Marker spacing, several, and the largest.
+/// Lengths around each boundary: tiny, one Marker spacing, several, and the largest.
 fn ulpdu_len() -> impl Strategy<Value = usize> {
     prop_oneof![4 => 0..64_usize, 4 => 440..560_usize, 2 => 0..3000_usize, 1 => MAX_ULPDU - 8..=MAX_ULPDU]
 }
@@ -133,7 +135,7 @@ proptest! {
 
     // Covers 5044-4.4-17.
     #[test]
-    fn a_crc_that_is_made_on_the_way_is_the_same(
+    fn a_crc_made_while_copying_is_the_same(
         ulpdus in ulpdus(), crc in any::<bool>(), markers in any::<bool>(), head in any::<prop::sample::Index>(),
     ) {
         let mut framer = Framer::new(CRC.filter(|_| crc), markers);
@@ -143,7 +145,7 @@ proptest! {
             prop_assert_eq!(other.begin(&mut vec![0; other.fpdu_len(ulpdu.len())], ulpdu.len(), 0).is_some(), crc && !markers);
             prop_assert!(frame_with_crc(&mut other, ulpdu, head) == frame(&mut framer, ulpdu));
         }
-        // Without a CRC, or with Markers, all is done again rather than trusted.
+        // Without a CRC, or with Markers, `seal_with_crc` ignores the CRC that it is given.
         let ulpdu = &ulpdus[0];
         let mut out = vec![0xEE; other.fpdu_len(ulpdu.len())];
         other.ulpdu_mut(&mut out, ulpdu.len()).copy_from_slice(ulpdu);
@@ -166,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn a_staging_that_is_lent_while_it_is_needed_is_enough(
+    fn a_staging_lent_only_inside_of_an_fpdu_is_enough(
         ulpdus in ulpdus(), markers in any::<bool>(), cuts in cuts(),
     ) {
         let mut stream = Vec::new();
@@ -203,7 +205,7 @@ proptest! {
         let ends: Vec<_> = ulpdus.iter().map(|ulpdu| { stream.extend(frame(&mut framer, ulpdu)); stream.len() }).collect();
         let at = at.index(stream.len());
         stream[at] ^= 1 << bit;
-        // A damaged length field may ask for more than the stream has; only then can the check be made.
+        // A damaged length field may announce more than the stream has. The zeros behind it let the CRC check happen.
         stream.resize(stream.len() + STAGING_LEN, 0);
         let mut deframer = deframer(true, markers);
         let (found, error) = deframe(&mut deframer, &stream, &cuts);
@@ -305,7 +307,7 @@ fn pad_is_ignored_but_covered_by_the_crc() {
     assert_eq!(deframer(true, false).next(&mut &fpdu[..]), Ok(Some(&b"hello"[..])));
 }
 
-/// An FPDU with Markers at 0 and 512, altered at one octet; with `repair` the CRC is made good again.
+/// Returns an FPDU with Markers at 0 and 512, altered at one octet. With `repair` it has a good CRC again.
 fn altered(at: usize, mask: u8, repair: bool) -> Vec<u8> {
     let mut fpdu = frame(&mut Framer::new(CRC, true), &noise(600, 5));
     fpdu[at] ^= mask;
@@ -320,7 +322,7 @@ fn altered(at: usize, mask: u8, repair: bool) -> Vec<u8> {
 // Covers 5044-4.2-3, 5044-4.2-6, 5044-4.3-13, 5044-8-3.
 #[test]
 fn markers_are_checked_but_for_their_reserved_bits() {
-    // Reserved half, and the two low bits of FPDUPTR: the CRC covers them, their values mean nothing.
+    // The CRC covers the reserved half and the two low bits of FPDUPTR. Their values mean nothing.
     for (at, mask) in [(0, 0xFF), (1, 0x01), (3, 0x03), (512, 0xFF), (513, 0x80), (515, 0x03)] {
         for (repair, is_good) in [(true, true), (false, false)] {
             let fpdu = altered(at, mask, repair);
@@ -335,7 +337,7 @@ fn markers_are_checked_but_for_their_reserved_bits() {
         let fpdu = altered(at, mask, true);
         assert_eq!(deframer(true, true).next(&mut &fpdu[..]), error);
         assert_eq!(deframer(false, true).next(&mut &fpdu[..]), error);
-        // Damage on the way is a matter of the CRC, which is looked at first.
+        // The CRC is checked first, so damage on the way is a CRC error.
         let fpdu = altered(at, mask, false);
         assert!(matches!(deframer(true, true).next(&mut &fpdu[..]), Err(Error::Crc { .. })));
     }
@@ -343,7 +345,7 @@ fn markers_are_checked_but_for_their_reserved_bits() {
 
 // Covers 5044-4.1-6, 5044-4.1-7, 5044-4.4-12.
 #[test]
-fn without_crc_the_field_is_zero_and_not_looked_at() {
+fn without_crc_the_field_is_zero_and_ignored() {
     let mut fpdu = frame(&mut Framer::new(None, false), b"hello");
     assert_eq!(fpdu[8..], [0; 4]);
     fpdu[8..].copy_from_slice(b"\xDE\xAD\xBE\xEF");
@@ -384,7 +386,7 @@ fn inspect_goes_on_after_a_bad_crc() {
 }
 
 #[test]
-fn a_promise_of_65535_octets_only_waits() {
+fn a_length_field_of_65535_waits_for_more_octets() {
     let mut deframer = deframer(true, false);
     assert_eq!(deframer.next(&mut &[0xFF, 0xFF, 1, 2, 3][..]), Ok(None));
     assert!(!deframer.is_aligned());
@@ -399,7 +401,7 @@ fn the_framer_refuses_a_ulpdu_over_the_limit() {
     framer.seal(&mut out, MAX_ULPDU + 1);
 }
 
-/// Sent from several places or from one, an FPDU without CRC and Markers has the same octets.
+/// An FPDU without CRC and Markers has the same octets, sent from several places or from one.
 #[test]
 fn an_fpdu_around_a_payload_from_elsewhere() {
     let mut framer = Framer::new(None, false);

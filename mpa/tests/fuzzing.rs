@@ -1,8 +1,8 @@
-//! The bodies of the fuzz targets over seeded input, so that `cargo test` alone finds what breaks them.
+//! The bodies of the fuzz targets over seeded input, so that `cargo test` alone finds inputs that break them.
 
 use weft_mpa::fuzzing;
 
-/// xorshift64*: enough chance for inputs that anyone can make again from their seed.
+/// xorshift64*, which makes the same input from the same seed everywhere.
 struct Random(u64);
 
 impl Random {
@@ -26,7 +26,7 @@ fn startup_holds_on_seeded_input() {
         let key: &[u8] = if seed % 2 == 0 { b"MPA ID Req Frame" } else { b"MPA ID Rep Frame" };
         let len = random.octet();
         let mut data = key.to_vec();
-        // Mostly frames that pass the first checks: a known revision, a length that the octets can fill.
+        // Most frames pass the first checks: they have a known revision, and a length that the octets can fill.
         data.extend([random.octet(), 1 + random.octet() % 2, 0, len % 64]);
         data.extend(random.octets(usize::from(len)));
         if seed % 5 == 0 {
@@ -44,7 +44,7 @@ fn deframe_holds_on_seeded_input() {
         println!("seed {seed}");
         let mut random = Random(seed);
         let mut data = vec![random.octet(), random.octet()];
-        // Short length fields here and there, so that a stream of chance is more than one endless FPDU.
+        // Some octets are short length fields, so that a random stream is more than one endless FPDU.
         for _ in 0..random.octet() % 24 {
             let len = random.octet();
             data.extend([0, len]);
@@ -55,7 +55,7 @@ fn deframe_holds_on_seeded_input() {
 }
 
 #[test]
-fn tiny_inputs_are_no_surprise() {
+fn tiny_inputs_do_not_panic() {
     for len in 0..40 {
         for fill in [0x00, 0x01, 0x4D, 0xFF] {
             fuzzing::startup(&vec![fill; len]);

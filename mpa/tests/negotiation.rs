@@ -1,4 +1,4 @@
-//! Startup negotiation: every combination that RFC 5044 7.1 and RFC 6581 9 and 10 speak of.
+//! Startup negotiation: every combination that RFC 5044 7.1 and RFC 6581 9 and 10 describe.
 
 use weft_mpa::{
     Config, Enhanced, Error, FrameKind, Initiator, MAX_FRAME_LEN, MAX_PRIVATE_DATA, NOT_NEGOTIATED,
@@ -34,7 +34,7 @@ fn peer_to_peer() -> Config {
     Config { peer_to_peer: true, ..Config::default() }
 }
 
-/// Both ends, with their frames as octets between them.
+/// Connects both ends, whose frames pass between them as octets.
 fn connect(initiator: Config, responder: Config) -> (Outcome, Negotiated) {
     let mut wire = [0; MAX_FRAME_LEN];
     let initiator = Initiator::new(initiator);
@@ -55,7 +55,7 @@ fn established(outcome: Outcome) -> Negotiated {
 }
 
 #[test]
-fn crc_if_either_wants_it_and_markers_to_whoever_asked() {
+fn crc_if_either_end_wants_it_and_markers_for_the_end_that_asked() {
     for bits in 0..16 {
         let bit = |bit: u32| bits & bit != 0;
         let initiator = Config { crc: bit(1), markers: bit(2), ..Config::default() };
@@ -110,7 +110,7 @@ fn each_end_reads_at_most_what_the_other_holds() {
         );
         let ours = established(outcome);
         assert_eq!((ours.ird, theirs.ird), (ird, peer_ird), "own queues stay as configured");
-        // An Initiator that leaves a depth to the ULPs, and a Responder that answers so, change nothing.
+        // An Initiator that leaves a depth to the ULPs changes nothing. A Responder that answers so does not either.
         let is_left = ord == NOT_NEGOTIATED || peer_ird == NOT_NEGOTIATED;
         assert_eq!(ours.ord, if is_left { ord } else { ord.min(peer_ird) });
         assert_eq!(theirs.ord, if ird == NOT_NEGOTIATED { peer_ord } else { peer_ord.min(ird) });
@@ -119,7 +119,7 @@ fn each_end_reads_at_most_what_the_other_holds() {
 
 // Covers 6581-9.1-3, 6581-9.1-5, 6581-9.1-13, 6581-9.1-15.
 #[test]
-fn the_reply_tells_depths_as_the_request_asks() {
+fn the_reply_has_the_depths_of_rfc_6581() {
     let n = NOT_NEGOTIATED;
     // (Request IRD, ORD), (own IRD, ORD), (Reply IRD, ORD)
     let cases = [
@@ -138,7 +138,7 @@ fn the_reply_tells_depths_as_the_request_asks() {
         assert_eq!((offer.peer_ird, offer.peer_ord), (Some(asked.0), Some(asked.1)));
         let (reply, _) = offer.accept(b"").expect("fits");
         assert_eq!(reply, enhanced(FrameKind::Reply, false, NONE, told), "{asked:?} {own:?}");
-        // The ULP's own depths take the place of the configured ones.
+        // The ULP's own depths replace the configured ones.
         let offer = Responder::new(Config::default()).handle_request(&request).expect("supported");
         let (reply, ours) = offer.accept_with(own.0, own.1, b"").expect("fits");
         assert_eq!(reply, enhanced(FrameKind::Reply, false, NONE, told), "{asked:?} {own:?}");
@@ -163,7 +163,7 @@ fn a_reply_that_wants_too_many_reads_fails_with_06() {
             other => panic!("{other:?}"),
         }
     }
-    // Everything can be held by an end that leaves the depth open.
+    // An end that leaves the depth open can hold any number.
     let reply = enhanced(FrameKind::Reply, false, NONE, (8, 128));
     let open = Config { ird: NOT_NEGOTIATED, ..config };
     established(Initiator::new(open).handle_reply(&reply).expect("it answers"));
@@ -265,7 +265,7 @@ fn a_read_rtr_has_a_place_at_both_ends() {
     let ours = established(outcome);
     assert_eq!((ours.start, ours.ird, ours.ord), (Start::SendRtr(RtrKind::Read), 0, 1));
     assert_eq!((theirs.start, theirs.ird, theirs.ord), (Start::ExpectRtr(read), 1, 0));
-    // A peer that offers a Read and holds none offers nothing, or whatever else is common.
+    // A peer that offers a Read and has an IRD of 0 does not offer it in effect. Other common kinds remain.
     for (told, expected) in [(1, None), (5, Some(RtrKind::Send)), (3, Some(RtrKind::Write))] {
         let reply = enhanced(FrameKind::Reply, true, rtr(told), (0, 0));
         match Initiator::new(peer_to_peer()).handle_reply(&reply).expect("it answers") {
@@ -279,7 +279,7 @@ fn a_read_rtr_has_a_place_at_both_ends() {
 // Covers 6581-10-2, 6581-10-4, 6581-10-6, 5044-3-12.
 #[test]
 fn plain_requests_get_plain_replies() {
-    // Revision 2 without the S flag is legal, and is answered in kind.
+    // Revision 2 without the S flag is legal, and the Reply has the same form.
     for revision in [1, 2] {
         let request = StartupFrame { revision, ..plain(FrameKind::Request) };
         let offer = Responder::new(Config { ird: 3, ord: 5, ..Config::default() }).handle_request(&request);
@@ -321,7 +321,7 @@ fn an_enhanced_initiator_needs_an_enhanced_reply() {
 }
 
 #[test]
-fn two_initiators_or_two_responders_find_out() {
+fn two_initiators_or_two_responders_are_an_error() {
     let request = Initiator::new(Config::default()).request(b"").expect("fits");
     let error = Initiator::new(Config::default()).handle_reply(&request).expect_err("a Request");
     assert_eq!(error, Error::Startup(StartupError::Key));
@@ -370,7 +370,7 @@ fn a_reject_tells_the_depths_that_are_needed() {
 }
 
 #[test]
-fn a_request_s_reject_and_reserved_bits_are_not_looked_at() {
+fn a_request_s_reject_and_reserved_bits_are_ignored() {
     let mut wire = [0; 64];
     let request = Initiator::new(Config::default()).request(b"").expect("fits");
     let len = request.emit(&mut wire).expect("fits");
@@ -431,7 +431,7 @@ fn bad_frames_are_refused_at_the_first_octet_that_shows_it() {
 }
 
 #[test]
-fn private_data_up_to_the_limit_and_nothing_of_what_follows() {
+fn private_data_up_to_the_limit_without_the_octets_behind_it() {
     let data = [0x5A; MAX_PRIVATE_DATA + 1];
     for (enhanced, max) in [(false, 512), (true, 508)] {
         let config = Config { enhanced, ..Config::default() };
@@ -451,7 +451,7 @@ fn private_data_up_to_the_limit_and_nothing_of_what_follows() {
 }
 
 #[test]
-fn emit_refuses_what_no_frame_can_say() {
+fn emit_refuses_values_that_no_frame_can_carry() {
     let mut out = [0; 64];
     let frame = enhanced(FrameKind::Request, false, NONE, (16, 0x4000));
     assert_eq!(frame.emit(&mut out), Err(StartupError::Depth(0x4000)));
@@ -480,9 +480,9 @@ fn rtr_sets() {
     }
 }
 
-/// What an application is told when startup fails.
+/// The application gets these texts when startup fails.
 #[test]
-fn the_words_have_the_numbers_in_them() {
+fn messages_contain_the_numbers() {
     let cases = [
         (StartupError::Key, "wrong key in the startup frame"),
         (

@@ -1,4 +1,4 @@
-//! The computed vectors: octets that were made by another implementation must come in and go out unchanged.
+//! The computed vectors. Another implementation made these octets. They must come in and go out unchanged.
 
 use serde_json::{Map, Value};
 use weft_mpa::{
@@ -21,7 +21,8 @@ fn hex_of(vectors: &Map<String, Value>, name: &str) -> Vec<u8> {
     octets(vectors[name]["hex"].as_str().expect("hex"))
 }
 
-/// The vectors in which whole FPDUs follow each other without Markers: the name says nothing, the length field does.
+/// Returns the vectors of whole FPDUs that follow each other without Markers. Their length fields tell which these
+/// are.
 fn unmarked(vectors: &Map<String, Value>) -> Vec<(String, Vec<u8>)> {
     let other = ["mpa-", "m-", "crc-"];
     let names = vectors.keys().filter(|name| !other.iter().any(|prefix| name.starts_with(prefix)));
@@ -80,7 +81,7 @@ fn crc_values_and_their_wire_order() {
 }
 
 #[test]
-fn startup_frames_come_back_octet_for_octet() {
+fn startup_frames_are_written_as_they_were_read() {
     let vectors = vectors();
     let names: Vec<_> = vectors.keys().filter(|name| name.starts_with("mpa-")).collect();
     assert_eq!(names.len(), 9);
@@ -106,7 +107,7 @@ fn startup_frames_come_back_octet_for_octet() {
 }
 
 #[test]
-fn startup_frames_say_what_they_say() {
+fn startup_frames_have_the_expected_fields() {
     let vectors = vectors();
     let rtr = RtrSet { send: true, write: true, read: true };
     let plain = StartupFrame {

@@ -1,4 +1,4 @@
-//! What DDP can see to be wrong, and how it says so.
+//! The faults that DDP finds, and their errors.
 
 use weft_ddp::{Error, Header, Receiver, Segment, Stag};
 
@@ -65,7 +65,7 @@ fn sequence_numbers_neither_repeat_nor_jump() {
             continue;
         };
         assert_eq!(outcome, Ok(()));
-        // Without payload the same rules hold: a zero-length Send takes a buffer.
+        // The same rules hold without payload: a zero-length Send takes a buffer.
         assert_eq!(receiver.accept(&build(send(second, 0, true), b"")), Err(Error::MsnRange));
     }
     let mut receiver = Receiver::with_msn(3, u32::MAX);
@@ -141,7 +141,7 @@ fn codes_are_those_of_the_rfc() {
     }
 }
 
-/// What is logged of an STag is what a capture shows.
+/// A logged STag looks as it does in a capture.
 #[test]
 fn stags_are_written_as_eight_digits() {
     assert_eq!(Stag(0x00AB_CDEF).to_string(), "0x00abcdef");

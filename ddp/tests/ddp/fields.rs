@@ -1,4 +1,4 @@
-//! Every field of both headers, as octets written down by hand, at the ends of its range.
+//! Every field of both headers at the ends of its range, against octets written by hand.
 
 use weft_ddp::{Error, Header, Queue, Receiver, Segment, Sender, Stag};
 
@@ -6,7 +6,7 @@ use crate::vectors::segments;
 
 const WORDS: [u32; 7] = [0, 1, 0x0102_0304, 0x7FFF_FFFF, 0x8000_0000, u32::MAX - 1, u32::MAX];
 
-/// What the upper layer gets of a tagged segment is what stands in its 14 octets.
+/// The upper layer gets the values in the 14 octets of a tagged header.
 // Covers 5041-4.2-1, 5041-4.2-3, 5041-4.2-8.
 #[test]
 fn tagged_fields_are_handed_up() {
@@ -24,7 +24,7 @@ fn tagged_fields_are_handed_up() {
     }
 }
 
-/// The same for the five octets that an untagged header has for the upper layer, and for all its numbers.
+/// The upper layer gets its five octets of an untagged header, and all its numbers.
 // Covers 5041-4.3-1, 5041-4.3-3, 5041-5.4-3.
 #[test]
 fn untagged_fields_are_handed_up() {
@@ -47,7 +47,7 @@ fn untagged_fields_are_handed_up() {
     }
 }
 
-/// All 256 control octets: T, L and the version count, the four bits between them do not.
+/// All 256 control octets: T, L and the version matter, the four bits between them do not.
 // Covers 5041-4.1-9, 5041-4.1-11.
 #[test]
 fn control_octets() {
@@ -83,7 +83,7 @@ fn a_header_is_needed_and_a_payload_is_not() {
     }
 }
 
-/// The numbers of one queue go round; those of the others stay where they are.
+/// The numbers of one queue wrap, and those of the others stay the same.
 // Covers 5041-4.3-8, 5041-4.3-10.
 #[test]
 fn the_sequence_number_wraps() {
@@ -109,10 +109,10 @@ fn the_sequence_number_wraps() {
     }
 }
 
-/// The LLP says anew for each segment how large it may be; what was cut before stays as it is.
+/// The LLP says for each segment how large it may be. Segments that were cut before do not change.
 // Covers 5041-3-2, 5041-5.2-1.
 #[test]
-fn each_segment_is_cut_by_the_mulpdu_of_its_time() {
+fn each_segment_is_cut_by_the_mulpdu_at_that_moment() {
     for (mut cutter, header) in [
         (Sender::new().untagged(0x43, 0, Queue::Send, 5000), 18),
         (Sender::new().tagged(0x40, Stag(1), 0, 5000), 14),

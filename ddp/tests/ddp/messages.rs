@@ -64,7 +64,7 @@ fn a_tagged_offset_may_wrap_on_the_wire() {
 
 // Covers 5041-4.3-8, 5041-4.3-9.
 #[test]
-fn queues_are_numbered_apart() {
+fn each_queue_has_its_own_sequence_numbers() {
     let mut sender = Sender::new();
     let mut msn = |queue| match sender.untagged(0, 0, queue, 0).next(18).unwrap().header {
         Header::Untagged { msn, queue, .. } => (queue, msn),
@@ -78,10 +78,10 @@ fn queues_are_numbered_apart() {
     assert_eq!(msn(Queue::Send), (0, 3));
 }
 
-/// A ULP of its own may use more queues than RDMAP, and lends the storage for them.
+/// A ULP of its own may use more queues than RDMAP. It then supplies the storage for them.
 // Covers 5041-4.3-8, 5041-4.3-9.
 #[test]
-fn a_ulp_has_as_many_queues_as_it_lends_storage_for() {
+fn a_ulp_has_as_many_queues_as_it_has_storage_for() {
     let mut sender = Sender::with_queues([1_u32, 1, 1, 1, 1, u32::MAX]);
     let mut receiver = Receiver::with_queues(vec![Expected::new(1); 6]);
     let mut msn = |queue| {
@@ -122,8 +122,8 @@ fn a_hundred_messages_wrap_the_sequence_number() {
 proptest! {
     #![proptest_config(crate::config())]
 
-    /// Four messages at a time, one on each of two queues and two tagged, their segments in any order among
-    /// the messages and of any size each.
+    /// Four messages at a time: one on each of two queues, and two tagged ones. Their segments have any size and come
+    /// in any order among the messages.
     // Covers 5041-5.2-3, 5041-5.2-4.
     #[test]
     fn messages_arrive_whole(
@@ -173,7 +173,7 @@ proptest! {
         let untagged = Header::Untagged { last, control, word: stag, queue, msn, mo };
         for header in [tagged, untagged] {
             let mut ulpdu = build(header, &payload);
-            // Bits that nobody may look at.
+            // A receiver has to ignore these bits.
             ulpdu[0] |= reserved & 0x3C;
             let segment = weft_ddp::Segment::parse(&ulpdu).unwrap();
             prop_assert_eq!((segment.header, segment.payload), (header, &payload[..]));
@@ -181,7 +181,7 @@ proptest! {
     }
 }
 
-/// Octets that are never zero, so that what was not placed shows.
+/// Returns octets that are never zero, so that missing octets show.
 fn content(which: usize, offset: u32, len: usize) -> Vec<u8> {
     let start = usize::try_from(offset).unwrap() + which * 31;
     (start..start + len).map(|i| u8::try_from(i % 255).unwrap() + 1).collect()
@@ -194,7 +194,7 @@ fn address(header: &Header) -> u64 {
     }
 }
 
-/// What a header and a message in progress say of themselves.
+/// The accessors of a header and of a message in progress.
 #[test]
 fn accessors_follow_the_octets() {
     let tagged = Header::Tagged { last: true, control: 0x40, stag: Stag(1), to: 2 };
@@ -216,7 +216,7 @@ fn accessors_follow_the_octets() {
     assert_eq!(state(&cutter), (3, 2, false, false));
     assert!(cutter.next(21).is_some());
     assert_eq!(state(&cutter), (5, 0, false, true));
-    // An empty message is touched by its only segment, although no octet of it has gone.
+    // The only segment of an empty message marks it as touched, although it carries no octet.
     let mut empty = sender.untagged(0x43, 0, Queue::Send, 0);
     assert_eq!(state(&empty), (0, 0, true, false));
     assert!(empty.next(18).is_some());

@@ -7,7 +7,7 @@ pub(crate) fn load() -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Names of all vectors that consist of FPDUs.
+/// Returns the names of all vectors that consist of FPDUs.
 pub(crate) fn fpdu_names(file: &Value) -> Vec<String> {
     let is_fpdus = |value: &Value| {
         let hex = value["hex"].as_str().unwrap_or_default();
@@ -17,7 +17,7 @@ pub(crate) fn fpdu_names(file: &Value) -> Vec<String> {
     vectors.filter(|(_, value)| is_fpdus(value)).map(|(name, _)| name.clone()).collect()
 }
 
-/// The ULPDUs of one vector: FPDUs without Markers, length, pad and CRC.
+/// Returns the ULPDUs of one vector: FPDUs without Markers, length, pad and CRC.
 pub(crate) fn ulpdus(file: &Value, name: &str) -> Vec<Vec<u8>> {
     let vector = &file[name];
     let mut stream = octets(vector["hex"].as_str().unwrap());
@@ -26,7 +26,7 @@ pub(crate) fn ulpdus(file: &Value, name: &str) -> Vec<Vec<u8>> {
     let mut positions: Vec<usize> =
         markers.map(|marker| usize::try_from(marker[0].as_u64().unwrap()).unwrap()).collect();
     positions.sort_unstable();
-    // From the back, so that the earlier positions stay true.
+    // From the back, so that the earlier positions stay valid.
     for position in positions.into_iter().rev() {
         stream.drain(position..position + 4);
     }
