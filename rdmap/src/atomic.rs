@@ -7,7 +7,7 @@ use crate::Error;
 /// An Atomic Request (RFC 7306 section 5.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicRequest {
-    /// What to do.
+    /// The operation.
     pub op: AtomicOp,
     /// Chosen by the requester, returned in the response.
     pub id: u32,
@@ -18,11 +18,11 @@ pub struct AtomicRequest {
 }
 
 impl AtomicRequest {
-    /// Octets of the header, which is the whole message.
+    /// The octets of the header, which is the whole message.
     pub const LEN: usize = 52;
 
-    /// Reads the message. A wrong length is [`Error::StreamCatastrophic`], an operation that does not exist
-    /// [`Error::UnexpectedOpcode`]. The fields that the operation does not use are not looked at.
+    /// Reads the message. A wrong length is [`Error::StreamCatastrophic`]. An undefined operation is
+    /// [`Error::UnexpectedOpcode`]. Fields that the operation does not use are ignored.
     pub fn parse(octets: &[u8]) -> Result<Self, Error> {
         let octets: &[u8; Self::LEN] = octets.try_into().map_err(|_| Error::StreamCatastrophic)?;
         let [o0, o1, o2, o3, i0, i1, i2, i3, s0, s1, s2, s3, words @ ..] = *octets;
@@ -38,9 +38,9 @@ impl AtomicRequest {
         Ok(Self { op, id, stag: Stag(u32::from_be_bytes([s0, s1, s2, s3])), to })
     }
 
-    /// The header's octets.
+    /// Returns the header's octets.
     pub fn emit(&self) -> [u8; Self::LEN] {
-        // A fetch-and-add does not compare; its two fields have fixed contents (RFC 7306 section 5.2.1).
+        // FetchAdd does not compare, and its two fields for that have fixed contents (RFC 7306 section 5.2.1).
         let (code, words) = match self.op {
             AtomicOp::FetchAdd { add, mask } => (FETCH_ADD, [self.to, add, mask, 0, u64::MAX]),
             AtomicOp::CompareSwap { swap, swap_mask, compare, compare_mask } => {
@@ -68,17 +68,17 @@ pub struct AtomicResponse {
 }
 
 impl AtomicResponse {
-    /// Octets of the header, which is the whole message.
+    /// The octets of the header, which is the whole message.
     pub const LEN: usize = 12;
 
-    /// Reads the message; one of another length is [`Error::StreamCatastrophic`].
+    /// Reads the message. Another length is [`Error::StreamCatastrophic`].
     pub fn parse(octets: &[u8]) -> Result<Self, Error> {
         let octets: &[u8; Self::LEN] = octets.try_into().map_err(|_| Error::StreamCatastrophic)?;
         let [i0, i1, i2, i3, original @ ..] = *octets;
         Ok(Self { id: u32::from_be_bytes([i0, i1, i2, i3]), original: u64::from_be_bytes(original) })
     }
 
-    /// The header's octets.
+    /// Returns the header's octets.
     pub fn emit(&self) -> [u8; Self::LEN] {
         let mut octets = [0; Self::LEN];
         octets[0..4].copy_from_slice(&self.id.to_be_bytes());
@@ -94,24 +94,24 @@ pub enum AtomicOp {
     FetchAdd {
         /// Summand.
         add: u64,
-        /// Top bits of the fields to add separately; 0 adds the whole word.
+        /// The top bits of the fields that are added separately; 0 adds the whole word.
         mask: u64,
     },
     /// Stores `swap` where `swap_mask` is set, if memory equals `compare` where `compare_mask` is set.
     CompareSwap {
         /// New value.
         swap: u64,
-        /// Bits of it to store.
+        /// The bits of it to store.
         swap_mask: u64,
         /// Value to compare with.
         compare: u64,
-        /// Bits of it to compare.
+        /// The bits of it to compare.
         compare_mask: u64,
     },
 }
 
 impl AtomicOp {
-    /// The value that memory holds afterwards if it held `original` before.
+    /// Returns the new value of memory that held `original` before.
     pub const fn apply(&self, original: u64) -> u64 {
         match *self {
             Self::FetchAdd { add, mask } => fetch_add(original, add, mask),
@@ -128,8 +128,8 @@ impl AtomicOp {
 
 /// Adds field by field: the carry out of every bit that is set in `mask` is dropped.
 pub const fn fetch_add(original: u64, add: u64, mask: u64) -> u64 {
-    // With the top bit of each field cleared no carry can leave it; the top bit itself is the carry that
-    // arrives there plus, without carry, the two bits left out.
+    // With the top bit of each field cleared, no carry can leave the field. The top bit itself is then the carry that
+    // arrives there plus the two cleared bits, added without carry.
     (original & !mask).wrapping_add(add & !mask) ^ ((original ^ add) & mask)
 }
 

@@ -8,18 +8,20 @@ use crate::{
 };
 
 /// One end of an RDMAP stream: the message in progress, the Reads and Atomics in both directions, and the Terminate
-/// that may end it all.
+/// that may end the stream.
 ///
-/// `O` is the storage for Reads and Atomics of ours that wait for an answer, and its length the ORD: at most so many are
-/// sent ahead. `I` is the storage for the peer's that we have to answer, its length the IRD. Any slice will
-/// do: an array, a vector, a borrowed one, also an empty one.
+/// `O` is the storage for our own Reads and Atomics that wait for an answer. Its length is the ORD: at most so many
+/// are outstanding. `I` is the storage for the peer's that we have to answer, and its length is the IRD. Any slice
+/// will do: an array, a vector, a borrowed one, also an empty one.
 ///
 /// # Calling order
 ///
-/// * Arrived segments go through [`accept`](Self::accept), which says where the payload belongs.
-/// * While there is room to send: [`start`](Self::start) the next message if
-///   [`readiness`](Self::readiness) is idle, then build what [`poll_segment`](Self::poll_segment) returns.
-/// * On any error: [`terminate`](Self::terminate), then send until
+/// * Arrived segments go through [`accept`](Self::accept), which tells the place of the payload.
+/// * While there is room to send, the caller starts the next message by [`start`](Self::start) if
+///   [`readiness`](Self::readiness) is idle. Then it builds the segment that [`poll_segment`](Self::poll_segment)
+///   returns.
+/// * On any error the caller calls [`terminate`](Self::terminate). Then it sends until
+///   [`is_terminate_sent`](Self::is_terminate_sent), and passes in nothing more (requirement 5041-7.1-19).
 ///   [`is_terminate_sent`](Self::is_terminate_sent), and pass in nothing more (requirement 5041-7.1-19).
 #[derive(Debug)]
 pub struct Endpoint<O, I> {
@@ -27,14 +29,14 @@ pub struct Endpoint<O, I> {
     pub(crate) own: Own,
     pub(crate) outstanding: Fifo<OutstandingRequest, O>,
     pub(crate) pending: Fifo<PendingRequest, I>,
-    /// The Read Response to the front of `pending`, once its first segment was asked for.
+    /// The Read Response to the front of `pending`, after its first segment was asked for.
     pub(crate) answer: Option<Cutter>,
-    /// The request whose response segment was handed out last, as it stood before that segment.
+    /// The request whose response segment was handed out last, in its state before that segment.
     pub(crate) answered: Option<PendingRequest>,
     pub(crate) turn: Turn,
     pub(crate) ending: Ending,
     pub(crate) peer_terminated: bool,
-    /// The opcodes of RFC 7306 are known.
+    /// True if the end knows the opcodes of RFC 7306.
     pub(crate) extensions: bool,
 }
 
@@ -43,7 +45,8 @@ where
     O: AsRef<[OutstandingRequest]> + AsMut<[OutstandingRequest]>,
     I: AsRef<[PendingRequest]> + AsMut<[PendingRequest]>,
 {
-    /// An end of a fresh stream, with room for as many Reads and Atomics in each direction as the storages have entries.
+    /// An end of a fresh stream, with room for as many Reads and Atomics in each direction as the storages have
+    /// entries.
     pub fn new(ord_storage: O, ird_storage: I) -> Self {
         Self {
             sender: Sender::new(),
@@ -59,8 +62,8 @@ where
         }
     }
 
-    /// An end that does not know the opcodes of RFC 7306, as an older RNIC: they are unexpected when they arrive (section
-    /// 1.1 there).
+    /// An end that does not know the opcodes of RFC 7306, like an older RNIC. Arriving messages with these opcodes
+    /// are unexpected (section 1.1 there).
     #[must_use]
     pub fn without_extensions(self) -> Self {
         Self { extensions: false, ..self }
@@ -72,7 +75,7 @@ where
             return Err(Busy);
         }
         if self.turn.streak == 0 && self.pending.is_empty() {
-            // The first message of all is the RTR message where there is one, and nothing goes before it (6581-5-1).
+            // The first message of all may be the RTR message, and no other message goes before that (6581-5-1).
             self.turn.side = Side::Own;
         }
         let Message { token, len, kind } = message;
@@ -99,7 +102,7 @@ where
                 Own::Request { token, asked: Asked::Read(request) }
             }
             Kind::Atomic { op, stag, to } => {
-                // The peer gives the identifier back; that it has got the right one is all it is for.
+                // The peer returns the identifier. It serves only to check that the answer is the right one.
                 let [_, _, _, _, id @ ..] = token.0.to_be_bytes();
                 let request = AtomicRequest { op, id: u32::from_be_bytes(id), stag, to };
                 Own::Request { token, asked: Asked::Atomic(request) }
@@ -108,7 +111,7 @@ where
         Ok(())
     }
 
-    /// Ends the stream: the Terminate is sent before anything else, and nothing after it. Only the first call
+    /// Ends the stream: the Terminate is sent before all other messages, and nothing after it. Only the first call
     /// counts, since the first error is the one to report (requirement 5040-7.1-5).
     pub fn terminate(&mut self, terminate: Terminate) {
         if matches!(self.ending, Ending::Open) {
@@ -116,9 +119,9 @@ where
         }
     }
 
-    /// Ends the stream because the memory of the response segment handed out last cannot be reached after all: it
-    /// was deregistered meanwhile. That segment must not be sent. The Terminate returns the header of the request; a
-    /// Read Request moved on by what was sent before.
+    /// Ends the stream because the memory of the last response segment was deregistered after the segment was handed
+    /// out. The caller must not send that segment. The Terminate returns the header of the request. That of a Read
+    /// Request is moved on by the octets that were sent before.
     pub fn fail_response(&mut self, error: Error) {
         let terminate = match &self.answered {
             Some(request) => Terminate::for_pending(&error, request),
@@ -127,32 +130,33 @@ where
         self.terminate(terminate);
     }
 
-    /// Forgets the own message in progress, of which nothing more is sent. For a stream whose owner takes the memory back:
-    /// no other message may follow a part of one.
+    /// Forgets the own message in progress; no more of it is sent. For a stream whose owner takes the memory back: no
+    /// other message may follow a part of one.
     pub const fn cancel_message(&mut self) {
         self.own = Own::Idle;
     }
 
-    /// Forgets the peer's Reads and Atomics. For a stream that is going down: the peer would take a response that stops
+    /// Forgets the peer's Reads and Atomics. For a stream that is ending: the peer would take a response that stops
     /// in the middle for an error.
     pub fn cancel_responses(&mut self) {
         self.pending.clear();
         self.answer = None;
     }
 
-    /// The message of ours that the peer's Terminate complains about, as far as its headers tell: an unanswered Read or
-    /// Atomic, or the Send or Write that is being sent. One that was sent to its end is its user's no more, and nobody's token.
+    /// Returns the message of ours that the peer's Terminate complains about, as far as its headers tell. That is an
+    /// unanswered Read or Atomic, or the Send or Write in progress. A message that was sent to its end is already
+    /// completed, so the result is `None`.
     pub fn culprit(&self, terminate: &Terminate) -> Option<Token> {
         let Segment { header, .. } = Segment::parse(&terminate.ddp_header).ok()?;
         if Opcode::of(&header).is_ok_and(Opcode::is_request) {
             let Header::Untagged { msn: wanted, .. } = header else { return None };
-            // Linux siw returns another number than the request's, so that the oldest one is the second guess.
+            // Linux siw returns another number than the request's, so the second guess is the oldest request.
             let named = self.outstanding.iter().find(|request| request.msn == wanted);
             return named.or_else(|| self.outstanding.front()).map(|request| request.token);
         }
         let Own::Payload { token, cutter, .. } = &self.own else { return None };
         let is_current = match (cutter.first(), &header) {
-            // An earlier message to the same buffer is told apart by its offset: it is done, and this one is not to blame.
+            // The offset tells the message from an earlier one to the same buffer, which is done.
             (Header::Tagged { stag: ours, to: first, .. }, Header::Tagged { stag, to, .. }) => {
                 ours == stag && to.wrapping_sub(*first) < u64::from(cutter.offset())
             }
@@ -164,12 +168,12 @@ where
         is_current.then_some(*token)
     }
 
-    /// The oldest Read or Atomic of ours that was not answered in full: the one that an answer is for.
+    /// Returns the oldest Read or Atomic of ours that is not answered in full. The next answer is for it.
     pub fn oldest_request(&self) -> Option<Token> {
         self.outstanding.front().map(|request| request.token)
     }
 
-    /// What may be started now.
+    /// Returns what may be started now.
     #[inline]
     pub fn readiness(&self) -> Readiness {
         let unsent = matches!(self.own, Own::Request { .. });
@@ -182,7 +186,7 @@ where
         }
     }
 
-    /// True if [`poll_segment`](Self::poll_segment) has something to send, given enough room.
+    /// Returns true if [`poll_segment`](Self::poll_segment) has a segment to send, given enough room.
     #[inline]
     pub fn has_output(&self) -> bool {
         match self.ending {
@@ -192,27 +196,27 @@ where
         }
     }
 
-    /// True from the first call of [`terminate`](Self::terminate) on.
+    /// Returns true from the first call of [`terminate`](Self::terminate) on.
     pub const fn is_terminating(&self) -> bool {
         !matches!(self.ending, Ending::Open)
     }
 
-    /// True once the Terminate was handed out to be sent.
+    /// Returns true after the Terminate was handed out to be sent.
     pub const fn is_terminate_sent(&self) -> bool {
         matches!(self.ending, Ending::Sent)
     }
 }
 
-/// What an [`Endpoint`] can take.
+/// The messages that an [`Endpoint`] can take now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// True if no message is in progress, so that one may start.
     pub idle: bool,
-    /// Reads and Atomics of ours that were started and not answered in full.
+    /// Reads and Atomics of ours that were started and are not answered in full.
     pub requests_outstanding: usize,
     /// Reads and Atomics that may still be started.
     pub requests_free: usize,
-    /// Reads and Atomics of the peer not answered in full.
+    /// Reads and Atomics of the peer that are not answered in full.
     pub requests_to_answer: usize,
 }
 
@@ -220,7 +224,7 @@ pub struct Readiness {
 #[derive(Debug)]
 pub(crate) enum Own {
     Idle,
-    /// A Send or Write, and what goes out behind it as a part of the same.
+    /// A Send or Write, with the Immediate Data behind it, if there is any.
     Payload {
         token: Token,
         cutter: Cutter,
@@ -248,7 +252,7 @@ impl Own {
         matches!(self, Self::Payload { cutter, .. } if cutter.is_tagged())
     }
 
-    /// Whether a Write is sent, and its Immediate Data is not.
+    /// Returns true if a Write was sent and its Immediate Data was not.
     pub(crate) const fn is_between(&self) -> bool {
         matches!(self, Self::Payload { cutter, .. } if cutter.is_done())
     }
@@ -258,7 +262,7 @@ impl Own {
     }
 }
 
-/// How far the end of the stream has come.
+/// The progress of the stream's end.
 #[derive(Debug)]
 pub(crate) enum Ending {
     Open,
@@ -266,14 +270,14 @@ pub(crate) enum Ending {
     Sent,
 }
 
-/// Whose segment: our own message's, or an answer's.
+/// The side whose segment goes out: our own message's, or an answer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Own,
     Answer,
 }
 
-/// Who sent last, and how many segments in a row.
+/// The side that sent last, and the number of its segments in a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     pub(crate) side: Side,
@@ -281,7 +285,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// The side to send next if both wait.
+    /// Returns the side that sends next if both wait.
     pub(crate) const fn next(&self) -> Side {
         match self.side {
             side if self.streak < BURST => side,
@@ -297,5 +301,5 @@ impl Turn {
     }
 }
 
-/// Segments that one side may send in a row while the other waits.
+/// The most segments that one side may send in a row while the other waits.
 const BURST: u32 = 4;

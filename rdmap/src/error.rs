@@ -1,4 +1,4 @@
-//! What RDMAP can find wrong, and its numbers in a Terminate message.
+//! The errors that RDMAP finds, and their numbers in a Terminate message.
 
 use core::{error, fmt};
 
@@ -6,11 +6,11 @@ use weft_ddp as ddp;
 
 /// The error cases of RFC 5040 section 4.8 (figure 9), and those of the DDP layer below.
 ///
-/// The protection errors here are those of a Read Request's source and of an invalidation; a Write or Read
-/// Response that misses its buffer is a [`ddp::Error`].
+/// The protection errors here are those of a Read Request's source and of an invalidation. A Write or Read Response
+/// that misses its buffer is a [`ddp::Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Error {
-    /// DDP found the segment wrong, or its buffer does not take it.
+    /// The DDP segment is wrong, or its buffer does not take it.
     Ddp(ddp::Error),
     /// The source STag of a Read Request names no buffer.
     InvalidStag,
@@ -28,9 +28,9 @@ pub enum Error {
     RemoteProtection,
     /// The RDMAP version is not 1.
     InvalidVersion,
-    /// The opcode is unknown, stands in the wrong kind of segment or on the wrong queue, or answers nothing.
+    /// The opcode is unknown, is in the wrong kind of segment or on the wrong queue, or answers no request.
     UnexpectedOpcode,
-    /// An error that ends this stream only; also used for fixed-length messages of a wrong length.
+    /// An error that ends this stream only. Also a fixed-length message of a wrong length.
     StreamCatastrophic,
     /// An error that affects more than this stream.
     GlobalCatastrophic,
@@ -41,7 +41,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Layer, error type and error code as they stand in a Terminate message.
+    /// Returns layer, error type and error code of a Terminate message.
     pub const fn code(&self) -> (u8, u8, u8) {
         match self {
             Self::Ddp(error) => {
@@ -101,8 +101,8 @@ impl error::Error for Error {
     }
 }
 
-/// The endpoint cannot start this message now: another one is in progress, its reads outstanding are as many
-/// as the peer allows, or the stream is terminating.
+/// The endpoint cannot start this message now. Another message is in progress, the peer allows no more outstanding
+/// Reads, or the stream is terminating.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Busy;
 

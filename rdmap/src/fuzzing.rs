@@ -1,4 +1,4 @@
-//! Bodies of the fuzz targets, also run by plain tests.
+//! Bodies of the fuzz targets. Plain tests run them too.
 
 use weft_ddp::{Receiver, Segment, Stag};
 
@@ -6,8 +6,8 @@ use crate::{
     AtomicOp, Endpoint, Inbound, Kind, Message, OutstandingRequest, PendingRequest, Terminate, Token,
 };
 
-/// Feeds `data` as ULPDUs, each with its length in front (one octet), to an endpoint that waits for the answers
-/// to one Read and one Atomic, until the first error. What it lets through must be what it promises.
+/// Feeds `data` as ULPDUs, each with its length in front (one octet), until the first error. The endpoint waits for
+/// the answers to one Read and one Atomic. Accepted segments must keep the promises of [`Inbound`].
 pub fn accept(data: &[u8]) {
     let mut endpoint = Endpoint::new([OutstandingRequest::default(); 2], [PendingRequest::default(); 2]);
     let kind = Kind::Read { sink_stag: SINK, sink_to: SINK_TO, source_stag: Stag(0x20), source_to: 0 };
@@ -33,14 +33,14 @@ pub fn accept(data: &[u8]) {
             }
         }
         assert!(endpoint.readiness().requests_to_answer <= 2);
-        // Answers some of what was asked, so that queues run round.
+        // Answers some of the requests, so that the queues wrap.
         if len % 3 == 0 {
             let _segment = endpoint.poll_segment(64);
         }
     }
 }
 
-/// Reads `data` as a Terminate, writes what was understood and reads that again.
+/// Reads `data` as a Terminate, writes the result and reads that again.
 pub fn terminate(data: &[u8]) {
     let Ok(terminate) = Terminate::parse(data) else {
         assert!(data.len() < 4);
@@ -63,7 +63,7 @@ fn check(inbound: &Inbound<'_>, received: &mut u64) {
             assert!(*received <= u64::from(READ_LEN));
             assert!(!finished || *received == u64::from(READ_LEN));
         }
-        // Behind the Read, and only once.
+        // This comes behind the Read, and only once.
         Inbound::AtomicResponse { token, .. } => {
             assert_eq!((*token, *received), (Token(8), u64::from(READ_LEN)));
             *received += 1;
@@ -79,6 +79,6 @@ fn check_terminate(terminate: &Terminate, ulpdu: &[u8]) {
 }
 
 const SINK: Stag = Stag(0x10);
-/// So high that the Read's own offsets wrap: bounds are not RDMAP's to check.
+/// So high that the Read's own offsets wrap: RDMAP does not check bounds.
 const SINK_TO: u64 = u64::MAX - 15;
 const READ_LEN: u32 = 40;

@@ -7,15 +7,15 @@ use crate::Error;
 pub struct Immediate(pub [u8; 8]);
 
 impl Immediate {
-    /// Octets of the message.
+    /// The octets of the message.
     pub const LEN: usize = 8;
 
-    /// Reads the message; one of another length is [`Error::StreamCatastrophic`].
+    /// Reads the message. Another length is [`Error::StreamCatastrophic`].
     pub fn parse(octets: &[u8]) -> Result<Self, Error> {
         octets.try_into().map(Self).map_err(|_| Error::StreamCatastrophic)
     }
 
-    /// The message's octets.
+    /// Returns the message's octets.
     pub const fn emit(&self) -> [u8; Self::LEN] {
         self.0
     }

@@ -1,8 +1,8 @@
 //! RDMAP, the Remote Direct Memory Access Protocol: Send, Write, Read and Terminate over DDP (RFC 5040), Immediate
 //! Data and Atomics (RFC 7306).
 //!
-//! RDMAP gives DDP segments a meaning and keeps the two lists that the meaning needs: which of our Reads and Atomics
-//! the peer still has to answer, and which of the peer's we have to. One [`Endpoint`] is one end of a stream:
+//! RDMAP gives DDP segments a meaning, and keeps two lists for it. One has our Reads and Atomics that the peer still
+//! has to answer. The other has the peer's that we have to answer. One [`Endpoint`] is one end of a stream:
 //!
 //! ```text
 //!   Message ──► start ──┐                            ┌── accept ◄── Segment
@@ -14,9 +14,11 @@
 //!                the two in turns               AtomicRequest, AtomicResponse, Terminate
 //! ```
 //!
-//! A tagged payload that its owner places as it comes, before the segment is whole, goes past this by `place_of` and
-//! `accept_placed`. It holds no payload. [`Outbound`] says where the octets of a segment come from and [`Inbound`] where they go,
-//! and the caller, who owns the memory, checks and copies. Storage for the lists is lent by the caller.
+//! The owner of the memory may place a tagged payload as it arrives, before the segment is whole. Then it calls
+//! `place_of` and `accept_placed`.
+//!
+//! An endpoint holds no payload. [`Outbound`] tells where the octets of a segment come from, and [`Inbound`] where
+//! they go. The caller, who owns the memory, checks and copies. The caller also supplies the storage for the lists.
 //!
 //! # Example
 //!

@@ -1,13 +1,13 @@
-//! The vocabulary between RDMAP and its user: types only.
+//! The types that RDMAP and its user exchange.
 
 use heapless::Vec;
 use weft_ddp::{Header, Stag};
 
 use crate::{AtomicOp, AtomicRequest, AtomicResponse, Immediate, Opcode, ReadRequest, Terminate};
 
-/// Octets of the longest message that is never cut into segments, without its DDP header.
+/// The octets of the longest message that is never cut into segments, without its DDP header.
 pub const MAX_UNCUT: usize = Terminate::MAX_LEN;
-/// Octets of the longest message that is never cut into segments, with its DDP header.
+/// The octets of the longest message that is never cut into segments, with its DDP header.
 pub const MAX_UNCUT_ULPDU: usize = Header::UNTAGGED_LEN + MAX_UNCUT;
 
 const _: () = {
@@ -19,18 +19,18 @@ const _: () = {
     }
 };
 
-/// Names a message for its owner; RDMAP hands it back and never looks inside.
+/// The owner's name for a message. RDMAP hands it back and never looks inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Token(pub u64);
 
 /// A message to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Comes back when the message is done.
+    /// RDMAP returns it when the message is done.
     pub token: Token,
-    /// Octets to send, or for a Read to fetch. Immediate Data and Atomics have a length of their own.
+    /// The octets to send, or for a Read to fetch. Immediate Data and Atomics have a length of their own.
     pub len: u32,
-    /// What to do with them.
+    /// The operation.
     pub kind: Kind,
 }
 
@@ -41,7 +41,7 @@ pub enum Kind {
     Send {
         /// Ask for an event at the peer.
         solicited: bool,
-        /// A buffer of the peer that it shall invalidate on delivery.
+        /// A buffer of the peer, which it shall invalidate on delivery.
         invalidate: Option<Stag>,
     },
     /// Write into a buffer of the peer.
@@ -51,8 +51,8 @@ pub enum Kind {
         /// Offset of the first octet there.
         to: u64,
     },
-    /// Write into a buffer of the peer, and hand it 8 octets behind that as with [`Kind::Immediate`]: two messages with nothing
-    /// between them, which are done together (RFC 7306 section 6).
+    /// Write into a buffer of the peer, and send it 8 octets of Immediate Data behind that, as [`Kind::Immediate`]
+    /// does. These are two messages with no message between them, and they are done together (RFC 7306 section 6).
     WriteImmediate {
         /// The peer's buffer.
         stag: Stag,
@@ -74,16 +74,16 @@ pub enum Kind {
         /// Offset of the first octet there.
         source_to: u64,
     },
-    /// Hand 8 octets to the peer, which take a posted buffer of its like a Send.
+    /// Send 8 octets to the peer, which take a posted receive there, like a Send.
     Immediate {
         /// Ask for an event at the peer.
         solicited: bool,
         /// The octets.
         data: Immediate,
     },
-    /// Change 64 bits of a buffer of the peer, and fetch what was there before.
+    /// Change 64 bits of a buffer of the peer, and fetch their former value.
     Atomic {
-        /// What to do.
+        /// The operation.
         op: AtomicOp,
         /// The peer's buffer.
         stag: Stag,
@@ -93,7 +93,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The opcode that the message has on the wire; of two messages that of the first.
+    /// Returns the opcode of the message on the wire; of two messages that of the first.
     pub const fn opcode(&self) -> Opcode {
         match self {
             Self::Send { solicited: false, invalidate: None } => Opcode::Send,
@@ -114,16 +114,17 @@ impl Kind {
 pub struct Outbound {
     /// The DDP header to emit.
     pub header: Header,
-    /// Where the octets behind it come from.
+    /// The source of the octets behind it.
     pub body: Body,
-    /// How many octets stand behind the header.
+    /// The number of octets behind the header.
     pub len: usize,
-    /// The Send, Write or Immediate Data whose last octet this is. A Read or Atomic is done when its response came.
+    /// The Send, Write or Immediate Data whose last octet this is. A Read or Atomic is done when its response has
+    /// come.
     pub finished: Option<Token>,
 }
 
 impl Outbound {
-    /// Octets of the whole ULPDU.
+    /// Returns the octets of the whole ULPDU.
     pub const fn ulpdu_len(&self) -> usize {
         self.header.len() + self.len
     }
@@ -146,17 +147,18 @@ pub enum Body {
         /// Offset of the first octet there.
         to: u64,
     },
-    /// An Atomic Response: the operation is to be done now, and its answer are the octets of an
-    /// [`AtomicResponse`](crate::AtomicResponse) with this request's identifier and what memory held before. Each is handed out once.
+    /// An Atomic Response. The caller does the operation now. The segment's octets are an
+    /// [`AtomicResponse`](crate::AtomicResponse) with this request's identifier and the former value. Each request is
+    /// handed out once.
     AtomicResponse(AtomicRequest),
     /// A message of RDMAP's own: Read Request, Atomic Request, Immediate Data or Terminate.
     Inline(Vec<u8, MAX_UNCUT>),
 }
 
-/// What an accepted segment asks for.
+/// What the caller has to do with an accepted segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inbound<'a> {
-    /// Place into the posted receive that is first in line; with `last`, complete it.
+    /// Place into the posted receive that is first in line. With `last`, complete it.
     Send {
         /// Offset in the receive buffer.
         offset: u32,
@@ -165,7 +167,7 @@ pub enum Inbound<'a> {
         /// Set on the last segment.
         last: Option<SendEnd>,
     },
-    /// Place into a registered buffer, if the peer may. Nothing is to be checked when `payload` is empty.
+    /// Place into a registered buffer, if the peer may. With an empty `payload` nothing needs a check.
     Write {
         /// Our buffer.
         stag: Stag,
@@ -176,11 +178,11 @@ pub enum Inbound<'a> {
         /// True on the last segment.
         last: bool,
     },
-    /// The peer asks to read. The answer is queued already; check the source now, and call
-    /// [`Endpoint::terminate`](crate::Endpoint::terminate) if the peer may not. Size 0 needs no check.
+    /// The peer asks to read. The answer is queued already. The caller checks the source now, and calls
+    /// [`Endpoint::terminate`](crate::Endpoint::terminate) if the peer may not read it. Size 0 needs no check.
     ReadRequest(ReadRequest),
-    /// Place into the sink of our own Read; with `finished`, complete it. The octets are the next ones of the
-    /// Read in order, and never more than it asked for.
+    /// Place into the sink of our own Read. With `finished`, complete it. The octets are the next ones of the Read in
+    /// order, and never more than it asked for.
     ReadResponse {
         /// The Read that this answers.
         token: Token,
@@ -190,19 +192,19 @@ pub enum Inbound<'a> {
         to: u64,
         /// The octets to place.
         payload: &'a [u8],
-        /// True when the Read has all it asked for.
+        /// True when the Read has all the octets that it asked for.
         finished: bool,
     },
-    /// Hand these octets to the user, completing the posted receive that is first in line. Nothing is placed.
+    /// Give these octets to the user, and complete the posted receive that is first in line. No octets are placed.
     Immediate {
         /// The octets.
         data: Immediate,
         /// The peer asks for an event.
         solicited: bool,
     },
-    /// The peer asks for an Atomic. The answer is queued already; check now whether the peer may, and that the 8 octets are
-    /// aligned, and call [`Endpoint::terminate`](crate::Endpoint::terminate) if not. The operation itself is done when its
-    /// turn to be answered comes ([`Body::AtomicResponse`]).
+    /// The peer asks for an Atomic. The answer is queued already. The caller checks now whether the peer may do it
+    /// and whether the 8 octets are aligned. If not, it calls [`Endpoint::terminate`](crate::Endpoint::terminate).
+    /// The operation itself is done when its answer is due ([`Body::AtomicResponse`]).
     AtomicRequest(AtomicRequest),
     /// The answer to an Atomic of ours, which is done.
     AtomicResponse {
@@ -216,7 +218,7 @@ pub enum Inbound<'a> {
 }
 
 impl Inbound<'_> {
-    /// Whether the message takes a posted receive.
+    /// Returns true if the message takes a posted receive.
     pub const fn takes_receive(&self) -> bool {
         match self {
             Self::Send { .. } | Self::Immediate { .. } => true,
@@ -230,10 +232,10 @@ impl Inbound<'_> {
     }
 }
 
-/// What the last segment of a Send says about the whole message.
+/// The facts about a whole Send that its last segment carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendEnd {
-    /// Octets of the whole message.
+    /// The octets of the whole message.
     pub len: u32,
     /// The peer asks for an event.
     pub solicited: bool,

@@ -19,17 +19,17 @@ macro_rules! opcodes {
         }
 
         impl $name {
-            /// All of them, in the order of their numbers.
+            /// All opcodes, in the order of their numbers.
             $vis const ALL: &'static [Self] = &[$(Self::$opcode),*];
 
-            /// A short name in lower case, such as `send-se-inv`.
+            /// Returns a short name in lower case, such as `send-se-inv`.
             $vis const fn name(self) -> &'static str {
                 match self {
                     $(Self::$opcode => $text,)*
                 }
             }
 
-            /// The queue of an untagged message; None for a tagged one.
+            /// Returns the queue of an untagged message, or `None` for a tagged one.
             #[inline]
             $vis const fn queue(self) -> Option<Queue> {
                 match self {
@@ -85,8 +85,8 @@ opcodes! {
 }
 
 impl Opcode {
-    /// Reads the control octet: version 1 and a known opcode, or the error to report. The reserved bits between
-    /// them are not looked at.
+    /// Reads the control octet. Returns the opcode for version 1 and a known opcode, else the error to report.
+    /// Ignores the reserved bits between them.
     #[inline]
     pub fn parse(control: u8) -> Result<Self, Error> {
         if control & VERSION_MASK != VERSION {
@@ -95,7 +95,7 @@ impl Opcode {
         Self::from_number(control & OPCODE_MASK).ok_or(Error::UnexpectedOpcode)
     }
 
-    /// The opcode of a segment, which must stand in the kind of segment and on the queue that belong to it.
+    /// Returns the opcode of a segment. The segment must be of the opcode's kind and on its queue.
     #[inline]
     pub fn of(header: &Header) -> Result<Self, Error> {
         let opcode = Self::parse(header.control())?;
@@ -106,8 +106,8 @@ impl Opcode {
         if fits { Ok(opcode) } else { Err(Error::UnexpectedOpcode) }
     }
 
-    /// Whether a segment is the whole of a Send that invalidates nothing; if so, whether it asks for an event. Nothing more is to be
-    /// known about such a segment than where its payload goes.
+    /// Returns `None` unless the segment is the whole of a Send without Invalidate. Else returns whether the Send
+    /// asks for an event. The only other fact about such a segment is the place of its payload.
     #[inline]
     pub fn whole_send(header: &Header) -> Option<bool> {
         match *header {
@@ -122,18 +122,18 @@ impl Opcode {
         }
     }
 
-    /// The control octet to send: version 1 and this opcode.
+    /// Returns the control octet to send: version 1 and this opcode.
     pub const fn control(self) -> u8 {
         VERSION | self as u8
     }
 
-    /// True if messages of this kind go to tagged buffers.
+    /// Returns true if messages of this kind go to tagged buffers.
     #[inline]
     pub const fn is_tagged(self) -> bool {
         self.queue().is_none()
     }
 
-    /// True for a Send, with whatever it asks for besides.
+    /// Returns true for a Send of any kind.
     pub const fn is_send(self) -> bool {
         match self {
             Self::Send | Self::SendInvalidate | Self::SendSolicited | Self::SendSolicitedInvalidate => true,
@@ -148,12 +148,12 @@ impl Opcode {
         }
     }
 
-    /// True for a message that the peer answers, and that takes one of its IRD until then.
+    /// Returns true for a message that the peer answers. Until then it takes one place of the peer's IRD.
     pub const fn is_request(self) -> bool {
         matches!(self.queue(), Some(Queue::ReadRequest))
     }
 
-    /// True for the answer to a request.
+    /// Returns true for the answer to a request.
     pub const fn is_response(self) -> bool {
         match self {
             Self::ReadResponse | Self::AtomicResponse => true,
@@ -170,13 +170,13 @@ impl Opcode {
         }
     }
 
-    /// True for the opcodes that RFC 7306 adds to those of RFC 5040.
+    /// Returns true for the opcodes that RFC 7306 adds to those of RFC 5040.
     pub const fn is_extension(self) -> bool {
         self.rfc() == 7306
     }
 }
 
-/// The [`Opcode::name`].
+/// Writes the [`Opcode::name`].
 impl fmt::Display for Opcode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())

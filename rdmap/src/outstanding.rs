@@ -1,5 +1,5 @@
-//! The two bounded queues of Reads and Atomics, which share them (RFC 7306 section 5.2): those we asked for (ORQ) and
-//! those the peer asked for (IRQ).
+//! The two bounded queues that Reads and Atomics share (RFC 7306 section 5.2): our own requests (ORQ) and the peer's
+//! (IRQ).
 
 use core::marker::PhantomData;
 
@@ -7,7 +7,7 @@ use weft_ddp::Stag;
 
 use crate::{AtomicRequest, ReadRequest, Token};
 
-/// A Read or Atomic of ours that was sent and is not yet answered in full; one slot of the ORQ.
+/// A Read or Atomic of ours that was sent and is not yet answered in full. It takes one slot of the ORQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct OutstandingRequest {
     pub(crate) token: Token,
@@ -24,7 +24,7 @@ pub(crate) enum Expected {
     Atomic(u32),
 }
 
-/// Where a Read of ours goes, and how much has come.
+/// The place for the octets of a Read of ours, and the number that have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Sink {
     pub(crate) stag: Stag,
@@ -39,21 +39,21 @@ impl Default for Expected {
     }
 }
 
-/// A Read or Atomic of the peer that is not yet answered in full; one slot of the IRQ.
+/// A Read or Atomic of the peer that is not yet answered in full. It takes one slot of the IRQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PendingRequest {
-    /// What the peer asked for.
+    /// The peer's request.
     pub asked: Asked,
     /// Sequence number of the request.
     pub msn: u32,
-    /// Octets of a Read Response that were handed out to be sent.
+    /// The octets of a Read Response that were handed out to be sent.
     pub sent: u32,
 }
 
-/// What a request on queue 1 asks for.
+/// A request on queue 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Octets.
+    /// A Read of octets.
     Read(ReadRequest),
     /// An operation on 64 bits.
     Atomic(AtomicRequest),
@@ -65,8 +65,8 @@ impl Default for Asked {
     }
 }
 
-/// A first-in first-out queue in storage that its owner lends. How long it may grow is part of what was
-/// negotiated with the peer, so the storage is the caller's and may be any size, also none.
+/// A first-in first-out queue in the owner's storage. Its length was negotiated with the peer. So the caller supplies
+/// the storage, of any size, also 0.
 #[derive(Debug)]
 pub(crate) struct Fifo<T, S> {
     storage: S,
@@ -80,7 +80,7 @@ impl<T: Copy, S: AsRef<[T]> + AsMut<[T]>> Fifo<T, S> {
         Self { storage, head: 0, len: 0, entry: PhantomData }
     }
 
-    /// Appends an entry, or gives it back when the queue is full.
+    /// Appends an entry, or returns it when the queue is full.
     pub(crate) fn push(&mut self, entry: T) -> Result<(), T> {
         let capacity = self.capacity();
         if self.len == capacity {

@@ -4,13 +4,13 @@ use weft_ddp::Stag;
 
 use crate::Error;
 
-/// An RDMA Read Request (RFC 5040 section 4.4). "Sink" is the buffer of the side that asks, "source" that of the
-/// side that answers.
+/// An RDMA Read Request (RFC 5040 section 4.4). "Sink" is the buffer of the requester, "source" that of the
+/// responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ReadRequest {
-    /// Goes unread into the response.
+    /// The requester's buffer. The responder only copies it into the response.
     pub sink_stag: Stag,
-    /// Offset at which the response starts.
+    /// The offset at which the response starts.
     pub sink_to: u64,
     /// Octets to read.
     pub size: u32,
@@ -21,10 +21,10 @@ pub struct ReadRequest {
 }
 
 impl ReadRequest {
-    /// Octets of the header, which is the whole message.
+    /// The octets of the header, which is the whole message.
     pub const LEN: usize = 28;
 
-    /// Reads the message; one of another length is [`Error::StreamCatastrophic`], for want of a better code.
+    /// Reads the message. Another length is [`Error::StreamCatastrophic`], as no code fits better.
     pub fn parse(octets: &[u8]) -> Result<Self, Error> {
         let octets: &[u8; Self::LEN] = octets.try_into().map_err(|_| Error::StreamCatastrophic)?;
         let [k0, k1, k2, k3, sink @ .., n0, n1, n2, n3, r0, r1, r2, r3, t0, t1, t2, t3, t4, t5, t6, t7] =
@@ -38,7 +38,7 @@ impl ReadRequest {
         })
     }
 
-    /// The header's octets.
+    /// Returns the header's octets.
     pub fn emit(&self) -> [u8; Self::LEN] {
         let mut octets = [0; Self::LEN];
         octets[0..4].copy_from_slice(&self.sink_stag.0.to_be_bytes());
@@ -49,7 +49,7 @@ impl ReadRequest {
         octets
     }
 
-    /// The request for what is left after `sent` octets: both offsets moved on, the size reduced.
+    /// Returns the request for the rest after `sent` octets: both offsets moved on, the size reduced.
     #[must_use]
     pub const fn moved_on(&self, sent: u32) -> Self {
         Self {

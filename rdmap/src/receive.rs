@@ -1,4 +1,4 @@
-//! What an arrived segment means.
+//! The meaning of an arrived segment.
 
 use weft_ddp as ddp;
 use weft_ddp::{Header, Segment, Stag};
@@ -13,9 +13,9 @@ where
     O: AsRef<[OutstandingRequest]> + AsMut<[OutstandingRequest]>,
     I: AsRef<[PendingRequest]> + AsMut<[PendingRequest]>,
 {
-    /// Takes a segment that DDP accepted, checks what RDMAP can see, and says what it asks for.
+    /// Takes a segment that DDP accepted, makes RDMAP's checks, and returns what the caller has to do.
     ///
-    /// The error is the peer's fault; report it with [`Terminate::from_error`] and the ULPDU.
+    /// An error is the peer's fault. The caller reports it with [`Terminate::from_error`] and the ULPDU.
     #[inline]
     pub fn accept<'a>(&mut self, segment: Segment<'a>) -> Result<Inbound<'a>, Error> {
         let opcode = Opcode::of(&segment.header)?;
@@ -30,7 +30,7 @@ where
         }
     }
 
-    /// Takes what is neither of a Send nor of a Write.
+    /// Takes a segment that is neither of a Send nor of a Write.
     fn accept_other<'a>(&mut self, opcode: Opcode, segment: Segment<'a>) -> Result<Inbound<'a>, Error> {
         let Segment { header, payload } = segment;
         if opcode.is_extension() && !self.extensions {
@@ -46,7 +46,7 @@ where
                 _ => Err(Error::UnexpectedOpcode),
             },
             Header::Untagged { last, msn, mo, .. } => match opcode {
-                // All others have a short, fixed length and never come in parts.
+                // All other messages have a short, fixed length and never come in parts.
                 _ if !last || mo != 0 => Err(Error::StreamCatastrophic),
                 Opcode::ReadRequest => self.accept_read_request(msn, payload),
                 Opcode::AtomicRequest => self.accept_atomic_request(msn, payload),
@@ -85,7 +85,8 @@ where
         self.pending.push(request).map_err(|_| ddp::Error::NoBuffer.into())
     }
 
-    /// Responses of both kinds come in the order of the requests (RFC 7306 section 7), so that only the oldest can be meant.
+    /// Responses of both kinds come in the order of the requests (RFC 7306 section 7). So this must answer the oldest
+    /// one.
     fn accept_atomic_response(&mut self, payload: &[u8]) -> Result<Inbound<'static>, Error> {
         let response = AtomicResponse::parse(payload)?;
         let Some(OutstandingRequest { token, expected: Expected::Atomic(id), .. }) = self.outstanding.front()
@@ -100,8 +101,8 @@ where
         Ok(Inbound::AtomicResponse { token, original: response.original })
     }
 
-    /// Where the payload of `len` octets belongs that follows this header, as long as nothing is wrong with it: for those who
-    /// place it as it comes, and then call [`accept_placed`](Self::accept_placed).
+    /// Returns the place for the `len` octets of payload behind this header, if the segment is right. For a caller
+    /// that places the payload as it arrives, and then calls [`accept_placed`](Self::accept_placed).
     pub fn place_of(&self, header: &Header, len: usize) -> Option<Place> {
         let &Header::Tagged { stag, to, .. } = header else { return None };
         match Opcode::of(header).ok()? {
@@ -121,8 +122,8 @@ where
         }
     }
 
-    /// As [`accept`](Self::accept) for a tagged segment whose payload of `len` octets was placed where
-    /// [`place_of`](Self::place_of) says. Answers the Read that is answered in full by it.
+    /// Does the same as [`accept`](Self::accept) for a tagged segment whose `len` octets of payload were placed by
+    /// [`place_of`](Self::place_of). Returns the Read that this segment completes.
     pub fn accept_placed(&mut self, header: &Header, len: usize) -> Result<Option<Token>, Error> {
         let &Header::Tagged { last, stag, to, .. } = header else { return Err(Error::UnexpectedOpcode) };
         match Opcode::of(header)? {
@@ -134,7 +135,7 @@ where
         }
     }
 
-    /// As with Atomic Responses, only the oldest request can be meant.
+    /// As with Atomic Responses, this must answer the oldest request.
     fn accept_read_response(&mut self, segment: Tagged) -> Result<Placed, Error> {
         let Tagged { last, stag, to, len } = segment;
         let Some(OutstandingRequest { token, expected: Expected::Read(read), .. }) =
@@ -179,18 +180,18 @@ where
     }
 }
 
-/// Where the payload of a tagged segment belongs.
+/// The place for the payload of a tagged segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The buffer.
     pub stag: Stag,
     /// The tagged offset of the first octet.
     pub to: u64,
-    /// The Read of ours that it answers; none for the octets of a Write.
+    /// The Read of ours that it answers; `None` for the octets of a Write.
     pub answers: Option<Token>,
 }
 
-/// A tagged segment with its fields at hand.
+/// The fields of a tagged segment.
 struct Tagged {
     last: bool,
     stag: Stag,

@@ -1,4 +1,4 @@
-//! The Terminate header, and the one place where errors become octets.
+//! The Terminate header, and the only place where errors become octets.
 
 use core::fmt;
 
@@ -13,8 +13,8 @@ use weft_ddp::{Header, Segment};
 
 use crate::{Asked, AtomicRequest, Error, Opcode, PendingRequest, ReadRequest};
 
-/// A Terminate message (RFC 5040 section 4.8): why one side ends the stream, and the headers of the segment
-/// that made it do so.
+/// A Terminate message (RFC 5040 section 4.8): why one side ends the stream, and the headers of the segment that
+/// caused this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terminate {
     /// Layer that found the error: 0 RDMAP, 1 DDP, 2 LLP (MPA); 4 bits.
@@ -23,26 +23,26 @@ pub struct Terminate {
     pub etype: u8,
     /// Error code within the type.
     pub code: u8,
-    /// Octets of the segment in question, as counted by the sender. Peers differ over what they count, so this
-    /// is for people to read and not to act upon.
+    /// The octets of the segment in question, as the sender counted them. Peers count differently, so this number is
+    /// for people and not for decisions.
     pub segment_len: Option<u16>,
     /// DDP header of the segment in question; empty if not returned.
     pub ddp_header: Vec<u8, { Header::UNTAGGED_LEN }>,
     /// Read Request header; empty if not returned, shorter than 28 octets if the peer cut it off.
     pub rdma_header: Vec<u8, { ReadRequest::LEN }>,
-    /// The 13 reserved bits as received; 0 in what we make.
+    /// The 13 reserved bits as received; 0 in our own Terminates.
     pub reserved: u16,
-    /// True if the control word came with the bits of each field group in reverse order, as Linux siw writes it.
+    /// True if the bits of each field group came in reverse order, as Linux siw writes them.
     pub swapped: bool,
-    /// M, D and R bits that came set although their field was left out; kept so that it can be emitted as it was.
+    /// The M, D and R bits that came set although their field was left out. They are kept for [`Terminate::emit`].
     missing: u8,
 }
 
 impl Terminate {
-    /// The longest header: control word, length and both returned headers.
+    /// The length of the longest header: control word, length and both returned headers.
     pub const MAX_LEN: usize = CONTROL_LEN + LENGTH_LEN + Header::UNTAGGED_LEN + ReadRequest::LEN;
 
-    /// A Terminate without headers, for errors that no segment caused and those of the LLP.
+    /// A Terminate without headers, for errors that no segment caused, and for those of the LLP.
     pub const fn new(layer: u8, etype: u8, code: u8) -> Self {
         Self {
             layer,
@@ -57,8 +57,8 @@ impl Terminate {
         }
     }
 
-    /// The Terminate for an error. `ulpdu` is the segment that caused it, if one did; the headers that RFC 5040
-    /// figure 10 wants returned are taken from there.
+    /// The Terminate for an error. `ulpdu` is the segment that caused the error, if one did. The headers to return by
+    /// RFC 5040 figure 10 are taken from it.
     pub fn from_error(error: &Error, ulpdu: Option<&[u8]>) -> Self {
         let Some(ulpdu) = ulpdu else { return Self::with_headers(error, None, &[], None) };
         let header_len = match ulpdu.first() {
@@ -73,14 +73,14 @@ impl Terminate {
         Self::with_headers(error, u16::try_from(ulpdu.len()).ok(), header, request)
     }
 
-    /// The Terminate for a tagged segment of which only the DDP header, `head`, is at hand; its ULPDU has `len` octets.
+    /// The Terminate for a tagged segment of `len` octets, of which the caller has only the DDP header, `head`.
     pub fn from_head(error: &Error, head: &[u8; Header::TAGGED_LEN], len: usize) -> Self {
         Self::with_headers(error, u16::try_from(len).ok(), head, None)
     }
 
-    /// The Terminate for a request of the peer that fails when it is to be answered, with its DDP header made again from its
-    /// sequence number. A Read Request comes back moved on by what was sent of the response; the header of an Atomic Request is
-    /// not returned (RFC 7306 section 8.1).
+    /// The Terminate for a request of the peer whose answer fails. Its DDP header is made again from its sequence
+    /// number. A Read Request comes back moved on by the octets of the response that were sent. The header of an
+    /// Atomic Request is not returned (RFC 7306 section 8.1).
     pub fn for_pending(error: &Error, pending: &PendingRequest) -> Self {
         let (opcode, len, request) = match &pending.asked {
             Asked::Read(read) => (Opcode::ReadRequest, ReadRequest::LEN, Some(read.moved_on(pending.sent))),
@@ -94,14 +94,14 @@ impl Terminate {
         Self::with_headers(error, len, &octets, request)
     }
 
-    /// Reads the octets behind the DDP header. Only the control word must be there: what peers leave out,
-    /// cut off or append is taken as it comes, and both bit orders in use are understood.
+    /// Reads the octets behind the DDP header. Only the control word must be there. Peers may leave out, cut off or
+    /// append the rest. Both known bit orders are understood.
     pub fn parse(octets: &[u8]) -> Result<Self, Error> {
         let (_, terminate) = terminate(octets).map_err(|_| Error::StreamCatastrophic)?;
         Ok(terminate)
     }
 
-    /// The octets behind the DDP header.
+    /// Returns the octets behind the DDP header.
     pub fn emit(&self) -> Vec<u8, { Self::MAX_LEN }> {
         let bits = self.bits();
         let [first, word] = if self.swapped {
@@ -120,7 +120,7 @@ impl Terminate {
             .collect()
     }
 
-    /// Octets behind the DDP header: 4 to [`Terminate::MAX_LEN`].
+    /// Returns the number of octets behind the DDP header: 4 to [`Terminate::MAX_LEN`].
     #[expect(clippy::len_without_is_empty, reason = "the control word is always there")]
     pub fn len(&self) -> usize {
         CONTROL_LEN
@@ -129,13 +129,13 @@ impl Terminate {
             + self.rdma_header.len()
     }
 
-    /// Whether the segment in question is a Read or Atomic Request.
+    /// Returns true if the segment in question is a Read or Atomic Request.
     pub fn names_request(&self) -> bool {
         let segment = Segment::parse(&self.ddp_header);
         segment.is_ok_and(|segment| Opcode::of(&segment.header).is_ok_and(Opcode::is_request))
     }
 
-    /// The error in words, such as "DDP tagged buffer: invalid STag".
+    /// Returns the error in words, such as "DDP tagged buffer: invalid STag".
     pub fn describe(&self) -> &'static str {
         meaning(self.layer, self.etype, self.code).unwrap_or(match (self.layer, self.etype) {
             (0x0, 0x1) => "RDMAP remote protection: unknown error code",
@@ -151,8 +151,9 @@ impl Terminate {
         })
     }
 
-    /// What the sender meant if it is one of those, as Linux siw, that write the layer where the type belongs. None unless
-    /// both readings are registered errors and nothing else tells the bit order; the RFC's is then in `self`.
+    /// Returns the error that a sender like Linux siw means, which writes the layer in the place of the type. Returns
+    /// `None` unless both readings are registered errors and nothing else tells the bit order. `self` then has the
+    /// RFC's reading.
     pub fn other_reading(&self) -> Option<Self> {
         let Self { layer, etype, code, .. } = *self;
         let is_ambiguous = !self.swapped && self.bits() == 0 && self.reserved == 0 && layer != etype;
@@ -161,9 +162,9 @@ impl Terminate {
         both.then(|| Self { swapped: true, ..Self::new(etype, layer, code) })
     }
 
-    /// Picks the headers that the error's class returns (RFC 5040 figure 10). The Read Request header comes
-    /// with protection errors only: section 7.1 would want it with every error of a Read Request, but the
-    /// figure denies it to operation errors.
+    /// Picks the headers that the error's class returns (RFC 5040 figure 10). Only protection errors return the Read
+    /// Request header. Section 7.1 would want it with every error of a Read Request, but the figure denies it to
+    /// operation errors.
     fn with_headers(error: &Error, len: Option<u16>, header: &[u8], request: Option<ReadRequest>) -> Self {
         let (layer, etype, code) = error.code();
         let mut terminate = Self::new(layer, etype, code);
@@ -180,7 +181,7 @@ impl Terminate {
         terminate
     }
 
-    /// The M, D and R bits as the number they are on the wire, with R lowest.
+    /// Returns the M, D and R bits as the number on the wire, with R lowest.
     fn bits(&self) -> u8 {
         let length = u8::from(self.segment_len.is_some()) * LENGTH_BIT;
         let ddp = u8::from(!self.ddp_header.is_empty()) * DDP_BIT;
@@ -209,7 +210,7 @@ fn terminate(input: &[u8]) -> IResult<&[u8], Terminate> {
     let has_length = bits & (LENGTH_BIT | DDP_BIT) != 0;
     let (mut rest, length) = cond(has_length, opt(be_u16)).parse(rest)?;
     if length == Some(None) {
-        // Announced and left out, so what else was announced cannot be there either.
+        // The peer announced a field and left it out. So later announced fields cannot be there either.
         rest = &[];
     }
     let ddp_len = match rest.first() {
@@ -227,10 +228,11 @@ fn terminate(input: &[u8]) -> IResult<&[u8], Terminate> {
     Ok((rest, terminate))
 }
 
-/// Reads the control word in the RFC's bit order or, where only that makes sense, in that of Linux siw: there
-/// layer and type are swapped, and M, D and R are the lowest bits of the third octet. Also returns those bits.
-/// Those bits count only if enough octets follow to hold something of what they announce: else they are reserved bits in
-/// the RFC's order, which mean nothing.
+/// Reads the control word, and returns the M, D and R bits too.
+///
+/// It takes the RFC's bit order, or that of Linux siw if only that makes sense. In siw's order, layer and type are
+/// swapped, and M, D and R are the lowest bits of the third octet. These bits count only if enough octets follow for
+/// a part of each announced field. Else they are reserved bits in the RFC's order, and mean nothing.
 fn control(first: u8, code: u8, word: u16, following: usize) -> (Terminate, u8) {
     let [third, fourth] = word.to_be_bytes();
     let (high, low) = (first >> 4, first & 0xF);
@@ -248,7 +250,7 @@ fn control(first: u8, code: u8, word: u16, following: usize) -> (Terminate, u8) 
     }
 }
 
-/// The fewest octets that hold something of each field that M, D and R announce.
+/// Returns the fewest octets that hold a part of each field that M, D and R announce.
 fn announced(bits: u8) -> usize {
     let length = bits & (LENGTH_BIT | DDP_BIT) != 0;
     let header = bits & (DDP_BIT | RDMA_BIT) != 0;

@@ -1,4 +1,4 @@
-//! What an endpoint sends next.
+//! The next segment that an endpoint sends.
 
 use weft_ddp::{Cut, Header, Queue};
 
@@ -14,13 +14,15 @@ where
     O: AsRef<[OutstandingRequest]> + AsMut<[OutstandingRequest]>,
     I: AsRef<[PendingRequest]> + AsMut<[PendingRequest]>,
 {
-    /// The next segment to send, of at most `max_ulpdu` octets with its header. None if there is nothing to
-    /// send, or `max_ulpdu` is too small for it: one octet of payload behind the header, or the whole of a message that
-    /// is not cut: Read Request (46 octets), Atomic Request (70) and Response (30), Immediate Data (26), Terminate (at most 70).
+    /// Returns the next segment to send, of at most `max_ulpdu` octets with its header.
     ///
-    /// A Terminate comes first. Own messages and answers to the peer's Reads and Atomics take turns: at most 4 segments
-    /// of one while the other waits. Only a Write and a Read Response wait for each other's end, because both
-    /// are tagged, and peers such as Linux siw break the connection over two tagged messages in turns.
+    /// Returns `None` if there is no segment to send, or `max_ulpdu` is too small. A message that may be cut needs
+    /// one octet of payload behind the header. The others need room for the whole message: Read Request (46 octets),
+    /// Atomic Request (70) and Response (30), Immediate Data (26), Terminate (at most 70).
+    ///
+    /// A Terminate comes first. Own messages and answers to the peer's Reads and Atomics take turns: at most 4
+    /// segments of one while the other waits. Only a Write and a Read Response wait for each other's end. Both are
+    /// tagged, and peers such as Linux siw break the connection over two tagged messages in turns.
     pub fn poll_segment(&mut self, max_ulpdu: usize) -> Option<Outbound> {
         match self.ending {
             Ending::Open => {}
@@ -36,7 +38,8 @@ where
         Some(outbound)
     }
 
-    /// Octets of payload that are left of the message whose segment comes next; 0 for a message that is never cut, and for none.
+    /// Returns the octets of payload that are left of the message whose segment comes next. Returns 0 for a message
+    /// that is never cut, and if there is no message.
     pub fn left(&self) -> u32 {
         let side = matches!(self.ending, Ending::Open).then(|| self.next_side()).flatten();
         match (side, &self.own, self.pending.front()) {
@@ -48,9 +51,9 @@ where
         }
     }
 
-    /// The only segment of a Send or Write that fits into one, while nothing else wants to be sent: as [`start`](Self::start) and
-    /// [`poll_segment`](Self::poll_segment) in one, since the message is never in progress. None, and nothing has been taken, if that is
-    /// not so.
+    /// Returns the only segment of a Send or Write that fits into one segment, if no other message waits. This is
+    /// [`start`](Self::start) and [`poll_segment`](Self::poll_segment) in one call, without a message in progress.
+    /// Returns `None`, without any effect, in all other cases.
     #[inline]
     pub fn whole_message(&mut self, message: &Message, max_ulpdu: usize) -> Option<Outbound> {
         if !matches!((&self.own, &self.ending), (Own::Idle, Ending::Open)) || !self.pending.is_empty() {
@@ -133,7 +136,7 @@ where
                         (outbound, Expected::Atomic(request.id))
                     }
                 };
-                // The slot was free when the request started, and nobody else takes one.
+                // The slot was free when the request started, and no other request can take it.
                 let Header::Untagged { msn, .. } = outbound.header else { return None };
                 self.outstanding.push(OutstandingRequest { token, msn, expected }).ok()?;
                 self.own = Own::Idle;
@@ -181,14 +184,14 @@ where
         Some(Outbound { header, body, len, finished: None })
     }
 
-    /// A message of RDMAP's own that fits one segment, or None if `max_ulpdu` would cut it.
+    /// Returns a message of RDMAP's own that fits one segment, or `None` if `max_ulpdu` would cut it.
     fn inline(&mut self, control: u8, queue: Queue, octets: &[u8], max_ulpdu: usize) -> Option<Outbound> {
         let header = self.whole(control, queue, octets.len(), max_ulpdu)?;
         let body = Body::Inline(octets.iter().copied().collect());
         Some(Outbound { header, body, len: octets.len(), finished: None })
     }
 
-    /// The header of an untagged message of one segment, or None if `max_ulpdu` would cut it.
+    /// Returns the header of an untagged message of one segment, or `None` if `max_ulpdu` would cut it.
     fn whole(&mut self, control: u8, queue: Queue, len: usize, max_ulpdu: usize) -> Option<Header> {
         if max_ulpdu < Header::UNTAGGED_LEN + len {
             return None;

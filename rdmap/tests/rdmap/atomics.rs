@@ -34,7 +34,7 @@ proptest! {
     fn fetch_add_drops_the_carry_out_of_masked_bits(
         original in any::<u64>(), add in any::<u64>(), mask in any::<u64>(),
     ) {
-        // Bit by bit, as an adder does it.
+        // The reference adds bit by bit, like an adder in hardware.
         let (mut carry, mut sum) = (0, 0);
         for bit in 0..64 {
             let ones = (original >> bit & 1) + (add >> bit & 1) + carry;
@@ -61,7 +61,7 @@ proptest! {
 }
 
 #[test]
-fn fields_not_in_use_are_not_looked_at() {
+fn unused_fields_are_ignored() {
     let mut header = ulpdus(&load(), "atomic-fadd")[0][18..].to_vec();
     let clean = AtomicRequest::parse(&header).unwrap();
     header[0..3].fill(0xFF);
@@ -71,7 +71,7 @@ fn fields_not_in_use_are_not_looked_at() {
 }
 
 #[test]
-fn operations_that_do_not_exist_are_refused() {
+fn undefined_operations_are_refused() {
     let mut header = ulpdus(&load(), "atomic-fadd")[0][18..].to_vec();
     for code in 0..=0xF {
         header[3] = code;

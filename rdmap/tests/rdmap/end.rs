@@ -14,7 +14,7 @@ pub(crate) const BASE: u64 = 0x1000;
 
 pub(crate) const SEND: Kind = Kind::Send { solicited: false, invalidate: None };
 
-/// What became of the Sends that arrived, and of our own messages, in order.
+/// The results of arrived Sends and of our own messages, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub(crate) sends: Vec<Vec<u8>>,
@@ -22,7 +22,7 @@ pub(crate) struct Log {
     pub(crate) terminates: Vec<Terminate>,
     pub(crate) immediates: Vec<(Immediate, bool)>,
     pub(crate) atomics: Vec<AtomicRequest>,
-    /// What our own Atomics have fetched.
+    /// The values that our own Atomics have fetched.
     pub(crate) originals: Vec<u64>,
 }
 
@@ -56,13 +56,14 @@ impl End {
         }
     }
 
-    /// Queues a message; the octets are those of a Send or Write, and for a Read only their number counts.
+    /// Queues a message. The octets are those of a Send or Write; for a Read only their number counts.
     pub(crate) fn post(&mut self, token: u64, kind: Kind, octets: Vec<u8>) {
         let message = Message { token: Token(token), len: u32::try_from(octets.len()).unwrap(), kind };
         self.to_send.push_back((message, octets));
     }
 
-    /// Starts the next message if it can be started, and builds a segment; a message of one segment every other time without a start.
+    /// Starts the next message if possible, and builds a segment. Every other message of one segment goes without a
+    /// start.
     pub(crate) fn poll(&mut self, max_ulpdu: usize) -> Option<Outbound> {
         let whole = match self.to_send.front() {
             Some((message, _)) if message.token.0.is_multiple_of(2) => {
@@ -132,7 +133,7 @@ impl End {
         Ok(())
     }
 
-    /// True if there is nothing left to start, to send or to be answered.
+    /// Returns true if there is nothing left to start, to send or to be answered.
     pub(crate) fn is_done(&self) -> bool {
         let readiness = self.endpoint.readiness();
         self.to_send.is_empty() && !self.endpoint.has_output() && readiness.requests_outstanding == 0

@@ -1,4 +1,4 @@
-//! What an endpoint finds wrong, and the Terminate that this leads to.
+//! The errors that an endpoint finds, and the Terminates for them.
 
 use weft_ddp as ddp;
 use weft_ddp::{Header, Receiver, Segment, Stag};
@@ -51,10 +51,10 @@ fn every_error_has_its_report() {
     }
 }
 
-/// An endpoint that does not know RFC 7306 refuses what one that does takes.
+/// An endpoint without RFC 7306 refuses messages that an endpoint with it takes.
 // Covers 7306-1.1-4.
 #[test]
-fn extensions_can_be_unknown() {
+fn an_endpoint_without_rfc_7306_refuses_its_opcodes() {
     let known = [untagged(0x48, 0, &[0; 8]), untagged(0x49, 0, &[0; 8]), untagged(0x4A, 1, &[0; 52])];
     for ulpdu in known {
         assert_eq!(End::new(0, 1).take(&ulpdu), Ok(()));
@@ -89,7 +89,7 @@ fn an_opcode_has_one_kind_of_segment_and_one_queue() {
 }
 
 #[test]
-fn a_row_of_the_table_says_all_of_an_opcode() {
+fn the_table_gives_all_properties_of_an_opcode() {
     let flags = |opcode: Opcode| {
         let flags = [opcode.is_tagged(), opcode.is_send(), opcode.is_request(), opcode.is_response()];
         flags.map(u8::from)
@@ -137,7 +137,7 @@ fn protection_errors_return_the_read_request() {
         assert_eq!(terminate.ddp_header, ulpdu[..18]);
         assert_eq!(terminate.rdma_header, request);
     }
-    // Of other messages there is no RDMA header to return.
+    // Other messages have no RDMA header to return.
     let send = untagged(0x44, 0, &request);
     assert_eq!(reported(&Error::CannotInvalidate, &send), ((0x0, 0x1, 0x09), DDP));
     let write = tagged(true, 0x40, MEMORY, BASE, &request);
@@ -167,7 +167,7 @@ fn codes_are_those_of_the_rfc() {
         assert_eq!(error.code(), code);
         let text = error.to_string();
         assert!(!text.is_empty() && !text.contains('\n'));
-        // What DDP has found is its words, too.
+        // An error that DDP found has DDP's text, too.
         let source = std::error::Error::source(&error).map(ToString::to_string);
         assert_eq!(source, matches!(error, Error::Ddp(_)).then_some(text));
     }
@@ -187,7 +187,7 @@ fn more_read_requests_than_the_ird_have_no_buffer() {
         assert_eq!(error, ddp::Error::NoBuffer.into());
         assert_eq!(reported(&error, &ulpdu(ird + 1)), ((0x1, 0x2, 0x02), DDP));
     }
-    // A slot is free again once the last segment of its answer went out, and not before.
+    // A slot is free again after the last segment of its answer, and not before.
     let mut end = End::new(0, 1);
     end.memory = vec![0; 8];
     end.take(&ulpdu(1)).unwrap();
@@ -201,7 +201,7 @@ fn more_read_requests_than_the_ird_have_no_buffer() {
 fn a_response_answers_the_oldest_read_exactly() {
     let wrong_stag = ddp::Error::InvalidStag.into();
     let out_of_bounds: Error = ddp::Error::BaseOrBounds.into();
-    // Each case: segments that are fine, then the one that is not, for a Read of 8 octets.
+    // For a Read of 8 octets, each case has segments that are right, then the wrong one.
     let first = tagged(false, 0x42, MEMORY, BASE, b"abcd");
     let cases = [
         ("other STag", vec![], tagged(true, 0x42, Stag(0x101), BASE, b"abcdefgh"), wrong_stag),
@@ -229,7 +229,7 @@ fn a_response_answers_the_oldest_read_exactly() {
     end.take(&first).unwrap();
     end.take(&tagged(true, 0x42, MEMORY, BASE + 4, b"efgh")).unwrap();
     assert_eq!(end.memory, b"abcdefgh");
-    // The Read is answered, so the same response again answers nothing.
+    // The Read is answered, so the same response again answers no request.
     assert_eq!(end.take(&first), Err(Error::UnexpectedOpcode));
 }
 
@@ -244,7 +244,7 @@ fn a_response_may_end_with_an_empty_segment() {
 }
 
 #[test]
-fn an_answer_before_the_question_is_unasked() {
+fn an_answer_before_the_request_is_refused() {
     let mut end = End::new(1, 0);
     end.post(
         1,
@@ -259,7 +259,7 @@ fn an_answer_before_the_question_is_unasked() {
 
 #[test]
 fn messages_without_octets_name_no_buffer() {
-    // What Linux siw sends to get a peer-to-peer stream going, and any other STag and TO.
+    // Linux siw opens a peer-to-peer stream with the first of these. The others have any other STag and TO.
     for (stag, to) in [(Stag(1), 0), (Stag(0), 0), (Stag(u32::MAX), u64::MAX)] {
         let write = tagged(true, 0x40, stag, to, b"");
         let mut end = End::new(1, 1);
@@ -283,7 +283,7 @@ fn messages_without_octets_name_no_buffer() {
 }
 
 #[test]
-fn sends_say_how_they_end() {
+fn the_last_segment_of_a_send_tells_its_kind_and_length() {
     for (control, solicited, invalidates) in
         [(0x43, false, false), (0x44, false, true), (0x45, true, false), (0x46, true, true)]
     {
@@ -309,15 +309,15 @@ fn a_stream_has_one_terminate() {
 }
 
 #[test]
-fn a_message_offset_that_cannot_be_is_too_long() {
-    // DDP's receiver stops this earlier; the endpoint does not rely on it.
+fn an_impossible_message_offset_is_too_long() {
+    // DDP's receiver stops this earlier, but the endpoint does not rely on it.
     let header = Header::Untagged { last: true, control: 0x43, word: 0, queue: 0, msn: 1, mo: u32::MAX };
     let mut endpoint = Endpoint::new([], []);
     let too_long = Err(ddp::Error::TooLong.into());
     assert_eq!(endpoint.accept(Segment { header, payload: b"x" }), too_long);
 }
 
-/// An end that has asked for `size` octets into the start of its memory.
+/// Returns an end that has asked for `size` octets into the start of its memory.
 fn reader(size: usize) -> End {
     let mut end = End::new(1, 1);
     end.memory = vec![0; size];
@@ -337,7 +337,7 @@ pub(crate) fn tagged(last: bool, control: u8, stag: Stag, to: u64, payload: &[u8
     build(Header::Tagged { last, control, stag, to }, payload)
 }
 
-/// The first and only segment of the first message on a queue.
+/// Returns the first and only segment of the first message on a queue.
 fn untagged(control: u8, queue: u32, payload: &[u8]) -> Vec<u8> {
     build(Header::Untagged { last: true, control, word: 0, queue, msn: 1, mo: 0 }, payload)
 }

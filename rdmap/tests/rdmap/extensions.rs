@@ -17,7 +17,7 @@ fn immediate(solicited: bool) -> Kind {
     Kind::Immediate { solicited, data: Immediate(*b"12345678") }
 }
 
-/// The only segment that `end` sends now.
+/// Returns the only segment that `end` sends now.
 fn only(end: &mut End, max_ulpdu: usize) -> Vec<u8> {
     assert!(end.poll(max_ulpdu).is_some());
     assert_eq!(end.poll(max_ulpdu), None);
@@ -30,7 +30,7 @@ fn the_octets_of_immediate_data() {
     let mut end = End::new(0, 0);
     for (msn, solicited, opcode) in [(1, false, "48"), (2, true, "49")] {
         end.post(7, immediate(solicited), Vec::new());
-        // 26 octets, which are not cut.
+        // The message has 26 octets and is not cut.
         assert_eq!(end.poll(25), None);
         let ulpdu = only(&mut end, 26);
         let header = format!("41{opcode}0000000000000000{msn:08x}00000000");
@@ -53,7 +53,7 @@ fn the_octets_of_atomic_requests() {
     let swap = "414a00000000000000010000000200000000 00000002 00000002 00000100 0000000000001000
                 0000000000000001 0000000000000002 0000000000000003 0000000000000004";
     assert_eq!(only(&mut end, 70), octets(&swap.replace(char::is_whitespace, "")));
-    // They are done when the answers are there.
+    // Atomics are done when the answers have come.
     assert_eq!(end.log.finished, []);
 }
 
@@ -73,11 +73,11 @@ fn atomics_and_reads_share_ord_and_message_numbers() {
     let numbers: Vec<u8> = end.wire.iter().map(|ulpdu| ulpdu[13]).collect();
     assert_eq!(numbers, [1, 2]);
     assert!(end.wire.iter().all(|ulpdu| ulpdu[9] == 1));
-    // What takes no request slot still goes out.
+    // Messages that take no request slot still go out.
     assert_eq!(end.endpoint.start(Message { token: Token(5), len: 0, kind: immediate(false) }), Ok(()));
 }
 
-/// The responses of both kinds come in the order of the requests, and each Atomic is done when its turn comes.
+/// The responses of both kinds come in the order of the requests. Each Atomic is done when its answer is due.
 // Covers 7306-7-5, 7306-7-6, 7306-5.2.2-10, 7306-5.2.1-15.
 #[test]
 fn responses_of_both_kinds_keep_the_order_of_the_requests() {
@@ -93,7 +93,7 @@ fn responses_of_both_kinds_keep_the_order_of_the_requests() {
     for ulpdu in std::mem::take(&mut left.wire) {
         right.take(&ulpdu).unwrap();
     }
-    // Nothing was done yet.
+    // No Atomic is done yet.
     assert_eq!((right.memory.as_slice(), right.log.atomics.len()), (&0x37_u64.to_be_bytes()[..], 2));
     let mut controls = Vec::new();
     for value in [0x3C_u64, 0x3C, 9, 9] {
@@ -111,7 +111,7 @@ fn responses_of_both_kinds_keep_the_order_of_the_requests() {
     assert_eq!(left.memory, [0x3C_u64.to_be_bytes(), 9_u64.to_be_bytes()].concat());
 }
 
-/// Between the segments of a Write an Atomic Response may stand, unlike a Read Response.
+/// An Atomic Response may come between the segments of a Write, unlike a Read Response.
 #[test]
 fn an_atomic_response_does_not_wait_for_a_write() {
     let mut end = End::new(0, 1);
@@ -131,17 +131,17 @@ fn an_atomic_response_does_not_wait_for_a_write() {
 
 // Covers 7306-5.2.2-9, 7306-5-6, 7306-6.3-8.
 #[test]
-fn answers_to_nothing_are_refused() {
+fn answers_without_a_request_are_refused() {
     let response = "414b00000000000000030000000100000000";
     let cases = [
-        // Nothing was asked.
+        // A response without a request.
         (0, format!("{response}000000010000000000000037"), Error::UnexpectedOpcode),
-        // Another identifier.
+        // A response with another identifier.
         (1, format!("{response}000000020000000000000037"), Error::StreamCatastrophic),
         (1, format!("{response}0000000100000000000000"), Error::StreamCatastrophic),
         (1, format!("{response}00000001000000000000003700"), Error::StreamCatastrophic),
         (1, format!("01{}000000010000000000000037", &response[2..]), Error::StreamCatastrophic),
-        // A Read Response, when it is an Atomic's turn.
+        // A Read Response, while the next answer has to be an Atomic's.
         (1, "c142000001000000000000001000".into(), Error::UnexpectedOpcode),
         // Immediate Data of another length.
         (
@@ -161,7 +161,7 @@ fn answers_to_nothing_are_refused() {
         assert_eq!(end.take(&octets(&ulpdu)), Err(error), "{ulpdu}");
         assert_eq!((end.log.finished.len(), end.log.immediates.len()), (0, 0));
     }
-    // And when it is a Read's turn, an Atomic Response.
+    // An Atomic Response, while the next answer has to be a Read's.
     let mut end = End::new(1, 0);
     end.post(1, read(0), vec![0; 8]);
     assert!(end.poll(128).is_some());
@@ -174,7 +174,7 @@ fn answers_to_nothing_are_refused() {
 fn each_atomic_takes_one_slot_of_the_ird() {
     let mut end = End::new(0, 2);
     end.memory = vec![0; 8];
-    // The Invalidate STag field is not looked at, nor are the reserved bits of the operation.
+    // The Invalidate STag field and the reserved bits of the operation are ignored.
     let ask = |msn: u8| {
         octets(&format!(
             "414affffffff00000001000000{msn:02x}00000000fffffff00000000100000100000000000000100000000000000000050000000000000000\
@@ -188,7 +188,7 @@ fn each_atomic_takes_one_slot_of_the_ird() {
     assert_eq!(end.log.atomics[0].op, AtomicOp::FetchAdd { add: 5, mask: 0 });
 }
 
-/// Immediate Data is in line with Sends, and the flag of the control octet is handed up.
+/// Immediate Data is in line with Sends, and the upper layer gets the flag of the control octet.
 #[test]
 fn immediate_data_arrives_among_sends() {
     let (mut left, mut right) = (End::new(0, 0), End::new(0, 0));
@@ -207,7 +207,8 @@ fn immediate_data_arrives_among_sends() {
     assert_eq!(right.log.sends, [b"before".to_vec(), b"behind".to_vec()]);
 }
 
-/// An Atomic whose memory has gone when its turn comes: DDP header of the request, no RDMA header.
+/// The memory of an Atomic is gone when its answer is due: the Terminate has the request's DDP header, no RDMA
+/// header.
 // Covers 7306-8.1-2.
 #[test]
 fn an_atomic_that_fails_late_returns_its_ddp_header() {
@@ -240,7 +241,7 @@ fn a_terminate_finds_the_atomic_it_complains_about() {
     assert_eq!(end.endpoint.culprit(&terminate), Some(Token(2)));
 }
 
-/// Also when the list of outstanding requests has gone round its storage, at every length.
+/// The Terminate also finds the request after the list has wrapped in its storage, at every length.
 #[test]
 fn a_terminate_finds_the_request_around_the_end_of_the_list() {
     let answer =

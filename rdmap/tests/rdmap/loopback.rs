@@ -1,4 +1,4 @@
-//! Two ends exchange Sends, Writes and Reads, with their segments in any order between the two directions.
+//! Two ends exchange Sends, Writes and Reads. The segments of the two directions interleave in any order.
 
 use proptest::prelude::*;
 use weft_ddp::Stag;
@@ -6,7 +6,7 @@ use weft_rdmap::{Kind, Token};
 
 use crate::end::{BASE, End, MEMORY};
 
-/// Half of each end's memory is only read by the peer, the other half takes Writes and Read Responses.
+/// The peer only reads half of each end's memory. The other half takes Writes and Read Responses.
 const HALF: usize = 0x8000;
 
 #[derive(Clone, Copy, Debug)]
@@ -23,12 +23,12 @@ enum Step {
     Deliver(usize),
 }
 
-/// What must hold in the end.
+/// The state that must be reached in the end.
 #[derive(Default)]
 struct Expected {
     sends: Vec<Vec<u8>>,
     tokens: Vec<u64>,
-    /// Start, and the octets there.
+    /// The offset, and the octets there.
     memory: Vec<(usize, Vec<u8>)>,
 }
 
@@ -49,7 +49,7 @@ proptest! {
     #![proptest_config(crate::config())]
 
     #[test]
-    fn everything_arrives_as_it_was(
+    fn all_messages_arrive_unchanged(
         left in prop::collection::vec(operation(), 0..30),
         right in prop::collection::vec(operation(), 0..30),
         steps in prop::collection::vec(step(), 0..400),
@@ -95,7 +95,7 @@ fn post(
     (side, token, operation, len): (usize, u64, Operation, usize),
 ) {
     let other = 1 - side;
-    // Where the data land is used once only, so that it can be compared at the end.
+    // Each place for octets is used only once, so that it can be compared at the end.
     let mut reserve = |side: usize| {
         let start = used[side];
         used[side] += len;
@@ -137,7 +137,7 @@ fn run(ends: &mut [End; 2], step: Step) {
     }
 }
 
-/// Octets that are never zero and differ between the sides.
+/// Returns octets that are never zero and differ between the sides.
 fn source(side: usize, index: usize) -> u8 {
     u8::try_from((index + 100 * side) % 251).unwrap() + 1
 }

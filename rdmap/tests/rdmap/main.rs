@@ -1,4 +1,4 @@
-//! Tests of the whole crate through its public face.
+//! Tests of the whole crate through its public interface.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panic, as tests do")]
 
@@ -18,7 +18,7 @@ mod write_immediate;
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// The same cases in every run; a failure prints the smallest one.
+/// Every run has the same cases. A failure prints the smallest one.
 fn config() -> Config {
     Config {
         cases: if cfg!(miri) { 2 } else { 256 },

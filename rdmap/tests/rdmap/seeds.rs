@@ -11,7 +11,7 @@ fn vectors_with_one_octet_changed() {
     for name in fpdu_names(&file) {
         let mut data: Vec<u8> = Vec::new();
         for ulpdu in ulpdus(&file, &name) {
-            // One octet holds the length of what follows; longer vectors show nothing new.
+            // The length of each ULPDU takes one octet. Longer vectors show nothing new.
             let Ok(len) = u8::try_from(ulpdu.len()) else { continue };
             data.push(len);
             data.extend(ulpdu);
@@ -45,7 +45,7 @@ fn every_control_word_is_read_again_as_written() {
     }
 }
 
-/// A ULPDU that often gets through: right version, low queue, MSN and MO.
+/// A ULPDU that is often accepted: right version, low queue, MSN and MO.
 fn ulpdu() -> impl Strategy<Value = Vec<u8>> {
     let payload = || prop::collection::vec(any::<u8>(), 0..60);
     let control = (0_u8..0x10).prop_map(|opcode| 0x40 | opcode);
@@ -57,7 +57,7 @@ fn ulpdu() -> impl Strategy<Value = Vec<u8>> {
         },
     );
     let answer = (any::<bool>(), 0_u8..41, 0_usize..42).prop_map(|(last, offset, len)| {
-        // The Read that the fuzz body has outstanding goes to STag 0x10 and an offset 16 below the wrap.
+        // The outstanding Read of the fuzz body goes to STag 0x10 and an offset 16 below the wrap.
         let to = (u64::MAX - 15).wrapping_add(offset.into()).to_be_bytes();
         let first = if last { 0xC1 } else { 0x81 };
         [&[first, 0x42, 0, 0, 0, 0x10][..], &to, &vec![0; len]].concat()

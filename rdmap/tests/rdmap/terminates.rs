@@ -1,4 +1,4 @@
-//! Terminates as other stacks write them, and those about a Read that had begun.
+//! Terminates as other stacks write them, and Terminates about a Read that had begun.
 
 use weft_ddp::Stag;
 use weft_rdmap::{Asked, Body, Error, Kind, PendingRequest, ReadRequest, Terminate, Token};
@@ -37,7 +37,7 @@ fn linux_siw_writes_the_control_word_in_another_order() {
         assert_eq!((&terminate.ddp_header[..], &terminate.rdma_header[..]), (&ddp[..], &rdma[..]));
         assert_eq!(terminate.emit(), sent[..]);
     }
-    // The same word can mean something in both orders; then the RFC's counts.
+    // If the word means something in both orders, the RFC's order counts.
     let ambiguous = Terminate::parse(&[0x20, 0x06, 0, 0]).unwrap();
     assert_eq!(ambiguous.describe(), "MPA: insufficient IRD resources");
 }
@@ -54,7 +54,7 @@ fn reserved_bits_mean_nothing_and_come_back() {
 }
 
 #[test]
-fn what_a_peer_leaves_out_is_left_out() {
+fn fields_that_a_peer_leaves_out_are_absent() {
     let whole = ulpdus(&load(), "term-rdmap-bounds")[0][18..].to_vec();
     for len in 0..whole.len() {
         let parsed = Terminate::parse(&whole[..len]);
@@ -67,14 +67,14 @@ fn what_a_peer_leaves_out_is_left_out() {
         assert_eq!(terminate.segment_len, (len >= 6).then_some(46));
         assert_eq!(terminate.ddp_header, whole[6.min(len)..24.min(len)]);
         assert_eq!(terminate.rdma_header, whole[24.min(len)..len]);
-        // The bits still announce what is missing, so the octets come back as they were.
+        // The bits still announce the missing fields, so the same octets are written again.
         let same = if len == 5 { &whole[..4] } else { &whole[..len] };
         assert_eq!(terminate.emit(), *same);
     }
 }
 
 #[test]
-fn what_a_peer_appends_is_ignored() {
+fn octets_that_a_peer_appends_are_ignored() {
     for name in ["term-crc", "term-ddp-stag", "term-ddp-nobuf", "term-rdmap-bounds"] {
         let mut octets = ulpdus(&load(), name)[0][18..].to_vec();
         let terminate = Terminate::parse(&octets).unwrap();
@@ -89,7 +89,7 @@ fn headers_come_as_the_bits_say() {
     let header = octets("c140deadbeef0000000000001000");
     let without_length = Terminate::parse(&[&[0x11, 0x00, 0x40, 0, 0, 0], &header[..]].concat()).unwrap();
     assert_eq!((without_length.segment_len, &without_length.ddp_header[..]), (None, &header[..]));
-    // M without D: a length and nothing more.
+    // M without D: a length and no header.
     let alone = Terminate::parse(&[0x12, 0x02, 0x80, 0, 0, 23]).unwrap();
     assert_eq!((alone.segment_len, alone.ddp_header.len()), (Some(23), 0));
     assert_eq!(alone.len(), 6);
@@ -107,7 +107,7 @@ fn every_code_has_words() {
     }
     assert_eq!(known(0x1, 0x1, 0x77), "DDP tagged buffer: unknown error code");
     assert_eq!(known(0x9, 0x0, 0x00), "unknown layer");
-    // No error that this crate reports is without words of its own.
+    // Each error that this crate reports has its own words.
     for error in
         [Error::InvalidStag, Error::CannotInvalidate, Error::UnexpectedOpcode, Error::RemoteOperation]
     {
@@ -132,7 +132,7 @@ fn a_read_that_fails_on_the_way_comes_back_moved_on() {
         ulpdu.extend(request.emit());
         end.take(&ulpdu).unwrap();
     }
-    // The whole first Read and 200 octets of the second are sent; then its source is gone.
+    // The whole first Read and 200 octets of the second are sent. Then the memory of the second is gone.
     while end.wire.len() < 5 {
         assert!(end.poll(114).is_some());
     }
@@ -185,7 +185,7 @@ fn errors_of_other_classes_return_less() {
     assert_eq!(Terminate::for_pending(&Error::StreamCatastrophic, &pending).len(), 24);
 }
 
-/// The Terminate that an end sends now, behind its DDP header.
+/// Returns the Terminate that an end sends now, without its DDP header.
 fn sent(end: &mut End) -> Vec<u8> {
     assert!(end.poll(128).is_some());
     let ulpdu = end.wire.pop_front().unwrap();
@@ -193,7 +193,8 @@ fn sent(end: &mut End) -> Vec<u8> {
     ulpdu[18..].to_vec()
 }
 
-/// Without headers the bit order shows in the code alone: where both readings are registered, the RFC's wins and both are shown.
+/// Without headers only the code shows the bit order. If both readings are registered, the RFC's wins and both are
+/// shown.
 #[test]
 fn a_terminate_of_either_order_shows_both() {
     let read = |text: &str| Terminate::parse(&octets(text)).unwrap();
@@ -209,13 +210,13 @@ fn a_terminate_of_either_order_shows_both() {
     let catastrophic = read("10000000");
     assert_eq!((catastrophic.layer, catastrophic.etype), (1, 0));
     assert_eq!(catastrophic.other_reading().map(|other| (other.layer, other.etype)), Some((0, 1)));
-    // A bit at its place, a reserved bit, a code that one layer only has, or two equal halves: no doubt.
+    // A bit in its place, a reserved bit, a code of one layer only, or two equal halves leave no doubt.
     for certain in ["02058000", "02050100", "02050800", "02080000", "20020000", "11000000", "00ff0000"] {
         assert_eq!(read(certain).other_reading(), None, "{certain}");
     }
 }
 
-/// Two Writes to one buffer, the first of them done: a Terminate that names its place blames nothing of what comes later.
+/// Of two Writes to one buffer, the first is done. A Terminate that names its place does not blame the second.
 #[test]
 fn a_terminate_tells_writes_to_one_buffer_apart() {
     let mut end = End::new(0, 0);

@@ -1,4 +1,4 @@
-//! In which order an endpoint sends what it has.
+//! The order in which an endpoint sends its messages.
 
 use weft_ddp::{Queue, Sender, Stag};
 use weft_rdmap::{
@@ -7,8 +7,8 @@ use weft_rdmap::{
 
 use crate::end::{BASE, End, MEMORY, SEND};
 
-/// Octets of each segment in these tests. A tagged one carries 4 octets more than a piece, which saves no segment
-/// as long as a message has fewer than 26 pieces.
+/// The octets of each segment in these tests. A tagged segment carries 4 octets more than a piece. This saves no
+/// segment as long as a message has fewer than 26 pieces.
 const SEGMENT: usize = 18 + PIECE;
 const PIECE: usize = 100;
 
@@ -18,7 +18,7 @@ fn a_send_and_a_read_response_take_turns_of_four() {
     end.post(1, SEND, vec![0; 20 * PIECE]);
     assert_eq!(order(&mut end, 6), "OOOOOO");
     ask(&mut end, 1, 20 * PIECE);
-    // Our side has had its turn already, so the peer's Read waits no longer.
+    // Our side has had its turn already, so the peer's Read goes first.
     assert_eq!(order(&mut end, 16), "AAAAOOOOAAAAOOOO");
     assert_eq!(order(&mut end, 100), "AAAAOOOOAAAAOOAAAA");
     assert_eq!(end.log.finished, [Token(1)]);
@@ -75,7 +75,7 @@ fn a_segment_that_does_not_fit_keeps_its_turn() {
     ask(&mut end, 1, 8 * PIECE);
     assert_eq!(order(&mut end, 4), "AAAA");
     end.post(1, read(8), vec![0; 8]);
-    // A Read Request takes 46 octets; a response would fit, but must not overtake it for ever.
+    // A Read Request takes 46 octets. A response would fit, but must not overtake it for ever.
     assert_eq!(end.poll(45), None);
     assert_eq!(end.poll(45), None);
     assert_eq!(kind(&end.poll(46).unwrap()), 'O');
@@ -115,7 +115,7 @@ fn a_terminate_is_first_and_last() {
     // The first error is the one reported (requirement 5040-7.1-5).
     let Body::Inline(octets) = outbound.body else { panic!("a Terminate is inline") };
     assert_eq!(Terminate::parse(&octets), Ok(first.clone()));
-    // Nothing comes after it, however often and for whatever reason one asks (requirement 5040-5.4-9).
+    // Nothing comes after it, however often and for whatever reason the caller asks (requirement 5040-5.4-9).
     assert!(end.endpoint.is_terminate_sent() && !end.endpoint.has_output());
     end.endpoint.terminate(first);
     assert_eq!(end.endpoint.start(message(2, SEND)), Err(Busy));
@@ -163,7 +163,7 @@ fn an_end_without_storage_reads_nothing() {
 }
 
 #[test]
-fn of_a_cancelled_message_nothing_more_is_sent() {
+fn a_cancelled_message_is_sent_no_further() {
     let mut end = with_memory();
     end.post(1, SEND, vec![0; 3 * PIECE]);
     assert_eq!(order(&mut end, 1), "O");
@@ -200,7 +200,8 @@ fn an_endpoint_knows_whether_it_has_output() {
     assert_eq!(Busy.to_string(), "the stream cannot start another message now");
 }
 
-/// A Terminate over a Send or Write that is still being sent names it by its buffer; over one that was sent, nobody's.
+/// A Terminate about a Send or Write in progress names it by its buffer. One about a Write that was sent blames no
+/// message.
 #[test]
 fn a_terminate_finds_the_message_in_progress() {
     let write = Kind::Write { stag: MEMORY, to: 0 };
@@ -208,7 +209,7 @@ fn a_terminate_finds_the_message_in_progress() {
     let headers = [
         ("c14000000100 0000000000000064", [Some(Token(1)), None, None]),
         ("c14000000101 0000000000000064", [None, Some(Token(1)), None]),
-        // The last octet that was sent, and the first that was not.
+        // The offset of the last octet that was sent, and of the first that was not.
         ("c14000000100 0000000000000067", [Some(Token(1)), None, None]),
         ("c14000000100 0000000000000068", [None, None, None]),
         ("4143000000000000000000000001 00000064", [None, None, Some(Token(1))]),
@@ -230,7 +231,7 @@ fn a_terminate_finds_the_message_in_progress() {
     }
 }
 
-/// Sends up to `count` segments and says whose each was: O for own, A for an answer.
+/// Sends up to `count` segments and returns a letter for each: O for own, A for an answer.
 fn order(end: &mut End, count: usize) -> String {
     let segments = std::iter::from_fn(|| end.poll(SEGMENT));
     segments.take(count).map(|outbound| kind(&outbound)).collect()

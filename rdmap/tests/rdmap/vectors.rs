@@ -97,7 +97,7 @@ fn terminates() {
         assert_eq!(terminate.len(), ulpdu.len() - 18, "{name}");
         assert_eq!(Terminate::parse(&ulpdu[18..]).as_ref(), Ok(&terminate), "{name}");
 
-        // And the whole segment, header included, by an endpoint.
+        // An endpoint makes the whole segment too, with its header.
         let mut end = End::new(0, 0);
         end.endpoint.terminate(terminate.clone());
         assert!(end.poll(128).is_some());
@@ -157,7 +157,7 @@ fn an_endpoint_answers_the_read_requests() {
 }
 
 #[test]
-fn segments_keep_what_the_first_one_says() {
+fn all_segments_have_the_fields_of_the_first() {
     let mut end = End::new(1, 1);
     end.post(1, Kind::Send { solicited: true, invalidate: Some(Stag(0x1122_3344)) }, vec![0; 50]);
     end.post(2, Kind::Write { stag: Stag(5), to: u64::MAX - 9 }, vec![0; 50]);

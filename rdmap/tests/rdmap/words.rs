@@ -47,7 +47,7 @@ fn every_registered_code_has_its_words() {
 }
 
 #[test]
-fn what_is_not_registered_says_how_much_is_known() {
+fn unregistered_codes_name_their_layer_and_type() {
     for (layer, etype, code, words) in [
         (0x0, 0x1, 0x05, "RDMAP remote protection: unknown error code"),
         (0x0, 0x2, 0x04, "RDMAP remote operation: unknown error code"),
@@ -64,11 +64,11 @@ fn what_is_not_registered_says_how_much_is_known() {
     }
 }
 
-/// Linux siw's M, D and R stand where the RFC has reserved bits. They count where something of what they announce follows:
-/// two octets for a length (M, or D, which brings one along), and one of the headers (D, R).
+/// M, D and R of Linux siw are reserved bits in the RFC's order. They count only if a part of each announced field
+/// follows: two octets for a length (M, or D, which implies it), and one of the headers (D, R).
 #[test]
 fn the_bits_of_linux_siw_need_octets_behind_them() {
-    // siw's third octet, in which M is 1, D is 2 and R is 4, and the fewest octets that make it siw's.
+    // siw's third octet has M as 1, D as 2 and R as 4. The second number is the fewest octets that make it siw's.
     for (bits, fewest) in [(1, 2), (2, 3), (3, 3), (4, 1), (5, 3), (6, 3), (7, 3)] {
         for following in 0..6 {
             let octets = [&[0x11, 0x00, bits, 0x00][..], &[0; 5][..following.min(5)]].concat();

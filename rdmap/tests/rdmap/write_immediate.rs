@@ -1,4 +1,4 @@
-//! A Write and Immediate Data behind it, as one (RFC 7306 section 6).
+//! A Write and Immediate Data behind it, as one request (RFC 7306 section 6).
 
 use weft_ddp::Stag;
 use weft_rdmap::{Body, Immediate, Kind, Terminate, Token};
@@ -19,7 +19,7 @@ fn the_octets_and_one_end() {
         let mut end = End::new(0, 0);
         end.post(7, write(solicited), vec![0xAB; 3]);
         assert_eq!(end.poll(SEGMENT).unwrap().finished, None);
-        // 26 octets, which are not cut.
+        // The message has 26 octets and is not cut.
         assert_eq!(end.poll(25), None);
         assert_eq!(end.poll(26).unwrap().finished, Some(Token(7)));
         assert_eq!(end.poll(SEGMENT), None);
@@ -32,7 +32,7 @@ fn the_octets_and_one_end() {
 }
 
 #[test]
-fn an_empty_write_is_sent_all_the_same() {
+fn an_empty_write_is_sent_too() {
     let mut end = End::new(0, 0);
     end.post(7, write(false), Vec::new());
     while end.poll(SEGMENT).is_some() {}
@@ -40,9 +40,9 @@ fn an_empty_write_is_sent_all_the_same() {
     assert_eq!(end.log.finished, [Token(7)]);
 }
 
-/// Whenever the peer's Reads and Atomics come, and however many: nothing stands between the two messages.
+/// No message comes between the two, whenever and however many Reads and Atomics of the peer arrive.
 #[test]
-fn nothing_comes_between() {
+fn no_message_comes_between_write_and_immediate_data() {
     for asked_after in 0..9 {
         let mut end = with_memory();
         for token in 0..3 {
@@ -57,7 +57,7 @@ fn nothing_comes_between() {
                 peer.post(1, Kind::Atomic { op, stag: MEMORY, to: crate::end::BASE }, vec![0; 8]);
                 assert!(peer.poll(128).is_some());
                 let mut request = peer.wire.pop_front().unwrap();
-                // It is the second one on its queue.
+                // It is the second message on its queue.
                 request[13] = 2;
                 end.take(&request).unwrap();
                 for msn in 3..=8 {
@@ -78,7 +78,7 @@ fn nothing_comes_between() {
     }
 }
 
-/// As long as its Immediate Data is not out, the request is the one that a Terminate over its Write complains about.
+/// A Terminate about the Write blames the request until its Immediate Data is sent.
 #[test]
 fn a_terminate_over_the_write_finds_it() {
     let terminate = |header: &str| {
@@ -99,5 +99,5 @@ fn a_terminate_over_the_write_finds_it() {
     assert_eq!(end.endpoint.culprit(&second), Some(Token(1)));
     assert_eq!(end.endpoint.culprit(&another), None);
     assert!(end.poll(SEGMENT).is_some());
-    assert_eq!(end.endpoint.culprit(&second), None, "its user's no more");
+    assert_eq!(end.endpoint.culprit(&second), None, "it is completed");
 }
