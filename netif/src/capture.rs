@@ -8,8 +8,8 @@ use smoltcp::time::Instant;
 
 /// Writes frames as a pcap file (little-endian, stamps in microseconds, LINKTYPE_ETHERNET), which Wireshark reads.
 ///
-/// The first error ends the recording, since a wire cannot help a full disk. [`Capture::error`] and [`Capture::finish`]
-/// tell it.
+/// The first error ends the recording, and the wire goes on. [`Capture::error`] and [`Capture::finish`] return that
+/// error.
 ///
 /// ```
 /// use weft_netif::{Capture, pair};
@@ -21,8 +21,8 @@ use smoltcp::time::Instant;
 /// ```
 pub struct Capture {
     output: BufWriter<Box<dyn Write + Send>>,
-    /// Real time since 1970 at the engine's time zero. The engine's clock runs faster than real time by the second
-    /// number.
+    /// The real time since 1970 at the engine's time zero. The second number is the speed of the engine's clock, as a
+    /// multiple of real time.
     epoch: Duration,
     scale: u32,
     flushing: bool,
@@ -60,7 +60,7 @@ impl Capture {
         Self { epoch, scale: scale.max(1), ..self }
     }
 
-    /// Writes out every frame at once, for programs that a signal ends.
+    /// Writes each frame to the output at once, for programs that a signal ends.
     #[must_use]
     pub fn with_flushing(self) -> Self {
         Self { flushing: true, ..self }
@@ -95,13 +95,13 @@ impl Capture {
         }
     }
 
-    /// The error that ended the recording, if there was one.
+    /// Returns the error that ended the recording, if there was one.
     #[must_use]
     pub const fn error(&self) -> Option<&io::Error> {
         self.error.as_ref()
     }
 
-    /// Frames recorded so far.
+    /// Returns the number of frames recorded so far.
     #[must_use]
     pub const fn frames(&self) -> u64 {
         self.frames
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_in_real_time_and_frames_at_once_where_asked_for() {
+    fn stamps_in_real_time_and_flushing_are_options() {
         let output = Shared::default();
         let epoch = Duration::from_micros(1_700_000_000_999_999);
         let mut capture = Capture::new(output.clone()).with_real_time(epoch, 4).with_flushing();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_is_kept_and_told() {
+    fn the_first_error_is_kept_and_returned() {
         let mut capture = Capture::new(Full);
         capture.record(Instant::ZERO, &[0; 20_000]);
         capture.record(Instant::ZERO, &[0; 20_000]);

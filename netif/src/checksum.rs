@@ -2,7 +2,7 @@
 
 use crate::ethernet::VNET_HEADER;
 
-/// Where TCP lies in a frame, and the sum over its pseudo-header.
+/// The place of TCP in a frame, and the sum over its pseudo-header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     start: usize,
@@ -30,7 +30,7 @@ pub(crate) fn begin(frame: &mut [u8]) -> Option<usize> {
     Some(place.start)
 }
 
-/// Whether those of the checksums of IPv4 and TCP are good that the frame has.
+/// Returns true if the frame has no wrong checksum of IPv4 or TCP.
 pub(crate) fn is_good(frame: &[u8]) -> bool {
     let is_ip_good = ipv4(frame).is_none_or(|header| fold(sum(header)) == u16::MAX);
     is_ip_good
@@ -40,9 +40,9 @@ pub(crate) fn is_good(frame: &[u8]) -> bool {
 
 /// Fills in the checksum that the sender left to its hardware, as virtio's header says (virtio 1.2, section 5.1.6).
 /// That header has flags, GSO type, header length, segment size, start and offset of the checksum, in the machine's
-/// order. The checksum of TCP is left alone, since the stack need not verify it.
+/// order. TCP's checksum stays unfilled, since the stack need not verify it.
 ///
-/// Returns whether TCP's checksum can be taken for good, and `None` when the header names a place outside the frame.
+/// Returns true if TCP's checksum counts as good, and `None` if the header names a place outside the frame.
 pub(crate) fn complete(frame: &mut [u8], header: &[u8; VNET_HEADER]) -> Option<bool> {
     let [flags, _, _, _, _, _, start @ .., offset0, offset1] = *header;
     if flags & NEEDS_CHECKSUM == 0 {
@@ -137,7 +137,7 @@ fn fold(mut sum: u64) -> u16 {
 pub(crate) const NEEDS_CHECKSUM: u8 = 0x01;
 /// VIRTIO_NET_HDR_F_DATA_VALID.
 pub(crate) const IS_VALID: u8 = 0x02;
-/// Where the checksum lies in the TCP header.
+/// The offset of the checksum in the TCP header.
 pub(crate) const FIELD: usize = 16;
 const IP: usize = 14;
 const IP_FIELD: usize = 24;
@@ -211,20 +211,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_filled_in_is_what_smoltcp_takes_for_good() {
+    fn smoltcp_accepts_the_checksums_that_are_filled_in() {
         for is_v4 in [true, false] {
             for (len, padding) in [(20, 6), (21, 5), (1460, 0), (9001, 0)] {
                 let (mut frame, source, destination) = segment(is_v4, len, padding);
                 let start = if is_v4 { 34 } else { 54 };
                 let end = start + usize::from(len);
                 frame[start + 12] = 0x50;
-                assert!(!is_good(&frame), "whatever stood there");
+                assert!(!is_good(&frame), "whatever was in the field");
                 fill(&mut frame);
                 let packet = TcpPacket::new_checked(&frame[start..end]).unwrap();
                 assert!(packet.verify_checksum(&source, &destination) && is_good(&frame));
                 assert!(!is_v4 || Ipv4Packet::new_unchecked(&frame[IP..]).verify_checksum());
                 let whole = frame.clone();
-                // A device adds what lies behind the start to what stands in the field.
+                // A device adds the octets behind the start to the value of the field.
                 assert_eq!(begin(&mut frame), Some(start));
                 let sum = !fold(sum(&frame[start..end]));
                 frame[start + FIELD..start + FIELD + 2].copy_from_slice(&sum.to_ne_bytes());
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_that_the_sender_left_undone_is_left_to_the_stack() {
+    fn an_unfinished_checksum_of_tcp_is_left_to_the_stack() {
         let (mut frame, ..) = segment(true, 40, 0);
         let before = frame.clone();
         assert_eq!(complete(&mut frame, &header(NEEDS_CHECKSUM, 34, 16)), Some(true));
@@ -247,14 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn no_frame_is_too_strange() {
+    fn no_frame_causes_a_panic() {
         for is_v4 in [true, false] {
             let (whole, ..) = segment(is_v4, 20, 0);
             for len in 0..whole.len() {
                 let mut short = whole[..len].to_vec();
                 assert!(find(&short).is_none() && begin(&mut short).is_none());
                 fill(&mut short);
-                assert!(is_good(&short), "there is no more of it than IP");
+                assert!(is_good(&short), "it has only an IP header");
             }
         }
     }

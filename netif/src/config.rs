@@ -8,7 +8,7 @@ use crate::error::ConfigError;
 use crate::ethernet::{MAX_MTU, MIN_MTU};
 use crate::ip::IpSetting;
 
-/// How a [`Stack`](crate::Stack) is set up. Start from [`StackConfig::new`] and change what differs.
+/// The settings of a [`Stack`](crate::Stack). A caller starts from [`StackConfig::new`] and changes what differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StackConfig {
     /// The own address, its net, gateway and routes.
@@ -17,7 +17,7 @@ pub struct StackConfig {
     pub mac: [u8; 6],
     /// The IP MTU, 576 (IPv6: 1280) to 65535. The stack uses the wire's if that is smaller.
     pub mtu: usize,
-    /// Where initial sequence numbers and ephemeral ports come from: the same seed gives the same run.
+    /// The seed of initial sequence numbers and ephemeral ports: the same seed gives the same run.
     pub seed: u64,
     /// Octets of each connection's send buffer, and of its receive buffer. A send buffer of four segments or more is
     /// rounded down to whole segments. A receive buffer of more than 64 KiB is rounded up to a power of two, less one
@@ -28,18 +28,18 @@ pub struct StackConfig {
     /// The congestion control of the kernel's sockets ([`HostStack`](crate::HostStack)), as tcp(7) names it for
     /// TCP_CONGESTION, such as `cubic` or `bbr`. `None` takes the system's.
     pub kernel_congestion: Option<String>,
-    /// How long a peer may leave something unanswered before the connection is given up.
+    /// How long the peer may leave data or a probe unanswered before the connection is given up.
     pub timeout: Option<Duration>,
-    /// After how long a silence an idle peer is probed. It is given up when it leaves the first probe unanswered for
-    /// `timeout`; without a timeout it never is.
+    /// The silence after which an idle peer is probed. It is given up if it leaves the first probe unanswered for
+    /// `timeout`. Without a timeout it is never given up.
     pub keep_alive: Option<Duration>,
     /// How long an acknowledgement may wait for data or another acknowledgement to go with.
     pub ack_delay: Option<Duration>,
-    /// Connections of one listening port that are half-open or not yet taken; further SYNs are dropped.
+    /// The most connections of one listening port that are half-open or not yet taken. Further SYNs are dropped.
     pub backlog: usize,
     /// How long a half-open connection is kept.
     pub half_open_timeout: Duration,
-    /// How many removed connections may still be closing. One more drops the oldest.
+    /// The most removed connections that are still closing. One more drops the oldest.
     pub lingering: usize,
     /// How long a removed connection may take to close, before it is reset.
     pub linger_timeout: Duration,
@@ -55,7 +55,8 @@ pub enum Congestion {
     /// CUBIC (RFC 9438), as on any shared network.
     #[default]
     Cubic,
-    /// None: for a private wire, such as memory, where a lost frame is a fault and no sign of congestion.
+    /// No congestion control: for a private wire, such as memory, where a lost frame is a fault and no sign of
+    /// congestion.
     None,
 }
 
@@ -93,8 +94,8 @@ impl StackConfig {
         Self { keep_alive: Some(Duration::from_secs(30)), ..Self::new(ip) }
     }
 
-    /// Frames sent by one call of [`Stack::egress`](crate::Stack::egress) while only one connection has something to
-    /// send. A peer with the same settings takes as many by one call, and fewer calls cost less.
+    /// Returns how many frames one call of [`Stack::egress`](crate::Stack::egress) may send while only one connection
+    /// has something to send. A peer with the same settings takes as many by one call, and fewer calls cost less.
     #[must_use]
     pub const fn lone_burst(&self) -> usize {
         if self.egress_burst > self.ingress_burst { self.egress_burst } else { self.ingress_burst }
@@ -111,7 +112,7 @@ impl StackConfig {
         if self.backlog == 0 { Err(ConfigError::ZeroLimit) } else { Ok(()) }
     }
 
-    /// Checks all fields. [`Stack::new`](crate::Stack::new) panics on what this refuses.
+    /// Checks all fields. [`Stack::new`](crate::Stack::new) panics on a setting that this refuses.
     ///
     /// # Errors
     /// The first field that is wrong.

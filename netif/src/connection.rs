@@ -1,4 +1,4 @@
-//! One TCP connection of a stack: smoltcp's socket, and what smoltcp does not keep or tell.
+//! One TCP connection of a stack: smoltcp's socket, and the facts that smoltcp does not keep or tell.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -16,7 +16,7 @@ use crate::sequence::{SendMark, put_out_of_reach};
 use crate::tally::{Appearance, Tally, is_established};
 use crate::whole::{Flow, Keeper};
 
-/// One TCP connection: a socket set with one socket, and what smoltcp does not keep or tell.
+/// One TCP connection: a socket set with one socket, and the facts that smoltcp does not keep or tell.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) set: SocketSet<'static>,
@@ -25,7 +25,7 @@ pub(crate) struct Connection {
     pub(crate) keeper: Keeper,
     pub(crate) tally: Tally,
     pub(crate) end: Option<CloseCause>,
-    /// The peer's FIN has come; everything that was sent before it has come too.
+    /// The peer's FIN has come, and with it all octets before it.
     pub(crate) peer_finished: bool,
     /// The port whose listener the connection counts against, until it is taken.
     pub(crate) listener: Option<u16>,
@@ -33,7 +33,7 @@ pub(crate) struct Connection {
     /// The user has forgotten the connection, and the stack closes it.
     pub(crate) is_removed: bool,
     pub(crate) is_dirty: bool,
-    /// It may have something to send that must not wait for the egress after the next.
+    /// The next egress has to look at the connection, and not only the one after it.
     pub(crate) is_urgent: bool,
     pub(crate) is_ready: bool,
     /// A segment of it went out.
@@ -42,22 +42,22 @@ pub(crate) struct Connection {
     pub(crate) is_waiting: bool,
     /// It is in another stack than its ports choose.
     pub(crate) is_moved: bool,
-    /// When a half-open or removed connection is given up, even if its peer answers.
+    /// The time at which a half-open or removed connection is given up, even if its peer answers.
     pub(crate) give_up_at: Option<Instant>,
     peer_mss: u16,
     ip_mtu: usize,
-    /// The place of the next octet in the send buffer.
+    /// The place in the send buffer for the next octet.
     written_to: usize,
     handle: SocketHandle,
     last_state: State,
-    /// When the peer was heard, or was first asked for something after that.
+    /// The time of the peer's last segment or, if later, of the first segment after it that needs an answer.
     silent_since: Instant,
-    /// The peer was heard after the last segment that it has to answer.
+    /// A segment of the peer has come after the last one that it has to answer.
     is_answered: bool,
     is_pending: bool,
-    /// Keep-alives replace the timer that smoltcp lacks; see [`Self::ask_again`].
+    /// Keep-alives replace the timer that smoltcp lacks. See [`Self::ask_again`].
     is_asking: bool,
-    /// When the RST of an abort began to wait for the peer's MAC address.
+    /// The time at which the RST of an abort began to wait for the peer's MAC address.
     reset_waits_since: Option<Instant>,
     is_reset_lost: bool,
     time_wait_until: Option<Instant>,
@@ -118,16 +118,16 @@ impl Connection {
         self.set.get_mut(self.handle)
     }
 
-    /// Has smoltcp send no fragment of a segment while a whole segment waits, where the congestion window or the peer's
-    /// window ends (silly window avoidance of the sender, RFC 9293 section 3.8.6.2.1). So TCP segments keep to the
-    /// FPDUs that were cut to fit them (RFC 5044 section 5). A shorter rest at the end of the queue goes out at once,
-    /// if the window takes all of it; [`Keeper`] handles the other case.
+    /// Has smoltcp send no part of a segment while a whole segment waits, if the congestion window or the peer's
+    /// window ends there (silly window avoidance of the sender, RFC 9293 section 3.8.6.2.1). So TCP segments keep to
+    /// the FPDUs that were cut to fit them (RFC 5044 section 5). A shorter rest at the end of the queue goes out at
+    /// once, if the window takes all of it. [`Keeper`] handles the other case.
     pub(crate) fn hold_back_fragments(&mut self) {
         let whole_segment_waits = self.mark.unsent() >= self.emss();
         self.socket_mut().set_nagle_enabled(whole_segment_waits);
     }
 
-    /// Notes octets that were put into the send buffer. `is_whole` says that they end with a unit of the user's.
+    /// Notes octets that were put into the send buffer. `is_whole` is true if they end with a unit of the user's.
     pub(crate) fn note_queued(&mut self, len: usize, is_whole: bool) {
         self.is_urgent |= len > 0;
         let socket = self.socket();
@@ -150,7 +150,7 @@ impl Connection {
         emss - unsent.min(self.written_to) % emss
     }
 
-    /// Whether it is established, and neither sends nor holds back anything.
+    /// Returns true if the connection is established, and neither sends nor holds back octets.
     pub(crate) fn is_quiet(&self) -> bool {
         self.socket().state() == State::Established
             && self.mark.unsent() == 0
@@ -158,7 +158,7 @@ impl Connection {
             && !self.keeper.is_holding()
     }
 
-    /// Returns where sending stands; `None` before the SYN.
+    /// Returns the state of the sending direction, or `None` before the SYN.
     pub(crate) fn flow(&self) -> Option<Flow> {
         let queue_end = self.mark.queue_end()?;
         let queued = u32::try_from(self.socket().send_queue()).ok()?;
@@ -183,8 +183,8 @@ impl Connection {
     /// sides wait for ever (RFC 9293 section 3.8.6.1). Keep-alives go out until the peer answers; then smoltcp probes
     /// the window or sends. A peer that stays silent is given up after the user timeout.
     ///
-    /// After such a timeout smoltcp takes nothing for under way, so that the peer has the octet of a keep-alive
-    /// already.
+    /// After such a timeout smoltcp counts no octets as under way. So its keep-alive repeats an octet that the peer
+    /// has already.
     pub(crate) fn ask_again(&mut self) -> bool {
         let is_stuck = self.end.is_none()
             && self.is_established()
@@ -203,15 +203,14 @@ impl Connection {
         self.end.get_or_insert(cause);
     }
 
-    /// Whether the connection ends if its peer is gone without a FIN or RST.
+    /// Returns true if the connection ends when its peer is gone without a FIN or RST.
     pub(crate) fn loses_peer(&self) -> bool {
         let state = self.socket().state();
         let has_ended = self.end.is_some() || (self.peer_finished && !self.is_removed);
         !has_ended && !matches!(state, State::Closed | State::Listen | State::SynSent)
     }
 
-    /// Drops a RST that cannot be sent. smoltcp would try it once a second for ever, and a peer that is not there needs
-    /// none.
+    /// Drops a RST that cannot be sent. smoltcp would try it once a second for ever, and an absent peer needs none.
     pub(crate) fn drop_unsendable_reset(&mut self, now: Instant) {
         if self.is_waiting && self.socket().state() == State::Closed {
             let since = *self.reset_waits_since.get_or_insert(now);
@@ -219,7 +218,7 @@ impl Connection {
         }
     }
 
-    /// Whether it is in the state of most connections: only data and acknowledgements go either way, and sending does
+    /// Returns true in the state of most connections: only data and acknowledgements go either way, and sending does
     /// not change that.
     pub(crate) fn is_calm(&self) -> bool {
         self.last_state == State::Established
@@ -231,8 +230,8 @@ impl Connection {
             && self.give_up_at.is_none()
     }
 
-    /// Notes a frame that smoltcp sends, and corrects it. Returns true if nothing else is to be done, as for nearly all
-    /// frames. A frame for which it returns false has to be kept whole, and counted.
+    /// Notes a frame that smoltcp sends, and corrects it. Returns true if the caller has nothing else to do, as for
+    /// nearly all frames. If it returns false, the caller has to keep the frame's segments whole and count it.
     pub(crate) fn passes(&mut self, now: Instant, frame: &mut Frame, counters: &mut TcpCounters) -> bool {
         let Some(mut own) = OwnSegment::of(frame) else { return false };
         self.mark.stamp(frame, &mut own);
@@ -245,8 +244,8 @@ impl Connection {
         true
     }
 
-    /// Notes what was sent. `is_blocked` says that it waits for the neighbor's MAC address instead. The time that a
-    /// peer has to answer probes begins with the first probe after its last answer.
+    /// Notes that a frame was sent. `is_blocked` is true if it waits for the neighbor's MAC address instead. The time
+    /// for an answer to probes begins with the first probe after the peer's last answer.
     pub(crate) fn note_sent(&mut self, now: Instant, is_blocked: bool) {
         let has_asked = self.mark.take_asked() || is_blocked;
         if has_asked && core::mem::take(&mut self.is_answered) && self.is_probing() {
@@ -254,7 +253,7 @@ impl Connection {
         }
     }
 
-    /// Notes that the neighbor was found. If an acknowledgement has waited for that, the peer need not answer it.
+    /// Notes that the neighbor was found. An acknowledgement that waited for that needs no answer.
     pub(crate) const fn note_neighbor(&mut self) {
         self.is_waiting = false;
         self.is_answered |= self.is_probing();
@@ -302,7 +301,7 @@ impl Connection {
                 });
             }
             State::Listen | State::SynSent | State::SynReceived | State::Established => {}
-            // A side that closes may be gone soon: it acknowledges at once what still comes, a FIN above all.
+            // The closing side may be gone soon. So it acknowledges arriving segments at once, above all a FIN.
             State::FinWait1 | State::FinWait2 => self.socket_mut().set_ack_delay(None),
         }
     }
@@ -325,8 +324,8 @@ impl Connection {
         }
     }
 
-    /// Whether a segment may be for it. Before its own SYN is out no peer can know of a connection, and smoltcp panics
-    /// on a segment that comes so early.
+    /// Returns true if a segment may be for this connection. Before its own SYN is out no peer can know of it, and
+    /// smoltcp panics on a segment that comes so early.
     pub(crate) fn takes_segments(&self) -> bool {
         self.has_sent || self.socket().state() != State::SynSent
     }
@@ -342,32 +341,32 @@ impl Connection {
         }
     }
 
-    /// Whether both ends know each other, or have done so.
+    /// Returns true if the connection is, or was, established.
     pub(crate) fn is_established(&self) -> bool {
         is_established(self.socket().state())
     }
 
-    /// Whether nothing will be sent any more, and no segment is for this connection.
+    /// Returns true if the connection sends nothing more, and no segment is for it.
     pub(crate) fn is_over(&self) -> bool {
         let is_closed = matches!(self.socket().state(), State::Closed | State::Listen);
         is_closed && (self.is_reset_lost || self.socket().remote_endpoint().is_none())
     }
 
-    /// Returns when the peer will have left something unanswered for too long: data, a probe of its closed window, or
+    /// Returns the time at which the peer's silence will be too long: after data, a probe of its closed window, or
     /// the probe of an idle connection.
     ///
-    /// Time counts from the probe, so that a stack that was not polled for long asks before it gives a peer up.
-    /// smoltcp's own timeout would end connections that are merely idle.
+    /// Time counts from the probe. So a stack that was not polled for long asks before it gives a peer up. smoltcp's
+    /// own timeout would end connections that are merely idle.
     pub(crate) fn times_out_at(&self) -> Option<Instant> {
         let patience = self.timeout?;
         let is_asked = self.is_pending || self.keep_alive.is_some();
-        // A peer that answers each probe lives, and the probes of a closed window come ever less often.
+        // A peer that answers each probe lives, and the intervals between probes of a closed window grow.
         let is_alive = self.is_answered && self.is_probing();
         (self.end.is_none() && is_asked && !is_alive).then(|| self.silent_since + patience)
     }
 
-    /// Whether TIME-WAIT is over but the user has not read everything. smoltcp would forget it, so that the end has to
-    /// wait.
+    /// Returns true if TIME-WAIT is over but the user has unread octets. smoltcp would forget the connection, so that
+    /// the end has to wait.
     pub(crate) fn holds_unread(&self, now: Instant) -> bool {
         !self.is_removed
             && self.socket().state() == State::TimeWait
@@ -388,12 +387,12 @@ impl Connection {
         self.tuple.remote
     }
 
-    /// Whether the peer answers nothing at present but probes.
+    /// Returns true if the peer answers only probes at present.
     const fn is_probing(&self) -> bool {
         !self.is_pending || self.mark.is_window_closed()
     }
 
-    /// Whether the peer owes an answer: to data, SYN or FIN.
+    /// Returns true if the peer owes an answer: to data, SYN or FIN.
     fn is_pending_now(&self) -> bool {
         let socket = self.socket();
         let awaits_control = matches!(
@@ -419,7 +418,7 @@ const fn send_len(len: usize, segment: usize) -> usize {
     if len < FEW * segment { len } else { len - len % segment }
 }
 
-/// Octets of the headers of IP and TCP.
+/// Returns the octets of the headers of IP and TCP.
 const fn headers(local: IpAddr) -> usize {
     if local.is_ipv4() { 40 } else { 60 }
 }
@@ -429,11 +428,12 @@ const FEW: usize = 4;
 /// smoltcp's lower bound for the MSS of a SYN.
 const MIN_PEER_MSS: u16 = 48;
 
-/// The time between two questions to a peer that has closed its window: smoltcp's shortest retransmission timeout.
+/// The interval between two keep-alives to a peer that has closed its window: smoltcp's shortest retransmission
+/// timeout.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The time of three questions for the peer's MAC address.
 const RESET_PATIENCE: Duration = Duration::from_secs(3);
 
-/// smoltcp's value, which the stack has to know to act just before.
+/// smoltcp's value. The stack has to act just before.
 const TIME_WAIT: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! What is counted below the RNIC, and how every layer declares its counters.
+//! The counters below the RNIC, and the macro by which every layer declares its counters.
 
 /// Declares a struct of counters, each with its meaning. `list` names them, their layer first. `add` adds those of
 /// another engine. They are plain integers, which the owner of the struct changes.
@@ -19,7 +19,7 @@ macro_rules! counters {
                 [$((concat!($layer, ".", stringify!($counter)), self.$counter),)*].into_iter()
             }
 
-            /// Adds the counts of another one.
+            /// Adds the counts of another engine.
             pub const fn add(&mut self, other: &Self) {
                 $(self.$counter += other.$counter;)*
             }
@@ -28,17 +28,17 @@ macro_rules! counters {
 }
 
 counters! {
-    /// What a [`Wire`](crate::Wire) has done so far, in frames unless it says octets.
+    /// The counters of a [`Wire`](crate::Wire), in frames unless the text says octets.
     "wire" WireCounters {
-        /// Taken by the device.
+        /// Frames that the device has taken.
         sent,
-        /// Given by the device.
+        /// Frames that the device has given.
         received,
-        /// Lost by the device: its ring was full, or they did not come whole. Only `packet` knows.
+        /// Frames that the device has lost: its ring was full, or they did not come whole. Only `packet` counts them.
         receive_lost,
-        /// Not taken by the device: it was full or down, or had no other end.
+        /// Frames that the device has not taken: it was full or down, or had no other end.
         send_lost,
-        /// Not sent because they were longer than the MTU and the Ethernet header.
+        /// Frames that were not sent because they were longer than the MTU and the Ethernet header.
         too_long,
         /// Octets of the frames taken by the device, Ethernet headers included.
         octets_sent,
@@ -48,7 +48,7 @@ counters! {
 }
 
 counters! {
-    /// What a [`Stack`](crate::Stack) has done and holds. Totals, but for those that say "now".
+    /// The counters of a [`Stack`](crate::Stack). They are totals, except those that say "now".
     "stack" Counters {
         /// Frames taken from the wire or turned round.
         frames_in,
@@ -74,19 +74,20 @@ counters! {
 }
 
 counters! {
-    /// What a [`HostStack`](crate::HostStack) has asked of the kernel. Totals, in calls unless it says otherwise.
+    /// The calls of a [`HostStack`](crate::HostStack) to the kernel. They are totals, in calls unless the text says
+    /// otherwise.
     "host" HostCounters {
-        /// For news of all sockets together.
+        /// Calls for news of all sockets together.
         waits,
-        /// For received octets.
+        /// Calls to receive octets.
         receives,
-        /// To send octets.
+        /// Calls to send octets.
         sends,
         /// Octets received.
         octets_received,
         /// Of these, octets that the kernel put straight into registered memory.
         octets_placed,
-        /// Octets sent: taken by the kernel.
+        /// Octets sent: the kernel has taken them.
         octets_sent,
         /// Of these, octets of FPDUs that the kernel took straight from registered memory.
         octets_lent,
@@ -94,14 +95,14 @@ counters! {
         accepted,
         /// Attempts to accept that failed because the system had no descriptor or memory left.
         accept_failures,
-        /// How often a listener let connections wait in the kernel because its backlog was full.
+        /// Times that a listener let connections wait in the kernel because its backlog was full.
         backlog_waits,
     }
 }
 
 counters! {
-    /// What TCP has done on all connections of a [`Stack`](crate::Stack), in segments unless it says octets (RFC 9293).
-    /// RFC 4022 has names for some of them.
+    /// The counters of TCP on all connections of a [`Stack`](crate::Stack), in segments unless the text says octets
+    /// (RFC 9293). RFC 4022 has names for some of them.
     "tcp" TcpCounters {
         /// Segments sent, with repeated ones, pure acknowledgements and resets.
         segments_sent,
@@ -115,8 +116,8 @@ counters! {
         segments_retransmitted,
         /// Octets of payload sent that were sent before.
         octets_retransmitted,
-        /// Segments received that acknowledge what was never sent (RFC 9293 section 3.10.7.4): dropped, and answered
-        /// with an acknowledgement.
+        /// Segments received that acknowledge octets that were never sent (RFC 9293 section 3.10.7.4). They are
+        /// dropped, and answered with an acknowledgement.
         acknowledged_unsent,
         /// Resets sent (RFC 4022 tcpOutRsts).
         resets_sent,

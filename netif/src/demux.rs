@@ -1,9 +1,9 @@
-//! What a frame is about, and which connection it is for.
+//! The kind of a frame, and the connection that it is for.
 
 use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
 
-/// Both ends of a connection, by which it is found.
+/// Both ends of a connection, which identify it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tuple {
     pub(crate) local: SocketAddr,
@@ -11,8 +11,8 @@ pub(crate) struct Tuple {
 }
 
 impl Hash for Tuple {
-    /// One look-up for each frame: so one word (IPv6: three) is hashed instead of each field. All tuples have the own
-    /// address in common.
+    /// Each frame needs one look-up. So one word (IPv6: three) is hashed instead of each field. All tuples have the
+    /// own address in common.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let ports = u64::from(self.local.port()) << 16 | u64::from(self.remote.port());
         match self.remote.ip() {
@@ -25,16 +25,16 @@ impl Hash for Tuple {
     }
 }
 
-/// What a frame is about, so that a socket set can be chosen. Nothing is verified; the stack does that.
+/// The kind of a frame, so that a socket set can be chosen. Nothing is verified here; the stack does that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peek {
     /// TCP to the own address.
     Tcp(Segment),
-    /// ARP or NDP: afterwards the neighbor cache may know more about these two addresses, which may be the same.
+    /// ARP or NDP. Afterwards the neighbor cache may know more about these two addresses, which may be the same.
     Neighbor([IpAddr; 2]),
     /// Another frame that the stack may answer, such as an echo request.
     Other,
-    /// A frame that is not for this stack, or that it must not look at.
+    /// A frame that is not for this stack, or that the stack must not process.
     Refused,
 }
 
@@ -43,11 +43,11 @@ pub(crate) struct Segment {
     pub(crate) tuple: Tuple,
     pub(crate) flags: u8,
     pub(crate) window: u16,
-    /// What it acknowledges, if it says so.
+    /// The acknowledged sequence number, if the segment has one.
     pub(crate) acknowledged: Option<u32>,
-    /// Octets of the frame from the TCP header on.
+    /// The octets of the frame from the TCP header on.
     pub(crate) len: usize,
-    /// The MSS option, looked for in a SYN only.
+    /// The MSS option, which is read in a SYN only.
     pub(crate) mss: Option<u16>,
 }
 
@@ -73,9 +73,9 @@ impl Demux {
         Self { mac, address }
     }
 
-    /// Looks at a received frame; `looped` if it never was on the wire. A frame from the wire must not come from this
-    /// station's addresses or from the loopback. It could put a wrong entry into the neighbor cache, or pass for a
-    /// local peer.
+    /// Returns the kind of a received frame. `looped` is true if it never was on the wire. A frame from the wire must
+    /// not come from this station's addresses or from the loopback. It could put a wrong entry into the neighbor
+    /// cache, or pass for a local peer.
     pub(crate) fn peek(&self, frame: &[u8], looped: bool) -> Peek {
         let Some((header, payload)) = frame.split_first_chunk::<14>() else { return Peek::Refused };
         let to_group = header[0] & 1 != 0;
@@ -95,7 +95,7 @@ impl Demux {
         }
     }
 
-    /// Whether a frame that this stack sends is for itself: sent to its own MAC address, or a question for that.
+    /// Returns true if a frame that this stack sends is for itself: to its own MAC address, or a question for that.
     pub(crate) fn turns_round(&self, frame: &[u8]) -> bool {
         let Some((header, payload)) = frame.split_first_chunk::<14>() else { return false };
         if header[..6] == self.mac {
@@ -125,7 +125,7 @@ impl Demux {
     fn peek_ipv4(&self, packet: &[u8], looped: bool) -> Option<Peek> {
         let header = packet.first_chunk::<20>()?;
         let header_len = usize::from(header[0] & 0x0F) * 4;
-        // Flags and fragment offset: the stack reassembles nothing, and must not take a fragment for a packet.
+        // Flags and fragment offset. The stack reassembles nothing, and must not take a fragment for a packet.
         let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3FFF != 0;
         if header[0] >> 4 != 4 || header_len < 20 || is_fragment {
             return None;
@@ -143,7 +143,7 @@ impl Demux {
         let source = IpAddr::from(*packet[8..].first_chunk::<16>()?);
         let destination = IpAddr::from(*packet[24..].first_chunk::<16>()?);
         let (mut next_header, mut payload) = (header[6], &packet[40..]);
-        // The only extension header that the stack goes past.
+        // The stack skips no other extension header.
         if next_header == HOP_BY_HOP {
             next_header = *payload.first()?;
             payload = payload.get((usize::from(*payload.get(1)?) + 1) * 8..)?;
@@ -177,7 +177,7 @@ impl Demux {
     }
 }
 
-/// Whether a frame of our own asks for a neighbor. smoltcp sends it in place of the frame that it had for that
+/// Returns true if a frame of our own asks for a neighbor. smoltcp sends it instead of the frame that it had for that
 /// neighbor.
 pub(crate) fn asks_for_neighbor(frame: &[u8]) -> bool {
     match frame.get(12..14) {
@@ -187,7 +187,7 @@ pub(crate) fn asks_for_neighbor(frame: &[u8]) -> bool {
     }
 }
 
-/// Whether a frame about neighbors answers a question; all others ask one.
+/// Returns true if a frame about neighbors answers a question. All others ask one.
 pub(crate) fn answers_for_neighbor(frame: &[u8]) -> bool {
     match frame.get(12..14) {
         Some([0x08, 0x06]) => frame.get(20..22) == Some(&[0, 2]),
@@ -310,9 +310,9 @@ mod tests {
         assert_eq!(demux("fd00::3").peek(&syn_v6(TCP, &[], &options), false), Peek::Refused);
     }
 
-    /// A question says where its sender is, and nothing of whom it asks for; an answer says both.
+    /// A question tells its sender's address, and nothing about the wanted station. An answer tells both.
     #[test]
-    fn neighbor_frames_tell_about_who_is_known_now() {
+    fn neighbor_frames_name_the_stations_that_they_make_known() {
         let address = |last: u8| IpAddr::from([0xFD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
         for (kind, told) in [(NEIGHBOR_SOLICITATION, [2, 2]), (NEIGHBOR_ADVERTISEMENT, [2, 3])] {
             let mut frame = syn_v6(ICMPV6, &[], &[0; 4]);
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_read_as_far_as_they_make_sense() {
+    fn options_are_read_up_to_the_first_invalid_one() {
         let table: [(&[u8], Option<u16>); 9] = [
             (&[], None),
             (&[2, 4, 1, 2], Some(0x0102)),
@@ -348,7 +348,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_octets_are_too_strange(mut frame in prop::collection::vec(any::<u8>(), 0..120), kind in 0..4) {
+        fn no_octets_cause_a_panic(mut frame in prop::collection::vec(any::<u8>(), 0..120), kind in 0..4) {
             if frame.len() >= 15 {
                 frame[..6].copy_from_slice(&MAC);
                 let (ethertype, first) = match kind {

@@ -1,8 +1,8 @@
-//! Lengths that every wire knows: of headers, and of the IP packets in Ethernet frames.
+//! Lengths that every wire uses: of headers, and of the IP packets in Ethernet frames.
 
-/// Octets of an Ethernet header. Frames have neither a VLAN tag nor a frame check sequence.
+/// The octets of an Ethernet header. Frames have neither a VLAN tag nor a frame check sequence.
 pub(crate) const ETHERNET_HEADER: usize = 14;
-/// Octets of virtio's header, which stands before a frame where the device has offloads (virtio 1.2, section 5.1.6).
+/// The octets of virtio's header, which precedes a frame if the device has offloads (virtio 1.2, section 5.1.6).
 pub(crate) const VNET_HEADER: usize = 10;
 /// The smallest MTU: every IPv4 host takes packets of this length (RFC 791).
 pub(crate) const MIN_MTU: usize = 576;

@@ -9,11 +9,11 @@ use crate::checksum;
 /// neither an allocation nor zeros.
 #[derive(Default, Clone)]
 pub(crate) struct Frame {
-    /// As long as the longest frame so far.
+    /// Has the length of the longest frame so far.
     buffer: Vec<u8>,
     len: usize,
-    /// The checksums of IPv4 and TCP need not be looked at, and may be missing. Either nothing could damage the frame
-    /// so far, or the device has verified it.
+    /// The checksums of IPv4 and TCP need no check, and may be missing. Nothing could damage the frame so far, or the
+    /// device has verified it.
     pub(crate) is_trusted: bool,
     /// Octets of TCP payload in each segment into which the device cuts the frame; 0 if it does not cut it.
     pub(crate) segment: u16,
@@ -25,7 +25,7 @@ impl Frame {
         Self { buffer: octets.to_vec(), len: octets.len(), ..Self::default() }
     }
 
-    /// Makes it a frame of `len` octets, which are those of earlier frames.
+    /// Makes it a frame of `len` octets. They hold the octets of earlier frames.
     pub(crate) fn reset(&mut self, len: usize) {
         if self.buffer.len() < len {
             self.buffer.resize(len, 0);
@@ -41,7 +41,7 @@ impl Frame {
         self.copy_from_slice(octets);
     }
 
-    /// Exchanges the frame's octets and these.
+    /// Exchanges the frame's octets with `octets`.
     pub(crate) fn swap(&mut self, octets: &mut Vec<u8>) {
         self.buffer.truncate(self.len);
         core::mem::swap(&mut self.buffer, octets);
@@ -73,7 +73,7 @@ impl Frame {
         }
     }
 
-    /// Whether the checksums of IPv4 and TCP are good, or need not be looked at.
+    /// Returns true if the checksums of IPv4 and TCP are good, or need no check.
     pub(crate) fn is_good(&self) -> bool {
         self.is_trusted || checksum::is_good(self)
     }

@@ -13,10 +13,10 @@ use crate::{IpSetting, Stack, StackConfig, Wire, pair};
 
 /// Feeds frames to a stack that listens, opens one connection, and takes every connection that it is offered.
 ///
-/// The first octet chooses IPv4 or IPv6. Records follow: an octet of kind, one of length, and as many octets. A record
-/// of an even kind is a frame, whose Ethernet addresses are corrected. One of an odd kind describes a TCP segment. Its
-/// checksums are good, and its sequence numbers close to those that the stack expects, so that states behind the
-/// handshake are reached.
+/// The first octet chooses IPv4 or IPv6. Records follow: an octet of kind, one of length, and as many octets. A
+/// record of an even kind is a frame, whose Ethernet addresses are corrected. A record of an odd kind describes a TCP
+/// segment with good checksums. Its sequence numbers are close to those that the stack expects, so that the stack
+/// gets beyond the handshake.
 pub fn frame(data: &[u8]) {
     run(data);
 }
@@ -251,7 +251,7 @@ mod tests {
 
     /// smoltcp panics on this without the stack's choice of buffer size: see `receive_len`.
     #[test]
-    fn a_flood_that_ignores_the_window_is_survived() {
+    fn a_flood_that_ignores_the_window_causes_no_panic() {
         let mut bench = Bench::with(true, 65_535, 256 * 1024);
         // SYN with a window scale option, then the ACK of the handshake.
         let syn = bench.segment(3, &[0x02, 0, 0, 1, 3, 3, 7, 0]);

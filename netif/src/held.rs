@@ -1,4 +1,4 @@
-//! Descriptors that the program around may close, and that a child has copies of after `fork`.
+//! Descriptors that the surrounding program may close, and of which a child has copies after `fork`.
 #![allow(unsafe_code)]
 
 use core::mem::ManuallyDrop;
@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
 use rustix::fs::fstat;
 
-/// A descriptor that is not closed at its end if the program has closed it before, as daemons do. Another file may have
-/// its number by then.
+/// A descriptor that its drop does not close if the program has closed it before, as daemons do. Another file may
+/// have its number by then.
 #[derive(Debug)]
 pub struct Held {
     mark: Option<Mark>,
@@ -75,7 +75,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         // The mark goes before another file can have the number.
         self.mark = None;
-        // SAFETY: this is the end of the only owner, and nothing looks at the field any more.
+        // SAFETY: the only owner ends here, and nothing reads the field any more.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
         if self.file.is_none() || file_of(fd.as_fd()) != self.file {
             // The program has closed it. The number is free, or another file's.
@@ -118,11 +118,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_closed_underneath_is_left_alone() {
+    fn a_descriptor_that_the_program_has_closed_is_left_alone() {
         let (one, other) = UnixStream::pair().unwrap();
         let held = Held::marked(one.into());
         let number = held.as_raw_fd();
-        // SAFETY: programs do this. `Held` looks at the descriptor before it closes it again.
+        // SAFETY: programs do this. `Held` checks the descriptor before it closes it again.
         drop(unsafe { OwnedFd::from_raw_fd(number) });
         drop(held);
         assert_eq!(read(&other, &mut [0]), Ok(0), "it was closed");

@@ -43,9 +43,9 @@ pub struct HostMoving(Box<Connection>);
 /// The TCP of the kernel. Its methods have the names, meaning and order of those of a [`Stack`](crate::Stack).
 ///
 /// One epoll instance, edge-triggered, watches all sockets, so that idle connections cost nothing. While only one
-/// connection is busy, its socket is mostly read without a question, and epoll is asked about the others now and then.
-/// Octets are read when the caller looks for them. What is queued for a connection goes out in one call at the next
-/// egress. Buffers come from a common pool, and are held only while something is in them.
+/// connection is busy, its socket is mostly read without a question to epoll, and epoll is asked now and then. Octets
+/// are read when the caller looks for them. The octets queued for a connection go out in one call at the next egress.
+/// Buffers come from a common pool, and are held only while they have octets.
 ///
 /// Of the configuration it uses `ip.address` (unspecified: any of the host's), `tcp_buffer` for the buffers of this
 /// process, `timeout` as TCP's user timeout, `keep_alive`, `kernel_congestion`, `backlog`, `lingering` and
@@ -58,7 +58,7 @@ pub struct HostStack {
     /// Sockets that only reserve a port, by their addresses.
     bound: Vec<(SocketAddr, Held)>,
     next_listener: u64,
-    /// When to accept again after the system had no descriptor left.
+    /// The time to accept again after the system had no descriptor left.
     accept_again_at: Option<Instant>,
     wheel: Wheel,
     pool: Pool,
@@ -103,8 +103,8 @@ impl HostStack {
         })
     }
 
-    /// Asks the kernel once what has happened. While only one socket has anything to read, it mostly reads that socket
-    /// instead. Returns how many sockets have news.
+    /// Asks the kernel once which sockets have news. While only one socket has anything to read, it mostly reads that
+    /// socket instead. Returns how many sockets have news.
     pub fn ingress(&mut self, now: Instant) -> usize {
         if let Some(look) = self.favourite.next_look()
             && let Some(has_news) = self.look_at(look.id)
@@ -245,8 +245,8 @@ impl HostStack {
         Some(id)
     }
 
-    /// When to call [`HostStack::ingress`] and [`HostStack::egress`] next, if [`HostStack::poll_fd`] does not become
-    /// readable before: `now` if there is work.
+    /// Returns the time for the next [`HostStack::ingress`] and [`HostStack::egress`], if [`HostStack::poll_fd`] does
+    /// not become readable before. That is `now` if there is work.
     #[must_use]
     pub fn poll_at(&self, now: Instant) -> Option<Instant> {
         if !self.dirty.is_empty() {
@@ -255,7 +255,7 @@ impl HostStack {
         [self.wheel.next_deadline(), self.accept_again_at].into_iter().flatten().min()
     }
 
-    /// Whether `next_ready` or `next_accepted` may return a connection.
+    /// Returns true if `next_ready` or `next_accepted` may return a connection.
     #[must_use]
     pub fn has_news(&self) -> bool {
         !self.ready.is_empty() || !self.accepted.is_empty()
@@ -278,7 +278,7 @@ impl HostStack {
         socket::source_to(remote)
     }
 
-    /// Whether the program has closed the epoll instance.
+    /// Returns true if the program has closed the epoll instance.
     pub(crate) const fn is_lost(&self) -> bool {
         self.is_lost
     }
@@ -314,7 +314,7 @@ impl HostStack {
         self.counters
     }
 
-    /// Reads the socket of one connection without a question to epoll, and returns whether it had anything. `None` if
+    /// Reads the socket of one connection without a question to epoll. Returns whether it had anything, or `None` if
     /// the connection is in no state for that.
     fn look_at(&mut self, id: ConnectionId) -> Option<bool> {
         let connection = self.table.get_mut(id)?;
@@ -364,7 +364,7 @@ impl HostStack {
         }
     }
 
-    /// Brings a removed connection to its end.
+    /// Ends a removed connection.
     fn see_off(&mut self, now: Instant, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         connection.budget = self.config.tcp_buffer;
@@ -450,7 +450,7 @@ impl HostStack {
             }
             self.lingering.pop_front();
         }
-        // Many that are gone may be behind a slow one at the front.
+        // Many ended connections may be behind a slow one at the front.
         if self.lingering.len() > 2 * self.config.lingering + 16 {
             self.lingering.retain(|id| self.table.get(*id).is_some());
         }
@@ -467,5 +467,5 @@ impl core::fmt::Debug for HostStack {
 const LISTENER: u64 = 1 << 63;
 /// Events of one call. Further ones come with the next.
 const EVENTS: usize = 64;
-/// The time between two looks whether the peer has acknowledged everything, which the kernel does not report.
+/// The interval between two checks whether the peer has acknowledged everything. The kernel does not report that.
 const ACKNOWLEDGEMENT_TICK: Duration = Duration::from_millis(1);

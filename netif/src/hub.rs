@@ -20,13 +20,13 @@ use crate::wire::{Link, Wire};
 /// Several stacks with the same addresses on one device. Each has a [`Port`].
 ///
 /// A connection belongs to the port that its TCP ports choose ([`queue_of`]), unless it was moved. A port that takes
-/// another port's frame from the device puts it into that port's inbox. Answers about neighbors go to all ports, and so
-/// does the loss of the device's other end, behind the frames that came before. All other frames stay with the port that
-/// took them.
+/// another port's frame from the device puts it into that port's inbox. Answers about neighbors go to all ports. So
+/// does the loss of the device's other end, behind the frames that came before. All other frames stay with the port
+/// that took them.
 #[derive(Debug)]
 struct Hub {
     demux: Demux,
-    /// One for each port, or one that all ports use.
+    /// One queue for each port, or one that all ports use.
     queues: Vec<Mutex<Wire>>,
     /// Every queue cuts long frames into segments.
     segments: bool,
@@ -41,15 +41,15 @@ struct Hub {
 pub(crate) struct Port {
     hub: Arc<Hub>,
     index: usize,
-    /// Losses of the device's other end that this port has heard of.
+    /// The losses of the device's other end that this port has handled.
     losses: u64,
 }
 
-/// What other ports have put in, and a descriptor that is readable while there is anything.
+/// The arrivals that other ports have put in, and a descriptor that is readable while there are any.
 #[derive(Debug)]
 struct Inbox {
     lanes: Mutex<Lanes>,
-    /// How much is in both lanes.
+    /// The number of entries in both lanes.
     waiting: AtomicUsize,
     bell: OwnedFd,
 }
@@ -62,11 +62,11 @@ struct Lanes {
     turned: VecDeque<Frame>,
 }
 
-/// What comes from the device.
+/// An arrival from the device.
 #[derive(Debug)]
 enum Arrival {
     Frame(Frame),
-    /// The device has lost its other end. What comes behind is from another one.
+    /// The device has lost its other end. Later frames are from another one.
     Loss,
 }
 
@@ -74,17 +74,20 @@ impl Wire {
     /// Makes wires for `ports` stacks with the addresses of `config`, out of one wire or of one queue for each
     /// ([`Wire::open_queues`]).
     ///
-    /// A connection that a peer opens belongs to the stack that the ports choose. A connection that a stack opens
+    /// A connection that a peer opens belongs to the stack that the TCP ports choose. A connection that a stack opens
     /// belongs to that stack. [`Stack::take_out`](crate::Stack::take_out) moves a connection to another stack. All
     /// stacks have to listen on the same ports. All have to be polled, as each may receive for the others.
     ///
     /// # Errors
-    /// `InvalidInput` when there is neither one wire nor one for each port, and when the system has no file descriptor
-    /// left.
+    /// `InvalidInput` if there is neither one wire nor one for each port. The system's error if it has no file
+    /// descriptor left.
     pub fn share(wires: Vec<Self>, ports: usize, config: &StackConfig) -> io::Result<Vec<Self>> {
         let Some(mtu) = wires.iter().map(Self::mtu).min().filter(|_| [1, ports].contains(&wires.len()))
         else {
-            let text = format!("{} queues for {ports} stacks: there must be one, or as many", wires.len());
+            let text = format!(
+                "{} queues for {ports} stacks: there must be one queue, or one for each stack",
+                wires.len()
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         };
         let inboxes = (0..ports).map(|_| Inbox::new()).collect::<io::Result<Vec<_>>>()?;
@@ -161,7 +164,8 @@ impl Port {
         self.inbox().pop(|lanes| &mut lanes.turned)
     }
 
-    /// Hands a frame over to the port of its connection if that is another one; `turned` if this station has sent it.
+    /// Gives a frame to the port of its connection if that is another one. `turned` is true if this station has sent
+    /// it.
     pub(crate) fn hand_over(&self, frame: &Frame, turned: bool) -> bool {
         let Peek::Tcp(segment) = self.hub.demux.peek(frame, turned) else { return false };
         let owner = self.hub.owner(&segment.tuple);
@@ -181,13 +185,13 @@ impl Port {
         self.hub.segments
     }
 
-    /// Whether the frames of a connection come to this port.
+    /// Returns true if the frames of a connection come to this port.
     pub(crate) fn owns(&self, tuple: &Tuple) -> bool {
         self.hub.owner(tuple) == self.index
     }
 
-    /// Has the frames of a connection come to this port from now on. Returns whether [`Self::forget`] is needed at its
-    /// end.
+    /// Makes the frames of a connection come to this port from now on. Returns true if [`Self::forget`] is needed at
+    /// its end.
     pub(crate) fn claim(&self, tuple: Tuple) -> bool {
         let is_home = self.hub.home(&tuple) == self.index;
         self.hub.change(|moved| if is_home { moved.remove(&tuple) } else { moved.insert(tuple, self.index) });
@@ -207,7 +211,7 @@ impl Port {
         self.queue().poll_at()
     }
 
-    /// Whether a peer is at the device's other end. The first port answers for all.
+    /// Returns whether a peer is at the device's other end. The first port answers for all.
     pub(crate) fn has_carrier(&self) -> Option<bool> {
         if self.index == 0 { self.queue().has_carrier() } else { None }
     }
@@ -223,7 +227,8 @@ impl Port {
         Some(fds)
     }
 
-    /// Returns what becomes readable when a frame was handed over. A sleeper needs more: see [`Wire::wait_fds`].
+    /// Returns the descriptor that becomes readable when a frame was handed over. A sleeper needs more: see
+    /// [`Wire::wait_fds`].
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.inbox().bell.as_fd()
     }
@@ -282,7 +287,7 @@ impl Inbox {
         self.push(Arrival::Frame(frame), |lanes| &mut lanes.arrived);
     }
 
-    /// Puts a frame in. A full inbox loses it, as any queue on the way does.
+    /// Puts a frame in. A full inbox loses it, like any queue on the way.
     fn push<T>(&self, frame: T, lane: impl FnOnce(&mut Lanes) -> &mut VecDeque<T>) {
         let mut lanes = self.lanes();
         let lane = lane(&mut lanes);
@@ -292,7 +297,7 @@ impl Inbox {
         }
     }
 
-    /// Puts a loss in, also into a full inbox. One behind another says nothing new.
+    /// Puts a loss in, also into a full inbox. Several losses in a row count as one.
     fn push_loss(&self) {
         let mut lanes = self.lanes();
         let lane = &mut lanes.arrived;
@@ -302,7 +307,7 @@ impl Inbox {
         }
     }
 
-    /// Counts what the caller, who holds the lanes, has put in, and rings if it is the first.
+    /// Counts an entry that the caller, who holds the lanes, has put in. Rings the bell if it is the first.
     fn count_in(&self) {
         if self.waiting.fetch_add(1, Ordering::AcqRel) == 0 {
             // The only error is a full counter, which is readable as well.
@@ -330,6 +335,6 @@ impl Inbox {
 
 /// Frames in a lane at most.
 const CAPACITY: usize = 1024;
-/// Frames for other ports that one call takes from the device at most, so that the port's own work does not wait for
-/// long.
+/// The most frames for other ports that one call takes from the device. Without this bound the port's own work could
+/// wait for long.
 const BURST: usize = 64;

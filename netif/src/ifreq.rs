@@ -1,13 +1,13 @@
-//! The structure by which the kernel is asked about a network interface (netdevice(7)).
+//! The kernel's structure for questions about a network interface (netdevice(7)).
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// Returns a request about the interface `name`, with nothing else in it.
+/// Returns a request about the interface `name`; its other fields are zero.
 ///
 /// # Errors
-/// `ENODEV` when no interface can have so long a name.
+/// `ENODEV` if the name is longer than that of any interface.
 pub(crate) fn request_for(name: &str) -> io::Result<libc::ifreq> {
     let mut ifr_name = [0; libc::IFNAMSIZ];
     // The last octet stays zero.

@@ -10,7 +10,7 @@ use smoltcp::time::{Duration, Instant};
 use crate::ethernet::ETHERNET_HEADER;
 use crate::random::Random;
 
-/// What an [`Impairment`] does to frames. The default does nothing.
+/// The effects of an [`Impairment`] on frames. The default has none.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ImpairmentConfig {
     /// The same seed and the same frames at the same times give the same result.
@@ -19,22 +19,23 @@ pub struct ImpairmentConfig {
     pub loss: f64,
     /// Probability that a frame comes twice, 0 to 1.
     pub duplicate: f64,
-    /// Probability that a frame is held back for 0.1 to 1.1 ms beside `delay`, so that later ones overtake it.
+    /// Probability that a frame is held back for 0.1 to 1.1 ms in addition to `delay`, so that later ones overtake
+    /// it.
     pub reorder: f64,
-    /// Probability that one bit of an IP packet is turned over. Only bits under a checksum can be hit. On a real wire
-    /// the frame check sequence protects the Ethernet header and ARP, and frames in memory have none.
+    /// Probability that one bit of an IP packet is flipped. Only bits under a checksum can be hit. On a real wire the
+    /// frame check sequence protects the Ethernet header and ARP, and frames in memory have none.
     pub corrupt: f64,
     /// Time on the way of each frame.
     pub delay: Duration,
-    /// Longest further time on the way, equally distributed; frames may overtake each other by it.
+    /// Longest additional time on the way, equally distributed. It lets frames overtake each other.
     pub jitter: Duration,
     /// Interval in which the link is down, and frames that are sent get lost.
     pub down: Option<Range<Instant>>,
 }
 
-/// A box in the middle of a wire that loses, duplicates, holds back, delays and damages frames, as a seeded generator
-/// says. It has no clock and does no I/O: frames go in by [`Impairment::push`] and come out by [`Impairment::pop`] when
-/// they are due.
+/// A box in the middle of a wire that loses, duplicates, holds back, delays and damages frames, by a seeded
+/// generator. It has no clock and does no I/O. Frames go in by [`Impairment::push`] and come out by
+/// [`Impairment::pop`] when they are due.
 #[derive(Clone)]
 pub struct Impairment {
     config: ImpairmentConfig,
@@ -64,7 +65,8 @@ impl Impairment {
         }
     }
 
-    /// Whether a frame that is not lost goes on at once, unchanged: only loss is asked for, and no frame waits.
+    /// Returns true if a frame that is not lost goes on at once, unchanged: the only fault is loss, and no frame
+    /// waits.
     pub(crate) fn is_immediate(&self) -> bool {
         let ImpairmentConfig { duplicate, reorder, corrupt, delay, jitter, .. } = self.config;
         let chances = [duplicate, reorder, corrupt];
@@ -72,7 +74,7 @@ impl Impairment {
         chances == [0.0; 3] && times == [Duration::ZERO; 2] && self.queue.is_empty()
     }
 
-    /// Whether the next frame gets through.
+    /// Returns true if the next frame gets through.
     pub(crate) fn passes(&mut self, now: Instant) -> bool {
         let lost = self.random.chance(self.config.loss) || self.is_down(now);
         self.lost += u64::from(lost);
@@ -113,7 +115,7 @@ impl Impairment {
         self.queue.pop().map(|Reverse((_, _, frame))| frame)
     }
 
-    /// When the next frame is due.
+    /// Returns the time at which the next frame is due.
     #[must_use]
     pub fn poll_at(&self) -> Option<Instant> {
         self.queue.peek().map(|Reverse((due, _, _))| *due)
@@ -151,9 +153,9 @@ impl fmt::Debug for Impairment {
 }
 
 const MAX_QUEUE: usize = 65_536;
-/// Microseconds.
+/// In microseconds.
 const MIN_HOLD: u64 = 100;
-/// Microseconds.
+/// In microseconds.
 const HOLD_SPAN: u64 = 1000;
 
 #[cfg(test)]

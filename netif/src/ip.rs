@@ -93,7 +93,7 @@ impl IpSetting {
         Ok(())
     }
 
-    /// Whether `remote` is in the own net, or a route or gateway leads there.
+    /// Returns true if `remote` is in the own net, or a route or gateway leads there.
     #[must_use]
     pub fn reaches(&self, remote: IpAddr) -> bool {
         self.route_to(remote).is_some()
@@ -113,7 +113,7 @@ impl IpSetting {
         found.or_else(|| self.gateways.first().map(|_| 0))
     }
 
-    /// Whether `remote` is in the own net.
+    /// Returns true if `remote` is in the own net.
     #[must_use]
     pub fn is_on_link(&self, remote: IpAddr) -> bool {
         remote.is_ipv4() == self.address.is_ipv4() && contains(self.address, self.prefix, remote)
@@ -193,14 +193,14 @@ pub(crate) fn to_cidr(address: IpAddr, prefix: u8) -> IpCidr {
     IpCidr::new(IpAddress::from(address), prefix)
 }
 
-/// Whether `address` can be that of one other station on a wire.
+/// Returns true if `address` can be that of one other station on a wire.
 pub(crate) fn is_station(address: IpAddr) -> bool {
     station(address).is_ok()
 }
 
 fn station(address: IpAddr) -> Result<(), IpSettingError> {
     let mapped = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
-    refuse_if(address.is_unspecified(), &address, "the unspecified address is nobody's")?;
+    refuse_if(address.is_unspecified(), &address, "the unspecified address belongs to no host")?;
     refuse_if(address.is_multicast(), &address, "that is a multicast address")?;
     refuse_if(address == IpAddr::V4(Ipv4Addr::BROADCAST), &address, "that is the broadcast address")?;
     refuse_if(address.is_loopback(), &address, "a loopback address never goes over a wire")?;
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reached_follows_net_routes_and_gateway() {
+    fn net_routes_and_gateway_decide_which_addresses_are_reached() {
         let lone: IpSetting = "10.0.0.1/24".parse().unwrap();
         let routed: IpSetting = "10.0.0.1/24,route 192.168.0.0/16 via 10.0.0.9".parse().unwrap();
         let open: IpSetting = "10.0.0.1/24,gw 10.0.0.9".parse().unwrap();

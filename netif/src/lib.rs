@@ -14,7 +14,7 @@
 //!
 //! A [`Wire`] carries frames and nothing else. A [`Stack`] puts TCP/IP on it. This crate reads neither a clock nor a
 //! source of randomness: time is an argument, and a seed is part of the configuration. So a run on [`pair`] can be
-//! repeated frame by frame. No call blocks; [`Stack::poll_at`] and [`Stack::poll_fd`] say how long to sleep.
+//! repeated frame by frame. No call blocks. [`Stack::poll_at`] and [`Stack::poll_fd`] tell how long to sleep.
 //!
 //! ```
 //! use weft_netif::{Instant, LlpState, Stack, StackConfig, pair};

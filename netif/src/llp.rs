@@ -45,9 +45,9 @@ impl Llp<'_> {
         }
     }
 
-    /// Lets `f` write into the free part of the send buffer that lies in one piece, which is empty if the buffer is
-    /// full. `f` returns how many octets to queue, and a result. Returns `None` without a call of `f` if nothing can be
-    /// sent yet, or any more.
+    /// Lets `f` write into the first free piece of the send buffer, which is empty if the buffer is full. `f` returns
+    /// how many octets to queue, and a result. Returns `None` without a call of `f` if nothing can be sent yet, or
+    /// any more.
     pub fn transmit<R>(&mut self, f: impl FnOnce(&mut [u8]) -> (usize, R)) -> Option<R> {
         match self {
             Self::Tcp(tcp) => tcp.transmit(f),
@@ -63,13 +63,14 @@ impl Llp<'_> {
         }
     }
 
-    /// Whether [`Llp::send_directly`] works here.
+    /// Returns true if [`Llp::send_directly`] works here.
     #[must_use]
     pub const fn sends_directly(&self) -> bool {
         matches!(self, Self::Host(_))
     }
 
-    /// Whether [`Llp::send_directly`] may succeed now. After `false` the connection is ready again as soon as it may.
+    /// Returns true if [`Llp::send_directly`] may succeed now. After `false` the connection is reported again as soon
+    /// as it may.
     #[must_use]
     pub fn takes_directly(&mut self) -> bool {
         match self {
@@ -91,13 +92,13 @@ impl Llp<'_> {
         }
     }
 
-    /// Whether [`Llp::receive_directly`] works here.
+    /// Returns true if [`Llp::receive_directly`] works here.
     #[must_use]
     pub const fn receives_directly(&self) -> bool {
         matches!(self, Self::Host(_))
     }
 
-    /// Whether received octets wait to be consumed. Then nothing can be received directly.
+    /// Returns true if received octets wait to be consumed. Then [`Llp::receive_directly`] receives nothing.
     #[must_use]
     pub const fn has_unread(&self) -> bool {
         match self {
@@ -106,8 +107,9 @@ impl Llp<'_> {
         }
     }
 
-    /// Lets `receive` take octets off the socket: the next `len` to any place, and later ones into the slice of `spare`
-    /// octets that it gets, where [`Llp::readable`] finds them. `receive` returns how many octets have come in all.
+    /// Lets `receive` take octets off the socket. The next `len` octets may go to any place. Later ones go into the
+    /// slice of `spare` octets that `receive` gets, and [`Llp::readable`] returns them. `receive` returns how many
+    /// octets have come in all.
     ///
     /// Returns how many of the first `len` octets have come. This is 0 if none are there, or earlier octets are not
     /// consumed yet.
@@ -132,7 +134,7 @@ impl Llp<'_> {
         }
     }
 
-    /// Ends the connection by RST. What is queued is lost.
+    /// Ends the connection by RST. Queued octets are lost.
     pub fn abort(&mut self) {
         match self {
             Self::Tcp(tcp) => tcp.abort(),
@@ -140,7 +142,7 @@ impl Llp<'_> {
         }
     }
 
-    /// How far the connection has come.
+    /// Returns the state of the connection.
     #[must_use]
     pub fn state(&self) -> LlpState {
         match self {
@@ -149,7 +151,7 @@ impl Llp<'_> {
         }
     }
 
-    /// Returns how the connection ended; `None` while it has not.
+    /// Returns how the connection ended, or `None` while it has not.
     #[must_use]
     pub fn cause(&self) -> Option<CloseCause> {
         match self {
@@ -158,7 +160,7 @@ impl Llp<'_> {
         }
     }
 
-    /// Whether the peer's FIN has come and everything before it was read.
+    /// Returns true if the peer's FIN has come and all octets before it were read.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         match self {
@@ -176,7 +178,7 @@ impl Llp<'_> {
         }
     }
 
-    /// Returns the octets of the whole send buffer. More never fit at once.
+    /// Returns the size of the send buffer in octets.
     #[must_use]
     pub fn capacity(&self) -> usize {
         match self {
@@ -185,8 +187,8 @@ impl Llp<'_> {
         }
     }
 
-    /// Whether this many octets of the send buffer are free. After `false` the connection is ready again as soon as it
-    /// has more room.
+    /// Returns true if this many octets of the send buffer are free. After `false` the connection is reported again
+    /// as soon as it has more room.
     #[must_use]
     pub fn has_room(&mut self, needed: usize) -> bool {
         match self {
@@ -195,8 +197,8 @@ impl Llp<'_> {
         }
     }
 
-    /// Returns how many queued octets, sent or not, the peer has not acknowledged. After another answer than 0 the
-    /// connection is ready again when there are fewer.
+    /// Returns how many queued octets, sent or not, the peer has not acknowledged. After a result above 0 the
+    /// connection is reported again when there are fewer.
     #[must_use]
     pub fn unsent(&mut self) -> usize {
         match self {
@@ -205,8 +207,9 @@ impl Llp<'_> {
         }
     }
 
-    /// Returns the effective maximum segment size: octets of payload in the largest segment that may be sent. It is the
-    /// smaller one of the peer's MSS option (without it 536, or 1220 on IPv6) and what the own MTU leaves.
+    /// Returns the effective maximum segment size: octets of payload in the largest segment that may be sent. It is
+    /// the smaller one of two: the peer's MSS option (without it 536, or 1220 on IPv6), and the own MTU less the
+    /// headers.
     #[must_use]
     pub fn emss(&self) -> usize {
         match self {
@@ -215,9 +218,9 @@ impl Llp<'_> {
         }
     }
 
-    /// Returns how many more octets fit into the segment that will carry the next octet queued: [`Llp::emss`] if the
-    /// segment begins there. If a caller ends a unit where that segment ends, the next segment begins with a unit. It
-    /// is a forecast, as segments are cut when they are sent. `None` if the kernel cuts segments.
+    /// Returns how many more octets fit into the segment that will carry the next octet queued. This is [`Llp::emss`]
+    /// if the segment begins there. If a caller ends a unit with that segment, the next segment begins with a unit.
+    /// The result is a forecast, as segments are cut when they are sent. `None` if the kernel cuts segments.
     #[must_use]
     pub fn segment_room(&self) -> Option<usize> {
         match self {

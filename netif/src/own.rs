@@ -2,8 +2,8 @@
 
 use crate::sequence::find_tcp;
 
-/// A TCP segment in a frame of our own. Its header is read once for all who have to know: the mark of what was sent,
-/// the keeper of whole segments, and the tally.
+/// A TCP segment in a frame of our own. Its header is read once for all three users: the mark of sent octets, the
+/// keeper of whole segments, and the tally.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnSegment {
     /// Where the TCP header begins in the frame.
@@ -19,7 +19,7 @@ pub(crate) struct OwnSegment {
 }
 
 impl OwnSegment {
-    /// None for a frame that has no whole TCP header.
+    /// Returns `None` for a frame that has no whole TCP header.
     #[inline]
     pub(crate) fn of(frame: &[u8]) -> Option<Self> {
         let tcp = find_tcp(frame)?;
@@ -44,17 +44,17 @@ impl OwnSegment {
         self.flags & RST != 0
     }
 
-    /// Whether it only acknowledges, or resets: it takes no sequence number.
+    /// Returns true if the segment takes no sequence number: it only acknowledges or resets.
     pub(crate) const fn is_pure(&self) -> bool {
         self.len == 0 && self.control() == 0 && self.flags & ACK != 0
     }
 
-    /// Sequence numbers that SYN and FIN take.
+    /// Returns the sequence numbers that SYN and FIN take.
     pub(crate) const fn control(&self) -> u32 {
         (self.flags & SYN != 0) as u32 + (self.flags & FIN != 0) as u32
     }
 
-    /// Octets of payload, as a difference of sequence numbers.
+    /// Returns the octets of payload, as a difference of sequence numbers.
     pub(crate) fn octets(&self) -> u32 {
         u32::try_from(self.len).unwrap_or(0)
     }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_what_smoltcp_has_written() {
+    fn smoltcps_segments_are_read_back() {
         for (offset, kind) in [(34, [0x08, 0x00]), (54, [0x86, 0xDD])] {
             let mut frame = vec![0; offset + 24 + 7];
             frame[12..14].copy_from_slice(&kind);

@@ -23,16 +23,17 @@ mod socket;
 pub(crate) use socket::{Interface, join};
 
 /// A network interface by AF_PACKET. Each frame is sent by one call. Frames are received from a ring that the kernel
-/// shares. Frames that are longer than the MTU, which come with offloads, are received by one call each.
+/// shares. Frames longer than the MTU, which come with offloads, are received by one call each.
 ///
 /// The station has a MAC address of its own beside the interface's. So the kernel takes its frames for another
-/// station's and answers none of them. Otherwise the kernel would reset TCP connections to ports that it does not know.
+/// station's and answers none of them. Otherwise the kernel would reset TCP connections to ports that it does not
+/// know.
 pub(crate) struct Packet {
     socket: Arc<OwnedFd>,
     ring: Ring,
     offload: bool,
     index: i32,
-    /// Frames that were lost here, because the ring or the queue was full or they were longer than any packet.
+    /// Frames that were lost here, because the ring or the queue was full, or they were longer than any packet.
     lost: AtomicU64,
 }
 
@@ -54,7 +55,7 @@ impl Packet {
 
     fn open(name: &str, mtu: usize, offload: bool) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // With protocol 0 nothing arrives before the socket is bound, so that all frames are in the ring.
+        // With protocol 0 no frame arrives before the socket is bound, so that all frames are in the ring.
         let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
             .map_err(|error| explain(error.into()))?;
         let interface = Interface::find(&socket, name)?;
@@ -86,8 +87,8 @@ impl Packet {
         rustix::io::writev(&self.socket, &parts).is_ok_and(|len| len == VNET_HEADER + frame.len())
     }
 
-    /// Takes the next frame. It may be longer than the MTU: a peer on the same machine leaves segments and checksums to
-    /// hardware that is not there. Frames that a network card has put together look the same.
+    /// Takes the next frame. It may be longer than the MTU: a peer on the same machine leaves segments and checksums
+    /// to hardware that does not exist. Frames that a network card has put together look the same.
     pub(crate) fn receive(&mut self, frame: &mut Frame) -> bool {
         while let Some(arrival) = self.ring.take(frame) {
             if arrival.is_losing {
@@ -101,13 +102,14 @@ impl Packet {
         false
     }
 
-    /// Whether the device cuts long frames into segments.
+    /// Returns true if the device cuts long frames into segments.
     pub(crate) const fn segments(&self) -> bool {
         self.offload
     }
 
     pub(crate) fn poll_fd(&self) -> BorrowedFd<'_> {
-        // An interface that went down makes the socket readable until the error is taken. Nothing could sleep on it.
+        // A socket of an interface that went down stays readable until the error is taken, and no sleeper could
+        // sleep.
         let _down = socket_error(&self.socket);
         self.socket.as_fd()
     }
@@ -140,7 +142,7 @@ impl Packet {
         virtio::accept(frame, &header)
     }
 
-    /// Makes the frame what it would be on a wire. Returns `None` if it did not come whole.
+    /// Gives the frame the form that it has on a wire. Returns `None` if it did not come whole.
     fn restore(&self, arrival: Arrival, frame: &mut Frame) -> Option<()> {
         if arrival.is_queued {
             // It was too long for its place in the ring. The whole frame waits in the socket's queue.
@@ -180,7 +182,7 @@ pub(crate) fn refuse_the_kernels(address: IpAddr, interface: i32) -> io::Result<
     Err(io::Error::new(io::ErrorKind::AddrInUse, text))
 }
 
-/// Whether the kernel takes the address for its own, so that a socket can be bound to it.
+/// Returns true if the kernel takes the address for its own, so that a socket can be bound to it.
 fn is_the_kernels(address: IpAddr, interface: i32) -> bool {
     let nobodys = match address {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
@@ -193,7 +195,7 @@ fn is_the_kernels(address: IpAddr, interface: i32) -> bool {
         }
         UdpSocket::bind(target).is_ok()
     };
-    // With `ip_nonlocal_bind` every address can be bound to, so that this test says nothing.
+    // With `ip_nonlocal_bind` every address can be bound to, so that this test shows nothing.
     bind(address) && !bind(nobodys)
 }
 
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_not_there_is_one_clear_line() {
+    fn a_missing_interface_is_one_clear_line() {
         let error = Wire::open(&Spec::Packet("weft-nowhere".into()), 1500).unwrap_err().to_string();
         let lines = [
             "packet:weft-nowhere: there is no such interface in this network namespace",

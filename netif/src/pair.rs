@@ -9,7 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::frame::Frame;
 
-/// One end: what is sent goes into a lane that the other end receives from.
+/// One end. Frames sent here go into a lane that the other end receives from.
 #[derive(Debug)]
 pub(crate) struct PairEnd {
     outgoing: Arc<Lane>,
@@ -59,7 +59,7 @@ impl PairEnd {
         true
     }
 
-    /// Whether no frame was left when the last one was received. This saves another look under the lock.
+    /// Returns true if no frame was left when the last one was received. This saves another look under the lock.
     pub(crate) const fn is_drained(&self) -> bool {
         self.is_drained
     }
@@ -81,7 +81,7 @@ impl PairEnd {
     }
 }
 
-/// One direction. The bell is an eventfd that is readable while frames wait. It is made at the first question for it,
+/// One direction. The bell is an eventfd that is readable while frames wait. It is made when it is first asked for,
 /// so that a pair in one thread costs no system call.
 #[derive(Debug, Default)]
 struct Lane {
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "outside 576 to 65535")]
-    fn an_mtu_that_makes_no_sense_is_the_callers_fault() {
+    fn an_impossible_mtu_panics() {
         let _wires = pair(575);
     }
 }

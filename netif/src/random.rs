@@ -23,7 +23,7 @@ impl Random {
         if bound == 0 { 0 } else { drawn % bound }
     }
 
-    /// Returns true with `probability`. It always draws, so that a change of one probability leaves later draws alone.
+    /// Returns true with `probability`. It always draws, so that a changed probability does not change later draws.
     pub(crate) fn chance(&mut self, probability: f64) -> bool {
         let unit = (self.draw() >> 11) as f64 / (1_u64 << 53) as f64;
         unit < probability
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_keeps_its_ends() {
+    fn probabilities_0_and_1_are_certain() {
         let mut random = Random::new(7);
         assert!((0..1000).all(|_| !random.chance(0.0)));
         assert!((0..1000).all(|_| random.chance(1.0)));

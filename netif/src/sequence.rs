@@ -1,75 +1,74 @@
-//! Sequence numbers where smoltcp leaves them wrong.
+//! Corrections of sequence numbers that smoltcp gets wrong.
 
 use crate::own::OwnSegment;
 
-/// Keeps the sequence numbers of acknowledgements where RFC 9293 (3.10.7.4) wants them: at the highest number
-/// sent.
+/// Keeps the sequence numbers of acknowledgements at the highest number sent, as RFC 9293 (3.10.7.4) wants it.
 ///
-/// After a retransmission timeout smoltcp sets its SND.NXT back, and stamps pure acknowledgements with it. A
-/// peer that has received more drops them as old, acknowledgement and all. When both sides time out together,
-/// as they do when octets flow both ways and some get lost, neither ever hears the other again. So the stack
-/// follows the highest number and corrects the frames on their way out.
+/// After a retransmission timeout smoltcp sets its SND.NXT back, and stamps pure acknowledgements with it. A peer
+/// that has received more drops them as old, and the acknowledgement with them. When octets flow both ways and some
+/// get lost, both sides can time out together. Then neither ever hears the other again. So the stack follows the
+/// highest number and corrects the frames on their way out.
 ///
-/// It also knows how much of the send buffer has not been sent, which smoltcp keeps to itself.
+/// It also knows how much of the send buffer has not been sent, which smoltcp does not tell.
 #[derive(Debug, Default)]
 pub(crate) struct SendMark {
     highest: Option<u32>,
-    /// What smoltcp takes for SND.NXT: where the last segment ended, be it a new or a repeated one.
+    /// The number that smoltcp takes for SND.NXT: the end of the last segment, new or repeated.
     next: Option<u32>,
-    /// The number of the first octet behind everything that was queued.
+    /// The number of the first octet behind all queued octets.
     queue_end: Option<u32>,
-    /// The number behind what has filled the send buffer to its end.
+    /// The number behind the octets that have filled the send buffer to its end.
     seam: Option<u32>,
     peer_window_is_zero: bool,
-    /// Something went out that the peer has to answer.
+    /// A segment went out that the peer has to answer.
     has_asked: bool,
 }
 
 impl SendMark {
-    /// Takes note of the peer's window as its last segment told it.
+    /// Notes the peer's window from its last segment.
     pub(crate) const fn note_window(&mut self, window: u16) {
         self.peer_window_is_zero = window == 0;
     }
 
-    /// Takes note of octets that were put into the send buffer.
+    /// Notes octets that were put into the send buffer.
     pub(crate) fn note_queued(&mut self, octets: usize) {
         if let Some(end) = &mut self.queue_end {
             *end = end.wrapping_add(u32::try_from(octets).unwrap_or(0));
         }
     }
 
-    /// What was noted last ends where the send buffer does.
+    /// Notes that the octets noted last end where the send buffer does.
     pub(crate) const fn note_seam(&mut self) {
         self.seam = self.queue_end;
     }
 
-    /// The number at which the send buffer ended last, if whole units of its user end there.
+    /// Returns the number at which the send buffer ended last, if whole units of its user end there.
     pub(crate) const fn seam(&self) -> Option<u32> {
         self.seam
     }
 
-    /// Octets that wait in the send buffer to be sent, or to be sent again after a timeout.
+    /// Returns the octets in the send buffer that wait to be sent, or to be sent again after a timeout.
     pub(crate) fn unsent(&self) -> usize {
         let (Some(next), Some(end)) = (self.next, self.queue_end) else { return 0 };
         if is_before(next, end) { usize::try_from(end.wrapping_sub(next)).unwrap_or(0) } else { 0 }
     }
 
-    /// The number behind everything that was queued, once a SYN is out.
+    /// Returns the number behind all queued octets, or `None` before the SYN.
     pub(crate) const fn queue_end(&self) -> Option<u32> {
         self.queue_end
     }
 
-    /// Whether the peer's window was zero when it was told last.
+    /// Returns true if the peer's window was zero in its last segment.
     pub(crate) const fn is_window_closed(&self) -> bool {
         self.peer_window_is_zero
     }
 
-    /// Whether something that the peer has to answer went out since the last call.
+    /// Returns true if a segment that the peer has to answer went out since the last call.
     pub(crate) const fn take_asked(&mut self) -> bool {
         core::mem::replace(&mut self.has_asked, false)
     }
 
-    /// Takes note of, or corrects, a frame that the connection's socket sends.
+    /// Notes a frame that the connection's socket sends, and corrects it if needed.
     pub(crate) fn stamp(&mut self, frame: &mut [u8], own: &mut OwnSegment) {
         let highest = self.highest.unwrap_or(own.sequence);
         if own.is_pure() && is_before(own.sequence, highest) {
@@ -77,7 +76,7 @@ impl SendMark {
             frame[own.tcp + 4..own.tcp + 8].copy_from_slice(&highest.to_be_bytes());
             return;
         }
-        // The octet of a zero window probe is most likely not taken; the peer will ask for it again.
+        // The peer most likely does not take the octet of a zero window probe, and will ask for it again.
         let is_probe = own.len == 1 && self.peer_window_is_zero;
         let octets = if is_probe { 0 } else { own.octets() };
         let end = own.sequence.wrapping_add(octets).wrapping_add(own.control());
@@ -92,12 +91,12 @@ impl SendMark {
     }
 }
 
-/// Makes the segment at `tcp` of a received frame acknowledge what is not even queued.
+/// Makes the segment at `tcp` of a received frame acknowledge octets that are not even queued.
 ///
-/// smoltcp takes an acknowledgement of anything that is queued, sent or not, and so would drop octets that the peer has
-/// never seen, or take a FIN for acknowledged that it never sent. One that goes beyond the queue it treats as RFC 9293
-/// (3.10.7.4) wants it: it drops the segment and answers with an acknowledgement, once a second at most (RFC 5961
-/// section 7). The checksum has been verified before. `reached` is the number behind everything that was sent.
+/// smoltcp takes an acknowledgement of anything that is queued, sent or not. So it would drop octets that the peer has
+/// never seen, or take a FIN that was never sent for acknowledged. It treats an acknowledgement beyond the queue as RFC
+/// 9293 (3.10.7.4) wants it: it drops the segment and answers, once a second at most (RFC 5961 section 7). The
+/// checksum has been verified before. `reached` is the number behind all sent octets.
 pub(crate) fn put_out_of_reach(frame: &mut [u8], tcp: usize, reached: u32) {
     let Some(header) = frame.get_mut(tcp..).and_then(|segment| segment.first_chunk_mut::<20>()) else {
         return;
@@ -106,7 +105,7 @@ pub(crate) fn put_out_of_reach(frame: &mut [u8], tcp: usize, reached: u32) {
     header[8..12].copy_from_slice(&new.to_be_bytes());
 }
 
-/// Where the TCP header is in a frame of our own, which has neither IP options nor extension headers.
+/// Returns the offset of the TCP header in a frame of our own, which has neither IP options nor extension headers.
 pub(crate) fn find_tcp(frame: &[u8]) -> Option<usize> {
     match (frame.get(12..14)?, frame.get(20)?, frame.get(23)?) {
         ([0x08, 0x00], _, &TCP) => Some(34),
@@ -116,14 +115,13 @@ pub(crate) fn find_tcp(frame: &[u8]) -> Option<usize> {
     .filter(|&offset| offset <= frame.len())
 }
 
-/// In the circular order of sequence numbers (RFC 9293 section 3.4).
+/// Returns true if `left` is before `right` in the circular order of sequence numbers (RFC 9293 section 3.4).
 pub(crate) const fn is_before(left: u32, right: u32) -> bool {
     let distance = right.wrapping_sub(left);
     distance != 0 && distance < 1 << 31
 }
 
-/// More than any send buffer holds (1 GiB is the most that a window can be), and less than half of all sequence
-/// numbers.
+/// More than any send buffer holds (a window has at most 1 GiB), and less than half of all sequence numbers.
 const OUT_OF_REACH: u32 = (1 << 30) + 2;
 
 const TCP: u8 = 0x06;
@@ -154,7 +152,7 @@ mod tests {
         frame
     }
 
-    /// The sequence number that goes out.
+    /// Returns the sequence number that goes out.
     fn stamped(mark: &mut SendMark, sequence: u32, flags: u8, payload: usize) -> u32 {
         let mut frame = frame(sequence, flags, payload);
         stamp(mark, &mut frame);

@@ -14,23 +14,23 @@ use crate::frame::Frame;
 /// socket set gets the received frame, and where the others go. Buffers are used again, the last one first, while it is
 /// in the cache.
 ///
-/// smoltcp neither fills in nor verifies the checksums of IPv4 and TCP. The wire fills them in where they are needed,
-/// and the stack verifies those that no device has verified.
+/// smoltcp neither fills in nor verifies the checksums of IPv4 and TCP. The wire fills them in if needed, and the
+/// stack verifies those that no device has verified.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) incoming: Frame,
     pub(crate) outgoing: Vec<Frame>,
-    /// Tokens that were given out for sending, used or not.
+    /// The number of tokens that were given out for sending, used or not.
     pub(crate) offered: u64,
     loaded: bool,
     spare: Vec<Frame>,
     mtu: usize,
-    /// Octets of the longest frame that the device cuts into segments, if it does.
+    /// The octets of the longest frame that the device cuts into segments, if it does.
     segmentation: Option<NonZeroUsize>,
 }
 
 impl Slot {
-    /// `segments` says whether the device cuts long frames into segments.
+    /// An empty slot. `segments` is true if the device cuts long frames into segments.
     pub(crate) fn new(mtu: usize, segments: bool) -> Self {
         Self {
             incoming: Frame::default(),
@@ -116,8 +116,8 @@ fn longest_frame(mtu: usize) -> Option<NonZeroUsize> {
     if segments < 2 { None } else { NonZeroUsize::new(ETHERNET_HEADER + IPV4_HEADERS + segments * mss) }
 }
 
-/// More buffers are under way only in frames that turn round, which may cost an allocation.
+/// The most buffers that are kept. More are under way only in frames that turn round, which may cost an allocation.
 const MAX_SPARE: usize = 64;
-/// AF_PACKET never takes frames of 64 KiB and more with their headers.
+/// AF_PACKET takes no frames of 64 KiB and more with their headers.
 const MAX_SEGMENTED: usize = 65_500;
 const IPV4_HEADERS: usize = 40;

@@ -29,16 +29,16 @@ pub enum Spec {
     PlainPacket(String),
     /// `xdp:IFNAME` or `xdp:IFNAME@QUEUE`: a network interface, by AF_XDP.
     Xdp {
-        /// Its name. A name that ends like `@1` needs the queue behind it.
+        /// The interface's name. A name that ends like `@1` needs the queue behind it.
         interface: String,
-        /// The only queue to take frames from; all if there is none.
+        /// The only queue to take frames from; `None` for all queues.
         queue: Option<u32>,
     },
     /// `host`: the TCP of the kernel instead of a wire; see [`Ground::Host`](crate::Ground::Host).
     Host,
 }
 
-/// A wrong name of a device. It tells what was given, what is wrong, and which names there are.
+/// An invalid name of a device. Its text has the given name, the fault, and the valid names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpecError {
     given: String,
@@ -46,7 +46,7 @@ pub struct SpecError {
 }
 
 impl Spec {
-    /// The forms of the devices that carry frames to other processes, and what each is.
+    /// The forms of the devices that carry frames to other processes, each with a description.
     pub const WIRES: &'static [(&'static str, &'static str)] = &[
         ("unix:PATH", "Ethernet frames over a Unix socket (also a QEMU -netdev stream), connects"),
         ("unix-listen:PATH", "the same, waits for the other side"),

@@ -80,12 +80,12 @@ pub struct Stack {
 #[derive(Debug)]
 struct Listener {
     backlog: usize,
-    /// How many connections count against the backlog.
+    /// The number of connections that count against the backlog.
     waiting: usize,
 }
 
 impl Stack {
-    /// Makes a stack on `wire`. Its MTU is the smaller one of the wire's and the setting's.
+    /// Makes a stack on `wire`. The stack's MTU is the smaller one of the wire's and the setting's.
     ///
     /// # Panics
     /// If [`StackConfig::validate`] refuses `config`, or the wire's MTU is too small for IPv6.
@@ -128,8 +128,8 @@ impl Stack {
         }
     }
 
-    /// Reserves a port, or a free one for 0, until [`Stack::unbind`]: it cannot be bound again, nor be chosen as an
-    /// ephemeral one. A caller that names the returned address may listen on it and connect from it.
+    /// Reserves a port, or a free one for 0, until [`Stack::unbind`]. The port cannot be bound again, nor be chosen
+    /// as an ephemeral one. A caller that names the returned address may listen on it and connect from it.
     ///
     /// # Errors
     /// If the address is not the own one, or the port is bound or listened on already.
@@ -144,15 +144,15 @@ impl Stack {
         Ok(local)
     }
 
-    /// Ends what [`Stack::bind`] began. Listeners and connections of the port go on.
+    /// Frees the port that [`Stack::bind`] reserved. Its listeners and connections go on.
     pub fn unbind(&mut self, local: SocketAddr) {
         if self.own(local).is_some() {
             self.bound.remove(&local.port());
         }
     }
 
-    /// Accepts connections to a port from now on, which [`Stack::next_accepted`] returns. Returns the address and port,
-    /// which name the listener.
+    /// Accepts connections to a port from now on. [`Stack::next_accepted`] returns them. Returns the address and
+    /// port, which name the listener.
     ///
     /// # Errors
     /// If the address is not the own one, or the port is listened on already.
@@ -170,7 +170,7 @@ impl Stack {
         Ok(local)
     }
 
-    /// Ends what [`Stack::listen`] began. Connections that were not taken yet are reset.
+    /// Stops listening. Connections that were not taken yet are reset.
     pub fn unlisten(&mut self, listener: SocketAddr) {
         let port = listener.port();
         if self.own(listener).is_none() || self.listeners.remove(&port).is_none() {
@@ -188,8 +188,8 @@ impl Stack {
         }
     }
 
-    /// Begins a connection to `remote` from `local`. An unspecified address there, or none, means the own one; port 0,
-    /// or none, an ephemeral one. The connection is ready when it is established or has failed.
+    /// Begins a connection to `remote` from `local`. There, an unspecified address or `None` means the own address,
+    /// and port 0 or `None` an ephemeral port. The connection is ready when it is established or has failed.
     ///
     /// # Errors
     /// If an address or port is wrong, cannot be reached, or is in use.
@@ -235,7 +235,7 @@ impl Stack {
     }
 
     /// Returns the next established connection to a listening port, and the name of the listener. The connection is
-    /// ready, too.
+    /// also in `next_ready`.
     pub fn next_accepted(&mut self) -> Option<(ConnectionId, SocketAddr)> {
         while let Some(id) = self.accepted.pop_front() {
             let Some(port) = self.table.get_mut(id).and_then(|connection| connection.listener.take()) else {
@@ -253,24 +253,24 @@ impl Stack {
     pub fn llp(&mut self, id: ConnectionId) -> Option<Llp<'_>> {
         let connection = self.table.get_mut(id).filter(|connection| !connection.is_removed)?;
         if !core::mem::replace(&mut connection.is_dirty, true) {
-            // Only a short segment delays what follows. Otherwise a caller that looks again and again would delay it
-            // for ever.
+            // Only a short segment makes the connection wait for the egress after the next. Otherwise a caller that
+            // asks again and again would delay it for ever.
             connection.is_urgent = true;
             self.dirty.push_back(id);
         }
         Some(Llp::Tcp(TcpLlp { connection }))
     }
 
-    /// Returns how far a connection has come, without marking it. `None` as for [`Stack::llp`].
+    /// Returns the state of a connection, without marking it. `None` as for [`Stack::llp`].
     #[must_use]
     pub fn state(&self, id: ConnectionId) -> Option<LlpState> {
         let connection = self.table.get(id).filter(|connection| !connection.is_removed)?;
         Some(connection.llp_state())
     }
 
-    /// When to call [`Stack::ingress`] and [`Stack::egress`] next, if the device does not become readable before: `now`
-    /// if there is work. Connections that wait in `next_ready` and `next_accepted` do not count; see
-    /// [`Stack::has_news`].
+    /// Returns the time for the next [`Stack::ingress`] and [`Stack::egress`], if the device does not become readable
+    /// before. That is `now` if there is work. Connections that wait in `next_ready` and `next_accepted` do not
+    /// count; see [`Stack::has_news`].
     #[must_use]
     pub fn poll_at(&self, now: Instant) -> Option<Instant> {
         if !self.dirty.is_empty() || !self.looped.is_empty() || self.wire.is_readable() {
@@ -279,8 +279,8 @@ impl Stack {
         [self.wheel.next_deadline(), self.wire.poll_at()].into_iter().flatten().min()
     }
 
-    /// Whether `next_ready` or `next_accepted` may return a connection. They may also after an egress, which may find
-    /// that a peer is gone.
+    /// Returns true if `next_ready` or `next_accepted` may return a connection. Also an egress can change this, as it
+    /// may find that a peer is gone.
     #[must_use]
     pub fn has_news(&self) -> bool {
         !self.ready.is_empty() || !self.accepted.is_empty()
@@ -304,18 +304,18 @@ impl Stack {
         self.table.get(id).map(Connection::remote)
     }
 
-    /// The wire, for its counters and its capture.
+    /// Returns the wire, for its counters and its capture.
     pub const fn wire_mut(&mut self) -> &mut Wire {
         &mut self.wire
     }
 
-    /// The wire.
+    /// Returns the wire.
     #[must_use]
     pub const fn wire(&self) -> &Wire {
         &self.wire
     }
 
-    /// The address setting.
+    /// Returns the address setting.
     #[must_use]
     pub const fn ip(&self) -> &IpSetting {
         &self.config.ip
@@ -327,14 +327,14 @@ impl Stack {
         &self.config
     }
 
-    /// Returns what the stack has done and holds.
+    /// Returns the counters of the stack.
     #[must_use]
     pub const fn counters(&self) -> Counters {
         let (connections, lingering) = (self.table.len() as u64, self.lingering_count as u64);
         Counters { connections, lingering, ..self.counters }
     }
 
-    /// Returns what TCP has done.
+    /// Returns the counters of TCP.
     #[must_use]
     pub const fn tcp_counters(&self) -> TcpCounters {
         self.tcp
@@ -360,7 +360,7 @@ impl Stack {
         let address = self.config.ip.address;
         let mut ports = ephemeral_ports(&mut self.random);
         let tuple = |port| Tuple { local: SocketAddr::new(address, port), remote };
-        // A connection to this station has a peer here, whose tuple must be free, too.
+        // The peer of a connection to this station is here too, and its tuple must be free as well.
         let is_free = |port| {
             let mirror = Tuple { local: remote, remote: tuple(port).local };
             tuple(port).local != remote
@@ -384,8 +384,8 @@ impl Stack {
         self.mark_touched(id);
     }
 
-    /// Has the next egress look at the connection if it becomes urgent until then, otherwise the egress after that. So
-    /// the acknowledgement of a short message goes with its answer.
+    /// Has the next egress look at the connection if it becomes urgent until then, otherwise the egress after that.
+    /// So the acknowledgement of a short message goes with its answer.
     fn mark_touched(&mut self, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id).filter(|connection| !connection.is_dirty) {
             connection.is_dirty = true;
@@ -454,7 +454,7 @@ const EPHEMERAL_COUNT: u16 = 16_384;
 mod tests {
     use super::*;
 
-    /// A driver thread takes a stack along.
+    /// A driver thread owns the stack that it drives.
     #[test]
     fn a_stack_can_be_sent_to_another_thread() {
         const fn is_send<T: Send>() {}

@@ -1,7 +1,7 @@
-//! Which of several queues, and so which of several stacks, has a connection, as its ports say.
+//! The choice of a queue, and so of a stack, for a connection by its ports.
 
-/// Returns the queue of a connection between two ports, the same at either end. A device that can be told (`packet`
-/// with several sockets) puts the connection's frames there.
+/// Returns the queue of a connection between two ports, the same at either end. A device that can be told this
+/// (`packet` with several sockets) puts the connection's frames there.
 ///
 /// The bits of the ports are mixed, since ports follow each other or are all even.
 #[must_use]

@@ -16,7 +16,7 @@ pub struct ConnectionId {
 }
 
 impl ConnectionId {
-    /// The place in the table, which another connection may have later.
+    /// Returns the place in the table, which another connection may have later.
     #[inline]
     #[must_use]
     pub const fn index(self) -> usize {
@@ -41,12 +41,12 @@ pub(crate) struct Slots<T> {
 pub(crate) struct Table {
     slots: Slots<Connection>,
     by_tuple: HashMap<Tuple, ConnectionId, Keyed>,
-    /// The connection that was found last, since segments come in trains.
+    /// The connection that was found last. Segments of one connection often follow each other.
     last: Option<(Tuple, ConnectionId)>,
 }
 
-/// Hashes 4-tuples by multiplication, in a fraction of the time of the standard library's hasher, since each segment
-/// needs a hash. A key goes in, because peers choose half of a tuple.
+/// Hashes 4-tuples by multiplication, since each segment needs a hash. This takes a fraction of the time of the
+/// standard library's hasher. The hash includes a key, because peers choose half of a tuple.
 #[derive(Debug, Clone, Copy)]
 struct Keyed(u64);
 
@@ -201,7 +201,7 @@ impl Table {
         self.by_tuple.get(tuple).copied()
     }
 
-    /// As [`Self::find`]; faster for the connection that was found last.
+    /// Does the same as [`Self::find`], and faster for the connection that was found last.
     pub(crate) fn find_next(&mut self, tuple: &Tuple) -> Option<ConnectionId> {
         match self.last {
             Some((last, id)) if last == *tuple => Some(id),
@@ -213,12 +213,12 @@ impl Table {
         }
     }
 
-    /// Whether a connection has `port` at this end.
+    /// Returns true if a connection has `port` at this end.
     pub(crate) fn has_local_port(&self, port: u16) -> bool {
         self.by_tuple.keys().any(|tuple| tuple.local.port() == port)
     }
 
-    /// The connection that is at a place now.
+    /// Returns the connection that is at a place now.
     pub(crate) fn at(&self, index: usize) -> Option<ConnectionId> {
         self.slots.at(index)
     }

@@ -1,4 +1,4 @@
-//! What one connection adds to the counters.
+//! The part of one connection in the counters.
 
 use smoltcp::socket::tcp::State;
 
@@ -10,7 +10,7 @@ use crate::own::OwnSegment;
 use crate::sequence::is_before;
 use crate::whole::Flow;
 
-/// What the user sees of a connection; it is ready when this changed.
+/// The user's view of a connection. The connection is ready when this has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Appearance {
     pub(crate) state: State,
@@ -20,19 +20,19 @@ pub(crate) struct Appearance {
 }
 
 impl Appearance {
-    /// Both ends know each other, or have done so.
+    /// Returns true if the connection is, or was, established.
     pub(crate) fn is_established(&self) -> bool {
         is_established(self.state)
     }
 }
 
-/// What one connection adds to the [`TcpCounters`], and how far it has come. Segments count when they go out, after any
+/// The part of one connection in the [`TcpCounters`], and its progress. Segments count when they go out, after any
 /// wait for their rest.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// The sequence number behind everything that was sent so far.
+    /// The sequence number behind all octets sent so far.
     sent_to: Option<u32>,
-    /// The same with the octets of probes, which the peer may accept.
+    /// The same number with the octets of probes, which the peer may accept.
     reached: Option<u32>,
     was_established: bool,
 }
@@ -61,7 +61,7 @@ impl Tally {
         if own.has_rst() {
             counters.resets_sent += 1;
         }
-        // A probe of a closed window or of an idle peer carries one octet, only to be answered.
+        // A probe of a closed window or of an idle peer carries one octet, only to get an answer.
         let is_probe = own.len == 1
             && flow.is_some_and(|flow| flow.is_closed || is_before(own.sequence, flow.unacknowledged));
         let (len, sequence) = (own.octets(), own.sequence);
@@ -79,8 +79,8 @@ impl Tally {
         self.sent_to = Some(if is_before(sent_to, end) { end } else { sent_to });
     }
 
-    /// Whether a segment acknowledges octets that were never sent (RFC 9293 section 3.10.7.4). Resets are left to
-    /// smoltcp.
+    /// Returns true if a segment acknowledges octets that were never sent (RFC 9293 section 3.10.7.4). Resets are
+    /// left to smoltcp.
     pub(crate) fn is_ahead(&self, segment: &Segment) -> bool {
         match (segment.acknowledged, self.reached) {
             (Some(number), Some(reached)) => !segment.is_reset() && is_before(reached, number),
@@ -88,12 +88,12 @@ impl Tally {
         }
     }
 
-    /// Returns the sequence number behind everything that was sent so far, with probes; `None` before the SYN.
+    /// Returns the sequence number behind all octets sent so far, with probes, or `None` before the SYN.
     pub(crate) const fn reached(&self) -> Option<u32> {
         self.reached
     }
 
-    /// Counts how a segment or the time has changed the connection. `is_passive` says that the peer opened it.
+    /// Counts how a segment or the time has changed the connection. `is_passive` is true if the peer opened it.
     pub(crate) fn count_change(
         &mut self,
         [before, after]: [Appearance; 2],
@@ -126,7 +126,7 @@ impl Tally {
     }
 }
 
-/// Whether both ends know each other, or have done so.
+/// Returns true if a connection in this state is, or was, established.
 pub(crate) fn is_established(state: State) -> bool {
     !matches!(state, State::Closed | State::Listen | State::SynSent | State::SynReceived)
 }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_before_is_a_retransmission_across_the_wrap() {
+    fn octets_sent_again_are_retransmissions_across_the_wrap() {
         let start = u32::MAX - 100;
         let frames = [
             frame(start, 0, |tcp| tcp.set_syn(true)),

@@ -15,8 +15,7 @@ use crate::frame::Frame;
 use crate::ifreq::request_for;
 use crate::virtio;
 
-/// A queue of a TAP device. One read or write is one frame. With offloads virtio's header is before it, otherwise
-/// nothing.
+/// A queue of a TAP device. One read or write is one frame. With offloads virtio's header precedes the frame.
 pub(crate) struct Tap {
     fd: Arc<OwnedFd>,
     has_header: bool,
@@ -54,8 +53,8 @@ impl Tap {
         rustix::io::writev(&self.fd, &parts).is_ok_and(|len| len == VNET_HEADER + frame.len())
     }
 
-    /// Takes the next frame; false if there is none. An error counts as none: the device stays open, and works again
-    /// when it is up.
+    /// Takes the next frame. Returns false if there is none. An error counts as none: the device stays open, and
+    /// works again when it is up.
     pub(crate) fn receive(&self, frame: &mut Frame) -> bool {
         frame.reset(MAX_MTU + ETHERNET_HEADER);
         let mut header = [0; VNET_HEADER];
@@ -69,7 +68,7 @@ impl Tap {
         !frame.is_empty() && virtio::accept(frame, &header).is_some()
     }
 
-    /// Whether the kernel cuts long frames into segments.
+    /// Returns true if the kernel cuts long frames into segments.
     pub(crate) const fn segments(&self) -> bool {
         self.has_header
     }
@@ -92,7 +91,7 @@ impl Tap {
         };
         // The kernel may choose the name.
         let (first, name) = match opened {
-            // A device that may have several queues is refused to a request that does not say so.
+            // The kernel refuses a device that may have several queues to a request without that flag.
             Err(error) if count == 1 && error.raw_os_error() == Some(libc::EINVAL) => {
                 Self::attach(name, several)?
             }
@@ -134,8 +133,8 @@ impl Tap {
         Ok((Self { fd: Arc::new(fd), has_header }, String::from_utf8_lossy(&name).into_owned()))
     }
 
-    /// Tells the device which offloads this side can handle. It remembers those of its last user, and would give long
-    /// frames to a user that does not expect any.
+    /// Tells the device which offloads this side can handle. The device remembers those of its last user. It would
+    /// give long frames to a user that does not expect any.
     fn set_up(&self) -> io::Result<()> {
         let offloads = if self.has_header { TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 } else { 0 };
         // SAFETY: the request takes its argument as a number and touches no memory.
@@ -144,7 +143,7 @@ impl Tap {
         }
         if self.has_header {
             let size = libc::c_int::try_from(VNET_HEADER).unwrap_or_default();
-            // SAFETY: the request reads the integer that it is given the address of, which is alive.
+            // SAFETY: the request reads the integer behind the pointer, which is alive.
             if unsafe { libc::ioctl(self.fd.as_raw_fd(), TUNSETVNETHDRSZ, &raw const size) } != 0 {
                 return Err(io::Error::last_os_error());
             }

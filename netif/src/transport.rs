@@ -1,4 +1,4 @@
-//! Either TCP behind one set of methods.
+//! The two kinds of TCP behind one set of methods.
 
 use core::net::{IpAddr, SocketAddr};
 use std::io;
@@ -18,8 +18,7 @@ use crate::stack::{Moving, Stack};
 use crate::table::ConnectionId;
 use crate::wire::Wire;
 
-/// The TCP that carries the connections. Its methods are those of [`Stack`], so that a driver need not know which one
-/// it is.
+/// The TCP that carries the connections. Its methods are those of [`Stack`], so that a driver need not know the kind.
 #[derive(Debug)]
 pub enum Transport {
     /// The TCP of this process, on a wire.
@@ -28,7 +27,7 @@ pub enum Transport {
     Host(Box<HostStack>),
 }
 
-/// Where a [`Transport`] is to run.
+/// The ground of a [`Transport`]: a wire, several queues, or the kernel.
 #[derive(Debug)]
 pub enum Ground {
     /// On this wire, by the TCP of this process.
@@ -61,7 +60,7 @@ impl From<Wire> for Ground {
 }
 
 impl Transport {
-    /// Opens a transport on `ground`. An MTU above the wire's is brought down to it.
+    /// Opens a transport on `ground`. An MTU above the wire's is reduced to it.
     ///
     /// # Errors
     /// `InvalidInput` if the configuration is wrong, `AddrInUse` if the address on a wire is the host's own, otherwise
@@ -71,8 +70,9 @@ impl Transport {
         opened.pop().ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
 
-    /// Opens `count` transports with the same addresses. [`Transport::take_out`] moves a connection to another one. On
-    /// a wire all of them have to listen alike ([`Wire::share`]). On the sockets of the kernel one of them has to.
+    /// Opens `count` transports with the same addresses. [`Transport::take_out`] moves a connection to another one.
+    /// On a wire all of them have to listen alike ([`Wire::share`]). With the kernel's sockets only one of them has
+    /// to.
     ///
     /// # Errors
     /// As [`Transport::open`], and `InvalidInput` if there is neither one queue nor one for each transport.
@@ -117,8 +117,8 @@ impl Transport {
         }
     }
 
-    /// Puts a connection of another transport in, which is ready then. Returns `None`, and the connection is over, if
-    /// the system has no memory to watch its socket, or it is of another kind.
+    /// Puts a connection of another transport in. It is ready then. Returns `None`, and the connection is over, if
+    /// the system has no memory to watch its socket, or the connection is of another kind.
     pub fn put_in(&mut self, moved: Moved) -> Option<ConnectionId> {
         match (self, moved) {
             (Self::Tcp(stack), Moved::Tcp(moving)) => Some(stack.put_in(moving)),
@@ -136,7 +136,7 @@ impl Transport {
         }
     }
 
-    /// Whether the program has closed the descriptor by which the transport watches its sockets.
+    /// Returns true if the program has closed the descriptor by which the transport watches its sockets.
     #[must_use]
     pub const fn is_lost(&self) -> bool {
         match self {
@@ -161,7 +161,7 @@ impl Transport {
         }
     }
 
-    /// Keeps a port; see [`Stack::bind`].
+    /// Reserves a port; see [`Stack::bind`].
     ///
     /// # Errors
     /// As there.
@@ -172,7 +172,7 @@ impl Transport {
         }
     }
 
-    /// Ends what `bind` began; see [`Stack::unbind`].
+    /// Frees a reserved port; see [`Stack::unbind`].
     pub fn unbind(&mut self, local: SocketAddr) {
         match self {
             Self::Tcp(stack) => stack.unbind(local),
@@ -181,8 +181,8 @@ impl Transport {
     }
 
     /// Returns the length of the longest prefix that leads to `remote`; see
-    /// [`IpSetting::route_to`](crate::IpSetting::route_to). The kernel knows routes of its own, so that its TCP leads
-    /// everywhere, by 0 bits at least.
+    /// [`IpSetting::route_to`](crate::IpSetting::route_to). The kernel has its own routes, so that its TCP reaches
+    /// every address, by at least 0 bits.
     #[must_use]
     pub fn route_to(&self, remote: IpAddr) -> Option<u8> {
         let ip = &self.config().ip;
@@ -200,7 +200,7 @@ impl Transport {
         }
     }
 
-    /// Takes connections from now on; see [`Stack::listen`].
+    /// Accepts connections from now on; see [`Stack::listen`].
     ///
     /// # Errors
     /// As there.
@@ -211,7 +211,7 @@ impl Transport {
         }
     }
 
-    /// Ends what `listen` began; see [`Stack::unlisten`].
+    /// Stops listening; see [`Stack::unlisten`].
     pub fn unlisten(&mut self, listener: SocketAddr) {
         match self {
             Self::Tcp(stack) => stack.unlisten(listener),
@@ -235,7 +235,7 @@ impl Transport {
         }
     }
 
-    /// The next connection with news; see [`Stack::next_ready`].
+    /// Returns the next connection with news; see [`Stack::next_ready`].
     pub fn next_ready(&mut self) -> Option<ConnectionId> {
         match self {
             Self::Tcp(stack) => stack.next_ready(),
@@ -243,7 +243,7 @@ impl Transport {
         }
     }
 
-    /// The next connection to a listener, and the listener's name; see [`Stack::next_accepted`].
+    /// Returns the next connection to a listener, and the listener's name; see [`Stack::next_accepted`].
     pub fn next_accepted(&mut self) -> Option<(ConnectionId, SocketAddr)> {
         match self {
             Self::Tcp(stack) => stack.next_accepted(),
@@ -251,7 +251,7 @@ impl Transport {
         }
     }
 
-    /// The byte streams of a connection; see [`Stack::llp`].
+    /// Returns the byte streams of a connection; see [`Stack::llp`].
     pub fn llp(&mut self, id: ConnectionId) -> Option<Llp<'_>> {
         match self {
             Self::Tcp(stack) => stack.llp(id),
@@ -259,7 +259,7 @@ impl Transport {
         }
     }
 
-    /// How far a connection has come; see [`Stack::state`].
+    /// Returns the state of a connection; see [`Stack::state`].
     #[must_use]
     pub fn state(&self, id: ConnectionId) -> Option<LlpState> {
         match self {
@@ -276,7 +276,7 @@ impl Transport {
         }
     }
 
-    /// When to call again; see [`Stack::poll_at`].
+    /// Returns the time for the next calls; see [`Stack::poll_at`].
     #[must_use]
     pub fn poll_at(&self, now: Instant) -> Option<Instant> {
         match self {
@@ -285,7 +285,7 @@ impl Transport {
         }
     }
 
-    /// Whether there may be something to tell; see [`Stack::has_news`].
+    /// Returns true if a connection may have news; see [`Stack::has_news`].
     #[must_use]
     pub fn has_news(&self) -> bool {
         match self {
@@ -303,7 +303,7 @@ impl Transport {
         }
     }
 
-    /// Whether that descriptor is to become writable, too; see [`Wire::wants_write`].
+    /// Returns true if a sleeper has to wait for this descriptor to become writable, too; see [`Wire::wants_write`].
     #[must_use]
     pub fn wants_write(&self) -> bool {
         match self {
@@ -312,7 +312,7 @@ impl Transport {
         }
     }
 
-    /// Whether a peer is at the other end of the wire, if the wire can tell; see [`Wire::has_carrier`].
+    /// Returns whether a peer is at the other end of the wire, if the wire can tell; see [`Wire::has_carrier`].
     #[must_use]
     pub fn has_carrier(&self) -> Option<bool> {
         match self {
@@ -321,7 +321,7 @@ impl Transport {
         }
     }
 
-    /// The own end of a connection.
+    /// Returns the own end of a connection.
     #[must_use]
     pub fn local_addr(&self, id: ConnectionId) -> Option<SocketAddr> {
         match self {
@@ -330,7 +330,7 @@ impl Transport {
         }
     }
 
-    /// The peer's end of a connection.
+    /// Returns the peer's end of a connection.
     #[must_use]
     pub fn peer_addr(&self, id: ConnectionId) -> Option<SocketAddr> {
         match self {
@@ -348,7 +348,7 @@ impl Transport {
         }
     }
 
-    /// Whether all connections have ended at both ends. Those in TIME-WAIT have.
+    /// Returns true if all connections have ended at both ends. Those in TIME-WAIT count as ended.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         match self {
@@ -365,7 +365,7 @@ impl Transport {
         }
     }
 
-    /// Returns what the transport holds, and what it has done with frames.
+    /// Returns the counters of the stack.
     #[must_use]
     pub fn counters(&self) -> Counters {
         match self {
@@ -374,19 +374,19 @@ impl Transport {
         }
     }
 
-    /// Returns what the TCP of this process has done; zeros for the kernel's.
+    /// Returns the counters of this process's TCP; zeros for the kernel's.
     #[must_use]
     pub fn tcp_counters(&self) -> TcpCounters {
         self.tcp().map(Stack::tcp_counters).unwrap_or_default()
     }
 
-    /// Returns what the wire has done; zeros if there is none.
+    /// Returns the counters of the wire; zeros if there is none.
     #[must_use]
     pub fn wire_counters(&self) -> WireCounters {
         self.tcp().map(|stack| stack.wire().counters()).unwrap_or_default()
     }
 
-    /// Returns the calls of the kernel; zeros if its TCP is not used.
+    /// Returns the counters of calls to the kernel; zeros if its TCP is not used.
     #[must_use]
     pub fn host_counters(&self) -> HostCounters {
         match self {

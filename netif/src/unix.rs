@@ -16,14 +16,14 @@ use crate::ethernet::{ETHERNET_HEADER, MAX_MTU};
 use crate::frame::Frame;
 use crate::held::Mark;
 
-/// Ethernet frames over a Unix stream socket, each behind its length in 4 octets, big-endian, as QEMU's `-netdev
-/// stream` has it. A peer that hangs up or breaks the framing is dropped. Then the listening side takes the next one,
-/// and the connecting side looks for its peer again once a second.
+/// Ethernet frames over a Unix stream socket. Each is behind its length in 4 octets, big-endian, as in QEMU's
+/// `-netdev stream`. A peer that hangs up or breaks the framing is dropped. Then the listening side takes the next
+/// one, and the connecting side looks for its peer again once a second.
 #[derive(Debug)]
 pub(crate) struct UnixLink {
     role: Role,
     peer: Option<Peer>,
-    /// Peers that were there and are gone.
+    /// The number of peers that were there and are gone.
     losses: u64,
     retry_at: Instant,
 }
@@ -77,7 +77,7 @@ impl UnixLink {
         }
     }
 
-    /// How many peers were lost so far.
+    /// Returns the number of peers that were lost so far.
     pub(crate) const fn losses(&self) -> u64 {
         self.losses
     }
@@ -102,7 +102,8 @@ impl UnixLink {
     }
 
     pub(crate) fn is_readable(&self) -> bool {
-        // If the peer is deaf, receiving finds what is left, and the loss. The descriptor may not tell of it.
+        // If the peer is deaf, receiving finds its last frames and the loss. The descriptor may not become readable
+        // for that.
         self.peer.as_ref().is_some_and(|peer| peer.is_deaf || !matches!(peer.staged_frame(), Ok(None)))
     }
 
@@ -120,7 +121,7 @@ impl UnixLink {
             Role::Connect { path } => UnixStream::connect(path),
         };
         self.retry_at = now + RETRY;
-        // If no peer is there, the next call asks again, at the connecting side not before the next second.
+        // If no peer is there, the next call asks again. The connecting side waits for the next second.
         self.peer = stream.and_then(Peer::new).ok();
     }
 }
@@ -143,7 +144,8 @@ struct Peer {
     start: usize,
     end: usize,
     outgoing: Vec<u8>,
-    /// Nothing more can be sent to it, and nothing waits to be. It is lost when all that it has sent is received.
+    /// Octets can no longer be sent to the peer, and none wait to be sent. The peer is lost when all octets that it
+    /// has sent are received.
     is_deaf: bool,
 }
 
@@ -167,7 +169,7 @@ impl Peer {
         !self.is_deaf
     }
 
-    /// An error says that the peer is gone, or has sent what is no frame.
+    /// Takes the next frame. An error means that the peer is gone, or has sent octets that are no frame.
     fn receive(&mut self, frame: &mut Frame) -> io::Result<bool> {
         self.flush();
         if self.staged_frame()?.is_none() {
@@ -227,12 +229,12 @@ impl fmt::Debug for Peer {
     }
 }
 
-/// Whether the same call may succeed later: the socket is full or empty, or the kernel is short of memory.
+/// Returns true if the same call may succeed later: the socket is full or empty, or the kernel is short of memory.
 const fn is_passing(error: Errno) -> bool {
     matches!(error, Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM)
 }
 
-/// Whether `path` is a socket whose owner has ended without removing it.
+/// Returns true if `path` is a socket whose owner has ended without removing it.
 fn is_left_behind(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
     is_socket
@@ -241,7 +243,7 @@ fn is_left_behind(path: &Path) -> bool {
 
 const LENGTH_LEN: usize = 4;
 const MAX_RECORD: usize = LENGTH_LEN + ETHERNET_HEADER + MAX_MTU;
-/// Octets that may wait for a peer that does not read. Frames beyond are lost.
+/// The most octets that may wait for a peer that does not read. Further frames are lost.
 const MAX_OUTGOING: usize = 1 << 20;
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -250,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_is_given_up_for_what_does_not_pass() {
+    fn a_peer_is_given_up_for_lasting_errors() {
         for error in [Errno::AGAIN, Errno::INTR, Errno::NOBUFS, Errno::NOMEM] {
             assert!(is_passing(error), "{error}");
         }

@@ -1,11 +1,11 @@
-//! The header that virtio puts before a frame (virtio 1.2, section 5.1.6), as TAP and AF_PACKET take it and give it, in
-//! the machine's order: flags, GSO type, header length, segment size, start and offset of the checksum.
+//! The header that virtio puts before a frame (virtio 1.2, section 5.1.6), as TAP and AF_PACKET use it. Its fields
+//! are in the machine's order: flags, GSO type, header length, segment size, start and offset of the checksum.
 
 use crate::checksum::{self, FIELD, NEEDS_CHECKSUM};
 use crate::ethernet::VNET_HEADER;
 use crate::frame::Frame;
 
-/// Returns the header for a frame to be sent. It says what the device has to do to the frame.
+/// Returns the header for a frame to be sent. It tells the device what to do with the frame.
 pub(crate) fn header_for(frame: &mut Frame) -> [u8; VNET_HEADER] {
     let mut header = [0; VNET_HEADER];
     let Some(start) = (if frame.is_trusted { checksum::begin(frame) } else { None }) else { return header };
@@ -21,7 +21,7 @@ pub(crate) fn header_for(frame: &mut Frame) -> [u8; VNET_HEADER] {
     header
 }
 
-/// Makes a received frame what it would be on a wire, except for the checksum of TCP. Returns `None` if its header is
+/// Gives a received frame the form that it has on a wire, except for TCP's checksum. Returns `None` if its header is
 /// wrong.
 pub(crate) fn accept(frame: &mut Frame, header: &[u8; VNET_HEADER]) -> Option<()> {
     frame.is_trusted = checksum::complete(frame, header)?;

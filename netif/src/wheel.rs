@@ -5,8 +5,8 @@ use smoltcp::time::Instant;
 /// A hierarchical timer wheel with at most one deadline for each key. Arming and cancelling take constant time.
 ///
 /// There are six levels of 64 slots. A slot of level `n` spans 64^n ticks of a millisecond. A deadline waits in the
-/// lowest level where it differs from the wheel's time, and moves down when the time enters its slot. Keys are small
-/// numbers (places in a table); their list nodes lie in one vector.
+/// lowest level in which it differs from the wheel's time. It moves down when the time enters its slot. Keys are
+/// small numbers (places in a table), and their list nodes lie in one vector.
 #[derive(Debug)]
 pub(crate) struct Wheel {
     elapsed: u64,
@@ -78,7 +78,7 @@ impl Wheel {
         }
     }
 
-    /// Takes out one key whose deadline has come; to be called until it returns `None`.
+    /// Takes out one key whose deadline has come. The caller repeats this until it returns `None`.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<usize> {
         let tick = micros(now) / TICK_MICROS;
         if tick < self.quiet_until {
@@ -105,7 +105,8 @@ impl Wheel {
         None
     }
 
-    /// When to call [`Wheel::pop_due`] next. It is never late, and may be early by the span of a slot of a high level.
+    /// Returns the time for the next [`Wheel::pop_due`]. It is never late, and may be early by the span of a slot of
+    /// a high level.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let micros = self.next_slot()?.2.saturating_mul(TICK_MICROS);
         Some(Instant::from_micros(i64::try_from(micros).unwrap_or(i64::MAX)))
@@ -152,8 +153,9 @@ const TICK_MICROS: u64 = 1000;
 const LEVELS: usize = 6;
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
-/// A deadline that is farther away (two years) is put in at this distance, and again when it comes up. One slot of the
-/// highest level is out of reach, so that no deadline gets into the slot of the present time.
+/// The longest distance of a deadline (two years). A deadline that is farther away is put in at this distance, and
+/// again when it comes up. One slot of the highest level is not used, so that no deadline gets into the slot of the
+/// present time.
 const MAX_TICKS: u64 = (SLOTS as u64 - 1) << (SLOT_BITS as usize * (LEVELS - 1));
 const NONE: usize = usize::MAX;
 
@@ -166,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_armed_for_an_earlier_time_stays() {
+    fn an_earlier_deadline_stays() {
         let at = Instant::from_millis;
         let mut wheel = Wheel::new(at(0));
         wheel.arm_by(0, at(50));
@@ -188,7 +190,7 @@ mod tests {
     }
 
     fn operations() -> impl Strategy<Value = Vec<Operation>> {
-        // Spans of every level, from the same tick to beyond the wheel's whole reach.
+        // Spans of every level, from one tick to more than the wheel's whole range.
         let span = (0_u32..42).prop_flat_map(|bits| 0..=(1_u64 << bits));
         let operation = prop_oneof![
             4 => (0_usize..20, span.clone()).prop_map(|(key, span)| Operation::Arm(key, span)),
@@ -204,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fires_what_a_sorted_map_would_fire(start in 0_u64..1 << 40, operations in operations()) {
+        fn fires_the_same_keys_as_a_sorted_map(start in 0_u64..1 << 40, operations in operations()) {
             let (mut now, mut model) = (start, BTreeMap::new());
             let mut wheel = Wheel::new(at(now));
             for operation in operations {

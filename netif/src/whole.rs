@@ -1,4 +1,4 @@
-//! TCP segments that a closing window does not cut.
+//! TCP segments stay whole although a window closes.
 
 use smoltcp::wire::{Ipv4Packet, Ipv6Packet, TcpPacket};
 
@@ -8,52 +8,54 @@ use crate::sequence::{find_tcp, is_before};
 
 /// Keeps TCP segments whole where a window of odd length ends.
 ///
-/// smoltcp sends as much as the congestion window and the peer's window let it, and so cuts the last segment of what is
-/// queued when they end within it. The beginning is kept here until smoltcp sends the rest, and both go out as one: TCP
-/// segments keep to the FPDUs (RFC 5044 section 5), and some peers depend on it. Nothing waits for this but what would
-/// have to wait for the rest anyhow: something older is under way, its acknowledgement opens the window, and when
-/// nothing older is left the beginning goes out alone.
+/// smoltcp sends as much as the congestion window and the peer's window allow. So it cuts the last segment of the
+/// queue when they end within it. This keeps the beginning until smoltcp sends the rest, and both go out as one
+/// segment. So TCP segments keep to the FPDUs (RFC 5044 section 5), on which some peers depend.
 ///
-/// Where the device cuts segments the frames are whole multiples of the largest segment, and what is kept is what
-/// remains at their end.
+/// This delays only octets that would have to wait for the rest in any case. Older octets are under way, and their
+/// acknowledgement opens the window. When no older octets are left, the beginning goes out alone.
 ///
-/// What the kept frame says besides, an acknowledgement or a window, does not wait: it goes out at once in a frame
+/// If the device cuts segments, the frames are whole multiples of the largest segment, and the rest at their end is
+/// kept.
+///
+/// An acknowledgement or a window in the kept frame does not wait. It goes out at once in a frame without payload.
+/// Else two sides that both keep a beginning would wait for each other's acknowledgement.
 /// without payload. Else two sides that both keep a beginning would wait for each other's acknowledgement.
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
     beginning: Option<Frame>,
-    /// Acknowledgement and window of the last frame that went out.
+    /// The acknowledgement and the window of the last frame that went out.
     told: Option<[u8; 6]>,
 }
 
-/// Where a connection's sending stands.
+/// The state of a connection's sending direction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flow {
-    /// Octets of payload in the largest segment.
+    /// The octets of payload in the largest segment.
     pub(crate) emss: usize,
     /// The first number that the peer has not acknowledged.
     pub(crate) unacknowledged: u32,
-    /// The number behind everything that was queued.
+    /// The number behind all queued octets.
     pub(crate) queue_end: u32,
-    /// The peer takes nothing but probes.
+    /// The peer takes only probes.
     pub(crate) is_closed: bool,
-    /// The number behind what was queued to fill the send buffer to its end: TCP cuts a segment there, and may do so.
+    /// The number behind the octets that filled the send buffer to its end. TCP cuts a segment there, and may do so.
     pub(crate) seam: Option<u32>,
 }
 
 impl Keeper {
-    /// Whether the beginning of a segment is held back.
+    /// Returns true if the beginning of a segment is held back.
     pub(crate) const fn is_holding(&self) -> bool {
         self.beginning.is_some()
     }
 
-    /// Octets that are held back.
+    /// Returns the octets that are held back.
     pub(crate) fn held(&self) -> usize {
         self.beginning.as_deref().and_then(Data::of).map_or(0, |data| data.len)
     }
 
-    /// Whether a frame goes out as it is, as nearly all do; then its device knows how to cut it. Else [`Self::pass`]
-    /// has to see to it.
+    /// Returns true if a frame goes out unchanged, as nearly all do, and tells its device how to cut it. For other
+    /// frames the caller calls [`Self::pass`].
     #[inline]
     pub(crate) fn passes(&mut self, frame: &mut Frame, own: &OwnSegment, flow: &Flow) -> bool {
         let data = Data::in_own(own);
@@ -65,8 +67,8 @@ impl Keeper {
         true
     }
 
-    /// Takes the beginnings of segments out of `frames`, puts segments in that have become whole, and has the device
-    /// cut what is longer than a segment.
+    /// Takes the beginnings of segments out of `frames`, puts in segments that have become whole, and has the device
+    /// cut frames that are longer than a segment.
     pub(crate) fn pass(&mut self, frames: &mut Vec<Frame>, flow: &Flow) {
         let mut index = 0;
         while index < frames.len() {
@@ -79,7 +81,7 @@ impl Keeper {
         frames.retain(|frame| !frame.is_empty());
     }
 
-    /// The beginning, when nothing older is under way.
+    /// Returns the kept beginning when no older octets are under way.
     pub(crate) fn release(&mut self, flow: &Flow) -> Option<Frame> {
         let kept = Data::of(self.beginning.as_ref()?)?;
         if is_before(flow.unacknowledged, kept.sequence) { None } else { self.beginning.take() }
@@ -90,13 +92,13 @@ impl Keeper {
         let Some(beginning) = self.beginning.take() else { return self.keep_if_cut(frames, index, flow) };
         let Some(kept) = Data::of(&beginning) else { return };
         if is_before(data.sequence, kept.sequence) && !is_before(kept.sequence, data.end) {
-            // What is repeated here is older.
+            // The octets repeated here are older.
             self.beginning = Some(beginning);
         } else if data.sequence == kept.end && kept.len + data.len <= data.len.max(flow.emss) {
             join(&beginning, &kept, &mut frames[index], &data);
             self.keep_if_cut(frames, index, flow);
         } else if data.sequence == kept.end {
-            // The two are whole segments, as many as before, and a new rest, which comes next in the loop.
+            // The two together are whole segments, as many as before, and a new rest, which comes next in the loop.
             let whole = data.len.max(flow.emss) / flow.emss * flow.emss;
             let rest = cut(&mut frames[index], &data, whole - kept.len);
             if let Some(data) = Data::of(&frames[index]) {
@@ -104,13 +106,13 @@ impl Keeper {
             }
             frames.insert(index + 1, rest);
         } else {
-            // It repeats what is kept, and maybe more.
+            // The frame repeats the kept octets, and maybe more.
             self.keep_if_cut(frames, index, flow);
         }
     }
 
-    /// Gives an acknowledgement or a reset the number of what is kept. smoltcp takes that for sent, and a number behind
-    /// it would tell the peer of a loss, or make it refuse the reset (RFC 5961 section 3.2).
+    /// Gives an acknowledgement or a reset the number of the kept octets. smoltcp takes these for sent. A number
+    /// behind them would tell the peer of a loss, or make it refuse the reset (RFC 5961 section 3.2).
     fn step_back(&self, frame: &mut [u8]) {
         let Some(kept) = self.beginning.as_deref().and_then(Data::of) else { return };
         let Some(tcp) = find_tcp(frame) else { return };
@@ -124,7 +126,7 @@ impl Keeper {
         let Some(data) = Data::of(&frames[index]) else { return };
         let is_cut = flow.cuts(&data);
         if is_cut && data.len > flow.emss {
-            // It has whole segments in front, and their acknowledgement opens the window.
+            // The frame has whole segments in front, and their acknowledgement opens the window.
             let rest = data.len % flow.emss;
             self.beginning = Some(cut(&mut frames[index], &data, data.len - rest));
         } else if is_cut && is_before(flow.unacknowledged, data.sequence) {
@@ -138,14 +140,14 @@ impl Keeper {
 }
 
 impl Flow {
-    /// Whether a segment ends within what is queued, and not where whole ones do.
+    /// Returns true if a segment ends within the queued octets, and not where whole segments end.
     const fn cuts(&self, data: &Data) -> bool {
         let is_odd = data.len < self.emss || !data.len.is_multiple_of(self.emss);
         let is_seam = matches!(self.seam, Some(seam) if seam == data.end);
         is_odd && !data.is_last && !self.is_closed && !is_seam && is_before(data.end, self.queue_end)
     }
 
-    /// What [`Frame::segment`] is for the frame.
+    /// Returns [`Frame::segment`] for the frame.
     fn segment_of(&self, data: &Data) -> u16 {
         if data.len > self.emss { u16::try_from(self.emss).unwrap_or(0) } else { 0 }
     }
@@ -154,12 +156,12 @@ impl Flow {
 /// A frame with TCP payload in it.
 struct Data {
     tcp: usize,
-    /// Octets of the TCP header.
+    /// The octets of the TCP header.
     header: usize,
     sequence: u32,
     len: usize,
     end: u32,
-    /// With FIN, SYN or RST.
+    /// The frame has FIN, SYN or RST.
     is_last: bool,
 }
 
@@ -183,7 +185,7 @@ fn join(beginning: &[u8], kept: &Data, frame: &mut Frame, data: &Data) {
     set_lengths(frame, data.tcp);
 }
 
-/// Leaves the first `len` octets of payload in `frame`, and answers the rest, with FIN if there is one.
+/// Leaves the first `len` octets of payload in `frame`, and returns the rest, with FIN if there is one.
 fn cut(frame: &mut Frame, data: &Data, len: usize) -> Frame {
     let payload = data.tcp + data.header;
     let mut rest = Frame::copy_of(&frame[..payload]);
@@ -198,12 +200,12 @@ fn cut(frame: &mut Frame, data: &Data, len: usize) -> Frame {
     rest
 }
 
-/// Acknowledgement and window of a TCP frame.
+/// Returns the acknowledgement and the window of a TCP frame.
 fn news(frame: &[u8]) -> Option<[u8; 6]> {
     OwnSegment::of(frame).map(|own| own.news)
 }
 
-/// What a frame says besides its payload.
+/// Returns the frame without its payload.
 fn without_payload(frame: &Frame, data: &Data) -> Frame {
     let mut rest = Frame::copy_of(&frame[..data.tcp + data.header]);
     rest.is_trusted = frame.is_trusted;
@@ -212,7 +214,7 @@ fn without_payload(frame: &Frame, data: &Data) -> Frame {
     rest
 }
 
-/// Makes the lengths in the IP header fit after a change of a frame's payload.
+/// Corrects the lengths in the IP header after a change of a frame's payload.
 fn set_lengths(frame: &mut Frame, tcp: usize) {
     let len = u16::try_from(frame.len() - IP).unwrap_or(u16::MAX);
     if tcp == TCP_BEHIND_IPV4 {
@@ -234,7 +236,7 @@ mod tests {
 
     const EMSS: usize = 100;
 
-    /// An IPv4 frame with payload of the octets that the stream has there.
+    /// Returns an IPv4 frame with the octets of the stream at this place.
     fn frame(sequence: u32, len: usize, is_last: bool) -> Frame {
         let mut octets = vec![0; 54];
         octets[12..14].copy_from_slice(&[0x08, 0x00]);
@@ -255,7 +257,7 @@ mod tests {
         sequence.wrapping_add(u32::try_from(at).unwrap()).to_ne_bytes()[0]
     }
 
-    /// Where each frame begins, its length and its segments'; the octets and lengths must be right.
+    /// Returns the start of each frame, its length and its segments' length. Checks the octets and lengths.
     fn seen(frames: &[Frame]) -> Vec<(u32, usize, u16)> {
         let each = |frame: &Frame| {
             let (sequence, len) = Data::of(frame).map_or((0, 0), |data| (data.sequence, data.len));
@@ -278,7 +280,7 @@ mod tests {
 
     // Covers 5044-5.1-3.
     #[test]
-    fn what_the_device_cuts_is_whole_segments_while_more_is_queued() {
+    fn the_device_cuts_whole_segments_while_more_is_queued() {
         let mut keeper = Keeper::default();
         let flow = flow(5000);
         // The window ends within the third segment, and the next frame begins there.
@@ -287,7 +289,7 @@ mod tests {
         let frames = pass(&mut keeper, vec![frame(1250, 330, false)], &flow);
         assert_eq!(frames, [(1200, 300, 100)]);
         assert_eq!(pass(&mut keeper, vec![frame(1580, 20, false)], &flow), [(1500, 100, 0)]);
-        // The end of what is queued does not wait, and takes what was kept along.
+        // The end of the queue does not wait, and takes the kept octets along.
         let flow = Flow { queue_end: 1830, ..flow };
         assert_eq!(pass(&mut keeper, vec![frame(1600, 150, false)], &flow), [(1600, 100, 0)]);
         let frames = pass(&mut keeper, vec![frame(1750, 80, true)], &flow);

@@ -1,4 +1,4 @@
-//! One end of an Ethernet, whatever the device.
+//! One end of an Ethernet on any device.
 
 use core::net::IpAddr;
 use std::io;
@@ -32,18 +32,18 @@ pub struct Wire {
     capture: Option<Capture>,
     impairment: Option<Impairment>,
     counters: WireCounters,
-    /// The frame in use for callers that have frames as octets.
+    /// The frame in use for callers that pass frames as octets.
     own: Frame,
 }
 
-/// The devices. Each kind owes the same to a [`Wire`], which names all kinds wherever it asks:
+/// The devices. Each kind supplies the same to a [`Wire`], which names all kinds in each match:
 ///
-/// * `send` takes a frame or says that it is lost, and `receive` gives the next one; neither blocks.
-/// * A descriptor to sleep on, and the time to look again if none tells.
-/// * What it knows besides: frames that wait, long frames, claimed addresses, a lost end, lost frames.
+/// * `send` takes a frame or tells that it is lost, and `receive` gives the next one. Neither blocks.
+/// * A descriptor to sleep on, and the time to look again if no descriptor tells.
+/// * Other facts, if the kind knows them: waiting frames, long frames, claimed addresses, a lost end, lost frames.
 ///
 /// `Port` is no device of its own but a share of a wire, whose frames several stacks divide among them. So it passes
-/// on what the wire below answers, and it alone knows which connection belongs to which stack.
+/// on the answers of the wire below. Only a `Port` knows which connection belongs to which stack.
 #[derive(Debug)]
 pub(crate) enum Link {
     Pair(PairEnd),
@@ -54,8 +54,8 @@ pub(crate) enum Link {
     Port(Port),
 }
 
-/// Returns the two ends of a wire through memory. Each direction holds 512 frames and loses what comes on top, as a
-/// wire does. The ends may live in two threads.
+/// Returns the two ends of a wire through memory. Each direction holds 512 frames and loses further ones, like a
+/// wire. The ends may live in two threads.
 ///
 /// # Panics
 /// When `mtu` (the IP MTU) is outside 576 to 65535.
@@ -69,8 +69,8 @@ pub fn pair(mtu: usize) -> (Wire, Wire) {
 impl Wire {
     /// Opens the device `spec` for IP packets of up to `mtu` octets.
     ///
-    /// `unix` fails while its path is not listened on; the caller may try again. `unix-listen` returns at once. Peers
-    /// are accepted later, one at a time. Frames that are sent while there is none are lost.
+    /// `unix` fails while no process listens on its path; the caller may try again. `unix-listen` returns at once.
+    /// Peers are accepted later, one at a time. Frames that are sent without a peer are lost.
     ///
     /// # Errors
     /// `InvalidInput` for [`Spec::Pair`] (see [`pair`](crate::pair)) and for an MTU outside 576 to 65535, otherwise the
@@ -139,13 +139,13 @@ impl Wire {
         }
     }
 
-    /// Returns the same wire, which records every frame.
+    /// Returns the same wire, which then records every frame.
     #[must_use]
     pub fn with_capture(self, capture: Capture) -> Self {
         Self { capture: Some(capture), ..self }
     }
 
-    /// Returns the same wire, which impairs sent frames.
+    /// Returns the same wire, which then impairs sent frames.
     #[must_use]
     pub fn with_impairment(self, impairment: Impairment) -> Self {
         Self { impairment: Some(impairment), ..self }
@@ -164,7 +164,8 @@ impl Wire {
         self.own = own;
     }
 
-    /// As [`Wire::send`], but leaves other octets in place of the frame. This saves a copy if the device is memory.
+    /// Does the same as [`Wire::send`], but leaves other octets in place of the frame. This saves a copy if the
+    /// device is memory.
     pub fn send_buffer(&mut self, now: Instant, frame: &mut Vec<u8>) {
         let mut own = std::mem::take(&mut self.own);
         own.swap(frame);
@@ -173,7 +174,7 @@ impl Wire {
         self.own = own;
     }
 
-    /// Receives the next frame into `frame`; false if there is none.
+    /// Receives the next frame into `frame`. Returns false if there is none.
     pub fn receive(&mut self, now: Instant, frame: &mut Vec<u8>) -> bool {
         let mut own = std::mem::take(&mut self.own);
         let received = self.take(now, &mut own);
@@ -185,7 +186,7 @@ impl Wire {
         received
     }
 
-    /// As [`Wire::send`], but leaves any frame in place of this one.
+    /// Does the same as [`Wire::send`], but leaves any frame in place of this one.
     pub(crate) fn transmit(&mut self, now: Instant, frame: &mut Frame) {
         if frame.segment == 0 && frame.len() > self.mtu + ETHERNET_HEADER {
             self.counters.too_long += 1;
@@ -209,7 +210,7 @@ impl Wire {
         }
     }
 
-    /// As [`Wire::receive`], but TCP's checksum may be missing if nothing can have damaged the frame.
+    /// Does the same as [`Wire::receive`], but TCP's checksum may be missing if nothing can have damaged the frame.
     pub(crate) fn take(&mut self, now: Instant, frame: &mut Frame) -> bool {
         self.flush(now);
         let received = match &mut self.link {
@@ -230,7 +231,7 @@ impl Wire {
         received
     }
 
-    /// Whether no frame was left when the last one was taken, if the wire knows.
+    /// Returns true if the wire knows that no frame was left when the last one was taken.
     pub(crate) const fn is_drained(&self) -> bool {
         match &self.link {
             Link::Pair(end) => end.is_drained(),
@@ -238,8 +239,8 @@ impl Wire {
         }
     }
 
-    /// Whether the device cuts long frames into segments ([`Frame::segment`]). An impaired wire takes single segments
-    /// only.
+    /// Returns true if the device cuts long frames into segments ([`Frame::segment`]). An impaired wire takes single
+    /// segments only.
     pub(crate) fn segments(&self) -> bool {
         let cuts = match &self.link {
             Link::Tap(tap) => tap.segments(),
@@ -250,8 +251,8 @@ impl Wire {
         cuts && self.impairment.is_none()
     }
 
-    /// When to call [`Wire::receive`] even if nothing arrives, because a delayed frame is due or it is time to look for
-    /// a lost peer.
+    /// Returns the time for a [`Wire::receive`] even if no frame arrives. A delayed frame is due then, or it is time
+    /// to look for a lost peer.
     #[must_use]
     pub fn poll_at(&self) -> Option<Instant> {
         let retry = match &self.link {
@@ -264,7 +265,8 @@ impl Wire {
     }
 
     /// Returns the descriptor that becomes readable when a frame arrives. It may be another one after each call of
-    /// [`Wire::receive`]. `None` for a Unix socket that has lost its peer, and if the kernel has no eventfd left.
+    /// [`Wire::receive`]. Returns `None` for a Unix socket that has lost its peer, and if the kernel has no eventfd
+    /// left.
     #[must_use]
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.link {
@@ -277,8 +279,8 @@ impl Wire {
         }
     }
 
-    /// Returns all descriptors to sleep on until a frame arrives, and whether to wait for each to become writable, too.
-    /// They are copies, since the wire may change its own meanwhile. `None` if [`Wire::poll_fd`] is.
+    /// Returns all descriptors to sleep on until a frame arrives, each with whether to wait until it is writable,
+    /// too. They are copies, since the wire may change its own meanwhile. Returns `None` if [`Wire::poll_fd`] does.
     #[must_use]
     pub fn wait_fds(&self) -> Option<Vec<(Arc<OwnedFd>, bool)>> {
         match &self.link {
@@ -291,7 +293,7 @@ impl Wire {
         }
     }
 
-    /// Whether a frame is known to wait, without asking the kernel.
+    /// Returns true if a frame is known to wait, without asking the kernel.
     #[must_use]
     pub fn is_readable(&self) -> bool {
         match &self.link {
@@ -304,8 +306,8 @@ impl Wire {
         }
     }
 
-    /// Whether octets wait for [`Wire::poll_fd`] to become writable (Unix sockets only). A sleeper should wait for
-    /// that, too, and then call [`Wire::receive`].
+    /// Returns true if octets wait for [`Wire::poll_fd`] to become writable (Unix sockets only). A sleeper should
+    /// wait for that, too, and then call [`Wire::receive`].
     #[must_use]
     pub fn wants_write(&self) -> bool {
         match &self.link {
@@ -314,9 +316,9 @@ impl Wire {
         }
     }
 
-    /// Whether a peer is at the other end of a Unix socket; `None` on all other wires, which cannot tell. It changes in
-    /// [`Wire::send`] and [`Wire::receive`]. Of the wires that share a Unix socket ([`Wire::share`]) the first one
-    /// answers.
+    /// Returns whether a peer is at the other end of a Unix socket, or `None` for all other wires, which cannot tell.
+    /// The answer changes in [`Wire::send`] and [`Wire::receive`]. Of the wires that share a Unix socket
+    /// ([`Wire::share`]), only the first one answers.
     #[must_use]
     pub fn has_carrier(&self) -> Option<bool> {
         match &self.link {
@@ -326,8 +328,8 @@ impl Wire {
         }
     }
 
-    /// How often the wire has lost its other end for good: a Unix socket has hung up. The count changes in [`Wire::take`]
-    /// behind the last frame of the lost peer. What comes next is another peer.
+    /// Returns how often the wire has lost its other end for good: a Unix socket has hung up. The count changes in
+    /// [`Wire::take`] behind the last frame of the lost peer. The next frame is from another peer.
     pub(crate) fn losses(&self) -> u64 {
         match &self.link {
             Link::Unix(link) => link.losses(),
@@ -336,7 +338,7 @@ impl Wire {
         }
     }
 
-    /// The IP MTU.
+    /// Returns the IP MTU.
     #[must_use]
     pub const fn mtu(&self) -> usize {
         self.mtu
@@ -348,7 +350,7 @@ impl Wire {
         self.impairment.as_ref()
     }
 
-    /// What the wire has done so far.
+    /// Returns the counters of the wire.
     #[must_use]
     pub fn counters(&self) -> WireCounters {
         match &self.link {
@@ -359,13 +361,13 @@ impl Wire {
         }
     }
 
-    /// Whether the frames of a connection come to this wire.
+    /// Returns true if the frames of a connection come to this wire.
     pub(crate) fn owns(&self, tuple: &Tuple) -> bool {
         self.port().is_none_or(|port| port.owns(tuple))
     }
 
-    /// Has the frames of a connection come to this wire. Returns whether [`Self::forget_connection`] is needed at its
-    /// end.
+    /// Makes the frames of a connection come to this wire. Returns true if [`Self::forget_connection`] is needed at
+    /// its end.
     pub(crate) fn claim_connection(&self, tuple: Tuple) -> bool {
         self.port().is_some_and(|port| port.claim(tuple))
     }
@@ -386,7 +388,7 @@ impl Wire {
         self.port()?.take_turned()
     }
 
-    /// The share of a wire that this is, if it is one.
+    /// Returns the share of a wire that this is, if it is one.
     const fn port(&self) -> Option<&Port> {
         match &self.link {
             Link::Port(port) => Some(port),
@@ -422,7 +424,7 @@ impl Wire {
     }
 }
 
-/// Records a frame with whole checksums. The device still may fill them in, as it must if it cuts the frame.
+/// Records a frame with whole checksums. The device still may fill them in, as it has to if it cuts the frame.
 fn record(capture: &mut Capture, now: Instant, frame: &mut Frame) {
     let is_trusted = frame.is_trusted;
     frame.complete();
@@ -436,7 +438,7 @@ mod tests {
     use crate::{ImpairmentConfig, pair};
 
     #[test]
-    fn opening_without_sense_gives_one_clear_line() {
+    fn opening_an_impossible_wire_gives_one_clear_line() {
         let table = [
             (Spec::Pair, 1500, "pair: a pair joins two stacks of one process"),
             (Spec::Tap("x".into()), 575, "an MTU of 575 is outside 576 to 65535"),
@@ -452,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_takes_nothing_from_what_the_device_is_to_do() {
+    fn a_capture_leaves_the_devices_work_to_the_device() {
         let (left, mut right) = pair(1500);
         let mut left = left.with_capture(Capture::new(Vec::new()));
         let mut frame = Frame::copy_of(&[7; 5000]);

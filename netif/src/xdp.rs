@@ -34,12 +34,13 @@ pub(crate) struct Xdp {
     steering: Arc<Steering>,
 }
 
-/// The program that gives the frames of an interface to sockets. It ends with its last owner.
+/// The program that gives the frames of an interface to sockets. It stays at the interface until its last owner is
+/// dropped.
 #[derive(Debug)]
 struct Steering {
     interface: Interface,
     mac: [u8; 6],
-    /// Has the interface take frames to further addresses, and receives none itself.
+    /// This socket makes the interface take frames to further addresses. It receives none itself.
     addresses: OwnedFd,
     map: OwnedFd,
     link: OwnedFd,
@@ -126,7 +127,7 @@ impl Xdp {
     }
 
     pub(crate) fn poll_fd(&self) -> BorrowedFd<'_> {
-        // An interface that is gone makes the socket readable until the error is taken. Nothing could sleep on it.
+        // A socket of an interface that is gone stays readable until the error is taken, and no sleeper could sleep.
         for queue in &self.queues {
             let _gone = socket_error(queue.fd());
         }
@@ -184,7 +185,7 @@ impl Steering {
     }
 }
 
-/// Whether the error is one that another mode has, too.
+/// Returns true if the error would also come in the other mode.
 fn is_final(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EPERM | libc::EACCES))
 }
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_mtu_that_no_frame_has_room_for_is_one_clear_line() {
+    fn an_mtu_above_the_frame_size_is_one_clear_line() {
         let spec = Spec::Xdp { interface: "weft-nowhere".into(), queue: None };
         let error = Wire::open(&spec, 9000).unwrap_err();
         let text = "xdp:weft-nowhere: an MTU of 9000 is above 3818, the most that AF_XDP has room for";

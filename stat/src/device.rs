@@ -10,7 +10,7 @@ use weft_rnic::{
 
 use crate::section::{Asker, Section, error};
 
-/// What `weft stat` asks of a device: its counters and its objects. STags go to the same user only.
+/// Returns the sections of a device: its counters and its objects. Only a process of the same user gets STags.
 pub fn device_sections(watcher: &Watcher) -> Vec<Section> {
     let section = |name, tell: fn(&Device, Asker) -> Value| {
         let watcher = watcher.clone();
@@ -26,7 +26,7 @@ pub fn device_sections(watcher: &Watcher) -> Vec<Section> {
         section("mr", |device, _| json!({ "mr": list(&device.mrs(), |info| mr(info, false)) })),
         section("mr stags", |device, asker| match asker.is_same_user {
             true => json!({ "mr": list(&device.mrs(), |info| mr(info, true)) }),
-            false => error("STags are told to the user of the process only"),
+            false => error("only the user of the process may read STags"),
         }),
         section("cq", |device, _| json!({ "cq": list(&device.cqs(), cq) })),
         section("srq", |device, _| json!({ "srq": list(&device.srqs(), srq) })),
@@ -140,7 +140,7 @@ fn listener(info: &ListenerInfo) -> Value {
     })
 }
 
-/// Adds the counters of an object to what is told of it.
+/// Adds the counters of an object to its JSON.
 fn with_counters(mut object: Value, counters: impl Iterator<Item = (&'static str, u64)>) -> Value {
     if let Value::Object(object) = &mut object {
         object.extend(counters.map(|(name, count)| (name.to_owned(), count.into())));
@@ -152,7 +152,7 @@ fn text(address: Option<SocketAddr>) -> Option<String> {
     address.map(|address| address.to_string())
 }
 
-/// The rights in the words of `ibv_access_flags`, as far as there are any.
+/// Returns the rights, by the names of `ibv_access_flags`.
 fn access(access: Access) -> Vec<&'static str> {
     let names = [
         (Access::LOCAL_WRITE, "local-write"),

@@ -1,4 +1,4 @@
-//! Where the sockets of `weft stat` are: in a folder that only its user can look into.
+//! The folder for the sockets of `weft stat`. Only its user can look into it.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::io::Errno;
 use rustix::process::{Pid, geteuid, test_kill_process};
 
-/// The folder in which processes of this user serve `weft stat`, unless they are told another one: `weft` in
-/// `$XDG_RUNTIME_DIR`, or without that `/tmp/weft-UID`.
+/// Returns the default folder in which processes of this user serve `weft stat`. That is `weft` in
+/// `$XDG_RUNTIME_DIR`, or `/tmp/weft-UID` without that variable.
 pub fn stat_folder() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
     runtime.map_or_else(
@@ -21,8 +21,8 @@ pub fn stat_folder() -> PathBuf {
     )
 }
 
-/// The folder that the environment variable `WEFT_STAT` names: none if it is not set, empty or 0, [`stat_folder`] if
-/// it is 1.
+/// Returns the folder that the environment variable `WEFT_STAT` names. Returns `None` if it is not set, empty or 0,
+/// and [`stat_folder`] if it is 1.
 pub fn stat_folder_from_env() -> Option<PathBuf> {
     let value = std::env::var_os("WEFT_STAT")?;
     match value.to_str() {
@@ -32,7 +32,7 @@ pub fn stat_folder_from_env() -> Option<PathBuf> {
     }
 }
 
-/// The socket of one server; dropping it removes it.
+/// The socket of one server. Its drop removes the file.
 #[derive(Debug)]
 pub(crate) struct Socket {
     path: PathBuf,
@@ -40,7 +40,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Makes the folder where there is none, and in it a socket named after this process.
+    /// Makes the folder if it is missing, and in it a socket named after this process.
     pub(crate) fn bind(folder: &Path) -> io::Result<(UnixListener, Self)> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         prepare(folder).and_then(|()| remove_stale(folder)).map_err(|error| tell(folder, &error))?;
@@ -49,14 +49,14 @@ impl Socket {
             let path = folder.join(format!("{}-{index}.sock", std::process::id()));
             match UnixListener::bind(&path) {
                 Ok(listener) => return Ok((listener, Self { path, index })),
-                // Left by a process that had the same number.
+                // An ended process had the same number and has left its socket.
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {}
                 Err(error) => return Err(tell(&path, &error)),
             }
         }
     }
 
-    /// The number of the server within the process.
+    /// Returns the number of the server within the process.
     pub(crate) const fn index(&self) -> u32 {
         self.index
     }
@@ -64,7 +64,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Gone already, perhaps with the folder: that is what is wanted.
+        // The file, perhaps with its folder, may be gone already, which is as good.
         let _gone = fs::remove_file(&self.path);
     }
 }
@@ -73,25 +73,26 @@ fn tell(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("statistics cannot be served at {}: {error}", path.display()))
 }
 
-/// Makes the folder, or makes sure that nobody else can reach into it.
+/// Makes the folder, or makes sure that no other user can reach into it.
 fn prepare(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         made => return made,
     }
-    // Not through a link, which its owner could bend elsewhere.
+    // A link is refused, since its owner could point it elsewhere.
     let found = fs::symlink_metadata(folder)?;
     if !found.is_dir() {
-        return Err(io::Error::new(ErrorKind::NotADirectory, "that is not a folder"));
+        return Err(io::Error::new(ErrorKind::NotADirectory, "the path is no folder"));
     }
     if found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0 {
-        let text = "the folder is not this user's alone (mode 0700)";
+        let text = "the folder must belong to this user, with mode 0700";
         return Err(io::Error::new(ErrorKind::PermissionDenied, text));
     }
     Ok(())
 }
 
-/// Removes the sockets of processes that are gone. One that answers is alive, whatever namespace its number is from.
+/// Removes the sockets of processes that are gone. A socket that answers is alive, whatever namespace its number is
+/// from.
 fn remove_stale(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -101,7 +102,7 @@ fn remove_stale(folder: &Path) -> io::Result<()> {
             && UnixStream::connect(&path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
         {
             match fs::remove_file(&path) {
-                // Another device is cleaning up, too.
+                // Another device may remove sockets at the same time.
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
@@ -110,7 +111,7 @@ fn remove_stale(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The process in the name of a socket.
+/// Returns the process in the name of a socket.
 fn process(name: &OsStr) -> Option<Pid> {
     let (pid, index) = name.to_str()?.strip_suffix(".sock")?.split_once('-')?;
     index.parse::<u32>().ok()?;

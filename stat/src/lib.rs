@@ -1,7 +1,7 @@
-//! Tells the state of a process to `weft stat`, over a Unix socket.
+//! Answers `weft stat` about the state of a process, over a Unix socket.
 //!
-//! A [`Server`] answers by [`Section`]s, each with a name. [`device_sections`] are those of a device; a program may
-//! add its own.
+//! A [`Server`] answers by [`Section`]s, each with a name. [`device_sections`] returns those of a device. A program
+//! may add its own.
 //!
 //! ```
 //! use weft_rnic::{Config, Device};

@@ -1,26 +1,25 @@
-//! What a process tells, by name.
+//! The parts of a process's answers, by name.
 
 use serde_json::{Value, json};
 
-/// The version of the answers, in each of them as `weft_stat`. It grows when something that was there means something
-/// else.
+/// The version of the answers. Each answer has it as `weft_stat`. It grows when a present field changes its meaning.
 pub const STAT_VERSION: u32 = 1;
 
 /// The process at the other end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
-    /// It belongs to the same user. Otherwise it belongs to root.
+    /// The asking process belongs to the same user. Otherwise it belongs to root.
     pub is_same_user: bool,
 }
 
-/// One thing that a process tells: a request, and the function that answers it by a JSON object.
+/// A request, and the function that answers it by a JSON object.
 pub struct Section {
     name: &'static str,
     tell: Box<dyn Fn(Asker) -> Value + Send>,
 }
 
 impl Section {
-    /// A section whose request is `name`. The server's thread calls `tell`, which must not wait.
+    /// A section for the request `name`. The server's thread calls `tell`, which must not wait.
     pub fn new(name: &'static str, tell: impl Fn(Asker) -> Value + Send + 'static) -> Self {
         Self { name, tell: Box::new(tell) }
     }
@@ -32,7 +31,7 @@ impl core::fmt::Debug for Section {
     }
 }
 
-/// The answer of a process to one request. `index` is the number of the server within the process.
+/// Returns the answer to one request. `index` is the number of the server within the process.
 pub(crate) fn answer(sections: &[Section], request: &str, index: u32, asker: Asker) -> Value {
     let found = match sections.iter().find(|section| section.name == request) {
         Some(section) => (section.tell)(asker),
@@ -54,6 +53,6 @@ fn unknown(sections: &[Section]) -> String {
     match names.split_last() {
         Some((last, [])) => format!("unknown request: there is {last}"),
         Some((last, others)) => format!("unknown request: there are {} and {last}", others.join(", ")),
-        None => "unknown request: this process tells nothing".to_owned(),
+        None => "unknown request: this process has no sections".to_owned(),
     }
 }

@@ -1,8 +1,8 @@
 //! The server: a socket in a folder, and a thread that answers.
 //!
-//! One line asks, one line of JSON answers, and the connection is closed. The thread sleeps until a client asks; it
-//! takes an engine's lock like any call of the application. No client can hold it up: nothing blocks, requests and
-//! clients are bounded, and the oldest client goes when there are too many.
+//! A client sends one line, the server answers by one line of JSON and closes the connection. The thread sleeps until
+//! a client asks. It takes an engine's lock like any call of the application. No client can hold it up: no call
+//! blocks, requests and clients are bounded, and the oldest client is dropped if there are too many.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -24,7 +24,7 @@ use weft_netif::Held;
 use crate::folder::Socket;
 use crate::section::{Asker, Section, answer};
 
-/// Serves until it is dropped, which removes the socket.
+/// A running server. Its drop ends it and removes the socket.
 #[derive(Debug)]
 pub struct Server {
     stop: Arc<Stop>,
@@ -38,7 +38,7 @@ struct Stop {
     wakeup: Held,
 }
 
-/// A connection of somebody who asks.
+/// A connection of a process that asks.
 #[derive(Debug)]
 struct Client {
     stream: UnixStream,
@@ -49,10 +49,11 @@ struct Client {
 }
 
 impl Server {
-    /// Serves `sections` by a socket in `folder`, which is made if it is missing.
+    /// Starts a server for `sections` with a socket in `folder`, which is made if it is missing.
     ///
     /// # Errors
-    /// When the folder is not this user's alone (mode 0700), or the system has no file descriptor or thread left.
+    /// If the folder does not belong to this user with mode 0700, or the system has no file descriptor or thread
+    /// left.
     pub fn start(folder: &Path, sections: Vec<Section>) -> io::Result<Self> {
         let stop = Arc::new(Stop {
             is_wanted: AtomicBool::new(false),
@@ -62,7 +63,7 @@ impl Server {
         listener.set_nonblocking(true)?;
         let thread = {
             let stop = Arc::clone(&stop);
-            // The socket goes with the thread, whichever way that ends.
+            // The thread owns the socket, which is removed however the thread ends.
             thread::Builder::new()
                 .name("weft-stat".into())
                 .spawn(move || serve(&listener, &socket, &stop, &sections))?
@@ -76,7 +77,7 @@ impl Drop for Server {
         self.stop.is_wanted.store(true, Ordering::Release);
         while write(&self.stop.wakeup, &1_u64.to_ne_bytes()) == Err(Errno::INTR) {}
         if let Some(thread) = self.thread.take() {
-            // A panic has been printed by the thread itself; there is nobody to hand it to in a destructor.
+            // The thread itself has printed a panic. A destructor has no caller to return it to.
             let _printed = thread.join();
         }
     }
@@ -84,7 +85,7 @@ impl Drop for Server {
 
 fn serve(listener: &UnixListener, socket: &Socket, stop: &Stop, sections: &[Section]) {
     let mut clients = VecDeque::new();
-    // Where the process has no descriptor left, a waiting client would keep this thread awake.
+    // If the process has no descriptor left, a waiting client would keep this thread awake.
     let mut is_short = false;
     while !stop.is_wanted.load(Ordering::Acquire) {
         wait(listener, stop, &clients, is_short);
@@ -128,7 +129,7 @@ fn accept(listener: &UnixListener, clients: &mut VecDeque<Client>) -> io::Result
 }
 
 impl Client {
-    /// None for somebody who has no business here.
+    /// Returns `None` unless the process belongs to the same user or to root.
     fn new(stream: UnixStream) -> Option<Self> {
         let uid = socket_peercred(&stream).ok()?.uid;
         let asker = Asker { is_same_user: uid == geteuid() };
@@ -137,7 +138,7 @@ impl Client {
         (asker.is_same_user || uid == Uid::ROOT).then_some(it)
     }
 
-    /// Reads and writes what can be now, and says whether all is said.
+    /// Reads and writes as much as possible now. Returns true when the whole answer is written.
     fn advance(&mut self, sections: &[Section], index: u32) -> io::Result<bool> {
         if self.answer.is_empty() && !self.read(sections, index)? {
             return Ok(false);
@@ -154,7 +155,7 @@ impl Client {
         Ok(true)
     }
 
-    /// Reads the request, and says whether there is an answer to it.
+    /// Reads the request. Returns true when there is an answer.
     fn read(&mut self, sections: &[Section], index: u32) -> io::Result<bool> {
         let mut octets = [0; MAX_REQUEST];
         loop {
@@ -177,8 +178,8 @@ impl Client {
     }
 }
 
-/// Octets of the longest request.
+/// The octets of the longest request.
 const MAX_REQUEST: usize = 64;
-/// Clients at a time.
+/// The most clients at a time.
 const MAX_CLIENTS: usize = 16;
 const SHORT_PAUSE: Duration = Duration::from_millis(100);

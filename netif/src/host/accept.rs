@@ -21,7 +21,7 @@ pub(super) struct Listener {
     local: SocketAddr,
     socket: Held,
     backlog: usize,
-    /// Accepted connections that were not taken yet.
+    /// The number of accepted connections that were not taken yet.
     waiting: usize,
     /// The kernel may have more connections.
     is_pending: bool,
@@ -50,7 +50,7 @@ impl HostStack {
         Ok(local)
     }
 
-    /// Ends what [`HostStack::bind`] began.
+    /// Frees the port that [`HostStack::bind`] reserved.
     pub fn unbind(&mut self, local: SocketAddr) {
         self.bound.retain(|(own, _)| *own != local);
     }
@@ -77,7 +77,7 @@ impl HostStack {
         Ok(local)
     }
 
-    /// Ends what [`HostStack::listen`] began. Connections that were not taken yet are reset.
+    /// Stops listening. Connections that were not taken yet are reset.
     pub fn unlisten(&mut self, listener: SocketAddr) {
         let Some(index) = self.listeners.iter().position(|it| it.local == listener) else { return };
         self.listeners.swap_remove(index);
@@ -92,7 +92,7 @@ impl HostStack {
         }
     }
 
-    /// Returns the next connection to a listener, and the listener's name. The connection is ready, too.
+    /// Returns the next connection to a listener, and the listener's name. The connection is also in `next_ready`.
     pub fn next_accepted(&mut self) -> Option<(ConnectionId, SocketAddr)> {
         while let Some(id) = self.accepted.pop_front() {
             let Some(local) = self.table.get_mut(id).and_then(|connection| connection.listener.take()) else {
@@ -164,8 +164,8 @@ impl HostStack {
     }
 }
 
-/// Whether the error is of one connection that failed before it was accepted (accept(2)). Other errors are the
-/// system's.
+/// Returns true if the error is about one connection that failed before it was accepted (accept(2)). Other errors are
+/// about the system.
 const fn is_of_one_connection(errno: Errno) -> bool {
     matches!(
         errno,

@@ -15,8 +15,8 @@ use crate::counters::HostCounters;
 use crate::held::Held;
 use crate::llp::state::{CloseCause, LlpState};
 
-/// A socket, and octets that wait on either side of it. epoll reports by edges what has become possible. The connection
-/// remembers that until the kernel refuses.
+/// A socket, and octets that wait on either side of it. epoll reports only changes. The connection remembers a
+/// possible operation until the kernel refuses it.
 #[derive(Debug)]
 pub(super) struct Connection {
     /// `None` if this side has ended the connection.
@@ -40,7 +40,7 @@ pub(super) struct Connection {
     pub(super) is_removed: bool,
     pub(super) is_dirty: bool,
     pub(super) is_ready: bool,
-    /// When a removed connection is given up.
+    /// The time at which a removed connection is given up.
     pub(super) give_up_at: Option<Instant>,
     is_connecting: bool,
     may_read: bool,
@@ -49,7 +49,7 @@ pub(super) struct Connection {
     was_full: bool,
     /// What epoll watches for.
     watched: epoll::EventFlags,
-    /// The kernel will say no more about what there is to read: it is read to its end.
+    /// The kernel will report nothing more to read. The socket is read to its end.
     is_final: bool,
     /// The peer's FIN has come.
     peer_finished: bool,
@@ -60,7 +60,7 @@ pub(super) struct Connection {
     emss: usize,
 }
 
-/// What epoll has reported of a socket.
+/// The events that epoll has reported of a socket.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct News {
     pub(super) readable: bool,
@@ -71,12 +71,12 @@ pub(super) struct News {
     pub(super) over: bool,
 }
 
-/// What one call has received.
+/// The octets of one receiving call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Received {
-    /// In all.
+    /// All octets that have come.
     pub(super) octets: usize,
-    /// Of these, in the inbox.
+    /// Those of them in the inbox.
     pub(super) kept: usize,
     /// Octets that were asked for.
     pub(super) wanted: usize,
@@ -150,7 +150,7 @@ impl Connection {
         }
     }
 
-    /// Notes what epoll has reported. Returns whether that may be news to the user.
+    /// Notes an event of epoll. Returns true if it may be news to the user.
     pub(super) fn observe(&mut self, news: News) -> bool {
         let Some(socket) = &self.socket else { return false };
         if self.is_connecting {
@@ -185,9 +185,9 @@ impl Connection {
         self.inbox.pieces()[0]
     }
 
-    /// Reads up to `budget` octets of the socket although epoll has reported nothing. Returns whether there were any,
-    /// or the connection has ended. `None` if the connection is in no state for that: it was not taken yet, it ends,
-    /// epoll watches for room, octets wait in the inbox, or the next octets do not belong there.
+    /// Reads up to `budget` octets of the socket although epoll has reported nothing. Returns true if there were any,
+    /// or the connection has ended. Returns `None` if the connection is in no state for that: it was not taken yet,
+    /// it ends, epoll watches for room, octets wait in the inbox, or the next octets do not belong there.
     pub(super) fn look(
         &mut self,
         budget: usize,
@@ -207,7 +207,7 @@ impl Connection {
         Some(has_news)
     }
 
-    /// Sends what waits in the outbox, in one call if the kernel takes all. Returns whether it has taken anything.
+    /// Sends the octets of the outbox, in one call if the kernel takes all. Returns true if it has taken any.
     pub(super) fn flush(&mut self, counters: &mut HostCounters) -> bool {
         let mut has_sent = false;
         while self.may_write && !self.outbox.is_empty() {
@@ -274,12 +274,12 @@ impl Connection {
         }
     }
 
-    /// Whether the kernel may take more octets now. True after the end, since waiting would be in vain.
+    /// Returns true if the kernel may take more octets now. Also true after the end, so that no caller waits in vain.
     pub(super) const fn takes_more(&self) -> bool {
         (self.may_write && self.quota > 0) || self.end.is_some()
     }
 
-    /// Discards received octets. Returns whether there are more than the budget allows.
+    /// Discards received octets. Returns true if there are more than the budget allows.
     pub(super) fn discard(&mut self, pool: &mut Pool, counters: &mut HostCounters) -> bool {
         loop {
             let len = self.readable(pool, counters).len();
@@ -317,7 +317,7 @@ impl Connection {
         }
     }
 
-    /// Whether nothing can be sent or received any more.
+    /// Returns true if nothing can be sent or received any more.
     pub(super) const fn is_over(&self) -> bool {
         self.socket.is_none() || self.end.is_some()
     }
@@ -326,7 +326,7 @@ impl Connection {
         self.is_at_end && self.inbox.is_empty()
     }
 
-    /// Whether the budget is used up although there may be more to read.
+    /// Returns true if the budget is used up although there may be more to read.
     pub(super) const fn is_starved(&self) -> bool {
         self.may_read && self.budget == 0
     }
@@ -345,8 +345,8 @@ impl Connection {
         self.outbox.len() + kernels
     }
 
-    /// Returns what epoll has to watch for. Room is watched for only after there was none, since it would wake sleepers
-    /// in vain.
+    /// Returns the events that epoll has to watch for. It watches for room only after there was none, since room
+    /// would wake sleepers without need.
     const fn wanted_news(&self) -> epoll::EventFlags {
         if self.is_connecting || self.was_full { WATCHED.union(epoll::EventFlags::OUT) } else { WATCHED }
     }
@@ -374,15 +374,15 @@ impl Connection {
         self.receive_by(receive, pool, counters);
     }
 
-    /// Has `receive` take octets off the socket, and lends it the inbox for some of them. Does so only if there may be
-    /// octets, the inbox is empty, and the budget is not used up.
+    /// Has `receive` take octets off the socket, and lends it the inbox for some of them. Does so only if octets may
+    /// be there, the inbox is empty, and the budget is not used up.
     pub(super) fn receive_by(
         &mut self,
         mut receive: impl FnMut(BorrowedFd<'_>, &mut [u8]) -> io::Result<Received>,
         pool: &mut Pool,
         counters: &mut HostCounters,
     ) {
-        // After the end no budget is needed: only what the kernel holds can still come.
+        // After the end no budget is needed: only octets that the kernel holds can still come.
         while self.may_read && self.inbox.is_empty() && (self.budget > 0 || self.end.is_some()) {
             let Some(socket) = &self.socket else { return };
             counters.receives += 1;
@@ -392,7 +392,7 @@ impl Connection {
                     self.inbox.push(kept);
                     counters.octets_received += octets as u64;
                     self.budget = self.budget.saturating_sub(octets);
-                    // Fewer octets than were asked for are all that there are.
+                    // Fewer octets than the wanted number are all that the socket has.
                     self.may_read = octets == wanted || self.is_final;
                     return;
                 }
@@ -408,7 +408,7 @@ impl Connection {
         }
     }
 
-    /// Notes that nothing more can be read: the peer's FIN is next, or nothing behind an error.
+    /// Notes that nothing more can be read: the peer's FIN comes next, or nothing after an error.
     fn note_end(&mut self) {
         self.may_read = false;
         if self.end.is_none() {
@@ -429,7 +429,7 @@ impl Connection {
         self.note_close();
     }
 
-    /// Notes that both sides have sent FIN. The kernel delivers what is under way.
+    /// Notes that both sides have sent FIN. The kernel delivers the octets under way.
     fn note_close(&mut self) {
         if self.is_at_end && self.is_fin_sent {
             self.end.get_or_insert(CloseCause::Graceful);

@@ -4,9 +4,9 @@ use core::cell::Cell;
 
 use crate::table::ConnectionId;
 
-/// While only one connection is busy, as in a round trip, a poll reads that one and saves the question. epoll is asked
-/// every [`LOOKS`] polls, and after a sleep that this connection has not ended. As soon as another connection has news
-/// there is no favourite.
+/// While only one connection is busy, as in a round trip, a poll reads that one and saves the question to epoll.
+/// epoll is asked every [`LOOKS`] polls, and after a sleep that this connection has not ended. As soon as another
+/// connection has news there is no favourite.
 #[derive(Debug, Default)]
 pub(super) struct Favourite {
     /// The only connection that has had news, and how often in a row.
@@ -16,11 +16,11 @@ pub(super) struct Favourite {
     sleeps: Cell<bool>,
 }
 
-/// A connection to be read instead of a question to epoll.
+/// A connection that is read instead of a question to epoll.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
     pub(super) id: ConnectionId,
-    /// A thread has slept, so that epoll has to be asked if this connection has nothing.
+    /// A thread has slept. So epoll has to be asked if this connection has nothing.
     pub(super) is_after_sleep: bool,
 }
 
@@ -50,7 +50,7 @@ impl Favourite {
     }
 }
 
-/// Polls between two questions to epoll. A message of another connection waits for as many at most.
+/// Polls between two questions to epoll. A message of another connection waits for at most so many polls.
 const LOOKS: u32 = 64;
-/// News of one connection in a row that make it the favourite.
+/// So many reports of one connection in a row make it the favourite.
 const EVENTS: u32 = 3;

@@ -1,5 +1,5 @@
-//! Sockets of the kernel: how they are made and set up, and what their errors mean. `unsafe` stands for the two
-//! questions that rustix lacks: for the segment size, and for the octets that are not acknowledged yet.
+//! Sockets of the kernel: how they are made and set up, and the meaning of their errors. `unsafe` stands for two
+//! questions that rustix lacks: the segment size, and the octets that are not acknowledged yet.
 #![allow(unsafe_code)]
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -30,7 +30,7 @@ pub(super) enum Opening {
     Refused,
 }
 
-/// Returns an error if the kernel refuses the congestion control of the configuration. It is the same for both
+/// Returns an error if the kernel refuses the configured congestion control. The answer is the same for both
 /// families.
 pub(super) fn try_congestion(config: &StackConfig) -> Result<(), Errno> {
     let Some(name) = &config.kernel_congestion else { return Ok(()) };
@@ -118,14 +118,14 @@ pub(super) fn open_connection(
         Ok(()) => Ok(Opening::Open(socket)),
         Err(Errno::INPROGRESS | Errno::INTR) => Ok(Opening::Pending(socket)),
         Err(Errno::CONNREFUSED) => Ok(Opening::Refused),
-        // The kernel says so when it finds no ephemeral port.
+        // The kernel returns this error when it finds no ephemeral port.
         Err(Errno::ADDRNOTAVAIL) => Err(ConnectError::NoPortFree),
         Err(errno) => Err(connect_error(errno)),
     }
 }
 
-/// Whether the socket is its own peer. If a port of this machine is not listened on, the kernel may choose the same
-/// port for the own end. Then TCP's simultaneous open connects the socket with itself.
+/// Returns true if the socket is its own peer. If a port of this machine is not listened on, the kernel may choose
+/// the same port for the own end. Then TCP's simultaneous open connects the socket with itself.
 pub(super) fn is_connected_to_itself(socket: &Held, remote: SocketAddr) -> bool {
     local_addr(socket) == Some(remote)
 }
@@ -138,7 +138,7 @@ pub(super) fn local_addr(socket: &Held) -> Option<SocketAddr> {
 /// Returns the address of this host for connections to `remote`.
 pub(super) fn source_to(remote: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = if remote.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-    // A datagram socket looks for its route when it is connected. Nothing is sent.
+    // A datagram socket finds its route when it is connected. Nothing is sent.
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect(remote).ok()?;
     socket.local_addr().ok().map(|local| local.ip())
@@ -223,8 +223,8 @@ fn open(to: SocketAddr) -> Result<Held, Errno> {
     socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP)).map(Held::marked)
 }
 
-/// Sets a socket up. Small FPDUs go out at once. A peer that is gone is found by the user timeout while data is under
-/// way, otherwise by probes, the first after the configured silence.
+/// Sets the options of a socket. Small FPDUs go out at once. The user timeout finds an absent peer while data is
+/// under way. Otherwise probes do, the first after the configured silence.
 fn set_options(socket: &impl AsFd, config: &StackConfig) -> Result<(), Errno> {
     sockopt::set_tcp_nodelay(socket, true)?;
     if let Some(name) = &config.kernel_congestion {
@@ -271,7 +271,7 @@ fn connect_error(errno: Errno) -> ConnectError {
 
 /// Octets of C's int.
 const INT_LEN: libc::socklen_t = 4;
-/// Above what MULPDU allows.
+/// More than MULPDU allows.
 const LOOPBACK_EMSS: usize = 65_535;
 /// RFC 9293 section 3.7.1.
 const DEFAULT_MSS: usize = 536;

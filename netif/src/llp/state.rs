@@ -1,6 +1,6 @@
-//! How far a connection has come, and how it ended.
+//! The state of a connection, and how it ended.
 
-/// How far a connection has come.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LlpState {
     /// The peer has not answered yet.
@@ -8,12 +8,12 @@ pub enum LlpState {
     /// The peer may send. This holds after [`Llp::shutdown`](crate::Llp::shutdown), too, until the peer has sent its
     /// FIN.
     Established,
-    /// The peer's FIN has come. What it sent before may be unread yet. This side may send.
+    /// The peer's FIN has come. Octets before it may be unread yet. This side may send.
     PeerClosed,
-    /// Both sides have closed, and neither lost anything.
+    /// Both sides have closed, and no octet was lost.
     Closed,
-    /// The connection ended by RST, timeout, an abort or the end of the wire; [`Llp::cause`](crate::Llp::cause) says
-    /// which. What had arrived before can be read.
+    /// The connection ended by RST, timeout, an abort or the end of the wire. [`Llp::cause`](crate::Llp::cause) tells
+    /// which. Octets that arrived before can be read.
     Reset,
 }
 
@@ -26,9 +26,9 @@ pub enum CloseCause {
     Refused,
     /// The peer sent RST.
     Reset,
-    /// No way leads to the peer: the wire has lost its other end or, on `host`, the kernel or a router says so.
+    /// No way leads to the peer: the wire has lost its other end, or on `host` the kernel or a router says so.
     Unreachable,
-    /// The peer left something unanswered for the configured timeout.
+    /// The peer left data or a probe unanswered for the configured timeout.
     TimedOut,
     /// This side gave the connection up.
     Aborted,

@@ -1,12 +1,12 @@
-//! What the kernel runs for each frame, in the language of the classic packet filter.
+//! The programs that the kernel runs for each frame, in the language of the classic packet filter.
 
 use libc::sock_filter;
 
 use crate::steering::MULTIPLIER;
 
-/// Returns a program that answers zero for a frame that is neither to `mac` nor to a group, and for a frame of a VLAN.
-/// The kernel takes tags out, so that a VLAN's frame would pass for an untagged one. A tag with VLAN 0 is a priority
-/// only.
+/// Returns a program that returns zero for a frame that is neither to `mac` nor to a group, and for a frame of a
+/// VLAN. The kernel takes tags out, so that a VLAN's frame would pass for an untagged one. A tag with VLAN 0 is a
+/// priority only.
 pub(super) fn station(mac: [u8; 6]) -> Vec<sock_filter> {
     let [a, b, c, d, e, f] = mac;
     let (high, low) = (u32::from_be_bytes([a, b, c, d]), u32::from(u16::from_be_bytes([e, f])));
@@ -26,7 +26,7 @@ pub(super) fn station(mac: [u8; 6]) -> Vec<sock_filter> {
     ]
 }
 
-/// Returns a program that answers [`queue_of`](crate::steering::queue_of) for the ports of TCP, and 0 for all other
+/// Returns a program that returns [`queue_of`](crate::steering::queue_of) for the ports of TCP, and 0 for all other
 /// frames.
 pub(super) fn queue(queues: usize) -> Vec<sock_filter> {
     let queues = u32::try_from(queues).unwrap_or(u32::MAX);
@@ -50,7 +50,7 @@ pub(super) fn queue(queues: usize) -> Vec<sock_filter> {
         op(libc::BPF_LD | libc::BPF_ABS | libc::BPF_B, net(6)),
         jump(libc::BPF_JEQ, TCP, 0, 9),
         op(libc::BPF_LD | libc::BPF_ABS | libc::BPF_W, net(40)),
-        // Both ports: one half of the word exclusive-or the other.
+        // Both ports: the exclusive-or of the word's two halves.
         op(libc::BPF_MISC | libc::BPF_TAX, 0),
         alu(libc::BPF_RSH, 16),
         op(libc::BPF_ALU | libc::BPF_X | libc::BPF_XOR, 0),
@@ -67,7 +67,7 @@ fn op(code: u32, k: u32) -> sock_filter {
     sock_filter { code: u16::try_from(code).unwrap_or_default(), jt: 0, jf: 0, k }
 }
 
-/// Compares with `k`, and skips `jt` steps if that holds, else `jf`.
+/// Compares with `k`. Skips `jt` steps if the condition holds, else `jf`.
 fn jump(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { jt, jf, ..op(libc::BPF_JMP | libc::BPF_K | code, k) }
 }

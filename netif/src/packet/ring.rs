@@ -1,5 +1,5 @@
-//! The ring of received frames, which the kernel fills and this side empties. `unsafe` to map it and to read what the
-//! kernel wrote.
+//! The ring of received frames, which the kernel fills and this side empties. `unsafe` maps the ring and reads frames
+//! in it.
 #![allow(unsafe_code)]
 
 use core::ptr::{self, NonNull};
@@ -20,10 +20,10 @@ pub(super) struct Ring {
     next: usize,
 }
 
-/// What the kernel says of a frame.
+/// The kernel's facts about a frame.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival {
-    /// Octets of the whole frame.
+    /// The octets of the whole frame.
     pub(super) len: usize,
     /// The whole frame is in the socket's queue only.
     pub(super) is_queued: bool,
@@ -64,7 +64,7 @@ impl Ring {
         }
     }
 
-    /// Whether a frame is there.
+    /// Returns true if a frame is there.
     pub(super) fn is_readable(&self) -> bool {
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
@@ -123,13 +123,13 @@ impl Drop for Ring {
     }
 }
 
-/// Octets before the frame in its place: `tpacket2_hdr` and `sockaddr_ll`, room for the link-layer header, the virtio
-/// header.
+/// The octets before the frame in its place: `tpacket2_hdr` and `sockaddr_ll`, room for the link-layer header, the
+/// virtio header.
 const HEADROOM: usize = 96;
 const MIN_PLACE: usize = 2048;
 /// The kernel wants each block in one piece, and always finds small ones.
 const MIN_BLOCK: usize = 32 * 1024;
 const MIN_BLOCKS: usize = 32;
-/// Octets of the ring, unless the places are very large.
+/// The octets of the ring, unless the places are very large.
 const RING_LEN: usize = 4 << 20;
 const VLAN: u16 = 0x8100;

@@ -10,7 +10,7 @@ use rustix::net::sockopt;
 use crate::ifreq::request_for;
 use crate::packet::program;
 
-/// What decides whether frames can be sent to a network interface.
+/// The facts that decide whether frames can be sent to a network interface.
 #[derive(Debug)]
 pub(crate) struct Interface {
     pub(crate) index: i32,
@@ -35,8 +35,8 @@ impl Interface {
         let index = ask(libc::SIOCGIFINDEX)?;
         let (flags, mtu, hardware) =
             (ask(libc::SIOCGIFFLAGS)?, ask(libc::SIOCGIFMTU)?, ask(libc::SIOCGIFHWADDR)?);
-        // SAFETY: all of these requests are answered by integers or a `sockaddr`, which any octets are; the kernel has
-        // written the one that was asked for.
+        // SAFETY: these requests are answered by integers or a `sockaddr`, for which any octets are valid. The kernel
+        // has written the field that was asked for.
         let (index, flags, mtu, family) = unsafe {
             let (index, flags) = (index.ifr_ifru.ifru_ifindex, flags.ifr_ifru.ifru_flags);
             (index, flags, mtu.ifr_ifru.ifru_mtu, hardware.ifr_ifru.ifru_hwaddr.sa_family)
@@ -69,8 +69,8 @@ impl Interface {
     }
 }
 
-/// Has the kernel put virtio's header before each frame and leave out what this host sends. Frames that are longer than
-/// a place of the ring stay whole in the socket's queue.
+/// Has the kernel put virtio's header before each frame, and leave checksums and segments of this host unmade. Frames
+/// that are longer than a place of the ring stay whole in the socket's queue.
 pub(super) fn ask_for_headers(socket: &OwnedFd) -> io::Result<()> {
     for option in [libc::PACKET_VNET_HDR, libc::PACKET_IGNORE_OUTGOING, libc::PACKET_COPY_THRESH] {
         set_option(socket, libc::SOL_PACKET, option, &1)?;
@@ -78,8 +78,7 @@ pub(super) fn ask_for_headers(socket: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for larger buffers, which long frames and sent frames take up. With smaller ones the socket works and loses
-/// more.
+/// Asks for larger buffers for long frames and sent frames. With smaller ones the socket works and loses more.
 pub(super) fn enlarge_buffers(socket: &OwnedFd) {
     let _bounded = sockopt::set_socket_recv_buffer_size_force(socket, BUFFER)
         .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, BUFFER));
@@ -137,7 +136,7 @@ pub(super) fn share(socket: &OwnedFd, group: Option<u16>, count: usize) -> io::R
 
 /// Returns how many frames were lost since the last call because the ring was full.
 pub(super) fn take_drops(socket: &OwnedFd) -> u64 {
-    // An error means that nothing was counted.
+    // An error means that no frame was counted.
     option::<[u32; 2]>(socket, libc::PACKET_STATISTICS).map_or(0, |[_taken, lost]| u64::from(lost))
 }
 
@@ -169,8 +168,8 @@ pub(super) fn set_option<T>(
     option: libc::c_int,
     value: &T,
 ) -> io::Result<()> {
-    // SAFETY: the kernel reads the octets of `value`, which is alive, and what it points to, which its caller keeps
-    // alive.
+    // SAFETY: the kernel reads the octets of `value`, which is alive. The caller keeps alive the octets that `value`
+    // points to.
     let done = unsafe {
         let place = core::ptr::from_ref(value).cast();
         libc::setsockopt(socket.as_raw_fd(), level, option, place, length_of(value))

@@ -1,9 +1,9 @@
-//! Whose turn it is to ask for a neighbor's MAC address.
+//! The queue of connections that wait to ask for a neighbor's MAC address.
 //!
-//! smoltcp asks for one neighbor a second, whichever connection comes first, and refuses all others. As every
-//! connection tries again after a second, one whose neighbor is not there would keep the rest from asking for as long
-//! as it lives. So the refused connections form a queue, one for each neighbor. A connection that waits for another
-//! neighbor lets the first in the queue go, and stands at the end.
+//! smoltcp sends one question a second, for the connection that comes first, and refuses all others. Every connection
+//! tries again after a second. So a connection with an absent neighbor would keep the others from asking for as long
+//! as it lives. Therefore the refused connections form a queue, with one entry for each neighbor. A connection that
+//! waits for another neighbor lets the first in the queue go, and gets a place at the end.
 
 use core::net::IpAddr;
 use std::collections::VecDeque;
@@ -17,12 +17,12 @@ use crate::table::ConnectionId;
 #[derive(Debug, Default)]
 pub(super) struct Asking {
     queue: VecDeque<(ConnectionId, IpAddr)>,
-    /// Since when the first of them is the first.
+    /// The time since which the first of them is the first.
     since: Option<Instant>,
 }
 
 impl Stack {
-    /// Whether the connection, which waits for a neighbor, has to let another one go first.
+    /// Returns true if the connection, which waits for a neighbor, has to let another one go first.
     pub(super) fn yields(&mut self, now: Instant, id: ConnectionId) -> bool {
         let Some(connection) = self.table.get(id).filter(|connection| connection.is_waiting) else {
             return false;
@@ -43,12 +43,12 @@ impl Stack {
         false
     }
 
-    /// The station whose MAC address the connection needs; none when the connection is gone.
+    /// Returns the station whose MAC address the connection needs, or `None` if the connection is gone.
     pub(super) fn next_hop(&self, id: ConnectionId) -> Option<IpAddr> {
         self.table.get(id).and_then(|connection| self.config.ip.next_hop(connection.remote().ip()))
     }
 
-    /// The connection wanted to ask, and has done so or has to wait.
+    /// Notes that the connection wanted to ask. `asked` is true if it has done so, false if it has to wait.
     pub(super) fn note_question(&mut self, id: ConnectionId, asked: bool) {
         let Some(ip) = self.next_hop(id) else { return };
         let place = self.asking.queue.iter().position(|&(_, other)| other == ip);
@@ -68,7 +68,7 @@ impl Asking {
     }
 }
 
-/// When a connection that has let others go first tries again.
+/// The time after which a connection that has let others go first tries again.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
-/// The first tries again within a second; if it does not, it wants nothing any more.
+/// The first connection tries again within a second. If it does not, it wants no address any more.
 const PATIENCE: Duration = Duration::from_secs(3);

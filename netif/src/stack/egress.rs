@@ -23,7 +23,7 @@ impl Stack {
         }
         let is_alone = self.dirty.len() == 1;
         self.burst = if is_alone { self.config.lone_burst() } else { self.config.egress_burst };
-        // Connections that this turn makes dirty have their turn at the next call.
+        // A connection that becomes dirty during this call has its turn at the next call.
         for _ in 0..self.dirty.len() {
             let Some(id) = self.dirty.pop_front() else { break };
             let Some(connection) = self.table.get_mut(id) else { continue };
@@ -39,7 +39,7 @@ impl Stack {
     /// Gives smoltcp's frames to the wire, or back to this stack.
     pub(super) fn send_outgoing(&mut self, now: Instant) {
         if self.slot.outgoing.len() == 1 {
-            // The frequent case.
+            // This is the frequent case.
             if let Some(frame) = self.slot.outgoing.pop() {
                 self.send_frame(now, frame);
             }
@@ -93,7 +93,7 @@ impl Stack {
         self.settle(id);
     }
 
-    /// Handles a connection that begins, ends or waits for a neighbor. Returns whether it may send.
+    /// Handles a connection that begins, ends or waits for a neighbor. Returns true if it may send.
     fn see_to_change(&mut self, now: Instant, id: ConnectionId) -> bool {
         let Some(connection) = self.table.get_mut(id) else { return false };
         if connection.is_over() || connection.holds_unread(now) {
@@ -131,7 +131,7 @@ impl Stack {
     }
 
     /// Ends a connection whose time is over. Returns true if it is gone at once. A half-open one sends no RST, since
-    /// its peer may never have been there.
+    /// its peer may be absent.
     fn give_up(&mut self, id: ConnectionId) -> bool {
         let Some(connection) = self.table.get_mut(id) else { return true };
         connection.give_up_at = None;
@@ -150,8 +150,8 @@ impl Stack {
         }
     }
 
-    /// Returns when smoltcp has work for a connection with nothing to send at present, as after most segments received.
-    /// This question costs less than a call that sends nothing.
+    /// Returns the time of smoltcp's next work for a connection with nothing to send at present, as after most
+    /// received segments. This question costs less than a call that sends nothing.
     fn rest(&mut self, now: Instant, id: ConnectionId) -> Option<Rest> {
         let connection = self.table.get_mut(id)?;
         if connection.is_waiting || connection.keeper.is_holding() || connection.end.is_some() {
@@ -162,7 +162,7 @@ impl Stack {
         at.is_none_or(|at| at > now).then(|| Rest(at.map(|at| at.max(now + TICK))))
     }
 
-    /// Sends until the connection has nothing to send any more, or its turn is over.
+    /// Sends until the connection has nothing more to send, or its turn is over.
     fn send_burst(&mut self, now: Instant, id: ConnectionId) -> BurstEnd {
         if self.yields(now, id) {
             return BurstEnd::Exhausted;
@@ -189,7 +189,7 @@ impl Stack {
                 return BurstEnd::Exhausted;
             }
             if has_passed && has_sent_all {
-                // The acknowledgement went with the data, so that nothing is due before the shortest retransmission
+                // The acknowledgement went with the data, so that no work is due before the shortest retransmission
                 // timeout.
                 return BurstEnd::Rest(Rest(Some(now + SHORTEST_TIMEOUT)));
             }
@@ -215,8 +215,8 @@ impl Stack {
         }
     }
 
-    /// Holds the beginnings of segments back until the rest follows, or no older data is under way. Counts what goes
-    /// out.
+    /// Holds the beginning of a segment back until the rest follows, or no older data is under way. Counts the frames
+    /// that go out.
     fn keep_whole(&mut self, id: ConnectionId, is_last: bool) {
         let Some(connection) = self.table.get_mut(id) else { return };
         let flow = connection.flow();
@@ -235,13 +235,14 @@ impl Stack {
         if connection.is_over() {
             return self.wheel.cancel(id.index());
         }
-        // smoltcp expresses "now" by a time long past. It has just had its turn, so that the next tick is soon enough.
+        // smoltcp expresses "now" by a time long past. It has just had its turn, so that the next tick is soon
+        // enough.
         let socket = self.timer_of_smoltcp(now, id).map(|at| at.max(now + pause));
         self.set_deadline(id, Rest(socket));
     }
 
-    /// Returns when smoltcp wants to be polled for a connection. A connection that it has forgotten under a closed
-    /// window asks again.
+    /// Returns the time at which smoltcp wants to be polled for a connection. A connection that has lost its timer
+    /// under a closed window asks its peer again.
     fn timer_of_smoltcp(&mut self, now: Instant, id: ConnectionId) -> Option<Instant> {
         let connection = self.table.get_mut(id)?;
         let at = self.iface.poll_at(now, &connection.set);
@@ -265,20 +266,20 @@ impl Stack {
     }
 }
 
-/// When smoltcp has something to do again, if no segment comes.
+/// The time of smoltcp's next work, if no segment comes.
 struct Rest(Option<Instant>);
 
-/// Why a connection sends no more at present.
+/// The reason why a connection sends no more at present.
 enum BurstEnd {
     /// It has nothing to send until this time.
     Rest(Rest),
     /// It has nothing that it may send now.
     Exhausted,
-    /// It is the turn of other connections.
+    /// Other connections have their turn.
     Turn,
 }
 
-/// Frames that turned round and wait, at most.
+/// The most frames that turned round and wait.
 pub(super) const MAX_LOOPED: usize = 512;
 const TICK: Duration = Duration::from_millis(1);
 /// smoltcp's shortest retransmission timeout, from the sending of a segment on.

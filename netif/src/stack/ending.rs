@@ -1,4 +1,4 @@
-//! How connections end.
+//! The end of connections.
 
 use super::Stack;
 use crate::connection::Connection;
@@ -6,7 +6,7 @@ use crate::llp::state::CloseCause;
 use crate::table::ConnectionId;
 
 impl Stack {
-    /// Forgets a connection. The stack still sends what is queued, then FIN, and closes it, within the configured
+    /// Forgets a connection. The stack still sends the queued octets and FIN, and closes it, within the configured
     /// number and time. A caller that does not want this aborts it first.
     pub fn remove(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id).filter(|connection| !connection.is_removed) else {
@@ -20,7 +20,8 @@ impl Stack {
         self.bound_lingering();
     }
 
-    /// Whether each connection has ended at both ends, as in TIME-WAIT, and nothing waits for room on the wire.
+    /// Returns true if each connection has ended at both ends, as in TIME-WAIT, and nothing waits for room on the
+    /// wire.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         !self.wire.wants_write()
@@ -44,7 +45,7 @@ impl Stack {
     ///
     /// * connections to this station itself;
     /// * connections that have not heard of their peer yet, since it may come with the wire's next end;
-    /// * connections whose peer has sent its FIN: their user knows of the end, and may have something to read.
+    /// * connections whose peer has sent its FIN: their user knows of the end, and may have unread octets.
     pub(super) fn lose_peers(&mut self) {
         let own = self.config.ip.address;
         let ids: Vec<_> = self.table.ids().collect();
@@ -85,7 +86,7 @@ impl Stack {
             }
             self.lingering.pop_front();
         }
-        // Many that are gone may be behind a slow one at the front.
+        // Many ended connections may be behind a slow one at the front.
         if self.lingering.len() > 2 * self.config.lingering + 16 {
             self.lingering.retain(|id| self.table.get(*id).is_some());
         }

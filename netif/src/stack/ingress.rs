@@ -110,7 +110,7 @@ impl Stack {
         }
     }
 
-    /// Finds the connection for a segment of no known one: a new connection, or one of another stack.
+    /// Finds the connection for a segment of no known one. It may be a new connection, or one of another stack.
     fn find_other(&mut self, now: Instant, segment: &Segment, looped: bool) -> Option<ConnectionId> {
         if segment.is_first_syn() && self.listeners.contains_key(&segment.tuple.local.port()) {
             return self.open_passive(now, segment);
@@ -130,7 +130,7 @@ impl Stack {
         self.send_outgoing(now);
     }
 
-    /// Makes a connection in the LISTEN state for a SYN. `None` if too many are half-open or not taken.
+    /// Makes a connection in the LISTEN state for a SYN. Returns `None` if too many are half-open or not taken.
     fn open_passive(&mut self, now: Instant, segment: &Segment) -> Option<ConnectionId> {
         let port = segment.tuple.local.port();
         let listener = self.listeners.get_mut(&port)?;
@@ -172,8 +172,8 @@ impl Stack {
         self.send_outgoing(now);
     }
 
-    /// Wakes the connections that wait for these two neighbors, which the cache may know now. Others go on waiting.
-    /// They would ask again without letting other connections go first.
+    /// Wakes the connections that wait for these two neighbors, which the cache may know now. The other waiting
+    /// connections stay asleep. They would ask again without letting others go first.
     fn wake_waiting(&mut self, told: [IpAddr; 2]) {
         for id in std::mem::take(&mut self.waiting) {
             if self.next_hop(id).is_some_and(|hop| !told.contains(&hop)) {
@@ -186,7 +186,7 @@ impl Stack {
     }
 }
 
-/// A segment with less than this fraction of the largest one is short. Such segments are no bulk data, for whose
+/// A segment with less than this fraction of the largest one is short. Short segments are no bulk data, for whose
 /// acknowledgements a peer would wait.
 const SHORT: usize = 4;
 

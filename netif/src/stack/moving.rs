@@ -10,16 +10,16 @@ pub struct Moving(Box<Connection>);
 
 impl Stack {
     /// Takes a connection out, for [`Stack::put_in`] of another stack on the same device
-    /// ([`Wire::share`](crate::Wire::share)). The caller holds both stacks until it is in, since neither may look at
-    /// its frames meanwhile. `None` if the id names no connection of a user.
+    /// ([`Wire::share`](crate::Wire::share)). The caller holds both stacks until it is in, since neither may process
+    /// its frames meanwhile. Returns `None` if the id names no connection of a user.
     pub fn take_out(&mut self, id: ConnectionId) -> Option<Moving> {
         self.table.get(id).filter(|connection| !connection.is_removed && connection.listener.is_none())?;
         self.wheel.cancel(id.index());
-        // Its frames come here until the other stack has it. A third stack must not get them meanwhile.
+        // Its frames come here until the other stack has it, so that no third stack gets them.
         self.table.remove(id).map(Moving)
     }
 
-    /// Puts a connection of another stack in, which is ready then.
+    /// Puts a connection of another stack in. It is ready then.
     pub fn put_in(&mut self, Moving(mut connection): Moving) -> ConnectionId {
         connection.is_dirty = false;
         connection.is_ready = false;

@@ -4,10 +4,10 @@ use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet, checksum};
 
 /// Fills in the checksum of TCP that a sender on the same machine left to its hardware, as a veth peer does.
 ///
-/// AF_XDP does not tell which frames these are. But the field holds the sum over the pseudo-header then, as Linux has
-/// it prepared. A frame that came over a real wire has that by chance once in 65,536 times, and what is filled in is
-/// then what was there; if such a frame is damaged, too, it passes for whole, which is as often as TCP's checksum
-/// itself is right by chance.
+/// AF_XDP does not tell which frames these are. But the field of such a frame holds the sum over the pseudo-header,
+/// as Linux has prepared it. A frame from a real wire has that sum by chance once in 65,536 times, and its checksum
+/// is filled in with the value that was there. If such a frame is damaged, too, it passes for whole. That is as rare
+/// as a damaged frame whose TCP checksum is right by chance.
 pub(super) fn complete(frame: &mut [u8]) {
     let Some((kind, packet)) = frame.split_at_mut_checked(14) else { return };
     match kind[12..] {
@@ -39,13 +39,13 @@ fn complete_segment(segment: &mut [u8], pseudo_header: impl FnOnce(u32) -> u16) 
     let sum = u32::try_from(segment.len()).map(pseudo_header);
     let Some(field) = segment.get_mut(CHECKSUM..CHECKSUM + 2) else { return };
     if sum.is_ok_and(|sum| field == sum.to_be_bytes()) {
-        // The sum over the pseudo-header goes into the sum like everything else.
+        // The sum over the pseudo-header is part of the summed octets.
         let sum = !checksum::data(segment);
         segment[CHECKSUM..CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
     }
 }
 
-/// Where TCP's checksum is in its header.
+/// The offset of the checksum in the TCP header.
 const CHECKSUM: usize = 16;
 const IPV6_HEADER: usize = 40;
 
@@ -55,7 +55,8 @@ mod tests {
 
     use super::*;
 
-    /// A frame with TCP of 21 octets, and padding that does not count; its checksum is still to be filled in.
+    /// Returns a frame with TCP of 21 octets, whose checksum is still to be filled in, and padding that does not
+    /// count.
     fn frame(is_v6: bool) -> (Vec<u8>, [IpAddress; 2], usize) {
         let segment =
             [&[0x12, 0x34, 0, 80, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x18, 1, 0, 0, 0, 0, 0][..], b"x"].concat();
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_to_hardware_is_filled_in() {
+    fn a_checksum_left_to_hardware_is_filled_in() {
         for is_v6 in [false, true] {
             let (mut frame, addresses, begin) = frame(is_v6);
             frame[begin + 16..][..2].copy_from_slice(&sum_of(addresses).to_be_bytes());

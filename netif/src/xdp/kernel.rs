@@ -70,7 +70,7 @@ pub(super) fn mac_of(socket: &OwnedFd, name: &str) -> io::Result<[u8; 6]> {
     if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has written a `sockaddr`, which any octets are.
+    // SAFETY: the kernel has written a `sockaddr`, for which any octets are valid.
     let octets = unsafe { request.ifr_ifru.ifru_hwaddr.sa_data };
     let mut mac = [0; 6];
     mac.iter_mut().zip(octets).for_each(|(to, octet)| *to = octet.to_ne_bytes()[0]);
@@ -98,8 +98,8 @@ fn new_descriptor<T>(command: libc::c_int, request: &mut T) -> io::Result<OwnedF
 /// Calls bpf(2). `T` is the part of the kernel's `bpf_attr` that the command uses; the rest counts as zeros.
 fn call<T>(command: libc::c_int, request: &mut T) -> io::Result<RawFd> {
     let (request, len) = (core::ptr::from_mut(request), size_of::<T>());
-    // SAFETY: the kernel reads `len` octets of the request, which is alive, and what it points to, which the callers
-    // keep alive; of these commands none writes there.
+    // SAFETY: the kernel reads `len` octets of the request, which is alive, and memory that it points to, which the
+    // callers keep alive. None of these commands writes there.
     let answer = unsafe { libc::syscall(libc::SYS_bpf, command, request, len) };
     match RawFd::try_from(answer) {
         Ok(answer) if answer >= 0 => Ok(answer),

@@ -12,21 +12,21 @@ pub(super) struct Instruction {
     immediate: i32,
 }
 
-/// A rule: a frame is the station's if it has all of these octets at these places.
+/// A rule: a frame belongs to the station if it has all of these octets at these places.
 #[derive(Debug)]
 struct Rule(Vec<(i16, Vec<u8>)>);
 
 /// Returns a program that redirects the station's frames to the socket in `map` at the place of their queue. All other
 /// frames, and those of a queue without a socket, go on to the kernel.
 ///
-/// The station's frames are those to its MAC address; if that is the interface's own, only those to its IP address.
-/// Broadcast questions for that IP address are the station's, too. A frame can go one way only: all other broadcasts
-/// are the kernel's.
+/// The station's frames are those to its MAC address. If that is the interface's own, only those to the station's IP
+/// address are. Broadcast questions for that IP address are the station's, too. A frame can go one way only: all
+/// other broadcasts go to the kernel.
 pub(super) fn station(mac: [u8; 6], address: IpAddr, is_interfaces_mac: bool, map: i32) -> Vec<Instruction> {
     compile(&rules(mac, address, is_interfaces_mac), map)
 }
 
-/// Leaves all frames to the kernel.
+/// Returns a program that leaves all frames to the kernel.
 pub(super) fn nobody() -> Vec<Instruction> {
     end(PASS)
 }
@@ -62,7 +62,7 @@ fn rules(mac: [u8; 6], address: IpAddr, is_interfaces_mac: bool) -> Vec<Rule> {
 
 fn compile(rules: &[Rule], map: i32) -> Vec<Instruction> {
     let mut program = vec![load(WORD, DATA, CONTEXT, 0), load(WORD, DATA_END, CONTEXT, 4)];
-    // The context is needed again behind the rules, whose loads keep it.
+    // The code behind the rules needs the context again, and their loads keep it.
     for rule in rules {
         let mut body = Vec::new();
         for (at, octets) in &rule.0 {
@@ -92,7 +92,7 @@ fn compile(rules: &[Rule], map: i32) -> Vec<Instruction> {
         load(WORD, SECOND, CONTEXT, 16),
         op(LOAD_MAP, [FIRST, MAP_BY_DESCRIPTOR], 0, map),
         op(0, [0, 0], 0, 0),
-        // The answer if the map has no socket there.
+        // This is the answer if the map has no socket there.
         op(ALU64 | MOV, [THIRD, 0], 0, PASS),
         op(JUMP | CALL, [0, 0], 0, REDIRECT_MAP),
         op(JUMP | EXIT, [0, 0], 0, 0),
@@ -105,7 +105,7 @@ fn compare(at: i16, octets: &[u8]) -> Vec<Instruction> {
     let mut steps = Vec::new();
     let (mut at, mut rest) = (at, octets);
     while !rest.is_empty() {
-        // A load has them in the machine's order.
+        // A load has the octets in the machine's order.
         let (size, value, len) = match *rest {
             [a, b, c, d, ..] => (WORD, i32::from_ne_bytes([a, b, c, d]), 4_u8),
             [a, b, ..] => (HALF, i32::from(u16::from_ne_bytes([a, b])), 2),
@@ -152,7 +152,7 @@ const THIRD: u8 = 3;
 const DATA: u8 = 4;
 const DATA_END: u8 = 5;
 
-// Instruction codes: class, operation, and where the second operand is.
+// Instruction codes: class, operation, and place of the second operand.
 const LOAD: u8 = 0x61;
 const WORD: u8 = 0x00;
 const HALF: u8 = 0x08;
@@ -191,7 +191,7 @@ const SOLICITATION: u8 = 135;
 mod tests {
     use super::*;
 
-    /// Runs a program as the kernel would; true when it calls the helper. The frame begins at address 0.
+    /// Runs a program like the kernel. Returns true if it calls the helper. The frame begins at address 0.
     fn redirects(program: &[Instruction], frame: &[u8]) -> bool {
         let mut registers = [0_u64; 11];
         let mut at = 0;
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_station_with_a_mac_of_its_own_gets_what_is_sent_there_and_asked_for() {
+    fn a_station_with_its_own_mac_gets_its_frames_and_questions_for_its_address() {
         let address = [10, 0, 0, 1];
         let program = station(OWN, address.into(), false, 5);
         for frame in
@@ -298,11 +298,11 @@ mod tests {
         for frame in passed {
             assert!(!redirects(&program, &frame), "{frame:02x?}");
         }
-        assert!(redirects(&program, &OWN), "no more is looked at");
+        assert!(redirects(&program, &OWN), "only the destination counts");
     }
 
     #[test]
-    fn a_station_with_the_interfaces_mac_gets_what_is_for_its_ip_address() {
+    fn a_station_with_the_interfaces_mac_gets_frames_for_its_ip_address() {
         let address = [10, 0, 0, 1];
         let program = station(OWN, address.into(), true, 5);
         for frame in [ipv4(OWN, address), arp(OWN, address), arp([0xFF; 6], address)] {

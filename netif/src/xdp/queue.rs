@@ -55,7 +55,7 @@ impl Queue {
             flags: 0,
         };
         let area = NonNull::slice_from_raw_parts(memory.base, memory.len);
-        // SAFETY: the area is a mapping of this length that begins at a page, and lives longer than the sockets, which
+        // SAFETY: the area is a mapping of this length that begins at a page. It lives longer than the sockets, which
         // end with the rings beside it.
         let umem = unsafe { Umem::new(config, area) }.map_err(system)?;
         let mut info = IfInfo::invalid();
@@ -80,8 +80,8 @@ impl Queue {
         let queue = Self { received, sending, places, free: all.collect(), is_stuck: false, memory };
         debug_assert!(queue.free.iter().all(|place| place % place_len == 0));
         fcntl_setfd(queue.fd(), FdFlags::CLOEXEC)?;
-        // The caller's program is the only one at the interface. So a socket that is still bound was closed by another
-        // process, and the kernel is about to release it.
+        // The caller's program is the only one at the interface. So another process has closed any socket that is
+        // still bound, and the kernel is about to release it.
         let mut patience = BIND_TRIES;
         loop {
             match umem.bind(&user).map_err(system) {
@@ -120,7 +120,7 @@ impl Queue {
         !self.sending.needs_wakeup() || self.kick()
     }
 
-    /// Copies the next frame into `frame`; false if there is none.
+    /// Copies the next frame into `frame`. Returns false if there is none.
     pub(super) fn receive(&mut self, frame: &mut Frame) -> bool {
         let mut arrived = self.received.receive(1);
         let Some(XdpDesc { addr, len, .. }) = arrived.read() else {
@@ -149,7 +149,7 @@ impl Queue {
 
     /// Returns how many frames for this socket found no room.
     pub(super) fn lost(&self) -> u64 {
-        // An error means that nothing was counted.
+        // An error means that no frame was counted.
         self.places.statistics_v2().map_or(0, |counted| counted.rx_dropped + counted.rx_ring_full)
     }
 
@@ -162,7 +162,8 @@ impl Queue {
         self.sending.as_raw_fd()
     }
 
-    /// Has the kernel send what is in the ring, a batch at a time. Returns false if it loses a frame or takes none.
+    /// Has the kernel send the frames of the ring, a batch at a time. Returns false if it loses a frame or takes
+    /// none.
     fn kick(&mut self) -> bool {
         for _ in 0..SENDING {
             let sent = rustix::net::send(self.fd(), &[], SendFlags::DONTWAIT);
@@ -191,7 +192,7 @@ impl Memory {
         Ok(Self { base, len, place_len })
     }
 
-    /// Returns where `len` octets from `place` on are; `None` if they reach out of the memory.
+    /// Returns the address of `len` octets from `place` on, or `None` if they reach out of the memory.
     fn octets(&self, place: u64, len: usize) -> Option<*mut u8> {
         let place = usize::try_from(place).ok()?;
         if place > self.len || len > self.len - place {
@@ -206,18 +207,18 @@ impl Memory {
         let Some(octets) = self.octets(place, frame.len()).filter(|_| frame.len() <= self.place_len) else {
             return false;
         };
-        // SAFETY: so many octets lie in the mapping, of which the frame is no part; the kernel does not read a place
+        // SAFETY: so many octets lie in the mapping, of which the frame is no part. The kernel does not read a place
         // before its descriptor is in the ring.
         unsafe { ptr::copy_nonoverlapping(frame.as_ptr(), octets, frame.len()) };
         true
     }
 
-    /// Copies `len` octets from `place` on into `frame`; false if they reach out of the memory.
+    /// Copies `len` octets from `place` on into `frame`. Returns false if they reach out of the memory.
     fn take(&self, place: u64, len: usize, frame: &mut Frame) -> bool {
         let Some(octets) = self.octets(place, len) else { return false };
         frame.reset(len);
         // SAFETY: so many octets lie in the mapping, and in the frame, which is no part of it. The kernel does not
-        // write to a place that it has given away; all octets of the mapping are initialized.
+        // write to a place that it has given away, and all octets of the mapping are initialized.
         unsafe { ptr::copy_nonoverlapping(octets, frame.as_mut_ptr(), len) };
         true
     }
@@ -243,7 +244,7 @@ const BIND_TRIES: u32 = 200;
 const BIND_PAUSE: Duration = Duration::from_millis(10);
 const SMALL_PLACE: usize = 2048;
 const LARGE_PLACE: usize = 4096;
-/// Places for received frames, all of which fit in the ring, and for sent ones. Together they have three MiB at most
-/// MTUs, which a cache holds.
+/// Places for received frames, all of which fit in the ring, and for sent ones. At the largest MTU they have three
+/// MiB together, which a cache holds.
 const RECEIVING: u32 = 1024;
 const SENDING: u32 = 512;

@@ -4,7 +4,7 @@ use weft_netif::{
     ConnectionId, Duration, Impairment, ImpairmentConfig, Instant, Stack, StackConfig, Wire, pair,
 };
 
-/// Two stacks, the time, and the seed that a failure prints.
+/// Two stacks, the time, and the seed, which failures print.
 pub(crate) struct Bench {
     pub(crate) stacks: [Stack; 2],
     pub(crate) now: Instant,
@@ -20,7 +20,7 @@ impl Bench {
         Self::with(addresses, 1, |_, _| {}, |_, wire| wire)
     }
 
-    /// `configure` and `wrap` change the setting and the wire of each side.
+    /// `configure` changes the setting of each side, and `wrap` its wire.
     pub(crate) fn with(
         addresses: [&str; 2],
         seed: u64,
@@ -72,7 +72,7 @@ impl Bench {
         panic!("no end at {}, seed {}", self.now, self.seed);
     }
 
-    /// Runs until the clock has gone on by `span`.
+    /// Runs until the clock has advanced by `span`.
     pub(crate) fn pass(&mut self, span: Duration) {
         let until = self.now + span;
         while self.now < until {
@@ -106,12 +106,12 @@ impl Bench {
     }
 }
 
-/// Returns the octet of a stream at a place, by which it can be checked there.
+/// Returns the octet of a stream at a place. Tests check received octets against it.
 pub(crate) fn pattern(salt: usize, offset: usize) -> u8 {
     u8::try_from((offset.wrapping_mul(31) ^ (offset >> 8) ^ salt) % 251).unwrap()
 }
 
-/// Sends a pattern one way and checks what comes the other way.
+/// Sends a pattern one way and checks the pattern of the other way.
 #[derive(Debug, Default)]
 pub(crate) struct Talker {
     pub(crate) salt: usize,
@@ -127,7 +127,7 @@ impl Talker {
         [talker(1, 2), talker(2, 1)]
     }
 
-    /// Sends and receives what it can now. Returns true when both directions are through.
+    /// Sends and receives as much as possible now. Returns true when both directions are complete.
     pub(crate) fn talk(&mut self, stack: &mut Stack, id: ConnectionId) -> bool {
         let mut llp = stack.llp(id).unwrap();
         while self.sent < self.len {

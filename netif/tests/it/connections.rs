@@ -1,4 +1,4 @@
-//! How connections begin and end.
+//! The beginning and the end of connections.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use weft_netif::{CloseCause, ConnectError, Duration, ListenError, LlpState};
 use crate::bench::{Bench, PORT, Talker, V4, V6};
 
 #[test]
-fn nobody_listening_is_refused_by_reset() {
+fn a_port_without_listener_refuses_by_reset() {
     for addresses in [V4, V6] {
         let mut bench = Bench::new(addresses);
         let remote = (bench.stacks[1].ip().address, PORT).into();
@@ -156,7 +156,7 @@ fn a_bound_port_is_kept() {
     assert_eq!(stack.listen(9), Ok(local(9)));
     stack.unlisten(local(9));
     stack.connect("10.0.0.2:7".parse().unwrap(), Some(local(9)), now).unwrap();
-    // All ephemeral ports but one are bound. That one is left for a connection; then none is.
+    // All ephemeral ports but one are bound. A connection takes that one, and then none is left.
     let bound: Vec<_> = (0..16_383).map(|_| stack.bind(local(0)).unwrap()).collect();
     let id = stack.connect("10.0.0.2:7".parse().unwrap(), None, now).unwrap();
     let left = stack.local_addr(id).unwrap();
@@ -182,7 +182,7 @@ fn a_silent_peer_times_out_but_an_idle_one_does_not() {
     bench.drive(|stacks| stacks[1].llp(ids[1]).unwrap().readable() == b"hello");
     bench.pass(Duration::from_secs(1));
 
-    // The right stack gets no turn any more.
+    // From here on the right stack gets no turn.
     let start = bench.now;
     bench.stacks[0].llp(ids[0]).unwrap().send_slice(b"anybody?");
     let stack = &mut bench.stacks[0];
@@ -196,8 +196,8 @@ fn a_silent_peer_times_out_but_an_idle_one_does_not() {
     assert!(bench.now >= start + Duration::from_secs(30));
 }
 
-/// A sender whose peer does not read probes the closed window less and less often, up to once a minute. The timeout of
-/// 30 s counts from a probe on, since it is for a peer that does not answer.
+/// A sender whose peer does not read probes the closed window at growing intervals, up to a minute. The timeout of 30
+/// s counts from a probe on, since it is for a peer that does not answer.
 #[test]
 fn a_closed_window_is_no_silence_but_a_dead_peer_behind_it_is() {
     let mut bench = Bench::new(V4);
@@ -207,7 +207,7 @@ fn a_closed_window_is_no_silence_but_a_dead_peer_behind_it_is() {
     let more = bench.stacks[0].llp(ids[0]).unwrap().send_slice(&[7; 256 * 1024]);
     assert!(sent + more > 256 * 1024, "more than the peer has room for");
     bench.pass(Duration::from_secs(1000));
-    // Data of the peer makes no difference.
+    // Data from the peer makes no difference.
     bench.stacks[1].llp(ids[1]).unwrap().send_slice(b"busy");
     bench.pass(Duration::from_secs(1000));
     assert_eq!(bench.stacks[0].llp(ids[0]).unwrap().state(), LlpState::Established);
@@ -223,8 +223,8 @@ fn a_closed_window_is_no_silence_but_a_dead_peer_behind_it_is() {
     assert_eq!(stack.llp(ids[0]).unwrap().cause(), Some(CloseCause::TimedOut));
 }
 
-/// Either end finds that the other one is gone: within silence and timeout together if it only receives, within the
-/// timeout if it sends.
+/// Either end finds that the other one is gone. If it only receives, this takes silence and timeout together; if it
+/// sends, the timeout.
 #[test]
 fn keep_alive_finds_out_that_a_peer_is_gone() {
     for (addresses, survivor, sends) in [(V6, 0, false), (V6, 1, false), (V4, 0, true), (V4, 1, true)] {

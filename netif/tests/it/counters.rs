@@ -1,10 +1,10 @@
-//! What is counted.
+//! The counters of TCP.
 
 use weft_netif::{Duration, Impairment, ImpairmentConfig, Instant, LlpState, TcpCounters, Wire};
 
 use crate::bench::{Bench, Talker, V4, V6};
 
-/// Streams `len` octets both ways, closes, and returns what TCP has counted on both sides.
+/// Streams `len` octets both ways and closes. Returns TCP's counters of both sides.
 fn stream(mut bench: Bench, len: usize) -> [TcpCounters; 2] {
     let ids = bench.connect();
     let mut talkers = Talker::pair(len);
@@ -45,7 +45,7 @@ fn without_loss_everything_is_sent_once() {
     }
 }
 
-/// Without the retransmissions the sent octets are the stream, even if parts of it were lost.
+/// The sent octets without the retransmitted ones are the stream, even if parts of it were lost.
 #[test]
 fn with_loss_the_retransmissions_are_told_apart() {
     for seed in [1, 2, 77] {
@@ -72,7 +72,7 @@ fn refused_connections_have_failed() {
 }
 
 #[test]
-fn silent_peers_are_timeouts() {
+fn silent_peers_count_as_timeouts() {
     let down = Some(Instant::from_secs(1)..Instant::from_secs(100_000));
     let wrap = move |_, wire: Wire| {
         let config = ImpairmentConfig { down: down.clone(), ..ImpairmentConfig::default() };

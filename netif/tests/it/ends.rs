@@ -1,4 +1,4 @@
-//! The end of a Unix wire: stacks that share it learn of its end one by one; peers that read no more.
+//! The end of a Unix wire: stacks that share it learn of its end one by one. Also peers that read no more.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -24,7 +24,7 @@ struct World {
 }
 
 impl World {
-    /// A call takes at most `burst` frames.
+    /// Makes a world in which one call takes at most `burst` frames.
     fn new(name: &str, count: usize, burst: usize) -> Self {
         let folder = Folder::new(name);
         let wire = Wire::open(&Spec::UnixListen(folder.socket()), 1500).unwrap();
@@ -54,7 +54,7 @@ impl World {
         self.stacks.last_mut().unwrap()
     }
 
-    /// Shuts the peer's socket down, which stays open.
+    /// Shuts the peer's socket down, but leaves it open.
     fn shut_down(&mut self, how: Shutdown) {
         let socket = self.peer().wire().poll_fd().unwrap().try_clone_to_owned().unwrap();
         UnixStream::from(socket).shutdown(how).unwrap();
@@ -89,7 +89,7 @@ fn work(stacks: &mut [Stack], peer: &mut Stack) {
 
 const UNREACHABLE: (LlpState, Option<CloseCause>) = (LlpState::Reset, Some(CloseCause::Unreachable));
 
-/// The first stack reads all that the peer has sent, and the end. The last stack, to which it was sent, looks later.
+/// The first stack reads all frames of the peer, and the end. The last stack, to which they were sent, looks later.
 #[test]
 fn a_stack_learns_of_the_end_behind_the_frames_that_came_before() {
     let mut world = World::new("behind", 2, 1);
@@ -110,7 +110,7 @@ fn a_stack_learns_of_the_end_behind_the_frames_that_came_before() {
     assert_eq!(world.last().llp(near).unwrap().readable(), b"farewell");
 }
 
-/// The next peer's connection is not taken for one of the lost peer, though its SYN waits when the stack looks.
+/// A connection of the next peer does not count as one of the lost peer, though its SYN waits when the stack looks.
 #[test]
 fn a_stack_learns_of_the_end_before_the_frames_of_the_next_peer() {
     let mut world = World::new("before", 2, 64);
@@ -149,7 +149,7 @@ fn frames_to_the_own_address_do_not_delay_the_end() {
     assert_eq!(world.peer().llp(id).unwrap().state(), LlpState::Established);
 }
 
-/// A stack may have gone to sleep before another one reads the end.
+/// A stack may sleep while another one reads the end.
 #[test]
 fn the_end_wakes_all_stacks() {
     let mut world = World::new("wakes", 2, 64);
@@ -161,7 +161,7 @@ fn the_end_wakes_all_stacks() {
     assert_eq!(world.end(), UNREACHABLE);
 }
 
-/// What such a peer has sent is received, and the next peer comes. Meanwhile nothing waits for room at it.
+/// The last frames of such a peer are received, and the next peer comes. Meanwhile nothing waits for room at it.
 #[test]
 fn a_peer_that_reads_no_more_is_lost() {
     for frames in [1, 1000] {

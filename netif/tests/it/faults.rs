@@ -7,7 +7,7 @@ use weft_netif::{Capture, Duration, Impairment, ImpairmentConfig, Instant, LlpSt
 
 use crate::bench::{Bench, Talker, V4, V6};
 
-/// Streams `len` octets both ways and closes. Returns the virtual time and the wire's counters, the fingerprint of the
+/// Streams `len` octets both ways and closes. Returns the virtual time and the wire's counters, which identify the
 /// run.
 fn run(addresses: [&str; 2], config: &ImpairmentConfig, len: usize) -> (Instant, Vec<u64>) {
     let mut bench = Bench::impaired(addresses, config);
@@ -34,8 +34,7 @@ fn run(addresses: [&str; 2], config: &ImpairmentConfig, len: usize) -> (Instant,
 #[test]
 fn loss_duplication_and_reordering_lose_nothing_and_repeat_by_seed() {
     for addresses in [V4, V6] {
-        // With seed 77 on IPv6 both sides time out together, which smoltcp alone doesn't survive (see
-        // `SendMark`).
+        // With seed 77 on IPv6 both sides time out together, which smoltcp alone does not survive (see `SendMark`).
         for seed in [1, 2, 77] {
             let config = ImpairmentConfig {
                 seed,
@@ -67,7 +66,7 @@ fn damaged_frames_are_dropped_by_their_checksums() {
 }
 
 #[test]
-fn a_cut_of_the_link_is_survived() {
+fn streams_survive_a_cut_of_the_link() {
     let down = Some(Instant::from_millis(1)..Instant::from_secs(9));
     let config = ImpairmentConfig { delay: Duration::from_millis(1), down, ..ImpairmentConfig::default() };
     let (end, _) = run(V4, &config, 1 << 18);

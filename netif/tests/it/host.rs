@@ -12,7 +12,7 @@ pub(crate) const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 const ANY: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
-/// A stack whose time is the machine's.
+/// A stack that runs on the machine's time.
 pub(crate) struct Host {
     pub(crate) stack: HostStack,
     start: std::time::Instant,
@@ -33,7 +33,7 @@ impl Host {
         Instant::from_micros(i64::try_from(self.start.elapsed().as_micros()).unwrap())
     }
 
-    /// Drives the stack until `done` answers something.
+    /// Drives the stack until `done` returns a value, and returns that.
     pub(crate) fn until<T>(&mut self, mut done: impl FnMut(&mut HostStack) -> Option<T>) -> T {
         loop {
             let now = self.now();
@@ -51,7 +51,7 @@ impl Host {
 
     pub(crate) fn until_state(&mut self, id: ConnectionId, state: LlpState) {
         self.until(|stack| {
-            // A connection whose octets are not read cannot be drained.
+            // While octets of a connection are unread, it is not drained.
             let mut llp = stack.llp(id)?;
             let _looked_at = llp.readable();
             (llp.state() == state).then_some(())
@@ -62,7 +62,7 @@ impl Host {
         self.until(HostStack::next_accepted)
     }
 
-    /// A connection of this stack to itself: the connecting and the accepting end.
+    /// Connects this stack to itself. Returns the connecting and the accepting end.
     fn pair(&mut self, address: IpAddr) -> [ConnectionId; 2] {
         let listener = self.stack.listen(SocketAddr::new(address, 0)).unwrap();
         let to = SocketAddr::new(address, listener.port());
@@ -74,7 +74,7 @@ impl Host {
         [id, peer]
     }
 
-    /// A connection to a plain socket.
+    /// Connects this stack to a plain socket.
     pub(crate) fn plain_peer(&mut self) -> (ConnectionId, TcpStream) {
         let listener = TcpListener::bind((V4, 0)).unwrap();
         let id = self.stack.connect(listener.local_addr().unwrap(), None).unwrap();
@@ -167,7 +167,7 @@ fn a_listener_on_all_addresses_serves_both_families_and_one_on_an_address_only_t
 }
 
 #[test]
-fn what_cannot_be_connected_to() {
+fn connections_that_the_kernel_refuses() {
     let mut host = Host::new(V4);
     let table = [
         ("0.0.0.0:7", ConnectError::Unaddressable),
@@ -182,12 +182,12 @@ fn what_cannot_be_connected_to() {
     let taken = TcpListener::bind((V4, 0)).unwrap().local_addr().unwrap();
     let foreign = Some("192.0.2.1:0".parse().unwrap());
     assert_eq!(host.stack.connect(taken, foreign), Err(ConnectError::AddrNotAvailable));
-    // The port is not listened on any more.
+    // From here on no socket listens on the port.
     let id = host.stack.connect(taken, None).unwrap();
     host.until_state(id, LlpState::Reset);
     assert_eq!(host.stack.llp(id).unwrap().cause(), Some(CloseCause::Refused));
     assert!(host.stack.llp(id).unwrap().transmit(|_| (0, ())).is_none());
-    // The own end is as asked for.
+    // The own end is the wanted one.
     let listener = TcpListener::bind((V4, 0)).unwrap();
     let id = host.stack.connect(listener.local_addr().unwrap(), Some(taken)).unwrap();
     assert_eq!(host.stack.local_addr(id), Some(taken));
@@ -230,7 +230,7 @@ fn an_abort_resets_a_plain_peer_and_a_removal_delivers_everything_first() {
     assert_eq!(plain.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
     let (id, mut plain) = host.plain_peer();
     let octets = pattern(5_000_000);
-    // More than the kernel takes at once, and unread octets, with which a plain close would reset.
+    // More octets than the kernel takes at once, and unread octets, with which a plain close would reset.
     plain.write_all(b"unread").unwrap();
     let reader = std::thread::spawn(move || {
         let mut heard = Vec::new();
@@ -283,7 +283,7 @@ fn small_messages_go_out_in_one_call_and_idle_connections_cost_none() {
 }
 
 #[test]
-fn one_that_sends_without_end_does_not_keep_others_waiting() {
+fn a_peer_that_sends_without_end_does_not_keep_others_waiting() {
     let config = StackConfig { tcp_buffer: 4096, ..StackConfig::host(V4) };
     let mut host = Host::with(config);
     let (id, mut plain) = host.plain_peer();
@@ -309,7 +309,7 @@ fn one_that_sends_without_end_does_not_keep_others_waiting() {
 }
 
 #[test]
-fn a_full_backlog_waits_in_the_kernel_and_unlisten_resets_who_was_not_taken() {
+fn a_full_backlog_waits_in_the_kernel_and_unlisten_resets_connections_not_taken() {
     let mut host = Host::new(V4);
     let listen = Listen { backlog: Some(2), ..Listen::from(SocketAddr::new(V4, 0)) };
     let listener = host.stack.listen(listen).unwrap();
@@ -329,10 +329,10 @@ fn a_full_backlog_waits_in_the_kernel_and_unlisten_resets_who_was_not_taken() {
     }
 }
 
-/// Connections are accepted one after the other. Data that comes meanwhile does not let a later one overtake an earlier
-/// one.
+/// Connections are accepted one after the other. Data that comes meanwhile does not let a later connection overtake
+/// an earlier one.
 #[test]
-fn peers_are_heard_in_the_order_in_which_they_speak_also_when_they_do_it_while_they_are_accepted() {
+fn peers_are_heard_in_the_order_of_their_sends_also_during_accept() {
     let mut host = Host::new(V4);
     let listener = host.stack.listen(SocketAddr::new(V4, 0)).unwrap();
     let mut peers = [0; 3].map(|_| TcpStream::connect(listener).unwrap());
@@ -371,7 +371,7 @@ fn a_half_closed_peer_can_still_be_sent_to() {
 }
 
 #[test]
-fn what_waits_for_acknowledgements_is_told_when_they_have_come() {
+fn a_connection_that_awaits_acknowledgements_is_reported_when_they_come() {
     let mut host = Host::new(V4);
     let (id, plain) = host.plain_peer();
     host.send(id, b"octets");
@@ -379,7 +379,7 @@ fn what_waits_for_acknowledgements_is_told_when_they_have_come() {
     drop(plain);
 }
 
-/// A process of its own, since the limit is the whole process's.
+/// Runs in a process of its own, since the limit is the whole process's.
 #[test]
 fn without_descriptors_new_peers_wait_and_the_others_go_on() {
     let name = "host::without_descriptors_new_peers_wait_and_the_others_go_on";
@@ -404,7 +404,7 @@ fn without_descriptors_new_peers_wait_and_the_others_go_on() {
     for _ in 0..5 {
         host.stack.ingress(now);
     }
-    // There is one attempt, and the next after the pause.
+    // The stack tries once, and again after the pause.
     assert_eq!(host.stack.host_counters().accept_failures, 1);
     assert!(host.stack.poll_at(now).is_some_and(|at| at > now));
     host.send(a, b"others go on");
@@ -420,7 +420,7 @@ fn without_descriptors_new_peers_wait_and_the_others_go_on() {
 
 const LIMITED: &str = "WEFT_TEST_LIMITED";
 
-/// A bound port is kept from others. A caller that names it can use it.
+/// Other callers cannot bind a bound port. A caller that names it can use it.
 #[test]
 fn a_bound_port_is_kept() {
     for address in [V4, V6, ANY] {
@@ -428,10 +428,7 @@ fn a_bound_port_is_kept() {
         let bound = host.stack.bind(SocketAddr::new(address, 0)).unwrap();
         assert_ne!(bound.port(), 0);
         assert_eq!(host.stack.bind(bound), Err(ListenError::AddrInUse));
-        assert!(
-            TcpListener::bind(bound).is_ok(),
-            "the kernel lets sockets share a port that nobody listens on"
-        );
+        assert!(TcpListener::bind(bound).is_ok(), "the kernel lets sockets share a port without a listener");
         assert_eq!(host.stack.listen(Listen::from(bound)), Ok(bound));
         assert_eq!(TcpListener::bind(bound).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
         let to = SocketAddr::new(if address == ANY { V4 } else { address }, bound.port());

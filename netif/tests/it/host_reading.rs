@@ -1,4 +1,4 @@
-//! Which sockets of the kernel are read without a question to epoll.
+//! The sockets of the kernel that are read without a question to epoll.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -16,7 +16,7 @@ fn with_favourite() -> (Host, ConnectionId, TcpStream) {
     (host, id, plain)
 }
 
-/// Lets the peer of one connection send something.
+/// Lets the peer of one connection send octets.
 fn keep_busy(host: &mut Host, id: ConnectionId, plain: &mut TcpStream) {
     for round in 0..8 {
         plain.write_all(&[round]).unwrap();
@@ -88,7 +88,7 @@ fn a_connection_that_waits_for_room_is_not_read_instead_of_asking() {
     drop(plain);
 }
 
-/// Whether the stack would wake a sleeper at once.
+/// Returns true if the stack would wake a sleeper at once.
 fn wakes(transport: &Transport) -> bool {
     let fds = transport.wait_fds().unwrap();
     let mut fds: Vec<_> = fds.iter().map(|(fd, _)| PollFd::new(fd, PollFlags::IN)).collect();
@@ -98,7 +98,7 @@ fn wakes(transport: &Transport) -> bool {
 /// After a sleep the busy connection is read at once. If it has nothing, epoll is asked, since the descriptor stays
 /// readable until then.
 #[test]
-fn whoever_has_slept_asks_unless_the_busy_connection_has_woken_it() {
+fn after_a_sleep_epoll_is_asked_unless_the_busy_connection_has_news() {
     let (mut host, id, mut plain) = with_favourite();
     let (other, mut second) = host.plain_peer();
     keep_busy(&mut host, id, &mut plain);
@@ -107,7 +107,7 @@ fn whoever_has_slept_asks_unless_the_busy_connection_has_woken_it() {
     let mut transport = Transport::Host(Box::new(host.stack));
     let before = transport.host_counters().waits;
     for round in 0..8 {
-        assert!(!wakes(&transport), "round {round}: nothing has come");
+        assert!(!wakes(&transport), "round {round}: no octets have come");
         plain.write_all(&[round]).unwrap();
         while !wakes(&transport) {}
         transport.ingress(now);
@@ -117,7 +117,7 @@ fn whoever_has_slept_asks_unless_the_busy_connection_has_woken_it() {
         llp.consume(1);
         transport.egress(now);
     }
-    assert_eq!(transport.host_counters().waits, before, "nobody had to be asked after");
+    assert_eq!(transport.host_counters().waits, before, "no question was needed");
     second.write_all(b"here, too").unwrap();
     while !wakes(&transport) {}
     transport.ingress(now);
@@ -129,7 +129,7 @@ fn whoever_has_slept_asks_unless_the_busy_connection_has_woken_it() {
 
 /// A socket with room wakes no sleeper. A socket that had none wakes one when it has room again.
 #[test]
-fn room_wakes_a_sleeper_only_where_it_was_missed() {
+fn room_wakes_a_sleeper_only_after_there_was_none() {
     let mut host = Host::new(V4);
     let (id, mut plain) = host.plain_peer();
     let now = host.now();

@@ -25,7 +25,7 @@ fn ones_complement(parts: &[&[u8]]) -> u16 {
     !u16::try_from((folded & 0xFFFF) + (folded >> 16)).unwrap()
 }
 
-/// A TCP segment without payload from 10.0.0.9, written by hand.
+/// Returns a TCP segment without payload from 10.0.0.9, written by hand.
 fn segment(stack: &Stack, port: u16, flags: u8, options: &[u8]) -> Vec<u8> {
     let mut tcp = vec![0; 20];
     tcp[0..2].copy_from_slice(&port.to_be_bytes());
@@ -81,7 +81,7 @@ fn a_reset_frees_the_half_open_place() {
     let (mut stack, mut wire) = lone_stack(|config| config.backlog = 1);
     let syn = segment(&stack, 5, 0x02, &[]);
     let mut reset = segment(&stack, 5, 0x02, &[]);
-    // The flag, the sequence number after the SYN, and the checksum by the difference of both.
+    // The changes are the flag, the sequence number after the SYN, and the checksum by the difference of both.
     reset[47] = 0x04;
     reset[41] += 1;
     let checksum = u16::from_be_bytes([reset[50], reset[51]]) - 2 - 1;
@@ -102,7 +102,7 @@ fn a_syn_with_a_bad_checksum_takes_no_place_and_teaches_no_mss() {
 }
 
 #[test]
-fn what_nobody_should_send_is_refused() {
+fn frames_that_no_station_may_send_are_refused() {
     let (mut stack, mut wire) = lone_stack(|_| {});
     let syn = segment(&stack, 5, 0x02, &[]);
     let with = |offset: usize, octets: &[u8]| {
@@ -173,7 +173,7 @@ fn removed_connections_close_by_themselves_and_are_bounded() {
     }
     assert_eq!(bench.stacks[0].counters().lingering, 4);
     bench.pass(Duration::from_secs(1));
-    // The peers of the last four got everything and a FIN, and answer with theirs.
+    // The peers of the last four got all octets and a FIN, and answer with their FIN.
     for [_, right] in &ends[6..] {
         let mut llp = bench.stacks[1].llp(*right).unwrap();
         assert_eq!((llp.state(), llp.readable()), (LlpState::PeerClosed, &b"goodbye"[..]));
@@ -191,7 +191,7 @@ fn a_removed_connection_whose_peer_never_closes_is_given_up() {
     bench.stacks[0].remove(left);
     bench.stacks[1].llp(right).unwrap().send_slice(&[1; 200_000]);
     bench.pass(Duration::from_secs(50));
-    assert_eq!(bench.stacks[1].llp(right).unwrap().unsent(), 0, "what nobody reads is still acknowledged");
+    assert_eq!(bench.stacks[1].llp(right).unwrap().unsent(), 0, "unread octets are acknowledged, too");
     assert_eq!(bench.stacks[1].llp(right).unwrap().state(), LlpState::PeerClosed);
     assert_eq!(bench.stacks[0].counters().lingering, 1);
     bench.pass(Duration::from_secs(15));
@@ -199,10 +199,10 @@ fn a_removed_connection_whose_peer_never_closes_is_given_up() {
     assert_eq!(bench.stacks[1].llp(right).unwrap().state(), LlpState::Reset);
 }
 
-/// Removed connections are among them, which only the stack knows. A connection that has ended at both ends is left
+/// Removed connections, which only the stack knows, are reset too. A connection that has ended at both ends is left
 /// alone.
 #[test]
-fn all_that_is_left_can_be_reset() {
+fn all_remaining_connections_can_be_reset() {
     let mut bench = Bench::new(V4);
     let [[held, held_peer], [removed, removed_peer], [ended, ended_peer]] = [(); 3].map(|()| bench.connect());
     bench.stacks[0].remove(removed);
@@ -219,7 +219,7 @@ fn all_that_is_left_can_be_reset() {
 }
 
 #[test]
-fn who_keeps_nobody_waiting_sends_more_in_a_turn() {
+fn a_connection_without_rivals_sends_more_in_a_turn() {
     let configure = |_: usize, config: &mut StackConfig| {
         config.mtu = 576;
         config.congestion = Congestion::None;

@@ -1,4 +1,4 @@
-//! How neighbors' MAC addresses are found.
+//! The search for neighbors' MAC addresses.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -30,7 +30,7 @@ fn sent(stack: &mut Stack, wire: &mut Wire, now: Instant) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn beyond_the_net_the_router_is_asked_for_and_gets_the_frame() {
+fn the_router_gets_frames_for_addresses_outside_the_net() {
     let setting = "10.0.0.1/24,gw 10.0.0.254,route 192.168.0.0/16 via 10.0.0.9";
     for (remote, router) in [("8.8.8.8:7", [10, 0, 0, 254]), ("192.168.1.1:7", [10, 0, 0, 9])] {
         let (mut stack, mut wire) = lone_stack(setting);
@@ -78,7 +78,7 @@ fn an_unanswered_question_is_asked_again_every_second_until_the_time_is_over() {
     }
 }
 
-/// smoltcp asks for one neighbor a second. A neighbor that is not there must not keep others from being found.
+/// smoltcp asks for one neighbor a second. An absent neighbor must not keep others from being found.
 #[test]
 fn neighbors_are_asked_for_in_turn() {
     let (mut stack, mut wire) = lone_stack("10.0.0.1/24");

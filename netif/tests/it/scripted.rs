@@ -22,12 +22,12 @@ struct Script {
     wire: Wire,
     now: Instant,
     id: Option<ConnectionId>,
-    /// The number of the stack's SYN.
+    /// The sequence number of the stack's SYN.
     start: u32,
 }
 
 impl Script {
-    /// Opens a connection from the script to a stack; the peer takes segments of 1000 octets and `window` in all.
+    /// Opens a connection from the script to a stack. The peer takes segments of 1000 octets and `window` in all.
     fn new(seed: u64, window: u16) -> Self {
         let (left, wire) = pair(1500);
         let config = StackConfig { seed, ..StackConfig::new("10.0.0.1/24".parse().unwrap()) };
@@ -44,7 +44,7 @@ impl Script {
         script
     }
 
-    /// A stack whose first octets stand before the wrap of its numbers, and the later ones behind it.
+    /// A stack whose first octets are before the wrap of its sequence numbers, and the later ones behind it.
     fn before_the_wrap(window: u16) -> Self {
         let script = Self::new(WRAPPING_SEED, window);
         assert!(script.start > u32::MAX - 4000, "find another seed: {:#x}", script.start);
@@ -100,7 +100,7 @@ impl Script {
         self.stack.egress(self.now);
     }
 
-    /// Lets this time pass.
+    /// Advances the time by `span`.
     fn pass(&mut self, span: Duration) {
         let until = self.now + span;
         while let Some(next) = self.stack.poll_at(self.now).filter(|next| *next <= until) {
@@ -147,8 +147,8 @@ impl Script {
         all
     }
 
-    /// Acknowledges all that comes, under a wide window, until the stream has `end` octets; those before `begin` have
-    /// come already.
+    /// Acknowledges all that comes, under a wide window, until the stream has `end` octets. The octets before `begin`
+    /// have come already.
     fn take_rest(&mut self, begin: usize, end: usize) {
         let mut taken = octets(0..begin);
         for _ in 0..20 {
@@ -188,9 +188,9 @@ fn checksum(parts: &[&[u8]]) -> [u8; 2] {
     (!u16::try_from((folded & 0xFFFF) + (folded >> 16)).unwrap()).to_be_bytes()
 }
 
-/// smoltcp takes it for an acknowledgement of queued octets, and drops these.
+/// smoltcp takes such an acknowledgement for one of queued octets, and drops these.
 #[test]
-fn what_was_never_sent_cannot_be_acknowledged() {
+fn octets_that_were_never_sent_cannot_be_acknowledged() {
     for mut script in [Script::new(1, 300), Script::before_the_wrap(300)] {
         script.queue(0..5000);
         assert_eq!(script.heard().last().map(|said| said.octets.clone()), Some(octets(0..300)));
@@ -202,7 +202,7 @@ fn what_was_never_sent_cannot_be_acknowledged() {
             assert_eq!(answers.len(), 1, "{ahead}: {answers:?}");
             let Said { flags, sequence, acknowledged, .. } = answers[0];
             assert_eq!((flags, sequence, acknowledged), (ACK, 301, 1), "{ahead}");
-            assert!(answers[0].octets.is_empty(), "its window counts as little as itself");
+            assert!(answers[0].octets.is_empty(), "its window is ignored, too");
         }
         assert_eq!(script.stack.tcp_counters().acknowledged_unsent, 7);
         script.acknowledge(301, 60_000);
@@ -240,9 +240,9 @@ fn a_fin_that_was_never_sent_cannot_be_acknowledged() {
     }
 }
 
-/// The highest number counts, not where smoltcp goes on after a timeout.
+/// The highest number sent counts, and not the number at which smoltcp goes on after a timeout.
 #[test]
-fn what_was_sent_before_a_timeout_can_be_acknowledged_after_it() {
+fn octets_sent_before_a_timeout_can_be_acknowledged_after_it() {
     for mut script in [Script::new(1, 60_000), Script::before_the_wrap(60_000)] {
         script.queue(0..2000);
         assert_eq!(script.heard().iter().map(|said| said.octets.len()).sum::<usize>(), 2000);
@@ -270,25 +270,25 @@ fn the_octet_of_a_probe_can_be_acknowledged() {
     assert_eq!(script.stack.tcp_counters().acknowledged_unsent, 0);
 }
 
-/// Asks until it is heard that the window is open, then sends the rest, and is silent.
+/// The stack asks until it hears that the window is open. Then it sends the rest, and is silent.
 fn expect_questions(mut script: Script, begin: usize, end: usize) {
     for _ in 0..8 {
         assert!(!script.next_heard().is_empty());
         script.acknowledge(u32::try_from(begin).unwrap() + 1, 0);
     }
-    // What the peer says of its window is lost, until it is asked.
+    // The peer's news of its window is lost, until the stack asks.
     assert!(!script.next_heard().is_empty());
     script.acknowledge(u32::try_from(begin).unwrap() + 1, 60_000);
     script.take_rest(begin, end);
     script.heard();
     script.pass(Duration::from_secs(200));
-    assert_eq!(script.heard(), [], "nothing is owed, nothing is asked");
+    assert_eq!(script.heard(), [], "no octets are left, so no question comes");
     assert_eq!(script.state(), Some(LlpState::Established));
 }
 
-/// smoltcp turns its timer off when it runs out under a closed window; then nobody would ever say anything again.
+/// smoltcp turns its timer off when it expires under a closed window. Then neither side would ever send again.
 #[test]
-fn a_timeout_under_a_closed_window_is_not_the_end_of_all_questions() {
+fn a_stack_asks_again_after_a_timeout_under_a_closed_window() {
     for mut script in [Script::new(1, 1000), Script::before_the_wrap(1000)] {
         script.queue(0..1500);
         script.acknowledge(1, 0);
@@ -297,7 +297,7 @@ fn a_timeout_under_a_closed_window_is_not_the_end_of_all_questions() {
     }
 }
 
-/// The same where nothing is under way when the window closes.
+/// The same if no octets are under way when the window closes.
 #[test]
 fn octets_that_are_queued_under_a_closed_window_are_not_forgotten() {
     for mut script in [Script::new(1, 1000), Script::before_the_wrap(1000)] {
@@ -324,12 +324,12 @@ fn a_peer_that_is_silent_under_a_closed_window_is_given_up() {
     assert_eq!(script.llp().cause(), Some(CloseCause::TimedOut));
 }
 
-/// A process that has closed may end at any moment, and nobody would answer its peer's last segment any more.
+/// A process that has closed may end at any moment, and then cannot answer its peer's last segment.
 #[test]
 fn after_its_fin_a_stack_acknowledges_at_once() {
     let mut script = Script::new(1, 60_000);
     script.say(Said { flags: ACK, sequence: 1, acknowledged: 1, octets: octets(0..8), ..Said::default() });
-    assert_eq!(script.heard(), [], "before that an acknowledgement waits for company");
+    assert_eq!(script.heard(), [], "before that an acknowledgement waits for data to go with");
     script.llp().shutdown();
     script.work();
     let last = script.heard().pop().unwrap();
@@ -346,11 +346,11 @@ fn after_its_fin_a_stack_acknowledges_at_once() {
 const OWN: [u8; 4] = [10, 0, 0, 1];
 const PEER: [u8; 4] = [10, 0, 0, 9];
 const PEER_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 9];
-/// The number of the peer's SYN: its numbers wrap, too.
+/// The peer's first sequence number: its numbers wrap, too.
 const PEER_START: u32 = 0xFFFF_FFFF;
-/// With it the stack's numbers begin shortly before the wrap.
+/// With this seed the stack's numbers begin shortly before the wrap.
 const WRAPPING_SEED: u64 = 1_231_224;
-/// Probes of a closed window come ever less often, down to one a minute.
+/// The interval between probes of a closed window grows to a minute.
 const LONGEST_PAUSE: Duration = Duration::from_secs(61);
 const SYN: u8 = 0x02;
 const FIN: u8 = 0x01;

@@ -5,7 +5,7 @@ use weft_netif::{ConnectionId, Instant, LlpState, Stack, StackConfig, Wire, pair
 const PORT: u16 = 4791;
 const STACKS: usize = 3;
 
-/// A peer, and stacks that share the other end of its wire.
+/// A peer, and the stacks that share the other end of its wire.
 struct World {
     peer: Stack,
     stacks: Vec<Stack>,
@@ -28,7 +28,7 @@ impl World {
         Self { peer, stacks, now: Instant::ZERO }
     }
 
-    /// Lets everybody work until nothing is left to do at this time, then goes on to the next time.
+    /// Lets all stacks work until no work is left at this time, then goes on to the next time.
     fn run(&mut self, until: Instant) {
         loop {
             let now = self.now;
@@ -51,7 +51,7 @@ impl World {
         self.run(until);
     }
 
-    /// The only stack with a new connection, and that connection.
+    /// Returns the only stack with a new connection, and that connection.
     fn accepted(&mut self) -> (usize, ConnectionId) {
         let mut found = Vec::new();
         for (index, stack) in self.stacks.iter_mut().enumerate() {
@@ -61,7 +61,7 @@ impl World {
         found[0]
     }
 
-    /// Moves a connection, with whatever lies in its buffers.
+    /// Moves a connection with all octets in its buffers.
     fn shift(&mut self, from: usize, id: ConnectionId, to: usize) -> ConnectionId {
         let moving = self.stacks[from].take_out(id).unwrap();
         self.stacks[to].put_in(moving)
@@ -114,7 +114,7 @@ fn each_stack_finds_its_neighbors_and_connects() {
     }
 }
 
-/// Octets that wait in either direction, and those that come later, are not lost.
+/// Octets that wait in either direction, and later ones, are not lost.
 #[test]
 fn a_connection_goes_on_in_another_stack() {
     let mut world = World::new();
@@ -142,7 +142,7 @@ fn a_connection_goes_on_in_another_stack() {
     assert_eq!(at, home, "it has been everywhere");
     accepted = world.shift(at, accepted, (home + 1) % STACKS);
     at = (home + 1) % STACKS;
-    // It ends there, and the next one between the same ports begins at home.
+    // The connection ends there. The next one between the same ports begins at the first stack.
     world.stacks[at].remove(accepted);
     world.peer.llp(id).unwrap().shutdown();
     world.settle();
@@ -171,7 +171,7 @@ fn both_ends_of_a_connection_to_the_own_address_may_be_in_different_stacks() {
         assert_eq!(receive(&mut world.stacks[2], accepted), b"there");
         assert_eq!(receive(&mut world.stacks[0], id), b"back");
     }
-    assert_eq!(world.peer.counters().frames_in, 0, "nothing of it was on the wire");
+    assert_eq!(world.peer.counters().frames_in, 0, "its frames were not on the wire");
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn room_unsent_and_ready_follow_the_stream() {
     assert_eq!(bench.stacks[1].next_ready(), None, "reading is no event");
 }
 
-/// Sequence number and octets of payload of each TCP segment that the left stack sent, from its SYN on.
+/// Returns sequence number and octets of payload of each TCP segment that the left stack sent, from its SYN on.
 fn segments(pcap: &[u8]) -> Vec<(u32, usize)> {
     let word = |octets: &[u8]| u32::from_le_bytes(octets[..4].try_into().unwrap()) as usize;
     let (mut segments, mut rest) = (Vec::new(), &pcap[24..]);
@@ -129,7 +129,8 @@ fn segments(pcap: &[u8]) -> Vec<(u32, usize)> {
     segments
 }
 
-/// All segments of the left stack while each side sends one message over a fresh connection, on a wire with this delay.
+/// Returns all segments of the left stack while each side sends one message over a fresh connection. `delay` is the
+/// wire's.
 fn segments_of_both(messages: [usize; 2], delay: Duration) -> Vec<(u32, usize)> {
     let written = crate::faults::Written::default();
     let wrap = |side: usize, wire: Wire| {
@@ -155,7 +156,7 @@ fn segments_of_both(messages: [usize; 2], delay: Duration) -> Vec<(u32, usize)> 
     segments(&pcap)
 }
 
-/// The octets of payload of the segments in which one message goes out over a fresh connection.
+/// Returns the octets of payload of the segments in which one message goes out over a fresh connection.
 fn segments_of(message: usize) -> Vec<usize> {
     let mut segments = segments_of_both([message, 0], Duration::ZERO);
     let first = segments[0].0.wrapping_add(1);
@@ -195,10 +196,10 @@ fn acknowledgements_keep_to_what_was_sent() {
     }
 }
 
-/// Each side keeps the beginning of a segment until the other side acknowledges what is before it. Neither waits for
-/// the retransmission timeout.
+/// Each side keeps the beginning of a segment until the other side acknowledges the octets before it. Neither waits
+/// for the retransmission timeout.
 #[test]
-fn kept_beginnings_hold_no_acknowledgement_back() {
+fn kept_beginnings_delay_no_acknowledgement() {
     let wrap = |_: usize, wire: Wire| {
         let config = ImpairmentConfig { delay: Duration::from_millis(5), ..ImpairmentConfig::default() };
         wire.with_impairment(Impairment::new(config))
@@ -214,7 +215,7 @@ fn kept_beginnings_hold_no_acknowledgement_back() {
     assert!(spent < Duration::from_millis(500), "{spent}");
 }
 
-/// The same with a next segment that is whole, and takes only a part of what is kept.
+/// The same with a next segment that is whole and takes only a part of the kept octets.
 #[test]
 fn segments_are_whole_while_octets_go_both_ways() {
     for message in (20_000..200_000).step_by(3331) {
@@ -226,7 +227,7 @@ fn segments_are_whole_while_octets_go_both_ways() {
     }
 }
 
-/// The acknowledgement of a long message does not wait, since the peer may wait for it.
+/// The acknowledgement of a long message goes at once, since the peer may wait for it.
 #[test]
 fn the_acknowledgement_of_a_short_segment_waits_a_turn_for_an_answer_to_go_with() {
     let mut bench = Bench::with(V4, 1, |_, config| config.ack_delay = None, |_, wire| wire);

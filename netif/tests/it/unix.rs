@@ -1,4 +1,4 @@
-//! Wires over Unix sockets: framing, peers that come and go.
+//! Wires over Unix sockets: framing, and peers that come and go.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -11,7 +11,7 @@ use crate::bench::Talker;
 
 const NOW: Instant = Instant::ZERO;
 
-/// A folder of its own for each test, removed at the end.
+/// A folder for each test, removed at the end.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -37,7 +37,7 @@ fn open_both(path: &Path) -> [Wire; 2] {
     [Wire::open(&Spec::Unix(path.into()), 1500).unwrap(), listening]
 }
 
-/// Receives a frame within a hundred tries. The kernel hands over at once, so that one would do.
+/// Receives a frame within a hundred tries. One would do, since the kernel delivers at once.
 pub(crate) fn receive(wire: &mut Wire) -> Option<Vec<u8>> {
     let mut frame = Vec::new();
     (0..100).any(|_| wire.receive(NOW, &mut frame)).then_some(frame)
@@ -56,14 +56,14 @@ fn frames_cross_and_are_framed_by_their_length() {
     left.send(NOW, &[2; 1514]);
     left.send(NOW, &[3; 1515]);
     assert_eq!(receive(&mut right), Some(vec![1; 60]));
-    assert!(right.is_readable(), "the second came along");
+    assert!(right.is_readable(), "the second came with the first");
     assert_eq!(receive(&mut right), Some(vec![2; 1514]));
     assert_eq!((receive(&mut right), right.is_readable()), (None, false));
     assert_eq!(left.counters().too_long, 1);
     right.send(NOW, &[4; 70]);
     assert_eq!(receive(&mut left), Some(vec![4; 70]));
     drop(right);
-    assert!(!folder.socket().exists(), "the listening side tidies up");
+    assert!(!folder.socket().exists(), "the listening side removes it");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_peer_may_go_and_the_next_one_come() {
     drop(second);
     assert_eq!(receive(&mut wire), None);
     wire.send(NOW, &[4; 60]);
-    assert_eq!(wire.counters().send_lost, 1, "nobody is there");
+    assert_eq!(wire.counters().send_lost, 1, "there is no peer");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn the_connecting_side_finds_its_peer_again() {
     assert_eq!((wire.poll_at(), wire.poll_fd().is_some()), (None, true));
 }
 
-/// What a peer has sent before its end is received, even if something was sent to it meanwhile.
+/// Frames that a peer sent before its end are received, even if something was sent to it meanwhile.
 #[test]
 fn the_last_frames_of_a_peer_that_is_gone_arrive() {
     let folder = Folder::new("last");
@@ -158,7 +158,7 @@ fn the_last_frames_of_a_peer_that_is_gone_arrive() {
     assert_eq!((receive(&mut right), right.has_carrier()), (None, Some(false)));
 }
 
-/// A socket that hangs up ends connections at once: at either end, in either role, with and without something to send.
+/// A socket that hangs up ends connections at once: at either end, in either role, with and without octets to send.
 /// The next process is another peer. Time stands still.
 #[test]
 fn connections_end_with_the_wire() {
@@ -181,7 +181,7 @@ fn connections_end_with_the_wire() {
         let mut ids = [None; 2];
         let opened = if survivor_connects { peer.listen(7) } else { survivors[stacks - 1].listen(7) };
         opened.unwrap();
-        // The connection belongs to the last of the stacks if that is the passive one.
+        // If the passive end survives, the connection belongs to the last of its stacks.
         let local = (1000..).find(|port| weft_netif::queue_of([7, *port], stacks) == stacks - 1).unwrap();
         let local = Some(([0, 0, 0, 0], local).into());
         if survivor_connects {
@@ -218,10 +218,10 @@ fn connections_end_with_the_wire() {
     }
 }
 
-/// The end of the wire is nothing to a connection of the station to itself, nor to one that has not heard of its peer: it
-/// reaches the next one. What was removed has nothing to wait for any more.
+/// The end of the wire leaves two kinds of connections alone: those of the station to itself, and those that have not
+/// heard of their peer. The latter reach the next peer. Removed connections end at once.
 #[test]
-fn the_end_of_the_wire_ends_what_went_across_it() {
+fn the_end_of_the_wire_ends_the_connections_across_it() {
     let folder = Folder::new("across");
     let [far, near] = open_both(&folder.socket());
     let config = |address: &str| StackConfig::new(address.parse().unwrap());
@@ -232,7 +232,7 @@ fn the_end_of_the_wire_ends_what_went_across_it() {
     let connect = |stack: &mut Stack, to: &str| stack.connect(to.parse().unwrap(), None, NOW).unwrap();
     let itself = connect(&mut stack, "10.0.0.1:7");
     let [across, removed, finished] = [(); 3].map(|()| connect(&mut stack, "10.0.0.2:7"));
-    // One question for the neighbor a second.
+    // The stack asks for the neighbor once a second.
     for tick in 0..40 {
         let now = NOW + Duration::from_millis(100 * tick);
         for stack in [&mut stack, &mut peer] {
@@ -278,7 +278,7 @@ fn the_end_of_the_wire_ends_what_went_across_it() {
     assert_eq!(stack.llp(opening).unwrap().state(), LlpState::Established, "its SYN is repeated");
 }
 
-/// Of the wires that share a Unix socket the first one tells whether a peer is there.
+/// Of the wires that share a Unix socket, the first one tells whether a peer is there.
 #[test]
 fn one_of_several_wires_has_the_carrier() {
     let folder = Folder::new("carrier");
@@ -292,9 +292,9 @@ fn one_of_several_wires_has_the_carrier() {
     assert_eq!([0, 1].map(|index| wires[index].has_carrier()), [Some(false), None]);
 }
 
-/// If the peer has sent FIN before the wire ended, the connection stays, and what has come can be read.
+/// If the peer has sent FIN before the wire ended, the connection stays, and the octets that have come can be read.
 #[test]
-fn what_was_finished_before_the_wire_ended_is_read() {
+fn octets_before_a_fin_are_read_after_the_wire_ended() {
     let folder = Folder::new("finished");
     let [left, right] = open_both(&folder.socket());
     let config = |address: &str| StackConfig::new(address.parse().unwrap());
@@ -346,7 +346,7 @@ fn a_socket_left_behind_is_replaced_and_any_other_file_is_not() {
     assert!(folder.socket().exists());
     let wire = Wire::open(&Spec::UnixListen(folder.socket()), 1500).unwrap();
     let error = Wire::open(&Spec::UnixListen(folder.socket()), 1500).unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse, "somebody lives there");
+    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse, "a process listens there");
     drop(wire);
     std::fs::write(folder.socket(), "precious").unwrap();
     let error = Wire::open(&Spec::UnixListen(folder.socket()), 1500).unwrap_err();
