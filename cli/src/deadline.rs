@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// A moment of real time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Deadline(Instant);
 
 impl Deadline {

@@ -4,11 +4,11 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weft_rnic::{CompletionOpcode, Mr, SendOpcode};
+use weft_rnic::{Completion, CompletionOpcode, Mr, SendOpcode};
 
 use super::args::Args;
 use super::payload::{Advertisement, MAX_SIZE, text};
-use super::session::{Completed, Session};
+use super::session::{CQ_LEN, Completed, Session};
 use crate::deadline::Deadline;
 use crate::failure::Failure;
 
@@ -23,7 +23,8 @@ pub(crate) struct ServedClient {
     /// A message of the client has arrived, and its step has not come yet.
     has_message: bool,
     silence: Duration,
-    deadline: Deadline,
+    /// The client is given up at this moment, unless it says something before.
+    pub(crate) deadline: Deadline,
 }
 
 /// What the server waits for.
@@ -54,16 +55,14 @@ impl ServedClient {
         Self { peer, session, pings: 0, step: Step::Source, has_message: false, silence, deadline }
     }
 
-    /// Returns how long the client may still be silent.
-    pub(crate) fn patience(&self) -> Duration {
-        self.deadline.left()
-    }
-
-    /// Takes everything that has completed, and posts what follows from it.
+    /// Takes everything that has completed so far, and posts what follows from it. The channel announces what
+    /// completes later, so that other clients come in between.
     pub(crate) fn advance(&mut self, args: &Args) -> Result<(), Failure> {
         self.session.cq.request_notification(false);
-        while let Some(completed) = self.session.poll()? {
-            let Completed::Done(opcode) = completed else { continue };
+        let mut completions = [Completion::EMPTY; CQ_LEN as usize];
+        let taken = self.session.cq.poll(&mut completions);
+        for completion in &completions[..taken] {
+            let Completed::Done(opcode) = Completed::of(completion)? else { continue };
             // A Send or Write has completed when its octets are in TCP: that says nothing of the client.
             if matches!(opcode, CompletionOpcode::Recv | CompletionOpcode::Read) {
                 self.deadline = Deadline::after(self.silence);

@@ -12,6 +12,7 @@ use super::args::Args;
 use super::endpoint::Endpoint;
 use super::served::ServedClient;
 use super::session::Session;
+use crate::deadline::Deadline;
 use crate::failure::Failure;
 
 /// Serves one client, or with `-P` all that come.
@@ -41,21 +42,27 @@ struct Server<'a> {
 impl Server<'_> {
     fn run(mut self) -> Result<(), Failure> {
         while !self.is_over {
-            let mut announced = self.sleep();
-            while let Some(event) = self.endpoint.events.next() {
-                self.handle_event(event)?;
-            }
-            while let Some(cq) = announced.take().or_else(|| self.endpoint.completions.next()) {
-                // The queue of a client that has gone may still be announced.
-                if let Some(index) = self.clients.iter().position(|client| client.session.cq.id() == cq) {
-                    self.advance(index)?;
-                }
-            }
-            while let Some(index) = self.silent_client() {
-                let silence = self.args.silence;
-                let reason = format!("given up after {silence} s of silence (--silence)");
-                self.end(index, Err(Failure::work(reason)))?;
-            }
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// Handles at most one event and one announced completion queue, then the clients that have been silent for too
+    /// long. A turn has no loop until there is no more: each look for more drives the engine, which makes more.
+    fn turn(&mut self) -> Result<(), Failure> {
+        let announced = self.sleep();
+        if let Some(event) = self.endpoint.events.next() {
+            self.handle_event(event)?;
+        }
+        // The queue of a client that has gone may still be announced.
+        let client = |cq| self.clients.iter().position(|client| client.session.cq.id() == cq);
+        if let Some(index) = announced.and_then(client) {
+            self.advance(index)?;
+        }
+        while let Some(index) = self.silent_client() {
+            let silence = self.args.silence;
+            let reason = format!("given up after {silence} s of silence (--silence)");
+            self.end(index, Err(Failure::work(reason)))?;
         }
         Ok(())
     }
@@ -64,7 +71,7 @@ impl Server<'_> {
     /// queue that has news, if it was one.
     fn sleep(&self) -> Option<CqId> {
         let Endpoint { events, completions, .. } = self.endpoint;
-        let patience = || self.clients.iter().map(ServedClient::patience).min();
+        let patience = || self.clients.iter().map(|client| client.deadline).min().map(Deadline::left);
         // The channel of the completions sleeps, and drives the engine. The events interrupt it.
         let poll_both = |fds: &mut [PollFd<'_>], timeout: Option<&Timespec>| {
             let mut all = fds.to_vec();
@@ -80,7 +87,8 @@ impl Server<'_> {
 
     /// Returns a client that has been silent for too long.
     fn silent_client(&self) -> Option<usize> {
-        self.clients.iter().position(|client| client.patience().is_zero())
+        let first = (0..self.clients.len()).min_by_key(|&index| self.clients[index].deadline)?;
+        self.clients[first].deadline.left().is_zero().then_some(first)
     }
 
     fn handle_event(&mut self, event: CmEvent) -> Result<(), Failure> {
@@ -169,3 +177,81 @@ const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const DEPTH: u16 = 1;
 /// Each client has memory of its own here, at most [`MAX_SIZE`](super::payload::MAX_SIZE) for its ping.
 const MAX_CLIENTS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use clap::Parser;
+    use weft_rnic::{Access, Cq, Data, EventChannel, Mr, Qp, QpCapacity, QpInit, RecvWr, SendOpcode, SendWr};
+
+    use super::*;
+    use crate::rping::payload::Advertisement;
+
+    /// A client that pings without a pause of its own. It is on the server's device: each look of the server for
+    /// completions moves it on.
+    struct Client {
+        qp: Qp,
+        /// Completions of receives.
+        cq: Cq,
+    }
+
+    impl Client {
+        fn connect(server: &mut Server<'_>, events: &EventChannel, address: SocketAddr) -> Self {
+            let Endpoint { device, pd, .. } = server.endpoint;
+            let cq = device.create_cq(2 * PINGS, None).unwrap();
+            let capacity =
+                QpCapacity { send_wr: 4 * PINGS, recv_wr: 2 * PINGS, inline: 16, ..QpCapacity::default() };
+            let qp = device.create_qp(pd, &QpInit { capacity, ..QpInit::new(&cq, &cq) }).unwrap();
+            let param = ConnParam { ird: Some(DEPTH), ..ConnParam::default() };
+            device.connect(events, &qp, address, param).unwrap();
+            let served = server.clients.len();
+            while server.clients.len() == served {
+                server.turn().unwrap();
+            }
+            assert!(matches!(events.wait(None), Some(CmEvent::Established { .. })));
+            Self { qp, cq }
+        }
+
+        /// Posts all requests for [`PINGS`] pings. Each waits for the server's answer to the one before.
+        fn ping(&self, memory: &Mr) {
+            let advertisement =
+                Advertisement { address: memory.addr(), rkey: memory.rkey(), size: 16 }.emit();
+            let wait = SendOpcode::Wait { cq: self.cq.number(), count: 1 };
+            for _ in 0..2 * PINGS {
+                self.qp.post_recv(&RecvWr { wr_id: 0, sges: &[memory.sge(0, 16)] }).unwrap();
+            }
+            for _ in 0..2 * PINGS {
+                let send = SendWr { data: Data::Inline(&advertisement), ..SendWr::new(SendOpcode::Send) };
+                self.qp.post_send(&SendWr { signaled: false, ..send }).unwrap();
+                self.qp.post_send(&SendWr { signaled: false, ..SendWr::new(wait) }).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_turn_of_the_server_ends_however_busy_its_clients_are() {
+        let args = Args::parse_from("rping -s -P -a 127.0.0.1 --netif host".split(' '));
+        let endpoint = Endpoint::new(&args).unwrap();
+        let listener = endpoint.device.listen(&endpoint.events, 0).unwrap();
+        let address = SocketAddr::new(args.address.unwrap(), listener.local_addr().port());
+        let mut server = Server { args: &args, endpoint: &endpoint, clients: Vec::new(), is_over: false };
+        let events = endpoint.device.create_event_channel().unwrap();
+        let clients: Vec<_> = (0..CLIENTS).map(|_| Client::connect(&mut server, &events, address)).collect();
+        let memory = endpoint.pd.register(16, Access::ALL).unwrap();
+        clients.iter().for_each(|client| client.ping(&memory));
+        let mut turns = 0;
+        loop {
+            let pings: u64 = server.clients.iter().map(|client| client.pings).sum();
+            assert!(pings <= turns, "{pings} pings in {turns} turns");
+            if pings == u64::from(PINGS) * CLIENTS {
+                break;
+            }
+            server.turn().unwrap();
+            turns += 1;
+        }
+    }
+
+    const CLIENTS: u64 = 16;
+    const PINGS: u32 = 20;
+}

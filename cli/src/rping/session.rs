@@ -33,7 +33,7 @@ impl Session {
     pub(crate) fn new(endpoint: &Endpoint) -> Result<Self, Failure> {
         let device = &endpoint.device;
         let cq = device
-            .create_cq_on(endpoint.next_engine(), 64, Some(&endpoint.completions))
+            .create_cq_on(endpoint.next_engine(), CQ_LEN, Some(&endpoint.completions))
             .map_err(Failure::work)?;
         let capacity = QpCapacity { send_wr: 8, recv_wr: 8, send_sge: 1, recv_sge: 1, inline: 64 };
         let init = QpInit { capacity, signal_all: true, ..QpInit::new(&cq, &cq) };
@@ -65,12 +65,7 @@ impl Session {
 
     /// Takes the next completion, if there is one.
     pub(crate) fn poll(&self) -> Result<Option<Completed>, Failure> {
-        let Some(completion) = self.cq.poll_one() else { return Ok(None) };
-        match completion.status {
-            Status::Success => check(&completion).map(|opcode| Some(Completed::Done(opcode))),
-            Status::WorkRequestFlushed | Status::RetryExceeded => Ok(Some(Completed::Flushed)),
-            status => Err(Failure::work(format!("a request failed: {status}"))),
-        }
+        self.cq.poll_one().as_ref().map(Completed::of).transpose()
     }
 
     /// Reads the message whose receive has completed. The receive for the next one is posted before anything is answered.
@@ -92,6 +87,17 @@ impl Session {
     }
 }
 
+impl Completed {
+    /// Returns what a completion says, or the failure that it reports.
+    pub(crate) fn of(completion: &Completion) -> Result<Self, Failure> {
+        match completion.status {
+            Status::Success => check(completion).map(Self::Done),
+            Status::WorkRequestFlushed | Status::RetryExceeded => Ok(Self::Flushed),
+            status => Err(Failure::work(format!("a request failed: {status}"))),
+        }
+    }
+}
+
 /// Returns the kind of a completion, or the fault of its message.
 fn check(completion: &Completion) -> Result<CompletionOpcode, Failure> {
     match completion.opcode {
@@ -106,4 +112,6 @@ fn check(completion: &Completion) -> Result<CompletionOpcode, Failure> {
     }
 }
 
+/// Completions that a session's queue holds. A session never has so many requests.
+pub(crate) const CQ_LEN: u32 = 64;
 const INBOX_LEN: u32 = 16;
