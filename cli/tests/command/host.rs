@@ -1,8 +1,9 @@
 //! `weft rping` over the operating system's TCP: two processes of an ordinary user.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream};
 use std::os::unix::process::CommandExt;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use weft_conform::octets::{fpdu, send};
 
@@ -23,16 +24,23 @@ fn is_root() -> bool {
     status.lines().any(|line| line.starts_with("Uid:\t0\t"))
 }
 
-/// A port that nobody uses at this moment.
-fn free_port(address: IpAddr) -> u16 {
-    TcpListener::bind((address, 0)).unwrap().local_addr().unwrap().port()
+/// Returns a port that no other test has. It lies below the ports that the kernel gives to clients.
+///
+/// To ask the kernel by a socket would not do: a process that another test starts at that moment keeps the socket open
+/// until its exec, and the server would find the port in use.
+fn fresh_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 10_000 + std::process::id() % 500 * 40;
+    u16::try_from(first).unwrap() + NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A server that listens, and the port. The connection that finds out brings no Request, which the server has to bear.
+/// Returns a server that listens, and its port. The connection that finds this out brings no Request: the server has to
+/// bear that.
 fn serve(address: IpAddr, flags: &str) -> (Process, u16) {
-    let port = free_port(address);
-    let server = start(&format!("rping -s -p {port} --netif host {flags}"));
+    let port = fresh_port();
+    let mut server = start(&format!("rping -s -p {port} --netif host {flags}"));
     while TcpStream::connect((address, port)).is_err() {
+        assert!(!server.has_ended(), "{:?}", server.finish());
         std::thread::yield_now();
     }
     (server, port)
@@ -92,7 +100,7 @@ fn one_address_each_framing_and_many_clients() {
 
 #[test]
 fn nobody_listens_or_somebody_does_already_or_the_peer_dies() {
-    let port = free_port(V4);
+    let port = fresh_port();
     let client = ping(V4, port, "");
     assert_eq!((client.status, client.stderr.len()), (1, 1), "{client:?}");
     assert!(client.stderr[0].starts_with(&format!("weft rping: 127.0.0.1:{port}: ")), "{client:?}");

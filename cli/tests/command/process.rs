@@ -55,6 +55,11 @@ impl Process {
         self.child.id()
     }
 
+    /// Whether the process has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
     }
