@@ -6,8 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use crate::bench::{Bench, Role};
 use crate::capture;
-use crate::cases::{Bench, CASES, Captures, Case, Role};
+use crate::cases::{CASES, Captures, Case};
 use crate::guest::Guest;
 use crate::image::{Image, Siw};
 use crate::patience::Stopwatch;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weft_rnic::{CmEvent, Config, ConnParam, ConnectRequest, DisconnectReason, EventChannel, Listener};
 
-use crate::cases::{Bench, Role};
+use crate::bench::{Bench, Role};
 use crate::image::Siw;
 use crate::job::Job;
 use crate::verbs::{Host, Link, PATIENCE, text};
@@ -94,12 +94,6 @@ impl<'a> Table<'a> {
             address.port()
         ))?;
         Ok((job, listener))
-    }
-
-    /// A short exchange over a connection of its own shows that the guest and the device still work.
-    pub(crate) fn check_health(&self) -> Result<(), String> {
-        crate::cases::exchange::exchange(self, 1, 4096)
-            .map_err(|error| format!("a fresh connection: {error}"))
     }
 
     fn call_peer(&self, plan: &Plan) -> Result<Meeting, String> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::cases::Role;
+use crate::bench::Role;
 use crate::tries::Tried;
 
 /// One case on one guest in one role.
@@ -95,7 +95,7 @@ mod tests {
     use std::time::Duration;
 
     use super::Row;
-    use crate::cases::Role;
+    use crate::bench::Role;
     use crate::tries::Tried;
 
     fn row(tried: Tried) -> String {

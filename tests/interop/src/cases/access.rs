@@ -2,7 +2,8 @@
 
 use weft_rnic::{Cause, DisconnectReason, SendOpcode, Status};
 
-use crate::cases::Bench;
+use crate::bench::Bench;
+use crate::cases::exchange::check_health;
 use crate::meeting::{Meeting, Plan, Table, explain, finish};
 use crate::verbs::{Link, MAIL_OCTETS, Remote, is_receive, text};
 
@@ -12,7 +13,7 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
         attack(&table, kind).map_err(|error| format!("{} by the host: {error}", kind.name))?;
         suffer(&table, kind).map_err(|error| format!("{} by the guest: {error}", kind.name))?;
     }
-    table.check_health()?;
+    check_health(&table)?;
     table.host.close()
 }
 

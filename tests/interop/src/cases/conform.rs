@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::cases::Bench;
+use crate::bench::Bench;
 use crate::deviations::{self, Finding};
 use crate::job::Job;
 

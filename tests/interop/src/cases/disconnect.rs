@@ -3,16 +3,17 @@
 
 use weft_rnic::{DisconnectReason, Status};
 
-use crate::cases::Bench;
+use crate::bench::Bench;
+use crate::cases::exchange::check_health;
 use crate::meeting::{Meeting, Plan, Table, explain, finish};
 use crate::verbs::{Link, MAIL_SLOTS, text};
 
 pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     let table = Table::lay(bench, |_| {})?;
     disconnect(&table, true)?;
-    table.check_health()?;
+    check_health(&table)?;
     disconnect(&table, false)?;
-    table.check_health()?;
+    check_health(&table)?;
     table.host.close()
 }
 

@@ -5,8 +5,8 @@
 
 use weft_rnic::{Access, Mr, SendOpcode, Status};
 
-use crate::cases::Bench;
-use crate::meeting::{Meeting, Plan, Table};
+use crate::bench::Bench;
+use crate::meeting::{Meeting, Plan, Table, explain};
 use crate::pattern::{Kind, Pattern, Side};
 use crate::verbs::{Host, Link, MAIL_OCTETS, RECEIVE, is_receive};
 
@@ -17,7 +17,7 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
 }
 
 /// Some rounds, with messages of at most `max` octets, over a connection of their own.
-pub(crate) fn exchange(table: &Table<'_>, rounds: usize, max: u32) -> Result<(), String> {
+fn exchange(table: &Table<'_>, rounds: usize, max: u32) -> Result<(), String> {
     let sizes: Vec<u32> = SIZES.into_iter().filter(|&size| size <= max).collect();
     let total = sizes.iter().map(|&size| size as usize).sum();
     let command = format!("exchange -C {rounds} -S {max}");
@@ -27,9 +27,14 @@ pub(crate) fn exchange(table: &Table<'_>, rounds: usize, max: u32) -> Result<(),
     meeting.greet(table.bench.role)?;
     for round in 0..rounds {
         let done = exchange.run_round(&meeting.link, round);
-        done.map_err(|error| crate::meeting::explain(&format!("round {round}: {error}"), &meeting.job))?;
+        done.map_err(|error| explain(&format!("round {round}: {error}"), &meeting.job))?;
     }
     Meeting::end(meeting, table.bench.role)
+}
+
+/// A short exchange over a connection of its own shows that the guest and the device still work.
+pub(crate) fn check_health(table: &Table<'_>) -> Result<(), String> {
+    exchange(table, 1, 4096).map_err(|error| format!("a fresh connection: {error}"))
 }
 
 struct Exchange {

@@ -4,8 +4,8 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
+use crate::bench::{Bench, Role};
 use crate::cases::rping::{SIZES, client, expect};
-use crate::cases::{Bench, Role};
 
 pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     set_up(bench)?;

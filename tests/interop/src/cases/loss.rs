@@ -1,6 +1,7 @@
 //! rping over a wire that loses frames.
 
-use crate::cases::{Bench, rping};
+use crate::bench::Bench;
+use crate::cases::rping;
 use crate::relay::Relay;
 
 pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use weft_rnic::{Access, CmEvent, ConnParam, DisconnectReason, EventChannel, Mr, SendOpcode, Status};
 
-use crate::cases::{Bench, Role};
+use crate::bench::{Bench, Role};
 use crate::job::Job;
 use crate::meeting::{Table, await_guest, explain, finish};
 use crate::pattern::{Kind, Pattern, Side};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weft_rnic::{Completion, ConnParam, DisconnectReason, EventChannel, Status};
 
-use crate::cases::{Bench, Role};
+use crate::bench::{Bench, Role};
 use crate::job::Job;
 use crate::meeting::next_request;
 use crate::verbs::{Host, Link, PATIENCE, is_receive, text};

@@ -2,7 +2,8 @@
 
 use weft_rnic::{CmEvent, ConnParam, ConnectFailure};
 
-use crate::cases::{Bench, Role};
+use crate::bench::{Bench, Role};
+use crate::cases::exchange::check_health;
 use crate::meeting::{Plan, Table, explain};
 use crate::pattern::{Kind, Pattern, Side};
 use crate::verbs::text;
@@ -26,7 +27,7 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     }
     let table = Table::lay_unchecked(bench)?;
     give_too_much(&table)?;
-    table.check_health()?;
+    check_health(&table)?;
     table.host.close()
 }
 

@@ -6,9 +6,9 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
+use crate::bench::{Bench, Role, tried_until_heard};
 use crate::cases::host::set_up;
 use crate::cases::rping::RACED;
-use crate::cases::{Bench, Role, tried_until_heard};
 use crate::image::Siw;
 use crate::job::Output;
 use crate::program::Program;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use weft_rnic::{CLOCK_SCALE, ConnParam, DisconnectReason, Status};
 
-use crate::cases::Bench;
+use crate::bench::Bench;
 use crate::cases::disconnect::Transfer;
+use crate::cases::exchange::check_health;
 use crate::meeting::{Table, next_request};
 use crate::patience::Stopwatch;
 use crate::pattern::{Kind, Pattern, Side};
@@ -28,7 +29,7 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     });
     served?;
     bench.guest.wait_ready(BOOT)?;
-    table.check_health()?;
+    check_health(&table)?;
     table.host.close()
 }
 

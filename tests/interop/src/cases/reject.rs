@@ -2,8 +2,9 @@
 
 use weft_rnic::{CmEvent, ConnParam};
 
+use crate::bench::{Bench, Role};
+use crate::cases::exchange::check_health;
 use crate::cases::private_data::{LENGTHS, check};
-use crate::cases::{Bench, Role};
 use crate::meeting::{Table, explain, finish, next_request};
 use crate::pattern::{Kind, Pattern, Side};
 use crate::verbs::text;
@@ -16,7 +17,7 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
             Role::Active => reject(&table, returned)?,
         }
     }
-    table.check_health()?;
+    check_health(&table)?;
     table.host.close()
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::cases::{Bench, Role};
+use crate::bench::{Bench, Role};
 
 pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     for size in SIZES {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cases::{Bench, Role, tried_until_heard};
+use crate::bench::{Bench, Role, tried_until_heard};
 use crate::job::Output;
 use crate::program::Program;
 
