@@ -1,16 +1,18 @@
 //! One TCP connection through its phases.
 //!
 //! ```text
-//!   Connecting ─▶ AwaitingReply ──┐                      ┌─▶ Ending ─┐   Terminate or owed answers
-//!                                 ├─▶ Operating(Stream) ─┤           ▼
-//!   AwaitingRequest ─▶ Offered ───┘                      └─────▶ Draining ─▶ removed
-//!                         └─▶ Rejecting ───────────────────────────▶┘
+//!   Connecting ─▶ AwaitingReply ──┐
+//!                                 ├─▶ Full(Operating ─▶ Ending ─▶ Draining) ─▶ removed
+//!   AwaitingRequest ─▶ Offered ───┘                                ▲
+//!                         └─▶ Rejecting ───────────────────────────┘
 //! ```
+//! What is in Full, `stream/ending.rs` decides.
 //! Where the application begins in streaming mode, Opening and Streaming stand before both lines, and a rejection leads
 //! back to Streaming.
 
 use crate::connection::state::{Connection, Phase, Turn, Verdict};
 use crate::events::connection::ConnectFailure;
+use crate::stream::ending::Stage;
 
 pub(crate) mod operate;
 pub(crate) mod startup;
@@ -30,20 +32,19 @@ impl Connection {
             Phase::AwaitingRequest(_) => self.handle_request(turn),
             Phase::Offered(_) => self.watch_offer(turn),
             Phase::Rejecting => self.watch_rejection(turn),
-            Phase::Operating(_) => self.operate(turn),
-            Phase::Ending(_) => self.end(turn),
-            Phase::Draining => self.drain(turn),
+            Phase::Full(Stage::Operating(_)) => self.operate(turn),
+            Phase::Full(_) => self.end(turn),
         }
     }
 
     /// Acts on the deadline of the present phase, which has passed.
     pub(crate) fn expire(&mut self, turn: &mut Turn<'_>) -> Verdict {
-        if matches!(self.phase, Phase::Operating(_)) {
+        if matches!(self.phase, Phase::Full(Stage::Operating(_))) {
             return self.nudge(turn);
         }
         turn.llp.abort();
         match &self.phase {
-            Phase::Rejecting | Phase::Ending(_) | Phase::Draining => self.finish(turn),
+            Phase::Rejecting | Phase::Full(_) => self.finish(turn),
             Phase::Opening => self.fail_opening(ConnectFailure::TimedOut),
             // The application has not taken it. After it has, streaming mode has no deadline.
             Phase::Streaming(_) => Verdict::Remove,

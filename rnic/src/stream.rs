@@ -22,6 +22,7 @@ use crate::stream::segments::Segments;
 use crate::stream::user::User;
 
 pub(crate) mod direct;
+pub(crate) mod ending;
 pub(crate) mod frame;
 pub(crate) mod parked;
 pub(crate) mod placing;
@@ -161,12 +162,6 @@ impl Stream {
         true
     }
 
-    /// Ends the stream: the Terminate is the last thing that is built, and a responder that has validated no FPDU
-    /// builds none.
-    pub(crate) fn terminate(&mut self, terminate: Terminate) {
-        self.rdmap.terminate(terminate);
-    }
-
     /// The oldest Read or Atomic of ours that is not answered in full.
     pub(crate) fn oldest_request(&self) -> Option<Token> {
         self.rdmap.oldest_request()
@@ -175,16 +170,6 @@ impl Stream {
     /// Which request of ours the peer's Terminate complains about.
     pub(crate) fn culprit(&self, terminate: &Terminate) -> Option<Token> {
         self.rdmap.culprit(terminate)
-    }
-
-    /// Drops what is left of the message in progress: its request is flushed, and its memory the application's again.
-    pub(crate) fn abandon_message(&mut self) {
-        self.rdmap.cancel_message();
-    }
-
-    /// Drops the answers that the peer has not got. Its Atomics that are not done stay undone.
-    pub(crate) fn abandon_answers(&mut self) {
-        self.rdmap.cancel_responses();
     }
 
     /// The octets of TCP that the next FPDU may need, with segments of at most `mulpdu`.
@@ -201,26 +186,6 @@ impl Stream {
     /// The same, to look at.
     pub(crate) const fn segments(&self) -> &Segments {
         &self.segments
-    }
-
-    /// Whether a message is parked. All that follows it waits, too.
-    pub(crate) const fn is_parked(&self) -> bool {
-        !self.parked.is_empty()
-    }
-
-    /// Whether the octets received so far end with a whole FPDU, so that a FIN is a graceful close.
-    pub(crate) fn is_aligned(&self) -> bool {
-        self.placings.is_none() && self.segments.is_aligned()
-    }
-
-    /// Whether FIN has to wait: for a Terminate or, without one, for answers to the peer, which nobody sends behind a
-    /// Terminate.
-    pub(crate) fn owes(&self) -> bool {
-        if self.rdmap.is_terminating() {
-            self.may_send && !self.rdmap.is_terminate_sent()
-        } else {
-            self.rdmap.readiness().requests_to_answer > 0
-        }
     }
 
     /// Builds the FPDU of one segment in `out`, but for what the user lends of it. Answers its octets in `out`, and

@@ -1,20 +1,21 @@
 //! The phases of a connection in and after Full Operation.
 
 use weft_mpa::mulpdu;
-use weft_netif::{CloseCause, LlpState};
+use weft_netif::CloseCause;
 use weft_rdmap::Terminate;
 use weft_verbs::{Lending, QpEvent, QpNotice, QueuePair, Status};
 
 use crate::connection::state::{Connection, Phase, Turn, Verdict};
 use crate::events::connection::{CmEvent, DisconnectReason};
 use crate::failure::{Cause, Failure, status_of};
+use crate::stream::ending::{Peer, Stage, Step};
 use crate::stream::user::Surroundings;
 use crate::stream::{Stream, direct, pump};
 
 impl Connection {
     /// Full Operation: takes what has arrived, sends what there is room for, and sees to the end.
     pub(crate) fn operate(&mut self, turn: &mut Turn<'_>) -> Verdict {
-        let Phase::Operating(stream) = &mut self.phase else { return Verdict::Keep };
+        let Phase::Full(Stage::Operating(stream)) = &mut self.phase else { return Verdict::Keep };
         match receive(stream, turn) {
             Ok(None) => {}
             Ok(Some(terminate)) => return self.handle_terminate(turn, &terminate),
@@ -30,27 +31,13 @@ impl Connection {
             note(turn, QpNotice::SqDrained);
             return self.disconnect(turn);
         }
-        match turn.llp.state() {
-            LlpState::Connecting | LlpState::Established => Verdict::Keep,
-            LlpState::PeerClosed if stream.is_parked() || !turn.llp.is_drained() => Verdict::Keep,
-            LlpState::PeerClosed | LlpState::Closed => self.handle_fin(turn),
-            LlpState::Reset => {
-                if let Some(qp) = turn.qp.as_deref_mut() {
-                    qp.note(QpNotice::Fatal);
-                    if turn.llp.cause() == Some(CloseCause::TimedOut) {
-                        qp.fail_oldest(Status::RetryExceeded);
-                    }
-                }
-                self.ended = Some(DisconnectReason::Lost);
-                self.finish(turn)
-            }
-        }
+        if Peer::of(&turn.llp) == Peer::Open { Verdict::Keep } else { self.watch(turn) }
     }
 
     /// Nothing has come since startup: Linux siw may have left what followed its Reply unread, and looks again when
     /// more comes.
     pub(crate) fn nudge(&mut self, turn: &mut Turn<'_>) -> Verdict {
-        let Phase::Operating(stream) = &mut self.phase else { return Verdict::Keep };
+        let Phase::Full(Stage::Operating(stream)) = &mut self.phase else { return Verdict::Keep };
         if stream.nudge() {
             self.nudges += 1;
             let again = turn.nudge_after.filter(|_| self.nudges < NUDGES);
@@ -62,14 +49,14 @@ impl Connection {
     /// Ends the connection for the application.
     pub(crate) fn disconnect(&mut self, turn: &mut Turn<'_>) -> Verdict {
         match &self.phase {
-            Phase::Operating(_) => {
+            Phase::Full(Stage::Operating(_)) => {
                 if let Some(qp) = turn.qp.as_deref_mut() {
                     qp.handle_event(QpEvent::CloseStarted);
                 }
                 self.ended = Some(DisconnectReason::Local);
                 self.shut(turn)
             }
-            Phase::Ending(_) | Phase::Draining => Verdict::Keep,
+            Phase::Full(_) => Verdict::Keep,
             _ => {
                 turn.llp.abort();
                 Verdict::Remove
@@ -87,7 +74,7 @@ impl Connection {
 
     /// Resets the connection and flushes at once.
     pub(crate) fn break_off(&mut self, turn: &mut Turn<'_>) -> Verdict {
-        if matches!(self.phase, Phase::Operating(_)) {
+        if matches!(self.phase, Phase::Full(Stage::Operating(_))) {
             self.ended = Some(DisconnectReason::Local);
         }
         turn.llp.abort();
@@ -97,34 +84,25 @@ impl Connection {
         self.finish(turn)
     }
 
-    /// Sends what the stream still owes, a Terminate or the answers to Reads and Atomics, then FIN.
+    /// What follows Full Operation: throws input away, sends what the stream still owes, then FIN, and waits for the
+    /// peer's.
     pub(crate) fn end(&mut self, turn: &mut Turn<'_>) -> Verdict {
-        let Phase::Ending(stream) = &mut self.phase else { return Verdict::Keep };
         pump::discard(&mut turn.llp);
-        if matches!(turn.llp.state(), LlpState::Closed | LlpState::Reset) {
-            return self.finish(turn);
+        if let Phase::Full(Stage::Ending(stream)) = &mut self.phase
+            && transmit(stream, turn).is_err()
+        {
+            // A second failure changes nothing: the stream is at its end already, and FIN follows.
+            return self.shut(turn);
         }
-        // A second failure changes nothing: the stream is at its end already, and FIN follows.
-        let failed = transmit(stream, turn).is_err();
-        if failed || !stream.owes() { self.shut(turn) } else { Verdict::Keep }
-    }
-
-    /// FIN is sent: throws input away until the peer has sent its own, so that TCP does not answer it with a reset.
-    pub(crate) fn drain(&mut self, turn: &mut Turn<'_>) -> Verdict {
-        pump::discard(&mut turn.llp);
-        match turn.llp.state() {
-            LlpState::Connecting | LlpState::Established => Verdict::Keep,
-            LlpState::PeerClosed if !turn.llp.is_drained() => Verdict::Keep,
-            LlpState::PeerClosed | LlpState::Closed | LlpState::Reset => self.finish(turn),
-        }
+        self.watch(turn)
     }
 
     /// Sends FIN and waits for the peer's.
     pub(crate) fn shut(&mut self, turn: &mut Turn<'_>) -> Verdict {
         turn.llp.shutdown();
-        self.phase = Phase::Draining;
+        self.phase = Phase::Full(Stage::Draining);
         self.deadline = Some(turn.now + turn.close_timeout);
-        self.drain(turn)
+        self.end(turn)
     }
 
     /// The connection is over: the queue pair ends in Error, and the application hears it if it has not yet.
@@ -139,6 +117,18 @@ impl Connection {
         Verdict::Remove
     }
 
+    /// Acts on what TCP and the stream have come to.
+    fn watch(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        let Phase::Full(stage) = &mut self.phase else { return Verdict::Keep };
+        match stage.watch(Peer::of(&turn.llp)) {
+            None => Verdict::Keep,
+            Some(Step::PeerFinished { graceful }) => self.handle_fin(turn, graceful),
+            Some(Step::Lost) => self.handle_loss(turn),
+            Some(Step::Shut) => self.shut(turn),
+            Some(Step::Over) => self.finish(turn),
+        }
+    }
+
     /// Tells the application now that the stream has ended, while the connection is still being closed.
     fn report_end(&mut self, turn: &Turn<'_>, reason: DisconnectReason) {
         self.trace.ended(&reason);
@@ -146,38 +136,42 @@ impl Connection {
             self.tell(CmEvent::Disconnected { qp_num: qp.queues().number, reason });
         }
         self.ended = None;
+        self.deadline = Some(turn.now + turn.close_timeout);
     }
 
-    /// The peer has closed its direction: gracefully between two FPDUs, else it is an error (RFC 5044 section 7.2).
-    fn handle_fin(&mut self, turn: &mut Turn<'_>) -> Verdict {
-        let Phase::Operating(mut stream) = core::mem::replace(&mut self.phase, Phase::Draining) else {
-            return Verdict::Keep;
-        };
-        let aligned = stream.is_aligned();
-        stream.abandon_message();
-        if !aligned {
+    fn handle_fin(&mut self, turn: &mut Turn<'_>, graceful: bool) -> Verdict {
+        let mut reason = DisconnectReason::Peer;
+        if !graceful {
             turn.counters.mpa.cut_short += 1;
-            stream.abandon_answers();
             note(turn, QpNotice::Fatal);
+            reason = DisconnectReason::Lost;
         }
         if let Some(qp) = turn.qp.as_deref_mut() {
-            if aligned {
+            if graceful {
                 qp.handle_peer_left();
             } else {
                 qp.handle_event(QpEvent::Failed);
             }
         }
-        let reason = if aligned { DisconnectReason::Peer } else { DisconnectReason::Lost };
         self.report_end(turn, reason);
-        self.phase = Phase::Ending(stream);
-        self.deadline = Some(turn.now + turn.close_timeout);
         self.end(turn)
+    }
+
+    fn handle_loss(&mut self, turn: &mut Turn<'_>) -> Verdict {
+        if let Some(qp) = turn.qp.as_deref_mut() {
+            qp.note(QpNotice::Fatal);
+            if turn.llp.cause() == Some(CloseCause::TimedOut) {
+                qp.fail_oldest(Status::RetryExceeded);
+            }
+        }
+        self.ended = Some(DisconnectReason::Lost);
+        self.finish(turn)
     }
 
     /// Handles the peer's Terminate: the request that it refuses fails, all others are flushed.
     fn handle_terminate(&mut self, turn: &mut Turn<'_>, terminate: &Terminate) -> Verdict {
         let culprit = match &self.phase {
-            Phase::Operating(stream) => stream.culprit(terminate),
+            Phase::Full(stage) => stage.operating().and_then(|stream| stream.culprit(terminate)),
             _ => None,
         };
         turn.counters.terminates_received.count(terminate);
@@ -210,9 +204,8 @@ impl Connection {
 
     /// Ends the stream after an error that this side has found: the peer gets a Terminate, the queue pair is flushed.
     fn fail(&mut self, turn: &mut Turn<'_>, failure: Failure) -> Verdict {
-        let Phase::Operating(mut stream) = core::mem::replace(&mut self.phase, Phase::Draining) else {
-            return Verdict::Keep;
-        };
+        let Phase::Full(stage) = &mut self.phase else { return Verdict::Keep };
+        let Some(stream) = stage.operating() else { return Verdict::Keep };
         turn.counters.count_failure(&failure);
         if let Some(notice) = failure.cause.notice() {
             note(turn, notice);
@@ -223,13 +216,11 @@ impl Connection {
             qp.fail(token, Status::BadResponse, 0);
         }
         self.trace.terminate_sent(&failure.terminate);
-        stream.terminate(failure.terminate);
+        stage.terminate(failure.terminate);
         if let Some(qp) = turn.qp.as_deref_mut() {
             qp.handle_event(QpEvent::Terminated);
         }
         self.report_end(turn, DisconnectReason::LocalTerminate(failure.cause));
-        self.phase = Phase::Ending(stream);
-        self.deadline = Some(turn.now + turn.close_timeout);
         self.end(turn)
     }
 }

@@ -14,6 +14,7 @@ use crate::events::connection::{CmEvent, ConnectFailure, ConnectRequest, not_ope
 use crate::failure::Failure;
 use crate::ids::{RequestId, StreamingId};
 use crate::stream::Stream;
+use crate::stream::ending::Stage;
 use crate::stream::frame::{self, Arrival};
 
 /// The peer's part of the startup.
@@ -39,7 +40,8 @@ impl Connection {
         if !turn.llp.has_room(MAX_FRAME_LEN) {
             return Verdict::Keep;
         }
-        let Phase::Connecting(initiator, private_data) = core::mem::replace(&mut self.phase, Phase::Draining)
+        let Phase::Connecting(initiator, private_data) =
+            core::mem::replace(&mut self.phase, Phase::Full(Stage::Draining))
         else {
             return Verdict::Keep;
         };
@@ -62,7 +64,9 @@ impl Connection {
             Arrival::Whole => turn.counters.received.mpa_replies += 1,
         }
         let frame = core::mem::take(&mut self.frame);
-        let Phase::AwaitingReply(initiator) = core::mem::replace(&mut self.phase, Phase::Draining) else {
+        let Phase::AwaitingReply(initiator) =
+            core::mem::replace(&mut self.phase, Phase::Full(Stage::Draining))
+        else {
             return Verdict::Keep;
         };
         let Ok(Some((reply, _))) = StartupFrame::parse(FrameKind::Reply, &frame) else {
@@ -122,7 +126,9 @@ impl Connection {
             Arrival::Whole => turn.counters.received.mpa_requests += 1,
         }
         let frame = core::mem::take(&mut self.frame);
-        let Phase::AwaitingRequest(responder) = core::mem::replace(&mut self.phase, Phase::Draining) else {
+        let Phase::AwaitingRequest(responder) =
+            core::mem::replace(&mut self.phase, Phase::Full(Stage::Draining))
+        else {
             return Verdict::Keep;
         };
         let Ok(Some((request, _))) = StartupFrame::parse(FrameKind::Request, &frame) else {
@@ -257,7 +263,7 @@ impl Connection {
         if turn.llp.room() < needed {
             return Err(weft_mpa::StartupError::BufferTooSmall { needed });
         }
-        match core::mem::replace(&mut self.phase, Phase::Draining) {
+        match core::mem::replace(&mut self.phase, Phase::Full(Stage::Draining)) {
             Phase::Offered(offer) => Ok(Some(offer)),
             phase => {
                 self.phase = phase;
@@ -279,7 +285,8 @@ impl Connection {
         let (ird, ord) = (negotiated.ird.min(max), negotiated.ord.min(max));
         let negotiated = Negotiated { ird, ord, ..*negotiated };
         let extensions = turn.qp.as_deref().is_none_or(|qp| qp.queues().extensions);
-        self.phase = Phase::Operating(Box::new(Stream::new(&negotiated, initiator, extensions)));
+        let stream = Stream::new(&negotiated, initiator, extensions);
+        self.phase = Phase::Full(Stage::Operating(Box::new(stream)));
         self.agreed = Some(negotiated);
         self.deadline = turn.nudge_after.filter(|_| initiator).map(|after| turn.now + after);
         turn.counters.mpa.established += 1;

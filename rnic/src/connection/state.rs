@@ -13,7 +13,7 @@ use crate::counters::Counters;
 use crate::events::channel::Channel;
 use crate::events::connection::{CmEvent, DisconnectReason, News, Notice};
 use crate::ids::{RequestId, StreamingId};
-use crate::stream::Stream;
+use crate::stream::ending::Stage;
 use crate::stream::staging::StagingPool;
 
 /// A connection of the engine.
@@ -70,12 +70,8 @@ pub(crate) enum Phase {
     Offered(Offer),
     /// The rejecting Reply is sent; FIN follows when the peer has it.
     Rejecting,
-    /// Full Operation.
-    Operating(Box<Stream>),
-    /// Nothing more is received; what the stream owes is sent, then FIN.
-    Ending(Box<Stream>),
-    /// FIN is sent; input is thrown away until the peer's FIN.
-    Draining,
+    /// Full Operation, or what follows it; Draining also behind a rejection.
+    Full(Stage),
 }
 
 /// Whether the application knows a connection from streaming mode.
@@ -202,6 +198,11 @@ impl Connection {
 }
 
 impl Phase {
+    /// Whether Full Operation is over.
+    pub(crate) const fn is_ending(&self) -> bool {
+        matches!(self, Self::Full(stage) if stage.operating().is_none())
+    }
+
     /// The phase in a word or two.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
@@ -212,9 +213,9 @@ impl Phase {
             Self::AwaitingRequest(_) => "awaiting-request",
             Self::Offered(_) => "offered",
             Self::Rejecting => "rejecting",
-            Self::Operating(_) => "established",
-            Self::Ending(_) => "ending",
-            Self::Draining => "draining",
+            Self::Full(Stage::Operating(_)) => "established",
+            Self::Full(Stage::Ending(_)) => "ending",
+            Self::Full(Stage::Draining | Stage::Over) => "draining",
         }
     }
 }

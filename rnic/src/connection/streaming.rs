@@ -8,6 +8,7 @@ use crate::connection::state::{Connection, Hold, Interest, Phase, Turn, Verdict}
 use crate::error::StreamError;
 use crate::events::connection::{CmEvent, ConnectFailure, not_opened};
 use crate::ids::StreamingId;
+use crate::stream::ending::Peer;
 
 impl Connection {
     /// Begins streaming mode if TCP's handshake is over.
@@ -111,10 +112,10 @@ impl Interest {
         if taken > 0 || buffer.is_empty() {
             return Ok(taken);
         }
-        match turn.llp.state() {
-            LlpState::Closed | LlpState::Reset => Err(StreamError::Closed),
-            LlpState::PeerClosed if turn.llp.is_drained() => Err(StreamError::Finished),
-            LlpState::PeerClosed | LlpState::Established | LlpState::Connecting => {
+        match Peer::of(&turn.llp) {
+            Peer::Closed | Peer::Lost => Err(StreamError::Closed),
+            Peer::Finished => Err(StreamError::Finished),
+            Peer::Open => {
                 self.octets = true;
                 Ok(0)
             }

@@ -13,6 +13,7 @@ use crate::engine::srq::SrqShared;
 use crate::engine::tables::{Engine, QpSlot};
 use crate::error::{CreateError, ModifyError};
 use crate::ids::{CqId, SrqId, qp_number};
+use crate::stream::ending::Stage;
 
 /// A queue pair at the moment of [`crate::Qp::query`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,13 +151,13 @@ impl Engine {
         match &mut connection.phase {
             // The application has heard the end. The Terminate or FIN still has to arrive. No memory is touched any
             // more in the name of a queue pair that is gone.
-            Phase::Ending(stream) => {
+            Phase::Full(Stage::Ending(stream)) => {
                 stream.abandon_answers();
                 connection.orphan = Some(Box::new(gone.qp));
             }
-            Phase::Draining => {}
+            Phase::Full(Stage::Draining) => {}
             // TCP still sends what it has, and FIN behind it.
-            Phase::Operating(_) if gone.qp.queues().as_infiniband() => {
+            Phase::Full(Stage::Operating(_)) if gone.qp.queues().as_infiniband() => {
                 self.with_connection(id, now, Connection::shut);
             }
             _ => {

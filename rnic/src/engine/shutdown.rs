@@ -27,7 +27,7 @@ impl Engine {
             let Some(connection) = self.connections.get(id) else { continue };
             let is_streaming = matches!(connection.phase, Phase::Streaming(_));
             // A connection that is being closed already ends by itself.
-            if connection.qp.is_some() || matches!(connection.phase, Phase::Ending(_) | Phase::Draining) {
+            if connection.qp.is_some() || connection.phase.is_ending() {
                 continue;
             }
             // TCP still sends what was sent in streaming mode, and FIN behind it.

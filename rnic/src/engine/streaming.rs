@@ -223,8 +223,5 @@ impl Engine {
 
 /// Why the application cannot use a connection in a phase other than streaming mode.
 const fn used_by_mpa(phase: &Phase) -> StreamError {
-    match phase {
-        Phase::Ending(_) | Phase::Draining => StreamError::Closed,
-        _ => StreamError::MpaStarted,
-    }
+    if phase.is_ending() { StreamError::Closed } else { StreamError::MpaStarted }
 }

@@ -20,6 +20,7 @@ use crate::engine::table::Connections;
 use crate::events::asynchronous::AsyncQueue;
 use crate::events::channel::Channel;
 use crate::events::connection::Notice;
+use crate::stream::ending::Stage;
 use crate::stream::staging::StagingPool;
 
 /// Everything that an engine consists of. Only the files of this folder see its fields.
@@ -170,7 +171,7 @@ impl Engine {
                 qp.set_now(now.total_micros().unsigned_abs());
             }
             let verdict = act(connection, &mut turn);
-            connection.orphan = orphan.filter(|_| matches!(connection.phase, Phase::Ending(_)));
+            connection.orphan = orphan.filter(|_| matches!(connection.phase, Phase::Full(Stage::Ending(_))));
             verdict
         };
         let (after, owner) = (connection.deadline, connection.qp);

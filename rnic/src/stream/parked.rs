@@ -41,6 +41,12 @@ impl Parked {
         user.apply(inbound).map_err(|refusal| Failure::refused(refusal, Some(&ulpdu)))
     }
 
+    /// With a ULPDU that waits.
+    #[cfg(test)]
+    pub(crate) fn with(ulpdu: &[u8]) -> Self {
+        Self(Some(ulpdu.into()))
+    }
+
     /// Whether nothing waits.
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_none()

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 
 use weft_ddp::{Cut, Cutter, Expected, Header, Receiver, Sender, Stag};
 use weft_mpa::{STAGING_LEN, Start, mulpdu};
-use weft_netif::{Llp, LlpState};
+use weft_netif::Llp;
 use weft_verbs::{MemoryTable, Payload, Reach};
 
 use super::sink::Sink;
 use super::{Agreement, Association, DdpCause, DdpError, DdpEvent, PostError, Source};
+use crate::stream::ending::Peer;
 use crate::stream::pump;
 use crate::stream::segments::Segments;
 
@@ -287,23 +288,21 @@ impl DdpStream {
 
     /// Sees to the ends that TCP's connection comes to.
     fn watch(&mut self, llp: &Llp<'_>) -> Option<DdpEvent> {
-        let state = llp.state();
-        match state {
-            LlpState::Connecting | LlpState::Established => return None,
-            LlpState::PeerClosed if !llp.is_drained() => return None,
-            LlpState::PeerClosed | LlpState::Closed if self.inbound == Direction::Open => {
+        match Peer::of(llp) {
+            Peer::Open => return None,
+            Peer::Finished | Peer::Closed if self.inbound == Direction::Open => {
                 if !self.segments.is_aligned() {
                     return Some(self.fail(DdpCause::Mpa(weft_mpa::Error::Closed).into()));
                 }
                 self.inbound = Direction::Closed;
                 return Some(DdpEvent::PeerClosed);
             }
-            LlpState::PeerClosed => return None,
-            LlpState::Reset if self.inbound == Direction::Open => {
+            Peer::Finished => return None,
+            Peer::Lost if self.inbound == Direction::Open => {
                 self.outbound = Direction::Closed;
                 return Some(self.fail(DdpCause::Lost(llp.cause()).into()));
             }
-            LlpState::Closed | LlpState::Reset => {}
+            Peer::Closed | Peer::Lost => {}
         }
         self.outbound = Direction::Closed;
         let event = self.flush();

@@ -1,8 +1,10 @@
 //! An RDMAP stream for a ULP that needs no verbs (RFC 5040, RFC 7306).
 
+use core::mem::discriminant;
+
 use weft_ddp::{Header, Stag};
 use weft_mpa::{NOT_NEGOTIATED, Negotiated, STAGING_LEN, mulpdu};
-use weft_netif::{Llp, LlpState};
+use weft_netif::Llp;
 use weft_rdmap::{AtomicOp, Error, Immediate, Kind, Terminate};
 use weft_verbs::MemoryTable;
 
@@ -10,6 +12,7 @@ use super::ddp::grow;
 use super::requests::{Request, Requests, Side};
 use super::{Agreement, Association, PostError, RdmapEvent, Source};
 use crate::failure::{Cause, Failure, status_of};
+use crate::stream::ending::{Peer, Stage, Step};
 use crate::stream::{Stream, pump};
 
 /// One end of an RDMAP stream on DDP, MPA and TCP.
@@ -23,10 +26,11 @@ use crate::stream::{Stream, pump};
 /// peer's FIN without a deadline, since it has no clock: [`abort`](Self::abort) ends it at once.
 #[derive(Debug)]
 pub struct RdmapStream {
-    stream: Stream,
+    stage: Stage,
     requests: Requests,
     association: Association,
-    phase: Phase,
+    /// Sent segments carry Markers, which MULPDU depends on.
+    sends_markers: bool,
     /// Reads and Atomics that may be outstanding.
     ord: u16,
     /// The ULP has asked for a graceful end.
@@ -34,16 +38,6 @@ pub struct RdmapStream {
     /// Whose turn it is.
     transmits: bool,
     scratch: Vec<u8>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Operating,
-    /// Nothing more is received; what the stream owes is sent, then FIN.
-    Ending,
-    /// FIN is sent; input is thrown away until the peer's FIN.
-    Draining,
-    Over,
 }
 
 impl RdmapStream {
@@ -59,10 +53,10 @@ impl RdmapStream {
             *staging = vec![0; STAGING_LEN].into_boxed_slice();
         }
         Self {
-            stream,
+            stage: Stage::Operating(Box::new(stream)),
             requests: Requests::default(),
             association,
-            phase: Phase::Operating,
+            sends_markers: negotiated.send_markers,
             ord,
             is_closing: false,
             transmits: false,
@@ -76,7 +70,7 @@ impl RdmapStream {
     /// # Errors
     /// [`PostError::Closed`].
     pub fn post_buffer(&mut self, id: u64, buffer: Vec<u8>) -> Result<(), PostError> {
-        if self.phase != Phase::Operating {
+        if self.stage.operating().is_none() {
             return Err(PostError::Closed);
         }
         self.requests.post_buffer(id, buffer);
@@ -157,35 +151,26 @@ impl RdmapStream {
     /// Ends the stream by a Terminate that says this (RFC 5040 section 6.2.2). Everything that was asked for is
     /// flushed.
     pub fn terminate(&mut self, error: Error) {
-        if self.phase == Phase::Operating {
-            self.stream.terminate(Terminate::from_error(&error, None));
-            self.phase = Phase::Ending;
-        }
+        self.stage.terminate(Terminate::from_error(&error, None));
     }
 
     /// Ends the stream at once, without a Terminate: the peer's end sees its connection lost.
     pub fn abort(&mut self, llp: &mut Llp<'_>) {
         llp.abort();
-        if self.phase != Phase::Over {
-            self.phase = Phase::Draining;
-        }
+        self.stage.shut();
     }
 
     /// Receives and sends what can be, up to one event. `None` means that there is nothing more to do until the LLP
     /// has news or the ULP asks for something.
     pub fn poll(&mut self, llp: &mut Llp<'_>, memory: &MemoryTable) -> Option<RdmapEvent> {
         loop {
-            let before = self.phase;
-            if let Some(event) = self.requests.next_event(before != Phase::Operating) {
+            let is_operating = self.stage.operating().is_some();
+            if let Some(event) = self.requests.next_event(!is_operating) {
                 return Some(event);
             }
-            let event = match before {
-                Phase::Operating => self.operate(llp, memory),
-                Phase::Ending => self.end(llp, memory),
-                Phase::Draining => self.drain(llp),
-                Phase::Over => None,
-            };
-            if event.is_some() || self.phase == before {
+            let before = discriminant(&self.stage);
+            let event = if is_operating { self.operate(llp, memory) } else { self.end(llp, memory) };
+            if event.is_some() || discriminant(&self.stage) == before {
                 return event;
             }
         }
@@ -204,7 +189,7 @@ impl RdmapStream {
     }
 
     fn post(&mut self, request: Request) -> Result<(), PostError> {
-        if self.phase != Phase::Operating || self.is_closing {
+        if self.stage.operating().is_none() || self.is_closing {
             return Err(PostError::Closed);
         }
         self.requests.post(request);
@@ -230,91 +215,74 @@ impl RdmapStream {
                 return Some(event);
             }
         }
-        match llp.state() {
-            LlpState::Connecting | LlpState::Established => {
-                if self.is_closing && self.requests.is_done() && !self.stream.owes() {
-                    llp.shutdown();
-                }
-                None
-            }
-            LlpState::PeerClosed if !llp.is_drained() => None,
-            LlpState::PeerClosed | LlpState::Closed => Some(self.handle_fin()),
-            LlpState::Reset => {
-                self.phase = Phase::Draining;
-                Some(RdmapEvent::Failed(Cause::Mpa(weft_mpa::Error::Closed)))
-            }
+        let owes = self.stage.operating().is_some_and(Stream::owes);
+        if self.is_closing && self.requests.is_done() && !owes {
+            llp.shutdown();
         }
+        self.watch(llp)
     }
 
-    /// Sends what the stream still owes, a Terminate or the answers to Reads and Atomics, then FIN.
+    /// What follows Full Operation: throws input away, sends what the stream still owes, then FIN, and waits for the
+    /// peer's.
     fn end(&mut self, llp: &mut Llp<'_>, memory: &MemoryTable) -> Option<RdmapEvent> {
         pump::discard(llp);
         // A second failure changes nothing: the stream is at its end already, and FIN follows.
-        let failed = self.transmit(llp, memory).is_err();
-        let is_gone = matches!(llp.state(), LlpState::Closed | LlpState::Reset);
-        if failed || is_gone || !self.stream.owes() {
-            llp.shutdown();
-            self.phase = Phase::Draining;
+        if self.transmit(llp, memory).is_err() {
+            self.shut(llp);
+        }
+        self.watch(llp)
+    }
+
+    /// Acts on what TCP and the stream have come to.
+    fn watch(&mut self, llp: &mut Llp<'_>) -> Option<RdmapEvent> {
+        match self.stage.watch(Peer::of(llp))? {
+            Step::PeerFinished { graceful: true } => return Some(RdmapEvent::PeerClosed),
+            Step::PeerFinished { graceful: false } | Step::Lost => {
+                return Some(RdmapEvent::Failed(Cause::Mpa(weft_mpa::Error::Closed)));
+            }
+            Step::Over => return Some(RdmapEvent::Closed),
+            Step::Shut => self.shut(llp),
         }
         None
     }
 
-    /// Throws input away until the peer has closed too.
-    fn drain(&mut self, llp: &mut Llp<'_>) -> Option<RdmapEvent> {
-        pump::discard(llp);
-        match llp.state() {
-            LlpState::Connecting | LlpState::Established => None,
-            LlpState::PeerClosed if !llp.is_drained() => None,
-            LlpState::PeerClosed | LlpState::Closed | LlpState::Reset => {
-                self.phase = Phase::Over;
-                Some(RdmapEvent::Closed)
-            }
-        }
-    }
-
-    /// The peer has closed its direction: gracefully between two FPDUs, else it is an error (RFC 5044 section 7.2).
-    fn handle_fin(&mut self) -> RdmapEvent {
-        self.phase = Phase::Ending;
-        self.stream.abandon_message();
-        if self.stream.is_aligned() {
-            return RdmapEvent::PeerClosed;
-        }
-        self.stream.abandon_answers();
-        RdmapEvent::Failed(Cause::Mpa(weft_mpa::Error::Closed))
+    fn shut(&mut self, llp: &mut Llp<'_>) {
+        llp.shutdown();
+        self.stage.shut();
     }
 
     /// The peer has ended the stream: the request that it refused fails, all others are flushed.
     fn handle_terminate(&mut self, llp: &mut Llp<'_>, terminate: Terminate) -> RdmapEvent {
-        if let Some(token) = self.stream.culprit(&terminate) {
+        if let Some(token) = self.stage.operating().and_then(|stream| stream.culprit(&terminate)) {
             self.requests.fail(token, status_of(&terminate));
         }
-        llp.shutdown();
-        self.phase = Phase::Draining;
+        self.shut(llp);
         RdmapEvent::Terminated(terminate)
     }
 
     fn fail(&mut self, failure: Failure) -> RdmapEvent {
-        self.stream.terminate(failure.terminate);
-        self.phase = Phase::Ending;
+        self.stage.terminate(failure.terminate);
         RdmapEvent::Failed(failure.cause)
     }
 
     fn receive(&mut self, llp: &mut Llp<'_>, memory: &MemoryTable) -> Result<Option<Terminate>, Failure> {
+        let Stage::Operating(stream) = &mut self.stage else { return Ok(None) };
         let mut user = Side { requests: &mut self.requests, reach: self.association.reach(memory) };
-        pump::receive(llp, |octets| self.stream.receive(octets, &mut user))
+        pump::receive(llp, |octets| stream.receive(octets, &mut user))
     }
 
     fn transmit(&mut self, llp: &mut Llp<'_>, memory: &MemoryTable) -> Result<(), Failure> {
         let mulpdu = self.mulpdu(llp);
+        let (Stage::Operating(stream) | Stage::Ending(stream)) = &mut self.stage else { return Ok(()) };
         let mut user = Side { requests: &mut self.requests, reach: self.association.reach(memory) };
         // Markers take the most room where they come densest, so that this holds all of the FPDUs.
-        grow(&mut self.scratch, self.stream.fpdu_room(mulpdu) + MARKER_LEN);
-        pump::transmit_all(&mut self.stream, llp, &mut self.scratch, mulpdu, &mut user)
+        grow(&mut self.scratch, stream.fpdu_room(mulpdu) + MARKER_LEN);
+        pump::transmit_all(stream, llp, &mut self.scratch, mulpdu, &mut user)
     }
 
     fn mulpdu(&self, llp: &Llp<'_>) -> usize {
         // An FPDU larger than the buffer would wait for room for ever.
-        mulpdu(llp.emss().min(llp.capacity()), self.stream.segments().sends_markers())
+        mulpdu(llp.emss().min(llp.capacity()), self.sends_markers)
     }
 }
 
