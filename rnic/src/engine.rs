@@ -157,8 +157,9 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::connection::terms::Terms;
-    use crate::engine::connecting::{Listening, Opening};
+    use crate::engine::connecting::Opening;
     use crate::engine::cq::CqShared;
+    use crate::engine::listeners::Listening;
     use crate::engine::memory::Memory;
     use crate::engine::queue_pairs::QpParts;
     use crate::engine::registry::Registry;

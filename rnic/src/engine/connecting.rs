@@ -1,17 +1,16 @@
-//! Connection management: listening, connecting, answering.
+//! Connection management in the engine: connecting, answering requests, disconnecting. Listening is in `listeners.rs`.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_mpa::Initiator;
-use weft_netif::{ConnectError, ConnectionId, Instant, Listen, ListenError, LlpState};
+use weft_netif::{ConnectError, ConnectionId, Instant, LlpState};
 use weft_verbs::QpState;
 
 use crate::connection::state::{Connection, Phase, Turn, Verdict};
 use crate::connection::terms::Terms;
-use crate::engine::tables::{Engine, ListenerSlot};
+use crate::engine::tables::Engine;
 use crate::error::{CmError, StreamError};
 use crate::events::channel::Channel;
 use crate::events::connection::Notice;
@@ -26,57 +25,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) terms: Terms<'a>,
 }
 
-/// What a listener is made with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Listening<'a> {
-    pub(crate) events: &'a Arc<Channel<Notice>>,
-    /// What the application calls it in events.
-    pub(crate) cookie: u64,
-    /// Its connections begin in streaming mode.
-    pub(crate) streaming: bool,
-}
-
 impl Engine {
-    /// Keeps a port, for 0 a free one. Returns the one that was chosen.
-    pub(crate) fn bind(&mut self, local: SocketAddr) -> Result<SocketAddr, ListenError> {
-        self.stack.bind(local)
-    }
-
-    /// Gives a port back.
-    pub(crate) fn unbind(&mut self, local: SocketAddr) {
-        self.stack.unbind(local);
-    }
-
-    /// Listens. Returns the address and port that were chosen.
-    pub(crate) fn listen(
-        &mut self,
-        listen: Listen,
-        listening: Listening<'_>,
-    ) -> Result<SocketAddr, ListenError> {
-        let Listening { events, cookie, streaming } = listening;
-        let local = self.stack.listen(listen)?;
-        let slot = ListenerSlot {
-            events: Some(Arc::clone(events)),
-            cookie,
-            asking: 0,
-            backlog: listen.backlog.unwrap_or(self.config.stack.backlog).max(1),
-            silent: 0,
-            startups: VecDeque::new(),
-            streaming,
-        };
-        self.listeners.insert(local, slot);
-        Ok(local)
-    }
-
-    /// Listens no more, and ends what the application has not heard of.
-    pub(crate) fn unlisten(&mut self, local: SocketAddr) {
-        self.abandon_unheard(local);
-        // Another listener may have the port by now.
-        if self.listeners.remove(&local).is_some() {
-            self.stack.unlisten(local);
-        }
-    }
-
     /// The initiator of a connection of the queue pair in `slot`, as `terms` want it. Its Request takes the private
     /// data.
     pub(crate) fn initiator(&self, slot: usize, terms: &Terms<'_>) -> Result<Initiator, CmError> {

@@ -1,18 +1,70 @@
-//! Connections of a listener that the application has not answered: without a Request yet, or waiting for the answer.
+//! Listeners, and their connections that the application has not answered: without a Request yet, or waiting for the
+//! answer.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weft_mpa::Responder;
-use weft_netif::{ConnectionId, Instant};
+use weft_netif::{ConnectionId, Instant, Listen, ListenError};
 
 use crate::connection::state::{Connection, Hold, Interest, Phase, Standing};
-use crate::engine::tables::Engine;
+use crate::engine::tables::{Engine, ListenerSlot};
 use crate::events::channel::Channel;
 use crate::events::connection::{CmEvent, ConnectFailure, Notice, StreamRequest};
 use crate::ids::StreamingId;
 
+/// What a listener is made with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listening<'a> {
+    pub(crate) events: &'a Arc<Channel<Notice>>,
+    /// What the application calls it in events.
+    pub(crate) cookie: u64,
+    /// Its connections begin in streaming mode.
+    pub(crate) streaming: bool,
+}
+
 impl Engine {
+    /// Keeps a port, for 0 a free one. Returns the one that was chosen.
+    pub(crate) fn bind(&mut self, local: SocketAddr) -> Result<SocketAddr, ListenError> {
+        self.stack.bind(local)
+    }
+
+    /// Gives a port back.
+    pub(crate) fn unbind(&mut self, local: SocketAddr) {
+        self.stack.unbind(local);
+    }
+
+    /// Listens. Returns the address and port that were chosen.
+    pub(crate) fn listen(
+        &mut self,
+        listen: Listen,
+        listening: Listening<'_>,
+    ) -> Result<SocketAddr, ListenError> {
+        let Listening { events, cookie, streaming } = listening;
+        let local = self.stack.listen(listen)?;
+        let slot = ListenerSlot {
+            events: Some(Arc::clone(events)),
+            cookie,
+            asking: 0,
+            backlog: listen.backlog.unwrap_or(self.config.stack.backlog).max(1),
+            silent: 0,
+            startups: VecDeque::new(),
+            streaming,
+        };
+        self.listeners.insert(local, slot);
+        Ok(local)
+    }
+
+    /// Listens no more, and ends what the application has not heard of.
+    pub(crate) fn unlisten(&mut self, local: SocketAddr) {
+        self.abandon_unheard(local);
+        // Another listener may have the port by now.
+        if self.listeners.remove(&local).is_some() {
+            self.stack.unlisten(local);
+        }
+    }
+
     /// Takes a connection in that a peer has opened to a listener.
     pub(crate) fn handle_accepted(&mut self, id: ConnectionId, by: SocketAddr, now: Instant) {
         let listener = self.listeners.get_mut(&by).filter(|listener| listener.asking < listener.backlog);

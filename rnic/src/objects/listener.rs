@@ -1,4 +1,4 @@
-//! Connection management: listening, connecting, answering.
+//! Connection management for applications: `Listener`, `BoundPort`, `ConnParam`, and the calls of `Device` that use them.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,8 @@ use weft_netif::{ConnectError, Listen, ListenError};
 use weft_verbs::QpState;
 
 use crate::connection::terms::Terms;
-use crate::engine::connecting::{Listening, Opening};
+use crate::engine::connecting::Opening;
+use crate::engine::listeners::Listening;
 use crate::engine::tables::Engine;
 use crate::error::CmError;
 use crate::ids::RequestId;
