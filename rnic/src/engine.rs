@@ -16,6 +16,7 @@ use crate::engine::tables::Engine;
 pub(crate) mod announcing;
 pub(crate) mod connecting;
 pub(crate) mod cq;
+pub(crate) mod info;
 pub(crate) mod listeners;
 pub(crate) mod memory;
 pub(crate) mod moving;

@@ -50,7 +50,7 @@ pub use counters::{
     Counters, EngineCounters, MpaCounters, SegmentCounters, TerminateCounters, VerbsCounters,
 };
 pub use drive::ready::Poll;
-pub use engine::queries::{ConnectionInfo, ListenerInfo, QpInfo};
+pub use engine::info::{ConnectionInfo, CqInfo, ListenerInfo, MrInfo, PdInfo, QpInfo, SrqInfo};
 pub use engine::queue_pairs::{ConnectionAttributes, QpAttributes, QpModify};
 pub use engine::streaming::StreamState;
 pub use error::{CmError, CreateError, DestroyError, ModifyError, StreamError};
@@ -71,7 +71,6 @@ pub use objects::mr::{Mr, Reregistration};
 pub use objects::mw::{FastMr, Mw, MwBind};
 pub use objects::pd::Pd;
 pub use objects::qp::{Qp, QpInit};
-pub use objects::resources::{CqInfo, MrInfo, PdInfo, SrqInfo};
 pub use objects::srq::{Srq, SrqAttributes, SrqInit, SrqModify};
 pub use objects::streaming::StreamingConnection;
 pub use objects::wait::Until;

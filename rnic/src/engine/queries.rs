@@ -3,70 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 
 use weft_netif::Wire;
-use weft_verbs::{QpCounters, QpState, StreamId};
+use weft_verbs::StreamId;
 
 use crate::counters::Counters;
+use crate::engine::info::{ConnectionInfo, ListenerInfo, QpInfo};
 use crate::engine::tables::Engine;
-
-/// A queue pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct QpInfo {
-    /// The queue pair number.
-    pub qp_num: u32,
-    /// The state.
-    pub state: QpState,
-    /// The protection domain.
-    pub pd: u64,
-    /// The completion queues of both work queues.
-    pub send_cq: u64,
-    /// See `send_cq`.
-    pub recv_cq: u64,
-    /// Requests in the send queue, and those that fit.
-    pub send: [u64; 2],
-    /// Requests in the receive queue, and those that fit.
-    pub recv: [u64; 2],
-    /// The shared receive queue in place of a receive queue of its own.
-    pub srq: Option<u64>,
-    /// The own end of its connection.
-    pub local: Option<SocketAddr>,
-    /// The peer's end.
-    pub peer: Option<SocketAddr>,
-    /// What it has counted.
-    pub counters: QpCounters,
-}
-
-/// A connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ConnectionInfo {
-    /// Its number within the device, never used again.
-    pub id: u64,
-    /// Where it stands.
-    pub phase: &'static str,
-    /// This side has opened it.
-    pub is_active: bool,
-    /// The own end, as long as TCP has it.
-    pub local: Option<SocketAddr>,
-    /// The peer's end.
-    pub peer: SocketAddr,
-    /// The queue pair, from connect or accept on.
-    pub qp_num: Option<u32>,
-}
-
-/// A listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ListenerInfo {
-    /// Where it listens.
-    pub address: SocketAddr,
-    /// Its connections begin in streaming mode.
-    pub is_streaming: bool,
-    /// Connections that the application has not answered yet.
-    pub unanswered: usize,
-    /// How many of those there may be.
-    pub backlog: usize,
-}
 
 impl Engine {
     /// The queue pairs, by slot.

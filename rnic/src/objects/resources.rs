@@ -4,68 +4,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
-use weft_verbs::{CqCounters, MemoryInfo, StreamId};
+use weft_verbs::StreamId;
 
-use crate::engine::queries::{ConnectionInfo, ListenerInfo, QpInfo};
+use crate::engine::info::{ConnectionInfo, CqInfo, ListenerInfo, MrInfo, PdInfo, QpInfo, SrqInfo};
 use crate::objects::device::Device;
-
-/// A protection domain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PdInfo {
-    /// Its number within the device.
-    pub pd: u64,
-    /// Queue pairs in it.
-    pub qps: usize,
-    /// Memory regions and windows in it.
-    pub mrs: usize,
-}
-
-/// A memory region or window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct MrInfo {
-    /// What it is, and its STag.
-    pub memory: MemoryInfo,
-    /// The queue pair whose stream alone may use it, if there is one.
-    pub qp_num: Option<u32>,
-}
-
-/// A completion queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CqInfo {
-    /// Its number within the device.
-    pub cq: u64,
-    /// Completions that wait to be polled.
-    pub used: u64,
-    /// Completions that fit.
-    pub entries: u64,
-    /// A notification was asked for; `Some(true)` when only for solicited or failed completions.
-    pub armed: Option<bool>,
-    /// It has a completion channel.
-    pub has_channel: bool,
-    /// A completion was lost.
-    pub is_overrun: bool,
-    /// What it has counted.
-    pub counters: CqCounters,
-}
-
-/// A shared receive queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SrqInfo {
-    /// Its number within the device.
-    pub srq: u64,
-    /// The protection domain.
-    pub pd: u64,
-    /// Requests that no message has taken yet, and those that fit.
-    pub recv: [u64; 2],
-    /// Below so many requests there is an event; 0 for none.
-    pub limit: u32,
-    /// Queue pairs that use it.
-    pub qps: usize,
-}
 
 impl Device {
     /// The protection domains, by number: those with a handle, and those with an object in them.
