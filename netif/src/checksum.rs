@@ -50,7 +50,7 @@ pub(crate) fn complete(frame: &mut [u8], header: &[u8; VNET_HEADER]) -> Option<b
     }
     let start = usize::from(u16::from_ne_bytes(start));
     let place = start + usize::from(u16::from_ne_bytes([offset0, offset1]));
-    if frame.len() < start || frame.len() < place + 2 {
+    if frame.len() < place + 2 {
         return None;
     }
     if find(frame).is_some_and(|tcp| tcp.start == start && place == start + FIELD) {
@@ -235,6 +235,24 @@ mod tests {
                     frame[place] ^= 0x10;
                 }
             }
+        }
+    }
+
+    #[test]
+    fn options_from_hop_to_hop_stand_before_tcp() {
+        for words in 1..4 {
+            let (mut frame, source, destination) = segment(false, 21, 5);
+            let mut options = vec![0; usize::from(words) * 8];
+            options[..2].copy_from_slice(&[TCP, words - 1]);
+            frame[18..20].copy_from_slice(&(21 + u16::from(words) * 8).to_be_bytes());
+            frame[20] = HOP_BY_HOP;
+            frame.splice(54..54, options);
+            let start = 54 + usize::from(words) * 8;
+            frame[start + 12] = 0x50;
+            fill(&mut frame);
+            let packet = TcpPacket::new_checked(&frame[start..start + 21]).unwrap();
+            assert!(packet.verify_checksum(&source, &destination) && is_good(&frame));
+            assert_eq!(begin(&mut frame), Some(start));
         }
     }
 
