@@ -18,7 +18,15 @@ fn destruction_waits_for_acknowledgements() {
     assert_eq!((refused, refused.errno()), (Error::Unacknowledged, Errno::BUSY));
     server.try_destroy().unwrap();
     std::thread::scope(|scope| {
-        let destroyed = scope.spawn(|| listener.destroy());
+        let (begins, begun) = std::sync::mpsc::channel();
+        let destroyed = scope.spawn(move || {
+            begins.send(()).unwrap();
+            listener.destroy();
+        });
+        begun.recv().unwrap();
+        // A destruction that does not wait is over by now.
+        (0..1000).for_each(|_| std::thread::yield_now());
+        assert!(!destroyed.is_finished());
         drop(request);
         destroyed.join().unwrap();
     });
