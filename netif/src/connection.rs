@@ -437,3 +437,15 @@ const RESET_PATIENCE: Duration = Duration::from_secs(3);
 
 /// smoltcp's value. The stack has to act just before.
 const TIME_WAIT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_send_buffer_of_many_segments_holds_whole_segments() {
+        assert_eq!(send_len(10_000, 1460), 6 * 1460);
+        assert_eq!(send_len(8760, 1460), 8760);
+        assert_eq!(send_len(5000, 1460), 5000);
+    }
+}

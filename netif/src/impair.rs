@@ -214,6 +214,28 @@ mod tests {
     }
 
     #[test]
+    fn frames_of_one_moment_stay_in_order() {
+        let delay = Duration::from_millis(1);
+        let mut impairment = Impairment::new(ImpairmentConfig { delay, ..ImpairmentConfig::default() });
+        for number in (0..9).rev() {
+            impairment.push(Instant::ZERO, &[number; 60]);
+        }
+        for number in (0..9).rev() {
+            assert_eq!(impairment.pop(Instant::ZERO + delay), Some(vec![number; 60]));
+        }
+    }
+
+    #[test]
+    fn a_frame_that_would_go_on_at_once_counts_when_it_is_lost() {
+        let mut impairment = Impairment::new(ImpairmentConfig { loss: 1.0, ..ImpairmentConfig::default() });
+        assert!(impairment.is_immediate());
+        for _ in 0..3 {
+            assert!(!impairment.passes(Instant::ZERO));
+        }
+        assert_eq!(impairment.counts(), [3, 0, 0, 0]);
+    }
+
+    #[test]
     fn a_link_that_is_down_loses_all() {
         let down = Some(Instant::from_millis(10)..Instant::from_millis(20));
         let (out, counts) = run(ImpairmentConfig { down, ..ImpairmentConfig::default() });
@@ -243,7 +265,9 @@ mod tests {
             let turned: u32 = damaged.iter().zip(ip).map(|(left, right)| (left ^ right).count_ones()).sum();
             assert_eq!((turned, &damaged[..14]), (1, &ip[..14]));
         }
-        impairment.push(Instant::ZERO, &[1, 2, 3]);
-        assert_eq!(impairment.pop(Instant::ZERO), Some(vec![1, 2, 3]));
+        for short in [&[1, 2, 3], &ip[..14]] {
+            impairment.push(Instant::ZERO, short);
+            assert_eq!(impairment.pop(Instant::ZERO).as_deref(), Some(short));
+        }
     }
 }

@@ -208,7 +208,9 @@ mod tests {
 
     #[test]
     fn bad_specs_get_one_line_that_names_the_reason_and_the_choice() {
-        let long = format!("unix:/{}", "p".repeat(107));
+        let longest = format!("unix:/{}", "p".repeat(106));
+        assert!(longest.parse::<Spec>().is_ok());
+        let long = format!("{longest}p");
         let table = [
             ("", "no such device"),
             ("Pair", "no such device"),

@@ -234,3 +234,26 @@ impl Table {
 
 /// The bits of a generation that fit beside a place and one bit for other purposes.
 const GENERATION_MASK: u64 = 0x7FFF_FFFF;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    /// A peer that chooses addresses and ports must not be able to put all its connections into one bucket.
+    #[test]
+    fn tuples_of_one_peer_get_different_hashes_that_depend_on_the_key() {
+        for (local, remote) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
+            let tuple = |port| Tuple {
+                local: SocketAddr::new(local.parse().unwrap(), 4791),
+                remote: SocketAddr::new(remote.parse().unwrap(), port),
+            };
+            let [one, other]: [HashSet<u64>; 2] =
+                [1, 2].map(|key| (0..10_000).map(|port| Keyed(key).hash_one(tuple(port))).collect());
+            assert_eq!(one.len(), 10_000);
+            assert!(one.is_disjoint(&other));
+        }
+    }
+}

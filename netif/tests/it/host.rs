@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 
 use weft_netif::{
-    CloseCause, ConnectError, ConnectionId, Duration, HostStack, Instant, Listen, ListenError, LlpState,
-    StackConfig,
+    CloseCause, ConnectError, ConnectionId, Duration, Ground, HostStack, Instant, Listen, ListenError,
+    LlpState, StackConfig, Transport,
 };
 
 pub(crate) const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -107,6 +107,33 @@ impl Host {
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..=250).cycle().take(len).collect()
+}
+
+/// A user that could not hand over everything hears of the room that the kernel makes.
+#[test]
+fn a_connection_that_has_taken_a_part_is_ready_when_it_has_room() {
+    let mut host = Host::new(V4);
+    let (id, _plain) = host.plain_peer();
+    let octets = pattern(8_000_000);
+    let taken = host.stack.llp(id).unwrap().send_slice(&octets);
+    assert!(taken < octets.len());
+    let now = host.now();
+    host.stack.egress(now);
+    assert_eq!(host.stack.next_ready(), Some(id));
+    assert!(host.stack.llp(id).unwrap().send_slice(&octets[taken..]) > 0);
+}
+
+#[test]
+fn a_transport_of_the_kernel_is_settled_without_connections_and_has_a_seed_of_its_own() {
+    let config = StackConfig { seed: 7, ..StackConfig::host(V4) };
+    let mut all = Transport::open_several(Ground::Host, &config, 2, Instant::ZERO).unwrap();
+    assert_eq!(all[0].config().seed, 7);
+    assert_ne!(all[1].config().seed, 7);
+    assert!(all[0].is_settled());
+    let listener = TcpListener::bind((V4, 0)).unwrap();
+    let id = all[0].connect(listener.local_addr().unwrap(), None, Instant::ZERO).unwrap();
+    assert!(!all[0].is_settled() && all[1].is_settled());
+    all[0].remove(id);
 }
 
 #[test]

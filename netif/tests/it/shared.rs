@@ -1,6 +1,6 @@
 //! Several stacks with one address on one wire.
 
-use weft_netif::{ConnectionId, Instant, LlpState, Stack, StackConfig, Wire, pair, queue_of};
+use weft_netif::{Capture, ConnectionId, Instant, LlpState, Stack, StackConfig, Wire, pair, queue_of};
 
 const PORT: u16 = 4791;
 const STACKS: usize = 3;
@@ -66,6 +66,16 @@ impl World {
         let moving = self.stacks[from].take_out(id).unwrap();
         self.stacks[to].put_in(moving)
     }
+}
+
+/// A capture is taken from any of the stacks, once.
+#[test]
+fn the_capture_of_a_shared_wire_is_taken_once() {
+    let config = StackConfig::new("10.0.0.2/24".parse().unwrap());
+    let wire = pair(1500).0.with_capture(Capture::new(Vec::new()));
+    let mut ports = Wire::share(vec![wire], STACKS, &config).unwrap();
+    assert!(ports[1].take_capture().is_some());
+    assert!(ports.iter_mut().all(|port| port.take_capture().is_none()));
 }
 
 fn send(stack: &mut Stack, id: ConnectionId, octets: &[u8]) {
