@@ -1,9 +1,9 @@
-//! The normative requirements of the RFCs, and which test shows which of them.
+//! The normative requirements of the RFCs, and the tests that show them.
 //!
-//! `tests/conformance/requirements.csv` lists the requirements, `tests/conformance/exempt.csv` those that no test can
-//! show and why. A test names what it shows in a comment above its attribute: `// Covers 5044-4.3-7, 5044-4.3-8.`
-//! [`Catalogue::read`] reads all three, [`Catalogue::faults`] says what is wrong, [`Catalogue::render`] writes
-//! `docs/conformance.md`.
+//! `tests/conformance/requirements.csv` lists the requirements. `tests/conformance/exempt.csv` lists those that no
+//! test can show, with the reasons. A test names its requirements in a comment above its attribute: `// Covers
+//! 5044-4.3-7, 5044-4.3-8.` [`Catalogue::read`] reads all three, [`Catalogue::faults`] returns the faults,
+//! [`Catalogue::render`] writes `docs/conformance.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// One normative sentence.
 #[derive(Clone, Debug)]
 pub struct Requirement {
-    /// Such as `5044-4.3-7`: RFC, section, number.
+    /// The number: RFC, section and number, such as `5044-4.3-7`.
     pub id: String,
     /// The RFC's number.
     pub rfc: String,
@@ -21,35 +21,35 @@ pub struct Requirement {
     pub section: String,
     /// `MUST`, `SHOULD` or `MAY`.
     pub level: String,
-    /// What it says.
+    /// The text of the sentence.
     pub text: String,
     /// The tests that show it: the file, and the function.
     pub tests: Vec<(String, String)>,
-    /// Why no test can.
+    /// The reason why no test can show it.
     pub exempt: Option<String>,
 }
 
 /// All requirements with their tests.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
-    /// In the order of the list.
+    /// The requirements in the order of the list.
     pub requirements: Vec<Requirement>,
     faults: Vec<String>,
 }
 
-/// Where a requirement stands.
+/// The standing of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// A test shows it.
     Covered,
-    /// No test can, for a reason.
+    /// No test can show it, for a reason.
     Exempt,
-    /// Neither.
+    /// It has neither a test nor a reason.
     Missing,
 }
 
 impl Requirement {
-    /// Covered, exempt or missing.
+    /// Returns whether the requirement is covered, exempt or missing.
     pub const fn standing(&self) -> Standing {
         match (self.tests.is_empty(), &self.exempt) {
             (false, _) => Standing::Covered,
@@ -63,7 +63,7 @@ impl Catalogue {
     /// Reads the lists and all sources below `root`, the repository.
     ///
     /// # Errors
-    /// When a file cannot be read or a list is malformed, in words.
+    /// If a file cannot be read or a list is malformed. The text names it.
     pub fn read(root: &Path) -> Result<Self, String> {
         let lists = root.join("tests/conformance");
         let mut catalogue =
@@ -75,10 +75,11 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// Reads the two lists: id, rfc, section, level, side, requirement, testable, test_idea; and id, reason.
+    /// Reads the two lists. Their fields are: id, rfc, section, level, side, requirement, testable, test_idea; and
+    /// id, reason.
     ///
     /// # Errors
-    /// When a line is malformed, in words.
+    /// If a line is malformed. The text names it.
     pub fn parse(requirements: &str, exempt: &str) -> Result<Self, String> {
         let mut catalogue = Self { requirements: Vec::new(), faults: Vec::new() };
         for [id, rfc, section, level, _side, text, _testable, _idea] in records(requirements)? {
@@ -102,7 +103,7 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// Reads what the tests of one source file cover.
+    /// Reads the covered requirements of the tests in one source file.
     pub fn add_source(&mut self, name: &str, text: &str) {
         let mut covers: Option<(usize, Vec<&str>)> = None;
         for (number, line) in (1..).zip(text.lines().map(str::trim)) {
@@ -135,7 +136,7 @@ impl Catalogue {
         }
     }
 
-    /// What is wrong: malformed comments, unknown ids, and each MUST without test and reason.
+    /// Returns the faults: malformed comments, unknown ids, and each MUST without test and reason.
     pub fn faults(&self) -> Vec<String> {
         let missing = self
             .requirements
@@ -146,11 +147,11 @@ impl Catalogue {
             .requirements
             .iter()
             .filter(|requirement| requirement.exempt.is_some() && !requirement.tests.is_empty())
-            .map(|requirement| format!("{}: exempt, and covered all the same", requirement.id));
+            .map(|requirement| format!("{}: exempt, but a test covers it", requirement.id));
         self.faults.iter().cloned().chain(missing).chain(both).collect()
     }
 
-    /// How many requirements of an RFC and level stand where.
+    /// Returns how many requirements of an RFC and level have this standing.
     pub fn count(&self, rfc: &str, level: &str, standing: Standing) -> usize {
         self.requirements
             .iter()
@@ -158,7 +159,7 @@ impl Catalogue {
             .count()
     }
 
-    /// The matrix as a document.
+    /// Returns the matrix as a document.
     pub fn render(&self) -> String {
         let mut out = String::from(HEAD);
         self.render_summary(&mut out);
@@ -206,7 +207,7 @@ impl Catalogue {
     }
 }
 
-/// The lines of a list behind its head, each with `N` fields.
+/// Returns the lines of a list without its head, each with `N` fields.
 fn records<const N: usize>(text: &str) -> Result<Vec<[String; N]>, String> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let records = reader.records().map(|record| {
@@ -217,13 +218,14 @@ fn records<const N: usize>(text: &str) -> Result<Vec<[String; N]>, String> {
     records.collect()
 }
 
-/// The name of the function that a line begins.
+/// Returns the name of the function that a line begins.
 fn function(line: &str) -> Option<&str> {
     let name = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("fn ")?;
     name.split('(').next()
 }
 
-/// `tests/tests/conformance/atomics.rs`, `the_arithmetic` becomes `conformance/atomics::the_arithmetic`.
+/// Shortens a name: `tests/tests/conformance/atomics.rs`, `the_arithmetic` becomes
+/// `conformance/atomics::the_arithmetic`.
 fn short((file, function): &(String, String)) -> String {
     let file = file.trim_end_matches(".rs").trim_start_matches("tests/tests/");
     format!("`{file}::{function}`")
@@ -237,7 +239,7 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// All Rust sources of the workspace, in a fixed order.
+/// Returns all Rust sources of the workspace, in a fixed order.
 fn sources(root: &Path) -> Result<Vec<PathBuf>, String> {
     let mut folders: Vec<PathBuf> = CRATES.iter().map(|name| root.join(name)).collect();
     let mut found = Vec::new();

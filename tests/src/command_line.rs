@@ -1,4 +1,4 @@
-//! What the programs of this package share at their command lines.
+//! The parts of the command line that the programs of this package share.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::{ErrorKind, RichFormatter};
 
-/// The arguments, or the exit status after what there was to say.
+/// Returns the arguments, or the exit status after the output of help or of an error.
 ///
 /// # Errors
-/// 0 when help was asked for, 2 when the arguments make no sense.
+/// 0 if the user asked for help, 2 if the arguments are invalid.
 pub fn parse<A: Parser>() -> Result<A, ExitCode> {
     A::try_parse().map_err(|error| {
         if error.kind() == ErrorKind::DisplayHelp {
-            // Whoever closed standard output does not want help.
+            // A closed standard output needs no help text.
             let _unread = error.print();
             return ExitCode::SUCCESS;
         }
@@ -23,9 +23,9 @@ pub fn parse<A: Parser>() -> Result<A, ExitCode> {
     })
 }
 
-/// Says what is wrong in one line, behind the name of the program.
+/// Prints an error in one line, behind the name of the program.
 pub fn complain<A: Parser>(text: &str, status: u8) -> ExitCode {
-    // Where standard error is closed the status still tells.
+    // If standard error is closed, the exit status still reports the error.
     let _unread = writeln!(std::io::stderr(), "{}: {text}", A::command().get_name());
     ExitCode::from(status)
 }

@@ -1,8 +1,8 @@
 //! The harness of the tests that span several crates.
 //!
-//! [`Pair`] is two devices on a memory wire and one virtual clock; [`Side`] is one of them with its objects.
+//! [`Pair`] is two devices on a memory wire and one virtual clock. [`Side`] is one of them with its objects.
 //! [`RawPeer`] is a scripted peer of one device, which speaks octets and shares no code with the layers above TCP.
-//! [`simulate`] draws whole worlds from seeds, and checks all that becomes of them.
+//! [`simulate`] draws whole worlds from seeds, and checks all their events.
 
 pub mod catalogue;
 pub mod command_line;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use weft_rnic::Device;
 
-/// Two addresses of the loopback network that no other pair of this process has, and hardly one of another process, so
-/// that all can use the same ports.
+/// Returns two addresses of the loopback network for one pair. No other pair of this process has them, and hardly one
+/// of another process, so that all pairs can use the same ports.
 pub(crate) fn addresses() -> [String; 2] {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let place = (std::process::id() & 0x3FF) << 12 | NEXT.fetch_add(1, Ordering::Relaxed) & 0xFFF;
@@ -16,7 +16,7 @@ pub(crate) fn addresses() -> [String; 2] {
     })
 }
 
-/// Drives both until `done` answers something. The patience only makes a failure out of a hang.
+/// Drives both until `done` returns a value. The time limit only makes a failure out of a hang.
 pub(crate) fn wait<T>(devices: [&Device; 2], mut done: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = deadline(PATIENCE);
     loop {
@@ -30,8 +30,8 @@ pub(crate) fn wait<T>(devices: [&Device; 2], mut done: impl FnMut() -> Option<T>
     }
 }
 
-/// Drives both until neither has moved an octet or ended a connection in many rounds, which between two ends of one
-/// machine says more than any time, and for as long as a connection may wait for an acknowledgement.
+/// Drives both until neither has moved an octet or ended a connection in many rounds. Between two ends of one machine
+/// this is a better sign than any time. It lasts at least as long as a connection may delay an acknowledgement.
 pub(crate) fn settle(devices: [&Device; 2]) {
     let moved = || {
         devices.map(|device| {

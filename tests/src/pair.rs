@@ -8,7 +8,7 @@ use weft_rnic::{
     Lockstep, Mr, Pd, Progress, Qp, QpCapacity, QpInit, RecvWr, Sge,
 };
 
-/// How a [`Pair`] is made.
+/// The settings of a [`Pair`].
 #[derive(Clone, Debug)]
 pub struct PairConfig {
     /// MTU of the wire.
@@ -25,20 +25,20 @@ pub struct PairConfig {
     pub capacity: QpCapacity,
     /// TCP buffer of each direction.
     pub tcp_buffer: usize,
-    /// Whether both sides know RFC 7306.
+    /// True if both sides know RFC 7306.
     pub extensions: bool,
-    /// What the connecting side asks for.
+    /// True if the connecting side asks for the peer-to-peer start.
     pub peer_to_peer: bool,
     /// The largest IRD and ORD of both devices.
     pub max_reads: u16,
-    /// When both devices nudge a peer that is silent at first.
+    /// The time after which both devices nudge a peer that is silent at first.
     pub nudge_after: Option<Duration>,
-    /// Whether messages wait for receives.
+    /// True if messages wait for receives.
     pub rnr_wait: bool,
-    /// How long both devices wait during startup, instead of the device's default or, in real time, of an hour.
+    /// The limit for the startup on both devices. `None` means the device's default, or an hour in real time.
     pub startup_timeout: Option<Duration>,
-    /// Both devices are on the sockets of the kernel, at loopback addresses of their own and in real time, instead of a wire.
-    /// The environment variable [`HOST`] has all pairs of a test run be so.
+    /// Both devices are on the sockets of the kernel instead of a wire, at loopback addresses of their own and in
+    /// real time. The environment variable [`HOST`] sets this for all pairs of a test run.
     pub host: bool,
 }
 
@@ -87,13 +87,13 @@ pub struct Pair {
     pub b: Side,
     /// Drives both.
     pub lockstep: Lockstep,
-    /// Time cannot be jumped over.
+    /// The clock cannot jump.
     is_real: bool,
     _listener: Listener,
 }
 
 impl Side {
-    /// A device on a wire, or on the sockets of the kernel at a plain address, with one of each object.
+    /// Opens a device on a wire, or on the sockets of the kernel at a plain address, with one of each object.
     pub fn new(ground: impl Into<Ground>, clock: &Clock, address: &str, config: &PairConfig) -> Self {
         let ground = ground.into();
         let mut settings = match ground {
@@ -127,7 +127,7 @@ impl Side {
         self.pd.register(len, Access::ALL).expect("memory for a test")
     }
 
-    /// Registers `len` octets with all rights for the stream of the queue pair alone, whose peer may invalidate them.
+    /// Registers `len` octets with all rights for the stream of the queue pair alone. Its peer may invalidate them.
     pub fn own_memory(&self, len: usize) -> Mr {
         self.pd.register_for(&self.qp, len, Access::ALL).expect("memory for a test")
     }
@@ -139,14 +139,14 @@ impl Side {
 }
 
 impl Pair {
-    /// Two devices, connected; panics where that fails.
+    /// Two connected devices. Panics if the connection fails.
     pub fn connected(config: &PairConfig) -> Self {
         let mut pair = Self::new(config);
         pair.connect(config.peer_to_peer);
         pair
     }
 
-    /// Two devices; `b` listens on [`PORT`].
+    /// Two devices. `b` listens on [`PORT`].
     pub fn new(config: &PairConfig) -> Self {
         let clock = if config.host { Clock::real_time(1) } else { Clock::virtual_time() };
         let [a, b] = if config.host {
@@ -154,7 +154,7 @@ impl Pair {
         } else {
             let (left, right) = weft_netif::pair(config.mtu);
             let faulty = |wire: weft_netif::Wire, seed| {
-                // A middle box copies each frame, which tests that count allocations would see.
+                // An impairment copies each frame, and tests that count allocations would see that.
                 if config.faults == ImpairmentConfig::default() {
                     return wire;
                 }
@@ -181,36 +181,36 @@ impl Pair {
         assert!(matches!(self.event_of_b(), CmEvent::Established { .. }));
     }
 
-    /// Where `b` listens.
+    /// Returns the address on which `b` listens.
     pub fn address_of_b(&self) -> std::net::SocketAddr {
         self.b.device.address(PORT)
     }
 
-    /// The next event of `a`; panics when none comes in an hour of virtual time.
+    /// Returns the next event of `a`. Panics if none comes in an hour of virtual time.
     pub fn event_of_a(&mut self) -> CmEvent {
         let events = self.a.events.clone();
         self.wait(|| events.next()).expect("an event of a")
     }
 
-    /// The next event of `b`; panics when none comes in an hour of virtual time.
+    /// Returns the next event of `b`. Panics if none comes in an hour of virtual time.
     pub fn event_of_b(&mut self) -> CmEvent {
         let events = self.b.events.clone();
         self.wait(|| events.next()).expect("an event of b")
     }
 
-    /// The next completion of `a`.
+    /// Returns the next completion of `a`.
     pub fn completion_of_a(&mut self) -> Completion {
         let cq = self.a.cq.clone();
         self.wait(|| cq.poll_one()).expect("a completion of a")
     }
 
-    /// The next completion of `b`.
+    /// Returns the next completion of `b`.
     pub fn completion_of_b(&mut self) -> Completion {
         let cq = self.b.cq.clone();
         self.wait(|| cq.poll_one()).expect("a completion of b")
     }
 
-    /// Lets everything happen that can happen in `time`.
+    /// Lets all events of the next `time` happen.
     pub fn settle(&mut self, time: Duration) {
         if self.is_real {
             return crate::loopback::settle([&self.a.device, &self.b.device]);
@@ -219,7 +219,7 @@ impl Pair {
         self.lockstep.run_until(deadline, || None::<()>);
     }
 
-    /// Runs until `done` answers something, at most an hour of virtual time.
+    /// Runs until `done` returns a value, at most an hour of virtual time.
     pub fn wait<T>(&mut self, done: impl FnMut() -> Option<T>) -> Option<T> {
         if self.is_real {
             return crate::loopback::wait([&self.a.device, &self.b.device], done);
@@ -229,7 +229,7 @@ impl Pair {
     }
 }
 
-/// Settings for real time, which passes while a busy machine runs other things: no test may end because of that.
+/// Returns settings for real time. A busy machine may delay a test for long, and no time limit must end it.
 fn patient(settings: Config) -> Config {
     let patience = Duration::from_secs(HOUR.as_secs());
     Config { startup_timeout: patience, answer_timeout: patience, close_timeout: patience, ..settings }

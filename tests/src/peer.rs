@@ -1,8 +1,7 @@
 //! A peer that speaks octets.
 //!
-//! It has a TCP of its own at the other end of a device's wire and knows nothing of MPA, DDP and RDMAP: what it sends
-//! is what a test wrote down, and what it expects are octets too. It drives the device along with itself on the virtual
-//! clock.
+//! It has its own TCP at the other end of a device's wire and knows nothing of MPA, DDP and RDMAP. A test writes down
+//! the octets that it sends and expects. It drives the device together with itself on the virtual clock.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -18,7 +17,7 @@ pub struct RawHost {
     inner: Rc<RefCell<Inner>>,
 }
 
-/// One TCP connection between a [`RawHost`] and the device. Dropping it leaves the connection as it is.
+/// One TCP connection between a [`RawHost`] and the device. Its drop leaves the connection open.
 #[derive(Debug)]
 pub struct RawPeer {
     host: RawHost,
@@ -33,7 +32,7 @@ impl RawHost {
         Self::with_config(wire, clock, device, StackConfig { seed, ..StackConfig::new(ip) })
     }
 
-    /// A host with settings of its own, but for the MTU, which is the wire's.
+    /// A host with settings of its own, except for the MTU, which is the wire's.
     pub fn with_config(wire: Wire, clock: &Clock, device: &Device, config: StackConfig) -> Self {
         let config = StackConfig { mtu: wire.mtu(), ..config };
         let stack = Stack::new(wire, config, clock.now());
@@ -47,18 +46,18 @@ impl RawHost {
         Self { inner: Rc::new(RefCell::new(inner)) }
     }
 
-    /// Takes connections to `port` from now on.
+    /// Accepts connections to `port` from now on.
     pub fn listen(&self, port: u16) {
         self.inner.borrow_mut().stack.listen(port).expect("a free port");
     }
 
-    /// The next connection that the device opens; panics when none comes.
+    /// Returns the next connection that the device opens. Panics if none comes.
     pub fn accept(&self) -> RawPeer {
         let id = self.wait("a connection of the device", || self.inner.borrow_mut().accepted.pop_front());
         self.peer(id)
     }
 
-    /// Opens a connection to `remote`, an address of the device; panics when it refuses.
+    /// Opens a connection to `remote`, an address of the device. Panics if the device refuses.
     pub fn connect(&self, remote: SocketAddr) -> RawPeer {
         let id = {
             let mut inner = self.inner.borrow_mut();
@@ -73,12 +72,12 @@ impl RawHost {
         peer
     }
 
-    /// The present time.
+    /// Returns the present time.
     pub fn now(&self) -> Instant {
         self.inner.borrow().clock.now()
     }
 
-    /// Lets everything happen that happens in `time`.
+    /// Lets all events of the next `time` happen.
     pub fn settle(&self, time: Duration) {
         let deadline = self.now() + time;
         let mut steps = 0;
@@ -88,7 +87,7 @@ impl RawHost {
         }
     }
 
-    /// Runs until `done` answers something, at most [`PATIENCE`] of virtual time; panics when it does not.
+    /// Runs until `done` returns a value. Panics after [`PATIENCE`] of virtual time.
     pub fn wait<T>(&self, what: &str, mut done: impl FnMut() -> Option<T>) -> T {
         let deadline = self.now() + PATIENCE;
         for _ in 0..MAX_STEPS {
@@ -106,14 +105,15 @@ impl RawHost {
         RawPeer { host: self.clone(), id, taken: Cell::new(0) }
     }
 
-    /// Does what comes next. Without anything up to `limit`, the clock shows `limit`, and the answer is `false`.
+    /// Lets the next event happen and returns true. If there is none up to `limit`, sets the clock to `limit` and
+    /// returns false.
     fn step(&self, limit: Instant) -> bool {
         self.inner.borrow_mut().step(limit)
     }
 }
 
 impl RawPeer {
-    /// Sends `octets`, as TCP cuts them.
+    /// Sends `octets` in segments that TCP chooses.
     pub fn send(&self, octets: &[u8]) {
         let mut rest = octets;
         let mut deadline = self.host.now() + PATIENCE;
@@ -131,12 +131,12 @@ impl RawPeer {
         }
     }
 
-    /// Sends as many of `octets` as there is room for, which may be none, and answers how many.
+    /// Sends as many of `octets` as there is room for, which may be none. Returns how many.
     pub fn offer(&self, octets: &[u8]) -> usize {
         self.with_llp(|llp| llp.send_slice(octets))
     }
 
-    /// Takes what has come, without waiting.
+    /// Returns the octets that have come, without waiting.
     pub fn take(&self) -> Vec<u8> {
         let octets = std::mem::take(&mut self.host.inner.borrow_mut().socket(self.id).inbox);
         self.taken.set(self.taken.get() + octets.len() as u64);
@@ -183,7 +183,7 @@ impl RawPeer {
         }
     }
 
-    /// Nothing comes for a second, and the connection stays open.
+    /// Checks that no octet comes for a second, and that the connection stays open.
     #[track_caller]
     pub fn expect_silence(&self) {
         self.host.settle(Duration::from_secs(1));
@@ -191,7 +191,7 @@ impl RawPeer {
         assert_eq!(self.state(), LlpState::Established, "closed instead of silent");
     }
 
-    /// The device's FIN comes, and not an octet before it.
+    /// Waits for the device's FIN. No octet may come before it.
     #[track_caller]
     pub fn expect_fin(&self) {
         self.host.wait("a FIN", || {
@@ -203,7 +203,7 @@ impl RawPeer {
         });
     }
 
-    /// Waits for the device's FIN, and answers what came before it.
+    /// Waits for the device's FIN. Returns the octets before it.
     pub fn read_to_fin(&self) -> Vec<u8> {
         self.host.wait("a FIN", || {
             let mut inner = self.host.inner.borrow_mut();
@@ -213,7 +213,7 @@ impl RawPeer {
         })
     }
 
-    /// The device's RST comes, and not an octet before it.
+    /// Waits for the device's RST. No octet may come before it.
     #[track_caller]
     pub fn expect_reset(&self) {
         self.host.wait("a RST", || {
@@ -224,7 +224,7 @@ impl RawPeer {
         self.expect_nothing_more();
     }
 
-    /// Sends FIN behind what was sent.
+    /// Sends FIN behind the sent octets.
     pub fn close(&self) {
         self.with_llp(|llp| llp.shutdown());
     }
@@ -234,14 +234,14 @@ impl RawPeer {
         self.with_llp(|llp| llp.abort());
     }
 
-    /// Reads no more, so that the window closes; or reads again.
+    /// Stops reading, so that the window closes, or reads again.
     pub fn set_reading(&self, reading: bool) {
         let mut inner = self.host.inner.borrow_mut();
         inner.socket(self.id).is_deaf = !reading;
         inner.refresh(self.id);
     }
 
-    /// How far the connection has come.
+    /// Returns the state of the connection.
     pub fn state(&self) -> LlpState {
         self.host.inner.borrow_mut().socket(self.id).state
     }
@@ -259,12 +259,13 @@ impl RawPeer {
     }
 }
 
-/// What the host has seen of one connection. It is looked at only when the stack names it, since every look makes work.
+/// The host's view of one connection. It is read only when the stack names the connection, since every look makes
+/// work.
 #[derive(Debug)]
 struct Socket {
     inbox: Vec<u8>,
     state: LlpState,
-    /// The device's FIN has come, and everything before it is in the inbox or read.
+    /// The device's FIN has come. All octets before it are in the inbox or read.
     is_finished: bool,
     is_deaf: bool,
 }
@@ -334,7 +335,7 @@ fn show(octets: &[u8]) -> String {
     format!("{digits}{more} ({} octets)", octets.len())
 }
 
-/// How long a peer waits for anything, in virtual time.
+/// The longest wait of a peer, in virtual time.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 /// Longer than the device delays an acknowledgement, so that no two octets share a segment.
 const ACKNOWLEDGED: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! The rules, each a function from files to faults, and each with a test that plants one.
+//! The rules. Each is a function from files to faults, with a test that plants a fault.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::Fault;
 use crate::imports::{Files, Import, imports};
 use crate::source::fields;
 
-/// Imports of rnic's files that go up or sideways, and files that no row names.
+/// Returns imports of rnic's files that go up or sideways, and files that are in no row.
 pub(crate) fn rows(files: &Files) -> Vec<Fault> {
     let own = files.keys().filter_map(|path| path.strip_prefix("rnic/src/")).filter(|path| *path != "lib.rs");
     let homeless = own.filter(|path| row(path).is_none()).map(|path| Fault {
@@ -27,7 +27,8 @@ pub(crate) fn rows(files: &Files) -> Vec<Fault> {
     homeless.chain(upward).collect()
 }
 
-/// Imports of capi's files that go up: objects know no process and no calls, and `raw/` and `abi/` know no objects.
+/// Returns imports of capi's files that go up. Objects know no process and no calls, and `raw/` and `abi/` know no
+/// objects.
 pub(crate) fn rows_of_capi(files: &Files) -> Vec<Fault> {
     let row = |path: &str| match path.split(['/', '.']).next().unwrap_or_default() {
         "c" => 0,
@@ -44,7 +45,7 @@ pub(crate) fn rows_of_capi(files: &Files) -> Vec<Fault> {
     upward.collect()
 }
 
-/// Fields of `Engine` that the rest of rnic could name: the compiler holds the others inside the folder.
+/// Returns fields of `Engine` that the rest of rnic could name. The compiler keeps the others inside the folder.
 pub(crate) fn engine_fields(files: &Files) -> Vec<Fault> {
     let places = ["rnic/src/engine.rs", "rnic/src/engine/tables.rs"];
     let found = places.iter().find_map(|path| Some((path, fields(files.get(*path)?, "Engine")?)));
@@ -68,7 +69,8 @@ pub(crate) fn engine_fields(files: &Files) -> Vec<Fault> {
     .collect()
 }
 
-/// Circles of more than three files, smaller ones without a reason, and reasons without such a smaller circle.
+/// Returns circles of more than three files, smaller ones without a reason, and reasons without such a smaller
+/// circle.
 pub(crate) fn circles(files: &Files, reasons: &[(&[&str], &str)]) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut unused: Vec<_> = reasons.iter().map(|(files, _)| *files).collect();
@@ -100,7 +102,7 @@ pub(crate) fn circles(files: &Files, reasons: &[(&[&str], &str)]) -> Vec<Fault> 
     faults
 }
 
-/// Dependencies of crates on each other that are not in the table, and those that a crate must not have.
+/// Returns dependencies between crates that are not in the table, and denied dependencies.
 pub(crate) fn crates(manifests: &Files) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (path, text) in manifests {
@@ -125,7 +127,7 @@ pub(crate) fn crates(manifests: &Files) -> Vec<Fault> {
     faults
 }
 
-/// Rust files that do not begin with `//!`.
+/// Returns Rust files that do not begin with `//!`.
 pub(crate) fn headless(files: &Files) -> Vec<Fault> {
     let without = files.iter().filter(|(_, text)| !text.starts_with("//!"));
     without
@@ -136,7 +138,7 @@ pub(crate) fn headless(files: &Files) -> Vec<Fault> {
         .collect()
 }
 
-/// Markdown files with lines of more than 120 characters outside of tables and code.
+/// Returns Markdown files with lines of more than 120 characters outside of tables and code.
 pub(crate) fn long_lines(files: &Files) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (path, text) in files {
@@ -161,14 +163,14 @@ fn told(import: &Import) -> String {
     format!("{}:{}: {} of {}", import.from, import.path.line, import.path.segments.join("::"), import.to)
 }
 
-/// The number of a file's row and the name of its folder.
+/// Returns the number of a file's row and the name of its folder.
 fn row(path: &str) -> Option<(usize, &str)> {
     let folder = path.split(['/', '.']).next()?;
     let number = ROWS.iter().position(|row| row.contains(&folder))?;
     Some((number, folder))
 }
 
-/// The roots of libraries, programs and test programs.
+/// Returns true for the roots of libraries, programs and test programs.
 fn is_root(path: &str) -> bool {
     matches!(
         path.split('/').collect::<Vec<_>>().as_slice(),
@@ -180,8 +182,8 @@ fn is_root(path: &str) -> bool {
     )
 }
 
-/// The crates that a manifest depends on, for whatever target, and those that its build script depends on, each with its
-/// line. What only tests need is not asked for.
+/// Returns the crates that a manifest and its build script depend on, for any target, each with its line.
+/// Dependencies of tests do not count.
 fn dependencies(manifest: &str) -> Result<Vec<(usize, String)>, Error> {
     let root = DeTable::parse(manifest)?;
     let targets = table(root.get_ref(), "target").into_iter().flat_map(DeTable::values);
@@ -207,10 +209,10 @@ fn as_table<'a>(value: &'a Spanned<DeValue<'_>>) -> Option<&'a DeTable<'a>> {
 /// The tables of a manifest, or of a target in it, that name dependencies.
 const KINDS: [&str; 2] = ["dependencies", "build-dependencies"];
 
-/// Files of the largest circle for which there may be a reason.
+/// The largest circle for which there may be a reason, in files.
 const LARGEST: usize = 3;
 
-/// rnic from above. A row imports rows below it; the files of the last row may import each other.
+/// The rows of rnic from above. A row imports rows below it. The files of the last row may import each other.
 const ROWS: [&[&str]; 6] = [
     &["objects"],
     &["drive"],
@@ -220,7 +222,8 @@ const ROWS: [&[&str]; 6] = [
     &["counters", "events", "config", "clock", "error", "failure", "ids"],
 ];
 
-/// Which crates each crate may depend on. Those that are not named here stand above all: cli, tests, fuzz and examples.
+/// The crates that each crate may depend on. Crates that are not named here are above all: cli, tests, fuzz and
+/// examples.
 const CRATES: [(&str, &[&str]); 13] = [
     ("mpa", &[]),
     ("ddp", &[]),
@@ -237,10 +240,10 @@ const CRATES: [(&str, &[&str]); 13] = [
     ("bench", &["mpa", "netif", "verbs", "rnic"]),
 ];
 
-/// Crates of others that a crate does without.
+/// External crates that a crate must not use.
 const DENIED: [(&str, &str); 1] = [("rnic", "serde_json")];
 
-/// Circles of two and three files that stay, and why.
+/// Circles of two and three files that stay, with their reasons.
 pub(crate) const REASONS: &[(&[&str], &str)] = &[
     (
         &["capi/preload/tests/it/main.rs", "capi/preload/tests/it/program.rs"],

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::imports::Import;
 
-/// The circles of two files and more, each sorted, with the imports that close it.
+/// Returns the circles of two files and more, each sorted, with the imports that close it.
 pub(crate) fn circles(imports: &[Import]) -> Vec<(Vec<String>, Vec<&Import>)> {
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for import in imports {

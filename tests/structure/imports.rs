@@ -1,4 +1,4 @@
-//! Which file of a crate imports from which other, with each name followed to the file that defines it.
+//! The imports between the files of a crate. Each name is followed to the file that defines it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,7 +7,7 @@ use crate::source::{Path, Source};
 /// The text of every file, by its path from the root of the repository.
 pub(crate) type Files = BTreeMap<String, String>;
 
-/// File `from` names something that file `to` defines.
+/// File `from` names an item that file `to` defines.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Import {
     pub(crate) from: String,
@@ -15,13 +15,14 @@ pub(crate) struct Import {
     pub(crate) path: Path,
 }
 
-/// The imports between the files of the crate whose root is the file `root`. A `pub use` is none, nor is what tests do.
+/// Returns the imports between the files of the crate whose root is the file `root`. A `pub use` does not count, and
+/// tests do not either.
 pub(crate) fn imports(files: &Files, root: &str) -> Vec<Import> {
     let mut tree = Tree { modules: Vec::new() };
     let Some(text) = files.get(root) else { return Vec::new() };
     let folder = root.rsplit_once('/').map_or("", |(folder, _)| folder);
     tree.add(files, None, (root, folder), Source::parse(text));
-    // Globs of globs are not followed: no crate has any.
+    // Globs of globs are not followed, since no crate has any.
     let globs: Vec<_> = (0..tree.modules.len()).map(|module| tree.globs(module)).collect();
     for (module, globs) in tree.modules.iter_mut().zip(globs) {
         module.globs = globs;
@@ -38,7 +39,7 @@ struct Module {
     file: String,
     parent: Option<usize>,
     children: HashMap<String, usize>,
-    /// Modules of this crate whose names a `use …::*` brings.
+    /// The modules of this crate whose names a `use …::*` brings.
     globs: Vec<usize>,
     source: Source,
 }
@@ -80,7 +81,7 @@ impl Tree {
             let uses = module.source.uses.iter().filter(|one| !one.is_export);
             let used = uses.map(|one| (&one.path, self.resolve(index, &one.path.segments, 0)));
             let named = module.source.paths.iter().map(|path| match path.segments.as_slice() {
-                // Most likely a variable, if a module has that name.
+                // If a module has that name, this is most likely a variable.
                 [name] => (path, self.imported(index, name, &[], 0)),
                 segments => (path, self.resolve(index, segments, 0)),
             });
@@ -95,7 +96,7 @@ impl Tree {
         found
     }
 
-    /// The module that defines what `path` names in `module`; `None` if that is another crate.
+    /// Returns the module that defines `path`, as named in `module`, or `None` if another crate does.
     fn resolve(&self, module: usize, path: &[String], depth: usize) -> Option<usize> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -114,7 +115,7 @@ impl Tree {
         }
     }
 
-    /// As [`Self::resolve`], for a path that begins inside of `module`.
+    /// Does the same as [`Self::resolve`] for a path that begins inside of `module`.
     fn walk(&self, module: usize, path: &[String], depth: usize) -> Option<usize> {
         let Some((first, rest)) = path.split_first() else { return Some(module) };
         if let Some(&child) = self.modules[module].children.get(first) {
@@ -127,7 +128,7 @@ impl Tree {
         }
     }
 
-    /// Follows the `use` that brings `name` into `module`, a glob if it must.
+    /// Follows the `use` that brings `name` into `module`, also a glob.
     fn imported(&self, module: usize, name: &str, rest: &[String], depth: usize) -> Option<usize> {
         let uses = &self.modules[module].source.uses;
         if let Some(one) = uses.iter().find(|one| one.name == name) {

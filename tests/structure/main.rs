@@ -1,7 +1,8 @@
-//! The structure of the house: who may import whom, which crate knows which, and what every file has.
+//! The structure of the repository: the imports between files, the dependencies between crates, and the head of every
+//! file.
 //!
-//! `today.txt` lists the faults that there still are. The list only shrinks: a new fault fails, and so does an entry that
-//! is no fault any more.
+//! `today.txt` lists the remaining faults. The list only shrinks: a new fault fails, and so does an entry that is no
+//! longer a fault.
 
 mod checks;
 mod circles;
@@ -17,9 +18,9 @@ use crate::imports::Files;
 /// A breach of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fault {
-    /// As it stands in the list.
+    /// The fault's name in the list.
     pub(crate) name: String,
-    /// Where it is and what would be right.
+    /// The place of the fault, and what would be right.
     pub(crate) message: String,
 }
 
@@ -58,13 +59,13 @@ fn lines_of_markdown_are_short() {
     hold("long line", &checks::long_lines(&files("md")));
 }
 
-/// Fails unless `faults` are those that the list has of this kind.
+/// Fails unless `faults` are those of this kind in the list.
 fn hold(kind: &str, faults: &[Fault]) {
     let news = differences(kind, faults, include_str!("today.txt"));
     assert!(news.is_empty(), "\n{}", news.join("\n"));
 }
 
-/// Faults that the list lacks, each with its entry in brackets, and entries of the list that are no faults any more.
+/// Returns faults that the list lacks, each with its entry in brackets, and entries that are no longer faults.
 fn differences(kind: &str, faults: &[Fault], list: &str) -> Vec<String> {
     let start = format!("{kind}: ");
     let known: BTreeSet<_> = list.lines().filter_map(|line| line.strip_prefix(&start)).collect();
@@ -80,7 +81,7 @@ fn differences(kind: &str, faults: &[Fault], list: &str) -> Vec<String> {
     news.into_values().collect()
 }
 
-/// The files of the repository with that ending.
+/// Returns the files of the repository with that ending.
 fn files(ending: &str) -> Files {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace");
     let mut folders = vec![root.to_owned()];
@@ -115,5 +116,5 @@ fn the_list_of_faults_only_shrinks() {
     assert_eq!(news, ["take it off the list (tests/structure/today.txt): row: b"]);
 }
 
-/// Folders with what tools have made.
+/// Folders with files that tools have made.
 const FOREIGN: [&str; 5] = ["target", "data", "corpus", "artifacts", "coverage"];

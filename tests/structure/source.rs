@@ -1,4 +1,4 @@
-//! What the tokens of a source file say: its modules, its imports, the paths that it uses and the names that it defines.
+//! The tokens of a source file: its modules, its imports, the paths that it uses and the names that it defines.
 
 use std::str::FromStr;
 
@@ -12,7 +12,7 @@ pub(crate) struct Source {
     /// `mod name { … }`.
     pub(crate) blocks: Vec<(String, Self)>,
     pub(crate) uses: Vec<Use>,
-    /// Paths in the code, of two segments or more, or a name that may have been imported.
+    /// The paths in the code of two segments or more, and names that may have been imported.
     pub(crate) paths: Vec<Path>,
     pub(crate) defines: Vec<String>,
 }
@@ -83,7 +83,7 @@ impl Source {
         }
     }
 
-    /// `name;` or `name { … }` after `mod`. Returns where the code goes on.
+    /// Reads `name;` or `name { … }` after `mod`. Returns the place behind it.
     fn read_module(&mut self, trees: &[TokenTree], at: usize) -> usize {
         let Some(name) = trees.get(at + 1).map(ident) else { return at + 1 };
         match trees.get(at + 2) {
@@ -97,7 +97,7 @@ impl Source {
         at + 3
     }
 
-    /// A tree of `use`, without the word itself and its semicolon.
+    /// Reads a tree of `use`, without the word itself and its semicolon.
     fn read_use(&mut self, trees: &[TokenTree], mut segments: Vec<String>, is_export: bool) {
         let mut name = None;
         let mut at = 0;
@@ -127,7 +127,7 @@ impl Source {
         self.uses.push(Use { path: Path { segments, line }, name, is_export });
     }
 
-    /// A path in the code. Returns where the code goes on.
+    /// Reads a path in the code. Returns the place behind it.
     fn read_path(&mut self, trees: &[TokenTree], start: usize) -> usize {
         let mut segments = vec![ident(&trees[start])];
         let mut at = start + 1;
@@ -147,7 +147,7 @@ impl Source {
     }
 }
 
-/// The fields of the struct of that name; `None` if the file does not declare it.
+/// Returns the fields of the struct of that name, or `None` if the file does not declare it.
 pub(crate) fn fields(text: &str, name: &str) -> Option<Vec<Field>> {
     let trees = trees(text);
     let at = trees.windows(2).position(|two| ident(&two[0]) == "struct" && ident(&two[1]) == name)?;
@@ -187,14 +187,14 @@ fn trees(text: &str) -> Vec<TokenTree> {
     TokenStream::from_str(text).expect("Rust that the compiler has accepted").into_iter().collect()
 }
 
-/// `#[cfg(test)]`, or `#[cfg(all(test, …))]`.
+/// Returns true for `#[cfg(test)]` and `#[cfg(all(test, …))]`.
 fn is_test_attribute(trees: &[TokenTree]) -> bool {
     let [hash, TokenTree::Group(attribute), ..] = trees else { return false };
     let text = attribute.stream().to_string().replace(' ', "");
     is_punct(hash, '#') && (text == "cfg(test)" || text.starts_with("cfg(all(test,") || text == "test")
 }
 
-/// Where the item ends that begins at `at`: behind its semicolon or its braces.
+/// Returns the place behind the item that begins at `at`: behind its semicolon or its braces.
 fn end_of_item(trees: &[TokenTree], at: usize) -> usize {
     let is_use = trees[at..].iter().take(4).any(|tree| ident(tree) == "use");
     let is_end = |tree: &TokenTree| {

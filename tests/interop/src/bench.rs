@@ -1,4 +1,4 @@
-//! What a case works with: a guest, the role of siw, and the processes of this machine.
+//! The tools of a case: a guest, the role of siw, and the processes of this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,17 +7,17 @@ use crate::guest::Guest;
 use crate::image::Image;
 use crate::program::Program;
 
-/// What a case works with. All captures that it leaves in `dir` are checked.
+/// The tools of a case. All captures that it leaves in `dir` are checked.
 #[derive(Debug)]
 pub(crate) struct Bench<'a> {
     pub(crate) guest: &'a Guest,
     pub(crate) image: &'a Image,
     pub(crate) role: Role,
-    /// The case's own, and empty.
+    /// The case's own directory, empty at the start.
     pub(crate) dir: &'a Path,
 }
 
-/// What siw does.
+/// The role of siw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Role {
     /// It connects.
@@ -27,7 +27,7 @@ pub(crate) enum Role {
 }
 
 impl Bench<'_> {
-    /// The capture of a case that makes one.
+    /// Returns the path for the capture of a case that makes one.
     pub(crate) fn pcap(&self) -> PathBuf {
         self.dir.join("wire.pcap")
     }
@@ -37,12 +37,12 @@ impl Bench<'_> {
         Program::start(weft()?.args(args).args(["--netif", "host"]), |_| true)
     }
 
-    /// Starts a verbs program of this machine on Weft, by `weft run`; words of the command are apart by a space.
+    /// Starts a verbs program of this machine on Weft, by `weft run`. Spaces separate the words of the command.
     pub(crate) fn weft_run(&self, transport: &[&str], command: &str) -> Result<Program, String> {
         Program::start(weft()?.arg("run").args(transport).arg("--").args(command.split(' ')), |_| true)
     }
 
-    /// Starts a `weft` process on `wire`, with a capture of its own that is called after `label`.
+    /// Starts a `weft` process on `wire`, with a capture of its own, named after `label`.
     pub(crate) fn weft(&self, label: &str, wire: &Path, args: &[&str]) -> Result<Program, String> {
         let mut command = weft()?;
         command.args(args);
@@ -61,8 +61,8 @@ impl Role {
     }
 }
 
-/// Returns what the guest's shell runs for a client whose server may not listen yet. The shell repeats the command, with
-/// pauses, while the output matches `refused` (a pattern of grep -E), at most eight times.
+/// Returns the shell command for a client whose server may not listen yet. The shell repeats `command` with pauses,
+/// at most eight times, while the output matches `refused`, a pattern of grep -E.
 pub(crate) fn tried_until_heard(command: &str, refused: &str) -> String {
     format!(
         "for try in 1 2 3 4 5 6 7 8; do {command} >/tmp/said 2>&1; status=$?; \
@@ -70,7 +70,7 @@ pub(crate) fn tried_until_heard(command: &str, refused: &str) -> String {
     )
 }
 
-/// The command, which ends with this process.
+/// Returns the command for a process that ends with this one.
 fn weft() -> Result<Command, String> {
     let here = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new("setpriv");

@@ -1,4 +1,4 @@
-//! A guest for people: boots, runs one command, shows what it says.
+//! Boots a guest for use by hand, runs one command in it and shows its output.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
-/// Runs until the command in the guest ends, or somebody ends this process.
+/// Runs until the command in the guest ends, or a user ends this process.
 pub(crate) fn run(args: &Args, images: &[Image], scratch: &Path) -> Result<(), String> {
     let image = images.iter().find(|image| image.name() == args.guest).ok_or_else(|| {
         let names: Vec<String> = images.iter().map(Image::name).collect();

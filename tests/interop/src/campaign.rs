@@ -15,7 +15,7 @@ use crate::patience::Stopwatch;
 use crate::report::Row;
 use crate::tries::{self, Try};
 
-/// What is to be run.
+/// The selected cases and guests.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Selection {
     /// Only this kernel
@@ -35,16 +35,16 @@ pub(crate) struct Selection {
     keep: bool,
 }
 
-/// Where things are and go.
+/// The directories of a run.
 #[derive(Debug)]
 pub(crate) struct Places<'a> {
     /// For sockets and captures.
     pub(crate) scratch: &'a Path,
-    /// For what outlives this process.
+    /// For files that outlive this process.
     pub(crate) lab: &'a Path,
 }
 
-/// Runs what is selected, and answers what came of it.
+/// Runs the selected cases and returns their results.
 pub(crate) fn run(
     selection: &Selection,
     images: Vec<Image>,
@@ -80,8 +80,8 @@ pub(crate) fn run(
     Ok(rows)
 }
 
-/// Runs all cases on one kind of guest. A case has no part in the next one's trouble: after a failure, and after a warning of the
-/// guest's kernel about itself, the next case gets a fresh guest.
+/// Runs all cases on one kind of guest. Trouble of one case must not affect the next. So after a failure, and after a
+/// warning of the guest's kernel about itself, the next case gets a fresh guest.
 fn run_guest(selection: &Selection, image: &Image, places: &Places<'_>) -> Vec<Row> {
     let dir = places.scratch.join(image.name());
     let mut guest = None;
@@ -125,7 +125,7 @@ fn try_case(case: &Case, bench: &Bench<'_>) -> Result<(), String> {
     }
 }
 
-/// Puts captures, and with a failure what was said about it, where people find them.
+/// Keeps captures where people find them. After a failure their directory also has the error.
 fn keep(
     selection: &Selection,
     bench: &Bench<'_>,
@@ -151,7 +151,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), String> {
     std::fs::create_dir_all(to).map_err(failed)?;
     for entry in std::fs::read_dir(from).map_err(failed)? {
         let path: PathBuf = entry.map_err(failed)?.path();
-        // A socket is nothing to keep.
+        // Sockets are not kept.
         if path.is_file() {
             std::fs::copy(&path, to.join(path.file_name().unwrap_or_default())).map_err(failed)?;
         }
@@ -168,11 +168,11 @@ fn remove(dir: &Path) -> Result<(), String> {
     }
 }
 
-/// Progress, for whoever looks on.
+/// Shows the progress on standard error.
 fn show(row: &Row) {
     let mut stderr = std::io::stderr();
     if stderr.is_terminal() {
-        // If it cannot be told there is no place left to say so.
+        // If standard error is closed, there is no other place for it.
         let _told = writeln!(stderr, "{row}");
     }
 }
@@ -190,7 +190,7 @@ impl Selection {
             && self.siw.is_none_or(|siw| siw == image.siw)
     }
 
-    /// The cases with the roles of siw.
+    /// Returns the cases with the roles of siw.
     fn cases(&self) -> impl Iterator<Item = (&'static Case, Role)> {
         let wanted =
             |case: &&Case| self.cases.is_empty() || self.cases.iter().any(|one| one.name == case.name);
@@ -200,7 +200,7 @@ impl Selection {
     }
 }
 
-/// Guests at a time: as many as there are processors where the gate runs.
+/// The guests that run at a time: as many as the gate's machine has processors.
 const WORKERS: usize = 2;
 pub(crate) const KEPT: &str = "captures";
 const FAILED: &str = "failed";

@@ -1,4 +1,4 @@
-//! What tshark and `weft decode` see in a capture: two readers that share nothing, and have to agree.
+//! Reads a capture by tshark and by `weft decode`. The two readers share no code and have to agree.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::torn;
 /// Startup frames by their role, and segments by their opcode.
 type Counts = BTreeMap<String, u64>;
 
-/// Checks all captures in `dir`. `is_cut` says that connections may end within a frame.
+/// Checks all captures in `dir`. `is_cut` is true if connections may end within a frame.
 pub(crate) fn check_all(dir: &Path, is_cut: bool) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
     let mut checked = 0;
@@ -39,8 +39,8 @@ fn check(pcap: &Path, is_cut: bool) -> Result<(), String> {
         return Err("there is no iWARP in it".into());
     }
     let theirs = match ask_tshark(pcap) {
-        // It loses its place at an FPDU of which a segment has less than 8 octets, as one may that ends with a peer's window, and
-        // takes payload for headers from there on. Then there are no counts to compare.
+        // A TCP segment that ends with a peer's window may have less than 8 octets of an FPDU. There tshark loses its
+        // place, and takes payload for headers from then on. Then there are no counts to compare.
         Err(lost) if is_cut && lost.contains(BAD_CRC) && torn::is_torn(pcap)? => return Ok(()),
         theirs => theirs?,
     };
@@ -65,7 +65,7 @@ fn decode(path: &Path, is_cut: bool) -> Result<Counts, String> {
     Ok(counts)
 }
 
-/// Counts what the decoder has found so far; what it has to remark is an error.
+/// Counts what the decoder has found so far. A remark of the decoder is an error.
 fn count(tracker: &mut Tracker, counts: &mut Counts, is_cut: bool) -> Result<(), String> {
     while let Some(record) = tracker.next_record() {
         let kind = match record.item {
@@ -89,9 +89,9 @@ fn count(tracker: &mut Tracker, counts: &mut Counts, is_cut: bool) -> Result<(),
 fn ask_tshark(pcap: &Path) -> Result<Counts, String> {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "tshark", "-n", "-r"]).arg(pcap);
-    // Only the text for people has the verdict on a CRC.
+    // Only the text for people tells whether a CRC is right.
     command.args(["-o", "tcp.reassemble_out_of_order:TRUE", "--disable-protocol", "rpcordma"]);
-    // A port by which tshark knows another protocol says nothing here.
+    // Without this option tshark could take the port for that of another protocol.
     command.args(["-o", "tcp.try_heuristic_first:TRUE"]);
     command.args(["-O", "iwarp_mpa,iwarp_ddp_rdmap"]);
     let wanted: fn(&str) -> bool = |line| MARKS.iter().any(|mark| line.contains(mark));
@@ -115,7 +115,7 @@ fn ask_tshark(pcap: &Path) -> Result<Counts, String> {
 }
 
 const BAD_CRC: &str = "(Bad CRC32";
-/// The number in `Send (0x3)`.
+/// Returns the number in `Send (0x3)`.
 fn parse_opcode(text: &str) -> Option<u8> {
     let (_, digits) = text.rsplit_once("(0x")?;
     u8::from_str_radix(digits.strip_suffix(')')?, 16).ok()

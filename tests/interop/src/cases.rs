@@ -17,34 +17,34 @@ pub(crate) mod reject;
 pub(crate) mod rping;
 pub(crate) mod rsocket;
 
-/// One subject. It runs in both roles, on each guest.
+/// One subject of the lab. It runs in both roles, on each guest.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// What is tried, in a line.
+    /// The subject in one line.
     pub(crate) about: &'static str,
     pub(crate) run: fn(&Bench<'_>) -> Result<(), String>,
-    /// What siw can do in it.
+    /// The roles that siw can have in it.
     pub(crate) roles: &'static [Role],
     pub(crate) captures: Captures,
 }
 
-/// What the captures of a case may show.
+/// The expected content of a case's captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Captures {
     /// Frames without a fault, up to the end of each connection.
     Whole,
     /// Connections may end within a frame.
     Cut,
-    /// Faults that were made on purpose: the capture is there for people.
+    /// Faults that were made on purpose. The capture is for people only.
     Hostile,
-    /// There are none: the frames are the operating system's.
+    /// No captures: the operating system sends the frames.
     None,
 }
 
 const BOTH: &[Role] = &[Role::Passive, Role::Active];
 
-/// All cases, in the order of their running.
+/// All cases, in the order in which they run.
 pub(crate) const CASES: &[Case] = &[
     Case {
         name: "messages",

@@ -1,11 +1,11 @@
-//! What a guest's kernel says about itself on its console.
+//! The warnings of a guest's kernel about itself, on its console.
 
 /// Returns the first warning, bug or panic of the kernel in `text`, with its place in the code. Returns `None` if there is none.
 pub(crate) fn warning(text: &str) -> Option<String> {
     let from = |line: &str, mark: &str| line.find(mark).and_then(|at| line.get(at..)).map(str::to_owned);
     let first = text.lines().find_map(|line| MARKS.iter().find_map(|mark| from(line, mark)))?;
     let first = first.trim_start();
-    // A warning names its place in the same line. The other marks are followed by the registers.
+    // A warning names its place in the same line. Behind the other marks come the registers.
     if first.contains(" at ") {
         return Some(first.into());
     }
@@ -13,7 +13,7 @@ pub(crate) fn warning(text: &str) -> Option<String> {
     Some(place.map_or_else(|| first.into(), |place| format!("{first}, {place}")))
 }
 
-/// How Linux begins to complain about itself. A space before `BUG:` leaves out words that end with it.
+/// The beginnings of Linux's warnings about itself. The space before `BUG:` excludes words that end with it.
 const MARKS: [&str; 7] = [
     "WARNING: CPU:",
     " BUG: ",
@@ -28,7 +28,7 @@ const MARKS: [&str; 7] = [
 pub(crate) mod tests {
     use super::warning;
 
-    /// The console of `6.1-p2p` after siw has put an endpoint once too often.
+    /// The console of `6.1-p2p` after siw has released an endpoint once too often.
     pub(crate) const UNDERFLOW: &str = "\
 [   97.402113] ------------[ cut here ]------------
 [   97.402690] WARNING: CPU: 0 PID: 1193 at siw/siw_cm.c:453 siw_cep_put+0x3f/0x50 [siw]
@@ -42,7 +42,7 @@ pub(crate) mod tests {
 [   97.414142] WARNING: CPU: 0 PID: 1193 at lib/refcount.c:28 refcount_warn_saturate+0xba/0x110
 ";
 
-    /// The console of a guest whose kernel is content.
+    /// The console of a guest whose kernel has no complaint.
     pub(crate) const QUIET: &str = "\
 [    1.871242] Run /init as init process
 [    3.310076] siw: loading out-of-tree module taints kernel.

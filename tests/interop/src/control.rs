@@ -1,4 +1,4 @@
-//! The control channel of a guest: lines over a virtio port, read by a thread of their own. `guest/agent.c` is the other end.
+//! The control channel of a guest: lines over a virtio port. A thread reads them. `guest/agent.c` is the other end.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -22,22 +22,22 @@ struct Shared {
     changed: Condvar,
 }
 
-/// What the guest has said so far.
+/// The guest's messages so far.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// What it said of itself when it was ready; empty while it boots.
+    /// The guest's description of itself when it was ready; empty while it boots.
     ready: Option<String>,
     pub(crate) jobs: HashMap<u64, JobState>,
     last_job: u64,
     closed: bool,
 }
 
-/// What is known of a job.
+/// The state of a job.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobState {
     pub(crate) lines: Vec<String>,
     pub(crate) status: Option<i32>,
-    /// The guest was started again under it.
+    /// The guest rebooted while the job ran.
     pub(crate) is_lost: bool,
 }
 
@@ -60,7 +60,7 @@ impl Control {
         Ok(Self { output: Mutex::new(stream), shared })
     }
 
-    /// Starts `command` and answers its number.
+    /// Starts `command` and returns its number.
     pub(crate) fn start(&self, command: &str) -> Result<u64, String> {
         let id = {
             let mut state = self.shared.lock();
@@ -80,18 +80,18 @@ impl Control {
         self.say(&format!("kill {id}"))
     }
 
-    /// The guest's own words on being ready, once it is.
+    /// Waits until the guest is ready, and returns its description of itself.
     pub(crate) fn wait_ready(&self, timeout: Duration) -> Result<String, String> {
         self.wait(timeout, |state| state.ready.clone())
             .map_err(|error| format!("the guest does not boot: {error}"))
     }
 
-    /// From now on the guest is not ready, until it says so again.
+    /// Marks the guest as not ready until it reports again.
     pub(crate) fn expect_boot(&self) {
         self.shared.lock().lose_all();
     }
 
-    /// Waits until `look` finds what it wants.
+    /// Waits until `look` returns a value.
     pub(crate) fn wait<T>(
         &self,
         timeout: Duration,
@@ -129,7 +129,7 @@ impl Shared {
     fn read(&self, input: UnixStream) {
         let mut input = BufReader::new(input);
         let mut line = Vec::new();
-        // An error says the same as an end: there is nobody any more.
+        // An error means the same as an end: the guest is gone.
         while matches!(input.read_until(b'\n', &mut line), Ok(1..)) {
             self.lock().handle(String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']));
             self.changed.notify_all();

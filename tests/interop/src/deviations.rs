@@ -1,4 +1,4 @@
-//! Where siw does otherwise than the RFCs: what is known, what `weft conform` finds, and the table of it.
+//! The deviations of siw from the RFCs: the known ones, those that `weft conform` finds, and a table of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// The failures in a report of `weft conform --json`.
+    /// Returns the failures in a report of `weft conform --json`.
     pub(crate) fn failures(report: &Value) -> Result<Vec<Self>, String> {
         let rows = report["results"].as_array().ok_or("the report has no results")?;
         let field = |row: &Value, name: &str| row[name].as_str().unwrap_or_default().to_owned();
@@ -37,19 +37,19 @@ impl Finding {
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     always: BTreeSet<String>,
-    /// Depends on how far siw is when something happens.
+    /// Deviations that show only with some timings.
     sometimes: BTreeSet<String>,
 }
 
 impl Known {
-    /// Those of `found` that are not known.
+    /// Returns those of `found` that are not known.
     pub(crate) fn strangers<'a>(&self, found: &'a [Finding]) -> Vec<&'a Finding> {
         let is_known = |id: &String| self.always.contains(id) || self.sometimes.contains(id);
         found.iter().filter(|finding| !is_known(&finding.id)).collect()
     }
 }
 
-/// What is known of a guest.
+/// Returns the known deviations of a guest.
 pub(crate) fn known(guest: &str) -> Result<Known, String> {
     let mut known = Known::default();
     for line in KNOWN.lines().skip(1) {
@@ -65,7 +65,7 @@ pub(crate) fn known(guest: &str) -> Result<Known, String> {
     Ok(known)
 }
 
-/// What was found has to be what is known.
+/// Returns an error unless the found deviations are the known ones.
 pub(crate) fn compare(known: &Known, found: &[Finding]) -> Result<(), String> {
     let ids: BTreeSet<String> = found.iter().map(|finding| finding.id.clone()).collect();
     let missing: Vec<_> = known.always.difference(&ids).cloned().collect();
@@ -80,7 +80,8 @@ pub(crate) fn compare(known: &Known, found: &[Finding]) -> Result<(), String> {
     }
 }
 
-/// The deviations in the reports that were kept below `captures`, as a table in Markdown: one row for each dialogue and what came of it.
+/// Returns the deviations in the reports kept below `captures` as a table in Markdown. Each row has one dialogue and
+/// its result.
 pub(crate) fn table(captures: &Path) -> Result<String, String> {
     let mut rows: BTreeMap<[String; 3], (BTreeSet<String>, BTreeSet<String>, String)> = BTreeMap::new();
     let failed = |error: std::io::Error| {
@@ -114,7 +115,7 @@ pub(crate) fn table(captures: &Path) -> Result<String, String> {
     Ok(out)
 }
 
-/// The last octets: what siw stumbled over.
+/// Returns the last octets, at which siw failed.
 fn tail(digits: &str) -> String {
     match digits.len().checked_sub(SHOWN) {
         Some(start @ 1..) => format!("…{}", &digits[start..]),
@@ -122,11 +123,11 @@ fn tail(digits: &str) -> String {
     }
 }
 
-/// The report of a run, among its captures.
+/// The file name of a run's report, among its captures.
 pub(crate) const REPORT: &str = "report.json";
 const KNOWN: &str = include_str!("../deviations.csv");
-/// Where the case keeps its captures.
+/// The directory of the case's captures.
 const FOLDER: &str = "conform-passive";
 const GUESTS: usize = 4;
-/// Digits: two for each octet.
+/// The number of digits shown: two for each octet.
 const SHOWN: usize = 128;

@@ -19,22 +19,22 @@ use crate::image::Image;
 use crate::job::Job;
 use crate::patience::Deadline;
 
-/// A virtual machine that runs; dropping it ends it.
+/// A running virtual machine. Its drop ends it.
 #[derive(Debug)]
 pub(crate) struct Guest {
     control: Arc<Control>,
     monitor: Mutex<Monitor>,
     dir: PathBuf,
     wire: PathBuf,
-    /// Where the host reaches port 7174 of the guest's second interface.
+    /// The address at which the host reaches port 7174 of the guest's second interface.
     forwarded: SocketAddr,
-    /// What the guest said of itself.
+    /// The guest's description of itself.
     version: String,
     keeper: Keeper,
 }
 
-/// QEMU's process lives as long as the thread that started it: so the kernel ends it whenever this process ends, in
-/// whatever way.
+/// The thread that keeps QEMU's process. QEMU lives as long as the thread that started it, so that the kernel ends it
+/// however this process ends.
 #[derive(Debug)]
 struct Keeper {
     stop: Option<Sender<()>>,
@@ -75,44 +75,44 @@ impl Guest {
         Ok(guest)
     }
 
-    /// The Unix socket with the guest's Ethernet: device spec `unix:PATH`. One process at a time.
+    /// Returns the Unix socket with the guest's Ethernet, for the device `unix:PATH`. It takes one process at a time.
     pub(crate) fn wire(&self) -> &Path {
         &self.wire
     }
 
-    /// Where programs of the host reach port 7174 of the guest's second interface, by QEMU's user network. The guest reaches them
-    /// at 10.0.2.2.
+    /// Returns the address at which programs of the host reach port 7174 of the guest's second interface, by QEMU's
+    /// user network. The guest reaches them at 10.0.2.2.
     pub(crate) const fn forwarded(&self) -> SocketAddr {
         self.forwarded
     }
 
-    /// The kernel's name, and the build of siw.
+    /// Returns the kernel's name, and the build of siw.
     pub(crate) fn version(&self) -> &str {
         &self.version
     }
 
-    /// The log of its console.
+    /// Returns the path of its console's log.
     pub(crate) fn console(&self) -> PathBuf {
         self.dir.join(CONSOLE)
     }
 
-    /// How many octets the console has shown.
+    /// Returns how many octets the console has shown.
     pub(crate) fn console_len(&self) -> usize {
         std::fs::metadata(self.console()).map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX))
     }
 
-    /// Returns what the kernel said about itself since the console had `seen` octets.
+    /// Returns the kernel's warning about itself since the console had `seen` octets.
     pub(crate) fn warning_since(&self, seen: usize) -> Option<String> {
         let text = std::fs::read(self.console()).unwrap_or_default();
         console::warning(&String::from_utf8_lossy(text.get(seen..).unwrap_or_default()))
     }
 
-    /// Starts a command, as a shell understands it.
+    /// Starts a shell command.
     pub(crate) fn start(&self, command: &str) -> Result<Job, String> {
         Job::start(&self.control, command)
     }
 
-    /// Runs a command to its end; an exit status other than 0 is an error.
+    /// Runs a shell command to its end. An exit status other than 0 is an error.
     pub(crate) fn run(&self, command: &str, timeout: Duration) -> Result<Vec<String>, String> {
         let output = self.start(command)?.wait(timeout)?;
         if output.status == 0 {
@@ -122,21 +122,21 @@ impl Guest {
         }
     }
 
-    /// Waits until somebody in the guest listens on a TCP port.
+    /// Waits until a program in the guest listens on a TCP port.
     pub(crate) fn wait_listening(&self, port: u16) -> Result<(), String> {
         self.run(&format!("until netstat -ltn | grep -q ':{port} '; do sleep 0.05; done"), LISTEN_TIMEOUT)
             .map(drop)
     }
 
-    /// Starts the machine again, as its reset button does. Waits for nothing: neither does the guest end anything properly, nor
-    /// is it up again.
+    /// Resets the machine, like its reset button, and returns at once. The guest ends nothing properly, and is not up
+    /// again yet.
     pub(crate) fn reboot(&self) -> Result<(), String> {
         let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
         self.control.expect_boot();
         monitor.execute("system_reset")
     }
 
-    /// Waits until a guest that was started again takes commands.
+    /// Waits until a guest that was reset takes commands.
     pub(crate) fn wait_ready(&self, timeout: Duration) -> Result<(), String> {
         self.control.wait_ready(timeout).map(drop)
     }
@@ -154,7 +154,7 @@ impl Keeper {
         let (tell, told) = channel();
         let thread = std::thread::spawn(move || match command.spawn() {
             Ok(child) => {
-                // Nobody listens only if the process is about to end.
+                // The receiver is gone only if this process is about to end.
                 let _unheard = tell.send(Ok(()));
                 keep(child, &stopped);
             }
@@ -171,7 +171,7 @@ impl Keeper {
         // Without a sender the thread stops waiting.
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // It panics in no case, and there would be nothing to do about it here.
+            // The thread does not panic, and a destructor could do nothing about it.
             let _ended = thread.join();
         }
     }
@@ -201,7 +201,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Executes a command without arguments, and waits for its return.
+    /// Executes a command without arguments, and waits for its answer.
     fn execute(&mut self, command: &str) -> Result<(), String> {
         let failed = |reason: &dyn core::fmt::Display| format!("QEMU's monitor, {command}: {reason}");
         writeln!(self.output, "{}", json!({ "execute": command })).map_err(|error| failed(&error))?;
@@ -211,7 +211,7 @@ impl Monitor {
                 return Err(failed(&"it has gone"));
             }
             let answer: Value = serde_json::from_str(&line).map_err(|error| failed(&error))?;
-            // Greetings and events come in between.
+            // Greetings and events may come before it.
             if answer.get("return").is_some() {
                 return Ok(());
             }
@@ -223,9 +223,9 @@ impl Monitor {
 }
 
 fn keep(mut child: Child, stopped: &Receiver<()>) {
-    // Ends when the sender is dropped.
+    // This returns when the sender is dropped.
     let _stopped = stopped.recv();
-    // It may have ended by itself, which is just as well.
+    // The process may have ended by itself, which is as good.
     let _ended = child.kill().and_then(|()| child.wait());
 }
 
@@ -243,13 +243,14 @@ fn command(image: &Image, dir: &Path, forwarded: SocketAddr) -> Result<Command, 
             "-display",
             "none",
         ])
-        // Nested KVM starts no guest where these tests run; a processor in software is the same everywhere.
+        // Nested KVM starts no guest on the test machines. An emulated processor is the same everywhere.
         .args(["-accel", "tcg", "-cpu", "max", "-m", "512"])
         .arg("-kernel")
         .arg(&image.vmlinuz)
         .arg("-initrd")
         .arg(&image.initramfs)
-        // On a busy machine the timer seems not to work. A guest that panics begins again, and its jobs are lost.
+        // On a busy machine the kernel would take the timer for broken. A guest that panics reboots, and its jobs are
+        // lost.
         .args(["-append", &format!("console=ttyS0 no_timer_check panic=1 siw={}", image.siw.name())])
         .args(["-serial", &format!("file:{}", path(CONSOLE))])
         .args(["-chardev", &format!("socket,id=control,server=on,wait=off,path={}", path("control"))])
@@ -265,13 +266,13 @@ fn command(image: &Image, dir: &Path, forwarded: SocketAddr) -> Result<Command, 
     Ok(command)
 }
 
-/// An address of this machine that nobody uses at this moment.
+/// Returns an address of this machine that no program uses at this moment.
 fn free_address() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     listener.and_then(|listener| listener.local_addr()).map_err(|error| format!("no free port: {error}"))
 }
 
-/// The end of what QEMU and the console have said.
+/// Returns the end of the output of QEMU and of the console.
 fn last_words(dir: &Path) -> String {
     let mut words = Vec::new();
     for name in [ERRORS, CONSOLE] {
@@ -285,7 +286,7 @@ fn last_words(dir: &Path) -> String {
 const CONSOLE: &str = "console.log";
 const ERRORS: &str = "qemu.log";
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// It takes 5 s where nothing else runs.
+/// A boot takes 5 s on an idle machine.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(30);
 const MONITOR_TIMEOUT: Duration = Duration::from_secs(30);

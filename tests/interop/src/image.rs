@@ -12,17 +12,17 @@ pub(crate) struct Image {
     pub(crate) initramfs: PathBuf,
 }
 
-/// How siw was built.
+/// The build of siw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Siw {
-    /// As it is: no CRC unless the other side asks for it, client-server start.
+    /// Unpatched: CRC only if the other side asks for it, and the client-server start.
     Plain,
-    /// It asks for CRC and for the peer-to-peer start of RFC 6581.
+    /// Patched: it asks for CRC and for the peer-to-peer start of RFC 6581.
     P2p,
 }
 
 impl Image {
-    /// All guests in `lab`.
+    /// Returns all guests in `lab`.
     pub(crate) fn all(lab: &Path) -> Vec<Self> {
         let mut images = Vec::new();
         for kernel in KERNELS {
@@ -38,7 +38,7 @@ impl Image {
         images
     }
 
-    /// As people name it: 6.1-plain.
+    /// Returns the name for people, such as 6.1-plain.
     pub(crate) fn name(&self) -> String {
         format!("{}-{}", self.kernel, self.siw.name())
     }

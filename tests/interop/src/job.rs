@@ -7,22 +7,22 @@ use std::time::Duration;
 use crate::control::{Control, JobState};
 use crate::patience::Deadline;
 
-/// A command in a guest. Dropping it ends the command, if it still runs.
+/// A command in a guest. Its drop ends the command, if it still runs.
 #[derive(Debug)]
 pub(crate) struct Job {
     control: Arc<Control>,
     id: u64,
     command: String,
-    /// Lines that were waited for.
+    /// The number of lines that were waited for.
     seen: AtomicUsize,
 }
 
 /// How a command ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
-    /// As the shell counts: 128 and the number of the signal that ended it.
+    /// The status as a shell counts it. After a signal it is 128 and the signal's number.
     pub(crate) status: i32,
-    /// Of standard output and standard error, in the order of their coming.
+    /// The lines of standard output and standard error, in the order in which they came.
     pub(crate) lines: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl Job {
         self.look(timeout, |job| job.status.map(|status| Ok(Output { status, lines: job.lines.clone() })))
     }
 
-    /// Waits for a line that contains `text`, behind those of former calls, and answers it.
+    /// Waits for a line that contains `text`, behind those of former calls, and returns it.
     pub(crate) fn wait_for_line(&self, text: &str, timeout: Duration) -> Result<String, String> {
         let deadline = Deadline::after(timeout);
         while let Some(line) = self.next_line(deadline.left())? {
@@ -49,7 +49,7 @@ impl Job {
         Err(self.explain(&format!("ended with status {status} without `{text}`")))
     }
 
-    /// The next line; `None` when the command has ended.
+    /// Returns the next line, or `None` when the command has ended.
     pub(crate) fn next_line(&self, timeout: Duration) -> Result<Option<String>, String> {
         let seen = self.seen.load(Ordering::Relaxed);
         let line = self.look(timeout, |job| match job.lines.get(seen) {
@@ -60,12 +60,12 @@ impl Job {
         Ok(line)
     }
 
-    /// Ends the command and all that it started. [`Job::wait`] then tells the status.
+    /// Ends the command and all its children. [`Job::wait`] then returns the status.
     pub(crate) fn kill(&self) -> Result<(), String> {
         self.control.kill(self.id)
     }
 
-    /// All lines so far.
+    /// Returns all lines so far.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.look(Duration::ZERO, |job| Some(Ok(job.lines.clone()))).unwrap_or_default()
     }
@@ -83,7 +83,7 @@ impl Job {
         found.and_then(|found| found).map_err(|error| self.explain(&error))
     }
 
-    /// The error with the last that the command said.
+    /// Returns the error with the last lines of the command.
     fn explain(&self, error: &str) -> String {
         let said = self.control.wait(Duration::ZERO, |state| Some(state.jobs.get(&self.id)?.lines.clone()));
         let said = said.unwrap_or_default();
@@ -102,7 +102,8 @@ impl Drop for Job {
         let runs = |job: &JobState| job.status.is_none() && !job.is_lost;
         let running = self.control.wait(Duration::ZERO, |state| state.jobs.get(&self.id).map(runs));
         if running == Ok(true) && self.kill().is_ok() {
-            // The next command may want the port of this one. A guest that no longer answers shows in what comes next.
+            // The next command may need the port of this one. If the guest no longer answers, the next step reports
+            // it.
             let _ended = self.control.wait(END_TIMEOUT, |state| {
                 state.jobs.get(&self.id).is_none_or(|job| !runs(job)).then_some(())
             });

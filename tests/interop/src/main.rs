@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Answers whether all went well.
+/// Returns true if all cases passed.
 fn run(cli: &Cli) -> Result<bool, String> {
     if cli.list {
         for case in cases::CASES {

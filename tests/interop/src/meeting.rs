@@ -1,4 +1,5 @@
-//! How a case meets `peer` in the guest: who listens, who connects, and how both know that the other is ready.
+//! Connections of a case with `peer` in the guest: the side that listens, the side that connects, and how each learns
+//! that the other is ready.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -24,28 +25,28 @@ pub(crate) struct Table<'a> {
 pub(crate) struct Meeting {
     pub(crate) job: Job,
     pub(crate) link: Link,
-    /// What came with the connection.
+    /// The private data of the connection.
     pub(crate) private_data: Vec<u8>,
 }
 
-/// What a `peer` is started with.
+/// The settings of a `peer`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
-    /// The case and its options, but role, address and port.
+    /// The case and its options, without role, address and port.
     pub(crate) command: String,
-    /// Octets of the window and the source.
+    /// The octets of the window and of the source.
     pub(crate) memory: usize,
-    /// What the host gives the peer.
+    /// The private data that the host gives the peer.
     pub(crate) private_data: Vec<u8>,
 }
 
 impl<'a> Table<'a> {
-    /// Opens the device. CRC is asked for where the guest's siw does so, that both ways are seen.
+    /// Opens the device. It asks for CRC if the guest's siw does, so that both settings are seen.
     pub(crate) fn lay(bench: &'a Bench<'a>, tune: impl FnOnce(&mut Config)) -> Result<Self, String> {
         Self::lay_with(bench, &bench.pcap(), tune)
     }
 
-    /// The same for what is no whole conversation: the capture is for people, and not checked.
+    /// Does the same for an incomplete conversation. Its capture is for people, and not checked.
     pub(crate) fn lay_unchecked(bench: &'a Bench<'a>) -> Result<Self, String> {
         Self::lay_with(bench, &bench.dir.join("unchecked.cap"), |_| {})
     }
@@ -72,7 +73,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Starts `peer` as the one that listens, and answers where it does.
+    /// Starts `peer` as the side that listens, and returns its address.
     pub(crate) fn start_listening(&self, command: &str) -> Result<(Job, SocketAddr), String> {
         let port = fresh_port();
         let job = self.bench.guest.start(&format!("peer {command} -s -a {GUEST} -p {port}"))?;
@@ -80,7 +81,7 @@ impl<'a> Table<'a> {
         Ok((job, SocketAddr::new(GUEST.into(), port)))
     }
 
-    /// Starts `peer` as the one that connects, and waits for its request. The listener is only for this one.
+    /// Starts `peer` as the side that connects, and waits for its request. The listener serves only this one.
     pub(crate) fn start_connecting(
         &self,
         command: &str,
@@ -123,7 +124,7 @@ impl<'a> Table<'a> {
 }
 
 impl Meeting {
-    /// Both ends tell each other their memory; the connecting one speaks first.
+    /// Both ends tell each other their memory. The connecting one sends first.
     pub(crate) fn greet(&mut self, role: Role) -> Result<(), String> {
         if role == Role::Passive {
             self.link.send_greeting()?;
@@ -135,7 +136,7 @@ impl Meeting {
         self.job.wait_for_line("greeted", PATIENCE).map(drop)
     }
 
-    /// The connecting end disconnects, and `peer` ends well.
+    /// Disconnects at the connecting end. `peer` has to end with success.
     pub(crate) fn end(self, role: Role) -> Result<(), String> {
         if role == Role::Passive {
             self.link.qp.disconnect().map_err(text)?;
@@ -149,14 +150,14 @@ impl Meeting {
     }
 }
 
-/// A port that no connection has had before. librdmacm chooses its own ones by chance, and meets a pair of ports in
-/// TIME-WAIT sooner or later: rdma_connect fails then.
+/// Returns a port that no connection has had before. librdmacm chooses its own ports at random. Sooner or later it
+/// meets a pair of ports in TIME-WAIT, and then rdma_connect fails.
 fn fresh_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     FIRST_PORT + NEXT.fetch_add(1, Ordering::Relaxed) % PORTS
 }
 
-/// The next request of a peer.
+/// Returns the next request of a peer.
 pub(crate) fn next_request(events: &EventChannel) -> Result<ConnectRequest, String> {
     match events.wait(Some(PATIENCE)) {
         Some(CmEvent::ConnectRequest(request)) => Ok(request),
@@ -164,7 +165,7 @@ pub(crate) fn next_request(events: &EventChannel) -> Result<ConnectRequest, Stri
     }
 }
 
-/// Waits until a `peer` that listens has seen all its connections established; only then siw reads what comes.
+/// Waits until a listening `peer` has seen all its connections established. Only then siw reads arriving octets.
 pub(crate) fn await_guest(job: &Job, links: &[&Link]) -> Result<(), String> {
     for _ in 0..NUDGES {
         if job.wait_for_line("established", NUDGE_AFTER).is_ok() {
@@ -177,7 +178,7 @@ pub(crate) fn await_guest(job: &Job, links: &[&Link]) -> Result<(), String> {
     job.wait_for_line("established", PATIENCE).map(drop)
 }
 
-/// Waits for the end of a `peer`, which must be a good one.
+/// Waits for the end of a `peer`, which must have succeeded.
 pub(crate) fn finish(job: &Job) -> Result<(), String> {
     let output = job.wait(PATIENCE)?;
     match output.lines.last() {
@@ -186,13 +187,13 @@ pub(crate) fn finish(job: &Job) -> Result<(), String> {
     }
 }
 
-/// An error of ours, with what `peer` has said.
+/// Returns an error of ours, with the output of `peer`.
 pub(crate) fn explain(error: &str, job: &Job) -> String {
     format!("{error}; peer said: {}", job.lines().join(" / "))
 }
 
 const GUEST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// Below the ports that Linux gives out by itself.
+/// The ports are below those that Linux assigns by itself.
 const FIRST_PORT: u16 = 30_000;
 const PORTS: u16 = 2_000;
 const NUDGES: u32 = 20;

@@ -1,8 +1,8 @@
-//! Waiting in real time: every wait of the harness has an end.
+//! Waits in real time. Every wait of the harness has an end.
 
 use std::time::{Duration, Instant};
 
-/// A moment at which a wait ends; one that no clock will ever show is none.
+/// The moment at which a wait ends. `None` is a moment beyond any clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(Option<Instant>);
 
@@ -12,14 +12,14 @@ impl Deadline {
         Self(Instant::now().checked_add(timeout))
     }
 
-    /// What is left; zero when the wait is over.
+    /// Returns the time that is left, or zero when the wait is over.
     #[expect(clippy::disallowed_methods, reason = "guests live in real time")]
     pub(crate) fn left(self) -> Duration {
         self.0.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()))
     }
 }
 
-/// Measures how long something takes.
+/// Measures a duration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(Instant);
 

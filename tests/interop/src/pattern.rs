@@ -1,16 +1,16 @@
-//! Contents that tell who made them, for which message, and where each octet belongs. The guest's `peer_pattern.c` makes
-//! the same.
+//! Contents that identify their sender, their message, and the place of each octet. The guest's `peer_pattern.c`
+//! makes the same.
 
 use weft_rnic::Mr;
 
-/// Who made the octets.
+/// The side that made the octets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Side {
     Guest = 1,
     Host = 2,
 }
 
-/// What they are for.
+/// The purpose of the octets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Send = 0,
@@ -28,7 +28,7 @@ impl Pattern {
         Self(u32::from_be_bytes([side as u8, kind as u8, round.to_le_bytes()[0], index.to_le_bytes()[0]]))
     }
 
-    /// The first `len` octets.
+    /// Returns the first `len` octets.
     pub(crate) fn octets(self, len: usize) -> Vec<u8> {
         (0..len).map(|place| self.octet(place)).collect()
     }
@@ -38,7 +38,7 @@ impl Pattern {
         memory.write(offset, &self.octets(len)).map_err(|error| format!("{error:?}"))
     }
 
-    /// Compares `octets` with the first ones of this.
+    /// Compares `octets` with the first ones of this pattern.
     pub(crate) fn check(self, octets: &[u8], what: &str) -> Result<(), String> {
         let wrong = octets.iter().enumerate().find(|&(place, &octet)| octet != self.octet(place));
         wrong.map_or(Ok(()), |(place, octet)| {
@@ -47,7 +47,7 @@ impl Pattern {
         })
     }
 
-    /// Compares `len` octets at `offset` of `memory` with the first ones of this.
+    /// Compares `len` octets at `offset` of `memory` with the first ones of this pattern.
     pub(crate) fn check_memory(
         self,
         memory: &Mr,

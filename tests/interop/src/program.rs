@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::job::Output;
 use crate::patience::Deadline;
 
-/// A process; dropping it ends it. Start it by `setpriv --pdeathsig KILL`, so that it ends with this one.
+/// A process. Its drop ends it. Started by `setpriv --pdeathsig KILL`, it also ends with this one.
 #[derive(Debug)]
 pub(crate) struct Program {
     child: Child,
@@ -17,7 +17,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts `command`, and keeps the lines of its output that `keep` wants.
+    /// Starts `command`, and keeps the lines of its output for which `keep` returns true.
     pub(crate) fn start(command: &mut Command, keep: fn(&str) -> bool) -> Result<Self, String> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child =
@@ -47,7 +47,7 @@ impl Program {
         }
     }
 
-    /// Waits for its end.
+    /// Waits until the process ends.
     pub(crate) fn wait(mut self, timeout: Duration) -> Result<Output, String> {
         let deadline = Deadline::after(timeout);
         loop {
@@ -67,7 +67,7 @@ impl Program {
         Ok(Output { status: status.code().unwrap_or(-1), lines: std::mem::take(&mut self.lines) })
     }
 
-    /// Waits for its end; an exit status other than 0 is an error.
+    /// Waits until the process ends. An exit status other than 0 is an error.
     pub(crate) fn finish(self, timeout: Duration) -> Result<Vec<String>, String> {
         let output = self.wait(timeout)?;
         if output.status == 0 {
@@ -80,7 +80,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended by itself, which is just as well.
+        // The process may have ended by itself, which is as good.
         let _ended = self.child.kill().and_then(|()| self.child.wait());
     }
 }
@@ -93,7 +93,7 @@ fn read(output: impl Read + Send + 'static, arrived: Sender<String>, keep: fn(&s
         while matches!(output.read_until(b'\n', &mut line), Ok(1..)) {
             let text = String::from_utf8_lossy(&line);
             let text = text.trim_end();
-            // Who no longer listens has dropped the program.
+            // Without a receiver the program has been dropped.
             if keep(text) && arrived.send(text.into()).is_err() {
                 return;
             }

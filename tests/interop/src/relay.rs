@@ -1,4 +1,4 @@
-//! A wire that loses frames: it stands between a guest and a process, which finds it as another Unix socket.
+//! A wire that loses frames. It stands between a guest and a process, which sees another Unix socket.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weft_netif::{Impairment, ImpairmentConfig, Spec, Wire};
 use weft_rnic::Clock;
 
-/// Hands frames on in both directions, in a thread of its own, until it is dropped or finished.
+/// Passes frames on in both directions, in its own thread, until it is dropped or finished.
 #[derive(Debug)]
 pub(crate) struct Relay {
     path: PathBuf,
@@ -37,7 +37,7 @@ impl Relay {
         &self.path
     }
 
-    /// Ends it, and answers how many frames it has lost on the way to the process, and on the way to the guest.
+    /// Ends the relay. Returns how many frames it has lost on the way to the process, and on the way to the guest.
     pub(crate) fn finish(mut self) -> Result<[u64; 2], String> {
         self.end().ok_or_else(|| "the relay has panicked".into())
     }
@@ -72,14 +72,14 @@ fn hand_on(mut wires: [Wire; 2], stopped: &AtomicBool) -> [u64; 2] {
     wires.map(|wire| wire.impairment().map_or(0, |impairment| impairment.counts()[0]))
 }
 
-/// Until a frame comes or can go, or it is time to look whether this is the end.
+/// Sleeps until a frame comes or can go, or it is time to check for the end.
 fn sleep(wires: &[Wire; 2]) {
     let mut fds = Vec::new();
     for wire in wires {
         let out = if wire.wants_write() { PollFlags::OUT } else { PollFlags::empty() };
         fds.extend(wire.poll_fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN | out)));
     }
-    // Interrupted or not, it looks again.
+    // After an interruption the loop checks, too.
     let _woken = poll(&mut fds, Some(&LOOK_AGAIN));
 }
 

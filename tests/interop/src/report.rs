@@ -1,4 +1,4 @@
-//! What came of it: a table for people, JSON for machines.
+//! The results: a table for people, JSON for machines.
 
 use std::fmt;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::tries::Tried;
 pub(crate) struct Row {
     pub(crate) kernel: String,
     pub(crate) siw: &'static str,
-    /// What the guest said of itself, if it came to that.
+    /// The guest's description of itself, if it booted.
     pub(crate) version: Option<String>,
     pub(crate) case: &'static str,
     pub(crate) role: Role,
@@ -34,7 +34,7 @@ pub(crate) fn print(rows: &[Row]) -> Result<(), String> {
     say(&text)
 }
 
-/// Writes to standard output. Whoever has read enough is no failure.
+/// Writes to standard output. A closed output is no failure.
 pub(crate) fn say(text: &str) -> Result<(), String> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -74,7 +74,7 @@ impl fmt::Display for Row {
         write!(f, "{kernel:7}{siw:7}{case:14}{:13}{:6.1}  ", role.name(), time.as_secs_f64())?;
         match &tried.outcome {
             Ok(()) => f.write_str("ok")?,
-            // The whole of it is in the JSON, and with the captures.
+            // The JSON and the captures have the whole error.
             Err(error) if error.chars().count() > WIDTH => {
                 write!(f, "FAILED: {} …", error.chars().take(WIDTH).collect::<String>())?;
             }
@@ -87,7 +87,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// Characters of an error in the table.
+/// The characters of an error in the table.
 const WIDTH: usize = 200;
 
 #[cfg(test)]

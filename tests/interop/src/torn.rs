@@ -1,4 +1,4 @@
-//! FPDUs of which TCP cuts off the very beginning: tshark needs 8 octets to see one.
+//! FPDUs whose very beginning TCP cuts off: tshark needs 8 octets to recognize one.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,7 +10,8 @@ use weft_cli::decode::packet;
 use weft_cli::decode::pcap::Capture;
 use weft_cli::decode::reassembly::{Next, Piece, Reassembly};
 
-/// Whether a TCP segment ends within the first octets of an FPDU. The capture is one without holes and Markers.
+/// Returns true if a TCP segment ends within the first octets of an FPDU. The capture must have no holes and no
+/// Markers.
 pub(crate) fn is_torn(path: &Path) -> Result<bool, String> {
     let failed = |error: &dyn core::fmt::Display| format!("{}: {error}", path.display());
     let file = File::open(path).map_err(|error| failed(&error))?;
@@ -32,17 +33,17 @@ pub(crate) fn is_torn(path: &Path) -> Result<bool, String> {
     Ok(false)
 }
 
-/// What one end sends.
+/// The octets of one direction.
 #[derive(Debug, Default)]
 struct Direction {
     order: Reassembly,
     has_startup: bool,
-    /// The beginning of a frame that is not whole yet.
+    /// The beginning of a frame that is not complete yet.
     rest: Vec<u8>,
 }
 
 impl Direction {
-    /// Takes the frames that are in order now; whether a segment ended within the first octets of an FPDU.
+    /// Takes the frames that are in order now. Returns true if a segment ended within the first octets of an FPDU.
     fn take(&mut self) -> bool {
         while let Some(Next::Piece(piece)) = self.order.next() {
             self.rest.extend_from_slice(&piece.data);
@@ -59,7 +60,7 @@ impl Direction {
         false
     }
 
-    /// The length of the frame that begins `at`, if that can be told yet.
+    /// Returns the length of the frame that begins at `at`, if it is known yet.
     fn frame_len(&self, at: usize) -> Option<usize> {
         let field = if self.has_startup { at } else { at + STARTUP_LEN - 2 };
         let len = usize::from(u16::from_be_bytes(self.rest.get(field..field + 2)?.try_into().ok()?));
@@ -67,9 +68,9 @@ impl Direction {
     }
 }
 
-/// Octets of a Request or Reply without private data.
+/// The octets of a Request or Reply without private data.
 const STARTUP_LEN: usize = 20;
-/// Octets from which on tshark takes an FPDU for one.
+/// The octets from which tshark recognizes an FPDU.
 const SEEN: usize = 8;
 
 #[cfg(test)]
@@ -79,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether a segment ends within the first octets of an FPDU, where the stream is cut at `cuts`.
+    /// Returns true if a segment ends within the first octets of an FPDU, if the stream is cut at `cuts`.
     fn is_torn_at(cuts: &[usize]) -> bool {
         let startup = [&[0; 18][..], &[0, 3], b"abc"].concat();
         let fpdu = [&[0, 21][..], &[7; 26]].concat();

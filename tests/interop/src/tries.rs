@@ -1,20 +1,20 @@
 //! How often a case is tried. A defect of the peer must not fail a case, and a repetition must not hide one of ours.
 
-/// What came of one try.
+/// The result of one try.
 #[derive(Debug)]
 pub(crate) struct Try {
     pub(crate) outcome: Result<(), String>,
-    /// What the guest's kernel said about itself during the try.
+    /// The warning of the guest's kernel about itself during the try.
     pub(crate) warning: Option<String>,
 }
 
-/// What came of a case.
+/// The result of a case.
 #[derive(Debug)]
 pub(crate) struct Tried {
-    /// Of the last try.
+    /// The outcome of the last try.
     pub(crate) outcome: Result<(), String>,
     pub(crate) tries: usize,
-    /// Of all tries.
+    /// The warnings of all tries.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn repeat(mut attempt: impl FnMut() -> Try) -> Tried {
     }
 }
 
-/// Repetitions of a case.
+/// The most repetitions of a case.
 const AGAIN: usize = 2;
 
 #[cfg(test)]
@@ -45,7 +45,7 @@ mod tests {
 
     const FAILED: Result<(), &str> = Err("rdma_connect: UNREACHABLE, -110");
 
-    /// Runs a case whose tries end like this and leave this on the console.
+    /// Runs a case whose tries have these outcomes and leave these texts on the console.
     fn run(tries: &[(Result<(), &str>, &str)]) -> Tried {
         let mut left = tries.iter();
         let tried = repeat(|| {

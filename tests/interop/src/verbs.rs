@@ -13,25 +13,25 @@ use weft_rnic::{
 
 use crate::pattern::{Kind, Pattern, Side};
 
-/// A device and what all its connections share.
+/// A device, and the objects that all its connections share.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) device: Device,
     pub(crate) pd: Pd,
 }
 
-/// One queue pair with its mail, and with what the peer may touch.
+/// One queue pair with its mail, and the memory that the peer may use.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) qp: Qp,
     cq: Cq,
     completions: CompChannel,
     pub(crate) events: EventChannel,
-    /// Slots of receives, and behind them one of Sends.
+    /// The slots of receives, and behind them one for Sends.
     pub(crate) mail: Mr,
-    /// The peer may write here, and nothing else.
+    /// The peer may write here and nowhere else.
     pub(crate) window: Mr,
-    /// The peer may read here, and nothing else.
+    /// The peer may read here and nowhere else.
     pub(crate) source: Mr,
     pub(crate) peer_window: Remote,
     pub(crate) peer_source: Remote,
@@ -46,11 +46,11 @@ pub(crate) struct Remote {
 }
 
 impl Host {
-    /// Opens a device on the Unix socket `wire`. `tune` changes what differs from the defaults.
+    /// Opens a device on the Unix socket `wire`. `tune` changes settings from their defaults.
     pub(crate) fn open(wire: &Path, pcap: &Path, tune: impl FnOnce(&mut Config)) -> Result<Self, String> {
         let seed = RandomState::new().hash_one(std::process::id());
         let mut config = Config::new("10.0.0.2/24".parse().map_err(text)?, seed);
-        // Threads wait for the guest's lines, and the guest meanwhile for ours.
+        // Threads wait for the guest's lines, and meanwhile the guest waits for ours.
         config.progress = Progress::Thread;
         tune(&mut config);
         let file = File::create(pcap).map_err(|error| format!("{}: {error}", pcap.display()))?;
@@ -60,7 +60,7 @@ impl Host {
         Ok(Self { pd: device.alloc_pd(), device })
     }
 
-    /// A queue pair with a window and a source of `len` octets.
+    /// Makes a queue pair with a window and a source of `len` octets.
     pub(crate) fn link(&self, events: &EventChannel, len: usize) -> Result<Link, String> {
         let completions = self.device.create_comp_channel().map_err(text)?;
         let cq = self.device.create_cq(2 * DEPTH, Some(&completions)).map_err(text)?;
@@ -89,7 +89,7 @@ impl Host {
         self.pd.register(len, access).map_err(text)
     }
 
-    /// Completes the capture, after whatever the connections still have to say.
+    /// Completes the capture, after the last frames of the connections.
     pub(crate) fn close(self) -> Result<(), String> {
         std::thread::sleep(GOODBYE);
         let capture = self.device.with_wire(Wire::take_capture).flatten();
@@ -102,12 +102,12 @@ impl Link {
         self.qp.post_recv(&RecvWr { wr_id: wr_id | RECEIVE, sges: &[sge] }).map_err(text)
     }
 
-    /// Posts a receive into one of the slots of mail; the greeting comes into the first.
+    /// Posts a receive into one of the slots of mail. The greeting comes into the first.
     pub(crate) fn post_mail(&self, slot: usize) -> Result<(), String> {
         self.post_receive(slot as u64, self.mail.sge(slot * MAIL_OCTETS, MAIL_OCTETS_U32))
     }
 
-    /// Posts a request, that makes a completion.
+    /// Posts a request with a completion.
     pub(crate) fn post(&self, wr_id: u64, opcode: SendOpcode, sge: Sge) -> Result<(), String> {
         self.post_request(wr_id, opcode, Data::Sges(&[sge]), true)
     }
@@ -117,13 +117,13 @@ impl Link {
         self.post_request(0, SendOpcode::Send, Data::Inline(octets), signaled)
     }
 
-    /// Sends the shortest of frames, which changes nothing. siw may leave frames that follow its Reply at once unread until
-    /// more comes.
+    /// Sends the shortest frame, which changes nothing. siw may leave frames that follow its Reply at once unread
+    /// until more octets come.
     pub(crate) fn nudge(&self) -> Result<(), String> {
         self.post_request(0, SendOpcode::Write { stag: Stag(1), to: 0 }, Data::Sges(&[]), false)
     }
 
-    /// The next completion, whatever it says.
+    /// Returns the next completion, whatever its status.
     pub(crate) fn next_completion(&self) -> Result<Completion, String> {
         loop {
             self.cq.request_notification(false);
@@ -138,7 +138,7 @@ impl Link {
         self.events.wait(Some(PATIENCE)).ok_or_else(|| "no event in time".into())
     }
 
-    /// Waits until the connection is established; answers the private data that came with it.
+    /// Waits until the connection is established. Returns its private data.
     pub(crate) fn wait_established(&self) -> Result<Vec<u8>, String> {
         match self.next_event()? {
             CmEvent::Established { qp_num, private_data, .. } if qp_num == self.qp.number() => {
@@ -156,7 +156,7 @@ impl Link {
         }
     }
 
-    /// Tells the peer window and source, without a completion.
+    /// Tells the peer the window and the source, without a completion.
     pub(crate) fn send_greeting(&self) -> Result<(), String> {
         let mut octets = Vec::new();
         for memory in [&self.window, &self.source] {
@@ -203,18 +203,18 @@ impl Link {
 }
 
 impl Remote {
-    /// A Write to `offset` of it.
+    /// Returns a Write to `offset` of this memory.
     pub(crate) const fn write(self, offset: u64) -> SendOpcode {
         SendOpcode::Write { stag: Stag(self.key), to: self.address.wrapping_add(offset) }
     }
 
-    /// A Read from `offset` of it.
+    /// Returns a Read from `offset` of this memory.
     pub(crate) const fn read(self, offset: u64) -> SendOpcode {
         SendOpcode::Read { stag: Stag(self.key), to: self.address.wrapping_add(offset) }
     }
 }
 
-/// Whether it is a receive that has completed, in whatever way.
+/// Returns true if a receive has completed, with any status.
 pub(crate) const fn is_receive(completion: &Completion) -> bool {
     completion.wr_id & RECEIVE != 0
 }
@@ -223,9 +223,9 @@ pub(crate) fn text(error: impl core::fmt::Display) -> String {
     error.to_string()
 }
 
-/// No step of a case takes longer, on whatever machine.
+/// No step of a case takes longer, on any machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Receives of mail.
+/// The number of receives for mail.
 pub(crate) const MAIL_SLOTS: usize = 4;
 pub(crate) const MAIL_OCTETS: usize = 64;
 const MAIL_OCTETS_U32: u32 = 64;
@@ -233,5 +233,5 @@ const MAIL_OCTETS_U32: u32 = 64;
 pub(crate) const RECEIVE: u64 = 1 << 63;
 const GREETING_OCTETS: u32 = 32;
 const DEPTH: u32 = 64;
-/// FIN and its acknowledgement take less, and nothing depends on it.
+/// FIN and its acknowledgement take less time, and nothing depends on it.
 const GOODBYE: Duration = Duration::from_millis(200);

@@ -1,6 +1,6 @@
 //! A Send from one RDMAP endpoint to another, over DDP and marked MPA, without std and without an allocator.
 //!
-//! That this library builds is the proof. A C program can be linked with it alone and call [`weft_loopback`].
+//! The library builds, which is the proof. A C program can be linked with it alone and call [`weft_loopback`].
 
 #![no_std]
 
@@ -10,7 +10,7 @@ use weft_ddp::Receiver;
 use weft_mpa::{Config, Crc32c, Deframer, Framer, Initiator, Outcome, Responder};
 use weft_rdmap::{Body, Endpoint, Inbound, Kind, Message, OutstandingRequest, PendingRequest, Token};
 
-/// Sends a message to itself through all three layers; returns 0 if it arrived unchanged, else the step that failed.
+/// Sends a message to itself through all three layers. Returns 0 if it arrived unchanged, else the step that failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn weft_loopback() -> u32 {
     match loopback() {
@@ -19,7 +19,7 @@ pub extern "C" fn weft_loopback() -> u32 {
     }
 }
 
-/// Where the round trip ended.
+/// The step at which the round trip ended.
 #[derive(Clone, Copy)]
 enum Step {
     Startup = 1,
@@ -51,7 +51,7 @@ fn loopback() -> Result<(), Step> {
     ulpdu[outbound.header.len()..].copy_from_slice(GREETING);
     let len = framer.seal(&mut wire, outbound.ulpdu_len());
 
-    // In two parts, so that the staging is used too.
+    // The FPDU comes in two parts, so that the staging is used too.
     let (mut first, mut second) = wire.get(..len).ok_or(Step::Frame)?.split_at(len / 2);
     let mut deframer = Deframer::new(Some(Crc32c::default()), receiving, [0; 256]);
     if deframer.next(&mut first) != Ok(None) {
@@ -65,7 +65,7 @@ fn loopback() -> Result<(), Step> {
     }
 }
 
-/// Agrees on Markers and CRC; whether the Initiator sends Markers, and whether the Responder receives them.
+/// Agrees on Markers and CRC. Returns whether the Initiator sends Markers, and whether the Responder receives them.
 fn startup() -> Result<(bool, bool), Step> {
     let initiator = Initiator::new(Config::default());
     let responder = Responder::new(Config { markers: true, ..Config::default() });

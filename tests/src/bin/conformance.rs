@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Answers what is wrong with the catalogue.
+/// Writes the document and returns the faults of the catalogue.
 fn write() -> Result<Vec<String>, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the repository is not there")?;
     let catalogue = Catalogue::read(root)?;

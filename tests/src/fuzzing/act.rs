@@ -1,4 +1,4 @@
-//! The operations of the stream target's input: an octet that names one, and its operands.
+//! The operations in the stream target's input: an octet that names one, and its operands.
 
 use weft_netif::Duration;
 use weft_rnic::{Data, SendOpcode, SendWr};
@@ -9,7 +9,7 @@ use super::opponent::Asked;
 use super::stream::Bench;
 use super::ulpdu::{atomic_request, patch, pattern, read_request, tagged, terminate, untagged};
 
-/// What the first octet of an operation says, modulo [`Op::COUNT`].
+/// The operation that the first octet selects, modulo [`Op::COUNT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Op {
@@ -19,7 +19,7 @@ pub enum Op {
     Frame,
     /// An FPDU around a ULPDU that gets valid STags, offsets and sequence numbers: length (2), octets.
     Patched,
-    /// The same, damaged after its CRC was made: where (2), by what (1), length (2), octets.
+    /// The same, damaged after its CRC was made: place (2), changed bits (1), length (2), octets.
     Damaged,
     /// A Send: opcode (1), area to invalidate (1), octets (2), octets of each segment in units of 16 (1).
     Send,
@@ -50,7 +50,7 @@ pub enum Op {
     PostSend,
     /// The application posts to the receive queue: area (1), offset (2), octets (2).
     PostRecv,
-    /// The application looks at its queues.
+    /// The application polls its queues and events.
     Poll,
     /// The application disconnects.
     Disconnect,
@@ -134,7 +134,7 @@ impl Bench {
             Op::AtomicRequest => {
                 let (operation, area, offset) = (input.octet(), input.octet(), input.word());
                 let (operand, mask) = (input.quad(), input.quad());
-                // A compare mask of zero compares nothing, so that the swap is done.
+                // A compare mask of zero compares no bits, so that the swap is done.
                 let payload = atomic_request(operation, area, offset, [operand, mask, 0, !mask]);
                 self.send_patched(&mut untagged(true, 0xA, 1, 0, &payload));
             }
@@ -152,7 +152,7 @@ impl Bench {
             Op::Cut => self.opponent.cut = usize::from(input.octet()),
             _ => {
                 let mood = input.octet();
-                // The checks know what the device may do from its startup frame on.
+                // The checks know the device's rights only after its startup frame.
                 self.opponent.set_reading(mood & 0x01 != 0 || !self.opponent.is_operating());
                 self.opponent.is_hasty = mood & 0x02 != 0;
             }
@@ -234,7 +234,7 @@ impl Bench {
         let (kind, flags, area, offset) = (input.octet(), input.octet(), input.octet(), input.word());
         let (length, remote, to) = (input.word(), input.octet(), input.word());
         let Some(qp) = self.qp.as_ref().filter(|_| !self.ledger.is_full()) else { return };
-        // The peer has no memory of its own, so that these need to mean nothing.
+        // The peer has no memory of its own, so that these values need no meaning.
         let (stag, to) = (weft_rnic::Stag(u32::from(remote) << 8), u64::from(to));
         let opcode = match kind % KINDS {
             0 => SendOpcode::Send,
@@ -273,7 +273,8 @@ impl Bench {
     }
 }
 
-/// Pieces of a message: whether it is the last, its offset, and its octets. An empty message has one empty piece.
+/// Cuts a message into pieces: whether a piece is the last, its offset, and its octets. An empty message has one
+/// empty piece.
 fn segments(payload: &[u8], cut: u8) -> impl Iterator<Item = (bool, u16, &[u8])> {
     let size = if cut == 0 { MAX_SEGMENT } else { usize::from(cut) * 16 }.min(MAX_SEGMENT);
     (0..payload.len().div_ceil(size).max(1)).map(move |index| {
@@ -283,7 +284,7 @@ fn segments(payload: &[u8], cut: u8) -> impl Iterator<Item = (bool, u16, &[u8])>
     })
 }
 
-/// As much as a ULPDU may hold.
+/// Returns as many octets as a ULPDU may hold.
 fn limited(octets: &[u8]) -> &[u8] {
     &octets[..octets.len().min(weft_mpa::MAX_ULPDU)]
 }

@@ -1,4 +1,4 @@
-//! A second connection of a device that has been through anything.
+//! A second connection of a device after an arbitrary first one.
 
 use weft_rnic::{
     Access, CmEvent, ConnParam, Cq, Data, Device, EventChannel, Pd, Qp, QpCapacity, QpInit, RecvWr,
@@ -14,7 +14,7 @@ use crate::{PORT, RawHost};
 /// Establishes a connection from `host` and exchanges a Send in each direction.
 ///
 /// # Panics
-/// If that does not work.
+/// If that fails.
 pub(super) fn serve_another(device: &Device, host: &RawHost, events: &EventChannel) {
     let pd = device.alloc_pd();
     let cq = device.create_cq(8, None).expect("a completion queue");
@@ -24,7 +24,7 @@ pub(super) fn serve_another(device: &Device, host: &RawHost, events: &EventChann
     qp.post_recv(&RecvWr { wr_id: 1, sges: &[memory.sge(4, 8)] }).expect("an empty queue");
 
     let mut opponent = Opponent::new(host, host.connect(device.address(PORT)), true);
-    // The device may have been told not to speak RFC 6581.
+    // The device may be configured without RFC 6581.
     let config = weft_mpa::Config { enhanced: false, ..weft_mpa::Config::default() };
     opponent.send(&startup::request(&config), &mut ledger);
     let request = core::iter::from_fn(|| events.next()).find_map(|event| match event {

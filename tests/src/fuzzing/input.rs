@@ -1,4 +1,4 @@
-//! Fuzz input, taken from the front. At its end everything is zero and every run of octets empty.
+//! Fuzz input, taken from the front. At its end all numbers are zero and all runs of octets empty.
 
 #[derive(Debug)]
 pub(super) struct Input<'a> {
@@ -36,14 +36,14 @@ impl<'a> Input<'a> {
         u64::from(self.double()) << 32 | u64::from(self.double())
     }
 
-    /// Up to `len` octets, fewer at the end.
+    /// Takes up to `len` octets, fewer at the end.
     pub(super) fn octets(&mut self, len: usize) -> &'a [u8] {
         let (octets, rest) = self.rest.split_at(len.min(self.rest.len()));
         self.rest = rest;
         octets
     }
 
-    /// Octets with their length before them.
+    /// Takes octets with their length before them.
     pub(super) fn run(&mut self) -> &'a [u8] {
         let len = usize::from(self.word());
         self.octets(len)

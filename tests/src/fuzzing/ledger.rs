@@ -1,4 +1,4 @@
-//! What the application of the device under test has lent and posted, and what may come of it.
+//! The memory and requests of the application of the device under test, and their allowed outcomes.
 
 use weft_rnic::{Access, Completion, CompletionOpcode, Mr, Pd, Qp, Region, Sge, Stag, Status};
 
@@ -10,8 +10,7 @@ pub(super) struct Ledger {
     pub(super) areas: Vec<Area>,
     pub(super) reached: Reached,
     posted: Vec<Work>,
-    /// Messages that the peer has sent whole and that complete a request of each queue, and those requests that
-    /// completed.
+    /// For each queue, the peer's whole messages that complete a request of it, and the requests that completed.
     sent: [u32; 2],
     taken: [u32; 2],
     last: [Option<u64>; 2],
@@ -29,7 +28,7 @@ pub(super) struct Area {
     is_foreign: bool,
     is_dead: bool,
     fill: [u8; 8],
-    /// By local requests and by what the peer was allowed.
+    /// True for an octet that a local request or an allowed request of the peer may change.
     may_change: Vec<bool>,
     written: bool,
 }
@@ -46,12 +45,13 @@ struct Work {
     queue: Queue,
     signaled: bool,
     completed: bool,
-    /// Octets of its local memory.
+    /// The octets of its local memory.
     len: u32,
 }
 
 impl Ledger {
-    /// An area for each row of [`areas`], one of them in another protection domain, and those that only `qp` may use.
+    /// Registers an area for each row of [`areas`], one of them in another protection domain. Some are for `qp`
+    /// alone.
     pub(super) fn new(pd: &Pd, foreign: &Pd, qp: &Qp) -> Self {
         let areas = (0..areas().len()).map(|index| {
             let pd = if index == FOREIGN { foreign } else { pd };
@@ -68,27 +68,27 @@ impl Ledger {
         }
     }
 
-    /// The area that an octet of input chooses.
+    /// Returns the area that an octet of input chooses.
     pub(super) fn area(&self, choice: u8) -> &Area {
         &self.areas[usize::from(choice) % self.areas.len()]
     }
 
-    /// The identifier for the next request.
+    /// Returns the identifier for the next request.
     pub(super) const fn next_id(&self) -> u64 {
         self.posted.len() as u64
     }
 
-    /// A request with [`Self::next_id`] and so much local memory was taken.
+    /// Notes that a request with [`Self::next_id`] and this much local memory was posted.
     pub(super) fn post(&mut self, queue: Queue, signaled: bool, len: u32) {
         self.posted.push(Work { queue, signaled, completed: false, len });
     }
 
-    /// The peer has sent the last segment of a message that takes a receive, or answers a request of the send queue.
+    /// Notes the last segment of a message of the peer that takes a receive, or answers a request of the send queue.
     pub(super) const fn note_message(&mut self, queue: Queue) {
         self.sent[queue as usize] += 1;
     }
 
-    /// The engine may place received octets into this element from now on.
+    /// Notes that the engine may place received octets into this element from now on.
     pub(super) fn lend(&mut self, sge: Sge) {
         let area = self.areas.iter_mut().find(|area| area.stag == sge.lkey);
         if let Some(area) = area
@@ -98,7 +98,7 @@ impl Ledger {
         }
     }
 
-    /// The peer has sent a Write, or an Atomic Request, to these octets.
+    /// Notes that the peer has sent a Write, or an Atomic Request, to these octets.
     pub(super) fn allow_peer(&mut self, stag: Stag, to: u64, len: usize, right: Access) {
         let area = self.areas.iter_mut().find(|area| area.stag == stag);
         if let Some(area) = area
@@ -108,20 +108,24 @@ impl Ledger {
         }
     }
 
-    /// The peer has sent a message that invalidates this STag, so that nothing behind it may use it.
+    /// Notes that the peer has sent a message that invalidates this STag. No later message may use it.
     pub(super) fn invalidate(&mut self, stag: Stag) {
         for area in &mut self.areas {
             area.is_dead |= area.stag == stag;
         }
     }
 
-    /// A completion came out of the queue.
+    /// Checks a completion from the queue.
     ///
     /// # Panics
-    /// If it is not that of a posted request, a second one, out of order, or of more than was sent or fits.
+    /// If its request was never posted, is completed already, is out of order, or has more octets than were sent or
+    /// fit.
     pub(super) fn complete(&mut self, completion: &Completion) {
         let index = usize::try_from(completion.wr_id).unwrap_or(usize::MAX);
-        let work = self.posted.get_mut(index).unwrap_or_else(|| panic!("nobody posted {completion:?}"));
+        let work = self
+            .posted
+            .get_mut(index)
+            .unwrap_or_else(|| panic!("a request was never posted: {completion:?}"));
         assert!(!core::mem::replace(&mut work.completed, true), "twice: {completion:?}");
         let queue = work.queue as usize;
         assert!(self.last[queue].is_none_or(|last| last < completion.wr_id), "out of order: {completion:?}");
@@ -130,8 +134,8 @@ impl Ledger {
             return;
         }
         assert_eq!(work.queue == Queue::Recv, is_receive(completion.opcode), "{completion:?}");
-        assert!(work.queue == Queue::Recv || work.signaled, "nobody asked for {completion:?}");
-        // Immediate Data tells of what was written, which the receive has no part in.
+        assert!(work.queue == Queue::Recv || work.signaled, "an unwanted completion: {completion:?}");
+        // The completion of Immediate Data counts octets that a Write placed, and none of the receive.
         let counts = completion.opcode != CompletionOpcode::RecvWithImmediate;
         assert!(!counts || completion.byte_len <= work.len, "more than {} octets: {completion:?}", work.len);
         if !matches!(
@@ -151,7 +155,7 @@ impl Ledger {
         self.reached.add(milestone(completion));
     }
 
-    /// Every request that wants a completion has had one; unsignaled Sends may have had none.
+    /// Checks that every request that wants a completion has had one. Unsignaled requests may have had none.
     pub(super) fn check_all_completed(&self) {
         for (index, work) in self.posted.iter().enumerate() {
             let silent = work.queue == Queue::Send && !work.signaled;
@@ -159,12 +163,12 @@ impl Ledger {
         }
     }
 
-    /// Whether there may be more requests; so many are enough for any run.
+    /// Returns true if no more requests are wanted, as so many are enough for any run.
     pub(super) const fn is_full(&self) -> bool {
         self.posted.len() >= MAX_REQUESTS
     }
 
-    /// Nothing changed but what may have changed.
+    /// Checks that no other octets have changed than those that may.
     pub(super) fn check_memory(&mut self) {
         for area in &self.areas {
             if area.check() {
@@ -173,7 +177,7 @@ impl Ledger {
         }
     }
 
-    /// Checks an area once more and takes it out of use.
+    /// Checks an area for the last time and deregisters it.
     pub(super) fn deregister(&mut self, choice: u8) {
         let index = usize::from(choice) % self.areas.len();
         if self.areas[index].check() {
@@ -194,7 +198,7 @@ impl Ledger {
         }
     }
 
-    /// Whether these octets are of an area that nobody but the application may read.
+    /// Returns true if these octets are of an area that only the application may read.
     pub(super) fn is_secret(&self, octets: &[u8]) -> bool {
         self.areas
             .iter()
@@ -204,7 +208,7 @@ impl Ledger {
 }
 
 impl Area {
-    /// None when it is to be for a queue pair that is gone.
+    /// Returns `None` if the area is for a queue pair that is gone.
     fn new(index: usize, pd: &Pd, qp: Option<&Qp>) -> Option<Self> {
         let (access, to) = areas()[index];
         let mr = match to {
@@ -228,7 +232,7 @@ impl Area {
         })
     }
 
-    /// A piece of the area, not necessarily inside it.
+    /// Returns a piece of the area, not necessarily inside it.
     pub(super) const fn sge(&self, offset: u16, length: u16) -> Sge {
         Sge { addr: self.to.wrapping_add(offset as u64), length: length as u32, lkey: self.stag }
     }
@@ -243,7 +247,7 @@ impl Area {
         octets.map(|octets| octets.fill(true)).is_some()
     }
 
-    /// Answers whether the peer has changed anything.
+    /// Checks the area. Returns true if the peer has changed any octet.
     fn check(&self) -> bool {
         let Some(mr) = &self.mr else { return false };
         let mut octets = vec![0; AREA_LEN];
@@ -251,7 +255,7 @@ impl Area {
         let mut changed = false;
         for (at, (octet, may_change)) in octets.iter().zip(&self.may_change).enumerate() {
             if *octet != self.fill[at % 8] {
-                assert!(may_change, "octet {at} of the area at {:#x} was not anybody's to change", self.to);
+                assert!(may_change, "octet {at} of the area at {:#x} was changed without a right", self.to);
                 changed = true;
             }
         }
@@ -285,9 +289,10 @@ fn milestone(completion: &Completion) -> Milestone {
     }
 }
 
-/// Rights and first tagged offset of each area: for receives and sinks, for everything, for writing only, for reading
-/// only, for the application alone, and for another protection domain; without an offset, for one queue pair, whose
-/// peer can invalidate them. The offsets of the third one end where offsets wrap.
+/// Returns rights and first tagged offset of each area. The areas are for receives and sinks, for all uses, for
+/// writing only, for reading only, for the application alone, and for another protection domain. Those without an
+/// offset are for one queue pair, whose peer can invalidate them. The offsets of the third area end where offsets
+/// wrap.
 fn areas() -> [(Access, Option<u64>); 8] {
     let write_only = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     [
@@ -303,6 +308,6 @@ fn areas() -> [(Access, Option<u64>); 8] {
 }
 
 const FOREIGN: usize = 5;
-/// Octets of an area; more than one segment takes.
+/// The octets of an area, more than one segment takes.
 pub(super) const AREA_LEN: usize = 2048;
 const MAX_REQUESTS: usize = 400;

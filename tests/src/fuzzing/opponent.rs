@@ -1,4 +1,4 @@
-//! The peer: a TCP connection that fuzz input speaks through, and what both directions of it have carried.
+//! The peer: a TCP connection on which fuzz input speaks, and the octets of both directions.
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ pub(super) struct Opponent {
     sent: Vec<u8>,
     received: Vec<u8>,
     operation: Option<Operation>,
-    /// Octets in a TCP segment, 0 for as many as TCP likes.
+    /// The octets in a TCP segment; 0 for as many as TCP takes.
     pub(super) cut: usize,
     /// Whether the device gets time to react after each piece.
     pub(super) is_hasty: bool,
@@ -33,7 +33,7 @@ pub(super) struct Opponent {
     pub(super) last_header: Vec<u8>,
 }
 
-/// What the device has asked for.
+/// A request of the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asked {
     Read { stag: Stag, to: u64, size: u32 },
@@ -46,7 +46,7 @@ struct Operation {
     framer: Framer,
     has_crc: bool,
     markers: [bool; 2],
-    /// Reads what this side has sent, as the device should read it. None after the first error.
+    /// Reads the octets sent from this side, as the device should read them. `None` after the first error.
     shadow: Option<Deframer<Vec<u8>>>,
     /// The next sequence number and offset of this side's untagged messages.
     next: [(u32, u32); 4],
@@ -83,7 +83,7 @@ impl Opponent {
                 if taken == 0 {
                     return;
                 }
-                // Before the device reads it: what it may do then is in the ledger.
+                // The ledger gets the device's new rights before the device reads the octets.
                 self.note_sent(&piece[..taken], ledger);
                 piece = &piece[taken..];
                 if !self.is_hasty || !piece.is_empty() {
@@ -93,7 +93,7 @@ impl Opponent {
         }
     }
 
-    /// The FPDU of `ulpdu`, framed as the two sides have agreed, or as they do by default.
+    /// Frames `ulpdu` as an FPDU, by the agreed settings, or by the default ones.
     pub(super) fn frame(&mut self, ulpdu: &[u8]) -> Vec<u8> {
         let mut default = Framer::new(Some(Crc32c::default()), false);
         let framer = self.operation.as_mut().map_or(&mut default, |operation| &mut operation.framer);
@@ -103,8 +103,8 @@ impl Opponent {
         out
     }
 
-    /// What is sent next is an FPDU that was damaged: with a CRC, nothing of it and behind it may count. The checks
-    /// must not depend on the stack's own CRC to see that.
+    /// Notes that the next FPDU is damaged. With a CRC, neither it nor any octet behind it may count. The checks must
+    /// not depend on the stack's own CRC for this.
     pub(super) fn announce_damage(&mut self) {
         if let Some(operation) = &mut self.operation
             && operation.has_crc
@@ -114,12 +114,12 @@ impl Opponent {
         }
     }
 
-    /// The sequence number and offset that the device expects next on a queue.
+    /// Returns the sequence number and offset that the device expects next on a queue.
     pub(super) fn next(&self, queue: usize) -> (u32, u32) {
         self.operation.as_ref().map_or((1, 0), |operation| operation.next[queue % 4])
     }
 
-    /// The device's startup frame, once it has come.
+    /// Returns the device's startup frame, as far as it has come.
     pub(super) fn device_frame(&self) -> &[u8] {
         &self.received
     }
@@ -129,7 +129,7 @@ impl Opponent {
         self.operation.is_some()
     }
 
-    /// Reads what the device has sent, and checks it.
+    /// Reads and checks the octets that the device has sent.
     pub(super) fn absorb(&mut self, ledger: &mut Ledger) {
         let octets = self.peer.take();
         if octets.is_empty() {
@@ -165,7 +165,7 @@ impl Opponent {
         }
     }
 
-    /// Goes over to Full Operation when both frames are whole and accepting.
+    /// Begins Full Operation when both frames are whole and accepting.
     fn begin(&mut self, ledger: &mut Ledger) {
         let kinds = [FrameKind::Request, FrameKind::Reply];
         let [my_kind, their_kind] = if self.is_initiator { kinds } else { [kinds[1], kinds[0]] };
@@ -186,7 +186,7 @@ impl Opponent {
             markers: [theirs.markers, mine.markers],
             shadow: Some(deframer(theirs.markers)),
             next: [(1, 0); 4],
-            // Who sent the Request needs nobody's leave; a responder has to wait for the first FPDU.
+            // The sender of the Request may send at once. A responder has to wait for the first FPDU.
             is_begun: !self.is_initiator,
             deframer: deframer(mine.markers),
             receiver: Receiver::new(4),
@@ -204,7 +204,7 @@ impl Opponent {
             assert!(operation.is_begun, "a responder sends nothing before the first FPDU of the initiator");
             assert!(!operation.is_terminated, "nothing follows a Terminate");
             let segment = operation.receiver.accept(ulpdu).expect("the device keeps DDP's order");
-            let opcode = Opcode::of(&segment.header).expect("the device sends what there is");
+            let opcode = Opcode::of(&segment.header).expect("the device sends defined opcodes only");
             let header = &ulpdu[..segment.header.len()];
             self.last_header.clear();
             self.last_header.extend_from_slice(header);
@@ -222,7 +222,10 @@ impl Opponent {
                     self.asked.push_back(Asked::Atomic { id: request.id });
                 }
                 Opcode::ReadResponse => {
-                    assert!(!ledger.is_secret(segment.payload), "memory that nobody may read was read");
+                    assert!(
+                        !ledger.is_secret(segment.payload),
+                        "memory without the right to be read was read"
+                    );
                     if !segment.payload.is_empty() {
                         ledger.reached.add(Milestone::ReadAnswered);
                     }
@@ -240,7 +243,7 @@ impl Opponent {
 }
 
 impl Operation {
-    /// Reads this side's own octets, and notes what they allow the device to do.
+    /// Reads this side's own octets, and notes the rights that they give the device.
     fn note_sent(&mut self, mut octets: &[u8], ledger: &mut Ledger) {
         let Some(shadow) = &mut self.shadow else { return };
         loop {
@@ -291,10 +294,10 @@ impl Operation {
                 ledger.reached.add(Milestone::CrcOff);
             }
         }
-        // The device ends the stream here, and nothing behind counts.
+        // The device ends the stream here, and later octets do not count.
         self.shadow = None;
     }
 }
 
-/// Longer than an acknowledgement may wait.
+/// Longer than the delay of an acknowledgement.
 pub(super) const MOMENT: Duration = Duration::from_millis(50);

@@ -1,13 +1,13 @@
-//! How far an input has brought the stack.
+//! The milestones that an input has reached.
 
 use std::collections::BTreeSet;
 
-/// The milestones that a run has passed. A test asks for them, so that a corpus which no longer gets into Full
+/// The milestones that a run has passed. A test requires them, so that a corpus that no longer gets into Full
 /// Operation is noticed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reached(BTreeSet<Milestone>);
 
-/// Something that only a stack in Full Operation does.
+/// An event that only a stack in Full Operation produces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Milestone {
     /// The device sent the Request, and the stream was established.
@@ -48,7 +48,7 @@ pub enum Milestone {
     ReadCompleted,
     /// An Atomic of the device completed.
     AtomicCompleted,
-    /// A request of the device that makes no message completed.
+    /// A local request of the device, without a message, completed.
     CarriedOut,
     /// The device sent a Terminate of this layer.
     TerminateSent(u8),
@@ -62,21 +62,21 @@ pub enum Milestone {
     Lost,
     /// FPDUs with Markers came from the device.
     MarkersFromDevice,
-    /// FPDUs with Markers went to the device, and it went on.
+    /// FPDUs with Markers went to the device, and it took them.
     MarkersToDevice,
-    /// An FPDU went to the device without a CRC, and it went on.
+    /// An FPDU without a CRC went to the device, and it took it.
     CrcOff,
     /// The device served a second connection after the end of the first.
     SecondConnection,
 }
 
 impl Reached {
-    /// Whether a milestone was passed.
+    /// Returns true if the milestone was passed.
     pub fn contains(&self, milestone: Milestone) -> bool {
         self.0.contains(&milestone)
     }
 
-    /// Adds what another run has reached.
+    /// Adds the milestones of another run.
     pub fn extend(&mut self, other: &Self) {
         self.0.extend(&other.0);
     }

@@ -4,16 +4,16 @@ use weft_mpa::RtrSet;
 
 use super::input::Input;
 
-/// How the two sides are set up. See [`Settings::take`] for the octets.
+/// The settings of the two sides. See [`Settings::take`] for the octets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     /// The device sends the Request.
     pub(super) is_active: bool,
-    /// Startup is the input's, too.
+    /// The input has the startup octets, too.
     pub(super) is_raw: bool,
-    /// The application says no.
+    /// The application rejects.
     pub(super) rejects: bool,
-    /// The application looks at its queues only when the input says so.
+    /// The application polls its queues only when the input says so.
     pub(super) is_lazy: bool,
     pub(super) has_small_cq: bool,
     pub(super) signals_all: bool,
@@ -35,8 +35,9 @@ impl Settings {
     /// 2   the same of the peer
     /// 3   0x07 RTR kinds of the peer (Send, Write, Read), 0x38 of the device, 0x40 the application rejects, 0x80 a
     ///     completion queue that overruns
-    /// 4   0x0F receives that are posted before, 0x10 the queue pair signals everything, 0x20 the application is lazy,
-    /// 0xC0 MTU 5   0x01 a second connection at the end
+    /// 4   0x0F receives that are posted before startup, 0x10 the queue pair signals everything, 0x20 the application is lazy,
+    ///     0xC0 MTU
+    /// 5   0x01 a second connection at the end
     /// ```
     pub(super) fn take(input: &mut Input<'_>) -> Self {
         let [flags, device, peer, more, first, last] = core::array::from_fn(|_| input.octet());

@@ -1,10 +1,10 @@
-//! A startup of the peer's that fits what the device says, octet by octet.
+//! A startup of the peer that fits the device's frame, octet by octet.
 
 use weft_mpa::Config;
 
 use super::ulpdu::{read_request, tagged, untagged};
 
-/// The Request of a peer with these settings.
+/// Returns the Request of a peer with these settings.
 pub(super) fn request(config: &Config) -> Vec<u8> {
     let mut frame = b"MPA ID Req Frame".to_vec();
     frame.push(flags(config) | (u8::from(config.enhanced) * ENHANCED));
@@ -17,7 +17,7 @@ pub(super) fn request(config: &Config) -> Vec<u8> {
     frame
 }
 
-/// The Reply of a peer with these settings to the device's Request.
+/// Returns the Reply of a peer with these settings to the device's Request.
 pub(super) fn reply(config: &Config, request: &[u8]) -> Vec<u8> {
     let mut frame = b"MPA ID Rep Frame".to_vec();
     let header = request.get(16..20).unwrap_or(&[0, 1, 0, 0]);
@@ -38,8 +38,7 @@ pub(super) fn reply(config: &Config, request: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The ULPDU by which a peer that asked for peer-to-peer says that it is ready, of a kind that the device's Reply
-/// names.
+/// Returns the RTR message of a peer that asked for peer-to-peer, of a kind that the device's Reply names.
 pub(super) fn rtr(config: &Config, reply: &[u8]) -> Option<Vec<u8>> {
     let data = reply.get(20..24).filter(|data| config.enhanced && data[0] & PEER_TO_PEER != 0)?;
     Some(if data[2] & WRITE_RTR != 0 {

@@ -15,15 +15,16 @@ use super::settings::Settings;
 use super::startup;
 use crate::{PATIENCE, PORT, RawHost};
 
-/// Runs one device on virtual time against a peer that does what `data` says, and answers how far the device came.
+/// Runs one device on virtual time against a peer that follows `data`. Returns the milestones that the device
+/// reached.
 ///
-/// The first six octets choose role, startup, memory and work; the rest is a list of operations of the peer and of the
-/// application: octets as they are, FPDUs around any octets, FPDUs with those STags, offsets and sequence numbers that
-/// mean something at that moment, messages of every kind, FIN, RST, pauses; requests, disconnects, deregistrations.
+/// The first six octets choose role, startup, memory and work. The rest is a list of operations of the peer and of
+/// the application. The peer sends octets as they are, FPDUs around any octets, FPDUs with valid STags, offsets and
+/// sequence numbers, messages of every kind, FIN, RST and pauses. The application posts, disconnects and deregisters.
 ///
 /// # Panics
-/// If the device panics, does not come to rest, frames its own stream badly, changes memory that nobody has lent it,
-/// gives away what nobody may read, completes a request twice or never, or serves nobody afterwards.
+/// If the device panics, does not come to rest, or frames its own stream badly. If it changes or sends memory without
+/// a right. If it completes a request twice or never, or serves no second connection.
 pub fn stream(data: &[u8]) -> Reached {
     let mut input = Input::new(data);
     let settings = Settings::take(&mut input);
@@ -50,7 +51,7 @@ pub(super) struct Bench {
     pub(super) pd: Pd,
     pub(super) device: Device,
     events: EventChannel,
-    /// Connections that were established, and that have ended.
+    /// The connections that were established, and that have ended.
     established: u32,
     ended: u32,
     _listener: Listener,
@@ -102,7 +103,7 @@ impl Bench {
         }
     }
 
-    /// Posts receives and goes through startup, unless that is the input's.
+    /// Posts receives and goes through startup, unless the input has the startup.
     fn begin(&mut self) {
         for index in 0..self.settings.receives {
             self.post_recv(0, u16::from(index) * 128, 128);
@@ -127,7 +128,7 @@ impl Bench {
         }
     }
 
-    /// Lets everything happen that happens now, and reads what comes of it.
+    /// Lets all pending events happen, and reads the results.
     pub(super) fn settle(&mut self) {
         if !self.opponent.is_hasty {
             self.host.settle(MOMENT);
@@ -135,7 +136,7 @@ impl Bench {
         self.opponent.absorb(&mut self.ledger);
     }
 
-    /// The application takes its events and completions.
+    /// Takes the application's events and completions.
     pub(super) fn serve(&mut self) {
         while let Some(event) = self.events.next() {
             self.handle(event);
@@ -163,7 +164,7 @@ impl Bench {
         match event {
             CmEvent::ConnectRequest(request) => {
                 let Some(qp) = &self.qp else { return };
-                // Either may come too late, when the peer has gone or the queue pair has been used.
+                // Either call may come too late, when the peer has gone or the queue pair has been used.
                 if self.settings.rejects {
                     let _too_late = self.device.reject(request.id, b"no");
                     self.ledger.reached.add(Milestone::Rejected);
@@ -195,11 +196,11 @@ impl Bench {
                     DisconnectReason::LocalTerminate(_) => {}
                 }
             }
-            event => panic!("nobody uses streaming mode: {event:?}"),
+            event => panic!("no end uses streaming mode: {event:?}"),
         }
     }
 
-    /// Ends whatever is left, and checks that nothing is missing.
+    /// Ends all connections, and checks that no completion is missing.
     fn finish(mut self) -> Reached {
         self.opponent.is_hasty = false;
         self.opponent.set_reading(true);
@@ -216,7 +217,7 @@ impl Bench {
         self.ledger.lossy |= self.cq.is_overrun();
         if let Some(qp) = &self.qp {
             if self.established > 0 {
-                assert_eq!((qp.state(), self.ended), (QpState::Error, 1), "an end without an end");
+                assert_eq!((qp.state(), self.ended), (QpState::Error, 1), "the connection has not ended");
                 self.ledger.check_all_completed();
             } else {
                 assert!(matches!(qp.state(), QpState::Idle | QpState::Error), "{:?}", qp.state());
@@ -233,6 +234,6 @@ impl Bench {
 
 const MAX_STEPS: usize = 300;
 const CQ_ENTRIES: u32 = 1024;
-/// Small, so that what the device owes can be more than the two hold.
+/// So small that the device's pending output can exceed both buffers.
 const TCP_BUFFER: usize = 8 * 1024;
 const PEER_BUFFER: usize = 4 * 1024;

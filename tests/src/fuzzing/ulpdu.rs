@@ -1,13 +1,13 @@
-//! ULPDUs for the peer to send, and what makes those of fuzz input meaningful.
+//! ULPDUs for the peer to send, and the changes that make the input's ULPDUs valid.
 
 use weft_rdmap::Opcode;
 
 use super::ledger::{AREA_LEN, Ledger};
 use super::opponent::{Asked, Opponent};
 
-/// Puts into a ULPDU what the device expects at this moment, as far as there is room: MSN and MO in an untagged one,
-/// and STags and tagged offsets of the device's memory wherever they belong. The octets that stood there choose the
-/// memory (the last one of an STag) and the offset in it (the last two of a tagged offset).
+/// Puts the values that the device expects now into a ULPDU, as far as there is room. Those are MSN and MO in an
+/// untagged one, and STags and tagged offsets of the device's memory. The replaced octets choose the memory (the last
+/// octet of an STag) and the offset in it (the last two of a tagged offset).
 pub(super) fn patch(ulpdu: &mut [u8], opponent: &Opponent, ledger: &Ledger) {
     let Some(&[first, control]) = ulpdu.first_chunk() else { return };
     let opcode = Opcode::parse(control).ok();
@@ -39,7 +39,7 @@ pub(super) fn patch(ulpdu: &mut [u8], opponent: &Opponent, ledger: &Ledger) {
     }
 }
 
-/// A segment of an untagged message, MSN and MO to be patched.
+/// Returns a segment of an untagged message, whose MSN and MO are still to be patched.
 pub(super) fn untagged(is_last: bool, opcode: u8, queue: u8, word: u8, payload: &[u8]) -> Vec<u8> {
     let first = if is_last { 0x41 } else { 0x01 };
     let mut octets = vec![first, 0x40 | opcode, 0, 0, 0, word, 0, 0, 0, queue];
@@ -48,7 +48,7 @@ pub(super) fn untagged(is_last: bool, opcode: u8, queue: u8, word: u8, payload: 
     octets
 }
 
-/// A tagged segment, its STag to be patched.
+/// Returns a tagged segment, whose STag is still to be patched.
 pub(super) fn tagged(is_last: bool, opcode: u8, area: u8, offset: u16, payload: &[u8]) -> Vec<u8> {
     let first = if is_last { 0xC1 } else { 0x81 };
     let mut octets = vec![first, 0x40 | opcode, 0, 0, 0, area, 0, 0, 0, 0, 0, 0];
@@ -57,7 +57,7 @@ pub(super) fn tagged(is_last: bool, opcode: u8, area: u8, offset: u16, payload: 
     octets
 }
 
-/// What stands behind the DDP header of a Read Request, its source to be patched.
+/// Returns the octets behind the DDP header of a Read Request, whose source is still to be patched.
 pub(super) fn read_request(area: u8, offset: u16, size: u32) -> Vec<u8> {
     let mut octets = vec![0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0x10, 0];
     octets.extend_from_slice(&size.to_be_bytes());
@@ -66,7 +66,7 @@ pub(super) fn read_request(area: u8, offset: u16, size: u32) -> Vec<u8> {
     octets
 }
 
-/// What stands behind the DDP header of an Atomic Request, its target to be patched.
+/// Returns the octets behind the DDP header of an Atomic Request, whose target is still to be patched.
 pub(super) fn atomic_request(operation: u8, area: u8, offset: u16, words: [u64; 4]) -> Vec<u8> {
     let mut octets = vec![0, 0, 0, operation, 0, 0, 0, 7, 0, 0, 0, area, 0, 0, 0, 0, 0, 0];
     octets.extend_from_slice(&offset.to_be_bytes());
@@ -76,8 +76,8 @@ pub(super) fn atomic_request(operation: u8, area: u8, offset: u16, words: [u64; 
     octets
 }
 
-/// What stands behind the DDP header of a Terminate. The highest bit of `bits` says that the octets are as Linux siw
-/// orders them; the three lowest are M, D and R, with the headers of the device's last segment behind them.
+/// Returns the octets behind the DDP header of a Terminate. The highest bit of `bits` selects the order of Linux siw.
+/// The three lowest bits are M, D and R, with the headers of the device's last segment behind them.
 pub(super) fn terminate(kind: u8, code: u8, bits: u8, header: &[u8]) -> Vec<u8> {
     let mut octets = if bits & 0x80 == 0 {
         vec![kind, code, (bits & 0x07) << 5, 0]
@@ -96,7 +96,7 @@ pub(super) fn terminate(kind: u8, code: u8, bits: u8, header: &[u8]) -> Vec<u8> 
     octets
 }
 
-/// Octets that differ from their neighbours.
+/// Returns octets that differ from their neighbours.
 pub(super) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251).to_le_bytes()[0] ^ 0x55).collect()
 }
@@ -105,7 +105,7 @@ fn patch_place(ulpdu: &mut [u8], stag_at: usize, to_at: usize, ledger: &Ledger) 
     let Some(&choice) = ulpdu.get(stag_at + 3) else { return };
     let area = ledger.area(choice);
     if let Some(&[high, low]) = ulpdu.get(to_at + 6..to_at + 8) {
-        // Some offsets beyond the end are wanted too.
+        // Some offsets are to be beyond the end.
         let offset = u64::from(u16::from_be_bytes([high, low])) % (AREA_LEN as u64 * 2);
         put(ulpdu, to_at, &area.to.wrapping_add(offset).to_be_bytes());
     }

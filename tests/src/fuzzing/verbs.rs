@@ -1,8 +1,8 @@
 //! The verbs against a model of them: two devices on a good wire and on virtual time, and any sequence of calls.
 //!
-//! After each call both worlds come to rest, so that the model can say exactly what has happened: which error a call
-//! answers, which completions there are with which status, what all memory holds. Only requests that are posted in a
-//! row to one queue pair may be held back, and then run in one go.
+//! After each call both worlds come to rest, so that the model knows exactly what has happened: the error of a call,
+//! the completions with their status, and the content of all memory. Only requests that are posted in a row to one
+//! queue pair may be held back, and then run together.
 
 mod apply;
 mod memory;
@@ -21,11 +21,11 @@ use arbitrary::{Arbitrary, Unstructured};
 use self::ops::{BindChoice, DataChoice, Flags, Kind, Offset, Op, Place, QpChoice, SendChoice, SgeChoice};
 use self::world::World;
 
-/// Runs the calls that `data` stands for, and answers the names of the errors, completions and ends that there were.
+/// Runs the calls that `data` encodes. Returns the names of the errors, completions and ends that occurred.
 ///
 /// # Panics
-/// If a call answers something else than the model, a completion is missing, doubled, wrong or out of order, memory
-/// differs, or an event does not come.
+/// If a call returns another result than the model, or memory differs, or an event does not come. If a completion is
+/// missing, doubled, wrong or out of order.
 pub fn verbs_ops(data: &[u8]) -> BTreeSet<String> {
     let mut input = Unstructured::new(data);
     let mut world = World::new();
@@ -53,7 +53,7 @@ pub fn verbs_ops(data: &[u8]) -> BTreeSet<String> {
     world.seen
 }
 
-/// A queue pair on each side, connected, with memory and receives.
+/// Makes a connected queue pair on each side, with memory and receives.
 fn prepare(world: &mut World) {
     let choice = QpChoice {
         pd: false,
@@ -91,7 +91,7 @@ fn prepare(world: &mut World) {
     }
 }
 
-/// A window of each type over the first region, and a fast registration, all of them valid.
+/// Makes a window of each type over the first region, and a fast registration, all of them valid.
 fn bind(world: &mut World, side: bool) {
     for is_first in [true, false] {
         world.apply(&Op::AllocMw { side, pd: false, is_first });
@@ -110,7 +110,7 @@ fn bind(world: &mut World, side: bool) {
     world.settle();
 }
 
-/// The queue pair that a request is posted to.
+/// Returns the queue pair that a request is posted to.
 fn target(world: &World, op: &Op) -> Option<memory::End> {
     match op {
         Op::PostSend { side, qp, .. } => world.end_by(*side, *qp),
@@ -118,7 +118,7 @@ fn target(world: &World, op: &Op) -> Option<memory::End> {
     }
 }
 
-/// Whether the engine may wait: what fetches is the last of what it does in one go.
+/// Returns true if the engine may wait. A request that fetches is the last one that runs with the others.
 fn may_be_held(op: &Op) -> bool {
     match op {
         Op::PostSend { request, flags, .. } => {

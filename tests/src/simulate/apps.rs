@@ -1,4 +1,4 @@
-//! The applications: they poll completions, post what is planned, and look at nothing while they stall.
+//! The applications: they poll completions, post planned requests, and do nothing while they stall.
 
 use weft_netif::Instant;
 use weft_rnic::{Cq, Data, RecvWr, SendOpcode, SendWr, Sge, Stag};
@@ -10,7 +10,7 @@ use super::request::{Bad, Change, Op, Receive, Request};
 use super::world::World;
 
 impl World {
-    /// Lets all applications do what they can do now.
+    /// Lets all applications act now.
     pub(crate) fn act(&mut self) -> Result<(), String> {
         let now = self.now();
         for host in 0..self.hosts.len() {
@@ -32,7 +32,7 @@ impl World {
         Ok(())
     }
 
-    /// When an application wants to act next by itself.
+    /// Returns the time at which an application wants to act next by itself.
     pub(crate) fn next_act(&self, now: Instant) -> Option<Instant> {
         let stalls = self.hosts.iter().filter_map(|host| host.stalled_until(now));
         let lanes = self.lanes.iter().filter(|lane| !lane.is_over()).flat_map(|lane| {
@@ -72,7 +72,7 @@ impl World {
             for completion in self.saboteur.completion(completion, &self.lanes) {
                 let name = Name::of(completion.wr_id);
                 self.trace.note(now, format_args!("completed {name:?} {completion:?}"));
-                let lane = self.lanes.get_mut(name.lane).ok_or("a completion of nobody's request")?;
+                let lane = self.lanes.get_mut(name.lane).ok_or("a completion whose lane does not exist")?;
                 lane.moved = now;
                 lane.complete(name, &completion, &mut self.tally)?;
             }
@@ -80,7 +80,7 @@ impl World {
         if cq.is_overrun() { Err("a completion queue is overrun".into()) } else { Ok(()) }
     }
 
-    /// Posts a burst, if it is time for one.
+    /// Posts a burst, if it is due.
     fn work(&mut self, lane: usize, side: usize, now: Instant) -> Result<(), String> {
         let Self { lanes, trace, random, .. } = self;
         let lane = &mut lanes[lane];
@@ -131,7 +131,7 @@ fn post_recv(lane: &mut Lane, side: usize) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Posts the next request, if there is one, room for it, and a receive of the peer where it needs one.
+/// Posts the next request, if there is one, room for it, and the receive of the peer that it may need.
 fn post_send(lane: &mut Lane, side: usize) -> Result<bool, String> {
     let (end, peer) = (&lane.ends[side], &lane.ends[1 - side]);
     let progress = &end.sends;
@@ -163,7 +163,7 @@ fn post_send(lane: &mut Lane, side: usize) -> Result<bool, String> {
     Ok(true)
 }
 
-/// What is posted after the end is flushed at once.
+/// Posts a request after the end, which has to be flushed at once.
 fn post_after_end(lane: &mut Lane, side: usize) -> Result<(), String> {
     let (index, end) = (lane.index, &mut lane.ends[side]);
     end.posted_after_end = true;
@@ -196,7 +196,7 @@ fn post_after_end(lane: &mut Lane, side: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// The operation in the words of the verbs, with what is wrong about it.
+/// Returns the operation for the verbs, with the planned fault in it.
 fn opcode(end: &End, peer: &End, request: &Request) -> Result<SendOpcode, String> {
     let bad = request.bad;
     Ok(match request.op {
@@ -236,7 +236,7 @@ fn opcode(end: &End, peer: &End, request: &Request) -> Result<SendOpcode, String
     })
 }
 
-/// STag and tagged offset of a place at the peer; wrong where they are to be.
+/// Returns STag and tagged offset of a place at the peer, with the planned fault in them.
 fn target(end: &End, peer: &End, request: &Request, place: &Place) -> (Stag, u64) {
     let memory = &peer.memory;
     let (stag, iova) = (memory.stag(place.region), memory.iova(place.region));
@@ -251,9 +251,11 @@ fn target(end: &End, peer: &End, request: &Request, place: &Place) -> (Stag, u64
         }
         Some(Bad::Bounds | Bad::Before) => {
             let size = memory.size(place.region);
-            // Few octets before the end, so that the first segment finds out; those that fit would be placed.
+            // Few octets are before the end, so that the first segment has the fault; octets that fit would be
+            // placed.
             let beyond = iova.wrapping_add(size.saturating_sub((len - 1).min(7)) as u64);
-            // What begins before the region must not begin before zero, and what ends behind it must not wrap.
+            // An access that begins before the region must not begin before zero. One that ends behind it must not
+            // wrap.
             let wraps = beyond.checked_add(len as u64).is_none();
             let begin =
                 if wraps || (request.bad == Some(Bad::Before) && iova > 0) { iova - 1 } else { beyond };
@@ -261,7 +263,7 @@ fn target(end: &End, peer: &End, request: &Request, place: &Place) -> (Stag, u64
         }
         Some(Bad::Wrap) => (stag, u64::MAX - (len as u64 / 2).min(4)),
         Some(bad @ Bad::Rights) => elsewhere(bad.region(&request.op) as usize),
-        // Such a region has its address as offset, which is another one in each run; the stream is looked at first.
+        // The offset of such a region is its address, which differs in each run. The check of the stream comes first.
         Some(Bad::Stream) => (memory.stag(Role::Bound as usize), to),
         Some(Bad::Domain) => elsewhere(Role::Foreign as usize),
         Some(Bad::Unaligned) => (stag, to + 1 + iova % 7),
@@ -269,7 +271,7 @@ fn target(end: &End, peer: &End, request: &Request, place: &Place) -> (Stag, u64
     }
 }
 
-/// Makes the first element that is not empty a wrong one.
+/// Makes the first element that is not empty wrong.
 fn spoil_sge(end: &End, sges: &mut [Sge], bad: Bad) {
     let Some(sge) = sges.iter_mut().find(|sge| sge.length > 0) else { return };
     let elsewhere = |role: Role| (end.memory.iova(role as usize), end.memory.stag(role as usize));
@@ -296,7 +298,7 @@ fn sge(end: &End, place: &Place) -> Sge {
     }
 }
 
-/// An STag that differs from a good one in its key octet only, which was never in use.
+/// Returns an STag that differs from a good one only in its key octet, which was never in use.
 fn unknown(stag: Stag) -> Stag {
     Stag(stag.0 ^ 0x80)
 }

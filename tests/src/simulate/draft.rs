@@ -1,4 +1,4 @@
-//! One end of a lane while its work is being drawn.
+//! One end of a lane while its work is drawn.
 
 use weft_rnic::QpCapacity;
 
@@ -7,7 +7,7 @@ use super::plan::HostPlan;
 use super::random::Random;
 use super::request::{Op, Receive, Request};
 
-/// Octets that a run may still move, and the sizes that its layers cut at.
+/// The octets that a run may still move, and the sizes at which its layers cut.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: usize,
@@ -41,14 +41,14 @@ impl Budget {
     }
 }
 
-/// One end while its work is being drawn.
+/// One end while its work is drawn.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) layout: Layout,
     pub(super) requests: Vec<Request>,
     pub(super) receives: Vec<Receive>,
     pub(super) words: Vec<(Place, Vec<u64>)>,
-    /// No receive from this one on is ever posted, since a Send is to find none.
+    /// Receives from this one on are never posted, since a Send is to find none.
     pub(super) receives_end: Option<usize>,
     pub(super) capacity: QpCapacity,
     pub(super) may_fetch: bool,
@@ -110,7 +110,8 @@ impl Draft {
         places.iter().flat_map(|place| self.layout.contents(place)).copied().collect()
     }
 
-    /// A source of about `len` octets: a fresh place, or what an earlier Read brings, which takes a fence, or inline.
+    /// Draws a source of about `len` octets. It is a fresh place, or the sink of an earlier Read, which takes a
+    /// fence, or inline.
     pub(super) fn source(&mut self, random: &mut Random, len: usize) -> Source {
         if len <= self.capacity.inline && random.percent(40) {
             return Source { inline: true, data: random.octets(len), ..Source::default() };
@@ -135,7 +136,7 @@ impl Draft {
     }
 }
 
-/// Where the octets of a Send or Write come from.
+/// The octets of a Send or Write.
 #[derive(Debug, Default)]
 pub(super) struct Source {
     pub(super) local: Vec<Place>,

@@ -1,4 +1,4 @@
-//! Connections: how they come about, what is heard of them, and how their applications end them.
+//! Connections: their beginning, their events, and the ends that their applications cause.
 
 use weft_netif::{Duration, Instant};
 use weft_rnic::{CmEvent, ConnParam, ConnectRequest, DisconnectReason};
@@ -37,7 +37,7 @@ impl World {
         Ok(())
     }
 
-    /// Hears what has become of connections.
+    /// Handles the events of connections.
     pub(crate) fn handle_events(&mut self, host: usize, now: Instant) -> Result<(), String> {
         while let Some(event) = self.hosts[host].events.next() {
             for event in self.saboteur.event(event) {
@@ -54,14 +54,14 @@ impl World {
                             format!("{}: {event:?}: {error}", self.lanes[lane].name(side))
                         })?;
                     }
-                    other => return Err(format!("host {host}: nobody waits for {other:?}")),
+                    other => return Err(format!("host {host}: no end waits for {other:?}")),
                 }
             }
         }
         Ok(())
     }
 
-    /// Does what fate has for an end, when it is time.
+    /// Carries out the planned fate of an end when it is due.
     pub(crate) fn meet_fate(&mut self, lane: usize, side: usize, now: Instant) -> Result<(), String> {
         let is_forged = self.forges && self.network.forged(lane) > 0;
         let this = &mut self.lanes[lane];
@@ -69,7 +69,7 @@ impl World {
             return Ok(());
         }
         if is_forged && now >= this.moved + PATIENCE {
-            // Octets have got lost to MPA, so that both sides may wait for each other for ever.
+            // MPA has missed octets, so that both sides may wait for each other for ever.
             return self.disconnect(lane, side, now);
         }
         if !this.fired[side] && this.due[side].is_none() {
@@ -85,7 +85,7 @@ impl World {
             Fate::Destroy { .. } => self.destroy(lane, side, now),
             Fate::Deregister { by, region, .. } if by == side && !self.lanes[lane].deregistered => {
                 let lane = &mut self.lanes[lane];
-                // What has arrived must be looked at as long as it is there.
+                // Arrived octets must be checked while the memory is registered.
                 lane.audit(side)?;
                 lane.ends[side].memory.deregister(region);
                 lane.deregistered = true;
@@ -102,7 +102,7 @@ impl World {
         let Some(qp) = end.qp.as_ref().filter(|_| !end.disconnected) else { return Ok(()) };
         this.moved = now;
         if qp.disconnect().is_err() {
-            // It has ended meanwhile, of which the application is about to hear.
+            // The connection has ended meanwhile, and the application is about to get the event.
             return Ok(());
         }
         end.disconnected = true;
@@ -121,11 +121,11 @@ impl World {
         this.freeze(side)
     }
 
-    /// Accepts or rejects, as it is planned.
+    /// Accepts or rejects, as planned.
     fn answer(&mut self, host: usize, request: &ConnectRequest, now: Instant) -> Result<(), String> {
         let index = usize::from(request.private_data.first().copied().unwrap_or(u8::MAX));
         let lane = self.lanes.get_mut(index).filter(|lane| lane.ends[1].plan.host == host);
-        let lane = lane.ok_or_else(|| format!("host {host}: nobody connects with {request:?}"))?;
+        let lane = lane.ok_or_else(|| format!("host {host}: no end connects with {request:?}"))?;
         lane.moved = now;
         let [initiator, responder] = &mut lane.ends;
         let depths = self.enhanced.then_some((initiator.plan.ird, initiator.plan.ord));
@@ -151,13 +151,13 @@ impl World {
         answered.map_err(|error| format!("{}: {error}", lane.name(1)))
     }
 
-    /// The end that an event is about.
+    /// Returns the end that an event is about.
     fn find(&self, host: usize, qp_num: u32) -> Result<(usize, usize), String> {
         let is_this =
             |lane: &Lane, side: usize| lane.ends[side].plan.host == host && lane.ends[side].number == qp_num;
         let mut all = self.lanes.iter().flat_map(|lane| [(lane, 0), (lane, 1)]);
         let found = all.find(|&(lane, side)| is_this(lane, side)).map(|(lane, side)| (lane.index, side));
-        found.ok_or_else(|| format!("host {host}: an event of nobody's queue pair {qp_num}"))
+        found.ok_or_else(|| format!("host {host}: an event of an unknown queue pair {qp_num}"))
     }
 
     fn handle_event(
@@ -170,7 +170,7 @@ impl World {
         let this = &mut self.lanes[lane];
         match event {
             CmEvent::Established { private_data, ird, ord, peer_depths, .. } => {
-                ensure(this.ends[side].state == State::Connecting, "nobody waits for that")?;
+                ensure(this.ends[side].state == State::Connecting, "the end is not connecting")?;
                 let answer = if side == 0 { this.private_data(1) } else { Vec::new() };
                 ensure(private_data[..] == answer[..], "other private data than the peer's")?;
                 let [own, peer] = [side, 1 - side].map(|side| this.depths(side));
@@ -178,7 +178,7 @@ impl World {
                 ensure((*ird, *ord) == agreed, format!("IRD and ORD should be {agreed:?}"))?;
                 ensure(
                     peer_depths.is_some() == self.enhanced,
-                    "depths of the peer without RFC 6581, or none",
+                    "depths of the peer without RFC 6581, or no depths with it",
                 )?;
                 this.ends[side].state = State::Established;
                 if this.has_crc && this.ends.iter().all(|end| end.state == State::Established) {
@@ -186,7 +186,7 @@ impl World {
                 }
             }
             CmEvent::Rejected { private_data, .. } => {
-                ensure(this.ends[side].state == State::Connecting && side == 0, "nobody waits for that")?;
+                ensure(this.ends[side].state == State::Connecting && side == 0, "the end is not connecting")?;
                 ensure(this.attempts < this.terms.rejections, "the responder has not said no")?;
                 ensure(private_data[..] == this.private_data(1)[..], "other private data than the peer's")?;
                 this.attempts += 1;
@@ -195,31 +195,31 @@ impl World {
                 self.tally.end("rejected, tried again");
             }
             CmEvent::ConnectError { .. } => {
-                // The reset of a queue pair that is destroyed at once may overtake the Reply.
+                // If a queue pair is destroyed at once, its reset may overtake the Reply.
                 let is_possible = this.is_doomed || this.ends[1 - side].state == State::Destroyed;
                 ensure(this.ends[side].state == State::Connecting && is_possible, "the link is good")?;
                 this.ends[side].state = State::Unconnected;
             }
             CmEvent::Disconnected { reason, .. } => {
-                ensure(this.ends[side].state == State::Established, "nobody waits for that")?;
+                ensure(this.ends[side].state == State::Established, "the end is not established")?;
                 this.ends[side].state = State::Over(Reason::of(reason));
                 self.check_local(lane, side, reason)?;
                 self.lanes[lane].freeze(side)?;
             }
-            _ => return Err("nobody waits for that".into()),
+            _ => return Err("no end waits for this event".into()),
         }
         Ok(())
     }
 
-    /// Only who has asked for the end may hear that it was so.
+    /// Checks that an end gets the reason `Local` only if its application has asked for the end.
     fn check_local(&self, lane: usize, side: usize, reason: &DisconnectReason) -> Result<(), String> {
         let asked = self.lanes[lane].ends[side].disconnected;
-        ensure(asked || *reason != DisconnectReason::Local, "the application has not asked for that")
+        ensure(asked || *reason != DisconnectReason::Local, "the application has not asked for the end")
     }
 }
 
 impl Lane {
-    /// How long to wait with what fate says, once that is certain.
+    /// Returns how long to wait with a fate once its moment has come.
     fn moment(&self, side: usize, pause: usize) -> Option<Duration> {
         let when = |moment: Moment| {
             (self.ends[side].sends.posted >= moment.posted.min(self.ends[side].planned))
@@ -238,18 +238,18 @@ impl Lane {
         }
     }
 
-    /// What an end says in its startup frame.
+    /// Returns the private data in an end's startup frame.
     fn private_data(&self, side: usize) -> Vec<u8> {
         with_name(self.index, self.attempts, &self.terms.private_data[side])
     }
 
-    /// IRD and ORD of an end. A Read may be what opens a peer-to-peer stream, for which there must be room.
+    /// Returns IRD and ORD of an end. A Read may open a peer-to-peer stream, and there must be room for it.
     fn depths(&self, side: usize) -> (u16, u16) {
         (self.ends[side].plan.ird, self.ends[side].plan.ord)
     }
 }
 
-/// Private data that begins with the number of a lane and of the attempt.
+/// Returns private data that begins with the number of a lane and of the attempt.
 fn with_name(lane: usize, attempt: usize, octets: &[u8]) -> Vec<u8> {
     let mut named = octets.to_vec();
     for (octet, number) in named.iter_mut().zip([lane, attempt]) {

@@ -1,4 +1,4 @@
-//! A connection while it runs: where its two ends stand.
+//! A connection while it runs: the state of its two ends.
 
 use weft_netif::Instant;
 use weft_rnic::{Cause, DisconnectReason, Mr, Qp, Status};
@@ -7,28 +7,28 @@ use super::memory::{InFlight, Memory};
 use super::plan::{EndPlan, Terms};
 use super::request::{Code, Op, Request};
 
-/// Two ends, and what is to become of them.
+/// Two ends and their planned fate.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) index: usize,
     pub(crate) ends: [End; 2],
     pub(crate) terms: Terms,
-    /// How often the initiator has tried.
+    /// The number of the initiator's attempts.
     pub(crate) attempts: usize,
     pub(crate) connect_at: Option<Instant>,
-    /// When each end carries out what fate says; None when it is not known yet, or done.
+    /// The time at which each end carries out its fate. `None` if it is not known yet, or done.
     pub(crate) due: [Option<Instant>; 2],
     pub(crate) fired: [bool; 2],
-    /// Memory was deregistered, as fate says.
+    /// Memory was deregistered, as planned.
     pub(crate) deregistered: bool,
-    /// When something happened last.
+    /// The time of the last event.
     pub(crate) moved: Instant,
     /// The link between the two hosts is cut for ever at some time.
     pub(crate) is_doomed: bool,
     pub(crate) has_crc: bool,
 }
 
-/// One end: its objects, and how far its queues have come.
+/// One end: its objects, and the progress of its queues.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) plan: EndPlan,
@@ -38,9 +38,9 @@ pub(crate) struct End {
     pub(crate) state: State,
     pub(crate) sends: Progress,
     pub(crate) recvs: Progress,
-    /// Requests that were planned; what comes behind was posted after the end.
+    /// The number of planned requests. Later ones were posted after the end.
     pub(crate) planned: usize,
-    /// The requests that the peer's receives are for.
+    /// The peer's requests that take each receive.
     pub(crate) senders: Vec<usize>,
     /// Requests before this one are known to be placed at the peer.
     pub(crate) delivered: usize,
@@ -50,15 +50,15 @@ pub(crate) struct End {
     pub(crate) posted_after_end: bool,
 }
 
-/// How far a work queue has come, in requests.
+/// The progress of a work queue, in requests.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     pub(crate) posted: usize,
-    /// Known to be completed, with or without success.
+    /// The number that is known to be completed, with or without success.
     pub(crate) done: usize,
-    /// Where the first one without success stands.
+    /// The index of the first one without success.
     pub(crate) failed: Option<usize>,
-    /// Requests that completed with something else than success or flushed.
+    /// The requests that completed with a status other than success or flushed.
     pub(crate) blamed: Vec<(usize, Status, u32)>,
     pub(crate) stamp: u64,
 }
@@ -71,11 +71,11 @@ pub(crate) enum State {
     Over(Reason),
     /// The application has destroyed the queue pair.
     Destroyed,
-    /// The connection has not come about.
+    /// The connection was not established.
     Unconnected,
 }
 
-/// How a connection ended, as one end heard it.
+/// The end of a connection, as one side was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     Local,
@@ -105,7 +105,7 @@ impl Lane {
         }
     }
 
-    /// Whether nothing is to be waited for.
+    /// Returns true if there is nothing to wait for.
     pub(crate) fn is_over(&self) -> bool {
         let [initiator, responder] = &self.ends;
         let waits = |end: &End| matches!(end.state, State::Connecting | State::Established);
@@ -115,7 +115,7 @@ impl Lane {
             && (!waits(responder) && (never || responder.is_ended()))
     }
 
-    /// Whether everything planned has been done on both ends.
+    /// Returns true if all planned work has been done on both ends.
     pub(crate) fn is_done(&self) -> bool {
         let [a, b] = &self.ends;
         let done = |own: &End, peer: &End| {
@@ -127,7 +127,7 @@ impl Lane {
         done(a, b) && done(b, a)
     }
 
-    /// Compares all memory of one end with what may be there.
+    /// Compares all memory of one end with its allowed content.
     pub(crate) fn audit(&self, side: usize) -> Result<(), String> {
         let (own, peer) = (&self.ends[side], &self.ends[1 - side]);
         let placed = peer.plan.requests[peer.delivered..peer.sends.posted].iter().map(|request| {
@@ -140,14 +140,14 @@ impl Lane {
             };
             InFlight { places, data: &request.data, is_last: request.bad.is_some() }
         });
-        // A Read may be done and its octets there while nobody has polled its completion.
+        // A Read may be done, with its octets in place, before its completion is polled.
         let done = own.sends.failed.unwrap_or(own.sends.done);
         let fetched = own.plan.requests[done..own.sends.posted].iter().filter(|request| request.fetches());
         let fetched = fetched.map(|request| {
             let places = if request.bad.is_none() { &request.local[..] } else { &[] };
             InFlight { places, data: &request.data, is_last: request.bad.is_some() }
         });
-        // The peer has closed: what it has asked for before is still answered, and Atomics are carried out as they are
+        // The peer has closed. Its earlier requests are still answered, and Atomics are carried out when they are
         // answered.
         let may_change = !own.memory.is_frozen() || own.state == State::Over(Reason::Peer);
         let words =
@@ -166,7 +166,7 @@ impl Lane {
             .map_err(|error| format!("memory of {}: {error}", self.name(side)))
     }
 
-    /// The stream of one end has ended: no octet of its memory may change any more.
+    /// Notes that the stream of one end has ended: its memory may not change any more.
     pub(crate) fn freeze(&mut self, side: usize) -> Result<(), String> {
         if self.ends[side].memory.is_frozen() {
             return Ok(());
@@ -205,7 +205,7 @@ impl End {
         matches!(self.state, State::Over(_) | State::Destroyed | State::Unconnected)
     }
 
-    /// Whether requests may be flushed.
+    /// Returns true if requests may be flushed.
     pub(crate) const fn may_flush(&self) -> bool {
         matches!(self.state, State::Over(_)) || self.disconnected
     }
@@ -214,14 +214,14 @@ impl End {
         self.plan.signal_all || self.plan.requests[index].signaled
     }
 
-    /// The window that a Send of the peer invalidates.
+    /// Returns the window that a Send of the peer invalidates.
     pub(crate) fn window(&self, region: usize) -> Option<&Mr> {
         self.memory.region(region)
     }
 }
 
 impl Request {
-    /// Whether nothing of it ever leaves its own side.
+    /// Returns true if no octet of the bad request leaves its own side.
     pub(crate) fn is_local_fault(&self) -> bool {
         self.bad.is_some_and(super::request::Bad::is_local)
     }
@@ -243,7 +243,7 @@ impl Reason {
         }
     }
 
-    /// What the report calls it.
+    /// Returns the name in the report.
     pub(crate) fn name(self) -> String {
         match self {
             Self::Local => "disconnected".into(),

@@ -1,4 +1,4 @@
-//! The memory of one end of a lane, as it is planned: regions, and places in them with guards between.
+//! The planned memory of one end of a lane: regions, and places in them with guards between.
 
 use weft_rnic::Access;
 
@@ -12,12 +12,12 @@ pub(crate) struct Place {
     pub(crate) len: usize,
 }
 
-/// What a region is for. The discriminant of all but windows is the region's index.
+/// The purpose of a region. Except for windows, the discriminant is the region's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Sources of Sends and Writes: nobody writes here.
+    /// Sources of Sends and Writes. No operation writes here.
     Source = 0,
-    /// Receive buffers and sinks of Reads and Atomics; no peer may come here.
+    /// Receive buffers and sinks of Reads and Atomics. Peers have no access.
     Sink = 1,
     /// Targets of the peer's Writes.
     Exposed = 2,
@@ -31,7 +31,7 @@ pub(crate) enum Role {
     Foreign = 6,
     /// Memory of another stream of the same protection domain.
     Bound = 7,
-    /// Memory of this stream alone, which the peer may use until a Send of its own invalidates it.
+    /// Memory of this stream alone. The peer may use it until a Send of its own invalidates it.
     Window = 8,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct RegionPlan {
     pub(crate) octets: Vec<u8>,
 }
 
-/// The regions of one end while places are being taken from them.
+/// The regions of one end while places are taken from them.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     regions: Vec<RegionPlan>,
@@ -69,7 +69,8 @@ impl Layout {
         Self { regions: ROLES.into_iter().map(region).collect() }
     }
 
-    /// A fresh place, behind a guard of any length from none on. All octets are random, so that nothing looks alike.
+    /// Returns a fresh place, behind a guard of any length, also 0. All octets are random, so that each place is
+    /// unique.
     pub(crate) fn take(&mut self, role: Role, len: usize, random: &mut Random) -> Place {
         let region = role as usize;
         let octets = &mut self.regions[region].octets;
@@ -83,7 +84,7 @@ impl Layout {
         Place { region, offset, len }
     }
 
-    /// A region of its own.
+    /// Returns a new region for a window.
     pub(crate) fn window(&mut self, random: &mut Random) -> usize {
         let len = random.between(1, 64);
         self.regions.push(RegionPlan { role: Role::Window, iova: 0, octets: random.octets(len) });
@@ -97,7 +98,7 @@ impl Layout {
     /// Ends all regions with a guard, and gives them their tagged offsets.
     pub(crate) fn finish(mut self, random: &mut Random) -> Vec<RegionPlan> {
         for region in &mut self.regions {
-            // What is not aligned is still to be inside, and nothing is to be empty.
+            // An unaligned place still has to be inside, and no region may be empty.
             let least = WORD * usize::from(region.role == Role::Words || region.octets.is_empty());
             let guard = random.pick(&[0, 1, 64]) + least;
             region.octets.extend(random.octets(guard));

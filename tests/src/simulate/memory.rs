@@ -1,4 +1,4 @@
-//! The registered memory of one end of a lane beside what the model says that is in it.
+//! The registered memory of one end of a lane, and the model of its content.
 
 use weft_rnic::{Mr, Pd, Qp, Region, RegisterError, Stag};
 
@@ -7,17 +7,17 @@ use super::layout::{Place, RegionPlan, Role, WORD};
 /// All regions of an end.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// None for those that were deregistered.
+    /// `None` for a deregistered region.
     regions: Vec<Option<Mr>>,
-    /// What has to be in them, but for what is on its way.
+    /// The content that the regions must have, apart from messages in flight.
     model: Vec<Vec<u8>>,
-    /// What names each region, also when it is no more: STag, first tagged offset, octets.
+    /// STag, first tagged offset and length in octets of each region, also of deregistered ones.
     names: Vec<(Stag, u64, usize)>,
     /// Nothing is on its way any more.
     frozen: bool,
 }
 
-/// Whose the regions of an end are.
+/// The owners of the regions of an end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owners<'a> {
     pub(crate) own: &'a Pd,
@@ -27,12 +27,12 @@ pub(crate) struct Owners<'a> {
     pub(crate) other: &'a Qp,
 }
 
-/// A message that may have been placed in part: nothing of it, a beginning, or all.
+/// A message that may have been placed in part: no octet of it, a beginning, or all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlight<'a> {
     pub(crate) places: &'a [Place],
     pub(crate) data: &'a [u8],
-    /// Nothing that comes later may be placed.
+    /// Later messages may not be placed.
     pub(crate) is_last: bool,
 }
 
@@ -77,7 +77,7 @@ impl Memory {
         self.names[region].2
     }
 
-    /// Octets in all regions.
+    /// Returns the octets of all regions.
     pub(crate) fn len(&self) -> usize {
         self.names.iter().map(|name| name.2).sum()
     }
@@ -90,7 +90,7 @@ impl Memory {
         self.regions[region] = None;
     }
 
-    /// Something has been placed for certain: looks whether it is there, and keeps it in the model.
+    /// Takes a message that was placed for certain into the model, and checks that its octets are there.
     pub(crate) fn land(&mut self, places: &[Place], data: &[u8]) -> Result<(), String> {
         let mut rest = data;
         for place in places {
@@ -119,8 +119,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Compares all memory. What is on its way comes in sequences: of each sequence a beginning may be there, up to
-    /// some octet, and nothing behind it. A word may have one of several values.
+    /// Compares all memory. Messages in flight come in sequences. Of each sequence a beginning may be there, up to
+    /// some octet, and no octet behind it. A word may have one of several values.
     pub(crate) fn audit(
         &self,
         sequences: &[Vec<InFlight<'_>>],
@@ -154,7 +154,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Takes everything as it is now for final: nothing may change any more.
+    /// Takes the present content as final: it may not change any more.
     pub(crate) fn freeze(&mut self) -> Result<(), String> {
         for (model, seen) in self.model.iter_mut().zip(read_all(&self.regions)?) {
             if let Some(seen) = seen {
@@ -173,7 +173,7 @@ impl Memory {
         read_all(&self.regions)
     }
 
-    /// Puts the model's octets in the place of what has come of a sequence, if that makes sense.
+    /// Replaces the placed octets of a sequence by the model's, if they are a valid beginning.
     fn settle(&self, sequence: &[InFlight<'_>], seen: &mut [Option<Vec<u8>>]) -> Result<(), String> {
         let mut open = true;
         for message in sequence {
@@ -211,7 +211,7 @@ fn read_all(regions: &[Option<Mr>]) -> Result<Vec<Option<Vec<u8>>>, String> {
     regions.iter().map(read).collect()
 }
 
-/// Where two runs of octets differ first.
+/// Returns the first place at which two runs of octets differ.
 fn difference(left: &[u8], right: &[u8]) -> Option<usize> {
     if left == right { None } else { left.iter().zip(right).position(|(left, right)| left != right) }
 }

@@ -1,5 +1,5 @@
-//! Simulation: engines, their applications and a network full of faults on one virtual clock, all of it drawn from a
-//! seed, and a model that says what must have become of it.
+//! Simulation: engines, their applications and a network full of faults on one virtual clock. A seed decides all of
+//! it, and a model tells the right results.
 //!
 //! ```text
 //!   plan ── workload, draft, layout      what is going to happen: drawn from the seed before anything runs
@@ -9,11 +9,11 @@
 //!     ▼
 //!   lane ── model, memory, verdict       what every completion, octet and event must be
 //! ```
-//! A run is a pure function of its seed: [`run`] answers the same [`Outcome`] each time, to the last frame. Within a
-//! run no octet of memory is the target of two operations, so that all contents are known: placed, not placed, or on
-//! the way, which is the beginning of one message and nothing behind it.
+//! A run is a pure function of its seed: [`run`] returns the same [`Outcome`] each time, to the last frame. Within a
+//! run no octet of memory is the target of two operations, so that all contents are known. An octet is placed, or not
+//! placed, or in flight: then the beginning of one message may be there, and no octet behind it.
 //!
-//! [`Sabotage`] is for the test that the model can fail.
+//! By [`Sabotage`] a test shows that the model can fail.
 
 mod apps;
 mod draft;
@@ -44,29 +44,29 @@ use sabotage::Saboteur;
 use trace::Trace;
 use world::World;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Where it came from.
+    /// The seed of the run.
     pub seed: u64,
-    /// What was wrong; None if all went as it should.
+    /// The fault that was found, or `None`.
     pub failure: Option<String>,
-    /// The same for two runs that went the same way.
+    /// The hash of all events. Two runs with the same events have the same hash.
     pub hash: u64,
-    /// What happened, if that was wanted.
+    /// The events as text, if the caller wanted them.
     pub lines: Vec<String>,
-    /// What it did.
+    /// The counts of the run.
     pub tally: Tally,
     /// The act of sabotage was committed.
     pub sabotaged: bool,
 }
 
-/// What a run is to do besides running.
+/// Options of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Keep what happens, for reading.
+    /// Keep the events as text.
     pub trace: bool,
-    /// Lie about what the engines did.
+    /// Falsify the engines' results.
     pub sabotage: Option<Sabotage>,
 }
 
@@ -89,7 +89,7 @@ pub fn run(seed: u64, options: Options) -> Outcome {
     outcome
 }
 
-/// The command that repeats a seed.
+/// Returns the command that repeats a seed.
 pub fn command(seed: u64) -> String {
     format!("cargo run --release -p weft-tests --bin simulate -- --seeds 1 --from {seed}")
 }
@@ -99,7 +99,7 @@ fn simulate(seed: u64, options: Options, outcome: &mut Outcome) -> Result<(), St
     let mut trace = Trace::new(options.trace);
     plan.describe(&mut trace);
     let mut world = World::new(plan, trace, Saboteur::new(options.sabotage))?;
-    // Whatever a panic in the stack leaves behind, the trace up to it is worth reading.
+    // The trace up to a panic is worth reading, whatever state the panic leaves.
     let ran = catch_unwind(AssertUnwindSafe(|| world.run()));
     let result = ran.unwrap_or_else(|panic| Err(format!("panic: {}", text_of(&*panic))));
     world.count_faults();
@@ -110,7 +110,7 @@ fn simulate(seed: u64, options: Options, outcome: &mut Outcome) -> Result<(), St
     result
 }
 
-/// What a panic says.
+/// Returns the message of a panic.
 fn text_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text")

@@ -1,4 +1,4 @@
-//! What each completion has to say: an independent statement of RDMAP's rules for queues and ordering.
+//! The right content of each completion: an independent statement of RDMAP's rules for queues and ordering.
 
 use weft_rnic::{Completion, CompletionOpcode, Status};
 
@@ -6,7 +6,7 @@ use super::lane::Lane;
 use super::request::{Op, Request};
 use super::tally::Tally;
 
-/// Which request a completion is of, as its wr_id says.
+/// The request of a completion, by its wr_id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     pub(crate) lane: usize,
@@ -27,7 +27,7 @@ impl Name {
 }
 
 impl Lane {
-    /// Checks a completion against everything that is known, and draws its consequences.
+    /// Checks a completion against everything that is known, and updates the model.
     pub(crate) fn complete(
         &mut self,
         name: Name,
@@ -44,7 +44,7 @@ impl Lane {
         checked.map_err(|error| format!("{}: {completion:?}: {error}", self.name(name.side)))
     }
 
-    /// What holds for all completions of both queues.
+    /// Checks the rules for all completions of both queues.
     fn check_frame(&mut self, name: Name, completion: &Completion) -> Result<(), String> {
         let end = &mut self.ends[name.side];
         ensure(completion.qp_num == end.number, "another queue pair's number")?;
@@ -91,7 +91,7 @@ impl Lane {
         }
         ensure(name.index < end.planned, "success of a request that was posted after the end")?;
         let request = &end.plan.requests[name.index];
-        ensure(end.is_signaled(name.index), "nobody has asked for this completion")?;
+        ensure(end.is_signaled(name.index), "the request asked for no completion")?;
         ensure(completion.opcode == request.opcode(), "another opcode")?;
         let len = if request.fetches() { request.data.len() } else { 0 };
         ensure(completion.byte_len as usize == len, format!("byte_len should be {len}"))?;
@@ -103,7 +103,7 @@ impl Lane {
         self.finish(name.side, name.index + 1, tally)
     }
 
-    /// All requests before `upto` are done, and have succeeded.
+    /// Notes that all requests before `upto` are done, and have succeeded.
     fn finish(&mut self, side: usize, upto: usize, tally: &mut Tally) -> Result<(), String> {
         for index in self.ends[side].sends.done..upto {
             let request = &self.ends[side].plan.requests[index];
@@ -113,7 +113,7 @@ impl Lane {
             )?;
             tally.operation(request.name(), request.data.len());
             if request.fetches() {
-                // Its answer was made behind all that was sent before it (RFC 5040 section 5.5).
+                // Its answer was made behind all messages sent before it (RFC 5040 section 5.5).
                 self.deliver(side, index)?;
                 let end = &mut self.ends[side];
                 let request = &end.plan.requests[index];
@@ -126,7 +126,7 @@ impl Lane {
         Ok(())
     }
 
-    /// All requests of an end before `upto` have been placed at the peer, in order.
+    /// Notes that all requests of an end before `upto` have been placed at the peer, in order.
     pub(crate) fn deliver(&mut self, side: usize, upto: usize) -> Result<(), String> {
         let [a, b] = &mut self.ends;
         let (own, peer) = if side == 0 { (a, b) } else { (b, a) };
@@ -178,7 +178,7 @@ impl Lane {
     }
 }
 
-/// The application uses the source of a finished request for something else at once.
+/// Overwrites the source of a finished request at once, as an application may.
 fn scribble(end: &mut super::lane::End, index: usize) -> Result<(), String> {
     let request = &end.plan.requests[index];
     if request.scribble && request.bad.is_none() {
@@ -190,13 +190,13 @@ fn scribble(end: &mut super::lane::End, index: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Octets of the Writes behind the last message that was none.
+/// Returns the octets of the Writes behind the last message of another kind.
 fn written_before(requests: &[Request]) -> usize {
     let writes = requests.iter().rev().take_while(|request| matches!(request.op, Op::Write { .. }));
     writes.map(|request| request.data.len()).sum()
 }
 
-/// The peer's region that a Send invalidates.
+/// Returns the peer's region that a Send invalidates.
 pub(crate) const fn window_of(request: &Request) -> Option<usize> {
     match request.op {
         Op::Send { invalidate, .. } => invalidate,
@@ -204,7 +204,7 @@ pub(crate) const fn window_of(request: &Request) -> Option<usize> {
     }
 }
 
-/// `Ok` if it holds, else what is wrong.
+/// Returns `Ok` if `holds`, else the error `wrong`.
 pub(crate) fn ensure(holds: bool, wrong: impl Into<String>) -> Result<(), String> {
     if holds { Ok(()) } else { Err(wrong.into()) }
 }

@@ -1,4 +1,4 @@
-//! The switch between the engines, and all that goes wrong on the way through it.
+//! The switch between the engines, and its faults.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(crate) struct Network {
     pub(crate) counts: Counts,
 }
 
-/// What the network has done to frames, but for what its impairments count themselves.
+/// The network's effects on frames, apart from those that its impairments count themselves.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) frames: u64,
@@ -29,12 +29,12 @@ pub(crate) struct Counts {
     pub(crate) forged: u64,
 }
 
-/// A lane as the network knows it.
+/// The network's view of a lane.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     lane: usize,
     responder: usize,
-    /// Its CRC finds forged octets, and its startup is over, which has no CRC.
+    /// The lane's startup, which has no CRC, is over, and its CRC finds forged octets.
     is_guarded: bool,
     forged: u64,
 }
@@ -42,7 +42,7 @@ struct Flow {
 #[derive(Debug)]
 struct Port {
     wire: Wire,
-    /// The middle boxes to all hosts.
+    /// The impairments on the ways to all hosts.
     boxes: Vec<Impairment>,
 }
 
@@ -75,7 +75,7 @@ impl Network {
         (network, wires)
     }
 
-    /// Takes what the hosts have sent, and gives them what is due.
+    /// Takes the frames that the hosts have sent, and delivers the due ones.
     pub(crate) fn forward(&mut self, now: Instant, trace: &mut Trace) {
         for from in 0..self.ports.len() {
             let mut frame = std::mem::take(&mut self.frame);
@@ -101,7 +101,7 @@ impl Network {
         }
     }
 
-    /// When to be called again, if no host sends anything.
+    /// Returns the time for the next call, if no host sends a frame.
     pub(crate) fn poll_at(&self, now: Instant) -> Option<Instant> {
         if self.ports.iter().any(|port| port.wire.is_readable()) {
             return Some(now);
@@ -109,29 +109,29 @@ impl Network {
         self.ports.iter().flat_map(|port| &port.boxes).filter_map(Impairment::poll_at).min()
     }
 
-    /// The MAC address of a host.
+    /// Returns the MAC address of a host.
     pub(crate) fn mac(host: usize) -> [u8; 6] {
         [0x02, 0, 0, 0, 0, u8::try_from(host + 1).unwrap_or(u8::MAX)]
     }
 
-    /// Learns which TCP connection a lane has.
+    /// Notes the TCP connection of a lane.
     pub(crate) fn open(&mut self, lane: usize, initiator: (usize, u16), responder: usize) {
         self.flows.insert(initiator, Flow { lane, responder, is_guarded: false, forged: 0 });
     }
 
-    /// Octets of this lane may be forged from now on.
+    /// Allows forged octets on this lane from now on.
     pub(crate) fn guard(&mut self, lane: usize) {
         for flow in self.flows.values_mut().filter(|flow| flow.lane == lane) {
             flow.is_guarded = true;
         }
     }
 
-    /// How many segments of a lane were forged.
+    /// Returns how many segments of a lane were forged.
     pub(crate) fn forged(&self, lane: usize) -> u64 {
         self.flows.values().filter(|flow| flow.lane == lane).map(|flow| flow.forged).sum()
     }
 
-    /// Frames lost, duplicated, held back and damaged.
+    /// Returns the numbers of frames that were lost, duplicated, held back and damaged.
     pub(crate) fn impairments(&self) -> [u64; 4] {
         let mut sum = [0; 4];
         for counts in self.ports.iter().flat_map(|port| &port.boxes).map(Impairment::counts) {
@@ -140,12 +140,12 @@ impl Network {
         sum
     }
 
-    /// Frames that a full wire has lost.
+    /// Returns the number of frames that a full wire has lost.
     pub(crate) fn overflows(&self) -> u64 {
         self.ports.iter().map(|port| port.wire.counters().send_lost).sum()
     }
 
-    /// Links that have been cut up to now, for ever or for a while.
+    /// Returns the number of links that have been cut so far, for ever or for a while.
     pub(crate) fn cut_links(&self, now: Instant, for_ever: bool) -> u64 {
         let cuts = self.cuts.iter().filter(|cut| cut.from < now && cut.to.is_none() == for_ever);
         cuts.count() as u64
@@ -162,7 +162,7 @@ impl Network {
         self.ports[from].boxes[to].push(now, frame);
     }
 
-    /// Changes an octet of the payload, and TCP's checksum to fit, as a bad switch or network card does.
+    /// Changes an octet of the payload, and corrects TCP's checksum, like a bad switch or network card.
     fn forge(&mut self, [from, to]: [usize; 2], frame: &mut [u8]) {
         let Some((tcp, payload)) = tcp_of(frame) else { return };
         let port = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
@@ -204,7 +204,7 @@ impl Cut {
     }
 }
 
-/// Where TCP and its payload begin.
+/// Returns the offsets of TCP and of its payload.
 fn tcp_of(frame: &[u8]) -> Option<(usize, usize)> {
     let tcp = match frame.get(12..14)? {
         [0x08, 0x00] if frame.get(23) == Some(&TCP) => 14 + usize::from(frame[14] & 0x0F) * 4,

@@ -1,4 +1,4 @@
-//! Everything that a seed decides before anything happens.
+//! The decisions of a seed before the run starts.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::request::{Receive, Request};
 use super::trace::Trace;
 use super::workload;
 
-/// A run.
+/// The plan of a run.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) hosts: Vec<HostPlan>,
@@ -21,7 +21,7 @@ pub(crate) struct Plan {
     pub(crate) enhanced: bool,
     pub(crate) faults: Faults,
     pub(crate) lanes: Vec<LanePlan>,
-    /// Draws what is decided on the way.
+    /// Draws the decisions during the run.
     pub(crate) random: Random,
 }
 
@@ -35,28 +35,28 @@ pub(crate) struct HostPlan {
     pub(crate) markers: bool,
     /// Number of completion queues, which the queue pairs share.
     pub(crate) cqs: usize,
-    /// The application polls a queue only when its channel has announced it.
+    /// The application polls a queue only after its channel has announced it.
     pub(crate) notified: bool,
-    /// The application does nothing at all.
+    /// The times in which the application does nothing.
     pub(crate) stalls: Vec<Range<Instant>>,
 }
 
-/// What happens to frames.
+/// The faults of the network.
 #[derive(Clone, Debug)]
 pub(crate) struct Faults {
     pub(crate) impairment: ImpairmentConfig,
-    /// Of ten thousand segments, how many are changed so that TCP does not see it.
+    /// How many of ten thousand segments are changed so that TCP does not see it.
     pub(crate) forged: usize,
     pub(crate) cuts: Vec<Cut>,
 }
 
-/// A link that carries nothing for a while, or from a moment on.
+/// A link that carries no frames for a while, or from a moment on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     pub(crate) hosts: [usize; 2],
     pub(crate) from: Instant,
     pub(crate) to: Option<Instant>,
-    /// Only what the first host sends is lost.
+    /// Only frames of the first host are lost.
     pub(crate) one_way: bool,
 }
 
@@ -68,12 +68,12 @@ pub(crate) struct LanePlan {
     pub(crate) terms: Terms,
 }
 
-/// How a lane begins and ends.
+/// The beginning and the end of a lane.
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) connect_at: Instant,
     pub(crate) peer_to_peer: bool,
-    /// The responder says no so many times first.
+    /// The responder first rejects so many attempts.
     pub(crate) rejections: usize,
     pub(crate) private_data: [Vec<u8>; 2],
     pub(crate) fate: Fate,
@@ -88,38 +88,38 @@ pub(crate) struct EndPlan {
     pub(crate) cqs: [usize; 2],
     pub(crate) capacity: QpCapacity,
     pub(crate) signal_all: bool,
-    /// Requests of both work queues that may be posted and not known to be done.
+    /// The requests of both work queues that may be posted and not known to be done.
     pub(crate) quota: [usize; 2],
     pub(crate) ird: u16,
     pub(crate) ord: u16,
     pub(crate) regions: Vec<RegionPlan>,
     pub(crate) requests: Vec<Request>,
     pub(crate) receives: Vec<Receive>,
-    /// What the words for the peer's Atomics are worth, from the beginning on and after each of them.
+    /// The values of the words for the peer's Atomics: the first one, and the one after each Atomic.
     pub(crate) words: Vec<(super::layout::Place, Vec<u64>)>,
     /// Longest pause between two bursts of posting, in microseconds.
     pub(crate) think: usize,
     pub(crate) burst: usize,
 }
 
-/// How a lane ends. `by` is the end that does it.
+/// The way in which a lane ends. `by` is the end that causes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Gracefully, when all is done.
+    /// Gracefully, when all work is done.
     Orderly { by: usize },
-    /// Gracefully, in the middle of everything.
+    /// Gracefully, during the work.
     Disconnect { by: usize, at: Moment },
-    /// The same from both ends.
+    /// Gracefully from both ends.
     Both { first: Moment, second: Moment },
     /// By destroying the queue pair.
     Destroy { by: usize, at: Moment },
     /// Memory in use is deregistered.
     Deregister { by: usize, region: usize, at: Moment },
-    /// This request of this end is wrong.
+    /// This request of this end is bad.
     Bad { by: usize, request: usize },
 }
 
-/// When an end has posted so many requests, and so long after that.
+/// A time: when an end has posted so many requests, and a pause after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     pub(crate) posted: usize,
@@ -140,7 +140,7 @@ impl Plan {
         Self { hosts, ipv6, enhanced, faults, lanes, random }
     }
 
-    /// Tells the trace what is going to happen.
+    /// Writes the plan into the trace.
     pub(crate) fn describe(&self, trace: &mut Trace) {
         let zero = Instant::ZERO;
         trace.note(zero, format_args!("IPv6 {}, RFC 6581 startup {}", self.ipv6, self.enhanced));
@@ -167,7 +167,7 @@ impl Plan {
         }
     }
 
-    /// Whether the two hosts of a lane have CRCs in their streams: one that wants them is enough.
+    /// Returns true if the streams between the two hosts of a lane have CRCs. One host that wants them is enough.
     pub(crate) fn has_crc(&self, lane: &LanePlan) -> bool {
         lane.ends.iter().any(|end| self.hosts[end.host].crc)
     }

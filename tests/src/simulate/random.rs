@@ -1,4 +1,4 @@
-//! The one source of chance of a run.
+//! The only source of randomness in a run.
 
 /// A seeded generator (SplitMix64).
 #[derive(Clone, Debug)]
@@ -17,18 +17,18 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A generator of its own, so that what draws from it does not shift the draws of others.
+    /// Returns a new generator. Its draws do not change the draws of this one.
     pub(crate) const fn fork(&mut self) -> Self {
         Self(self.next())
     }
 
-    /// A number below `bound`, 0 when `bound` is 0.
+    /// Returns a number below `bound`, or 0 if `bound` is 0.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         let drawn = self.next();
         usize::try_from(drawn % (bound as u64).max(1)).unwrap_or(0)
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub(crate) fn between(&mut self, low: usize, high: usize) -> usize {
         low + self.below(high + 1 - low)
     }

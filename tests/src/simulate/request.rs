@@ -1,4 +1,4 @@
-//! What the applications of a run are going to ask for, and what is deliberately wrong with some of it.
+//! The planned requests of the applications, and the deliberate faults in some of them.
 
 use std::fmt;
 
@@ -10,22 +10,22 @@ use super::layout::{Place, Role};
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) op: Op,
-    /// The pieces of local memory: source, or sink for what is fetched. Empty with inline data.
+    /// The pieces of local memory: the source, or the sink of fetched octets. Empty with inline data.
     pub(crate) local: Vec<Place>,
     pub(crate) inline: bool,
-    /// The octets that are sent, or that will have been fetched.
+    /// The octets that are sent, or that will be fetched.
     pub(crate) data: Vec<u8>,
     pub(crate) signaled: bool,
     pub(crate) fence: bool,
     pub(crate) solicited: bool,
-    /// The source is overwritten as soon as the request is known to be done.
+    /// The application overwrites the source as soon as the request is known to be done.
     pub(crate) scribble: bool,
     pub(crate) bad: Option<Bad>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
-    /// `receive` is the index of the peer's receive that takes it; `invalidate` a window of the peer.
+    /// `receive` is the index of the peer's receive that takes it. `invalidate` is a window of the peer.
     Send {
         receive: usize,
         invalidate: Option<usize>,
@@ -47,7 +47,7 @@ pub(crate) enum Op {
     },
 }
 
-/// What an Atomic does, stated bit by bit (RFC 7306 section 5.1).
+/// The effect of an Atomic, stated bit by bit (RFC 7306 section 5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     FetchAdd { add: u64, mask: u64 },
@@ -62,7 +62,7 @@ impl Change {
                 for bit in 0..64 {
                     let digit = (value >> bit & 1) + (add >> bit & 1) + carry;
                     sum |= (digit & 1) << bit;
-                    // A set bit of the mask is the top of a field, which nothing is carried out of.
+                    // A set bit of the mask is the top of a field, and no carry leaves a field.
                     carry = if mask >> bit & 1 == 1 { 0 } else { digit >> 1 };
                 }
                 sum
@@ -103,7 +103,7 @@ impl Request {
         }
     }
 
-    /// What the report calls it.
+    /// Returns the name in the report.
     pub(crate) const fn name(&self) -> &'static str {
         match self.op {
             Op::Send { invalidate: Some(_), .. } if self.solicited => "send-se-inv",
@@ -119,12 +119,12 @@ impl Request {
         }
     }
 
-    /// Whether data comes back.
+    /// Returns true if the request fetches octets.
     pub(crate) const fn fetches(&self) -> bool {
         matches!(self.op, Op::Read { .. } | Op::Atomic { .. })
     }
 
-    /// The receive of the peer that it uses up.
+    /// Returns the receive of the peer that it takes.
     pub(crate) const fn receive(&self) -> Option<usize> {
         match self.op {
             Op::Send { receive, .. } | Op::Immediate { receive } => Some(receive),
@@ -151,11 +151,11 @@ impl fmt::Display for Request {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Receive {
     pub(crate) places: Vec<Place>,
-    /// An element with an STag of nothing stands at the end.
+    /// The last element has an STag that does not exist.
     pub(crate) bad: bool,
 }
 
-/// What is wrong with a request.
+/// The fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Bad {
     /// The peer has no such STag.
@@ -168,13 +168,13 @@ pub(crate) enum Bad {
     Before,
     /// Offset plus length is more than 64 bits hold.
     Wrap,
-    /// The peer's region does not grant it.
+    /// The peer's region does not grant the right.
     Rights,
     /// The peer's region is of another protection domain.
     Domain,
     /// The peer's region is for another stream.
     Stream,
-    /// An Atomic on something that is not aligned.
+    /// An Atomic on an unaligned address.
     Unaligned,
     /// The STag to be invalidated does not exist, or is not of this stream alone.
     CannotInvalidate,
@@ -188,7 +188,7 @@ pub(crate) enum Bad {
     LocalStag,
     /// An own SGE that leaves its region.
     LocalBounds,
-    /// An own SGE whose region does not grant it: a sink in memory to be read.
+    /// An own SGE whose region does not grant the right: a sink in memory that may only be read.
     LocalRights,
     /// An own SGE of another protection domain.
     LocalDomain,
@@ -198,7 +198,7 @@ pub(crate) enum Bad {
 pub(crate) type Code = (u8, u8, u8);
 
 impl Bad {
-    /// What can be wrong with a request of this kind.
+    /// Returns the possible faults of a request of this kind.
     pub(crate) fn choice(opcode: CompletionOpcode) -> Vec<Self> {
         use Bad::*;
         let access = [Stag, Invalidated, Bounds, Before, Wrap, Rights, Domain, Stream];
@@ -215,12 +215,12 @@ impl Bad {
         }
     }
 
-    /// Whether the end that posts the request finds out by itself.
+    /// Returns true if the posting end itself finds the fault.
     pub(crate) const fn is_local(self) -> bool {
         matches!(self, Self::LocalStag | Self::LocalBounds | Self::LocalRights | Self::LocalDomain)
     }
 
-    /// The Terminate that ends the stream (RFC 5040 section 4.8, RFC 5041 section 7.2, RFC 7306 section 8.2).
+    /// Returns the Terminate that ends the stream (RFC 5040 section 4.8, RFC 5041 section 7.2, RFC 7306 section 8.2).
     pub(crate) const fn code(self, opcode: CompletionOpcode) -> Code {
         let is_write = matches!(opcode, CompletionOpcode::Write);
         match self {
@@ -242,7 +242,7 @@ impl Bad {
         }
     }
 
-    /// How the request completes, if not with success or flushed.
+    /// Returns the status of the request, if it is not success or flushed.
     pub(crate) const fn status(self, opcode: CompletionOpcode) -> Status {
         if self.is_local() {
             return Status::LocalProtection;
@@ -255,7 +255,7 @@ impl Bad {
         }
     }
 
-    /// How the receive that the request meets completes, where that is its own fault.
+    /// Returns the status of the receive that takes the request, if the receive has the fault.
     pub(crate) const fn receive_status(self) -> Option<Status> {
         match self {
             Self::ShortReceive => Some(Status::LocalLength),
@@ -264,7 +264,7 @@ impl Bad {
         }
     }
 
-    /// A region that does not grant the operation.
+    /// Returns a region that does not grant the operation.
     pub(crate) const fn region(self, op: &Op) -> Role {
         match op {
             Op::Write { .. } => Role::Readable,

@@ -1,4 +1,4 @@
-//! Lies about what the engines did, by which a test proves that the model sees through them.
+//! Falsified results of the engines, by which a test proves that the model notices them.
 
 use weft_rnic::{CmEvent, Completion, CompletionOpcode, DisconnectReason, Status};
 
@@ -10,7 +10,7 @@ use super::request::Op;
 /// One kind of fault that an engine could have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// An octet that was placed is another one in the end.
+    /// A placed octet differs in the end.
     FlipTarget,
     /// An octet behind a target was overwritten.
     FlipGuard,
@@ -32,25 +32,25 @@ pub enum Sabotage {
     FalseSuccess,
     /// A finished request claims to be flushed.
     FalseFlush,
-    /// byte_len is one too much.
+    /// byte_len is too large by one.
     WrongLength,
-    /// Another operation than the one that was asked for.
+    /// The opcode is that of another operation.
     WrongOpcode,
-    /// The number of another queue pair.
+    /// The number is that of another queue pair.
     WrongQueuePair,
-    /// The STag that was invalidated is not told.
+    /// The invalidated STag is missing.
     HideInvalidation,
     /// Immediate Data with another octet.
     WrongImmediate,
-    /// The solicited event is told where there is none, and not where there is one.
+    /// The solicited event has the opposite value.
     WrongSolicited,
-    /// A reason for a failure is told as another one.
+    /// A failure has the status of another one.
     WrongBlame,
-    /// Nobody hears that a connection has ended.
+    /// The event for the end of a connection is missing.
     SwallowEvent,
-    /// The end of a connection is told twice.
+    /// The event for the end of a connection comes twice.
     DuplicateEvent,
-    /// The end of a connection is told with a wrong reason.
+    /// The event for the end of a connection has a wrong reason.
     WrongReason,
 }
 
@@ -94,7 +94,7 @@ impl Saboteur {
         Self { kind, is_done: false, held: None }
     }
 
-    /// What the application gets instead of a completion.
+    /// Returns the completions that the application gets instead of one.
     pub(crate) fn completion(&mut self, completion: Completion, lanes: &[Lane]) -> Vec<Completion> {
         let Some(kind) = self.kind.filter(|_| !self.is_done) else { return vec![completion] };
         if let Some(held) = self.held.take() {
@@ -110,9 +110,9 @@ impl Saboteur {
                 self.held = Some(completion);
                 return vec![];
             }
-            // A request without a signal may as well have succeeded in silence.
+            // A request without a signal may have succeeded without a completion.
             Sabotage::DropFlush if is_flushed && is_announced(lanes, name) => vec![],
-            // Whether a Send or Write that was flushed has arrived or not, nobody can know.
+            // The model cannot know whether a flushed Send or Write has arrived.
             Sabotage::FalseSuccess if is_flushed && name.is_recv && !is_empty(lanes, name) => {
                 vec![Completion { status: Status::Success, ..completion }]
             }
@@ -157,7 +157,7 @@ impl Saboteur {
         changed
     }
 
-    /// What the application hears instead of an event.
+    /// Returns the events that the application gets instead of one.
     pub(crate) fn event(&mut self, event: CmEvent) -> Vec<CmEvent> {
         let CmEvent::Disconnected { qp_num, reason } = &event else { return vec![event] };
         let Some(kind) = self.kind.filter(|_| !self.is_done) else { return vec![event] };
@@ -206,7 +206,7 @@ impl Saboteur {
         };
     }
 
-    /// The other way round, if both are of one work queue.
+    /// Exchanges this completion and the kept one, if both are of one work queue.
     fn swap(&mut self, first: Completion, second: Completion) -> Vec<Completion> {
         let (left, right) = (Name::of(first.wr_id), Name::of(second.wr_id));
         if (left.lane, left.side, left.is_recv) == (right.lane, right.side, right.is_recv) {
@@ -217,18 +217,18 @@ impl Saboteur {
     }
 }
 
-/// Whether a receive is for a message without octets.
+/// Returns true if a receive is for a message without octets.
 fn is_empty(lanes: &[Lane], name: Name) -> bool {
     let peer = &lanes[name.lane].ends[1 - name.side];
     peer.senders.get(name.index).is_some_and(|sender| peer.plan.requests[*sender].data.is_empty())
 }
 
-/// Whether this completes in any case, or with success in silence.
+/// Returns true if the request has a completion in any case, unless it succeeds unsignaled.
 fn is_announced(lanes: &[Lane], name: Name) -> bool {
     name.is_recv || lanes[name.lane].ends[name.side].is_signaled(name.index)
 }
 
-/// Changes the first octet of a place; false where there is none.
+/// Changes the first octet of a place. Returns false if the place is empty.
 fn flip(lane: &Lane, side: usize, place: &Place) -> bool {
     let Some(mr) = lane.ends[side].memory.region(place.region) else { return false };
     let mut octet = [0];

@@ -1,8 +1,8 @@
-//! What a run, or many of them, has done: so that one sees that the rare things really happened.
+//! The counts of one or many runs. They show that rare events really occurred.
 
 use std::collections::BTreeMap;
 
-/// Counts of everything.
+/// All counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Runs.
@@ -17,13 +17,13 @@ pub struct Tally {
     pub frames: u64,
     /// Operations that succeeded, by kind.
     pub operations: BTreeMap<String, u64>,
-    /// What went wrong with frames, links and applications, by kind.
+    /// Faults of frames, links and applications, by kind.
     pub faults: BTreeMap<String, u64>,
     /// Ends of connections, by reason.
     pub ends: BTreeMap<String, u64>,
-    /// Requests that were wrong on purpose and ended their connection, by kind.
+    /// Requests that were bad on purpose and ended their connection, by kind.
     pub bad: BTreeMap<String, u64>,
-    /// Completions with other statuses than success, by status.
+    /// Completions without success, by status.
     pub statuses: BTreeMap<String, u64>,
 }
 

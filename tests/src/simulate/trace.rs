@@ -1,10 +1,10 @@
-//! What happened in a run, as a hash and, where somebody wants to read it, as lines.
+//! The events of a run, as a hash and, if a user wants to read them, as lines.
 
 use std::fmt::{self, Write};
 
 use weft_netif::Instant;
 
-/// Takes note of what happens. Two runs went the same way if their hashes are the same.
+/// Notes events. Two runs had the same events if their hashes are the same.
 #[derive(Debug)]
 pub(crate) struct Trace {
     hash: u64,
@@ -23,12 +23,12 @@ impl Trace {
             self.hash = fold(self.hash, line.as_bytes().get(17..).unwrap_or_default());
             lines.push(line);
         } else {
-            // Hashing never fails.
+            // A write to the hash never fails.
             let _hashed = Hasher(&mut self.hash).write_fmt(what);
         }
     }
 
-    /// A frame on the wire: its length and some of its octets.
+    /// Notes a frame on the wire: its length and some of its octets.
     pub(crate) fn frame(&mut self, now: Instant, from: usize, frame: &[u8]) {
         self.number(now.total_micros().unsigned_abs());
         self.number((from as u64) << 32 | frame.len() as u64);

@@ -1,4 +1,4 @@
-//! What must have become of everything when a run is over.
+//! The state that everything must have when a run is over.
 
 use weft_rnic::{QpState, Status};
 
@@ -87,12 +87,12 @@ impl Lane {
         ensure(is_error || !matches!(end.state, State::Over(_)), "the queue pair is not in Error")
     }
 
-    /// Whether an end may hear this reason.
+    /// Returns true if an end may get this reason.
     fn allows(&self, side: usize, reason: Reason, forged: bool) -> bool {
         if self.is_doomed && matches!(reason, Reason::Lost | Reason::Local | Reason::Peer) {
             return true;
         }
-        // Octets of which MPA finds out that they were changed, or that it then misses.
+        // Octets that MPA finds changed, or that it misses.
         let damage = matches!(
             reason,
             Reason::Sent((2, 0, 2 | 3 | 5))
@@ -126,7 +126,7 @@ impl Lane {
                 match reason {
                     Reason::Sent(sent) => finder == side && sent == code,
                     Reason::Got(got) => finder != side && got == code,
-                    // A responder that has not heard anything yet may not send a Terminate either.
+                    // A responder that has not received any FPDU may not send a Terminate either.
                     Reason::Peer => finder == 1 && side == 0 && bad.is_local(),
                     _ => false,
                 }
@@ -134,7 +134,7 @@ impl Lane {
         }
     }
 
-    /// Everything posted has completed exactly once, but for what was not signaled and succeeded.
+    /// Checks that each posted request has completed exactly once. An unsignaled success has no completion.
     fn judge_queues(&self, side: usize) -> Result<(), String> {
         let end = &self.ends[side];
         if !matches!(end.state, State::Over(_)) {
@@ -150,10 +150,10 @@ impl Lane {
         )
     }
 
-    /// Completions that say what was wrong belong to what was wrong, and are there if it was.
+    /// Checks that exactly the bad requests have completed with a status that tells a fault.
     fn judge_blame(&self, side: usize, is_sure: bool) -> Result<(), String> {
         let end = &self.ends[side];
-        // A peer that TCP hears no more of is nobody's fault here.
+        // A peer that TCP has lost is not blamed here.
         let is_lost =
             |blame: &(usize, Status, u32)| self.is_doomed && (blame.1, blame.2) == (Status::RetryExceeded, 0);
         let sent: Vec<_> = end.sends.blamed.iter().copied().filter(|blame| !is_lost(blame)).collect();
@@ -177,7 +177,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Which request and which receive of an end is to blame for a bad request, and whether it must be.
+    /// Returns the request and the receive of an end that a bad request makes fail, and whether they must.
     fn expected_blame(
         &self,
         side: usize,
@@ -192,14 +192,14 @@ impl Lane {
         let (layer, etype, code) = bad.code(request.opcode());
         let vendor_err = if bad.is_local() { 0 } else { u32::from_be_bytes([0, layer, etype, code]) };
         if bad == Bad::ReceiveStag {
-            // The peer does not say what it complains about.
+            // The peer does not tell the message that it complains about.
             return (None, None);
         }
         let must = bad.is_local() || request.fetches();
         (Some(((index, bad.status(request.opcode()), vendor_err), must)), None)
     }
 
-    /// A window is invalid exactly if the Send that says so has arrived.
+    /// Checks that a window is invalid exactly if the Send that invalidates it has arrived.
     fn judge_windows(&self, side: usize) -> Result<(), String> {
         let (own, peer) = (&self.ends[side], &self.ends[1 - side]);
         for (index, request) in peer.plan.requests.iter().enumerate() {
@@ -212,7 +212,7 @@ impl Lane {
         Ok(())
     }
 
-    /// After a graceful end everything is there that the side which asked for it had sent.
+    /// Checks that after a graceful end everything has arrived that the closing side had sent.
     fn judge_delivery(&mut self) -> Result<(), String> {
         let senders: &[usize] = match self.terms.fate {
             Fate::Orderly { .. } => &[0, 1],
@@ -235,10 +235,10 @@ impl Lane {
     }
 }
 
-/// Request, status and Terminate code; and whether it must be so.
+/// Request, status and Terminate code, and whether they must be so.
 type Expected = ((usize, Status, u32), bool);
 
-/// Memory that goes away in the middle of everything hits one request at most.
+/// Memory that is deregistered during the work makes at most one request fail.
 fn deregistered_blame<'a>(
     blamed: impl Iterator<Item = &'a (usize, Status, u32)>,
     is_own: bool,

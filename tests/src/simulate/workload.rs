@@ -1,4 +1,4 @@
-//! What the applications of one lane are going to do.
+//! The planned work of one lane's applications.
 
 use weft_netif::Duration;
 
@@ -8,7 +8,7 @@ use super::plan::{EndPlan, Fate, HostPlan, LanePlan, Moment, Terms, micros};
 use super::random::Random;
 use super::request::{Bad, Change, Op, Receive, Request};
 
-/// Draws a lane: two ends, what they ask of each other, and how it ends.
+/// Draws a lane: two ends, their requests, and its fate.
 pub(crate) fn lane(random: &mut Random, hosts: &[HostPlan], enhanced: bool, budget: &mut Budget) -> LanePlan {
     let first = random.below(hosts.len());
     let second = (first + random.between(1, hosts.len() - 1)) % hosts.len();
@@ -19,7 +19,7 @@ pub(crate) fn lane(random: &mut Random, hosts: &[HostPlan], enhanced: bool, budg
         drafts[side].may_fetch = depths[side].1.min(depths[1 - side].0) > 0;
     }
     let mut left = [0, 0].map(|_: i32| random.pick(&[0, 1, 4, 10, 20, 40, 80]));
-    // Unless it is agreed otherwise the responder waits for the initiator (RFC 5044 section 7.1.2).
+    // Without the peer-to-peer start the responder waits for the initiator (RFC 5044 section 7.1.2).
     left[0] = left[0].max(usize::from(!peer_to_peer));
     let fate = fate(random, left);
     let bad_at = if let Fate::Bad { by, request } = fate { Some((by, request)) } else { None };
@@ -36,12 +36,12 @@ pub(crate) fn lane(random: &mut Random, hosts: &[HostPlan], enhanced: bool, budg
         let (own, peer) = if side == 0 { (a, b) } else { (b, a) };
         let wish = Wish {
             bad: bad_at == Some((side, own.requests.len())),
-            // Else whoever closes could not know that the last Writes of the other side have arrived.
+            // Otherwise the closing side could not know whether the last Writes of the other side have arrived.
             heard: left[side] == 0 && fate == Fate::Orderly { by: 1 - side },
         };
         draw(random, own, peer, budget, &wish);
         if let Some(last) = own.requests.last_mut().filter(|_| left[side] == 0) {
-            // Nobody would ever know that it is done.
+            // Without a signal the application could not know that it is done.
             last.signaled = true;
         }
     }
@@ -70,7 +70,7 @@ pub(crate) fn lane(random: &mut Random, hosts: &[HostPlan], enhanced: bool, budg
     }
 }
 
-/// IRD and ORD of both ends. Without negotiation the applications have to agree by themselves.
+/// Draws IRD and ORD of both ends. Without negotiation the applications have to agree by themselves.
 fn depths(random: &mut Random, enhanced: bool, peer_to_peer: bool) -> [(u16, u16); 2] {
     let least = u16::from(peer_to_peer);
     let mut depth = || u16::try_from(random.pick(&[0, 1, 1, 2, 4, 16, 64])).unwrap_or(1).max(least);
@@ -135,16 +135,16 @@ fn end(random: &mut Random, draft: Draft, host: (usize, &HostPlan), depths: (u16
     }
 }
 
-/// What a request has to be.
+/// The required properties of a request.
 struct Wish {
     bad: bool,
-    /// The peer hears of it, or the own side of its end.
+    /// The peer gets a completion for it, or its own side does.
     heard: bool,
 }
 
-/// Draws one request of `own`, and what it needs at the peer.
+/// Draws one request of `own`, and the memory and receives that it needs at the peer.
 fn draw(random: &mut Random, own: &mut Draft, peer: &mut Draft, budget: &mut Budget, wish: &Wish) {
-    // What is empty does no harm.
+    // A bad request without octets would do no harm.
     let len = budget.size(random).max(2 * usize::from(wish.bad));
     let mut request = match random.between(3 * usize::from(wish.heard), 11) {
         0..=2 => write(random, own, peer, len),
@@ -195,7 +195,7 @@ fn immediate(random: &mut Random, peer: &mut Draft) -> Request {
     request(Op::Immediate { receive: peer.receives.len() - 1 }, source)
 }
 
-/// A Read of what is there from the beginning, or of what an earlier Write of the same end has left there.
+/// Draws a Read of initial memory, or of memory that an earlier Write of the same end has filled.
 fn read(random: &mut Random, own: &mut Draft, peer: &mut Draft, len: usize) -> Request {
     let mixed = Role::Mixed as usize;
     let readable = |earlier: &&Request| {
@@ -244,7 +244,7 @@ fn atomic(random: &mut Random, own: &mut Draft, peer: &mut Draft) -> Request {
     request(Op::Atomic { word, step, change }, source)
 }
 
-/// Makes the request wrong in one of the ways that there are for its kind.
+/// Gives the request one of the faults that its kind may have.
 fn spoil(random: &mut Random, own: &mut Draft, peer: &mut Draft, request: &mut Request) {
     let invalidates = |request: &Request| matches!(request.op, Op::Send { invalidate: Some(_), .. });
     let possible = |bad: &Bad| match bad {
@@ -258,7 +258,7 @@ fn spoil(random: &mut Random, own: &mut Draft, peer: &mut Draft, request: &mut R
     let bad = random.pick(&choice);
     request.bad = Some(bad);
     if request.fetches() && !bad.is_local() {
-        // In one piece, of which the peer answers nothing.
+        // The sink is one piece, and the peer sends no octet of it.
         request.local = vec![own.layout.take(Role::Sink, request.data.len(), random)];
     }
     if bad == Bad::Rights {

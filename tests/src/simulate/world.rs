@@ -14,7 +14,7 @@ use super::sabotage::Saboteur;
 use super::tally::Tally;
 use super::trace::Trace;
 
-/// Everything that there is in a run.
+/// All parts of a run.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) lanes: Vec<Lane>,
@@ -27,11 +27,11 @@ pub(crate) struct World {
     pub(crate) saboteur: Saboteur,
     pub(crate) enhanced: bool,
     clock: Clock,
-    /// After this the run has taken too long.
+    /// A run that lasts longer has failed.
     deadline: Instant,
 }
 
-/// An engine and what its application has.
+/// An engine and the objects of its application.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) plan: HostPlan,
@@ -79,7 +79,7 @@ impl World {
         Ok(world)
     }
 
-    /// Runs until all connections have ended and nothing is left, and judges what has come of it.
+    /// Runs until all connections have ended and no event is left, and judges the result.
     pub(crate) fn run(&mut self) -> Result<(), String> {
         self.arm();
         let is_over = |world: &Self| world.lanes.iter().all(Lane::is_over);
@@ -98,7 +98,7 @@ impl World {
         self.clock.now()
     }
 
-    /// Counts what the run has done to frames.
+    /// Counts the run's faults of frames.
     pub(crate) fn count_faults(&mut self) {
         let [lost, duplicated, held_back, damaged] = self.network.impairments();
         let counts = self.network.counts;
@@ -120,13 +120,13 @@ impl World {
         }
     }
 
-    /// How often an application did nothing for a while.
+    /// Returns how often an application did nothing for a while.
     fn stalls(&self) -> u64 {
         let stalls = self.hosts.iter().flat_map(|host| &host.plan.stalls);
         stalls.filter(|stall| stall.start < self.now()).count() as u64
     }
 
-    /// Jumps to the next moment at which something happens; None when there is none up to `deadline`.
+    /// Jumps to the next event. Returns `None` if there is none up to `deadline`.
     fn step(&mut self, deadline: Instant) -> Result<Option<()>, String> {
         self.act()?;
         let now = self.now();
@@ -152,7 +152,7 @@ impl World {
         Ok(Some(()))
     }
 
-    /// What the lanes wait for.
+    /// Returns the states of the lanes that have not ended.
     fn waiting(&self) -> String {
         let open = self.lanes.iter().filter(|lane| !lane.is_over());
         let name = |lane: &Lane| {
@@ -186,7 +186,7 @@ impl World {
         Ok(Lane::new(index, terms, ends))
     }
 
-    /// Completions are announced from now on.
+    /// Arms all queues: their completions are announced from now on.
     fn arm(&self) {
         for host in self.hosts.iter().filter(|host| host.plan.notified) {
             host.cqs.iter().for_each(|cq| cq.request_notification(false));
@@ -207,7 +207,7 @@ impl Host {
         config.stack.mtu = host.mtu;
         config.stack.tcp_buffer = host.tcp_buffer;
         config.stack.congestion = if host.congestion { Congestion::Cubic } else { Congestion::None };
-        // Patient enough for every link that comes back, and still bounded.
+        // Long enough for every link that comes back, and still bounded.
         config.stack.timeout = Some(PATIENCE);
         config.stack.keep_alive = Some(KEEP_ALIVE);
         config.stack.half_open_timeout = PATIENCE;
@@ -256,14 +256,14 @@ impl Host {
         Ok(End::new(plan, qp, memory))
     }
 
-    /// Until when the application does nothing.
+    /// Returns the time until which the application does nothing.
     pub(crate) fn stalled_until(&self, now: Instant) -> Option<Instant> {
         self.plan.stalls.iter().find(|stall| stall.contains(&now)).map(|stall| stall.end)
     }
 }
 
 impl Plan {
-    /// The completions that a queue of a host has to hold: as many as its users may have under way.
+    /// Returns the completions that a queue of a host has to hold: as many as its users may have under way.
     fn completions(&self, host: usize, cq: usize) -> u32 {
         let ends = self.lanes.iter().flat_map(|lane| &lane.ends).filter(|end| end.host == host);
         let users = ends.flat_map(|end| end.cqs.into_iter().zip(end.quota));
@@ -284,14 +284,14 @@ fn address(ipv6: bool, host: usize) -> Result<IpSetting, String> {
 }
 
 pub(crate) const PORT: u16 = 7174;
-/// Protection domains of queue pairs; one more belongs to none.
+/// The protection domains of queue pairs. One more has no queue pair.
 const DOMAINS: usize = 2;
 const MOST_STEPS: u64 = 2_000_000;
-/// Steps between two looks at all memory, on average.
+/// The average number of steps between two checks of all memory.
 const AUDIT_EVERY: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(600);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// Virtual time of a run after the last cut of a link.
+/// The virtual time of a run after the last cut of a link.
 const MOST_TIME: Duration = Duration::from_secs(6 * 3600);
-/// Longer than any time-out.
+/// Longer than any time limit.
 const SETTLE_TIME: Duration = Duration::from_secs(2000);

@@ -17,11 +17,11 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     table.host.close()
 }
 
-/// A bad access, and what either side says to it: layer, error type and code.
+/// A bad access, and the answer of either side to it: layer, error type and code.
 struct Kind {
     name: &'static str,
     weft: (u8, u8, u8),
-    /// None if siw does what it is asked for.
+    /// `None` if siw carries the request out.
     siw: Option<(u8, u8, u8)>,
 }
 
@@ -44,7 +44,7 @@ fn attack(table: &Table<'_>, kind: &Kind) -> Result<(), String> {
     finish(&meeting.job)
 }
 
-/// siw has no objection: the request succeeds, and the host ends the connection.
+/// siw does not object: the request succeeds, and the host ends the connection.
 fn be_served(meeting: &Meeting) -> Result<(), String> {
     let completion = meeting.link.next_completion()?;
     if completion.status != Status::Success {
@@ -76,7 +76,7 @@ fn suffer(table: &Table<'_>, kind: &Kind) -> Result<(), String> {
     }
 }
 
-/// Takes the completions, of which no receive is a good one, and answers how the connection ended.
+/// Takes the completions, none of which may be a good receive. Returns how the connection ended.
 fn end(link: &Link, completions: u32) -> Result<DisconnectReason, String> {
     for _ in 0..completions {
         let completion = link.next_completion()?;
@@ -100,7 +100,7 @@ fn post_bad(link: &Link, name: &str) -> Result<(), String> {
         "read-right" => window.read(0),
         _ => SendOpcode::Send,
     };
-    // What a Read fetches would come into the window.
+    // A Read would write into the window.
     let local = if matches!(opcode, SendOpcode::Read { .. }) { &link.window } else { &link.source };
     link.post(0, opcode, local.sge(0, 64))
 }
@@ -108,11 +108,11 @@ fn post_bad(link: &Link, name: &str) -> Result<(), String> {
 const KINDS: [Kind; 8] = [
     Kind { name: "write-stag", weft: (0x1, 0x1, 0x00), siw: Some((0x1, 0x1, 0x00)) },
     Kind { name: "write-bounds", weft: (0x1, 0x1, 0x01), siw: Some((0x1, 0x1, 0x01)) },
-    // siw has no other word for a missing right than that the STag is invalid.
+    // siw reports a missing right as an invalid STag, since it has no other code for it.
     Kind { name: "write-right", weft: (0x0, 0x1, 0x02), siw: Some((0x1, 0x1, 0x00)) },
     Kind { name: "read-stag", weft: (0x0, 0x1, 0x00), siw: Some((0x0, 0x1, 0x00)) },
     Kind { name: "read-bounds", weft: (0x0, 0x1, 0x01), siw: Some((0x0, 0x1, 0x01)) },
-    // siw does not know the right to be read: whatever is registered can be.
+    // siw does not know the right to be read: a peer can read all registered memory.
     Kind { name: "read-right", weft: (0x0, 0x1, 0x02), siw: None },
     Kind { name: "send-long", weft: (0x1, 0x2, 0x05), siw: Some((0x1, 0x2, 0x02)) },
     Kind { name: "send-none", weft: (0x1, 0x2, 0x02), siw: Some((0x1, 0x2, 0x02)) },

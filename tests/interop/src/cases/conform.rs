@@ -1,4 +1,4 @@
-//! `weft conform` against siw: it has to find the deviations that siw is known for, and no others.
+//! `weft conform` against siw. It has to find the known deviations of siw, and no others.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     let doubtful: Vec<String> =
         known.strangers(&found).into_iter().map(|finding| finding.check.clone()).collect();
     if !doubtful.is_empty() {
-        // A guest that once in a while does not come to answer in time is no deviation: what is one shows again. The last check has
-        // ended the first target's listening socket.
+        // A guest on a busy machine may answer too late once, which is no deviation; a real deviation shows again.
+        // The last check has ended the first target's listening socket.
         let _fresh = begin_target(bench, PORT + 1)?;
         let again = Finding::failures(&judge(bench, PORT + 1, &doubtful)?)?;
         found.retain(|finding| {
@@ -29,14 +29,14 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     deviations::compare(&known, &found)
 }
 
-/// A server of siw's that answers nothing by itself.
+/// Starts a server on siw that answers nothing by itself.
 fn begin_target(bench: &Bench<'_>, port: u16) -> Result<Job, String> {
     let target = bench.guest.start(&format!("peer target -s -a 10.0.0.1 -p {port}"))?;
     target.wait_for_line("listening", READY)?;
     Ok(target)
 }
 
-/// The report of all checks, or of those with the names in `only`.
+/// Returns the report of all checks, or of those with the names in `only`.
 fn judge(bench: &Bench<'_>, port: u16, only: &[String]) -> Result<Value, String> {
     let port = port.to_string();
     let mut args = vec!["conform", "10.0.0.1", "--port", &port, "--timeout", "2", "--json"];
@@ -51,5 +51,5 @@ fn judge(bench: &Bench<'_>, port: u16, only: &[String]) -> Result<Value, String>
 
 const PORT: u16 = 7174;
 const READY: Duration = Duration::from_secs(60);
-/// Many of siw's deviations are silence, and each silence is waited for three times.
+/// Many of siw's deviations are silence, and the tester waits for each silence three times.
 const PATIENCE: Duration = Duration::from_secs(600);

@@ -1,5 +1,5 @@
-//! The end in mid-transfer, from either side: the other one sees its requests flushed, then the end, and a fresh
-//! connection works.
+//! Either side ends the connection during a transfer. The other one sees its requests flushed, then the end. A fresh
+//! connection then works.
 
 use weft_rnic::{DisconnectReason, Status};
 
@@ -29,7 +29,7 @@ fn disconnect(table: &Table<'_>, by_guest: bool) -> Result<(), String> {
     let reason = transfer.end()?;
     let expected = match reason {
         DisconnectReason::Local => !by_guest,
-        // A FIN may be behind any octet of an FPDU, and unread octets make it a reset.
+        // A FIN may come behind any octet of an FPDU, and unread octets make it a reset.
         DisconnectReason::Peer | DisconnectReason::Lost => by_guest,
         _ => false,
     };
@@ -48,7 +48,7 @@ pub(crate) struct Transfer {
     written: usize,
     next: usize,
     flushed: usize,
-    /// The request that was under way when the device gave the peer up.
+    /// The number of requests that were under way when the device gave the peer up.
     pub(crate) given_up: usize,
 }
 
@@ -62,7 +62,7 @@ impl Transfer {
         Ok(Self { meeting, posted: MAIL_SLOTS - 1, written: 0, next: 0, flushed: 0, given_up: 0 })
     }
 
-    /// Writes as long as `goes_on` says so of the number of Writes, and until something is flushed. Answers that number.
+    /// Writes until `goes_on` returns false for the number of Writes, or a request is flushed. Returns that number.
     pub(crate) fn write_on(&mut self, mut goes_on: impl FnMut(usize) -> bool) -> Result<usize, String> {
         while goes_on(self.written) && self.flushed + self.given_up == 0 {
             while self.posted < MAIL_SLOTS - 1 + AT_ONCE {
@@ -81,7 +81,7 @@ impl Transfer {
         Ok(self.written)
     }
 
-    /// Takes what is left of the posted requests, all of which complete, and answers how the connection ended.
+    /// Takes the rest of the posted requests, all of which complete. Returns how the connection ended.
     pub(crate) fn end(&mut self) -> Result<DisconnectReason, String> {
         while self.posted > 0 {
             self.take()?;

@@ -1,7 +1,8 @@
-//! Sends, Writes and Reads of many segments in both directions at once, all contents checked by both ends.
+//! Sends, Writes and Reads of many segments in both directions at once. Both ends check all contents.
 //!
-//! The guest's `peer_exchange.c` does the same: in a round both post all requests and then `done`, behind which all
-//! Writes have been placed; who has checked everything and has posted the next round's receives sends `redy`.
+//! The guest's `peer_exchange.c` does the same. In a round both ends post all requests and then `done`, behind which
+//! all Writes have been placed. An end that has checked everything and has posted the next round's receives sends
+//! `redy`.
 
 use weft_rnic::{Access, Mr, SendOpcode, Status};
 
@@ -16,7 +17,7 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     table.host.close()
 }
 
-/// Some rounds, with messages of at most `max` octets, over a connection of their own.
+/// Runs `rounds` rounds, with messages of at most `max` octets, over a connection of their own.
 fn exchange(table: &Table<'_>, rounds: usize, max: u32) -> Result<(), String> {
     let sizes: Vec<u32> = SIZES.into_iter().filter(|&size| size <= max).collect();
     let total = sizes.iter().map(|&size| size as usize).sum();
@@ -32,7 +33,7 @@ fn exchange(table: &Table<'_>, rounds: usize, max: u32) -> Result<(), String> {
     Meeting::end(meeting, table.bench.role)
 }
 
-/// A short exchange over a connection of its own shows that the guest and the device still work.
+/// Makes a short exchange over a fresh connection, which shows that the guest and the device still work.
 pub(crate) fn check_health(table: &Table<'_>) -> Result<(), String> {
     exchange(table, 1, 4096).map_err(|error| format!("a fresh connection: {error}"))
 }
@@ -44,7 +45,7 @@ struct Exchange {
     writes: Mr,
     sink: Mr,
     inbox: Mr,
-    /// Completions since the beginning.
+    /// The number of completions since the beginning.
     completed: usize,
     received: usize,
 }
@@ -70,7 +71,7 @@ impl Exchange {
         self.wait_for(link, (round + 1) * requests, (round + 1) * receives)
     }
 
-    /// A receive for each Send, exactly as large, and for `done` and `redy`.
+    /// Posts a receive of the exact size for each Send, and receives for `done` and `redy`.
     fn post_receives(&self, link: &Link) -> Result<(), String> {
         for (index, place, len) in self.parts() {
             link.post_receive(index as u64, self.inbox.sge(place, len))?;
@@ -98,7 +99,7 @@ impl Exchange {
         link.send_inline(b"done", true)
     }
 
-    /// Waits for this many completions since the beginning.
+    /// Waits until there were this many completions since the beginning.
     fn wait_for(&mut self, link: &Link, completed: usize, received: usize) -> Result<(), String> {
         while self.completed < completed || self.received < received {
             let completion = link.next_completion()?;
@@ -135,7 +136,7 @@ impl Exchange {
         if &signal == b"done" { Ok(()) } else { Err("the last message is not `done`".into()) }
     }
 
-    /// Index, place and length of each message.
+    /// Returns index, place and length of each message.
     fn parts(&self) -> impl Iterator<Item = (usize, usize, u32)> {
         self.sizes.iter().enumerate().scan(0, |place, (index, &len)| {
             let here = *place;
@@ -152,6 +153,6 @@ fn clear(memory: &Mr) -> Result<(), String> {
 const SIZES: [u32; 10] = [1, 23, 1000, 1448, 4096, 16384, 65535, 65536, 100_000, 131_072];
 const ROUNDS: usize = 3;
 const SIGNAL_OCTETS: u32 = 4;
-/// Slots of mail.
+/// The slots of mail.
 const DONE: usize = 1;
 const READY: usize = 2;

@@ -1,5 +1,5 @@
-//! rdma-core's rping in the guest against `weft rping` on the TCP of this machine, through QEMU's user network: the guest sees
-//! a router, and this machine a program that connects and listens.
+//! rdma-core's rping in the guest against `weft rping` on the TCP of this machine, through QEMU's user network. The
+//! guest sees a router, and this machine a program that connects and listens.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -24,20 +24,20 @@ pub(crate) fn set_up(bench: &Bench<'_>) -> Result<(), String> {
     bench.guest.run(SET_UP, SET_UP_TIME).map(drop)
 }
 
-/// A port of this machine leads to the server in the guest.
+/// Pings the server in the guest through a port of this machine.
 fn to_guest(bench: &Bench<'_>, size: &str) -> Result<(), String> {
-    // The server's buffer has the size that it is told, whatever the client says.
+    // The server's buffer has the size of its own option, whatever the client says.
     let server = bench.guest.start(&format!("rping -s -a 10.0.2.15 -S {size}"))?;
     bench.guest.wait_listening(7174)?;
     let (address, port) =
         (bench.guest.forwarded().ip().to_string(), bench.guest.forwarded().port().to_string());
     let args = ["rping", "-c", "-a", &address, "-p", &port, "-C", COUNT, "-S", size];
     expect(&bench.weft_on_host(&args)?.finish(PATIENCE)?, &format!("{COUNT} pings of {size} octets"))?;
-    // It calls the client's departure an error: what counts is that it has ended by itself.
+    // rping's server reports the client's departure as an error. It counts only that the server has ended by itself.
     server.wait(PATIENCE).map(drop)
 }
 
-/// The user network's router stands for this machine.
+/// Lets the guest ping this machine, whose address there is the user network's router.
 fn from_guest(bench: &Bench<'_>, size: &str) -> Result<(), String> {
     let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     let port = free.map_err(|error| error.to_string())?.port().to_string();
@@ -52,7 +52,7 @@ fn from_guest(bench: &Bench<'_>, size: &str) -> Result<(), String> {
     expect(&said?, &format!("was served {COUNT} pings"))
 }
 
-/// Once, as the guest serves several cases.
+/// The interface is set up once, as the guest serves several cases.
 const SET_UP: &str = "rdma link show siw1/1 2>/dev/null || { /bin/ip addr add 10.0.2.15/24 dev eth1 && \
     /bin/ip link set eth1 up && rdma link add siw1 type siw netdev eth1; }";
 const COUNT: &str = "40";

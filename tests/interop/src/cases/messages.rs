@@ -36,7 +36,7 @@ fn be_client(bench: &Bench<'_>, host: &Host) -> Result<(), String> {
     check_end(&link)
 }
 
-/// siw may leave a frame that follows its Reply at once unread until more comes.
+/// siw may leave a frame that follows its Reply at once unread until more octets come.
 fn await_end(server: &Job, link: &Link) -> Result<(), String> {
     for _ in 0..NUDGES {
         if let Ok(output) = server.wait(NUDGE_AFTER) {
@@ -63,7 +63,7 @@ fn be_server(bench: &Bench<'_>, host: &Host) -> Result<(), String> {
     expect_good(&client.wait(PATIENCE)?.lines)
 }
 
-/// A queue pair with a receive for the message, in memory that shows whether it came.
+/// Makes a queue pair with a receive for the message, in memory that shows whether it came.
 fn link(host: &Host, events: &EventChannel) -> Result<Link, String> {
     let link = host.link(events, MESSAGE)?;
     link.mail.write(0, &[0xFF; MESSAGE]).map_err(text)?;
@@ -76,14 +76,14 @@ fn check_completion(completion: &Completion) -> Result<(), String> {
     if completion.status == Status::Success && !is_short { Ok(()) } else { Err(format!("{completion:?}")) }
 }
 
-/// Both programs send a buffer that they never write to.
+/// Checks the message. Both programs send a buffer that they never write to, which is zero.
 fn check_message(link: &Link) -> Result<(), String> {
     let mut octets = [0xFF; MESSAGE];
     link.mail.read(0, &mut octets).map_err(text)?;
     if octets == [0; MESSAGE] { Ok(()) } else { Err(format!("received {octets:02x?}")) }
 }
 
-/// Both programs disconnect when they have got their message.
+/// Checks the end. Both programs disconnect when they have the other's message.
 fn check_end(link: &Link) -> Result<(), String> {
     match link.wait_disconnected()? {
         DisconnectReason::Peer => Ok(()),
@@ -98,7 +98,7 @@ fn expect_good(lines: &[String]) -> Result<(), String> {
     }
 }
 
-/// Octets.
+/// The octets of the message.
 const MESSAGE: usize = 16;
 const PORT: u16 = 7471;
 const NUDGES: u32 = 20;

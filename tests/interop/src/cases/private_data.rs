@@ -31,8 +31,8 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     table.host.close()
 }
 
-/// RFC 6581 leaves room for 508 octets, but siw closes on a Request with more than 252. A Reply with more ends its kernel, so
-/// that this is not tried the other way round.
+/// RFC 6581 leaves room for 508 octets, but siw closes on a Request with more than 252. A Reply with more crashes its
+/// kernel, so that the other direction is not tried.
 fn give_too_much(table: &Table<'_>) -> Result<(), String> {
     let (_job, address) = table.start_listening("private")?;
     let link = table.host.link(&table.host.events()?, 64)?;
@@ -45,7 +45,7 @@ fn give_too_much(table: &Table<'_>) -> Result<(), String> {
     }
 }
 
-/// Whether these are the octets that `peer` gives.
+/// Checks that these are the octets that `peer` gives.
 pub(crate) fn check(octets: &[u8], len: usize) -> Result<(), String> {
     if octets.len() != len {
         return Err(format!("{} octets of private data instead of {len}", octets.len()));
@@ -53,5 +53,6 @@ pub(crate) fn check(octets: &[u8], len: usize) -> Result<(), String> {
     Pattern::new(Side::Guest, Kind::Private, 0, 0).check(octets, "private data")
 }
 
-/// Octets that the guest gives and that the host gives. siw counts its own, with the 4 octets of IRD and ORD, in one octet.
+/// The octets that the guest gives and that the host gives. siw counts its own, with the 4 octets of IRD and ORD, in
+/// one octet.
 pub(crate) const LENGTHS: [(usize, usize); 3] = [(0, 0), (1, 1), (251, 252)];

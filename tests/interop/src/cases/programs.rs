@@ -1,7 +1,7 @@
 //! Programs of Debian's packages on both sides: the guest's on siw, this machine's on Weft, by `weft run`.
 //!
-//! Few iterations: the guest's processor is one in software. What they measure is of no interest here, what counts is that each
-//! side says at its end that it has done them all.
+//! There are few iterations, since the guest's processor is emulated. The measured values do not matter. Each side
+//! has to report at its end that it has done all iterations.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
@@ -13,17 +13,17 @@ use crate::image::Siw;
 use crate::job::Output;
 use crate::program::Program;
 
-/// One program, and what both sides of it are told.
+/// One program, and the options for both of its sides.
 struct Pair {
     program: &'static str,
     options: &'static str,
-    /// What the client says when all is well.
+    /// The client's output at a good end.
     said: &'static str,
 }
 
-/// Where both sides are, as each sees the other.
+/// The addresses of both sides, as each sees the other.
 struct Way<'a> {
-    /// Of `weft run`.
+    /// The options of `weft run`.
     transport: Vec<String>,
     server: &'a str,
     /// The options that name the port to the server and to the client.
@@ -31,7 +31,7 @@ struct Way<'a> {
     port: u16,
 }
 
-/// On the guest's wire.
+/// Runs the programs over the guest's wire.
 pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     let wire = format!("unix:{}", bench.guest.wire().display());
     let transport = ["--transport", &wire, "--ip", "10.0.0.2/24"].map(str::to_owned).to_vec();
@@ -41,13 +41,13 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     PAIRS.iter().filter(|pair| pair.can_start(bench)).try_for_each(|pair| pair.run(bench, &way))
 }
 
-/// By the TCP of this machine and QEMU's user network.
+/// Runs the programs over the TCP of this machine and QEMU's user network.
 pub(crate) fn run_on_host(bench: &Bench<'_>) -> Result<(), String> {
     set_up(bench)?;
     let transport = ["--transport", "host"].map(str::to_owned).to_vec();
     let way = match bench.role {
         Role::Passive => {
-            // A port of this machine leads to the server in the guest.
+            // This port of this machine leads to the server in the guest.
             let ports = [format!("-p {PORT}"), format!("-p {}", bench.guest.forwarded().port())];
             Way { transport, server: "127.0.0.1", ports, port: PORT }
         }
@@ -59,8 +59,9 @@ pub(crate) fn run_on_host(bench: &Bench<'_>) -> Result<(), String> {
         }
     };
     PING.run(bench, &way)?;
-    // perftest connects again when its server has just closed one listener and opens another. The user network takes such a connection
-    // first and then resets it, so that the client of this machine does not hear that it was refused, and does not try again.
+    // perftest connects again while its server closes one listener and opens another. The user network accepts such a
+    // connection first and then resets it. So the client of this machine does not learn of a refusal, and does not
+    // try again.
     if bench.role == Role::Active { WRITES.run(bench, &way) } else { Ok(()) }
 }
 
@@ -95,7 +96,8 @@ impl Pair {
 
     fn answer(&self, bench: &Bench<'_>, way: &Way<'_>) -> Result<(), String> {
         let mut server = self.on_weft(bench, way, &self.server(way))?;
-        // perftest says so a moment before it listens, and is then tried again; rping says nothing.
+        // perftest prints this a moment before it listens, and its client may have to try again. rping prints
+        // nothing.
         if self.program != RPING {
             server.wait_for_line("Waiting for client", PATIENCE)?;
         }
@@ -106,7 +108,8 @@ impl Pair {
         self.judge(&server.wait(PATIENCE)?)
     }
 
-    /// What a program may say against its end, when all is done: rping's server calls the client's departure an error.
+    /// Accepts errors that a program reports after its work. rping's server, for example, calls the client's
+    /// departure an error.
     fn judge(&self, output: &Output) -> Result<(), String> {
         let is_known = |line: &String| FAREWELLS.iter().any(|farewell| line.contains(farewell));
         if output.status == 0
@@ -140,7 +143,7 @@ impl Pair {
     }
 
     fn check(&self, lines: &[String]) -> Result<(), String> {
-        // Columns are apart by any number of spaces.
+        // Any number of spaces separates the columns.
         let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
         if lines.iter().any(|line| words(line).starts_with(self.said)) {
             Ok(())
@@ -161,20 +164,23 @@ const PAIRS: &[Pair] = &[
 ];
 const PING: Pair = Pair { program: RPING, options: "-C 20 -S 4096", said: "ping data: rdma-ping-19:" };
 const WRITES: Pair = Pair { program: "ib_write_bw", options: "-n 20 -s 65536", said: "65536 20 " };
-/// Its server sends first, which a responder must not do before the peer-to-peer start (RFC 5044 section 7.1.2), and siw as it is
-/// does not ask for that.
+/// Its server sends first. A responder must not do that before the peer-to-peer start (RFC 5044 section 7.1.2), and
+/// an unpatched siw does not ask for that.
 const WRITE_LAT: &str = "ib_write_lat";
 const RPING: &str = "rping";
-/// What either program says when nobody listens yet.
+/// The output of either program while no server listens.
 const REFUSED: &str =
     "rdma_connect failed|Unexpected CM event|connect error|RDMA_CM_EVENT_REJECTED|UNREACHABLE";
-/// siw takes a Send for failed whose answer and the peer's FIN come before its own call of TCP returns: perftest's last one is such.
+/// siw reports a Send as failed if its answer and the peer's FIN come before its own call of TCP returns. perftest's
+/// last Send is of this kind.
 const FAREWELLS: [&str; 2] = ["Failed to close connection between server and client", RACED];
-/// perftest looks how fast the processor counts before it says what it has measured. On a busy machine it cannot tell, and says nothing.
+/// perftest measures the processor's clock before it prints its results. On a busy machine that can fail, and it
+/// prints no results.
 const NO_CLOCK: &str = "Can't produce a report";
-/// perftest's client connects a second time while its server closes one listener and opens the next, and siw does not try again.
+/// perftest's client connects a second time while its server closes one listener and opens the next. siw does not try
+/// again.
 const TOO_EARLY: &str = "Failed to connect through RDMA CM";
 const TRIES: usize = 3;
-/// The port of the guest that this machine can reach by the user network.
+/// The guest's port that this machine can reach over the user network.
 const PORT: u16 = 7174;
 const PATIENCE: Duration = Duration::from_secs(60);

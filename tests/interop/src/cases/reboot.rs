@@ -1,4 +1,4 @@
-//! The guest is started again in mid-transfer: the host notices in bounded time, flushes, and serves others meanwhile.
+//! The guest reboots during a transfer. The host notices in bounded time, flushes, and serves others meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl Others {
         Ok(Self { pings, pongs })
     }
 
-    /// Ping-pongs until somebody says stop, and counts them.
+    /// Ping-pongs until `stop` is set, and counts the rounds.
     fn serve(&self, stop: &AtomicBool, rounds: &AtomicUsize) -> Result<(), String> {
         for round in 0.. {
             if stop.load(Ordering::Acquire) {
@@ -93,7 +93,7 @@ impl Others {
     }
 }
 
-/// One message, checked; the receive that it takes is posted again.
+/// Sends one message and checks it. Posts the receive that it took again.
 fn pass(from: &Link, to: &Link, pattern: &Pattern) -> Result<(), String> {
     from.send_inline(&pattern.octets(MAIL_OCTETS), true)?;
     for link in [from, to] {
@@ -108,8 +108,8 @@ fn pass(from: &Link, to: &Link, pattern: &Pattern) -> Result<(), String> {
 
 const PORT: u16 = 7300;
 const WRITES: usize = 40;
-/// After so long a silence the device gives a peer up.
+/// The device gives a peer up after so long a silence.
 const SILENCE: Duration = Duration::from_secs(6);
-/// Within this time the host must have noticed, on whatever machine.
+/// The host must have noticed within this time, on any machine.
 const BOUND: Duration = Duration::from_secs(40);
 const BOOT: Duration = Duration::from_secs(180);

@@ -1,4 +1,4 @@
-//! Rejection with private data, by either side; the other one hears it with the data.
+//! Either side rejects with private data, and the other one gets the data.
 
 use weft_rnic::{CmEvent, ConnParam};
 

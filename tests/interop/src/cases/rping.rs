@@ -13,19 +13,20 @@ pub(crate) fn run(bench: &Bench<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// `count` pings of `size` octets over `wire`. The client of the two compares what it gets back.
+/// Runs `count` pings of `size` octets over `wire`. The client compares the octets that come back.
 pub(crate) fn ping(bench: &Bench<'_>, wire: &Path, size: usize, count: usize) -> Result<(), String> {
     let label = format!("rping-{size}");
     let (size, count) = (size.to_string(), count.to_string());
     match bench.role {
         Role::Passive => {
-            // The server's buffer has the size that it is told, whatever the client says.
+            // The server's buffer has the size of its own option, whatever the client says.
             let server = bench.guest.start(&format!("rping -s -a 10.0.0.1 -S {size}"))?;
             bench.guest.wait_listening(PORT)?;
             let client =
                 bench.weft(&label, wire, &["rping", "-c", "-a", "10.0.0.1", "-C", &count, "-S", &size])?;
             expect(&client.finish(PATIENCE)?, &format!("{count} pings of {size} octets"))?;
-            // It calls the client's departure an error: what counts is that it has ended by itself.
+            // rping's server reports the client's departure as an error. It counts only that the server has ended by
+            // itself.
             server.wait(PATIENCE).map(drop)
         }
         Role::Active => {
@@ -39,7 +40,7 @@ pub(crate) fn ping(bench: &Bench<'_>, wire: &Path, size: usize, count: usize) ->
     }
 }
 
-/// What the guest's shell runs for a client. Where its end is [`RACED`], the server's count shows that all pings are done.
+/// Returns the shell command for a client. If its end is [`RACED`], the server's count shows that all pings are done.
 pub(crate) fn client(options: &str) -> String {
     format!(
         "said=$(rping -c {options} 2>&1); status=$?; echo \"$said\"; \
@@ -55,9 +56,10 @@ pub(crate) fn expect(lines: &[String], text: &str) -> Result<(), String> {
     }
 }
 
-/// What rping says when it closes the event channel on which a thread of its own may wait still, and that thread makes an error of it.
+/// rping's output if it closes the event channel while its own thread still waits there, which the thread takes for
+/// an error.
 pub(crate) const RACED: &str = "rdma_get_cm_event: Bad file descriptor";
-/// rping's least and its largest, with one that just fits into a segment and one that needs three.
+/// rping's smallest and largest size, one that just fits into a segment, and one that needs three.
 pub(crate) const SIZES: [usize; 5] = [23, 64, 1460, 4096, 65_535];
 const ROUNDS: usize = 200;
 const PORT: u16 = 7174;

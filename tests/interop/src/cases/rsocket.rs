@@ -27,7 +27,7 @@ fn to_guest(bench: &Bench<'_>, command: &str) -> Result<(), String> {
 
 fn from_guest(bench: &Bench<'_>, command: &str) -> Result<(), String> {
     let server = on_weft(bench, &format!("{command} -p {PORT}"))?;
-    // The server does not say when it listens.
+    // The server does not tell when it listens.
     let client = tried_until_heard(&format!("{command} -s 10.0.0.2 -p {PORT}"), "^rconnect:");
     let client = bench.guest.start(&client)?.wait(PATIENCE)?;
     check("the guest's side", &client)?;
@@ -39,7 +39,7 @@ fn on_weft(bench: &Bench<'_>, command: &str) -> Result<Program, String> {
     bench.weft_run(&["--transport", &wire, "--ip", "10.0.0.2/24"], command)
 }
 
-/// Each side shows in the end how long all has taken.
+/// Checks that each side printed at its end how long the run took.
 fn check(side: &str, output: &Output) -> Result<(), String> {
     if output.status == 0 && output.lines.iter().any(|line| line.starts_with("custom ")) {
         return Ok(());
@@ -47,15 +47,15 @@ fn check(side: &str, output: &Output) -> Result<(), String> {
     Err(format!("{side}: status {}: {}", output.status, output.lines.join(" / ")))
 }
 
-/// Both sides look at what they get. riostream writes into memory by its offset, and waits there for it.
+/// Both sides check the received octets. riostream writes into memory by its offset, and waits there for the octets.
 const RUNS: [&str; 4] = [
     "rstream -T v -S 64 -C 50 -I 5",
     "rstream -T v -T n -S 3000 -C 20 -I 2",
     "rstream -T v -T b -S 1000000 -B 8000000 -C 2 -I 2",
     "riostream -T v -S 3000 -C 3 -I 3",
 ];
-/// A server on siw that closes takes back what it has sent if something comes from the client meanwhile, as a grant for buffers that were
-/// read: TCP resets such a connection. So those with many grants are for servers on Weft.
+/// A closing server on siw can lose octets that it has sent. If the client sends a grant for read buffers meanwhile,
+/// TCP resets the connection. So runs with many grants have their server on Weft.
 const RUNS_FROM_GUEST: [&str; 3] = [
     "rstream -T v -S 1000000 -C 2 -I 2",
     "rstream -T v -S 20000 -B 4096 -i 0 -C 5 -I 5",

@@ -4,14 +4,14 @@ use clap::{Parser, ValueEnum};
 
 /// Connects many queue pairs in one process and measures what they cost.
 ///
-/// Both ends are in this process, on a wire in memory, or with `--transport host` in a process each, on the host's TCP
-/// over loopback. Measured are the round trip of an 8-octet Send on one of the queue pairs
-/// against the same with a single queue pair, turn by turn in one run; the resident memory of an idle connection; the
-/// CPU time that all of them take while nothing happens; and the round trip between two that sleep against blocking
-/// sockets.
+/// Both ends are in this process, on a wire in memory. With `--transport host` each is in a process of its own, on the
+/// host's TCP over loopback. The program measures four things, in turns with their references: the round trip of an
+/// 8-octet Send on one of the queue pairs, against that on a single queue pair; the resident memory of an idle
+/// connection; the CPU time of all connections while they are idle; the round trip between two sleeping ends, against
+/// blocking sockets.
 ///
-/// Exit status: 0 when all targets were met (or with `--report`), 1 when one was missed, 2 when the arguments make no
-/// sense.
+/// Exit status: 0 when all targets were met (or with `--report`), 1 when one was missed, 2 when the arguments are
+/// invalid.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "scale",
@@ -23,7 +23,7 @@ use clap::{Parser, ValueEnum};
   cargo run --release -p weft-tests --bin scale -- --json"
 )]
 pub(crate) struct Args {
-    /// What carries the connections
+    /// The carrier of the connections
     #[arg(long, value_name = "NAME", default_value = "pair")]
     pub(crate) transport: Transport,
     /// Connected queue pairs
@@ -48,12 +48,12 @@ pub(crate) struct Args {
     /// Succeed whether targets are met or not
     #[arg(long)]
     pub(crate) report: bool,
-    /// Be the other end: tell an address of the host, and answer every message
+    /// Be the other end: print an address of the host, and answer every message
     #[arg(long, value_name = "PROGRESS", hide = true)]
     pub(crate) answer: Option<Answer>,
 }
 
-/// What carries the connections.
+/// The carrier of the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
     /// A wire in memory.
@@ -62,11 +62,11 @@ pub(crate) enum Transport {
     Host,
 }
 
-/// How the other end is driven.
+/// The way in which the other end is driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Answer {
-    /// By its own polling.
+    /// The end polls by itself.
     Manual,
-    /// By a thread.
+    /// A thread drives the end.
     Thread,
 }

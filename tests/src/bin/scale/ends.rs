@@ -1,4 +1,4 @@
-//! Both ends of all connections: in this process on a wire in memory, or the other one in a process of its own.
+//! Both ends of all connections. They are in this process on a wire in memory, or the second is in its own process.
 
 use std::io;
 
@@ -10,14 +10,14 @@ use crate::side::Side;
 
 /// Two ends and the connections between them.
 pub(crate) enum Ends {
-    /// Both in this process.
+    /// Both ends are in this process.
     Pair {
         /// The two devices.
         sides: Box<[Side; 2]>,
-        /// For the second one.
+        /// The listener of the second device.
         _listener: Listener,
     },
-    /// The other one in a process of its own, on the host's TCP.
+    /// The other end is in its own process, on the host's TCP.
     Host {
         /// The device in this process.
         near: Box<Side>,
@@ -27,7 +27,7 @@ pub(crate) enum Ends {
 }
 
 impl Ends {
-    /// Devices that are driven as `progress` says, with `qps` connections, and later with at most so many `in_all`.
+    /// Opens devices that are driven as `progress` says, with `qps` connections, and later with at most `in_all`.
     pub(crate) fn new(args: &Args, progress: Progress, qps: u32, in_all: u32) -> io::Result<Self> {
         let mut ends = match args.transport {
             Transport::Pair => {
@@ -67,7 +67,7 @@ impl Ends {
         Ok(())
     }
 
-    /// Sends 8 octets back and forth on connection number `index`, looking out for them all the time.
+    /// Sends 8 octets back and forth on connection number `index`, and polls for them all the time.
     pub(crate) fn round_trip(&self, index: usize) -> io::Result<()> {
         self.near().send(index)?;
         loop {
@@ -85,7 +85,7 @@ impl Ends {
         }
     }
 
-    /// The end in this process that connects.
+    /// Returns the end in this process that connects.
     pub(crate) fn near(&self) -> &Side {
         match self {
             Self::Pair { sides, .. } => &sides[0],
@@ -93,7 +93,7 @@ impl Ends {
         }
     }
 
-    /// How many of the ends of each connection are in this process.
+    /// Returns how many of the ends of each connection are in this process.
     pub(crate) const fn ends_here(&self) -> u32 {
         match self {
             Self::Pair { .. } => 2,
@@ -101,7 +101,7 @@ impl Ends {
         }
     }
 
-    /// Processes besides this one.
+    /// Returns the process of the other end, if it is not this one.
     pub(crate) fn other_process(&self) -> Option<u32> {
         match self {
             Self::Pair { .. } => None,
@@ -118,5 +118,5 @@ impl Ends {
 }
 
 const PORT: u16 = 7174;
-/// Below the backlog of a listener.
+/// This is less than the backlog of a listener.
 const BATCH: usize = 64;

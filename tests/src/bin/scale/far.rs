@@ -1,4 +1,4 @@
-//! The process at the other end: it accepts, and answers every message on the connection that it came by.
+//! The process at the other end. It accepts, and answers every message on the same connection.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -10,14 +10,14 @@ use weft_rnic::Progress;
 use crate::args::Args;
 use crate::side::Side;
 
-/// The other process; it ends with this value.
+/// The other process. The drop of this value ends it.
 pub(crate) struct Far {
     child: Child,
     address: SocketAddr,
 }
 
 impl Far {
-    /// Starts this program once more, to answer.
+    /// Starts this program once more, as the side that answers.
     pub(crate) fn start(args: &Args, progress: Progress, qps: u32) -> io::Result<Self> {
         let manner = if progress == Progress::Manual { "manual" } else { "thread" };
         let mut child = Command::new(std::env::current_exe()?)
@@ -37,12 +37,12 @@ impl Far {
         Ok(Self { child, address })
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -50,7 +50,7 @@ impl Far {
 
 impl Drop for Far {
     fn drop(&mut self) {
-        // Its standard input ends with the pipe, and with that the process.
+        // Its standard input ends with the pipe, and then the process ends.
         drop(self.child.stdin.take());
         let _status = self.child.wait();
     }
@@ -74,7 +74,8 @@ fn answer_all(args: &Args, progress: Progress) -> io::Result<()> {
         let _ended = io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);
     });
-    // A driven device answers from its sleep; one by hand looks out for a while first, as whoever measures does.
+    // A device with a thread answers from its sleep. Without a thread, this process polls for a while first, like the
+    // measuring side.
     let patience = if progress == Progress::Manual { LOOKS } else { 0 };
     let mut in_vain = 0;
     loop {
@@ -93,7 +94,7 @@ fn answer_all(args: &Args, progress: Progress) -> io::Result<()> {
     }
 }
 
-/// Looks without a message before the process sleeps.
+/// The polls without a message before the process sleeps.
 const LOOKS: u32 = 10_000;
-/// How long it sleeps before it looks whether connections have gone.
+/// The longest sleep before it checks whether connections have ended.
 const NAP: Duration = Duration::from_secs(1);

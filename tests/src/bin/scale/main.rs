@@ -1,4 +1,4 @@
-//! `scale`: many connected queue pairs in one process, and what one of them, all of them and none of them cost.
+//! `scale`: many connected queue pairs in one process, and the cost of one of them, of all of them and of none.
 
 mod args;
 mod ends;
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all targets were met.
+/// Returns true if all targets were met.
 fn run(args: &Args) -> io::Result<bool> {
     let descriptors = allow_descriptors()?;
     if args.transport == Transport::Host && descriptors < u64::from(args.qps) + SPARE_DESCRIPTORS {
@@ -40,7 +40,7 @@ fn run(args: &Args) -> io::Result<bool> {
         let progress = if answer == Answer::Manual { Progress::Manual } else { Progress::Thread };
         return far::answer(args, progress).map(|()| true);
     }
-    // Memory first: what an earlier measurement has given back would be taken for new use without growth.
+    // Memory comes first: memory that an earlier measurement has freed would be used again without growth.
     let mut rows = vec![measure::resident(args)?, measure::round_trip(args)?, measure::idle(args)?];
     // A wire in memory has no counterpart in the kernel.
     if args.transport == Transport::Host {
@@ -50,12 +50,13 @@ fn run(args: &Args) -> io::Result<bool> {
     Ok(args.report || rows.iter().all(report::Row::is_met))
 }
 
-/// Each connection of the host's takes a descriptor: as many as this process may have, which is answered.
+/// Allows as many descriptors as this process may have, and returns their number. Each connection of the host needs
+/// one.
 fn allow_descriptors() -> io::Result<u64> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
     Ok(limit.maximum.unwrap_or(u64::MAX))
 }
 
-/// Descriptors for all else.
+/// The descriptors for all other purposes.
 const SPARE_DESCRIPTORS: u64 = 64;

@@ -1,4 +1,4 @@
-//! The three measurements.
+//! The measurements.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use crate::args::Args;
 use crate::ends::Ends;
 use crate::report::{Bound, Row, median};
 
-/// The round trip on one of many connections against that on the only one, turn by turn.
+/// Measures the round trip on one of many connections against that on the only one, in turns.
 pub(crate) fn round_trip(args: &Args) -> io::Result<Row> {
     let alone = Ends::new(args, Progress::Manual, 1, 1)?;
     let many = Ends::new(args, Progress::Manual, args.qps, args.qps)?;
@@ -34,7 +34,7 @@ pub(crate) fn round_trip(args: &Args) -> io::Result<Row> {
     })
 }
 
-/// What an idle connection keeps in memory: one end of it, with its queue pair.
+/// Measures the memory of an idle connection: one end of it, with its queue pair.
 pub(crate) fn resident(args: &Args) -> io::Result<Row> {
     let mut ends = Ends::new(args, Progress::Manual, 1, args.qps)?;
     let before = resident_octets()?;
@@ -51,10 +51,10 @@ pub(crate) fn resident(args: &Args) -> io::Result<Row> {
     })
 }
 
-/// The CPU time of both driver threads while nothing happens.
+/// Measures the CPU time of both driver threads while nothing happens.
 pub(crate) fn idle(args: &Args) -> io::Result<Row> {
     let ends = Ends::new(args, Progress::Thread, args.qps, args.qps)?;
-    // What the last connects have left behind, such as acknowledgements, comes first.
+    // Work that the last connects have left behind, such as acknowledgements, is done first.
     std::thread::sleep(Duration::from_secs(1));
     let both = || -> io::Result<u64> {
         let other = ends.other_process().map_or(Ok(0), |process| cpu_nanos(&process.to_string()))?;
@@ -73,7 +73,7 @@ pub(crate) fn idle(args: &Args) -> io::Result<Row> {
     })
 }
 
-/// Microseconds of one round trip.
+/// Returns the microseconds of one round trip.
 #[expect(clippy::disallowed_methods, reason = "a measurement takes the time")]
 fn turn(ends: &Ends, index: usize, turns: u32) -> io::Result<f64> {
     let start = Instant::now();
@@ -89,7 +89,7 @@ fn resident_octets() -> io::Result<usize> {
     Ok(pages.ok_or_else(|| io::Error::other("/proc/self/statm is not as it should be"))? * PAGE)
 }
 
-/// CPU time of all threads of a process so far.
+/// Returns the CPU time of all threads of a process so far, in nanoseconds.
 fn cpu_nanos(process: &str) -> io::Result<u64> {
     let mut sum = 0;
     for task in fs::read_dir(format!("/proc/{process}/task"))? {
@@ -100,6 +100,6 @@ fn cpu_nanos(process: &str) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// Turns of each kind that are compared.
+/// The number of compared turns of each kind.
 const PAIRS: usize = 9;
 const PAGE: usize = 4096;

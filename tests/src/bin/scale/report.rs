@@ -1,4 +1,4 @@
-//! What was measured, for people and for machines.
+//! The results, for people and for machines.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ pub(crate) struct Row {
     pub(crate) note: String,
 }
 
-/// What the value has to be.
+/// The bound of a value.
 pub(crate) enum Bound {
     AtMost(f64),
     Below(f64),
@@ -66,7 +66,7 @@ pub(crate) fn print(rows: &[Row], args: &Args) -> io::Result<()> {
     out.flush()
 }
 
-/// The middle one of an odd number of values.
+/// Returns the middle one of an odd number of values.
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]

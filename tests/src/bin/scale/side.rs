@@ -21,9 +21,9 @@ pub(crate) struct Side {
     pd: Pd,
     channel: CompChannel,
     cq: Cq,
-    /// Sends complete here; nobody polls.
+    /// Sends complete here, and this queue is not polled.
     sent: Cq,
-    /// Where every message goes.
+    /// The target of every message.
     memory: Mr,
     qps: Vec<Qp>,
     /// Places in `qps` by number.
@@ -32,13 +32,13 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    /// A device with that address on a wire, driven as `progress` says.
+    /// Opens a device with that address on a wire, driven as `progress` says.
     pub(crate) fn on_wire(wire: Wire, address: &str, args: &Args, progress: Progress) -> io::Result<Self> {
         let address = address.parse().map_err(io::Error::other)?;
         Self::new(wire.into(), Config::new(address, 1), args, progress)
     }
 
-    /// A device on the host's loopback, driven as `progress` says.
+    /// Opens a device on the host's loopback, driven as `progress` says.
     pub(crate) fn on_host(args: &Args, progress: Progress) -> io::Result<Self> {
         Self::new(Ground::Host, Config::host(Ipv4Addr::LOCALHOST.into(), 1), args, progress)
     }
@@ -72,7 +72,7 @@ impl Side {
         Ok(())
     }
 
-    /// Answers connect requests and counts the connections that have come about.
+    /// Answers connect requests and counts the established connections.
     pub(crate) fn handle_events(&mut self) -> io::Result<()> {
         while let Some(event) = self.events.next() {
             match event {
@@ -97,7 +97,7 @@ impl Side {
         self.qps[index].post_send(&PING).map_err(io::Error::other)
     }
 
-    /// The connection on which a message has arrived, if one has; posts the next receive there.
+    /// Returns the connection on which a message has arrived, if one has, and posts the next receive there.
     pub(crate) fn message(&self) -> io::Result<Option<usize>> {
         match self.cq.poll_one() {
             None => Ok(None),
@@ -115,7 +115,7 @@ impl Side {
         }
     }
 
-    /// Sleeps until a message has arrived, at most so long: arms, polls once more, and only then waits.
+    /// Sleeps until a message has arrived, at most `timeout`: arms, polls once more, and only then waits.
     pub(crate) fn sleep_for_message(&self, timeout: Duration) -> io::Result<Option<usize>> {
         if let Some(index) = self.message()? {
             return Ok(Some(index));
@@ -128,7 +128,7 @@ impl Side {
         self.message()
     }
 
-    /// A queue pair with a full receive queue, which the peer may send to as soon as it is connected.
+    /// Makes a queue pair with a full receive queue. The peer may send to it as soon as it is connected.
     fn new_end(&mut self) -> io::Result<usize> {
         let (send_wr, recv_wr) = (self.depth, self.depth);
         let capacity = QpCapacity { send_wr, recv_wr, send_sge: 2, recv_sge: 2, ..QpCapacity::default() };

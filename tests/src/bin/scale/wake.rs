@@ -1,4 +1,4 @@
-//! What a wake-up costs: two threads that sleep until they are answered, on devices with threads of their own.
+//! The cost of a wake-up: two threads that sleep until an answer comes, on devices with their own threads.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,8 @@ use crate::ends::Ends;
 use crate::report::{Bound, Row, median};
 use crate::side::Side;
 
-/// The round trip of 8 octets between two sleeping threads against that of blocking kernel sockets on the same path.
+/// Measures the round trip of 8 octets between two sleeping threads against that of blocking kernel sockets on the
+/// same path.
 pub(crate) fn sleeping(args: &Args) -> io::Result<Row> {
     let ends = Ends::new(args, Progress::Thread, 1, 1)?;
     let kernel = Kernel::new()?;
@@ -36,7 +37,8 @@ pub(crate) fn sleeping(args: &Args) -> io::Result<Row> {
     })
 }
 
-/// Microseconds of one round trip, each side in a thread or process that sleeps on its completion channel.
+/// Returns the microseconds of one round trip. Each side is a thread or process that sleeps on its completion
+/// channel.
 fn weft_turn(ends: &Ends, turns: u32) -> io::Result<f64> {
     let near = ends.near();
     let asking = || {
@@ -104,7 +106,7 @@ impl Kernel {
     }
 }
 
-/// Runs `answering` in a thread of its own beside `asking`, and answers the microseconds of one turn.
+/// Runs `answering` in a thread beside `asking`. Returns the microseconds of one turn.
 #[expect(clippy::disallowed_methods, reason = "a measurement takes the time")]
 fn timed(
     turns: u32,
@@ -121,6 +123,6 @@ fn timed(
     })
 }
 
-/// Turns of each kind that are compared.
+/// The number of compared turns of each kind.
 const PAIRS: usize = 9;
 const PATIENCE: Duration = Duration::from_secs(30);

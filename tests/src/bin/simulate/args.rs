@@ -8,7 +8,7 @@ use clap::Parser;
 /// connection ends. The same seed gives the same run. A seed that fails is reported with the one command that repeats
 /// it.
 ///
-/// Exit status: 0 when all seeds passed, 1 when one failed, 2 when the arguments make no sense.
+/// Exit status: 0 when all seeds passed, 1 when one failed, 2 when the arguments are invalid.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "simulate",

@@ -1,4 +1,4 @@
-//! `simulate`: runs seeds of the simulation until there are no more, or no more time, and says what they have done.
+//! `simulate`: runs seeds of the simulation until there are no more seeds or no more time, and reports the results.
 
 mod args;
 mod report;
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     };
     let printed = if args.trace { trace(&args) } else { simulate(&args) };
     printed.unwrap_or_else(|error| match error.kind() {
-        // Whoever read this has seen enough.
+        // The reader has closed the output, which is no failure.
         io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         _ => command_line::complain::<Args>(&format!("cannot write the output: {error}"), 1),
     })
@@ -30,7 +30,7 @@ fn simulate(args: &Args) -> io::Result<ExitCode> {
     Ok(if summary.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Prints the plan of one seed and all that happened in it.
+/// Prints the plan of one seed and all events in it.
 fn trace(args: &Args) -> io::Result<ExitCode> {
     let outcome = run(args.from, Options { trace: true, ..Options::default() });
     let mut out = io::stdout().lock();

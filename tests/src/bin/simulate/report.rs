@@ -7,26 +7,26 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use weft_tests::simulate::{Tally, command};
 
-/// What all seeds have done together.
+/// The results of all seeds together.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) from: u64,
     pub(crate) tally: Tally,
     /// Seeds and reasons, in the order of the seeds.
     pub(crate) failures: Vec<(u64, String)>,
-    /// All runs' hashes together: the same for the same seeds, in whatever order they were run.
+    /// The hashes of all runs together. The order of the runs does not change it.
     pub(crate) hash: u64,
     pub(crate) elapsed: Duration,
     pub(crate) threads: usize,
 }
 
-/// Says at once that a seed has failed, and how to see it again.
+/// Reports at once that a seed has failed, and the command that repeats it.
 pub(crate) fn complain(seed: u64, reason: &str) {
-    // Where standard error is closed the summary and the status still tell.
+    // If standard error is closed, the summary and the exit status still report it.
     let _unread = writeln!(io::stderr(), "seed {seed} failed: {reason}\n  {}", command(seed));
 }
 
-/// Prints what all seeds have done.
+/// Prints the results of all seeds.
 pub(crate) fn print(summary: &Summary, json: bool) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if json {

@@ -1,4 +1,4 @@
-//! Threads that run seeds, and the one that collects what has come of them.
+//! The threads that run seeds, and the one that collects their results.
 
 use std::io::IsTerminal;
 use std::num::NonZero;
@@ -13,7 +13,7 @@ use weft_tests::simulate::{Options, Outcome, run as run_seed};
 use crate::args::Args;
 use crate::report::{self, Summary};
 
-/// What the threads share.
+/// The state that the threads share.
 struct Work {
     next: AtomicU64,
     end: u64,
@@ -22,7 +22,7 @@ struct Work {
 }
 
 /// Runs all seeds.
-#[expect(clippy::disallowed_methods, reason = "whoever waits does so in real time")]
+#[expect(clippy::disallowed_methods, reason = "a user waits in real time")]
 pub(crate) fn run(args: &Args) -> Summary {
     let start = Instant::now();
     let available = thread::available_parallelism().map_or(1, NonZero::get);
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Summary {
     Summary { from: args.from, elapsed: start.elapsed(), threads, ..summary }
 }
 
-#[expect(clippy::disallowed_methods, reason = "whoever waits does so in real time")]
+#[expect(clippy::disallowed_methods, reason = "a user waits in real time")]
 fn run_seeds(work: &Work, outcomes: &Sender<Outcome>) {
     loop {
         let late = work.until.is_some_and(|until| Instant::now() >= until);
@@ -78,7 +78,7 @@ fn collect(args: &Args, work: &Work, outcomes: &Receiver<Outcome>) -> Summary {
     summary
 }
 
-/// A progress bar, if somebody sees it.
+/// Returns a progress bar, which is hidden unless a user sees it.
 fn bar(args: &Args) -> ProgressBar {
     let is_seen = std::io::stderr().is_terminal();
     let target = if is_seen { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };

@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// A live queue pair by choice.
+    /// Returns a live queue pair by choice.
     pub(super) fn end_by(&self, side: bool, choice: u8) -> Option<End> {
         let side = usize::from(side);
         Some((side, self.sides[side].pick(choice)?))
@@ -155,13 +155,13 @@ impl World {
             Link::Asking => self.withdraw(end),
             Link::None => {}
         }
-        // What is still posted has no completion any more.
+        // Requests that are still posted get no completion any more.
         let pair = self.pair_mut(end);
         pair.sends.clear();
         pair.recvs.clear();
     }
 
-    /// The request of a queue pair that no longer wants it cannot be answered.
+    /// Removes the request of a queue pair that is gone: it cannot be answered.
     fn withdraw(&mut self, end: End) {
         for request in &mut self.sides[1 - end.0].requests {
             request.is_open &= request.from != end;
@@ -248,7 +248,7 @@ impl World {
         }
     }
 
-    /// Whether a call of connection management was taken, as it should be.
+    /// Returns true if a call of connection management succeeded. Checks the outcome against the model.
     fn check_cm(&mut self, outcome: Result<(), CmError>, is_busy: bool, is_gone: bool, len: usize) -> bool {
         let is_long = len > MAX_PRIVATE;
         let Err(error) = outcome else {
@@ -267,7 +267,7 @@ impl World {
     }
 }
 
-/// Private data that names a queue pair, and is so long or longer.
+/// Returns private data of at least `len` octets that names a queue pair.
 fn name((side, index): End, len: usize) -> Vec<u8> {
     let octet = |number: usize| number.to_le_bytes()[0];
     let mut octets = vec![octet(side), octet(index)];
@@ -277,5 +277,5 @@ fn name((side, index): End, len: usize) -> Vec<u8> {
 
 const MAX_CQS: usize = 4;
 const CQ_ENTRIES: u32 = 2048;
-/// With the four octets of RFC 6581 before them.
+/// The four octets of RFC 6581 come before them.
 const MAX_PRIVATE: usize = 508;

@@ -1,27 +1,27 @@
-//! Registered memory, and what the model knows of it.
+//! Registered memory, and its model.
 
 use weft_rnic::{Access, FastMr, Mr, Sge, Stag, Violation};
 
 use super::ops::{SgeChoice, Target};
 use super::windows::Window;
 
-/// Names a queue pair in both worlds: side and number of creation.
+/// Names a queue pair in both worlds: side, and number in the order of creation.
 pub(super) type End = (usize, usize);
 
 /// A memory region with its model.
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) backing: Backing,
-    /// The STag as it was last registered.
+    /// The STag of its last registration.
     pub(super) stag: Stag,
-    /// The tagged offset of the first octet that is registered, which octet of the content that is, and how many there
-    /// are.
+    /// The tagged offset of the first registered octet, the place of that octet in the content, and the number of
+    /// registered octets.
     pub(super) base: u64,
     pub(super) first: usize,
     pub(super) len: usize,
     pub(super) pd: usize,
     pub(super) access: Access,
-    /// The only queue pair that may use it.
+    /// The only queue pair that may use it, if there is one.
     pub(super) only: Option<End>,
     pub(super) is_invalid: bool,
     pub(super) content: Vec<u8>,
@@ -62,23 +62,23 @@ impl Backing {
 pub(super) struct Memories {
     pub(super) list: Vec<Memory>,
     pub(super) windows: Vec<Window>,
-    /// Region, offset and octets that may have been placed before an error that came behind them, or not.
+    /// Region, offset and octets that an engine may or may not have placed before a later error.
     pub(super) maybe: Vec<(usize, usize, Vec<u8>)>,
 }
 
-/// Who asks for memory.
+/// The queue pair or peer that asks for memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asker {
     pub(super) end: End,
     pub(super) pd: usize,
 }
 
-/// The memory is not there, or not for whoever asks.
+/// The memory does not exist, or the asker may not use it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused;
 
 impl Memories {
-    /// The region and the offset in it that an access is about.
+    /// Returns the region of an access and the offset in it.
     pub(super) fn check(
         &self,
         asker: Asker,
@@ -100,7 +100,7 @@ impl Memories {
         Ok((index, memory.first + offset))
     }
 
-    /// Copies into the elements, as far as `octets` go; what is before a bad element has been placed then.
+    /// Copies `octets` into the elements. Octets before a bad element stay placed.
     pub(super) fn scatter(&mut self, asker: Asker, sges: &[Sge], mut octets: &[u8]) -> Result<(), Refused> {
         for sge in sges {
             let (piece, rest) = octets.split_at((sge.length as usize).min(octets.len()));
@@ -114,7 +114,7 @@ impl Memories {
         Ok(())
     }
 
-    /// What the elements hold.
+    /// Returns the octets of the elements.
     pub(super) fn gather(&self, asker: Asker, sges: &[Sge]) -> Result<Vec<u8>, Refused> {
         let mut octets = Vec::new();
         for sge in sges.iter().filter(|sge| sge.length > 0) {
@@ -129,7 +129,7 @@ impl Memories {
         self.list[index].content[offset..offset + octets.len()].copy_from_slice(octets);
     }
 
-    /// The real memory is as the model says.
+    /// Compares the real memory with the model.
     pub(super) fn compare(&mut self) {
         for (index, offset, octets) in core::mem::take(&mut self.maybe) {
             let mut found = vec![0; octets.len()];
@@ -150,7 +150,7 @@ impl Memories {
         }
     }
 
-    /// An element by choice; most are right.
+    /// Returns an element by choice. Most are valid.
     pub(super) fn sge(&self, choice: SgeChoice, others: &Self) -> Sge {
         let SgeChoice { region, offset, length, twist } = choice;
         let Some(memory) = self.pick(region) else {
@@ -173,7 +173,7 @@ impl Memories {
         }
     }
 
-    /// A place by choice, as a peer names it; most are right.
+    /// Returns a place by choice, as a peer names it. Most are valid.
     pub(super) fn target(&self, choice: Target, len: usize) -> (Stag, u64) {
         let Target { region, offset, twist } = choice;
         let places = self.list.iter().map(|memory| (memory.stag, memory.base, memory.len));
@@ -193,7 +193,7 @@ impl Memories {
             4..8 => (stag, to.wrapping_add(room as u64 + 1)),
             8..12 => (stag, base.wrapping_sub(1)),
             12..16 => (stag, u64::MAX),
-            // Where an Atomic may be.
+            // An Atomic may be here.
             16..96 => (stag, base.wrapping_add(u64::from(offset) % (room as u64 + 1) / 8 * 8)),
             96..100 => (Stag(stag.0 ^ 1), to),
             _ => (stag, to),

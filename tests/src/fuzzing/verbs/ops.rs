@@ -1,4 +1,4 @@
-//! The operations of the verbs target. Numbers choose among the objects that there are, modulo their count.
+//! The operations of the verbs target. Numbers choose among the existing objects, modulo their count.
 
 use arbitrary::Arbitrary;
 
@@ -15,7 +15,7 @@ pub(super) enum Op {
     Deregister {
         side: bool,
         region: u8,
-        /// By dropping it, whatever is bound to it.
+        /// By a drop, whatever is bound to it.
         is_forced: bool,
     },
     AllocMw {
@@ -31,7 +31,7 @@ pub(super) enum Op {
         side: bool,
         pd: bool,
         len: u8,
-        /// For one queue pair.
+        /// For one queue pair only.
         only: Option<u8>,
     },
     /// The call for windows of type 1.
@@ -105,16 +105,16 @@ pub(super) enum Op {
     },
 }
 
-/// Where registered memory is to be.
+/// The place of registered memory.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub(super) enum Place {
-    /// At its address.
+    /// At the address of the memory.
     Address,
     /// At an offset, which may be too high.
     At(Offset),
     /// For one queue pair, which may be of another domain.
     For(u8),
-    /// More memory than there is.
+    /// More memory than the device has.
     Nowhere,
 }
 
@@ -122,7 +122,7 @@ pub(super) enum Place {
 pub(super) enum Offset {
     Zero,
     Odd,
-    /// So far from the end of the offsets.
+    /// This far from the end of the offsets.
     FromEnd(u8),
 }
 
@@ -198,7 +198,7 @@ pub(super) enum Kind {
         target: Target,
         immediate: [u8; 4],
     },
-    /// Mostly NOP; HOLD and a WAIT for a completion queue that there is not end all that comes behind them.
+    /// Mostly NOP. A HOLD, or a WAIT for a completion queue that does not exist, stops all later requests.
     Idle {
         choice: u8,
     },

@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// Every reason to refuse a request; which of several is told, the model does not know.
+    /// Returns every reason to refuse a request. The model does not know which of several the call returns.
     fn send_errors(&self, end: End, wr: &SendWr<'_>) -> Vec<PostError> {
         let pair = self.pair(end);
         let fetches = wr.opcode.fetches();
@@ -186,7 +186,7 @@ impl World {
         }
     }
 
-    /// The call that binds a window of type 1.
+    /// Makes the call that binds a window of type 1.
     pub(super) fn bind_mw(&mut self, end: End, choice: BindChoice) {
         let wr_id = self.next_id;
         self.next_id += 1;
@@ -233,7 +233,7 @@ impl World {
         let memory = memories.pick(region);
         let (offset, length) = part(memory.map_or(0, |memory| memory.len), offset, length);
         let base = memory.map_or(0, |memory| memory.base);
-        // Most ask for what a window can have.
+        // Most binds ask for rights that a window can have.
         let access = if access < 0xF0 { rights(access & 0x2E) } else { rights(access) };
         let region = memory.map_or(Stag(0), |memory| memory.stag);
         Bind { window, region, addr: base.wrapping_add(offset), length, access }
@@ -248,7 +248,7 @@ fn rights(bits: u8) -> Access {
     Access::from_bits(bits & 0x3F).expect("these are rights")
 }
 
-/// A part of memory of this size; one in 32 is too long.
+/// Returns a part of memory of this size. One in 32 is too long.
 fn part(size: usize, offset: u8, length: u8) -> (u64, u64) {
     let offset = usize::from(offset) % (size + 1);
     let length = if length >= 0xF8 { size + 1 } else { usize::from(length) % (size - offset + 1) };
@@ -259,10 +259,10 @@ fn total(sges: &[Sge]) -> u64 {
     sges.iter().map(|sge| u64::from(sge.length)).sum()
 }
 
-/// Requests that a queue made for so many holds.
+/// Returns the requests that a queue with room for `entries` holds.
 fn ring(entries: u32) -> u64 {
     u64::from(entries.max(1)).next_power_of_two()
 }
 
-/// So few that a message is always one segment.
+/// So few elements make a message one segment.
 const MAX_SGES: usize = 5;

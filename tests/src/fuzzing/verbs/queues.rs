@@ -1,4 +1,4 @@
-//! Queue pairs and completion queues, and what the model expects of them.
+//! Queue pairs and completion queues, and their models.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use super::memory::{Asker, End};
 /// A queue pair with its model.
 #[derive(Debug)]
 pub(super) struct Pair {
-    /// None once it is destroyed.
+    /// `None` after it is destroyed.
     pub(super) qp: Option<Qp>,
     pub(super) name: End,
     pub(super) number: u32,
@@ -21,13 +21,14 @@ pub(super) struct Pair {
     pub(super) link: Link,
     pub(super) sends: VecDeque<Send>,
     pub(super) recvs: VecDeque<Recv>,
-    /// Requests of both queues that are done and keep their places until a completion of theirs, or behind them, is polled.
+    /// The requests of both queues that are done. They keep their places until their completion, or a later one, is
+    /// polled.
     pub(super) done: [VecDeque<u64>; 2],
-    /// Octets that the peer has written since its last message that was no Write.
+    /// The octets that the peer has written since its last message of another kind.
     pub(super) written: usize,
 }
 
-/// How far the connection of a queue pair has come.
+/// The state of a queue pair's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
     None,
@@ -59,7 +60,7 @@ pub(super) struct Recv {
     pub(super) sges: Vec<Sge>,
 }
 
-/// A completion queue, and what should be in it: one lane for each queue that completes to it, in order each.
+/// A completion queue and its expected content: an ordered lane for each queue that completes to it.
 #[derive(Debug)]
 pub(super) struct Completions {
     pub(super) cq: Option<Cq>,
@@ -71,7 +72,7 @@ impl Pair {
         Asker { end: self.name, pd: self.pd }
     }
 
-    /// The completion of a request, without its particulars.
+    /// Returns the completion of a request, without the fields of its kind.
     pub(super) const fn completion(
         &self,
         wr_id: u64,
@@ -105,7 +106,7 @@ impl Completions {
         }
     }
 
-    /// Takes up to `count` completions and compares them; answers what they were, and the queues that they are of.
+    /// Takes up to `count` completions and compares them. Returns the completions, and the queues that they are of.
     pub(super) fn poll(&mut self, count: usize) -> Vec<((End, usize), Completion)> {
         let Some(cq) = &self.cq else { return Vec::new() };
         let expected: usize = self.lanes.iter().map(|(_, lane)| lane.len()).sum();
@@ -115,14 +116,14 @@ impl Completions {
             let mut lanes = self.lanes.iter_mut();
             let lane = lanes.find(|(_, lane)| lane.front().is_some_and(|next| next.wr_id == found.wr_id));
             let next = lane.and_then(|(queue, lane)| Some((*queue, lane.pop_front()?)));
-            let (queue, next) = next.unwrap_or_else(|| panic!("nobody expects {found:?} now"));
+            let (queue, next) = next.unwrap_or_else(|| panic!("{found:?} is not expected now"));
             let found = Completion { timestamp: 0, ..found };
             if next.status == Status::Success {
                 assert_eq!(found, next);
             } else {
                 let told = |completion: &Completion| (completion.status, completion.qp_num);
                 assert_eq!(told(&found), told(&next), "{found:?}");
-                // A Terminate's code tells more than the model knows.
+                // The code of a Terminate has more detail than the model.
                 assert_eq!(found.vendor_err != 0, is_remote(found.status), "{found:?}");
             }
             taken.push((queue, next));

@@ -126,7 +126,8 @@ impl World {
         }
     }
 
-    /// By dropping it, which takes the windows along, or by the call, which refuses then.
+    /// Deregisters a region by a drop, which removes its windows too, or by the call, which refuses if there are
+    /// windows.
     fn deregister(&mut self, side: usize, index: usize, is_forced: bool) {
         let memories = &mut self.sides[side].memories;
         let memory = memories.list.swap_remove(index);
@@ -188,7 +189,7 @@ impl World {
     }
 }
 
-/// The tagged offset of this choice.
+/// Returns the tagged offset of this choice.
 pub(super) const fn iova_of(offset: Offset) -> u64 {
     match offset {
         Offset::Zero => 0,
@@ -197,7 +198,7 @@ pub(super) const fn iova_of(offset: Offset) -> u64 {
     }
 }
 
-/// No two regions look alike, and nothing in them is zero.
+/// Fills a region with octets that are not zero and differ from those of other regions.
 fn fill(backing: &Backing, stag: Stag, len: usize) -> Vec<u8> {
     let salt = stag.0.to_be_bytes()[0];
     let content: Vec<u8> = (1..=255).map(|octet: u8| octet.wrapping_mul(salt | 1)).take(len).collect();

@@ -1,4 +1,4 @@
-//! What the posted requests do, by the model: RFC 5040 and the verbs, written down a second time.
+//! The effects of posted requests, by the model: a second implementation of RFC 5040 and the verbs.
 
 use weft_rnic::{Access, Completion, CompletionOpcode, QpState, SendOpcode, Stag, Status};
 
@@ -6,16 +6,16 @@ use super::memory::{Asker, End, Refused};
 use super::queues::{Link, Octets, Pair, Recv, Send};
 use super::world::{EndKind, Event, World};
 
-/// What the peer's side makes of a message.
+/// The result of a message at the peer.
 enum Verdict {
     Good,
-    /// The peer ends the stream; the status is that of a request that waits for an answer.
+    /// The peer ends the stream. The status is that of a request that waits for an answer.
     Bad(Status),
 }
 
 impl World {
-    /// Everything that was posted on `end`, in two steps: what the device sends in one go, then what the peer does with
-    /// it.
+    /// Runs all requests that were posted on `end`, in two steps: first the device sends them together, then the peer
+    /// takes them.
     pub(super) fn run(&mut self, end: End) {
         let state = self.pair(end).state;
         if state == QpState::Error {
@@ -24,7 +24,7 @@ impl World {
         let Link::Up(peer) = self.pair(end).link else { return };
         let mut sent = Vec::new();
         let mut fault = false;
-        // Nobody rewrites what is held, so that it stays until the end.
+        // A held request is not changed, so that it stays until the end.
         while let Some(send) = self.pair(end).sends.front().cloned() {
             if send.opcode == SendOpcode::Hold {
                 break;
@@ -46,7 +46,7 @@ impl World {
             }
             match self.gather(end, &send) {
                 Ok(octets) => {
-                    // Who waits for an answer completes with it.
+                    // A request that waits for an answer completes with the answer.
                     if !send.opcode.fetches() {
                         self.complete_send(end, &send, Status::Success, 0);
                     }
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// The connection of a queue pair is over.
+    /// Ends the connection of a queue pair.
     pub(super) fn end(&mut self, end: End, kind: EndKind) {
         let pair = self.pair_mut(end);
         pair.link = Link::None;
@@ -100,7 +100,7 @@ impl World {
         self.flush(end);
     }
 
-    /// The local part of a request: what goes out, if the request is in order.
+    /// Returns the octets that go out, if the local part of a request is valid.
     fn gather(&self, end: End, send: &Send) -> Result<Vec<u8>, Refused> {
         let asker = self.pair(end).asker();
         let memories = &self.sides[end.0].memories;
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// A request that makes no message.
+    /// Carries out a request that makes no message.
     fn carry_out(&mut self, end: End, send: &Send) -> Result<(), Refused> {
         let asker = self.pair(end).asker();
         let memories = &mut self.sides[end.0].memories;
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// A message of `from` arrives at `to`.
+    /// Delivers a message of `from` to `to`.
     fn arrive(&mut self, from: End, to: End, send: &Send, octets: &[u8]) -> Verdict {
         let asker = self.pair(to).asker();
         let is_write = matches!(
@@ -147,7 +147,7 @@ impl World {
             SendOpcode::Send => self.deliver(to, send, octets, None),
             SendOpcode::SendInvalidate { stag } => self.deliver(to, send, octets, Some(stag)),
             SendOpcode::Immediate { data } => self.hand_over(to, send, data),
-            // It was carried out without a message.
+            // These were carried out without a message.
             SendOpcode::BindWindow(_)
             | SendOpcode::FastRegister(_)
             | SendOpcode::LocalInvalidate { .. }
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Immediate Data: the receive that is first in line takes it.
+    /// Delivers Immediate Data to the first receive in line.
     fn hand_over(&mut self, to: End, send: &Send, data: [u8; 8]) -> Verdict {
         let written = core::mem::take(&mut self.pair_mut(to).written);
         let Some(recv) = self.pair_mut(to).recvs.pop_front() else { return REFUSED };
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// A Send: the receive that is first in line takes it, or the stream ends.
+    /// Delivers a Send to the first receive in line. The stream ends if there is none.
     fn deliver(&mut self, to: End, send: &Send, octets: &[u8], invalidate: Option<Stag>) -> Verdict {
         let asker = self.pair(to).asker();
         let Some(recv) = self.pair_mut(to).recvs.pop_front() else { return REFUSED };
@@ -237,7 +237,7 @@ impl World {
         Verdict::Good
     }
 
-    /// A Read, one request for each element.
+    /// Carries out a Read, which makes one request for each element.
     fn read(&mut self, from: End, source: Asker, send: &Send, (stag, to): (Stag, u64)) -> Verdict {
         let Octets::Sges(sges) = &send.data else { return Verdict::Good };
         let sink = self.pair(from).asker();
@@ -248,7 +248,7 @@ impl World {
             if len > 0 {
                 let memories = &self.sides[source.end.0].memories;
                 let Ok((index, at)) = memories.check(source, stag, Access::REMOTE_READ, (to, len)) else {
-                    // The parts before may have been answered when this one came, or not.
+                    // The earlier parts may or may not have been answered when this one came.
                     self.sides[from.0].memories.maybe.extend(placed);
                     return Verdict::Bad(Status::RemoteAccess);
                 };
@@ -269,7 +269,7 @@ impl World {
         Verdict::Good
     }
 
-    /// An Atomic.
+    /// Carries out an Atomic.
     fn change(&mut self, from: End, target: Asker, send: &Send, new: impl Fn(u64) -> u64) -> Verdict {
         let (SendOpcode::FetchAdd { stag, to, .. } | SendOpcode::CompareSwap { stag, to, .. }) = send.opcode
         else {
@@ -279,7 +279,7 @@ impl World {
         let Ok((index, at)) = memories.check(target, stag, Access::REMOTE_ATOMIC, (to, 8)) else {
             return Verdict::Bad(Status::RemoteAccess);
         };
-        // Memory of the stack's own making begins at an aligned address.
+        // Memory that the stack allocates begins at an aligned address.
         if at % 8 != 0 {
             return Verdict::Bad(Status::RemoteOperation);
         }
@@ -356,5 +356,5 @@ fn add_in_fields(old: u64, add: u64, mask: u64) -> u64 {
     sum
 }
 
-/// The peer refuses a message that nobody waits for.
+/// The peer refuses a message for which no request waits.
 const REFUSED: Verdict = Verdict::Bad(Status::WorkRequestFlushed);

@@ -1,5 +1,4 @@
-//! Memory windows, fast registration and invalidation, by the model: the rules of the verbs, written down a second
-//! time.
+//! Memory windows, fast registration and invalidation, by the model: a second implementation of the verbs' rules.
 
 use weft_rnic::{Access, Bind, FastRegister, Mw, Stag, WindowType};
 
@@ -14,10 +13,10 @@ pub(super) struct Window {
     pub(super) bound: Option<Bound>,
 }
 
-/// What a window is bound to.
+/// The binding of a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
-    /// The only queue pair that may use it.
+    /// The only queue pair that may use it, if there is one.
     pub(super) only: Option<End>,
     pub(super) access: Access,
     pub(super) base: u64,
@@ -26,7 +25,7 @@ pub(super) struct Bound {
     pub(super) first: usize,
 }
 
-/// What an invalidation takes out of use.
+/// The object of an invalidation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Victim {
     Region(usize),
@@ -36,7 +35,7 @@ pub(super) enum Victim {
 const REMOTE: [Access; 3] = [Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC];
 
 impl Memories {
-    /// The region and the offset in it that an access through a window is about.
+    /// Returns the region of an access through a window, and the offset in it.
     pub(super) fn check_window(
         &self,
         asker: Asker,
@@ -117,7 +116,7 @@ impl Memories {
         Ok(())
     }
 
-    /// What a peer of this queue pair invalidates by the STag, if it may.
+    /// Returns the object that a peer of this queue pair invalidates by the STag, if it may.
     pub(super) fn invalidatable(&self, asker: Asker, stag: Stag) -> Option<Victim> {
         let region = self.list.iter().position(|memory| {
             memory.stag == stag
@@ -138,7 +137,7 @@ impl Memories {
         region.map(Victim::Region).or_else(|| window.map(Victim::Window))
     }
 
-    /// What a Local Invalidate of this queue pair takes out of use.
+    /// Returns the object that a Local Invalidate of this queue pair invalidates.
     pub(super) fn own(&self, asker: Asker, stag: Stag) -> Result<Victim, Refused> {
         let is_ours =
             |pd: usize, only: Option<End>| pd == asker.pd && only.is_none_or(|only| only == asker.end);
@@ -162,12 +161,12 @@ impl Memories {
         }
     }
 
-    /// Whether windows are bound to a region.
+    /// Returns true if windows are bound to the region.
     pub(super) fn has_windows(&self, region: Stag) -> bool {
         self.windows.iter().any(|window| window.bound.is_some_and(|bound| bound.region == region))
     }
 
-    /// All windows for which `is_meant` is true are unbound.
+    /// Unbinds all windows for which `is_meant` returns true.
     pub(super) fn unbind(&mut self, is_meant: impl Fn(&Bound) -> bool) {
         for window in &mut self.windows {
             window.bound = window.bound.filter(|bound| !is_meant(bound));

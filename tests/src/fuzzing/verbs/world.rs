@@ -1,4 +1,4 @@
-//! Two devices, and beside each object its model.
+//! Two devices, and a model of each object.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use super::memory::{End, Memories};
 use super::queues::{Completions, Link, Pair};
 use crate::{PATIENCE, PORT};
 
-/// Both sides, in step.
+/// Both sides, which move together.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) sides: [Side; 2],
     lockstep: Lockstep,
     pub(super) next_id: u64,
-    /// What has happened, for tests to see that much does.
+    /// The events of the run. Tests check that there are many kinds.
     pub(super) seen: BTreeSet<String>,
 }
 
@@ -42,14 +42,14 @@ pub(super) struct Side {
 pub(super) struct Request {
     pub(super) id: RequestId,
     pub(super) from: End,
-    /// Nobody has answered it, and the peer waits.
+    /// It is unanswered, and the peer waits.
     pub(super) is_open: bool,
 }
 
-/// What an application hears.
+/// An event of an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// From this queue pair of the other side, with so much private data.
+    /// A connect request from this queue pair of the other side, with so many octets of private data.
     Request(End, usize),
     Established(u32),
     Rejected(u32, usize),
@@ -57,7 +57,7 @@ pub(super) enum Event {
     Disconnected(u32, EndKind),
 }
 
-/// How a connection ends.
+/// The way in which a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EndKind {
     Local,
@@ -77,7 +77,7 @@ impl World {
             // Both sides may send first.
             config.mpa.peer_to_peer = true;
             config.max_qps = MAX_QPS;
-            // Nobody's patience ends during a run.
+            // No time limit ends during a run.
             (config.startup_timeout, config.answer_timeout) = (PATIENCE, PATIENCE);
             config.clock = clock.clone();
             config.progress = Progress::External;
@@ -88,7 +88,7 @@ impl World {
         Self { sides, lockstep, next_id: 0, seen: BTreeSet::new() }
     }
 
-    /// Notes an error, a completion or an end by its name, without particulars.
+    /// Notes the name of an error, a completion or an end, without its fields.
     pub(super) fn note(&mut self, what: impl core::fmt::Debug) {
         let name = format!("{what:?}");
         let len = name.find(" {").unwrap_or(name.len());
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// Takes the events of one side, and ticks them off.
+    /// Takes the events of one side, and removes them from the expected ones.
     fn hear(&mut self, side: usize) {
         while let Some(event) = self.sides[side].events.next() {
             let heard = match event {
@@ -132,7 +132,7 @@ impl World {
                 CmEvent::Rejected { qp_num, private_data, .. } => Event::Rejected(qp_num, private_data.len()),
                 CmEvent::ConnectError { qp_num, .. } => Event::ConnectError(qp_num),
                 CmEvent::Disconnected { qp_num, reason } => Event::Disconnected(qp_num, kind(&reason)),
-                event => panic!("nobody uses streaming mode: {event:?}"),
+                event => panic!("no end uses streaming mode: {event:?}"),
             };
             let expected = &mut self.sides[side].expected;
             let found = expected.iter().position(|expected| *expected == heard);
@@ -144,7 +144,7 @@ impl World {
         }
     }
 
-    /// Everything that is left comes out of the completion queues.
+    /// Takes the remaining completions from all completion queues.
     pub(super) fn finish(&mut self) {
         self.settle();
         for side in 0..self.sides.len() {
@@ -182,7 +182,7 @@ impl Side {
         }
     }
 
-    /// A queue pair that is alive, by choice.
+    /// Returns a live queue pair by choice.
     pub(super) fn pick(&self, choice: u8) -> Option<usize> {
         let alive: Vec<_> = (0..self.pairs.len()).filter(|&index| self.pairs[index].qp.is_some()).collect();
         alive.get(usize::from(choice).checked_rem(alive.len())?).copied()
@@ -194,7 +194,7 @@ impl Side {
 }
 
 impl Pair {
-    /// Whether a connection can take this queue pair.
+    /// Returns true if a connection can take this queue pair.
     pub(super) fn is_free(&self) -> bool {
         self.state == QpState::Idle && self.link == Link::None
     }
@@ -210,8 +210,8 @@ const fn kind(reason: &DisconnectReason) -> EndKind {
     }
 }
 
-/// So many queue pairs at a time on each device.
+/// The most queue pairs at a time on each device.
 pub(super) const MAX_QPS: usize = 4;
-/// Longer than it takes to end a connection in peace.
+/// Longer than a graceful end takes.
 const REST: Duration = Duration::from_secs(1);
 const TCP_BUFFER: usize = 32 * 1024;
