@@ -1,4 +1,5 @@
-//! The captures of Linux siw through the data path's layers and back: every octet is read, and written again the same.
+//! The captures of Linux siw pass through the data path's layers and back. Every octet is read, and written again the
+//! same.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
 
@@ -20,7 +21,7 @@ const CAPTURES: [(&str, usize, bool); 3] =
     [("siw-rping.pcap", 35, false), ("siw-crc-p2p-rping.pcap", 36, true), ("siw-send-bw.pcap", 146, false)];
 
 #[test]
-fn startup_frames_come_out_as_they_went_in() {
+fn startup_frames_are_written_again_as_they_were_read() {
     for (name, _, crc) in CAPTURES {
         for octets in directions(name).values() {
             let (frame, len) = StartupFrame::parse_any(octets).unwrap().unwrap();
@@ -33,7 +34,7 @@ fn startup_frames_come_out_as_they_went_in() {
 }
 
 #[test]
-fn fpdus_come_out_as_they_went_in() {
+fn fpdus_are_written_again_as_they_were_read() {
     for (name, count, crc) in CAPTURES {
         let crc = crc.then(Crc32c::default);
         let (mut found, mut dirty_pads) = (0, 0);
@@ -49,7 +50,7 @@ fn fpdus_come_out_as_they_went_in() {
                 rewrite(ulpdu, framer.ulpdu_mut(&mut out, ulpdu.len()));
                 assert_eq!(framer.seal(&mut out, ulpdu.len()), out.len());
                 let (theirs, behind) = rest.split_at(out.len());
-                // siw sends whatever its buffer held as pad, so the pad is what a decoded FPDU does not tell.
+                // siw pads with old octets of its buffer, and a decoded FPDU does not tell them.
                 let pad = 2 + ulpdu.len()..out.len() - 4;
                 dirty_pads += usize::from(theirs[pad.clone()].iter().any(|&octet| octet != 0));
                 out[pad.clone()].copy_from_slice(&theirs[pad]);
@@ -63,7 +64,7 @@ fn fpdus_come_out_as_they_went_in() {
     }
 }
 
-/// TCP cuts as it likes.
+/// TCP may cut the stream anywhere.
 #[test]
 fn the_cut_of_the_stream_does_not_matter() {
     for (name, _, crc) in CAPTURES {
@@ -108,7 +109,7 @@ fn assert_same(theirs: &Segment, ulpdu: &[u8]) {
     assert_eq!(header.address, address);
 }
 
-/// Takes a ULPDU apart and writes it from its values.
+/// Reads a ULPDU into values and writes it again from these.
 fn rewrite(ulpdu: &[u8], out: &mut [u8]) {
     let segment = weft_ddp::Segment::parse(ulpdu).unwrap();
     segment.header.emit(out);
@@ -123,7 +124,7 @@ fn rewrite(ulpdu: &[u8], out: &mut [u8]) {
     }
 }
 
-/// The ULPDUs of one direction, which arrives in pieces of `size`; also in DDP's order.
+/// Returns the ULPDUs of one direction, which arrives in pieces of `size`. Checks DDP's order too.
 fn deframed(crc: Option<Crc32c>, octets: &[u8], size: usize) -> Vec<Vec<u8>> {
     let mut deframer = Deframer::new(crc, false, vec![0; STAGING_LEN]);
     let mut receiver = weft_ddp::Receiver::new(3);
@@ -138,7 +139,7 @@ fn deframed(crc: Option<Crc32c>, octets: &[u8], size: usize) -> Vec<Vec<u8>> {
     ulpdus
 }
 
-/// What the decoder says about each direction.
+/// Returns the decoder's segments of each direction.
 fn decoded(name: &str) -> BTreeMap<(SocketAddr, SocketAddr), Vec<Segment>> {
     let file = file(name);
     let mut capture = Capture::open(&file[..]).unwrap();
@@ -156,7 +157,7 @@ fn decoded(name: &str) -> BTreeMap<(SocketAddr, SocketAddr), Vec<Segment>> {
     segments
 }
 
-/// The octets of each direction of each connection, in order and without a gap.
+/// Returns the octets of each direction of each connection, in order and without a gap.
 fn directions(name: &str) -> BTreeMap<(SocketAddr, SocketAddr), Vec<u8>> {
     let file = file(name);
     let mut capture = Capture::open(&file[..]).unwrap();

@@ -1,6 +1,6 @@
-//! The data path allocates nothing, neither for a message nor for a segment, in any thread and on either side.
+//! The data path allocates no memory, neither for a message nor for a segment, in any thread and on either side.
 //!
-//! One test, since the counts are the process's: what ran beside it would be counted too.
+//! There is only one test, since the counts are the process's: another test beside it would be counted too.
 
 #[path = "../leaks/counting.rs"]
 mod counting;
@@ -9,8 +9,8 @@ mod operations;
 use counting::LIVE;
 use operations::{ALL, World};
 
-/// The first rounds make the room that stays: for the requests of a queue pair, for frames on their way, for the parts
-/// of an FPDU that does not come in one piece.
+/// The first rounds allocate memory that stays: for the requests of a queue pair, for frames under way, for parts of
+/// an FPDU that does not come in one piece.
 const WARM_UP: u64 = 2_000;
 const ROUNDS: u64 = 10_000;
 

@@ -1,4 +1,4 @@
-//! What is done again and again.
+//! The operations that are repeated.
 
 use weft_rnic::{
     Access, Bind, Completion, Data, FastMr, FastRegister, Mr, Mw, RecvWr, SendOpcode, SendWr, Status,
@@ -11,12 +11,12 @@ pub(crate) struct World {
     pair: Pair,
     near: Mr,
     far: Mr,
-    /// Of `b`, for registration on the send queue, and a window over `far`.
+    /// Objects of `b`, for registration on the send queue, and a window over `far`.
     fast: FastMr,
     window: Mw,
 }
 
-/// A name, and one round of what is done; the number of the round counts on.
+/// A name, and one round of the operation. Its argument is the number of the round.
 type Operation = (&'static str, fn(&mut World, u64));
 
 pub(crate) const ALL: [Operation; 10] = [
@@ -51,13 +51,13 @@ impl World {
         done(pair, |pair| &pair.a)
     }
 
-    /// Posts a receive of `b` that takes as many octets.
+    /// Posts a receive of `len` octets at `b`.
     fn receive(&self, len: u32) {
         let sges = [self.far.sge(0, len)];
         self.pair.b.qp.post_recv(&RecvWr { wr_id: 7, sges: &sges }).expect("room");
     }
 
-    /// What `b` asks of its own memory.
+    /// Posts a request of `b` about its own memory.
     fn own(&mut self, opcode: SendOpcode) {
         self.pair.b.qp.post_send(&SendWr { signaled: true, ..SendWr::new(opcode) }).expect("room");
         done(&mut self.pair, |pair| &pair.b);
@@ -68,7 +68,7 @@ impl World {
     }
 }
 
-/// The next completion of one side, which is good.
+/// Returns the next completion of one side, which must be a success.
 fn done(pair: &mut Pair, side: impl Fn(&Pair) -> &Side) -> Completion {
     let cq = side(pair).cq.clone();
     let completion = pair.wait(|| cq.poll_one()).expect("a completion");
@@ -145,11 +145,11 @@ fn bind(world: &mut World, round: u64) {
     let (region, addr) = world.place();
     world.own(SendOpcode::BindWindow(Bind { window, region, addr, length: 64, access }));
     world.request(SendOpcode::Write { stag: window, to: addr }, 8);
-    // The Write is placed before its completion is waited for: a Read behind it says so.
+    // A Read behind the Write shows that the Write is placed.
     world.request(SendOpcode::Read { stag: window, to: addr }, 8);
     world.own(SendOpcode::LocalInvalidate { stag: window });
 }
 
 const LEN: usize = 8192;
-/// More than a segment of Ethernet's size holds.
+/// More octets than a segment of Ethernet's size holds.
 const SEVERAL_SEGMENTS: u32 = 5_000;

@@ -42,7 +42,7 @@ fn an_unaligned_compare_and_swap_ends_the_stream() {
     }
 }
 
-/// The responder's application hears of it as well.
+/// The responder's application gets an event, too.
 // Covers 7306-5.1.1-4, 7306-5.1.2-6, 7306-8.2-5.
 #[test]
 fn the_application_hears_of_an_unaligned_atomic() {
@@ -56,10 +56,10 @@ fn the_application_hears_of_an_unaligned_atomic() {
     }
 }
 
-/// What memory says no to: the same classes as for a Read Request, without the RDMA header.
+/// Memory that refuses: the same classes as for a Read Request, without the RDMA header.
 // Covers 7306-8.2-8, 7306-8.2-1, 7306-8.1-2.
 #[test]
-fn memory_that_is_not_for_atomics() {
+fn memory_without_the_right_refuses_atomics() {
     run_all(&[
         |s| {
             let bad = fetch_add(1, 1, Place(s.target.rkey().0 ^ 1, s.target.addr()), 1);
@@ -79,7 +79,7 @@ fn memory_that_is_not_for_atomics() {
     ]);
 }
 
-/// The right for Atomics is none for anything else.
+/// The right for Atomics permits no other operation.
 #[test]
 fn atomic_access_is_a_right_of_its_own() {
     let (world, peer) = open(Role::Passive);
@@ -95,7 +95,7 @@ fn atomic_access_is_a_right_of_its_own() {
 
 // Covers 7306-5.2.1-11, 7306-10-1.
 #[test]
-fn operations_that_are_not_there() {
+fn undefined_atomic_operations_are_refused() {
     for code in [1, 3, 4, 7, 8, 15] {
         for role in ROLES {
             let scene = Scene::new(role);
@@ -140,7 +140,7 @@ fn headers_that_are_wrong() {
 
 // Covers 7306-8.2-3.
 #[test]
-fn opcodes_behind_the_last() {
+fn opcodes_above_the_last_are_refused() {
     for opcode in [0x4C, 0x4D, 0x4E, 0x4F] {
         for role in ROLES {
             let scene = Scene::new(role);
@@ -151,7 +151,7 @@ fn opcodes_behind_the_last() {
     }
 }
 
-/// The IRD is one for Reads and Atomics. The peer does not read, so that none is answered meanwhile.
+/// Reads and Atomics share the IRD. The peer takes no octets, so that none is answered meanwhile.
 // Covers 7306-5.2.1-8, 7306-5.2-3.
 #[test]
 fn one_more_than_the_ird() {
@@ -187,7 +187,7 @@ fn answer_with(at_octet: usize, value: u8) -> Vec<u8> {
     ulpdu
 }
 
-/// The device waits for the answer to an Atomic; `bad` comes instead, and its DDP header goes back with `code`.
+/// The device waits for the answer to an Atomic. `bad` comes instead, and its DDP header goes back with `code`.
 fn refuse_answer(bad: &[u8], code: &str) {
     for role in ROLES {
         let (world, peer) = open(role);
@@ -200,7 +200,7 @@ fn refuse_answer(bad: &[u8], code: &str) {
         peer.expect(&fpdu(&terminate(code, bad)));
         peer.expect_fin();
         assert!(matches!(world.disconnected(), DisconnectReason::LocalTerminate(_)));
-        // What DDP does not take, or says that it is something else, is nobody's answer.
+        // DDP refuses the segment, or its opcode is of no answer.
         let is_answer = matches!(bad[1], 0x42 | 0x4B) && code.starts_with('0');
         let status = if is_answer { Status::BadResponse } else { Status::WorkRequestFlushed };
         assert_eq!(world.all_completions(), [(1, status)]);
@@ -208,7 +208,7 @@ fn refuse_answer(bad: &[u8], code: &str) {
     }
 }
 
-/// Responses that answer something else than what was asked.
+/// Responses that do not fit the request.
 // Covers 7306-5.2.2-9, 7306-8.1-2, 7306-4-1.
 #[test]
 fn responses_that_are_wrong() {
@@ -219,7 +219,7 @@ fn responses_that_are_wrong() {
     refuse_answer(&crate::octets::tagged("C142", 1, 0, &[0; 8]), "0206");
 }
 
-/// Responses whose segment is not in order: DDP's version, RDMAP's, the queue, the number, the offset.
+/// Responses whose segment is out of order: the version of DDP or RDMAP, the queue, the number, the offset.
 // Covers 7306-4-2, 7306-5-6, 7306-8.2-2, 7306-8.2-4.
 #[test]
 fn responses_in_segments_that_are_wrong() {
@@ -241,7 +241,7 @@ fn responses_in_segments_that_are_wrong() {
 /// A second answer to the same request.
 // Covers 7306-5.2.2-9.
 #[test]
-fn a_response_that_nobody_waits_for() {
+fn a_response_without_a_request_is_refused() {
     for role in ROLES {
         let (world, peer) = open(role);
         let unasked = join("414B 00000000 00000003 00000001 00000000 00000000 0000000000000037", &[]);
@@ -251,7 +251,7 @@ fn a_response_that_nobody_waits_for() {
     }
 }
 
-/// The peer refuses ours: its Terminate names the request, which fails; the one behind it is flushed.
+/// The peer refuses our request: its Terminate names the request, which fails. The next one is flushed.
 #[test]
 fn a_refusal_fails_the_request_it_names() {
     for role in ROLES {
@@ -283,7 +283,8 @@ fn a_refusal_fails_the_request_it_names() {
     }
 }
 
-/// The memory for the answer has gone meanwhile: our own fault, and the peer learns no more than that it is over.
+/// The memory for the answer was deregistered meanwhile. That is our own fault, and the Terminate to the peer blames
+/// no message.
 #[test]
 fn a_sink_that_is_deregistered_meanwhile() {
     for role in ROLES {
@@ -300,7 +301,7 @@ fn a_sink_that_is_deregistered_meanwhile() {
     }
 }
 
-/// The target has gone when its turn comes: the request's DDP header comes back, and nothing is sent in its place.
+/// The target is deregistered before the answer: the request's DDP header comes back, and no answer is sent.
 // Covers 7306-8.1-2.
 #[test]
 fn a_target_that_is_deregistered_before_its_turn() {
@@ -326,11 +327,11 @@ fn a_target_that_is_deregistered_before_its_turn() {
     peer.expect_fin();
 }
 
-/// An Atomic of the peer still waits for its turn behind a Read whose answer the peer does not take, when the peer's
-/// FIN comes inside of an FPDU, which is an error, or comes well and the queue pair is destroyed: memory does not
-/// change any more.
+/// An Atomic of the peer waits behind a Read whose answer the peer does not take. Then the peer's FIN comes inside of
+/// an FPDU, which is an error. Or it comes at the end of one, and the queue pair is destroyed. In both cases memory
+/// does not change any more.
 #[test]
-fn what_is_owed_at_an_error_is_not_done() {
+fn pending_atomics_are_not_done_after_an_error() {
     for role in ROLES {
         for rest in [10, 0] {
             let (mut world, peer) = open(role);

@@ -1,4 +1,4 @@
-//! Atomics on the wire (RFC 7306 section 5): what a peer gets for them, and what it gets to see of ours.
+//! Atomics on the wire (RFC 7306 section 5): the answers that a peer gets, and the messages that it gets from us.
 
 use weft_rnic::{Access, CompletionOpcode, ConnParam, Data, Mr, Region, SendOpcode, SendWr, Stag, Status};
 use weft_tests::PairConfig;
@@ -9,24 +9,24 @@ use crate::world::{FILL, ROLES, Role, World, content, filled, open, whole, work}
 /// The five words behind the identifier and the STag: offset, data, mask, compare data, compare mask.
 pub(crate) type Words = [u64; 5];
 
-/// Octets of an Atomic Request; `code` is the word with the Atomic Operation Code.
+/// Returns an Atomic Request. `code` is the word with the Atomic Operation Code.
 pub(crate) fn request(msn: u32, code: u32, id: u32, stag: u32, words: Words) -> Vec<u8> {
     let header = join("414A 00000000 00000001", &[&msn.to_be_bytes(), &[0; 4]]);
     let words = words.map(u64::to_be_bytes).concat();
     [header, join("", &[&code.to_be_bytes(), &id.to_be_bytes(), &stag.to_be_bytes(), &words])].concat()
 }
 
-/// A fetch-and-add.
+/// Returns a fetch-and-add.
 pub(crate) fn fetch_add(msn: u32, id: u32, place: Place, add: u64) -> Vec<u8> {
     request(msn, 0, id, place.0, [place.1, add, 0, 0, u64::MAX])
 }
 
-/// A compare-and-swap of the whole word.
+/// Returns a compare-and-swap of the whole word.
 pub(crate) fn compare_swap(msn: u32, id: u32, place: Place, compare: u64, swap: u64) -> Vec<u8> {
     request(msn, 2, id, place.0, [place.1, swap, u64::MAX, compare, u64::MAX])
 }
 
-/// Octets of an Atomic Response.
+/// Returns an Atomic Response.
 pub(crate) fn response(msn: u32, id: u32, original: u64) -> Vec<u8> {
     join("414B 00000000 00000003", &[&msn.to_be_bytes(), &[0; 4], &id.to_be_bytes(), &original.to_be_bytes()])
 }
@@ -46,7 +46,7 @@ impl Word {
         Place(self.0.rkey().0, self.0.addr() + 8)
     }
 
-    /// The value, once it is sure that nothing beside it has changed.
+    /// Returns the value, and checks that no octet beside it has changed.
     fn value(&self) -> u64 {
         let octets = content(&self.0);
         assert_eq!((&octets[..8], &octets[16..]), (&[FILL; 8][..], &[FILL; 8][..]));
@@ -54,7 +54,7 @@ impl Word {
     }
 }
 
-/// Request in, response out, and the application sees nothing of it.
+/// A request is answered, and the application gets no event.
 // Covers 7306-5.2.1-16, 7306-5.2.1-9, 7306-5.2.1-10, 7306-5.1.1-7.
 #[test]
 fn a_fetch_and_add_is_answered() {
@@ -68,7 +68,7 @@ fn a_fetch_and_add_is_answered() {
     }
 }
 
-/// T is 0 and the queue 3, whose numbers count the Atomics alone.
+/// T is 0 and the queue 3, whose numbers count only Atomics.
 // Covers 7306-4-2, 7306-5-5, 7306-5.2-2, 7306-5.2.2-3.
 #[test]
 fn responses_have_a_queue_of_their_own() {
@@ -100,14 +100,14 @@ fn the_octets_of_a_response() {
 
 // Covers 7306-1.1-1, 7306-5-3, 7306-5.2.1-2, 7306-5.1.2-2.
 #[test]
-fn both_operations_are_there() {
+fn both_operations_are_supported() {
     for role in ROLES {
         let (world, peer) = open(role);
         let word = Word::new(&world, 0);
         peer.send(&fpdu(&compare_swap(1, 1, word.place(), 0, 0x1111_1111_1111_1111)));
         peer.expect(&fpdu(&response(1, 1, 0)));
         assert_eq!(word.value(), 0x1111_1111_1111_1111);
-        // No match: the word stays, and its value is returned all the same.
+        // The values do not match: the word stays, and its value is returned too.
         peer.send(&fpdu(&compare_swap(2, 2, word.place(), 0, 5)));
         peer.expect(&fpdu(&response(2, 2, 0x1111_1111_1111_1111)));
         assert_eq!(word.value(), 0x1111_1111_1111_1111);
@@ -134,7 +134,7 @@ fn the_arithmetic() {
             };
             let Place(stag, to) = word.place();
             let words = if code == 0 {
-                // What a fetch-and-add does not use is not looked at.
+                // The fields that a fetch-and-add does not use are ignored.
                 [to, number("add"), number("mask"), 0x1234, 0x5678]
             } else {
                 [to, number("swap"), number("smask"), number("cmp"), number("cmask")]
@@ -152,7 +152,7 @@ fn the_arithmetic() {
 /// Reserved bits and the Invalidate STag field mean nothing.
 // Covers 7306-5.2.1-1.
 #[test]
-fn reserved_bits_are_not_looked_at() {
+fn reserved_bits_are_ignored() {
     for role in ROLES {
         let (world, peer) = open(role);
         let (word, other) = (Word::new(&world, 7), world.side.own_memory(8));
@@ -166,7 +166,7 @@ fn reserved_bits_are_not_looked_at() {
     }
 }
 
-/// An odd tagged offset is as good as any, if the memory behind it is aligned; an even one is not if it is not.
+/// An odd tagged offset is valid if the memory behind it is aligned. An even one is invalid if the memory is not.
 // Covers 7306-5.2.1-4, 7306-5.2.1-5.
 #[test]
 fn the_address_counts_and_not_the_offset() {
@@ -183,10 +183,10 @@ fn the_address_counts_and_not_the_offset() {
     peer.expect(&fpdu(&crate::octets::terminate("0207", &misaligned)));
 }
 
-/// In the order sent, each on what the one before has left, among Reads.
+/// Atomics among Reads are done in the order sent, each on the result of the one before.
 // Covers 7306-5.4-9, 7306-5.4-10, 7306-7-5.
 #[test]
-fn they_are_done_in_order() {
+fn atomics_are_done_in_order() {
     for role in ROLES {
         let (world, peer) = open(role);
         let word = Word::new(&world, 0);
@@ -213,10 +213,10 @@ fn they_are_done_in_order() {
     }
 }
 
-/// What the same stream wrote before is what an Atomic works on.
+/// An Atomic works on the octets of an earlier Write of the same stream.
 // Covers 7306-5.4-6.
 #[test]
-fn a_write_before_is_seen() {
+fn an_atomic_sees_an_earlier_write() {
     let (world, peer) = open(Role::Passive);
     let word = Word::new(&world, 0);
     let Place(stag, to) = word.place();
@@ -229,7 +229,7 @@ fn a_write_before_is_seen() {
     }
 }
 
-/// As many as the IRD are taken at once, Reads and Atomics together.
+/// As many Reads and Atomics together as the IRD are taken at once.
 // Covers 7306-5.2.2-6.
 #[test]
 fn all_slots_of_the_ird_are_served() {
@@ -259,10 +259,10 @@ fn all_slots_of_the_ird_are_served() {
 const TARGET: Place = Place(0x100, 0x1000);
 const ADD: SendOpcode = SendOpcode::FetchAdd { stag: Stag(TARGET.0), to: TARGET.1, add: 5, mask: 0 };
 
-/// What the device sends for its own, and when the application hears of it.
+/// The messages for our own Atomics, and the time of their completions.
 // Covers 7306-5.4-8, 7306-5.2.2-8, 7306-5.2.1-7, 7306-5.2.1-13.
 #[test]
-fn ours_complete_with_the_response() {
+fn our_atomics_complete_with_the_response() {
     for role in ROLES {
         let (world, peer) = open(role);
         let sink = filled(&world.side, 24);
@@ -293,10 +293,10 @@ fn ours_complete_with_the_response() {
     }
 }
 
-/// Several at a time, in the order posted, no more than the peer's IRD (16 here); responses take none of the receives.
+/// Several Atomics at a time, in the order posted, at most the peer's IRD (16 here). Responses take no receives.
 // Covers 7306-5.2.1-14, 7306-5.2.2-2, 7306-5.2.2-7, 7306-5-6.
 #[test]
-fn ours_wait_for_the_ird_of_the_peer() {
+fn our_atomics_wait_for_the_ird_of_the_peer() {
     for role in ROLES {
         let (world, peer) = open(role);
         let (sink, inbox) = (filled(&world.side, 8 * 20), filled(&world.side, 8));
@@ -324,11 +324,11 @@ fn ours_wait_for_the_ird_of_the_peer() {
     }
 }
 
-/// A fence holds what rests on the Atomic until it is done, and no completion says before that the peer's memory has
+/// A fence holds later requests until the Atomic is done. No earlier completion says that the peer's memory has
 /// changed.
 // Covers 7306-5.4-1, 7306-5.4-8.
 #[test]
-fn a_fence_waits_for_them() {
+fn a_fence_waits_for_atomics() {
     for role in ROLES {
         let (world, peer) = open(role);
         let sink = filled(&world.side, 8);
@@ -346,9 +346,9 @@ fn a_fence_waits_for_them() {
     }
 }
 
-/// The peer closes its direction behind its requests: they are answered before ours is closed.
+/// The peer closes its direction behind its requests. They are answered before our direction is closed.
 #[test]
-fn what_is_owed_at_a_close_is_answered() {
+fn pending_requests_are_answered_before_a_close() {
     for role in ROLES {
         let (world, peer) = open(role);
         let word = Word::new(&world, 1);
@@ -362,7 +362,7 @@ fn what_is_owed_at_a_close_is_answered() {
     }
 }
 
-/// Eight streams add at the same time: nothing is lost, and no two see the same value.
+/// Eight streams add at the same time. No addition is lost, and no two streams get the same value.
 // Covers 7306-5-1, 7306-5.3-1, 7306-5.4-2.
 #[test]
 fn streams_do_not_disturb_each_other() {

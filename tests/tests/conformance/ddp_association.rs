@@ -1,4 +1,4 @@
-//! Which streams may use an STag, for how long, for what and between which offsets (RFC 5041 section 8).
+//! The streams that may use an STag, with its duration, rights and bounds (RFC 5041 section 8).
 
 use weft_ddp::Error as Ddp;
 use weft_rdmap::Error as Rdmap;
@@ -15,7 +15,7 @@ use crate::octets::{
 use crate::rdmap_wire::MTU;
 use crate::world::{FILL, FLUSHED, ROLES, Role, World, content, exchange, filled, open, whole, work};
 
-/// Another queue pair with its own connection.
+/// Returns another queue pair with its own connection.
 fn another(world: &World, role: Role) -> (Qp, RawPeer) {
     let qp = world.new_qp();
     let peer = world.establish_with(role, &qp, ConnParam::default());
@@ -23,7 +23,7 @@ fn another(world: &World, role: Role) -> (Qp, RawPeer) {
     (qp, peer)
 }
 
-/// A queue pair of this domain with its own connection.
+/// Returns a queue pair of this domain with its own connection.
 fn in_domain(world: &World, domain: &Pd, role: Role) -> (Qp, RawPeer) {
     let init = QpInit::new(&world.side.cq, &world.side.cq);
     let qp = world.side.device.create_qp(domain, &init).unwrap();
@@ -32,7 +32,7 @@ fn in_domain(world: &World, domain: &Pd, role: Role) -> (Qp, RawPeer) {
     (qp, peer)
 }
 
-/// What the peer of `qp` sends is refused with these octets and this event.
+/// The peer of `qp` sends `bad`, which is refused with these octets and this event.
 fn refused(world: &World, (qp, peer): &(Qp, RawPeer), bad: &[u8], answer: &[u8], error: Rdmap) {
     peer.send(&fpdu(bad));
     peer.expect(&fpdu(answer));
@@ -47,13 +47,13 @@ fn refused(world: &World, (qp, peer): &(Qp, RawPeer), bad: &[u8], answer: &[u8],
     assert_eq!(qp.state(), QpState::Terminate);
 }
 
-/// `memory` can be neither written, read nor invalidated by the peer of any other queue pair than its own.
+/// The peer of no other queue pair than its own can write, read or invalidate `memory`.
 fn expect_not_associated(world: &World, role: Role, memory: &Mr, other: impl Fn() -> (Qp, RawPeer)) {
     let (stag, to) = (memory.rkey().0, memory.addr());
     let before = content(memory);
     let bad = write(stag, to, b"12345678");
     refused(world, &other(), &bad, &terminate("1102", &bad), Ddp::WrongStream.into());
-    // Also the first of several segments.
+    // The first of several segments is refused, too.
     let bad = tagged("8140", stag, to, b"1");
     refused(world, &other(), &bad, &terminate("1102", &bad), Ddp::WrongStream.into());
     let bad = read_request(1, Place(1, 0), 8, Place(stag, to));
@@ -93,8 +93,8 @@ fn an_stag_of_another_protection_domain() {
     }
 }
 
-/// Two applications on one device that do not trust each other: a request of one of them that names an object of the
-/// other is refused, whatever its kind, and the other goes on as if nothing had been.
+/// Two applications on one device do not trust each other. A request of one that names an object of the other is
+/// refused, whatever its kind. The other application goes on undisturbed.
 // Covers 5041-8.3.2-4.
 #[test]
 fn no_request_reaches_objects_of_another_domain() {
@@ -133,8 +133,8 @@ fn no_request_reaches_objects_of_another_domain() {
     }
 }
 
-/// Requests that name an object of another domain, and how each ends. The first is a receive; the first five have local
-/// elements of that domain.
+/// Returns requests that name an object of another domain, and the status of each. The first is a receive. The first
+/// five have local elements of that domain.
 fn foreign_requests(
     ours: &Mr,
     fast: Stag,
@@ -161,7 +161,7 @@ fn foreign_requests(
 /// How many requests [`foreign_requests`] has.
 const FOREIGN_REQUESTS: usize = 9;
 
-/// Of two streams of one protection domain only one may use the STag, also from this side.
+/// Of two streams of one protection domain only one may use the STag, also for its own requests.
 // Covers 5041-8.2-2, 5041-8.2-4, 5041-8.3-3, 5041-8.3.1-3.
 #[test]
 fn an_stag_of_another_stream() {
@@ -180,7 +180,7 @@ fn an_stag_of_another_stream() {
         peer.expect(&fpdu(&send(1, &[0x11; 8])));
         other.post_send(&work(2, SendOpcode::Send, Data::Sges(&[whole(&bound)]))).unwrap();
         assert_eq!(world.all_completions(), [(1, Status::Success), (2, Status::LocalProtection)]);
-        // A queue pair of another domain or device is refused when it is named.
+        // A queue pair of another domain or device is refused as owner.
         let pd = side.device.alloc_pd();
         assert_eq!(pd.register_for(&side.qp, 8, Access::ALL).unwrap_err(), RegisterError::ForeignQp);
         let elsewhere = World::new();
@@ -189,7 +189,7 @@ fn an_stag_of_another_stream() {
     }
 }
 
-/// Numbers of queue pairs come back. The STag of the one that had it before does not come back with it.
+/// Numbers of queue pairs are used again. The STag of the former owner of a number does not come back with it.
 // Covers 5041-8.2-2, 5041-8.3.1-3.
 #[test]
 fn an_stag_does_not_outlive_its_stream() {
@@ -207,7 +207,7 @@ fn an_stag_does_not_outlive_its_stream() {
     }
 }
 
-/// The same octets of the application under one range of offsets after the other: each is good as long as it is
+/// The same octets of the application get one range of offsets after the other. Each is valid as long as it is
 /// registered.
 // Covers 5041-8.3-1, 5041-8.3-2, 5041-8.3.1-5.
 #[test]
@@ -242,7 +242,7 @@ fn ranges_and_stags_come_and_go() {
     }
 }
 
-/// Read, write, both or neither is granted, and withdrawn with the STag.
+/// Rights to read, write, both or none are granted, and withdrawn with the STag.
 // Covers 5041-8.3.1-1, 5041-8.3.1-6.
 #[test]
 fn rights_are_granted_one_by_one() {
@@ -289,8 +289,8 @@ fn rights_are_granted_one_by_one() {
     }
 }
 
-/// All starts and lengths around both edges of a buffer that has others directly before and behind it: exactly the
-/// octets inside can be reached.
+/// All starts and lengths around both edges of a buffer, with other buffers directly before and behind it. Exactly
+/// the octets inside can be reached.
 // Covers 5041-8.3.1-4, 5041-8.1-1.
 #[test]
 fn nothing_outside_of_a_buffer_is_reached() {
@@ -298,7 +298,7 @@ fn nothing_outside_of_a_buffer_is_reached() {
         for len in 1..9_usize {
             let role = ROLES[(start + len) % 2];
             let (world, peer) = open(role);
-            // Offsets 3 to 7 of 11: what lies around them in offsets is the neighbours'.
+            // The offsets are 3 to 7 of 11. Offsets around them belong to the neighbours.
             let register = |iova, len| {
                 let region = Region::owned(len).unwrap();
                 let memory = world.side.pd.register_at(region, Access::ALL, iova).unwrap();
@@ -322,7 +322,7 @@ fn nothing_outside_of_a_buffer_is_reached() {
     }
 }
 
-/// A Write of many segments is arriving when the application takes its memory back: from then on not an octet changes.
+/// A Write of many segments arrives while the application deregisters the memory: from then on no octet changes.
 // Covers 5041-8.3.1-7.
 #[test]
 fn revoked_memory_does_not_change_any_more() {
@@ -336,7 +336,7 @@ fn revoked_memory_does_not_change_any_more() {
         for index in 0..20 {
             peer.send(&fpdu(&part(index)));
         }
-        // The twenty-first is there in part when its memory goes.
+        // The twenty-first segment has come in part when its memory is deregistered.
         world.settle();
         peer.send(&fpdu(&part(20))[..700]);
         world.settle();
@@ -354,8 +354,8 @@ fn revoked_memory_does_not_change_any_more() {
     }
 }
 
-/// Queue pairs and completion queues are bounded by the device's settings, requests and elements by the device. What is
-/// over is refused, and what there was goes on.
+/// The device's settings bound queue pairs and completion queues, and the device bounds requests and elements.
+/// Requests for more are refused, and existing objects go on.
 // Covers 5041-8.3.2-3, 5041-8.3.2-6.
 #[test]
 fn resources_are_bounded() {
@@ -385,7 +385,7 @@ fn resources_are_bounded() {
     assert_eq!(pd.register(8, Access::ALL).unwrap_err(), RegisterError::TableFull);
     assert_eq!(pd.register_for(&first, 8, Access::ALL).unwrap_err(), RegisterError::TableFull);
     assert_eq!(pd.register(usize::MAX / 2, Access::ALL).unwrap_err(), RegisterError::OutOfMemory);
-    // Room comes back with what is given back.
+    // Destroyed objects make room again.
     drop((second, regions.pop()));
     assert!(create(usual).is_ok() && pd.register(8, Access::ALL).is_ok());
     assert_ne!(regions[0].rkey(), Stag(0));

@@ -1,4 +1,4 @@
-//! How a DDP Stream ends: what the LLP reports reaches the application, and DDP itself ends nothing.
+//! The end of a DDP Stream: the application learns what the LLP reports, and DDP itself ends nothing.
 
 use weft_mpa::Error as Mpa;
 use weft_netif::{Duration, LlpState};
@@ -30,7 +30,7 @@ fn expect_eight_flushed(world: &World) {
     assert_eq!(world.all_completions(), [1, 2, 3, 4, 5, 6, 7, 8].map(|wr_id| (wr_id, FLUSHED)));
 }
 
-/// RST: a fatal event, and all requests that were open end with an error.
+/// RST is a fatal event, and all open requests end with an error.
 // Covers 5041-6.2.2-1, 5041-6.2.2-4.
 #[test]
 fn the_llp_connection_is_lost() {
@@ -45,14 +45,14 @@ fn the_llp_connection_is_lost() {
     }
 }
 
-/// Segments are in TCP and the peer does not read: when it does so later it gets them all, and when the connection is
-/// lost instead, the application hears that they may not have arrived.
+/// Segments are in TCP and the peer does not read. When it reads later, it gets them all. If the connection is lost
+/// instead, the application learns that they may not have arrived.
 // Covers 5041-3-3.
 #[test]
 fn accepted_segments_do_not_vanish_in_silence() {
     for role in ROLES {
         for is_reset in [false, true] {
-            // More than TCP takes at once, from a send buffer that cuts no FPDU where it ends.
+            // More octets than TCP takes at once, from a send buffer that cuts no FPDU at its end.
             let (world, peer) = open_with(role, &PairConfig { tcp_buffer: 5000, ..PairConfig::default() });
             let memory = filled(&world.side, 1 << 20);
             let sges = [whole(&memory)];
@@ -73,7 +73,7 @@ fn accepted_segments_do_not_vanish_in_silence() {
                     done.map(|done| (done.wr_id, done.status)),
                     [1, 2].map(|id| (id, Status::Success))
                 );
-                // What was accepted is what arrives, all of it.
+                // All accepted segments arrive.
                 peer.expect(&fpdu(&send(1, &[FILL; 100])));
                 peer.expect(&send_fpdus("43 00000000", 2, &content(&memory), 1436));
                 peer.expect_silence();
@@ -82,7 +82,8 @@ fn accepted_segments_do_not_vanish_in_silence() {
     }
 }
 
-/// Each bit of a ULPDU turned over in turn: MPA's CRC finds it, the application hears of it, and DDP sees none of it.
+/// Each bit of a ULPDU is flipped in turn. MPA's CRC finds it, the application gets an event, and DDP gets no octet
+/// of it.
 // Covers 5041-3-7, 5041-6.2.2-2, 5041-7-1.
 #[test]
 fn the_llp_finds_every_bit_that_is_wrong() {
@@ -105,7 +106,7 @@ fn the_llp_finds_every_bit_that_is_wrong() {
     }
 }
 
-/// FIN between two FPDUs is told apart from everything else; the other half is closed in turn, by FIN too.
+/// FIN between two FPDUs differs from every other end. The device closes its half in turn, by FIN too.
 // Covers 5041-3-11, 5041-3-12, 5041-6.2.1-5, 5041-6.2.1-6.
 #[test]
 fn the_peer_tears_down_gracefully() {
@@ -123,7 +124,7 @@ fn the_peer_tears_down_gracefully() {
     }
 }
 
-/// After the application's own teardown, requests end with an error, and FIN is all that is sent.
+/// After the application's own teardown, requests end with an error, and the device sends only FIN.
 // Covers 5041-6.2.1-2.
 #[test]
 fn nothing_is_transferred_after_a_graceful_teardown() {
@@ -144,8 +145,8 @@ fn nothing_is_transferred_after_a_graceful_teardown() {
     }
 }
 
-/// A peer whose TCP sends on behind its FIN, which no right one does: nothing is placed and nothing delivered, and the
-/// stream, which was to end by FIN on this side too, ends by RST.
+/// A faulty peer sends on behind its FIN. The octets are neither placed nor delivered. The stream, which was to end
+/// by FIN on this side too, ends by RST.
 // Covers 5041-6.2.1-3.
 #[test]
 fn octets_behind_the_peers_fin() {
@@ -172,8 +173,8 @@ fn octets_behind_the_peers_fin() {
     assert_eq!((content(&target), content(&inbox)), (vec![FILL; 8], b"in time\x5A".to_vec()));
 }
 
-/// After a DDP error the stream is in error: what is posted then fails, and behind the Terminate comes nothing but FIN.
-/// The connection goes down with its one stream, whether or not the peer does its part.
+/// After a DDP error the stream is in error. Requests posted then fail, and behind the Terminate only FIN comes. The
+/// connection ends with its one stream, whether or not the peer does its part.
 // Covers 5041-3-9, 5041-3-10, 5041-3-13.
 #[test]
 fn an_erroneous_stream_carries_nothing_more() {
@@ -204,9 +205,9 @@ fn an_erroneous_stream_carries_nothing_more() {
     }
 }
 
-/// DDP reports and leaves the rest to RDMAP: the connection stays up, however long the peer does not read, until
-/// RDMAP's Terminate is out, which is one more message on the outgoing half. Only then comes FIN. By the length of a
-/// first Send, TCP's buffer is full in some of the cases but for less than a Terminate, which has to wait there.
+/// DDP reports and leaves the rest to RDMAP. The connection stays up, however long the peer does not read, until
+/// RDMAP's Terminate is sent. Only then FIN comes. The length of the first Send varies, so that in some cases TCP's
+/// buffer has less room than a Terminate needs.
 // Covers 5041-6.2-1, 5041-6.2.2-3, 5041-6.2.2-5, 5041-6.2.2-6.
 #[test]
 fn a_ddp_error_ends_nothing_by_itself() {

@@ -1,6 +1,6 @@
-//! DDP as the Data Sink of a peer that breaks the rules: what each check of RFC 5041 section 7.1 catches, and that
-//! nothing is placed then. Every scene has two receives of 16 octets, and ends with the exact Terminate, FIN, and all
-//! memory as it was.
+//! DDP as the Data Sink of a peer that breaks the rules: each check of RFC 5041 section 7.1 finds its fault, and no
+//! octet is placed. Every scene has two receives of 16 octets, and ends with the exact Terminate, FIN, and unchanged
+//! memory.
 
 use weft_ddp::Error as Ddp;
 use weft_rdmap::Error as Rdmap;
@@ -20,7 +20,7 @@ fn refused(name: &'static str, code: &'static str, error: Ddp, bad: &[u8]) {
     }
 }
 
-/// The same after a good Send of `hello`.
+/// Shows the same after a good Send of `hello`.
 fn refused_after_hello(name: &'static str, code: &'static str, error: Ddp, bad: &[u8]) {
     for role in ROLES {
         let row = Row::new(name, bad.to_vec(), Answer::Ddp(code), error)
@@ -31,7 +31,7 @@ fn refused_after_hello(name: &'static str, code: &'static str, error: Ddp, bad: 
     }
 }
 
-/// An untagged segment of one message; `head` has both control octets.
+/// Returns an untagged segment of one message. `head` has both control octets.
 fn untagged(head: &str, numbers: [u32; 3], payload: &[u8]) -> Vec<u8> {
     join(head, &[&[0; 4], &numbers.map(u32::to_be_bytes).concat(), payload])
 }
@@ -47,7 +47,7 @@ fn other_versions() {
                 let mut bad = untagged("0043", [0, 2, 0], payload);
                 bad[0] = first;
                 refused_after_hello("untagged", "1206", Ddp::UntaggedVersion, &bad);
-                // The version comes before everything else that is wrong.
+                // The version is checked before all other faults.
                 let mut bad = untagged("0043", [9, 9, 9], payload);
                 bad[0] = first;
                 refused("untagged, and nothing right", "1206", Ddp::UntaggedVersion, &bad);
@@ -62,7 +62,7 @@ fn other_versions() {
     }
 }
 
-/// Queue numbers behind those in use, some of which would be fine in another order of octets.
+/// Queue numbers above those in use, some of which would be valid in another octet order.
 // Covers 5041-7.1-1, 5041-7.1-2.
 #[test]
 fn queue_numbers() {
@@ -75,7 +75,7 @@ fn queue_numbers() {
             }
         }
     }
-    // Queues 1 to 3 are in use, so that it is RDMAP that finds a Send there.
+    // Queues 1 to 3 are in use, so that RDMAP finds the Send there.
     for queue in 1..4 {
         for role in ROLES {
             let bad = untagged("4143", [queue, 1, 0], b"hello");
@@ -109,8 +109,8 @@ fn no_buffer_is_posted() {
     }
 }
 
-/// Skipped, repeated, behind the last buffer, and around the ends of the range; with and without payload; on each queue
-/// that counts for itself.
+/// Skipped and repeated numbers, numbers behind the last buffer, and numbers around the ends of the range. Each comes
+/// with and without payload, and on each queue that counts separately.
 // Covers 5041-7.1-1, 5041-7.1-10.
 #[test]
 fn message_sequence_numbers() {
@@ -127,14 +127,14 @@ fn message_sequence_numbers() {
             refused_after_hello("second", "1203", Ddp::MsnRange, &send(msn, payload));
         }
     }
-    // The number of one queue is none of another's.
+    // Each queue has its own numbers.
     refused_after_hello("2 on queue 1", "1203", Ddp::MsnRange, &read_request(2, Place(1, 0), 0, Place(0, 0)));
     let terminate = untagged("4147", [2, 2, 0], &[0; 4]);
     refused("2 on queue 2", "1203", Ddp::MsnRange, &terminate);
 }
 
-/// What does not continue the message: inside the buffer, at its end, behind it, at the ends of the range. A gap is
-/// found though it need not be.
+/// Offsets that do not continue the message: inside the buffer, at its end, behind it, at the ends of the range. A
+/// gap is found, though the RFC does not require it.
 // Covers 5041-7.1-1, 5041-7.1-8, 5041-5.2-11.
 #[test]
 fn message_offsets() {
@@ -189,7 +189,7 @@ fn messages_that_are_longer_than_their_buffer() {
     }
 }
 
-/// A Write to an STag that nobody has, octet by octet; then STags that are nearly right.
+/// A Write to an unknown STag, octet by octet. Then STags that are nearly right.
 // Covers 5041-7.1-11, 5041-7.1-12, 5041-7.1-18.
 #[test]
 fn stags_that_are_not_valid() {
@@ -233,8 +233,8 @@ fn buffers_that_do_not_allow_placement() {
     }
 }
 
-/// `size` octets whose tagged offsets begin at `iova`, and a Write of `len` octets at `to`: either it is placed or
-/// exactly this Terminate comes and not an octet of it is.
+/// Registers `size` octets from tagged offset `iova` and writes `len` octets at `to`. Either all are placed, or
+/// exactly this Terminate comes and none is.
 fn write_at(role: Role, (iova, size): (u64, usize), (to, len): (u64, usize), code: Option<&str>) {
     let (world, peer) = open(role);
     let region = Region::owned(size).unwrap();
@@ -285,7 +285,7 @@ fn the_bounds_of_a_tagged_buffer() {
     }
 }
 
-/// 2^64 is one more than the largest offset plus length that there is.
+/// 2^64 exceeds the largest possible sum of offset and length by one.
 // Covers 5041-7.1-16.
 #[test]
 fn tagged_offsets_that_wrap() {
@@ -310,8 +310,8 @@ fn tagged_offsets_that_wrap() {
     }
 }
 
-/// A bad segment, and behind it good ones of every kind and bad ones: one Terminate, one event, and nothing else
-/// happens.
+/// A bad segment, and behind it good ones of every kind and bad ones. One Terminate and one event come, and nothing
+/// else happens.
 // Covers 5041-7.1-17, 5041-7.1-19.
 #[test]
 fn after_an_error_everything_is_dropped() {
@@ -353,7 +353,7 @@ fn after_an_error_everything_is_dropped() {
 /// A segment that misses the first region, or hits the second one, which is of another domain.
 type Bad = fn(&Mr, &Mr) -> Vec<u8>;
 
-/// Every number of the table, as it stands in the Terminate.
+/// Every number of the RFC's table, in the Terminate.
 // Covers 5041-7.2-1.
 #[test]
 fn error_numbers() {

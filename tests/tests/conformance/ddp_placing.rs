@@ -1,5 +1,4 @@
-//! DDP as the Data Sink of a peer that does everything right: where payload lands, and when and how messages are
-//! delivered.
+//! DDP as the Data Sink of a correct peer: the places of payload, and when and how messages are delivered.
 
 use weft_netif::{Duration, ImpairmentConfig};
 use weft_rnic::{Access, Completion, CompletionOpcode, Data, RecvWr, Region, SendOpcode, SendWr, Status};
@@ -18,7 +17,7 @@ const fn recv(wr_id: u64, len: u32) -> (u64, Status, CompletionOpcode, u32) {
     (wr_id, Status::Success, CompletionOpcode::Recv, len)
 }
 
-/// T says which kind of buffer: a tagged segment takes no receive, an untagged one takes the first posted.
+/// T selects the kind of buffer: a tagged segment takes no receive, an untagged one takes the first posted.
 // Covers 5041-4.1-1, 5041-4.1-2.
 #[test]
 fn tagged_and_untagged_buffers() {
@@ -44,7 +43,7 @@ fn tagged_and_untagged_buffers() {
 /// All values of the four reserved bits, in segments of both kinds.
 // Covers 5041-4.1-9.
 #[test]
-fn reserved_bits_are_not_looked_at() {
+fn reserved_bits_are_ignored() {
     for role in ROLES {
         let (world, peer) = open(role);
         let (target, inbox) = (filled(&world.side, 64), filled(&world.side, 8));
@@ -62,8 +61,8 @@ fn reserved_bits_are_not_looked_at() {
     }
 }
 
-/// A Send in three segments, and between them a Read Request on queue 1 and a Write: each is delivered with its own
-/// last segment, and the Send not before that.
+/// A Send in three segments, and between them a Read Request on queue 1 and a Write. Each is delivered with its own
+/// last segment, and the Send not earlier.
 // Covers 5041-4.1-7, 5041-5.4-1.
 #[test]
 fn a_message_is_delivered_with_its_last_segment() {
@@ -90,8 +89,8 @@ fn a_message_is_delivered_with_its_last_segment() {
     }
 }
 
-/// Sends of one to three segments, each behind a Write that says which one it is: completions come in the order sent,
-/// each once, and what was sent before is placed by then.
+/// Sends of one to three segments, each behind a Write that names it. Completions come in the order sent, each once.
+/// Earlier messages are placed by then.
 // Covers 5041-5.3-1, 5041-5.3-6, 5041-5.3-7, 5041-5.4-1.
 #[test]
 fn messages_are_delivered_in_the_order_sent() {
@@ -149,7 +148,7 @@ fn the_length_of_an_untagged_message_is_reported() {
     }
 }
 
-/// What the upper layer's octets of an untagged header say reaches it with the message, from any one of the segments.
+/// The octets for the upper layer in an untagged header reach it with the message, from any one of the segments.
 // Covers 5041-5.4-3, 5041-4.3-3, 5041-4.3-5.
 #[test]
 fn the_octets_for_the_upper_layer_are_reported() {
@@ -172,7 +171,7 @@ fn the_octets_for_the_upper_layer_are_reported() {
             (done.solicited, done.invalidated)
         });
         assert_eq!(seen[..3], [(false, None), (true, None), (false, Some(stags[0]))]);
-        // The two segments of the fourth differ, and either value would be good; this device goes by the last.
+        // The two segments of the fourth message differ. Either value would be right; this device takes the last.
         assert_eq!(seen[3], (true, Some(stags[2])));
         assert_eq!(windows.each_ref().map(weft_rnic::Mr::is_invalidated), [true, false, true]);
     }
@@ -189,7 +188,7 @@ fn all_payload_is_placed() {
             world.side.post_recv(1, whole(&inbox));
             let (message, mut start) = (pattern(len), 0);
             while start < len {
-                // From one octet to far more than a TCP segment.
+                // Segments have from one octet to far more than a TCP segment.
                 let end = len.min(start + 1 + start * 7919 % 9000);
                 let last = end == len;
                 let mo = u32::try_from(start).unwrap();
@@ -206,7 +205,7 @@ fn all_payload_is_placed() {
     }
 }
 
-/// Memory whose tagged offsets begin anywhere, up to the last offset that there is.
+/// Memory whose tagged offsets begin anywhere, up to the last possible offset.
 // Covers 5041-4.2-11, 5041-8.3-1.
 #[test]
 fn tagged_messages_begin_anywhere() {
@@ -229,8 +228,8 @@ fn tagged_messages_begin_anywhere() {
     }
 }
 
-/// Tagged segments may overlap and come twice, inside a message and between messages: each is placed where it says, and
-/// the last one that names an octet leaves its own there.
+/// Tagged segments may overlap and come twice, inside a message and between messages. Each is placed at its offset,
+/// and the last one that names an octet determines it.
 // Covers 5041-4.1-1.
 #[test]
 fn tagged_segments_overlap() {
@@ -254,7 +253,7 @@ fn tagged_segments_overlap() {
     }
 }
 
-/// STag and TO at the ends of their ranges, alone and behind a segment of the same message that had octets.
+/// STag and TO at the ends of their ranges, in a lone empty segment and behind a segment with octets.
 // Covers 5041-5.2-10.
 #[test]
 fn nothing_is_checked_for_no_octets() {
@@ -279,8 +278,8 @@ fn nothing_is_checked_for_no_octets() {
     }
 }
 
-/// Every length from nothing to past four words, the padding anything: what is delivered has the length of the ULPDU
-/// without its header. The same octets glued together, and one in each TCP segment.
+/// Every length from zero to more than four words, with any padding. The delivered length is that of the ULPDU
+/// without its header. The same octets come joined, and one in each TCP segment.
 // Covers 5041-3-4, 5041-3-8.
 #[test]
 fn the_llp_keeps_boundaries_and_lengths() {
@@ -309,8 +308,8 @@ fn the_llp_keeps_boundaries_and_lengths() {
     }
 }
 
-/// A wire that loses frames, doubles them, changes their order and turns bits over: each message comes once, in its
-/// order and whole. A segment that came twice or out of order would have an MSN or MO that DDP does not expect.
+/// The wire loses, doubles, reorders and damages frames. Each message comes once, in order and whole. A segment that
+/// came twice or out of order would have an MSN or MO that DDP does not expect.
 // Covers 5041-3-3, 5041-3-6, 5041-3-14, 5041-5.3-6.
 #[test]
 fn a_bad_wire_changes_nothing() {
@@ -333,7 +332,7 @@ fn a_bad_wire_changes_nothing() {
                 pair.b.post_recv(number, memory.sge(usize::try_from(number).unwrap() * 2000, 2000));
             }
             let len = |number: u64| u32::try_from(number * 1237 % 2000).unwrap();
-            // All of them are on their way together, so that every fault has others to get mixed up with.
+            // All of them are under way together, so that each fault can mix them up.
             for (place, number) in (0..).step_by(2000).zip(batch * 100..(batch + 1) * 100) {
                 source.write(place, &[number.to_le_bytes()[0]; 2000]).unwrap();
                 let sges = [source.sge(place, len(number))];

@@ -7,7 +7,7 @@ use crate::octets::{Place, fpdu, pattern, read_fpdu, read_request, send, tagged,
 use crate::rdmap_wire::{MTU, SMALL_MTU};
 use crate::world::{ROLES, World, content, filled, open, open_mtu, whole, work};
 
-/// The segments of the next message, up to the one with the L bit.
+/// Returns the segments of the next message, up to the one with the L bit.
 fn read_message(peer: &RawPeer) -> Vec<Vec<u8>> {
     let mut segments = Vec::new();
     loop {
@@ -20,7 +20,7 @@ fn read_message(peer: &RawPeer) -> Vec<Vec<u8>> {
     }
 }
 
-/// The segments of one request of `len` octets, in a world of its own; nothing comes behind them.
+/// Returns the segments of one request of `len` octets, in a world of its own. Nothing comes behind them.
 fn segments_of(role: crate::world::Role, mtu: usize, opcode: SendOpcode, len: usize) -> Vec<Vec<u8>> {
     let (world, peer) = open_mtu(role, mtu);
     let memory = world.side.memory(len);
@@ -31,7 +31,7 @@ fn segments_of(role: crate::world::Role, mtu: usize, opcode: SendOpcode, len: us
     segments
 }
 
-/// `N` octets of a header field as a number.
+/// Returns `N` octets of a header field as a number.
 fn field<const N: usize>(ulpdu: &[u8], at: usize) -> u64 {
     ulpdu[at..at + N].iter().fold(0, |value, octet| value << 8 | u64::from(*octet))
 }
@@ -95,7 +95,7 @@ fn control_octets_of_all_messages() {
         }
         peer.send(&fpdu(&read_request(1, Place(1, 0), 600, Place(stag, addr))));
         controls.extend(read_message(&peer).iter().map(|ulpdu| ulpdu[0]));
-        // A Terminate, whatever for.
+        // The next message is a Terminate, for any reason.
         peer.send(&fpdu(&send(1, b"nobody waits")));
         controls.push(read_fpdu(&peer)[0]);
         let (untagged, tagged) = ([0x01, 0x01, 0x01, 0x41], [0x81, 0x81, 0x81, 0xC1]);
@@ -132,7 +132,7 @@ fn the_tagged_header() {
     }
 }
 
-/// Whatever the message's first segment says besides its TO and L, all the others say too.
+/// All fields of the message's first segment, except TO and L, are the same in the others.
 // Covers 5041-4.2-4, 5041-4.2-5, 5041-4.2-9, 5041-4.2-10.
 #[test]
 fn all_segments_of_a_tagged_message_agree() {
@@ -271,7 +271,7 @@ fn messages_are_cut_by_the_mulpdu() {
     }
 }
 
-/// One segment with the L bit; of a tagged one any STag and TO will do.
+/// There is one segment with the L bit. A tagged one may have any STag and TO.
 // Covers 5041-5.2-8, 5041-5.2-9.
 #[test]
 fn messages_without_octets_take_one_segment() {
@@ -327,8 +327,8 @@ fn messages_leave_in_the_order_of_posting() {
     }
 }
 
-/// The limit is on the sum of all elements. A queue pair at its end takes requests only to flush them, so that nobody
-/// needs as much memory.
+/// The limit is on the sum of all elements. A queue pair in Error takes requests only to flush them, so that the test
+/// needs less memory.
 // Covers 5041-5.2-2.
 #[test]
 fn a_message_has_less_than_two_to_the_32_octets() {

@@ -1,4 +1,4 @@
-//! How connections end that the device did not want to end: Terminates, FIN, RST, silence.
+//! Ends of connections that the device did not want: Terminates, FIN, RST, silence.
 
 use weft_netif::Duration;
 use weft_rnic::{CompletionOpcode, ConnParam, Data, DisconnectReason, QpState, SendOpcode, Stag, Status};
@@ -10,7 +10,7 @@ use crate::octets::{
 use crate::scene::Scene;
 use crate::world::{FLUSHED, ROLES, Role, World, content, exchange, filled, open, whole, work};
 
-/// The peer has sent a Terminate: no answer but FIN, and the queue pair is through.
+/// After the peer's Terminate the device sends only FIN, and the queue pair is in Error.
 fn expect_end(world: &World, peer: &RawPeer, code: (u8, u8, u8)) {
     peer.expect_fin();
     assert_eq!(world.side.qp.state(), QpState::Terminate);
@@ -27,7 +27,7 @@ fn expect_end(world: &World, peer: &RawPeer, code: (u8, u8, u8)) {
     world.expect_service();
 }
 
-/// A Read that the peer refuses fails with the peer's code; what was posted before and behind it does not.
+/// A Read that the peer refuses fails with the peer's code. Requests posted before and after it do not.
 #[test]
 fn a_read_is_refused() {
     let cases = [
@@ -61,7 +61,7 @@ fn a_read_is_refused() {
     }
 }
 
-/// A Write or Send whose last octet TCP has taken was complete before the peer could refuse it; one that was not fails.
+/// A Write or Send whose last octet TCP has taken is complete before the peer can refuse it. Any other one fails.
 #[test]
 fn writes_and_sends_are_refused() {
     for role in ROLES {
@@ -104,7 +104,7 @@ fn writes_and_sends_are_refused() {
     }
 }
 
-/// What a Terminate may look like besides what this device would send.
+/// Valid Terminates that this device would not send.
 #[test]
 fn terminates_of_all_shapes() {
     let cases = [
@@ -122,14 +122,14 @@ fn terminates_of_all_shapes() {
             (0, 1, 9),
         ),
         (join("4147 00000000 00000002 00000001 00000000 1100 C000 0016 C140", &[]), (1, 1, 0)),
-        // A code that nobody knows, and only the code.
+        // An unknown code, without headers.
         (bare_terminate("F5EE"), (0xF, 5, 0xEE)),
     ];
     for role in ROLES {
         for (ulpdu, code) in &cases {
             let (world, peer) = open(role);
             world.side.qp.post_recv(&weft_rnic::RecvWr { wr_id: 1, sges: &[] }).unwrap();
-            // Nothing behind a Terminate means anything.
+            // Octets behind a Terminate mean nothing.
             peer.send(&[fpdu(ulpdu), fpdu(&send(1, b"")), vec![0xFF; 100]].concat());
             assert_eq!(world.all_completions(), [(1, FLUSHED)]);
             expect_end(&world, &peer, *code);
@@ -170,9 +170,9 @@ fn the_peer_closes_behind_a_read_request() {
     }
 }
 
-/// At every octet inside an FPDU, with FIN and with RST.
+/// The peer ends the connection at every octet inside an FPDU, with FIN and with RST.
 #[test]
-fn the_peer_goes_inside_an_fpdu() {
+fn the_peer_ends_inside_an_fpdu() {
     for role in ROLES {
         for len in [1, 2, 3, 16, 24, 27] {
             for is_reset in [false, true] {
@@ -219,7 +219,7 @@ fn the_device_disconnects() {
         world.side.qp.disconnect().unwrap();
         assert_eq!(world.side.qp.state(), QpState::Closing);
         peer.expect_fin();
-        // What comes too late is not placed.
+        // A Write that comes too late is not placed.
         peer.send(&fpdu(&write(scene.target.rkey().0, scene.target.addr(), b"too late")));
         peer.close();
         assert_eq!(world.disconnected(), DisconnectReason::Local);
@@ -230,7 +230,7 @@ fn the_device_disconnects() {
     }
 }
 
-/// The peer's window is closed, and stays so. Its probes are answered, so that only the application can end this:
+/// The peer's window is closed, and stays so. The peer answers probes, so that only the application can end this:
 /// within the close timeout of twenty seconds.
 #[test]
 fn a_peer_that_never_reads() {
@@ -260,9 +260,9 @@ fn a_peer_that_never_reads() {
     }
 }
 
-/// An error while the window is closed: the Terminate cannot get out, and the connection ends all the same.
+/// An error while the window is closed: the Terminate cannot be sent, and the connection ends regardless.
 #[test]
-fn a_terminate_that_does_not_get_out() {
+fn a_terminate_that_cannot_be_sent() {
     for role in ROLES {
         let (world, peer) = open(role);
         peer.set_reading(false);
@@ -281,8 +281,8 @@ fn a_terminate_that_does_not_get_out() {
     }
 }
 
-/// What was flushed is the application's again: the device does not go on sending it to a peer that has closed, also
-/// not between the answers to that peer's Reads.
+/// Flushed memory belongs to the application again. The device sends no more of it to a peer that has closed, not
+/// even between the answers to that peer's Reads.
 #[test]
 fn the_peer_closes_while_a_send_is_on_its_way() {
     for (role, reads) in

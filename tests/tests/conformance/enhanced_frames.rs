@@ -25,7 +25,7 @@ fn data(len: usize) -> Vec<u8> {
     vec![0x40; len]
 }
 
-/// Octets 16 to 19 and the enhanced data, of the frames that a device sends as initiator and as responder.
+/// Returns octets 16 to 19 and the enhanced data of the frames that a device sends as initiator and as responder.
 fn frames(mpa: weft_mpa::Config, param: ConnParam<'_>, peers: &str) -> [Vec<u8>; 2] {
     let world = world_of(mpa);
     let remote = world.address_of_peer();
@@ -38,7 +38,7 @@ fn frames(mpa: weft_mpa::Config, param: ConnParam<'_>, peers: &str) -> [Vec<u8>;
     [request, read_frame(&peer, REPLY)]
 }
 
-/// Everything of a frame behind the key.
+/// Returns all octets of a frame behind the key.
 fn read_frame(peer: &RawPeer, key: &str) -> Vec<u8> {
     assert_eq!(peer.read_exact(16), hex(key));
     let head = peer.read_exact(4);
@@ -71,7 +71,7 @@ fn the_s_bit_stands_for_four_octets_before_the_private_data() {
                 assert_eq!(frame[0] & 0x10 != 0, is_enhanced, "{case}");
                 assert_eq!(frame[0] & 0x0F, 0, "{case}");
                 assert!(!is_enhanced || frame[1] == 2, "{case}");
-                // PD_Length counts both; the own data stands behind the four octets, which are of this device's depths.
+                // PD_Length counts both. The own data is behind the four octets with this device's depths.
                 let words = if is_enhanced { 4 } else { 0 };
                 assert_eq!(usize::from(frame[2]) << 8 | usize::from(frame[3]), words + len, "{case}");
                 assert_eq!(frame[4 + words..], private_data, "{case}");
@@ -112,7 +112,7 @@ fn reserved_bits_change_nothing() {
     }
 }
 
-/// Revision 1 knows no S bit (doubt D3): what follows it is all the application's.
+/// Revision 1 has no S bit (doubt D3): all private data is the application's.
 // Covers 6581-6-6, 6581-10-2, 6581-10-4.
 #[test]
 fn revision_1_is_answered_in_revision_1() {
@@ -167,7 +167,7 @@ fn enhanced_data_stands_first_in_the_private_data() {
         peer.expect_fin();
         assert_eq!(world.side.qp.state(), QpState::Idle);
     }
-    // Four are enough, and all that follows is the application's.
+    // Four octets are enough, and all octets behind them are the application's.
     for theirs in [&b""[..], b"x", &hex("C004 C008"), &pattern(508)] {
         let len = u16::try_from(4 + theirs.len()).unwrap().to_be_bytes();
         let frame = |key| join(key, &[&hex("50 02"), &len, &hex("0005 0007"), theirs]);
@@ -200,7 +200,8 @@ fn the_places_of_depths_and_flags() {
     connect(&world, param).expect(&join(REQUEST, &[&hex("50 02 0004 3FFE 2001")]));
 
     let requests = [
-        // The Request's words, what the application is told, the Reply's words for an IRD of 0x321 and an ORD of 0xFFF
+        // The Request's words, the depths told to the application, the Reply's words for an IRD of 0x321 and an ORD
+        // of 0xFFF.
         ("8000 0000", (0, 0), "C321 C000"),
         ("4000 0000", (0, 0), "0321 0000"),
         ("0000 8000", (0, 0), "0321 0000"),
@@ -253,8 +254,8 @@ fn the_enhanced_data_takes_four_octets_of_the_private_data() {
     world.expect_no_news();
 }
 
-/// Both ends are enhanced: whatever the application answers, the Reply is too. Without S it is not (doubt D14: and of
-/// the Request's revision).
+/// Both ends are enhanced: whatever the application answers, the Reply is enhanced too. Without S it is not, and has
+/// the Request's revision (doubt D14).
 // Covers 6581-10-1, 6581-10-5, 6581-10-6.
 #[test]
 fn the_reply_is_enhanced_as_the_request_is() {
@@ -283,7 +284,7 @@ fn the_reply_is_enhanced_as_the_request_is() {
     }
 }
 
-/// Neither depths nor the peer-to-peer start are wanted: then the frames are those of RFC 5044, also in their size.
+/// Neither depths nor the peer-to-peer start are wanted. Then the frames are those of RFC 5044, also in their size.
 // Covers 6581-10-3.
 #[test]
 fn without_an_enhanced_function_the_request_is_plain() {
@@ -304,7 +305,7 @@ fn without_an_enhanced_function_the_request_is_plain() {
         assert_eq!(depths(&world).1, None);
         exchange(&world, &world.side.qp, &peer, 1);
     }
-    // As soon as one of them is wanted the request is not plain any more.
+    // If one of them is wanted, the Request is not plain any more.
     for (param, request) in [
         (ConnParam { ird: Some(1), ..left }, "50 02 0004 0001 3FFF"),
         (ConnParam { ord: Some(1), ..left }, "50 02 0004 3FFF 0001"),
@@ -336,7 +337,8 @@ fn a_responder_without_enhanced_startup_closes() {
     }
 }
 
-/// The device as the one who asks: whoever does not know its Request closes, and it may ask again, plainly.
+/// The device as initiator: a responder that does not know its Request closes, and the device may ask again with a
+/// plain one.
 #[test]
 fn a_closing_responder_is_asked_again_plainly() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Which error is told to whom, with which headers, and when (RFC 5040 section 7.1).
+//! The errors that each side is told, with which headers, and when (RFC 5040 section 7.1).
 
 use weft_ddp::Error as Ddp;
 use weft_mpa::Error as Mpa;
@@ -13,8 +13,8 @@ use crate::octets::{
 use crate::scene::Scene;
 use crate::world::{FILL, FLUSHED, ROLES, World, content, filled, open, whole, work};
 
-/// Errors found by MPA, DDP, RDMAP and in the own memory: each is one event with its cause, and no receive, Read or
-/// Send stays without a completion.
+/// Errors found by MPA, DDP, RDMAP and in the own memory. Each is one event with its cause, and every receive, Read
+/// and Send completes.
 // Covers 5040-7.1-1.
 #[test]
 fn the_application_hears_of_every_error() {
@@ -76,7 +76,7 @@ fn a_request_that_cannot_be_made_is_replaced_by_a_terminate() {
     }
 }
 
-/// A completion queue that overruns is nobody's message: the same Terminate.
+/// A completion queue that overruns is not caused by a message: the same Terminate.
 // Covers 5040-7.1-2.
 #[test]
 fn an_error_of_no_message_has_no_headers() {
@@ -197,11 +197,11 @@ fn the_terminate_is_the_next_message() {
     }
 }
 
-/// Two bad messages in one breath, of all kinds, and two with the window closed so that the Terminate waits: the first
-/// one is the one that comes back.
+/// Two bad messages at once, of all kinds, and two with the window closed so that the Terminate waits. The first one
+/// comes back.
 // Covers 5040-7.1-5.
 #[test]
-fn the_first_error_is_the_one_that_is_told() {
+fn the_first_error_is_reported() {
     let bad = [
         write(0x11, 1, b"first"),
         send(5, b"second"),
@@ -238,10 +238,10 @@ fn the_first_error_is_the_one_that_is_told() {
     }
 }
 
-/// The error of a request of our own comes first and the peer's second: no blame.
+/// The error of our own request comes first and the peer's second: the Terminate blames no message.
 // Covers 5040-7.1-5.
 #[test]
-fn a_local_error_that_is_first_is_told() {
+fn a_local_error_that_is_first_is_reported() {
     for role in ROLES {
         let (world, peer) = open(role);
         let gone = world.side.memory(8).sge(0, 8);
@@ -257,10 +257,10 @@ fn a_local_error_that_is_first_is_told() {
     }
 }
 
-/// A Write with one segment too many: what was good is placed, the segment that failed is the one that comes back.
+/// A Write with one segment too many: good segments are placed, and the segment that failed comes back.
 // Covers 5040-7.1-5.
 #[test]
-fn the_segment_that_failed_is_the_one_that_is_told() {
+fn the_segment_that_failed_is_reported() {
     for role in ROLES {
         let (world, peer) = open(role);
         let target = world.side.pd.register(8, Access::ALL).unwrap();

@@ -1,4 +1,4 @@
-//! What the headers show to be wrong: the rows of the RFCs' error tables that no memory is needed for.
+//! Faults that the headers show: the rows of the RFCs' error tables that need no memory.
 
 use weft_ddp::Error as Ddp;
 use weft_mpa::Error as Mpa;
@@ -69,7 +69,7 @@ fn rdmap_versions() {
 }
 
 #[test]
-fn opcodes_that_nobody_knows() {
+fn undefined_opcodes_are_refused() {
     run_all(&[
         |_| Row::new("C", untagged("414C", 0), Answer::Ddp("0206"), Rdmap::UnexpectedOpcode),
         |_| Row::new("D", untagged("414D", 0), Answer::Ddp("0206"), Rdmap::UnexpectedOpcode),
@@ -129,7 +129,7 @@ fn opcodes_in_the_wrong_place() {
     ]);
 }
 
-/// What a device that does not know RFC 7306 says to a peer that uses it; and its own application cannot.
+/// The answer of a device without RFC 7306 to a peer that uses it. The device's own application cannot use it either.
 // Covers 7306-1.1-4.
 #[test]
 fn atomics_and_immediate_data_unknown() {
@@ -183,7 +183,7 @@ fn atomics_and_immediate_data_unknown() {
 }
 
 #[test]
-fn queues_that_are_not_there() {
+fn unknown_queues_are_refused() {
     run_all(&[
         |_| Row::new("4", untagged("4143", 4), Answer::Ddp("1201"), Ddp::InvalidQueue),
         |_| Row::new("5", untagged("4143", 5), Answer::Ddp("1201"), Ddp::InvalidQueue),
@@ -367,7 +367,7 @@ fn more_read_requests_than_agreed() {
     }
 }
 
-/// One bit wrong, wherever it is: nothing of the FPDU is placed, and nothing behind it.
+/// One bit is wrong, in any place: nothing of the FPDU is placed, and nothing behind it.
 #[test]
 fn corrupted_octets() {
     let good = |scene: &Scene| fpdu(&write(scene.target.rkey().0, scene.target.addr(), b"1234567"));
@@ -379,12 +379,12 @@ fn corrupted_octets() {
         octets[at] ^= 1 << (at % 8);
         expect_crc_error(&scene, &octets);
     }
-    // A length that makes no other FPDU of it.
+    // A length that is wrong but frames no other FPDU.
     let scene = Scene::new(Role::Active);
     let mut octets = good(&scene);
     octets[1] -= 1;
     expect_crc_error(&scene, &octets);
-    // And octets of a Send, where a receive waits.
+    // The damage is in a Send, for which a receive waits.
     let scene = Scene::new(Role::Passive);
     let mut octets = fpdu(&send(1, b"hello"));
     octets[22] ^= 0x80;
@@ -399,7 +399,8 @@ fn expect_crc_error(scene: &Scene, octets: &[u8]) {
     scene.end(octets, &vector("term-crc"), cause, &Outcome::ALL_FLUSHED);
 }
 
-/// The CRC is good and the Marker points elsewhere. The first FPDU takes 24 octets, and the second one has the Marker.
+/// The CRC is good and the Marker points to a wrong place. The first FPDU takes 24 octets, and the second has the
+/// Marker.
 #[test]
 fn markers_that_point_elsewhere() {
     for (role, wrong) in

@@ -1,5 +1,5 @@
-//! The messages of RFC 7306 one by one: what stands in each (section 4), when an Atomic is begun (section 5.4), and
-//! what an unaligned one does at both ends (section 5.1).
+//! The messages of RFC 7306 one by one: their fields (section 4), when an Atomic begins (section 5.4), and the effect
+//! of an unaligned one at both ends (section 5.1).
 
 use weft_rdmap::Error as Rdmap;
 use weft_rnic::{
@@ -18,7 +18,7 @@ const fn to_add(stag: u32, to: u64) -> SendOpcode {
     SendOpcode::FetchAdd { stag: Stag(stag), to, add: 5, mask: 0 }
 }
 
-/// Always succeeds on memory full of [`FILL`].
+/// A swap that always succeeds on memory full of [`FILL`].
 const fn to_swap(stag: u32, to: u64) -> SendOpcode {
     let compare = u64::from_ne_bytes([FILL; 8]);
     SendOpcode::CompareSwap {
@@ -31,7 +31,7 @@ const fn to_swap(stag: u32, to: u64) -> SendOpcode {
     }
 }
 
-/// Each message of RFC 7306 as the device makes it, in the order of [`MADE`].
+/// Returns each message of RFC 7306 as the device makes it, in the order of [`MADE`].
 fn made_by_the_device(role: Role) -> Vec<Vec<u8>> {
     let (world, peer) = open(role);
     let memory = filled(&world.side, 16);
@@ -89,8 +89,8 @@ fn each_message_has_the_length_of_its_header() {
     }
 }
 
-/// The field names memory that the peer could take away; it does not, in any of the messages. RDMAP's reserved bits
-/// mean as little. The values stand in memory in this machine's order.
+/// The field names memory that the peer could invalidate. None of the messages invalidates it. RDMAP's reserved bits
+/// mean nothing either. The values are in memory in this machine's order.
 // Covers 7306-4.1-4, 7306-5.1.1-7.
 #[test]
 fn the_invalidate_field_means_nothing() {
@@ -129,17 +129,16 @@ fn the_invalidate_field_means_nothing() {
     }
 }
 
-/// An Atomic Request is not begun, let alone answered, before its last octet is there: it works on the word as it is
-/// then.
+/// An Atomic Request does not begin before its last octet has come. It works on the word at that time.
 // Covers 7306-5.4-4, 7306-5.4-6.
 #[test]
-fn an_atomic_that_is_not_there_yet_is_not_done() {
+fn an_incomplete_atomic_is_not_done() {
     for role in ROLES {
         for swaps in [false, true] {
             let (world, peer) = open(role);
             let memory = world.side.memory(8);
             let word = Place(memory.rkey().0, memory.addr());
-            // The swap would match what is there at first, and does not match what is there in the end.
+            // The swap would match the first value, and does not match the last one.
             let request = if swaps { compare_swap(1, 1, word, 0, 9) } else { fetch_add(1, 1, word, 5) };
             let octets = fpdu(&request);
             let mut sent = 0;
@@ -158,7 +157,7 @@ fn an_atomic_that_is_not_there_yet_is_not_done() {
     }
 }
 
-/// Two devices: an Atomic to an address that is aligned is done; one that is not is an error at both ends, changes
+/// Two devices: an Atomic to an aligned address is done. An unaligned one is an error at both ends. It changes
 /// nothing at the responder, and returns nothing to the requester.
 // Covers 7306-5.1.1-1, 7306-5.1.2-3, 7306-5.1.1-4, 7306-5.1.2-6.
 #[test]

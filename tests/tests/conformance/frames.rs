@@ -1,6 +1,5 @@
-//! A peer that writes its own TCP segments: which octets are in which segment, in which order they come, where its
-//! sequence numbers begin and how large a segment it takes are the test's choice, and it sees the device's segments one
-//! by one.
+//! A peer that writes its own TCP segments, and sees the device's segments one by one. The test chooses the octets of
+//! each segment, the order of segments, the first sequence number, and the largest segment that the peer takes.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -18,7 +17,7 @@ pub(crate) struct Bench {
     _listener: Listener,
 }
 
-/// How the peer's TCP begins.
+/// The beginning of the peer's TCP.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
     /// The MSS option of its SYN, if it has one.
@@ -27,7 +26,7 @@ pub(crate) struct Opening {
     pub(crate) isn: u32,
 }
 
-/// One TCP connection, from below. It acknowledges everything at once and sends nothing again.
+/// One TCP connection, from below. It acknowledges every segment at once and never sends one again.
 #[derive(Debug)]
 pub(crate) struct FramePeer {
     wire: Wire,
@@ -40,7 +39,7 @@ pub(crate) struct FramePeer {
     first: u32,
     /// Octets sent in order so far.
     sent: usize,
-    /// The sequence number that the device's next octet has.
+    /// The sequence number of the device's next octet.
     next: u32,
     /// Octets received and not yet read.
     inbox: Vec<u8>,
@@ -48,7 +47,7 @@ pub(crate) struct FramePeer {
     pub(crate) segments: Vec<Vec<u8>>,
     pub(crate) is_finished: bool,
     pub(crate) is_reset: bool,
-    /// Acknowledges nothing any more.
+    /// Acknowledges no more segments.
     pub(crate) is_mute: bool,
     syn: Option<Segment>,
 }
@@ -100,7 +99,7 @@ impl Bench {
         assert!(matches!(self.event(), CmEvent::Established { .. }));
     }
 
-    /// The same with the device, made without RFC 6581, as initiator; `flags` are those of the peer's Reply.
+    /// The same with the device, made without RFC 6581, as initiator. `flags` are those of the peer's Reply.
     pub(crate) fn establish_active(&mut self, opening: Opening, flags: u8) {
         let remote = SocketAddr::new(PEER.into(), PORT);
         let Side { events, qp, device, .. } = &self.side;
@@ -156,7 +155,7 @@ impl FramePeer {
         }
     }
 
-    /// Sends `octets` in one segment as those that begin at `offset` of this side's stream, whatever came before.
+    /// Sends `octets` in one segment at `offset` of this side's stream, whatever came before.
     pub(crate) fn send_at(&mut self, offset: usize, octets: &[u8]) {
         let seq = self.sequence_at(offset);
         self.emit(seq, ACK | PSH, &[], octets);
@@ -171,23 +170,23 @@ impl FramePeer {
         self.settle(Duration::from_millis(1));
     }
 
-    /// The next `len` octets of the device.
+    /// Returns the next `len` octets of the device.
     pub(crate) fn read(&mut self, len: usize) -> Vec<u8> {
         self.wait("octets", |peer| (peer.inbox.len() >= len).then(|| peer.inbox.drain(..len).collect()))
     }
 
-    /// Octets of this side's stream so far.
+    /// Returns the octets of this side's stream so far.
     pub(crate) const fn sent(&self) -> usize {
         self.sent
     }
 
-    /// Lets everything happen that happens in `time`.
+    /// Lets all events of the next `time` happen.
     pub(crate) fn settle(&mut self, time: Duration) {
         let limit = self.clock.now() + time;
         while self.step(limit) {}
     }
 
-    /// Runs until `done` answers something; panics when ten minutes of virtual time bring nothing.
+    /// Runs until `done` returns a value. Panics after ten minutes of virtual time.
     pub(crate) fn wait<T>(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> Option<T>) -> T {
         let limit = self.clock.now() + PATIENCE;
         loop {
@@ -198,14 +197,14 @@ impl FramePeer {
         }
     }
 
-    /// Asks for the device's hardware address, and makes its own known by that.
+    /// Asks for the device's hardware address. This also makes its own known.
     fn find(&mut self) {
         let question = [&ARP_HEAD[..], &[0, 1], &MAC, &PEER.octets(), &[0; 6], &DEVICE.octets()].concat();
         self.put(ETHERTYPE_ARP, &question);
         self.wait("the device's address", |peer| (peer.mac != [0xFF; 6]).then_some(()));
     }
 
-    /// Does what comes next, up to `limit`; `false` when there is nothing.
+    /// Lets the next event up to `limit` happen. Returns false if there is none.
     fn step(&mut self, limit: weft_netif::Instant) -> bool {
         let now = self.clock.now();
         let next = self.device.poll_at(now).filter(|next| *next <= limit);
@@ -310,7 +309,7 @@ fn pseudo_header(addresses: &[u8], tcp_len: usize) -> Vec<u8> {
     [addresses, &[0, PROTOCOL_TCP], &len].concat()
 }
 
-/// The Internet checksum of parts of an even length, but for the last.
+/// Returns the Internet checksum of parts of an even length, except for the last.
 fn checksum(parts: &[&[u8]]) -> u16 {
     let word = |pair: &[u8]| u64::from(pair[0]) << 8 | u64::from(pair.get(1).copied().unwrap_or(0));
     let mut sum: u64 = parts.iter().flat_map(|part| part.chunks(2)).map(word).sum();

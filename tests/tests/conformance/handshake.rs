@@ -1,4 +1,4 @@
-//! Startup frames, written down and compared octet by octet: what stands behind the key is hexadecimal.
+//! Startup frames, written down and compared octet by octet. The part behind the key is hexadecimal.
 
 use weft_mpa::RtrSet;
 use weft_netif::Duration;
@@ -12,9 +12,9 @@ use crate::world::World;
 pub(crate) const REQUEST: &str = "4D504120494420526571204672616D65";
 /// The key of a Reply.
 pub(crate) const REPLY: &str = "4D504120494420526570204672616D65";
-/// What a device says by default, behind the key: CRC, enhanced data, 16 Reads in each direction.
+/// The default frame of a device, behind the key: CRC, enhanced data, 16 Reads in each direction.
 pub(crate) const DEFAULT: &str = "50 02 0004 0010 0010";
-/// Left to the ULPs (RFC 6581 section 9.1).
+/// The depth is left to the ULPs (RFC 6581 section 9.1).
 pub(crate) const OPEN: u16 = 0x3FFF;
 
 /// A device whose depths may be anything.
@@ -51,14 +51,14 @@ pub(crate) fn accept(world: &World, param: ConnParam<'_>) {
     world.side.device.accept(request.id, &world.side.qp, param).unwrap();
 }
 
-/// The device connects; the peer has its Request before it.
+/// The device connects. Returns the peer, which has received the Request.
 pub(crate) fn connect(world: &World, param: ConnParam<'_>) -> RawPeer {
     let remote = world.address_of_peer();
     world.side.device.connect(&world.side.events, &world.side.qp, remote, param).unwrap();
     world.host.accept()
 }
 
-/// What an established connection tells the application: its IRD and ORD, and those that the peer told.
+/// Returns the depths that the application is told of an established connection: its IRD and ORD, and the peer's.
 pub(crate) fn depths(world: &World) -> ((u16, u16), Option<(u16, u16)>) {
     match world.event() {
         CmEvent::Established { ird, ord, peer_depths, .. } => ((ird, ord), peer_depths),
@@ -66,7 +66,7 @@ pub(crate) fn depths(world: &World) -> ((u16, u16), Option<(u16, u16)>) {
     }
 }
 
-/// Lets happen what happens at once.
+/// Lets all immediate events happen.
 pub(crate) fn moment(world: &World) {
     world.host.settle(Duration::from_millis(100));
 }

@@ -1,4 +1,4 @@
-//! Peers that take more than their share, never answer or never read: what they cost the others (RFC 5042 section 6.4).
+//! Peers that take more than their share, never answer or never read: the cost for the others (RFC 5042 section 6.4).
 
 use weft_netif::{Duration, LlpState};
 use weft_rnic::{
@@ -13,8 +13,8 @@ use crate::octets::{
 };
 use crate::world::{FLUSHED, Role, World, content, filled, whole, work};
 
-/// A queue pair of small queues whose completions are in `cq`, in Full Operation, and its peer, which has said its
-/// first word.
+/// Makes a queue pair of small queues whose completions are in `cq`, in Full Operation. Its peer has sent its first
+/// FPDU.
 fn stream(world: &World, cq: &Cq, role: Role) -> (Qp, RawPeer) {
     let capacity = QpCapacity { send_wr: 8, recv_wr: 8, ..QpCapacity::default() };
     let init = QpInit { capacity, signal_all: true, ..QpInit::new(cq, cq) };
@@ -34,8 +34,8 @@ fn expect_end(world: &World, qp: &Qp, reason: DisconnectReason) {
     assert_eq!(world.side.events.next(), None);
 }
 
-/// Data in all three ways, octet by octet, between `qp` and its peer. The peer has sent `before` Sends and as many Read
-/// Requests, the device as many Sends.
+/// Sends, Writes and Reads, octet by octet, between `qp` and its peer. The peer has sent `before` Sends and as many
+/// Read Requests, the device as many Sends.
 fn expect_unaffected(world: &World, qp: &Qp, cq: &Cq, peer: &RawPeer, before: u32) {
     let memory = world.side.memory(96);
     let octets = pattern(32);
@@ -54,8 +54,7 @@ fn expect_unaffected(world: &World, qp: &Qp, cq: &Cq, peer: &RawPeer, before: u3
     assert_eq!(qp.state(), QpState::Rts);
 }
 
-/// Receives are each stream's own: a peer that sends more than it was given buffers for comes to the end of its own
-/// ones.
+/// Each stream has its own receives: a peer that sends more than those uses up its own ones only.
 // Covers 5042-6.4.3.1-1.
 #[test]
 fn a_peer_that_takes_all_receives() {
@@ -74,7 +73,7 @@ fn a_peer_that_takes_all_receives() {
         peer.expect_fin();
         let cause = Cause::Peer(weft_ddp::Error::NoBuffer.into());
         expect_end(&world, &greedy, DisconnectReason::LocalTerminate(cause));
-        // The application sees who took how many, and that the other one's are all there.
+        // The application sees how many receives each stream took, and that the other one's are all left.
         let taken = drain(&cqs[0]);
         assert_eq!(taken.len(), 8);
         assert!(taken.iter().all(|done| done.qp_num == greedy.number() && done.status == Status::Success));
@@ -86,8 +85,8 @@ fn a_peer_that_takes_all_receives() {
     }
 }
 
-/// Places for Reads are each stream's own: one peer takes all of its, and reads no answer; the others are served. One
-/// Read more ends its stream, and no other one.
+/// Each stream has its own places for Reads. One peer takes all of its places, and reads no answer. The others are
+/// served. One Read more ends its stream, and no other one.
 // Covers 5042-6.4.3.3-1, 5042-6.4.3.3-3, 5042-A-3.
 #[test]
 fn a_peer_that_takes_all_places_for_reads() {
@@ -137,8 +136,8 @@ fn a_peer_that_overruns_a_completion_queue() {
     }
 }
 
-/// A queue that is shared by streams of peers that do not trust each other, and as long as the formula of section
-/// 6.4.3.2 says: they can fill all that was posted, and break in the middle of it, and nothing gets lost.
+/// Streams of peers that do not trust each other share a queue with the size of the formula in section 6.4.3.2. They
+/// can fill all that was posted, and break in the middle of it, and no completion is lost.
 // Covers 5042-6.4.3.2-2.
 #[test]
 fn a_shared_completion_queue_of_the_right_size_does_not_overrun() {
@@ -171,11 +170,11 @@ fn a_shared_completion_queue_of_the_right_size_does_not_overrun() {
     }
 }
 
-/// More connections than the backlog holds, none of which says what it wants. The oldest give way, so that those that
-/// do say it are served; established ones go on, and when the time of a startup is over none is left.
+/// More connections than the backlog holds never send a Request. The oldest are dropped, so that connections with a
+/// Request are served. Established ones go on. After the startup timeout none of the silent ones is left.
 // Covers 5042-6.4.1-1.
 #[test]
-fn connections_that_never_say_what_they_want() {
+fn connections_that_never_send_a_request() {
     let world = World::new();
     let cq = world.side.device.create_cq(64, None).unwrap();
     let (qp, peer) = stream(&world, &cq, Role::Passive);
@@ -195,8 +194,8 @@ fn connections_that_never_say_what_they_want() {
     world.expect_service();
 }
 
-/// A Request whose length promises more than a frame can hold is refused at that, and one that is slow is given up:
-/// nobody makes the device keep more than a frame.
+/// A Request whose length exceeds a frame is refused at its length, and a slow one is given up. No peer makes the
+/// device keep more than a frame.
 #[test]
 fn private_data_is_never_more_than_a_frame_holds() {
     let world = World::new();
@@ -211,8 +210,8 @@ fn private_data_is_never_more_than_a_frame_holds() {
     world.expect_service();
 }
 
-/// Reads that are never answered stay within the agreed number, hold up nobody, and are flushed when the application
-/// has had enough.
+/// Reads that are never answered stay within the agreed number and delay no others. They are flushed when the
+/// application disconnects.
 #[test]
 fn a_peer_that_never_answers() {
     for role in [Role::Passive, Role::Active] {
@@ -233,7 +232,7 @@ fn a_peer_that_never_answers() {
         qp.disconnect().unwrap();
         let _requests = peer.read_exact(8 * 52);
         peer.expect_fin();
-        // An answer that comes after all does not get into memory that the application has back.
+        // A late answer does not reach memory that the application owns again.
         peer.send(&fpdu(&tagged("C142", sink.lkey().0, sink.addr(), b"too late")));
         expect_end(&world, &qp, DisconnectReason::Local);
         assert!(world.host.now() - start <= Duration::from_secs(21));
@@ -244,7 +243,7 @@ fn a_peer_that_never_answers() {
     }
 }
 
-/// Teardown in all ways, with work of all kinds posted: everything is flushed, each request once.
+/// Teardown in all ways, with requests of all kinds posted: every request is flushed once.
 #[test]
 fn everything_is_flushed_whatever_the_peer_does() {
     let ways: [fn(&RawPeer); 5] = [
@@ -284,8 +283,8 @@ fn everything_is_flushed_whatever_the_peer_does() {
     }
 }
 
-/// FPDUs are built in buffers that held other octets before. Between the messages, in padding, in Markers and in a CRC
-/// field that is not used, a peer finds nothing of them.
+/// FPDUs are built in buffers that held other octets before. A peer finds none of these between messages, in padding,
+/// in Markers and in an unused CRC field.
 #[test]
 fn nothing_of_other_octets_is_sent() {
     for (crc, markers) in [(true, false), (false, false), (true, true), (false, true)] {
@@ -300,8 +299,7 @@ fn nothing_of_other_octets_is_sent() {
         let mut framing = Framing::new(crc, markers);
         let secret = world.side.memory(1200);
         secret.write(0, &[0xEE; 1200]).unwrap();
-        // The buffer is full of them several times, then come messages of all paddings, with nothing in them and with
-        // little.
+        // First the buffer is filled several times. Then come messages with all paddings, empty and short.
         let mut msn = 0;
         for len in [1200; 12].into_iter().chain((0..40).map(|len| len % 9)).chain([1200; 5]).chain(1..9) {
             msn += 1;
@@ -309,7 +307,7 @@ fn nothing_of_other_octets_is_sent() {
             world.side.qp.post_send(&work(1, SendOpcode::Send, Data::Sges(&sges))).unwrap();
             peer.expect(&framing.fpdu(&send(msn, &vec![0xEE; usize::try_from(len).unwrap()])));
         }
-        // A Terminate holds the headers of what it refuses, and nothing of what stood there before.
+        // A Terminate holds the headers of the refused segment, and no octets that were in the buffer before.
         let bad = write(0, 1, b"x");
         peer.send(&Framing::new(crc, false).fpdu(&bad));
         peer.expect(&framing.fpdu(&terminate("1100", &bad)));

@@ -37,7 +37,7 @@ fn the_octets_sent() {
 /// Behind a Write and before a Send, in the order posted, and with a number among the Sends.
 // Covers 7306-6.3-7, 7306-4.2-1, 7306-6.1-1.
 #[test]
-fn they_go_out_in_the_order_posted() {
+fn immediate_data_goes_out_in_the_order_posted() {
     for role in ROLES {
         let (world, peer) = open(role);
         let qp = &world.side.qp;
@@ -59,8 +59,8 @@ fn they_go_out_in_the_order_posted() {
     }
 }
 
-/// Each takes one receive, whatever its size, and its octets come with the completion; the receive's memory stays as it
-/// is.
+/// Each takes one receive, whatever its size, and its octets come with the completion. The receive's memory does not
+/// change.
 // Covers 7306-6.1-2, 7306-6.3-3, 7306-6.3-4.
 #[test]
 fn each_completes_one_receive() {
@@ -91,7 +91,7 @@ fn each_completes_one_receive() {
     }
 }
 
-/// The solicited one makes an event for who waits for solicited completions only.
+/// A solicited one causes an event for an application that waits for solicited completions only.
 // Covers 7306-6.1-2.
 #[test]
 fn a_solicited_one_makes_an_event() {
@@ -116,10 +116,10 @@ fn a_solicited_one_makes_an_event() {
     assert_eq!(cq.poll_one().map(|completion| completion.solicited), Some(true));
 }
 
-/// When it completes, what the same stream wrote before is there.
+/// When it completes, earlier Writes of the same stream are placed.
 // Covers 7306-6.4-1.
 #[test]
-fn what_was_written_before_is_visible() {
+fn earlier_writes_are_visible_at_completion() {
     for role in ROLES {
         let (world, peer) = open(role);
         let memory = filled(&world.side, 8);
@@ -132,7 +132,7 @@ fn what_was_written_before_is_visible() {
     }
 }
 
-/// A Read Request behind Immediate Data is answered when that has completed.
+/// A Read Request behind Immediate Data is answered after the Immediate Data has completed.
 // Covers 7306-7-4.
 #[test]
 fn a_response_is_not_made_before_an_earlier_one_completed() {
@@ -153,7 +153,7 @@ fn a_response_is_not_made_before_an_earlier_one_completed() {
 
 // Covers 7306-6.1-3, 7306-6.3-8, 7306-8.1-2, 7306-4-1.
 #[test]
-fn what_is_wrong_ends_the_stream() {
+fn faults_of_immediate_data_end_the_stream() {
     run_all(&[
         |_| {
             Row::new(
@@ -231,7 +231,7 @@ fn a_refusal_of_the_peer_is_reported() {
     }
 }
 
-/// A local failure is nobody's message: no headers.
+/// A local failure is not caused by a message: the Terminate has no headers.
 // Covers 7306-8.1-1.
 #[test]
 fn a_local_failure_returns_no_header() {

@@ -1,4 +1,4 @@
-//! Resources that are scarce, and who hands them out (RFC 5042 sections 3, 6.4.1, 6.4.3.2 and 7).
+//! Scarce resources, and the side that grants them (RFC 5042 sections 3, 6.4.1, 6.4.3.2 and 7).
 
 use weft_ddp::Error as Ddp;
 use weft_rnic::{
@@ -36,8 +36,8 @@ fn establish(device: &Device, host: &RawHost, events: &weft_rnic::EventChannel, 
     peer
 }
 
-/// Each kind of object up to its limit and one more, while a connection is there that uses one of each: it does not
-/// notice. What is dropped makes room.
+/// Each kind of object up to its limit and one more. A connection that uses one of each is not disturbed. Dropped
+/// objects make room.
 // Covers 5042-3-2, 5042-6.4.1-1, 5042-6.4.3.2-1.
 #[test]
 fn every_kind_of_object_has_a_limit() {
@@ -69,7 +69,7 @@ fn every_kind_of_object_has_a_limit() {
         let _cq = device.create_cq(1, None).unwrap();
         assert_eq!(device.create_cq(1, None).err(), Some(CreateError::TooManyCqs));
         works(6 * round + 3);
-        // Also where other domains ask for them.
+        // The limit holds for other domains, too.
         let _mrs = [&pd, &pd, &device.alloc_pd()].map(|pd| pd.register(8, Access::ALL).unwrap());
         assert_eq!(pd.register(8, Access::ALL).err(), Some(RegisterError::TableFull));
         assert_eq!(device.alloc_pd().register_for(&qp, 8, Access::ALL).err(), Some(RegisterError::ForeignQp));
@@ -101,8 +101,8 @@ fn a_completion_queue_has_the_size_that_it_was_made_with() {
     }
 }
 
-/// Devices are what separates applications that do not trust each other: no object of one works with one of another, so
-/// that no completion queue is shared between them.
+/// Devices separate applications that do not trust each other. No object of one works with an object of another, so
+/// that they share no completion queue.
 // Covers 5042-7.1-1.
 #[test]
 fn completion_queues_are_not_shared_between_devices() {
@@ -121,11 +121,10 @@ fn completion_queues_are_not_shared_between_devices() {
     assert_eq!(a.device.create_cq(1, Some(&channel)).err(), Some(CreateError::ForeignObject));
 }
 
-/// Nor are domains, queue pairs, event channels and memory: nothing that one application has is taken for another
-/// one's.
+/// The same holds for domains, queue pairs, event channels and memory.
 // Covers 5040-8.1.2-3.
 #[test]
-fn what_is_one_devices_is_no_other_ones() {
+fn objects_of_one_device_are_unknown_to_another() {
     let pair = Pair::new(&PairConfig::default());
     let (a, b) = (&pair.a, &pair.b);
     let init = QpInit::new(&a.cq, &a.cq);
@@ -136,10 +135,10 @@ fn what_is_one_devices_is_no_other_ones() {
         let refused = a.device.connect(events, qp, remote, ConnParam::default());
         assert_eq!(refused, Err(CmError::ForeignObject));
     }
-    // An STag of the other device is nobody's here, as local memory and as a peer's target.
+    // An STag of the other device is unknown here, as local memory and as a peer's target.
     for is_target in [false, true] {
         let mut pair = Pair::connected(&PairConfig::default());
-        // Both devices have the same seed here, and so the same first STag, which is not to be in use on this one.
+        // Both devices have the same seed here, and so the same first STag, which must not be in use on this one.
         let first = pair.a.memory(8);
         let (ours, theirs) = (filled(&pair.a, 8), filled(&pair.b, 8));
         drop(first);
@@ -158,7 +157,7 @@ fn what_is_one_devices_is_no_other_ones() {
     }
 }
 
-/// Places for Reads are had by connecting and accepting alone, and no more of them than the device's settings allow.
+/// Only connecting and accepting take places for Reads, and at most as many as the device's settings allow.
 // Covers 5042-7.2-1, 5042-7.2-2.
 #[test]
 fn places_for_reads_have_a_limit() {
@@ -183,7 +182,7 @@ fn places_for_reads_have_a_limit() {
     device.accept(request.id, &qp, param).unwrap();
     let reply = peer.read_exact(24);
     assert_eq!(reply[20..], [0, 2, 0, 0]);
-    // Two Reads are held at a time, not three.
+    // The device holds two Reads at a time, not three.
     let memory = pd.register(8, Access::ALL).unwrap();
     let request = |msn| read_request(msn, Place(9, 0), 8, Place(memory.rkey().0, memory.addr()));
     peer.send(&[1, 2].map(|msn| fpdu(&request(msn))).concat());
@@ -193,9 +192,9 @@ fn places_for_reads_have_a_limit() {
     peer.expect_fin();
 }
 
-/// A device that is set to hold no Reads holds the one that is an RTR message all the same (RFC 6581 section 9.1).
+/// A device that is set to hold no Reads still holds the one that is an RTR message (RFC 6581 section 9.1).
 #[test]
-fn a_read_that_says_ready_needs_no_place_of_its_own() {
+fn a_read_as_rtr_message_needs_no_configured_ird() {
     let mpa = weft_mpa::Config { ird: 0, ord: 0, ..with_rtr(1) };
     let config = PairConfig { mpa, max_reads: 0, ..PairConfig::default() };
     let rtr = read_request(1, Place(1, 0), 0, Place(1, 0));

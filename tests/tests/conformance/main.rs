@@ -1,5 +1,5 @@
-//! A device against a peer that speaks octets: what it sends is compared octet by octet, and nothing of what it gets
-//! was made by the code under test.
+//! A device against a peer that speaks octets. Its output is compared octet by octet, and no code under test made its
+//! input.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests panic like the tests")]
 

@@ -53,7 +53,7 @@ fn writes_to_unknown_memory() {
 }
 
 #[test]
-fn writes_that_miss_their_memory() {
+fn writes_outside_of_their_memory_are_refused() {
     run_all(&[
         |s| {
             Row::new(
@@ -150,7 +150,7 @@ fn request(source: Place, size: u32) -> Vec<u8> {
 }
 
 #[test]
-fn reads_that_miss_their_source() {
+fn reads_outside_of_their_source_are_refused() {
     run_all(&[
         |s| {
             Row::new(
@@ -221,7 +221,7 @@ fn reads_that_miss_their_source() {
 }
 
 #[test]
-fn invalidations_of_what_is_not_the_peers() {
+fn invalidations_without_the_right_are_refused() {
     run_all(&[
         |s| {
             Row::new(
@@ -273,7 +273,7 @@ fn invalidations_of_what_is_not_the_peers() {
 
 /// The Read (3) asked for 8 octets.
 #[test]
-fn read_responses_that_were_not_asked_for_like_this() {
+fn read_responses_that_differ_from_the_request_are_refused() {
     fn response(s: &Scene, payload: &[u8]) -> Vec<u8> {
         tagged("C142", s.sink_place.0, s.sink_place.1, payload)
     }
@@ -301,7 +301,7 @@ fn read_responses_that_were_not_asked_for_like_this() {
 }
 
 #[test]
-fn a_read_response_that_nobody_asked_for() {
+fn a_read_response_without_a_request_is_refused() {
     for role in [Role::Passive, Role::Active] {
         let scene = Scene::new(role);
         scene.finish_sends();
@@ -312,7 +312,7 @@ fn a_read_response_that_nobody_asked_for() {
     }
 }
 
-/// Memory that the application has taken back meanwhile is as unknown as any; the Read that wanted it is to blame.
+/// Memory that was deregistered meanwhile is unknown. The Read that wanted it is to blame.
 #[test]
 fn a_read_response_to_deregistered_memory() {
     let mut scene = Scene::new(Role::Passive);
@@ -324,8 +324,8 @@ fn a_read_response_to_deregistered_memory() {
     scene.end(&fpdu(&bad), &answer, Cause::Peer(Ddp::InvalidStag.into()), &outcome);
 }
 
-/// The source goes while it is being sent: what was sent before is good, and the request comes back moved on by as
-/// much.
+/// The source is deregistered while it is sent. Octets sent before are good, and the request comes back moved on by
+/// them.
 #[test]
 fn a_source_that_is_deregistered_during_the_answer() {
     let world = World::new();
@@ -366,7 +366,7 @@ fn a_source_that_is_deregistered_during_the_answer() {
     world.expect_service();
 }
 
-/// A receive whose memory is gone is the application's fault, and the peer is told no more than that it is over.
+/// A receive whose memory is gone is the application's fault. The Terminate to the peer blames no message.
 #[test]
 fn a_receive_into_memory_that_is_gone() {
     for role in [Role::Passive, Role::Active] {
@@ -389,7 +389,7 @@ fn a_receive_into_memory_that_is_gone() {
     }
 }
 
-/// Nothing is checked for no octets (RFC 5041 section 5.2), so that nobody can be blamed for them.
+/// An access without octets is not checked (RFC 5041 section 5.2), so that no side is blamed for it.
 #[test]
 fn empty_messages_may_name_anything() {
     for role in [Role::Passive, Role::Active] {

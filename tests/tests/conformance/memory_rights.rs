@@ -1,4 +1,4 @@
-//! What a peer can do with an STag, and for how long (RFC 5040 section 8.1.1).
+//! The rights of a peer with an STag, and their duration (RFC 5040 section 8.1.1).
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ const REMOTE_WRITE: Access = Access::REMOTE_WRITE;
 /// Makes a Terminate of a code and the segment that it returns.
 type Answer = fn(&str, &[u8]) -> Vec<u8>;
 
-/// A stream of `pd`, on which the device may send.
+/// Makes a stream of `pd` on which the device may send.
 fn stream(world: &World, pd: &Pd, role: Role) -> (Qp, RawPeer) {
     let (send_cq, recv_cq) = (&world.side.cq, &world.side.cq);
     let init = QpInit::new(send_cq, recv_cq);
@@ -31,7 +31,7 @@ fn place(memory: &Mr) -> Place {
     Place(memory.rkey().0, memory.addr())
 }
 
-/// `peer` writes into the memory and reads it again, with the Read Request's number.
+/// `peer` writes into the memory and reads it again. `msn` is the number of the Read Request.
 fn use_it(peer: &RawPeer, Place(stag, to): Place, msn: u32) {
     let octets = [u8::try_from(msn).unwrap(); 8];
     peer.send(
@@ -49,7 +49,7 @@ fn refuse(world: &World, qp: &Qp, peer: &RawPeer, bad: &[u8], answer: &[u8]) {
     assert!(matches!(world.event(), CmEvent::Disconnected { qp_num, .. } if qp_num == qp.number()));
 }
 
-/// Two domains with a stream and memory each: each stream works in its own and finds nothing in the other.
+/// Two domains with a stream and memory each. Each stream works in its own domain and has no access to the other.
 // Covers 5040-8.1.1-2.
 #[test]
 fn domains_are_closed_to_each_other() {
@@ -81,7 +81,7 @@ fn domains_are_closed_to_each_other() {
 /// An STag for one of two streams of a domain.
 // Covers 5040-8.1.1-3.
 #[test]
-fn an_stag_for_one_stream_is_no_other_ones() {
+fn an_stag_for_one_stream_is_unknown_to_others() {
     for role in ROLES {
         for case in 0..3 {
             let world = World::new();
@@ -98,7 +98,7 @@ fn an_stag_for_one_stream_is_no_other_ones() {
             };
             refuse(&world, &other, &peer, &bad, &answer(["1102", "0103", "0109"][case], &bad));
             use_it(&own_peer, place(&memory), 2);
-            // Nor is it good for the other queue pair's own requests.
+            // The other queue pair's own requests cannot use it either.
             let third = world.new_qp();
             let third_peer = world.establish_with(role, &third, ConnParam::default());
             third_peer.send(&vector("write0"));
@@ -108,11 +108,11 @@ fn an_stag_for_one_stream_is_no_other_ones() {
     }
 }
 
-/// Writes, Reads and Read Responses up to both edges, and one octet beyond each; what lies around is seen by its own
-/// STag.
+/// Writes, Reads and Read Responses up to both edges, and one octet beyond each. Another STag shows the octets
+/// around.
 // Covers 5040-8.1.1-4, 5042-6.2.1-1.
 #[test]
-fn nothing_is_touched_outside() {
+fn no_octet_outside_of_the_memory_is_accessed() {
     for role in ROLES {
         for before in [false, true] {
             for case in 0..3 {
@@ -151,7 +151,7 @@ fn nothing_is_touched_outside() {
     }
 }
 
-/// An STag and its offsets, which may be any, belong to a buffer from the registration to its end; the next
+/// An STag and its offsets, which may be any, belong to a buffer from its registration to its end. The next
 /// registration of the same size has another STag, and other contents.
 // Covers 5040-8.1.1-5.
 #[test]
@@ -185,7 +185,7 @@ fn buffer_stag_and_offsets_are_tied_and_untied() {
     }
 }
 
-/// Read, write, both and neither; each until it is revoked.
+/// Rights to read, to write, to both and to none, each until it is revoked.
 // Covers 5040-8.1.1-6.
 #[test]
 fn rights_are_given_and_taken_one_by_one() {
@@ -232,12 +232,12 @@ fn rights_are_given_and_taken_one_by_one() {
         }
     }
     let world = World::new();
-    // Rights that make no sense are none.
+    // Meaningless rights are refused.
     assert_eq!(world.side.pd.register(8, REMOTE_WRITE).err(), Some(RegisterError::Access));
 }
 
-/// The right goes while a long Write, and while the answer to an own Read, is arriving: from the return of the call on
-/// not an octet changes, whatever was under way.
+/// The right is revoked while a long Write, or the answer to an own Read, arrives. From the return of the call on no
+/// octet changes, whatever was under way.
 // Covers 5040-8.1.1-7.
 #[test]
 fn revoked_memory_stays_as_it_is() {
@@ -281,8 +281,8 @@ fn revoked_memory_stays_as_it_is() {
     }
 }
 
-/// An STag of a whole domain: the peer of one stream cannot take it from the peer of another one, not even where it is
-/// the only stream so far.
+/// An STag of a whole domain: the peer of one stream cannot invalidate it, not even if that is the only stream so
+/// far.
 // Covers 5040-8.1.1-8, 5042-6.4.5-1.
 #[test]
 fn a_shared_stag_is_not_the_peers_to_invalidate() {
@@ -297,7 +297,7 @@ fn a_shared_stag_is_not_the_peers_to_invalidate() {
                 qp.post_recv(&weft_rnic::RecvWr { wr_id, sges: &[whole(&inbox)] }).unwrap();
             }
             use_it(&other_peer, place(&shared), 1);
-            // Its own it can.
+            // The peer can invalidate its own STag.
             peer.send(&fpdu(&send_invalidate(1, own.rkey().0, b"mine")));
             assert_eq!(world.completion().invalidated, Some(own.rkey().0));
             let mut bad = send_invalidate(2, shared.rkey().0, b"all");
@@ -311,8 +311,8 @@ fn a_shared_stag_is_not_the_peers_to_invalidate() {
     }
 }
 
-/// Ten thousand STags of one device: no two the same, hardly two with the same distance, all 256 first octets about
-/// equally often; another seed gives others.
+/// Ten thousand STags of one device: no two are the same, and hardly two have the same distance. All 256 first octets
+/// are about equally frequent. Another seed gives others.
 // Covers 5040-8.1.1-9, 5040-8.1.1-10.
 #[test]
 fn stags_are_hard_to_guess() {
@@ -328,10 +328,10 @@ fn stags_are_hard_to_guess() {
     for shift in [24, 16, 8, 0] {
         let mut counts = [0; 256];
         all.iter().for_each(|stag| counts[(stag >> shift & 0xFF) as usize] += 1);
-        // 39 on average; a fair choice strays by 6.
+        // The average is 39; the standard deviation of a fair choice is 6.
         assert!(counts.iter().all(|count| (8..80).contains(count)), "bits {shift} and up: {counts:?}");
     }
-    // Each bit changes from one STag to the next as often as not.
+    // Each bit changes from one STag to the next with a probability of one half.
     for bit in 0..32 {
         let changes = all.windows(2).filter(|pair| (pair[0] ^ pair[1]) >> bit & 1 == 1).count();
         assert!((4_700..5_300).contains(&changes), "bit {bit} changes {changes} times");

@@ -1,5 +1,5 @@
-//! What a peer can do through memory windows and fast registrations, and what it hears where it cannot (RFC 5040
-//! sections 4.8 and 5.3, RFC 5041 section 8).
+//! The access of a peer through memory windows and fast registrations, and the errors that it gets (RFC 5040 sections
+//! 4.8 and 5.3, RFC 5041 section 8).
 
 use weft_rnic::{
     Access, Bind, CmEvent, ConnParam, Data, DisconnectReason, FastMr, FastRegister, Mr, Mw, Qp, QpState,
@@ -14,7 +14,7 @@ use crate::octets::{
 use crate::world::{FILL, ROLES, Role, World, content, work};
 
 const LEN: usize = 64;
-/// What the STag names of it.
+/// The first octet of it that the STag names.
 const FIRST: usize = 16;
 const SIZE: u32 = 16;
 const REMOTE: [Access; 3] = [Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC];
@@ -54,7 +54,7 @@ impl Object {
         }
     }
 
-    /// Where a peer finds the first octet.
+    /// Returns the place of the first octet for a peer.
     fn place(&self) -> Place {
         match self {
             Self::Window(window, region) => Place(window.rkey().0, region.addr() + FIRST as u64),
@@ -63,7 +63,7 @@ impl Object {
     }
 }
 
-/// A queue pair on a connection, and its peer, which has said its first word.
+/// Makes a queue pair on a connection, and its peer, which has sent its first FPDU.
 fn stream(world: &World, role: Role) -> (Qp, RawPeer) {
     let qp = world.new_qp();
     let peer = world.establish_with(role, &qp, ConnParam::default());
@@ -126,7 +126,7 @@ fn all() -> Access {
     REMOTE.into_iter().fold(Access::LOCAL_READ, |all, right| all | right)
 }
 
-/// The peer sends `segment`; the stream ends with this Terminate, and nothing has changed in memory.
+/// The peer sends `segment`. The stream ends with this Terminate, and memory is unchanged.
 fn expect_refused(world: &World, (qp, peer): (&Qp, &RawPeer), object: &Object, segment: &[u8], code: &str) {
     let before = object.content();
     peer.send(&fpdu(segment));
@@ -140,7 +140,7 @@ fn expect_refused(world: &World, (qp, peer): (&Qp, &RawPeer), object: &Object, s
     assert_eq!(object.content(), before);
 }
 
-/// A Write, a Read and an Atomic of eight octets at a place, and the DDP and RDMAP codes of the same mistake.
+/// Returns a Write, a Read and an Atomic of eight octets at a place, with the DDP or RDMAP code of the fault.
 fn accesses(at: Place, tagged_code: &'static str, code: &'static str) -> [(Vec<u8>, &'static str); 3] {
     let Place(stag, to) = at;
     [
@@ -152,7 +152,7 @@ fn accesses(at: Place, tagged_code: &'static str, code: &'static str) -> [(Vec<u
 
 // Covers 5040-8.1.1-5, 5041-8.3-2.
 #[test]
-fn a_peer_uses_what_was_bound() {
+fn a_peer_uses_bound_memory() {
     for role in ROLES {
         for kind in KINDS {
             let world = World::new();
@@ -170,7 +170,7 @@ fn a_peer_uses_what_was_bound() {
     }
 }
 
-/// The octets before and behind are of the same region, and as far away as those of another one.
+/// The octets before and behind are of the same region, and as unreachable as those of another one.
 // Covers 5042-6.2.1-1, 5042-6.3.1-1.
 #[test]
 fn the_bounds_are_those_of_the_window() {
@@ -210,8 +210,8 @@ fn each_right_by_itself() {
     }
 }
 
-/// A window of type 2 and a fast registration for one stream are nothing for another one of the same domain; a window
-/// of type 1 is.
+/// A window of type 2 and a fast registration for one stream are unknown to another one of the same domain. A window
+/// of type 1 is not.
 // Covers 5042-6.1.1-3, 5041-8.2-2, 5040-7.2-5.
 #[test]
 fn the_stream_that_it_was_bound_on() {
@@ -243,7 +243,7 @@ fn the_stream_that_it_was_bound_on() {
     assert_eq!(object.content()[FIRST..FIRST + 8], *b"anyone's");
 }
 
-/// The peer gives the STag back, and has lost it then, together with all other keys.
+/// The peer invalidates the STag, and has lost all access then, also by other keys.
 // Covers 5040-5.3-15, 5040-3.2-2, 5040-7.2-4.
 #[test]
 fn an_stag_that_the_peer_has_invalidated() {
@@ -270,11 +270,11 @@ fn an_stag_that_the_peer_has_invalidated() {
     }
 }
 
-/// What all of the domain shares is no single peer's to take away: windows of type 1, and fast registrations for the
-/// domain.
+/// A single peer cannot invalidate memory that the whole domain shares: windows of type 1, and fast registrations for
+/// the domain.
 // Covers 5040-8.1.1-8, 5042-6.4.5-1.
 #[test]
-fn what_is_shared_cannot_be_invalidated() {
+fn shared_memory_cannot_be_invalidated() {
     let world = World::new();
     let (qp, peer) = stream(&world, Role::Passive);
     let object = make(&world, &qp, Kind::Type1, all());
@@ -293,7 +293,7 @@ fn what_is_shared_cannot_be_invalidated() {
     assert!(object.is_valid());
 }
 
-/// A region for one stream cannot be taken away under a window.
+/// A region for one stream cannot be invalidated while a window is bound to it.
 #[test]
 fn a_region_with_a_window_cannot_be_invalidated() {
     let world = World::new();

@@ -20,7 +20,7 @@ fn open(role: Role, ours: bool, theirs: bool) -> (World, RawPeer) {
     (world, peer)
 }
 
-/// The device refuses what it has got because of its CRC.
+/// The device refuses `octets` because of their CRC.
 fn expect_crc_error(world: &World, peer: &RawPeer, octets: &[u8]) {
     peer.expect(&vector("term-crc"));
     peer.expect_fin();
@@ -33,13 +33,13 @@ fn expect_crc_error(world: &World, peer: &RawPeer, octets: &[u8]) {
     assert_eq!(counters.terminates_sent.of(0x2, 0x0, 0x02), 1);
 }
 
-/// One bit, in each octet of ULPDU, padding and CRC field: with CRCs it is found, without them it is not looked for.
+/// One bit is wrong, in each octet of ULPDU, padding and CRC field. With CRCs it is found, without them it is not
+/// checked.
 // Covers 5044-7.1.1-8, 5044-7.1.1-9, 5044-4.4-6, 5044-4.4-19.
 #[test]
 fn damage_in_every_combination() {
     for (ours, theirs) in COMBINATIONS {
-        // The STag and the tagged offset are where they are: only the payload, the padding and the CRC may be wrong
-        // without a CRC to tell.
+        // Without a CRC only payload, padding and CRC field may be wrong: a wrong STag or offset would be found.
         let first = if ours || theirs { 2 } else { 16 };
         for at in first..28 {
             let (world, peer) = open(ROLES[at % 2], ours, theirs);
@@ -61,7 +61,7 @@ fn damage_in_every_combination() {
     }
 }
 
-/// What the device sends has a good CRC wherever one side wants it, and the field is there in any case.
+/// The device's FPDUs have a good CRC if one side wants it, and the field in any case.
 // Covers 5044-7.1.1-9, 5044-4.4-12, 5044-4.1-6, 5044-4.4-17.
 #[test]
 fn every_fpdu_sent_has_a_crc_field() {
@@ -84,7 +84,7 @@ fn every_fpdu_sent_has_a_crc_field() {
     }
 }
 
-/// The very first FPDU, with every content of the field that one could think of.
+/// The very first FPDU, with many values of the field.
 // Covers 5044-4.4-10, 5044-7.1.1-10, 5044-4.1-7.
 #[test]
 fn without_crc_any_field_is_good() {
@@ -104,7 +104,7 @@ fn without_crc_any_field_is_good() {
     }
 }
 
-/// A megabyte in each direction, and one bit at the end of it.
+/// A megabyte in each direction, and one wrong bit at the end of it.
 // Covers 5044-4.4-9, 5044-8-2.
 #[test]
 fn crcs_are_checked_to_the_end_of_the_connection() {
@@ -132,8 +132,8 @@ fn crcs_are_checked_to_the_end_of_the_connection() {
     }
 }
 
-/// A good Send right behind a bad one, in the same breath: the bad one takes no receive and the good one is not looked
-/// at, since the length of a bad FPDU leads nowhere. MPA leaves TCP open, so that the Terminate gets out.
+/// A good Send right behind a bad one, in one segment. The bad one takes no receive. The good one is ignored, since
+/// the length of a bad FPDU cannot be trusted. MPA leaves TCP open, so that the Terminate gets out.
 // Covers 5044-8-11, 5044-8-12, 5044-6-3, 5044-6-4.
 #[test]
 fn nothing_behind_a_bad_fpdu_counts() {
@@ -144,7 +144,7 @@ fn nothing_behind_a_bad_fpdu_counts() {
             world.side.post_recv(1, memory.sge(0, 16));
             world.side.post_recv(2, memory.sge(16, 16));
             let mut bad = vector("send5");
-            // A shorter length makes an FPDU of what is there; all other damage leaves the length right.
+            // A shorter length makes another FPDU of the octets. All other damage leaves the length right.
             bad[damage] ^= 0x01;
             peer.send(&[bad, fpdu(&send(1, b"world")), fpdu(&send(2, b"again"))].concat());
             peer.expect(&vector("term-crc"));
@@ -156,7 +156,7 @@ fn nothing_behind_a_bad_fpdu_counts() {
             let flushed = Status::WorkRequestFlushed;
             assert_eq!(world.all_completions(), [(1, flushed), (2, flushed)]);
             assert_eq!(content(&memory), [FILL; 32]);
-            // The peer's direction is closed by the peer, not by a reset.
+            // The peer closes its own direction, and no reset does.
             peer.send(&fpdu(&send(1, b"later")));
             world.expect_no_news();
             assert_eq!(peer.state(), weft_netif::LlpState::PeerClosed);
@@ -168,7 +168,7 @@ fn nothing_behind_a_bad_fpdu_counts() {
     }
 }
 
-/// A bad CRC of each kind of segment that places something: nothing is placed, and a Read is not answered.
+/// A bad CRC in each kind of segment that places octets: no octet is placed, and a Read is not answered.
 // Covers 5044-6-1, 5044-6-3.
 #[test]
 fn an_fpdu_is_verified_before_it_is_handed_on() {
@@ -194,7 +194,7 @@ fn an_fpdu_is_verified_before_it_is_handed_on() {
     }
 }
 
-/// What the application sees is the same with and without CRCs.
+/// The application sees the same with and without CRCs.
 // Covers 5044-4.4-8, 5044-3-7.
 #[test]
 fn crcs_do_not_show_above_mpa() {
@@ -218,8 +218,7 @@ fn crcs_do_not_show_above_mpa() {
     }
 }
 
-/// The administrator's setting alone turns CRCs off: nothing that an application can ask for does, and the default is
-/// on.
+/// Only the administrator's setting turns CRCs off. No request of an application does, and the default is on.
 // Covers 5044-1.2-2, 5044-4.4-2, 5044-4.4-4, 5044-4.4-5.
 #[test]
 fn only_the_devices_setting_asks_for_no_crc() {
@@ -242,7 +241,7 @@ fn only_the_devices_setting_asks_for_no_crc() {
             let octets = world.host.accept().read_exact(20);
             assert_eq!((&octets[..16], octets[16] & 0x40), (&hex(request)[..], flag));
 
-            // The peer does not ask for CRCs: it gets them all the same, but for the administrator's word.
+            // A peer that does not ask for CRCs gets them too, unless the administrator turned them off.
             let qp = world.new_qp();
             let peer = world.dial();
             peer.send(&join(request, &[&[0, 1, 0, 0]]));

@@ -1,4 +1,4 @@
-//! The layout of FPDUs, and that they are found wherever TCP cuts the stream (RFC 5044 sections 4.1, 5 and 6).
+//! The layout of FPDUs. They are found wherever TCP cuts the stream (RFC 5044 sections 4.1, 5 and 6).
 
 use weft_mpa::Error as Mpa;
 use weft_netif::Duration;
@@ -19,7 +19,7 @@ fn open(role: Role) -> (World, RawPeer) {
     (world, peer)
 }
 
-/// The vectors are from another hand: without payload, with three octets of padding, with none.
+/// The vectors were made independently: without payload, with three octets of padding, with none.
 // Covers 5044-4.1-1, 5044-4.1-2, 5044-4.4-14, 5044-4.4-13.
 #[test]
 fn fpdus_octet_for_octet() {
@@ -68,7 +68,7 @@ fn padding_is_short_and_zero() {
     }
 }
 
-/// Whatever the peer pads with, if the CRC covers it.
+/// The peer may pad with any octets, if the CRC covers them.
 // Covers 5044-4.1-5, 5044-3-7.
 #[test]
 fn padding_of_the_peer_is_ignored() {
@@ -102,7 +102,7 @@ fn padding_of_the_peer_is_ignored() {
     }
 }
 
-/// Three FPDUs with payloads of their own, cut in two at every octet, glued together, and one octet at a time.
+/// Three FPDUs with different payloads, cut in two at every octet, joined, and one octet at a time.
 // Covers 5044-5.1-5, 5044-4.3-14, 5044-6-2, 5044-A.4-1.
 #[test]
 fn any_cut_of_the_stream_gives_the_same_ulpdus() {
@@ -146,7 +146,7 @@ fn stream(ours: Wish, stag: u32, to: u64, count: &mut u32) -> Vec<u8> {
     ulpdus.iter().flat_map(|ulpdu| framing.fpdu(ulpdu)).collect()
 }
 
-/// A thousand FPDUs of all sizes, in TCP segments that know nothing of them; half of the time with Markers.
+/// A thousand FPDUs of all sizes, in TCP segments that do not follow them; half of the time with Markers.
 // Covers 5044-5.2-1, 5044-5.1-5, 5044-4.3-15, 5044-A.4-1.
 #[test]
 fn a_thousand_fpdus_of_all_sizes() {
@@ -174,7 +174,7 @@ fn a_thousand_fpdus_of_all_sizes() {
     }
 }
 
-/// Not before the last octet is there, whatever the ULPDU is.
+/// An FPDU counts only when its last octet has come, whatever the ULPDU is.
 // Covers 5044-6-5, 5044-6-1.
 #[test]
 fn an_fpdu_counts_when_it_is_whole() {
@@ -214,14 +214,14 @@ fn one_ulpdu_in_each_fpdu() {
     }
 }
 
-/// Segments that come in any order, twice and overlapping: nothing is handed up before the gap is closed.
+/// Segments come in any order, twice and overlapping. No octet is handed up before the gap is closed.
 // Covers 5044-1.2-1, 5044-5.1-5, 5044-7.1.5-4, 5041-3-6.
 #[test]
 fn segments_out_of_order() {
     let mut bench = Bench::new(&PairConfig::default());
     let request = vector("mpa-req1");
     bench.peer.dial(Opening::USUAL);
-    // Of the Request as well.
+    // The Request comes out of order as well.
     bench.peer.send_at(9, &request[9..]);
     bench.peer.settle(Duration::from_secs(1));
     assert_eq!(bench.side.events.next(), None);
@@ -240,7 +240,7 @@ fn segments_out_of_order() {
             .collect();
     assert_eq!(octets.len(), 32 + 28 + 32);
     let start = bench.peer.sent();
-    // The second and the third are whole FPDUs in segments of their own, but the first is missing an octet.
+    // The second and the third are whole FPDUs in segments of their own, but the first lacks an octet.
     for (from, to) in [(60, 92), (32, 60), (32, 60), (1, 32), (20, 70)] {
         bench.peer.send_at(start + from, &octets[from..to]);
         bench.peer.settle(Duration::from_millis(100));
@@ -256,8 +256,8 @@ fn segments_out_of_order() {
     assert_eq!(content(&memory)[..6], *b"WRITEZ");
 }
 
-/// The octets around the change of modes are lost and repeated like any others: TCP sends again what was not
-/// acknowledged, at the place that it had, and hands up nothing twice.
+/// The octets around the change of modes are lost and repeated like any others. TCP sends unacknowledged octets
+/// again, in the same place, and hands up no octet twice.
 // Covers 5044-7.1.5-3, 5044-7.1.5-4.
 #[test]
 fn tcps_rules_hold_while_the_mode_changes() {
@@ -275,7 +275,7 @@ fn tcps_rules_hold_while_the_mode_changes() {
     bench.peer.is_mute = false;
     assert_eq!(bench.peer.read(20), vector("mpa-rep1"));
     assert!(matches!(bench.event(), CmEvent::Established { .. }));
-    // It repeats it once more together with its first FPDU, which then comes again by itself.
+    // The peer repeats it once more together with its first FPDU, which then comes again by itself.
     let inbox = filled(&bench.side, 32);
     bench.side.post_recv(1, inbox.sge(0, 16));
     bench.side.post_recv(2, inbox.sge(16, 16));

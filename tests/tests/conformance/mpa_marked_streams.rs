@@ -1,4 +1,4 @@
-//! Whole streams with Markers: how they begin, and that a Marker stands at every 512th octet and nowhere else.
+//! Whole streams with Markers: their beginning, and a Marker at every 512th octet and nowhere else.
 
 use weft_rnic::{ConnParam, Data, SendOpcode, Status};
 use weft_tests::{PairConfig, RawPeer};
@@ -12,12 +12,12 @@ const MARKED: Wish = Wish { markers: true, crc: true };
 
 /// An FPDU as it was found in a stream.
 struct Found {
-    /// Where its length field is.
+    /// The place of its length field.
     header: usize,
     ulpdu: Vec<u8>,
 }
 
-/// Takes a stream with Markers apart by positions and length fields alone, and looks at every Marker and CRC.
+/// Takes a stream with Markers apart by positions and length fields alone, and checks every Marker and CRC.
 fn take_apart(stream: &[u8]) -> Vec<Found> {
     let (mut at, mut found) = (0, Vec::new());
     while at < stream.len() {
@@ -40,7 +40,7 @@ fn take_apart(stream: &[u8]) -> Vec<Found> {
                 missing = (number(&content) + 2).next_multiple_of(4) - 2;
             }
         }
-        // A Marker between the padding and the CRC is the FPDU's own.
+        // A Marker between the padding and the CRC belongs to the FPDU.
         if at % 512 == 0 {
             assert_eq!(Some(number(&stream[at + 2..at + 4])), header.map(|header| at - header));
             at += 4;
@@ -54,7 +54,7 @@ fn take_apart(stream: &[u8]) -> Vec<Found> {
     found
 }
 
-/// The device's stream of Sends of these sizes, octet by octet.
+/// Returns the device's stream of Sends of these sizes, octet by octet.
 fn stream_of(world: &World, peer: &RawPeer, sizes: &[usize]) -> Vec<u8> {
     let mut stream = Vec::new();
     let mut framing = Framing::new(true, true);
@@ -101,7 +101,7 @@ fn markers_among_many_small_fpdus() {
                 assert!(headers.contains(&(marker + 4)), "the Marker at {marker}");
                 between += 1;
             } else {
-                // The last FPDU that begins before the Marker, and not one of those before it.
+                // The Marker points to the last FPDU that begins before it, and not to an earlier one.
                 assert_eq!(headers.iter().rfind(|header| **header < marker), Some(&(marker - pointer)));
                 inside += 1;
             }
@@ -110,8 +110,7 @@ fn markers_among_many_small_fpdus() {
     }
 }
 
-/// FPDUs with up to seventeen Markers inside: each says how far back the one length field is, and the CRC covers them
-/// all.
+/// FPDUs with up to seventeen Markers inside. Each points back to the one length field, and the CRC covers them all.
 // Covers 5044-4.3-11, 5044-4.3-1, 5044-4.3-5.
 #[test]
 fn all_markers_of_a_large_fpdu_point_at_its_length_field() {
@@ -187,7 +186,7 @@ fn startup_frames_do_not_count_for_markers() {
         let peer = world.dial();
         peer.send(&request);
         world.side.device.accept(world.request().id, &world.side.qp, param).unwrap();
-        // Neither CRC nor Marker is in the frame, though it may be longer than the space between two Markers.
+        // The frame has neither CRC nor Marker, though it may be longer than the space between two Markers.
         peer.expect(&reply);
         expect_marked_exchange(&world, &peer);
 
@@ -213,8 +212,8 @@ fn expect_marked_exchange(world: &World, peer: &RawPeer) {
     peer.expect(&stream);
 }
 
-/// A responder sends not even the first Marker before it has validated an FPDU; an initiator sends it with its first
-/// FPDU.
+/// A responder sends no octet, not even the first Marker, before it has validated an FPDU. An initiator sends the
+/// first Marker with its first FPDU.
 // Covers 5044-7.1.2-15, 5044-7.1.2-19, 5044-4.3-9.
 #[test]
 fn the_first_octets_of_full_operation() {
@@ -244,10 +243,10 @@ fn the_first_octets_of_full_operation() {
     }
 }
 
-/// Who does not ask for Markers gets none, and takes a stream without them.
+/// A side that does not ask for Markers gets none, and takes a stream without them.
 // Covers 5044-7.1.1-5, 5044-4.3-2, 5044-7.1.1-7.
 #[test]
-fn no_markers_where_nobody_asked() {
+fn no_markers_unless_a_side_asks() {
     for role in ROLES {
         for ours in [PLAIN, MARKED] {
             let (world, peer) = start(role, ours, PLAIN);

@@ -1,5 +1,4 @@
-//! Markers at every place where one can fall, in both directions, and what an altered Marker leads to (RFC 5044 4.2,
-//! 4.3).
+//! Markers at every possible place, in both directions, and the effect of an altered Marker (RFC 5044 4.2, 4.3).
 
 use weft_mpa::Error as Mpa;
 use weft_rnic::{Cause, Data, DisconnectReason, SendOpcode, Status};
@@ -14,10 +13,10 @@ const MARKED: Wish = Wish { markers: true, crc: true };
 /// Payload of a Send whose FPDU has a header, payload and three octets of padding: 44 octets, with a CRC from octet 40
 /// on.
 const SIZE: usize = 17;
-/// Where a Marker can stand in it: before the length field, in the header, the payload, the padding, before the CRC.
+/// The places of a Marker in it: before the length field, in the header, the payload, the padding, before the CRC.
 const PLACES: std::ops::RangeInclusive<usize> = 0..=40;
 
-/// The payload of a Send after which a stream is `place` octets before a Marker.
+/// Returns the length of a Send's payload after which a stream is `place` octets before a Marker.
 fn filler(framing: &Framing, place: usize) -> usize {
     let ends_there = |size: &usize| {
         let mut after = framing.clone();
@@ -48,7 +47,7 @@ impl Approach {
         Self { world, peer, framing }
     }
 
-    /// The next FPDU is as long as those that Markers go through in these tests.
+    /// Returns the next FPDU, which is as long as those that Markers pass through in these tests.
     fn fpdu(&self, memory: &weft_rnic::Mr, change: impl Fn(u16) -> u16) -> Vec<u8> {
         // Four octets more of payload make up for the shorter header.
         let ulpdu = write(memory.rkey().0, memory.addr(), &pattern(SIZE + 4));
@@ -82,7 +81,7 @@ fn repair(octets: &mut [u8]) {
     *field = crc32c(covered).to_le_bytes();
 }
 
-/// Both directions at once, each with Markers or without, the one with the places in rising and the other in falling
+/// Both directions at once, each with Markers or without. One has the places in rising order, the other in falling
 /// order.
 // Covers 5044-4.3-3, 5044-4.2-4, 5044-7.1.1-6, 5044-7.1.1-7.
 #[test]
@@ -116,7 +115,7 @@ impl Run {
         Self { world, peer, framings, msns: [0; 2] }
     }
 
-    /// In each direction a Send that leads up to the Marker, and one with the Marker at its place.
+    /// Sends in each direction an FPDU that leads up to the Marker, and one with the Marker at its place.
     fn exchange(&mut self, places: [usize; 2]) {
         let [inward, outward] = [0, 1].map(|way| {
             let framing = &self.framings[way];
@@ -128,7 +127,7 @@ impl Run {
         self.transmit(SIZE, self.framings[1].position.map(|_| places[1]));
     }
 
-    /// The next FPDU of one direction.
+    /// Returns the next FPDU of one direction.
     fn next(&mut self, way: usize, size: usize, place: Option<usize>) -> Vec<u8> {
         self.msns[way] += 1;
         let octets = self.framings[way].fpdu(&send(self.msns[way], &pattern(size)));
@@ -157,7 +156,7 @@ impl Run {
     }
 }
 
-/// What the peer writes down has its one Marker where the test means it to be.
+/// Checks that the octets of the peer have their one Marker at the intended place.
 fn expect_marker(octets: &[u8], place: Option<usize>) {
     if let Some(place) = place {
         assert_eq!(octets.len(), 48);
@@ -166,7 +165,7 @@ fn expect_marker(octets: &[u8], place: Option<usize>) {
     }
 }
 
-/// With a CRC that covers the change, and without CRC: it is the Marker that is refused.
+/// With a CRC that covers the change, and without CRC, the Marker is refused.
 // Covers 5044-8-3, 5044-8-6, 5044-5.2-2, 5044-4.2-1.
 #[test]
 fn a_wrong_fpduptr_at_every_place() {
@@ -186,7 +185,7 @@ fn a_wrong_fpduptr_at_every_place() {
     }
 }
 
-/// Each of the Markers in one FPDU is looked at.
+/// Each of the Markers in one FPDU is checked.
 // Covers 5044-8-8.
 #[test]
 fn one_wrong_marker_of_several() {
@@ -243,7 +242,7 @@ fn reserved_bits_of_markers() {
     }
 }
 
-/// Also of FPDUPTR, where the CRC is looked at before the Marker.
+/// This holds for FPDUPTR too, since the CRC is checked before the Marker.
 // Covers 5044-4.4-18, 5044-8-2.
 #[test]
 fn every_damaged_bit_of_a_marker_is_a_crc_error() {
@@ -275,7 +274,7 @@ fn a_crc_that_leaves_out_a_marker_is_wrong() {
     }
 }
 
-/// The Marker behind an FPDU that ends exactly there belongs to the next one, and is not waited for.
+/// The Marker behind an FPDU that ends there belongs to the next one, and the device does not wait for it.
 // Covers 5044-4.3-7, 5044-4.4-16.
 #[test]
 fn a_marker_between_two_fpdus_comes_with_the_second() {

@@ -10,9 +10,9 @@ use crate::frames::{Bench, Opening};
 use crate::octets::{Framing, fpdu, join, number, pattern, send, send_part, vector, write};
 use crate::world::{Role, World, whole, work};
 
-/// The peer's MSS option, the device's MTU, the EMSS that follows, and the MULPDU with Markers and without.
+/// The peer's MSS option, the device's MTU, the resulting EMSS, and the MULPDU with Markers and without.
 const CASES: [(Option<u16>, usize, usize, usize, usize); 28] = [
-    // No option, or one that means nothing: RFC 9293 says 536.
+    // Without an option, or with a meaningless one, RFC 9293 wants 536.
     (None, 1500, 536, 522, 530),
     (None, 65_535, 536, 522, 530),
     (Some(0), 1500, 536, 522, 530),
@@ -47,7 +47,7 @@ const CASES: [(Option<u16>, usize, usize, usize, usize); 28] = [
     (Some(65_535), 65_535, 65_495, 64_768, 64_768),
 ];
 
-/// Four full segments and a bit, as the peer writes them down.
+/// Returns four full segments and a part, as the peer frames them.
 fn expected(framing: &mut Framing, message: &[u8], max: usize) -> Vec<Vec<u8>> {
     let parts = message.chunks(max - 18).enumerate();
     parts
@@ -117,11 +117,11 @@ fn fpdus_keep_to_tcp_segments() {
     }
 }
 
-/// MULPDU is asked for anew for every segment, and never leaves its range.
+/// MULPDU is computed again for every segment, and never leaves its range.
 // Covers 5044-4.5-6, 5044-3-2, 5044-3-4.
 #[test]
-fn mulpdu_is_that_of_the_moment() {
-    // Segments that have been cut stay as they are; the next one is as large as MULPDU is by then.
+fn mulpdu_is_computed_for_each_segment() {
+    // Segments that have been cut do not change. The next one is as large as MULPDU is then.
     let mut sender = Sender::new();
     let mut message = sender.untagged(0x43, 0, Queue::Send, 100_000);
     let mut offset = 0;
@@ -144,8 +144,8 @@ fn mulpdu_is_that_of_the_moment() {
     }
 }
 
-/// The two directions of one connection have their own MULPDU, and so have the connections of one device: Markers for
-/// one peer mean nothing to another, nor do those that the device itself asks for.
+/// The two directions of one connection have their own MULPDU, and so have the connections of one device. Markers for
+/// one peer, or those that the device asks for, do not affect another.
 // Covers 5044-4.5-6, 5044-3-2, 5041-3-1.
 #[test]
 fn each_connection_and_direction_has_its_own_mulpdu() {
@@ -198,7 +198,7 @@ fn mulpdu_on_ipv6() {
     }
 }
 
-/// The largest ULPDU of all: nothing above 64768 octets is ever in a length field.
+/// No length field ever has more than the largest ULPDU, 64768 octets.
 // Covers 5044-3-5, 5044-3-3, 5044-3-4.
 #[test]
 fn no_ulpdu_is_above_64768_octets() {
@@ -217,8 +217,8 @@ fn no_ulpdu_is_above_64768_octets() {
     }
 }
 
-/// Small messages that wait together have an FPDU each; a send buffer that is nearly full does not make ULPDUs small,
-/// nor does the end of one that holds a few only.
+/// Small messages that wait together have an FPDU each. Neither a send buffer that is nearly full nor the end of a
+/// small one makes ULPDUs small.
 // Covers 5044-3-1, 5044-4.5-8, 5044-4.5-5.
 #[test]
 fn little_room_does_not_shrink_ulpdus() {
@@ -229,7 +229,7 @@ fn little_room_does_not_shrink_ulpdus() {
         let message = pattern(30_000);
         let memory = bench.side.memory(message.len());
         memory.write(0, &message).unwrap();
-        // Small ones first, so that the buffer never empties at the end of a full segment.
+        // Small messages come first, so that the buffer never empties at the end of a full segment.
         let mut stream = Vec::new();
         for msn in 1..=7 {
             bench.side.qp.post_send(&work(1, SendOpcode::Send, Data::Inline(b"small"))).unwrap();
@@ -251,8 +251,8 @@ fn little_room_does_not_shrink_ulpdus() {
     }
 }
 
-/// The FPDU that ends a message is short, and would set all that follow it apart from TCP's segments; so does the end
-/// of the send buffer, where TCP cuts a segment. Of a long message an FPDU ends where the segment does: all segments
+/// The FPDU that ends a message is short, and would shift all later ones against TCP's segments. So would the end of
+/// the send buffer, where TCP cuts a segment. In a long message an FPDU ends with the segment, so that all segments
 /// begin with one.
 // Covers 5044-5.1-3, 5044-5.1-4, 5044-4.5-5.
 #[test]

@@ -1,5 +1,5 @@
-//! Entering Full Operation and leaving it: who waits for whom, graceful closes, half closes and losses (RFC 5044
-//! sections 7.1.2, 7.2 and 8).
+//! The beginning and the end of Full Operation: waits, graceful closes, half closes and losses (RFC 5044 sections
+//! 7.1.2, 7.2 and 8).
 
 use weft_mpa::{Error as Mpa, StartupError};
 use weft_netif::{Duration, ImpairmentConfig, LlpState};
@@ -13,8 +13,8 @@ use crate::frames::{Bench, Opening};
 use crate::octets::{Framing, bare_terminate, fpdu, join, pattern, send, vector, write};
 use crate::world::{FILL, FLUSHED, ROLES, Role, World, content, exchange, filled, whole, work};
 
-/// Nobody goes ahead: a responder says nothing before it has the Request, and nothing before its application has
-/// decided; an initiator sends nothing behind its Request before it has the Reply.
+/// A responder sends nothing before it has the Request, and nothing before its application has decided. An initiator
+/// sends nothing behind its Request before it has the Reply.
 // Covers 5044-7.1.2-1, 5044-7.1.2-3, 5044-7.1.2-11, 5044-7.1.1-1.
 #[test]
 fn each_frame_is_waited_for() {
@@ -53,7 +53,7 @@ fn each_frame_is_waited_for() {
     peer.expect(&vector("send5"));
 }
 
-/// The application's word decides on the bit that rejects.
+/// The application decides about the reject bit.
 // Covers 5044-7.1.1-3, 5044-7.1.1-13, 5044-7.1.2-5, 5044-7.1.2-6.
 #[test]
 fn replies_octet_for_octet() {
@@ -92,7 +92,7 @@ fn full_operation_needs_a_queue_pair() {
     let busy = world.side.device.connect(&world.side.events, &world.side.qp, remote, ConnParam::default());
     assert_eq!(busy, Err(CmError::QpBusy));
     peer.expect_silence();
-    // A Send does not get at anything as long as no queue pair is bound.
+    // A Send reaches no memory as long as no queue pair is bound.
     peer.send(&vector("send5"));
     world.expect_no_news();
     let other = world.new_qp();
@@ -143,8 +143,8 @@ fn one_version_of_ddp_and_rdmap_with_each_revision() {
     }
 }
 
-/// The device closes while it still has things to send: FIN is behind a whole FPDU, wherever that is, and the peer's
-/// half ends when the peer says so.
+/// The device closes while it still has octets to send. FIN comes behind a whole FPDU, and the peer's half ends when
+/// the peer closes it.
 // Covers 5044-7.2-1.
 #[test]
 fn a_graceful_close_is_at_the_end_of_an_fpdu() {
@@ -179,8 +179,8 @@ fn a_graceful_close_is_at_the_end_of_an_fpdu() {
     }
 }
 
-/// FIN in the same segment as octets: behind a whole FPDU it is a close, anywhere else an error, and the whole FPDUs
-/// before it count in both cases.
+/// FIN in the same segment as octets. Behind a whole FPDU it is a close, anywhere else an error. Whole FPDUs before
+/// it count in both cases.
 // Covers 5044-8-1, 5044-7.2-2, 5044-3-11.
 #[test]
 fn fin_behind_every_octet_of_an_fpdu() {
@@ -210,7 +210,8 @@ fn fin_behind_every_octet_of_an_fpdu() {
     }
 }
 
-/// RST in the middle of an FPDU and between two, and a peer that acknowledges nothing any more: the work is flushed.
+/// RST in the middle of an FPDU and between two, and a peer that acknowledges no more segments: all requests are
+/// flushed.
 // Covers 5044-8-1.
 #[test]
 fn a_lost_connection_is_noticed() {
@@ -238,7 +239,7 @@ fn a_lost_connection_is_noticed() {
     }
     let CmEvent::Disconnected { reason, .. } = bench.event() else { panic!("not disconnected") };
     assert_eq!(reason, DisconnectReason::Lost);
-    // A Send is complete when TCP has its octets, and nothing promises that the peer will.
+    // A Send is complete when TCP has its octets. It does not promise that the peer gets them.
     let done = [0; 3].map(|_| bench.completion()).map(|done| (done.wr_id, done.status));
     assert!(done.contains(&(1, FLUSHED)), "{done:?}");
     bench.peer.settle(Duration::from_secs(1));
@@ -246,8 +247,8 @@ fn a_lost_connection_is_noticed() {
     assert_eq!(bench.side.qp.state(), QpState::Error);
 }
 
-/// Whatever goes wrong in the stream: no FPDU behind it counts, and TCP is closed by FIN once the Terminate is out, not
-/// by MPA with a reset.
+/// After any error in the stream, no later FPDU counts. TCP is closed by FIN after the Terminate, and not by a reset
+/// of MPA.
 // Covers 5044-8-12, 5044-8-11, 5044-8-5.
 #[test]
 fn errors_leave_tcp_open_for_the_terminate() {
@@ -259,7 +260,7 @@ fn errors_leave_tcp_open_for_the_terminate() {
             let target = filled(&world.side, 600);
             let mut framing = Framing::new(true, true);
             peer.send(&framing.fpdu(&write(0, 0, b"")));
-            // The window is closed and the send buffer full: the Terminate has to wait, and so has the close.
+            // The window is closed and the send buffer full: the Terminate and the close have to wait.
             peer.set_reading(false);
             let memory = world.side.memory(300_000);
             world.side.qp.post_send(&work(1, SendOpcode::Send, Data::Sges(&[whole(&memory)]))).unwrap();
@@ -285,7 +286,7 @@ fn errors_leave_tcp_open_for_the_terminate() {
     }
 }
 
-/// The codes that cannot be told to the peer: TCP is gone, or is not in Full Operation yet.
+/// These codes cannot be told to the peer: TCP is gone, or is not in Full Operation yet.
 // Covers 5044-8-4, 5044-7.1.1-4.
 #[test]
 fn an_invalid_reply_is_error_4() {
@@ -302,7 +303,7 @@ fn an_invalid_reply_is_error_4() {
     }
 }
 
-/// Frames are lost, doubled and overtaken from TCP's first segment on: MPA never knows.
+/// Frames are lost, doubled and reordered from TCP's first segment on, and MPA does not notice.
 // Covers 5044-7.1.5-4, 5044-A.4-1.
 #[test]
 fn startup_on_a_bad_wire() {
@@ -335,11 +336,11 @@ fn startup_on_a_bad_wire() {
     }
 }
 
-/// Errors of a responder's own before it has got an FPDU: it may send none, not even a Terminate, so that the peer sees
-/// nothing but FIN. The application hears the cause.
+/// A responder has an error of its own before it has received an FPDU. It may send none, not even a Terminate, so that
+/// the peer gets only FIN. The application learns the cause.
 // Covers 5044-7.1.2-15.
 #[test]
-fn a_responder_without_an_fpdu_ends_in_silence() {
+fn a_responder_without_an_fpdu_sends_only_fin() {
     for (request, reply) in [("mpa-req1", 20), ("mpa-req2", 24)] {
         let world = World::new();
         let side = &world.side;
@@ -360,7 +361,7 @@ fn a_responder_without_an_fpdu_ends_in_silence() {
             let CmEvent::Disconnected { reason, .. } = world.event() else { panic!("not disconnected") };
             assert_eq!(reason, DisconnectReason::LocalTerminate(Cause::CompletionQueueOverrun));
         }
-        // It is too late for an FPDU to change that.
+        // An FPDU comes too late to change that.
         peer.send(&vector("write0"));
         peer.close();
         world.expect_no_news();
@@ -368,10 +369,10 @@ fn a_responder_without_an_fpdu_ends_in_silence() {
     }
 }
 
-/// The peer's sequence numbers go past 2^32 around and inside an FPDU: Markers count octets of the stream.
+/// The peer's sequence numbers pass 2^32 around and inside an FPDU: Markers count octets of the stream.
 // Covers 5044-4.3-6.
 #[test]
-fn markers_do_not_mind_the_wrap_of_sequence_numbers() {
+fn markers_do_not_depend_on_the_wrap_of_sequence_numbers() {
     for before in [0, 3, 4, 20, 511, 512, 513, 700, 1500] {
         let mpa = weft_mpa::Config { markers: true, ..weft_mpa::Config::default() };
         let mut bench = Bench::new(&PairConfig { mpa, ..PairConfig::default() });

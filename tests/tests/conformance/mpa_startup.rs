@@ -10,15 +10,15 @@ use crate::world::{World, exchange, work};
 
 const REQUEST: &str = "4D504120494420526571204672616D65";
 const REPLY: &str = "4D504120494420526570204672616D65";
-/// What a device without RFC 6581 asks for, behind the key.
+/// The Request of a device without RFC 6581, behind the key.
 const PLAIN: &str = "40 01 0000";
 
-/// A device that asks as RFC 5044 says, and answers revision 1 alone.
+/// A device that sends Requests of RFC 5044, and answers revision 1 only.
 fn plain() -> World {
     World::with_mpa(weft_mpa::Config { enhanced: false, ..weft_mpa::Config::default() })
 }
 
-/// The device asks, and gets this answer.
+/// The device sends its Request, and gets this Reply.
 fn answer(world: &World, reply: &[u8]) -> RawPeer {
     let remote = world.address_of_peer();
     world.side.device.connect(&world.side.events, &world.side.qp, remote, ConnParam::default()).unwrap();
@@ -74,7 +74,7 @@ fn a_wrong_key_closes_the_connection() {
     world.expect_service();
 }
 
-/// Two sides that both ask find each other out by their keys; two that both wait, by their patience.
+/// Two initiators find each other out by the key, and two responders by a timeout.
 // Covers 5044-7.1.2-20, 5044-7.1.2-21, 5044-7.1.2-26, 5044-8-4.
 #[test]
 fn two_initiators_and_two_responders() {
@@ -84,7 +84,7 @@ fn two_initiators_and_two_responders() {
     }
     let start = world.host.now();
     let (silent, slow) = (world.dial(), world.dial());
-    // An octet now and then does not buy more time.
+    // A single octet now and then does not extend the time.
     for octet in &vector("mpa-req1")[..19] {
         slow.send(std::slice::from_ref(octet));
         world.settle();
@@ -125,7 +125,7 @@ fn every_value_of_a_replys_flags() {
         let remote = world.address_of_peer();
         world.side.device.connect(&world.side.events, &world.side.qp, remote, ConnParam::default()).unwrap();
         let peer = world.host.accept();
-        // M and R, and everything reserved, are zero.
+        // M and R, and all reserved bits, are zero.
         peer.expect(&join(REQUEST, &[&hex("40 01 0000")]));
         peer.send(&join(REPLY, &[&[flags, 1, 0, 2], b"no"]));
         if flags & 0x20 == 0 {
@@ -138,7 +138,7 @@ fn every_value_of_a_replys_flags() {
     }
 }
 
-/// Full Operation, in which the device sends Markers or does not.
+/// Begins Full Operation, in which the device sends Markers or not.
 fn expect_marked(world: &World, peer: &RawPeer, markers: bool) {
     assert!(matches!(world.event(), CmEvent::Established { .. }));
     peer.send(&vector("write0"));
@@ -146,7 +146,8 @@ fn expect_marked(world: &World, peer: &RawPeer, markers: bool) {
     peer.expect(&Framing::new(true, markers).fpdu(&send(1, b"hello")));
 }
 
-/// All 256 revisions in both frames: 1 and, where RFC 6581 is in use, 2; never taken for another one.
+/// All 256 revisions in both frames. Revision 1 is taken, and 2 where RFC 6581 is in use. No other one passes for
+/// these.
 // Covers 5044-7.1.1-17, 5044-7.1.1-18, 5044-C.1-2, 5044-7.1.1-16.
 #[test]
 fn every_revision() {
@@ -178,7 +179,7 @@ fn every_revision() {
     }
 }
 
-/// Private Data of no length, one octet, and the most: exactly these octets arrive, and what follows is an FPDU.
+/// Private Data of no octets, one octet, and the most: exactly these octets arrive, and the next octets are an FPDU.
 // Covers 5044-7.1.1-20, 5044-7.1.2-23, 5044-7.1.2-24, 5044-7.1.1-22.
 #[test]
 fn private_data_of_every_length() {
@@ -216,8 +217,7 @@ fn private_data_of_every_length() {
     }
 }
 
-/// More than 512 octets are refused when the length is seen, without waiting for them; also where 4 octets of them are
-/// IRD and ORD.
+/// More than 512 octets are refused as soon as the length has come, also if 4 of them are IRD and ORD.
 // Covers 5044-7.1.1-21, 5044-7.1.2-22, 5044-7.1.2-25, 5044-7.1.2-12.
 #[test]
 fn too_much_private_data_is_refused_at_its_length() {
@@ -259,7 +259,7 @@ fn truncated_frames_are_refused() {
     }
 }
 
-/// The application cannot give more than fits; nothing is sent when it tries.
+/// The application cannot give more than fits, and nothing is sent when it tries.
 // Covers 5044-7.1.1-23.
 #[test]
 fn no_more_private_data_than_fits_is_taken_from_the_application() {

@@ -6,7 +6,7 @@ use weft_tests::{PairConfig, RawPeer};
 use crate::octets::{Framing, join, pattern, send};
 use crate::world::{Role, World, content, whole, work};
 
-/// What one side says in its startup frame.
+/// The options in the startup frame of one side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
     pub(crate) markers: bool,
@@ -21,12 +21,12 @@ impl Wish {
 
 const KEYS: [&str; 2] = ["4D504120494420526571204672616D65", "4D504120494420526570204672616D65"];
 
-/// A device that wants `ours` and a peer that says `theirs`, in Full Operation.
+/// Starts a device that wants `ours` with a peer that wants `theirs`, up to Full Operation.
 pub(crate) fn start(role: Role, ours: Wish, theirs: Wish) -> (World, RawPeer) {
     start_with(&PairConfig::default(), role, ours, theirs)
 }
 
-/// The same with more settings, whose MPA startup is replaced.
+/// Does the same with more settings, whose MPA startup is replaced.
 pub(crate) fn start_with(config: &PairConfig, role: Role, ours: Wish, theirs: Wish) -> (World, RawPeer) {
     let mpa =
         weft_mpa::Config { markers: ours.markers, crc: ours.crc, enhanced: false, ..Default::default() };
@@ -89,7 +89,7 @@ fn every_combination_of_both_sides_wishes() {
 
 /// Without CRC its field may hold anything.
 #[test]
-fn the_crc_field_is_not_looked_at_when_nobody_wants_it() {
+fn the_crc_field_is_ignored_if_no_side_wants_crcs() {
     let off = Wish { markers: false, crc: false };
     for role in [Role::Passive, Role::Active] {
         let (world, peer) = start(role, off, off);

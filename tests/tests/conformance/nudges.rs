@@ -1,4 +1,4 @@
-//! Empty Writes to a peer that is silent at first, which Linux siw needs to look at what has come.
+//! Empty Writes to a peer that is silent at first. Linux siw reads octets that have come only after such a Write.
 
 use weft_netif::Duration;
 use weft_rnic::ConnParam;
@@ -14,12 +14,12 @@ fn world() -> World {
     World::with(&PairConfig { nudge_after: Some(AFTER), ..PairConfig::default() })
 }
 
-/// A Write of nothing to nowhere.
+/// Returns a Write of no octets to an invalid place.
 fn nudge() -> Vec<u8> {
     fpdu(&tagged("C140", 1, 0, b""))
 }
 
-/// Five, each after twice the pause of the one before.
+/// The device sends five nudges, each after twice the pause of the one before.
 #[test]
 fn an_initiator_nudges_a_silent_peer() {
     let world = world();
@@ -37,7 +37,7 @@ fn an_initiator_nudges_a_silent_peer() {
     exchange(&world, &world.side.qp, &peer, 1);
 }
 
-/// The RTR message says nothing of what the peer does with it; and then the nudge is one more Write.
+/// The RTR message does not show whether the peer has read it. So the device nudges with another Write.
 #[test]
 fn a_peer_that_has_got_an_rtr_message_is_nudged() {
     let world = world();
@@ -48,7 +48,7 @@ fn a_peer_that_has_got_an_rtr_message_is_nudged() {
 }
 
 #[test]
-fn a_peer_that_has_said_something_is_not_nudged() {
+fn a_peer_that_has_sent_an_fpdu_is_not_nudged() {
     let world = world();
     let peer = world.establish(Role::Active);
     peer.send(&vector("write0"));
@@ -56,9 +56,9 @@ fn a_peer_that_has_said_something_is_not_nudged() {
     peer.expect_silence();
 }
 
-/// The initiator is the one to begin.
+/// The initiator has to begin.
 #[test]
-fn a_responder_nudges_nobody() {
+fn a_responder_sends_no_nudge() {
     let world = world();
     let peer = world.establish_with(Role::Passive, &world.side.qp, ConnParam::default());
     world.host.settle(AFTER * 100);

@@ -1,4 +1,4 @@
-//! The peer's own way to write down FPDUs, and the vectors that it has to agree with.
+//! The peer's own way to write FPDUs, and the vectors that it has to agree with.
 
 pub(crate) use weft_conform::octets::*;
 
@@ -23,7 +23,7 @@ fn low(i: usize) -> u8 {
     i.to_le_bytes()[0]
 }
 
-/// Whoever writes by hand makes mistakes: the vectors are from another hand.
+/// The vectors, which were made independently, show mistakes of the handwritten octets.
 #[test]
 fn this_file_agrees_with_the_vectors() {
     assert_eq!(crc32c(b"123456789"), 0xE306_9283);

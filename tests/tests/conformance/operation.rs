@@ -1,4 +1,4 @@
-//! Full Operation without a fault: what the peer's octets do, and which octets the device makes.
+//! Full Operation without a fault: the effect of the peer's octets, and the octets that the device makes.
 
 use weft_rnic::{Completion, CompletionOpcode, Data, RecvWr, SendOpcode, SendWr, Stag, Status};
 use weft_tests::{RawPeer, hex};
@@ -71,7 +71,7 @@ fn a_send_in_parts_is_scattered() {
     }
 }
 
-/// Empty messages take their receives one after the other.
+/// Empty messages take one receive each, in order.
 #[test]
 fn empty_sends_arrive() {
     for role in ROLES {
@@ -127,7 +127,7 @@ fn reads_are_answered_in_segments() {
     }
 }
 
-/// The octets of a message in segments of `max`.
+/// Returns the octets of a message in segments of `max`.
 fn expect_segments(
     peer: &RawPeer,
     message: &[u8],
@@ -205,7 +205,7 @@ fn long_sends_and_writes_are_cut() {
                 send_part(if last { "41" } else { "01" }, 1, u32::try_from(offset).unwrap(), payload)
             });
             world.side.qp.post_send(&work(2, opcode, Data::Sges(&sges))).unwrap();
-            // Whether offsets wrap is for the peer to say.
+            // The peer decides whether offsets wrap.
             expect_segments(&peer, &message, 516, |last, offset, payload| {
                 let to = (u64::MAX - 600).wrapping_add(offset as u64);
                 tagged(if last { "C140" } else { "8140" }, 0xAABB_CCDD, to, payload)
@@ -282,7 +282,7 @@ fn no_more_reads_are_outstanding_than_agreed() {
     }
 }
 
-/// One octet in a TCP segment: the same as all at once.
+/// One octet in each TCP segment has the same effect as all at once.
 #[test]
 fn a_stream_comes_octet_by_octet() {
     for role in ROLES {

@@ -1,4 +1,4 @@
-//! In which order messages are delivered and completed (RFC 5040 section 5.5).
+//! The order of deliveries and completions (RFC 5040 section 5.5).
 
 use weft_rnic::{CompletionOpcode, Data, SendOpcode, Stag, Status};
 use weft_tests::{PairConfig, RawPeer};
@@ -28,7 +28,7 @@ fn sends_among_writes_are_delivered_in_order() {
             assert_eq!((done.wr_id, done.status, done.byte_len), (u64::from(number), Status::Success, 4));
             assert_eq!([content(&inbox), content(&target)], [octets, octets]);
         }
-        // All in one go as well.
+        // The same holds if they come all at once.
         for wr_id in 51..=100 {
             world.side.post_recv(wr_id, whole(&inbox));
         }
@@ -44,7 +44,7 @@ fn sends_among_writes_are_delivered_in_order() {
     }
 }
 
-/// A message in segments completes its receive with the last one, and not before, however long that takes.
+/// A message in segments completes its receive with the last one, and not earlier, however long that takes.
 // Covers 5040-5.5-12.
 #[test]
 fn a_send_is_delivered_with_its_last_segment() {
@@ -77,8 +77,8 @@ fn ask(world: &World, peer: &RawPeer, sink: &weft_rnic::Mr, count: u32) {
     }
 }
 
-/// Ten Reads: each completes with the last segment of its response, in order, with its octets in place, and nothing
-/// else has to come.
+/// Ten Reads: each completes with the last segment of its response, in order, with its octets in place. No other
+/// message is needed.
 // Covers 5040-5.5-6, 5040-5.5-15, 5040-5.5-18.
 #[test]
 fn reads_complete_with_their_responses() {
@@ -90,7 +90,7 @@ fn reads_complete_with_their_responses() {
             let (stag, to) = (sink.lkey().0, sink.addr() + u64::from(4 * index));
             peer.send(&fpdu(&tagged("8142", stag, to, &index.to_be_bytes()[..3])));
             world.expect_no_news();
-            // All octets may be there without the last segment, which has none.
+            // All octets may come before the last segment, which is then empty.
             let (last_octet, rest) = if index % 2 == 0 { (true, &b""[..]) } else { (false, &[FILL][..]) };
             if last_octet {
                 peer.send(&fpdu(&tagged("8142", stag, to + 3, &index.to_be_bytes()[3..])));
@@ -107,7 +107,7 @@ fn reads_complete_with_their_responses() {
             assert_eq!(content(&sink)[4 * index as usize..][..4], expected);
             world.expect_no_news();
         }
-        // In one go they complete in order too.
+        // Responses that come all at once complete in order too.
         let sink = filled(&world.side, 4 * 16);
         for index in 0..16_u32 {
             let sge = [sink.sge(4 * index as usize, 4)];
@@ -125,10 +125,11 @@ fn reads_complete_with_their_responses() {
     }
 }
 
-/// A region is written and read again on one stream, in one TCP segment or not: the answer always has what was written.
+/// A stream writes a region and reads it again, in one TCP segment or in two: the answer always has the written
+/// octets.
 // Covers 5040-5.5-7, 5040-5.5-13.
 #[test]
-fn what_was_written_is_read() {
+fn a_read_returns_what_was_written() {
     for role in ROLES {
         let (world, peer) = open(role);
         let memory = filled(&world.side, 8);
@@ -149,10 +150,11 @@ fn what_was_written_is_read() {
     }
 }
 
-/// A Read Request, of octets or of none, is not begun before all of it is there: the memory is read as it is then.
+/// A Read Request, of octets or of none, does not begin before all of it has come. The answer has the memory of that
+/// time.
 // Covers 5040-5.5-7, 5040-5.5-13.
 #[test]
-fn a_request_that_is_not_there_yet_is_not_answered() {
+fn an_incomplete_request_is_not_answered() {
     for role in ROLES {
         for size in [8, 0] {
             let (world, peer) = open(role);
@@ -202,7 +204,7 @@ fn messages_go_out_in_the_order_of_posting() {
             }));
         }
         peer.expect(&expected);
-        // A long one in many segments is not overtaken by a short one.
+        // A short message does not overtake a long one in many segments.
         let sges = [whole(&memory)];
         world.side.qp.post_send(&work(50, SendOpcode::Send, Data::Sges(&sges))).unwrap();
         world.side.qp.post_send(&work(51, SendOpcode::Send, Data::Inline(b"short"))).unwrap();
@@ -212,7 +214,7 @@ fn messages_go_out_in_the_order_of_posting() {
     }
 }
 
-/// TCP has no room: what it has not taken to the last octet is not complete, and completes when it has.
+/// TCP has no room: a request is not complete before TCP has taken its last octet, and completes then.
 // Covers 5040-5.5-10.
 #[test]
 fn sends_and_writes_complete_when_tcp_has_them() {
@@ -226,7 +228,8 @@ fn sends_and_writes_complete_when_tcp_has_them() {
             world.host.settle(weft_netif::Duration::from_secs(30));
             world.expect_no_news();
             peer.set_reading(true);
-            // The buffers between the two take less than a fourth of it: with half of it here, half is not yet sent.
+            // The buffers between the two take less than a fourth of it. When half of it has come here, half is not
+            // yet sent.
             let _half = peer.read_exact(1 << 20);
             assert_eq!(
                 [world.completion(), world.completion()].map(|done| (done.wr_id, done.status)),
