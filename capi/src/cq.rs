@@ -211,19 +211,11 @@ pub(crate) const fn immediate(completion: &Completion) -> (u32, u32) {
     }
 }
 
+/// The number of the operation in C. C cannot post what has a number of our own there.
 pub(crate) const fn opcode(completion: &Completion) -> u32 {
-    use weft_rnic::CompletionOpcode as Code;
-    match completion.opcode {
-        // C cannot post Immediate Data alone, No-op and Wait.
-        Code::Send | Code::Immediate | Code::Nop | Code::Wait => 0,
-        Code::Write => abi::WC_RDMA_WRITE,
-        Code::Read => abi::WC_RDMA_READ,
-        Code::CompareSwap => abi::WC_COMP_SWAP,
-        Code::FetchAdd => abi::WC_FETCH_ADD,
-        Code::BindWindow | Code::FastRegister => abi::WC_BIND_MW,
-        Code::LocalInvalidate => abi::WC_LOCAL_INV,
-        Code::Recv => abi::WC_RECV,
-        Code::RecvWithImmediate => abi::WC_RECV_RDMA_WITH_IMM,
+    match completion.opcode as u32 {
+        64..128 => 0,
+        number => number,
     }
 }
 
@@ -232,6 +224,24 @@ mod tests {
     use weft_rnic::{CompletionOpcode, Status};
 
     use super::*;
+
+    #[test]
+    fn operations_have_the_numbers_of_c() {
+        for &code in CompletionOpcode::ALL {
+            let expected = match code {
+                CompletionOpcode::Write => abi::WC_RDMA_WRITE,
+                CompletionOpcode::Read => abi::WC_RDMA_READ,
+                CompletionOpcode::CompareSwap => abi::WC_COMP_SWAP,
+                CompletionOpcode::FetchAdd => abi::WC_FETCH_ADD,
+                CompletionOpcode::BindWindow => abi::WC_BIND_MW,
+                CompletionOpcode::LocalInvalidate => abi::WC_LOCAL_INV,
+                CompletionOpcode::Recv => abi::WC_RECV,
+                CompletionOpcode::RecvWithImmediate => abi::WC_RECV_RDMA_WITH_IMM,
+                _ => 0,
+            };
+            assert_eq!(opcode(&Completion { opcode: code, ..Completion::EMPTY }), expected, "{code:?}");
+        }
+    }
 
     #[test]
     fn a_completion_keeps_its_numbers() {

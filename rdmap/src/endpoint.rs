@@ -22,7 +22,6 @@ use crate::{
 ///   returns.
 /// * On any error the caller calls [`terminate`](Self::terminate). Then it sends until
 ///   [`is_terminate_sent`](Self::is_terminate_sent), and passes in nothing more (requirement 5041-7.1-19).
-///   [`is_terminate_sent`](Self::is_terminate_sent), and pass in nothing more (requirement 5041-7.1-19).
 #[derive(Debug)]
 pub struct Endpoint<O, I> {
     pub(crate) sender: Sender,

@@ -73,7 +73,7 @@ pub use endpoint::{Endpoint, Readiness};
 pub use error::{Busy, Error};
 pub use immediate::Immediate;
 pub use message::{Body, Inbound, Kind, MAX_UNCUT, MAX_UNCUT_ULPDU, Message, Outbound, SendEnd, Token};
-pub use opcode::Opcode;
+pub use opcode::{Form, Opcode};
 pub use outstanding::{Asked, OutstandingRequest, PendingRequest};
 pub use read::ReadRequest;
 pub use receive::Place;

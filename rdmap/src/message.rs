@@ -237,8 +237,8 @@ impl Inbound<'_> {
 pub struct SendEnd {
     /// The octets of the whole message.
     pub len: u32,
-    /// The peer asks for an event.
-    pub solicited: bool,
+    /// The kind of Send.
+    pub opcode: Opcode,
     /// The peer asks to invalidate this buffer of ours.
     pub invalidate: Option<Stag>,
 }

@@ -6,10 +6,10 @@ use weft_ddp::{Header, Queue};
 
 use crate::Error;
 
-/// Declares the opcodes: number, name, the queue of an untagged message, and the RFC that defines the opcode.
+/// Declares the opcodes: number, name, the form of the message, and the RFC that defines the opcode.
 macro_rules! opcodes {
     ($(#[$about:meta])* $vis:vis enum $name:ident {
-        $($(#[$meaning:meta])* $opcode:ident = $number:literal, $text:literal, $queue:expr, $rfc:literal;)*
+        $($(#[$meaning:meta])* $opcode:ident = $number:literal, $text:literal, $form:expr, $rfc:literal;)*
     }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,11 +29,11 @@ macro_rules! opcodes {
                 }
             }
 
-            /// Returns the queue of an untagged message, or `None` for a tagged one.
+            /// Returns the form of the message.
             #[inline]
-            $vis const fn queue(self) -> Option<Queue> {
+            $vis const fn form(self) -> Form {
                 match self {
-                    $(Self::$opcode => $queue,)*
+                    $(Self::$opcode => $form,)*
                 }
             }
 
@@ -58,29 +58,72 @@ opcodes! {
     /// The kind of an RDMA message (RFC 5040 section 4.1, RFC 7306 section 3).
     pub enum Opcode {
         /// RDMA Write.
-        Write = 0x0, "write", None, 5040;
+        Write = 0x0, "write", Form::Write, 5040;
         /// RDMA Read Request.
-        ReadRequest = 0x1, "read-request", Some(Queue::ReadRequest), 5040;
+        ReadRequest = 0x1, "read-request", Form::ReadRequest, 5040;
         /// RDMA Read Response.
-        ReadResponse = 0x2, "read-response", None, 5040;
+        ReadResponse = 0x2, "read-response", Form::ReadResponse, 5040;
         /// Send.
-        Send = 0x3, "send", Some(Queue::Send), 5040;
+        Send = 0x3, "send", Form::Send { solicited: false, invalidates: false }, 5040;
         /// Send with Invalidate.
-        SendInvalidate = 0x4, "send-inv", Some(Queue::Send), 5040;
+        SendInvalidate = 0x4, "send-inv", Form::Send { solicited: false, invalidates: true }, 5040;
         /// Send with Solicited Event.
-        SendSolicited = 0x5, "send-se", Some(Queue::Send), 5040;
+        SendSolicited = 0x5, "send-se", Form::Send { solicited: true, invalidates: false }, 5040;
         /// Send with Solicited Event and Invalidate.
-        SendSolicitedInvalidate = 0x6, "send-se-inv", Some(Queue::Send), 5040;
+        SendSolicitedInvalidate = 0x6, "send-se-inv", Form::Send { solicited: true, invalidates: true }, 5040;
         /// Terminate.
-        Terminate = 0x7, "terminate", Some(Queue::Terminate), 5040;
+        Terminate = 0x7, "terminate", Form::Terminate, 5040;
         /// Immediate Data.
-        Immediate = 0x8, "immediate", Some(Queue::Send), 7306;
+        Immediate = 0x8, "immediate", Form::Immediate { solicited: false }, 7306;
         /// Immediate Data with Solicited Event.
-        ImmediateSolicited = 0x9, "immediate-se", Some(Queue::Send), 7306;
+        ImmediateSolicited = 0x9, "immediate-se", Form::Immediate { solicited: true }, 7306;
         /// Atomic Request.
-        AtomicRequest = 0xA, "atomic-request", Some(Queue::ReadRequest), 7306;
+        AtomicRequest = 0xA, "atomic-request", Form::AtomicRequest, 7306;
         /// Atomic Response.
-        AtomicResponse = 0xB, "atomic-response", Some(Queue::AtomicResponse), 7306;
+        AtomicResponse = 0xB, "atomic-response", Form::AtomicResponse, 7306;
+    }
+}
+
+/// The layout of a message, and the way it goes. Opcodes of one form are taken and sent in the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Octets for a tagged buffer.
+    Write,
+    /// The header of a Read Request.
+    ReadRequest,
+    /// The octets that a Read Request asked for.
+    ReadResponse,
+    /// Octets for a posted receive.
+    Send {
+        /// The sender asks for an event.
+        solicited: bool,
+        /// The header has a buffer to invalidate.
+        invalidates: bool,
+    },
+    /// The header of a Terminate.
+    Terminate,
+    /// 8 octets for the completion of a posted receive.
+    Immediate {
+        /// The sender asks for an event.
+        solicited: bool,
+    },
+    /// The header of an Atomic Request.
+    AtomicRequest,
+    /// The header of an Atomic Response.
+    AtomicResponse,
+}
+
+impl Form {
+    /// Returns the queue of an untagged message, or `None` for a tagged one.
+    #[inline]
+    pub const fn queue(self) -> Option<Queue> {
+        match self {
+            Self::Write | Self::ReadResponse => None,
+            Self::Send { .. } | Self::Immediate { .. } => Some(Queue::Send),
+            Self::ReadRequest | Self::AtomicRequest => Some(Queue::ReadRequest),
+            Self::Terminate => Some(Queue::Terminate),
+            Self::AtomicResponse => Some(Queue::AtomicResponse),
+        }
     }
 }
 
@@ -127,6 +170,12 @@ impl Opcode {
         VERSION | self as u8
     }
 
+    /// Returns the queue of an untagged message, or `None` for a tagged one.
+    #[inline]
+    pub const fn queue(self) -> Option<Queue> {
+        self.form().queue()
+    }
+
     /// Returns true if messages of this kind go to tagged buffers.
     #[inline]
     pub const fn is_tagged(self) -> bool {
@@ -135,39 +184,22 @@ impl Opcode {
 
     /// Returns true for a Send of any kind.
     pub const fn is_send(self) -> bool {
-        match self {
-            Self::Send | Self::SendInvalidate | Self::SendSolicited | Self::SendSolicitedInvalidate => true,
-            Self::Write
-            | Self::ReadRequest
-            | Self::ReadResponse
-            | Self::Terminate
-            | Self::Immediate
-            | Self::ImmediateSolicited
-            | Self::AtomicRequest
-            | Self::AtomicResponse => false,
-        }
+        matches!(self.form(), Form::Send { .. })
+    }
+
+    /// Returns true if the sender asks for an event.
+    pub const fn is_solicited(self) -> bool {
+        matches!(self.form(), Form::Send { solicited: true, .. } | Form::Immediate { solicited: true })
     }
 
     /// Returns true for a message that the peer answers. Until then it takes one place of the peer's IRD.
     pub const fn is_request(self) -> bool {
-        matches!(self.queue(), Some(Queue::ReadRequest))
+        matches!(self.form(), Form::ReadRequest | Form::AtomicRequest)
     }
 
     /// Returns true for the answer to a request.
     pub const fn is_response(self) -> bool {
-        match self {
-            Self::ReadResponse | Self::AtomicResponse => true,
-            Self::Write
-            | Self::ReadRequest
-            | Self::Send
-            | Self::SendInvalidate
-            | Self::SendSolicited
-            | Self::SendSolicitedInvalidate
-            | Self::Terminate
-            | Self::Immediate
-            | Self::ImmediateSolicited
-            | Self::AtomicRequest => false,
-        }
+        matches!(self.form(), Form::ReadResponse | Form::AtomicResponse)
     }
 
     /// Returns true for the opcodes that RFC 7306 adds to those of RFC 5040.

@@ -4,8 +4,8 @@ use weft_ddp as ddp;
 use weft_ddp::{Header, Segment, Stag};
 
 use crate::{
-    Asked, AtomicRequest, AtomicResponse, Endpoint, Error, Immediate, Inbound, Opcode, OutstandingRequest,
-    PendingRequest, ReadRequest, SendEnd, Terminate, Token, outstanding::Expected,
+    Asked, AtomicRequest, AtomicResponse, Endpoint, Error, Form, Immediate, Inbound, Opcode,
+    OutstandingRequest, PendingRequest, ReadRequest, SendEnd, Terminate, Token, outstanding::Expected,
 };
 
 impl<O, I> Endpoint<O, I>
@@ -19,51 +19,52 @@ where
     #[inline]
     pub fn accept<'a>(&mut self, segment: Segment<'a>) -> Result<Inbound<'a>, Error> {
         let opcode = Opcode::of(&segment.header)?;
-        match segment.header {
-            Header::Tagged { last, stag, to, .. } if opcode == Opcode::Write => {
+        if !self.extensions && opcode.is_extension() {
+            return Err(Error::UnexpectedOpcode);
+        }
+        match (segment.header, opcode.form()) {
+            (Header::Tagged { last, stag, to, .. }, Form::Write) => {
                 Ok(Inbound::Write { stag, to, payload: segment.payload, last })
             }
-            Header::Untagged { last, word, mo, .. } if opcode.is_send() => {
-                accept_send(opcode, mo, segment.payload, last.then_some(Stag(word)))
+            (Header::Untagged { last, word, mo, .. }, Form::Send { invalidates, .. }) => {
+                let len = message_len(mo, segment.payload)?;
+                let invalidate = invalidates.then_some(Stag(word));
+                let last = last.then_some(SendEnd { len, opcode, invalidate });
+                Ok(Inbound::Send { offset: mo, payload: segment.payload, last })
             }
-            _ => self.accept_other(opcode, segment),
+            (_, form) => self.accept_other(form, segment),
         }
     }
 
     /// Takes a segment that is neither of a Send nor of a Write.
-    fn accept_other<'a>(&mut self, opcode: Opcode, segment: Segment<'a>) -> Result<Inbound<'a>, Error> {
+    fn accept_other<'a>(&mut self, form: Form, segment: Segment<'a>) -> Result<Inbound<'a>, Error> {
         let Segment { header, payload } = segment;
-        if opcode.is_extension() && !self.extensions {
-            return Err(Error::UnexpectedOpcode);
-        }
-        match header {
-            Header::Tagged { last, stag, to, .. } => match opcode {
-                Opcode::ReadResponse => {
-                    let answer = self.accept_read_response(Tagged { last, stag, to, len: payload.len() })?;
-                    let Placed { token, stag, to, finished } = answer;
-                    Ok(Inbound::ReadResponse { token, stag, to, payload, finished })
-                }
-                _ => Err(Error::UnexpectedOpcode),
-            },
-            Header::Untagged { last, msn, mo, .. } => match opcode {
-                // All other messages have a short, fixed length and never come in parts.
-                _ if !last || mo != 0 => Err(Error::StreamCatastrophic),
-                Opcode::ReadRequest => self.accept_read_request(msn, payload),
-                Opcode::AtomicRequest => self.accept_atomic_request(msn, payload),
-                Opcode::AtomicResponse => self.accept_atomic_response(payload),
-                Opcode::Terminate => self.accept_terminate(payload),
-                Opcode::Immediate | Opcode::ImmediateSolicited => {
-                    let solicited = opcode == Opcode::ImmediateSolicited;
-                    Ok(Inbound::Immediate { data: Immediate::parse(payload)?, solicited })
-                }
-                // Sends are taken above, and the others are tagged.
-                Opcode::Send
-                | Opcode::SendInvalidate
-                | Opcode::SendSolicited
-                | Opcode::SendSolicitedInvalidate
-                | Opcode::Write
-                | Opcode::ReadResponse => Err(Error::UnexpectedOpcode),
-            },
+        match (header, form) {
+            (Header::Tagged { last, stag, to, .. }, Form::ReadResponse) => {
+                let answer = self.accept_read_response(Tagged { last, stag, to, len: payload.len() })?;
+                let Placed { token, stag, to, finished } = answer;
+                Ok(Inbound::ReadResponse { token, stag, to, payload, finished })
+            }
+            // All other messages have a short, fixed length and never come in parts.
+            (Header::Untagged { last: false, .. } | Header::Untagged { mo: 1.., .. }, _) => {
+                Err(Error::StreamCatastrophic)
+            }
+            (Header::Untagged { msn, .. }, Form::ReadRequest) => self.accept_read_request(msn, payload),
+            (Header::Untagged { msn, .. }, Form::AtomicRequest) => self.accept_atomic_request(msn, payload),
+            (_, Form::AtomicResponse) => self.accept_atomic_response(payload),
+            (_, Form::Terminate) => self.accept_terminate(payload),
+            (_, Form::Immediate { solicited }) => {
+                Ok(Inbound::Immediate { data: Immediate::parse(payload)?, solicited })
+            }
+            // Sends and Writes are taken above. `Opcode::of` has refused what is not on its queue.
+            (
+                _,
+                Form::Send { .. }
+                | Form::Write
+                | Form::ReadRequest
+                | Form::ReadResponse
+                | Form::AtomicRequest,
+            ) => Err(Error::UnexpectedOpcode),
         }
     }
 
@@ -207,13 +208,9 @@ struct Placed {
     finished: bool,
 }
 
-/// `end` is the Invalidate STag field of the last segment.
+/// The octets of a message up to the end of this segment.
 #[inline]
-fn accept_send(opcode: Opcode, offset: u32, payload: &[u8], end: Option<Stag>) -> Result<Inbound<'_>, Error> {
+fn message_len(offset: u32, payload: &[u8]) -> Result<u32, Error> {
     let len = u32::try_from(payload.len()).ok().and_then(|len| offset.checked_add(len));
-    let len = len.ok_or(ddp::Error::TooLong)?;
-    let solicited = matches!(opcode, Opcode::SendSolicited | Opcode::SendSolicitedInvalidate);
-    let invalidates = matches!(opcode, Opcode::SendInvalidate | Opcode::SendSolicitedInvalidate);
-    let last = end.map(|stag| SendEnd { len, solicited, invalidate: invalidates.then_some(stag) });
-    Ok(Inbound::Send { offset, payload, last })
+    len.ok_or_else(|| ddp::Error::TooLong.into())
 }

@@ -86,7 +86,8 @@ numbered! {
 }
 
 numbered! {
-    /// The kind of work request that completed.
+    /// The kind of work request that completed, numbered as `ibv_wc_opcode` is. The numbers from 64 to 127 are our own: what
+    /// completes there has no name in C.
     pub enum CompletionOpcode {
         /// A Send of any kind.
         Send = 0,
@@ -98,18 +99,18 @@ numbered! {
         CompareSwap = 3,
         /// A fetch-and-add.
         FetchAdd = 4,
-        /// Immediate Data.
-        Immediate = 5,
         /// A memory window was bound or unbound.
-        BindWindow = 6,
-        /// An STag was made valid by fast registration.
-        FastRegister = 7,
+        BindWindow = 5,
         /// An STag was taken out of use.
-        LocalInvalidate = 8,
+        LocalInvalidate = 6,
+        /// Immediate Data.
+        Immediate = 64,
+        /// An STag was made valid by fast registration.
+        FastRegister = 65,
         /// Nothing was to be done.
-        Nop = 9,
+        Nop = 66,
         /// Completions of another queue were waited for.
-        Wait = 10,
+        Wait = 67,
         /// A Send received.
         Recv = 128,
         /// Immediate Data received, be it alone or behind a Write (RFC 7306 section 6).

@@ -245,7 +245,7 @@ impl QueuePair {
         let completion = Completion {
             byte_len: end.len,
             invalidated: end.invalidate.map(|stag| stag.0),
-            solicited: end.solicited,
+            solicited: end.opcode.is_solicited(),
             ..self.recv_completion(self.receiving.work.wr_id, Status::Success)
         };
         self.complete_recv(completion);

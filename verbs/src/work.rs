@@ -1,6 +1,7 @@
 //! Work requests, as `ibv_send_wr` and `ibv_recv_wr` name their parts.
 
 use weft_ddp::Stag;
+use weft_rdmap::{AtomicOp, Immediate, Kind};
 
 use crate::access::Access;
 use crate::completion::CompletionOpcode;
@@ -161,6 +162,36 @@ impl SendOpcode {
             Self::FastRegister(_) => CompletionOpcode::FastRegister,
             Self::LocalInvalidate { .. } => CompletionOpcode::LocalInvalidate,
         }
+    }
+
+    /// The message of a request. `None` for a Read, which has a message for each SGE, and for what the engine carries out by
+    /// itself.
+    #[inline]
+    pub(crate) const fn kind(&self, solicited: bool) -> Option<Kind> {
+        Some(match *self {
+            Self::Send => Kind::Send { solicited, invalidate: None },
+            Self::SendInvalidate { stag } => Kind::Send { solicited, invalidate: Some(stag) },
+            Self::Write { stag, to } => Kind::Write { stag, to },
+            Self::WriteImmediate { stag, to, immediate: [a, b, c, d] } => {
+                let data = Immediate([a, b, c, d, 0, 0, 0, 0]);
+                Kind::WriteImmediate { stag, to, solicited, data }
+            }
+            Self::Immediate { data } => Kind::Immediate { solicited, data: Immediate(data) },
+            Self::FetchAdd { stag, to, add, mask } => {
+                Kind::Atomic { op: AtomicOp::FetchAdd { add, mask }, stag, to }
+            }
+            Self::CompareSwap { stag, to, swap, swap_mask, compare, compare_mask } => {
+                let op = AtomicOp::CompareSwap { swap, swap_mask, compare, compare_mask };
+                Kind::Atomic { op, stag, to }
+            }
+            Self::Read { .. }
+            | Self::BindWindow(_)
+            | Self::FastRegister(_)
+            | Self::LocalInvalidate { .. }
+            | Self::Nop
+            | Self::Wait { .. }
+            | Self::Hold => return None,
+        })
     }
 
     /// Whether the local memory is written, by what comes from the peer's.

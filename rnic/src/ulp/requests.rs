@@ -115,14 +115,18 @@ impl Side<'_> {
             memory.check_invalidate(stag, pd, stream).map_err(|_| Error::CannotInvalidate)?;
         }
         self.requests.buffers.place(offset, payload)?;
-        let Some(SendEnd { len, solicited, invalidate }) = last else { return Ok(()) };
-        if let Some(stag) = invalidate {
+        let Some(end) = last else { return Ok(()) };
+        if let Some(stag) = end.invalidate {
             memory.invalidate(stag, pd, stream).map_err(|_| Error::CannotInvalidate)?;
         }
-        let buffer = self.requests.buffers.deliver(len).ok_or(weft_ddp::Error::NoBuffer)?;
+        let buffer = self.requests.buffers.deliver(end.len).ok_or(weft_ddp::Error::NoBuffer)?;
         let Buffer { id, octets } = buffer;
-        let received = RdmapEvent::Received { id, buffer: octets, solicited, invalidated: invalidate };
-        self.requests.event = Some(received);
+        self.requests.event = Some(RdmapEvent::Received {
+            id,
+            buffer: octets,
+            solicited: end.opcode.is_solicited(),
+            invalidated: end.invalidate,
+        });
         Ok(())
     }
 

@@ -195,7 +195,7 @@ fn each_field_of_the_segment_is_checked() {
         (0, 0x42, "1206", Ddp::UntaggedVersion.into()),
         (1, 0x00, "0205", Rdmap::InvalidVersion),
         (1, 0xC0, "0205", Rdmap::InvalidVersion),
-        (1, 0x4C, "0206", Rdmap::UnexpectedOpcode),
+        (1, 0x4F, "0206", Rdmap::UnexpectedOpcode),
         (9, 2, "0206", Rdmap::UnexpectedOpcode),
         (9, 3, "0206", Rdmap::UnexpectedOpcode),
         (9, 4, "1201", Ddp::InvalidQueue.into()),

@@ -1,6 +1,6 @@
 //! When places of work queues are free again.
 
-use weft_rdmap::{Inbound, SendEnd};
+use weft_rdmap::{Inbound, Opcode, SendEnd};
 
 use super::tests::{CAPACITY, IDLE, WR};
 use super::*;
@@ -52,7 +52,7 @@ impl World {
 
     /// Receives a message without octets, or the first segment of one.
     fn receive(&self, qp: &mut QueuePair, is_whole: bool) {
-        let last = is_whole.then_some(SendEnd { len: 0, solicited: false, invalidate: None });
+        let last = is_whole.then_some(SendEnd { len: 0, opcode: Opcode::Send, invalidate: None });
         qp.apply(Inbound::Send { offset: 0, payload: &[], last }, &self.memory).unwrap();
     }
 

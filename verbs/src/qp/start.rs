@@ -1,6 +1,6 @@
 //! From a request in the send queue to a message for RDMAP.
 
-use weft_rdmap::{AtomicOp, Immediate, Kind, Message, Readiness, Token};
+use weft_rdmap::{Kind, Message, Readiness, Token};
 
 use super::{Pending, QueuePair};
 use crate::access::Access;
@@ -60,28 +60,11 @@ impl QueuePair {
             }
             return Ok(None);
         }
-        let solicited = self.work.solicited;
         let kind = match self.work.opcode {
             SendOpcode::Read { stag, to } => return Ok(Some(self.next_read(stag, to))),
             SendOpcode::Write { stag, to } if confirms => return Ok(Some(self.confirmation(stag, to))),
-            SendOpcode::Write { stag, to } => Kind::Write { stag, to },
-            SendOpcode::WriteImmediate { stag, to, immediate: [a, b, c, d] } => {
-                let data = Immediate([a, b, c, d, 0, 0, 0, 0]);
-                Kind::WriteImmediate { stag, to, solicited, data }
-            }
-            SendOpcode::Send => Kind::Send { solicited, invalidate: None },
-            SendOpcode::SendInvalidate { stag } => Kind::Send { solicited, invalidate: Some(stag) },
-            SendOpcode::Immediate { data } => Kind::Immediate { solicited, data: Immediate(data) },
-            SendOpcode::FetchAdd { stag, to, add, mask } => {
-                Kind::Atomic { op: AtomicOp::FetchAdd { add, mask }, stag, to }
-            }
-            SendOpcode::CompareSwap { stag, to, swap, swap_mask, compare, compare_mask } => Kind::Atomic {
-                op: AtomicOp::CompareSwap { swap, swap_mask, compare, compare_mask },
-                stag,
-                to,
-            },
-            // The others are carried out without a message (`SendOpcode::is_local`).
-            _ => return Err(self.fault(Status::General)),
+            // What is carried out without a message has not come here.
+            other => other.kind(self.work.solicited).ok_or_else(|| self.fault(Status::General))?,
         };
         let message = Message { token: Token(self.started), len: self.work.len, kind };
         if self.work.opcode.fetches() {

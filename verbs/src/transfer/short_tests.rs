@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use weft_ddp::Stag;
-use weft_rdmap::{Kind, Message};
+use weft_rdmap::{Kind, Message, Opcode};
 
 use super::tests::{GUARD, IDLE, PD, World};
 use super::*;
@@ -106,7 +106,8 @@ proptest! {
                 world.qp.queues().post_recv(&RecvWr { wr_id: 5, sges: &sges }).unwrap();
             }
             let len = u32::try_from(payload.len()).unwrap();
-            let last = Some(SendEnd { len, solicited, invalidate: None });
+            let opcode = if solicited { Opcode::SendSolicited } else { Opcode::Send };
+            let last = Some(SendEnd { len, opcode, invalidate: None });
             let inbound = Inbound::Send { offset: 0, payload: &payload, last };
             let is_placed = index == 0 && world.qp.place_whole(&payload, solicited, &world.memory);
             let outcome = if is_placed { Ok(()) } else { world.qp.apply(inbound, &world.memory) };

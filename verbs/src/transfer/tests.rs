@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use weft_ddp::{Error as Ddp, Stag};
-use weft_rdmap::{Error, Kind, Message, ReadRequest, Readiness, Token};
+use weft_rdmap::{Error, Kind, Message, Opcode, ReadRequest, Readiness, Token};
 
 use super::*;
 use crate::completion::CompletionOpcode;
@@ -109,7 +109,7 @@ fn contents(memory: &MemoryRegion) -> Vec<u8> {
 }
 
 const fn end(len: u32) -> Option<SendEnd> {
-    Some(SendEnd { len, solicited: false, invalidate: None })
+    Some(SendEnd { len, opcode: Opcode::Send, invalidate: None })
 }
 
 /// Elements of these lengths in one region, three octets between them, and the offsets of all their octets.
@@ -373,7 +373,8 @@ fn invalidation_comes_last() {
     let mut world = World::new();
     let memory = world.bound(Access::ALL);
     world.post_recv(1, &[sge(&memory, 0, 8)]);
-    let invalidate = |stag| Some(SendEnd { len: 4, solicited: true, invalidate: Some(stag) });
+    let opcode = Opcode::SendSolicitedInvalidate;
+    let invalidate = |stag| Some(SendEnd { len: 4, opcode, invalidate: Some(stag) });
     world.receive(0, b"ab", None).unwrap();
     assert!(!memory.is_invalidated());
     world.receive(2, b"cd", invalidate(memory.stag)).unwrap();
@@ -398,7 +399,7 @@ fn an_stag_that_cannot_be_invalidated_stops_the_whole_segment() {
     let local = world.bound(Access::LOCAL_WRITE);
     for stag in [Stag(0), foreign.stag, local.stag, memory.stag] {
         world.post_recv(1, &[sge(&memory, 0, 8)]);
-        let last = Some(SendEnd { len: 4, solicited: false, invalidate: Some(stag) });
+        let last = Some(SendEnd { len: 4, opcode: Opcode::SendInvalidate, invalidate: Some(stag) });
         let refused = world.receive(0, b"abcd", last);
         assert_eq!(refused, Err(Refusal::Peer(Error::CannotInvalidate)));
     }
