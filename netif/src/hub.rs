@@ -15,7 +15,7 @@ use crate::counters::WireCounters;
 use crate::demux::{Demux, Peek, Tuple, answers_for_neighbor};
 use crate::frame::Frame;
 use crate::steering::queue_of;
-use crate::wire::{Link, Wire};
+use crate::wire::{Below, Wire};
 
 /// Several stacks with the same addresses on one device. Each has a [`Port`].
 ///
@@ -99,7 +99,7 @@ impl Wire {
             moved: RwLock::default(),
             moved_count: AtomicUsize::new(0),
         });
-        let port = |index| Self::new(Link::Port(Port { hub: Arc::clone(&hub), index, losses: 0 }), mtu);
+        let port = |index| Self::new(Below::Port(Port { hub: Arc::clone(&hub), index, losses: 0 }), mtu);
         Ok((0..ports).map(port).collect())
     }
 }

@@ -56,6 +56,7 @@ mod hub;
 mod ifreq;
 mod impair;
 mod ip;
+mod link;
 mod listen;
 mod llp;
 mod own;

@@ -1,4 +1,4 @@
-//! One end of an Ethernet on any device.
+//! One end of an Ethernet on any device: counts, captures and impairs its frames.
 
 use core::net::IpAddr;
 use std::io;
@@ -14,12 +14,9 @@ use crate::ethernet::{ETHERNET_HEADER, MAX_MTU, MIN_MTU};
 use crate::frame::Frame;
 use crate::hub::Port;
 use crate::impair::Impairment;
-use crate::packet::Packet;
+use crate::link::Link;
 use crate::pair::PairEnd;
 use crate::spec::Spec;
-use crate::tap::Tap;
-use crate::unix::UnixLink;
-use crate::xdp::Xdp;
 
 /// One end of an Ethernet, with an optional capture and an optional impairment.
 ///
@@ -27,7 +24,7 @@ use crate::xdp::Xdp;
 /// received frames after that of the peer. The impairment acts on sent frames only; each wire of a pair can have one.
 #[derive(Debug)]
 pub struct Wire {
-    link: Link,
+    below: Below,
     mtu: usize,
     capture: Option<Capture>,
     impairment: Option<Impairment>,
@@ -36,21 +33,10 @@ pub struct Wire {
     own: Frame,
 }
 
-/// The devices. Each kind supplies the same to a [`Wire`], which names all kinds in each match:
-///
-/// * `send` takes a frame or tells that it is lost, and `receive` gives the next one. Neither blocks.
-/// * A descriptor to sleep on, and the time to look again if no descriptor tells.
-/// * Other facts, if the kind knows them: waiting frames, long frames, claimed addresses, a lost end, lost frames.
-///
-/// `Port` is no device of its own but a share of a wire, whose frames several stacks divide among them. So it passes
-/// on the answers of the wire below. Only a `Port` knows which connection belongs to which stack.
+/// The device of a wire, or its share of a wire whose frames several stacks divide among them.
 #[derive(Debug)]
-pub(crate) enum Link {
-    Pair(PairEnd),
-    Unix(UnixLink),
-    Tap(Tap),
-    Packet(Packet),
-    Xdp(Xdp),
+pub(crate) enum Below {
+    Link(Link),
     Port(Port),
 }
 
@@ -62,7 +48,7 @@ pub(crate) enum Link {
 #[must_use]
 pub fn pair(mtu: usize) -> (Wire, Wire) {
     assert!((MIN_MTU..=MAX_MTU).contains(&mtu), "an MTU of {mtu} is outside {MIN_MTU} to {MAX_MTU}");
-    let [left, right] = PairEnd::both().map(|end| Wire::new(Link::Pair(end), mtu));
+    let [left, right] = PairEnd::both().map(|end| Wire::new(Below::Link(Link::Pair(end)), mtu));
     (left, right)
 }
 
@@ -87,37 +73,18 @@ impl Wire {
     /// # Errors
     /// As [`Wire::open`], and `InvalidInput` if `queues` is 0 or a TAP device has one queue only.
     pub fn open_queues(spec: &Spec, mtu: usize, queues: usize) -> io::Result<Vec<Self>> {
-        let refusal = |text: &str| io::Error::new(io::ErrorKind::InvalidInput, text);
         if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
-            return Err(refusal(&format!("an MTU of {mtu} is outside {MIN_MTU} to {MAX_MTU}")));
+            let text = format!("an MTU of {mtu} is outside {MIN_MTU} to {MAX_MTU}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let one = |link| vec![link];
-        let links = match spec {
-            _ if queues == 0 => Err(refusal("at least one queue is needed")),
-            Spec::Pair => Err(refusal("a pair joins two stacks of one process")),
-            Spec::Host => Err(refusal("the kernel's TCP has no wire")),
-            Spec::Unix(path) => UnixLink::connect(path).map(Link::Unix).map(one),
-            Spec::UnixListen(path) => UnixLink::listen(path).map(Link::Unix).map(one),
-            Spec::Tap(name) | Spec::PlainTap(name) => {
-                let offload = matches!(spec, Spec::Tap(_));
-                Tap::open_queues(name, offload, queues).map(|all| all.into_iter().map(Link::Tap).collect())
-            }
-            Spec::Packet(name) | Spec::PlainPacket(name) => {
-                let opened = Packet::open_queues(name, mtu, matches!(spec, Spec::Packet(_)), queues);
-                opened.map(|all| all.into_iter().map(Link::Packet).collect())
-            }
-            Spec::Xdp { interface, queue } => Xdp::open_queues(interface, *queue, mtu, queues)
-                .map(|all| all.into_iter().map(Link::Xdp).collect()),
-        };
-        match links {
-            Ok(links) => Ok(links.into_iter().map(|link| Self::new(link, mtu)).collect()),
-            Err(error) => Err(io::Error::new(error.kind(), format!("{spec}: {error}"))),
-        }
+        let links = Link::open_queues(spec, mtu, queues)
+            .map_err(|error| io::Error::new(error.kind(), format!("{spec}: {error}")))?;
+        Ok(links.into_iter().map(|link| Self::new(Below::Link(link), mtu)).collect())
     }
 
-    pub(crate) fn new(link: Link, mtu: usize) -> Self {
+    pub(crate) fn new(below: Below, mtu: usize) -> Self {
         Self {
-            link,
+            below,
             mtu,
             capture: None,
             impairment: None,
@@ -132,11 +99,7 @@ impl Wire {
     /// # Errors
     /// `AddrInUse` if the address is the host's own, otherwise the system's error.
     pub fn claim(&mut self, mac: [u8; 6], ip: IpAddr) -> io::Result<()> {
-        match &self.link {
-            Link::Packet(packet) => packet.claim(mac, ip),
-            Link::Xdp(xdp) => xdp.claim(mac, ip),
-            Link::Pair(_) | Link::Unix(_) | Link::Tap(_) | Link::Port(_) => Ok(()),
-        }
+        self.link().map_or(Ok(()), |link| link.claim(mac, ip))
     }
 
     /// Returns the same wire, which then records every frame.
@@ -213,13 +176,9 @@ impl Wire {
     /// Does the same as [`Wire::receive`], but TCP's checksum may be missing if nothing can have damaged the frame.
     pub(crate) fn take(&mut self, now: Instant, frame: &mut Frame) -> bool {
         self.flush(now);
-        let received = match &mut self.link {
-            Link::Pair(end) => end.receive(frame),
-            Link::Unix(link) => link.receive(now, frame),
-            Link::Tap(tap) => tap.receive(frame),
-            Link::Packet(packet) => packet.receive(frame),
-            Link::Xdp(xdp) => xdp.receive(frame),
-            Link::Port(port) => port.receive(now, frame),
+        let received = match &mut self.below {
+            Below::Link(link) => link.receive(now, frame),
+            Below::Port(port) => port.receive(now, frame),
         };
         if received {
             self.counters.received += 1;
@@ -232,21 +191,16 @@ impl Wire {
     }
 
     /// Returns true if the wire knows that no frame was left when the last one was taken.
-    pub(crate) const fn is_drained(&self) -> bool {
-        match &self.link {
-            Link::Pair(end) => end.is_drained(),
-            Link::Unix(_) | Link::Tap(_) | Link::Packet(_) | Link::Xdp(_) | Link::Port(_) => false,
-        }
+    pub(crate) fn is_drained(&self) -> bool {
+        self.link().is_some_and(Link::is_drained)
     }
 
     /// Returns true if the device cuts long frames into segments ([`Frame::segment`]). An impaired wire takes single
     /// segments only.
     pub(crate) fn segments(&self) -> bool {
-        let cuts = match &self.link {
-            Link::Tap(tap) => tap.segments(),
-            Link::Packet(packet) => packet.segments(),
-            Link::Port(port) => port.segments(),
-            Link::Pair(_) | Link::Unix(_) | Link::Xdp(_) => false,
+        let cuts = match &self.below {
+            Below::Link(link) => link.segments(),
+            Below::Port(port) => port.segments(),
         };
         cuts && self.impairment.is_none()
     }
@@ -255,10 +209,9 @@ impl Wire {
     /// to look for a lost peer.
     #[must_use]
     pub fn poll_at(&self) -> Option<Instant> {
-        let retry = match &self.link {
-            Link::Unix(link) => link.poll_at(),
-            Link::Port(port) => port.poll_at(),
-            Link::Pair(_) | Link::Tap(_) | Link::Packet(_) | Link::Xdp(_) => None,
+        let retry = match &self.below {
+            Below::Link(link) => link.poll_at(),
+            Below::Port(port) => port.poll_at(),
         };
         let due = self.impairment.as_ref().and_then(Impairment::poll_at);
         [retry, due].into_iter().flatten().min()
@@ -269,13 +222,9 @@ impl Wire {
     /// left.
     #[must_use]
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        match &self.link {
-            Link::Pair(end) => end.poll_fd(),
-            Link::Unix(link) => link.poll_fd(),
-            Link::Tap(tap) => Some(tap.poll_fd()),
-            Link::Packet(packet) => Some(packet.poll_fd()),
-            Link::Xdp(xdp) => Some(xdp.poll_fd()),
-            Link::Port(port) => Some(port.bell()),
+        match &self.below {
+            Below::Link(link) => link.poll_fd(),
+            Below::Port(port) => Some(port.bell()),
         }
     }
 
@@ -283,26 +232,18 @@ impl Wire {
     /// too. They are copies, since the wire may change its own meanwhile. Returns `None` if [`Wire::poll_fd`] does.
     #[must_use]
     pub fn wait_fds(&self) -> Option<Vec<(Arc<OwnedFd>, bool)>> {
-        match &self.link {
-            Link::Port(port) => port.wait_fds(),
-            Link::Tap(tap) => Some(vec![(tap.shared_fd(), false)]),
-            Link::Packet(packet) => Some(vec![(packet.shared_fd(), false)]),
-            Link::Pair(_) | Link::Unix(_) | Link::Xdp(_) => {
-                Some(vec![(Arc::new(self.poll_fd()?.try_clone_to_owned().ok()?), self.wants_write())])
-            }
+        match &self.below {
+            Below::Link(link) => Some(vec![(link.wait_fd()?, link.wants_write())]),
+            Below::Port(port) => port.wait_fds(),
         }
     }
 
     /// Returns true if a frame is known to wait, without asking the kernel.
     #[must_use]
     pub fn is_readable(&self) -> bool {
-        match &self.link {
-            Link::Pair(end) => end.is_readable(),
-            Link::Unix(link) => link.is_readable(),
-            Link::Tap(_) => false,
-            Link::Packet(packet) => packet.is_readable(),
-            Link::Xdp(xdp) => xdp.is_readable(),
-            Link::Port(port) => port.is_readable(),
+        match &self.below {
+            Below::Link(link) => link.is_readable(),
+            Below::Port(port) => port.is_readable(),
         }
     }
 
@@ -310,10 +251,7 @@ impl Wire {
     /// wait for that, too, and then call [`Wire::receive`].
     #[must_use]
     pub fn wants_write(&self) -> bool {
-        match &self.link {
-            Link::Unix(link) => link.wants_write(),
-            Link::Pair(_) | Link::Tap(_) | Link::Packet(_) | Link::Xdp(_) | Link::Port(_) => false,
-        }
+        self.link().is_some_and(Link::wants_write)
     }
 
     /// Returns whether a peer is at the other end of a Unix socket, or `None` for all other wires, which cannot tell.
@@ -321,20 +259,18 @@ impl Wire {
     /// ([`Wire::share`]), only the first one answers.
     #[must_use]
     pub fn has_carrier(&self) -> Option<bool> {
-        match &self.link {
-            Link::Unix(link) => Some(link.has_peer()),
-            Link::Port(port) => port.has_carrier(),
-            Link::Pair(_) | Link::Tap(_) | Link::Packet(_) | Link::Xdp(_) => None,
+        match &self.below {
+            Below::Link(link) => link.has_carrier(),
+            Below::Port(port) => port.has_carrier(),
         }
     }
 
     /// Returns how often the wire has lost its other end for good: a Unix socket has hung up. The count changes in
     /// [`Wire::take`] behind the last frame of the lost peer. The next frame is from another peer.
     pub(crate) fn losses(&self) -> u64 {
-        match &self.link {
-            Link::Unix(link) => link.losses(),
-            Link::Port(port) => port.losses(),
-            Link::Pair(_) | Link::Tap(_) | Link::Packet(_) | Link::Xdp(_) => 0,
+        match &self.below {
+            Below::Link(link) => link.losses(),
+            Below::Port(port) => port.losses(),
         }
     }
 
@@ -353,11 +289,9 @@ impl Wire {
     /// Returns the counters of the wire.
     #[must_use]
     pub fn counters(&self) -> WireCounters {
-        match &self.link {
-            Link::Packet(packet) => WireCounters { receive_lost: packet.lost(), ..self.counters },
-            Link::Xdp(xdp) => WireCounters { receive_lost: xdp.lost(), ..self.counters },
-            Link::Port(port) => port.counters(),
-            Link::Pair(_) | Link::Unix(_) | Link::Tap(_) => self.counters,
+        match &self.below {
+            Below::Link(link) => WireCounters { receive_lost: link.lost(), ..self.counters },
+            Below::Port(port) => port.counters(),
         }
     }
 
@@ -388,11 +322,19 @@ impl Wire {
         self.port()?.take_turned()
     }
 
-    /// Returns the share of a wire that this is, if it is one.
+    /// Returns the device, if it is the wire's own.
+    const fn link(&self) -> Option<&Link> {
+        match &self.below {
+            Below::Link(link) => Some(link),
+            Below::Port(_) => None,
+        }
+    }
+
+    /// Returns the share of a wire that this is, if it is one. Only a share knows the connections of each stack.
     const fn port(&self) -> Option<&Port> {
-        match &self.link {
-            Link::Port(port) => Some(port),
-            Link::Pair(_) | Link::Unix(_) | Link::Tap(_) | Link::Packet(_) | Link::Xdp(_) => None,
+        match &self.below {
+            Below::Port(port) => Some(port),
+            Below::Link(_) => None,
         }
     }
 
@@ -404,16 +346,9 @@ impl Wire {
 
     fn put(&mut self, now: Instant, frame: &mut Frame) {
         let len = frame.len();
-        let taken = match &mut self.link {
-            Link::Pair(end) => end.send(frame),
-            Link::Unix(link) => {
-                frame.complete();
-                link.send(now, frame)
-            }
-            Link::Tap(tap) => tap.send(frame),
-            Link::Packet(packet) => packet.send(frame),
-            Link::Xdp(xdp) => xdp.send(frame),
-            Link::Port(port) => port.send(now, frame),
+        let taken = match &mut self.below {
+            Below::Link(link) => link.send(now, frame),
+            Below::Port(port) => port.send(now, frame),
         };
         if taken {
             self.counters.sent += 1;
