@@ -72,7 +72,7 @@ pub struct Negotiated {
 }
 
 /// The end that sends the Request Frame, whichever end opened the TCP connection.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Initiator {
     config: Config,
 }
@@ -181,7 +181,7 @@ pub enum Outcome {
 }
 
 /// The end that answers a Request Frame.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Responder {
     config: Config,
 }
@@ -217,7 +217,7 @@ impl Responder {
 }
 
 /// A good Request that waits for the ULP's decision.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Offer {
     /// The Request's revision, also that of the Reply.
     pub revision: u8,

@@ -23,7 +23,6 @@ use crate::stream::user::User;
 
 pub(crate) mod direct;
 pub(crate) mod ending;
-pub(crate) mod frame;
 pub(crate) mod parked;
 pub(crate) mod placing;
 pub(crate) mod pump;
@@ -31,6 +30,7 @@ pub(crate) mod rtr;
 pub(crate) mod segments;
 pub(crate) mod short;
 pub(crate) mod staging;
+pub(crate) mod startup;
 pub(crate) mod user;
 
 /// One direction each of MPA, DDP and RDMAP, in Full Operation.

@@ -15,7 +15,7 @@
 //! of `poll`; the buffers of untagged messages are vectors that go in with `post_buffer` and come back with the
 //! message.
 
-mod agreement;
+mod association;
 mod buffer;
 mod ddp;
 mod ddp_error;
@@ -27,7 +27,7 @@ mod sink;
 mod source;
 mod startup;
 
-pub use agreement::{Agreement, Association};
+pub use association::Association;
 pub use ddp::DdpStream;
 pub use ddp_error::{DdpCause, DdpError};
 pub use error::{AnswerError, PostError};
@@ -36,5 +36,6 @@ pub use rdmap::RdmapStream;
 pub use source::Source;
 pub use startup::{Startup, StartupEvent};
 
+pub use crate::stream::startup::Agreement;
 pub use weft_rdmap::{AtomicOp, Terminate};
 pub use weft_verbs::{MemoryRegion, MemoryTable, PdId, StreamId};

@@ -3,75 +3,54 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_mpa::{FrameKind, MAX_FRAME_LEN, Negotiated, Offer, Outcome, RtrKind, Start, StartupFrame};
+use weft_mpa::{FrameKind, MAX_FRAME_LEN, Negotiated, Outcome, RtrKind, Start, StartupError, StartupFrame};
 use weft_netif::LlpState;
 use weft_verbs::{QpEvent, QueuePair};
 
 use crate::connection::operate::transmit;
 use crate::connection::state::{Connection, Hold, Interest, Phase, Turn, Verdict};
 use crate::connection::terms::Terms;
-use crate::events::connection::{CmEvent, ConnectFailure, ConnectRequest, not_opened};
+use crate::events::connection::{CmEvent, ConnectFailure, ConnectRequest};
 use crate::failure::Failure;
 use crate::ids::{RequestId, StreamingId};
 use crate::stream::Stream;
 use crate::stream::ending::Stage;
-use crate::stream::frame::{self, Arrival};
-
-/// The peer's part of the startup.
-struct Greeting {
-    private_data: Bytes,
-    /// Its IRD and ORD, if it told them.
-    peer_depths: Option<(u16, u16)>,
-    initiator: bool,
-}
+use crate::stream::startup::{self, Agreement};
 
 impl Connection {
     /// Sends the Request if TCP's handshake is over and there is room.
     pub(crate) fn handle_connected(&mut self, turn: &mut Turn<'_>) -> Verdict {
-        match turn.llp.state() {
-            LlpState::Connecting => return Verdict::Keep,
-            LlpState::Established | LlpState::PeerClosed => {}
-            LlpState::Closed | LlpState::Reset if self.hold == Hold::Never => {
-                return self.fail_startup(turn, not_opened(turn.llp.cause()));
-            }
-            LlpState::Closed | LlpState::Reset => return self.fail_startup(turn, ConnectFailure::Closed),
+        match startup::is_open(&turn.llp) {
+            Ok(true) => {}
+            Ok(false) => return Verdict::Keep,
+            Err(reason) if self.hold == Hold::Never => return self.fail_startup(turn, reason),
+            Err(_) => return self.fail_startup(turn, ConnectFailure::Closed),
         }
         // Octets of streaming mode may still fill the send buffer; a fresh one holds any frame.
         if !turn.llp.has_room(MAX_FRAME_LEN) {
             return Verdict::Keep;
         }
-        let Phase::Connecting(initiator, private_data) =
-            core::mem::replace(&mut self.phase, Phase::Full(Stage::Draining))
-        else {
-            return Verdict::Keep;
-        };
+        let Phase::Connecting(initiator, private_data) = &self.phase else { return Verdict::Keep };
+        let (initiator, len) = (*initiator, private_data.len());
         // The private data was measured when the application called connect.
-        match initiator.request(&private_data).and_then(|request| send_frame(turn, &request)) {
+        match initiator.request(private_data).and_then(|request| send_frame(turn, &request)) {
             Ok(()) => turn.counters.sent.mpa_requests += 1,
             Err(error) => return self.fail_startup(turn, ConnectFailure::Protocol(error.into())),
         }
-        self.trace.request_sent(private_data.len());
+        self.trace.request_sent(len);
         self.phase = Phase::AwaitingReply(initiator);
         self.handle_reply(turn)
     }
 
     /// Waits for the Reply and acts on it.
     pub(crate) fn handle_reply(&mut self, turn: &mut Turn<'_>) -> Verdict {
-        match frame::receive(&mut self.frame, &mut turn.llp, FrameKind::Reply) {
-            Arrival::Partial => return Verdict::Keep,
-            Arrival::Bad(error) => return self.fail_startup(turn, ConnectFailure::Protocol(error.into())),
-            Arrival::Gone => return self.fail_startup(turn, ConnectFailure::Closed),
-            Arrival::Whole => turn.counters.received.mpa_replies += 1,
-        }
-        let frame = core::mem::take(&mut self.frame);
-        let Phase::AwaitingReply(initiator) =
-            core::mem::replace(&mut self.phase, Phase::Full(Stage::Draining))
-        else {
-            return Verdict::Keep;
+        let Phase::AwaitingReply(initiator) = self.phase else { return Verdict::Keep };
+        let reply = match startup::receive(&mut self.frame, &mut turn.llp, FrameKind::Reply) {
+            Ok(None) => return Verdict::Keep,
+            Ok(Some(reply)) => reply,
+            Err(reason) => return self.fail_startup(turn, reason),
         };
-        let Ok(Some((reply, _))) = StartupFrame::parse(FrameKind::Reply, &frame) else {
-            return Verdict::Keep;
-        };
+        turn.counters.received.mpa_replies += 1;
         self.trace.reply_received(reply.reject);
         let private_data = Bytes::copy_from_slice(reply.private_data);
         let peer_depths = reply.enhanced.map(|enhanced| (enhanced.ird, enhanced.ord));
@@ -83,10 +62,10 @@ impl Connection {
             }
             outcome => outcome,
         });
+        self.frame = Vec::new();
         match outcome {
             Ok(Outcome::Established(negotiated)) => {
-                let greeting = Greeting { private_data, peer_depths, initiator: true };
-                self.establish(turn, &negotiated, greeting);
+                self.establish(turn, Agreement { negotiated, initiator: true, peer_depths, private_data });
                 self.operate(turn)
             }
             Ok(Outcome::Rejected { .. }) => {
@@ -118,22 +97,14 @@ impl Connection {
 
     /// Waits for the Request and lets the application decide.
     pub(crate) fn handle_request(&mut self, turn: &mut Turn<'_>) -> Verdict {
-        match frame::receive(&mut self.frame, &mut turn.llp, FrameKind::Request) {
-            Arrival::Partial => return Verdict::Keep,
+        let Phase::AwaitingRequest(responder) = self.phase else { return Verdict::Keep };
+        let request = match startup::receive(&mut self.frame, &mut turn.llp, FrameKind::Request) {
+            Ok(None) => return Verdict::Keep,
+            Ok(Some(request)) => request,
             // An application that does not know of this connection yet has only the counters (RFC 5044 section 7.1.2).
-            Arrival::Bad(error) => return self.fail_startup(turn, ConnectFailure::Protocol(error.into())),
-            Arrival::Gone => return self.fail_startup(turn, ConnectFailure::Closed),
-            Arrival::Whole => turn.counters.received.mpa_requests += 1,
-        }
-        let frame = core::mem::take(&mut self.frame);
-        let Phase::AwaitingRequest(responder) =
-            core::mem::replace(&mut self.phase, Phase::Full(Stage::Draining))
-        else {
-            return Verdict::Keep;
+            Err(reason) => return self.fail_startup(turn, reason),
         };
-        let Ok(Some((request, _))) = StartupFrame::parse(FrameKind::Request, &frame) else {
-            return Verdict::Keep;
-        };
+        turn.counters.received.mpa_requests += 1;
         self.trace.request_received(request.revision, request.private_data.len());
         if turn.backlog_is_full {
             return self.fail_startup(turn, ConnectFailure::Closed);
@@ -142,14 +113,16 @@ impl Connection {
             Ok(offer) => offer,
             Err(error) => return self.fail_startup(turn, ConnectFailure::Protocol(error)),
         };
+        let private_data = Bytes::copy_from_slice(request.private_data);
+        self.frame = Vec::new();
         self.tell(CmEvent::ConnectRequest(ConnectRequest {
             id: RequestId(self.serial, self.attempt),
             port: self.listener.map_or(0, |listener| listener.port()),
             peer: self.peer,
             local: self.local,
             stream: (self.hold != Hold::Never).then_some(StreamingId(self.serial)),
-            revision: request.revision,
-            private_data: Bytes::copy_from_slice(request.private_data),
+            revision: offer.revision,
+            private_data,
             ird: offer.peer_ird,
             ord: offer.peer_ord,
         }));
@@ -180,20 +153,19 @@ impl Connection {
         turn: &mut Turn<'_>,
         terms: &Terms<'_>,
         [ird, ord]: [u16; 2],
-    ) -> Result<Verdict, weft_mpa::StartupError> {
-        let private_data = terms.private_data;
-        let Some(offer) = self.take_offer(turn, private_data)? else { return Ok(Verdict::Keep) };
+    ) -> Result<Verdict, StartupError> {
+        let Phase::Offered(offer) = &self.phase else { return Ok(Verdict::Keep) };
+        let peer_depths = offer.peer_ird.zip(offer.peer_ord);
+        let (reply, negotiated) = offer.accept_with(ird, ord, terms.private_data)?;
+        send_frame(turn, &reply)?;
         self.cookie = terms.cookie;
         if let Some(events) = terms.events {
             self.events = Some(Arc::clone(events));
         }
-        let peer_depths = offer.peer_ird.zip(offer.peer_ord);
-        let (reply, negotiated) = offer.accept_with(ird, ord, private_data)?;
-        send_frame(turn, &reply)?;
         turn.counters.sent.mpa_replies += 1;
         self.trace.reply_sent(false);
-        let greeting = Greeting { private_data: Bytes::new(), peer_depths, initiator: false };
-        self.establish(turn, &negotiated, greeting);
+        let private_data = Bytes::new();
+        self.establish(turn, Agreement { negotiated, initiator: false, peer_depths, private_data });
         Ok(self.operate(turn))
     }
 
@@ -202,8 +174,8 @@ impl Connection {
         &mut self,
         turn: &mut Turn<'_>,
         private_data: &[u8],
-    ) -> Result<Verdict, weft_mpa::StartupError> {
-        let Some(offer) = self.take_offer(turn, private_data)? else { return Ok(Verdict::Keep) };
+    ) -> Result<Verdict, StartupError> {
+        let Phase::Offered(offer) = &self.phase else { return Ok(Verdict::Keep) };
         send_frame(turn, &offer.reject(private_data)?)?;
         turn.counters.sent.mpa_replies += 1;
         turn.counters.mpa.rejects_sent += 1;
@@ -251,29 +223,8 @@ impl Connection {
         Verdict::Keep
     }
 
-    /// Takes the offer out of its phase if the answer can be sent.
-    fn take_offer(
-        &mut self,
-        turn: &Turn<'_>,
-        private_data: &[u8],
-    ) -> Result<Option<Offer>, weft_mpa::StartupError> {
-        let Phase::Offered(offer) = &self.phase else { return Ok(None) };
-        let needed = frame::reply_len(offer, private_data)?;
-        // A peer may send its Request before it has read the octets of streaming mode.
-        if turn.llp.room() < needed {
-            return Err(weft_mpa::StartupError::BufferTooSmall { needed });
-        }
-        match core::mem::replace(&mut self.phase, Phase::Full(Stage::Draining)) {
-            Phase::Offered(offer) => Ok(Some(offer)),
-            phase => {
-                self.phase = phase;
-                Ok(None)
-            }
-        }
-    }
-
-    fn establish(&mut self, turn: &mut Turn<'_>, negotiated: &Negotiated, greeting: Greeting) {
-        let Greeting { private_data, peer_depths, initiator } = greeting;
+    fn establish(&mut self, turn: &mut Turn<'_>, agreement: Agreement) {
+        let Agreement { negotiated, initiator, peer_depths, private_data } = agreement;
         // A depth that is left to the ULPs is larger, and stands for as many as this device has. An RTR message that
         // is a Read takes a place where there are none else (RFC 6581 section 9.1).
         let rtr_read = match negotiated.start {
@@ -283,7 +234,7 @@ impl Connection {
         };
         let max = turn.max_reads.max(u16::from(rtr_read));
         let (ird, ord) = (negotiated.ird.min(max), negotiated.ord.min(max));
-        let negotiated = Negotiated { ird, ord, ..*negotiated };
+        let negotiated = Negotiated { ird, ord, ..negotiated };
         let extensions = turn.qp.as_deref().is_none_or(|qp| qp.queues().extensions);
         let stream = Stream::new(&negotiated, initiator, extensions);
         self.phase = Phase::Full(Stage::Operating(Box::new(stream)));
@@ -310,12 +261,12 @@ impl Connection {
     }
 }
 
-fn send_frame(turn: &mut Turn<'_>, frame: &StartupFrame<'_>) -> Result<(), weft_mpa::StartupError> {
-    let mut octets = [0; MAX_FRAME_LEN];
-    let len = frame.emit(&mut octets)?;
-    if turn.llp.send_slice(&octets[..len]) == len {
-        Ok(())
-    } else {
-        Err(weft_mpa::StartupError::BufferTooSmall { needed: len })
+/// Sends a frame as a whole. If TCP has no room for it, nothing is sent.
+fn send_frame(turn: &mut Turn<'_>, frame: &StartupFrame<'_>) -> Result<(), StartupError> {
+    let octets = startup::octets(frame)?;
+    // A peer may send its Request before it has read the octets of streaming mode.
+    if turn.llp.room() < octets.len() || turn.llp.send_slice(&octets) < octets.len() {
+        return Err(StartupError::BufferTooSmall { needed: octets.len() });
     }
+    Ok(())
 }

@@ -6,17 +6,18 @@ use weft_netif::LlpState;
 
 use crate::connection::state::{Connection, Hold, Interest, Phase, Turn, Verdict};
 use crate::error::StreamError;
-use crate::events::connection::{CmEvent, ConnectFailure, not_opened};
+use crate::events::connection::{CmEvent, ConnectFailure};
 use crate::ids::StreamingId;
 use crate::stream::ending::Peer;
+use crate::stream::startup;
 
 impl Connection {
     /// Begins streaming mode if TCP's handshake is over.
     pub(crate) fn handle_opened(&mut self, turn: &Turn<'_>) -> Verdict {
-        match turn.llp.state() {
-            LlpState::Connecting => Verdict::Keep,
-            LlpState::Closed | LlpState::Reset => self.fail_opening(not_opened(turn.llp.cause())),
-            LlpState::Established | LlpState::PeerClosed => {
+        match startup::is_open(&turn.llp) {
+            Ok(false) => Verdict::Keep,
+            Err(reason) => self.fail_opening(reason),
+            Ok(true) => {
                 self.phase = Phase::Streaming(Interest::default());
                 self.deadline = None;
                 self.trace.opened();

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use weft_netif::CloseCause;
 
 use crate::failure::Cause;
 use crate::ids::{RequestId, StreamingId};
@@ -189,13 +188,5 @@ impl core::fmt::Display for DisconnectReason {
             Self::LocalTerminate(cause) => write!(f, "terminated: {cause}"),
             Self::Lost => f.write_str("the TCP connection was lost"),
         }
-    }
-}
-
-/// Why TCP's handshake has failed.
-pub(crate) const fn not_opened(cause: Option<CloseCause>) -> ConnectFailure {
-    match cause {
-        Some(CloseCause::Refused) => ConnectFailure::Refused,
-        _ => ConnectFailure::Unreachable,
     }
 }

@@ -2,16 +2,15 @@
 
 use bytes::Bytes;
 use weft_mpa::{
-    Config, Error, FrameKind, Initiator, MAX_FRAME_LEN, Negotiated, Offer, Outcome, Responder, StartupError,
-    StartupFrame, mulpdu,
+    Config, Error, FrameKind, Initiator, Negotiated, Offer, Outcome, Responder, StartupError, StartupFrame,
+    mulpdu,
 };
 use weft_netif::{Llp, LlpState};
 
-use super::ddp::grow;
 use super::{Agreement, AnswerError};
-use crate::events::connection::{ConnectFailure, not_opened};
+use crate::events::connection::ConnectFailure;
 use crate::failure::Failure;
-use crate::stream::frame::{self, Arrival};
+use crate::stream::startup;
 use crate::stream::user::Nobody;
 use crate::stream::{Stream, pump};
 
@@ -59,8 +58,7 @@ pub enum StartupEvent {
 
 #[derive(Debug)]
 enum Phase {
-    /// TCP's handshake.
-    Connecting(Initiator),
+    /// The Request goes out, and then the Reply comes.
     AwaitingReply(Initiator),
     AwaitingRequest(Responder),
     /// The ULP is to decide.
@@ -77,8 +75,8 @@ impl Startup {
     /// [`StartupError`] when the private data does not fit: 512 octets, 508 with IRD and ORD.
     pub fn initiator(config: Config, private_data: &[u8]) -> Result<Self, StartupError> {
         let initiator = Initiator::new(config);
-        let outbox = octets(&initiator.request(private_data)?)?;
-        Ok(Self { phase: Phase::Connecting(initiator), frame: Vec::new(), outbox })
+        let outbox = startup::octets(&initiator.request(private_data)?)?;
+        Ok(Self { phase: Phase::AwaitingReply(initiator), frame: Vec::new(), outbox })
     }
 
     /// The end that waits for a Request.
@@ -107,13 +105,12 @@ impl Startup {
     /// # Errors
     /// [`AnswerError`], and nothing has changed.
     pub fn accept(&mut self, [ird, ord]: [u16; 2], private_data: &[u8]) -> Result<(), AnswerError> {
-        let (offer, greeting) = self.take_offer(private_data)?;
+        let Phase::Offered(offer, greeting) = &self.phase else { return Err(AnswerError::NothingAsked) };
         let peer_depths = offer.peer_ird.zip(offer.peer_ord);
         let (reply, negotiated) = offer.accept_with(ird, ord, private_data).map_err(AnswerError::Frame)?;
-        self.outbox = octets(&reply).map_err(AnswerError::Frame)?;
-        let agreement = Agreement { negotiated, initiator: false, peer_depths, private_data: greeting };
-        self.phase = Phase::Replying(StartupEvent::Established(agreement));
-        Ok(())
+        let private_data = greeting.clone();
+        let agreement = Agreement { negotiated, initiator: false, peer_depths, private_data };
+        self.answer(&reply, StartupEvent::Established(agreement))
     }
 
     /// Rejects the Request, with this private data.
@@ -121,42 +118,41 @@ impl Startup {
     /// # Errors
     /// [`AnswerError`], and nothing has changed.
     pub fn reject(&mut self, private_data: &[u8]) -> Result<(), AnswerError> {
-        let (offer, _) = self.take_offer(private_data)?;
-        self.outbox =
-            offer.reject(private_data).and_then(|reply| octets(&reply)).map_err(AnswerError::Frame)?;
-        self.phase = Phase::Replying(StartupEvent::RejectionSent);
+        let Phase::Offered(offer, _) = &self.phase else { return Err(AnswerError::NothingAsked) };
+        let reply = offer.reject(private_data).map_err(AnswerError::Frame)?;
+        self.answer(&reply, StartupEvent::RejectionSent)
+    }
+
+    fn answer(&mut self, reply: &StartupFrame<'_>, event: StartupEvent) -> Result<(), AnswerError> {
+        self.outbox = startup::octets(reply).map_err(AnswerError::Frame)?;
+        self.phase = Phase::Replying(event);
         Ok(())
     }
 
     fn step(&mut self, llp: &mut Llp<'_>) -> Result<Option<StartupEvent>, ConnectFailure> {
         if !self.outbox.is_empty() {
-            match llp.state() {
-                LlpState::Connecting => return Ok(None),
-                LlpState::Established | LlpState::PeerClosed => {}
-                LlpState::Closed | LlpState::Reset if matches!(self.phase, Phase::Connecting(_)) => {
-                    return Err(not_opened(llp.cause()));
-                }
-                LlpState::Closed | LlpState::Reset => return Err(ConnectFailure::Closed),
-            }
+            let is_open = startup::is_open(llp).map_err(|reason| match self.phase {
+                Phase::AwaitingReply(_) => reason,
+                _ => ConnectFailure::Closed,
+            })?;
             // Octets of the ULP may still fill the send buffer; a fresh one holds any frame.
-            if !llp.has_room(self.outbox.len()) {
+            if !is_open || !llp.has_room(self.outbox.len()) {
                 return Ok(None);
             }
             let sent = llp.send_slice(&self.outbox);
             self.outbox.drain(..sent);
         }
-        match core::mem::replace(&mut self.phase, Phase::Over) {
-            Phase::Connecting(initiator) | Phase::AwaitingReply(initiator) => {
-                self.handle_reply(llp, initiator)
-            }
-            Phase::AwaitingRequest(responder) => self.handle_request(llp, responder),
-            Phase::Replying(event) => Ok(Some(event)),
-            Phase::Offered(offer, greeting) => {
-                self.phase = Phase::Offered(offer, greeting);
-                match llp.state() {
-                    LlpState::Connecting | LlpState::Established => Ok(None),
-                    LlpState::PeerClosed | LlpState::Closed | LlpState::Reset => Err(ConnectFailure::Closed),
-                }
+        match &self.phase {
+            Phase::AwaitingReply(initiator) => self.handle_reply(llp, *initiator),
+            Phase::AwaitingRequest(responder) => self.handle_request(llp, *responder),
+            Phase::Offered(..) => match llp.state() {
+                LlpState::Connecting | LlpState::Established => Ok(None),
+                LlpState::PeerClosed | LlpState::Closed | LlpState::Reset => Err(ConnectFailure::Closed),
+            },
+            Phase::Replying(event) => {
+                let event = event.clone();
+                self.phase = Phase::Over;
+                Ok(Some(event))
             }
             Phase::Over => Ok(None),
         }
@@ -167,11 +163,9 @@ impl Startup {
         llp: &mut Llp<'_>,
         initiator: Initiator,
     ) -> Result<Option<StartupEvent>, ConnectFailure> {
-        if !self.receive(llp, FrameKind::Reply)? {
-            self.phase = Phase::AwaitingReply(initiator);
-            return Ok(None);
-        }
-        let reply = parsed(FrameKind::Reply, &self.frame)?;
+        let reply = startup::receive(&mut self.frame, llp, FrameKind::Reply)?;
+        let Some(reply) = reply else { return Ok(None) };
+        self.phase = Phase::Over;
         let private_data = Bytes::copy_from_slice(reply.private_data);
         let peer_depths = reply.enhanced.map(|enhanced| (enhanced.ird, enhanced.ord));
         match initiator.handle_reply(&reply).map_err(ConnectFailure::Protocol)? {
@@ -193,37 +187,14 @@ impl Startup {
         llp: &mut Llp<'_>,
         responder: Responder,
     ) -> Result<Option<StartupEvent>, ConnectFailure> {
-        if !self.receive(llp, FrameKind::Request)? {
-            self.phase = Phase::AwaitingRequest(responder);
-            return Ok(None);
-        }
-        let request = parsed(FrameKind::Request, &self.frame)?;
+        let request = startup::receive(&mut self.frame, llp, FrameKind::Request)?;
+        let Some(request) = request else { return Ok(None) };
         let private_data = Bytes::copy_from_slice(request.private_data);
         let revision = request.revision;
         let offer = responder.handle_request(&request).map_err(ConnectFailure::Protocol)?;
         let (ird, ord) = (offer.peer_ird, offer.peer_ord);
         self.phase = Phase::Offered(offer, private_data.clone());
         Ok(Some(StartupEvent::Requested { revision, ird, ord, private_data }))
-    }
-
-    /// Whether the peer's frame is whole.
-    fn receive(&mut self, llp: &mut Llp<'_>, kind: FrameKind) -> Result<bool, ConnectFailure> {
-        match frame::receive(&mut self.frame, llp, kind) {
-            Arrival::Partial => Ok(false),
-            Arrival::Whole => Ok(true),
-            Arrival::Bad(error) => Err(ConnectFailure::Protocol(error.into())),
-            Arrival::Gone => Err(ConnectFailure::Closed),
-        }
-    }
-
-    /// The offer, out of its phase, once it is sure that private data fits the Reply.
-    fn take_offer(&mut self, private_data: &[u8]) -> Result<(Offer, Bytes), AnswerError> {
-        let Phase::Offered(offer, _) = &self.phase else { return Err(AnswerError::NothingAsked) };
-        frame::reply_len(offer, private_data).map_err(AnswerError::Frame)?;
-        match core::mem::replace(&mut self.phase, Phase::Over) {
-            Phase::Offered(offer, greeting) => Ok((offer, greeting)),
-            _ => Err(AnswerError::NothingAsked),
-        }
     }
 }
 
@@ -233,27 +204,6 @@ fn refuse(llp: &mut Llp<'_>, negotiated: &Negotiated, error: Error) {
     let mut stream = Stream::new(negotiated, true, true);
     stream.terminate(Failure::mpa(error).terminate);
     let mulpdu = mulpdu(llp.emss(), stream.segments().sends_markers());
-    let needed = stream.fpdu_room(mulpdu);
-    let mut scratch = Vec::new();
-    grow(&mut scratch, needed);
-    let _unsent_if_tcp_ended = pump::transmit(llp, &mut scratch, [needed, needed], |out| {
-        let built = stream.transmit(out, (mulpdu, None), &mut Nobody);
-        (built.as_ref().map_or(0, |&octets| octets), built)
-    });
-}
-
-fn octets(frame: &StartupFrame<'_>) -> Result<Vec<u8>, StartupError> {
-    let mut octets = vec![0; MAX_FRAME_LEN];
-    let len = frame.emit(&mut octets)?;
-    octets.truncate(len);
-    Ok(octets)
-}
-
-/// The frame that was found whole.
-fn parsed(kind: FrameKind, octets: &[u8]) -> Result<StartupFrame<'_>, ConnectFailure> {
-    match StartupFrame::parse(kind, octets) {
-        Ok(Some((frame, _))) => Ok(frame),
-        Ok(None) => Err(ConnectFailure::Closed),
-        Err(error) => Err(ConnectFailure::Protocol(error.into())),
-    }
+    let mut scratch = vec![0; stream.fpdu_room(mulpdu)];
+    let _unsent_if_tcp_ended = pump::transmit_all(&mut stream, llp, &mut scratch, mulpdu, &mut Nobody);
 }

@@ -1,25 +1,10 @@
-//! What a stream begins with: the result of MPA's startup, and the memory that belongs to the stream.
+//! The memory that belongs to a stream.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use weft_mpa::Negotiated;
 use weft_verbs::{
     Access, MemoryRegion, MemoryTable, PdId, Reach, Region, RegisterError, Registration, StreamId,
 };
-
-/// What the two ends have agreed on in MPA's startup (RFC 5044 section 7.1.2, RFC 6581 section 9).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agreement {
-    /// CRC, Markers, IRD, ORD, and how the stream begins.
-    pub negotiated: Negotiated,
-    /// This end has sent the Request, and sends first.
-    pub initiator: bool,
-    /// The IRD and ORD in the peer's frame, if it told them.
-    pub peer_depths: Option<(u16, u16)>,
-    /// The private data of the peer's frame.
-    pub private_data: Bytes,
-}
 
 /// Which memory a stream and its peer may reach (RFC 5041 section 8.2, RFC 5040 section 8.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
