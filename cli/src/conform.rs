@@ -21,18 +21,19 @@ use crate::wire;
 /// Judge an iWARP endpoint by what it does on the wire.
 ///
 /// Plays a scripted peer against a server that listens. Prints a verdict for each requirement of RFC 5040, 5041, 5044,
-/// 6581 and 7306 that it can see: pass, fail with the octets that show it, or inconclusive. Any iWARP server will do if it
-/// takes one connection after the other. A server of rping shows most (rping -s -P -S 65535, weft rping -s -P).
+/// 6581 and 7306 that shows on the wire: pass, fail with the octets that show it, or inconclusive. The server may be
+/// any iWARP server that takes one connection after the other. A server of rping shows most (rping -s -P -S 65535,
+/// weft rping -s -P).
 ///
-/// Exit status: 0 if nothing failed; 1 if something failed or the target could not be tested; 2 if the arguments make no
-/// sense.
+/// Exit status: 0 if nothing failed; 1 if something failed or the target could not be tested; 2 if the arguments make
+/// no sense.
 #[derive(Debug, Clone, Parser)]
 #[command(
     verbatim_doc_comment,
     after_help = help()
 )]
 pub struct Args {
-    /// The address of the endpoint; without --netif a name will do
+    /// The address of the endpoint, or without --netif its name
     #[arg(required_unless_present = "list")]
     pub target: Option<String>,
     /// The port that it listens on
@@ -45,7 +46,7 @@ pub struct Args {
     /// This side's own IP address on that device, with prefix; then a gateway, or `route NET/PREFIX via ADDR`
     #[arg(long, value_name = "CIDR[,gw ADDR]", requires = "netif")]
     pub ip: Option<IpSetting>,
-    /// Print the checks with their requirements, and do nothing
+    /// List the checks with their requirements, and run none
     #[arg(long)]
     pub list: bool,
     /// Run only the checks of a requirement, of a section (5044-7.1.1) or RFC, or the check of that name
@@ -82,7 +83,7 @@ Without --netif the TCP of the operating system is used.
     )
 }
 
-/// Whether nothing failed.
+/// Runs the checks and prints the report. Returns true if no requirement failed.
 fn judge(args: &Args) -> Result<bool, Failure> {
     let checks = choose(&args.only)?;
     if args.list {
@@ -126,7 +127,7 @@ fn judge(args: &Args) -> Result<bool, Failure> {
     Ok(report.counts().1 == 0)
 }
 
-/// The checks that `only` names, or all.
+/// Returns the checks that `only` names, or all checks if it names none.
 fn choose(only: &[String]) -> Result<Vec<&'static Check>, Failure> {
     let all = || CHECKS.iter().copied().flatten();
     for name in only {
@@ -143,12 +144,12 @@ fn is_named(check: &Check, name: &str) -> bool {
     check.name == name || check.ids.iter().any(|id| is_part_of(id, name))
 }
 
-/// Whether a requirement is that one, or one of that section or RFC.
+/// Returns true if `name` is the requirement `id`, its section or its RFC.
 fn is_part_of(id: &str, name: &str) -> bool {
     id.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']))
 }
 
-/// Leaves out requirements that were not asked for, although the same check judges them.
+/// Leaves out requirements that `only` does not name, although the same check judges them.
 fn select(
     mut findings: Vec<weft_conform::Finding>,
     only: &[String],

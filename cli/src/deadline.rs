@@ -1,19 +1,19 @@
-//! Moments of real time at which patience ends.
+//! Deadlines in real time.
 
 use std::time::{Duration, Instant};
 
-/// A moment of real time.
+/// The moment of real time at which a wait ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Deadline(Instant);
 
 impl Deadline {
-    /// The moment `timeout` from now on.
+    /// Returns the moment that is `timeout` from now.
     #[expect(clippy::disallowed_methods, reason = "other processes are waited for in real time")]
     pub(crate) fn after(timeout: Duration) -> Self {
         Self(Instant::now() + timeout)
     }
 
-    /// Returns how long it is until then; zero when the moment has passed.
+    /// Returns the time that is left; zero when the moment has passed.
     #[expect(clippy::disallowed_methods, reason = "other processes are waited for in real time")]
     pub(crate) fn left(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())

@@ -1,4 +1,4 @@
-//! `weft decode`: what a capture says, one line for each MPA frame and iWARP segment.
+//! `weft decode`: shows a capture, with one line for each MPA frame and iWARP segment.
 
 pub mod connection;
 pub mod fpdu;
@@ -45,7 +45,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Runs the subcommand and says what went wrong, if anything did.
+/// Decodes the capture, and prints the failure if there is one.
 pub fn run(args: &Args) -> ExitCode {
     let stdout = io::stdout();
     let terminal = stdout.is_terminal();
@@ -62,11 +62,11 @@ pub fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Where and how records are written.
+/// The output, and the form of the records in it.
 struct Output<W: Write> {
     sink: W,
     json: bool,
-    /// Known with the first packet.
+    /// Set at the first packet.
     style: Option<Style>,
     colours: bool,
     /// Write each packet's records at once, for a person at a terminal.
@@ -121,7 +121,7 @@ fn decode(path: &Path, output: &mut Output<impl Write>) -> Result<(), Failure> {
                 output.write_all(&mut tracker)?;
             }
             Ok(None) => break Ok(()),
-            // The records before the damage are still worth showing.
+            // The records before the damage are shown first.
             Err(error) => break Err(error),
         }
     };
@@ -154,7 +154,7 @@ fn summary_text(summary: &Summary) -> String {
     out
 }
 
-/// Writes a line to stderr. If that fails, the exit status still tells.
+/// Writes a line to stderr. If that fails, the exit status still shows a failure.
 fn remark(message: &str) {
     let _ = writeln!(io::stderr(), "weft decode: {message}");
 }

@@ -1,4 +1,4 @@
-//! The reasons why a subcommand did not do its work.
+//! The failure of a subcommand.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -15,12 +15,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// A failure on the way.
+    /// Returns a failure on the way.
     pub fn work(reason: impl core::fmt::Display) -> Self {
         Self::Work(reason.to_string())
     }
 
-    /// Arguments that make no sense.
+    /// Returns the failure that the arguments or the input make no sense.
     pub fn usage(reason: impl core::fmt::Display) -> Self {
         Self::Usage(reason.to_string())
     }
@@ -44,7 +44,7 @@ impl Failure {
     }
 }
 
-/// Failures of standard output.
+/// An error of standard output.
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
@@ -57,7 +57,7 @@ impl From<std::io::Error> for Failure {
 
 fn complain(command: &str, reason: &str, status: u8) -> ExitCode {
     let space = if command.is_empty() { "" } else { " " };
-    // If standard error is closed, the status still tells.
+    // If standard error is closed, the exit status still shows the failure.
     let _unread = writeln!(std::io::stderr(), "weft{space}{command}: {reason}");
     ExitCode::from(status)
 }

@@ -4,8 +4,8 @@ use crate::decode::pcap::{Capture, Link, Packet, Stamp};
 use crate::decode::print::{self, Style};
 use crate::decode::tracker::Tracker;
 
-/// Decodes arbitrary octets: once as a capture file, once as packets of one connection, so that the decoder behind the
-/// file and packet headers is reached too. Returns the number of records.
+/// Decodes arbitrary octets, once as a capture file and once as packets of one connection. The second way reaches the
+/// decoder behind the headers of file and packets. Returns the number of records.
 pub fn capture(data: &[u8]) -> usize {
     file(data) + packets(data)
 }
@@ -19,7 +19,7 @@ fn file(data: &[u8]) -> usize {
     drain(tracker, data.len())
 }
 
-/// Octets of the data choose direction, sequence step, flags and length; the following ones are the payload.
+/// Decodes packets. The first octets of each choose direction, sequence step, flags and length; the payload follows.
 fn packets(mut data: &[u8]) -> usize {
     let total = data.len();
     let mut tracker = Tracker::new();
@@ -30,7 +30,7 @@ fn packets(mut data: &[u8]) -> usize {
         let len = usize::from(u16::from_le_bytes([low, high & 0x07])).min(rest.len());
         let (payload, rest) = rest.split_at(len);
         data = rest;
-        // Mostly in order; else a hole or a repetition.
+        // Most packets are in order. The others make a hole or a repetition.
         if how & 0x0c == 0x0c {
             sequence[from] = sequence[from].wrapping_add(u32::from(step)).wrapping_sub(0x40);
         }
@@ -44,7 +44,7 @@ fn packets(mut data: &[u8]) -> usize {
 }
 
 fn packet(from: usize, sequence: [u32; 2], flags: u8, payload: &[u8]) -> Vec<u8> {
-    // A total length of zero: as long as the packet is.
+    // A total length of zero stands for the length of the packet.
     let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 6, 0, 0];
     let (src, dst) = if from == 0 { (1, 2) } else { (2, 1) };
     packet.extend([10, 0, 0, src, 10, 0, 0, dst, 0x10, src, 0x10, dst]);
@@ -64,7 +64,7 @@ fn drain(mut tracker: Tracker, input: usize) -> usize {
         let _ = print::json(&record).map(|object| object.to_string());
         records += 1;
     }
-    // Each segment takes eight octets of a stream at least, and notes are about pieces of it.
+    // A segment takes at least eight octets of a stream, and a note is about a piece of a stream.
     assert!(records <= 4 * input, "{records} records from {input} octets");
     records
 }

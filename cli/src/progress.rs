@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Shows itself only on a terminal, and only when the work takes more than a second.
+/// A bar that shows on a terminal only, and only if the work takes more than a second.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -31,7 +31,7 @@ impl Progress {
         }
     }
 
-    /// Prints something without the bar in the way.
+    /// Hides the bar while `print` prints.
     pub(crate) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
         self.bar.suspend(print)
     }

@@ -13,12 +13,12 @@ use crate::usage::number;
 
 /// Run a verbs program unmodified, without an RDMA device, a kernel module or privileges.
 ///
-/// The program's calls of libibverbs and librdmacm come to Weft, by a library that is preloaded. With --form directory two
-/// libraries are found in the place of the system's, for programs that look them up themselves, such as NCCL.
+/// A preloaded library takes the program's calls of libibverbs and librdmacm to Weft. With --form directory the program
+/// finds two libraries in place of the system's: programs such as NCCL look libraries up by themselves.
 ///
 /// The program sees one device, weft0, an RNIC. It has to connect by rdma_cm (perftest: -R), unless --personality says
-/// otherwise. Its peers are other programs under `weft run`, `weft rping`, Linux siw and hardware for iWARP. The exit status
-/// is the program's.
+/// otherwise. Its peers are other programs under `weft run`, `weft rping`, Linux siw and hardware for iWARP. The exit
+/// status is the program's.
 #[derive(Debug, Clone, Parser)]
 #[command(
     after_help = "The flags set these variables, which a program under LD_PRELOAD can be given by hand as well:
@@ -34,8 +34,8 @@ Examples:
   weft run --transport unix:/tmp/wire --ip 10.0.0.2/24 -- rping -c -a 10.0.0.1 -C 3"
 )]
 pub struct Args {
-    /// The kind of the device: an RNIC, or an adapter for RoCE, for programs that connect queue pairs by themselves. Both
-    /// sides have to take the same kind, unless they use rdma_cm
+    /// The kind of the device: an RNIC, or an adapter for RoCE, for programs that connect queue pairs by themselves.
+    /// Both sides have to take the same kind, unless they use rdma_cm
     #[arg(long, value_enum, default_value = "iwarp")]
     pub personality: Personality,
     /// The network: host, the operating system's TCP and its addresses; or a wire, as in `weft rping --netif`
@@ -67,8 +67,8 @@ pub struct Args {
     /// How the program finds Weft
     #[arg(long, value_enum, default_value_t = Form::Preload)]
     pub form: Form,
-    /// Print the program's calls of libibverbs and librdmacm, and at its end the number of calls and the objects that are
-    /// left: to standard error, or to FILE
+    /// Print the program's calls of libibverbs and librdmacm, and at its end the number of calls and the objects that
+    /// are left: to standard error, or to FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = STANDARD_ERROR)]
     pub trace: Option<PathBuf>,
     /// The program and its arguments
@@ -85,7 +85,7 @@ pub enum Form {
     Directory,
 }
 
-/// What the device looks like to the program.
+/// The kind of device that the program sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Personality {
     /// An RNIC for iWARP
@@ -94,7 +94,7 @@ pub enum Personality {
     Roce,
 }
 
-/// Becomes the program.
+/// Replaces this process by the program.
 pub fn run(args: &Args) -> ExitCode {
     match args.command() {
         Ok(mut command) => {
@@ -152,7 +152,8 @@ impl Args {
         Ok(command)
     }
 
-    /// What goes to `WEFT_TRACE`: an absolute path, for a program may change its folder before its first call.
+    /// Returns the value of `WEFT_TRACE`. It is an absolute path: a program may change its folder before its first
+    /// call.
     fn trace_output(&self) -> Result<Option<PathBuf>, Failure> {
         let Some(file) = &self.trace else { return Ok(None) };
         if file.as_os_str() == STANDARD_ERROR {
@@ -164,7 +165,7 @@ impl Args {
         std::path::absolute(file).map(Some).map_err(complaint)
     }
 
-    /// Whether the address fits the transport, so that it is this command that says so.
+    /// Checks that the address fits the transport, so that this command reports the error and not the library.
     fn check(&self) -> Result<(), Failure> {
         match (&self.transport, self.ip.as_deref()) {
             (Spec::Pair, _) => Err(Failure::usage("pair joins two devices of one process: try host")),
@@ -183,7 +184,7 @@ impl Args {
 }
 
 impl Form {
-    /// The variable of the dynamic loader, with Weft in front of what it has.
+    /// Returns the variable of the dynamic loader, with Weft in front of its present value.
     fn variable(self, folders: &[PathBuf]) -> Result<(&'static str, OsString), Failure> {
         let (variable, mut value) = match self {
             Self::Preload => {
@@ -202,7 +203,7 @@ impl Form {
     }
 }
 
-/// Where the libraries may be: beside this program, as cargo builds it, or where packages have libraries.
+/// Returns the folders where the libraries may be: beside this program, as cargo builds it, or as packages install it.
 fn folders() -> Vec<PathBuf> {
     let program = std::env::current_exe().and_then(std::fs::canonicalize).unwrap_or_default();
     let Some(beside) = program.parent() else { return Vec::new() };
@@ -217,7 +218,7 @@ fn find(folders: &[PathBuf], library: &str, made_by: &str) -> Result<PathBuf, Fa
         let folders = folders.join(" nor in ");
         Failure::usage(format!("there is no {library} in {folders}: {made_by} makes it"))
     })?;
-    // The dynamic loader takes both for separators, and says nothing.
+    // The dynamic loader takes both for separators, and reports no error.
     if path.as_os_str().as_encoded_bytes().iter().any(|octet| b" :".contains(octet)) {
         let path = path.display();
         return Err(Failure::usage(format!("{path} cannot be loaded: there is a space or a colon in it")));
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_the_program_is_the_programs() {
+    fn words_behind_the_program_are_its_arguments() {
         let args = args("run --no-crc ib_write_bw -R --ip x -- y");
         assert_eq!(args.program, ["ib_write_bw", "-R", "--ip", "x", "--", "y"]);
         assert!(args.no_crc && args.ip.is_none());
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_not_there_or_cannot_be_preloaded_is_told() {
+    fn a_library_that_is_missing_or_cannot_be_preloaded_is_reported() {
         let folder = std::env::temp_dir().join(format!("weft run {}", std::process::id()));
         let message = |form: Form, folders: &[PathBuf]| match form.variable(folders) {
             Err(Failure::Usage(line)) => line,

@@ -1,4 +1,4 @@
-//! `weft stat`: what the devices of running processes have counted, and their objects.
+//! `weft stat`: counters and objects of the devices in running processes.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,7 +16,7 @@ pub use args::{Args, Target, What};
 
 use crate::failure::Failure;
 
-/// Shows it.
+/// Prints the counters or objects.
 pub fn run(args: &Args) -> ExitCode {
     match show(args) {
         Ok(()) => ExitCode::SUCCESS,
@@ -46,7 +46,7 @@ fn show(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Asks again and again. Of the counters those are printed that have moved, with their rates.
+/// Asks again and again. Prints the counters that have moved, with their rates.
 fn watch(args: &Args, sockets: &[Socket], seconds: f64) -> Result<(), Failure> {
     let pause = Duration::from_secs_f64(seconds);
     let request = args.what.request(args.stags);
@@ -54,7 +54,7 @@ fn watch(args: &Args, sockets: &[Socket], seconds: f64) -> Result<(), Failure> {
     loop {
         let mut is_there = false;
         for (socket, before) in sockets.iter().zip(&mut before) {
-            // The end of the process is what a watcher waits for.
+            // The end of the process is no failure: it ends the watch.
             let Some(answer) = socket.ask_if_there(request)? else { continue };
             is_there = true;
             if args.json || args.what != What::Counters {

@@ -1,4 +1,4 @@
-//! The complaint about arguments that make no sense: one line that names the argument and what would be right.
+//! The error about arguments that make no sense: one line that names the argument and a right value.
 
 use core::ops::RangeInclusive;
 use std::error::Error as _;
@@ -10,8 +10,8 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use crate::failure::Failure;
 
-/// Prints what clap has to say about the `words` behind the program's name, and returns the exit status: help and version on
-/// standard output with 0, anything else as one line on standard error with 2.
+/// Prints clap's `error` about the `words` behind the program's name, and returns the exit status. Help and version go
+/// to standard output with status 0. Anything else is one line on standard error with status 2.
 pub fn explain(error: &Error, weft: &Command, words: impl Iterator<Item = OsString>) -> ExitCode {
     let (command, name) = command_of(weft, words);
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
@@ -103,7 +103,7 @@ fn reason(error: &Error, command: &Command, weft: &str) -> String {
     }
 }
 
-/// What clap knows about an error, in words.
+/// Returns a part of clap's error as words.
 fn context(error: &Error, kind: ContextKind) -> String {
     match error.get(kind) {
         Some(ContextValue::String(text)) => text.clone(),
@@ -116,7 +116,7 @@ fn context(error: &Error, kind: ContextKind) -> String {
     }
 }
 
-/// `<-s|-c>` in words.
+/// Returns `<-s|-c>` as `-s or -c`.
 fn one_of(text: &str) -> String {
     match text.strip_prefix("<-").and_then(|rest| rest.strip_suffix('>')) {
         Some(alternatives) => format!("-{}", alternatives.replace('|', " or ")),
@@ -124,7 +124,7 @@ fn one_of(text: &str) -> String {
     }
 }
 
-/// `--mtu <N>` without its value, `[PID]` without the brackets.
+/// Returns `--mtu <N>` without its value, `[PID]` without the brackets.
 fn option(argument: &str) -> &str {
     argument.split_whitespace().next().unwrap_or(argument).trim_matches(['[', ']'])
 }

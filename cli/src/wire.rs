@@ -11,7 +11,7 @@ use weft_netif::{Capture, Spec, Wire};
 use crate::deadline::Deadline;
 use crate::failure::Failure;
 
-/// A capture that is complete at every moment, since most servers end by a signal.
+/// Returns a capture that is complete at every moment, since most servers end by a signal.
 pub(crate) fn capture(path: &Path, clock_scale: u32) -> Result<Capture, Failure> {
     let file = File::create(path)
         .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))?;
@@ -26,7 +26,7 @@ pub(crate) fn open(spec: &Spec, mtu: usize, timeout: Duration) -> Result<Wire, F
     queues.pop().ok_or_else(|| Failure::usage(format!("{spec}: the device has no queue")))
 }
 
-/// Opens the device with as many queues, or with one if it has fewer.
+/// Opens the device with so many queues, or with one if it has fewer.
 pub(crate) fn open_queues(
     spec: &Spec,
     mtu: usize,

@@ -1,4 +1,4 @@
-//! The results, for people and for machines.
+//! The report of `weft conform`, as text and as JSON.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 use weft_conform::{Check, Report, Row, Verdict, digits, requirement};
 
-/// All checks with their requirements.
+/// Prints all checks with their requirements.
 pub(super) fn list(out: &mut impl Write, checks: &[&'static Check], json: bool) -> io::Result<()> {
     if json {
         let object =
@@ -23,7 +23,7 @@ pub(super) fn list(out: &mut impl Write, checks: &[&'static Check], json: bool) 
     Ok(())
 }
 
-/// A line for each requirement, more for those that are not kept, and the counts.
+/// Prints a line for each requirement, more lines for a requirement that the endpoint breaks, and the counts.
 pub(super) fn text(out: &mut impl Write, report: &Report, colours: bool) -> io::Result<()> {
     for row in report.rows() {
         let word = row.finding.verdict.word();
@@ -58,7 +58,7 @@ fn details(out: &mut impl Write, row: &Row) -> io::Result<()> {
     }
 }
 
-/// The same as an object; octets in full.
+/// Returns the report as a JSON object, with all octets.
 pub(super) fn json(report: &Report, target: SocketAddr, is_enhanced: bool) -> Value {
     let (passed, failed, inconclusive) = report.counts();
     json!({
@@ -95,5 +95,5 @@ fn row_json(row: &Row) -> Value {
     object
 }
 
-/// Octets shown from each end of a direction.
+/// Octets that the text shows of each end of a direction.
 const SHOWN: usize = 80;

@@ -14,13 +14,13 @@ use super::stream::Stream;
 #[derive(Debug)]
 pub struct Connection {
     sides: [Side; 2],
-    /// How both sides frame is known, or will never be.
+    /// The framing of both sides is known, or will never be.
     settled: bool,
     /// Startup frames or FPDUs were found.
     iwarp: bool,
 }
 
-/// What one end sends.
+/// The octets that one end sends.
 #[derive(Debug)]
 struct Side {
     address: SocketAddr,
@@ -29,25 +29,25 @@ struct Side {
 }
 
 impl Connection {
-    /// A connection between two ends of which nothing was seen yet.
+    /// Returns a connection between two ends, before its first packet.
     pub fn new(a: SocketAddr, b: SocketAddr) -> Self {
         let side = |address| Side { address, reassembly: Reassembly::new(), stream: Stream::new() };
         Self { sides: [side(a), side(b)], settled: false, iwarp: false }
     }
 
-    /// Takes the SYN flag of a segment. False if it opens another connection between the same ends.
+    /// Takes the SYN flag of a segment. Returns false if it opens another connection between the same ends.
     pub fn handle_syn(&mut self, segment: &TcpSegment) -> bool {
         let from = self.sender(segment);
         self.sides[from].reassembly.handle_syn(segment.sequence)
     }
 
-    /// Takes a segment, and appends what can be read now to `records`.
+    /// Takes a segment, and appends to `records` all records that are complete now.
     pub fn handle_segment(&mut self, segment: &TcpSegment, stamp: Stamp, records: &mut VecDeque<Record>) {
         if self.sides.iter().all(|side| side.stream.is_ignored()) {
             return;
         }
         let from = self.sender(segment);
-        // First the acknowledgement: it stands for octets that went the other way before this segment.
+        // The acknowledgement comes first: it is about octets that went the other way before this segment.
         if segment.checksum == Checksum::Plausible
             && let Some(acknowledged) = segment.acknowledged
         {
@@ -64,7 +64,7 @@ impl Connection {
         self.collect(records);
     }
 
-    /// Nothing more will come: appends the rest of what can be read to `records`.
+    /// Takes the end of the capture or the connection, and appends the last records to `records`.
     pub fn finish(&mut self, records: &mut VecDeque<Record>) {
         for side in &mut self.sides {
             side.reassembly.finish();
@@ -82,7 +82,7 @@ impl Connection {
         self.iwarp
     }
 
-    /// The beginning of neither direction was captured.
+    /// Returns true if the beginning of neither direction was captured.
     pub fn is_from_middle(&self) -> bool {
         self.sides.iter().all(|side| !side.reassembly.is_from_start())
     }
@@ -91,7 +91,8 @@ impl Connection {
         usize::from(segment.src != self.sides[0].address)
     }
 
-    /// The rules of RFC 5044 7.1: CRC if either side wants it, Markers if the receiving side wants them.
+    /// Settles the framing by the rules of RFC 5044 section 7.1: CRC if either side wants it, Markers if the receiving
+    /// side wants them.
     fn settle(&mut self, over: bool) {
         if self.settled {
             return;
@@ -138,7 +139,7 @@ impl Connection {
             while let Some((stamp, item)) = self.sides[from].stream.next_item() {
                 let is_gap = matches!(item, Item::Note(Note::Gap { .. }));
                 self.iwarp |= !is_gap;
-                // Holes in connections that are not iWARP's do not matter.
+                // Gaps matter in connections with iWARP only.
                 if is_gap && !self.iwarp {
                     continue;
                 }
@@ -149,7 +150,7 @@ impl Connection {
 }
 
 impl Side {
-    /// Hands all octets that are in order to the stream.
+    /// Gives the stream all octets that are in order.
     fn read(&mut self) {
         while let Some(next) = self.reassembly.next() {
             match next {

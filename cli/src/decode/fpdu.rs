@@ -1,13 +1,13 @@
-//! The FPDU (RFC 5044 section 4), read from octets that lie in the stream's order.
+//! The FPDU (RFC 5044 section 4), read from octets in the stream's order.
 
 use weft_mpa::Crc32c;
 
 use super::segment::{self, Kind};
 
-/// How one direction frames its segments.
+/// The framing of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framing {
-    /// The CRC field holds a CRC.
+    /// The CRC field has a CRC.
     pub crc: bool,
     /// There is a Marker every 512 octets, the first one before the first FPDU.
     pub markers: bool,
@@ -20,7 +20,7 @@ pub struct Fpdu {
     pub ulpdu: Vec<u8>,
     /// The verdict on its CRC.
     pub crc: Crc,
-    /// All Markers in it point where they should.
+    /// All Markers in it point to its beginning.
     pub markers_fit: bool,
     /// Octets that it takes in the stream, Markers included.
     pub wire_len: usize,
@@ -29,16 +29,16 @@ pub struct Fpdu {
 /// The verdict on a CRC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crc {
-    /// It fits.
+    /// The CRC is right.
     Good,
-    /// It does not fit.
+    /// The CRC is wrong.
     Bad,
-    /// There is none in use.
+    /// No CRC is in use.
     Off,
 }
 
 impl Crc {
-    /// The word for it, as used in JSON.
+    /// Returns the verdict's word in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -49,8 +49,8 @@ impl Crc {
 }
 
 impl Framing {
-    /// Reads the FPDU at the beginning of `octets`, `position` octets behind the first FPDU's beginning. `None` if
-    /// octets are missing at the end.
+    /// Reads the FPDU at the beginning of `octets`, `position` octets behind the first FPDU's beginning. Returns `None`
+    /// if octets are missing at the end.
     pub fn read(self, position: u64, octets: &[u8]) -> Option<Fpdu> {
         let ulpdu_len = self.ulpdu_len(position, octets)?;
         let mut whole = self.gather(position, octets, LENGTH_LEN + padded(ulpdu_len) + CRC_LEN)?;
@@ -67,13 +67,13 @@ impl Framing {
         Some(Fpdu { ulpdu: whole.octets, crc, markers_fit: whole.markers_fit, wire_len: whole.wire_len })
     }
 
-    /// The length of the ULPDU, from the length field alone.
+    /// Returns the length of the ULPDU, from the length field alone.
     pub fn ulpdu_len(self, position: u64, octets: &[u8]) -> Option<usize> {
         let field = self.gather(position, octets, LENGTH_LEN)?;
         field.octets.first_chunk().map(|&field| usize::from(u16::from_be_bytes(field)))
     }
 
-    /// Octets that an FPDU with this ULPDU takes in the stream.
+    /// Returns how many octets of the stream an FPDU with this ULPDU takes.
     pub fn wire_len(self, position: u64, ulpdu_len: usize) -> usize {
         let len = LENGTH_LEN + padded(ulpdu_len) + CRC_LEN;
         let first = to_marker(position);
@@ -84,7 +84,7 @@ impl Framing {
         len + MARKER_LEN * (1 + (len - first - 1) / (MARKER_DISTANCE - MARKER_LEN))
     }
 
-    /// Whether an FPDU with sensible headers begins here; `None` if there are too few octets to tell.
+    /// Returns true if an FPDU with sensible headers begins here, and `None` if there are too few octets to tell.
     pub fn is_plausible(self, position: u64, octets: &[u8]) -> Option<bool> {
         let begin = self.gather(position, octets, SHORTEST_LEN)?.octets;
         let (length, ulpdu) = begin.split_first_chunk::<LENGTH_LEN>()?;
@@ -95,7 +95,7 @@ impl Framing {
         Some(reserved == 0 && flaw.is_none() && length <= weft_mpa::MAX_ULPDU)
     }
 
-    /// The first `count` octets of an FPDU without the Markers before and in it.
+    /// Returns the first `count` octets of an FPDU without the Markers before and in it.
     fn gather(self, position: u64, octets: &[u8], count: usize) -> Option<Gathered> {
         let mut out = Gathered { octets: Vec::with_capacity(count), wire_len: 0, markers_fit: true };
         let mut header_at = 0;
@@ -121,20 +121,20 @@ impl Framing {
     }
 }
 
-/// Octets without Markers, and how many of the stream they took.
+/// Octets without Markers, and how many octets of the stream they took.
 struct Gathered {
     octets: Vec<u8>,
     wire_len: usize,
     markers_fit: bool,
 }
 
-/// The next Marker stands so many octets on.
+/// Returns how many octets later the next Marker comes.
 #[expect(clippy::cast_possible_truncation, reason = "a remainder of 512")]
 const fn to_marker(position: u64) -> usize {
     (position.wrapping_neg() % MARKER_DISTANCE as u64) as usize
 }
 
-/// ULPDU and pad: with the length field a multiple of four.
+/// Returns the length of ULPDU and pad, which with the length field is a multiple of four.
 const fn padded(ulpdu_len: usize) -> usize {
     (LENGTH_LEN + ulpdu_len).next_multiple_of(4) - LENGTH_LEN
 }

@@ -1,4 +1,4 @@
-//! From a captured packet to its TCP segment: Ethernet, VLAN, IPv4, IPv6, TCP.
+//! The TCP segment in a captured packet, behind Ethernet, VLAN, IPv4 or IPv6.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -16,7 +16,7 @@ pub struct TcpSegment {
     pub src: SocketAddr,
     /// The receiver.
     pub dst: SocketAddr,
-    /// Sequence number of the SYN if there is one, else of the first payload octet.
+    /// The sequence number of the SYN if there is one, else of the first payload octet.
     pub sequence: u32,
     /// The acknowledgement number, if the ACK flag is set.
     pub acknowledged: Option<u32>,
@@ -24,31 +24,31 @@ pub struct TcpSegment {
     pub syn: bool,
     /// The payload, as far as it was captured.
     pub payload: Bytes,
-    /// What the checksum says about the octets.
+    /// The verdict on the checksum.
     pub checksum: Checksum,
 }
 
-/// What a TCP checksum says.
+/// The verdict on a TCP checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checksum {
-    /// It fits, or there is nothing to judge by: the sender leaves it to its network card, or the packet was cut.
+    /// The checksum is right, or cannot be judged: the sender leaves it to its network card, or the packet was cut.
     Plausible,
-    /// It does not fit: a receiver throws this segment away.
+    /// The checksum is wrong: a receiver throws this segment away.
     Bad,
 }
 
-/// Why a packet holds no TCP segment for us.
+/// The reason why a packet has no TCP segment for the decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Skipped {
     /// ARP, UDP, ICMP and the like.
     NotTcp,
-    /// A part of an IP datagram; they are not put together, as TCP avoids them.
+    /// A fragment of an IP datagram. The decoder does not reassemble fragments, which TCP avoids.
     Fragment,
-    /// Headers that contradict themselves or end too early.
+    /// A header that contradicts itself or ends too early.
     Malformed,
 }
 
-/// Finds the TCP segment in a packet; the payload shares the packet's memory.
+/// Returns the TCP segment in a packet. The payload shares the packet's memory.
 pub fn parse(link: Link, packet: &Bytes) -> Result<TcpSegment, Skipped> {
     let datagram = match link {
         Link::RawIp => &packet[..],
@@ -77,7 +77,7 @@ pub fn parse(link: Link, packet: &Bytes) -> Result<TcpSegment, Skipped> {
     })
 }
 
-/// What the IP header says, and the octets behind it without link layer padding.
+/// The contents of the IP header, and the octets behind it without the padding of the link layer.
 struct Datagram<'a> {
     src: IpAddr,
     dst: IpAddr,
@@ -86,8 +86,8 @@ struct Datagram<'a> {
 }
 
 impl Datagram<'_> {
-    /// A zero checksum, and one that covers the pseudo header only, mark a sender whose card fills it in later than the
-    /// capture looks.
+    /// Judges the checksum. One of zero, or over the pseudo header only, is of a sender whose card fills it in behind
+    /// the capture.
     fn judge(&self, field: u16) -> Checksum {
         let pseudo_header = self.pseudo_header();
         let full = fold(sum(self.segment) + pseudo_header);
@@ -107,7 +107,7 @@ impl Datagram<'_> {
     }
 }
 
-/// The part of a TCP header that matters here.
+/// The fields of a TCP header that the decoder reads.
 struct TcpHeader {
     src_port: u16,
     dst_port: u16,
@@ -117,7 +117,7 @@ struct TcpHeader {
     checksum: u16,
 }
 
-/// The EtherType behind all VLAN tags.
+/// Returns the EtherType behind all VLAN tags.
 fn ethernet(input: &[u8]) -> IResult<&[u8], u16> {
     let (mut rest, (_addresses, mut ether_type)) = (take(12_usize), be_u16).parse(input)?;
     while matches!(ether_type, VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN) {
@@ -137,14 +137,14 @@ fn ipv4(input: &[u8]) -> Result<Datagram<'_>, Skipped> {
     }
     let options = header_len.checked_sub(IPV4_HEADER_LEN).ok_or(Skipped::Malformed)?;
     let rest = rest.get(options..).ok_or(Skipped::Malformed)?;
-    // A total length of zero stands for a large segment that the card is to cut up.
+    // A total length of zero is that of a large segment, which the card cuts later.
     let len =
         if total == 0 { rest.len() } else { total.checked_sub(header_len).ok_or(Skipped::Malformed)? };
     let segment = &rest[..len.min(rest.len())];
     Ok(Datagram { src: src.into(), dst: dst.into(), segment, whole: segment.len() == len })
 }
 
-/// The part of an IPv4 header that matters here.
+/// The fields of an IPv4 header that the decoder reads.
 struct Ipv4Header {
     header_len: usize,
     total: usize,
@@ -183,33 +183,33 @@ fn ipv6(input: &[u8]) -> Result<Datagram<'_>, Skipped> {
     }
 }
 
-/// Payload length, next header, source, destination.
+/// Returns payload length, next header, source and destination.
 fn ipv6_header(input: &[u8]) -> IResult<&[u8], (usize, u8, u128, u128)> {
     let (rest, (_version, len, next_header, _hops)) = (be_u32, be_u16, be_u8, be_u8).parse(input)?;
     let (rest, (src, dst)) = (be_u128, be_u128).parse(rest)?;
     Ok((rest, (usize::from(len), next_header, src, dst)))
 }
 
-/// Steps over one extension header.
+/// Skips one extension header.
 fn extension(input: &[u8]) -> IResult<&[u8], u8> {
     let (rest, (next_header, units)) = (be_u8, be_u8).parse(input)?;
     let (rest, _) = take(usize::from(units) * 8 + 6).parse(rest)?;
     Ok((rest, next_header))
 }
 
-/// The header, and what follows it.
+/// Returns the header, and the octets behind it.
 fn tcp(input: &[u8]) -> IResult<&[u8], TcpHeader> {
     let (rest, (src_port, dst_port)) = (be_u16, be_u16).parse(input)?;
     let (rest, (sequence, acknowledged)) = (be_u32, be_u32).parse(rest)?;
     let (rest, (offset, flags, _window)) = (be_u8, be_u8, be_u16).parse(rest)?;
     let (rest, (checksum, _urgent)) = (be_u16, be_u16).parse(rest)?;
-    // An offset below 5 points into the header itself; no options are the charitable reading.
+    // An offset below 5 points into the header itself. It is read as a header without options.
     let options = (usize::from(offset >> 4) * 4).saturating_sub(TCP_HEADER_LEN);
     let (rest, _) = take(options).parse(rest)?;
     Ok((rest, TcpHeader { src_port, dst_port, sequence, acknowledged, flags, checksum }))
 }
 
-/// The sum of 16-bit words, not yet folded.
+/// Returns the sum of 16-bit words, not yet folded.
 fn sum(octets: &[u8]) -> u64 {
     let (words, rest) = octets.as_chunks::<2>();
     let last = rest.first().map_or(0, |&octet| u64::from(octet) << 8);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn judges_the_checksum() {
+    fn the_checksum_is_judged() {
         // Addresses, protocol and length: 0a00 + 0001 + 0a00 + 0002 + 0006 + 0016.
         let pseudo_header = 0x141f;
         let right = !(pseudo_header + 0x0050 + 0x0100 + 0x0007 + 0x0009 + 0x5010 + 0x6869);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_out_what_is_no_tcp_segment() {
+    fn packets_without_a_tcp_segment_are_left_out() {
         let skipped = |at: usize, value: u8| {
             let mut octets = datagram(0);
             octets[at] = value;

@@ -1,4 +1,4 @@
-//! The classic capture file format, read record by record.
+//! The classic format of capture files, read record by record.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use nom::number::Endianness;
 use nom::number::complete::{u16, u32};
 use nom::{IResult, Parser};
 
-/// A capture file that is being read: either byte order, stamps in micro- or nanoseconds.
+/// The reader of a capture file, in either byte order, with stamps in micro- or nanoseconds.
 #[derive(Debug)]
 pub struct Capture<R> {
     reader: R,
@@ -19,7 +19,7 @@ pub struct Capture<R> {
 }
 
 impl<R: Read> Capture<R> {
-    /// Reads the file header and checks that this is a capture of a kind we know.
+    /// Reads the file header, and checks that the file is a capture of a known kind.
     pub fn open(mut reader: R) -> Result<Self, Error> {
         let mut header = [0; FILE_HEADER_LEN];
         let filled = fill(&mut reader, &mut header)?;
@@ -33,12 +33,12 @@ impl<R: Read> Capture<R> {
         if version != VERSION {
             return Err(Error::Version(version));
         }
-        // The upper half of the word tells of a frame check sequence; the IP length cuts that off anyway.
+        // The upper half of the word announces a frame check sequence. The IP length cuts that off anyway.
         let link = Link::from_number(link & 0xffff).ok_or(Error::LinkType(link))?;
         Ok(Self { reader, endianness, nanoseconds, link, records: 0 })
     }
 
-    /// The next packet, or `None` at the end of the file. After an error nothing sensible follows.
+    /// Returns the next packet, or `None` at the end of the file. After an error the rest of the file is unreadable.
     #[expect(clippy::should_implement_trait, reason = "it can fail, and the caller must see where")]
     pub fn next(&mut self) -> Result<Option<Packet>, Error> {
         let number = self.records + 1;
@@ -64,7 +64,7 @@ impl<R: Read> Capture<R> {
         Ok(Some(Packet { stamp: Stamp { time, number }, cut: original > captured, data: Bytes::from(data) }))
     }
 
-    /// What a packet of this file begins with.
+    /// Returns the link layer of all packets of the file.
     pub const fn link(&self) -> Link {
         self.link
     }
@@ -73,7 +73,7 @@ impl<R: Read> Capture<R> {
 /// One record of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
-    /// When it was captured, and which record it is.
+    /// The time of capture, and the number of the record.
     pub stamp: Stamp,
     /// The capture kept only the beginning of this packet.
     pub cut: bool,
@@ -81,7 +81,7 @@ pub struct Packet {
     pub data: Bytes,
 }
 
-/// When and where in the file something was seen.
+/// The time of a packet, and its place in the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp {
     /// The record's own time.
@@ -95,14 +95,14 @@ pub struct Stamp {
 pub struct Time(pub u64);
 
 impl Time {
-    /// Seconds as the float that is nearest.
+    /// Returns the nearest number of seconds.
     #[expect(clippy::cast_precision_loss, reason = "each half is exact, their sum is rounded once")]
     pub fn seconds(self) -> f64 {
         (self.0 / 1_000_000_000) as f64 + (self.0 % 1_000_000_000) as f64 / 1e9
     }
 }
 
-/// The link layers that are understood.
+/// The link layers that the decoder reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
     /// Ethernet, with or without VLAN tags (LINKTYPE 1).
@@ -112,7 +112,7 @@ pub enum Link {
 }
 
 impl Link {
-    /// The link layer behind a LINKTYPE number, if it is one of ours.
+    /// Returns the link layer of a LINKTYPE number, if the decoder reads it.
     pub const fn from_number(number: u32) -> Option<Self> {
         match number {
             1 => Some(Self::Ethernet),
@@ -122,27 +122,27 @@ impl Link {
     }
 }
 
-/// Why a file cannot be read, or not further.
+/// The reason why a file cannot be read, or not further.
 #[derive(Debug)]
 pub enum Error {
-    /// The file holds nothing at all.
+    /// The file is empty.
     Empty,
     /// The first four octets are not those of a capture.
     Magic([u8; 4]),
-    /// The newer format, which other tools convert.
+    /// The file has the newer format, which other tools convert.
     Pcapng,
     /// The file ends within its own header.
     ShortHeader,
-    /// Another major version than 2.
+    /// The major version is not 2.
     Version(u16),
-    /// A link layer that we do not understand.
+    /// The decoder does not read this link layer.
     LinkType(u32),
     /// The file ends within this record.
     Truncated {
         /// The record's number.
         record: u64,
     },
-    /// A record that claims more octets than any capture tool writes: the file is damaged.
+    /// A record claims more octets than any capture tool writes: the file is damaged.
     RecordLength {
         /// The record's number.
         record: u64,
@@ -185,7 +185,7 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Byte order and stamp unit, from the first octets of the file.
+/// Returns byte order and stamp unit, from the first octets of the file.
 fn format(begin: &[u8]) -> Result<(Endianness, bool), Error> {
     let Some(&magic) = begin.first_chunk::<4>() else {
         return Err(if begin.is_empty() { Error::Empty } else { Error::ShortHeader });
@@ -200,7 +200,7 @@ fn format(begin: &[u8]) -> Result<(Endianness, bool), Error> {
     })
 }
 
-/// Major version and link type.
+/// Returns major version and link type.
 fn file_header(order: Endianness, input: &[u8]) -> IResult<&[u8], (u16, u32)> {
     let (rest, (_magic, major, _minor)) = (u32(order), u16(order), u16(order)).parse(input)?;
     let (rest, (_zone, _accuracy, _snap)) = (u32(order), u32(order), u32(order)).parse(rest)?;
@@ -208,12 +208,12 @@ fn file_header(order: Endianness, input: &[u8]) -> IResult<&[u8], (u16, u32)> {
     Ok((rest, (major, link)))
 }
 
-/// Seconds, fraction, captured octets, octets that were on the wire.
+/// Returns seconds, fraction, captured octets, and octets that were on the wire.
 fn record_header(order: Endianness, input: &[u8]) -> IResult<&[u8], (u32, u32, u32, u32)> {
     (u32(order), u32(order), u32(order), u32(order)).parse(input)
 }
 
-/// Reads until the buffer is full or the file ends; returns how much there was.
+/// Reads until the buffer is full or the file ends. Returns how many octets were read.
 fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -231,7 +231,7 @@ const FILE_HEADER_LEN: usize = 24;
 const RECORD_HEADER_LEN: usize = 16;
 const VERSION: u16 = 2;
 
-/// The longest record that capture tools write (libpcap's maximal snap length).
+/// The longest record that capture tools write (libpcap's largest snap length).
 const MAX_RECORD_LEN: u32 = 262_144;
 
 #[cfg(test)]
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_both_orders_and_both_units() {
+    fn both_byte_orders_and_both_units_are_read() {
         for order in [Endianness::Big, Endianness::Little] {
             for (magic, time) in [(0xa1b2_c3d4, 7_000_009_000), (0xa1b2_3c4d, 7_000_000_009)] {
                 let octets = file(order, magic, 1, &[(7, 9, b"abc"), (8, 0, b"")]);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_does_not_know() {
+    fn unknown_files_are_refused() {
         let of =
             |octets: &[u8]| Capture::open(octets).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(of(&[0x0a, 0x0d, 0x0d, 0x0a, 0, 0]).starts_with("a pcapng file"));

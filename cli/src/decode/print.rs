@@ -10,17 +10,17 @@ use super::record::{Item, Record};
 use super::segment::{Address, Detail, Kind, Segment, Terminate};
 use super::startup::{Enhanced, Role, Startup};
 
-/// How text is written.
+/// The style of the text.
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
     /// The time that counts as zero.
     pub begin: Time,
-    /// Terminal colours.
+    /// The text has colours, for a terminal.
     pub colours: bool,
 }
 
 impl Style {
-    /// One line of text, without its end.
+    /// Returns a record as one line of text, without the line end.
     pub fn text(&self, record: &Record) -> String {
         let time = Time(record.stamp.time.0.saturating_sub(self.begin.0)).seconds();
         let (src, dst) = (record.src.to_string(), record.dst.to_string());
@@ -52,7 +52,7 @@ impl Style {
     }
 }
 
-/// One JSON object, or `None` for the decoder's own remarks.
+/// Returns a record as one JSON object, or `None` for a remark of the decoder itself.
 pub fn json(record: &Record) -> Option<Value> {
     let mut object = Map::new();
     let mut set = |key: &str, value: Value| object.insert(key.to_owned(), value);
@@ -71,7 +71,7 @@ pub fn json(record: &Record) -> Option<Value> {
     Some(Value::Object(object))
 }
 
-/// Octets as hexadecimal digits.
+/// Returns octets as hexadecimal digits.
 fn hex(octets: &[u8]) -> String {
     octets.iter().fold(String::new(), |mut out, octet| {
         let _ = write!(out, "{octet:02x}");
@@ -216,7 +216,7 @@ fn startup_json(startup: &Startup, set: &mut impl FnMut(&str, Value) -> Option<V
     };
     set("kind", json!(kind));
     set("length", json!(startup.len));
-    // Startup frames have no CRC; what they say about the FPDUs' is in `requires_crc`.
+    // Startup frames have no CRC. Their demand for a CRC in FPDUs is in `requires_crc`.
     set("crc", json!(Crc::Off.name()));
     set("last", json!(true));
     set("revision", json!(startup.revision));

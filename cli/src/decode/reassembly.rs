@@ -7,24 +7,24 @@ use bytes::{Buf, Bytes};
 use super::packet::Checksum;
 use super::pcap::Stamp;
 
-/// The octets of one direction, each of them once, and the holes that the capture left.
+/// The octets of one direction, each of them once, and the gaps that the capture left.
 ///
-/// `handle_*` take what was captured, [`Reassembly::next`] gives what is in order. Repeated octets are dropped (the
-/// first copy counts), later ones are held until the hole before them is filled or known to stay: the peer has
-/// acknowledged it several times, too much is held, or the capture is over.
+/// `handle_*` take captured segments, [`Reassembly::next`] returns octets in order. Of repeated octets the first copy
+/// counts. Later octets are held until the gap before them is filled or known to stay: the peer has acknowledged it
+/// several times, too many octets are held, or the capture is over.
 #[derive(Debug, Default)]
 pub struct Reassembly {
-    /// Sequence number of the octet at `position`; `None` before the first segment.
+    /// The sequence number of the octet at `position`; `None` before the first segment.
     expected: Option<u32>,
     /// Octets handed out or given up so far: the sequence number without its wrap.
     position: u64,
     /// The first octet's sequence number, if a SYN told it.
     first: Option<u32>,
     held: Store,
-    /// Segments with a bad checksum, used only where no good copy came.
+    /// Segments with a bad checksum, used only if no good copy comes.
     doubtful: Store,
     acknowledged: u64,
-    /// How often the peer acknowledged octets beyond the hole that stands at `position`.
+    /// How often the peer has acknowledged octets beyond the gap at `position`.
     patience_used: u32,
     over: bool,
 }
@@ -38,28 +38,28 @@ pub struct Piece {
     pub stamp: Stamp,
 }
 
-/// What comes next in order.
+/// The next octets in order, or the next gap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// Octets that follow the former ones.
+    /// Octets that follow the earlier ones.
     Piece(Piece),
-    /// Octets that were not captured.
+    /// A gap of octets that were not captured.
     Gap {
         /// How many.
         octets: u64,
-        /// The packet with the first ones behind them.
+        /// The packet with the first octets behind the gap.
         stamp: Stamp,
     },
 }
 
 impl Reassembly {
-    /// A direction of which nothing was seen yet.
+    /// Returns a direction before its first packet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes a SYN: the stream begins behind it. False if another stream is already under way here, which means that
-    /// the addresses serve a new connection.
+    /// Takes a SYN: the stream begins behind it. Returns false if another stream is already under way here: the
+    /// addresses have a new connection.
     pub fn handle_syn(&mut self, sequence: u32) -> bool {
         let first = sequence.wrapping_add(1);
         if self.expected.is_none() {
@@ -69,7 +69,7 @@ impl Reassembly {
         self.first == Some(first)
     }
 
-    /// Takes the payload of one segment, `sequence` being that of its first octet.
+    /// Takes the payload of one segment. `sequence` is the number of its first octet.
     pub fn handle_segment(&mut self, sequence: u32, mut piece: Piece, checksum: Checksum) {
         if piece.data.is_empty() {
             return;
@@ -98,23 +98,23 @@ impl Reassembly {
         }
     }
 
-    /// The capture or the connection is over: missing octets will not come.
+    /// Takes the end of the capture or the connection: missing octets will not come.
     pub const fn finish(&mut self) {
         self.over = true;
     }
 
-    /// The next octets in order or the next hole; `None` until more was captured.
+    /// Returns the next octets in order or the next gap, and `None` until more is captured.
     #[expect(clippy::should_implement_trait, reason = "not an iterator: None is not the end")]
     pub fn next(&mut self) -> Option<Next> {
         if let Some(piece) = self.held.take(self.position) {
             return Some(self.hand_out(piece));
         }
-        // The receiver has these octets, so a good copy is not to come any more; a bad one tells more than a hole.
-        let doubtful_is_best = self.acknowledged > self.position || self.is_hole_final();
+        // The receiver has these octets, so no good copy will come. A bad copy shows more than a gap.
+        let doubtful_is_best = self.acknowledged > self.position || self.is_gap_final();
         if doubtful_is_best && let Some(piece) = self.doubtful.take(self.position) {
             return Some(self.hand_out(piece));
         }
-        if !self.is_hole_final() {
+        if !self.is_gap_final() {
             return None;
         }
         let (resume, stamp) = [self.held.first(), self.doubtful.first()].into_iter().flatten().min()?;
@@ -123,7 +123,7 @@ impl Reassembly {
         Some(Next::Gap { octets, stamp })
     }
 
-    /// A SYN was seen, so the first octet here is the stream's first.
+    /// Returns true after a SYN: the first octet here is the stream's first.
     pub const fn is_from_start(&self) -> bool {
         self.first.is_some()
     }
@@ -141,12 +141,12 @@ impl Reassembly {
         self.doubtful.forget(self.position);
     }
 
-    const fn is_hole_final(&self) -> bool {
+    const fn is_gap_final(&self) -> bool {
         self.over || self.patience_used >= PATIENCE || self.held.is_full() || self.doubtful.is_full()
     }
 }
 
-/// Pieces by the position of their first octet; they may overlap.
+/// Pieces by the position of their first octet. They may overlap.
 #[derive(Debug, Default)]
 struct Store {
     pieces: BTreeMap<u64, Piece>,
@@ -154,7 +154,7 @@ struct Store {
 }
 
 impl Store {
-    /// Of two pieces that begin alike the longer one stays, and the first of two equals.
+    /// Adds a piece. Of two pieces that begin at the same octet the longer one stays, and the first of two equal ones.
     fn insert(&mut self, at: u64, piece: Piece) {
         let len = piece.data.len();
         match self.pieces.get_mut(&at) {
@@ -170,7 +170,7 @@ impl Store {
         }
     }
 
-    /// The octets from `position` on, if they are here; drops pieces that lie before it.
+    /// Returns the octets from `position` on, if they are here. Drops pieces that lie before it.
     fn take(&mut self, position: u64) -> Option<Piece> {
         while let Some(entry) = self.pieces.first_entry() {
             if *entry.key() > position {
@@ -209,16 +209,16 @@ impl Store {
     }
 }
 
-/// How far `to` lies ahead of `from` in sequence space; negative if behind.
+/// Returns how far `to` lies ahead of `from` in sequence space; negative if behind.
 fn distance(from: u32, to: u32) -> i64 {
     i64::from(to.wrapping_sub(from).cast_signed())
 }
 
-/// So many acknowledgements of a hole prove that the capture has missed it. More than one, as captures of several
-/// queues or interfaces are a little out of order themselves.
+/// Acknowledgements of a gap that prove that the capture has missed it. One is not enough: captures of several queues
+/// or interfaces are a little out of order themselves.
 const PATIENCE: u32 = 16;
 
-/// More than any TCP window in use; a direction that holds more has a hole that will not be filled.
+/// More than any TCP window in use. A direction that holds more has a gap that will not be filled.
 const HELD_OCTETS: usize = 16 << 20;
 
 #[cfg(test)]
@@ -229,7 +229,7 @@ mod tests {
         Piece { data: Bytes::from_static(data), stamp: Stamp::default() }
     }
 
-    /// What is in order now, with `<n>` for a gap of n octets.
+    /// Returns the octets that are in order now, with `<n>` for a gap of n octets.
     fn drain(stream: &mut Reassembly) -> String {
         let mut out = String::new();
         while let Some(next) = stream.next() {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_repeats_and_overlaps_across_the_wrap() {
+    fn reordered_repeated_and_overlapping_octets_across_the_wrap() {
         let start = u32::MAX - 3;
         let mut stream = started(start);
         let mut out = String::new();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_stays_open_until_acknowledged_often_enough() {
+    fn a_gap_stays_open_until_acknowledged_often_enough() {
         let mut stream = started(99);
         stream.handle_segment(103, piece(b"defg"), Checksum::Plausible);
         for _ in 0..PATIENCE - 1 {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_gives_all_holes_up() {
+    fn the_end_gives_all_gaps_up() {
         let mut stream = Reassembly::new();
         stream.handle_segment(7, piece(b"a"), Checksum::Plausible);
         stream.handle_segment(10, piece(b"d"), Checksum::Plausible);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_held_gives_the_hole_up() {
+    fn too_many_held_octets_give_the_gap_up() {
         static BLOCK: [u8; 65536] = [b'.'; 65536];
         let mut stream = started(0);
         let blocks = u32::try_from(HELD_OCTETS / BLOCK.len()).unwrap();

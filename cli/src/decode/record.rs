@@ -1,4 +1,4 @@
-//! What the decoder gives: one record for each startup frame, DDP Segment and remark.
+//! The output of the decoder: one record for each startup frame, DDP Segment and remark.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,20 +8,20 @@ use super::pcap::Stamp;
 use super::segment::Segment;
 use super::startup::Startup;
 
-/// Something that one end of a connection sent to the other.
+/// An item that one end of a connection sent to the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The packet that made it whole.
+    /// The packet that completed the item.
     pub stamp: Stamp,
     /// The sender.
     pub src: SocketAddr,
     /// The receiver.
     pub dst: SocketAddr,
-    /// What it is.
+    /// The item.
     pub item: Item,
 }
 
-/// What a direction of a connection carries.
+/// The items of one direction of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     /// An MPA Request or Reply Frame.
@@ -37,29 +37,29 @@ pub enum Item {
     Note(Note),
 }
 
-/// What the decoder has to say about a direction.
+/// The decoder's remarks about a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Note {
     /// Octets are missing in the capture.
     Gap {
         /// How many.
         octets: u64,
-        /// The ULPDU length of a segment of which the beginning was captured only.
+        /// The ULPDU length of a segment whose beginning alone was captured.
         incomplete: Option<usize>,
     },
-    /// Segments are found again after so many octets that could not be read.
+    /// Segments are found again after octets that could not be read.
     Resumed {
         /// How many.
         skipped: u64,
     },
     /// The rest of the direction could not be read.
     Unread {
-        /// Octets of it.
+        /// How many octets.
         octets: u64,
     },
-    /// The startup frames were not captured, CRC and Markers are assumed.
+    /// The startup frames were not captured. CRC and Markers are assumed.
     StartMissing,
-    /// The other side's startup frame was not captured, CRC and Markers are taken from this side's.
+    /// The other side's startup frame was not captured. CRC and Markers are taken from this side's.
     HalfStart,
     /// A startup frame that announces more Private Data than is allowed.
     MalformedStartup,
@@ -67,7 +67,7 @@ pub enum Note {
     SameRole,
     /// The capture or the connection ends within an FPDU or startup frame.
     EndsWithin {
-        /// Octets of it that are there.
+        /// How many octets of the frame are there.
         octets: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! One DDP Segment and the RDMAP message it belongs to, as a decoder reads it: every field shown, none believed.
+//! One DDP Segment and its RDMAP message, as a decoder reads them: it shows every field and trusts none.
 
 use bytes::Bytes;
 use nom::number::complete::{be_u8, be_u16, be_u32, be_u64};
@@ -9,15 +9,15 @@ use nom::{IResult, Parser};
 pub struct Segment {
     /// Octets of the ULPDU: headers and payload.
     pub len: usize,
-    /// The message type, [`Kind::Unknown`] if there is none.
+    /// The message type, [`Kind::Unknown`] for an opcode without one.
     pub kind: Kind,
     /// The DDP header, if the ULPDU is long enough for one.
     pub header: Option<Header>,
     /// Octets behind the DDP header.
     pub payload_len: usize,
-    /// What the octets behind the DDP header say.
+    /// The fields behind the DDP header.
     pub detail: Detail,
-    /// What is wrong with the segment.
+    /// The fault of the segment, if it has one.
     pub remark: Option<&'static str>,
 }
 
@@ -32,11 +32,11 @@ pub struct Header {
     pub rdmap_version: u8,
     /// The RDMAP opcode.
     pub opcode: u8,
-    /// Where the payload belongs.
+    /// The place of the payload.
     pub address: Address,
 }
 
-/// Where a segment's payload belongs.
+/// The place of a segment's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Address {
     /// Into a tagged buffer.
@@ -93,7 +93,7 @@ pub enum Kind {
 /// The fields of the RDMAP header behind the DDP header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Detail {
-    /// There is none, or it is cut short.
+    /// The message has no such header, or it is cut short.
     None,
     /// The RDMA Read Request header.
     ReadRequest {
@@ -145,7 +145,7 @@ pub struct Terminate {
     pub code: u8,
     /// The sender has layer and type the other way round, as Linux siw does.
     pub swapped: bool,
-    /// Nothing tells the order, and the other one makes sense too; the RFC's is shown first.
+    /// Both orders make sense, and no bit decides between them. The RFC's order is shown first.
     pub ambiguous: bool,
     /// DDP Segment Length, if its bit is set.
     pub segment_len: Option<u16>,
@@ -174,14 +174,14 @@ impl Segment {
         Self { len: ulpdu.len(), kind, header: Some(header), payload_len: payload.len(), detail, remark }
     }
 
-    /// L: the last segment of its message; false without a header.
+    /// Returns the flag L: the segment is the last of its message. Returns false without a header.
     pub fn is_last(&self) -> bool {
         self.header.is_some_and(|header| header.last)
     }
 }
 
 impl Header {
-    /// What is wrong with this header, if anything is.
+    /// Returns the fault of this header, if it has one.
     pub const fn flaw(&self, kind: Kind) -> Option<&'static str> {
         if self.ddp_version != 1 {
             return Some("the DDP version is not 1");
@@ -199,7 +199,7 @@ impl Header {
 }
 
 impl Kind {
-    /// The message type of an opcode.
+    /// Returns the message type of an opcode.
     pub const fn from_opcode(opcode: u8) -> Self {
         match opcode {
             0x0 => Self::Write,
@@ -218,7 +218,7 @@ impl Kind {
         }
     }
 
-    /// The short name, as used in JSON.
+    /// Returns the short name, as in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -237,7 +237,7 @@ impl Kind {
         }
     }
 
-    /// The queue of an untagged message, `None` for a tagged one.
+    /// Returns the queue of an untagged message, `None` for a tagged one.
     const fn queue(self) -> Option<u32> {
         match self {
             Self::Write | Self::ReadResponse | Self::Unknown => None,
@@ -248,7 +248,7 @@ impl Kind {
         }
     }
 
-    /// Octets of the RDMAP header, for messages that have one.
+    /// Returns the octets of the RDMAP header, for messages that have one.
     const fn header_len(self) -> Option<usize> {
         match self {
             Self::ReadRequest => Some(28),
@@ -260,7 +260,7 @@ impl Kind {
         }
     }
 
-    /// Reads the RDMAP header of this kind; an error if it is cut short.
+    /// Reads the RDMAP header of this kind. Fails if it is cut short.
     fn detail(self, payload: &[u8]) -> IResult<&[u8], Detail> {
         match self {
             Self::ReadRequest => read_request(payload),
@@ -278,12 +278,12 @@ impl Kind {
 }
 
 impl Terminate {
-    /// What the sender complains about, in words.
+    /// Returns the sender's complaint as words.
     pub fn words(&self) -> &'static str {
         weft_rdmap::Terminate::new(self.layer, self.etype, self.code).describe()
     }
 
-    /// Layer, type and words of the other reading, if there is one.
+    /// Returns layer, type and words of the other reading, if there is one.
     pub fn other_reading(&self) -> Option<(u8, u8, &'static str)> {
         let (layer, etype) = (self.etype, self.layer);
         let words = weft_rdmap::Terminate::new(layer, etype, self.code).describe();
@@ -330,7 +330,8 @@ fn atomic_request(input: &[u8]) -> IResult<&[u8], Detail> {
     Ok((rest, Detail::AtomicRequest { operation, request, stag, to, operands: [a, b, c, d] }))
 }
 
-/// The returned headers are read as far as they are there: peers set the bits and leave the octets out.
+/// Reads a Terminate. The returned headers are read as far as they go: some peers set the bits and leave the octets
+/// out.
 fn terminate(input: &[u8]) -> IResult<&[u8], Detail> {
     let (rest, (class, code, control, _reserved)) = (be_u8, be_u8, be_u8, be_u8).parse(input)?;
     let (high, low) = (class >> 4, class & 0x0f);
@@ -363,7 +364,7 @@ fn terminate(input: &[u8]) -> IResult<&[u8], Detail> {
     Ok((rest, Detail::Terminate(terminate)))
 }
 
-/// The code points of RFC 5040, 5041, 5044 and 6581.
+/// Returns true for the code points of RFC 5040, 5041, 5044 and 6581.
 const fn is_registered(layer: u8, etype: u8, code: u8) -> bool {
     matches!(
         (layer, etype, code),
@@ -392,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_terminate_in_both_orders() {
+    fn a_terminate_is_read_in_both_orders() {
         // Same meaning: a Write to an STag that is not there, in RFC order and in that of Linux siw.
         let header = b"\x00\x16\xc1\x40\xde\xad\xbe\xef\0\0\0\0\0\0\x10\0";
         for (control, swapped) in [(b"\x11\x00\xc0\x00", false), (b"\x11\x00\x03\x00", true)] {
@@ -420,14 +421,14 @@ mod tests {
         assert_eq!((terminate.layer, terminate.etype, terminate.swapped), (0, 2, false));
         let other = terminate.other_reading().map(|(layer, etype, _)| (layer, etype));
         assert_eq!(other, Some((2, 0)));
-        // A bit at its place tells the order, and so does a code that only one layer has.
+        // A bit at its place shows the order, and so does a code that only one layer has.
         for octets in [b"\x02\x05\x80\x00", b"\x02\x05\x01\x00", b"\x02\x08\x00\x00", b"\x11\x00\x00\x00"] {
             assert_eq!(terminate_of(octets).other_reading(), None);
         }
     }
 
     #[test]
-    fn a_terminate_cut_short_shows_what_is_there() {
+    fn a_terminate_that_is_cut_short_is_shown_as_far_as_it_goes() {
         assert_eq!(terminate_of(b"\x01\x00\xe0\x00").segment_len, None);
         let terminate = terminate_of(b"\x01\x00\xe0\x00\x00\x2e\x41\x41");
         assert_eq!(terminate.segment_len, Some(46));
@@ -436,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_with_a_header() {
+    fn the_fault_of_a_header_is_named() {
         let remark = |first: u8, second: u8, qn: u8| {
             let mut ulpdu = [0; 18];
             (ulpdu[0], ulpdu[1], ulpdu[9]) = (first, second, qn);

@@ -53,16 +53,16 @@ pub struct Enhanced {
     pub ord: u16,
 }
 
-/// What the octets are, read as a startup frame.
+/// The result of reading octets as a startup frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reading {
     /// A whole frame.
     Frame(Startup),
-    /// The beginning of one.
+    /// The beginning of a frame.
     Incomplete,
-    /// It has the key, but announces more Private Data than is allowed.
+    /// A frame with the right key that announces more Private Data than is allowed.
     Malformed,
-    /// Something else.
+    /// Octets without the key of a frame.
     Other,
 }
 
@@ -76,7 +76,7 @@ pub fn read(octets: &[u8]) -> Reading {
     }
 }
 
-/// The first octet from which on `octets` may be a startup frame.
+/// Returns the place in `octets` where a startup frame may begin.
 pub fn find(octets: &[u8]) -> Option<usize> {
     (0..octets.len()).find(|&at| !matches!(key(&octets[at..]), Err(nom::Err::Error(_))))
 }
@@ -107,7 +107,7 @@ fn key(input: &[u8]) -> IResult<&[u8], Role> {
     Ok((rest, if which == b'q' { Role::Initiator } else { Role::Responder }))
 }
 
-/// The first four octets of Private Data; too short a frame has none.
+/// Reads the first four octets of Private Data. A frame that is too short has no enhanced data.
 fn enhanced(data: &[u8]) -> Option<Enhanced> {
     let &[a, b, c, d] = data.first_chunk::<ENHANCED_LEN>()?;
     let (first, second) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_an_enhanced_request() {
+    fn an_enhanced_request_is_read() {
         let octets = b"MPA ID Req Frame\x50\x02\x00\x06\xc0\x04\xc0\x08hi+more";
         let Reading::Frame(startup) = read(octets) else { panic!("{:?}", read(octets)) };
         assert_eq!((startup.role, startup.revision, startup.len), (Role::Initiator, 2, 26));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_other_octets_from_malformed_frames() {
+    fn other_octets_are_no_malformed_frames() {
         assert_eq!(read(b"MPA ID Rex Frame"), Reading::Other);
         assert_eq!(read(b"GET / HTTP/1.1"), Reading::Other);
         assert_eq!(read(b"MPA ID Rep Frame\x00\x01\x02\x01"), Reading::Malformed);

@@ -1,4 +1,4 @@
-//! One direction of an MPA connection: startup frame, then FPDUs, found again after holes and damage.
+//! One direction of an MPA connection: startup frame, then FPDUs, found again after gaps and damage.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use super::record::{Item, Note};
 use super::segment::Segment;
 use super::startup::{self, Reading, Startup};
 
-/// The reader of one direction. `handle_*` take octets in order, [`Stream::next_item`] gives what they are.
+/// The reader of one direction. `handle_*` take octets in order, [`Stream::next_item`] returns the items in them.
 ///
 /// ```text
 ///             own frame read            both frames known
 ///   Opening ─────────────────► Settling ─────────────────► Framed ◄──┐
-///      │ no frame at the start                 hole, damage  │       │ an FPDU that proves itself
+///      │ no frame at the start                 gap, damage   │       │ an FPDU that proves itself
 ///      ├──────────────────────────────► Searching ◄──────────┴───────┘
 ///      └► Ignored                        (not found: Ignored)
 /// ```
@@ -25,11 +25,11 @@ pub struct Stream {
     phase: Phase,
     startup: Option<Startup>,
     buffer: BytesMut,
-    /// Octets of the stream before `buffer`, lost ones included.
+    /// Octets of the stream before `buffer`, including lost ones.
     start: u64,
-    /// Where the first FPDU begins; Markers count from here.
+    /// The place where the first FPDU begins. Markers count from here.
     origin: u64,
-    /// The latest packet that gave octets.
+    /// The latest packet with octets.
     stamp: Stamp,
     /// No more octets will come.
     over: bool,
@@ -38,20 +38,20 @@ pub struct Stream {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Waiting for the startup frame; so many octets were something else.
+    /// The startup frame has not come. So many octets were no part of it.
     Opening { other: usize },
-    /// The own startup frame is read; the other side's decides about CRC and Markers.
+    /// The own startup frame is read. The other side's decides about CRC and Markers.
     Settling { torn: bool },
-    /// FPDU follows FPDU.
+    /// The next octets are an FPDU.
     Framed { framing: Framing, skip: u64, doubt: bool },
-    /// The next FPDU's place is not known.
+    /// The place of the next FPDU is not known.
     Searching { framing: Framing, step: u64, skipped: u64, blind: bool },
-    /// Not iWARP, or not readable.
+    /// The direction is not iWARP, or not readable.
     Ignored,
 }
 
 impl Stream {
-    /// A direction at its beginning, or where the capture begins if no SYN was seen.
+    /// Returns a direction at its beginning, or at the beginning of the capture if that has no SYN.
     pub fn new() -> Self {
         Self {
             phase: Phase::Opening { other: 0 },
@@ -65,7 +65,7 @@ impl Stream {
         }
     }
 
-    /// Takes the next octets. `from_start` tells whether the direction was captured from its SYN on.
+    /// Takes the next octets. `from_start` is true if the direction was captured from its SYN on.
     pub fn handle_octets(&mut self, piece: &Piece, from_start: bool) {
         self.stamp = self.stamp.max(piece.stamp);
         if self.phase == Phase::Ignored {
@@ -78,7 +78,7 @@ impl Stream {
         self.read();
     }
 
-    /// Takes notice that octets are missing here; `stamp` is of the packet behind them.
+    /// Takes a gap: octets are missing here. `stamp` is of the packet behind them.
     pub fn handle_gap(&mut self, octets: u64, stamp: Stamp) {
         self.stamp = self.stamp.max(stamp);
         let position = self.position();
@@ -93,7 +93,7 @@ impl Stream {
                 let framing = *framing;
                 incomplete = framing.ulpdu_len(position, &self.buffer);
                 let end = incomplete.map_or(*skip, |len| framing.wire_len(position, len) as u64);
-                // A hole within one FPDU leaves the next one's place known.
+                // After a gap within one FPDU the place of the next one is still known.
                 self.phase = if end >= torn {
                     Phase::Framed { framing, skip: end - torn, doubt: false }
                 } else {
@@ -106,12 +106,12 @@ impl Stream {
         self.note(Note::Gap { octets, incomplete });
     }
 
-    /// It is known how this side frames.
+    /// Takes the framing of this side, now that it is known.
     pub fn begin(&mut self, framing: Framing) {
         self.phase = match self.phase {
             Phase::Settling { torn: false } => Phase::Framed { framing, skip: 0, doubt: false },
             Phase::Settling { torn: true } => Phase::searching(framing),
-            // The place of the Markers counts from a startup frame that we do not have.
+            // The place of the Markers counts from a startup frame that is not there.
             Phase::Searching { skipped, blind: true, .. } if !framing.markers => {
                 Phase::Searching { framing, step: 1, skipped, blind: false }
             }
@@ -120,18 +120,18 @@ impl Stream {
         self.read();
     }
 
-    /// The rest is not for us.
+    /// Ignores the rest of the direction.
     pub fn ignore(&mut self) {
         self.phase = Phase::Ignored;
         self.buffer = BytesMut::new();
     }
 
-    /// Adds a remark of the tracker's.
+    /// Adds a remark of the tracker.
     pub fn note(&mut self, note: Note) {
         self.items.push_back((self.stamp, Item::Note(note)));
     }
 
-    /// Nothing more will come: reads what can be read now, and says what could not.
+    /// Takes the end of the direction. Reads all that is complete now, and notes the octets that could not be read.
     pub fn finish(&mut self) {
         self.over = true;
         self.read();
@@ -152,32 +152,33 @@ impl Stream {
         self.ignore();
     }
 
-    /// The next thing read, with the packet that completed it.
+    /// Returns the next item, with the packet that completed it.
     pub fn next_item(&mut self) -> Option<(Stamp, Item)> {
         self.items.pop_front()
     }
 
-    /// The startup frame of this direction, once it is read.
+    /// Returns the startup frame of this direction, once it is read.
     pub const fn startup(&self) -> Option<&Startup> {
         self.startup.as_ref()
     }
 
-    /// The startup frame of this direction will not be seen any more.
+    /// Returns true if the startup frame of this direction will not come any more.
     pub const fn is_startup_lost(&self) -> bool {
         self.startup.is_none() && !matches!(self.phase, Phase::Opening { .. })
     }
 
-    /// Octets that wait for the other side's startup frame or for the rest of an FPDU.
+    /// Returns how many octets wait for the other side's startup frame or for the rest of an FPDU.
     pub fn waiting(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Nothing of this direction is read any more.
+    /// Returns true if nothing of this direction is read any more.
     pub fn is_ignored(&self) -> bool {
         self.phase == Phase::Ignored
     }
 
-    /// Looks for the startup frame. A ULP may have used the stream before (RFC 5044 7.1), so it need not come first.
+    /// Looks for the startup frame. It need not come first: a ULP may have used the stream before (RFC 5044 section
+    /// 7.1).
     fn open(&mut self, from_start: bool) {
         while let Phase::Opening { other } = self.phase {
             match startup::read(&self.buffer) {
@@ -221,7 +222,7 @@ impl Stream {
         }
     }
 
-    /// Reads the next FPDU; false if octets are missing.
+    /// Reads the next FPDU. Returns false if octets are missing.
     fn read_fpdu(&mut self, framing: Framing, skip: u64, doubt: bool) -> bool {
         if skip > 0 {
             let now = skip.min(self.buffer.len() as u64);
@@ -229,7 +230,7 @@ impl Stream {
             self.phase = Phase::Framed { framing, skip: skip - now, doubt };
             return now == skip;
         }
-        // A bad CRC may stand for a bad length field: then this is not the beginning of an FPDU.
+        // A bad CRC may come from a bad length field: then this is not the beginning of an FPDU.
         if doubt && framing.is_plausible(self.position(), &self.buffer) == Some(false) {
             self.phase = Phase::searching(framing);
             return true;
@@ -245,7 +246,7 @@ impl Stream {
         true
     }
 
-    /// Tries the next place where an FPDU may begin; false if octets are missing.
+    /// Tries the next place where an FPDU may begin. Returns false if octets are missing.
     fn search(&mut self, framing: Framing, step: u64, skipped: u64, blind: bool) -> bool {
         let misaligned = self.position() % step;
         let verdict = if misaligned > 0 { Some(false) } else { self.proves_itself(framing) };
@@ -276,7 +277,7 @@ impl Stream {
         }
     }
 
-    /// Whether an FPDU begins here beyond doubt: a good CRC says so, or without CRC another header right behind it.
+    /// Returns true if an FPDU begins here beyond doubt: it has a good CRC, or without CRC a header right behind it.
     fn proves_itself(&self, framing: Framing) -> Option<bool> {
         // At the end of the stream, missing octets will not come.
         let missing = self.over.then_some(false);
@@ -303,7 +304,7 @@ impl Stream {
         self.start += octets as u64;
     }
 
-    /// Where `buffer` begins, counted from the first FPDU.
+    /// Returns the place where `buffer` begins, counted from the first FPDU.
     const fn position(&self) -> u64 {
         self.start - self.origin
     }
@@ -316,17 +317,18 @@ impl Default for Stream {
 }
 
 impl Phase {
-    /// The startup frames are not known. Only a good CRC tells FPDUs from other octets then, and Markers cannot be told.
+    /// The search without startup frames. Then only a good CRC tells FPDUs from other octets, and Markers cannot be
+    /// recognised.
     const BLIND: Self =
         Self::Searching { framing: Framing { crc: true, markers: false }, step: 1, skipped: 0, blind: true };
 
-    /// FPDUs are multiples of four octets long.
+    /// Searches in steps of four octets, since the length of an FPDU is a multiple of four.
     const fn searching(framing: Framing) -> Self {
         Self::Searching { framing, step: 4, skipped: 0, blind: false }
     }
 }
 
-/// Octets that a ULP may exchange before the startup frame; more, and we take the connection for something else.
+/// Octets that a ULP may exchange before the startup frame. With more the connection counts as no iWARP.
 const STREAMING_LIMIT: usize = 4096;
 
 /// Octets in which a connection without startup frames must show its first FPDU.

@@ -8,17 +8,17 @@ use super::packet::{self, Checksum, Skipped, TcpSegment};
 use super::pcap::{Link, Packet, Stamp};
 use super::record::Record;
 
-/// The decoder. `handle_packet` takes what was captured in its order, `next_record` gives what it means.
+/// The decoder. `handle_packet` takes the captured packets in their order, `next_record` returns the records.
 #[derive(Debug, Default)]
 pub struct Tracker {
-    /// In order of their first packets, so that the end of a capture is told in a fixed order too.
+    /// In the order of their first packets, so that the records at the end of a capture have a fixed order, too.
     connections: Vec<Connection>,
     by_ends: HashMap<(SocketAddr, SocketAddr), usize>,
     records: VecDeque<Record>,
     summary: Summary,
 }
 
-/// What the capture held besides the records.
+/// Counts of what the capture has besides the records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Packets.
@@ -27,20 +27,20 @@ pub struct Summary {
     pub iwarp: u64,
     /// Other TCP connections.
     pub other: u64,
-    /// Those of the others that began before the capture, so that iWARP without CRC would not show.
+    /// Those of the others that began before the capture. They may be iWARP without CRC.
     pub from_middle: u64,
-    /// IP fragments, which are not put together.
+    /// IP fragments, which the decoder leaves out.
     pub fragments: u64,
     /// Packets with damaged headers.
     pub malformed: u64,
-    /// Packets of which the capture kept the beginning only.
+    /// Packets whose beginning alone was captured.
     pub cut: u64,
     /// TCP segments with a bad checksum.
     pub bad_checksums: u64,
 }
 
 impl Tracker {
-    /// A decoder that has seen nothing.
+    /// Returns a decoder before its first packet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -57,7 +57,7 @@ impl Tracker {
         }
     }
 
-    /// The capture is over: reads what waited for more, and counts the connections.
+    /// Takes the end of the capture: reads the octets that waited for more, and counts the connections.
     pub fn finish(&mut self) {
         self.by_ends.clear();
         for mut connection in std::mem::take(&mut self.connections) {
@@ -65,12 +65,12 @@ impl Tracker {
         }
     }
 
-    /// The next record.
+    /// Returns the next record.
     pub fn next_record(&mut self) -> Option<Record> {
         self.records.pop_front()
     }
 
-    /// Counts of packets, and after [`Tracker::finish`] of connections.
+    /// Returns the counts of packets, and after [`Tracker::finish`] of connections.
     pub const fn summary(&self) -> &Summary {
         &self.summary
     }

@@ -12,8 +12,8 @@ use crate::usage::number;
 /// memory, over a wire that takes 5 microseconds for each frame. They exchange STags by Send, then move messages of 1
 /// octet to 1 MiB in both directions.
 ///
-/// Time is virtual: when both sides wait, the clock jumps. So lost frames cost no real time, GB/s is octets per second of
-/// CPU time (both sides together), and the latency is virtual time, which is that of the wire and of TCP.
+/// Time is virtual: when both sides wait, the clock jumps, so that lost frames cost no real time. GB/s is octets per
+/// second of CPU time, both sides together. The latency is virtual time: that of the wire and of TCP.
 #[derive(Debug, Clone, Parser)]
 #[command(after_help = "Examples:
   weft demo
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
     #[arg(value_parser = probability)]
     pub loss: f64,
-    /// Start of the random numbers: the same seed gives the same run
+    /// Seed of the random numbers: the same seed gives the same run
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     #[arg(value_parser = number::<u64>(0..=u64::MAX))]
     pub seed: u64,
@@ -54,5 +54,5 @@ fn probability(text: &str) -> Result<f64, String> {
     }
 }
 
-/// With more, TCP itself gives up.
+/// With more losses TCP itself gives up.
 const MAX_LOSS: f64 = 0.5;

@@ -9,7 +9,7 @@ use super::args::Args;
 use super::workload::Round;
 use crate::failure::Failure;
 
-/// One line of the table.
+/// A row of the table.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) round: Round,
@@ -19,7 +19,7 @@ pub(crate) struct Row {
     pub(crate) median_latency: u64,
 }
 
-/// Prints as the demo goes.
+/// The printer of the rows, while the demo runs.
 #[derive(Debug)]
 pub(crate) struct Report {
     json: bool,
@@ -99,14 +99,14 @@ impl Report {
         Ok(())
     }
 
-    /// The last object for a machine that reads; people get the reason on standard error.
+    /// Prints the last JSON object of a demo that failed. Without `--json` only standard error has the reason.
     pub(crate) fn fail(&self, failure: &Failure) {
         let reason = match failure {
             Failure::Usage(reason) | Failure::Work(reason) => reason,
             Failure::OutputClosed => return,
         };
         if self.json {
-            // Standard error and the exit status tell the failure also if this line cannot be written.
+            // Standard error and the exit status show the failure even if this line cannot be written.
             let _unwritten = writeln!(io::stdout(), "{}", json!({ "ok": false, "error": reason }));
         }
     }

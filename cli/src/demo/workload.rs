@@ -1,4 +1,4 @@
-//! What the demo does: operations, sizes, numbers of messages, contents.
+//! The workload of the demo: operations, sizes, numbers of messages, contents.
 
 /// The operations of the demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl Operation {
     }
 }
 
-/// Messages of one operation and size; half of them go one way, half the other.
+/// Messages of one operation and size. Half of them go each way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
     pub(crate) operation: Operation,
@@ -36,7 +36,7 @@ pub(crate) fn total_messages() -> u64 {
     rounds().map(|round| u64::from(round.messages)).sum()
 }
 
-/// Fills `octets` with contents that differ from message to message and from place to place.
+/// Fills `octets` with contents that differ between messages and between places of a message.
 pub(crate) fn fill(octets: &mut [u8], message: u64) {
     let mut state = message.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     for chunk in octets.chunks_mut(8) {

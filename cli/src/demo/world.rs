@@ -1,4 +1,4 @@
-//! The two RNICs of the demo and what they do with each other.
+//! The two RNICs of the demo, and the messages between them.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -22,7 +22,7 @@ pub(crate) struct World {
     sides: [Side; 2],
     lockstep: Lockstep,
     messages: u64,
-    /// What a message shall be, and what it was found to be.
+    /// The expected octets of a message, and those that were found.
     expected: Vec<u8>,
     found: Vec<u8>,
 }
@@ -44,11 +44,11 @@ struct Side {
 }
 
 impl World {
-    /// Two RNICs on one wire, connected, with their STags exchanged.
+    /// Makes two RNICs on one wire, connects them and exchanges their STags.
     pub(crate) fn new(args: &Args) -> Result<Self, Failure> {
         let clock = Clock::virtual_time();
         let (left, right) = weft_netif::pair(args.mtu as usize);
-        // The capture is outside of the impairment: it has every frame that the first RNIC sent or got.
+        // The capture sits outside the impairment, so that it has every frame that the first RNIC sent or received.
         let mut left = impaired(left, args, args.seed);
         if let Some(path) = &args.pcap {
             let file = File::create(path)
@@ -89,7 +89,7 @@ impl World {
         Ok(Row { round: *round, cpu_seconds, median_latency })
     }
 
-    /// Disconnects, and answers how many segments went over the wire.
+    /// Disconnects, and returns how many segments went over the wire.
     pub(crate) fn close(mut self) -> Result<SegmentCounters, Failure> {
         self.sides[0].qp.disconnect().map_err(Failure::work)?;
         for side in 0..2 {
@@ -139,7 +139,7 @@ impl World {
         Ok(())
     }
 
-    /// Each side tells the other one by Send where its memory is: STag and tagged offset, big-endian.
+    /// Has each side send the other the place of its memory: STag and tagged offset, big-endian.
     fn advertise(&mut self) -> Result<(), Failure> {
         for from in [0, 1] {
             let sender = &self.sides[from];
@@ -158,7 +158,7 @@ impl World {
         Ok(())
     }
 
-    /// Lays the contents out where they are to come from, and clears where they are to go.
+    /// Writes the contents of a message to its source, and clears its sink.
     fn prepare(&mut self, round: &Round, from: usize) -> Result<(), Failure> {
         let size = round.size as usize;
         self.found[..size].fill(0);
@@ -184,7 +184,8 @@ impl World {
             }
             Operation::Write => {
                 side.post_send(SendOpcode::Write { stag, to }, data)?;
-                // The peer's program sees nothing of a Write. An empty Send behind it tells that it has been placed.
+                // The peer's program sees nothing of a Write. An empty Send behind it shows that the Write has been
+                // placed.
                 side.post_send(SendOpcode::Send, Data::Inline(&[]))?;
                 self.completion(from)?;
                 self.completion(from)?;
@@ -219,7 +220,7 @@ impl World {
         }
     }
 
-    /// Where the octets of an operation that `from` asks for come from and go to.
+    /// Returns the source and the sink of an operation that `from` asks for.
     const fn ends(&self, operation: Operation, from: usize) -> (&Mr, &Mr) {
         let (near, far) = (&self.sides[from], &self.sides[1 - from]);
         match operation {
@@ -276,7 +277,7 @@ impl Side {
         let mut config = Config::new(address.parse().map_err(Failure::work)?, args.seed);
         config.stack.mtu = args.mtu as usize;
         config.stack.congestion = Congestion::None;
-        // Virtual time costs nothing, so that TCP may try for as long as its luck needs.
+        // Virtual time costs nothing, so TCP may retry for as long as the losses need.
         config.stack.timeout = None;
         config.stack.half_open_timeout = PATIENCE;
         config.startup_timeout = PATIENCE;
@@ -316,13 +317,13 @@ fn impaired(wire: Wire, args: &Args, seed: u64) -> Wire {
     wire.with_impairment(Impairment::new(config))
 }
 
-/// Room for the largest message, with tagged offsets from `base` on: addresses would differ from run to run.
+/// Registers room for the largest message, with tagged offsets from `base` on: addresses would differ between runs.
 fn memory(pd: &Pd, access: Access, base: u64) -> Result<Mr, Failure> {
     let region = Region::owned(MAX_SIZE as usize).ok_or_else(|| Failure::work("there is no memory left"))?;
     pd.register_at(region, access, base).map_err(Failure::work)
 }
 
-/// CPU time of this process so far, in seconds.
+/// Returns the CPU time of this process so far, in seconds.
 fn cpu_time() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
@@ -335,7 +336,7 @@ const ADVERTISEMENT_LEN: u32 = 12;
 const LOCAL_BASE: u64 = 0x1000_0000;
 const EXPOSED_BASE: u64 = 0x2000_0000;
 const WIRE_DELAY: Duration = Duration::from_micros(5);
-/// Virtual time after which something that does not happen is an error.
+/// Virtual time after which a missing event is an error.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 /// Longer than TCP's TIME-WAIT.
 const CLOSE_TIME: Duration = Duration::from_secs(60);

@@ -12,11 +12,12 @@ use crate::usage::number;
 
 /// Ping-pong by RDMA Read and RDMA Write, wire-compatible with rdma-core's rping.
 ///
-/// The client advertises a buffer by Send (address, rkey and size), the server fetches it by RDMA Read; the client
-/// advertises a second one, and the server writes the same octets there by RDMA Write. The client compares.
+/// The client advertises a buffer by Send (address, rkey and size), and the server fetches it by RDMA Read. The client
+/// advertises a second buffer, and the server writes the same octets there by RDMA Write. The client compares the two.
 ///
-/// On `host` this RNIC uses the operating system's TCP. On any other device it has a TCP/IP of its own: --ip is an address
-/// that no other station has there, and either side may be started first. The real rping takes sizes from 23 to 65535.
+/// On `host` this RNIC uses the operating system's TCP. On any other device it has a TCP/IP of its own: --ip is an
+/// address that no other station has there. Either side may be started first. The real rping takes sizes from 23 to
+/// 65535.
 #[derive(Debug, Clone, Parser)]
 #[command(
     group = ArgGroup::new("role").required(true).args(["server", "client"]),
@@ -50,14 +51,16 @@ pub struct Args {
     /// Server: serve all clients that come, up to 64 at once, without end
     #[arg(short = 'P', conflicts_with = "client")]
     pub persistent: bool,
-    /// Server: engines, each with a thread and, if the device has several, a queue of its own. Clients take turns among them
+    /// Server: engines, each with a thread and, if the device has several, a queue of its own. Clients take turns among
+    /// them
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     #[arg(value_parser = number::<usize>(1..=256), conflicts_with_all = ["client", "pcap"])]
     pub engines: usize,
     /// The device, see below
     #[arg(long, value_name = "SPEC")]
     pub netif: Spec,
-    /// This side's own IP address with prefix, on all devices but host; behind it a gateway, or `route NET/PREFIX via ADDR`
+    /// This side's own IP address with prefix, on all devices but host; behind it a gateway, or `route NET/PREFIX via
+    /// ADDR`
     #[arg(long, value_name = "CIDR[,gw ADDR]")]
     pub ip: Option<IpSetting>,
     /// Octets of the largest IP packet, 576 to 65535
@@ -72,8 +75,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 60, allow_negative_numbers = true)]
     #[arg(value_parser = number::<u32>(1..=86_400), conflicts_with = "client")]
     pub silence: u32,
-    /// How many times faster than real time this side's TCP runs, on all devices but host. 4 suits any peer; 100 and more
-    /// suits two sides of weft on a wire that loses frames
+    /// How many times faster than real time this side's TCP runs, on all devices but host. 4 suits any peer; 100 and
+    /// more suits two sides of weft on a wire that loses frames
     #[arg(long, value_name = "N", default_value_t = CLOCK_SCALE, allow_negative_numbers = true)]
     #[arg(value_parser = number::<u32>(1..=1000))]
     pub clock_scale: u32,
@@ -95,7 +98,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// The server's address, for the client.
+    /// Returns the server's address, for the client.
     pub(crate) fn remote(&self) -> Result<IpAddr, Failure> {
         let address = self.address.ok_or_else(|| {
             Failure::usage("the client needs the server's address, for example -a 10.0.0.1")
@@ -117,7 +120,7 @@ impl Args {
         Ok(address)
     }
 
-    /// The server listens on its own address, so that -a can only repeat it.
+    /// Checks that -a repeats the server's own address: the server listens on no other.
     pub(crate) fn check_own(&self) -> Result<(), Failure> {
         match (self.address, &self.ip) {
             (Some(address), Some(ip)) if !address.is_unspecified() && address != ip.address => {
@@ -130,7 +133,7 @@ impl Args {
         }
     }
 
-    /// Whether the options fit the device.
+    /// Checks that the options fit the device.
     pub(crate) fn check_device(&self) -> Result<(), Failure> {
         match (&self.netif, &self.ip) {
             (Spec::Host, Some(_)) => Err(Failure::usage(

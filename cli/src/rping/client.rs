@@ -17,7 +17,7 @@ pub(crate) fn ping(args: &Args) -> Result<(), Failure> {
     let remote = SocketAddr::new(args.remote()?, args.port);
     let endpoint = Endpoint::new(args)?;
     let pinged = ping_server(args, &endpoint, remote);
-    // In any case the server hears that it is over, and the capture is completed.
+    // Also after a failure the server hears of the end, and the capture is completed.
     let closed = endpoint.close();
     let pings = pinged?;
     closed?;
@@ -72,7 +72,7 @@ fn connect(endpoint: &Endpoint, session: &Session, remote: SocketAddr) -> Result
     }
 }
 
-/// Waits for the server's next message; false if the server has disconnected instead.
+/// Waits for the server's next message. Returns false if the server has disconnected instead.
 fn receive(endpoint: &Endpoint, session: &Session) -> Result<bool, Failure> {
     loop {
         session.cq.request_notification(false);
@@ -90,7 +90,7 @@ fn receive(endpoint: &Endpoint, session: &Session) -> Result<bool, Failure> {
     }
 }
 
-/// Requests were flushed: the event that follows says why. It is a failure unless one of the two sides asked for it.
+/// Returns why requests were flushed; the event that follows says it. A disconnect by either side is no failure.
 fn disconnected(endpoint: &Endpoint) -> Result<(), Failure> {
     match endpoint.events.wait(Some(EVENT_TIMEOUT)) {
         Some(CmEvent::Disconnected { reason: DisconnectReason::Peer | DisconnectReason::Local, .. }) => {

@@ -1,4 +1,4 @@
-//! What both sides of rping have: a device, with channels for its events and completions.
+//! The device of either side of rping, with channels for its events and completions.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
@@ -13,7 +13,7 @@ use super::args::Args;
 use crate::failure::Failure;
 use crate::wire;
 
-/// A device with what all connections share.
+/// A device with the objects that all connections share.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) events: EventChannel,
@@ -40,7 +40,7 @@ impl Endpoint {
         let timeout = Duration::from_secs(args.timeout.into());
         let engine_timeout = config.engine_time(timeout);
         config.stack.timeout = Some(engine_timeout);
-        // A side that waits for the next message has nothing under way that would show that the peer is gone.
+        // A side that waits for the next message sends nothing that would show that the peer is gone.
         config.stack.keep_alive = Some(engine_timeout);
         config.startup_timeout = engine_timeout;
         config.nudge_after = Some(config.engine_time(NUDGE_AFTER));
@@ -75,14 +75,14 @@ impl Endpoint {
         })
     }
 
-    /// Returns the engine for the next queue pair: they take turns.
+    /// Returns the engine for the next queue pair. The engines take turns.
     pub(crate) fn next_engine(&self) -> usize {
         let engine = self.next_engine.get();
         self.next_engine.set((engine + 1) % self.device.num_comp_vectors());
         engine
     }
 
-    /// Gives TCP time to say goodbye, and completes the capture.
+    /// Gives TCP time to close, and completes the capture.
     pub(crate) fn close(&self) -> Result<(), Failure> {
         // No event is expected. The wait lets the engine finish its work.
         while self.events.wait(Some(GOODBYE)).is_some() {}
@@ -93,11 +93,11 @@ impl Endpoint {
     }
 }
 
-/// The address of the operating system that the server listens on; the client leaves the choice to it.
+/// Returns the address of the operating system that the server listens on. The client leaves the choice to the system.
 fn own_address(args: &Args) -> IpAddr {
     args.address.filter(|_| args.server).unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED))
 }
 
-/// Linux siw leaves what follows its Reply at once unread until more comes.
+/// Linux siw leaves octets right behind its Reply unread until more octets come.
 const NUDGE_AFTER: Duration = Duration::from_millis(100);
 const GOODBYE: Duration = Duration::from_millis(100);

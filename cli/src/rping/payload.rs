@@ -1,8 +1,8 @@
-//! What rping sends: the advertisement of a buffer, and the octets of a ping.
+//! The octets that rping sends: the advertisement of a buffer, and the ping itself.
 
 use weft_rnic::Stag;
 
-/// Where a buffer is, as both sides tell each other by Send: 16 octets, big-endian.
+/// The place of a buffer, as both sides send it: 16 octets, big-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Advertisement {
     pub(crate) address: u64,
@@ -29,7 +29,7 @@ impl Advertisement {
     }
 }
 
-/// The octets of ping number `index`: a name, then letters that start one further at each ping, then a zero.
+/// Fills in the octets of ping number `index`: a name, then letters that start one further at each ping, then a zero.
 pub(crate) fn fill(octets: &mut [u8], index: u64) {
     let name = format!("rdma-ping-{index}: ");
     let letters = usize::try_from(index % u64::from(LETTERS)).unwrap_or(0);
@@ -42,7 +42,7 @@ pub(crate) fn fill(octets: &mut [u8], index: u64) {
     }
 }
 
-/// The octets of a ping as text, up to the first zero; what cannot be printed is a dot.
+/// Returns the octets of a ping as text, up to the first zero. A dot stands for an octet that cannot be printed.
 pub(crate) fn text(octets: &[u8]) -> String {
     let end = octets.iter().position(|&octet| octet == 0).unwrap_or(octets.len());
     let printable = |octet: &u8| if matches!(octet, b' '..=b'~') { char::from(*octet) } else { '.' };
@@ -50,7 +50,8 @@ pub(crate) fn text(octets: &[u8]) -> String {
 }
 
 pub(crate) const ADVERTISEMENT_LEN: usize = 16;
-/// Octets of the largest ping. The real rping takes fewer. A server with all its clients needs at most 256 MiB for pings.
+/// Octets of the largest ping. The real rping takes fewer. A server with all its clients needs at most 256 MiB for
+/// pings.
 pub(crate) const MAX_SIZE: u32 = 4 << 20;
 const FIRST_LETTER: u8 = b'A';
 /// From 'A' to 'z'.

@@ -17,17 +17,17 @@ use crate::failure::Failure;
 pub(crate) struct ServedClient {
     pub(crate) peer: SocketAddr,
     pub(crate) session: Session,
-    /// Pings that it was served.
+    /// Pings that the server has served to this client.
     pub(crate) pings: u64,
     step: Step,
-    /// A message of the client has arrived, and its step has not come yet.
+    /// A message of the client has arrived before the step that reads it.
     has_message: bool,
     silence: Duration,
-    /// The client is given up at this moment, unless it says something before.
+    /// The client is given up at this moment unless it sends something before.
     pub(crate) deadline: Deadline,
 }
 
-/// What the server waits for.
+/// The step of a ping that the server waits for.
 #[derive(Debug)]
 enum Step {
     /// The client's first buffer.
@@ -48,7 +48,7 @@ struct Octets {
 }
 
 impl ServedClient {
-    /// A client that may be silent for so long, beginning now. Its first message will be announced.
+    /// Returns a client that may be silent for `silence` from now on. The channel announces its first message.
     pub(crate) fn new(peer: SocketAddr, session: Session, silence: Duration) -> Self {
         session.cq.request_notification(false);
         let deadline = Deadline::after(silence);
@@ -63,7 +63,7 @@ impl ServedClient {
         let taken = self.session.cq.poll(&mut completions);
         for completion in &completions[..taken] {
             let Completed::Done(opcode) = Completed::of(completion)? else { continue };
-            // A Send or Write has completed when its octets are in TCP: that says nothing of the client.
+            // A Send or Write has completed when its octets are in TCP. This is no sign of life of the client.
             if matches!(opcode, CompletionOpcode::Recv | CompletionOpcode::Read) {
                 self.deadline = Deadline::after(self.silence);
             }
@@ -84,7 +84,7 @@ impl ServedClient {
         Ok(())
     }
 
-    /// Reads what the client advertises.
+    /// Reads the buffer that the client advertises.
     fn read(&mut self) -> Result<Step, Failure> {
         let Advertisement { address, rkey, size } = self.take_message()?;
         if size > MAX_SIZE {
@@ -107,7 +107,7 @@ impl ServedClient {
         Ok(Step::Sink(octets))
     }
 
-    /// Writes the same octets where the client wants them.
+    /// Writes the same octets to the buffer that the client advertises.
     fn write(&mut self, octets: Octets) -> Result<Step, Failure> {
         let Advertisement { address, rkey, size } = self.take_message()?;
         if size < octets.size {

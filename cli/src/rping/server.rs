@@ -15,7 +15,7 @@ use super::session::Session;
 use crate::deadline::Deadline;
 use crate::failure::Failure;
 
-/// Serves one client, or with `-P` all that come.
+/// Serves one client, or with `-P` all clients that come.
 pub(crate) fn serve(args: &Args) -> Result<(), Failure> {
     args.check_own()?;
     let endpoint = Endpoint::new(args)?;
@@ -26,7 +26,7 @@ pub(crate) fn serve(args: &Args) -> Result<(), Failure> {
     let server = Server { args, endpoint: &endpoint, clients: Vec::new(), is_over: false };
     let served = server.run();
     drop(listener);
-    // In any case the clients hear that it is over, and the capture is completed.
+    // Also after a failure the clients hear of the end, and the capture is completed.
     let closed = endpoint.close();
     served.and(closed)
 }
@@ -48,7 +48,7 @@ impl Server<'_> {
     }
 
     /// Handles at most one event and one announced completion queue, then the clients that have been silent for too
-    /// long. A turn has no loop until there is no more: each look for more drives the engine, which makes more.
+    /// long. A turn does not loop until the channels are empty: each look drives the engine, which may fill them again.
     fn turn(&mut self) -> Result<(), Failure> {
         let announced = self.sleep();
         if let Some(event) = self.endpoint.events.next() {
@@ -67,8 +67,8 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Sleeps until there is an event or a completion, or a client has been silent for too long. Returns the completion
-    /// queue that has news, if it was one.
+    /// Sleeps until there is an event or a completion, or a client has been silent for too long. Returns the announced
+    /// completion queue, if there is one.
     fn sleep(&self) -> Option<CqId> {
         let Endpoint { events, completions, .. } = self.endpoint;
         let patience = || self.clients.iter().map(|client| client.deadline).min().map(Deadline::left);
@@ -105,12 +105,12 @@ impl Server<'_> {
         let Some(index) = self.clients.iter().position(|client| client.session.qp.number() == qp_num) else {
             return Ok(());
         };
-        // Pings that were complete before the end count.
+        // Pings that were complete before the disconnect count.
         let outcome = self.clients[index].advance(self.args).and(outcome);
         self.end(index, outcome)
     }
 
-    /// Accepts a client, or says why not.
+    /// Accepts a client, or rejects it and prints the reason.
     fn welcome(&mut self, request: &ConnectRequest) -> Result<(), Failure> {
         let most = if self.args.persistent { MAX_CLIENTS } else { 1 };
         let accepted = if self.clients.len() < most {
@@ -146,7 +146,7 @@ impl Server<'_> {
         }
     }
 
-    /// Lets a client go. With `-P` the misbehaviour of a client is not the next one's problem.
+    /// Lets a client go. With `-P` the server goes on after the failure of a client.
     fn end(&mut self, index: usize, outcome: Result<(), Failure>) -> Result<(), Failure> {
         let client = self.clients.swap_remove(index);
         self.is_over = !self.args.persistent;

@@ -19,12 +19,12 @@ pub(crate) struct Session {
     pd: Pd,
 }
 
-/// What a completion says.
+/// The outcome that a completion reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Completed {
     /// A request of this kind is done.
     Done(CompletionOpcode),
-    /// The connection has ended, and its event tells how.
+    /// The connection has ended, and its event says how.
     Flushed,
 }
 
@@ -52,7 +52,7 @@ impl Session {
         self.pd.register(size as usize, Access::ALL).map_err(Failure::work)
     }
 
-    /// Sends 16 octets: the advertisement of a buffer. A go-ahead is an advertisement too, whose content is not read.
+    /// Sends 16 octets: the advertisement of a buffer. A go-ahead is an advertisement, too; its content is not read.
     pub(crate) fn advertise(&self, buffer: &Mr, size: u32) -> Result<(), Failure> {
         let octets = Advertisement { address: buffer.addr(), rkey: buffer.rkey(), size }.emit();
         self.post(SendOpcode::Send, Data::Inline(&octets))
@@ -68,7 +68,7 @@ impl Session {
         self.cq.poll_one().as_ref().map(Completed::of).transpose()
     }
 
-    /// Reads the message whose receive has completed. The receive for the next one is posted before anything is answered.
+    /// Reads the message whose receive has completed. Posts the receive for the next message before any answer is sent.
     pub(crate) fn take_message(&self) -> Result<Advertisement, Failure> {
         let mut octets = [0; ADVERTISEMENT_LEN];
         self.inbox.read(0, &mut octets).map_err(Failure::work)?;
@@ -88,7 +88,7 @@ impl Session {
 }
 
 impl Completed {
-    /// Returns what a completion says, or the failure that it reports.
+    /// Returns the outcome of a completion, or the failure that it reports.
     pub(crate) fn of(completion: &Completion) -> Result<Self, Failure> {
         match completion.status {
             Status::Success => check(completion).map(Self::Done),

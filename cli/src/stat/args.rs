@@ -6,9 +6,9 @@ use clap::{Parser, ValueEnum};
 
 /// Counters and objects of the devices in running processes, as `rdma statistic` and `rdma resource` show them.
 ///
-/// A process tells its state if it was started with WEFT_STAT=1, or if it has started a weft_stat::Server. It listens on a
-/// Unix socket in $XDG_RUNTIME_DIR/weft, or without that variable in /tmp/weft-UID, and answers its own user and root.
-/// WEFT_STAT=FOLDER names another folder, for both sides. docs/observability.md has the meaning of every counter.
+/// A process tells its state if it was started with WEFT_STAT=1, or if it has started a weft_stat::Server. It listens
+/// on a Unix socket in $XDG_RUNTIME_DIR/weft, or without that variable in /tmp/weft-UID, and answers its own user and
+/// root. WEFT_STAT=FOLDER names another folder, for both sides. docs/observability.md has the meaning of every counter.
 #[derive(Debug, Clone, Parser)]
 #[command(after_help = "Examples:
   weft stat                     which processes there are
@@ -48,7 +48,7 @@ pub struct Target {
     pub(crate) device: Option<u32>,
 }
 
-/// What can be shown.
+/// The kinds of answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum What {
     /// What each layer has counted
@@ -70,7 +70,7 @@ pub enum What {
 }
 
 impl What {
-    /// Returns the request for it, as the process takes it.
+    /// Returns the request by which a process is asked for this kind.
     pub(crate) const fn request(self, with_stags: bool) -> &'static str {
         match self {
             Self::Counters => "counters",

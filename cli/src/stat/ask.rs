@@ -30,7 +30,7 @@ pub(super) struct Found {
     pub(super) answer: Value,
 }
 
-/// All devices in the folder that answer.
+/// Returns all devices in the folder that answer.
 pub(super) fn all(folder: &Path) -> Result<Vec<Found>, Failure> {
     let mut found = Vec::new();
     for socket in sockets(folder)? {
@@ -44,7 +44,7 @@ pub(super) fn all(folder: &Path) -> Result<Vec<Found>, Failure> {
     Ok(found)
 }
 
-/// The devices of a process.
+/// Returns the sockets of a process' devices.
 pub(super) fn of(folder: &Path, target: Target) -> Result<Vec<Socket>, Failure> {
     let Target { pid, device } = target;
     let mut sockets = sockets(folder)?;
@@ -67,11 +67,11 @@ pub(super) fn of(folder: &Path, target: Target) -> Result<Vec<Socket>, Failure> 
     }))
 }
 
-/// The sockets in the folder, by process and device.
+/// Returns the sockets in the folder, sorted by process and device.
 fn sockets(folder: &Path) -> Result<Vec<Socket>, Failure> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
-        // Nobody has served yet.
+        // No process has made the folder yet.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(Failure::work(format!("{}: {error}", folder.display()))),
     };
@@ -88,12 +88,12 @@ impl Socket {
         Some(Self { pid: pid.parse().ok()?, device: device.parse().ok()?, path: path.to_owned() })
     }
 
-    /// The answer to a request.
+    /// Returns the answer to a request.
     pub(super) fn ask(&self, request: &str) -> Result<Value, Failure> {
         self.ask_if_there(request)?.ok_or_else(|| Failure::work(format!("process {} has ended", self.pid)))
     }
 
-    /// Returns the answer to a request; none if the process has ended.
+    /// Returns the answer to a request, or `None` if the process has ended.
     pub(super) fn ask_if_there(&self, request: &str) -> Result<Option<Value>, Failure> {
         let pid = self.pid;
         let text = match self.exchange(request) {
@@ -111,7 +111,7 @@ impl Socket {
                 };
             }
         };
-        // The device was closed, or serves too many askers.
+        // The device was closed, or has too many connections.
         if text.is_empty() {
             return Ok(None);
         }
@@ -140,5 +140,5 @@ impl Socket {
     }
 }
 
-/// A device that works answers within milliseconds.
+/// A working device answers within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);

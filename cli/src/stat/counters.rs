@@ -1,4 +1,4 @@
-//! Counters, and how fast they move.
+//! Counters and their rates.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::table::Table;
 use crate::failure::Failure;
 
-/// Prints the counters of one device; those that are 0 only with `all`.
+/// Prints the counters of one device. Counters that are 0 need `all`.
 pub(super) fn print(answer: &Value, all: bool) -> Result<(), Failure> {
     let counters = read(answer);
     let mut table = Table::new(&["COUNTER", "VALUE"]);
@@ -25,7 +25,7 @@ pub(super) fn print(answer: &Value, all: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints what has moved in so many seconds, with rates.
+/// Prints the counters that have moved in the last `seconds`, with their rates.
 pub(super) fn moved(
     old: &BTreeMap<String, u64>,
     new: &BTreeMap<String, u64>,

@@ -10,7 +10,7 @@ use super::args::What;
 use super::ask::Found;
 use crate::failure::Failure;
 
-/// A table whose columns are as wide as their contents. Numbers stand right.
+/// A table whose columns are as wide as their contents. Numbers are aligned to the right.
 #[derive(Debug)]
 pub(super) struct Table {
     rows: Vec<Vec<String>>,
@@ -30,7 +30,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Prints it; the titles stand out on a terminal.
+    /// Prints the table. The titles stand out on a terminal.
     pub(super) fn print(&self) -> Result<(), Failure> {
         let width =
             |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -57,7 +57,7 @@ impl Table {
     }
 }
 
-/// The devices that there are.
+/// Prints the devices.
 pub(super) fn list(found: &[Found], folder: &Path, is_json: bool) -> Result<(), Failure> {
     let mut out = std::io::stdout();
     if is_json {
@@ -82,7 +82,7 @@ pub(super) fn list(found: &[Found], folder: &Path, is_json: bool) -> Result<(), 
     table.print()
 }
 
-/// The objects of one kind.
+/// Prints the objects of one kind.
 pub(super) fn objects(answer: &Value, what: What, with_stags: bool) -> Result<(), Failure> {
     let fixed = columns(what)
         .iter()
@@ -99,7 +99,7 @@ pub(super) fn objects(answer: &Value, what: What, with_stags: bool) -> Result<()
     table.print()
 }
 
-/// The counters of each object, which stand behind the other columns.
+/// Returns the counters of each object, whose columns come last.
 const fn counters(what: What) -> &'static [&'static str] {
     match what {
         What::Qp => QpCounters::NAMES,
@@ -108,7 +108,7 @@ const fn counters(what: What) -> &'static [&'static str] {
     }
 }
 
-/// Titles, and the fields of the answer that stand below them; `a/b` is one of another.
+/// Returns the titles, and the fields of the answer below them. `a/b` shows two fields, the used part of a whole.
 const fn columns(what: What) -> &'static [(&'static str, &'static str)] {
     match what {
         What::Qp => &[
@@ -166,7 +166,7 @@ fn fill(object: &Value, key: &str) -> String {
     }
 }
 
-/// A value as people read it.
+/// Returns a value as text.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => NONE.to_owned(),
