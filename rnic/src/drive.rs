@@ -22,10 +22,14 @@ use crate::events::asynchronous::AsyncQueue;
 pub(crate) mod leader;
 pub(crate) mod locked;
 pub(crate) mod memory;
+#[cfg(all(loom, test))]
+pub(crate) mod model;
 pub(crate) mod moving;
 pub(crate) mod ready;
+pub(crate) mod signal;
 pub(crate) mod sleep;
 pub(crate) mod sleeps;
+pub(crate) mod state;
 pub(crate) mod thread;
 
 /// All engines of a device, and what they share.

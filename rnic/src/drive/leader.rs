@@ -13,33 +13,23 @@
 //! the core or the lock. So it leaves the engine to the polls until a moment has passed with few of them, or until
 //! the program asks for an event.
 
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags};
-
-use crate::drive::ready::wait_ready;
-use crate::events::channel::Wakeup;
+#[cfg(all(loom, test))]
+use crate::drive::model::Signal;
+#[cfg(not(all(loom, test)))]
+use crate::drive::signal::Signal;
+use crate::drive::state::{State, Wake};
 
 /// Which thread drives, and whether the driver thread stands by.
 #[derive(Debug)]
 pub(crate) struct Lead {
-    /// Threads in a blocking wait.
-    waiting: AtomicUsize,
-    /// One of these threads drives the engine.
-    is_led: AtomicBool,
-    /// How often a thread has begun or ceased to lead.
-    terms: AtomicU64,
-    is_standing_by: AtomicBool,
-    /// The driver thread sleeps until the leader goes.
-    awaits_leader: AtomicBool,
-    is_called: AtomicBool,
+    pub(crate) state: State,
     /// How many polls have driven the engine, or tried to.
     drives: AtomicU32,
-    /// No thread waits: the driver thread stands by for the polls.
-    is_left_to_polls: AtomicBool,
-    signal: Wakeup,
+    /// Wakes the driver thread when it stands by.
+    signal: Signal,
 }
 
 /// A thread's stay in a blocking wait. It ends when this is dropped.
@@ -51,37 +41,22 @@ pub(crate) struct Stay<'a> {
 
 impl Lead {
     pub(crate) fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            waiting: AtomicUsize::new(0),
-            is_led: AtomicBool::new(false),
-            terms: AtomicU64::new(0),
-            is_standing_by: AtomicBool::new(false),
-            awaits_leader: AtomicBool::new(false),
-            is_called: AtomicBool::new(false),
-            drives: AtomicU32::new(0),
-            is_left_to_polls: AtomicBool::new(false),
-            signal: Wakeup::new()?,
-        })
+        Ok(Self { state: State::new(), drives: AtomicU32::new(0), signal: Signal::new()? })
     }
 
     /// Begins a wait of the calling thread. The thread leads if no other one waits.
     pub(crate) fn stay(&self) -> Stay<'_> {
-        let leads = self.waiting.fetch_add(1, Ordering::SeqCst) == 0;
-        if leads {
-            self.is_led.store(true, Ordering::SeqCst);
-            self.terms.fetch_add(1, Ordering::SeqCst);
-        }
-        Stay { lead: self, leads }
+        Stay { lead: self, leads: self.state.stay() }
     }
 
     /// Whether a thread of the application drives the engine.
     pub(crate) fn is_led(&self) -> bool {
-        self.is_led.load(Ordering::SeqCst)
+        self.state.word().is_led()
     }
 
     /// Whether the driver thread leaves the engine to the application's threads.
     pub(crate) fn is_standing_by(&self) -> bool {
-        self.is_standing_by.load(Ordering::SeqCst)
+        self.state.word().is_standing_by()
     }
 
     /// Counts a poll that drives the engine.
@@ -94,60 +69,44 @@ impl Lead {
         self.drives.load(Ordering::Relaxed)
     }
 
-    /// Whether polls alone drive the engine.
-    pub(crate) fn is_left_to_polls(&self) -> bool {
-        self.is_left_to_polls.load(Ordering::SeqCst)
+    /// Wakes the driver thread if `wake` asks for that.
+    pub(crate) fn wake(&self, wake: Wake) {
+        if wake == Wake::Driver {
+            self.signal.wake();
+        }
     }
 
     /// Has the driver thread take over at once.
     pub(crate) fn call(&self) {
-        self.is_called.store(true, Ordering::SeqCst);
-        self.signal.wake();
+        self.wake(self.state.call());
     }
 
     /// Blocks the driver thread until the engine needs it again. There is a leader or, with `polled`, the program
     /// polls densely.
     pub(crate) fn stand_by(&self, polled: bool) {
-        self.is_left_to_polls.store(polled, Ordering::SeqCst);
-        self.is_standing_by.store(true, Ordering::SeqCst);
-        while !self.is_needed() {}
-        self.is_standing_by.store(false, Ordering::SeqCst);
-        self.is_left_to_polls.store(false, Ordering::SeqCst);
+        self.state.stand_by(polled);
+        while !self.is_over() {}
     }
 
     /// Sleeps until the current leader leaves, at most one [`MOMENT`] if there is none or it changes. Returns true if
     /// no thread led or polled densely during the last moment, or if this thread was called. Leaders that come and go
     /// need not wake it each time.
-    fn is_needed(&self) -> bool {
-        let (terms, drives) = (self.terms.load(Ordering::SeqCst), self.drives());
-        let is_alone = || self.waiting.load(Ordering::SeqCst) == 0;
-        if !self.is_called() && (self.is_led() || is_alone()) {
-            self.sleep(Some(MOMENT));
+    fn is_over(&self) -> bool {
+        let (word, drives) = (self.state.word(), self.drives());
+        if !word.is_called() && (word.is_led() || word.waiting() == 0) {
+            self.signal.sleep(Some(MOMENT));
         }
-        let is_same_term = || self.terms.load(Ordering::SeqCst) == terms;
-        if self.is_led() && is_same_term() {
-            self.awaits_leader.store(true, Ordering::SeqCst);
-            while self.is_led() && !self.is_called() {
-                self.sleep(None);
+        if self.state.await_leader(word.term()) {
+            while self.state.word().is_awaited() {
+                self.signal.sleep(None);
             }
-            self.awaits_leader.store(false, Ordering::SeqCst);
-            if !self.is_called() && is_alone() {
-                self.sleep(Some(MOMENT));
+            self.state.stand_by(false);
+            let word = self.state.word();
+            if !word.is_called() && word.waiting() == 0 {
+                self.signal.sleep(Some(MOMENT));
             }
         }
-        let is_called = self.is_called.swap(false, Ordering::SeqCst);
-        let is_polled = !is_called && is_alone() && are_dense(self.drives().wrapping_sub(drives), MOMENT);
-        self.is_left_to_polls.store(is_polled, Ordering::SeqCst);
-        is_called || (!self.is_led() && (!is_alone() || (is_same_term() && !is_polled)))
-    }
-
-    fn is_called(&self) -> bool {
-        self.is_called.load(Ordering::SeqCst)
-    }
-
-    fn sleep(&self, timeout: Option<Duration>) {
-        wait_ready(&mut [PollFd::new(&self.signal.as_fd(), PollFlags::IN)], timeout);
-        self.signal.clear();
+        self.state.is_over(word.term(), are_dense(self.drives().wrapping_sub(drives), MOMENT))
     }
 }
 
@@ -160,14 +119,7 @@ impl Stay<'_> {
 
 impl Drop for Stay<'_> {
     fn drop(&mut self) {
-        let others = self.lead.waiting.fetch_sub(1, Ordering::SeqCst) - 1;
-        if self.leads {
-            self.lead.is_led.store(false, Ordering::SeqCst);
-            self.lead.terms.fetch_add(1, Ordering::SeqCst);
-            if others > 0 || self.lead.awaits_leader.load(Ordering::SeqCst) {
-                self.lead.signal.wake();
-            }
-        }
+        self.lead.wake(self.lead.state.leave(self.leads));
     }
 }
 
@@ -186,6 +138,7 @@ const MOMENT: Duration = Duration::from_micros(500);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drive::state::Duty;
 
     #[test]
     fn only_who_waits_alone_leads() {
@@ -230,18 +183,18 @@ mod tests {
     fn the_driver_thread_leaves_the_engine_to_polls_until_they_end_or_call() {
         let lead = Lead::new().unwrap();
         lead.stand_by(true);
-        assert!(!lead.is_standing_by() && !lead.is_left_to_polls(), "nobody has polled");
+        assert!(!lead.is_standing_by() && !lead.state.word().is_left_to_polls(), "nobody has polled");
         let is_left_for = |polls: u32| {
             let lead = Lead::new().unwrap();
             let is_left = std::thread::scope(|scope| {
                 let driver = scope.spawn(|| lead.stand_by(true));
                 while !lead.is_standing_by() && !driver.is_finished() {}
                 (0..polls).for_each(|_| lead.note_drive());
-                let is_left = lead.is_left_to_polls();
+                let is_left = lead.state.word().is_left_to_polls();
                 lead.call();
                 is_left
             });
-            assert!(!lead.is_standing_by() && !lead.is_left_to_polls());
+            assert!(!lead.is_standing_by() && !lead.state.word().is_left_to_polls());
             is_left
         };
         // Each moment has enough of them, as long as this thread has its core.
@@ -254,7 +207,7 @@ mod tests {
         let leader = lead.stay();
         std::thread::scope(|scope| {
             let driver = scope.spawn(|| lead.stand_by(false));
-            while !lead.awaits_leader.load(Ordering::SeqCst) {
+            while lead.state.word().duty() != Duty::AwaitingLeader {
                 std::thread::yield_now();
             }
             assert!(lead.is_standing_by() && !driver.is_finished());

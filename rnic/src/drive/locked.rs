@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::drive::leader::Lead;
 use crate::drive::sleeps::Sleeps;
+use crate::drive::state::{State, Wake};
 use crate::engine::tables::Engine;
 use crate::events::channel::Wakeup;
 
@@ -28,16 +29,9 @@ pub(crate) struct Motor {
     doorbells: Arc<Doorbells>,
     pub(crate) wakeup: Wakeup,
     pub(crate) lead: Lead,
-    sleepers: AtomicUsize,
-    /// The deadline that the sleepers know, in microseconds of the engine's time.
-    slept_until: AtomicI64,
     pub(crate) sleeps: Sleeps,
     /// Doorbells since the last sleep began. The count may miss some.
     rings: AtomicU32,
-    /// At most one doorbell rang between the last two sleeps.
-    is_posted_singly: AtomicBool,
-    /// The program has closed descriptors that the engine works and sleeps by.
-    is_lost: AtomicBool,
     clock: Clock,
 }
 
@@ -53,12 +47,8 @@ impl Motor {
             waiting: AtomicUsize::new(0),
             wakeup: Wakeup::new()?,
             lead: Lead::new()?,
-            sleepers: AtomicUsize::new(0),
-            slept_until: AtomicI64::new(i64::MAX),
             sleeps: Sleeps::default(),
             rings: AtomicU32::new(0),
-            is_posted_singly: AtomicBool::new(false),
-            is_lost: AtomicBool::new(false),
             clock,
         })
     }
@@ -98,8 +88,8 @@ impl Motor {
         self.doorbells.ring(slot);
         // A thread that drives at this moment may have looked at the doorbells already. Then the driver thread has to
         // look, or the next poll.
-        let is_done = if self.lead.is_standing_by() {
-            self.try_drive(Engine::send_posted) || self.lead.is_left_to_polls()
+        let is_done = if self.state().word().is_standing_by() {
+            self.try_drive(Engine::send_posted) || self.state().word().is_left_to_polls()
         } else {
             self.sends_at_once()
         };
@@ -113,25 +103,20 @@ impl Motor {
     /// sleep wakes the driver thread, which sends in one call what is posted meanwhile.
     fn sends_at_once(&self) -> bool {
         self.rings.store(self.rings.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        self.sleepers.load(Ordering::SeqCst) > 0
-            && self.is_posted_singly.swap(false, Ordering::Relaxed)
-            && self.try_drive(Engine::send_posted)
+        self.state().take_singly() && self.try_drive(Engine::send_posted)
     }
 
     /// Wakes the driver thread after a change that it should look at.
     pub(crate) fn kick(&self) {
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
-            self.wakeup.wake();
-        } else if self.lead.is_standing_by() {
-            self.lead.call();
+        match self.state().change() {
+            Wake::Sleepers => self.wakeup.wake(),
+            wake => self.lead.wake(wake),
         }
     }
 
     /// The program is about to stop polling: the driver thread takes over if it has left the engine to the polls.
     pub(crate) fn end_polls(&self) {
-        if self.lead.is_left_to_polls() {
-            self.lead.call();
-        }
+        self.lead.wake(self.state().end_polls());
     }
 
     /// Wakes the driver thread if another engine has rung a doorbell: it may have placed an entry in a send queue of
@@ -169,13 +154,12 @@ impl Motor {
     /// doorbell's.
     pub(crate) fn begin_sleep(&self) -> (Option<Watched>, Option<Duration>) {
         // This comes first: a change from now on wakes this thread, and an earlier change shows below.
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
-        self.is_posted_singly.store(self.rings.swap(0, Ordering::Relaxed) <= 1, Ordering::Relaxed);
+        self.state().begin_sleep(self.rings.swap(0, Ordering::Relaxed) <= 1);
         let (wires, next, has_lost) = {
             let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
             let next = engine.poll_at(self.now());
             // Still under the lock, or an earlier deadline of another thread would be written over.
-            self.slept_until.store(next.map_or(i64::MAX, |next| next.total_micros()), Ordering::SeqCst);
+            self.state().set_deadline(next.map_or(i64::MAX, |next| next.total_micros()));
             (engine.wait_fds(), next, engine.is_lost())
         };
         if has_lost {
@@ -184,7 +168,7 @@ impl Motor {
         let until_next = next.and_then(|next| self.clock.real_delay(next));
         // A wire without a descriptor is polled at intervals.
         let blind = wires.is_none().then_some(BLIND_SLEEP);
-        let is_lost = self.is_lost.load(Ordering::Relaxed);
+        let is_lost = self.state().word().is_lost();
         let longest = [until_next, blind, is_lost.then_some(LOST_SLEEP)].into_iter().flatten().min();
         ((!is_lost).then(|| wires.unwrap_or_default()), longest)
     }
@@ -192,14 +176,14 @@ impl Motor {
     /// Ends all connections after the program has closed the engine's descriptors. Some programs close whatever is
     /// open.
     pub(crate) fn lose(&self) {
-        if !self.is_lost.swap(true, Ordering::Relaxed) {
+        if self.state().lose() {
             self.engine().lose(self.now());
         }
     }
 
     /// Ends the announcement of a sleeper. Clears the wake-up if it has ended the sleep.
     pub(crate) fn end_sleep(&self, by_doorbell: bool) {
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        self.state().end_sleep();
         if by_doorbell {
             self.wakeup.clear();
         }
@@ -215,7 +199,7 @@ impl Motor {
         let now = self.now();
         act(&mut engine, now);
         // A thread that begins to sleep from now on takes the lock first and asks the engine for its deadline.
-        let next = if self.sleepers.load(Ordering::SeqCst) > 0 { engine.poll_at(now) } else { None };
+        let next = if self.state().word().sleepers() > 0 { engine.poll_at(now) } else { None };
         drop(engine);
         if let Some(next) = next {
             self.hasten(next);
@@ -225,10 +209,13 @@ impl Motor {
 
     /// Wakes the sleepers if the engine wants to be polled earlier than they know: no other thread may poll it in time.
     fn hasten(&self, next: Instant) {
-        let next = next.total_micros();
-        if self.slept_until.fetch_min(next, Ordering::SeqCst) > next {
+        if self.state().is_earlier(next.total_micros()) {
             self.wakeup.wake();
         }
+    }
+
+    const fn state(&self) -> &State {
+        &self.lead.state
     }
 }
 
