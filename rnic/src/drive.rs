@@ -26,9 +26,12 @@ pub(crate) mod memory;
 pub(crate) mod model;
 pub(crate) mod moving;
 pub(crate) mod ready;
+#[cfg(not(all(loom, test)))]
 pub(crate) mod signal;
 pub(crate) mod sleep;
 pub(crate) mod sleeps;
+#[cfg(all(loom, test))]
+pub(crate) mod stand_ins;
 pub(crate) mod state;
 pub(crate) mod thread;
 

@@ -13,23 +13,30 @@
 //! the core or the lock. So it leaves the engine to the polls until a moment has passed with few of them, or until
 //! the program asks for an event.
 
+use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-#[cfg(all(loom, test))]
-use crate::drive::model::Signal;
 #[cfg(not(all(loom, test)))]
 use crate::drive::signal::Signal;
+#[cfg(all(loom, test))]
+use crate::drive::stand_ins::{Signal, Wakeup};
 use crate::drive::state::{State, Wake};
+#[cfg(not(all(loom, test)))]
+use crate::events::channel::Wakeup;
 
-/// Which thread drives, and whether the driver thread stands by.
+/// Which thread drives an engine, which threads sleep meanwhile, and what wakes them.
 #[derive(Debug)]
 pub(crate) struct Lead {
     pub(crate) state: State,
-    /// How many polls have driven the engine, or tried to.
-    drives: AtomicU32,
+    /// Wakes the threads that sleep on the engine.
+    pub(crate) wakeup: Wakeup,
     /// Wakes the driver thread when it stands by.
     signal: Signal,
+    /// How many polls have driven the engine, or tried to.
+    drives: AtomicU32,
+    /// Doorbells since the last sleep began. The count may miss some.
+    rings: AtomicU32,
 }
 
 /// A thread's stay in a blocking wait. It ends when this is dropped.
@@ -40,13 +47,82 @@ pub(crate) struct Stay<'a> {
 }
 
 impl Lead {
-    pub(crate) fn new() -> std::io::Result<Self> {
-        Ok(Self { state: State::new(), drives: AtomicU32::new(0), signal: Signal::new()? })
+    /// # Errors
+    /// When the system has no file descriptor left.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            state: State::new(),
+            wakeup: Wakeup::new()?,
+            signal: Signal::new()?,
+            drives: AtomicU32::new(0),
+            rings: AtomicU32::new(0),
+        })
     }
 
-    /// Begins a wait of the calling thread. The thread leads if no other one waits.
+    /// Begins a wait of the calling thread. The thread leads if no other one waits. A driver thread that sleeps on the
+    /// engine then wakes, and stands by.
     pub(crate) fn stay(&self) -> Stay<'_> {
-        Stay { lead: self, leads: self.state.stay() }
+        let (leads, wake) = self.state.stay();
+        self.wake(wake);
+        Stay { lead: self, leads }
+    }
+
+    /// Makes sure that a thread looks at a doorbell that has been rung. `try_send` sends what was posted unless another
+    /// thread drives the engine, and returns whether it did.
+    pub(crate) fn post(&self, try_send: impl FnOnce() -> bool) {
+        // A thread that drives at this moment may have looked at the doorbells already. Then the driver thread has to
+        // look, or the next poll.
+        let is_done = if self.is_standing_by() {
+            try_send() || self.state.word().is_left_to_polls()
+        } else {
+            self.is_posted_singly() && try_send()
+        };
+        if !is_done {
+            self.kick();
+        }
+    }
+
+    /// Returns true if the calling thread posts one request at a time and then waits. Its driving of the engine is
+    /// cheaper than to wake the driver thread. The next request before a sleep wakes the driver thread, which sends in
+    /// one call what is posted meanwhile.
+    fn is_posted_singly(&self) -> bool {
+        self.rings.store(self.rings.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        self.state.take_singly()
+    }
+
+    /// Wakes a thread after a change that it should look at.
+    pub(crate) fn kick(&self) {
+        self.wake(self.state.change());
+    }
+
+    /// Wakes the sleepers if the engine wants to be polled earlier than they know: no other thread may poll it in time.
+    /// `next` is in microseconds of the engine's time.
+    pub(crate) fn hasten(&self, next: i64) {
+        self.wake(self.state.hasten(next));
+    }
+
+    /// The program is about to stop polling: the driver thread takes over if it has left the engine to the polls.
+    pub(crate) fn end_polls(&self) {
+        self.wake(self.state.end_polls());
+    }
+
+    /// Has the driver thread look up at once, whether it sleeps or stands by.
+    pub(crate) fn call(&self) {
+        self.wakeup.wake();
+        self.wake(self.state.call());
+    }
+
+    /// Announces a sleeper, which then looks for work before it sleeps.
+    pub(crate) fn begin_sleep(&self) {
+        self.state.begin_sleep(self.rings.swap(0, Ordering::Relaxed) <= 1);
+    }
+
+    /// Ends the announcement of a sleeper. Clears the wake-up if it has ended the sleep.
+    pub(crate) fn end_sleep(&self, by_doorbell: bool) {
+        self.state.end_sleep();
+        if by_doorbell {
+            self.wakeup.clear();
+        }
     }
 
     /// Whether a thread of the application drives the engine.
@@ -69,29 +145,18 @@ impl Lead {
         self.drives.load(Ordering::Relaxed)
     }
 
-    /// Wakes the driver thread if `wake` asks for that.
-    pub(crate) fn wake(&self, wake: Wake) {
-        if wake == Wake::Driver {
-            self.signal.wake();
-        }
-    }
-
-    /// Has the driver thread take over at once.
-    pub(crate) fn call(&self) {
-        self.wake(self.state.call());
-    }
-
     /// Blocks the driver thread until the engine needs it again. There is a leader or, with `polled`, the program
-    /// polls densely.
+    /// polls densely. The wake-up that has ended the driver thread's sleep may have been meant for the leader: the
+    /// sleepers get it.
     pub(crate) fn stand_by(&self, polled: bool) {
-        self.state.stand_by(polled);
-        while !self.is_over() {}
+        self.wake(self.state.stand_by(polled));
+        while !self.takes_over() {}
     }
 
     /// Sleeps until the current leader leaves, at most one [`MOMENT`] if there is none or it changes. Returns true if
     /// no thread led or polled densely during the last moment, or if this thread was called. Leaders that come and go
     /// need not wake it each time.
-    fn is_over(&self) -> bool {
+    pub(crate) fn takes_over(&self) -> bool {
         let (word, drives) = (self.state.word(), self.drives());
         if !word.is_called() && (word.is_led() || word.waiting() == 0) {
             self.signal.sleep(Some(MOMENT));
@@ -100,13 +165,20 @@ impl Lead {
             while self.state.word().is_awaited() {
                 self.signal.sleep(None);
             }
-            self.state.stand_by(false);
-            let word = self.state.word();
+            let word = self.state.end_await();
             if !word.is_called() && word.waiting() == 0 {
                 self.signal.sleep(Some(MOMENT));
             }
         }
-        self.state.is_over(word.term(), are_dense(self.drives().wrapping_sub(drives), MOMENT))
+        self.state.take_over(word.term(), are_dense(self.drives().wrapping_sub(drives), MOMENT))
+    }
+
+    fn wake(&self, wake: Wake) {
+        match wake {
+            Wake::Nobody => {}
+            Wake::Sleepers => self.wakeup.wake(),
+            Wake::Driver => self.signal.wake(),
+        }
     }
 }
 

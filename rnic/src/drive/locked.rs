@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -13,9 +13,7 @@ use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::drive::leader::Lead;
 use crate::drive::sleeps::Sleeps;
-use crate::drive::state::{State, Wake};
 use crate::engine::tables::Engine;
-use crate::events::channel::Wakeup;
 
 /// The descriptors of a wire, and whether each is to become writable.
 pub(crate) type Watched = Vec<(Arc<OwnedFd>, bool)>;
@@ -27,11 +25,8 @@ pub(crate) struct Motor {
     /// Threads that wait for the lock to change something. A thread that drives lets them in first.
     waiting: AtomicUsize,
     doorbells: Arc<Doorbells>,
-    pub(crate) wakeup: Wakeup,
     pub(crate) lead: Lead,
     pub(crate) sleeps: Sleeps,
-    /// Doorbells since the last sleep began. The count may miss some.
-    rings: AtomicU32,
     clock: Clock,
 }
 
@@ -45,10 +40,8 @@ impl Motor {
             doorbells: Arc::clone(engine.doorbells()),
             engine: Mutex::new(engine),
             waiting: AtomicUsize::new(0),
-            wakeup: Wakeup::new()?,
             lead: Lead::new()?,
             sleeps: Sleeps::default(),
-            rings: AtomicU32::new(0),
             clock,
         })
     }
@@ -86,37 +79,12 @@ impl Motor {
     /// Rings the doorbell of the queue pair in `slot`, and makes sure that a thread looks at it.
     pub(crate) fn ring(&self, slot: usize) {
         self.doorbells.ring(slot);
-        // A thread that drives at this moment may have looked at the doorbells already. Then the driver thread has to
-        // look, or the next poll.
-        let is_done = if self.state().word().is_standing_by() {
-            self.try_drive(Engine::send_posted) || self.state().word().is_left_to_polls()
-        } else {
-            self.sends_at_once()
-        };
-        if !is_done {
-            self.kick();
-        }
+        self.lead.post(|| self.try_drive(Engine::send_posted));
     }
 
-    /// Drives the engine on the posting thread if that thread posts one request at a time and then waits. This is
-    /// cheaper than waking the driver thread. Does nothing while another thread drives. The next request before a
-    /// sleep wakes the driver thread, which sends in one call what is posted meanwhile.
-    fn sends_at_once(&self) -> bool {
-        self.rings.store(self.rings.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        self.state().take_singly() && self.try_drive(Engine::send_posted)
-    }
-
-    /// Wakes the driver thread after a change that it should look at.
+    /// Wakes a thread after a change that it should look at.
     pub(crate) fn kick(&self) {
-        match self.state().change() {
-            Wake::Sleepers => self.wakeup.wake(),
-            wake => self.lead.wake(wake),
-        }
-    }
-
-    /// The program is about to stop polling: the driver thread takes over if it has left the engine to the polls.
-    pub(crate) fn end_polls(&self) {
-        self.lead.wake(self.state().end_polls());
+        self.lead.kick();
     }
 
     /// Wakes the driver thread if another engine has rung a doorbell: it may have placed an entry in a send queue of
@@ -130,11 +98,6 @@ impl Motor {
     /// How much faster than real time the engine's clock runs.
     pub(crate) const fn clock_scale(&self) -> u32 {
         self.clock.scale()
-    }
-
-    /// Ends a sleep on the engine.
-    pub(crate) fn wake(&self) {
-        self.wakeup.wake();
     }
 
     /// The engine's time.
@@ -154,12 +117,12 @@ impl Motor {
     /// doorbell's.
     pub(crate) fn begin_sleep(&self) -> (Option<Watched>, Option<Duration>) {
         // This comes first: a change from now on wakes this thread, and an earlier change shows below.
-        self.state().begin_sleep(self.rings.swap(0, Ordering::Relaxed) <= 1);
+        self.lead.begin_sleep();
         let (wires, next, has_lost) = {
             let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
             let next = engine.poll_at(self.now());
             // Still under the lock, or an earlier deadline of another thread would be written over.
-            self.state().set_deadline(next.map_or(i64::MAX, |next| next.total_micros()));
+            self.lead.state.set_deadline(next.map_or(i64::MAX, |next| next.total_micros()));
             (engine.wait_fds(), next, engine.is_lost())
         };
         if has_lost {
@@ -168,7 +131,7 @@ impl Motor {
         let until_next = next.and_then(|next| self.clock.real_delay(next));
         // A wire without a descriptor is polled at intervals.
         let blind = wires.is_none().then_some(BLIND_SLEEP);
-        let is_lost = self.state().word().is_lost();
+        let is_lost = self.lead.state.word().is_lost();
         let longest = [until_next, blind, is_lost.then_some(LOST_SLEEP)].into_iter().flatten().min();
         ((!is_lost).then(|| wires.unwrap_or_default()), longest)
     }
@@ -176,16 +139,8 @@ impl Motor {
     /// Ends all connections after the program has closed the engine's descriptors. Some programs close whatever is
     /// open.
     pub(crate) fn lose(&self) {
-        if self.state().lose() {
+        if self.lead.state.lose() {
             self.engine().lose(self.now());
-        }
-    }
-
-    /// Ends the announcement of a sleeper. Clears the wake-up if it has ended the sleep.
-    pub(crate) fn end_sleep(&self, by_doorbell: bool) {
-        self.state().end_sleep();
-        if by_doorbell {
-            self.wakeup.clear();
         }
     }
 
@@ -199,23 +154,12 @@ impl Motor {
         let now = self.now();
         act(&mut engine, now);
         // A thread that begins to sleep from now on takes the lock first and asks the engine for its deadline.
-        let next = if self.state().word().sleepers() > 0 { engine.poll_at(now) } else { None };
+        let next = if self.lead.state.word().sleepers() > 0 { engine.poll_at(now) } else { None };
         drop(engine);
         if let Some(next) = next {
-            self.hasten(next);
+            self.lead.hasten(next.total_micros());
         }
         true
-    }
-
-    /// Wakes the sleepers if the engine wants to be polled earlier than they know: no other thread may poll it in time.
-    fn hasten(&self, next: Instant) {
-        if self.state().is_earlier(next.total_micros()) {
-            self.wakeup.wake();
-        }
-    }
-
-    const fn state(&self) -> &State {
-        &self.lead.state
     }
 }
 

@@ -2,16 +2,11 @@
 
 use std::time::Duration;
 
-use rustix::event::{PollFd, Timespec, poll};
+use rustix::event::{PollFd, Timespec};
 use rustix::io::Errno;
 
 /// What a thread sleeps by: poll(2), or a function with the same results.
 pub type Poll<'a> = dyn Fn(&mut [PollFd<'_>], Option<&Timespec>) -> Result<usize, Errno> + 'a;
-
-/// Sleeps until a descriptor is ready, `timeout` is over, or a signal comes. The caller looks again in each case.
-pub(crate) fn wait_ready(fds: &mut [PollFd<'_>], timeout: Option<Duration>) {
-    let _woken = poll_for(&poll, fds, timeout);
-}
 
 /// Sleeps by `poll` until a descriptor is ready or `timeout` is over.
 pub(crate) fn poll_for(

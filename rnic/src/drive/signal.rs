@@ -1,12 +1,11 @@
 //! What wakes a driver thread that stands by.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::drive::ready::wait_ready;
+use crate::drive::ready::poll_for;
 use crate::events::channel::Wakeup;
 
 /// A wake-up for one thread. It is kept until the thread sleeps.
@@ -22,9 +21,10 @@ impl Signal {
         self.0.wake();
     }
 
-    /// Sleeps until there is a wake-up, which it takes, or `timeout` is over.
+    /// Sleeps until there is a wake-up, which it takes, `timeout` is over, or a signal of the system comes. The caller
+    /// looks again in each case.
     pub(crate) fn sleep(&self, timeout: Option<Duration>) {
-        wait_ready(&mut [PollFd::new(&self.0.as_fd(), PollFlags::IN)], timeout);
+        let _woken = poll_for(&poll, &mut [PollFd::new(&self.0, PollFlags::IN)], timeout);
         self.0.clear();
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn sleep_by(
         for (motor, (wires, _)) in motors.iter().zip(&begun) {
             motor.sleeps.begin();
             let Some(wires) = wires else { continue };
-            fds.push(PollFd::new(&motor.wakeup, PollFlags::IN));
+            fds.push(PollFd::new(&motor.lead.wakeup, PollFlags::IN));
             for (wire, wants_write) in wires {
                 let out = if *wants_write { PollFlags::OUT } else { PollFlags::empty() };
                 fds.push(PollFd::new(wire, PollFlags::IN | out));
@@ -62,7 +62,7 @@ pub(crate) fn sleep_by(
         }
     }
     for (index, motor) in motors.iter().enumerate() {
-        motor.end_sleep(rung.get(index).copied().unwrap_or(true));
+        motor.lead.end_sleep(rung.get(index).copied().unwrap_or(true));
         if is_lost.get(index).copied().unwrap_or(false) {
             motor.lose();
         }

@@ -38,9 +38,7 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        let motor = &self.engines.motors()[self.index];
-        motor.wake();
-        motor.lead.call();
+        self.engines.motors()[self.index].lead.call();
         if let Some(thread) = self.thread.take() {
             // A panic has been printed by the thread itself; there is nobody to hand it to in a destructor.
             let _printed = thread.join();
@@ -65,9 +63,6 @@ fn run(motors: &[Motor], index: usize, stop: &AtomicBool) {
     let mut is_polled = false;
     while !stop.load(Ordering::Acquire) {
         if motor.lead.is_led() || is_polled {
-            // The wake-up that has ended this thread's sleep may have been meant for the leader, which sleeps on the
-            // same eventfd.
-            motor.kick();
             motor.lead.stand_by(is_polled);
             spin.stop();
             is_polled = false;

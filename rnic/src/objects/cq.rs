@@ -148,7 +148,7 @@ impl Cq {
     pub fn request_notification(&self, solicited_only: bool) {
         self.shared.queue.request_notification(solicited_only);
         // The program is about to sleep, perhaps on a descriptor that the device does not know.
-        self.device.engines.motors()[self.shared.engine].end_polls();
+        self.device.engines.motors()[self.shared.engine].lead.end_polls();
     }
 
     /// Whether a completion was lost because the queue was full. Its queue pairs are brought down then.

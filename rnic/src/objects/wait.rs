@@ -40,16 +40,11 @@ impl Device {
         let (progress, lead) = (self.engines.config().progress, self.engines.lead());
         let stay = lead.filter(|_| progress.has_threads()).map(|lead| lead.stay());
         let drives = progress.calls_drive() || stay.as_ref().is_some_and(Stay::leads);
-        if stay.is_some() && drives && !lead.is_some_and(|lead| lead.is_standing_by()) {
-            // The driver thread sleeps on the wire, or is about to. This wakes it, and it stands by.
-            self.engines.kick();
-        }
         let driven = if drives { std::slice::from_ref(self) } else { &[] };
         let event = sleep_until(driven, fd, until, hold, take);
         drop(stay);
-        // Another sleeper may have counted on this thread to go on driving. So may a driver thread that still sleeps
-        // since this thread has taken its wake-up: it does not know the work and the deadlines since.
-        if drives && !lead.is_some_and(|lead| lead.is_standing_by()) {
+        if progress.calls_drive() {
+            // Another sleeper may have counted on this thread to go on driving.
             self.engines.kick();
         }
         event
