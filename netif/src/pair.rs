@@ -130,6 +130,8 @@ const MAX_SPARE: usize = 64;
 #[cfg(test)]
 mod tests {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::fs::{OFlags, fcntl_getfl};
+    use rustix::io::{FdFlags, fcntl_getfd};
     use smoltcp::time::Instant;
 
     use super::*;
@@ -141,6 +143,14 @@ mod tests {
         let fd = wire.poll_fd().unwrap();
         let mut fds = [PollFd::new(&fd, PollFlags::IN)];
         poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+    }
+
+    #[test]
+    fn the_bell_never_blocks_and_ends_with_exec() {
+        let (wire, _other) = pair(1500);
+        let bell = wire.poll_fd().unwrap();
+        assert!(fcntl_getfl(&bell).unwrap().contains(OFlags::NONBLOCK));
+        assert!(fcntl_getfd(&bell).unwrap().contains(FdFlags::CLOEXEC));
     }
 
     #[test]

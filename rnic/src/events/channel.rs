@@ -158,6 +158,8 @@ pub(crate) fn clear(fd: BorrowedFd<'_>) {
 mod tests {
     use super::*;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::fs::{OFlags, fcntl_getfl};
+    use rustix::io::{FdFlags, fcntl_getfd};
 
     fn readable(fd: &impl AsFd) -> bool {
         let mut fds = [PollFd::new(fd, PollFlags::IN)];
@@ -211,6 +213,7 @@ mod tests {
         let channel = Channel::new().unwrap();
         let hold = channel.hold();
         (1..=3).for_each(|event| channel.push(event));
+        drop(channel.hold());
         assert!(!readable(&channel));
         drop(hold);
         for event in 1..=3 {
@@ -218,6 +221,15 @@ mod tests {
             assert_eq!(channel.pop(), Some(event));
         }
         assert!(!readable(&channel));
+    }
+
+    #[test]
+    fn descriptors_never_block_and_end_with_exec() {
+        let (channel, wakeup) = (Channel::<u8>::new().unwrap(), Wakeup::new().unwrap());
+        for fd in [channel.as_fd(), wakeup.as_fd()] {
+            assert!(fcntl_getfl(fd).unwrap().contains(OFlags::NONBLOCK));
+            assert!(fcntl_getfd(fd).unwrap().contains(FdFlags::CLOEXEC));
+        }
     }
 
     #[test]

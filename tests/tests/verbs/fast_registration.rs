@@ -18,6 +18,7 @@ const IOVA: u64 = 0xF000_0000_0000_0000;
 /// Memory for the stream of `b` alone.
 fn fast_memory(pair: &Pair) -> FastMr {
     let memory = pair.b.pd.alloc_fast_mr_for(&pair.b.qp, LEN).unwrap();
+    assert_eq!((memory.len(), memory.is_empty()), (LEN, false));
     memory.write(0, &[GUARD; LEN]).unwrap();
     memory
 }
