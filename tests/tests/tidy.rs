@@ -102,7 +102,7 @@ fn nothing_is_left_for_later() {
     }
 }
 
-/// Whether a file has unsafe code, or lets the modules below it have some.
+/// Returns true if a file has unsafe code, or allows it in the modules below.
 fn is_unsafe(text: &str) -> bool {
     let mut code = text.lines().map(str::trim_start).filter(|line| !line.starts_with("//"));
     code.any(|line| {

@@ -1,4 +1,4 @@
-//! How many Reads may be outstanding in each direction (RFC 5040 section 6.1).
+//! The number of outstanding Reads in each direction (RFC 5040 section 6.1).
 
 use weft_ddp::Error as Ddp;
 use weft_rnic::{Cause, CmEvent, ConnParam, Data, DisconnectReason, SendOpcode, Stag, Status};
@@ -27,7 +27,8 @@ fn open(role: Role, ird: u16, ord: u16) -> (World, RawPeer) {
     (world, peer)
 }
 
-/// With an IRD of n the device keeps n requests of the peer, long ones that it cannot answer yet, and answers them all.
+/// With an IRD of n the device keeps n long requests of the peer, which it cannot answer yet, and later answers them
+/// all.
 // Covers 5040-6.1-2.
 #[test]
 fn as_many_requests_are_kept_as_agreed() {
@@ -62,7 +63,7 @@ fn as_many_requests_are_kept_as_agreed() {
     }
 }
 
-/// One more than that has no buffer; neither it nor those before it are answered any more.
+/// One request more has no buffer. Neither it nor the earlier ones are answered any more.
 // Covers 5040-6.1-5.
 #[test]
 fn one_request_more_is_refused() {
@@ -115,7 +116,7 @@ fn as_many_reads_are_outstanding_as_agreed() {
     }
 }
 
-/// A response that has begun does not free a place: only its end does.
+/// Only the end of a response frees a place, not its beginning.
 // Covers 5040-6.1-4.
 #[test]
 fn half_a_response_frees_no_place() {
@@ -135,7 +136,7 @@ fn half_a_response_frees_no_place() {
     }
 }
 
-/// One stream's requests take nothing from another's: with the places of one used up, the other is served in full.
+/// The requests of one stream take no places of another. When those of one are used up, the other is served in full.
 // Covers 5040-8.1.2-7.
 #[test]
 fn each_stream_has_places_of_its_own() {
@@ -155,7 +156,7 @@ fn each_stream_has_places_of_its_own() {
     for msn in 1..=3 {
         modest.expect(&fpdu(&tagged("C142", msn, 0, &[FILL; 8])));
     }
-    // Also when the first asks for more than it may, only its own stream ends.
+    // If the first stream asks for more than it may, only that stream ends.
     let fourth = read_request(4, Place(4, 0), 8, place);
     greedy.send(&fpdu(&fourth));
     let cause = Cause::Peer(Ddp::NoBuffer.into());

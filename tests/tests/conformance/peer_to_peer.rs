@@ -1,4 +1,4 @@
-//! The peer-to-peer start (RFC 6581 sections 5 and 9.2): flags A to D, and the message that says "ready to receive".
+//! The peer-to-peer start (RFC 6581 sections 5 and 9.2): flags A to D, and the RTR message.
 //!
 //! Sets of flags are numbers: A, B, C and D are the bits 8, 4, 2 and 1.
 
@@ -19,7 +19,7 @@ const B: u16 = 4;
 const C: u16 = 2;
 const D: u16 = 1;
 
-/// The device's RTR messages; STag 1, since some adapters treat STag 0 specially.
+/// The device's RTR messages. They have STag 1, since some adapters treat STag 0 specially.
 fn own_rtr(kind: u16) -> Vec<u8> {
     match kind {
         B => send(1, b""),
@@ -28,7 +28,7 @@ fn own_rtr(kind: u16) -> Vec<u8> {
     }
 }
 
-/// The one that an initiator with this choice prefers: Write, which takes nothing from the peer, then Read, then Send.
+/// Returns the message that an initiator prefers: Write, which needs nothing of the peer, then Read, then Send.
 fn preferred(common: u16) -> u16 {
     [C, D, B].into_iter().find(|kind| common & kind != 0).unwrap()
 }
@@ -41,7 +41,7 @@ fn the_flags_of_a_request() {
             let param = |wanted| ConnParam { ird: Some(ird), peer_to_peer: wanted, ..ConnParam::default() };
             let world = world_of(with_rtr(options));
             connect(&world, param(Some(true))).expect(&enhanced(REQUEST, A | options, ird, 16));
-            // Client-server: whatever the device could do, it says nothing of it.
+            // Client-server: the device does not tell its RTR messages.
             for wanted in [None, Some(false)] {
                 let world = world_of(with_rtr(options));
                 connect(&world, param(wanted)).expect(&enhanced(REQUEST, 0, ird, 16));
@@ -50,7 +50,7 @@ fn the_flags_of_a_request() {
     }
 }
 
-/// All sets that may be asked for against all sets that the device can do; none counts as all of them.
+/// All sets in the Request against all sets that the device supports. The empty set counts as all.
 // Covers 6581-9.2-3, 6581-9.2-4, 6581-9.2-6, 6581-9.2-8.
 #[test]
 fn the_flags_of_a_reply_to_a_peer_to_peer_request() {
@@ -77,7 +77,7 @@ fn the_flags_of_a_reply_to_a_peer_to_peer_request() {
 
 // Covers 6581-9.2-5.
 #[test]
-fn every_option_that_the_device_can_do_is_told_by_itself() {
+fn each_supported_option_is_told() {
     for asked in [B, C, D] {
         let world = world_of(with_rtr(B | C | D));
         let peer = ask(&world, &enhanced(REQUEST, A | asked, 4, 8));
@@ -90,7 +90,7 @@ fn every_option_that_the_device_can_do_is_told_by_itself() {
 #[test]
 fn the_flags_of_a_reply_to_a_client_server_request() {
     for asked in 0..8 {
-        // The device would want the peer-to-peer start itself; that is the initiator's to say.
+        // The device would want the peer-to-peer start itself, but the initiator decides.
         for mpa in [with_rtr(B | C | D), weft_mpa::Config { peer_to_peer: true, ..with_rtr(D) }] {
             let world = world_of(mpa);
             let peer = ask(&world, &enhanced(REQUEST, asked, 4, 8));
@@ -98,7 +98,7 @@ fn the_flags_of_a_reply_to_a_client_server_request() {
             // No Read RTR is expected, so that an IRD of 0 stays what it is.
             peer.expect(&enhanced(REPLY, 0, 0, 4));
             assert_eq!(depths(&world).0, (0, 4));
-            // And an empty Send is a message like any other.
+            // An empty Send is then a message like any other.
             world.side.qp.post_recv(&RecvWr { wr_id: 5, sges: &[] }).unwrap();
             peer.send(&vector("send0"));
             assert_eq!((world.completion().wr_id, world.side.cq.poll_one()), (5, None));
@@ -107,7 +107,7 @@ fn the_flags_of_a_reply_to_a_client_server_request() {
     }
 }
 
-/// All sets that a Reply may tell against all sets that the device can do.
+/// All sets in the Reply against all sets that the device supports.
 // Covers 6581-9.2-9, 6581-9.2-10, 6581-9.2-11, 6581-8-1.
 #[test]
 fn the_first_message_is_one_of_those_in_common() {
@@ -132,7 +132,7 @@ fn the_first_message_is_one_of_those_in_common() {
     }
 }
 
-/// A Reply of the other connection model has nothing in common with the Request; without A the other flags mean
+/// A Reply of the other connection model has nothing in common with the Request. Without A the other flags mean
 /// nothing.
 // Covers 6581-9.2-11, 6581-9.2-15, 6581-8-2.
 #[test]
@@ -166,7 +166,7 @@ fn nothing_goes_before_the_first_message() {
         let memory = filled(&world.side, 8);
         let peer = connect(&world, PEER_TO_PEER);
         let _request = peer.read_exact(24);
-        // The peer's first message has come with the Reply, and a Read Request of it, which is to be answered.
+        // The peer's first message has come with the Reply, and a Read Request, which has to be answered.
         let place = Place(memory.rkey().0, memory.addr());
         let theirs = fpdu(&read_request(1, Place(9, 0), 8, place));
         peer.send(&[enhanced(REPLY, A | kind, 16, 16), theirs].concat());
@@ -184,7 +184,7 @@ fn nothing_goes_before_the_first_message() {
             fpdu(&send(msn, &content)),
             fpdu(&tagged("C140", 7, 0, &content)),
         ];
-        // In which order the device answers and sends is its own matter.
+        // The order of the device's answers and messages is not fixed.
         let mut rest = peer.read_exact(messages.concat().len());
         while !rest.is_empty() {
             let index = messages.iter().position(|message| rest.starts_with(message)).unwrap();
@@ -194,7 +194,7 @@ fn nothing_goes_before_the_first_message() {
     }
 }
 
-/// The application asks for it, connection by connection, or in the device's settings for all of them.
+/// The application chooses it for each connection, or for all in the device's settings.
 // Covers 6581-5-2.
 #[test]
 fn the_application_chooses_the_connection_model() {
@@ -218,8 +218,8 @@ fn the_application_chooses_the_connection_model() {
     }
 }
 
-/// The messages that a peer may begin with, what comes back, and the MSN of its next Send. The application sees nothing
-/// of them, a Send takes none of its receives (doubt D4), and the device, which had to be silent, may send.
+/// The messages that a peer may begin with, the answers, and the MSN of its next Send. The application sees none of
+/// them, and a Send takes none of its receives (doubt D4). The device, which had to be silent, may send then.
 // Covers 6581-9.2-16.
 #[test]
 fn the_peers_first_message_opens_the_stream_and_is_not_shown() {
@@ -262,7 +262,7 @@ fn the_peers_first_message_opens_the_stream_and_is_not_shown() {
     }
 }
 
-/// Only a Send that was agreed on is hidden; every other one is the application's, and needs a receive.
+/// Only an agreed Send is hidden. Every other one is the application's, and needs a receive.
 // Covers 6581-9.2-16.
 #[test]
 fn an_empty_send_that_was_not_agreed_on_is_a_message() {
@@ -278,7 +278,7 @@ fn an_empty_send_that_was_not_agreed_on_is_a_message() {
         peer.expect(&fpdu(&terminate("1202", &send(2, b""))));
         peer.expect_fin();
     }
-    // And a Send with octets in it is one in any case.
+    // A Send with octets is always a message.
     let world = world_of(with_rtr(B));
     let memory = world.side.memory(8);
     world.side.post_recv(1, whole(&memory));
@@ -290,11 +290,10 @@ fn an_empty_send_that_was_not_agreed_on_is_a_message() {
     assert_eq!(world.completion().byte_len, 1);
 }
 
-/// The device's own first message makes no completion, although everything else does, and its Read's answer none
-/// either.
+/// The device's own first message has no completion, although all others do. The answer to its Read has none either.
 // Covers 6581-9.2-9.
 #[test]
-fn the_own_first_message_is_nobodys_request() {
+fn the_first_message_is_no_request_of_the_application() {
     for kind in [B, C, D] {
         let world = world_of(with_rtr(kind));
         let side = &world.side;
@@ -321,7 +320,7 @@ fn the_own_first_message_is_nobodys_request() {
     }
 }
 
-/// A device that has no Reads of its own may still begin with one: its ORD is 1 then, as the Reply must allow.
+/// A device without Reads of its own may still begin with one. Its ORD is then 1, as the Reply must allow.
 #[test]
 fn a_read_needs_a_place_at_the_peer() {
     let none = ConnParam { ird: Some(0), ord: Some(0), ..PEER_TO_PEER };
@@ -345,7 +344,7 @@ fn a_read_needs_a_place_at_the_peer() {
     }
 }
 
-/// Markers and a missing CRC are of the stream's framing from its first octet on.
+/// The framing, with Markers or without CRC, applies from the stream's first octet on.
 #[test]
 fn the_first_message_is_framed_as_negotiated() {
     for (crc, markers) in [(true, true), (false, true), (false, false)] {
@@ -369,8 +368,8 @@ fn the_first_message_is_framed_as_negotiated() {
     }
 }
 
-/// What an initiator tells by its Terminate in place of the first message is what the application of the responder
-/// hears.
+/// The initiator may send a Terminate instead of the first message. The application of the responder learns its
+/// reason.
 // Covers 6581-8-1, 6581-9.1-7.
 #[test]
 fn the_initiator_terminates_instead() {
@@ -394,11 +393,11 @@ fn the_initiator_terminates_instead() {
     }
 }
 
-/// A completion queue that is lost while the peer considers the Request is a local error without a code of its own: the
-/// peer, which has accepted, hears of it in the first FPDU. A peer that has not accepted needs none.
+/// A completion queue is lost while the peer considers the Request. This is a local error without a code of its own.
+/// A peer that has accepted learns of it in the first FPDU. A peer that has not accepted needs no message.
 // Covers 6581-9.3-1, 6581-8-1, 6581-8-2.
 #[test]
-fn a_local_error_during_the_start_is_told_by_2_0_05() {
+fn a_local_error_during_the_start_is_reported_as_2_0_05() {
     for flags in [0, A | B | C | D] {
         let world = World::new();
         let side = &world.side;

@@ -10,10 +10,10 @@ use crate::rdmap_wire::{SMALL_MTU, TAGGED, tagged_fpdus};
 use crate::scene::{Answer, Outcome, Row, Scene, run_all};
 use crate::world::{ROLES, Role, filled, open, open_mtu, whole};
 
-/// A hundred of them, and the application has nothing to do with any.
+/// The device answers a hundred Reads, and the application does nothing for any.
 // Covers 5040-3.2-8, 5040-5.2.1-3, 5040-5.2.1-4, 5040-5.2.1-12.
 #[test]
-fn reads_are_served_behind_the_applications_back() {
+fn reads_are_served_without_the_application() {
     for role in ROLES {
         let (world, peer) = open(role);
         let (source, inbox) = (world.side.memory(3000), world.side.memory(8));
@@ -33,11 +33,11 @@ fn reads_are_served_behind_the_applications_back() {
     }
 }
 
-/// The sink's STag means nothing here, also when it is one of this side's; the offset counts on from the one given,
-/// around the end of the numbers if need be.
+/// The sink's STag means nothing here, even if it is one of this side. The offset counts on from the given one, and
+/// may wrap.
 // Covers 5040-4.4-2, 5040-4.4-3, 5040-5.2.2-1, 5040-5.2.2-8.
 #[test]
-fn the_sink_is_copied_unread() {
+fn the_sink_is_copied_unchecked() {
     for role in ROLES {
         let (world, peer) = open_mtu(role, SMALL_MTU);
         let (source, other) = (world.side.memory(2000), filled(&world.side, 8));
@@ -90,7 +90,7 @@ fn sources_are_read_at_any_offset() {
     }
 }
 
-/// Whatever a request for nothing names, the answer is a response of nothing.
+/// Whatever a request for no octets names, the answer is an empty response.
 // Covers 5040-5.2.1-15, 5040-5.2.1-16.
 #[test]
 fn empty_reads_are_answered() {
@@ -114,7 +114,7 @@ fn empty_reads_are_answered() {
     }
 }
 
-/// As many as agreed on, at once; with one more in the same breath there is no buffer for it.
+/// As many requests as agreed come at once. One more in the same segment has no buffer.
 // Covers 5040-5.2.2-2, 5040-5.2.1-2.
 #[test]
 fn as_many_requests_as_agreed_find_a_buffer() {
@@ -144,8 +144,8 @@ fn as_many_requests_as_agreed_find_a_buffer() {
     }
 }
 
-/// A long one, an empty one, a short one: the first octet of an answer follows the last one of the answer before. What
-/// a Write between the requests changes, only the later ones see.
+/// A long request, an empty one, a short one: the answers do not overlap. Only later requests see the changes of a
+/// Write between them.
 // Covers 5040-5.2.1-8, 5040-5.2.2-6.
 #[test]
 fn answers_come_in_the_order_of_the_requests() {
@@ -173,7 +173,7 @@ fn answers_come_in_the_order_of_the_requests() {
     }
 }
 
-/// The source's application hears of the failure; nothing is sent but the Terminate, which returns the request.
+/// The source's application learns of the failure. The device sends only the Terminate, which returns the request.
 // Covers 5040-3.2-9, 5040-5.2.1-5, 5040-5.2.1-14.
 #[test]
 fn requests_that_fail() {
@@ -218,7 +218,7 @@ fn requests_that_fail() {
     ]);
 }
 
-/// Requests before the one that fails are not answered any more, or in full; nothing comes behind the Terminate.
+/// Requests before the failing one may be answered in full or not at all. Nothing comes behind the Terminate.
 // Covers 5040-3.2-9, 5040-5.2.1-5.
 #[test]
 fn a_request_fails_behind_good_ones() {

@@ -94,7 +94,7 @@ fn each_opcode_has_its_kind_of_segment_and_its_queue() {
     }
 }
 
-/// Every segment of a message has the same octets of RDMAP's in its DDP header: one, and four more if it is untagged.
+/// Every segment of a message has the same octets for RDMAP in its DDP header: one, and four more if it is untagged.
 // Covers 5040-4.1-3, 5040-4.1-12, 5040-3.1-4.
 #[test]
 fn the_invalidate_field_names_an_stag_or_is_zero() {
@@ -137,8 +137,8 @@ fn a_message_is_one_ddp_message() {
     }
 }
 
-/// A good message of each opcode but Terminate, with RDMAP's octet changed by `control` and, in what is not to
-/// invalidate anything, `word` in the field for it.
+/// A good message of each opcode except Terminate. RDMAP's octet is changed by `control`, and the Invalidate STag of
+/// messages that invalidate nothing is `word`.
 fn all_kinds_arrive(role: Role, control: u8, word: u32) {
     let (world, peer) = open(role);
     let (memory, target, victim) =
@@ -201,14 +201,14 @@ fn reserved_bits_mean_nothing() {
 /// The field even names memory that could be invalidated.
 // Covers 5040-4.1-13.
 #[test]
-fn what_does_not_invalidate_may_have_anything_in_the_field() {
+fn messages_without_invalidate_may_have_any_value_in_the_field() {
     for role in ROLES {
         all_kinds_arrive(role, 0x00, 1);
     }
 }
 
-/// A segment of the kind that belongs to `opcode`, with `control` in place of RDMAP's octet; it would be in order
-/// otherwise.
+/// Returns a segment of the kind that belongs to `opcode`, with `control` in place of RDMAP's octet. Otherwise it is
+/// valid.
 fn segment(scene: &Scene, opcode: u8, control: u8) -> Vec<u8> {
     let mut ulpdu = match opcode {
         0x0 => write(scene.target.rkey().0, scene.target.addr(), b"12345678"),
@@ -224,7 +224,7 @@ fn segment(scene: &Scene, opcode: u8, control: u8) -> Vec<u8> {
     ulpdu
 }
 
-/// After revisions 1 and 2 of MPA it is version 1 and no other: 0 belongs to the RDMA Consortium's MPA.
+/// With revisions 1 and 2 of MPA only version 1 is valid. Version 0 belongs to the RDMA Consortium's MPA.
 // Covers 5040-4.1-9, 5040-4.1-2, 5040-5.1-3.
 #[test]
 fn other_versions_are_refused() {
@@ -239,7 +239,8 @@ fn other_versions_are_refused() {
     }
 }
 
-/// An untagged message in a tagged segment, which names good memory, and the other way round, where a receive waits.
+/// An untagged message in a tagged segment that names good memory, and a tagged message in an untagged one with a
+/// receive.
 // Covers 5040-4.1-5.
 #[test]
 fn the_wrong_kind_of_segment_is_refused() {
@@ -261,7 +262,7 @@ fn the_wrong_kind_of_segment_is_refused() {
     }
 }
 
-/// The other queues of RFC 5040 with the next MSN of each, and a queue that there is not.
+/// The other queues of RFC 5040 with the next MSN of each, and a queue that does not exist.
 // Covers 5040-4.1-7, 5040-3.1-2.
 #[test]
 fn the_wrong_queue_is_refused() {

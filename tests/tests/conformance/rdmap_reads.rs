@@ -1,4 +1,4 @@
-//! RDMA Reads that the device asks for (RFC 5040 sections 4.4 and 5.2).
+//! RDMA Reads of the device (RFC 5040 sections 4.4 and 5.2).
 
 use weft_ddp::Error as Ddp;
 use weft_rdmap::Error as Rdmap;
@@ -111,7 +111,7 @@ fn reads_land_at_any_offset() {
     }
 }
 
-/// Without octets no memory is needed, neither here nor there; with them in mind, the fields may have any value.
+/// A Read of no octets needs no memory at either end, so that the fields may have any value.
 // Covers 5040-5.2.1-13, 5040-4.4-5, 5040-5.2.2-3.
 #[test]
 fn empty_reads() {
@@ -136,8 +136,8 @@ fn empty_reads() {
     }
 }
 
-/// The Read (3) of the scene asked for 8 octets. What answers it differently is refused, and nothing is placed, also
-/// where the segment names other memory of the application's that is good.
+/// The Read (3) of the scene asked for 8 octets. A different answer is refused, and no octet is placed, even if the
+/// segment names other good memory of the application.
 // Covers 5040-5.2.2-4, 5040-5.2.2-7.
 #[test]
 fn read_responses_that_fail() {
@@ -165,7 +165,7 @@ fn read_responses_that_fail() {
     ]);
 }
 
-/// Also one for a Read that has been answered, and before any Read.
+/// The same for a response to a Read that has been answered, and for one before any Read.
 // Covers 5040-5.2.2-4.
 #[test]
 fn a_read_response_without_a_read() {
@@ -192,7 +192,7 @@ fn a_read_response_without_a_read() {
     }
 }
 
-/// The source refuses: its Terminate comes out at the application that asked, which learns which Read it was.
+/// The source refuses: its Terminate reaches the application that asked, and names the Read.
 // Covers 5040-3.2-9.
 #[test]
 fn a_read_fails_at_its_sink() {

@@ -1,4 +1,4 @@
-//! The four kinds of Send: what the application gives and gets (RFC 5040 section 3.2), with any number of segments.
+//! The four kinds of Send: their requests and completions (RFC 5040 section 3.2), with any number of segments.
 
 use weft_rnic::{
     CmEvent, Completion, CompletionOpcode, ConnParam, Data, DisconnectReason, QpInit, RecvWr, SendOpcode,
@@ -14,7 +14,7 @@ use crate::world::{FILL, FLUSHED, ROLES, content, filled, open_mtu, whole, work}
 const KINDS: [(&str, bool, bool); 4] =
     [("43", false, false), ("44", false, true), ("45", true, false), ("46", true, true)];
 
-/// Nothing, little, one segment exactly and one octet more, many segments.
+/// No octets, one octet, exactly one segment, one octet more, many segments.
 const SIZES: [usize; 6] = [0, 1, UNTAGGED, UNTAGGED + 1, 2 * UNTAGGED, 5000];
 
 // Covers 5040-3.2-1, 5040-4.1-3.
@@ -44,7 +44,7 @@ fn sends_of_all_kinds_and_sizes_are_made() {
     }
 }
 
-/// The segments may be of any size, also of none; the completion comes with the last one.
+/// The segments may have any size, also zero. The completion comes with the last one.
 // Covers 5040-3.2-2, 5040-4.1-3.
 #[test]
 fn sends_of_all_kinds_and_sizes_arrive() {
@@ -75,8 +75,7 @@ fn sends_of_all_kinds_and_sizes_arrive() {
     }
 }
 
-/// A receive queue that is armed for solicited completions makes its event with the two kinds that ask for it, and with
-/// no other.
+/// A receive queue that is armed for solicited completions causes an event for the two kinds that ask for it only.
 // Covers 5040-3.2-2.
 #[test]
 fn solicited_sends_make_an_event() {
@@ -101,7 +100,7 @@ fn solicited_sends_make_an_event() {
     }
 }
 
-/// No receive waits: the sink's application hears of it and a Terminate goes out.
+/// No receive waits: the sink's application learns of it and a Terminate goes out.
 // Covers 5040-3.2-3.
 #[test]
 fn a_send_fails_at_the_sink() {
@@ -122,7 +121,7 @@ fn a_send_fails_at_the_sink() {
     }
 }
 
-/// The Terminate of the sink comes out at the source's application, with its code; so it is between two devices too.
+/// The Terminate of the sink reaches the source's application, with its code. The same holds between two devices.
 // Covers 5040-3.2-3.
 #[test]
 fn a_send_fails_at_the_source() {
@@ -151,10 +150,10 @@ fn expect_refusal(reason: &DisconnectReason) {
     assert_eq!(*text, "DDP untagged buffer: no buffer available");
 }
 
-/// A receive and a Read of which a part has come when the stream breaks below RDMAP: neither says how much there is.
+/// A receive and a Read have come in part when the stream breaks below RDMAP. Neither completion tells a length.
 // Covers 5040-3.1-6.
 #[test]
-fn what_was_not_finished_has_no_length() {
+fn unfinished_messages_have_no_length() {
     for role in ROLES {
         for is_reset in [false, true] {
             let (world, peer) = open_mtu(role, SMALL_MTU);

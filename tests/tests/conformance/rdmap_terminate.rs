@@ -27,7 +27,7 @@ fn untagged(head: &str, queue: u32, msn: u32) -> Vec<u8> {
 /// The control word with M, D and R, and the segment that it answers.
 type Case = (&'static str, fn(&Scene) -> Vec<u8>);
 
-/// Nothing comes before these segments, for which two receives of 16 octets wait.
+/// No segment comes before these, and two receives of 16 octets wait for them.
 const CASES: [Case; 32] = [
     // RDMAP, Remote Protection Error.
     ("0100 E000", |s| request(s.target.rkey().0 ^ 1, s.target.addr())),
@@ -64,12 +64,12 @@ const CASES: [Case; 32] = [
     ("1205 C000", |_| send(1, b"0123456789abcdefX")),
     ("1205 C000", |_| send_part("01", 1, 0, &[7; 1000])),
     ("1206 C000", |_| untagged("4243", 0, 1)),
-    // Too short for a DDP header: nothing to be returned.
+    // The segment is too short for a DDP header, so that no header is returned.
     ("1000 0000", |_| hex("4143")),
     ("1000 0000", |_| Vec::new()),
 ];
 
-/// What the device answers to each case: the octets behind the DDP header, which is always the same.
+/// Returns the device's answer to each case: the octets behind the DDP header, which is always the same.
 fn answers(role: Role) -> impl Iterator<Item = (Vec<u8>, Vec<u8>, Vec<u8>)> {
     CASES.into_iter().map(move |(word, bad)| {
         let scene = Scene::new(role);
@@ -85,8 +85,8 @@ fn answers(role: Role) -> impl Iterator<Item = (Vec<u8>, Vec<u8>, Vec<u8>)> {
     })
 }
 
-/// Layer and type are four bits each, the code is eight, M, D and R are the next ones, and thirteen zeros follow.
-/// Behind them are the length, the DDP header and the Read Request header, as far as they are there.
+/// Layer and type have four bits each, the code has eight. M, D and R follow, and thirteen zeros. Behind them are the
+/// length, the DDP header and the Read Request header, as far as they are returned.
 // Covers 5040-4.8-1, 5040-4.8-2, 5040-4.8-3, 5040-4.8-7.
 #[test]
 fn the_control_word_says_what_is_wrong() {
@@ -105,7 +105,7 @@ fn the_control_word_says_what_is_wrong() {
                 assert_eq!(answer[4..], returned);
             }
         }
-        // The lower layer's: one bit of a good FPDU wrong.
+        // An error of the lower layer: one bit of a good FPDU is wrong.
         let scene = Scene::new(role);
         let mut octets = fpdu(&to_target(&scene, "C140", 0));
         octets[16] ^= 1;
@@ -141,8 +141,8 @@ fn the_headers_come_back_as_the_bits_say() {
     }
 }
 
-/// Figure 10: DDP errors, protection errors and operation errors return the DDP header; only a protection error of a
-/// Read Request returns that request too, and never anything that is not one.
+/// Figure 10: DDP errors, protection errors and operation errors return the DDP header. A protection error of a Read
+/// Request returns that request too. No other error returns an RDMA header.
 // Covers 5040-4.8-4, 5040-4.8-5, 5040-4.8-6, 5040-4.8-14.
 #[test]
 fn the_class_of_the_error_decides_what_comes_back() {
@@ -160,7 +160,7 @@ fn the_class_of_the_error_decides_what_comes_back() {
     }
 }
 
-/// Nobody's segment is to blame when the application has taken its memory away: no bits, no headers.
+/// No segment is to blame if the application has deregistered its memory: no bits, no headers.
 // Covers 5040-4.8-12, 5040-4.8-4, 5040-4.8-5, 5040-4.8-6.
 #[test]
 fn a_local_catastrophic_error_returns_nothing() {
@@ -186,8 +186,8 @@ fn a_local_catastrophic_error_returns_nothing() {
 
 const SINK: Place = Place(0x0102_0304, 0xFFFF_FFFF_FFFF_0000);
 
-/// Two Reads of `sizes` octets; the peer reads no octet of the answers while the source of one of them goes. What the
-/// peer has got of the second answer in the end, and the Terminate.
+/// Two Reads of `sizes` octets. The source of one is deregistered while the peer reads no octet of the answers.
+/// Returns the part of the second answer that the peer has in the end, and the Terminate.
 fn interrupted(role: Role, sizes: [u32; 2], is_first_kept: bool) -> (World, Vec<u8>, Place, u32) {
     let (world, peer) = open(role);
     let regions = sizes.map(|size| world.side.memory(size as usize));
@@ -224,11 +224,10 @@ fn interrupted(role: Role, sizes: [u32; 2], is_first_kept: bool) -> (World, Vec<
     (world, answer, places[message], u32::try_from(sent).unwrap())
 }
 
-/// The request as it stands after so many octets: both offsets moved on, also around the end of the numbers, the size
-/// less.
+/// The request after so many sent octets: both offsets are moved on, and may wrap, and the size is reduced.
 // Covers 5040-4.8-15.
 #[test]
-fn a_read_that_fails_on_its_way_comes_back_moved_on() {
+fn a_read_that_fails_during_its_answer_comes_back_moved_on() {
     for role in ROLES {
         for sizes in [[2 << 20, 8], [100, 2 << 20]] {
             let is_second = sizes[0] == 100;
@@ -244,7 +243,7 @@ fn a_read_that_fails_on_its_way_comes_back_moved_on() {
     }
 }
 
-/// One that waits behind another and has not begun comes back as it was.
+/// A request that waits behind another and has not begun comes back unchanged.
 // Covers 5040-4.8-15.
 #[test]
 fn a_read_that_has_not_begun_comes_back_as_it_was() {
@@ -256,10 +255,10 @@ fn a_read_that_has_not_begun_comes_back_as_it_was() {
     }
 }
 
-/// A Send that cannot be finished, because its memory went when a part of it was sent.
+/// A Send cannot be finished, because its memory was deregistered after a part of it was sent.
 // Covers 5040-4.8-12, 5040-4.8-14.
 #[test]
-fn a_send_that_fails_on_its_way_returns_nothing() {
+fn a_send_that_fails_during_its_transfer_returns_nothing() {
     for role in ROLES {
         let (world, peer) = open(role);
         let memory = world.side.memory(2 << 20);

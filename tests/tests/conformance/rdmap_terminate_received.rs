@@ -1,5 +1,6 @@
-//! The Terminate header that the device gets (RFC 5040 section 4.8): every code of figures 9 and 10 as the RFC writes
-//! it, and as Linux siw does, with the layer where the type belongs and M, D and R at the other end of their octet.
+//! The Terminate header that the device gets (RFC 5040 section 4.8): every code of figures 9 and 10, in the RFC's
+//! form and in that of Linux siw. siw has the layer in the place of the type, and M, D and R at the other end of
+//! their octet.
 
 use weft_rnic::{Data, DisconnectReason, RecvWr, SendOpcode, Stag, Status};
 use weft_tests::{RawPeer, hex};
@@ -10,7 +11,7 @@ use crate::world::{FILL, FLUSHED, ROLES, World, content, filled, open, whole, wo
 /// The segment that a Terminate returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
-    /// None, and no bits.
+    /// No segment, and no bits.
     Nothing,
     Write,
     Send,
@@ -20,7 +21,7 @@ enum Of {
     ReadHeader,
 }
 
-/// Layer, type and code, what comes back with it, and its meaning.
+/// Layer, type and code, the returned segment, and the meaning.
 const CODES: [(u8, u8, u8, Of, &str); 35] = [
     (0, 0, 0x00, Of::Nothing, "RDMAP: local catastrophic error"),
     (0, 0, 0x77, Of::Nothing, "RDMAP: local catastrophic error"),
@@ -67,14 +68,14 @@ fn meaning(layer: u8, etype: u8, code: u8) -> Option<Meaning> {
     Some(((layer, etype, code), row.4))
 }
 
-/// What Linux siw would have meant, where nothing but the code tells and both orders are in the table.
+/// Returns the meaning for Linux siw, if only the code could tell and both orders are in the table.
 fn other_reading(control: [u8; 4]) -> Option<Meaning> {
     let [first, code, 0, 0] = control else { return None };
     let (high, low) = (first >> 4, first & 0xF);
     meaning(high, low, code).filter(|_| high != low).and_then(|_| meaning(low, high, code))
 }
 
-/// A connection with a Send and a Write that are through, a Read (3) that waits, and a receive (4).
+/// A connection with a Send and a Write that are done, a Read (3) that waits, and a receive (4).
 struct Stage {
     world: World,
     peer: RawPeer,
@@ -115,7 +116,8 @@ impl Stage {
         (bits, [&[0, u8::try_from(len).unwrap()], &ulpdu[..header]].concat())
     }
 
-    /// The Terminate comes: its code and meaning reach the application, and the Read fails if it is what is refused.
+    /// The Terminate comes. Its code and meaning reach the application, and the Read fails if it is the refused
+    /// segment.
     fn expect_end(&self, control: &[u8; 4], rest: &[u8], (code, text): Meaning, of: Of) {
         let ulpdu = join("4147 00000000 00000002 00000001 00000000", &[control, rest]);
         self.peer.send(&fpdu(&ulpdu));
@@ -155,7 +157,7 @@ fn every_code_reaches_the_application() {
     }
 }
 
-/// Whatever the thirteen bits are, in Terminates with and without headers. (Each bit alone, all, and some patterns.)
+/// The thirteen bits have any value, in Terminates with and without headers: each bit alone, all, and some patterns.
 // Covers 5040-4.8-8.
 #[test]
 fn reserved_bits_of_a_terminate_mean_nothing() {
@@ -174,8 +176,8 @@ fn reserved_bits_of_a_terminate_mean_nothing() {
     }
 }
 
-/// With headers the bits tell whose order it is. Without them only the code can; where it is registered in both
-/// readings the RFC's counts, and the application gets the other one beside it.
+/// With headers the bits tell the order. Without them only the code can. If it is registered in both readings, the
+/// RFC's counts, and the application gets the other one beside it.
 #[test]
 fn every_code_in_the_order_of_linux_siw() {
     for role in ROLES {
@@ -190,8 +192,8 @@ fn every_code_in_the_order_of_linux_siw() {
     }
 }
 
-/// As captured from Linux siw: the returned Read Request has its length where the MSN belongs, so that the oldest Read
-/// is taken to be the one that is refused. For the oldest it makes no difference.
+/// From a capture of Linux siw: the returned Read Request has its length in the place of the MSN. So the oldest Read
+/// is taken for the refused one. For the oldest one this is right.
 #[test]
 fn a_read_refused_by_linux_siw() {
     for role in ROLES {

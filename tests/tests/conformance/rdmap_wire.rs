@@ -1,4 +1,4 @@
-//! What the modules about RDMAP share: connections ready to use, ULPDUs one by one, and messages of many segments.
+//! The shared parts of the RDMAP modules: ready connections, single ULPDUs, and messages of many segments.
 
 use weft_rnic::{Completion, CompletionOpcode, Status};
 
@@ -49,7 +49,7 @@ fn segments(message: &[u8], max: usize, ulpdu: impl Fn(bool, usize, &[u8]) -> Ve
     (0..count).flat_map(segment).collect()
 }
 
-/// What a completion says of a message.
+/// Returns the fields of a completion that describe the message.
 pub(crate) fn outcome(completion: &Completion) -> (u64, Status, CompletionOpcode, u32) {
     (completion.wr_id, completion.status, completion.opcode, completion.byte_len)
 }

@@ -33,8 +33,8 @@ fn writes_of_all_sizes_are_made() {
     }
 }
 
-/// Long and short ones, Sends between them. A request names one buffer of the peer, so that two buffers take two of
-/// them, wherever the octets come from.
+/// Long and short Writes, with Sends between them. A request names one buffer of the peer, so that two buffers take
+/// two requests, whatever their source is.
 // Covers 5040-5.1-6, 5040-5.1-8.
 #[test]
 fn writes_leave_in_the_order_of_posting() {
@@ -63,8 +63,8 @@ fn writes_leave_in_the_order_of_posting() {
     }
 }
 
-/// Into all of a region, one octet at each edge, and nothing at its end; offsets from the address or from a value of
-/// one's choice. The application hears of none of it.
+/// Writes into all of a region, of one octet at each edge, and of none at its end. Offsets are addresses, or chosen
+/// values. The application gets no event of them.
 // Covers 5040-3.2-5, 5040-5.1-2, 5040-5.1-4, 5040-5.1-5.
 #[test]
 fn writes_are_placed_and_not_delivered() {
@@ -95,10 +95,10 @@ fn writes_are_placed_and_not_delivered() {
     }
 }
 
-/// When the Send is complete at the sink, the Writes before it are there.
+/// When the Send is complete at the sink, earlier Writes are placed.
 // Covers 5040-5.1-7, 5040-5.1-2.
 #[test]
-fn a_send_tells_of_the_writes_before_it() {
+fn a_completed_send_shows_that_earlier_writes_are_placed() {
     for role in ROLES {
         let (world, peer) = open(role);
         let (target, inbox) = (filled(&world.side, 40_000), world.side.memory(8));
@@ -112,7 +112,7 @@ fn a_send_tells_of_the_writes_before_it() {
     }
 }
 
-/// The sink's application hears of the failure, nothing is placed, and the Terminate has the segment's DDP header.
+/// The sink's application learns of the failure, no octet is placed, and the Terminate has the segment's DDP header.
 // Covers 5040-3.2-6, 5040-5.1-3, 5040-3.1-5.
 #[test]
 fn writes_that_fail() {
@@ -148,8 +148,8 @@ fn writes_that_fail() {
     ]);
 }
 
-/// A registration says who may do what with which offsets, and ends with the handle: every line of this table is one
-/// connection. `None` stands for a request that is served.
+/// A registration grants rights for a range of offsets, and ends with its handle. Every line of this table is one
+/// connection. `None` is a request that is served.
 // Covers 5040-3.2-10.
 #[test]
 fn registrations_give_rights() {

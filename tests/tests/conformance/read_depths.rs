@@ -1,4 +1,4 @@
-//! IRD and ORD (RFC 6581 section 9.1): what is told, what is agreed, and what is then done.
+//! IRD and ORD (RFC 6581 section 9.1): the told depths, the agreed ones, and their effect.
 
 use weft_mpa::Error as Mpa;
 use weft_rnic::{
@@ -13,7 +13,7 @@ use crate::handshake::{
 use crate::octets::{Place, fpdu, join, read_request, tagged, terminate, vector};
 use crate::world::{Role, World, content, filled, work};
 
-/// None, one, a few, as many as there are, and left to the ULPs.
+/// Zero, one, a few, the largest number, and the value that leaves it to the ULPs.
 const DEPTHS: [u16; 5] = [0, 1, 5, OPEN - 1, OPEN];
 
 fn config(ird: u16, ord: u16) -> weft_mpa::Config {
@@ -50,8 +50,8 @@ fn the_reply_to_all_depths() {
         let told_ord = if ird == OPEN { OPEN } else { own.1.min(ird) };
         assert!(ird == OPEN || told_ord <= ird);
         peer.expect(&enhanced(REPLY, 0, told_ird, told_ord));
-        // All the device's own stay as they were, but for the ORD, which the peer's IRD bounds. Nobody has 0x3FFF: that
-        // stands for as many as the device allows.
+        // The device's own depths stay the same, except for the ORD, which the peer's IRD bounds. No depth is 0x3FFF,
+        // which stands for as many as the device allows.
         let agreed = (own.0.min(OPEN - 1), own.1.min(ird).min(OPEN - 1));
         assert_eq!(depths(&world), (agreed, Some((ird, ord))), "{case}");
         peer.close();
@@ -67,7 +67,7 @@ fn the_outcome_of_all_replies() {
     all_pairs(|(ird, ord), own| {
         let case = format!("the peer tells {ird:#x} and {ord:#x}, the device asked for {own:#x?}");
         if own == (OPEN, OPEN) {
-            // Then the Request is not enhanced at all.
+            // In this case the Request is not enhanced.
             return;
         }
         let qp = world.new_qp();
@@ -93,7 +93,7 @@ fn the_outcome_of_all_replies() {
     });
 }
 
-/// The Terminate is the first FPDU, with Markers if they were agreed on, and the last one.
+/// The Terminate is the first and the last FPDU, with Markers if they were agreed.
 // Covers 6581-9.1-10, 6581-9.1-11, 6581-8-1, 6581-8-2.
 #[test]
 fn a_reply_that_wants_too_many_reads() {
@@ -156,8 +156,8 @@ fn the_application_hears_the_peers_depths() {
     peer.expect_fin();
 }
 
-/// A responder that needs more Reads than the initiator holds says how many in the Reply by which it rejects. It has
-/// got no FPDU and may send none, so that no Terminate goes with it (doubt D13).
+/// A responder that needs more Reads than the initiator holds tells its number in the Reply by which it rejects. It
+/// has received no FPDU and may send none, so that no Terminate goes with it (doubt D13).
 // Covers 6581-9.1-6, 6581-9.1-7.
 #[test]
 fn a_responder_that_needs_more_reads_tells_it_in_the_reply() {
@@ -198,12 +198,12 @@ fn start(role: Role, own: (u16, u16), peers: (u16, u16)) -> (World, RawPeer) {
         }
     };
     let _ = depths(&world);
-    // So that the responder may send.
+    // After this FPDU the responder may send.
     peer.send(&vector("write0"));
     (world, peer)
 }
 
-/// As many Reads of the peer as it may have outstanding by what was told are served; one more ends the stream.
+/// As many Reads of the peer as agreed are served. One more ends the stream.
 // Covers 6581-9.1-8.
 #[test]
 fn as_many_reads_are_served_as_were_agreed() {
@@ -221,7 +221,7 @@ fn as_many_reads_are_served_as_were_agreed() {
         let source = Place(memory.rkey().0, memory.addr());
         let request = |msn| read_request(u32::from(msn), Place(9, 0), 8, source);
         let response = fpdu(&tagged("C142", 9, 0, &content(&memory)));
-        // In one TCP segment, so that none is answered before the last one has come.
+        // All come in one TCP segment, so that none is answered before the last one has come.
         peer.send(&(1..=own.0).flat_map(|msn| fpdu(&request(msn))).collect::<Vec<_>>());
         peer.expect(&response.repeat(usize::from(own.0)));
         peer.expect_silence();
@@ -241,8 +241,8 @@ fn post_reads(world: &World, sink: &Mr, count: u64) {
     }
 }
 
-/// Of twenty Reads no more are outstanding than the peer can hold or the application wants; a depth that is left to the
-/// ULPs changes nothing about the own ones.
+/// Of twenty Reads at most as many are outstanding as the peer can hold and the application wants. A depth that is
+/// left to the ULPs does not change the own ones.
 // Covers 6581-9.1-9, 6581-9.1-14, 6581-9.1-15.
 #[test]
 fn no_more_reads_are_outstanding_than_were_agreed() {
@@ -276,7 +276,7 @@ fn no_more_reads_are_outstanding_than_were_agreed() {
     }
 }
 
-/// Larger than the device allows is refused before anything is sent, and values that no frame can tell count as open.
+/// A depth above the device's limit is refused before a frame is sent. Values that no frame can hold count as open.
 // Covers 6581-12-1, 5042-7.2-1, 5042-6.4.3.3-2.
 #[test]
 fn depths_beyond_the_devices_limit() {
@@ -290,7 +290,7 @@ fn depths_beyond_the_devices_limit() {
         let request = world.request();
         assert_eq!(device.accept(request.id, qp, param(ird, ord)), Err(error));
         peer.expect_silence();
-        // The request is still there to be answered.
+        // The request can still be answered.
         device.reject(request.id, b"").unwrap();
         let _reply = peer.read_exact(24);
         peer.expect_fin();

@@ -1,4 +1,4 @@
-//! Whose the queues of a device are, and how much of them one user can take (RFC 5040 section 8.1).
+//! The owners of a device's queues, and the share of one user (RFC 5040 section 8.1).
 
 use weft_ddp::Error as Ddp;
 use weft_rnic::{
@@ -16,7 +16,7 @@ fn qp_on(world: &World, cq: &Cq) -> Qp {
     world.side.device.create_qp(&world.side.pd, &init).unwrap()
 }
 
-/// A completion queue belongs to the device that made it, and with it to one user: no other one's queue pairs can
+/// A completion queue belongs to the device that made it, and so to one user. Other devices' queue pairs cannot
 /// complete there, and its completions come out nowhere else.
 // Covers 5040-8.1.1-11.
 #[test]
@@ -35,10 +35,10 @@ fn a_completion_queue_has_one_owner() {
     assert_eq!([pair.a.cq.poll_one(), pair.b.cq.poll_one()], [None, None]);
 }
 
-/// A completion queue overruns: the stream on it ends, a stream on another one works on, in both directions.
+/// A completion queue overruns: the stream on it ends. A stream on another one works on, in both directions.
 // Covers 5040-8.1.1-12, 5040-8.1.2-5.
 #[test]
-fn an_overrun_is_nobody_elses() {
+fn an_overrun_ends_only_its_own_stream() {
     for role in [Role::Passive, Role::Active] {
         let world = World::new();
         let small = world.side.device.create_cq(4, None).unwrap();
@@ -70,7 +70,7 @@ fn an_overrun_is_nobody_elses() {
     }
 }
 
-/// The size of a queue is the device's to grant: it is refused beyond the largest, and so are more queues than it has.
+/// The device grants the size of a queue. It refuses sizes beyond its largest, and more queues than it has.
 // Covers 5040-8.1.2-2, 5040-8.1.2-5.
 #[test]
 fn the_device_grants_the_queues() {
@@ -102,8 +102,8 @@ fn the_device_grants_the_queues() {
     }
 }
 
-/// Queue pairs, completion queues, memory regions and Reads are the device's to grant: so many as its settings say, and
-/// one that is given back can be taken again.
+/// The device grants queue pairs, completion queues, memory regions and Reads, up to its settings. Objects that are
+/// given back can be taken again.
 // Covers 5040-8.1.2-2, 5040-8.1.2-5.
 #[test]
 fn the_device_counts_what_it_grants() {
@@ -136,11 +136,11 @@ fn the_device_counts_what_it_grants() {
     assert_eq!(refused, Err(CmError::TooManyReads { wanted: 5, max: 4 }));
 }
 
-/// Receive buffers are one stream's: a peer that sends more than was posted for it is found out by that and loses its
-/// stream, and the receives of another stream are all still there.
+/// Receive buffers belong to one stream. A peer that sends more than were posted for it loses its stream. The
+/// receives of another stream are all left.
 // Covers 5040-8.1.2-8.
 #[test]
-fn a_peer_takes_its_own_receives_only() {
+fn a_peer_uses_up_its_own_receives_only() {
     for role in [Role::Passive, Role::Active] {
         let world = World::new();
         let (greedy, modest) = (world.new_qp(), world.new_qp());

@@ -1,4 +1,4 @@
-//! Messages that wait for a receive (`rnr_wait`), as a peer sees it: octet by octet, and in every kind of trouble.
+//! Messages that wait for a receive (`rnr_wait`), as a peer sees them: octet by octet, and with every kind of fault.
 
 use weft_netif::{Duration, LlpState};
 use weft_rnic::{Cause, ConnParam, DisconnectReason, QpState, RecvWr, Status};
@@ -11,7 +11,8 @@ fn open(role: Role) -> (World, RawPeer) {
     open_with(role, &PairConfig { rnr_wait: true, tcp_buffer: 32 * 1024, ..PairConfig::default() })
 }
 
-/// The segments of one message come whole, in pieces, and far apart; it waits at the first and is taken once.
+/// The segments of one message come whole, in pieces, and far apart. The message waits at the first and is taken
+/// once.
 #[test]
 fn a_message_waits_however_it_is_cut() {
     for role in ROLES {
@@ -52,7 +53,7 @@ fn the_window_closes_and_opens_again() {
             sent += peer.offer(&stream[sent..]);
             world.host.settle(Duration::from_secs(1));
         }
-        // What is not in the device is in the peer's own send buffer.
+        // Octets that are not in the device are in the peer's own send buffer.
         assert!(sent < stream.len() && world.side.cq.poll_one().is_none());
         let inbox = filled(&world.side, 1000);
         for wr_id in 1..=u64::from(COUNT) {
@@ -87,7 +88,7 @@ fn markers_keep_their_count() {
     }
 }
 
-/// Only what is right waits: a message that could never be taken ends the stream at once.
+/// Only a valid message waits. A message that can never be taken ends the stream at once.
 #[test]
 fn a_bad_message_does_not_wait() {
     let bad: [(&str, Vec<u8>, weft_rdmap::Error); 3] = [
@@ -106,7 +107,7 @@ fn a_bad_message_does_not_wait() {
     }
 }
 
-/// What is wrong behind a message that waits is found when its turn comes, and the message is not lost by it.
+/// A fault behind a waiting message is found later, and does not cost that message.
 #[test]
 fn an_error_behind_the_message_waits_too() {
     for role in ROLES {

@@ -1,4 +1,4 @@
-//! An established connection with work of every kind in progress, and one step that must end it.
+//! An established connection with requests of every kind in progress, and one step that must end it.
 
 use weft_rnic::{
     Access, Cause, ConnParam, Data, DisconnectReason, Mr, Qp, QpState, RecvWr, SendOpcode, SendWr, Stag,
@@ -24,20 +24,20 @@ pub(crate) struct Scene {
     pub(crate) write_only: Mr,
     /// 64 octets that the peer may only read.
     pub(crate) read_only: Mr,
-    /// 64 octets that are not the peer's at all.
+    /// 64 octets without any right for the peer.
     pub(crate) local: Mr,
     /// 64 octets with all rights, of another protection domain.
     pub(crate) foreign: Mr,
-    /// Where the two receives are.
+    /// The memory of the two receives.
     pub(crate) inbox: Mr,
-    /// Where the Read goes.
+    /// The sink of the Read.
     pub(crate) sink: Option<Mr>,
     pub(crate) sink_place: Place,
     /// Another connection of the device.
     bystander: (Qp, RawPeer),
 }
 
-/// A segment that must not be accepted, and all that follows from it.
+/// A segment that must be refused, and the consequences.
 #[derive(Debug)]
 pub(crate) struct Row {
     name: &'static str,
@@ -49,7 +49,7 @@ pub(crate) struct Row {
     inbox: Vec<u8>,
 }
 
-/// What a Terminate returns; the digits are layer, type and code.
+/// The content of a Terminate. The digits are layer, type and code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
     Bare(&'static str),
@@ -68,18 +68,18 @@ impl Row {
         Self { name, good: Vec::new(), bad, answer, error: error.into(), receives, inbox: Vec::new() }
     }
 
-    /// A segment that is accepted before.
+    /// Adds a segment that is accepted before.
     pub(crate) fn after(mut self, good: Vec<u8>) -> Self {
         self.good.push(good);
         self
     }
 
-    /// What becomes of the two receives.
+    /// Sets the results of the two receives.
     pub(crate) fn receives(self, receives: [Status; 2]) -> Self {
         Self { receives, ..self }
     }
 
-    /// What is in front of the receive buffers at the end.
+    /// Sets the octets at the start of the receive buffers at the end.
     pub(crate) fn inbox(self, octets: &[u8]) -> Self {
         Self { inbox: octets.to_vec(), ..self }
     }
@@ -131,12 +131,12 @@ impl Scene {
         }
     }
 
-    /// The peer sends what `row` says and, in the same breath, a good Write that is too late.
+    /// The peer sends the segments of `row` and, at the same time, a good Write that comes too late.
     pub(crate) fn run(self, row: &Row) {
         let flushed = Status::WorkRequestFlushed;
-        // A Read or Atomic Response that RDMAP does not take is the Read's.
+        // A Read or Atomic Response that RDMAP refuses fails the Read.
         let is_answer = match row.bad[..] {
-            // Of an untagged segment DDP checks more than the version, and does not care what it is for.
+            // In an untagged segment DDP checks more than the version, whatever the opcode.
             [0x80..=0xFF, 0x42 | 0x4B, ..] => row.bad[0] & 0x03 == 1,
             [_, 0x42 | 0x4B, ..] => !matches!(row.error, weft_rdmap::Error::Ddp(_)),
             _ => false,
@@ -159,7 +159,7 @@ impl Scene {
         );
     }
 
-    /// The peer sends `octets`, and gets `answer` and a FIN; nothing is placed from there on.
+    /// The peer sends `octets`, and gets `answer` and a FIN. No octet is placed from then on.
     pub(crate) fn end(&self, octets: &[u8], answer: &[u8], cause: Cause, outcome: &Outcome<'_>) {
         let side = &self.world.side;
         let late = fpdu(&write(self.target.rkey().0, self.target.addr(), b"too late"));
@@ -169,7 +169,7 @@ impl Scene {
         assert_eq!(side.qp.state(), QpState::Terminate);
         assert_eq!(self.world.disconnected(), DisconnectReason::LocalTerminate(cause));
         assert_eq!(self.world.all_completions(), outcome.expected);
-        // Posted too late: flushed at once.
+        // This request is posted too late, and is flushed at once.
         side.qp.post_send(&work(8, SendOpcode::Send, Data::Inline(b"late"))).expect("room");
         side.qp.post_recv(&RecvWr { wr_id: 9, sges: &[] }).expect("room");
         let flushed = Status::WorkRequestFlushed;
@@ -204,12 +204,12 @@ impl Scene {
     }
 }
 
-/// What the device's side looks like at the end.
+/// The device's state at the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome<'a> {
     /// All completions.
     pub(crate) expected: &'a [(u64, Status)],
-    /// What is in front of the receive buffers.
+    /// The octets at the start of the receive buffers.
     pub(crate) inbox: &'a [u8],
 }
 

@@ -1,4 +1,4 @@
-//! What the four Send types do at either end (RFC 5040 section 5.3).
+//! The effects of the four Send types at either end (RFC 5040 section 5.3).
 
 use weft_ddp::Error as Ddp;
 use weft_rdmap::Error as Rdmap;
@@ -19,14 +19,14 @@ fn any_send(control: u8, stag: u32, msn: u32, payload: &[u8]) -> Vec<u8> {
     join("41", &[&[control], &stag.to_be_bytes(), &[0; 4], &msn.to_be_bytes(), &[0; 4], payload])
 }
 
-/// The request that makes a message of the Send type.
+/// Returns the request that makes a message of the Send type.
 fn request(control: u8, stag: u32, data: Data<'_>) -> SendWr<'_> {
     let opcode =
         if invalidates(control) { SendOpcode::SendInvalidate { stag: Stag(stag) } } else { SendOpcode::Send };
     SendWr { solicited: matches!(control, 0x45 | 0x46), ..work(u64::from(control), opcode, data) }
 }
 
-/// Every segment of every Send type: T is 0, the queue is 0, and the STag to be invalidated stands behind the control
+/// Every segment of every Send type: T is 0, the queue is 0, and the STag to be invalidated is behind the control
 /// octet.
 // Covers 5040-5.3-1, 5040-5.3-8, 5040-5.3-12, 5040-5.3-13.
 #[test]
@@ -55,7 +55,7 @@ fn each_segment_names_queue_and_stag() {
     }
 }
 
-/// Each message takes one receive, the oldest, also one without octets, one that fills it and one that does not.
+/// Each message takes the oldest receive: a message without octets, one that fills the receive and one that does not.
 // Covers 5040-5.3-2, 5040-5.3-3, 5040-5.3-10, 5040-5.3-11.
 #[test]
 fn each_message_takes_one_receive() {
@@ -76,11 +76,11 @@ fn each_message_takes_one_receive() {
             expected[16 * index..][..len].copy_from_slice(&pattern(len));
         }
         assert_eq!(content(&inbox), expected);
-        // The seventh receive is still there for the next message.
+        // The seventh receive is left for the next message.
         world.expect_no_news();
         peer.send(&fpdu(&send(7, b"last")));
         assert_eq!((world.completion().wr_id, content(&inbox)[96..100].to_vec()), (6, b"last".to_vec()));
-        // The device's own empty messages are as good as others.
+        // The device's own empty messages work, too.
         for (control, msn) in CONTROLS.into_iter().zip(1..) {
             world.side.qp.post_send(&request(control, 9, Data::Sges(&[]))).unwrap();
             let stag = if invalidates(control) { 9 } else { 0 };
@@ -156,7 +156,7 @@ fn a_message_longer_than_its_receive() {
     }
 }
 
-/// Each Send type with one field that is wrong: the peer gets a Terminate, and the application hears of it.
+/// Each Send type with one wrong field: the peer gets a Terminate, and the application learns of it.
 // Covers 5040-5.3-7.
 #[test]
 fn a_message_that_is_invalid() {
@@ -188,7 +188,7 @@ fn a_message_that_is_invalid() {
     }
 }
 
-/// The STag goes with the delivery of the message, not with its first segment; from then on it names nothing.
+/// The message's delivery invalidates the STag, not its first segment. From then on it names nothing.
 // Covers 5040-5.3-15.
 #[test]
 fn an_stag_is_invalidated_on_delivery() {
@@ -219,11 +219,11 @@ fn an_stag_is_invalidated_on_delivery() {
     }
 }
 
-/// Nobody's STag, another stream's, another domain's, and one of this stream that is not for peers at all: nothing is
-/// delivered, and the STags stay valid.
+/// An unknown STag, another stream's, another domain's, and a local one of this stream: the message is not delivered,
+/// and the STags stay valid.
 // Covers 5040-5.3-14, 5040-5.3-15.
 #[test]
-fn an_stag_of_nobody_or_of_others_is_not_invalidated() {
+fn an_unknown_or_foreign_stag_is_not_invalidated() {
     for role in ROLES {
         for control in [0x44, 0x46] {
             for case in 0..4 {

@@ -1,4 +1,4 @@
-//! What an STag is good for, and for whom (RFC 5042 sections 6.1 to 6.3).
+//! The use of an STag, and its users (RFC 5042 sections 6.1 to 6.3).
 
 use weft_netif::Duration;
 use weft_rnic::{
@@ -12,7 +12,7 @@ use crate::octets::{
 };
 use crate::world::{FILL, Role, World, content, exchange, filled, whole, work};
 
-/// A queue pair of `pd` on a connection, and its peer, which has said its first word.
+/// Makes a queue pair of `pd` on a connection, and its peer, which has sent its first FPDU.
 fn stream(world: &World, pd: &Pd, role: Role) -> (Qp, RawPeer) {
     let init =
         QpInit { capacity: weft_rnic::QpCapacity::default(), ..QpInit::new(&world.side.cq, &world.side.cq) };
@@ -39,8 +39,8 @@ fn expect_terminated(world: &World, qp: &Qp) {
     assert_eq!(world.side.events.next(), None);
 }
 
-/// What a peer may send to get at memory that is not its own, and the answer; the codes of 5040 and 5041 for an STag
-/// that is not associated with the stream.
+/// Returns messages by which a peer may try to reach foreign memory, and the answers. The codes are those of RFCs
+/// 5040 and 5041 for an STag that is not associated with the stream.
 fn intrusions(at: Place) -> [(&'static str, Vec<u8>, Vec<u8>); 4] {
     let Place(stag, to) = at;
     let write = write(stag, to, b"intruder");
@@ -56,7 +56,7 @@ fn intrusions(at: Place) -> [(&'static str, Vec<u8>, Vec<u8>); 4] {
     .map(|(what, answer, intrusion)| (what, fpdu(&intrusion), fpdu(&answer)))
 }
 
-/// The memory is untouched and as good as before for whom it is meant.
+/// The memory is unchanged, and its rightful peer can still use it.
 fn expect_good(memory: &Mr, peer: &RawPeer) {
     assert_eq!(content(memory), vec![FILL; memory.len()]);
     assert!(!memory.is_invalidated());
@@ -66,8 +66,7 @@ fn expect_good(memory: &Mr, peer: &RawPeer) {
     peer.expect(&fpdu(&tagged("C142", 9, 0, b"rightful")));
 }
 
-/// The peer of `intruder` tries one of the [`intrusions`] on `memory`, and its stream ends with the answer that belongs
-/// to it.
+/// The peer of `intruder` tries one of the [`intrusions`] on `memory`, and its stream ends with the matching answer.
 fn intrude(world: &World, memory: &Mr, index: usize, (intruder, peer): (&Qp, &RawPeer)) {
     intruder.post_recv(&weft_rnic::RecvWr { wr_id: 1, sges: &[] }).expect("room");
     let (what, intrusion, answer) = &intrusions(place(memory))[index];
@@ -78,7 +77,7 @@ fn intrude(world: &World, memory: &Mr, index: usize, (intruder, peer): (&Qp, &Ra
     expect_terminated(world, intruder);
 }
 
-/// Each stream has a domain of its own: what is registered for one is none for the other, whatever its peer tries.
+/// Each stream has its own domain. Memory of one is unknown to the other, whatever its peer tries.
 // Covers 5042-3-3, 5042-6.1.1-1, 5042-6.1.1-2, 5042-A-4.
 #[test]
 fn an_stag_of_another_protection_domain() {
@@ -96,7 +95,7 @@ fn an_stag_of_another_protection_domain() {
     }
 }
 
-/// Streams of one domain, and an STag for one of them alone: the other ones cannot use it, and cannot take it away.
+/// Streams of one domain, and an STag for one of them alone. The others can neither use nor invalidate it.
 // Covers 5042-6.1.1-3, 5042-6.4.5-1, 5042-A-4.
 #[test]
 fn an_stag_of_another_stream_of_the_same_domain() {
@@ -114,7 +113,7 @@ fn an_stag_of_another_stream_of_the_same_domain() {
     }
 }
 
-/// One octet before, one behind, and everything between: a region ends where it was said to, to the octet.
+/// One octet before, one behind, and all between: a region ends at its registered bounds, to the octet.
 // Covers 5042-6.2.1-1, 5042-A-5.
 #[test]
 fn writes_end_at_the_bounds() {
@@ -149,7 +148,7 @@ fn writes_end_at_the_bounds() {
     }
 }
 
-/// The same for Reads, which get an octet of the region or none at all.
+/// The same for Reads, which return octets of the region or none at all.
 // Covers 5042-6.3.1-1, 5042-A-5.
 #[test]
 fn reads_end_at_the_bounds() {
@@ -171,7 +170,7 @@ fn reads_end_at_the_bounds() {
                 peer.expect(&fpdu(&tagged("C142", 9, 0, expected)));
                 peer.expect_silence();
             } else {
-                // The Terminate is all that comes.
+                // Only the Terminate comes.
                 peer.expect(&fpdu(&terminate_read("0101", &request)));
                 peer.expect_fin();
                 expect_terminated(&world, &qp);
@@ -180,10 +179,10 @@ fn reads_end_at_the_bounds() {
     }
 }
 
-/// The way in which an application takes memory back.
+/// The way in which an application revokes memory.
 type Revoke = fn(&mut Option<Mr>);
 
-/// Octets of a peer are under way to the memory when the application takes it back: from then on it does not change.
+/// Octets of a peer are under way to the memory when the application revokes it. From then on it does not change.
 // Covers 5042-6.2.2-2, 5042-A-1.
 #[test]
 fn revoked_memory_does_not_change_any_more() {
@@ -202,7 +201,7 @@ fn revoked_memory_does_not_change_any_more() {
         memory.invalidate();
         assert!(memory.is_invalidated());
         let before = content(&memory);
-        // The application changes it in its turn: nothing writes over that.
+        // The application changes it in turn, and nothing overwrites that.
         memory.write(700, b"mine again").unwrap();
         world.settle();
         assert_eq!(content(&memory)[..700], before[..700]);
@@ -214,10 +213,10 @@ fn revoked_memory_does_not_change_any_more() {
     }
 }
 
-/// By each way of revoking: no Write, no Read, no invalidation finds the memory any more, nor does the device itself.
+/// By each way of revoking: no Write, no Read, no invalidation and no local access reaches the memory any more.
 // Covers 5042-6.2.2-2.
 #[test]
-fn nothing_finds_revoked_memory() {
+fn revoked_memory_cannot_be_reached() {
     let ways: [Revoke; 2] = [|memory| memory.as_ref().unwrap().invalidate(), |memory| drop(memory.take())];
     for revoke in ways {
         for index in 0..4 {
@@ -250,7 +249,7 @@ fn nothing_finds_revoked_memory() {
     }
 }
 
-/// A Read Response and a Send find their sinks revoked on the way.
+/// The sinks of a Read Response and of a Send are revoked on the way.
 // Covers 5042-6.2.2-2.
 #[test]
 fn revoked_sinks_do_not_change_any_more() {
@@ -275,7 +274,7 @@ fn revoked_sinks_do_not_change_any_more() {
     }
 }
 
-/// Each right by itself: what was not granted is refused, what was granted is done.
+/// Each right by itself: granted operations are done, and all others refused.
 // Covers 5042-6.3.5-1, 5042-A-5.
 #[test]
 fn a_peer_can_do_what_was_granted_and_no_more() {
@@ -331,7 +330,7 @@ fn empty_reads_need_no_memory() {
     }
 }
 
-/// Memory comes from the device, and never twice: what one peer may write is nobody else's under another STag.
+/// The device allocates memory, and never twice: memory that one peer may write has no second STag for another.
 // Covers 5042-6.3.6-1.
 #[test]
 fn no_two_stags_name_the_same_memory() {
@@ -352,10 +351,10 @@ fn no_two_stags_name_the_same_memory() {
     }
 }
 
-/// What was in a buffer before it was given away is not in the next one, which a peer may read at once.
+/// Octets of a freed buffer are not in the next one, which a peer may read at once.
 // Covers 5042-A-2.
 #[test]
-fn fresh_memory_holds_nothing_of_the_past() {
+fn fresh_memory_has_no_old_octets() {
     let world = World::new();
     let (_qp, peer) = stream(&world, &world.side.pd, Role::Passive);
     let mut addresses = std::collections::HashMap::new();
@@ -369,10 +368,10 @@ fn fresh_memory_holds_nothing_of_the_past() {
     assert!(addresses.values().any(|times| *times > 1), "the allocator hands nothing out again");
 }
 
-/// A peer that knows, as by a miracle, the next STag does not find memory that is not registered yet, and what it tried
-/// is not done later.
+/// A peer knows the next STag by chance. It does not reach memory that is not registered yet, and its message has no
+/// later effect.
 #[test]
-fn an_stag_is_no_good_before_its_time() {
+fn an_stag_is_invalid_before_its_registration() {
     let next = place(&World::new().side.memory(64));
     let world = World::new();
     let (qp, peer) = stream(&world, &world.side.pd, Role::Passive);
@@ -386,7 +385,7 @@ fn an_stag_is_no_good_before_its_time() {
     assert_eq!(content(&memory), [0; 64]);
 }
 
-/// From one STag a peer learns none of the others: each guess costs it a connection and finds nothing.
+/// From one STag a peer learns none of the others. Each guess costs it a connection and fails.
 // Covers 5042-6.1.1-4, 5042-6.1.1-5.
 #[test]
 fn guesses_from_a_known_stag_fail() {
@@ -398,7 +397,7 @@ fn guesses_from_a_known_stag_fail() {
     for stag in guesses.into_iter().chain(0..8).chain([0x100, 0x200, 0x300, !known.0, known.0.swap_bytes()]) {
         let (qp, peer) = stream(&world, &world.side.pd, Role::Passive);
         let segment = write(stag, known.1, b"a guess!");
-        // What comes behind is not looked at, although it would be good.
+        // Later segments are ignored, although they would be valid.
         let second = fpdu(&write(known.0, known.1, b"too late"));
         peer.send(&[fpdu(&segment), second.clone()].concat());
         peer.expect(&fpdu(&terminate("1100", &segment)));

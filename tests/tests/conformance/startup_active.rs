@@ -12,10 +12,10 @@ use crate::world::{Role, World, exchange, whole, work};
 const REQUEST: &str = "4D504120494420526571204672616D65";
 /// The key of a Reply.
 const REPLY: &str = "4D504120494420526570204672616D65";
-/// What the device asks for by default, behind the key: CRC, enhanced data, 16 Reads in each direction.
+/// The default Request of the device, behind the key: CRC, enhanced data, 16 Reads in each direction.
 const DEFAULT: &str = "50 02 0004 0010 0010";
 
-/// The device connects; the peer has its Request before it.
+/// The device connects. Returns the peer, which has received the Request.
 fn connect(world: &World, param: ConnParam<'_>) -> RawPeer {
     let remote = world.address_of_peer();
     world.side.device.connect(&world.side.events, &world.side.qp, remote, param).unwrap();
@@ -128,7 +128,7 @@ fn the_reply_bounds_the_depths() {
     }
 }
 
-/// The reply leaves no Read to the device: a Read fails alone, at its own side.
+/// The Reply leaves the device no Reads: a Read fails alone, at its own side.
 #[test]
 fn a_read_without_any_depth_fails() {
     let world = World::new();
@@ -157,7 +157,7 @@ fn a_rejection_leaves_the_queue_pair_free() {
     }
 }
 
-/// Everything that makes a Reply unacceptable without leaving a stream on which that could be told.
+/// All faults that make a Reply unacceptable without a stream on which an error could be sent.
 #[test]
 fn malformed_replies_close_the_connection() {
     let cases = [
@@ -205,7 +205,7 @@ fn garbage_fails_at_the_first_wrong_octet() {
 }
 
 #[test]
-fn the_peer_goes_at_every_octet_of_its_reply() {
+fn the_peer_leaves_at_every_octet_of_its_reply() {
     let world = World::new();
     let frame = join(REPLY, &[&hex("50 02 0006 0010 0010 6869")]);
     for len in 0..frame.len() {
@@ -253,12 +253,12 @@ fn nobody_listens() {
 }
 
 #[test]
-fn a_reply_is_glued_to_fpdus() {
+fn a_reply_comes_together_with_fpdus() {
     let world = World::new();
     let memory = world.side.memory(16);
     world.side.qp.post_recv(&RecvWr { wr_id: 1, sges: &[whole(&memory)] }).unwrap();
     let peer = connect_by_default(&world);
-    // Private data of exactly its length: what follows is the stream's.
+    // The private data has exactly its length. Later octets belong to the stream.
     let reply = join(REPLY, &[&hex("50 02 0006 0010 0010 6869")]);
     peer.send(&[reply, vector("send5")].concat());
     let CmEvent::Established { private_data, .. } = world.event() else { panic!("not established") };
@@ -275,7 +275,7 @@ fn a_reply_comes_octet_by_octet() {
     assert!(matches!(world.event(), CmEvent::Established { .. }));
 }
 
-/// The peer-to-peer start: the device sends the message that both can do before anything else.
+/// The peer-to-peer start: the device first sends a message that both ends support.
 #[test]
 fn every_first_message_of_a_peer_to_peer_start() {
     let write = fpdu(&tagged("C140", 1, 0, b""));
@@ -286,7 +286,7 @@ fn every_first_message_of_a_peer_to_peer_start() {
         ("C010 0010", vector("send0"), 2),
         ("8010 8010", write.clone(), 1),
         ("8010 4010", read.clone(), 1),
-        // The choice is the initiator's: Write before Read before Send.
+        // The initiator chooses: Write before Read before Send.
         ("C010 C010", write, 1),
         ("C010 4010", read.clone(), 1),
         // A Read needs room at the peer.
@@ -310,7 +310,7 @@ fn every_first_message_of_a_peer_to_peer_start() {
     }
 }
 
-/// The peer believes in the connection, and learns by a Terminate in the first FPDU that there is none.
+/// The peer has accepted, and learns by a Terminate in the first FPDU that there is no connection.
 #[test]
 fn a_reply_that_cannot_be_served_is_terminated() {
     let cases = [
@@ -328,7 +328,7 @@ fn a_reply_that_cannot_be_served_is_terminated() {
         assert_eq!(world.connect_error(), ConnectFailure::Protocol(error), "{reply}");
         peer.expect(&terminate);
         peer.expect_fin();
-        // The peer keeps its side open, and the queue pair is free all the same.
+        // The peer keeps its side open, and the queue pair is free regardless.
         assert_eq!(world.side.qp.state(), QpState::Idle);
     }
     expect_usable(&world);

@@ -59,14 +59,14 @@ fn an_enhanced_request_is_answered_in_revision_2() {
         ("50 02 0004 0004 0008", "", "50 02 0004 0010 0004", (16, 4)),
         ("50 02 0004 0000 0000", "", "50 02 0004 0010 0000", (16, 0)),
         ("50 02 0004 3FFF 3FFF", "", "50 02 0004 3FFF 3FFF", (16, 16)),
-        // Bits of RTR messages without the one for the peer-to-peer start mean nothing.
+        // RTR bits mean nothing without the bit for the peer-to-peer start.
         ("50 02 0004 4004 C008", "", "50 02 0004 0010 0004", (16, 4)),
         // Revision 2 without enhanced data, and reserved bits.
         ("40 02 0003 616263", "abc", "40 02 0000", (16, 16)),
         ("4F 02 0000", "", "40 02 0000", (16, 16)),
         // Revision 1 knows no enhanced data: its bit is reserved.
         ("5F 01 0004 00010002", "\0\u{1}\0\u{2}", "40 01 0000", (16, 16)),
-        // Who asks for a rejection in a Request means nothing by it.
+        // The reject bit means nothing in a Request.
         ("60 01 0000", "", "40 01 0000", (16, 16)),
     ];
     for (request, private_data, reply, depths) in cases {
@@ -154,7 +154,7 @@ fn a_rejection_carries_private_data() {
         peer.close();
         world.expect_no_news();
         assert_eq!(world.side.qp.state(), QpState::Idle);
-        // The queue pair was not touched, and takes another peer.
+        // The queue pair is unchanged, and takes another peer.
         let peer = world.establish(Role::Passive);
         exchange(&world, &world.side.qp, &peer, 1);
     }
@@ -201,17 +201,17 @@ fn garbage_fails_at_the_first_wrong_octet() {
 fn malformed_requests_are_closed_without_a_reply() {
     let world = World::new();
     let cases = [
-        // Revisions that nobody speaks; the frame ends with the revision.
+        // Unknown revisions. The frame ends with the revision.
         "40 00",
         "40 03",
         "40 FF",
-        // Private data of 513 and of 65,535 octets, seen at the length, and with a little of it.
+        // Private data of 513 and of 65,535 octets: the length alone, and with some of the octets.
         "40 01 0201",
         "40 01 FFFF",
         "40 01 FFFF 616263",
         "50 02 0201",
         "50 02 FFFF 616263",
-        // Enhanced data that has no room.
+        // Enhanced data without room.
         "50 02 0000",
         "50 02 0001 00",
         "50 02 0003 000000",
@@ -237,7 +237,7 @@ fn a_device_without_enhanced_startup_closes_on_revision_2() {
 }
 
 #[test]
-fn the_peer_goes_at_every_octet_of_its_request() {
+fn the_peer_leaves_at_every_octet_of_its_request() {
     for frame in [vector("mpa-req1-pd"), vector("mpa-req2-cs")] {
         let world = World::new();
         for len in 0..frame.len() {
@@ -264,7 +264,7 @@ fn a_request_comes_octet_by_octet() {
     assert_eq!(&world.request().private_data[..], b"hi");
 }
 
-/// Forty seconds of the engine's time are the setting; the octets that trickle in do not make it longer.
+/// The limit is forty seconds of the engine's time. Single octets that come do not extend it.
 #[test]
 fn a_stalling_peer_is_reset() {
     let frame = vector("mpa-req1-pd");
@@ -286,7 +286,7 @@ fn a_stalling_peer_is_reset() {
 }
 
 #[test]
-fn the_peer_loses_patience_before_the_answer() {
+fn the_peer_leaves_before_the_answer() {
     let world = World::new();
     let peer = world.dial();
     peer.send(&vector("mpa-req1"));
@@ -316,7 +316,7 @@ fn nothing_is_sent_before_the_first_fpdu() {
     assert_eq!(world.completion().status, Status::Success);
 }
 
-/// Requirement 5044-7.1.2-15: an FPDU that is not valid does not open the gate, not even for a Terminate.
+/// Requirement 5044-7.1.2-15: an invalid FPDU does not let the responder send, not even a Terminate.
 #[test]
 fn a_bad_first_fpdu_is_answered_by_a_close() {
     let world = World::new();
@@ -338,7 +338,7 @@ fn a_bad_first_fpdu_is_answered_by_a_close() {
 }
 
 #[test]
-fn a_request_is_glued_to_fpdus() {
+fn a_request_comes_together_with_fpdus() {
     let world = World::new();
     let memory = world.side.memory(16);
     world.side.qp.post_recv(&RecvWr { wr_id: 1, sges: &[whole(&memory)] }).unwrap();
@@ -365,12 +365,12 @@ fn a_request_is_glued_to_fpdus() {
 fn every_first_message_of_a_peer_to_peer_start() {
     let read = fpdu(&read_request(1, Place(1, 0), 0, Place(1, 0)));
     let cases = [
-        // Words of the Request, words of the Reply, first message, what comes back, further Sends start at this MSN
+        // Words of the Request, words of the Reply, first message, its answer, MSN of the next Send.
         ("C004 0008", "C010 0004", vector("send0"), vec![], 2),
         ("8004 8008", "8010 8004", vector("write0"), vec![], 1),
         ("8004 4008", "8010 4004", vector("rreq0"), vector("rrsp0"), 1),
         ("C004 C008", "C010 C004", read, fpdu(&hex("C142 00000001 0000000000000000")), 1),
-        // Nothing that can be done is asked for: the device names all that it can do.
+        // The device supports none of the wanted messages, so it names all that it supports.
         ("8004 0008", "C010 C004", vector("write0"), vec![], 1),
     ];
     for (request, reply, first, answer, msn) in cases {
@@ -385,7 +385,7 @@ fn every_first_message_of_a_peer_to_peer_start() {
         world.side.qp.post_send(&work(2, SendOpcode::Send, Data::Inline(b"hello"))).unwrap();
         peer.expect_silence();
         peer.send(&first);
-        // The gate is open; the message itself is not the application's, and took no receive.
+        // The device may send now. The RTR message is not the application's, and took no receive.
         peer.expect(&[answer, vector("send5")].concat());
         let sent = world.completion();
         assert_eq!((sent.wr_id, sent.status), (2, Status::Success));
@@ -396,9 +396,9 @@ fn every_first_message_of_a_peer_to_peer_start() {
     }
 }
 
-/// Only the first Send may be the one that says "ready"; a later empty one is a message like any other.
+/// Only the first Send may be the RTR message. A later empty one is a message like any other.
 #[test]
-fn only_the_first_message_is_a_ready_to_receive() {
+fn only_the_first_message_is_an_rtr_message() {
     for (first, msn) in [(vector("send0"), 2), (vector("write0"), 1)] {
         let world = World::new();
         let memory = world.side.memory(16);

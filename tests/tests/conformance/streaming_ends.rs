@@ -1,4 +1,4 @@
-//! Streaming mode: the peer goes away in every phase, sends without end, or comes in crowds.
+//! Streaming mode: the peer leaves in every phase, sends without end, or comes many times at once.
 
 use weft_netif::{Duration, LlpState};
 use weft_rnic::{
@@ -10,7 +10,7 @@ use crate::octets::pattern;
 use crate::talk::{OPENERS, Opener, REPLY, REQUEST, STREAMING_PORT, THEIR_REPLY, Talk};
 use crate::world::{World, exchange};
 
-/// Two ways to go.
+/// Two ways to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leave {
     Fin,
@@ -26,7 +26,7 @@ impl Leave {
     }
 }
 
-/// The connection is forgotten, its queue pair is as free as it was, and the device serves others.
+/// The connection is forgotten, its queue pair is free again, and the device serves others.
 fn expect_over(talk: &Talk) {
     talk.world.settle();
     assert_eq!(talk.stream.state(), StreamState::Closed);
@@ -53,7 +53,7 @@ fn nobody_listens() {
     assert_eq!(world.event(), failed);
     assert_eq!(stream.state(), StreamState::Closed);
     world.expect_no_news();
-    // An address where no host is: only the time tells.
+    // No host has this address, so that only the timeout ends the attempt.
     let stream = world.side.device.open_stream(&world.side.events, "10.0.0.99:7".parse().unwrap()).unwrap();
     let failed = CmEvent::StreamFailed { id: stream.id(), reason: ConnectFailure::TimedOut };
     assert_eq!(world.event(), failed);
@@ -61,7 +61,7 @@ fn nobody_listens() {
     world.expect_service();
 }
 
-/// What came before a FIN is received first; the other direction stays open until the application lets go.
+/// Octets before a FIN are received first. The other direction stays open until the application drops its handle.
 #[test]
 fn a_fin_in_streaming_mode() {
     for opener in OPENERS {
@@ -95,7 +95,7 @@ fn a_reset_in_streaming_mode() {
     }
 }
 
-/// A peer that has gone cannot answer a Request that the application sends it all the same.
+/// A peer that has sent FIN cannot answer a Request, which the application still sends.
 #[test]
 fn mpa_starts_after_the_peers_fin() {
     let talk = Talk::new(Opener::Peer);
@@ -138,7 +138,7 @@ fn the_peer_leaves_while_it_owes_a_startup_frame() {
     }
 }
 
-/// The application has not answered yet: its answer is too late, and a request it has not seen is taken back.
+/// The application has not answered yet. Its answer comes too late, and a request that it has not seen is withdrawn.
 #[test]
 fn the_peer_leaves_while_it_waits_for_the_answer() {
     for leave in [Leave::Fin, Leave::Rst] {
@@ -179,7 +179,7 @@ fn the_peer_leaves_in_full_operation() {
     }
 }
 
-/// The Request waits for room behind what the peer does not read, but not for ever.
+/// The Request waits for room behind octets that the peer does not read, but not for ever.
 #[test]
 fn a_peer_that_does_not_read() {
     let config = PairConfig { tcp_buffer: 1024, ..PairConfig::default() };
@@ -218,7 +218,7 @@ fn a_peer_that_does_not_read() {
     }
 }
 
-/// A Request without having read what was sent before it gets no answer until there is room for it.
+/// A peer that sends a Request without reading earlier octets gets no answer until there is room for it.
 #[test]
 fn a_request_of_a_peer_that_does_not_read() {
     let talk = Talk::with(Opener::Peer, &PairConfig { tcp_buffer: 1024, ..PairConfig::default() });
@@ -254,7 +254,7 @@ fn a_peer_that_sends_without_end_is_held_by_the_window() {
     talk.world.host.settle(Duration::from_secs(20));
     assert_eq!(talk.peer.state(), LlpState::Established);
     assert_eq!(talk.world.side.events.next(), Some(CmEvent::StreamReady { id: talk.stream.id() }));
-    // One call that found nothing is told of octets once, however many come.
+    // A call that found no octets gets one event when octets come, however many there are.
     assert_eq!(talk.world.side.events.next(), None);
     let mut held = vec![0; text.len()];
     let len = talk.stream.receive(&mut held).unwrap();
@@ -264,9 +264,9 @@ fn a_peer_that_sends_without_end_is_held_by_the_window() {
     talk.chat();
 }
 
-/// As many as the backlog wait to be taken, and none for longer than the application is given for an answer.
+/// At most as many connections as the backlog wait to be taken, and none longer than the time limit for an answer.
 #[test]
-fn a_crowd_that_nobody_takes() {
+fn connections_that_the_application_does_not_take() {
     let world = World::new();
     let device = &world.side.device;
     let _listener = device.listen_streaming(&world.side.events, STREAMING_PORT).unwrap();
@@ -274,7 +274,7 @@ fn a_crowd_that_nobody_takes() {
     world.settle();
     let refused = world.host.connect(device.address(STREAMING_PORT));
     refused.expect_reset();
-    // One that is taken makes room for another; what it does then counts no more.
+    // A taken connection makes room for another one. Its later events do not count.
     let CmEvent::StreamRequest(request) = world.event() else { panic!("no stream request") };
     let stream = device.accept_stream(request.id).unwrap();
     assert!(matches!(device.accept_stream(request.id), Err(CmError::RequestGone)));
@@ -284,7 +284,7 @@ fn a_crowd_that_nobody_takes() {
     assert_eq!(late.state(), LlpState::Established);
     let refused = world.host.connect(device.address(STREAMING_PORT));
     refused.expect_reset();
-    // Whoever leaves makes room too, and the request is taken back; a FIN alone is no leaving.
+    // A peer that leaves makes room too, and the request is withdrawn. A FIN alone does not count as leaving.
     peers[1].abort();
     peers[2].close();
     world.host.settle(Duration::from_secs(240));

@@ -1,4 +1,4 @@
-//! Streaming mode: plain octets before MPA, the place where MPA begins, and what a rejection leaves (RFC 5044 sections
+//! Streaming mode: plain octets before MPA, the beginning of MPA, and the state after a rejection (RFC 5044 sections
 //! 7.1, 7.1.2 and 7.1.5).
 
 use weft_mpa::StartupError;
@@ -14,7 +14,7 @@ use crate::talk::{
 };
 use crate::world::World;
 
-/// The sequence of RFC 5044 figure 9, in both roles, whoever has opened the TCP connection.
+/// The sequence of RFC 5044 figure 9, in both roles, with either opener of the TCP connection.
 // Covers 5044-7.1-4, 5044-7.1.5-2.
 #[test]
 fn mpa_begins_after_an_exchange_of_lines() {
@@ -35,7 +35,7 @@ fn mpa_begins_after_an_exchange_of_lines() {
     }
 }
 
-/// Wherever TCP cuts, the octet behind the last line is the first one of the Request, and none of it is lost.
+/// Wherever TCP cuts, the Request begins with the octet behind the last line, and no octet is lost.
 // Covers 5044-7.1-1.
 #[test]
 fn the_request_begins_in_the_segment_of_the_last_line() {
@@ -56,7 +56,7 @@ fn the_request_begins_in_the_segment_of_the_last_line() {
     }
 }
 
-/// Markers count from the first octet of Full Operation, whatever went before on the same connection.
+/// Markers count from the first octet of Full Operation, whatever came before on the same connection.
 // Covers 5044-7.1-1.
 #[test]
 fn markers_count_from_where_mpa_begins() {
@@ -88,7 +88,7 @@ fn markers_count_from_where_mpa_begins() {
     }
 }
 
-/// From the call on that starts MPA, no direction is the application's.
+/// After the call that starts MPA, the application has no direction.
 // Covers 5044-7.1-2.
 #[test]
 fn mpa_takes_both_directions_at_once() {
@@ -124,7 +124,7 @@ fn mpa_takes_both_directions_at_once() {
     talk.peer.expect_silence();
 }
 
-/// The connection is the application's again, for lines and for further attempts.
+/// The application owns the connection again, for lines and for further attempts.
 // Covers 5044-7.1.2-7.
 #[test]
 fn a_responder_that_rejects_leaves_tcp_open() {
@@ -133,7 +133,7 @@ fn a_responder_that_rejects_leaves_tcp_open() {
         for _ in 0..2 {
             talk.stream.start_responder(b"try\n").unwrap();
             talk.peer.expect(b"try\n");
-            // The peer goes on in streaming mode before it has seen the answer: nothing of that is lost either.
+            // The peer goes on in streaming mode before it has seen the answer, and none of these octets is lost.
             talk.peer.send(&join(REQUEST, &[b"early\n"]));
             let CmEvent::ConnectRequest(request) = talk.event() else { panic!("no connect request") };
             let device = &talk.world.side.device;
@@ -144,7 +144,7 @@ fn a_responder_that_rejects_leaves_tcp_open() {
             talk.hear(b"early\n");
             talk.peer.expect_silence();
             talk.chat();
-            // A later request of the same connection is another one.
+            // A later request of the same connection is a new one.
             talk.stream.start_responder(b"").unwrap();
             talk.peer.send(&hex(REQUEST));
             let CmEvent::ConnectRequest(later) = talk.event() else { panic!("no connect request") };
@@ -152,14 +152,14 @@ fn a_responder_that_rejects_leaves_tcp_open() {
             device.reject(later.id, b"no").unwrap();
             talk.peer.expect(&hex(REJECTION));
         }
-        // No deadline of the startup is left behind.
+        // No deadline of the startup remains.
         talk.world.host.settle(Duration::from_secs(3600));
         talk.chat();
         talk.respond();
     }
 }
 
-/// The connection is the application's again, for lines and for further attempts with the same queue pair.
+/// The application owns the connection again, for lines and for further attempts with the same queue pair.
 // Covers 5044-7.1.2-13.
 #[test]
 fn an_initiator_that_is_rejected_leaves_tcp_open() {
@@ -186,10 +186,10 @@ fn an_initiator_that_is_rejected_leaves_tcp_open() {
     }
 }
 
-/// Octets of streaming mode that nobody has read can be no Reply, and are no Request.
+/// Unread octets of streaming mode cannot be a Reply, and are no Request.
 // Covers 5044-7.1.5-1.
 #[test]
-fn unread_octets_of_streaming_mode_are_found_out() {
+fn unread_octets_of_streaming_mode_are_an_error() {
     let talk = Talk::new(Opener::Device);
     talk.peer.send(b"wait\n");
     talk.world.settle();
@@ -198,7 +198,7 @@ fn unread_octets_of_streaming_mode_are_found_out() {
     talk.hear(b"wait\n");
     talk.initiate();
 
-    // Those that come later are a malformed Reply.
+    // Later ones are a malformed Reply.
     let talk = Talk::new(Opener::Device);
     talk.start_initiator().unwrap();
     talk.peer.expect(&hex(OUR_REQUEST));
@@ -208,7 +208,7 @@ fn unread_octets_of_streaming_mode_are_found_out() {
     assert_eq!((talk.world.side.qp.state(), talk.stream.state()), (QpState::Idle, StreamState::Closed));
 }
 
-/// The application knows the connection, so that it hears of an error that it would not see on a plain listener.
+/// The application knows the connection. So it gets an event for an error that a plain listener would not report.
 // Covers 5044-7.1.2-4, 5044-7.1.2-16, 5044-7.1.5-1.
 #[test]
 fn a_bad_request_closes_the_connection_and_is_reported() {
@@ -244,7 +244,7 @@ fn a_bad_request_closes_the_connection_and_is_reported() {
     }
 }
 
-/// The message goes out with the start, and so before the Reply even if the Request is there already.
+/// The message goes out at the start of MPA, and so before the Reply, even if the Request has come already.
 // Covers 5044-7.1.5-2.
 #[test]
 fn the_last_streaming_message_goes_before_the_reply() {
@@ -267,10 +267,10 @@ fn the_last_streaming_message_goes_before_the_reply() {
     }
 }
 
-/// The private data of the Reply comes with the event; the application that does not like it closes.
+/// The private data of the Reply comes with the event. An application that does not accept it closes.
 // Covers 5044-7.1.2-17.
 #[test]
-fn an_initiator_may_close_after_a_look_at_the_private_data() {
+fn an_initiator_may_close_after_reading_the_private_data() {
     let talk = Talk::new(Opener::Device);
     talk.start_initiator().unwrap();
     talk.peer.expect(&hex(OUR_REQUEST));
@@ -301,7 +301,7 @@ fn the_startup_timeout_begins_where_mpa_does() {
             assert_eq!(talk.world.connect_error(), ConnectFailure::TimedOut);
         } else {
             talk.stream.start_responder(b"").unwrap();
-            // One octet at a time does not help.
+            // Single octets do not extend the time.
             for octet in &hex(REQUEST)[..20] {
                 talk.peer.send(&[*octet]);
                 talk.world.settle();
@@ -315,9 +315,9 @@ fn the_startup_timeout_begins_where_mpa_does() {
     }
 }
 
-/// Connections that begin with MPA have no application that could use them after a rejection: they are closed.
+/// A connection that begins with MPA has no application for streaming mode, and is closed after a rejection.
 #[test]
-fn a_rejection_closes_what_was_never_in_streaming_mode() {
+fn a_rejection_closes_a_connection_that_began_with_mpa() {
     let world = World::new();
     let peer = world.dial();
     peer.send(&vector("mpa-req1"));
@@ -327,7 +327,7 @@ fn a_rejection_closes_what_was_never_in_streaming_mode() {
     peer.expect(&hex(REJECTION));
     peer.expect_fin();
 
-    // So it is when the application has dropped its handle meanwhile.
+    // The same holds if the application has dropped its handle meanwhile.
     let talk = Talk::new(Opener::Peer);
     talk.stream.start_responder(b"").unwrap();
     let Talk { world, stream, peer, .. } = talk;

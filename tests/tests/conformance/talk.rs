@@ -11,12 +11,12 @@ pub(crate) const STREAMING_PORT: u16 = 7175;
 pub(crate) const REQUEST: &str = "4D504120494420526571204672616D65 40 01 0003 616263";
 pub(crate) const REPLY: &str = "4D504120494420526570204672616D65 40 01 0000";
 pub(crate) const REJECTION: &str = "4D504120494420526570204672616D65 60 01 0002 6E6F";
-/// What the device asks for, and how the peer answers that.
+/// The device's Request, and the peer's answers to it.
 pub(crate) const OUR_REQUEST: &str = "4D504120494420526571204672616D65 50 02 0004 0010 0010";
 pub(crate) const THEIR_REPLY: &str = "4D504120494420526570204672616D65 50 02 0004 0010 0010";
 pub(crate) const THEIR_REJECTION: &str = "4D504120494420526570204672616D65 70 02 0006 0010 0010 6E6F";
 
-/// Who opens the TCP connection; the roles in MPA do not depend on it.
+/// The side that opens the TCP connection. The roles in MPA do not depend on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Opener {
     Device,
@@ -88,12 +88,12 @@ impl Talk {
         self.expect_empty();
     }
 
-    /// Nothing has come that the application has not received. This may leave a wish to hear of more.
+    /// Checks that no unread octets are there. The device may then owe an event for later ones.
     pub(crate) fn expect_empty(&self) {
         assert_eq!(self.stream.receive(&mut [0; 8]), Ok(0));
     }
 
-    /// The next event that does not merely say that something has come in streaming mode.
+    /// Returns the next event, except those that only report octets in streaming mode.
     pub(crate) fn event(&self) -> CmEvent {
         loop {
             match self.world.event() {

@@ -1,4 +1,4 @@
-//! How a stream comes down, and the connection with it (RFC 5040 sections 6.1, 6.2 and 7).
+//! The end of a stream, and of its connection (RFC 5040 sections 6.1, 6.2 and 7).
 
 use weft_netif::{Duration, LlpState};
 use weft_rnic::{ConnParam, Data, DisconnectReason, QpState, RecvWr, SendOpcode, Stag};
@@ -61,7 +61,7 @@ fn nothing_but_rdma_messages_is_sent() {
     }
 }
 
-/// What is wrong, in each layer, and the code that the peer gets for it on a connection that is otherwise in order.
+/// Returns a fault of each layer, and its code for the peer on a connection that is otherwise valid.
 fn errors() -> [(&'static str, Vec<u8>); 6] {
     let mut crc = fpdu(&send(1, b"hello"));
     crc[24] ^= 1;
@@ -75,8 +75,8 @@ fn errors() -> [(&'static str, Vec<u8>); 6] {
     ]
 }
 
-/// Each error is answered by a Terminate, which arrives whole and before the FIN, although much of what the peer has
-/// sent is never looked at.
+/// A Terminate answers each error. It arrives whole and before the FIN, although the device ignores many of the
+/// peer's octets.
 // Covers 5040-6.2.1-1, 5040-6.2.1-3, 5040-6.2.1-4.
 #[test]
 fn a_terminate_arrives_before_the_fin() {
@@ -98,7 +98,7 @@ fn a_terminate_arrives_before_the_fin() {
     }
 }
 
-/// Outstanding operations of every kind end in error, whoever ends the stream.
+/// Outstanding operations of every kind end in error, whichever side ends the stream.
 // Covers 5040-6.2.1-2.
 #[test]
 fn everything_outstanding_ends_in_error() {
@@ -111,8 +111,7 @@ fn everything_outstanding_ends_in_error() {
     }
 }
 
-/// With the Terminate, sent or received, the stream is marked: nothing that is posted goes out, nothing that arrives is
-/// taken.
+/// A Terminate, sent or received, ends all transfer: posted requests are not sent, and arriving messages are ignored.
 // Covers 5040-7-1, 5040-7-2.
 #[test]
 fn a_terminated_stream_transfers_nothing() {
@@ -141,8 +140,8 @@ fn a_terminated_stream_transfers_nothing() {
     }
 }
 
-/// A peer that never closes its side: the connection is given up in bounded time after a Terminate, sent or received,
-/// or a graceful end, and other streams do not notice.
+/// A peer never closes its side. The connection is given up in bounded time after a Terminate, sent or received, or a
+/// graceful end. Other streams are not affected.
 // Covers 5040-7-3.
 #[test]
 fn the_connection_ends_even_if_the_peer_does_nothing() {
@@ -173,7 +172,7 @@ fn the_connection_ends_even_if_the_peer_does_nothing() {
     }
 }
 
-/// A peer that closes as it should: nothing of the connection is left.
+/// A peer that closes properly: no state of the connection remains.
 // Covers 5040-7-3.
 #[test]
 fn the_connection_ends_with_the_peers_fin() {
@@ -195,8 +194,8 @@ fn the_connection_ends_with_the_peers_fin() {
     }
 }
 
-/// The stream owes more than the peer's closed window takes: the answers to a Read after the peer's FIN, a Terminate,
-/// or what was sent before a disconnect. TCP would probe such a window for ever.
+/// The stream owes more than the peer's closed window takes: answers to a Read after the peer's FIN, a Terminate, or
+/// messages before a disconnect. TCP would probe such a window for ever.
 #[test]
 fn a_closed_window_does_not_hold_a_connection_that_ends() {
     for role in ROLES {

@@ -1,4 +1,4 @@
-//! The Terminate as a message: where it goes, what it takes up, and what it ends (RFC 5040 section 5.4).
+//! The Terminate as a message: its queue, its resources, and the end that it causes (RFC 5040 section 5.4).
 
 use weft_ddp::Error as Ddp;
 use weft_rdmap::Error as Rdmap;
@@ -10,11 +10,11 @@ use crate::octets::{
 };
 use crate::world::{FILL, FLUSHED, ROLES, content, filled, open, whole, work};
 
-/// Whatever the reason, the segment is untagged, on queue 2, the first and only one there, also where messages were
-/// sent on the other queues before.
+/// Whatever the reason, the segment is untagged, and the first and only one on queue 2. Earlier messages on other
+/// queues make no difference.
 // Covers 5040-5.4-1, 5040-5.4-2.
 #[test]
-fn it_is_untagged_on_queue_two() {
+fn a_terminate_is_untagged_on_queue_two() {
     let reasons = [
         fpdu(&write(0xDEAD_BEEF, 0, b"x")),
         fpdu(&send(9, b"")),
@@ -41,8 +41,8 @@ fn it_is_untagged_on_queue_two() {
     }
 }
 
-/// No receive is posted, the IRD is used up and the window is closed: there is room for the peer's Terminate all the
-/// same, and it is the application's.
+/// No receive is posted, the IRD is used up and the window is closed. The peer's Terminate still has room, and
+/// reaches the application.
 // Covers 5040-5.4-4, 5040-5.4-5, 5040-5.4-6.
 #[test]
 fn the_peers_terminate_always_has_a_place() {
@@ -64,7 +64,7 @@ fn the_peers_terminate_always_has_a_place() {
             }
             reason => panic!("{reason:?}"),
         }
-        // The application also hears which request it was.
+        // The application also learns which request failed.
         let failed = world.completion();
         assert_eq!(
             (failed.wr_id, failed.status, failed.vendor_err),
@@ -76,7 +76,7 @@ fn the_peers_terminate_always_has_a_place() {
 /// Codes of all layers arrive as they were sent.
 // Covers 5040-5.4-5, 5040-5.4-6.
 #[test]
-fn the_application_hears_layer_type_and_code() {
+fn the_application_gets_layer_type_and_code() {
     let request = read_request(1, Place(1, 0), 8, Place(2, 0));
     let cases = [
         (vector("term-crc"), (2, 0, 0x02)),
@@ -103,7 +103,7 @@ fn the_application_hears_layer_type_and_code() {
 /// The Terminate has a buffer of its own: the receives are flushed, not filled, and nothing is placed.
 // Covers 5040-5.4-3.
 #[test]
-fn it_takes_no_receive() {
+fn a_terminate_takes_no_receive() {
     for role in ROLES {
         let (world, peer) = open(role);
         let inbox = filled(&world.side, 64);
@@ -116,7 +116,7 @@ fn it_takes_no_receive() {
     }
 }
 
-/// Terminates that are none: the error is local, it is reported, and the connection ends.
+/// Invalid Terminates: the error is local, it is reported, and the connection ends.
 // Covers 5040-5.4-7.
 #[test]
 fn an_invalid_terminate_is_an_error() {
@@ -152,11 +152,11 @@ fn an_invalid_terminate_is_an_error() {
     }
 }
 
-/// A hundred Sends, of which TCP has taken some when an error ends the stream: what DDP has not got is flushed, each
-/// once and in order, and of all that nothing comes behind the Terminate.
+/// An error ends the stream when TCP has taken some of a hundred Sends. Those that DDP has not taken are flushed,
+/// each once and in order, and none comes behind the Terminate.
 // Covers 5040-5.4-8, 5040-5.4-9.
 #[test]
-fn nothing_is_sent_behind_it() {
+fn nothing_is_sent_behind_a_terminate() {
     for role in ROLES {
         for peer_ends in [false, true] {
             let (world, peer) = open(role);
@@ -171,7 +171,7 @@ fn nothing_is_sent_behind_it() {
                     .unwrap();
             }
             world.settle();
-            // A Read that is answered only when there is room again, that is, never.
+            // This Read would be answered when there is room again, which never happens.
             let source = Place(memory.rkey().0, memory.addr());
             peer.send(&fpdu(&read_request(1, Place(1, 0), 8, source)));
             let sent = world.all_completions();
@@ -195,7 +195,7 @@ fn nothing_is_sent_behind_it() {
     }
 }
 
-/// A Terminate in the middle of the device's own message: the device stops there.
+/// A Terminate comes in the middle of the device's own message: the device stops there.
 // Covers 5040-5.4-10.
 #[test]
 fn after_the_peers_terminate_the_device_stops() {
@@ -210,7 +210,7 @@ fn after_the_peers_terminate_the_device_stops() {
         assert_eq!(world.side.qp.state(), QpState::Terminate);
         peer.set_reading(true);
         assert!(peer.read_to_fin().len() < 1 << 20);
-        // What is posted from now on is not sent either.
+        // Requests posted from now on are not sent either.
         world.side.qp.post_send(&work(2, SendOpcode::Send, Data::Inline(b"late"))).unwrap();
         assert_eq!(world.all_completions(), [(2, FLUSHED)]);
     }

@@ -1,4 +1,4 @@
-//! What is checked in every message that arrives (RFC 5040 section 7.2, figures 9 and 10).
+//! The checks of every arriving message (RFC 5040 section 7.2, figures 9 and 10).
 
 use weft_ddp::Error as Ddp;
 use weft_rdmap::Error as Rdmap;
@@ -15,7 +15,7 @@ fn untagged(control: u8, first: u8, queue: u32, msn: u32) -> Vec<u8> {
     join("", &[&[first, control], &[0; 4], &queue.to_be_bytes(), &msn.to_be_bytes(), &[0; 4]])
 }
 
-/// A scene with one segment that is refused with `error`; its DDP header comes back with `code`.
+/// In a scene one segment is refused with `error`, and its DDP header comes back with `code`.
 fn refuse(
     role: Role,
     bad: impl Fn(&Scene) -> Vec<u8>,
@@ -73,7 +73,7 @@ fn ddp_checks_the_segments_of_all_messages() {
     }
 }
 
-/// Every opcode that is none in every place where a message may arrive, and every one that does not belong there.
+/// Every undefined opcode on each queue, and every opcode on a queue that is not its own.
 // Covers 5040-7.2-2, 5040-7.2-7, 7306-8.2-3.
 #[test]
 fn opcodes_are_checked_on_every_queue() {
@@ -135,7 +135,7 @@ fn the_version_is_checked_in_every_message() {
     }
 }
 
-/// An STag that is unknown, was deregistered, and was invalidated before.
+/// An STag that is unknown, was deregistered, or was invalidated before.
 // Covers 5040-7.2-4.
 #[test]
 fn an_stag_to_invalidate_must_be_valid() {
@@ -193,7 +193,7 @@ fn ddp_checks_read_requests() {
     }
 }
 
-/// A source that is nobody's, was deregistered or invalidated, and one that is not this stream's.
+/// A source that is unknown, deregistered, invalidated, or not this stream's.
 // Covers 5040-7.2-9, 5040-7.2-10.
 #[test]
 fn the_source_must_be_valid_and_the_streams() {
@@ -243,7 +243,7 @@ fn the_source_must_be_inside() {
         ] {
             let scene = Scene::new(role);
             let to = scene.target.addr();
-            // What is inside comes first, up to both edges.
+            // Accesses inside come first, up to both edges.
             let good = read_request(1, Place(7, 0), 64, Place(scene.target.rkey().0, to));
             let edge = read_request(2, Place(7, 0), 1, Place(scene.target.rkey().0, to + 63));
             scene.peer.send(&[fpdu(&good), fpdu(&edge)].concat());
@@ -304,10 +304,10 @@ fn the_source_must_grant_reading() {
     }
 }
 
-/// A message that is in order in every field is taken, so that the refusals above are not refusals of everything.
+/// A message that is valid in every field is taken. So the refusals above are not refusals of everything.
 // Covers 5040-7.2-1, 5040-7.2-6.
 #[test]
-fn what_is_in_order_is_taken() {
+fn valid_messages_are_taken() {
     for role in [Role::Passive, Role::Active] {
         let scene = Scene::new(role);
         scene.finish_sends();

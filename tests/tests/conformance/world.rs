@@ -20,7 +20,7 @@ pub(crate) struct World {
     _listener: Listener,
 }
 
-/// Who sends the Request.
+/// The side that sends the Request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The peer: the device is the responder.
@@ -48,7 +48,7 @@ impl World {
         Self { side, host, mpa: config.mpa, _listener: listener }
     }
 
-    /// Another queue pair, on the device's one completion queue.
+    /// Makes another queue pair, on the device's one completion queue.
     pub(crate) fn new_qp(&self) -> Qp {
         let init = QpInit::new(&self.side.cq, &self.side.cq);
         self.side.device.create_qp(&self.side.pd, &init).expect("a queue pair")
@@ -67,7 +67,7 @@ impl World {
         self.host.connect(self.side.device.address(PORT))
     }
 
-    /// Where the peer listens.
+    /// Returns the address on which the peer listens.
     pub(crate) fn address_of_peer(&self) -> SocketAddr {
         SocketAddr::new(PairConfig::default().addresses[1][..8].parse().expect("an address"), PORT)
     }
@@ -148,7 +148,7 @@ impl World {
         all
     }
 
-    /// Nothing has been reported to the application.
+    /// Checks that nothing has been reported to the application.
     pub(crate) fn expect_no_news(&self) {
         self.settle();
         assert_eq!(self.side.events.next(), None);
@@ -172,12 +172,12 @@ pub(crate) fn open(role: Role) -> (World, RawPeer) {
     open_with(role, &PairConfig::default())
 }
 
-/// The same with another MTU.
+/// Does the same with another MTU.
 pub(crate) fn open_mtu(role: Role, mtu: usize) -> (World, RawPeer) {
     open_with(role, &PairConfig { mtu, ..PairConfig::default() })
 }
 
-/// The same with other settings.
+/// Does the same with other settings.
 pub(crate) fn open_with(role: Role, config: &PairConfig) -> (World, RawPeer) {
     let world = World::with(config);
     let peer = world.establish(role);
@@ -224,7 +224,7 @@ pub(crate) fn whole(memory: &Mr) -> Sge {
     memory.sge(0, u32::try_from(memory.len()).expect("a small region"))
 }
 
-/// What untouched memory holds.
+/// The content of unused memory.
 pub(crate) const FILL: u8 = 0x5A;
 /// Most tests are run in both roles.
 pub(crate) const ROLES: [Role; 2] = [Role::Passive, Role::Active];

@@ -66,10 +66,10 @@ fn no_answer_comes_between() {
     }
 }
 
-/// The receive counts what was written since the last message that has a number among Sends or requests.
+/// The receive counts the octets of Writes since the last message on a queue.
 // Covers 7306-6.1-2, 7306-6.4-1.
 #[test]
-fn the_receive_says_how_much_was_written() {
+fn the_receive_tells_how_much_was_written() {
     for role in ROLES {
         let (world, peer) = open(role);
         let memory = filled(&world.side, 64);
@@ -90,7 +90,7 @@ fn the_receive_says_how_much_was_written() {
         assert_eq!(content(&memory)[..31], [&[1; 20][..], &[2; 10], &[FILL]].concat());
         peer.send(&fpdu(&immediate(0x48, 2, &SENT)));
         expect(2, 0);
-        // A Send in between, two Writes, one that is empty and names no memory at all.
+        // A Send in between, then two Writes, one of them empty and without valid memory.
         peer.send(&[fpdu(&write(stag, to, b"abc")), fpdu(&send(3, b""))].concat());
         assert_eq!(world.completion().opcode, CompletionOpcode::Recv);
         let writes = [write(stag, to, b"defg"), write(7, 7, b""), write(stag, to, b"hi")];
@@ -101,7 +101,7 @@ fn the_receive_says_how_much_was_written() {
         peer.send(&[fpdu(&write(stag, to, b"abc")), fpdu(&ask), fpdu(&immediate(0x48, 5, &SENT))].concat());
         expect(5, 0);
         peer.expect(&fpdu(&tagged("C142", 9, 0, b"abcg")));
-        // What a Read of our own fetches is nothing that the peer wrote.
+        // Octets that our own Read fetches do not count as written by the peer.
         let sges = [memory.sge(0, 4)];
         let read = SendOpcode::Read { stag: Stag(0x100), to: 0 };
         world.side.qp.post_send(&work(9, read, Data::Sges(&sges))).unwrap();
@@ -112,7 +112,8 @@ fn the_receive_says_how_much_was_written() {
     }
 }
 
-/// The peer refuses the Write while its Immediate Data waits for room in TCP: one completion, with the peer's reason.
+/// The peer refuses the Write while its Immediate Data waits for room in TCP. There is one completion, with the
+/// peer's reason.
 // Covers 7306-6.1-3.
 #[test]
 fn a_failure_in_the_middle_completes_it_once() {
@@ -142,7 +143,7 @@ fn a_device_without_the_extensions_refuses_it() {
     assert_eq!(posted, Err(PostError::Unsupported));
 }
 
-/// To a peer that does not know Immediate Data the Write goes out all the same, and its Terminate comes back.
+/// The Write goes out to a peer without Immediate Data as well, and the peer's Terminate comes back.
 #[test]
 fn a_peer_without_the_extensions_ends_the_stream() {
     let (world, peer) = open(Role::Active);

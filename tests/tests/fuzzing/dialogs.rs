@@ -1,5 +1,5 @@
-//! Scripts out of captures of Linux siw: one end of each connection is the peer, the other end's messages are what the
-//! application of the device posts.
+//! Scripts from captures of Linux siw. One end of each connection is the peer. The application of the device posts
+//! the messages of the other end.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ pub(crate) fn all() -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// What the capture says.
+/// Reads the capture.
 pub(crate) fn dialog(name: &str) -> Dialog {
     let file = std::fs::read(format!("{}/data/{name}.pcap", env!("CARGO_MANIFEST_DIR"))).expect("a capture");
     let mut capture = Capture::open(&file[..]).expect("a capture");
@@ -93,7 +93,7 @@ fn script(dialog: &Dialog, flags: u8, is_initiator: bool) -> Script {
     for (index, (from_initiator, ulpdu)) in dialog.ulpdus.iter().enumerate().take(MAX_ULPDUS) {
         let tagged = ulpdu[0] & 0x80 != 0;
         let opcode = ulpdu[1] & 0x0F;
-        // Startup, which the target does by itself, has the first message of the initiator in it.
+        // The target does the startup by itself, including the initiator's first message.
         if is_rtr(index) {
             continue;
         }
@@ -114,7 +114,7 @@ fn script(dialog: &Dialog, flags: u8, is_initiator: bool) -> Script {
     script.then(Op::Fin)
 }
 
-/// The ULPDU with STag and tagged offset of siw's memory as those of the device's: the first offset of each STag is 0.
+/// Returns the ULPDU with STag and tagged offset changed to the device's. The first offset of each STag becomes 0.
 fn moved(ulpdu: &[u8], bases: &mut HashMap<[u8; 4], u64>) -> Vec<u8> {
     let mut ulpdu = ulpdu.to_vec();
     let at = if ulpdu[0] & 0x80 != 0 {
@@ -132,5 +132,5 @@ fn moved(ulpdu: &[u8], bases: &mut HashMap<[u8; 4], u64>) -> Vec<u8> {
     ulpdu
 }
 
-/// Enough of a long dialog.
+/// The number of ULPDUs that are taken from a long dialog.
 const MAX_ULPDUS: usize = 16;

@@ -1,4 +1,4 @@
-//! Seeds for the targets of single layers, out of the vectors and the captures of Linux siw.
+//! Seeds for the targets of single layers, from the vectors and the captures of Linux siw.
 
 use weft_mpa::{Crc32c, Deframer, STAGING_LEN};
 
@@ -20,7 +20,7 @@ pub(crate) fn all(target: &str) -> Vec<(String, Vec<u8>)> {
     made.into_iter().map(|(name, octets)| (name.replace('_', "-"), octets)).collect()
 }
 
-/// Startup frames, and behind each what chooses the other side's settings.
+/// Returns startup frames, each followed by octets that choose the other side's settings.
 fn startups() -> Vec<(String, Vec<u8>)> {
     let names =
         ["mpa-req1-m", "mpa-req1-pd", "mpa-rep1", "mpa-rep1-rej", "mpa-req2", "mpa-rep2", "mpa-req2-noauto"];
@@ -54,7 +54,7 @@ fn ulpdus() -> Vec<(String, Vec<u8>)> {
     FPDUS.iter().map(|name| ((*name).to_owned(), ulpdu(name))).collect()
 }
 
-/// What an endpoint hears of a peer, each ULPDU with its length before it.
+/// Returns the messages that an endpoint gets from a peer, each ULPDU with its length before it.
 fn exchanges() -> Vec<(String, Vec<u8>)> {
     let joined = |names: &[&str]| names.iter().flat_map(|name| with_len(&ulpdu(name))).collect::<Vec<u8>>();
     let mut made = vec![
@@ -116,7 +116,7 @@ fn captures() -> Vec<(String, Vec<u8>)> {
             ((*name).to_owned(), octets)
         })
         .collect();
-    // Not a file: packets of one connection.
+    // This seed is no file but packets of one connection.
     let packets = [
         (0, "mpa-req1"),
         (1, "mpa-rep1"),

@@ -1,4 +1,4 @@
-//! The bodies of the fuzz targets over the seeds in `fuzz/seeds`, and where these come from.
+//! The bodies of the fuzz targets over the seeds in `fuzz/seeds`, and the code that makes these seeds.
 
 mod dialogs;
 mod layers;

@@ -30,7 +30,7 @@ impl Script {
         Self(vec![flags, 0x44, 0x44, 0x3F, 0x04, 0x01])
     }
 
-    /// With another octet of settings.
+    /// Sets another octet of the settings.
     pub(crate) fn set(mut self, index: usize, value: u8) -> Self {
         self.0[index] = value;
         self

@@ -1,4 +1,4 @@
-//! Hand-made scripts for the stream target: each reaches something that mutations of the others hardly would.
+//! Hand-made scripts for the stream target. Each reaches a state that mutations of the others would hardly reach.
 
 use weft_tests::fuzzing::Op;
 
@@ -20,7 +20,7 @@ pub(crate) fn all() -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// Everything goes well, then the end.
+/// Scripts without a fault, up to the end.
 fn operations(flags: u8) -> Vec<(&'static str, Script)> {
     let sends = [0x3, 0x5].iter().fold(Script::new(flags), |script, &opcode| script.send(opcode, 0, 100));
     let sends = sends.send(0x4, OWN, 20).send(0x6, OWN_READABLE, 0).post(0, LOCAL, 50).then(Op::Fin);
@@ -58,7 +58,7 @@ fn operations(flags: u8) -> Vec<(&'static str, Script)> {
     vec![("sends", sends), ("reads", reads), ("busy", busy), ("extensions", extensions)]
 }
 
-/// What the peer, or the application, must not do.
+/// Scripts in which the peer or the application breaks a rule.
 fn errors() -> Vec<(&'static str, Script)> {
     let script = || Script::new(0).write(TARGET, 0, 8).post(0, LOCAL, 8);
     vec![
@@ -117,7 +117,7 @@ fn errors() -> Vec<(&'static str, Script)> {
     ]
 }
 
-/// Ways into Full Operation, and past it.
+/// Ways into Full Operation, and failures on the way.
 fn startups() -> Vec<(&'static str, Script)> {
     let request = |tail: &[u8]| [&b"MPA ID Req Frame"[..], tail].concat();
     let reply = |tail: &[u8]| [&b"MPA ID Rep Frame"[..], tail].concat();

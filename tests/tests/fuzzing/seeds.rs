@@ -1,4 +1,4 @@
-//! The files in `fuzz/seeds`: those that are made here are as they are made here, and all of them are run.
+//! The files in `fuzz/seeds`. The generated ones must be up to date, and all of them are run.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,13 +23,13 @@ pub(crate) fn read(target: &str) -> Vec<(String, Vec<u8>)> {
     seeds
 }
 
-/// Where the seeds of a target are.
+/// Returns the folder of a target's seeds.
 fn folder(target: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     root.join("fuzz/seeds").join(target)
 }
 
-/// Names and octets of the seeds that are made.
+/// Returns names and octets of the generated seeds.
 fn made(target: &str) -> Vec<(String, Vec<u8>)> {
     match target {
         "stream" => [scripts::all(), dialogs::all()].concat(),
@@ -58,14 +58,14 @@ fn the_made_seeds_are_up_to_date() {
     }
 }
 
-/// Findings have their seeds here too, so that they are found again where they come back.
+/// Findings have their seeds here too, so that a defect that comes back is found again.
 #[test]
 fn every_target_holds_on_its_seeds() {
     for target in TARGETS {
         for (name, octets) in read(target) {
             println!("{target}/{name}");
             run(target, &octets);
-            // An input that ends early is as good as any.
+            // An input that ends early is valid, too.
             run(target, &octets[..octets.len() / 2]);
         }
     }
@@ -80,7 +80,7 @@ fn every_target_is_known_here() {
     assert_eq!(found, TARGETS.iter().map(|&name| name.into()).collect());
 }
 
-/// What the target of libFuzzer does.
+/// Does the same as libFuzzer's target.
 fn run(target: &str, octets: &[u8]) {
     match target {
         "mpa_startup" => weft_mpa::fuzzing::startup(octets),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use weft_tests::fuzzing::verbs_ops;
 
-/// SplitMix64, by octets.
+/// Returns octets of SplitMix64.
 fn octets(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let mut octets = Vec::new();
@@ -18,7 +18,7 @@ fn octets(seed: u64, len: usize) -> Vec<u8> {
     octets
 }
 
-/// Long inputs of chance, since what `Arbitrary` makes of octets is not to be written by hand.
+/// Returns long random inputs, since octets for `Arbitrary` cannot be written by hand.
 pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
     (0..12).map(|seed| (format!("chance-{seed}"), octets(seed, 700))).collect()
 }
@@ -34,7 +34,7 @@ fn random_calls_do_what_the_model_says() {
     assert!(missing.is_empty(), "no seed has {missing:?}");
 }
 
-/// Completions, refusals and ends that a model without teeth would never meet.
+/// Completions, refusals and ends that a model without real checks would never reach.
 const WANTED: [&str; 44] = [
     "(Send, Success)",
     "(Send, LocalProtection)",

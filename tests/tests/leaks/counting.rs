@@ -1,10 +1,10 @@
-//! An allocator that knows what is in use.
+//! An allocator that counts the memory in use.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// The system's allocator, with a count of what it has given out and not got back.
+/// The system's allocator, with a count of the memory that it has given out and not got back.
 pub(crate) struct Counting {
     octets: AtomicI64,
     blocks: AtomicI64,
@@ -22,7 +22,7 @@ impl Counting {
         (self.octets.load(Ordering::SeqCst), self.blocks.load(Ordering::SeqCst))
     }
 
-    /// How often something was allocated so far, room that has grown included.
+    /// Returns the number of allocations so far, including those that grew.
     #[allow(dead_code, reason = "not every test that counts asks for all")]
     pub(crate) fn allocations(&self) -> u64 {
         self.allocations.load(Ordering::SeqCst)
@@ -38,7 +38,7 @@ impl Counting {
     }
 }
 
-// SAFETY: every call is handed on to the system's allocator as it is; counting touches no memory that is given out.
+// SAFETY: every call goes to the system's allocator unchanged. Counting touches no memory that is given out.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.count(layout, 1);

@@ -1,10 +1,10 @@
-//! What is made and destroyed.
+//! The objects that are made and destroyed.
 
 use weft_netif::Duration;
 use weft_rnic::{Access, CmEvent, ConnParam, Data, Pd, Progress, Qp, QpInit, SendOpcode, SendWr};
 use weft_tests::{PORT, Pair, PairConfig, Side};
 
-/// A name, how often, and what makes the world in which it is done.
+/// A name, the number of rounds, and a function that makes the world for them.
 type Loop = (&'static str, u32, fn() -> Box<dyn FnMut()>);
 
 pub(crate) const ALL: [Loop; 6] = [
@@ -64,8 +64,8 @@ fn lost_connections() -> Box<dyn FnMut()> {
     })
 }
 
-/// Peers that open TCP connections, as many as the backlog takes and more, and never say what they want. A peer that is
-/// connected already is served meanwhile, and a new one when their time is over.
+/// Peers open TCP connections, more than the backlog holds, and never send a Request. A peer that is connected
+/// already is served meanwhile, and a new one after their time limit.
 fn half_open_startups() -> Box<dyn FnMut()> {
     let mut pair = small_pair();
     let (served, server) = connect(&mut pair);
@@ -78,7 +78,7 @@ fn half_open_startups() -> Box<dyn FnMut()> {
         server.post_recv(&weft_rnic::RecvWr { wr_id: 9, sges: &[] }).expect("room");
         served.post_send(&SendWr { signaled: true, ..SendWr::new(SendOpcode::Send) }).expect("room");
         assert_eq!(pair.completion_of_b().wr_id, 9);
-        // Longer than a startup may take.
+        // This is longer than a startup may take.
         pair.settle(Duration::from_secs(200));
         drop(silent);
         forget_the_rest(&mut pair);
@@ -116,7 +116,7 @@ fn devices() -> Box<dyn FnMut()> {
         let pd = device.alloc_pd();
         let cq = device.create_cq(16, None).expect("a queue");
         let _qp = device.create_qp(&pd, &QpInit::new(&cq, &cq)).expect("a queue pair");
-        // Nobody listens there: the connection has to be given up with the device.
+        // No program listens there: the connection has to be given up with the device.
         let events = device.create_event_channel().expect("a descriptor");
         let _stream = device.open_stream(&events, "10.0.0.2:7".parse().expect("an address"));
     })
@@ -143,7 +143,7 @@ fn connect(pair: &mut Pair) -> (Qp, Qp) {
     (qa, qb)
 }
 
-/// Lets TCP's closes come to their end, and takes what is left in the queues.
+/// Lets TCP finish its closes, and empties the queues.
 fn forget_the_rest(pair: &mut Pair) {
     pair.settle(Duration::from_secs(600));
     for side in [&pair.a, &pair.b] {

@@ -1,6 +1,6 @@
-//! What is made and destroyed again and again leaves nothing behind: neither memory nor descriptors.
+//! Objects that are made and destroyed again and again leave neither memory nor descriptors behind.
 //!
-//! One test, since the counts are the process's: what ran beside it would be counted too.
+//! There is only one test, since the counts are the process's: another test beside it would be counted too.
 
 mod counting;
 mod loops;
@@ -9,7 +9,7 @@ use std::fs;
 
 use counting::LIVE;
 
-/// What the process holds.
+/// The memory and descriptors of the process.
 #[derive(Clone, Copy, Debug)]
 struct Holdings {
     octets: i64,
@@ -25,10 +25,11 @@ impl Holdings {
 }
 
 #[test]
-fn nothing_is_left_behind() {
+fn no_memory_or_descriptor_is_left() {
     let mut failures = Vec::new();
     for (name, rounds, run) in loops::ALL {
-        // The first rounds fill tables that stay: slots that rest before they are used again, buffers that go round.
+        // The first rounds fill tables that stay: slots that rest before they are used again, and buffers that are
+        // reused.
         let mut again = run();
         for _ in 0..rounds {
             again();
@@ -40,7 +41,7 @@ fn nothing_is_left_behind() {
         let after = Holdings::now();
         let blocks = after.blocks - before.blocks;
         let octets = after.octets - before.octets;
-        // A leak of one block or one octet for every tenth round would show.
+        // A leak of one block or one octet in every tenth round would show.
         let (limit, is_flat) = (i64::from(rounds / 10), after.descriptors == before.descriptors);
         if blocks > limit || octets > limit.max(SLACK) || !is_flat {
             failures.push(format!("{name}: {before:?} became {after:?} in {rounds} rounds"));

@@ -1,4 +1,4 @@
-//! Objects of one device do not work with another one's.
+//! Objects of one device do not work with those of another.
 
 use weft_rnic::{CmError, ConnParam, CreateError, QpCapacity, QpInit};
 use weft_tests::{PORT, Pair, PairConfig};

@@ -1,4 +1,4 @@
-//! What lives on too long, or comes back too soon.
+//! Objects that lived too long, or came back too soon.
 
 use std::time::Duration as RealDuration;
 
@@ -8,9 +8,10 @@ use weft_rnic::{
 };
 use weft_tests::{Pair, PairConfig};
 
-/// A peer that connects, sends a Request and goes must not fill the event channel of a listener that looks away.
+/// A peer that connects, sends a Request and leaves must not fill the event channel of a listener that reads no
+/// events.
 #[test]
-fn requests_of_peers_that_have_gone_are_forgotten() {
+fn requests_of_peers_that_have_left_are_dropped() {
     let mut pair = Pair::new(&PairConfig::default());
     let param = ConnParam { private_data: &[7; 508], ..ConnParam::default() };
     for _ in 0..200 {
@@ -24,7 +25,7 @@ fn requests_of_peers_that_have_gone_are_forgotten() {
     assert_eq!(pair.b.events.next(), None);
 }
 
-/// An application that hears of the end drops its queue pair; the Terminate has to arrive all the same.
+/// An application drops its queue pair when it learns of the end. The Terminate still has to arrive.
 #[test]
 fn a_terminate_outlives_the_queue_pair() {
     let mut pair = Pair::connected(&PairConfig::default());
@@ -54,7 +55,7 @@ fn a_terminate_outlives_the_queue_pair() {
 
 /// A completion or event that comes late must not look like one of the next queue pair.
 #[test]
-fn numbers_of_queue_pairs_rest_before_they_come_back() {
+fn numbers_of_queue_pairs_rest_before_they_are_used_again() {
     let pair = Pair::new(&PairConfig::default());
     let a = &pair.a;
     let init = QpInit::new(&a.cq, &a.cq);
@@ -67,16 +68,16 @@ fn numbers_of_queue_pairs_rest_before_they_come_back() {
     assert!(last < 100, "slots are used again: {last}");
 }
 
-/// The longest time there is means for ever, and is no reason to panic.
+/// The longest possible time means for ever, and causes no panic.
 #[test]
-fn a_wait_may_be_as_long_as_can_be_said() {
+fn a_wait_may_have_the_longest_duration() {
     let (wire, _peer) = weft_netif::pair(1500);
     let device = Device::open(wire, Config::new("10.0.0.1/24".parse().unwrap(), 1)).unwrap();
     let cq = device.create_cq(4, None).unwrap();
     let init = QpInit::new(&cq, &cq);
     let qp = device.create_qp(&device.alloc_pd(), &init).unwrap();
     let events = device.create_event_channel().unwrap();
-    // Nobody listens on the device's own address, which it finds out without a wire.
+    // No program listens on the device's own address. The device finds that out without a wire.
     device.connect(&events, &qp, device.address(1), ConnParam::default()).unwrap();
     let event = events.wait(Some(RealDuration::MAX));
     assert!(matches!(event, Some(CmEvent::ConnectError { .. })), "{event:?}");

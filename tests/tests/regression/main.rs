@@ -1,4 +1,4 @@
-//! What was wrong once.
+//! Defects of the past.
 
 mod foreign_objects;
 mod lifetimes;

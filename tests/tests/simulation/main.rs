@@ -8,7 +8,7 @@ fn passed(seeds: impl IntoIterator<Item = u64>) -> Vec<Outcome> {
     outcomes.inspect(|outcome| assert_eq!(outcome.failure, None, "{}", command(outcome.seed))).collect()
 }
 
-/// Rare things have to happen, too: that nothing fails says little where nothing was tried.
+/// Rare events have to happen, too: a pass means little if nothing was tried.
 #[test]
 fn seeds_pass_and_have_tried_everything() {
     let mut tally = Tally::default();
@@ -50,7 +50,7 @@ fn the_same_seed_gives_the_same_run() {
     assert_ne!(first[7].hash, first[8].hash);
 }
 
-/// Whatever an engine could do wrong, the model notices.
+/// The model notices every fault that an engine could have.
 #[test]
 fn every_sabotage_is_noticed() {
     for sabotage in Sabotage::ALL {

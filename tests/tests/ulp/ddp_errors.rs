@@ -1,4 +1,4 @@
-//! What a DDP stream tells its ULP of its peer's errors, and what the peer sees of it.
+//! Errors of the peer that a DDP stream reports to its ULP, and their effect on the peer.
 
 use weft_conform::octets::{Framing, hex, join};
 use weft_ddp::Error;
@@ -22,8 +22,8 @@ fn world() -> Scripted<DdpStream> {
     Scripted::initiator(true, false)
 }
 
-/// The stream fails with this error and these numbers, the report has the segment's header, and the buffers come back
-/// untouched.
+/// The stream fails with this error and these numbers. The report has the segment's header, and the buffers come back
+/// unchanged.
 #[track_caller]
 fn expect_refused(world: &mut Scripted<DdpStream>, ulpdu: &[u8], error: Error, code: (u8, u8)) {
     world.send(ulpdu);
@@ -47,7 +47,7 @@ fn expect_refused(world: &mut Scripted<DdpStream>, ulpdu: &[u8], error: Error, c
 
 // Covers 5041-7.1-3, 5041-7.1-4, 5041-7.1-18, 5041-7.2-1.
 #[test]
-fn untagged_segments_that_have_no_place() {
+fn untagged_segments_without_a_buffer() {
     let cases: [([u32; 3], &[u8], Error, u8); 7] = [
         ([6, 1, 0], b"x", Error::InvalidQueue, 0x01),
         ([u32::MAX, 1, 0], b"x", Error::InvalidQueue, 0x01),
@@ -64,7 +64,7 @@ fn untagged_segments_that_have_no_place() {
     }
 }
 
-/// The second segment is the one that does not fit: what the first has brought stays where it is.
+/// The second segment does not fit. The octets of the first one stay in place.
 // Covers 5041-7.1-9, 5041-7.1-17.
 #[test]
 fn a_message_that_grows_too_long() {
@@ -83,7 +83,7 @@ fn a_message_that_grows_too_long() {
 
 // Covers 5041-7.1-13, 5041-7.1-14, 5041-7.1-16, 5041-8.2-3.
 #[test]
-fn tagged_segments_that_have_no_place() {
+fn tagged_segments_without_a_buffer() {
     type Aim = fn(&Places) -> (Stag, u64);
     let cases: [(Aim, Error, u8); 8] = [
         (|_| (Stag(0xDEAD_BEEF), 0x1000), Error::InvalidStag, 0x00),
@@ -151,10 +151,11 @@ fn headers_that_cannot_be_read() {
     expect_refused(&mut world(), &hex("41 00 00"), Error::Runt, (0x0, 0x00));
 }
 
-/// After an error nothing comes in any more; but this end still sends, and the stream stays until its ULP ends it.
+/// After an error the stream takes no more segments. But this end still sends, and the stream stays until its ULP
+/// ends it.
 // Covers 5041-6.2-1, 5041-6.2.2-5, 5041-6.2.2-6, 5041-7.1-19.
 #[test]
-fn after_an_error_the_ulp_has_the_last_word() {
+fn after_an_error_the_ulp_ends_the_stream() {
     let mut world = world();
     world.send(&untagged([0, 1, 0], b"no buffer"));
     assert!(matches!(world.end.take()[..], [DdpEvent::Failed(_)]));
@@ -174,10 +175,10 @@ fn after_an_error_the_ulp_has_the_last_word() {
     assert_eq!(world.end.take(), [DdpEvent::Closed]);
 }
 
-/// DDP has no message to end a stream with: the peer sees its TCP connection reset.
+/// DDP has no message that ends a stream. The peer gets a reset of its TCP connection.
 // Covers 5041-6.2-2, 5041-6.2.2-4, 5041-3-10, 5041-3-13.
 #[test]
-fn an_abort_resets_the_connection_and_gives_everything_back() {
+fn an_abort_resets_the_connection_and_returns_all_messages() {
     let mut world = world();
     let stream = &mut world.end.stream;
     for id in 0..3 {
@@ -211,10 +212,10 @@ fn a_lost_connection_is_a_fatal_error() {
     );
 }
 
-/// What MPA finds comes up with its own code, in the type that DDP keeps for its LLP.
+/// An error of MPA is reported with its own code, in DDP's type for the LLP.
 // Covers 5041-6.2.2-2, 5041-3-7.
 #[test]
-fn errors_of_mpa_come_up() {
+fn errors_of_mpa_are_reported() {
     let mut world = world();
     let mut fpdu = world.framing.fpdu(&untagged([0, 1, 0], b"damaged"));
     fpdu[25] ^= 1;
@@ -237,15 +238,15 @@ fn a_fin_inside_an_fpdu_is_an_error() {
     assert_eq!(world.end.take(), [DdpEvent::Failed(closed)]);
 }
 
-/// Memory that goes away while a message is read from it: the rest of the message can never be sent.
+/// Memory is deregistered while a message is read from it: the rest of the message can never be sent.
 #[test]
-fn a_source_that_goes_away_is_a_local_catastrophe() {
+fn a_deregistered_source_is_a_local_catastrophe() {
     let mut world = world();
     let source = world.end.register(1_000_000, 0, Access::LOCAL_READ);
     let memory = weft_rnic::ulp::Source::Memory { stag: source.stag, to: 0, len: 1_000_000 };
     world.end.stream.send_untagged(1, 0, [0; 5], memory).unwrap();
     world.end.stream.send_untagged(2, 0, [0; 5], b"behind it").unwrap();
-    // Nothing moves on the line, so that only a send buffer full is built.
+    // The line does not move, so that only one send buffer is filled.
     let event = world.end.stream.poll(&mut world.line.llp(0), &world.end.memory);
     assert_eq!(event, None);
     assert!(world.end.memory.deregister(source.stag).is_some());
@@ -257,8 +258,8 @@ fn a_source_that_goes_away_is_a_local_catastrophe() {
     assert_eq!(world.end.stream.send_untagged(3, 0, [0; 5], b"x"), Err(PostError::Closed));
 }
 
-/// A responder may send only behind the initiator's first FPDU; from an initiator that goes without one nothing will
-/// come.
+/// A responder may send only after the initiator's first FPDU. If the initiator ends without one, the messages come
+/// back.
 #[test]
 fn a_responder_that_may_never_send_gets_its_messages_back() {
     let mut world =

@@ -1,4 +1,4 @@
-//! What a ULP does with a DDP stream, and what it is told.
+//! A ULP's calls to a DDP stream, and its events.
 
 use weft_conform::octets::pattern;
 use weft_rnic::Access;
@@ -12,7 +12,7 @@ fn both() -> Both<DdpStream> {
 
 // Covers 5041-5.4-2, 5041-5.4-3, 5041-4.3-3, 5041-4.3-9.
 #[test]
-fn untagged_messages_come_into_the_buffers_of_their_queue() {
+fn untagged_messages_fill_the_buffers_of_their_queue() {
     let mut both = both();
     let [a, b] = &mut both.ends;
     for (queue, id) in [(0, 10), (5, 50), (5, 51), (0, 11)] {
@@ -36,14 +36,14 @@ fn untagged_messages_come_into_the_buffers_of_their_queue() {
 
 // Covers 5041-4.2-3, 5041-4.2-8, 5041-5.2-10, 5041-5.4-1.
 #[test]
-fn a_tagged_message_is_told_with_the_range_that_it_has_written() {
+fn a_tagged_message_is_reported_with_its_range() {
     let mut both = both();
     let [a, b] = &mut both.ends;
     let sink = b.register(6000, 0x1_0000, Access::ALL);
     let long = pattern(5000);
     a.stream.send_tagged(1, (sink.stag, 0x1_0000 + 500), 0xA5, long.clone()).unwrap();
     a.stream.send_tagged(2, (sink.stag, 0x1_0000), 0x5A, b"head").unwrap();
-    // Nothing is checked of a message without octets.
+    // A message without octets is not checked.
     a.stream.send_tagged(3, (weft_rnic::Stag(0xBAD), 9), 0, b"").unwrap();
     both.settle();
     let [a, b] = &mut both.ends;
@@ -71,7 +71,7 @@ fn a_source_may_be_registered_memory() {
     b.stream.post_buffer(0, 7, vec![0; 3000]).unwrap();
     let memory = |to, len| Source::Memory { stag: source.stag, to, len };
     a.stream.send_untagged(1, 0, [0; 5], memory(100, 2900)).unwrap();
-    // Beyond its end: this message alone is not sent, and takes no sequence number.
+    // This source ends outside of its memory. Only this message is not sent, and it takes no sequence number.
     a.stream.send_untagged(2, 0, [0; 5], memory(100, 2901)).unwrap();
     a.stream.send_untagged(3, 0, [0; 5], memory(0, 3)).unwrap();
     b.stream.post_buffer(0, 8, vec![0; 3]).unwrap();
@@ -113,7 +113,8 @@ fn sequence_numbers_wrap() {
     assert_eq!(numbers, [u32::MAX - 1, u32::MAX, 0, 1]);
 }
 
-/// What fits is one segment, one octet more are two: with Markers and without, whatever TCP's segment size is.
+/// A message of the largest size is one segment, and one octet more makes two: with and without Markers, for any size
+/// of TCP's segments.
 // Covers 5041-3-1, 5041-5.2-1.
 #[test]
 fn the_largest_messages_of_one_segment() {
@@ -144,7 +145,7 @@ fn the_largest_messages_of_one_segment() {
 
 // Covers 5041-6.2.1-2, 5041-6.2.1-5, 5041-6.2.1-6.
 #[test]
-fn what_is_no_queue_or_comes_too_late_is_refused_at_the_call() {
+fn unknown_queues_and_late_messages_are_refused_at_the_call() {
     let mut both = both();
     let stream = &mut both.ends[0].stream;
     assert_eq!(stream.post_buffer(6, 0, Vec::new()), Err(PostError::UnknownQueue));
@@ -170,10 +171,10 @@ fn what_is_no_queue_or_comes_too_late_is_refused_at_the_call() {
     assert_eq!(a.stream.post_buffer(0, 3, Vec::new()), Err(PostError::Closed));
 }
 
-/// More than TCP holds, and then the end: every octet arrives before it.
+/// More octets than TCP holds, and then the end: every octet arrives before it.
 // Covers 5041-6.2.1-1, 5041-6.2.1-4, 5041-6.2.1-7, 5044-7.2-2.
 #[test]
-fn a_graceful_end_comes_behind_all_that_was_posted() {
+fn a_graceful_end_comes_behind_all_posted_messages() {
     let mut both = Both::<DdpStream>::new(
         LineConfig { tcp_buffer: 8192, ..LineConfig::default() },
         [plain(true, false); 2],

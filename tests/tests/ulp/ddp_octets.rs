@@ -1,4 +1,4 @@
-//! What a DDP stream puts on the wire, octet for octet.
+//! The octets of a DDP stream on the wire.
 
 use weft_conform::octets::{Framing, hex, join, pattern};
 use weft_rnic::ulp::{DdpEvent, DdpStream};
@@ -95,7 +95,7 @@ fn segments_of_messages_may_come_in_turns() {
     assert_eq!(&crate::line::contents(&sink)[0x10..0x16], b"tagged");
 }
 
-/// A responder may have a message to send, but waits for the initiator's first FPDU.
+/// A responder with a message to send waits for the initiator's first FPDU.
 // Covers 5044-7.1.2-15.
 #[test]
 fn a_responder_sends_nothing_before_the_first_fpdu() {
@@ -107,9 +107,9 @@ fn a_responder_sends_nothing_before_the_first_fpdu() {
     world.expect(&Framing::new(true, false).fpdu(&untagged("41 00 00000000", [0, 1, 0], b"mine")));
 }
 
-/// A peer that sends without end leaves room for what this end sends, and what nobody asks for stays in TCP.
+/// A peer that sends without end leaves room for messages of this end. Octets that the ULP does not poll stay in TCP.
 #[test]
-fn what_nobody_polls_stays_in_tcp() {
+fn octets_that_the_ulp_does_not_poll_stay_in_tcp() {
     let mut world = Scripted::<DdpStream>::initiator(true, false);
     let mut octets = Vec::new();
     for msn in 1..=50 {

@@ -1,4 +1,4 @@
-//! The same streams over the kernel's TCP: nothing above the LLP knows which it has.
+//! The same streams over the kernel's TCP: the layers above do not depend on the kind of TCP.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -11,7 +11,7 @@ use weft_rnic::{Access, Status};
 
 use crate::line::{End, Stream, contents, plain};
 
-/// Both ends of one connection, on one stack whose time is the machine's.
+/// Both ends of one connection, on one stack that runs on the machine's time.
 struct Host {
     stack: HostStack,
     ids: [ConnectionId; 2],
@@ -30,7 +30,7 @@ impl Host {
         host
     }
 
-    /// Drives the stack until `done` answers something.
+    /// Drives the stack until `done` returns a value.
     fn until<T>(&mut self, mut done: impl FnMut(&mut Self) -> Option<T>) -> T {
         loop {
             let now = i64::try_from(self.start.elapsed().as_micros()).expect("a short test");
@@ -47,7 +47,7 @@ impl Host {
         }
     }
 
-    /// Two streams that MPA's startup has brought together.
+    /// Makes two streams by MPA's startup.
     fn streams<S: Stream>(&mut self, wishes: [Config; 2]) -> [End<S>; 2] {
         let initiator = Startup::initiator(wishes[0], b"").expect("no private data");
         let mut startups = [initiator, Startup::responder(wishes[1])];
@@ -67,7 +67,7 @@ impl Host {
         agreements.map(|agreement| End::new(&agreement.expect("both are there")))
     }
 
-    /// Runs until `done` finds what it waits for in the events of both ends.
+    /// Runs until `done` returns true for the events of both ends.
     fn run<S: Stream>(&mut self, ends: &mut [End<S>; 2], done: impl Fn(&[End<S>; 2]) -> bool) {
         self.until(|host| {
             for (number, end) in ends.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Two TCP ends on one wire and one virtual clock, and what sits on them.
+//! Two TCP ends on one wire and one virtual clock, and the streams on them.
 
 use weft_mpa::Config;
 use weft_netif::{ConnectionId, Duration, Instant, Llp, Stack, StackConfig};
@@ -16,7 +16,7 @@ pub(crate) struct Line {
     now: Instant,
 }
 
-/// What differs between lines.
+/// The settings of a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineConfig {
     pub(crate) mtu: usize,
@@ -51,7 +51,7 @@ impl Line {
         self.stacks[end].llp(self.ids[end]).expect("a connection that was never removed")
     }
 
-    /// Runs until `act` answers something; panics when that takes an hour of virtual time, or nothing happens any more.
+    /// Runs until `act` returns a value. Panics after an hour of virtual time, or when no more events come.
     pub(crate) fn run<T>(&mut self, mut act: impl FnMut(&mut Self) -> Option<T>) -> T {
         let deadline = self.now + Duration::from_secs(3600);
         loop {
@@ -62,7 +62,7 @@ impl Line {
         }
     }
 
-    /// Lets everything happen that happens in a second, with a call of `act` at each step.
+    /// Lets all events of the next second happen, with a call of `act` at each step.
     pub(crate) fn settle(&mut self, mut act: impl FnMut(&mut Self)) {
         let deadline = self.now + Duration::from_secs(1);
         act(self);
@@ -71,7 +71,7 @@ impl Line {
         }
     }
 
-    /// Sends what is queued, and goes on to what happens next; false, when that is beyond the deadline.
+    /// Sends queued octets, and moves on to the next event. Returns false if that is after the deadline.
     fn step(&mut self, deadline: Instant) -> bool {
         for stack in &mut self.stacks {
             stack.egress(self.now);
@@ -90,7 +90,7 @@ impl Line {
     }
 }
 
-/// A stream of either kind, as far as the tests treat them alike.
+/// A stream of either kind, with the methods that the tests need.
 pub(crate) trait Stream {
     type Event: core::fmt::Debug;
 
@@ -122,7 +122,7 @@ impl Stream for RdmapStream {
     }
 }
 
-/// One end of a stream, with its memory and what has happened on it.
+/// One end of a stream, with its memory and its events.
 #[derive(Debug)]
 pub(crate) struct End<S: Stream> {
     pub(crate) stream: S,
@@ -138,7 +138,7 @@ impl<S: Stream> End<S> {
         Self { stream: S::new(agreement, association), association, memory, events: Vec::new() }
     }
 
-    /// Polls until nothing is left to do, and keeps the events.
+    /// Polls until no work is left, and keeps the events.
     pub(crate) fn poll(&mut self, llp: &mut Llp<'_>) {
         while let Some(event) = self.stream.poll(llp, &self.memory) {
             self.events.push(event);
@@ -151,7 +151,7 @@ impl<S: Stream> End<S> {
         self.association.register(&mut self.memory, region, iova, access).expect("an STag")
     }
 
-    /// The events since the last call.
+    /// Returns the events since the last call.
     pub(crate) fn take(&mut self) -> Vec<S::Event> {
         core::mem::take(&mut self.events)
     }
@@ -165,14 +165,14 @@ pub(crate) struct Both<S: Stream> {
 }
 
 impl<S: Stream> Both<S> {
-    /// Two ends that MPA's startup has brought together with these wishes.
+    /// Makes two ends by MPA's startup with these wishes.
     pub(crate) fn new(config: LineConfig, wishes: [Config; 2]) -> Self {
         let mut line = Line::new(config);
         let agreements = start(&mut line, wishes);
         Self { line, ends: agreements.map(|agreement| End::new(&agreement)) }
     }
 
-    /// Lets everything happen.
+    /// Lets all events happen.
     pub(crate) fn settle(&mut self) {
         let Self { line, ends } = self;
         line.settle(|line| {
@@ -205,18 +205,18 @@ pub(crate) fn start(line: &mut Line, [left, right]: [Config; 2]) -> [Agreement; 
     agreements.map(|agreement| agreement.expect("both are there"))
 }
 
-/// What an end of a plain stream asks for: CRC or not, Markers or not, revision 1.
+/// The wishes of an end of a plain stream: CRC or not, Markers or not, revision 1.
 pub(crate) fn plain(crc: bool, markers: bool) -> Config {
     Config { crc, markers, enhanced: false, ..Config::default() }
 }
 
-/// What memory holds.
+/// Returns the octets of memory.
 pub(crate) fn contents(memory: &MemoryRegion) -> Vec<u8> {
     let mut octets = vec![0; memory.region.len()];
     assert!(memory.region.copy_out(0, &mut octets));
     octets
 }
 
-/// Queues of the streams of the tests.
+/// The number of queues of the tests' streams.
 pub(crate) const QUEUES: u16 = 6;
 const PORT: u16 = 4791;

@@ -1,4 +1,4 @@
-//! Any mix of messages, in both directions and over any TCP, arrives whole and in order.
+//! Any mix of messages arrives whole and in order, in both directions and over any TCP.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use weft_verbs::MemoryRegion;
 
 use crate::line::{Both, End, LineConfig, Stream, contents};
 
-/// One message: where it goes, how long it is, and whether its octets are in registered memory.
+/// One message: its target, its length, and whether its octets are in registered memory.
 #[derive(Clone, Copy, Debug)]
 struct Message {
     target: Target,
@@ -63,13 +63,13 @@ fn messages() -> impl Strategy<Value = Vec<Message>> {
     prop::collection::vec(message, 0..12)
 }
 
-/// The octets of the message with this number from this end.
+/// Returns the octets of the message with this number from this end.
 fn octets(end: usize, id: u64, len: usize) -> Vec<u8> {
     let seed = end as u64 * 97 + id * 31 + 1;
     (0..len as u64).map(|i| ((seed + i).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32).to_le_bytes()[0]).collect()
 }
 
-/// The memory of one end: what its peer writes, what its own messages come from, and what its Reads fetch.
+/// The memory of one end: for the peer's Writes, for its own messages, and for its Reads.
 struct Memory {
     target: std::sync::Arc<MemoryRegion>,
     source: std::sync::Arc<MemoryRegion>,
@@ -85,7 +85,7 @@ impl Memory {
         }
     }
 
-    /// The octets of a message, where the message wants them: each has a place of its own.
+    /// Returns the octets of a message, in the wanted place. Each message has its own place.
     fn source(&self, end: usize, id: u64, message: Message) -> Source {
         let octets = octets(end, id, message.len);
         if !message.registered {
@@ -102,7 +102,7 @@ const LONGEST: usize = 4000;
 const SIZE: usize = 12_000;
 const SOURCES: usize = 12 * LONGEST;
 
-/// What memory of an end holds when its peer's tagged messages have been written one after the other.
+/// Returns the memory of an end after its peer's tagged messages have been written one after the other.
 fn written(peer: usize, messages: &[Message], reads_write: bool) -> Vec<u8> {
     let mut memory = vec![0; SIZE];
     for (id, message) in (0..).zip(messages) {
@@ -125,7 +125,7 @@ proptest! {
     fn on_ddp(setting in settings(), plans in [messages(), messages()]) {
         let wishes = setting.wishes.map(|wish| Config { enhanced: false, ..wish });
         let mut both = Both::<DdpStream>::new(setting.line, wishes);
-        // A responder may send when something has come.
+        // A responder may send after an FPDU has come.
         both.ends[0].stream.send_tagged(u64::MAX, (Stag(1), 0), 0, b"").unwrap();
         let memories = both.ends.each_mut().map(Memory::new);
         for (end, messages) in plans.iter().enumerate() {
@@ -209,7 +209,7 @@ proptest! {
     }
 }
 
-/// What an end hears of the tagged and untagged messages of its peer.
+/// Returns the events of an end for the messages of its peer.
 fn expected_of_ddp(peer: usize, messages: &[Message], stag: Stag) -> Vec<DdpEvent> {
     let first = (peer == 0).then_some(DdpEvent::Tagged { stag: Stag(1), to: 0..0, rsvd: 0 });
     let mut next = [0_u32; 4];
@@ -227,11 +227,13 @@ fn expected_of_ddp(peer: usize, messages: &[Message], stag: Stag) -> Vec<DdpEven
     first.into_iter().chain(rest).collect()
 }
 
-/// What the Reads of an end fetch: a Write before a Read on the same stream is seen by it (RFC 5040 section 5.5).
+/// Returns the octets that the Reads of an end fetch. A Read sees earlier Writes of the same stream (RFC 5040 section
+/// 5.5).
 fn read_back(messages: &[Message], plan: &[Message], end: usize) -> Vec<(usize, Vec<u8>)> {
     let at = |count: usize| written(end, &plan[..count], false);
     let reads = messages.iter().enumerate().filter_map(|(id, message)| match message.target {
-        // Of a place that is written after the Read was posted the Read may fetch either, so that it says nothing.
+        // If a place is written after the Read was posted, the Read may fetch the old or the new octets, and is not
+        // compared.
         Target::Read(to) => {
             let start = usize::try_from(to).expect("an offset in memory");
             let range = start..start + message.len;

@@ -12,13 +12,14 @@ use crate::line::{Both, End, Line, LineConfig, Stream, plain};
 pub(crate) struct Scripted<S: Stream> {
     pub(crate) line: Line,
     pub(crate) end: End<S>,
-    /// How the peer frames what it sends.
+    /// The framing of the peer's FPDUs.
     pub(crate) framing: Framing,
     inbox: Vec<u8>,
 }
 
 impl<S: Stream> Scripted<S> {
-    /// The stream is the initiator, and the peer has accepted with these flags: CRC or not, Markers or not, to it.
+    /// The stream is the initiator. The peer has accepted with these options for its input: CRC or not, Markers or
+    /// not.
     pub(crate) fn initiator(crc: bool, markers: bool) -> Self {
         let flags = match (markers, crc) {
             (false, false) => "00",
@@ -42,7 +43,7 @@ impl<S: Stream> Scripted<S> {
         Self::with(line, &agreement)
     }
 
-    /// The stream is the responder; the peer's Request has come as these octets, and was accepted.
+    /// The stream is the responder. It has accepted this Request of the peer.
     pub(crate) fn responder(config: Config, request: &[u8]) -> Self {
         let mut line = Line::new(LineConfig::default());
         let mut startup = Startup::responder(config);
@@ -81,7 +82,7 @@ impl<S: Stream> Scripted<S> {
         self.settle();
     }
 
-    /// Lets everything happen.
+    /// Lets all events happen.
     pub(crate) fn settle(&mut self) {
         let Self { line, end, inbox, .. } = self;
         line.settle(|line| {
@@ -90,19 +91,19 @@ impl<S: Stream> Scripted<S> {
         });
     }
 
-    /// What has come from the stream since the last call.
+    /// Returns the octets from the stream since the last call.
     pub(crate) fn take_octets(&mut self) -> Vec<u8> {
         self.settle();
         core::mem::take(&mut self.inbox)
     }
 
-    /// Exactly this has come from the stream.
+    /// Checks that exactly these octets have come from the stream.
     #[track_caller]
     pub(crate) fn expect(&mut self, octets: &[u8]) {
         assert_eq!(self.take_octets(), octets);
     }
 
-    /// How the connection looks from the peer.
+    /// Returns the state of the connection at the peer.
     pub(crate) fn state(&mut self) -> LlpState {
         self.line.llp(1).state()
     }
@@ -121,8 +122,8 @@ fn take(line: &mut Line, inbox: &mut Vec<u8>) {
     }
 }
 
-/// How many segments each message had that the first end has posted, as octets on the wire tell; the second end only
-/// listens.
+/// Returns how many segments each posted message of the first end had, by the octets on the wire. The second end only
+/// receives.
 pub(crate) fn segments_sent(both: &mut Both<DdpStream>) -> Vec<usize> {
     let Both { line, ends: [sender, _] } = both;
     let mut inbox = Vec::new();

@@ -1,4 +1,4 @@
-//! Errors of an RDMAP stream: the Terminate on the wire, and what the ULP is told.
+//! Errors of an RDMAP stream: the Terminate on the wire, and the events of the ULP.
 
 use weft_conform::octets::{
     Place, bare_terminate, fpdu, hex, read_request, send, send_invalidate, tagged, terminate, terminate_read,
@@ -20,8 +20,8 @@ const fn ended(id: u64, status: Status) -> RdmapEvent {
     RdmapEvent::Completed { id, status, original: None }
 }
 
-/// The peer sends this, gets this Terminate and FIN; the ULP hears of this error, gets everything back, and then the
-/// end.
+/// The peer sends this and gets this Terminate and FIN. The ULP gets this error, then all its requests back, and then
+/// the end.
 #[track_caller]
 fn expect_refused(world: &mut Scripted<RdmapStream>, ulpdu: &[u8], error: impl Into<Error>, answer: &[u8]) {
     world.take_octets();
@@ -44,7 +44,7 @@ fn expect_refused(world: &mut Scripted<RdmapStream>, ulpdu: &[u8], error: impl I
 
 // Covers 5040-3.2-3, 5041-7.1-3, 5041-7.1-9.
 #[test]
-fn sends_that_have_no_place() {
+fn sends_without_a_receive_are_refused() {
     let ulpdu = send(1, b"hello");
     expect_refused(&mut world(), &ulpdu, weft_ddp::Error::NoBuffer, &terminate("1202", &ulpdu));
     let mut world = world();
@@ -57,7 +57,7 @@ fn sends_that_have_no_place() {
 
 // Covers 5040-3.2-6, 5040-3.2-9, 5041-7.1-12, 5041-7.1-15.
 #[test]
-fn writes_and_reads_that_have_no_place() {
+fn writes_and_reads_without_memory_are_refused() {
     let mut world = world();
     let memory = world.end.register(16, 0x1000, Access::ALL);
     let ulpdu = write(memory.stag.0, 0x1009, b"12345678");
@@ -73,17 +73,17 @@ fn writes_and_reads_that_have_no_place() {
     expect_refused(&mut world, &read, Error::AccessRights, &terminate_read("0102", &read));
 }
 
-/// Nothing is invalidated that is not this stream's, and the message is not delivered.
+/// An STag of another stream is not invalidated, and the message is not delivered.
 // Covers 5040-5.3-15.
 #[test]
-fn an_invalidation_that_may_not_be() {
+fn an_invalidation_without_the_right_is_refused() {
     let mut world = world();
     world.end.stream.post_buffer(1, vec![0; 8]).unwrap();
     let ulpdu = send_invalidate(1, 0x77, b"hello");
     expect_refused(&mut world, &ulpdu, Error::CannotInvalidate, &terminate("0109", &ulpdu));
 }
 
-/// The ULP ends the stream itself, with an error of its choice; all that was asked for comes back.
+/// The ULP ends the stream itself, with an error of its choice. All its requests come back.
 // Covers 5040-5.4-8, 5040-5.4-9.
 #[test]
 fn the_ulp_may_terminate() {
@@ -126,10 +126,10 @@ fn a_terminate_of_the_peer() {
     assert_eq!(rest, expected);
 }
 
-/// Our own memory is not there: no blame on the peer, which learns only that it is over.
+/// Our own memory is missing. The Terminate to the peer blames no message.
 // Covers 5040-7.1-2.
 #[test]
-fn a_source_or_sink_that_is_not_there() {
+fn a_missing_source_or_sink_blames_no_message() {
     let mut world = world();
     let memory = Source::Memory { stag: Stag(0xBAD), to: 0, len: 1 };
     world.end.stream.send(1, memory, false, None).unwrap();
@@ -184,7 +184,7 @@ fn an_abort_resets_the_connection() {
     assert_eq!(world.end.stream.atomic(2, add, (Stag(1), 0)), Err(PostError::Closed));
 }
 
-/// A damaged FPDU: the Terminate names MPA, and nothing behind it is taken.
+/// A damaged FPDU: the Terminate names MPA, and later octets are ignored.
 // Covers 5040-7.1-1.
 #[test]
 fn a_damaged_fpdu() {

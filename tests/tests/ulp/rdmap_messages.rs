@@ -1,4 +1,4 @@
-//! What a ULP does with an RDMAP stream, what it is told, and what is on the wire.
+//! A ULP's calls to an RDMAP stream, its events, and the octets on the wire.
 
 use weft_conform::octets::{
     Framing, Place, fpdu, hex, pattern, read_request, send, send_invalidate, tagged, write,
@@ -33,7 +33,7 @@ fn received(id: u64, buffer: &[u8]) -> RdmapEvent {
     RdmapEvent::Received { id, buffer: buffer.to_vec(), solicited: false, invalidated: None }
 }
 
-/// Each operation, and what both ULPs hear of it.
+/// Each operation, and the events of both ULPs.
 // Covers 5040-3.2-1, 5040-3.2-2, 5040-3.2-4, 5040-3.2-7.
 #[test]
 fn every_operation_of_both_rfcs() {
@@ -83,7 +83,7 @@ fn every_operation_of_both_rfcs() {
     assert_eq!(&shared[8..3008], octets);
 }
 
-/// An initiator's octets: the same that a queue pair makes.
+/// An initiator's octets are the same as those of a queue pair.
 // Covers 5040-3.1-4, 5040-4.2-1.
 #[test]
 fn the_octets_of_requests() {
@@ -113,7 +113,7 @@ fn the_octets_of_requests() {
     }
 }
 
-/// A completion waits for those before it, although its own message is in TCP.
+/// A completion waits for earlier ones, although its own message is in TCP.
 // Covers 5040-5.5-11, 5040-5.5-15.
 #[test]
 fn completions_come_in_the_order_of_the_requests() {
@@ -128,7 +128,7 @@ fn completions_come_in_the_order_of_the_requests() {
     assert_eq!(world.end.take(), [done(1), done(2)]);
 }
 
-/// What the peer asks for is answered without a word to the ULP.
+/// The stream answers the peer's requests without an event for the ULP.
 // Covers 5040-3.2-8, 5040-5.2.1-12.
 #[test]
 fn a_read_of_the_peer_is_answered() {
@@ -140,7 +140,7 @@ fn a_read_of_the_peer_is_answered() {
     assert_eq!(world.end.take(), []);
 }
 
-/// With the peer-to-peer start the initiator's first message is RDMAP's own, and neither ULP hears of it.
+/// In the peer-to-peer start the initiator's first message is RDMAP's own, and neither ULP gets an event.
 // Covers 6581-9.2-9, 6581-9.2-16.
 #[test]
 fn a_peer_to_peer_start_is_hidden() {
@@ -152,7 +152,7 @@ fn a_peer_to_peer_start_is_hidden() {
         let wish = Config { peer_to_peer: true, rtr, ..WISH };
         let mut both = Both::<RdmapStream>::new(LineConfig::default(), [wish; 2]);
         both.ends[0].stream.post_buffer(1, vec![0; 9]).unwrap();
-        // The responder could not be the first one otherwise.
+        // Without that message the responder could not send first.
         both.ends[1].stream.send(2, b"may send", false, None).unwrap();
         both.settle();
         assert_eq!(both.ends[0].take(), [received(1, b"may send")], "{rtr:?}");
@@ -160,7 +160,7 @@ fn a_peer_to_peer_start_is_hidden() {
     }
 }
 
-/// More Reads than may be outstanding wait for each other; without any ORD they are refused at the call.
+/// Reads beyond the limit wait for earlier ones. Without any ORD the call refuses them.
 // Covers 5040-6.1-4, 5040-8.1.1-13.
 #[test]
 fn reads_keep_to_the_ord() {
@@ -208,11 +208,11 @@ fn the_largest_messages_of_one_segment() {
     }
 }
 
-/// One end asks for the end while messages are on their way, one of them an answer to itself: all of them arrive before
-/// it.
+/// One end begins a graceful end while messages are under way, one of them an answer to it. All arrive before the
+/// end.
 // Covers 5041-6.2.1-1, 5041-6.2.1-2.
 #[test]
-fn a_graceful_end_comes_behind_all_that_was_asked_for() {
+fn a_graceful_end_comes_behind_all_requests() {
     let config = LineConfig { tcp_buffer: 8192, ..LineConfig::default() };
     let mut both = Both::<RdmapStream>::new(config, [WISH; 2]);
     let octets = pattern(60_000);

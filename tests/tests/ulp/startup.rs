@@ -1,4 +1,4 @@
-//! MPA's startup of a ULP's stream, octet for octet.
+//! MPA's startup of a ULP's stream, octet by octet.
 
 use weft_conform::octets::{bare_terminate, fpdu, hex};
 use weft_mpa::{Config, Error, StartupError};
@@ -15,7 +15,7 @@ fn line() -> Line {
     Line::new(LineConfig::default())
 }
 
-/// Lets one end's startup and octets of the other end meet; answers the events, the error that ended them, and the
+/// Runs one end's startup against octets of the other end. Returns the events, the error that ended them, and the
 /// octets.
 fn run(line: &mut Line, startup: &mut Startup) -> (Vec<StartupEvent>, Option<ConnectFailure>, Vec<u8>) {
     let (mut events, mut failure, mut octets) = (Vec::new(), None, Vec::new());
@@ -41,7 +41,7 @@ fn an_initiator_sends_its_request_and_takes_the_reply_octet_by_octet() {
     let (events, failure, octets) = run(&mut line, &mut startup);
     assert_eq!((events, failure), (vec![], None));
     assert_eq!(octets, hex(&format!("{KEY_OF_REQUEST} C0 01 0005 68656C6C6F")));
-    // What follows the Reply belongs to the stream, and stays in TCP.
+    // Octets behind the Reply belong to the stream, and stay in TCP.
     let reply = hex(&format!("{KEY_OF_REPLY} 00 01 0003 616263 0012"));
     for (sent, octet) in reply.iter().enumerate() {
         assert_eq!(line.llp(1).send_slice(&[*octet]), 1);
@@ -61,7 +61,7 @@ fn an_initiator_sends_its_request_and_takes_the_reply_octet_by_octet() {
 
 // Covers 5044-7.1.2-18, 6581-9.1-2.
 #[test]
-fn a_responder_accepts_or_rejects_as_its_ulp_says() {
+fn a_ulp_decides_whether_its_responder_accepts() {
     for accepts in [true, false] {
         let mut line = line();
         let mut startup = Startup::responder(Config::default());
@@ -100,7 +100,7 @@ fn a_responder_accepts_or_rejects_as_its_ulp_says() {
             [StartupEvent::RejectionSent] if !accepts => {}
             other => panic!("{other:?}"),
         }
-        // TCP is open, also behind a rejection, and what came behind the Request is the ULP's.
+        // TCP is open, also after a rejection, and octets behind the Request belong to the ULP.
         assert_eq!(line.llp(1).state(), LlpState::Established);
         assert_eq!(line.llp(0).readable(), hex("FFFF"));
     }
@@ -148,7 +148,7 @@ fn a_malformed_frame_closes_tcp() {
     }
 }
 
-/// A Reply on terms that cannot be met: the first and last FPDU is a Terminate.
+/// A Reply with terms that cannot be met: the first and last FPDU is a Terminate.
 // Covers 6581-9.1-10, 6581-9.2-10.
 #[test]
 fn terms_that_cannot_be_met_are_answered_by_a_terminate() {
@@ -169,7 +169,7 @@ fn terms_that_cannot_be_met_are_answered_by_a_terminate() {
 }
 
 #[test]
-fn a_peer_that_goes_away_is_no_connection() {
+fn a_peer_that_leaves_fails_the_connection() {
     for responder in [true, false] {
         let mut line = line();
         let mut startup = if responder {
@@ -196,7 +196,7 @@ fn private_data_that_is_too_long_is_refused_at_the_call() {
     assert!(Startup::initiator(Config::default(), &[0; 508]).is_ok());
 }
 
-/// An RTR message is one of RDMAP's: a DDP stream refuses to begin with it.
+/// An RTR message is RDMAP's: a DDP stream refuses such a start.
 #[test]
 fn a_ddp_stream_has_no_rtr_message() {
     let mut line = line();

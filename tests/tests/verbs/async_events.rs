@@ -1,4 +1,4 @@
-//! Asynchronous events: which there are when, of which object, and how they come out of the descriptor.
+//! Asynchronous events: their times, their objects, and their descriptor.
 
 use std::os::fd::AsFd;
 use std::time::Duration as RealDuration;
@@ -27,7 +27,7 @@ fn is_readable(channel: &AsyncChannel) -> bool {
 }
 
 #[test]
-fn the_responder_hears_of_the_first_message() {
+fn the_responder_gets_an_event_for_the_first_message() {
     let mut pair = Pair::new(&PairConfig::default());
     pair.connect(false);
     let channel = pair.b.device.async_channel();
@@ -44,9 +44,9 @@ fn the_responder_hears_of_the_first_message() {
     assert_eq!(channel.wait(Some(RealDuration::ZERO)), None);
 }
 
-/// Who has broken what: the sides of each end by error.
+/// The side that has broken a rule, for each end by error.
 #[test]
-fn ends_by_error_say_whose_fault_it_is() {
+fn ends_by_error_name_the_side_at_fault() {
     let fatal = |side: &Side| AsyncEvent::QpFatal { qp_num: side.qp.number() };
     let both = |pair: &mut Pair| {
         end_of_a(pair);
@@ -55,20 +55,21 @@ fn ends_by_error_say_whose_fault_it_is() {
         [&pair.a, &pair.b].map(|side| events(side).into_iter().filter(own).collect::<Vec<_>>())
     };
 
-    // A Send without a receive: the peer's request is wrong. The sender's Send is done, so that no completion tells.
+    // A Send without a receive: the peer's request is wrong. The sender's Send is done, so that no completion reports
+    // it.
     let mut pair = connected();
     pair.a.qp.post_send(&WR).unwrap();
     let request_error = AsyncEvent::QpRequestError { qp_num: pair.b.qp.number() };
     assert_eq!(both(&mut pair), [vec![fatal(&pair.a)], vec![request_error]]);
 
-    // A Write to memory that is not there.
+    // A Write to memory that does not exist.
     let mut pair = connected();
     let opcode = SendOpcode::Write { stag: Stag(0xDEAD_0000), to: 0 };
     pair.a.qp.post_send(&SendWr { opcode, data: Data::Inline(b"x"), ..WR }).unwrap();
     let access_error = AsyncEvent::QpAccessError { qp_num: pair.b.qp.number() };
     assert_eq!(both(&mut pair), [vec![fatal(&pair.a)], vec![access_error]]);
 
-    // A Read of such memory: its completion tells the requester.
+    // A Read of such memory. Its completion tells the requester.
     let mut pair = connected();
     let sink = pair.a.memory(1);
     let opcode = SendOpcode::Read { stag: Stag(0xDEAD_0000), to: 0 };
@@ -76,13 +77,13 @@ fn ends_by_error_say_whose_fault_it_is() {
     let access_error = AsyncEvent::QpAccessError { qp_num: pair.b.qp.number() };
     assert_eq!(both(&mut pair), [vec![], vec![access_error]]);
 
-    // An own request that is wrong.
+    // A wrong request of our own.
     let mut pair = connected();
     let (target, gone) = (pair.b.memory(1), pair.a.memory(1).sge(0, 1));
     pair.a.qp.post_send(&SendWr { opcode: write_to(&target, 0), data: Data::Sges(&[gone]), ..WR }).unwrap();
     assert_eq!(both(&mut pair), [vec![fatal(&pair.a)], vec![fatal(&pair.b)]]);
 
-    // An orderly end is none.
+    // An orderly end causes no event.
     let mut pair = connected();
     pair.a.qp.disconnect().unwrap();
     assert_eq!(both(&mut pair), [vec![], vec![]]);
@@ -137,7 +138,7 @@ fn events_go_with_their_objects_and_do_not_pile_up() {
     assert_eq!(channel.next(), None);
 }
 
-/// A wire knows whether somebody is at its other end, if it is a Unix socket.
+/// A wire that is a Unix socket knows whether a peer is at its other end.
 #[test]
 fn the_wire_gains_and_loses_its_carrier() {
     let folder = std::env::temp_dir().join(format!("weft-carrier-{}", std::process::id()));

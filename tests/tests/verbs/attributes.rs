@@ -59,7 +59,8 @@ fn a_connected_one_says_what_startup_agreed_on() {
     assert_eq!((one.local, one.peer), (Some(other.peer), pair.address_of_b()));
     assert_eq!((one.ird, one.ord, other.ird, other.ord), (7, 5, 7, 5));
     assert_eq!([one.crc, one.send_markers, one.receive_markers], [true; 3]);
-    // 9000 without the headers of IP and TCP; of that a Marker each 512 octets, length and CRC (RFC 5044 section 5.1).
+    // The MTU of 9000 less the headers of IP and TCP. Of that go a Marker each 512 octets, length and CRC (RFC 5044
+    // section 5.1).
     assert_eq!((one.emss, one.mulpdu), (8960, 8960 - (6 + 4 * (8960 / 512 + 1))));
     post_recv(&pair.b.qp, 1, &[]);
     pair.a.qp.post_send(&WR).unwrap();
@@ -73,9 +74,9 @@ fn a_connected_one_says_what_startup_agreed_on() {
     assert_eq!((gone.state, gone.connection), (QpState::Error, None));
 }
 
-/// Every pair of a state and a state to go to, by hand.
+/// Every pair of a state and a wanted state, listed by hand.
 #[test]
-fn what_each_state_allows() {
+fn each_state_allows_its_transitions() {
     use QpState::{Closing, Error, Idle, Rts, Terminate};
     let all = [Idle, Rts, Closing, Terminate, Error];
     let allowed = |from: QpState, to: QpState| {
@@ -119,7 +120,7 @@ fn to_error_flushes_and_resets() {
     assert_eq!(events(&pair.a), [], "the application asked for it");
     assert_eq!(events(&pair.b), [AsyncEvent::QpFatal { qp_num: pair.b.qp.number() }]);
 
-    // Without a connection, and while one is being made.
+    // Without a connection, and while one is established.
     let pair = Pair::new(&PairConfig::default());
     post_recv(&pair.a.qp, 4, &[]);
     pair.a.qp.modify(&TO_ERROR).unwrap();
@@ -144,7 +145,7 @@ fn to_terminate_tells_the_peer() {
 }
 
 #[test]
-fn to_closing_finishes_what_is_posted_and_closes() {
+fn to_closing_finishes_posted_requests_and_closes() {
     const LEN: usize = 300_000;
     let mut pair = connected();
     let text = pattern(LEN, 4);
@@ -184,7 +185,7 @@ fn depths_are_those_of_the_queue_pair() {
     let [a, b] = [&pair.a, &pair.b].map(|side| side.qp.query().unwrap().connection.unwrap());
     assert_eq!(((a.ird, a.ord), (b.ird, b.ord)), ((3, 2), (9, 3)), "no ORD is larger than the other's IRD");
     assert_eq!(pair.a.qp.modify(&depths(1, 1)), Err(ModifyError::InvalidState));
-    // What the application asks for when it connects counts more.
+    // The depths of the connect call have precedence.
     let mut pair = Pair::new(&PairConfig::default());
     pair.a.qp.modify(&depths(3, 2)).unwrap();
     let param = ConnParam { ird: Some(4), ..ConnParam::default() };

@@ -1,4 +1,4 @@
-//! Which requests make completions, when, and in which order; what a full queue does.
+//! The requests that have completions, with their times and their order, and the effect of a full queue.
 
 use weft_netif::Duration;
 use weft_rnic::{
@@ -112,9 +112,10 @@ fn unsignaled_requests_are_freed_with_the_next_signaled_one() {
     assert_eq!(pair.b.qp.post_recv(&RecvWr { wr_id: 9, sges: &[] }), Err(PostError::QueueFull));
 }
 
-/// Requests whose completions nobody wants: their queue ignores overruns, and frees their places when they are done.
+/// Requests whose completions are not polled. Their queue ignores overruns, and frees their places when they are
+/// done.
 #[test]
-fn with_a_queue_that_ignores_overruns_nobody_has_to_poll() {
+fn with_a_queue_that_ignores_overruns_no_poll_is_needed() {
     let capacity = QpCapacity { send_wr: 4, recv_wr: 4, ..CAPACITY };
     let mut pair = connected();
     let init = CqInit { ignore_overrun: true, ..CqInit::new(1) };
@@ -147,7 +148,7 @@ fn posting_until_the_queues_are_full_overruns_nothing() {
         let a = pair.a.device.create_qp(&pair.a.pd, &QpInit { capacity, ..QpInit::new(&cq, &cq) }).unwrap();
         let b = qp_on(&pair.b, &pair.b.cq);
         link_simply(&mut pair, &a, &b);
-        // It is not needed any more, but its end would be the end of the connection.
+        // It is not needed any more, but its drop would end the connection.
         core::mem::forget(b);
         a
     });
@@ -213,7 +214,7 @@ fn an_overrun_takes_all_queue_pairs_of_the_queue_down() {
     let (b, other) = (qp_on(&pair.b, &pair.b.cq), qp_on(&pair.b, &pair.b.cq));
     link_simply(&mut pair, &a, &b);
     link_simply(&mut pair, &idle, &other);
-    // So that nothing but the overrun makes the engine look at the idle one.
+    // Afterwards only the overrun makes the engine look at the idle one.
     pair.settle(Duration::from_secs(1));
     let mb = pair.b.memory(1);
     for wr_id in 0..5 {
@@ -223,7 +224,7 @@ fn an_overrun_takes_all_queue_pairs_of_the_queue_down() {
     let overrun = DisconnectReason::LocalTerminate(Cause::CompletionQueueOverrun);
     assert_eq!([end_of_a(&mut pair), end_of_a(&mut pair)], [overrun.clone(), overrun]);
     for _ in 0..2 {
-        // The peer is not to blame, and hears only that it is over.
+        // The peer is not to blame, and its Terminate blames no message.
         assert_eq!(terminate_code(&end_of_b(&mut pair)), (0x0, 0x0, 0x00));
     }
     assert!(small.is_overrun());
@@ -233,7 +234,7 @@ fn an_overrun_takes_all_queue_pairs_of_the_queue_down() {
     assert_eq!(states, [QpState::Error; 4]);
     assert_eq!([pair.a.qp.state(), pair.b.qp.state()], [QpState::Rts; 2], "its queue is another one");
     assert_eq!(pair.b.device.counters().terminates, 0);
-    // Nor does a fresh queue pair get a connection with it.
+    // A fresh queue pair gets no connection with it either.
     let (fresh, remote) = (qp_on(&pair.a, &small), pair.address_of_b());
     let connected = pair.a.device.connect(&pair.a.events, &fresh, remote, ConnParam::default());
     assert_eq!(connected, Err(CmError::CompletionQueueOverrun));

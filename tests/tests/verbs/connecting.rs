@@ -1,4 +1,4 @@
-//! Connection management: private data, refusals, ports, and peers that are not there.
+//! Connection management: private data, refusals, ports, and absent peers.
 
 use std::net::SocketAddr;
 
@@ -92,7 +92,7 @@ fn a_request_is_answered_once() {
     assert_eq!(accept(&pair, &spare), Err(CmError::RequestGone));
     assert_eq!(pair.b.device.reject(request.id, b""), Err(CmError::RequestGone));
     assert!(matches!(pair.event_of_a(), CmEvent::Established { .. }));
-    // The queue pair of the refused answer is as free as before.
+    // The queue pair of the refused answer is free again.
     assert!(matches!(pair.event_of_b(), CmEvent::Established { .. }));
     let again = qp_on(&pair.a, &pair.a.cq);
     link_simply(&mut pair, &again, &spare);
@@ -198,7 +198,7 @@ fn addresses_that_cannot_be_connected_to() {
 }
 
 #[test]
-fn nobody_listens_or_nobody_is_there() {
+fn no_listener_or_no_host_answers() {
     let mut pair = pair();
     for address in ["10.0.0.2:9", "10.0.0.77:7174"] {
         let (to, started) = (address.parse().unwrap(), pair.lockstep.now());
@@ -207,7 +207,7 @@ fn nobody_listens_or_nobody_is_there() {
         if address.ends_with(":9") {
             assert_eq!(reason, ConnectFailure::Refused);
         } else {
-            // Nobody says no: the startup's time is over, 40 s of the engine's.
+            // No host answers, so that the startup timeout ends the attempt: 40 s of the engine's time.
             assert_eq!(reason, ConnectFailure::TimedOut);
             assert_eq!((pair.lockstep.now() - started).secs(), 40);
         }
@@ -229,13 +229,13 @@ fn a_dropped_listener_takes_no_more() {
     pair.a.device.connect(&pair.a.events, &late, to, ConnParam::default()).unwrap();
     let expected = CmEvent::ConnectError { qp_num: late.number(), reason: ConnectFailure::Refused };
     assert_eq!(pair.event_of_a(), expected);
-    // What had been announced before is still there to be answered.
+    // A request that was announced before can still be answered.
     pair.b.device.accept(early.id, &pair.b.qp, ConnParam::default()).unwrap();
     assert!(matches!(pair.event_of_a(), CmEvent::Established { .. }));
 }
 
 #[test]
-fn a_peer_that_has_gone_before_the_answer() {
+fn a_peer_that_leaves_before_the_answer() {
     let mut pair = pair();
     let impatient = qp_on(&pair.a, &pair.a.cq);
     let to = pair.address_of_b();
@@ -247,7 +247,7 @@ fn a_peer_that_has_gone_before_the_answer() {
     assert!(crate::events::is_readable(&pair.b.events));
     drop((impatient, another));
     pair.settle(Duration::from_secs(1));
-    // The request that nobody has looked at is not announced any more.
+    // A request that the application has not seen is not announced any more.
     assert!(!crate::events::is_readable(&pair.b.events));
     assert_eq!(pair.b.events.next(), None);
     let gone = pair.b.device.accept(request.id, &pair.b.qp, ConnParam::default());
@@ -263,7 +263,7 @@ fn a_peer_that_gives_up_while_the_answer_is_on_its_way() {
     let request = request(&mut pair);
     pair.a.qp.disconnect().unwrap();
     assert_eq!(pair.a.qp.state(), QpState::Idle);
-    // Nothing has been delivered yet: the accepting side cannot know.
+    // No frame has been delivered yet, so that the accepting side cannot know.
     pair.b.device.accept(request.id, &pair.b.qp, ConnParam::default()).unwrap();
     assert!(matches!(pair.event_of_b(), CmEvent::Established { .. }));
     assert_eq!(end_of_b(&mut pair), DisconnectReason::Lost);
@@ -327,7 +327,7 @@ fn a_backlog_of_unanswered_requests_is_bounded() {
     assert_eq!(requests.len(), backlog);
     let refused: Vec<_> = core::iter::from_fn(|| pair.a.events.next()).collect();
     assert_eq!(refused.len(), 5);
-    // An answer, or a peer that goes, makes room for another one.
+    // An answer, or a peer that leaves, makes room for another request.
     let CmEvent::ConnectRequest(first) = &requests[0] else { panic!("no request") };
     pair.b.device.reject(first.id, b"").unwrap();
     assert!(matches!(pair.event_of_a(), CmEvent::Rejected { .. }));
@@ -349,10 +349,10 @@ fn an_accepted_connection_may_be_over_already() {
     assert_eq!(end_of_a(&mut pair), DisconnectReason::Local);
     assert!(matches!(pair.event_of_b(), CmEvent::Established { .. }));
     assert_eq!(reason(pair.event_of_b()), DisconnectReason::Peer);
-    // What was sent before the end has arrived.
+    // Octets sent before the end have arrived.
     assert_eq!(outcomes(&drain(&pair.b.cq)), [(1, Status::Success)]);
     assert_eq!(outcomes(&drain(&pair.a.cq)), [(2, Status::Success)]);
 }
 
-/// Where nobody else listens, and an ordinary user may.
+/// A port without another listener, which an ordinary user may use.
 const OTHER_PORT: u16 = 19_009;

@@ -1,4 +1,4 @@
-//! What the layers count, and that every counter is documented.
+//! The counters of all layers. Every counter is documented.
 
 use weft_netif::{Duration, ImpairmentConfig};
 use weft_rnic::{Access, CmEvent, ConnParam, ConnectFailure, Counters, Data, SendOpcode, SendWr, Status};
@@ -9,7 +9,7 @@ use crate::world::{
     memory_of, outcomes, pattern, post_recv, qp_on, read_from, write_to,
 };
 
-/// A counter by its name.
+/// Returns a counter by its name.
 fn named(counters: &Counters, name: &str) -> u64 {
     let found = counters.list().into_iter().find(|(own, _)| own == name);
     found.unwrap_or_else(|| panic!("there is no counter {name}")).1
@@ -72,7 +72,7 @@ fn every_layer_counts_its_share_of_the_same_work() {
             (peer.mpa.fpdus_received, peer.mpa.octets_received)
         });
         assert_eq!(own.mpa.fpdus_sent, own.sent.by_opcode.iter().sum::<u64>());
-        // Everything in TCP is FPDUs, but for the startup frames.
+        // All octets in TCP are FPDUs, except the startup frames.
         assert_eq!(own.tcp.octets_sent - start.tcp.octets_sent, own.mpa.octets_sent - start.mpa.octets_sent);
         assert_eq!((own.tcp.octets_sent, own.tcp.segments_sent), {
             (peer.tcp.octets_received, peer.tcp.segments_received)
@@ -93,7 +93,7 @@ fn every_layer_counts_its_share_of_the_same_work() {
 }
 
 #[test]
-fn doorbells_polls_and_what_is_destroyed() {
+fn doorbells_polls_and_destroyed_objects() {
     let mut pair = connected();
     let counters = |pair: &Pair| pair.a.device.counters().verbs;
     let cq = pair.a.device.create_cq(16, None).unwrap();
@@ -164,7 +164,7 @@ fn startups_fail_by_their_causes() {
     let CmEvent::ConnectRequest(request) = pair.event_of_b() else { panic!("no request") };
     pair.b.device.reject(request.id, b"").unwrap();
     assert!(matches!(pair.event_of_a(), CmEvent::Rejected { .. }));
-    // Nobody answers this one.
+    // No side answers this one.
     refuse(&mut pair, PORT);
     expected(pair.event_of_a(), ConnectFailure::TimedOut);
     pair.settle(Duration::from_secs(1000));

@@ -1,11 +1,11 @@
-//! Completion queues that change their size, and those that may be written over.
+//! Completion queues that change their size, and queues that ignore overruns.
 
 use weft_netif::Duration;
 use weft_rnic::{CompletionOpcode, CqInit, QpState, ResizeError, SendWr, Status};
 
 use crate::world::{WR, connected, drain, link_simply, outcomes, post_recv, qp_on};
 
-/// Larger and smaller, while completions come and wait: none is lost, all are in order.
+/// Sizes grow and shrink while completions come and wait: none is lost, and all are in order.
 #[test]
 fn nothing_is_lost_by_a_resize() {
     let mut pair = connected();
@@ -24,7 +24,7 @@ fn nothing_is_lost_by_a_resize() {
         }
         posted += send;
         pair.settle(Duration::from_secs(1));
-        // Some are left for the next size.
+        // Some completions stay for the next size.
         let keep = if entries == 64 { 0 } else { 2 };
         while posted - seen > keep {
             let done = cq.poll_one().expect("all have completed");
@@ -38,9 +38,9 @@ fn nothing_is_lost_by_a_resize() {
     assert_eq!(cq.resize(u32::MAX), Err(ResizeError::TooLarge));
 }
 
-/// A queue that ignores what it loses brings nobody down.
+/// An overrun of a queue that ignores overruns ends no connection.
 #[test]
-fn a_queue_that_is_written_over_goes_on() {
+fn a_queue_that_ignores_overruns_goes_on() {
     let mut pair = connected();
     let cq = pair.b.device.create_cq_with(&CqInit { ignore_overrun: true, ..CqInit::new(4) }).unwrap();
     let (peer, qp) = (qp_on(&pair.a, &pair.a.cq), qp_on(&pair.b, &cq));

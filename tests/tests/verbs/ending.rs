@@ -1,4 +1,4 @@
-//! How connections end: from either side, from both, idle and in the middle of a transfer.
+//! Ends of connections: from either side, from both, idle and during a transfer.
 
 use weft_netif::Duration;
 use weft_rnic::{CmError, CmEvent, Completion, Data, DisconnectReason, Mr, QpState, SendWr, Status};
@@ -11,7 +11,7 @@ use crate::world::{
 
 const LEN: usize = 1 << 20;
 
-/// Long transfers of all kinds in both directions, and the moment at which they are all on their way.
+/// Long transfers of all kinds in both directions, and the moment at which all are under way.
 struct Traffic {
     pair: Pair,
     regions: [Mr; 4],
@@ -62,7 +62,7 @@ impl Traffic {
         assert_eq!(side.qp.state(), QpState::Error);
     }
 
-    /// What has arrived is a beginning of what was sent; behind it nothing was touched.
+    /// Each target has a beginning of the sent octets, and unchanged octets behind it.
     fn expect_beginnings(&self) {
         let [from, .., into_a, into_b] = &self.regions;
         let octets = contents(from);
@@ -75,7 +75,7 @@ impl Traffic {
 }
 
 #[test]
-fn idle_from_either_side() {
+fn disconnect_while_idle_from_either_side() {
     for from_a in [true, false] {
         let mut pair = connected();
         post_recv(&pair.a.qp, 1, &[]);
@@ -96,7 +96,7 @@ fn idle_from_either_side() {
 }
 
 #[test]
-fn both_at_once() {
+fn both_sides_disconnect_at_once() {
     let mut pair = connected();
     pair.a.qp.disconnect().unwrap();
     pair.b.qp.disconnect().unwrap();
@@ -127,7 +127,7 @@ fn sends_before_a_disconnect_arrive() {
 }
 
 #[test]
-fn in_mid_transfer_from_either_side() {
+fn disconnect_during_a_transfer_from_either_side() {
     for from_a in [true, false] {
         let mut it = Traffic::new();
         if from_a { &it.pair.a } else { &it.pair.b }.qp.disconnect().unwrap();
@@ -143,7 +143,7 @@ fn in_mid_transfer_from_either_side() {
 }
 
 #[test]
-fn in_mid_transfer_from_both() {
+fn disconnect_during_a_transfer_from_both_sides() {
     let mut it = Traffic::new();
     it.pair.a.qp.disconnect().unwrap();
     it.pair.b.qp.disconnect().unwrap();
@@ -165,7 +165,7 @@ fn a_queue_pair_is_destroyed_in_mid_transfer() {
     it.expect_flushed(&it.pair.b);
     it.pair.settle(Duration::from_secs(60));
     it.expect_beginnings();
-    // Nobody hears of what has been destroyed, and its number does not come back soon.
+    // A destroyed queue pair causes no event, and its number is not used again soon.
     assert_eq!(it.pair.a.events.next(), None);
     assert!(drain(&it.pair.a.cq).iter().all(|c| c.qp_num == number && c.status == Status::Success));
     assert_eq!(it.pair.a.device.stack_counters().connections, 0);
@@ -179,9 +179,9 @@ fn a_device_is_dropped_in_mid_transfer() {
     let now = lockstep.now();
     let Side { events, cq, qp, pd, device } = a;
     drop((lockstep, events, cq, qp, pd, device));
-    // Memory keeps its device open: nobody may touch it any more, and nobody does.
+    // Memory keeps its device open. No peer may access it any more, and none does.
     drop(it.regions);
-    // The peer hears of it, as of a process that ends.
+    // The peer learns of the end, as of the end of a process.
     let mut at = now;
     for _ in 0..1000 {
         at = b.device.poll(at).map_or(at, |next| next.max(at));

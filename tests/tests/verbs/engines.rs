@@ -83,7 +83,7 @@ impl Ends {
         self.listener.local_addr()
     }
 
-    /// What `look` finds, as soon as it finds it.
+    /// Runs until `look` returns a value, and returns that.
     fn run<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
         if self.clock.set(self.clock.now()) {
             let mut lockstep = Lockstep::new(self.clock.clone(), &[&self.a.device, &self.b.device]);
@@ -98,7 +98,7 @@ impl Ends {
         }
     }
 
-    /// The next event that is `wanted`; those of earlier connections, and what comes late, are passed over.
+    /// Returns the next event that is `wanted`. Skips events of earlier connections, and late ones.
     fn event(&self, events: &EventChannel, wanted: impl Fn(&CmEvent) -> bool) -> CmEvent {
         self.run(|| events.next().filter(&wanted))
     }
@@ -160,9 +160,9 @@ fn each_engine_serves_its_queue_pairs() {
     assert_eq!(ends.a.device.counters().startup_failures, 0);
 }
 
-/// The engine that the ports choose for the frames of a connection is another one than that of its queue pair.
+/// The ports choose another engine for the frames of a connection than that of its queue pair.
 #[test]
-fn a_local_port_of_the_applications_choice_is_any_engines() {
+fn a_local_port_chosen_by_the_application_may_belong_to_any_engine() {
     let ends = Ends::new([ENGINES, ENGINES], Progress::External);
     for port in 3000..3012 {
         let vector = usize::from(port) % ENGINES;
@@ -234,7 +234,7 @@ fn a_shared_receive_queue_serves_the_queue_pairs_of_its_engine() {
         let (qa, qb) = (ends.a.qp(0), ends.b.device.create_qp(&ends.b.pd, &init(vector)).unwrap());
         ends.link(&qa, &qb, None);
         qa.post_send(&SendWr { data: Data::Inline(b"hello"), ..WR }).unwrap();
-        // The message has come when nothing more happens.
+        // This runs until no more events happen, and then the message has come.
         Lockstep::new(ends.clock.clone(), &[&ends.a.device, &ends.b.device])
             .run_until(ends.clock.now() + weft_netif::Duration::from_millis(50), || None::<()>);
         assert!(drain(&ends.b.cqs[vector]).is_empty());
@@ -247,7 +247,7 @@ fn a_shared_receive_queue_serves_the_queue_pairs_of_its_engine() {
     }
 }
 
-/// A connection in streaming mode goes to the engine of the queue pair, rejections and all.
+/// A connection in streaming mode moves to the engine of the queue pair, also after rejections.
 #[test]
 fn streaming_mode_ends_in_the_engine_of_the_queue_pair() {
     let ends = Ends::new([ENGINES, ENGINES], Progress::External);
@@ -293,7 +293,7 @@ fn engines_on_the_sockets_of_the_kernel() {
     two_connections_at_once(&Ends::on_the_host([2, 2]));
 }
 
-/// Two driver threads on each side, and the application's own, all at work at the same time.
+/// Two driver threads on each side and the application's threads work at the same time.
 fn two_connections_at_once(ends: &Ends) {
     let links: Vec<_> = (0..2).map(|vector| (ends.a.qp(vector), ends.b.qp(1 - vector))).collect();
     for (qa, qb) in &links {
@@ -311,7 +311,7 @@ fn two_connections_at_once(ends: &Ends) {
                     for _ in 0..ROUNDS {
                         ends.write((qa, &ends.a.cqs[vector]), &source, &sink);
                     }
-                    // A Write completes before the peer has it, and the last one must find the memory still.
+                    // A Write completes before the peer has it, and the last one still needs the memory.
                     ends.run(|| (ends.b.writes(1 - vector)[1] >= ROUNDS).then_some(()));
                     assert_eq!(contents(&sink), [5; 20_000]);
                 })
@@ -334,7 +334,7 @@ fn two_connections_at_once(ends: &Ends) {
     }
 }
 
-/// Once an STag is revoked, nothing changes an octet, whichever engine was placing some.
+/// After an STag is revoked no octet changes, whichever engine was placing octets.
 #[test]
 fn revoked_memory_stays_as_it_is_while_another_engine_writes() {
     let ends = Ends::new([2, 2], Progress::Thread);
@@ -352,7 +352,7 @@ fn revoked_memory_stays_as_it_is_while_another_engine_writes() {
         ends.run(|| (contents(&sink)[0] == 0xAA).then_some(()));
         sink.invalidate();
         sink.write(0, &storage).unwrap();
-        // All Writes are in TCP, or the peer was refused and its stream has ended over that.
+        // All Writes are in TCP, or the peer refused one and its stream has ended.
         ends.run(|| (qb.state() != QpState::Rts || !drain(&ends.a.cqs[1]).is_empty()).then_some(()));
         sink.read(0, &mut storage).unwrap();
         assert!(storage.iter().all(|&octet| octet == 0));

@@ -1,4 +1,4 @@
-//! Notifications: what wakes whoever sleeps on a completion channel, and what does not.
+//! Notifications: the completions that wake a thread that sleeps on a channel.
 
 use std::os::fd::AsFd;
 
@@ -9,7 +9,7 @@ use weft_tests::Pair;
 
 use crate::world::{WR, connected, drain, link_simply, outcomes, post_recv, qp_on, write_to};
 
-/// What poll(2) says of a descriptor now.
+/// Returns what poll(2) tells of a descriptor now.
 pub(crate) fn is_readable(fd: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(fd, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
@@ -41,7 +41,7 @@ impl Announced {
         self.pair.settle(Duration::from_millis(500));
     }
 
-    /// Whether there is an event, in which case it is taken.
+    /// Takes an event, if there is one, and returns whether there was.
     fn event(&self) -> bool {
         let readable = is_readable(&self.channel);
         assert_eq!(self.channel.next(), readable.then(|| self.cq.id()));
@@ -51,7 +51,7 @@ impl Announced {
 }
 
 #[test]
-fn nothing_happens_unasked() {
+fn an_unarmed_queue_causes_no_event() {
     let mut it = Announced::new();
     it.send(false);
     it.send(true);
@@ -98,7 +98,7 @@ fn own_sends_and_the_peers_writes_are_not_solicited() {
     it.cq.request_notification(true);
     it.a.post_send(&SendWr { opcode: write_to(&mb, 0), data: Data::Inline(b"x"), ..WR }).unwrap();
     post_recv(&it.a, 1, &[ma.sge(0, 8)]);
-    // Solicited at the peer, not here.
+    // The flag asks for an event at the peer, not here.
     it.b.post_send(&SendWr { wr_id: 2, solicited: true, ..WR }).unwrap();
     it.pair.settle(Duration::from_secs(1));
     assert_eq!(outcomes(&drain(&it.cq)), [(2, Status::Success)]);
@@ -131,7 +131,7 @@ fn a_flush_without_a_connection_is_announced_too() {
 fn arm_then_poll() {
     let mut it = Announced::new();
     it.send(false);
-    // What is in the queue when it is armed makes no event, and poll finds it.
+    // A completion that is in the queue at the time of arming causes no event, and poll finds it.
     it.cq.request_notification(false);
     it.pair.settle(Duration::from_secs(1));
     assert!(!it.event());

@@ -12,7 +12,7 @@ use crate::world::{
 };
 
 const LEN: usize = 64;
-/// The first tagged offset of what is registered, which is no address.
+/// The first tagged offset of a registration, which is no address.
 const IOVA: u64 = 0xF000_0000_0000_0000;
 
 /// Memory for the stream of `b` alone.
@@ -29,7 +29,7 @@ fn all_of(memory: &FastMr) -> Vec<u8> {
     octets
 }
 
-/// 32 octets from octet 16 on.
+/// The registration of 32 octets from octet 16 on.
 fn part(stag: Stag) -> FastRegister {
     FastRegister { stag, offset: 16, iova: IOVA, length: 32, access: Access::ALL }
 }
@@ -56,8 +56,8 @@ fn write(pair: &mut Pair, stag: Stag, to: u64) {
     pair.settle(Duration::from_millis(10));
 }
 
-/// The STag is valid for the message behind its registration, for the peer as for local use, and for nobody before and
-/// after.
+/// The STag is valid for the message behind its registration, for the peer and locally. Before and after, it is
+/// invalid.
 // Covers 5041-8.3-2, 5040-8.1.1-5.
 #[test]
 fn an_stag_lives_from_its_registration_to_its_invalidation() {
@@ -81,7 +81,7 @@ fn an_stag_lives_from_its_registration_to_its_invalidation() {
         let before = all_of(&memory);
         assert_eq!(do_now(&mut pair, &invalidate(request.stag)), Status::Success);
         assert!(!memory.is_valid());
-        // Its owner may say it again.
+        // The owner may invalidate it again.
         assert_eq!(do_now(&mut pair, &invalidate(request.stag)), Status::Success);
         if is_local {
             assert_eq!(do_now(&mut pair, &send), Status::LocalProtection);
@@ -96,7 +96,7 @@ fn an_stag_lives_from_its_registration_to_its_invalidation() {
 }
 
 #[test]
-fn the_peer_gives_an_stag_back_and_the_next_one_has_another_key() {
+fn the_peer_invalidates_an_stag_and_the_next_one_has_another_key() {
     let mut pair = connected();
     let memory = fast_memory(&pair);
     for key in 0..4 {
@@ -120,7 +120,7 @@ fn the_peer_gives_an_stag_back_and_the_next_one_has_another_key() {
     assert_eq!(terminate_code(&end_of_a(&mut pair)), (0x1, 0x1, 0x00));
 }
 
-/// With a fence the Read that fills the memory is over before; without, its answer finds the memory gone, and that is
+/// With a fence the Read that fills the memory ends first. Without a fence its answer finds the memory gone, which is
 /// the reader's own fault.
 #[test]
 fn an_invalidation_with_a_fence_waits_for_the_read_before_it() {
@@ -145,14 +145,14 @@ fn an_invalidation_with_a_fence_waits_for_the_read_before_it() {
                 [(1, Status::Success), (9, Status::LocalProtection), (2, Status::WorkRequestFlushed)];
             assert_eq!(done, expected);
             assert_eq!(all_of(&memory), [GUARD; LEN]);
-            // DDP's own error: the tagged buffer is not there.
+            // This is DDP's own error: the tagged buffer does not exist.
             assert_eq!(terminate_code(&end_of_a(&mut pair)), (0x1, 0x1, 0x00));
         }
     }
 }
 
 #[test]
-fn what_cannot_be_registered_or_invalidated() {
+fn invalid_registrations_and_invalidations_are_refused() {
     for case in 0..7 {
         let mut pair = connected();
         let memory = fast_memory(&pair);
@@ -180,7 +180,7 @@ fn what_cannot_be_registered_or_invalidated() {
     }
 }
 
-/// What was registered for one stream with a call goes by Local Invalidate as well, and does not come back.
+/// Local Invalidate also ends a registration by call for one stream, and it does not come back.
 #[test]
 fn an_ordinary_region_of_one_stream_is_invalidated_locally() {
     let mut pair = connected();
@@ -193,7 +193,7 @@ fn an_ordinary_region_of_one_stream_is_invalidated_locally() {
     assert_eq!(contents(&memory), *b"fast\0\0\0\0");
 }
 
-/// Requests without a message go round as others do: none is lost where they fill the whole queue.
+/// Requests without a message wrap like others: none is lost when they fill the whole queue.
 #[test]
 fn a_queue_full_of_registrations_and_invalidations() {
     let mut pair = connected();

@@ -19,7 +19,7 @@ const WIDE: QpCapacity = QpCapacity { send_wr: 8, recv_wr: 8, send_sge: 32, recv
 struct Lists {
     regions: [Mr; 3],
     random: Random,
-    /// The next octet of each region that is not in any list yet.
+    /// The next octet of each region that is in no list yet.
     next: [usize; 3],
 }
 
@@ -32,7 +32,7 @@ impl Lists {
     /// `count` elements with `total` octets, between guards: region, offset and length of each.
     fn list(&mut self, count: usize, total: usize) -> Vec<(usize, usize, usize)> {
         let mut cuts: Vec<usize> = (1..count).map(|_| self.random.below(total + 1)).collect();
-        // A cut that comes twice makes an element without octets.
+        // A cut that occurs twice makes an element without octets.
         if count > 2 {
             cuts[0] = cuts[1];
         }
@@ -59,7 +59,7 @@ impl Lists {
         }
     }
 
-    /// The octets of the list; all others have to be guards.
+    /// Returns the octets of the list. All others have to be guards.
     fn take(&self, list: &[(usize, usize, usize)]) -> Vec<u8> {
         let mut all = self.regions.each_ref().map(contents);
         let mut octets = Vec::new();
@@ -168,7 +168,7 @@ fn a_read_without_elements_is_one_empty_read_request() {
 }
 
 #[test]
-fn inline_data_is_the_callers_again_at_once() {
+fn inline_data_may_be_changed_after_the_call() {
     let mut pair = connected_with(WIDE);
     for len in [0, 1, 7, 8, 9, 63, 255, 256] {
         let octets = pattern(len, len as u64);
@@ -189,9 +189,9 @@ fn inline_data_is_the_callers_again_at_once() {
     }
 }
 
-/// The largest queue pairs: 32 elements and 1024 inline octets; more is refused.
+/// The largest queue pairs have 32 elements and 1024 inline octets. More is refused.
 #[test]
-fn as_much_as_can_be_had_and_no_more() {
+fn the_limits_of_a_queue_pair_can_be_reached_and_not_exceeded() {
     let mut pair = connected_with(QpCapacity { inline: 1024, ..WIDE });
     let granted = pair.a.qp.query().unwrap().capacity;
     assert_eq!((granted.send_sge, granted.recv_sge, granted.inline), (32, 32, 1024));
@@ -218,7 +218,7 @@ fn as_much_as_can_be_had_and_no_more() {
     }
 }
 
-/// Elements of every small length on both sides, so that they end at every octet of the FPDUs around.
+/// Elements of every small length on both sides end at every octet of the surrounding FPDUs.
 #[test]
 fn elements_end_at_every_octet_of_an_fpdu() {
     let mut pair = connected_with(WIDE);
@@ -244,7 +244,7 @@ fn registered_data_is_read_when_the_request_starts() {
     let (source, target) = (memory_of(&pair.a, b"before"), pair.b.memory(6));
     let sges = [source.sge(0, 6)];
     pair.a.qp.post_send(&SendWr { opcode: write_to(&target, 0), data: Data::Sges(&sges), ..WR }).unwrap();
-    // Nobody has driven the engine yet: the octets are those of the start, not of the posting.
+    // The engine has not run yet: the octets are those of the start, not of the post.
     source.write(0, b"after!").unwrap();
     complete(&mut pair, CompletionOpcode::Write, 0);
     pair.settle(Duration::from_millis(500));

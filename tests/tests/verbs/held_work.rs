@@ -1,4 +1,4 @@
-//! HyperLoop: a peer writes work into a send queue, and the device does it without a call of its application.
+//! HyperLoop: a peer writes requests into a send queue, and the device runs them without a call of its application.
 
 use weft_netif::Duration;
 use weft_rnic::{
@@ -14,16 +14,16 @@ const WRITE: u64 = 0x03;
 const NOP: u64 = 0x10;
 const HELD: u64 = 0x12;
 
-/// The client writes into the send queue by which the replica reaches the third device; a WAIT for the receive of the
-/// client's Send stands before it. After the setup the replica's application makes no call.
+/// The client writes into the send queue by which the replica reaches the third device. A WAIT for the receive of the
+/// client's Send comes before. After the setup the replica's application makes no call.
 #[test]
-fn a_replica_forwards_what_the_client_has_written_for_it() {
+fn a_replica_forwards_requests_that_the_client_has_written() {
     let mut chain = Chain::new();
     let replica = guarded(&chain.replica, 4096);
     let tail = guarded(&chain.tail, 4096);
     let queue = chain.send_queue(Access::LOCAL_WRITE | Access::REMOTE_WRITE);
     let layout = chain.forward.send_queue_layout();
-    // Three rounds: each waits for one message of the client, and then does what was held back.
+    // Three rounds: each waits for one message of the client, and then runs the held requests.
     let wait = SendOpcode::Wait { cq: chain.inbox.number(), count: 1 };
     for round in 0..3 {
         chain.inward.post_recv(&RecvWr { wr_id: 900 + round, sges: &[] }).unwrap();
@@ -53,13 +53,13 @@ fn a_replica_forwards_what_the_client_has_written_for_it() {
         assert_eq!(contents(&tail)[1000..], contents(&replica)[1000..], "both as they were");
         assert!(drain(&chain.client.cq).iter().all(|done| done.status == Status::Success));
     }
-    // Only now somebody looks.
+    // Only now a completion queue is polled.
     assert_eq!(outcomes(&drain(&chain.outbox)), [100, 101, 102].map(|wr_id| (wr_id, Status::Success)));
     assert_eq!(outcomes(&drain(&chain.inbox)), [900, 901, 902].map(|wr_id| (wr_id, Status::Success)));
 }
 
-/// The owner has written the request but for its opcode, and the client releases it by a compare-and-swap of one word:
-/// to nothing, or to what it is.
+/// The owner has written the request except for its opcode. The client releases it by a compare-and-swap of one word,
+/// as NOP or as the request that it is.
 #[test]
 fn a_compare_and_swap_decides() {
     let mut chain = Chain::new();
@@ -71,7 +71,7 @@ fn a_compare_and_swap_decides() {
     for wr_id in 1..=4 {
         let held = SendWr { opcode: HOLD, data: Data::Inline(&inline(wr_id)), ..write(wr_id) };
         chain.forward.post_send(&held).unwrap();
-        // What the call does not store of a held request the owner writes itself.
+        // The owner itself writes the fields of a held request that the call does not store.
         let entry = layout.encode(&SendWr { data: Data::Inline(&inline(wr_id)), ..write(wr_id) }).unwrap();
         let rest = layout.offset(wr_id - 1) + SendQueueLayout::REST;
         queue.write(rest, &entry[SendQueueLayout::REST..]).unwrap();
@@ -86,12 +86,12 @@ fn a_compare_and_swap_decides() {
         assert!(!is_write || contents(&tail) == inline(wr_id));
         assert_eq!(outcomes(&drain(&chain.outbox)), [(wr_id, Status::Success)]);
     }
-    // Too late: the word is no HOLD any more, and nothing happens.
+    // This comes too late: the word is no longer HOLD, and nothing happens.
     assert_eq!(release(&mut chain, &queue, 1, [HELD, NOP]), WRITE);
     assert_eq!(outcomes(&drain(&chain.outbox)), []);
 }
 
-/// The ring goes round: the owner posts HOLD again where entries have retired, and the client goes on with the numbers.
+/// The ring wraps: the owner posts HOLD again in retired entries, and the client continues with the numbers.
 #[test]
 fn entries_are_used_again() {
     let mut chain = Chain::new();
@@ -114,7 +114,7 @@ fn entries_are_used_again() {
     }
 }
 
-/// What makes no sense is a bad completion and the end of that connection, and of no other one.
+/// An invalid entry causes a bad completion and the end of that connection only.
 #[test]
 fn a_bad_entry_ends_its_own_connection() {
     let mut chain = Chain::new();
@@ -131,14 +131,14 @@ fn a_bad_entry_ends_its_own_connection() {
     assert_eq!(outcomes(&drain(&chain.outbox)), expected);
     assert_eq!(outcomes(&drain(&chain.client.cq)), [(5, Status::Success)]);
     assert_eq!(chain.client.qp.state(), QpState::Rts);
-    // The queue pair has gone, its ring has not: the peer writes into it, and nothing comes of that.
+    // The queue pair has gone, its ring has not. The peer's Writes into it have no effect.
     assert_eq!(chain.forward.state(), QpState::Error);
     chain.client.qp.post_send(&SendWr { wr_id: 6, opcode, data: Data::Inline(&word), ..WR }).unwrap();
     chain.settle();
     assert_eq!(outcomes(&drain(&chain.client.cq)), [(6, Status::Success)]);
 }
 
-/// The registered entries outlive their queue pair, and are bounded as all memory is.
+/// Registered entries outlive their queue pair, and have bounds like all memory.
 #[test]
 fn the_ring_lives_as_long_as_its_registration() {
     let mut chain = Chain::new();
@@ -160,7 +160,7 @@ fn the_ring_lives_as_long_as_its_registration() {
     assert_eq!((octet, outcomes(&drain(&chain.client.cq))), ([2], vec![(7, Status::Success)]));
 }
 
-/// Two queue pairs of one device that are connected to each other: a peer has the device copy its own memory.
+/// Two queue pairs of one device are connected to each other: a peer makes the device copy its own memory.
 #[test]
 fn a_device_copies_within_itself() {
     let mut pair =

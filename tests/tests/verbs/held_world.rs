@@ -1,4 +1,4 @@
-//! A chain of three devices, and what a client does to the send queue of the one in the middle.
+//! A chain of three devices, and a client's changes to the send queue of the middle one.
 
 use weft_netif::{Duration, Wire};
 use weft_rnic::{
@@ -21,7 +21,7 @@ pub(crate) struct Chain {
     pub(crate) inward: Qp,
     /// The replica's queue pair to the tail, whose other end is the tail's own.
     pub(crate) forward: Qp,
-    /// Completions of the replica's receives, and of what it forwards.
+    /// Completions of the replica's receives, and of the requests that it forwards.
     pub(crate) inbox: Cq,
     pub(crate) outbox: Cq,
     lockstep: Lockstep,
@@ -71,7 +71,7 @@ impl Chain {
         self.replica.pd.register_send_queue(&self.forward, access).unwrap()
     }
 
-    /// Lets everything happen that can happen in a second.
+    /// Lets all events of a second happen.
     pub(crate) fn settle(&mut self) {
         settle(&mut self.lockstep, &mut self.hub);
     }
@@ -91,7 +91,8 @@ pub(crate) fn connect(sides: [&Side; 2], qps: [&Qp; 2], settle: &mut impl FnMut(
     }
 }
 
-/// Writes a request into the entry with this number, by two Writes: what is behind the control word, then that.
+/// Writes a request into the entry with this number, by two Writes: first the part behind the control word, then that
+/// word.
 pub(crate) fn rewrite(by: &Qp, queue: &Mr, layout: &SendQueueLayout, index: u64, wr: &SendWr<'_>) {
     let octets = layout.encode(wr).unwrap();
     let rest = SendQueueLayout::REST..octets.len();
@@ -102,7 +103,7 @@ pub(crate) fn rewrite(by: &Qp, queue: &Mr, layout: &SendQueueLayout, index: u64,
     }
 }
 
-/// Changes the opcode of the entry with this number, if it is the first one, and answers what it was.
+/// Changes the opcode of the entry with this number, if it is the first one. Returns the former one.
 pub(crate) fn release(chain: &mut Chain, queue: &Mr, index: u64, opcodes: [u64; 2]) -> u64 {
     let layout = chain.forward.send_queue_layout();
     let SendOpcode::Write { stag, to } = write_to(queue, layout.offset(index) + SendQueueLayout::CONTROL)

@@ -1,4 +1,4 @@
-//! The same verbs over the sockets of the kernel: nothing above the transport knows which one it has.
+//! The same verbs over the sockets of the kernel: the layers above the transport do not depend on its kind.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -47,21 +47,21 @@ const MODULES: [&str; 11] = [
     "streaming",
 ];
 
-/// What the kernel's TCP cannot show, or shows in another way.
+/// Tests of behaviour that the kernel's TCP cannot show, or shows differently.
 const ELSEWHERE: [(&str, &str); 11] = [
     (
         "a_port_of_the_devices_choice",
         "the kernel has ephemeral ports of its own, and all addresses of loopback",
     ),
     ("addresses_that_cannot_be_connected_to", "a loopback address meets other refusals"),
-    ("nobody_listens_or_nobody_is_there", "waits for 40 seconds"),
-    ("a_silent_peer_is_given_up", "waits for a time-out"),
-    ("a_dropped_handle_closes", "waits for a time-out"),
+    ("no_listener_or_no_host_answers", "waits for 40 seconds"),
+    ("a_silent_peer_is_given_up", "waits for a timeout"),
+    ("a_dropped_handle_closes", "waits for a timeout"),
     ("a_device_is_dropped_in_mid_transfer", "what the kernel holds arrives before the reset"),
-    ("a_long_write_that_runs_out_of_bounds", "counts segments of an Ethernet's length"),
-    ("memory_that_goes_while", "counts segments of an Ethernet's length"),
+    ("a_long_write_beyond_the_bounds", "counts segments of an Ethernet's length"),
+    ("memory_deregistered_while", "counts segments of an Ethernet's length"),
     ("a_fence_waits_for_the_reads_before_it", "counts segments of an Ethernet's length"),
-    ("what_was_posted_before_the_end_is_flushed", "stops in the midst of a transfer"),
+    ("requests_posted_before_the_end", "stops during a transfer"),
     ("everything_can_be_dropped_in_any_order", "jumps over time"),
 ];
 
@@ -72,10 +72,9 @@ fn pair(crc: bool) -> Pair {
     Pair::connected(&config)
 }
 
-/// With and without CRC the same arrives; only without it payload goes out from where it lies, and comes in to where it
-/// belongs, without a copy.
+/// The same octets arrive with and without CRC. Only without CRC payload goes out and comes in without a copy.
 #[test]
-fn payload_goes_out_from_where_it_lies_if_no_crc_covers_it() {
+fn payload_is_sent_directly_if_no_crc_covers_it() {
     for crc in [true, false] {
         let mut pair = pair(crc);
         let octets = pattern(1 << 20, 7);
@@ -100,14 +99,14 @@ fn payload_goes_out_from_where_it_lies_if_no_crc_covers_it() {
         let sent = [&octets[5..100_006], &octets[300_000..300_003], &octets[1..200_001]].concat();
         assert!(contents(&inbox)[..300_004] == sent, "CRC {crc}");
         let lent = [&pair.a, &pair.b].map(|side| side.device.counters().host.octets_lent);
-        // A Read Response as well, from the other side. What the kernel did not take at once was copied.
+        // The same for a Read Response from the other side. Octets that the kernel did not take at once were copied.
         assert_eq!(lent.map(|octets| octets > 0), [!crc, !crc], "{lent:?}");
         let placed = [&pair.a, &pair.b].map(|side| side.device.counters().host.octets_placed);
         assert_eq!(placed.map(|octets| octets > 0), [!crc, !crc], "{placed:?}");
     }
 }
 
-/// What a plain socket hears is what the RFCs say, wherever it came from: the FPDUs of a Write out of three pieces.
+/// A plain socket gets the octets of the RFCs in any case: the FPDUs of a Write from three pieces.
 #[test]
 fn lent_payload_makes_the_same_octets_on_the_wire() {
     let config = Config {
@@ -147,7 +146,7 @@ fn lent_payload_makes_the_same_octets_on_the_wire() {
     assert!(device.counters().host.octets_lent > 100_000);
 }
 
-/// The other end on a plain socket: connects, says that it is ready, hears one Write to its end, and closes.
+/// The other end on a plain socket: connects, sends the RTR message, reads one whole Write, and closes.
 fn hear_write(address: std::net::SocketAddr, expected: &[u8]) {
     let mut stream = TcpStream::connect(address).unwrap();
     // RFC 5044 section 7.1: no Markers, no CRC, no private data; then an empty Write of one FPDU.

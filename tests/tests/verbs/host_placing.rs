@@ -1,4 +1,4 @@
-//! Payload that goes from the kernel's socket straight to where it belongs, as a plain socket sends it, cut anywhere.
+//! Payload that the kernel's socket places directly, sent by a plain socket and cut anywhere.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpStream};
@@ -45,7 +45,7 @@ impl Scene {
         scene
     }
 
-    /// Sends, and lets the device take all of it.
+    /// Sends octets, and lets the device take all of them.
     fn say(&mut self, octets: &[u8]) {
         self.peer.write_all(octets).unwrap();
         self.said += octets.len() as u64;
@@ -111,14 +111,14 @@ fn send(payload: &[u8]) -> Vec<u8> {
     fpdu(&[&header[..], payload].concat())
 }
 
-/// Where the payload of a tagged FPDU begins.
+/// The offset of the payload in a tagged FPDU.
 const HEAD: usize = 16;
-/// A payload with 3 octets of pad.
+/// The length of a payload with 3 octets of pad.
 const LEN: usize = 20_001;
 
 // Covers 5041-4.1-1, 5041-5.2-4.
 #[test]
-fn a_write_that_is_cut_anywhere_lands_where_it_belongs() {
+fn a_write_that_is_cut_anywhere_is_placed_directly() {
     let mut scene = Scene::new();
     let memory = scene.guarded(LEN + 64);
     let end = HEAD + LEN;
@@ -132,7 +132,7 @@ fn a_write_that_is_cut_anywhere_lands_where_it_belongs() {
         let now = contents(&memory);
         assert!(now[32..][..LEN] == octets, "cut at {cut}");
         assert!(now[..32].iter().chain(&now[32 + LEN..]).all(|&octet| octet == GUARD), "cut at {cut}");
-        // All that came behind the cut went there without a detour, unless the header was cut.
+        // All octets behind the cut were placed directly, unless the header was cut.
         let expected = if cut < HEAD { 0 } else { end.saturating_sub(cut) };
         assert_eq!(scene.placed() - before, expected, "cut at {cut}");
     }
@@ -140,7 +140,7 @@ fn a_write_that_is_cut_anywhere_lands_where_it_belongs() {
 }
 
 #[test]
-fn what_follows_a_payload_that_has_landed_is_understood() {
+fn segments_behind_a_directly_placed_payload_are_read() {
     let mut scene = Scene::new();
     let (memory, inbox) = (scene.guarded(2 * LEN), scene.guarded(64));
     post_recv(&scene.qp, 7, &[inbox.sge(0, 64)]);
@@ -148,7 +148,7 @@ fn what_follows_a_payload_that_has_landed_is_understood() {
     let first = write(memory.rkey(), memory.addr(), &octets[..LEN]);
     let second = write(memory.rkey(), memory.addr() + LEN as u64, &octets[LEN..]);
     scene.say(&first[..100]);
-    // The end of one, a whole one, and a Send, at once.
+    // The end of one payload, a whole one, and a Send come at once.
     scene.say(&[&first[100..], &second[..], &send(b"all of it")].concat());
     let done = drain(&scene.cq);
     assert_eq!((outcomes(&done), done[0].byte_len), (vec![(7, Status::Success)], 9));
@@ -157,10 +157,10 @@ fn what_follows_a_payload_that_has_landed_is_understood() {
     assert!(scene.placed() > LEN, "the second Write, too: {}", scene.placed());
 }
 
-/// The check of memory is repeated for each piece that lands; the peer hears what it would of a whole segment.
+/// Memory is checked again for each placed piece. The peer gets the same error as for a whole segment.
 // Covers 5041-7.1-11, 5041-7.1-13.
 #[test]
-fn nothing_lands_any_more_in_memory_that_was_taken_back() {
+fn nothing_is_placed_into_deregistered_memory() {
     let mut scene = Scene::new();
     let memory = scene.guarded(LEN);
     let whole = write(memory.rkey(), memory.addr(), &pattern(LEN, 4));
@@ -171,7 +171,7 @@ fn nothing_lands_any_more_in_memory_that_was_taken_back() {
     let expected = Cause::Peer(weft_rdmap::Error::Ddp(weft_ddp::Error::InvalidStag));
     assert_eq!(reason, DisconnectReason::LocalTerminate(expected));
     assert!(contents(&memory)[9000 - HEAD..].iter().all(|&octet| octet == GUARD));
-    // Layer DDP, tagged buffer error, invalid STag; the segment's length and its header follow.
+    // Layer DDP, tagged buffer error, invalid STag. The segment's length and its header follow.
     let heard = scene.hear(2 + 18 + 4 + 2 + 14);
     let len = u16::try_from(HEAD - 2 + LEN).unwrap().to_be_bytes();
     assert_eq!(heard[20..23], [0x11, 0x00, 0xC0]);
@@ -190,7 +190,7 @@ fn a_fin_in_the_midst_of_a_payload_is_no_graceful_end() {
 
 // Covers 5041-8.1-1.
 #[test]
-fn a_write_to_memory_that_is_not_there_is_refused_as_a_whole() {
+fn a_write_to_unknown_memory_is_refused_as_a_whole() {
     let mut scene = Scene::new();
     let memory = scene.guarded(LEN);
     let whole = write(memory.rkey(), memory.addr() + 1, &pattern(LEN, 6));
@@ -204,13 +204,13 @@ fn a_write_to_memory_that_is_not_there_is_refused_as_a_whole() {
 }
 
 #[test]
-fn the_answer_to_a_read_lands_and_completes_it_when_it_is_whole() {
+fn a_directly_placed_answer_completes_its_read_at_its_end() {
     let mut scene = Scene::new();
     let sink = scene.guarded(LEN);
     let read = SendOpcode::Read { stag: Stag(0x0102_0300), to: 77 };
     let sges = [sink.sge(0, u32::try_from(LEN).unwrap())];
     scene.qp.post_send(&SendWr { wr_id: 9, opcode: read, data: Data::Sges(&sges), ..WR }).unwrap();
-    // Length field, header, and 28 octets of which the first 12 name the sink (RFC 5040 section 4.4).
+    // The length field, the header, and 28 octets whose first 12 name the sink (RFC 5040 section 4.4).
     let request = scene.hear(2 + 18 + 28 + 4);
     let stag = Stag(u32::from_be_bytes(request[20..24].try_into().unwrap()));
     let to = u64::from_be_bytes(request[24..32].try_into().unwrap());

@@ -1,5 +1,4 @@
-//! A device with a thread of its own whose engine a thread of the application drives, as it waits or polls without a
-//! pause.
+//! A device with a driver thread. An application thread drives its engine while that waits or polls without a pause.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use weft_netif::Instant;
@@ -8,16 +7,17 @@ use weft_rnic::{Access, Data, Mr, Progress, Qp, QpInit, SendWr, Status};
 use crate::threads::{Ends, Guard, PATIENCE};
 use crate::world::{CAPACITY, WR, outcomes, pattern, post_recv, read_from, write_to};
 
-/// After a wait the driver thread stands by; a peer that writes and reads is served although nobody waits or polls.
+/// After a wait the driver thread stands by. A peer that writes and reads is served although no thread waits or
+/// polls.
 #[test]
-fn a_peer_is_served_when_nobody_waits_any_more() {
+fn a_peer_is_served_when_no_thread_waits_any_more() {
     let ends = Ends::new(Progress::Manual, Progress::Thread);
     let (qa, qb) = ends.link();
     let far = ends.b.pd.register(100_000, Access::ALL).unwrap();
     for round in 0..20 {
         post_recv(&qb, round, &[far.sge(0, 8)]);
         qa.post_send(&SendWr { signaled: false, data: Data::Inline(b"8 octets"), ..WR }).unwrap();
-        // The manual device has to be driven while the other one is waited for.
+        // The manual device has to be driven while this thread waits for the other one.
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| ends.b.completion());
             let guard = Guard::new();
@@ -31,10 +31,10 @@ fn a_peer_is_served_when_nobody_waits_any_more() {
     }
 }
 
-/// The driver thread leaves the engine to a program that polls without a pause; when that does something else, its peer
-/// is served.
+/// The driver thread leaves the engine to a program that polls without a pause. When the program does something else,
+/// its peer is still served.
 #[test]
-fn a_peer_is_served_when_nobody_polls_any_more() {
+fn a_peer_is_served_when_no_thread_polls_any_more() {
     let ends = Ends::new(Progress::Manual, Progress::Thread);
     let (qa, _qb) = ends.link();
     let far = ends.b.pd.register(100_000, Access::ALL).unwrap();
@@ -44,10 +44,10 @@ fn a_peer_is_served_when_nobody_polls_any_more() {
     }
 }
 
-/// A thread that has polled for a while, and then asks for an event and sleeps on the descriptor itself, gets the
-/// event. The device knows nothing of that sleep.
+/// A thread polls for a while, then asks for an event and sleeps on the descriptor itself. It gets the event,
+/// although the device does not know of that sleep.
 #[test]
-fn who_has_polled_and_then_sleeps_is_told() {
+fn a_thread_that_sleeps_after_polling_gets_the_event() {
     let ends = Ends::new(Progress::Thread, Progress::Thread);
     let (qa, qb) = ends.link();
     let memory = ends.b.pd.register(8, Access::ALL).unwrap();
@@ -63,9 +63,10 @@ fn who_has_polled_and_then_sleeps_is_told() {
     }
 }
 
-/// Three threads wait for three queue pairs of one device: whoever leads goes, and the others still get theirs.
+/// Three threads wait for three queue pairs of one device. When the leader leaves, the others still get their
+/// completions.
 #[test]
-fn those_who_follow_are_served_when_the_leader_has_gone() {
+fn followers_are_served_after_the_leader_has_left() {
     let ends = Ends::new(Progress::Thread, Progress::Thread);
     let memory = ends.b.pd.register(8, Access::ALL).unwrap();
     let lanes: Vec<_> = (0..3)
@@ -94,8 +95,8 @@ fn those_who_follow_are_served_when_the_leader_has_gone() {
     }
 }
 
-/// A thread that posts while the driver thread sleeps sends the message itself. Nobody acknowledges it, so that TCP has
-/// a deadline of which the driver thread did not know when it fell asleep.
+/// A thread that posts while the driver thread sleeps sends the message itself. The peer does not acknowledge it, so
+/// that TCP gets a deadline that the driver thread did not know when it fell asleep.
 #[test]
 fn the_driver_thread_keeps_a_deadline_that_came_up_while_it_slept() {
     let ends = Ends::new(Progress::Thread, Progress::Manual);

@@ -1,4 +1,4 @@
-//! What the verbs promise, between two devices: queue pairs, completions, events, memory, connections and threads.
+//! The promises of the verbs, between two devices: queue pairs, completions, events, memory, connections and threads.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -124,7 +124,7 @@ fn two_hundred_queue_pairs_at_once() {
         }
     }
     assert!(at_b.iter().all(|c| c.opcode == CompletionOpcode::Recv));
-    // All end, each with one event at either side.
+    // All connections end, each with one event at either side.
     for lane in &lanes {
         lane.a.disconnect().unwrap();
     }

@@ -27,7 +27,7 @@ impl World {
         Self { pair, channel, cq, sender, receiver }
     }
 
-    /// So many Sends arrive.
+    /// Sends `count` messages, which arrive.
     fn send(&mut self, count: usize) {
         let before = drain(&self.cq).len();
         let mut seen = before;
@@ -43,7 +43,7 @@ impl World {
             .unwrap();
     }
 
-    /// Whether the queue is announced within so much of the engine's time.
+    /// Returns true if the queue is announced within `time` of the engine.
     fn is_announced_within(&mut self, time: Duration) -> bool {
         let deadline = self.pair.lockstep.now() + time;
         let channel = self.channel.clone();
@@ -67,7 +67,7 @@ fn an_event_comes_after_the_count() {
     assert!(!world.is_announced_within(MOMENT), "nobody has asked again");
 }
 
-/// The engine wakes up for it by itself.
+/// The engine wakes up for the period by itself.
 #[test]
 fn an_event_comes_after_the_period() {
     let mut world = World::new();
@@ -78,15 +78,15 @@ fn an_event_comes_after_the_period() {
     world.send(1);
     assert!(world.is_announced_within(PERIOD), "counted from the first one");
     assert!(!world.is_announced_within(PERIOD * 3));
-    // The end of the connection is a burst of failures, which count as well.
+    // The end of the connection causes many failures, which count as well.
     world.cq.request_notification(true);
     world.receiver.disconnect().unwrap();
     assert!(!world.is_announced_within(PERIOD / 2) && world.is_announced_within(PERIOD));
 }
 
-/// What comes by its count before its time does not come again at its time.
+/// An event that the count caused does not come again at the end of the period.
 #[test]
-fn whatever_comes_first() {
+fn count_and_period_cause_one_event() {
     let mut world = World::new();
     world.cq.modify_moderation(4, PERIOD);
     for _ in 0..3 {
@@ -100,7 +100,7 @@ fn whatever_comes_first() {
 }
 
 #[test]
-fn without_moderation_what_was_held_back_comes_at_once() {
+fn without_moderation_a_delayed_event_comes_at_once() {
     let mut world = World::new();
     world.cq.modify_moderation(10, Duration::ZERO);
     world.cq.request_notification(false);

@@ -1,4 +1,4 @@
-//! Memory protection: whose fault it is, and what is never touched.
+//! Memory protection: the side at fault, and the octets that never change.
 
 use weft_netif::Duration;
 use weft_rnic::{
@@ -11,7 +11,7 @@ use crate::world::{
     memory_of, outcomes, pattern, post_recv, read_from, terminate_code, write_to,
 };
 
-/// Elements of 8 octets that a request of `side` may not write to, by what is wrong with them; and what they name.
+/// Returns elements of 8 octets that a request of `side` may not write to, by fault, and the memory that they name.
 fn bad_elements(side: &Side) -> (Vec<(&'static str, Sge)>, Vec<Mr>) {
     let good = guarded(side, 8);
     let other_pd = side.device.alloc_pd().register(8, Access::ALL).unwrap();
@@ -30,7 +30,7 @@ fn bad_elements(side: &Side) -> (Vec<(&'static str, Sge)>, Vec<Mr>) {
     (elements, vec![good, other_pd, read_only])
 }
 
-/// A local error on side `a`: a bad completion there, and the peer hears that it is over without being blamed.
+/// A local error on side `a` causes a bad completion there. The Terminate to the peer blames no message.
 fn expect_local_error(pair: &mut Pair, what: &str) {
     let reason = DisconnectReason::LocalTerminate(Cause::Local(Status::LocalProtection));
     assert_eq!(end_of_a(pair), reason, "{what}");
@@ -58,7 +58,7 @@ fn bad_local_elements_of_the_send_queue() {
             };
             post_recv(&pair.b.qp, 7, &[target.sge(0, 32)]);
             post_recv(&pair.a.qp, 8, &[good.sge(0, 8)]);
-            // The bad element is not the first one, and the request neither the first nor the last.
+            // The bad element is not the first one, and the request is neither the first nor the last.
             let (sges, fine) = ([good.sge(0, 8), sge], [good.sge(0, 0)]);
             let before = SendWr { wr_id: 1, opcode: write_to(&target, 0), data: Data::Sges(&fine), ..WR };
             let wrong = SendWr { wr_id: 2, opcode, data: Data::Sges(&sges), ..WR };
@@ -106,7 +106,7 @@ fn bad_elements_of_the_receive_queue() {
         let (what, sge) = bad[index];
         let good = guarded(&pair.a, 8);
         let before: Vec<_> = regions.iter().map(contents).collect();
-        // A message that ends before the bad element is received well.
+        // A message that ends before the bad element succeeds.
         post_recv(&pair.a.qp, 1, &[good.sge(0, 8), sge]);
         post_recv(&pair.a.qp, 2, &[good.sge(0, 7), sge]);
         post_recv(&pair.a.qp, 3, &[]);
@@ -115,7 +115,7 @@ fn bad_elements_of_the_receive_queue() {
         }
         assert_eq!(outcomes(&[pair.completion_of_a()]), [(1, Status::Success)], "{what}");
         if what == "too long" {
-            // One octet of this element is there.
+            // One octet of this element would be used.
             assert_eq!(outcomes(&[pair.completion_of_a()]), [(2, Status::Success)]);
             continue;
         }
@@ -196,7 +196,7 @@ fn remote_access_that_is_refused() {
             "{what}"
         );
         let done = drain(&pair.a.cq);
-        // A Write has succeeded when TCP has it; a Read is told what was wrong with it.
+        // A Write has succeeded when TCP has it. A Read completes with the fault.
         if matches!(opcode, SendOpcode::Read { .. }) {
             assert_eq!(outcomes(&done), [(1, Status::RemoteAccess)], "{what}");
             assert_eq!(done[0].vendor_err, u32::from_be_bytes([0, code.0, code.1, code.2]));
@@ -210,7 +210,7 @@ fn remote_access_that_is_refused() {
 }
 
 #[test]
-fn a_long_write_that_runs_out_of_bounds_places_only_what_fits() {
+fn a_long_write_beyond_the_bounds_places_only_whole_segments_inside() {
     let mut pair = connected();
     let target = guarded(&pair.b, 10_000);
     let source = memory_of(&pair.a, &pattern(10_000, 1));
@@ -226,7 +226,7 @@ fn a_long_write_that_runs_out_of_bounds_places_only_what_fits() {
 }
 
 #[test]
-fn memory_that_goes_while_the_peer_reads_it() {
+fn memory_deregistered_while_the_peer_reads_it() {
     let mut pair = connected();
     let octets = pattern(1 << 20, 3);
     let (source, sink) = (memory_of(&pair.b, &octets), guarded(&pair.a, 1 << 20));
@@ -249,7 +249,7 @@ fn memory_that_goes_while_the_peer_reads_it() {
 }
 
 #[test]
-fn memory_that_goes_while_it_is_sent() {
+fn memory_deregistered_while_it_is_sent() {
     for write in [false, true] {
         let mut pair = connected();
         let (source, target) = (pair.a.memory(1 << 20), pair.b.memory(1 << 20));
@@ -273,7 +273,7 @@ fn send_with_invalidate() {
         let (window, mine) = (pair.b.own_memory(8), guarded(&pair.a, 8));
         window.write(0, &[GUARD; 8]).unwrap();
         let invalidate = SendOpcode::SendInvalidate { stag: window.rkey() };
-        // The receive buffer may be the very memory.
+        // The receive may be in the invalidated memory itself.
         post_recv(&pair.b.qp, 1, &[window.sge(0, 4)]);
         pair.a.qp.post_send(&SendWr { opcode: invalidate, data: Data::Inline(b"last"), ..WR }).unwrap();
         let received = pair.completion_of_b();
@@ -292,7 +292,7 @@ fn send_with_invalidate() {
 }
 
 #[test]
-fn invalidated_memory_is_no_good_locally_either() {
+fn invalidated_memory_cannot_be_used_locally_either() {
     let mut pair = connected();
     let window = pair.a.own_memory(8);
     post_recv(&pair.a.qp, 1, &[]);
@@ -303,7 +303,7 @@ fn invalidated_memory_is_no_good_locally_either() {
     pair.a.qp.post_send(&SendWr { wr_id: 2, data: Data::Sges(&[window.sge(0, 8)]), ..WR }).unwrap();
     expect_local_error(&mut pair, "invalidated");
     assert_eq!(outcomes(&drain(&pair.a.cq)), [(2, Status::LocalProtection)]);
-    // Its place in the table is used again, by another STag.
+    // Another STag uses its place in the table again.
     let old = window.rkey();
     drop(window);
     assert_ne!(pair.a.memory(8).rkey(), old);

@@ -1,4 +1,4 @@
-//! Reads: the fence, and how many may be outstanding.
+//! Reads: the fence, and the number of outstanding ones.
 
 use weft_netif::Duration;
 use weft_rnic::{
@@ -11,8 +11,8 @@ use crate::world::{
     memory_of, outcomes, pattern, post_recv, qp_on, read_from, terminate_code, write_to,
 };
 
-/// Posts a long Read and a Send of what it fetches, and answers how many segments of the Read Response `a` had received
-/// when the Send left it, of how many.
+/// Posts a long Read and a Send of the fetched octets. Returns how many segments of the Read Response `a` had
+/// received when the Send left it, and the number of all segments.
 fn send_behind_a_read(pair: &mut Pair, fence: bool) -> (u64, u64) {
     let octets = pattern(300_000, 5);
     let (source, sink, echo) = (memory_of(&pair.b, &octets), pair.a.memory(300_000), pair.b.memory(300_000));
@@ -60,11 +60,11 @@ fn a_fenced_read_waits_and_so_does_everything_behind_it() {
     pair.wait(|| (sent() > before + 1).then_some(())).unwrap();
     assert_eq!(pair.a.cq.poll_one().map(|first| first.wr_id), Some(1), "the first Read has come to its end");
     assert_eq!([pair.completion_of_a().wr_id, pair.completion_of_a().wr_id], [2, 3]);
-    // Only the first part of a Read with several elements waits, not each for the one before.
+    // Of a Read with several elements only the first part waits. The others do not wait for each other.
     assert_eq!(sent() - before, 4);
 }
 
-/// Does 50 Reads of 1000 octets each, and answers how many were outstanding at most.
+/// Does 50 Reads of 1000 octets each. Returns the agreed depths, and the largest number of outstanding Reads.
 fn most_outstanding(depths: [ConnParam<'_>; 2]) -> ([(u16, u16); 2], u64) {
     let mut pair = connected();
     let (qa, qb) = (qp_on(&pair.a, &pair.a.cq), qp_on(&pair.b, &pair.b.cq));
@@ -82,7 +82,7 @@ fn most_outstanding(depths: [ConnParam<'_>; 2]) -> ([(u16, u16); 2], u64) {
     (negotiated, most)
 }
 
-/// Waits for `requests` completions of `a`; also tells how many Reads were outstanding at the most.
+/// Waits for `requests` completions of `a`. Also returns the largest number of outstanding Reads.
 fn watch_reads(pair: &mut Pair, requests: usize) -> (u64, Vec<Completion>) {
     let (a, cq) = (pair.a.device.clone(), pair.a.cq.clone());
     let (mut most, mut done) = (0, Vec::new());
@@ -111,7 +111,7 @@ fn never_more_reads_outstanding_than_agreed() {
     for (a, b, expected) in cases {
         let (negotiated, most) = most_outstanding([a, b]);
         assert_eq!(negotiated, expected);
-        // What is agreed is also used.
+        // The agreed number is also reached.
         assert_eq!(most, u64::from(expected[0].1));
     }
 }

@@ -1,4 +1,4 @@
-//! Registration: tagged offsets of one's choice, changes in place, and what is in use.
+//! Registration: chosen tagged offsets, changes in place, and objects in use.
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use weft_netif::Duration;
@@ -20,7 +20,7 @@ fn region() -> Region {
     region
 }
 
-/// `a` writes four octets to this place of `b`'s memory, and waits until they are there or refused.
+/// `a` writes four octets to this place of `b`'s memory, and waits until they are placed or refused.
 fn write(pair: &mut Pair, memory: &Mr, offset: usize) {
     let wr = SendWr { opcode: write_to(memory, offset), data: Data::Inline(b"four"), ..WR };
     pair.a.qp.post_send(&wr).unwrap();
@@ -28,7 +28,7 @@ fn write(pair: &mut Pair, memory: &Mr, offset: usize) {
     pair.settle(Duration::from_millis(10));
 }
 
-/// What `memory` holds where `a` has written, and guard octets elsewhere.
+/// Checks that `memory` has the octets of `a` at this place, and guard octets elsewhere.
 fn expect_at(memory: &Mr, offset: usize) {
     let mut expected = vec![GUARD; LEN];
     expected[offset..offset + 4].copy_from_slice(b"four");
@@ -36,7 +36,7 @@ fn expect_at(memory: &Mr, offset: usize) {
     memory.write(0, &[GUARD; LEN]).unwrap();
 }
 
-/// Local and remote access both go by the tagged offset, whatever it is.
+/// Local and remote access both use the tagged offset, whatever it is.
 #[test]
 fn tagged_offsets_have_nothing_to_do_with_addresses() {
     let highest = u64::MAX - LEN as u64;
@@ -54,7 +54,7 @@ fn tagged_offsets_have_nothing_to_do_with_addresses() {
             write(&mut pair, &target, offset);
             expect_at(&target, offset);
         }
-        // As the sink and the source of a Read, and of messages.
+        // The memory serves as sink and source of a Read, and of messages.
         let source = pair.a.pd.register_at(region(), access, iova).unwrap();
         source.write(0, b"four").unwrap();
         let sges = [Sge { addr: first + 8, length: 4, lkey: target.lkey() }];

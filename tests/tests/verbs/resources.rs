@@ -1,4 +1,4 @@
-//! The lists of a device's objects, and the socket on which it tells them.
+//! The lists of a device's objects, and the socket on which they are served.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -129,7 +129,7 @@ fn memory_and_domains() {
     assert_eq!(pds(), [(1, 1, 1)]);
 }
 
-/// A device that tells its state, in a folder of its own.
+/// A device that serves its state, in a folder of its own.
 struct Told {
     server: Server,
     device: Device,
@@ -194,20 +194,20 @@ fn one_line_asks_and_one_line_answers() {
 }
 
 #[test]
-fn who_asks_badly_holds_nobody_up() {
+fn a_bad_client_does_not_delay_others() {
     let told = Told::new("bad");
     let socket = told.socket();
     let cq = told.device.create_cq(16, None).unwrap();
     let pd = told.device.alloc_pd();
     let capacity = QpCapacity { send_wr: 1, recv_wr: 1, send_sge: 1, recv_sge: 1, inline: 0 };
     let init = QpInit { capacity, ..QpInit::new(&cq, &cq) };
-    // As many as it takes for an answer that no socket buffer holds.
+    // So many queue pairs make an answer that exceeds any socket buffer.
     let qps: Vec<_> = (0..2000).map(|_| told.device.create_qp(&pd, &init).unwrap()).collect();
     let connect = || UnixStream::connect(&socket).unwrap();
     let mut kept = Vec::new();
     let mut speak = |octets: &[u8]| {
         let mut stream = connect();
-        // The server may have hung up on what is left of it.
+        // The server may have closed the connection before the end.
         let _cut_off = stream.write_all(octets);
         kept.push(stream);
     };
@@ -238,7 +238,7 @@ fn who_asks_badly_holds_nobody_up() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_is_told_when_the_server_starts() {
+fn an_impossible_folder_is_an_error_when_the_server_starts() {
     let error = Server::start(Path::new("/proc/nowhere/weft"), Vec::new()).unwrap_err();
     assert!(error.to_string().starts_with("statistics cannot be served at /proc/nowhere/weft: "), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Memory that its owner takes back while a driver thread places octets of the peer into it.
+//! Memory that its owner revokes while a driver thread places octets of the peer into it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,7 +7,7 @@ use weft_rnic::{Access, Bind, CmEvent, Data, Mr, Progress, Qp, SendOpcode, SendW
 use crate::threads::{End, Ends, Guard, PATIENCE};
 use crate::world::{WR, write_to};
 
-/// Of one segment, so that a look at all of it takes no longer than its placement.
+/// The length of one segment, so that a check of all of it takes no longer than its placement.
 const LEN: usize = 1400;
 const ROUNDS: usize = 100;
 
@@ -17,13 +17,13 @@ fn content(memory: &Mr) -> [u8; LEN] {
     octets
 }
 
-/// Writes the two sources to one place in turns, as fast as it goes, until the peer has ended the stream.
+/// Writes the two sources to one place in turns, as fast as possible, until the peer has ended the stream.
 fn write_until_refused(end: &End, qp: &Qp, sources: &[Mr; 2], opcode: SendOpcode) {
     let guard = Guard::new();
     for source in sources.iter().cycle() {
         let sges = [source.sge(0, u32::try_from(LEN).unwrap())];
         let wr = SendWr { opcode, data: Data::Sges(&sges), ..WR };
-        // A full queue is no matter: the next one is as good.
+        // A full queue does no harm, since any Write will do.
         let _is_posted = qp.post_send(&wr).is_ok();
         while let Some(done) = end.cq.poll_one() {
             if done.qp_num == qp.number() && done.status != Status::Success {
@@ -34,8 +34,8 @@ fn write_until_refused(end: &End, qp: &Qp, sources: &[Mr; 2], opcode: SendOpcode
     }
 }
 
-/// A flood of Writes is arriving when the call returns: from then on not an octet changes, also none of a segment that
-/// was being placed at that moment.
+/// Many Writes arrive while the call returns. From then on no octet changes, also none of a segment that was being
+/// placed.
 // Covers 5042-6.2.2-2, 5040-8.1.1-7.
 #[test]
 fn memory_is_revoked_while_a_thread_places_into_it() {
@@ -71,7 +71,7 @@ fn memory_is_revoked_while_a_thread_places_into_it() {
     }
 }
 
-/// The same with a window: once its Local Invalidate has completed, nothing changes what lies below.
+/// The same with a window: after its Local Invalidate has completed, the memory below does not change.
 // Covers 5042-6.2.2-2, 5040-8.1.1-7.
 #[test]
 fn a_window_is_invalidated_while_a_thread_places_through_it() {

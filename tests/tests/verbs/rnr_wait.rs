@@ -1,4 +1,4 @@
-//! `rnr_wait`: a message without a receive waits instead of ending the stream, and everything behind it.
+//! `rnr_wait`: a message without a receive waits instead of ending the stream, with all later messages.
 
 use weft_netif::Duration;
 use weft_rnic::{
@@ -62,7 +62,7 @@ fn a_sender_is_slowed_to_the_pace_of_the_receives() {
 }
 
 #[test]
-fn what_follows_waits_too_and_the_other_direction_does_not() {
+fn later_messages_wait_too_and_the_other_direction_does_not() {
     let mut pair = waiting_pair();
     let (target, source) = (guarded(&pair.b, 8), memory_of(&pair.b, b"readable"));
     let (sink, inbox) = (guarded(&pair.a, 8), guarded(&pair.a, 8));
@@ -152,7 +152,7 @@ fn a_lost_peer_and_an_own_close_end_the_wait() {
     pair.settle(Duration::from_secs(1));
     assert_eq!(outcomes(&drain(&pair.b.cq)), [(2, Status::WorkRequestFlushed)]);
 
-    // This side disconnects: what waits is thrown away.
+    // This side disconnects: waiting messages are dropped.
     let mut pair = waiting_pair();
     send(&pair.a.qp, 1, b"unread");
     pair.settle(Duration::from_secs(1));
@@ -162,7 +162,7 @@ fn a_lost_peer_and_an_own_close_end_the_wait() {
     pair.settle(Duration::from_secs(60));
     assert_eq!(([pair.a.qp.state(), pair.b.qp.state()], drain(&pair.b.cq)), ([QpState::Error; 2], vec![]));
 
-    // This side is gone.
+    // This side is destroyed.
     let mut pair = waiting_pair();
     send(&pair.a.qp, 1, b"unread");
     pair.settle(Duration::from_secs(1));
@@ -198,7 +198,7 @@ fn all_that_wait_for_a_shared_queue_are_served_in_turn() {
     }
     pair.settle(LONG);
     assert_eq!(drain(&pair.b.cq), []);
-    // One at a time: whose message has waited longest comes first.
+    // One at a time: the message that has waited longest goes first.
     let numbers: Vec<_> = qps.iter().map(|(_, b)| b.number()).collect();
     for round in 0..3 {
         let mut served: Vec<_> = (0..10)
@@ -236,7 +236,7 @@ fn a_request_is_not_lost_with_a_queue_pair_that_waited_for_it() {
         send(a, 0, b"message");
         pair.settle(Duration::from_millis(1));
     }
-    // The first one's doorbell has rung, but its turn never comes.
+    // The first one's doorbell has rung, but the engine never handles it.
     recv(1);
     drop(qps.remove(0));
     pair.settle(Duration::from_millis(1));
@@ -264,8 +264,8 @@ fn off_by_default() {
     assert_eq!(crate::world::terminate_code(&end_of_a(&mut pair)), (1, 2, 2));
 }
 
-/// Threads that race: messages come as fast as they can, receives are posted one by one, and every post may be the one
-/// that a message has just begun to wait for.
+/// Threads race: messages come as fast as possible, receives are posted one by one. Each post may be the one that a
+/// message has just begun to wait for.
 #[test]
 fn no_wake_up_is_lost_between_threads() {
     const COUNT: u64 = 3000;

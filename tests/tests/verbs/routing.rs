@@ -19,7 +19,7 @@ fn event(notice: Option<Notice>) -> (u64, CmEvent) {
     }
 }
 
-/// One queue for both devices: whose event it is shows by its name.
+/// One queue serves both devices. The name of an event tells its device.
 #[test]
 fn one_queue_serves_several_devices() {
     let mut pair = pair();
@@ -58,7 +58,7 @@ fn events_move_in_their_order() {
     pair.settle(weft_netif::Duration::from_secs(1));
     from.post(6, 60);
     from.post(7, 70);
-    // The listener is moved when one request is there and another one on its way.
+    // The listener moves when one request has come and another one is under way.
     connect(&pair, &qps[1]);
     from.migrate(7, EventSource::Listener(&listener), &to).unwrap();
     connect(&pair, &qps[2]);
@@ -67,7 +67,7 @@ fn events_move_in_their_order() {
     let (7, second) = event(pair.wait(|| to.pop())) else { panic!("not the listener's") };
     assert!(matches!(event(pair.wait(|| to.pop())), (7, CmEvent::ConnectRequest(_))));
     assert_eq!(from.pop(), Some(Notice { id: 6, news: News::Posted(60) }));
-    // So is a connection, accepted onto a queue of its own.
+    // A connection that was accepted onto its own queue moves, too.
     let events = pair.b.device.events_on(&from);
     let param = ConnParam { id: 8, events: Some(&events), ..ConnParam::default() };
     pair.b.device.accept(first.id, &pair.b.qp, param).unwrap();
@@ -81,7 +81,7 @@ fn events_move_in_their_order() {
     from.post(6, 61);
     from.discard(6);
     assert_eq!(from.pop(), None);
-    // What is silenced makes no events, neither those that wait nor those that come.
+    // A silenced connection has no events, neither waiting nor later ones.
     let CmEvent::ConnectRequest(second) = second else { panic!("no request") };
     let qp = qp_on(&pair.b, &pair.b.cq);
     let param = ConnParam { id: 9, events: Some(&events), ..ConnParam::default() };
@@ -96,9 +96,9 @@ fn events_move_in_their_order() {
     assert_eq!((from.pop(), to.pop()), (None, None));
 }
 
-/// What nobody has heard of ends with its listener; the port is another one's then.
+/// A request that the application has not seen ends with its listener. The port is free then.
 #[test]
-fn requests_in_a_queue_end_with_their_listener() {
+fn pending_requests_end_with_their_listener() {
     let mut pair = pair();
     let listen = Listen { backlog: Some(1), ..Listen::from(9) };
     let listener = pair.b.device.listen(&pair.b.events, listen).unwrap();

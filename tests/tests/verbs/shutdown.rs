@@ -1,4 +1,4 @@
-//! The end of a device in good order, and in time.
+//! The orderly end of a device, within a time limit.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use weft_tests::{PORT, Pair, PairConfig};
 use crate::threads::{Ends, Guard};
 use crate::world::{WR, contents, drain, memory_of, outcomes, pattern, post_recv, qp_on, reason, write_to};
 
-/// What was posted is done, receives are flushed, both sides hear of the end, and nothing is left of TCP.
+/// Posted requests are done, receives are flushed, both sides get the end, and no connection of TCP is left.
 #[test]
-fn what_is_posted_is_done_first() {
+fn posted_requests_are_done_first() {
     let mut pair = Pair::connected(&PairConfig::default());
     let octets = pattern(1_000_000, 3);
     let (source, far) = (memory_of(&pair.a, &octets), pair.b.memory(octets.len()));
@@ -37,9 +37,9 @@ fn what_is_posted_is_done_first() {
     assert_eq!([pair.a.qp.state(), idle.state()], [QpState::Error; 2]);
 }
 
-/// A device that was shut down says so to whoever wants something new of it, and nobody is listened to.
+/// A device that was shut down refuses all new objects, and does not listen any more.
 #[test]
-fn nothing_new_is_made() {
+fn new_objects_are_refused() {
     let mut pair = Pair::new(&PairConfig::default());
     let (before, opening) = (qp_on(&pair.b, &pair.b.cq), qp_on(&pair.b, &pair.b.cq));
     let nobody = "10.0.0.77:9".parse().unwrap();
@@ -56,7 +56,7 @@ fn nothing_new_is_made() {
     assert_eq!(device.open_stream(&pair.b.events, nobody).err(), Some(CmError::ShutDown));
     let refused = device.connect(&pair.b.events, &before, nobody, ConnParam::default());
     assert_eq!(refused, Err(CmError::ShutDown));
-    // Memory is the application's for as long as it holds it, and what is posted is flushed.
+    // Memory stays valid as long as the application holds it, and posted requests are flushed.
     assert!(pd.register(8, Access::ALL).is_ok());
     post_recv(&before, 5, &[]);
     pair.settle(EngineTime::from_secs(1));
@@ -81,20 +81,20 @@ fn devices_with_threads_wait_for_the_end() {
     assert_eq!([qa.state(), qb.state()], [QpState::Error; 2]);
 }
 
-/// A peer that is not there any more is waited for as long as was said, and no longer.
+/// The shutdown waits for an absent peer as long as its limit, and no longer.
 #[test]
-fn what_does_not_end_in_time_is_reset() {
+fn connections_that_do_not_end_in_time_are_reset() {
     let ends = Ends::new(Progress::Manual, Progress::Manual);
     let (qa, _qb) = ends.link();
     post_recv(&qa, 10, &[]);
-    // Nobody drives the other device from here on.
+    // From here on the other device is not driven.
     assert!(!ends.a.device.shutdown(Duration::from_millis(20)));
     assert_eq!(outcomes(&drain(&ends.a.cq)), [(10, Status::WorkRequestFlushed)]);
     assert_eq!(qa.state(), QpState::Error);
 }
 
-/// So is what only TCP still sees to its end: a peer that has not closed yet would ask for a long time where nobody is
-/// any more.
+/// The same for streams that only TCP still closes. A peer that has not closed yet would otherwise retry for a long
+/// time.
 #[test]
 fn streams_whose_peer_has_not_closed_are_reset() {
     let ends = Ends::new(Progress::Manual, Progress::Manual);
@@ -109,7 +109,7 @@ fn streams_whose_peer_has_not_closed_are_reset() {
         }
     };
     assert!(!ends.a.device.shutdown(Duration::from_millis(20)), "nobody drives the other device meanwhile");
-    // What is in memory is there at once.
+    // Octets on a wire in memory are there at once.
     while accepted.receive(&mut [0; 8]).is_ok() {
         guard.check("an end");
     }

@@ -1,4 +1,4 @@
-//! Shared receive queues: who takes which request, limits and sizes, and who may use and destroy them.
+//! Shared receive queues: the order of requests, limits and sizes, and the rights to use and destroy them.
 
 use weft_netif::Duration;
 use weft_rnic::{
@@ -63,7 +63,7 @@ fn a_hundred_queue_pairs_share_one_queue() {
     }
     let received = drain(&pair.b.cq);
     assert_eq!(received.len(), 2 * QPS);
-    // The requests were taken in their order, each message says whose it is, and the completion says so too.
+    // The requests were taken in order. Each message names its sender, and so does the completion.
     let octets = contents(&memory);
     let mut rounds = [0; QPS];
     for (order, completion) in received.iter().enumerate() {
@@ -137,7 +137,7 @@ fn the_limit_makes_one_event_each_time_it_is_asked_for() {
 }
 
 #[test]
-fn its_size_changes_while_it_is_used() {
+fn the_size_changes_during_use() {
     let mut pair = Pair::new(&PairConfig::default());
     let srq = pair.b.pd.create_srq(&SrqInit { max_wr: 4, ..INIT }).unwrap();
     let qps = linked(&mut pair, &srq, 2);
@@ -157,7 +157,7 @@ fn its_size_changes_while_it_is_used() {
     assert_eq!((resize(1), srq.query().max_wr), (Ok(()), 1));
     let too_large = ModifyError::TooLarge { what: "receive requests", max: 1 << 16 };
     assert_eq!((resize(1 << 17), too_large.errno()), (Err(too_large), Errno::Inval));
-    // Both at once: the limit counts against the new size, and nothing changes if either is refused.
+    // Both at once: the limit is checked against the new size, and a refusal changes nothing.
     let both = |max_wr, limit| srq.modify(&SrqModify { max_wr: Some(max_wr), limit: Some(limit) });
     assert!(both(4, 5).is_err());
     assert_eq!((srq.query().max_wr, both(4, 4)), (1, Ok(())));
@@ -205,7 +205,7 @@ fn without_a_request_the_stream_ends() {
 }
 
 #[test]
-fn who_may_use_and_destroy_it() {
+fn rights_to_use_and_destroy_a_shared_queue() {
     let pair = Pair::new(&PairConfig::default());
     let (a, b) = (&pair.a, &pair.b);
     let srq = b.pd.create_srq(&INIT).unwrap();
@@ -243,7 +243,7 @@ fn a_handle_that_is_dropped_leaves_the_queue_to_its_queue_pairs() {
 }
 
 #[test]
-fn there_are_not_more_than_the_settings_allow() {
+fn the_settings_limit_the_number_of_shared_queues() {
     let (wire, _peer) = weft_netif::pair(1500);
     let mut config = weft_rnic::Config::new("10.0.0.1/24".parse().unwrap(), 1);
     config.max_srqs = 2;

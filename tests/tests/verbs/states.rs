@@ -1,4 +1,4 @@
-//! The state table of a queue pair as an application meets it.
+//! The state table of a queue pair, seen by an application.
 
 use weft_rnic::{
     CmError, CmEvent, ConnParam, Data, DisconnectReason, PostError, QpState, RecvWr, SendWr, Status,
@@ -7,7 +7,7 @@ use weft_tests::{PORT, Pair, PairConfig};
 
 use crate::world::{WR, connected, drain, end_of_a, end_of_b, outcomes, post_recv, qp_on};
 
-/// Posts to both queues what can only be flushed, unsignaled requests among it, and lets the engine look once.
+/// Posts requests that can only be flushed to both queues, some unsignaled, and lets the engine run once.
 fn expect_flush_at_once(pair: &Pair) {
     let now = pair.lockstep.now();
     for wr_id in 0..4 {
@@ -74,7 +74,7 @@ fn terminate_flushes_at_once() {
     assert_eq!(pair.a.qp.state(), QpState::Terminate);
     assert_eq!(outcomes(&drain(&pair.a.cq)), [(9, Status::LocalProtection)]);
     expect_flush_at_once(&pair);
-    // The peer has received the Terminate: also its queue pair flushes, and ends in Error.
+    // The peer has received the Terminate: its queue pair flushes too, and ends in Error.
     end_of_b(&mut pair);
     assert!(matches!(pair.b.qp.state(), QpState::Terminate | QpState::Error));
     post_recv(&pair.b.qp, 5, &[]);
@@ -86,7 +86,7 @@ fn terminate_flushes_at_once() {
 }
 
 #[test]
-fn what_was_posted_before_the_end_is_flushed_in_order() {
+fn requests_posted_before_the_end_are_flushed_in_order() {
     let mut pair = connected();
     let (ma, mb) = (pair.a.memory(1 << 20), pair.b.memory(1 << 20));
     for wr_id in 0..6 {
@@ -95,7 +95,7 @@ fn what_was_posted_before_the_end_is_flushed_in_order() {
         pair.a.qp.post_send(&SendWr { wr_id, opcode, signaled, data: Data::Sges(&data), ..WR }).unwrap();
         post_recv(&pair.a.qp, 20 + wr_id, &[]);
     }
-    // Some Reads are outstanding by now, none is answered in full.
+    // Some Reads are outstanding now, and none is answered in full.
     pair.settle(weft_netif::Duration::from_micros(1));
     assert!(pair.a.device.counters().sent.by_opcode[crate::world::READ_REQUEST] > 0);
     pair.a.qp.disconnect().unwrap();
@@ -121,7 +121,7 @@ fn a_queue_pair_is_connected_only_once() {
     assert!(matches!(pair.event_of_b(), CmEvent::Established { .. }));
     assert_eq!(connect(&pair), Err(CmError::QpBusy), "while connected");
 
-    // The accepting side: a busy queue pair does not use the request up.
+    // The accepting side: a busy queue pair does not use up the request.
     let second = qp_on(&pair.a, &pair.a.cq);
     pair.a.device.connect(&pair.a.events, &second, remote, ConnParam::default()).unwrap();
     let CmEvent::ConnectRequest(request) = pair.event_of_b() else { panic!("no request") };

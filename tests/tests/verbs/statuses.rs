@@ -1,5 +1,5 @@
-//! Every status that a completion can have, brought about between two devices, and what the other side's application
-//! sees of it. A bad response needs a peer that breaks rules: see `rdmap_reads` of the conformance tests.
+//! Every status of a completion, caused between two devices, and its effect on the other side's application. A bad
+//! response needs a peer that breaks rules: see `rdmap_reads` of the conformance tests.
 
 use weft_netif::Duration;
 use weft_rnic::{Completion, CompletionOpcode, ConnParam, Data, SendOpcode, SendWr, Sge, Stag, Status};
@@ -11,7 +11,7 @@ use crate::world::{
 
 const LONG: usize = 1 << 20;
 
-/// Posts `wr` and one more request behind it at `a`, and answers how both end; the one behind is always flushed.
+/// Posts `wr` and one more request at `a`. Returns how the first ends; the second is always flushed.
 fn end_of(pair: &mut Pair, wr: &SendWr<'_>) -> Completion {
     pair.a.qp.post_sends(&[SendWr { wr_id: 1, ..*wr }, SendWr { wr_id: 2, ..WR }]).unwrap();
     let ends = [pair.completion_of_a(), pair.completion_of_a()];
@@ -21,14 +21,14 @@ fn end_of(pair: &mut Pair, wr: &SendWr<'_>) -> Completion {
 }
 
 #[test]
-fn what_is_wrong_on_this_side() {
+fn statuses_of_local_faults() {
     let gone = |pair: &Pair| pair.a.memory(8).sge(0, 8);
     let mut pair = connected();
     let sge = [gone(&pair)];
     let end = end_of(&mut pair, &SendWr { data: Data::Sges(&sge), ..WR });
     assert_eq!((end.status, end.vendor_err), (Status::LocalProtection, 0));
 
-    // Out of bounds, and without the right to write.
+    // Outside of the bounds, and without the right to write.
     let mut pair = connected();
     let (source, target) = (memory_of(&pair.a, b"octets"), pair.b.memory(8));
     let sge = [source.sge(0, 7)];
@@ -40,16 +40,16 @@ fn what_is_wrong_on_this_side() {
     let end = end_of(&mut pair, &SendWr { opcode: read_from(&source, 0), data: Data::Sges(&sge), ..WR });
     assert_eq!(end.status, Status::LocalProtection);
 
-    // A Local Invalidate of what is not there.
+    // A Local Invalidate of an unknown STag.
     let mut pair = connected();
     let opcode = SendOpcode::LocalInvalidate { stag: Stag(0xDEAD_0000) };
     let end = end_of(&mut pair, &SendWr { opcode, ..WR });
     assert_eq!(end.status, Status::MemoryWindowBind);
 }
 
-/// A Read on a connection whose peer holds none can never be sent.
+/// A Read on a connection whose peer takes none can never be sent.
 #[test]
-fn a_read_that_nobody_takes() {
+fn a_read_that_the_peer_cannot_take() {
     let mut pair = Pair::new(&PairConfig { capacity: CAPACITY, ..PairConfig::default() });
     let (a, b) = (qp_on(&pair.a, &pair.a.cq), qp_on(&pair.b, &pair.b.cq));
     let no_reads = ConnParam { ird: Some(0), ord: Some(0), ..ConnParam::default() };
@@ -61,7 +61,7 @@ fn a_read_that_nobody_takes() {
 }
 
 #[test]
-fn what_is_wrong_with_a_receive() {
+fn statuses_of_bad_receives() {
     let cases: [(usize, bool, Status); 2] =
         [(4, false, Status::LocalLength), (8, true, Status::LocalProtection)];
     for (len, is_gone, status) in cases {
@@ -79,10 +79,10 @@ fn what_is_wrong_with_a_receive() {
     }
 }
 
-/// The peer says in a Terminate what it did not take. A Send is done when TCP has its octets, so that only one that is
-/// still on its way can hear of it.
+/// The peer's Terminate names the refused message. A Send is done when TCP has its octets, so that only one in
+/// progress can still fail.
 #[test]
-fn what_the_peer_refuses() {
+fn statuses_of_requests_that_the_peer_refuses() {
     let source = |pair: &Pair| memory_of(&pair.a, &vec![7; LONG]);
     let whole = |memory: &weft_rnic::Mr| [memory.sge(0, len32(LONG))];
 
@@ -119,10 +119,10 @@ fn what_the_peer_refuses() {
     assert_eq!((end.status, end.vendor_err), (Status::RemoteOperation, 0x02_07));
 }
 
-/// A peer that knows no Immediate Data refuses the opcode. The message is long over for its sender, and all else is
+/// A peer without Immediate Data refuses the opcode. The sender's message is already done, and all other requests are
 /// flushed.
 #[test]
-fn what_was_done_before_the_refusal_stays_done() {
+fn requests_done_before_a_refusal_stay_successful() {
     let mut pair = connected();
     pair.a.qp.post_send(&SendWr { wr_id: 1, data: Data::Inline(b"no receive"), ..WR }).unwrap();
     assert_eq!(outcomes(&[pair.completion_of_a()]), [(1, Status::Success)]);

@@ -1,4 +1,4 @@
-//! Streaming mode between two devices: lines, then RDMA; refusals and further attempts; tiny windows; loss.
+//! Streaming mode between two devices: lines, then RDMA; refusals and further attempts; small windows; loss.
 
 use weft_netif::ImpairmentConfig;
 use weft_rnic::{CmError, CmEvent, Config, ConnParam, Device, QpState, StreamError, StreamState};
@@ -21,7 +21,7 @@ fn lines_then_rdma() {
     talk.expect_usable();
 }
 
-/// After a refusal both talk on, over the same TCP connection, and try again with the same queue pairs.
+/// After a refusal both go on, over the same TCP connection, and try again with the same queue pairs.
 #[test]
 fn a_rejection_leads_back_to_streaming_mode() {
     let mut talk = Talk::new(&PairConfig::default());
@@ -59,7 +59,7 @@ fn the_opener_responds() {
     assert!(matches!(talk.event_of_b(), CmEvent::Established { .. }));
 }
 
-/// What the application leaves unread is MPA's: the peer has said the last thing and asked at once.
+/// Octets that the application leaves unread belong to MPA: the peer has sent its last line and its Request at once.
 #[test]
 fn octets_left_unread_are_the_request() {
     for taken in [1, 3, 6] {
@@ -102,13 +102,13 @@ fn large_data_over_tiny_windows() {
     }
 }
 
-/// A wake-up comes for each call that found less than it asked for, so that an application can sleep in between.
+/// Each call that found fewer octets than it asked for gets a wake-up, so that an application can sleep in between.
 #[test]
 fn events_are_enough_to_go_on() {
     let mut talk = Talk::new(&PairConfig { tcp_buffer: 4096, ..PairConfig::default() });
     let text = pattern(100_000, 3);
     let (mut sent, mut heard, mut buffer) = (0, Vec::new(), [0; 1000]);
-    // Every call is due to an event, but for the first ones.
+    // Every call follows an event, except for the first ones.
     let (mut a_awake, mut b_awake) = (true, true);
     while heard.len() < text.len() {
         if a_awake {
@@ -131,7 +131,7 @@ fn events_are_enough_to_go_on() {
     talk.convert();
 }
 
-/// TCP loses, repeats, cuts and reorders while the stream changes from one mode to the other and back.
+/// TCP loses, repeats, cuts and reorders while the stream changes between the two modes.
 // Covers 5044-7.1.5-4.
 #[test]
 fn loss_on_the_wire_while_modes_change() {
@@ -184,9 +184,9 @@ fn refused_calls_change_nothing() {
     assert_eq!(start, Err(CmError::Stream(StreamError::NotOpen)));
 }
 
-/// On a device with manual progress a call that finds no room, as one that finds no octets, makes some.
+/// On a device with manual progress, a call that finds no room or no octets drives the engine.
 #[test]
-fn an_application_that_only_sends_gets_on() {
+fn an_application_that_only_sends_makes_progress() {
     let (left, right) = weft_netif::pair(1500);
     let open = |wire, address: &str| {
         let mut config = Config::new(address.parse().unwrap(), 3);

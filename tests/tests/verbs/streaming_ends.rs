@@ -1,4 +1,4 @@
-//! Streaming mode: handles, queue pairs and devices that go away in every phase, and threads that sleep.
+//! Streaming mode: handles, queue pairs and devices that are dropped in every phase, and threads that sleep.
 
 use std::time::Duration as RealDuration;
 
@@ -11,13 +11,13 @@ use weft_tests::{Pair, PairConfig};
 use crate::talk::{PORT, Talk, news, take};
 use crate::world::{CAPACITY, pattern, qp_on};
 
-/// Dropping the handle closes behind what was sent; before that the peer receives everything.
+/// A dropped handle closes the connection behind the sent octets. The peer receives all of them first.
 #[test]
 fn a_dropped_handle_closes() {
     let mut talk = Talk::new(&PairConfig::default());
     let text = pattern(100_000, 7);
     assert_eq!(talk.a.send(&text), Ok(text.len()));
-    // What nobody will receive does not keep the connection open either.
+    // Unread octets do not keep the connection open either.
     assert_eq!(talk.b.send(b"unread"), Ok(6));
     talk.settle();
     let Talk { mut pair, a, b, listener } = talk;
@@ -35,7 +35,8 @@ fn a_dropped_handle_closes() {
     pair.settle(Duration::from_secs(30));
     assert_eq!(pair.a.device.stack_counters().connections, 0);
     assert_eq!(pair.b.device.stack_counters().connections, 0);
-    // While it opens, too; and what nobody has taken outlives its listener only as long as an answer may take.
+    // A handle may also be dropped during the opening. A connection that was not taken outlives its listener only as
+    // long as an answer may take.
     let remote = pair.b.device.address(PORT);
     drop(pair.a.device.open_stream(&pair.a.events, remote).unwrap());
     pair.settle(Duration::from_secs(1));
@@ -49,7 +50,7 @@ fn a_dropped_handle_closes() {
     assert_eq!(pair.b.device.stack_counters().connections, 0);
 }
 
-/// Once MPA has been started the connection needs no handle, and a rejection finds nobody to return it to.
+/// After MPA has been started the connection needs no handle. A rejection then has no handle to return to.
 #[test]
 fn handles_dropped_during_startup() {
     for accept in [true, false] {
@@ -79,7 +80,7 @@ fn handles_dropped_during_startup() {
     }
 }
 
-/// A queue pair that is destroyed takes its connection with it, in whichever phase; its side's handle shows that.
+/// A destroyed queue pair ends its connection, in each phase. The handle of its side shows that.
 #[test]
 fn queue_pairs_destroyed_in_every_phase() {
     for (initiators, established) in [(true, false), (true, true), (false, true)] {
@@ -185,7 +186,7 @@ fn threads_sleep_for_their_streams() {
             stream.start_initiator(&qp, ConnParam::default()).unwrap();
             assert!(matches!(wait_for_news(&a_events), CmEvent::Rejected { .. }));
             drop(stream);
-            // Whoever drives a device by hand sees its last octets through.
+            // A program that drives a device by hand has to drive it until the last octets are sent.
             while !server.is_finished() {
                 a.progress();
                 std::thread::yield_now();
@@ -209,5 +210,5 @@ fn wait(events: &EventChannel) -> CmEvent {
     events.wait(Some(PATIENCE)).expect("an event")
 }
 
-/// Only so that a hang becomes a failure.
+/// The limit only makes a failure out of a hang.
 const PATIENCE: RealDuration = RealDuration::from_secs(60);

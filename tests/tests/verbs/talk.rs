@@ -8,7 +8,7 @@ use weft_tests::{Pair, PairConfig, Side};
 
 use crate::world::{WR, contents, guarded, len32, memory_of, pattern, post_recv, qp_on, write_to};
 
-/// Where connections begin in streaming mode.
+/// The port for connections that begin in streaming mode.
 pub(crate) const PORT: u16 = 7175;
 
 /// Two devices with one connection in streaming mode between them.
@@ -27,7 +27,7 @@ impl Talk {
         Self { pair, a, b, listener }
     }
 
-    /// Moves `text` from `from` to `to` by pieces that differ in size, and answers it as it has arrived.
+    /// Moves `text` from `from` to `to` in pieces of different sizes. Returns it as it has arrived.
     pub(crate) fn carry(&mut self, a_to_b: bool, text: &[u8], piece: usize) -> Vec<u8> {
         let (from, to) = if a_to_b { (&self.a, &self.b) } else { (&self.b, &self.a) };
         let (mut sent, mut heard, mut buffer) = (0, Vec::new(), vec![0; piece]);
@@ -45,7 +45,7 @@ impl Talk {
         assert_eq!(self.carry(a_to_b, line, line.len()), line);
     }
 
-    /// `a` asks in lines, `b` agrees and becomes responder. The answer to `a` is left to the caller.
+    /// `a` asks in lines, `b` agrees and becomes responder. The caller sends the answer of `a`.
     pub(crate) fn agree(&mut self) {
         self.expect_line(true, b"RDMA?\n");
         let b = &self.b;
@@ -56,7 +56,7 @@ impl Talk {
         a.start_initiator(&self.pair.a.qp, with(b"please")).unwrap();
     }
 
-    /// MPA between both, and a Write and a Send over it.
+    /// Starts MPA between both, and makes a Write and a Send over it.
     pub(crate) fn convert(&mut self) {
         self.agree();
         let CmEvent::ConnectRequest(request) = self.event_of_b() else { panic!("no connect request") };
@@ -93,7 +93,7 @@ impl Talk {
         self.pair.settle(Duration::from_secs(1));
     }
 
-    /// A further connection still comes about and is of use.
+    /// Checks that a further connection can be established and used.
     pub(crate) fn expect_usable(self) {
         let Self { mut pair, a, b, listener } = self;
         drop((a, b));
@@ -120,7 +120,7 @@ pub(crate) fn open(pair: &mut Pair) -> (StreamingConnection, StreamingConnection
     (a, b)
 }
 
-/// Receives once, behind what has been heard.
+/// Receives once, and appends the octets to `heard`.
 pub(crate) fn take(from: &StreamingConnection, buffer: &mut [u8], heard: &mut Vec<u8>) -> usize {
     let len = from.receive(buffer).unwrap();
     heard.extend_from_slice(&buffer[..len]);

@@ -1,6 +1,6 @@
 //! Real threads and real time: the driver thread, blocking waits, and objects that several threads use at once.
 //!
-//! Nothing here sleeps or measures; time-outs only make a failure out of a hang.
+//! No test here sleeps or measures. Time limits only make a failure out of a hang.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -33,7 +33,7 @@ pub(crate) struct Ends {
 impl End {
     fn new(wire: weft_netif::Wire, address: &str, progress: Progress) -> Self {
         let mut config = Config { progress, ..Config::new(address.parse().expect("an address"), 7) };
-        // An idle connection has no deadline then, so that threads sleep until something happens.
+        // So an idle connection has no deadline, and threads sleep until something happens.
         config.stack.keep_alive = None;
         let device = Device::open(wire, config).expect("a device on memory");
         let channel = device.create_comp_channel().expect("an eventfd");
@@ -47,7 +47,7 @@ impl End {
         self.device.create_qp(&self.pd, &init).expect("room for a queue pair")
     }
 
-    /// As [`Self::qp`], whose Sends complete where nobody has to poll.
+    /// Does the same as [`Self::qp`] with Sends whose completions need no poll.
     fn qp_with_quiet_sends(&self) -> Qp {
         let quiet = CqInit { ignore_overrun: true, ..CqInit::new(1) };
         let quiet = self.device.create_cq_with(&quiet).expect("a completion queue");
@@ -55,7 +55,7 @@ impl End {
         self.device.create_qp(&self.pd, &init).expect("room for a queue pair")
     }
 
-    /// The next completion, slept for: arm, poll once more, and only then wait.
+    /// Sleeps for the next completion: arms, polls once more, and only then waits.
     pub(crate) fn completion(&self) -> Completion {
         loop {
             if let Some(completion) = self.cq.poll_one() {
@@ -85,7 +85,7 @@ impl Ends {
         (self.link_to(&qb), qb)
     }
 
-    /// A queue pair that is connected to `qb`. Both devices are looked at in turn, so that this works with any
+    /// Makes a queue pair that is connected to `qb`. Drives both devices in turn, so that this works with any
     /// progress.
     pub(crate) fn link_to(&self, qb: &Qp) -> Qp {
         let qa = self.a.qp();
@@ -106,7 +106,7 @@ impl Ends {
                         end.device.accept(it.id, qb, ConnParam::default()).expect("a free one");
                     }
                     Some(CmEvent::Established { .. }) => established += 1,
-                    // An earlier connection whose queue pairs are gone has only now ended.
+                    // An earlier connection whose queue pairs are gone has only ended now.
                     Some(CmEvent::Disconnected { qp_num, .. }) if qp_num != qa.number() => {}
                     Some(other) => panic!("{other:?}"),
                 }
@@ -224,7 +224,7 @@ fn one_thread_drives_both_devices_by_polling() {
     while done.len() < 2 {
         guard.check("the transfer");
         done.extend(ends.a.cq.poll_one());
-        // The responder has no completion to expect, but its poll is what moves it.
+        // The responder expects no completion, but its poll drives it.
         assert_eq!(ends.b.cq.poll_one(), None);
     }
     assert_eq!(outcomes(&done), [(1, Status::Success), (2, Status::Success)]);
@@ -264,7 +264,7 @@ fn two_threads_that_wait_drive_a_manual_device_each() {
     });
 }
 
-/// Receives `count` messages on `qp` and answers thread and number of each. `room` counts the receives posted so far.
+/// Receives `count` messages on `qp`. Returns thread and number of each. `room` counts the receives posted so far.
 fn receive_all(end: &End, qp: &Qp, count: usize, room: &AtomicUsize) -> Vec<(u64, u64)> {
     let memory = end.pd.register(16 * 128, Access::LOCAL_WRITE).expect("memory");
     let slot = |wr_id: u64| usize::try_from(wr_id % 128).expect("a slot") * 16;
@@ -309,7 +309,7 @@ fn several_threads_post_to_one_queue_pair() {
             scope.spawn(move || {
                 let guard = Guard::new();
                 for number in 0..EACH as u64 {
-                    // A Send that no receive waits for would end the stream.
+                    // A Send without a receive would end the stream.
                     let own = begun.fetch_add(1, Ordering::SeqCst);
                     while own >= room.load(Ordering::SeqCst) {
                         guard.check("room at the receiver");
@@ -363,7 +363,7 @@ fn several_threads_post_to_queue_pairs_of_their_own() {
             next[thread] += 1;
         }
     });
-    // A Read behind the last Write of each says that it has been placed.
+    // A Read behind the last Write of each shows that the Write is placed.
     let back = ends.a.pd.register(4 * 64, Access::ALL).unwrap();
     for (thread, (qp, _)) in links.iter().enumerate() {
         let sges = [back.sge(thread * 64, 64)];
@@ -377,15 +377,15 @@ fn several_threads_post_to_queue_pairs_of_their_own() {
     }
 }
 
-/// Four threads poll one queue of side `a`, which is half full when they begin, while a fifth goes on posting to two
-/// queue pairs; answers what each poller has taken.
+/// Four threads poll one queue of side `a`, which is half full at the start. A fifth posts to two queue pairs
+/// meanwhile. Returns the completions of each polling thread.
 fn poll_together(ends: &Ends, links: &[(Qp, Qp)], total: usize) -> Vec<Vec<Completion>> {
     let target = ends.b.pd.register(8, Access::ALL).expect("memory");
     let post = |number: usize| {
         let (guard, wr_id) = (Guard::new(), number as u64);
         let write = SendWr { wr_id, opcode: write_to(&target, 0), data: Data::Inline(b"x"), ..WR };
         while links[number % 2].0.post_send(&write).is_err() {
-            // Nobody may be polling yet, who would drive a manual device.
+            // A manual device is driven here, as no thread may be polling yet.
             ends.a.device.progress();
             guard.check("a full queue");
         }
@@ -417,7 +417,7 @@ fn poll_together(ends: &Ends, links: &[(Qp, Qp)], total: usize) -> Vec<Vec<Compl
     seen.into_inner().expect("no poller has failed")
 }
 
-/// Threads that post whenever there is room, and two that poll: a completion queue as large as the send queues is never full.
+/// Threads post whenever there is room, and two poll. A completion queue as large as the send queues is never full.
 #[test]
 fn several_threads_post_as_fast_as_the_queues_take_it() {
     const COUNT: u64 = 3000;
@@ -457,7 +457,7 @@ fn several_threads_post_as_fast_as_the_queues_take_it() {
 #[test]
 fn several_threads_poll_one_queue() {
     for progress in [Progress::Thread, Progress::Manual] {
-        // On a manual device the pollers also take turns in driving it.
+        // On a manual device the polling threads also drive it in turns.
         let ends = Ends::new(progress, Progress::Thread);
         let links = [(); 2].map(|()| {
             let capacity = QpCapacity { send_wr: 2048, ..CAPACITY };
@@ -525,5 +525,5 @@ fn memory_is_dropped_while_a_thread_transfers_it() {
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const ROUNDS: u64 = 200;
 const EACH: usize = 500;
-/// No more than fit, so that a slow poller is no overrun.
+/// So many completions fit, so that a slow thread causes no overrun.
 const POLLED: usize = 6000;

@@ -1,4 +1,4 @@
-//! What a subscriber of `tracing` hears of connections, and that it hears nothing of data.
+//! The events of connections for a subscriber of `tracing`. Data causes no events.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -15,7 +15,7 @@ use crate::world::{WR, drain, end_of_a, end_of_b, write_to};
 
 type Fields = BTreeMap<String, String>;
 
-/// A span, with what was recorded in it and told of it.
+/// A span, with its recorded values and its events.
 #[derive(Clone, Debug, Default)]
 struct Heard {
     name: String,
@@ -24,7 +24,7 @@ struct Heard {
     is_closed: bool,
 }
 
-/// Hears everything, at all levels.
+/// Collects all spans and events, at all levels.
 #[derive(Clone, Debug, Default)]
 struct Collector(Arc<Mutex<Vec<Heard>>>);
 
@@ -46,7 +46,7 @@ impl Collector {
         change(&mut self.0.lock().unwrap()[index]);
     }
 
-    /// The spans whose peer listens, or does not: those of `a` and those of `b`.
+    /// Returns the spans of one role: those of `a` or those of `b`.
     fn spans(&self, role: &str) -> Vec<Heard> {
         let spans = self.0.lock().unwrap();
         spans.iter().filter(|span| span.fields["role"] == role).cloned().collect()
@@ -140,7 +140,7 @@ fn a_connection_is_a_span_from_its_beginning_to_its_end() {
         assert_eq!((ours.field("ended", "reason"), theirs.field("ended", "reason")), {
             ("disconnected", "the peer disconnected")
         });
-        // The Write, and the empty one that said "ready to receive".
+        // The Write, and the empty RTR message.
         assert_eq!((ours.field("closed", "messages_sent"), ours.field("closed", "octets_sent")), ("2", "50"));
         assert_eq!(theirs.field("closed", "octets_received"), "50");
         assert!(ours.is_closed && theirs.is_closed);
@@ -148,7 +148,7 @@ fn a_connection_is_a_span_from_its_beginning_to_its_end() {
 }
 
 #[test]
-fn faults_tell_their_cause() {
+fn faults_have_their_cause_in_the_span() {
     listen(|collector| {
         let mut pair = Pair::connected(&PairConfig { peer_to_peer: true, ..PairConfig::default() });
         let locked = pair.b.pd.register(64, Access::LOCAL_READ).unwrap();
@@ -182,7 +182,7 @@ fn faults_tell_their_cause() {
 }
 
 #[test]
-fn destroyed_queue_pairs_are_told() {
+fn destroyed_queue_pairs_end_their_span() {
     listen(|collector| {
         let mut pair = Pair::connected(&PairConfig { peer_to_peer: true, ..PairConfig::default() });
         pair.settle(Duration::from_secs(1));
@@ -193,7 +193,7 @@ fn destroyed_queue_pairs_are_told() {
 }
 
 #[test]
-fn of_data_nothing_is_told() {
+fn data_causes_no_events() {
     listen(|collector| {
         let mut pair = Pair::connected(&PairConfig { peer_to_peer: true, ..PairConfig::default() });
         let target = pair.b.memory(8);
@@ -209,9 +209,9 @@ fn of_data_nothing_is_told() {
     });
 }
 
-/// One file speaks to `tracing`, and of the files on the way of the data none speaks to it.
+/// One file calls `tracing`, and no file on the data path does.
 #[test]
-fn the_way_of_the_data_knows_nothing_of_it() {
+fn the_data_path_does_not_call_tracing() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
     let source = |path: &str| std::fs::read_to_string(format!("{root}{path}")).unwrap();
     let silent = [

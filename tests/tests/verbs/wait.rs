@@ -1,4 +1,4 @@
-//! WAIT between two devices: a send queue that goes on when another queue pair's completions are there.
+//! WAIT between two devices: a send queue goes on when another queue pair has its completions.
 
 use weft_netif::Duration;
 use weft_rnic::{CqInit, Data, QpInit, SendOpcode, SendWr, Status};
@@ -8,7 +8,7 @@ use crate::world::{
     WR, connected, contents, drain, guarded, link_simply, outcomes, post_recv, qp_on, write_to,
 };
 
-/// Two connections. On `b` the second one waits for receives of the first one, a burst of them, and none is looked at.
+/// Two connections. On `b` the second one waits for many receives of the first one, and no completion is polled.
 #[test]
 fn a_send_queue_goes_on_by_itself() {
     let mut pair = connected();
@@ -40,7 +40,7 @@ fn a_send_queue_goes_on_by_itself() {
     assert_eq!(drain(&counting).len(), 2, "the newest ones");
 }
 
-/// Every send queue counts for itself, from the beginning of the completion queue on.
+/// Every send queue counts separately, from the beginning of the completion queue on.
 #[test]
 fn each_send_queue_has_a_count_of_its_own() {
     let mut pair = connected();
@@ -63,7 +63,7 @@ fn each_send_queue_has_a_count_of_its_own() {
     let mut done = outcomes(&drain(&pair.b.cq));
     done.sort_unstable_by_key(|&(wr_id, _)| wr_id);
     assert_eq!(done, [(1, Status::Success), (2, Status::Success)]);
-    // The queue pair that waits goes, and then what it waits for comes.
+    // The waiting queue pair is destroyed, and then the completions come that it waited for.
     drop(late);
     post_recv(&inward, 9, &[]);
     first.post_send(&WR).unwrap();
@@ -72,9 +72,9 @@ fn each_send_queue_has_a_count_of_its_own() {
     assert_eq!(outcomes(&drain(&pair.b.cq)), []);
 }
 
-/// A queue that only another protection domain uses, one that nobody uses, one that there is not.
+/// A queue of another protection domain, a queue without a user, and a queue that does not exist.
 #[test]
-fn a_queue_out_of_reach_is_a_bad_request() {
+fn an_unreachable_queue_is_a_bad_request() {
     type Choose = fn(&Pair) -> (Vec<weft_rnic::Qp>, u32);
     let choices: [Choose; 3] = [
         |pair| {

@@ -1,4 +1,4 @@
-//! Memory windows: bound, used by the peer, and gone again.
+//! Memory windows: bound, used by the peer, and unbound.
 
 use weft_netif::Duration;
 use weft_rnic::{
@@ -13,14 +13,14 @@ use crate::world::{
 
 const REGION: usize = 64;
 
-/// A region that windows can be bound to, and that no peer can use by its own STag.
+/// Returns a region for windows, which no peer can use by its own STag.
 fn bindable(side: &Side) -> Mr {
     let memory = side.pd.register(REGION, Access::LOCAL_WRITE | Access::MW_BIND).unwrap();
     memory.write(0, &[GUARD; REGION]).unwrap();
     memory
 }
 
-/// The window over eight octets from octet 16 on.
+/// Returns a binding for eight octets from octet 16 on.
 fn part(window: Stag, region: &Mr) -> Bind {
     let access = Access::REMOTE_WRITE | Access::REMOTE_READ;
     Bind { window, region: region.rkey(), addr: region.addr() + 16, length: 8, access }
@@ -48,7 +48,7 @@ fn write(pair: &mut Pair, stag: Stag, to: u64) {
     pair.settle(Duration::from_millis(10));
 }
 
-/// `b` has refused what `a` has written last, since the STag names nothing.
+/// `b` has refused the last Write of `a`, since its STag names nothing.
 fn expect_refused(pair: &mut Pair) {
     assert_eq!(terminate_code(&end_of_a(pair)), (0x1, 0x1, 0x00));
     end_of_b(pair);
@@ -80,7 +80,7 @@ fn a_window_of_type_1_moves_and_changes_its_name() {
     let stag = pair.b.qp.bind_mw(&window, &type_1(&region, 0, 0)).unwrap();
     pair.settle(Duration::from_millis(1));
     assert!(!window.is_bound() && !stags.contains(&stag));
-    // Of all the names that it has had, none is good any more.
+    // None of its former STags is valid any more.
     write(&mut pair, stags[3], region.addr() + 56);
     expect_refused(&mut pair);
     assert_eq!(contents(&region), [GUARD; REGION]);
@@ -95,13 +95,13 @@ fn another_queue_pair_of_the_domain_uses_a_window_of_type_1() {
     let stag = qb.bind_mw(&window, &type_1(&region, 16, 8)).unwrap();
     pair.settle(Duration::from_millis(1));
     drop(qb);
-    // Its binder is gone, and it is bound all the same.
+    // The queue pair that bound it is gone, and it stays bound.
     assert!(window.is_bound());
     write(&mut pair, stag, region.addr() + 16);
     expect_window_written(&region, 16);
 }
 
-/// The advertisement stands behind the binding in the queue, so that the peer can use it as soon as it has heard of it.
+/// The advertisement is behind the binding in the queue, so that the peer can use it as soon as it has come.
 #[test]
 fn a_window_is_bound_before_the_send_behind_it() {
     let mut pair = connected();
@@ -123,7 +123,7 @@ fn a_window_is_bound_before_the_send_behind_it() {
     assert_eq!(outcomes(&drain(&pair.b.cq)), [(1, Status::Success), (2, Status::Success)]);
 }
 
-/// The owner and the peer end a binding; the next one has another key, and the old name stays bad.
+/// The owner and the peer end a binding. The next one has another key, and the old STag stays invalid.
 // Covers 5041-8.3-2, 5040-8.1.1-5, 5040-5.3-15.
 #[test]
 fn a_window_of_type_2_is_bound_again_after_either_side_has_invalidated_it() {
@@ -158,7 +158,7 @@ fn a_window_of_type_2_is_bound_again_after_either_side_has_invalidated_it() {
     }
 }
 
-/// A responder sends nothing before the initiator has: what needs no message is carried out all the same, in its order.
+/// A responder sends no message before the initiator. Requests without a message are still carried out, in order.
 #[test]
 fn a_responder_binds_before_the_first_message_has_come() {
     let mut pair = Pair::connected(&weft_tests::PairConfig::default());
@@ -185,7 +185,7 @@ fn a_responder_binds_before_the_first_message_has_come() {
 }
 
 #[test]
-fn what_cannot_be_bound_ends_the_stream_without_blame() {
+fn an_invalid_bind_ends_the_stream_without_blame() {
     for case in 0..6 {
         let mut pair = connected();
         let (region, window) = (bindable(&pair.b), pair.b.pd.alloc_mw(WindowType::Type2B).unwrap());
@@ -215,7 +215,7 @@ fn what_cannot_be_bound_ends_the_stream_without_blame() {
 }
 
 #[test]
-fn what_the_call_refuses() {
+fn binds_that_the_call_refuses() {
     let pair = connected();
     let (region, window) = (bindable(&pair.b), pair.b.pd.alloc_mw(WindowType::Type1).unwrap());
     let other_pd = pair.b.device.alloc_pd().alloc_mw(WindowType::Type1).unwrap();
@@ -285,7 +285,7 @@ fn a_window_ends_with_its_region_its_queue_pair_or_itself() {
 }
 
 #[test]
-fn no_more_windows_than_the_settings_say() {
+fn the_settings_limit_the_number_of_windows() {
     let (wire, _peer) = weft_netif::pair(1500);
     let config = Config { max_mws: 2, ..Config::new("10.0.0.1/24".parse().unwrap(), 1) };
     let pd = Device::open(wire, config).unwrap().alloc_pd();

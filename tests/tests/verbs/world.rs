@@ -7,7 +7,7 @@ use weft_rnic::{
 };
 use weft_tests::{Pair, PairConfig, Side};
 
-/// A signaled, empty Send; tests name what differs.
+/// A signaled, empty Send. Tests change some of its fields.
 pub(crate) const WR: SendWr<'static> = SendWr {
     wr_id: 0,
     opcode: SendOpcode::Send,
@@ -17,7 +17,7 @@ pub(crate) const WR: SendWr<'static> = SendWr {
     solicited: false,
 };
 
-/// Queues that hold what these tests post.
+/// Queues with room for the requests of these tests.
 pub(crate) const CAPACITY: QpCapacity =
     QpCapacity { send_wr: 128, recv_wr: 128, send_sge: 16, recv_sge: 16, inline: 256 };
 
@@ -27,10 +27,10 @@ pub(crate) const READ_REQUEST: usize = 0x1;
 pub(crate) const READ_RESPONSE: usize = 0x2;
 pub(crate) const SEND: usize = 0x3;
 
-/// What memory holds around the target of an operation.
+/// The content of memory around the target of an operation.
 pub(crate) const GUARD: u8 = 0xEE;
 
-/// Octets that differ from those of other seeds and from their neighbours.
+/// Returns octets that differ from those of other seeds and from their neighbours.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut random = Random(seed);
     let mut octets = Vec::with_capacity(len + 8);
@@ -41,7 +41,7 @@ pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     octets
 }
 
-/// SplitMix64: the choices of a test, repeatable by their seed.
+/// SplitMix64: the choices of a test, which its seed repeats.
 #[derive(Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -54,7 +54,7 @@ impl Random {
         word ^ (word >> 31)
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % limit as u64).expect("below a usize")
     }
@@ -64,21 +64,21 @@ pub(crate) fn len32(len: usize) -> u32 {
     u32::try_from(len).expect("a length of a test")
 }
 
-/// All of a memory region.
+/// Returns all octets of a memory region.
 pub(crate) fn contents(memory: &Mr) -> Vec<u8> {
     let mut octets = vec![0; memory.len()];
     memory.read(0, &mut octets).expect("the whole region");
     octets
 }
 
-/// Memory that holds `octets`.
+/// Returns memory that holds `octets`.
 pub(crate) fn memory_of(side: &Side, octets: &[u8]) -> Mr {
     let memory = side.memory(octets.len());
     memory.write(0, octets).expect("the whole region");
     memory
 }
 
-/// Memory of guard octets.
+/// Returns memory of guard octets.
 pub(crate) fn guarded(side: &Side, len: usize) -> Mr {
     memory_of(side, &vec![GUARD; len])
 }
@@ -91,25 +91,25 @@ pub(crate) fn read_from(memory: &Mr, offset: usize) -> SendOpcode {
     SendOpcode::Read { stag: memory.rkey(), to: memory.addr() + offset as u64 }
 }
 
-/// Connected with the peer-to-peer start, so that either side may send first.
+/// A pair that is connected with the peer-to-peer start, so that either side may send first.
 pub(crate) fn connected() -> Pair {
     connected_with(CAPACITY)
 }
 
 pub(crate) fn connected_with(capacity: QpCapacity) -> Pair {
     let mut pair = Pair::connected(&PairConfig { capacity, peer_to_peer: true, ..PairConfig::default() });
-    // The message that says "ready to receive" is counted too, and has arrived after this.
+    // The RTR message is counted too, and has arrived after this.
     pair.settle(Duration::from_millis(1));
     pair
 }
 
-/// A queue pair with both queues' completions in `cq`.
+/// Makes a queue pair with both queues' completions in `cq`.
 pub(crate) fn qp_on(side: &Side, cq: &Cq) -> Qp {
     let init = QpInit { capacity: CAPACITY, ..QpInit::new(cq, cq) };
     side.device.create_qp(&side.pd, &init).expect("room for a queue pair")
 }
 
-/// Connects a further queue pair of each side, and answers `(ird, ord)` of both.
+/// Connects a further queue pair of each side. Returns `(ird, ord)` of both.
 pub(crate) fn link(pair: &mut Pair, a: &Qp, b: &Qp, params: [ConnParam<'_>; 2]) -> [(u16, u16); 2] {
     let remote = pair.address_of_b();
     pair.a.device.connect(&pair.a.events, a, remote, params[0]).expect("a free queue pair");
@@ -126,12 +126,12 @@ pub(crate) fn link_simply(pair: &mut Pair, a: &Qp, b: &Qp) {
     link(pair, a, b, [ConnParam { peer_to_peer: Some(true), ..ConnParam::default() }, ConnParam::default()]);
 }
 
-/// Everything that is in a completion queue.
+/// Takes all completions from a queue.
 pub(crate) fn drain(cq: &Cq) -> Vec<Completion> {
     core::iter::from_fn(|| cq.poll_one()).collect()
 }
 
-/// What a test mostly wants to know of completions.
+/// Returns the fields of completions that most tests compare.
 pub(crate) fn outcomes(completions: &[Completion]) -> Vec<(u64, Status)> {
     completions.iter().map(|completion| (completion.wr_id, completion.status)).collect()
 }
@@ -148,17 +148,17 @@ pub(crate) fn reason(event: CmEvent) -> DisconnectReason {
     }
 }
 
-/// The reason with which `a`'s connection ends.
+/// Returns the reason for the end of `a`'s connection.
 pub(crate) fn end_of_a(pair: &mut Pair) -> DisconnectReason {
     reason(pair.event_of_a())
 }
 
-/// The reason with which `b`'s connection ends.
+/// Returns the reason for the end of `b`'s connection.
 pub(crate) fn end_of_b(pair: &mut Pair) -> DisconnectReason {
     reason(pair.event_of_b())
 }
 
-/// Layer, type and code of the Terminate that a peer has sent.
+/// Returns layer, type and code of the Terminate that a peer has sent.
 pub(crate) fn terminate_code(reason: &DisconnectReason) -> (u8, u8, u8) {
     match reason {
         DisconnectReason::PeerTerminate { code, .. } => *code,

@@ -6,8 +6,8 @@ use crate::world::{
     WR, connected, contents, drain, guarded, len32, memory_of, outcomes, pattern, post_recv, read_from,
 };
 
-/// Of every length, with Reads in both directions among them: each is one completion at each side, in order, and the
-/// receive knows how much was written.
+/// Write with Immediate of every length, with Reads in both directions among them. Each is one completion at each
+/// side, in order, and the receive tells how much was written.
 #[test]
 fn every_length_among_reads() {
     let mut pair = connected();
