@@ -1,4 +1,4 @@
-/* A function that jumps to libibverbs.so.1, to its own name with `weft_` in front. Any arguments are passed on. */
+/* A function that jumps to its own name with `weft_` in front, in libibverbs.so.1. It passes all arguments on. */
 #if defined(__x86_64__)
 #define JUMP(name) FUNCTION(name, "jmp *weft_" #name "@GOTPCREL(%rip)")
 #elif defined(__aarch64__)

@@ -1,4 +1,4 @@
-//! The structs of `infiniband/verbs.h`, `rdma/rdma_cma.h` and their numbers, octet for octet.
+//! The structs of `infiniband/verbs.h` and `rdma/rdma_cma.h` and their numbers, octet for octet.
 //!
 //! A C program reads and writes these directly, and its inline functions call their function pointers. Names are C's
 //! without `ibv_` and `rdma_`; fields have C's names. The sizes are those of rdma-core 44, and `tests` compares the

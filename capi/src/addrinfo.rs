@@ -16,7 +16,7 @@ pub(crate) struct AddrInfo {
 }
 
 impl AddrInfo {
-    /// `addresses` are the own one and the peer's; the rest is what the program has asked for.
+    /// `addresses` are the own one and the peer's. `flags` and `qp_type` are the program's.
     pub(crate) fn new(addresses: [Option<SocketAddr>; 2], flags: i32, qp_type: i32) -> Arc<Self> {
         let family = match addresses.iter().flatten().next() {
             Some(SocketAddr::V6(_)) => libc::AF_INET6,

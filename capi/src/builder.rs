@@ -60,7 +60,7 @@ impl Builder {
         self.set_local(local);
     }
 
-    /// Sets the octets of the last request. `copy` appends them to what it is given.
+    /// Sets the octets of the last request. `copy` appends them to its argument.
     pub(crate) fn set_inline(&mut self, copy: impl FnOnce(&mut Vec<u8>) -> Result<(), Errno>) {
         let first = self.octets.len();
         if let Err(errno) = copy(&mut self.octets) {

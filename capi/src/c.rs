@@ -2,12 +2,13 @@
 //!
 //! The rules that hold here:
 //! * An exported function is one call of a method of `trace::Call`, which `args![..]` makes from the arguments that a
-//!   trace shows. No panic leaves it, and each error becomes what its family of functions answers.
+//!   trace shows. No panic leaves it, and each error becomes the answer of its family of functions.
 //! * A pointer of the program is a handle or an argument. A handle is looked up in a table of
 //!   [`crate::process::Process`] and never followed. An argument is checked for null, copied in by [`boundary::read`]
 //!   and copied out by [`boundary::write`]. The buffers of rsocket's calls are lent during the call
 //!   ([`boundary::lent`]).
-//! * The program vouches that an argument points to what the headers say. Every `SAFETY` below relies on that.
+//! * The program guarantees that an argument points to memory as the headers say. Every `SAFETY` below relies on
+//!   that.
 //! * Everything else is safe code outside of this module and `raw/`.
 
 mod addrinfo;

@@ -1,4 +1,4 @@
-//! What calls of C do with the names of this process: they find objects, make them, and take their names away.
+//! The work of C's calls with the names of this process: they find objects, make them, and remove their names.
 //!
 //! Each file adds methods to [`Process`](crate::process::Process). Objects know neither names nor the process.
 

@@ -32,7 +32,7 @@ impl CompChannel {
         Ok(Arc::new(Self { visible, channel, descriptor, users: Arc::default() }))
     }
 
-    /// Whether a completion queue reports to the channel.
+    /// Returns true if a completion queue reports to the channel.
     pub(crate) fn is_used(&self) -> bool {
         Arc::strong_count(&self.users) > 1
     }

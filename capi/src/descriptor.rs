@@ -30,7 +30,7 @@ impl Descriptor {
         self.fd.as_raw_fd()
     }
 
-    /// Whether the program wants EAGAIN instead of waiting.
+    /// Returns whether the program wants EAGAIN instead of waiting.
     ///
     /// # Errors
     /// `EBADF` if the program has closed the descriptor.
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn readable_while_one_below_is_and_blocking_by_the_programs_choice() {
+    fn a_descriptor_is_readable_like_those_below_and_blocks_by_choice() {
         let below = [0, 1].map(|_| eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE).unwrap());
         let descriptor = Descriptor::over(&[below[0].as_fd(), below[1].as_fd()]).unwrap();
         assert!(!readable(&descriptor));

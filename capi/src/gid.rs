@@ -56,8 +56,8 @@ impl Gids {
     }
 }
 
-/// Returns the address that a GID of RoCE v2 stands for. None unless a host can have it and it needs no interface's
-/// name.
+/// Returns the address in a GID of RoCE v2. Returns `None` unless a host can have the address and it needs no
+/// interface's name.
 pub(crate) fn address_of(gid: abi::Gid) -> Option<IpAddr> {
     let address = Ipv6Addr::from(gid).to_canonical();
     let is_host = match address {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_host_has_is_no_address() {
+    fn gids_that_no_host_has_are_no_address() {
         for nobody in
             ["::", "ff02::1", "fe80::1", "::ffff:0.0.0.0", "::ffff:224.0.0.1", "::ffff:255.255.255.255"]
         {

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_removed_is_found_no_more_and_lives_on_for_its_users() {
+    fn a_removed_object_is_not_found_and_lives_on_for_its_users() {
         let handles = Handles::default();
         let object = Arc::new(5);
         handles.insert(0x7000_usize, &object);

@@ -4,10 +4,10 @@
 //!
 //! ```text
 //!   c/            functions of C: pointers in, numbers out
-//!   calls/        what a call does with names: finds objects, makes them, takes their names away
+//!   calls/        the calls on names: they find objects, make them, remove their names
 //!   process       the tables of names; the open device (opened); the child of a fork begins with an empty one
 //!   objects       context, pd, mr, mw, channel, cq, srq, qp, cm/, roce/, rsocket/: know no names, no process, no c/
-//!   settings      what the environment says; device, gid, sysfs: what the device says
+//!   settings      values of the environment; device, gid, sysfs: values of the device
 //!   raw/  abi/    memory that C sees, signals; the structs of C, octet for octet
 //! ```
 //! * **One engine for each process.** The first device that is opened makes it, with the settings of the `WEFT_*`

@@ -1,4 +1,4 @@
-//! The device of this process, opened as its settings say.
+//! The device of this process, opened by its settings.
 
 use core::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
@@ -18,7 +18,7 @@ use crate::roce::Roce;
 use crate::settings::{Network, Settings};
 use crate::sysfs;
 
-/// The open device, and what was decided when it was opened.
+/// The open device, and the decisions made when it was opened.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) settings: Settings,
@@ -32,10 +32,10 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Opens the device that the environment describes. Writes the reason to standard error where that fails.
+    /// Opens the device that the environment describes. If that fails, writes the reason to standard error.
     ///
     /// # Errors
-    /// `EINVAL` for settings that make no sense; else what the system answers, or `ENODEV`.
+    /// `EINVAL` for invalid settings; else the system's error, or `ENODEV`.
     pub(crate) fn by_environment() -> Result<Self, Errno> {
         let settings = Settings::read(|name| std::env::var(name).ok()).map_err(|why| {
             complain(&why);

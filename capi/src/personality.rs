@@ -13,7 +13,7 @@ impl Personality {
     /// Reads the variable's value.
     ///
     /// # Errors
-    /// A line that says what would be right.
+    /// A line that names the valid values.
     pub(crate) fn read(value: Option<&str>) -> Result<Self, String> {
         match value {
             None | Some("iwarp") => Ok(Self::Iwarp),

@@ -1,4 +1,4 @@
-//! Everything that this process has: the device, and the objects by their names.
+//! The state of this process: the device, and the objects by their names.
 
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
@@ -83,7 +83,7 @@ impl Process {
         self.opened().map(|opened| opened.roce.as_ref())
     }
 
-    /// Closes the connections whose TCP ends with this process, so that their peers hear of it. The system closes
+    /// Closes the connections whose TCP ends with this process, so that their peers learn of it. The system closes
     /// connections of its own TCP. Returns after twice [`FAREWELL`] at the latest, even if the program ends within a
     /// call that holds locks.
     pub(crate) fn say_farewell(&'static self) {

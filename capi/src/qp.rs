@@ -110,8 +110,8 @@ impl Qp {
         }))
     }
 
-    /// Changes what iWARP has. Attributes of InfiniBand's connections are accepted without effect, as with other iWARP
-    /// devices. Remote rights are those of the memory.
+    /// Changes the attributes that iWARP has. Attributes of InfiniBand's connections are accepted without effect, as
+    /// with other iWARP devices. Remote rights are those of the memory.
     ///
     /// # Errors
     /// `EINVAL` if the state does not allow the change.
@@ -123,7 +123,7 @@ impl Qp {
         let wanted = if mask & abi::QP_STATE == 0 { state } else { attr.qp_state };
         let wanted = match (state, wanted) {
             (from, to) if from == to => None,
-            // Nothing has happened to an idle queue pair that RESET would undo.
+            // A RESET has nothing to undo in an idle queue pair.
             (abi::QPS_INIT, abi::QPS_RESET) => None,
             // A program may move its queue pair by hand, as on InfiniBand, after connection management has connected
             // it. Linux siw accepts this, too.
@@ -156,19 +156,20 @@ impl Qp {
         [Some(&self.qp), self.twin.get()].into_iter().flatten()
     }
 
-    /// Makes a second queue pair below, which sends what the first one receives.
+    /// Makes a second queue pair below, which sends the messages that the first one receives.
     ///
     /// # Errors
     /// Those of [`Self::new`].
     pub(crate) fn make_twin(&self) -> Result<Arc<weft_rnic::Qp>, Errno> {
-        // The first queue pair has the receives, and its events tell of them.
+        // The first queue pair has the receives, and its events are about them.
         let below = Below { capacity: QpCapacity { recv_wr: 0, ..self.below.capacity }, ..self.below };
         let parts = Parts { srq: None, ..self.parts.clone() };
         let made = Arc::new(below.make(&parts, self.manner.as_deref())?);
         Ok(Arc::clone(self.twin.get_or_init(|| made)))
     }
 
-    /// Returns the queue pair anew: with its handle and number, without a connection and with empty queues.
+    /// Returns a new object for the queue pair: with its handle and number, without a connection and with empty
+    /// queues.
     ///
     /// # Errors
     /// Those of [`Self::new`].
@@ -266,11 +267,11 @@ impl Qp {
         &self.parts.pd.context
     }
 
-    /// Notes the id that is told when the queue pair is destroyed.
+    /// Notes the id that is informed when the queue pair is destroyed.
     pub(crate) fn set_owner(&self, id: u64) {
         if let Some(manner) = &self.manner {
             manner.set_state(abi::QPS_INIT);
-            // Both sides hear of the end of a managed connection, and close it.
+            // Both sides learn of the end of a managed connection, and close it.
             self.qp.set_as_infiniband(false);
             self.show_state();
         }

@@ -1,9 +1,9 @@
 //! The second personality: a channel adapter with RoCE v2, whose queue pairs programs may connect themselves.
 //!
 //! A program gets GIDs, which are addresses, and numbers of queue pairs, which name ports ([`numbers`]). It carries
-//! them to the peer by ways of its own, and gives the peer's to `ibv_modify_qp` ([`state`]). The two queue pairs then
-//! find each other over a connection of MPA ([`meeting`]). Its private data says which queue pair wants which
-//! ([`hello`]). Everything else is as in the first personality.
+//! them to the peer by its own means, and gives the peer's to `ibv_modify_qp` ([`state`]). The two queue pairs then
+//! find each other over a connection of MPA ([`meeting`]). Its private data names the two queue pairs ([`hello`]).
+//! Everything else is as in the first personality.
 
 mod hello;
 mod meeting;
@@ -69,7 +69,7 @@ impl Roce {
         Ok(())
     }
 
-    /// Whether the program has named a peer for any queue pair.
+    /// Returns true if the program has named a peer for any queue pair.
     pub(crate) fn has_met(&self) -> bool {
         self.has_met.load(Ordering::Relaxed)
     }

@@ -68,7 +68,7 @@ impl Settings {
     /// Reads the settings; `variable` returns the value of a variable.
     ///
     /// # Errors
-    /// One line that names the variable and what is wrong with it.
+    /// One line that names the variable and its fault.
     pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let wrong = |name: &str, why: &dyn core::fmt::Display| format!("{name}: {why}");
         let transport = variable("WEFT_TRANSPORT").unwrap_or_else(|| "host".into());
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_set_means_the_host_at_all_addresses() {
+    fn without_settings_the_host_is_used_at_all_addresses() {
         let settings = read(&[]).unwrap();
         assert_eq!(settings.transport, Spec::Host);
         assert_eq!(settings.network, Network::Host("::".parse().unwrap()));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn invalid_settings_are_named() {
         for (name, value) in [
             ("WEFT_TRANSPORT", "pigeon"),
             ("WEFT_IP", "x"),

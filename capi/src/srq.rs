@@ -52,7 +52,7 @@ impl Srq {
         }))
     }
 
-    /// Whether a queue pair takes its receives from it.
+    /// Returns true if a queue pair takes its receives from it.
     pub(crate) fn is_used(&self) -> bool {
         Arc::strong_count(&self.users) > 1
     }

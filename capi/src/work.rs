@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_iwarp_has_not_is_not_supported_and_nonsense_is_invalid() {
+    fn opcodes_without_iwarp_are_not_supported_and_unknown_ones_invalid() {
         for not_ours in [3, 8, 10, 11, 15] {
             assert_eq!(opcode(&wr(not_ours)), Err(Errno::OPNOTSUPP));
         }

@@ -24,7 +24,7 @@ unsafe extern "C" fn rdma_getaddrinfo(
     out: *mut *mut abi::AddrInfo,
 ) -> c_int {
     args![node, service, hints, out].number(|| {
-        // SAFETY: null, or what the program wants to have.
+        // SAFETY: null, or the program's hints.
         let hints = unsafe { read_optional(hints) };
         if out.is_null() || node.is_null() && service.is_null() && hints.is_none() {
             return Err(Errno::INVAL);

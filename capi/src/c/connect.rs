@@ -21,10 +21,10 @@ unsafe extern "C" fn rdma_create_qp(
     args![id, pd, attr].done(|| {
         let process = process();
         let id = process.ids.get(id.addr())?;
-        // SAFETY: what the program asks for.
+        // SAFETY: the program's arguments.
         let wanted = template(pd, &unsafe { read(attr) }?)?;
         let qp = process.create_qp_of(&id, wanted)?;
-        // SAFETY: what was granted goes where the wishes were.
+        // SAFETY: the granted sizes replace the wishes, in the same struct.
         unsafe { grant(attr, &qp) }
     })
 }
@@ -34,12 +34,12 @@ unsafe extern "C" fn rdma_create_qp_ex(id: *mut abi::CmId, attr: *mut abi::QpIni
     args![id, attr].done(|| {
         let process = process();
         let id = process.ids.get(id.addr())?;
-        // SAFETY: what the program asks for.
+        // SAFETY: the program's arguments.
         let wanted = unsafe { read(attr) }?;
         super::qp::check_extended(&wanted)?;
         let pd = if wanted.comp_mask & abi::QP_INIT_ATTR_PD == 0 { core::ptr::null_mut() } else { wanted.pd };
         let qp = process.create_qp_of(&id, template(pd, &wanted.base())?)?;
-        // SAFETY: both structs begin alike, and what was granted goes where the wishes were.
+        // SAFETY: both structs begin alike. The granted sizes replace the wishes.
         unsafe { grant(attr.cast(), &qp) }
     })
 }
@@ -172,7 +172,7 @@ unsafe extern "C" fn rdma_init_qp_attr(
 ) -> c_int {
     args![id, attr, mask].done(|| {
         process().ids.get(id.addr())?;
-        // SAFETY: what the program asks for.
+        // SAFETY: the program's arguments.
         let mut wanted = unsafe { read(attr) }?;
         let set = match wanted.qp_state {
             abi::QPS_INIT => abi::QP_STATE | abi::QP_ACCESS_FLAGS,

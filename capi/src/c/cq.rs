@@ -114,7 +114,7 @@ pub(super) unsafe extern "C" fn create_cq_ex(
     attr: *mut abi::CqInitAttrEx,
 ) -> *mut abi::CqEx {
     let cq = args![context, attr].pointer(|| {
-        // SAFETY: what the program asks for.
+        // SAFETY: the program's arguments.
         let attr = unsafe { read(attr) }?;
         let flags = if attr.comp_mask & abi::CQ_INIT_ATTR_FLAGS == 0 { 0 } else { attr.flags };
         let known_flags = abi::CQ_ATTR_SINGLE_THREADED | abi::CQ_ATTR_IGNORE_OVERRUN;
@@ -152,7 +152,7 @@ extern "C" fn ibv_destroy_cq(cq: *mut abi::Cq) -> c_int {
 pub(super) unsafe extern "C" fn modify_cq(cq: *mut abi::Cq, attr: *mut abi::ModifyCqAttr) -> c_int {
     args![cq, attr].status(|| {
         let cq = process().cqs.get(cq.addr())?;
-        // SAFETY: what the program asks for.
+        // SAFETY: the program's arguments.
         let attr = unsafe { read(attr) }?;
         if attr.attr_mask & !abi::CQ_ATTR_MODERATE != 0 {
             return Err(Errno::OPNOTSUPP);

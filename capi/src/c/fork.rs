@@ -1,5 +1,5 @@
-//! The current process. After `fork` the child is another one: the parent's threads and locks are gone. Also the end of
-//! a process.
+//! The current process. After `fork` the child is another one: the parent's threads and locks are gone. Also the end
+//! of a process.
 #![allow(unsafe_code)]
 
 use core::ptr::null_mut;
@@ -18,8 +18,8 @@ pub(crate) fn process() -> &'static Process {
         // SAFETY: the handler only stores to atomics and closes descriptors. A child of a process with threads may do
         // both. Registration fails only without memory; then children work as if there were no handler.
         let _no_memory = unsafe { libc::pthread_atfork(None, None, Some(forget)) };
-        // SAFETY: the handler may run at any exit, and checks itself whether there is something to do. Without memory
-        // for it peers hear of the end later.
+        // SAFETY: the handler may run at any exit, and checks itself whether it has work. If its registration fails
+        // for lack of memory, peers learn of the end later.
         let _no_memory = unsafe { libc::atexit(farewell) };
     });
     let mine: *mut Process = Box::leak(Box::default());
@@ -40,12 +40,12 @@ pub(crate) fn process() -> &'static Process {
 #[inline]
 pub(super) fn process_so_far() -> Option<&'static Process> {
     let current = CURRENT.load(Ordering::Acquire);
-    // SAFETY: what is stored here was leaked, and is never freed.
+    // SAFETY: the pointer here is to leaked memory, which is never freed.
     (!current.is_null()).then(|| unsafe { &*current })
 }
 
 /// Runs in the child. The parent's objects stay in memory, and no table leads to them any more. Their sockets are
-/// closed here, so that peers hear of the parent's end whatever the child does.
+/// closed here, so that peers learn of the parent's end whatever the child does.
 extern "C" fn forget() {
     while let Some(fd) = weft_netif::take_marked() {
         // SAFETY: the descriptor's owners in memory are never used again in the child; close(2) is allowed in a child

@@ -127,7 +127,7 @@ unsafe extern "C" fn rdma_create_ep(
         if out.is_null() {
             return Err(Errno::INVAL);
         }
-        // SAFETY: what the program has from `rdma_getaddrinfo`, or has made up.
+        // SAFETY: the list of `rdma_getaddrinfo`, or the program's own.
         let info = unsafe { read(info) }?;
         let id = process.create_id(&FUNCTIONS, None, null_mut(), abi::PS_TCP)?;
         let prepared = (|| {
@@ -153,7 +153,7 @@ unsafe extern "C" fn rdma_create_ep(
             process.resolve_route(&id)?;
             let Some(wanted) = wanted else { return Ok(()) };
             let qp = process.create_qp_of(&id, wanted)?;
-            // SAFETY: what was granted goes where the wishes were.
+            // SAFETY: the granted sizes replace the wishes, in the same struct.
             unsafe { super::connect::grant(attr, &qp) }
         })();
         if let Err(errno) = prepared {

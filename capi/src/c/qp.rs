@@ -15,11 +15,11 @@ use crate::qp::{Parts, Qp, Request};
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_create_qp(pd: *mut abi::Pd, attr: *mut abi::QpInitAttr) -> *mut abi::Qp {
     args![pd, attr].pointer(|| {
-        // SAFETY: what the program asks for.
+        // SAFETY: the program's arguments.
         let mut wanted = unsafe { read(attr) }?;
         let qp = create(pd, &wanted)?;
         wanted.cap = qp.cap();
-        // SAFETY: what was granted goes where the wishes were.
+        // SAFETY: the granted sizes replace the wishes, in the same struct.
         unsafe { write(attr, wanted) }?;
         Ok(qp.handle())
     })
@@ -31,12 +31,12 @@ pub(super) unsafe extern "C" fn create_qp_ex(
 ) -> *mut abi::Qp {
     args![context, attr].pointer(|| {
         process().contexts.get(context.addr())?;
-        // SAFETY: what the program asks for.
+        // SAFETY: the program's arguments.
         let mut wanted = unsafe { read(attr) }?;
         check_extended(&wanted)?;
         let qp = create(wanted.pd, &wanted.base())?;
         wanted.cap = qp.cap();
-        // SAFETY: what was granted goes where the wishes were.
+        // SAFETY: the granted sizes replace the wishes, in the same struct.
         unsafe { write(attr, wanted) }?;
         Ok(qp.handle())
     })
@@ -64,7 +64,7 @@ fn create(pd: *mut abi::Pd, wanted: &abi::QpInitAttr) -> Outcome<Arc<Qp>> {
     process.create_qp(parts, &request)
 }
 
-/// Checks what `ibv_create_qp_ex` is asked for.
+/// Checks the arguments of `ibv_create_qp_ex`.
 ///
 /// # Errors
 /// `EOPNOTSUPP` for flags and operations that iWARP lacks.
@@ -84,7 +84,7 @@ pub(super) const fn check_extended(wanted: &abi::QpInitAttrEx) -> Outcome<()> {
 unsafe extern "C" fn ibv_modify_qp(qp: *mut abi::Qp, attr: *mut abi::QpAttr, mask: c_int) -> c_int {
     args![qp, attr, mask].status(|| {
         let qp = process().qps.get(qp.addr())?;
-        // SAFETY: what the program asks for.
+        // SAFETY: the program's arguments.
         process().modify_qp(&qp, &unsafe { read(attr) }?, mask.cast_unsigned())
     })
 }

@@ -371,7 +371,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn no_address_is_followed_that_leads_nowhere() {
+    fn unmapped_addresses_are_not_read() {
         let nowhere = core::ptr::without_provenance_mut::<abi::SendWr>(0x10);
         assert_eq!(shown("wrs", None, nowhere), "f(wrs=0x10) = -1 EINVAL (Invalid argument)");
         assert_eq!(

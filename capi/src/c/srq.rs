@@ -15,11 +15,11 @@ unsafe extern "C" fn ibv_create_srq(pd: *mut abi::Pd, attr: *mut abi::SrqInitAtt
     args![pd, attr].pointer(|| {
         let process = process();
         let pd = process.pds.get(pd.addr())?;
-        // SAFETY: what the program asks for.
+        // SAFETY: the program's arguments.
         let mut wanted = unsafe { read(attr) }?;
         let srq = process.create_srq(&pd, wanted.srq_context.cast(), &wanted.attr)?;
         wanted.attr = srq.attributes();
-        // SAFETY: what was granted goes where the wishes were.
+        // SAFETY: the granted sizes replace the wishes, in the same struct.
         unsafe { write(attr, wanted) }?;
         Ok(srq.handle())
     })
@@ -31,14 +31,14 @@ unsafe extern "C" fn rdma_create_srq(
     pd: *mut abi::Pd,
     attr: *mut abi::SrqInitAttr,
 ) -> c_int {
-    // SAFETY: what the program asks for.
+    // SAFETY: the program's arguments.
     args![id, pd, attr].done(|| unsafe { create_for(id, pd, attr) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_create_srq_ex(id: *mut abi::CmId, attr: *mut abi::SrqInitAttrEx) -> c_int {
     args![id].done(|| {
-        // SAFETY: what the program asks for.
+        // SAFETY: the program's arguments.
         let wanted = unsafe { read(attr) }?;
         if wanted.comp_mask & abi::SRQ_INIT_ATTR_TYPE == 0 {
             return Err(Errno::INVAL);
@@ -56,7 +56,7 @@ unsafe extern "C" fn rdma_create_srq_ex(id: *mut abi::CmId, attr: *mut abi::SrqI
 }
 
 /// # Safety
-/// `attr` is null, or points to the struct of the wishes, where what was granted is stored.
+/// `attr` is null, or points to the struct of the wishes. The granted sizes are stored there.
 unsafe fn create_for(id: *mut abi::CmId, pd: *mut abi::Pd, attr: *mut abi::SrqInitAttr) -> Outcome<()> {
     let process = process();
     let id = process.ids.get(id.addr())?;
@@ -81,7 +81,7 @@ extern "C" fn rdma_destroy_srq(id: *mut abi::CmId) {
 unsafe extern "C" fn ibv_modify_srq(srq: *mut abi::Srq, attr: *mut abi::SrqAttr, mask: c_int) -> c_int {
     args![srq, attr, mask].status(|| {
         let srq = process().srqs.get(srq.addr())?;
-        // SAFETY: what the program asks for.
+        // SAFETY: the program's arguments.
         srq.modify(&unsafe { read(attr) }?, mask)
     })
 }

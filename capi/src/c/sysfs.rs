@@ -31,7 +31,7 @@ extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     })
 }
 
-/// Returns the length of what was stored, without the newline at the end, or -1.
+/// Returns the length of the stored text, without the newline at the end, or -1.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_read_sysfs_file(
     folder: *const c_char,

@@ -1,4 +1,4 @@
-//! What calls do with contexts of the device.
+//! The calls on contexts of the device.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::process::Process;
 
 impl Process {
     /// # Errors
-    /// When the device cannot be opened, or the system has no file descriptor left.
+    /// If the device cannot be opened, or the system has no file descriptor left.
     pub(crate) fn open_context(&self, functions: &'static Functions) -> Result<Arc<Context>, Errno> {
         let context = Context::new(self.device()?.clone(), functions)?;
         self.contexts.insert(context.handle().addr(), &context);
@@ -20,7 +20,7 @@ impl Process {
     /// Forgets a context. Objects that were made with it go on.
     ///
     /// # Errors
-    /// `EINVAL` for a context that is none.
+    /// `EINVAL` for an unknown context.
     pub(crate) fn close_context(&self, handle: usize) -> Result<(), Errno> {
         self.contexts.remove(handle).map(drop).ok_or(Errno::INVAL)
     }

@@ -1,4 +1,4 @@
-//! What calls do with completion channels and completion queues.
+//! The calls on completion channels and completion queues.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::process::Process;
 
 impl Process {
     /// # Errors
-    /// When the system has no file descriptor left.
+    /// If the system has no file descriptor left.
     pub(crate) fn create_comp_channel(&self, context: &Context) -> Result<Arc<CompChannel>, Errno> {
         let channel = CompChannel::new(context)?;
         self.channels.insert(channel.handle().addr(), &channel);
@@ -19,7 +19,7 @@ impl Process {
     }
 
     /// # Errors
-    /// `EINVAL` for a channel that is none, `EBUSY` while completion queues use it.
+    /// `EINVAL` for an unknown channel, `EBUSY` while completion queues use it.
     pub(crate) fn destroy_comp_channel(&self, handle: usize) -> Result<(), Errno> {
         if self.channels.get(handle)?.is_used() {
             return Err(Errno::BUSY);
@@ -30,7 +30,7 @@ impl Process {
     /// Waits for the queue of a channel's next event, which the program has to acknowledge.
     ///
     /// # Errors
-    /// `EINVAL` for a channel that is none; those of [`CompChannel::next`].
+    /// `EINVAL` for an unknown channel; those of [`CompChannel::next`].
     pub(crate) fn next_cq_event(&self, channel: usize) -> Result<Arc<Cq>, Errno> {
         let channel = self.channels.get(channel)?;
         loop {
@@ -55,7 +55,7 @@ impl Process {
     /// Waits until all events are acknowledged.
     ///
     /// # Errors
-    /// `EINVAL` for a queue that is none, `EBUSY` while queue pairs use it.
+    /// `EINVAL` for an unknown queue, `EBUSY` while queue pairs use it.
     pub(crate) fn destroy_cq(&self, handle: usize) -> Result<(), Errno> {
         let cq = self.cqs.get(handle)?;
         cq.close()?;

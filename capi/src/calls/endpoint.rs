@@ -1,4 +1,4 @@
-//! What calls do with the queues of ids.
+//! The calls on the queues of ids.
 
 use core::ffi::c_void;
 use core::mem::offset_of;
@@ -18,7 +18,7 @@ use crate::qp::{Parts, Qp, Request};
 use crate::srq::Srq;
 
 impl Process {
-    /// Makes the queue pair of an id. Where the program gives none, it also makes completion queues and channels. Their
+    /// Makes the queue pair of an id. If the program gives none, it also makes completion queues and channels. Their
     /// context is the id: the inline functions of `rdma_verbs.h` check that.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use crate::abi;
 use crate::context::Context;
 use crate::process::Process;
 
-/// The contexts that hear of an event.
+/// The contexts that get an event.
 #[derive(Debug)]
 enum Owner {
     Context(Arc<Context>),

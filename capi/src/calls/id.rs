@@ -1,4 +1,4 @@
-//! What calls do with ids of connection management and their connections.
+//! The calls on ids of connection management and their connections.
 
 use core::ffi::c_void;
 use core::ptr::null_mut;
@@ -198,7 +198,7 @@ impl Process {
         outcome
     }
 
-    /// Stores what is known of the connection where the program looks.
+    /// Stores the facts about the connection in the structs that the program reads.
     fn refresh(&self, id: &Id) {
         if id.lacks_context()
             && let Ok((context, pd)) = self.cm_context(id.functions)

@@ -1,4 +1,4 @@
-//! What calls do with protection domains, memory regions and memory windows.
+//! The calls on protection domains, memory regions and memory windows.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::process::Process;
 
 impl Process {
     /// # Errors
-    /// `EINVAL` for a context that is none.
+    /// `EINVAL` for an unknown context.
     pub(crate) fn alloc_pd(&self, context: usize) -> Result<Arc<Pd>, Errno> {
         let pd = Pd::new(&self.contexts.get(context)?);
         self.pds.insert(pd.handle().addr(), &pd);
@@ -22,7 +22,7 @@ impl Process {
     }
 
     /// # Errors
-    /// `EINVAL` for a domain that is none, `EBUSY` while an object of it lives.
+    /// `EINVAL` for an unknown domain, `EBUSY` while an object of it lives.
     pub(crate) fn dealloc_pd(&self, handle: usize) -> Result<(), Errno> {
         let pd = self.pds.get(handle)?;
         pd.pd.clone().dealloc().map_err(|(_, error)| errno(error.errno()))?;
@@ -44,14 +44,14 @@ impl Process {
     }
 
     /// # Errors
-    /// `EINVAL` for a region that is none, `EBUSY` while memory windows are bound to it.
+    /// `EINVAL` for an unknown region, `EBUSY` while memory windows are bound to it.
     pub(crate) fn deregister_mr(&self, handle: usize) -> Result<(), Errno> {
         self.mrs.get(handle)?.deregister()?;
         self.mrs.remove(handle).map(drop).ok_or(Errno::INVAL)
     }
 
     /// # Errors
-    /// `EINVAL` for a domain that is none; those of [`Mw::alloc`].
+    /// `EINVAL` for an unknown domain; those of [`Mw::alloc`].
     pub(crate) fn alloc_mw(&self, pd: usize, kind: u32) -> Result<Arc<Mw>, Errno> {
         let mw = Mw::alloc(&self.pds.get(pd)?, kind)?;
         self.mws.insert(mw.handle().addr(), &mw);
@@ -59,7 +59,7 @@ impl Process {
     }
 
     /// # Errors
-    /// `EINVAL` for a window that is none.
+    /// `EINVAL` for an unknown window.
     pub(crate) fn dealloc_mw(&self, handle: usize) -> Result<(), Errno> {
         self.mws.remove(handle).ok_or(Errno::INVAL)?.dealloc();
         Ok(())
@@ -68,7 +68,7 @@ impl Process {
     /// Posts the binding of a window of type 1. Null and no octets unbind it.
     ///
     /// # Errors
-    /// `EINVAL` for objects that are none; those of [`Mw::bind`].
+    /// `EINVAL` for unknown objects; those of [`Mw::bind`].
     pub(crate) fn bind_mw(
         &self,
         qp: usize,
@@ -85,7 +85,7 @@ impl Process {
     /// Returns the request that binds a window of type 2.
     ///
     /// # Errors
-    /// `EINVAL` for objects that are none; those of [`Mw::binding`].
+    /// `EINVAL` for unknown objects; those of [`Mw::binding`].
     pub(crate) fn binding(&self, mw: usize, rkey: u32, info: &abi::MwBindInfo) -> Result<SendOpcode, Errno> {
         self.mws.get(mw)?.binding(rkey, info, &*self.mrs.get(info.mr.addr())?)
     }

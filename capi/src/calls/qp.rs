@@ -1,4 +1,4 @@
-//! What calls do with queue pairs.
+//! The calls on queue pairs.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl Process {
         }
     }
 
-    /// Makes a second queue pair below, which sends what the first one receives.
+    /// Makes a second queue pair below, which sends the messages that the first one receives.
     ///
     /// # Errors
     /// Those of [`Qp::new`].
@@ -72,7 +72,7 @@ impl Process {
         Ok(twin)
     }
 
-    /// Has a queue pair begin anew under its handle and number.
+    /// Resets a queue pair: it begins again under its handle and number.
     ///
     /// # Errors
     /// Those of [`Qp::new`]; `EINVAL` for a queue pair that is being destroyed.

@@ -13,7 +13,7 @@ use crate::roce::{End, Manner, Step};
 
 impl Process {
     /// # Errors
-    /// Those of [`Manner::step`], and of making a queue pair where it begins anew.
+    /// Those of [`Manner::step`], and those of making the queue pair again.
     pub(super) fn modify_as_roce(
         &self,
         qp: &Arc<Qp>,
@@ -56,7 +56,7 @@ impl Process {
     }
 }
 
-/// Flushes what is posted. Octets that were sent still arrive, as on InfiniBand, which would have acknowledged them.
+/// Flushes posted requests. Octets that were sent still arrive, as on InfiniBand, which would have acknowledged them.
 fn end(qp: &weft_rnic::Qp) -> Result<(), Errno> {
     // A queue pair without a connection flushes already.
     if qp.state() == QpState::Rts && qp.disconnect().is_ok() {

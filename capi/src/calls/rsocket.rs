@@ -1,4 +1,4 @@
-//! What calls do with the descriptors of rsocket.
+//! The calls on the descriptors of rsocket.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::rsocket::Socket;
 
 impl Process {
     /// # Errors
-    /// When the device cannot be opened, or the system has no file descriptor left.
+    /// If the device cannot be opened, or the system has no file descriptor left.
     pub(crate) fn create_socket(&self, is_v6: bool) -> Result<Arc<Socket>, Errno> {
         let socket = Socket::new(self.device()?, &self.cm, is_v6)?;
         self.rsockets.insert(socket.number(), &socket);

@@ -1,4 +1,4 @@
-//! What calls do with shared receive queues.
+//! The calls on shared receive queues.
 
 use core::ffi::c_void;
 use std::sync::Arc;
@@ -28,13 +28,13 @@ impl Process {
     /// Waits until all events are acknowledged.
     ///
     /// # Errors
-    /// `EINVAL` for a queue that is none, `EBUSY` while queue pairs use it.
+    /// `EINVAL` for an unknown queue, `EBUSY` while queue pairs use it.
     pub(crate) fn destroy_srq(&self, handle: usize) -> Result<(), Errno> {
         let srq = self.srqs.get(handle)?;
         if srq.is_used() {
             return Err(Errno::BUSY);
         }
-        // From now on events of it are nobody's.
+        // From now on its events are dropped.
         self.srq_ids.remove(srq.srq.id()).ok_or(Errno::INVAL)?;
         srq.events.wait();
         self.srqs.remove(handle).map(drop).ok_or(Errno::INVAL)

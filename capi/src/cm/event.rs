@@ -35,7 +35,7 @@ impl CmEvent {
     }
 }
 
-/// Translates the parameters of an event, as far as C's fields have room for them.
+/// Translates the parameters of an event, if C's fields have room for them.
 fn conn_param(param: &EventParam, kind: EventKind) -> abi::ConnParam {
     let octet = |value: u16| u8::try_from(value).unwrap_or(u8::MAX);
     let data = &param.private_data;

@@ -135,7 +135,7 @@ impl Id {
         let _none = self.id.detach_qp();
     }
 
-    /// Whether the id has a device whose context the program does not see yet.
+    /// Returns true if the id has a device whose context the program does not see yet.
     pub(crate) fn lacks_context(&self) -> bool {
         let shown = self.visible.get::<*mut abi::Context>(offset_of!(abi::CmId, verbs));
         self.id.device().is_some() && shown.is_null()

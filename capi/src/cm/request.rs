@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_keep_what_they_say() {
+    fn addresses_are_translated_without_loss() {
         for text in ["192.0.2.7:7174", "[fd00::7]:1", "0.0.0.0:0", "[::]:65535"] {
             let address: SocketAddr = text.parse().unwrap();
             let (storage, len) = storage(address);

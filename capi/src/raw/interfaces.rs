@@ -12,8 +12,8 @@ pub(crate) struct Interface {
     pub(crate) index: u32,
 }
 
-/// Returns the addresses of all network interfaces that are up, in the system's order; none if the system refuses to
-/// tell.
+/// Returns the addresses of all network interfaces that are up, in the system's order. Returns none if the system
+/// refuses.
 pub(crate) fn interfaces() -> Vec<Interface> {
     let mut first = null_mut();
     // SAFETY: the place for the list is this function's own.

@@ -74,8 +74,8 @@ pub(crate) fn interruptible<T>(wait: impl FnOnce(&Poll<'_>) -> Option<T>) -> Res
     }
 }
 
-/// Whether all handlers of the program have `SA_RESTART`. Nothing tells which handler has run; programs mostly treat
-/// all signals alike.
+/// Returns true if all handlers of the program have `SA_RESTART`. Nothing tells which handler has run; programs
+/// mostly treat all signals alike.
 fn calls_go_on() -> bool {
     (1..=libc::SIGRTMAX()).all(|signal| {
         let mut action = MaybeUninit::<libc::sigaction>::uninit();

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood_and_nothing_else() {
+    fn private_data_is_read_back_and_other_octets_are_refused() {
         let hello = Hello { from: End { number: 0x80_1234, gid: [7; 16] }, to: 0xAB_CDEF };
         let octets = hello.emit();
         assert_eq!(Hello::parse(&octets), Some(hello));

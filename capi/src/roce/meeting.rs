@@ -111,7 +111,7 @@ impl Meetings {
                 tv_sec: i64::try_from(pause.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: pause.subsec_nanos().into(),
             });
-            // The loop finds out by itself what there is to do.
+            // The loop itself finds its work after any wake-up.
             let _woken = poll(&mut [PollFd::new(&self.queue.as_fd(), PollFlags::IN)], pause.as_ref());
             while let Some(notice) = self.queue.pop() {
                 self.handle(notice);
@@ -230,14 +230,14 @@ impl Meeting {
         self.own <= self.peer
     }
 
-    /// Whether the caller is the peer that the program has named.
+    /// Returns true if the caller is the peer that the program has named.
     fn is_with(&self, hello: &Hello, from: SocketAddr) -> bool {
         let is_there = from.ip().to_canonical() == self.address.ip() || hello.from.gid == self.peer.gid;
         let is_called = !self.calls() || self.receiver.is_some();
         is_called && is_there && hello.from.number == self.peer.number && hello.to == self.own.number
     }
 
-    /// Whether the peer has not come yet.
+    /// Returns true if the peer has not come yet.
     fn is_awaited(&self) -> bool {
         self.sender.state() == QpState::Idle
     }

@@ -31,7 +31,7 @@ pub(crate) enum Step {
     Meet(Address),
     /// All posted requests are flushed.
     End,
-    /// The queue pair begins anew.
+    /// The queue pair begins again.
     Renew,
 }
 
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_is_what_timeout_and_retries_say_within_bounds() {
+    fn patience_follows_timeout_and_retries_within_bounds() {
         let patience = |timeout, retry_cnt| {
             Manner::patience(&abi::QpAttr { timeout, retry_cnt, ..abi::QpAttr::default() })
         };

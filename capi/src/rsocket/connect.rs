@@ -103,7 +103,7 @@ impl Socket {
         }
     }
 
-    /// Blocks until the connection stands or has failed.
+    /// Blocks until the connection is established or has failed.
     ///
     /// # Errors
     /// Those of [`Socket::wait`].

@@ -10,7 +10,7 @@ pub(super) struct Done {
     pub(super) requests: u32,
     /// Octets of the ring.
     pub(super) octets: u32,
-    /// Whether the requests are those kept for messages without credit.
+    /// True if the requests are those kept for messages without credit.
     pub(super) is_spare: bool,
 }
 

@@ -9,7 +9,7 @@ use super::place::RemotePlace;
 pub(crate) struct Hello {
     /// Messages that may come before the first grant.
     pub(crate) credits: u16,
-    /// The place where the other end tells of its buffers. The table of mappings lies behind it.
+    /// The place where the other end writes its buffers. The table of mappings lies behind it.
     pub(crate) table: RemotePlace,
     /// Entries of the table of mappings.
     pub(crate) mappings: u16,
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_talked_with_is_refused() {
+    fn unsuitable_peers_are_refused() {
         let octets = hello().octets();
         for len in 0..octets.len() {
             assert_eq!(Hello::read(&octets[..len]), Err(Errno::PROTO));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn many_mappings_are_told_in_256s() {
+    fn many_mappings_are_rounded_to_256s() {
         for (wanted, told) in
             [(0, 0), (1, 1), (128, 128), (255, 128), (256, 256), (1000, 768), (99_999, 32_512)]
         {

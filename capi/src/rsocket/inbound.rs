@@ -12,7 +12,7 @@ pub(crate) struct Inbound {
     /// Their sum, and the offset of the first of them.
     unread: u32,
     start: u32,
-    /// Octets that the peer may write and has not told of yet.
+    /// Octets that the peer may write and has not reported yet.
     open: u32,
     /// Octets that were read and are not granted again yet.
     free: u32,
@@ -53,7 +53,7 @@ impl Inbound {
         }
     }
 
-    /// Counts data that the peer has told of.
+    /// Counts data that the peer has reported.
     ///
     /// # Errors
     /// If that is more than it may send, in octets or messages.
@@ -84,7 +84,7 @@ impl Inbound {
         Some((at, left.min(size - at)))
     }
 
-    /// Whether there are unread octets.
+    /// Returns true if there are unread octets.
     pub(crate) const fn is_readable(&self) -> bool {
         self.unread > 0
     }
@@ -94,7 +94,7 @@ impl Inbound {
         let mut len = u32::try_from(len).unwrap_or(u32::MAX).min(self.unread);
         self.unread -= len;
         self.free += len;
-        // `Sizes` sees to it that twice the half fits.
+        // The bounds in `Sizes` guarantee that twice the half fits.
         self.start = (self.start + len) % (2 * self.half);
         while let Some(first) = self.messages.front_mut() {
             if *first > len {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_count_of_messages_goes_around() {
+    fn the_count_of_messages_wraps() {
         let mut inbound = Inbound::new(1 << 20, 0xFFFE);
         let mut granted = inbound.grant().unwrap().credits;
         for sent in 0..300_000_u32 {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_beyond_the_buffer_is_a_violation_whatever_its_size() {
+    fn a_report_beyond_the_buffer_is_a_violation_of_any_size() {
         for len in [9, 0x1FFF_FFFF, u32::MAX] {
             assert_eq!(Inbound::new(8, 4).arrive(len), Err(Violation));
         }

@@ -21,7 +21,7 @@ use crate::errno::errno;
 pub(crate) enum Course {
     /// Both ends are there.
     Open,
-    /// One end has taken its leave.
+    /// One end has disconnected.
     Disconnected,
     /// The connection broke.
     Failed,
@@ -56,7 +56,7 @@ pub(crate) struct Link {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) outbound: Outbound,
-    /// The table in which the peer is told of buffers, and the next entry.
+    /// The table in which the peer finds buffers, and the next entry.
     pub(super) table: RemotePlace,
     pub(super) entry: u32,
     mappings: u16,
@@ -133,13 +133,13 @@ impl Link {
             Some(Peer { outbound, table, entry: 1 % table.len, mappings, next_target: 1, has_news: false });
     }
 
-    /// Takes completions, and grants the peer what is due.
+    /// Takes completions, and sends the peer due grants.
     pub(crate) fn poll(&mut self) {
         self.take_completions();
         self.grant();
     }
 
-    /// Has the channel tell of the next completion.
+    /// Makes the channel report the next completion.
     pub(crate) fn arm(&mut self) {
         self.cq.request_notification(false);
         self.is_armed = true;
@@ -164,7 +164,7 @@ impl Link {
         self.peer.as_ref().map_or(0, |peer| peer.outbound.direct_room())
     }
 
-    /// Whether the peer can be told of a mapping now.
+    /// Returns true if a mapping can be reported to the peer now.
     pub(crate) fn can_tell(&self) -> bool {
         self.peer.as_ref().is_some_and(|peer| peer.outbound.can_tell())
     }
@@ -209,19 +209,19 @@ impl Link {
         })
     }
 
-    /// Whether a message without credit can go now.
+    /// Returns true if a message without credit can go now.
     pub(crate) const fn can_control(&self) -> bool {
         self.spare_requests > 0
     }
 
-    /// Whether all posted requests have gone out.
+    /// Returns true if all posted requests have gone out.
     pub(crate) fn is_sent(&self) -> bool {
         let requests = u32::from(self.sizes.send_requests);
         self.spare_requests == SPARE_REQUESTS
             && self.peer.as_ref().is_none_or(|peer| peer.outbound.is_done(requests))
     }
 
-    /// Notes that one end has taken its leave.
+    /// Notes that one end has disconnected.
     pub(crate) fn disconnect(&mut self) {
         if self.course == Course::Open {
             self.course = Course::Disconnected;
@@ -287,7 +287,7 @@ impl Link {
             Message::Disconnect => self.disconnect(),
             Message::Shutdown if self.can_write => self.can_read = false,
             Message::Shutdown => self.disconnect(),
-            // An unknown message, or one that tells of more than there can be: nothing can be trusted any more.
+            // An unknown message, or one that reports more than possible: the peer cannot be trusted any more.
             Message::Data(_) | Message::Unknown => self.fail(Errno::PROTO),
         }
     }

@@ -8,8 +8,8 @@ use super::state::Phase;
 use crate::errno::errno;
 
 impl Socket {
-    /// Maps memory, for the peer to write if `is_remote`. Returns the offset: `offset`, or the address. The peer hears
-    /// of it before the next octets.
+    /// Maps memory, for the peer to write if `is_remote`. Returns the offset: `offset`, or the address. The peer
+    /// learns of it before the next octets.
     ///
     /// # Errors
     /// `EINVAL` without a connection, `ENOMEM` if the peer can hold no more mappings.
@@ -29,7 +29,7 @@ impl Socket {
         Ok(offset)
     }
 
-    /// Unmaps memory. The peer is not told, and a Write of its ends the connection.
+    /// Unmaps memory. The peer gets no message, and a later Write of the peer ends the connection.
     ///
     /// # Errors
     /// `EINVAL` for memory that is not mapped.
@@ -37,7 +37,7 @@ impl Socket {
         self.lock().mappings.remove(addr, len)
     }
 
-    /// Blocks until the connection stands.
+    /// Blocks until the connection is established.
     ///
     /// # Errors
     /// `EAGAIN`, `EINTR`.

@@ -24,7 +24,7 @@ struct Mapped {
 }
 
 impl Mappings {
-    /// Tells the peer of mappings that it does not know yet, as far as credits allow.
+    /// Reports mappings to the peer that it does not know yet, if there are credits.
     pub(super) fn tell(&mut self, link: &mut Link) {
         for mapped in self.mapped.iter_mut().filter(|mapped| !mapped.is_told) {
             let Some(index) = mapped.index else { continue };
@@ -56,7 +56,7 @@ impl Mappings {
         Ok(())
     }
 
-    /// Whether the peer knows all mappings.
+    /// Returns true if the peer knows all mappings.
     pub(super) fn is_told(&self) -> bool {
         self.mapped.iter().all(|mapped| mapped.is_told)
     }

@@ -21,7 +21,7 @@ pub(crate) enum Message {
 
 impl Message {
     pub(crate) const LEN: usize = 4;
-    /// The most octets that one message of data can tell of.
+    /// The most octets that one message of data can report.
     pub(crate) const MAX_DATA: u32 = MASK;
 
     pub(crate) fn read(octets: [u8; Self::LEN]) -> Self {

@@ -37,7 +37,7 @@ pub(crate) struct Options {
     lingers: bool,
     no_delay: bool,
     only_v6: bool,
-    /// Seconds.
+    /// In seconds.
     keep_idle: i32,
 }
 
@@ -129,7 +129,7 @@ impl Options {
     }
 }
 
-/// Returns twice what the program asked for, as the system does: a multiple of 16, within bounds.
+/// Returns twice the wanted size, as the system does: a multiple of 16, within bounds.
 fn buffer(wanted: u32) -> u32 {
     wanted.saturating_mul(2).clamp(MIN_BUFFER, MAX_BUFFER) & !0xF
 }

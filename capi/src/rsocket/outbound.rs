@@ -33,7 +33,7 @@ impl Outbound {
         self.limit = limit;
     }
 
-    /// Whether the peer's buffer is full, so that the next one is needed.
+    /// Returns true if the peer's buffer is full, so that the next one is needed.
     pub(crate) const fn wants_target(&self) -> bool {
         self.target.len == 0
     }
@@ -53,7 +53,7 @@ impl Outbound {
         if is_worth_it { self.free.min(Message::MAX_DATA) } else { 0 }
     }
 
-    /// Whether a message that takes a credit and is no data can go now.
+    /// Returns true if a message that takes a credit and is no data can go now.
     pub(crate) const fn can_tell(&self) -> bool {
         self.has_credit() && self.requests >= 2
     }
@@ -94,7 +94,7 @@ impl Outbound {
         self.free += octets;
     }
 
-    /// Whether none of `requests` is under way.
+    /// Returns true if none of `requests` is under way.
     pub(crate) const fn is_done(&self, requests: u32) -> bool {
         self.requests == requests
     }
@@ -118,7 +118,7 @@ mod tests {
     const TARGET: RemotePlace = RemotePlace { addr: 0x1000, key: Stag(7), len: 5000 };
 
     #[test]
-    fn the_ring_goes_around_and_what_is_done_comes_back() {
+    fn the_ring_wraps_and_completed_octets_are_free_again() {
         let mut outbound = Outbound::new(4096, 8, 100, TARGET);
         assert_eq!(outbound.room(), 4096);
         assert_eq!(outbound.fill(3000), TARGET);

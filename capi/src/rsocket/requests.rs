@@ -24,7 +24,7 @@ impl Link {
         self.write(target, None, copy);
     }
 
-    /// Writes a mapping into entry `index` of the peer's table, and tells of it.
+    /// Writes a mapping into entry `index` of the peer's table, and reports it.
     pub(crate) fn tell_mapping(&mut self, index: u16, mapping: &Mapping) {
         let Some(peer) = &mut self.peer else { return };
         peer.outbound.tell();
@@ -44,7 +44,7 @@ impl Link {
         self.post(&[tell(&message.octets(), Done { requests: 1, octets: 0, is_spare: true })]);
     }
 
-    /// Grants the peer what is due, if requests are left for it.
+    /// Sends the peer due grants, if requests are left for them.
     pub(super) fn grant(&mut self) {
         let Some(peer) = &mut self.peer else { return };
         if self.course != Course::Open || self.spare_requests < 2 {

@@ -83,9 +83,9 @@ impl Socket {
         }))
     }
 
-    /// Takes leave of the peer, as far as that is possible in bounded time.
+    /// Disconnects from the peer, if that is possible in bounded time.
     pub(crate) fn close(&self) {
-        // Without a connection there is no peer to tell. One that does not end is cut off.
+        // Without a connection there is no peer. A connection that does not end is reset.
         let _may_be_over = self.shutdown(How::Both);
         let mut core = self.lock();
         core.phase = Phase::Over;
@@ -146,7 +146,7 @@ impl Socket {
         core.ready() & (events | PollFlags::ERR | PollFlags::HUP)
     }
 
-    /// Makes the descriptor readable on the next event. Returns what holds already.
+    /// Makes the descriptor readable on the next event. Returns the events that have come already.
     pub(crate) fn watch(&self, events: PollFlags) -> PollFlags {
         let mut core = self.lock();
         core.pollers += 1;

@@ -23,7 +23,7 @@ pub(super) struct Core {
     pub(super) requests: VecDeque<(Id, Hello)>,
     /// The reason why there is no connection, until a call has returned it.
     pub(super) error: Option<Errno>,
-    /// Whether a thread sleeps for all that are in calls.
+    /// True if a thread sleeps for all threads in calls.
     pub(super) is_awaited: bool,
     /// How many threads sleep in poll(2).
     pub(super) pollers: usize,
@@ -44,7 +44,8 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Whether events of the id matter. Once the connection stands, its completions tell everything.
+    /// Returns true if events of the id matter. After the connection is established, its completions report
+    /// everything.
     pub(super) const fn has_news(self) -> bool {
         matches!(self, Self::Listening | Self::Connecting | Self::Accepting)
     }
@@ -123,7 +124,7 @@ impl Core {
             (Phase::Connected, Some(link)) => {
                 ready.set(PollFlags::IN, link.is_readable() || !link.can_read);
                 ready.set(PollFlags::OUT, link.can_write && link.room() > 0);
-                // Programs stop reading at the end, and what came before it is theirs.
+                // Programs stop reading at the end, but octets before it belong to them.
                 ready.set(PollFlags::HUP, link.course == Course::Disconnected && !link.is_readable());
                 ready.set(PollFlags::ERR, link.course == Course::Failed && !link.is_readable());
             }

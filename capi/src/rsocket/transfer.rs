@@ -50,8 +50,8 @@ impl Socket {
         })
     }
 
-    /// Writes octets where the peer has mapped `offset`, without telling the peer. Returns how many; the end of the
-    /// mapping cuts them off.
+    /// Writes octets where the peer has mapped `offset`, without a message to the peer. Returns how many; the end of
+    /// the mapping cuts them off.
     ///
     /// # Errors
     /// Those of [`Self::send`].

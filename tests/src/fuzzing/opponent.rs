@@ -124,7 +124,7 @@ impl Opponent {
         &self.received
     }
 
-    /// Whether both sides are in Full Operation.
+    /// Returns true if both sides are in Full Operation.
     pub(super) const fn is_operating(&self) -> bool {
         self.operation.is_some()
     }

@@ -99,7 +99,7 @@ fn symbols_have_the_versions_of_the_systems_libraries() {
 
 /// dlopen and dlvsym find them. The two libraries have one device, and the system's providers load beside them.
 #[test]
-fn what_is_looked_up_by_version_is_found() {
+fn symbols_are_found_by_their_version() {
     let Some(_folder) = Folder::link() else { return };
     if let Some(program) = Program::compile("dlopen") {
         program.assert_ok(&[]);

@@ -1,4 +1,4 @@
-/* Finds all that it uses as NCCL does, by dlopen and dlvsym, and leaves by dlclose while the device works. */
+/* Finds all functions by dlopen and dlvsym, as NCCL does, and ends by dlclose while the device works. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <poll.h>
@@ -82,14 +82,14 @@ int main(void)
     must(!dlvsym(verbs, "ibv_reg_mr", "IBVERBS_1.18") && !dlvsym(verbs, "rdma_listen", "RDMACM_1.0"));
     struct ibv_context *context = open_device();
     connects();
-    /* Providers are linked with the private part, and have to load beside us. */
+    /* Providers are linked with the private part, and have to load beside our libraries. */
     static const char *const providers[] = {"libmlx5.so.1", "libefa.so.1", "libmlx4.so.1", "libmana.so.1"};
     for (size_t i = 0; i < sizeof providers / sizeof *providers; i++) {
         void *provider = dlopen(providers[i], RTLD_NOW);
         if (!provider && !strstr(dlerror(), "No such file"))
             must(!"a provider loads");
     }
-    /* Threads of the device go on in code that is still there. */
+    /* Threads of the device go on in code that is still loaded. */
     must(context->async_fd >= 0);
     must(dlclose(cm) == 0 && dlclose(verbs) == 0);
     struct pollfd nothing = {.fd = context->async_fd, .events = POLLIN};

@@ -30,8 +30,7 @@ fn library() -> PathBuf {
         .expect("cargo builds the library before its tests")
 }
 
-/// Refuses null, foreign and destroyed handles, masks and lengths that make no sense. Each has its number, and none
-/// crashes.
+/// Refuses null, foreign and destroyed handles, invalid masks and lengths. Each has its number, and none crashes.
 #[test]
 fn bad_input_is_refused_by_number() {
     if let Some(program) = Program::compile("misuse") {
@@ -39,7 +38,7 @@ fn bad_input_is_refused_by_number() {
     }
 }
 
-/// Opens no device with a wrong setting, and says on standard error which one is wrong.
+/// Opens no device with a wrong setting, and names the setting on standard error.
 #[test]
 fn a_wrong_setting_is_named() {
     let Some(program) = Program::compile("misuse") else { return };
@@ -73,13 +72,13 @@ fn the_refused_request_of_a_list_is_named() {
 
 /// Binds windows of both types. The peer uses them, either side invalidates them, and wrong uses are refused.
 #[test]
-fn windows_open_and_close() {
+fn windows_are_bound_and_invalidated() {
     if let Some(program) = Program::compile("windows") {
         program.assert_ok(&[]);
     }
 }
 
-/// Reads the device's files directly, and finds what the calls answer.
+/// Reads the device's files directly, and compares them with the answers of the calls.
 #[test]
 fn files_of_the_device_are_rendered() {
     if let Some(program) = Program::compile("sysfs") {
@@ -97,7 +96,7 @@ fn events_are_acknowledged_before_their_objects_go() {
 
 /// Forks. The child knows none of its parent's objects and has a device of its own. The parent's device goes on.
 #[test]
-fn a_child_begins_anew() {
+fn a_child_begins_with_a_device_of_its_own() {
     if let Some(program) = Program::compile("fork") {
         program.assert_ok(&[]);
     }
@@ -120,9 +119,9 @@ fn signals_end_waits_as_those_of_the_system() {
     }
 }
 
-/// Ends a process on a wire that has not disconnected. Its peer hears of the end.
+/// Ends a process on a wire that has not disconnected. Its peer learns of the end.
 #[test]
-fn a_process_on_a_wire_takes_its_leave() {
+fn the_end_of_a_process_on_a_wire_is_noticed() {
     if let Some(program) = Program::compile("farewell") {
         program.assert_ok(&[]);
     }
@@ -130,7 +129,7 @@ fn a_process_on_a_wire_takes_its_leave() {
 
 /// Passes copies of structs as handles to every function that the headers call by a pointer, and builds wrong requests.
 #[test]
-fn copies_of_handles_are_none() {
+fn copies_of_handles_are_refused() {
     if let Some(program) = Program::compile("copies") {
         program.assert_ok(&[]);
     }
@@ -149,7 +148,7 @@ fn memory_that_is_gone_ends_its_queue_pair_only() {
 
 /// Closes the library's descriptors, all of them as daemons do. Calls fail, connections end, and no thread spins.
 #[test]
-fn what_is_closed_underneath_ends() {
+fn connections_end_when_the_program_closes_their_descriptors() {
     if let Some(program) = Program::compile("closed") {
         program.assert_ok(&[]);
     }
@@ -157,15 +156,15 @@ fn what_is_closed_underneath_ends() {
 
 /// Kills a process in the middle of a transfer. A child of it lives on with a copy of all its descriptors.
 #[test]
-fn a_peer_hears_of_a_process_that_is_killed() {
+fn a_peer_learns_of_a_killed_process() {
     if let Some(program) = Program::compile("killed") {
         program.assert_ok(&[]);
     }
 }
 
-/// Kills or stops a peer on a wire. The survivor hears of it, in every role.
+/// Kills or stops a peer on a wire. The survivor learns of it, in every role.
 #[test]
-fn a_peer_hears_of_a_process_on_a_wire_that_is_gone() {
+fn a_peer_learns_of_a_killed_or_stopped_process_on_a_wire() {
     if let Some(program) = Program::compile("silent") {
         program.assert_ok(&[]);
     }
@@ -174,7 +173,7 @@ fn a_peer_hears_of_a_process_on_a_wire_that_is_gone() {
 /// Ends a process by `exit`, `_exit` and `abort` in the middle of a transfer, from threads and handlers, while other
 /// threads wait for events.
 #[test]
-fn a_process_ends_when_it_wants_to() {
+fn a_process_can_end_at_any_moment() {
     if let Some(program) = Program::compile("leave") {
         program.assert_ok(&[]);
     }
@@ -182,7 +181,7 @@ fn a_process_ends_when_it_wants_to() {
 
 /// Makes children of all kinds in the middle of a transfer. None has its parent's sockets, and the parent goes on.
 #[test]
-fn children_leave_a_transfer_alone() {
+fn children_do_not_disturb_a_transfer() {
     if let Some(program) = Program::compile("forks") {
         program.assert_ok(&[]);
     }
@@ -215,7 +214,7 @@ fn sockets_are_streams() {
 
 /// Speaks rsocket's octets from a bare queue pair. Some of them break the rules.
 #[test]
-fn sockets_speak_as_librdmacm_does() {
+fn sockets_use_librdmacms_protocol() {
     if let Some(program) = Program::compile("rsocket_wire") {
         program.assert_ok(&[]);
     }
@@ -223,7 +222,7 @@ fn sockets_speak_as_librdmacm_does() {
 
 /// Runs libfabric's verbs provider: messages, RDMA and private data over its endpoints.
 #[test]
-fn libfabric_has_its_endpoints() {
+fn endpoints_of_libfabric_work() {
     if let Some(program) = Program::compile_with("fabric", &["-lfabric"]) {
         program.assert_ok(&[]);
     }
@@ -231,7 +230,7 @@ fn libfabric_has_its_endpoints() {
 
 /// Runs the programs under valgrind: the library touches only memory that it may, and loses none.
 #[test]
-fn valgrind_finds_nothing() {
+fn valgrind_finds_no_fault() {
     // valgrind runs one thread at a time. Without the fair lock a polling thread would leave the driver thread no turn.
     let line = "valgrind -q --fair-sched=yes --child-silent-after-fork=yes --error-exitcode=9";
     let valgrind: Vec<_> = line.split(' ').collect();

@@ -11,7 +11,7 @@ fn lines_of<'a>(trace: &'a str, who: &'a str) -> impl Iterator<Item = &'a str> {
 
 /// Each call is printed with its arguments and its answer, then the number of calls and the objects that are left.
 #[test]
-fn a_trace_tells_all_calls() {
+fn a_trace_shows_all_calls() {
     let Some(program) = Program::compile("traced") else { return };
     let file = std::env::temp_dir().join(format!("weft-trace-{}", std::process::id()));
     program.assert_ok(&["env", &format!("WEFT_TRACE={}", file.display())]);

@@ -1,4 +1,4 @@
-/* Shared by the programs of these tests. */
+/* The common part of these tests' programs. */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 
-/* As assert, but always there, and with errno. */
+/* Like assert, but not disabled by NDEBUG, and with errno. */
 #define must(condition)                                                                            \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -21,7 +21,7 @@
         }                                                                                          \
     } while (0)
 
-/* A call that answers null and sets errno. */
+/* Checks that a call returns null and sets errno. */
 #define null_with(number, call)                                                                    \
     do {                                                                                           \
         errno = 0;                                                                                 \
@@ -29,7 +29,7 @@
         must(errno == (number));                                                                   \
     } while (0)
 
-/* The next event of a channel, which comes in time and is this one. */
+/* Takes the next event of a channel, which comes in time and is the expected one. */
 static inline struct rdma_cm_event *next_event(struct rdma_event_channel *channel, enum rdma_cm_event_type wanted, int patience_ms)
 {
     struct rdma_cm_event *event;
@@ -39,7 +39,7 @@ static inline struct rdma_cm_event *next_event(struct rdma_event_channel *channe
     return event;
 }
 
-/* A call that answers -1 and sets errno. */
+/* Checks that a call returns -1 and sets errno. */
 #define minus_with(number, call)                                                                   \
     do {                                                                                           \
         errno = 0;                                                                                 \
@@ -59,7 +59,7 @@ static inline struct ibv_context *open_weft(void)
     return context;
 }
 
-/* Two ids that are connected, each with a queue pair that was made with `attr` in `pd`, or in the ids' own domain. */
+/* Connects two ids, each with a queue pair that was made with `attr` in `pd`, or in the ids' own domain. */
 struct ends {
     struct rdma_cm_id *listener, *client, *server;
     struct rdma_addrinfo *client_info;

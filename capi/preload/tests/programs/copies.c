@@ -1,5 +1,5 @@
 /* Copies of structs as handles: inline functions of the headers pass them to the functions behind their pointers.
-   And sequences of building calls that make no sense. */
+   Also invalid sequences of building calls. */
 #include "common.h"
 
 static char buffer[256];
@@ -130,7 +130,7 @@ static void requests_that_make_no_sense(void)
             ibv_wr_set_inline_data(qp, wrong[index].list, wrong[index].octets);
         must(ibv_wr_complete(qp) != 0);
     }
-    /* Data before a request; no data at all; nothing; an end without a beginning; an operation that iWARP lacks. */
+    /* Data before a request; no data; no request; an end without a beginning; an operation that iWARP lacks. */
     ibv_wr_start(qp);
     ibv_wr_set_sge(qp, mr->lkey, (uintptr_t)buffer, 1);
     must(ibv_wr_complete(qp) == EINVAL);

@@ -78,7 +78,7 @@ static void asynchronous(struct ibv_context *context)
     never_wait(other->async_fd);
     never_wait(context->async_fd);
     minus_with(EAGAIN, ibv_get_async_event(context, &event));
-    /* A queue pair in error takes no more receives of its shared queue, and an event says so. */
+    /* A queue pair in error takes no more receives of its shared queue, and an event reports that. */
     struct ibv_qp_attr change = {.qp_state = IBV_QPS_ERR};
     must(ibv_modify_qp(qp, &change, IBV_QP_STATE) == 0);
     must(is_readable(context->async_fd, 10000));
@@ -92,7 +92,7 @@ static void asynchronous(struct ibv_context *context)
     must(ibv_close_device(other) == 0);
 }
 
-/* Resolves with an id that has a channel and with one that has none. Moves an id between channels. */
+/* Resolves with an id that has a channel and with one without. Moves an id between channels. */
 static void connections(void)
 {
     struct rdma_event_channel *first = rdma_create_event_channel(), *second = rdma_create_event_channel();

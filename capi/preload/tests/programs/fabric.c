@@ -1,4 +1,4 @@
-/* Two message endpoints of libfabric's verbs provider: data with a connection, messages, RDMA Write and Read, and the end. */
+/* Two message endpoints of libfabric's verbs provider: private data, messages, RDMA Write and Read, and the end. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
         }                                                                                          \
     } while (0)
 
-/* A call that returns 0. */
+/* Checks that a call returns 0. */
 #define done(call)                                                                                 \
     do {                                                                                           \
         int outcome = (call);                                                                      \
@@ -82,8 +82,8 @@ static void open_end(struct end *end)
                    0, &end->mr, NULL));
 }
 
-/* Returns the next event and its data. Meanwhile it polls `other`, if there is one, and expects nothing there: a connection only
-   goes on while its queue is polled. */
+/* Returns the next event and its data. Meanwhile it polls `other`, if there is one, and expects no completion there:
+   a connection only goes on while its queue is polled. */
 static struct fi_eq_cm_entry *expect(struct fid_eq *eq, uint32_t wanted, const char *data, struct fid_eq *other)
 {
     static char room[sizeof(struct fi_eq_cm_entry) + 256];

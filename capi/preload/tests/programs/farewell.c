@@ -1,5 +1,5 @@
-/* A process on a wire ends without disconnecting, or after it has destroyed its queue pair. Its peer hears of it at once, as from
- * a process on the system's TCP, and has every Send that completed. */
+/* A process on a wire ends without disconnecting, or after it has destroyed its queue pair. Its peer learns of it at
+ * once, as from a process on the system's TCP, and has every Send that completed. */
 #include "common.h"
 
 #include <poll.h>

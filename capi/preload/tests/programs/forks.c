@@ -1,4 +1,4 @@
-/* Makes children of all kinds in the middle of a transfer. The parent goes on, and every octet arrives. */
+/* Makes children of all kinds during a transfer. The parent goes on, and every octet arrives. */
 #include "common.h"
 
 #include <dirent.h>
@@ -12,7 +12,7 @@ static struct ibv_mr *mr;
 static unsigned char octets[2][SIZE];
 static volatile int is_over;
 static unsigned messages;
-/* Sockets that the program began with. */
+/* The sockets at the program's start. */
 static int before;
 
 static void send_one(unsigned number)
@@ -34,7 +34,7 @@ static void *transfer(void *unused)
     return NULL;
 }
 
-/* Sockets that this process holds. */
+/* Counts the sockets that this process holds. */
 static int count_sockets(void)
 {
     DIR *folder = opendir("/proc/self/fd");

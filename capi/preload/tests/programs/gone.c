@@ -1,5 +1,5 @@
-/* Memory that is taken away before it is deregistered: its queue pair ends with an error, and nothing else happens. Faults of the
-   program's own do what they would do without the library. */
+/* Memory that is unmapped before it is deregistered: its queue pair ends with an error, and nothing else happens.
+   Faults of the program's own have the same effect as without the library. */
 #define _GNU_SOURCE
 #include "common.h"
 
@@ -73,7 +73,7 @@ static enum ibv_wc_status received(struct rdma_cm_id *id)
     return wc.status;
 }
 
-/* Waits until its connection is over, which follows the completions. */
+/* Waits until its connection has ended, which follows the completions. */
 static void await_error(struct rdma_cm_id *id)
 {
     struct ibv_qp_attr attr;
@@ -100,7 +100,7 @@ static void exchange(struct ends *ends)
     must(ibv_dereg_mr(from) == 0 && ibv_dereg_mr(to) == 0);
 }
 
-/* What a role makes of its request: how it ends at the client, and how the first receive of the server does. */
+/* The outcome of a role: how its request ends at the client, and how the first receive of the server ends. */
 static void play(struct ends *ends, enum role role, struct memory *memory, enum way way, uint32_t length)
 {
     int is_clients = role == SEND_SOURCE || role == WRITE_SOURCE || role == READ_SINK || role == ATOMIC_SINK;
@@ -134,7 +134,7 @@ static void play(struct ends *ends, enum role role, struct memory *memory, enum 
     if (is_clients)
         must(end == IBV_WC_LOC_PROT_ERR);
     else if (is_placed)
-        /* What is in TCP is done, and what TCP did not take any more is flushed. */
+        /* Octets in TCP are done, and octets that TCP did not take are flushed. */
         must(end == IBV_WC_SUCCESS || end == IBV_WC_WR_FLUSH_ERR || end == IBV_WC_REM_ACCESS_ERR);
     else
         must(end == IBV_WC_REM_ACCESS_ERR || (way == HOLE && end == IBV_WC_WR_FLUSH_ERR));
@@ -262,7 +262,7 @@ static void unguarded(void)
     every_role();
 }
 
-/* Each begins in a process that knows nothing of the library yet. */
+/* Each case begins in a process that has not used the library yet. */
 static void expect(void (*act)(void), int signal)
 {
     int status;

@@ -1,5 +1,5 @@
-/* A process is killed in the middle of a transfer. A child of it, made before, lives on. The requests of its peer are flushed, and
-   the peer hears of the end, at once. */
+/* A process is killed during a transfer. A child of it, made before, lives on. The requests of its peer are flushed,
+   and the peer learns of the end, at once. */
 #include "common.h"
 
 #include <poll.h>
@@ -28,7 +28,7 @@ static struct ibv_mr *prepare(struct rdma_cm_id *id)
     return mr;
 }
 
-/* Connects, makes a child, and is killed in the middle of its Sends. */
+/* Connects, makes a child, and is killed during its Sends. */
 static void be_killed(uint16_t port, int outlived_by)
 {
     struct rdma_cm_id *id;

@@ -1,4 +1,4 @@
-/* All ways to end a process in the middle of a transfer, with threads that wait for events. Each ends with its own status. */
+/* All ways to end a process during a transfer, with threads that wait for events. Each ends with its own status. */
 #include "common.h"
 
 #include <signal.h>
@@ -104,7 +104,7 @@ static void begin_and_end(void (*end)(void))
     int waiting[2];
     pthread_t thread;
     char words[3];
-    /* A process that hangs is killed, which the parent takes for a failure. */
+    /* A process that hangs is killed, which the parent counts as a failure. */
     alarm(PATIENCE_S);
     ends = connect_ends(NULL, attr);
     mr = ibv_reg_mr(ends.client->pd, buffer, sizeof buffer, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);

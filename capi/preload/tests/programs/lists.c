@@ -57,7 +57,7 @@ static void sends(struct ibv_qp *qp)
     list[1].num_sge = COUNT;
     must(ibv_post_send(qp, list, &bad) == EINVAL && bad == &list[1]);
     must(ibv_post_send(qp, &list[1], NULL) == EINVAL);
-    /* `bad_wr` stays as it is if no request is refused. */
+    /* `bad_wr` does not change if no request is refused. */
     write_list(list, 40);
     bad = &good;
     must(ibv_post_send(qp, list, &bad) == 0 && bad == &good);
@@ -95,7 +95,7 @@ static int post_srq_recv(void *srq, struct ibv_recv_wr *list, struct ibv_recv_wr
     return ibv_post_srq_recv(srq, list, bad);
 }
 
-/* Fills a queue that has `places`, by lists that contain a wrong request, and by one that is too long. */
+/* Fills a queue of `places`, by lists that contain a wrong request, and by one that is too long. */
 static void recvs(post_recvs *post, void *queue, int places)
 {
     struct ibv_recv_wr *list = calloc(places, sizeof *list), *bad = NULL;

@@ -1,4 +1,4 @@
-/* The second personality: queue pairs that find one another by GID and number, without rdma_cm. */
+/* The second personality: queue pairs that find each other by GID and number, without rdma_cm. */
 #include "common.h"
 
 #include <arpa/inet.h>
@@ -241,7 +241,7 @@ static void meet_oneself(void)
     must(ibv_destroy_srq(srq) == 0);
 }
 
-/* There is no peer, or it wants another one, or it has gone. The first request fails in bounded time, and the rest is flushed. */
+/* The peer is absent, or names another one, or has gone. The first request fails in time, and the rest is flushed. */
 static void meet_nobody(void)
 {
     struct ibv_qp *gone = make_qp(NULL), *other = make_qp(NULL), *third = make_qp(NULL), *qp = make_qp(NULL);
@@ -264,7 +264,7 @@ static void meet_nobody(void)
     must(ibv_destroy_qp(qp) == 0 && ibv_destroy_qp(other) == 0 && ibv_destroy_qp(third) == 0);
 }
 
-/* RESET takes everything back, and the queue pair meets another one. */
+/* RESET resets all attributes, and the queue pair meets another one. */
 static void begin_anew(void)
 {
     struct ibv_qp *a = make_qp(NULL), *b = make_qp(NULL);
@@ -284,8 +284,8 @@ static void begin_anew(void)
     must(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0);
 }
 
-/* Sends arrive although their sender destroys its queue pair. A peer that asks nothing of it hears nothing of that; one that
- * does gets an error in bounded time. */
+/* Sends arrive although their sender destroys its queue pair. A peer without requests does not notice that. A peer
+ * with a request gets an error in bounded time. */
 static void leave_early(void)
 {
     struct ibv_qp *a = make_qp(NULL), *b = make_qp(NULL);
@@ -314,7 +314,7 @@ static void leave_early(void)
     must(ibv_destroy_qp(b) == 0);
 }
 
-/* Ends in the middle of it: the caller, the called, and while a call waits. */
+/* The end during a meeting: of the caller, of the called, and while a call waits. */
 static void destroy_while_meeting(void)
 {
     for (int round = 0; round < 8; round++) {

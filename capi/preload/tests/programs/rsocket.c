@@ -1,4 +1,4 @@
-/* Sockets over queue pairs between two threads: octets, waiting, ends, mappings, and what is refused. */
+/* Sockets over queue pairs between two threads: octets, waits, ends, mappings, and refusals. */
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -229,7 +229,7 @@ static void ends_of_streams(void)
     must(rclose(ends.server) == 0 && rclose(ends.listener) == 0);
 }
 
-/* The peer's process is killed in the middle of a stream. */
+/* The peer's process is killed during a stream. */
 static void death(void)
 {
     uint16_t port;
@@ -265,7 +265,7 @@ static void mappings(void)
     minus_with(ENOMEM, riomap(ends.server, text, sizeof text, PROT_WRITE, 0, 0));
     must(riomap(ends.server, text, sizeof text, PROT_NONE, 0, 0) == 0);
     minus_with(EINVAL, riomap(ends.server, text, sizeof text, PROT_EXEC, 0, 0));
-    /* The client hears of the mappings with the next octets. */
+    /* The client learns of the mappings with the next octets. */
     must(rsend(ends.server, "go", 2, 0) == 2 && rrecv(ends.client, text, 2, MSG_WAITALL) == 2);
     static char filled[4000];
     memset(filled, 7, sizeof filled);

@@ -1,4 +1,4 @@
-/* The octets between a socket and its peer. The peer here has a bare queue pair, and an own encoder of the protocol. */
+/* The octets between a socket and its peer. The peer has a bare queue pair, and its own encoder of the protocol. */
 #include <rdma/rsocket.h>
 
 #include "common.h"
@@ -113,7 +113,7 @@ static void put(struct peer *peer, size_t len, uint64_t to, uint32_t key)
     sent(peer->id);
 }
 
-/* The next message of the socket, in the order in which receives were posted. */
+/* Takes the next message of the socket, in the order in which receives were posted. */
 static uint32_t heard(struct peer *peer, int index)
 {
     struct ibv_wc wc;
@@ -158,7 +158,7 @@ static void conversation(void)
     end_peer(&peer);
 }
 
-/* Each of these ends the connection, and nothing else. */
+/* Each of these ends the connection, and has no other effect. */
 static void rudeness(void)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* A shared receive queue that belongs to an id: its queue pair takes receives from there. */
+/* A shared receive queue that belongs to an id. Its queue pair takes receives from there. */
 #include "common.h"
 
 int main(void)

@@ -1,5 +1,5 @@
-/* A peer on a wire that is killed or stopped, at either end of the connection, while the survivor only receives or has sent something:
-   the survivor hears of that, at once where the wire ends, else within the time limit. */
+/* A peer on a wire is killed or stopped, at either end of the connection. The survivor only receives, or has sent
+   something. It learns of the end at once if the wire ends, else within the time limit. */
 #include "common.h"
 
 #include <signal.h>
@@ -9,7 +9,7 @@
 
 enum { PATIENCE_MS = 60000, PORT = 7471, OCTETS = 100, LIMIT_S = 4, LONG_S = 600 };
 
-/* What happens to the victim, and what the survivor was. */
+/* The way in which the victim ends, and the survivor's activity. */
 struct trial {
     int signal;
     bool survivor_listens_on_wire, survivor_connects, survivor_sends;
@@ -77,7 +77,7 @@ static struct rdma_cm_id *accept_one(void)
     return id;
 }
 
-/* An end of the connection. The side that listens on the wire, and the one that listens for connections, tell when they do. */
+/* An end of the connection. The sides that listen, on the wire and for connections, report when they do. */
 static struct rdma_cm_id *make_end(bool is_survivor, const struct trial *trial, const char *path, const int *tell, const int *told)
 {
     bool listens_on_wire = is_survivor == trial->survivor_listens_on_wire, connects = is_survivor == trial->survivor_connects;
@@ -92,7 +92,7 @@ static struct rdma_cm_id *make_end(bool is_survivor, const struct trial *trial, 
         struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(is_survivor ? 0x0a000001 : 0x0a000002)};
         must(rdma_bind_addr(id, (struct sockaddr *)&own) == 0);
     }
-    /* Opened are the devices now: first that of the side that listens on the wire. */
+    /* Now the devices are opened: first that of the side that listens on the wire. */
     must(write(tell[1], "!", 1) == 1);
     if (listens_on_wire)
         must(read(told[0], &word, 1) == 1);
@@ -113,8 +113,8 @@ static void survive(const struct trial *trial, const char *path, const int *tell
     must(rdma_get_recv_comp(id, &wc) == 1 && wc.status == IBV_WC_WR_FLUSH_ERR);
     rdma_ack_cm_event(expect(RDMA_CM_EVENT_DISCONNECTED));
     double took = now() - start;
-    /* A killed process ends its wire, a stopped one keeps it: it is given up after the time limit, and not before half of it. With the
-       long limit of this trial, a survivor that does not notice the end of the wire would not come here within any patience. */
+    /* A killed process ends its wire. A stopped one keeps it, and is given up after the time limit and not before half of
+       it. With the long limit of this trial, a survivor that misses the end of the wire would take too long. */
     must(trial->signal == SIGKILL ? took < LONG_S / 4 : took > LIMIT_S / 2 - 0.1);
 }
 

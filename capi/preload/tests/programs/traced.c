@@ -1,4 +1,4 @@
-/* Calls of all kinds for a trace: from two threads and a child, refused ones, a transfer, and objects that are left at the end. */
+/* Calls of all kinds for a trace: from two threads and a child, refused ones, a transfer, and objects left at the end. */
 #include "common.h"
 
 #include <sys/wait.h>
@@ -35,7 +35,7 @@ int main(void)
     context = open_weft();
     must(pthread_create(&thread, NULL, ask, NULL) == 0 && pthread_join(thread, NULL) == 0);
     must(ibv_dereg_mr((struct ibv_mr *)buffer) == EINVAL);
-    /* A call with an address of no memory fails, and the trace does not read there. */
+    /* A call with an unmapped address fails, and the trace does not read there. */
     must(rdma_bind_addr(NULL, (struct sockaddr *)0x10) == -1 && errno == EINVAL);
     transfer();
     pid_t child = fork();

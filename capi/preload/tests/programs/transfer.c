@@ -120,7 +120,7 @@ static void built(struct ends *ends, struct ibv_mr *from, struct ibv_mr *to)
     must(send_done(ends->client).wr_id == 2);
     must(recv_done(ends->server).byte_len == 16);
     must(memcmp(source, sink, 4096) == 0 && memcmp(source, sink + 8192, 16) == 0);
-    /* A wrong request, one without data, and an aborted one: nothing is posted. */
+    /* A wrong request, one without data, and an aborted one: no request is posted. */
     ibv_wr_start(qp);
     ibv_wr_send_imm(qp, 1);
     must(ibv_wr_complete(qp) == EOPNOTSUPP);
