@@ -4,6 +4,8 @@
 //!
 //! * Each kind answers for itself in `open_queues`, `send`, `receive` and `poll_fd`. No call blocks. `send` returns
 //!   false if the frame is lost. `receive` fills the frame by `copy_from`, or by `reset` and `truncate`.
+//! * [`Link::send`] fills in the checksums that smoltcp leaves to the wire. A kind that can do without them, or whose
+//!   device computes them, says so in `needs_checksums`.
 //! * A sleeper would never see what a device keeps without telling. So each kind says in `is_readable`, `wants_write`
 //!   and `poll_at` what it keeps: frames, octets, a time to act. In `losses` it says whether its other end can end.
 //! * All other methods end in the usual answer, which is right for a device that has one station. A kind gives another
@@ -60,12 +62,12 @@ impl Link {
     /// Sends a frame, and leaves any frame in its place. Returns false if it is lost.
     #[inline]
     pub(crate) fn send(&mut self, now: Instant, frame: &mut Frame) -> bool {
+        if self.needs_checksums() {
+            frame.complete();
+        }
         match self {
             Self::Pair(end) => end.send(frame),
-            Self::Unix(link) => {
-                frame.complete();
-                link.send(now, frame)
-            }
+            Self::Unix(link) => link.send(now, frame),
             Self::Tap(tap) => tap.send(frame),
             Self::Packet(packet) => packet.send(frame),
             Self::Xdp(xdp) => xdp.send(frame),
@@ -126,11 +128,22 @@ impl Link {
         }
     }
 
+    /// Returns true if a frame needs its checksums before the device takes it. The device does without them if nothing
+    /// can damage the frame on its way (`pair`), or if it computes them as virtio's header says.
+    const fn needs_checksums(&self) -> bool {
+        match self {
+            Self::Pair(_) => false,
+            Self::Tap(tap) => !tap.has_offloads(),
+            Self::Packet(packet) => !packet.has_offloads(),
+            _ => true,
+        }
+    }
+
     /// Returns true if the device cuts long frames into segments ([`Frame::segment`]).
     pub(crate) const fn segments(&self) -> bool {
         match self {
-            Self::Tap(tap) => tap.segments(),
-            Self::Packet(packet) => packet.segments(),
+            Self::Tap(tap) => tap.has_offloads(),
+            Self::Packet(packet) => packet.has_offloads(),
             _ => false,
         }
     }
@@ -179,4 +192,46 @@ impl Link {
 /// Makes a link of each queue.
 fn all<T>(opened: io::Result<Vec<T>>, link: impl Fn(T) -> Link) -> io::Result<Vec<Link>> {
     Ok(opened?.into_iter().map(link).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::checksum;
+
+    const NOW: Instant = Instant::ZERO;
+
+    /// A TCP segment on IPv4 as smoltcp leaves it, without checksums.
+    fn unfinished() -> Frame {
+        let mut frame = Frame::copy_of(&[0; 54]);
+        frame[12..18].copy_from_slice(&[0x08, 0x00, 0x45, 0, 0, 40]);
+        (frame[23], frame[46]) = (6, 0x50);
+        frame.is_trusted = true;
+        assert!(!checksum::is_good(&frame));
+        frame
+    }
+
+    #[test]
+    fn a_device_that_only_carries_octets_gets_whole_checksums() {
+        let path = std::env::temp_dir().join(format!("weft-link-{}", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut links = Link::open_queues(&Spec::Unix(path.clone()), 1500, 1).unwrap();
+        std::fs::remove_file(path).unwrap();
+        assert!(links[0].send(NOW, &mut unfinished()));
+        let mut record = [0; 58];
+        listener.accept().unwrap().0.read_exact(&mut record).unwrap();
+        assert!(checksum::is_good(&record[4..]));
+    }
+
+    #[test]
+    fn a_frame_in_memory_keeps_its_checksums_unfilled() {
+        let [left, right] = PairEnd::both();
+        assert!(Link::Pair(left).send(NOW, &mut unfinished()));
+        let mut frame = Frame::default();
+        assert!(Link::Pair(right).receive(NOW, &mut frame));
+        assert_eq!((frame.is_trusted, &frame[..]), (true, &unfinished()[..]));
+    }
 }

@@ -79,9 +79,6 @@ impl Packet {
 
     /// Sends a frame. Returns false if it is lost, because the queue is full or the interface is down.
     pub(crate) fn send(&self, frame: &mut Frame) -> bool {
-        if !self.offload {
-            frame.complete();
-        }
         let header = virtio::header_for(frame);
         let parts = [IoSlice::new(&header), IoSlice::new(frame)];
         rustix::io::writev(&self.socket, &parts).is_ok_and(|len| len == VNET_HEADER + frame.len())
@@ -102,8 +99,8 @@ impl Packet {
         false
     }
 
-    /// Returns true if the device cuts long frames into segments.
-    pub(crate) const fn segments(&self) -> bool {
+    /// Returns true if the device fills in checksums, and cuts long frames into segments.
+    pub(crate) const fn has_offloads(&self) -> bool {
         self.offload
     }
 

@@ -45,7 +45,6 @@ impl Tap {
     /// Sends a frame. Returns false if it is lost, because the queue is full or the device is down.
     pub(crate) fn send(&self, frame: &mut Frame) -> bool {
         if !self.has_header {
-            frame.complete();
             return rustix::io::write(&self.fd, frame).is_ok_and(|len| len == frame.len());
         }
         let header = virtio::header_for(frame);
@@ -68,8 +67,8 @@ impl Tap {
         !frame.is_empty() && virtio::accept(frame, &header).is_some()
     }
 
-    /// Returns true if the kernel cuts long frames into segments.
-    pub(crate) const fn segments(&self) -> bool {
+    /// Returns true if the kernel fills in checksums, and cuts long frames into segments.
+    pub(crate) const fn has_offloads(&self) -> bool {
         self.has_header
     }
 

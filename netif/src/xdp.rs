@@ -109,8 +109,7 @@ impl Xdp {
 
     /// Sends a frame. Returns false if it is lost, because the queue is full or the interface is down. All frames go
     /// out by one queue, so that they stay in order.
-    pub(crate) fn send(&mut self, frame: &mut Frame) -> bool {
-        frame.complete();
+    pub(crate) fn send(&mut self, frame: &[u8]) -> bool {
         self.queues.first_mut().is_some_and(|queue| queue.send(frame))
     }
 
