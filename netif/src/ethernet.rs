@@ -8,3 +8,5 @@ pub(crate) const VNET_HEADER: usize = 10;
 pub(crate) const MIN_MTU: usize = 576;
 /// The largest MTU: the total length of an IPv4 packet has 16 bits.
 pub(crate) const MAX_MTU: usize = 65_535;
+/// The octets of the longest frame that any device takes or gives.
+pub(crate) const MAX_FRAME: usize = ETHERNET_HEADER + MAX_MTU;

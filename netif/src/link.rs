@@ -3,7 +3,7 @@
 //! A new kind of device has a file of its own, as `unix.rs`, and a variant of [`Link`]. This is what it owes:
 //!
 //! * Each kind answers for itself in `open_queues`, `send`, `receive` and `poll_fd`. No call blocks. `send` returns
-//!   false if the frame is lost. `receive` fills the frame by `copy_from`, or by `reset` and `truncate`.
+//!   false if the frame is lost. `receive` fills the frame by `copy_from`, or by `reset(MAX_FRAME)` and `truncate`.
 //! * [`Link::send`] fills in the checksums that smoltcp leaves to the wire. A kind that can do without them, or whose
 //!   device computes them, says so in `needs_checksums`.
 //! * A sleeper would never see what a device keeps without telling. So each kind says in `is_readable`, `wants_write`

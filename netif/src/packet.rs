@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use crate::ethernet::{ETHERNET_HEADER, MAX_MTU, VNET_HEADER};
+use crate::ethernet::{MAX_FRAME, VNET_HEADER};
 use crate::frame::Frame;
 use crate::packet::ring::{Arrival, Ring};
 use crate::virtio;
@@ -128,7 +128,7 @@ impl Packet {
     /// Reads the next frame of the socket's queue. Returns `None` if there is none, or one that makes no sense.
     fn read(&self, frame: &mut Frame) -> Option<()> {
         let mut header = [0; VNET_HEADER];
-        frame.reset(MAX_MTU + ETHERNET_HEADER);
+        frame.reset(MAX_FRAME);
         let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(frame)];
         let len = match rustix::io::readv(&self.socket, &mut parts) {
             // The kernel tells once that the interface went down. Frames may wait behind that.

@@ -74,34 +74,28 @@ impl FromStr for Spec {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let refuse = |reason| Err(SpecError { given: text.into(), reason });
-        match text.split_once(':') {
-            None if text == "pair" => Ok(Self::Pair),
-            None if matches!(text, "unix" | "unix-listen") => refuse("the path of the socket is missing"),
-            None if text == "tap" => refuse("the name of the TAP device is missing"),
-            None if matches!(text, "packet" | "xdp") => refuse("the name of the interface is missing"),
-            None if text == "host" => Ok(Self::Host),
-            Some(("host", _)) => refuse("host has no argument"),
-            Some(("pair", _)) => refuse("a pair has no argument"),
-            Some(("unix", path)) => socket_path(path).map_or_else(refuse, |path| Ok(Self::Unix(path))),
-            Some(("unix-listen", path)) => {
-                socket_path(path).map_or_else(refuse, |path| Ok(Self::UnixListen(path)))
-            }
-            Some(("tap", "")) => refuse("the name of the TAP device is missing"),
-            Some(("tap", name)) => match name.strip_suffix(PLAIN) {
-                Some(name) => interface_name(name).map_or_else(refuse, |name| Ok(Self::PlainTap(name))),
-                None => interface_name(name).map_or_else(refuse, |name| Ok(Self::Tap(name))),
+        let (kind, place) = text.split_once(':').unwrap_or((text, ""));
+        let spec = match kind {
+            _ if text == "pair" => Ok(Self::Pair),
+            _ if text == "host" => Ok(Self::Host),
+            "pair" => Err("a pair has no argument"),
+            "host" => Err("host has no argument"),
+            "unix" => socket_path(place).map(Self::Unix),
+            "unix-listen" => socket_path(place).map(Self::UnixListen),
+            "tap" if place.is_empty() => Err("the name of the TAP device is missing"),
+            "tap" => match place.strip_suffix(PLAIN) {
+                Some(name) => interface_name(name).map(Self::PlainTap),
+                None => interface_name(place).map(Self::Tap),
             },
-            Some(("packet", "")) => refuse("the name of the interface is missing"),
-            Some(("packet", name)) => match name.strip_suffix(PLAIN) {
-                Some(name) => interface_name(name).map_or_else(refuse, |name| Ok(Self::PlainPacket(name))),
-                None => interface_name(name).map_or_else(refuse, |name| Ok(Self::Packet(name))),
+            "packet" | "xdp" if place.is_empty() => Err("the name of the interface is missing"),
+            "packet" => match place.strip_suffix(PLAIN) {
+                Some(name) => interface_name(name).map(Self::PlainPacket),
+                None => interface_name(place).map(Self::Packet),
             },
-            Some(("xdp", "")) => refuse("the name of the interface is missing"),
-            Some(("xdp", place)) => queue_of_interface(place)
-                .map_or_else(refuse, |(interface, queue)| Ok(Self::Xdp { interface, queue })),
-            _ => refuse("no such device"),
-        }
+            "xdp" => queue_of_interface(place).map(|(interface, queue)| Self::Xdp { interface, queue }),
+            _ => Err("no such device"),
+        };
+        spec.map_err(|reason| SpecError { given: text.into(), reason })
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags, open};
 use tun_tap::Iface;
 
-use crate::ethernet::{ETHERNET_HEADER, MAX_MTU, VNET_HEADER};
+use crate::ethernet::{MAX_FRAME, VNET_HEADER};
 use crate::frame::Frame;
 use crate::ifreq::request_for;
 use crate::virtio;
@@ -55,7 +55,7 @@ impl Tap {
     /// Takes the next frame. Returns false if there is none. An error counts as none: the device stays open, and
     /// works again when it is up.
     pub(crate) fn receive(&self, frame: &mut Frame) -> bool {
-        frame.reset(MAX_MTU + ETHERNET_HEADER);
+        frame.reset(MAX_FRAME);
         let mut header = [0; VNET_HEADER];
         let len = if self.has_header {
             let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(frame)];

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use smoltcp::time::{Duration, Instant};
 
-use crate::ethernet::{ETHERNET_HEADER, MAX_MTU};
+use crate::ethernet::MAX_FRAME;
 use crate::frame::Frame;
 use crate::held::Mark;
 
@@ -186,7 +186,7 @@ impl Peer {
         let staged = &self.incoming[self.start..self.end];
         let Some((length, rest)) = staged.split_first_chunk() else { return Ok(None) };
         let len = u32::from_be_bytes(*length) as usize;
-        if len > MAX_RECORD - LENGTH_LEN {
+        if len > MAX_FRAME {
             return Err(io::ErrorKind::InvalidData.into());
         }
         Ok((rest.len() >= len).then_some(len))
@@ -242,7 +242,7 @@ fn is_left_behind(path: &Path) -> bool {
 }
 
 const LENGTH_LEN: usize = 4;
-const MAX_RECORD: usize = LENGTH_LEN + ETHERNET_HEADER + MAX_MTU;
+const MAX_RECORD: usize = LENGTH_LEN + MAX_FRAME;
 /// The most octets that may wait for a peer that does not read. Further frames are lost.
 const MAX_OUTGOING: usize = 1 << 20;
 const RETRY: Duration = Duration::from_secs(1);
