@@ -245,13 +245,29 @@ mod tests {
         for (text, reason) in table {
             let error = text.parse::<Spec>().unwrap_err().to_string();
             assert!(error.contains(reason), "{text:?}: {error}");
+            let (_, choice) = error.split_once(" (there are ").unwrap();
+            let (others, last) = choice.strip_suffix(')').unwrap().rsplit_once(" and ").unwrap();
+            let wires = Spec::WIRES.iter().map(|&(name, _)| name);
             assert!(
-                error.contains(
-                    "there are host, pair, unix:PATH, unix-listen:PATH, tap:NAME, packet:IFNAME and xdp:IFNAME[@QUEUE]"
-                ),
+                others.split(", ").chain([last]).eq(["host", "pair"].into_iter().chain(wires)),
                 "{error}"
             );
             assert!(!error.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn every_wire_has_a_row_in_the_documentation() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/commands.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let rows: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect();
+        for (name, _) in Spec::WIRES {
+            let name = format!("`{name}`");
+            assert!(
+                rows.iter().any(|row| row.split(", ").any(|form| form == name)),
+                "docs/commands.md lacks {name}"
+            );
         }
     }
 }
