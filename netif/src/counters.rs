@@ -34,7 +34,8 @@ counters! {
         sent,
         /// Frames that the device has given.
         received,
-        /// Frames that the device has lost: its ring was full, or they did not come whole. Only `packet` counts them.
+        /// Frames that the device has lost: its ring was full, or they did not come whole. Counted by `packet` and
+        /// `xdp` only.
         receive_lost,
         /// Frames that the device has not taken: it was full or down, or had no other end.
         send_lost,

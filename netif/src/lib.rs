@@ -7,9 +7,9 @@
 //!         /       \
 //!    [ Stack ]  [ HostStack ]     smoltcp, one socket set a connection, found by 4-tuple; the kernel's sockets
 //!         |
-//!         [ Wire  ]               capture outermost, then impairment
-//!    /    |    |    |    \
-//!  pair unix  tap packet xdp      memory, Unix stream socket, TAP device, network interface by AF_PACKET or AF_XDP
+//!     [ Wire ]                    capture outermost, then impairment
+//!         |
+//!     [ Link ]                    the device: memory, a Unix socket, a TAP device, a network interface
 //! ```
 //!
 //! A [`Wire`] carries frames and nothing else. A [`Stack`] puts TCP/IP on it. This crate reads neither a clock nor a
