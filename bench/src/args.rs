@@ -12,10 +12,11 @@ use crate::ours::Op;
 ///
 /// Each row compares our data path with a reference that does the same work. The two take turns. A row has medians, the
 /// smallest and the largest value in brackets, and the median of the ratios of neighbouring turns. Every octet of every
-/// transfer is compared, outside of the timed parts. docs/performance.md explains the rows and their targets.
+/// transfer is compared outside of the timed parts. docs/performance.md explains the rows and their targets.
 ///
-/// Exit status: 0 if all rows are there, whatever their ratios are; 1 if one is missing or octets were not checked; 2 if
-/// the arguments make no sense. A row that the machine does not allow is named as skipped. With --strict it is missing.
+/// Exit status: 0 if all rows are there, whatever their ratios are; 1 if one is missing or octets were not checked; 2
+/// if the arguments make no sense. A row that the machine does not allow is named as skipped. With --strict it is
+/// missing.
 #[derive(Debug, Clone, Parser)]
 #[command(
     verbatim_doc_comment,
@@ -35,10 +36,10 @@ pub struct Args {
     /// Shorter turns: all rows in less than a minute
     #[arg(long, global = true)]
     pub quick: bool,
-    /// Print the cases, their references and targets, and measure nothing
+    /// List the cases with their references and targets, and measure nothing
     #[arg(long)]
     pub list: bool,
-    /// Only cases with this in their name; may be given several times
+    /// Measure only cases whose names contain NAME; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
     /// Turns of each side, 5 to 1000
@@ -71,7 +72,8 @@ pub(crate) enum Command {
 
 /// One operation over a wire in memory, in any size and setting, beside smoltcp alone and plain copies.
 ///
-/// Sizes up to 4 KiB are shown as millions of messages in a second, larger ones as GB/s, and round trips as microseconds.
+/// Sizes up to 4 KiB are shown as millions of messages in a second, larger ones as GB/s, and round trips as
+/// microseconds.
 #[derive(Debug, Clone, ClapArgs)]
 #[command(after_help = "Examples:
   weft bench run --op write --size 65536,1048576 --mtu 9000
@@ -151,13 +153,13 @@ pub(crate) struct SweepArgs {
 }
 
 impl Args {
-    /// How much is done.
+    /// Returns the effort that the options ask for.
     pub(crate) fn effort(&self) -> Effort {
         let turn = if self.quick { QUICK_TURN } else { TURN };
         Effort { turn, pairs: self.pairs as usize, is_tiny: false }
     }
 
-    /// Whether a case was asked for.
+    /// Returns true if `--only` names the case, or no case at all.
     pub(crate) fn wants(&self, case: &Case) -> bool {
         self.only.is_empty() || self.only.iter().any(|text| case.name.contains(text.as_str()))
     }

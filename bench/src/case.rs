@@ -1,20 +1,20 @@
-//! What a case is.
+//! Cases: a comparison of ours with its references.
 
 use core::fmt;
 use std::time::Duration;
 
-/// One comparison: something of ours, and the references that it is compared with. Everything that has a row.
+/// One comparison: a side of ours, and the references that it is compared with. Each reference gives a row.
 #[derive(Debug)]
 pub struct Case {
     /// Its name in the table, and for `--only`.
     pub name: &'static str,
-    /// What is measured.
+    /// The quantity that is measured.
     pub quantity: Quantity,
-    /// What it is compared with, a row each.
+    /// The references, a row each.
     pub references: &'static [Reference],
     /// How much faster than real time the clocks of the TCPs in it run.
     pub clock_scale: u32,
-    /// Makes the sides, as many references as [`Case::references`] has, in that order.
+    /// Makes the sides: ours, and the references in the order of [`Case::references`].
     pub open: fn(&Self, &Effort) -> Result<Sides, Trouble>,
 }
 
@@ -25,17 +25,17 @@ pub struct Reference {
     pub name: &'static str,
     /// The target of the comparison, if it has one.
     pub target: Option<Target>,
-    /// A foreign program that need not be there: the row may be missing.
+    /// The reference is a foreign program that may be missing, and so may the row.
     pub is_optional: bool,
 }
 
 impl Reference {
-    /// A reference that has to be met.
+    /// Returns a reference with a target.
     pub const fn with_target(name: &'static str, target: Target) -> Self {
         Self { name, target: Some(target), is_optional: false }
     }
 
-    /// A reference that is shown only.
+    /// Returns a reference without a target.
     pub const fn shown(name: &'static str) -> Self {
         Self { name, target: None, is_optional: false }
     }
@@ -55,7 +55,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// The number.
+    /// Returns the number.
     pub const fn bound(self) -> f64 {
         match self {
             Self::RatioAtLeast(bound)
@@ -65,7 +65,7 @@ impl Target {
         }
     }
 
-    /// Returns whether our value, or its ratio to the reference, meets the target.
+    /// Returns true if our value, or its ratio to the reference, meets the target.
     pub fn is_met(self, value: f64, ratio: f64) -> bool {
         match self {
             Self::RatioAtLeast(bound) => ratio >= bound,
@@ -87,10 +87,10 @@ impl fmt::Display for Target {
     }
 }
 
-/// What a case measures.
+/// The quantity that a case measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// 10^9 octets of the user's in a second.
+    /// 10^9 octets of user data in a second.
     Throughput,
     /// Microseconds for one transfer or round trip.
     Micros,
@@ -98,23 +98,23 @@ pub enum Quantity {
     Nanos,
     /// Millions of messages in a second.
     Rate,
-    /// Milliseconds of the longest time in which nothing came.
+    /// Milliseconds of the longest time without an arrival.
     Stall,
     /// A part of a whole.
     Share,
 }
 
-/// Which of two values is the better one.
+/// The direction in which values are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// The larger.
+    /// Larger values are better.
     Higher,
-    /// The smaller.
+    /// Smaller values are better.
     Lower,
 }
 
 impl Quantity {
-    /// Its unit in the table; empty for none.
+    /// Returns its unit in the table; empty for none.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Throughput => "GB/s",
@@ -126,7 +126,7 @@ impl Quantity {
         }
     }
 
-    /// Which is the better one.
+    /// Returns the direction in which values are better.
     pub const fn better(self) -> Better {
         match self {
             Self::Throughput | Self::Rate | Self::Share => Better::Higher,
@@ -136,7 +136,7 @@ impl Quantity {
 }
 
 impl Better {
-    /// As it stands in JSON.
+    /// Returns its name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Higher => "higher",
@@ -145,24 +145,24 @@ impl Better {
     }
 }
 
-/// How much is done.
+/// How much work a turn does.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// How long the timed parts of one turn are at least.
+    /// The least time of all timed parts of a turn.
     pub turn: Duration,
     /// Turns of each side.
     pub pairs: usize,
-    /// Everything is small and short, to see whether it works.
+    /// All sizes and numbers are small: a test that the cases work.
     pub is_tiny: bool,
 }
 
 impl Effort {
-    /// A size in octets, or a small one where everything is small.
+    /// Returns a size in octets, or a small one for a tiny effort.
     pub fn octets(&self, wanted: usize) -> usize {
         if self.is_tiny { wanted.min(3000) } else { wanted }
     }
 
-    /// A number of things, or a few where everything is small.
+    /// Returns a number of things, or a few for a tiny effort.
     pub fn count(&self, wanted: usize) -> usize {
         if self.is_tiny { wanted.min(8) } else { wanted }
     }
@@ -172,7 +172,7 @@ impl Effort {
 pub struct Sides {
     /// Ours.
     pub ours: Box<dyn Side>,
-    /// What it is compared with.
+    /// The references.
     pub references: Vec<Box<dyn Side>>,
 }
 
@@ -182,12 +182,12 @@ impl fmt::Debug for Sides {
     }
 }
 
-/// Something that works in turns.
+/// A side of a comparison, which works in turns.
 pub trait Side {
-    /// Works for as long as `effort` says, and checks every octet that has arrived.
+    /// Does one turn as `effort` wants it, and checks every octet that has arrived.
     ///
     /// # Errors
-    /// [`Trouble::Failed`], above all when an octet is not as it was sent.
+    /// [`Trouble::Failed`], above all when an octet differs from the one sent.
     fn turn(&mut self, effort: &Effort) -> Result<Sample, Trouble>;
 }
 
@@ -200,16 +200,16 @@ pub struct Sample {
     pub cpu: Duration,
     /// Transfers, messages, round trips or calls.
     pub transfers: u64,
-    /// Octets of the user's in them.
+    /// Octets of user data in them.
     pub octets: u64,
-    /// Transfers of which every octet was compared at the sink. A turn in which these are fewer is a failure.
+    /// Transfers whose octets were all compared at the sink. A turn that checks fewer than it transfers is a failure.
     pub checked: u64,
-    /// The value, where it does not follow from the others: for [`Quantity::Stall`] and [`Quantity::Share`].
+    /// The value for [`Quantity::Stall`] and [`Quantity::Share`], which does not follow from the other fields.
     pub figure: f64,
 }
 
 impl Sample {
-    /// The value.
+    /// Returns the value.
     pub fn value(&self, quantity: Quantity) -> f64 {
         let seconds = self.wall.as_secs_f64();
         let transfers = self.transfers as f64;
@@ -223,17 +223,17 @@ impl Sample {
     }
 }
 
-/// Why there is no row.
+/// The reason for a missing row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// The machine does not allow it, or lacks a program.
+    /// The machine does not allow the case, or lacks a program.
     Skipped(String),
-    /// It did not work, or octets were not as they should be.
+    /// The case failed, or octets were wrong.
     Failed(String),
 }
 
 impl Trouble {
-    /// What did not work.
+    /// Returns a failure for this reason.
     pub fn failed(reason: impl fmt::Display) -> Self {
         Self::Failed(reason.to_string())
     }

@@ -1,4 +1,4 @@
-//! The speed of memory itself: one copy, and one with a CRC32c over it.
+//! The speed of memory itself: a copy alone, and a copy with a CRC32c over it.
 
 use std::hint::black_box;
 
@@ -8,7 +8,7 @@ use crate::case::{Effort, Sample, Side, Trouble};
 use crate::octets::{compare, pattern, round_len};
 use crate::watch::Watch;
 
-/// Pieces of memory that are copied, each to a place of its own: no transfer can do with less.
+/// Copies of pieces of memory, each to a place of its own. Every transfer needs at least this.
 pub(crate) struct Copies {
     piece: usize,
     with_crc: bool,
@@ -19,7 +19,7 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Pieces of `piece` octets, and if wanted a CRC32c over each copy, as a second pass.
+    /// Makes pieces of `piece` octets, and if wanted a CRC32c over each copy, as a second pass.
     pub(crate) fn new(piece: usize, with_crc: bool) -> Self {
         let sent = pattern(round_len(piece) * piece);
         let sums = sent.chunks_exact(piece).map(|octets| Crc32c::PORTABLE.checksum(octets)).collect();

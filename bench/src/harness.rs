@@ -7,7 +7,7 @@ use crate::case::{Case, Effort, Quantity, Reference, Sample, Side, Sides, Troubl
 pub struct Row {
     /// The case.
     pub case: &'static Case,
-    /// What ours is compared with.
+    /// The reference that ours is compared with.
     pub reference: &'static Reference,
     /// The result.
     pub outcome: Result<Outcome, Trouble>,
@@ -18,18 +18,18 @@ pub struct Row {
 pub struct Outcome {
     /// Our values.
     pub ours: Spread,
-    /// Those of the reference.
+    /// The values of the reference.
     pub theirs: Spread,
     /// The ratios of neighbouring turns.
     pub ratio: Spread,
-    /// CPU seconds for 10^9 octets of the user's: ours and theirs.
+    /// CPU seconds for 10^9 octets of user data: ours and theirs.
     pub cpu_per_gb: [f64; 2],
 }
 
-/// Several values of the same thing.
+/// A summary of several values of the same quantity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The middle one; of an even number the higher of both in the middle.
+    /// The median; of an even number the higher of both in the middle.
     pub median: f64,
     /// The smallest.
     pub min: f64,
@@ -38,7 +38,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of at least one value; all are zero of none.
+    /// Returns the summary of `values`; all zero if there are none.
     pub fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let at = |index: usize| values.get(index).copied().unwrap_or_default();
@@ -47,13 +47,13 @@ impl Spread {
 }
 
 impl Row {
-    /// Whether the target was met; none without a target or without values.
+    /// Returns true if the target was met, and `None` without a target or without values.
     pub fn is_met(&self) -> Option<bool> {
         let outcome = self.outcome.as_ref().ok()?;
         Some(self.reference.target?.is_met(outcome.ours.median, outcome.ratio.median))
     }
 
-    /// Why the whole run has failed: values are missing that the machine could have given.
+    /// Returns why the whole run has failed: values are missing that the machine could have given.
     pub fn failure(&self, is_strict: bool) -> Option<String> {
         let trouble = self.outcome.as_ref().err()?;
         let counts = match trouble {
@@ -64,8 +64,8 @@ impl Row {
     }
 }
 
-/// Takes all turns of a case. Returns a row for each of its references, also if the case failed. Calls `tick` after each
-/// turn.
+/// Takes all turns of a case. Returns a row for each of its references, also if the case failed. Calls `tick` after
+/// each turn.
 pub fn measure(case: &'static Case, effort: &Effort, tick: &mut dyn FnMut()) -> Vec<Row> {
     match (case.open)(case, effort) {
         Ok(sides) => measure_sides(case, sides, effort, tick),
@@ -73,7 +73,7 @@ pub fn measure(case: &'static Case, effort: &Effort, tick: &mut dyn FnMut()) -> 
     }
 }
 
-/// As [`measure`], with sides that are there already.
+/// As [`measure`], with sides that are already made.
 pub(crate) fn measure_sides(
     case: &'static Case,
     sides: Sides,
@@ -85,13 +85,13 @@ pub(crate) fn measure_sides(
     rows.map(|(reference, outcome)| Row { case, reference, outcome }).collect()
 }
 
-/// The rows of a case whose sides could not be made.
+/// Returns the rows of a case whose sides could not be made.
 pub(crate) fn missing(case: &'static Case, trouble: &Trouble) -> Vec<Row> {
     let row = |reference| Row { case, reference, outcome: Err(trouble.clone()) };
     case.references.iter().map(row).collect()
 }
 
-/// Never on a ratio: a missing row, or one whose octets were not checked.
+/// Returns why the run has failed: rows are missing, or octets were not checked. A ratio is no reason.
 pub(crate) fn judge(rows: &[Row], is_strict: bool) -> Result<(), Trouble> {
     let failures: Vec<String> = rows.iter().filter_map(|row| row.failure(is_strict)).collect();
     match failures.as_slice() {
@@ -101,7 +101,7 @@ pub(crate) fn judge(rows: &[Row], is_strict: bool) -> Result<(), Trouble> {
     }
 }
 
-/// How many turns a case takes: those that are counted, and a first one of each side that only warms caches.
+/// Returns how many turns a case takes: those that are counted, and a first one of each side that warms caches.
 pub(crate) const fn turns(case: &Case, effort: &Effort) -> usize {
     (1 + case.references.len()) * (effort.pairs + 1)
 }
@@ -134,12 +134,12 @@ fn take_turns(
             tick();
         }
     }
-    // The first turn of each has warmed caches and is not counted.
+    // The first turn of each side warms caches and is not counted.
     let compare = |theirs: Vec<Sample>| outcome(case.quantity, &ours[1..], &theirs[1..]);
     theirs.into_iter().map(|samples| samples.map(compare)).collect()
 }
 
-/// A turn in which not all was checked is none.
+/// Checks that a turn did work, and compared all its octets.
 pub(crate) fn checked_turn(side: &mut dyn Side, effort: &Effort) -> Result<Sample, Trouble> {
     let sample = side.turn(effort)?;
     if sample.transfers == 0 || sample.wall.is_zero() {

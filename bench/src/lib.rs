@@ -9,18 +9,18 @@
 //!   matrix.rs     `weft bench run`: any operation, size and setting
 //!   sweep.rs      `weft bench sweep`: RDMA Write against plain TCP over size
 //!
-//!   ours/         two devices of ours, and what they do with each other
+//!   ours/         two devices of ours, and their transfers
 //!   raw/          the same with smoltcp alone, on the very same wire; copies.rs: memory alone
 //!   net/          the host's network: two threads with a device each, beside kernel TCP, smoltcp alone and libfabric
 //!   plot.rs       curves over size; draw.rs draws them by plotters
 //! ```
 //!
-//! **A turn** is made of rounds. A round moves a few megabytes at most, and is timed. Then the clock stands still while
-//! every octet is compared at the sink and wiped out there. So a missing transfer is never taken for a finished one. A
+//! **A turn** is made of rounds. A round moves a few megabytes at most, and is timed. Then, outside of the timed part,
+//! every octet is compared at the sink and overwritten there. So a missing transfer never looks like a finished one. A
 //! turn goes on until its timed parts are as long as [`Effort::turn`].
 //!
-//! The ratio of a row is the median of the ratios of neighbouring turns. The speed of a machine may change from one minute
-//! to the next, and that of shared caches does.
+//! The ratio of a row is the median of the ratios of neighbouring turns: the speed of a machine and of its shared
+//! caches changes from one minute to the next.
 //!
 //! The engines' clocks run on real time by a factor ([`Case::clock_scale`]) and never jump.
 

@@ -1,8 +1,8 @@
-//! The machine that the figures are from.
+//! The description of the machine.
 
 use std::fs;
 
-/// Model and number of the processors.
+/// Returns model and number of the processors.
 pub(crate) fn processor() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
@@ -11,12 +11,12 @@ pub(crate) fn processor() -> String {
     format!("{model}, {cores} cores")
 }
 
-/// The kernel's name and release.
+/// Returns the kernel's name and release.
 pub(crate) fn kernel() -> String {
     format!("Linux {}", first_line("/proc/sys/kernel/osrelease"))
 }
 
-/// The first line of a file in which the kernel tells something.
+/// Returns the first line of a file of the kernel.
 pub(crate) fn first_line(path: &str) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().next().unwrap_or("unknown").trim().to_owned()

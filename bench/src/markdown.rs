@@ -1,4 +1,4 @@
-//! The tables of docs/performance.md, put between the marks that stand there for them.
+//! The tables of docs/performance.md, between the marks for them.
 
 use core::fmt::Write as _;
 use std::fs;
@@ -18,7 +18,7 @@ pub(crate) struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// Reads the file, and sees to it that the marks of `names` are there before anything is measured.
+    /// Reads the file, and checks that it has the marks of `names`, before anything is measured.
     pub(crate) fn open(path: &'a Path, names: &[&str]) -> io::Result<Self> {
         let refuse = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
         let text = fs::read_to_string(path)
@@ -44,7 +44,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Where the text behind a mark begins, and where it ends.
+/// Returns the beginning and the end of the text behind a mark.
 fn place(text: &str, name: &str) -> Option<(usize, usize)> {
     let mark = mark(name);
     let start = text.find(&mark)? + mark.len();
@@ -55,7 +55,7 @@ fn mark(name: &str) -> String {
     format!("<!-- bench:{name} -->")
 }
 
-/// The table of all rows.
+/// Returns the table of all rows.
 pub(crate) fn table(rows: &[Row]) -> String {
     let mut text = String::from(
         "| case | against | ours | reference | ratio | target | | CPU s/GB |\n|---|---|---|---|---|---|---|---|\n",
@@ -86,7 +86,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
     text
 }
 
-/// Returns the machine, and how it was measured.
+/// Returns a description of the machine and of the turns.
 pub(crate) fn machine(cases: &[&Case], pairs: usize) -> String {
     let cache = |index: u32| first_line(&format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size"));
     let congestion = first_line("/proc/sys/net/ipv4/tcp_congestion_control");
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_between_the_marks_is_replaced() {
+    fn only_the_text_between_the_marks_is_replaced() {
         let path = std::env::temp_dir().join(format!("weft-bench-page-{}", std::process::id()));
         fs::write(&path, "a\n<!-- bench:table -->\nold\n<!-- bench:end -->\nb\n").unwrap();
         assert!(Page::open(&path, &["table", "sweep"]).is_err(), "there is no mark for the sweep");

@@ -50,12 +50,12 @@ impl RunArgs {
         if self.op == Op::FetchAdd { vec![8] } else { self.size.iter().map(|&size| size as usize).collect() }
     }
 
-    /// What does not go together.
+    /// Checks that the options fit together.
     fn check(&self) -> Result<(), String> {
         if self.batch > self.depth {
             return Err("--batch is at most --depth".to_owned());
         }
-        // Less than all that is under way must be without completion, or nothing more could be posted.
+        // If no request under way had a completion, no place would ever be free again.
         if self.signal_every > self.batch && 2 * self.signal_every > self.depth {
             return Err("--signal-every is at most half of --depth, or the batch".to_owned());
         }
@@ -95,7 +95,7 @@ impl RunArgs {
         let setting = self.setting();
         let (depth, batch) = (self.depth as usize, (self.batch as usize).min(MAX_BATCH));
         let qps = effort.count(self.qps as usize);
-        // Room for what says at the end of a round that all has come.
+        // The queues have room for the messages at the end of a round, too.
         let ends = Ends::on_pair(&setting, qps, self.depth + 16)?;
         if self.round_trips {
             let ours = Box::new(ours::Ping::new(ends, size, qps / 2)?);
@@ -112,7 +112,7 @@ impl RunArgs {
         Ok(Sides { ours: Box::new(ours::Stream::new(ends, work)?), references })
     }
 
-    /// The row, and what it is a row of.
+    /// Returns the row as a JSON object, with the options that it was measured with.
     fn object(&self, row: &Row, size: usize) -> serde_json::Value {
         let mut object = report::object(row);
         for (key, value) in [
@@ -136,7 +136,7 @@ impl RunArgs {
     }
 }
 
-/// The three ways in which `run` measures; the sides come from its options.
+/// Returns a case of `run`. Its sides come from the options.
 const fn case(quantity: Quantity, references: &'static [Reference]) -> Case {
     let open = |_: &Case, _: &Effort| Err(Trouble::Skipped("for `weft bench run` only".to_owned()));
     Case { name: "run", quantity, references, clock_scale: weft_rnic::CLOCK_SCALE, open }

@@ -1,12 +1,12 @@
 //! Cases over the host's network: two threads, each on a core of its own, with a device or a socket each.
 //!
 //! ```text
-//!   scene.rs     where: loopback, a TAP device, a veth between two network namespaces of the benchmark's own
+//!   scene.rs     the network: loopback, a TAP device, a veth between two network namespaces of the benchmark's own
 //!   place.rs     two threads that work in rounds
-//!   work.rs      what they do
+//!   work.rs      the messages of a round
 //!   verbs.rs     ours      kernel.rs   plain sockets      raw.rs, device.rs   smoltcp alone, with offloads
 //!   fabric.rs    libfabric's fi_pingpong
-//!   way.rs       which of these there are in a scene
+//!   way.rs       the programs that can work in each scene
 //! ```
 
 mod device;
@@ -35,7 +35,7 @@ use crate::case::Trouble;
 /// A result, or the reason why there is none.
 type Outcome<T = ()> = Result<T, Trouble>;
 
-/// Says what did not work.
+/// Returns a function that makes a failure of `what` out of an error.
 fn say<E: Display>(what: &str) -> impl Fn(E) -> Trouble {
     move |error| Trouble::failed(format!("{what}: {error}"))
 }

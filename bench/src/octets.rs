@@ -1,8 +1,8 @@
-//! The octets that are sent, and their comparison after arrival.
+//! The octets of transfers, and their comparison after arrival.
 
 use crate::case::Trouble;
 
-/// Octets that differ from place to place, so that nothing can come to the wrong place unseen.
+/// Returns octets that differ from place to place, so that a wrong place shows.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     let mut octets = Vec::with_capacity(len + 8);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -16,7 +16,7 @@ pub(crate) fn pattern(len: usize) -> Vec<u8> {
     octets
 }
 
-/// Compares arrived octets with those that were sent.
+/// Compares arrived octets with the sent ones.
 pub(crate) fn compare(came: &[u8], sent: &[u8]) -> Result<(), Trouble> {
     if came == sent {
         return Ok(());

@@ -38,7 +38,7 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Two devices on a wire in memory, with `qps` connections whose queues hold `depth` requests.
+    /// Makes two devices on a wire in memory, with `qps` connections whose queues hold `depth` requests.
     pub(crate) fn on_pair(setting: &Setting, qps: usize, depth: u32) -> Result<Self, Trouble> {
         let [left, right] = setting.wires();
         let near = Node::open(left, setting.device(0), qps, depth)?;
@@ -57,7 +57,7 @@ impl Ends {
         let listener = far.device.listen(&far.events, remote.port()).map_err(Trouble::failed)?;
         let remote = SocketAddr::new(remote.ip(), listener.local_addr().port());
         while near.established < qps {
-            // Fewer at a time than a listener's backlog.
+            // A listener's backlog has room for so many.
             let wanted = (near.established + 64).min(qps);
             for _ in near.established..wanted {
                 near.dial(remote)?;
@@ -72,7 +72,7 @@ impl Ends {
 }
 
 impl Node {
-    /// A device, for `qps` connections whose queues hold `depth` requests.
+    /// Makes a device for `qps` connections whose queues hold `depth` requests.
     pub(crate) fn open(
         ground: impl Into<Ground>,
         config: Config,
@@ -81,7 +81,7 @@ impl Node {
     ) -> Result<Self, Trouble> {
         let device = Device::open(ground, config)?;
         let pd = device.alloc_pd();
-        // All that can be under way, in both directions.
+        // There is room for all requests of both directions.
         let entries = u32::try_from(qps).unwrap_or(u32::MAX).saturating_mul(2 * depth);
         let entries = entries.clamp(MIN_CQ_ENTRIES, MAX_CQ_ENTRIES);
         let cq = device.create_cq(entries, None).map_err(Trouble::failed)?;
@@ -89,7 +89,7 @@ impl Node {
         Ok(Self { device, pd, cq, qps: Vec::new(), events, established: 0, depth })
     }
 
-    /// Takes completions, none of which may be a failure.
+    /// Takes completions. Fails if one of them has failed.
     pub(crate) fn poll<'a>(&self, out: &'a mut [Completion]) -> Result<&'a [Completion], Trouble> {
         let taken = self.cq.poll(out);
         for completion in &out[..taken] {

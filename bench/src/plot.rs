@@ -1,4 +1,4 @@
-//! Curves over size, as SVG: what a chart shows. `draw.rs` draws it.
+//! The contents of a chart: curves over size. `draw.rs` draws it as SVG.
 
 mod draw;
 
@@ -7,28 +7,28 @@ pub use draw::draw;
 /// One diagram with logarithmic axes.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What is shown.
+    /// The title.
     pub title: String,
-    /// How it was measured, a line each, in smaller letters below.
+    /// Notes on the measurement, a line each, in smaller letters below.
     pub notes: Vec<String>,
-    /// What the horizontal axis means; it counts octets.
+    /// The title of the horizontal axis, which counts octets.
     pub x: String,
-    /// What the vertical axis means, with its unit.
+    /// The title of the vertical axis, with its unit.
     pub y: String,
-    /// The corner of the legend, where no curve is.
+    /// The corner for the legend, away from the curves.
     pub legend: Corner,
     /// The curves, in the order of the legend.
     pub curves: Vec<Curve>,
-    /// Sizes at which something happens.
+    /// Marks at sizes.
     pub marks: Vec<Mark>,
 }
 
 /// A corner of the field in which curves are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Corner {
-    /// For curves that rise, or fall.
+    /// The corner for curves that rise, or fall.
     UpperLeft,
-    /// For curves that rise.
+    /// The corner for curves that rise.
     LowerRight,
 }
 
@@ -37,18 +37,18 @@ pub enum Corner {
 pub struct Curve {
     /// Its name in the legend.
     pub name: String,
-    /// Which color it has; a curve of ours and its reference have the same.
+    /// The number of its color. A curve of ours and its reference have the same.
     pub color: usize,
-    /// Ours is drawn, a reference is dashed.
+    /// The curve is ours and drawn in full. A reference is dashed.
     pub is_ours: bool,
-    /// What was measured, from left to right; values that are not above zero are left out.
+    /// The measured points, from left to right. Values that are not above zero are left out.
     pub points: Vec<Point>,
 }
 
 /// A median with its spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// On the horizontal axis.
+    /// The place on the horizontal axis.
     pub x: f64,
     /// The median.
     pub y: f64,
@@ -59,14 +59,14 @@ pub struct Point {
 /// A vertical line with a text.
 #[derive(Clone, Debug)]
 pub struct Mark {
-    /// Where.
+    /// The place on the horizontal axis.
     pub x: f64,
-    /// What is there.
+    /// The text.
     pub text: String,
 }
 
 impl Curve {
-    /// The points that a logarithmic axis can show.
+    /// Returns the points that a logarithmic axis can show.
     fn shown(&self) -> impl Iterator<Item = &Point> {
         self.points.iter().filter(|point| point.x > 0.0 && point.y > 0.0)
     }

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Shows itself only on a terminal.
+/// A bar that shows on a terminal only.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -30,7 +30,7 @@ impl Progress {
         self.bar.inc(1);
     }
 
-    /// Prints something without the bar in the way.
+    /// Hides the bar while `print` prints.
     pub(crate) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
         self.bar.suspend(print)
     }

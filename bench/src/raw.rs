@@ -1,10 +1,10 @@
-//! smoltcp alone, on the very same wire: what TCP itself gives.
+//! smoltcp alone, on the same wire: the figure of TCP itself.
 //!
 //! An end is one smoltcp interface with one socket in one set, as in smoltcp's own examples. It uses the wire of our
-//! devices, and their MTU, socket buffers, congestion control, delayed acknowledgements, clock and bursts. Checksums are
-//! off, since a wire in memory needs none, and so is Nagle's algorithm. Data is copied once at each end, from the user's
-//! memory into the socket buffer and from there into the user's memory (`send` and `recv` with a closure). There is no
-//! CRC.
+//! devices, and their MTU, socket buffers, congestion control, delayed acknowledgements, clock and bursts. Checksums
+//! are off, since a wire in memory needs none, and so is Nagle's algorithm. Data is copied once at each end, from the
+//! user's memory into the socket buffer and from there into the user's memory (`send` and `recv` with a closure). There
+//! is no CRC.
 
 use smoltcp::iface::{Config, Interface, PollIngressSingleResult, PollResult, SocketHandle, SocketSet};
 use smoltcp::phy::{ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxToken, TxToken};
@@ -35,12 +35,12 @@ pub(crate) struct End {
     iface: Interface,
     sockets: SocketSet<'static>,
     handle: SocketHandle,
-    /// Frames that are taken, and sent, before the other end has its turn.
+    /// Frames that an end receives, and sends, before the other end has its turn.
     bursts: [usize; 2],
 }
 
 impl Ends {
-    /// Connected over a wire as `setting` wants it.
+    /// Connects two ends over a wire with this setting.
     pub(crate) fn new(setting: &Setting) -> Result<Self, Trouble> {
         let clock = setting.clock();
         let [left, right] = setting.wires();
@@ -59,7 +59,7 @@ impl Ends {
         Ok(ends)
     }
 
-    /// Both ends have a turn, one after the other.
+    /// Gives both ends a turn, one after the other.
     pub(crate) fn poll(&mut self) {
         let now = self.clock.now();
         self.near.poll(now);
@@ -110,7 +110,7 @@ impl End {
         }
     }
 
-    /// Sends octets from `from` on, as many as there is room for. Returns the place behind the last one.
+    /// Sends octets from `from` on, as many as there is room for. Returns the place behind the last octet.
     pub(crate) fn send(&mut self, octets: &[u8], from: usize) -> Result<usize, Trouble> {
         let mut sent = from;
         // The free part of the buffer may be in two pieces.
@@ -126,7 +126,7 @@ impl End {
         Ok(sent)
     }
 
-    /// Copies arrived octets into `octets`, from `from` on. Returns the place behind the last one.
+    /// Copies arrived octets into `octets`, from `from` on. Returns the place behind the last octet.
     pub(crate) fn receive(&mut self, octets: &mut [u8], from: usize) -> Result<usize, Trouble> {
         let mut received = from;
         for _ in 0..2 {
@@ -153,8 +153,8 @@ impl End {
     }
 }
 
-/// The wire as smoltcp's device. It has one buffer for received frames and one for sent frames. The wire exchanges them,
-/// as it does for our stack.
+/// The wire as smoltcp's device. It has one buffer for received frames and one for sent frames. The wire exchanges
+/// them, as it does for our stack.
 struct Port {
     wire: Wire,
     now: Instant,
@@ -204,7 +204,7 @@ impl RxToken for Received<'_> {
 
 impl TxToken for Sending<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
-        // Octets of an earlier frame are overwritten.
+        // The frame overwrites the octets of an earlier one.
         self.frame.resize(len, 0);
         let result = f(self.frame);
         self.wire.send_buffer(self.now, self.frame);

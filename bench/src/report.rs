@@ -1,4 +1,4 @@
-//! Rows for people and for machines.
+//! Rows as text and as JSON.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::case::Case;
 use crate::harness::{Outcome, Row, Spread};
 
-/// The line above the table.
+/// Prints the line above the table.
 pub(crate) fn heading(out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
@@ -16,7 +16,7 @@ pub(crate) fn heading(out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-/// One row of the table.
+/// Prints one row of the table.
 pub(crate) fn line(out: &mut dyn Write, row: &Row) -> io::Result<()> {
     let (case, reference) = (row.case, row.reference);
     let outcome = match &row.outcome {
@@ -42,7 +42,7 @@ pub(crate) fn line(out: &mut dyn Write, row: &Row) -> io::Result<()> {
     writeln!(out, "{}", line.trim_end())
 }
 
-/// The lines below the table: the factors by which clocks ran.
+/// Prints the lines below the table: the factors by which clocks ran.
 pub(crate) fn footer(out: &mut dyn Write, cases: &[&Case]) -> io::Result<()> {
     let mut scales: Vec<u32> = cases.iter().map(|case| case.clock_scale).collect();
     scales.sort_unstable();
@@ -55,7 +55,7 @@ pub(crate) fn footer(out: &mut dyn Write, cases: &[&Case]) -> io::Result<()> {
     Ok(())
 }
 
-/// A row as a JSON object.
+/// Returns a row as a JSON object.
 pub(crate) fn object(row: &Row) -> Value {
     let (case, reference) = (row.case, row.reference);
     let mut object = Map::new();
@@ -91,14 +91,14 @@ fn fill(object: &mut Map<String, Value>, row: &Row, outcome: &Outcome) {
     }
 }
 
-/// A median with its spread.
+/// Returns a median with its spread as text.
 pub(crate) fn value(spread: Spread, unit: &str) -> String {
     let Spread { median, min, max } = spread;
     let space = if unit.is_empty() { "" } else { " " };
     format!("{}{space}{unit} [{}..{}]", short(median), short(min), short(max))
 }
 
-/// Three digits that count, or four near 1, where shares differ little.
+/// Returns three significant digits, or four near 1, where shares differ little.
 pub(crate) fn short(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),

@@ -11,10 +11,10 @@ use crate::markdown::{self, Page};
 use crate::progress::Progress;
 use crate::{cases, matrix, report, sizes, sweep};
 
-/// Measures what `args` asks for and prints it on `out`. Failures of `out` come as they are.
+/// Measures the cases that `args` asks for, and prints them on `out`. Returns failures of `out` as they are.
 ///
 /// # Errors
-/// What makes the whole run fail: missing rows, unchecked octets, output that cannot be written.
+/// [`Trouble`] when the whole run has failed: missing rows, unchecked octets, output that cannot be written.
 pub fn run(args: &Args, out: &mut dyn Write) -> io::Result<Result<(), Trouble>> {
     match &args.command {
         Some(Command::Run(wanted)) => return matrix::run(wanted, args, out),
@@ -89,5 +89,5 @@ fn print(row: &Row, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
-/// What the curves of `--plot` are called for `--only`.
+/// The name of the curves of `--plot` for `--only`.
 const SIZES: &str = "sizes";

@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use weft_netif::{Congestion, Duration, Impairment, ImpairmentConfig, IpSetting, StackConfig, Wire, pair};
 use weft_rnic::{CLOCK_SCALE, Clock, Config, Progress};
 
-/// The wire, its TCP, and what stands on it.
+/// The wire, its TCP, and the layers on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     /// Octets of the largest IP packet.
@@ -27,7 +27,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// The defaults, with this MTU.
+    /// Returns the defaults with this MTU.
     pub(crate) fn new(mtu: usize) -> Self {
         let stack = plain(0).stack;
         Self {
@@ -42,7 +42,7 @@ impl Setting {
         }
     }
 
-    /// Both ends of a wire in memory, which loses frames if it is to.
+    /// Returns both ends of a wire in memory, which loses frames if the setting says so.
     pub(crate) fn wires(&self) -> [Wire; 2] {
         let (left, right) = pair(self.mtu);
         if self.loss == 0.0 {
@@ -55,12 +55,12 @@ impl Setting {
         [lossy(left, 1), lossy(right, 2)]
     }
 
-    /// The clock of a TCP.
+    /// Returns the clock of a TCP.
     pub(crate) fn clock(&self) -> Clock {
         Clock::real_time(self.clock_scale)
     }
 
-    /// The TCP/IP of the end number `side`, for ours and for smoltcp alone.
+    /// Returns the TCP/IP settings of the end number `side`, for ours and for smoltcp alone.
     pub(crate) fn stack(&self, side: usize) -> StackConfig {
         let plain = plain(side).stack;
         StackConfig {
@@ -76,7 +76,7 @@ impl Setting {
         }
     }
 
-    /// The device of the end number `side` on such a wire.
+    /// Returns the device settings of the end number `side` on such a wire.
     pub(crate) fn device(&self, side: usize) -> Config {
         let mut config = plain(side);
         config.startup_timeout = self.scaled(config.startup_timeout);
@@ -90,13 +90,13 @@ impl Setting {
         config
     }
 
-    /// The same real time as at the default factor.
+    /// Returns the same real time as at the default factor.
     fn scaled(&self, span: Duration) -> Duration {
         Duration::from_micros(span.total_micros() * u64::from(self.clock_scale) / u64::from(CLOCK_SCALE))
     }
 }
 
-/// The default settings of a device.
+/// Returns the default settings of a device.
 fn plain(side: usize) -> Config {
     let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, if side == 0 { 1 } else { 2 }));
     let ip = IpSetting { address, prefix: 24, gateways: Vec::new(), routes: Vec::new() };

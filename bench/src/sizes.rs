@@ -16,7 +16,7 @@ type Opened = Result<Box<dyn Side>, Trouble>;
 /// A curve before it is measured.
 struct Line {
     name: &'static str,
-    /// Ours and its reference have the same.
+    /// The number of its color. Ours and its reference have the same.
     color: usize,
     is_ours: bool,
     open: fn(usize, &Effort) -> Opened,
@@ -35,7 +35,7 @@ impl Line {
 /// Measures all curves and draws them to `file`. Returns a line for each curve that was left out, with the reason.
 ///
 /// # Errors
-/// When something did not work, or the file cannot be written.
+/// When a measurement fails, or the file cannot be written.
 pub(crate) fn plot(file: &Path, effort: &Effort, tick: &mut dyn FnMut()) -> Result<Vec<String>, Trouble> {
     let effort = Effort { turn: effort.turn / SHORTER, ..*effort };
     let mut left_out = Vec::new();
@@ -73,12 +73,12 @@ pub(crate) fn plot(file: &Path, effort: &Effort, tick: &mut dyn FnMut()) -> Resu
     Ok(left_out)
 }
 
-/// How many times [`plot`] calls its `tick`, if nothing is left out.
+/// Returns how many times [`plot`] calls its `tick`, if no curve is left out.
 pub(crate) const fn ticks() -> usize {
     SIZES.len() * 2
 }
 
-/// All curves take turns at each size.
+/// Measures all curves, which take turns at each size.
 fn measure(
     (lines, sizes): (&[Line], &[usize]),
     quantity: Quantity,
@@ -100,7 +100,7 @@ fn measure(
             for (side, values) in sides.iter_mut().zip(&mut values) {
                 let Ok(open) = side else { continue };
                 match checked_turn(open.as_mut(), effort) {
-                    // The first turn has warmed caches and is not counted.
+                    // The first turn warms caches and is not counted.
                     Ok(sample) if round > 0 => values.push(sample.value(quantity)),
                     Ok(_) => {}
                     Err(trouble) => *side = Err(trouble),

@@ -24,7 +24,7 @@ struct Point {
     micros: [Spread; 2],
     /// CPU microseconds of one transfer: ours and TCP's.
     cpu: [Spread; 2],
-    /// Of times, and of CPU times.
+    /// The ratios of times, and of CPU times.
     ratios: [Spread; 2],
 }
 
@@ -103,13 +103,13 @@ fn measure(
     Ok(Ok(points))
 }
 
-/// Returns the size from which on ours is the better one, at all larger sizes too.
+/// Returns the size from which on ours is better, also at all larger sizes.
 fn crossover(points: &[Point], index: usize) -> Option<usize> {
     let is_better = |point: &&Point| point.ratios[index].median <= 1.0;
     points.iter().rev().take_while(is_better).last().map(|point| point.size)
 }
 
-/// The same in words.
+/// Returns the crossover as a sentence.
 fn sentence(points: &[Point], index: usize, what: &str) -> String {
     let Some(size) = crossover(points, index) else {
         let ratio = |point: &Point| point.ratios[index].median;
@@ -152,7 +152,7 @@ fn point(wanted: &SweepArgs, size: usize) -> Result<Point, Trouble> {
     Ok(Point { size, micros: wall.map(Spread::of), cpu: cpu.map(Spread::of), ratios })
 }
 
-/// So many rounds in one turn.
+/// Rounds of one turn.
 fn several(side: &mut dyn Side, rounds: usize) -> Result<Sample, Trouble> {
     let one = Effort { turn: std::time::Duration::ZERO, pairs: TURNS, is_tiny: false };
     let mut sum = Sample::default();
@@ -170,7 +170,7 @@ fn several(side: &mut dyn Side, rounds: usize) -> Result<Sample, Trouble> {
     Ok(sum)
 }
 
-/// Time and CPU time over size, with the crossovers.
+/// Returns the charts of time and of CPU time over size, with the crossovers.
 fn charts(points: &[Point], wanted: &SweepArgs) -> [Chart; 2] {
     [("Time", 0), ("CPU time", 1)].map(|(what, index)| {
         let curve = |name: &str, side: usize| {
@@ -198,7 +198,7 @@ fn charts(points: &[Point], wanted: &SweepArgs) -> [Chart; 2] {
     })
 }
 
-/// The result of the sweep as Markdown.
+/// Returns the result of the sweep as Markdown.
 fn table(points: &[Point], mtu: u32) -> String {
     let mut text = format!(
         "At MTU {mtu}:\n\n| octets | Write | TCP | ratio | Write, CPU | TCP, CPU | ratio |\n|---|---|---|---|---|---|---|\n"
@@ -228,7 +228,7 @@ fn object(point: &Point, wanted: &SweepArgs) -> serde_json::Value {
     })
 }
 
-/// Octets: 50 B to 1,400 KB.
+/// The sizes in octets, from 50 B to 1,400 KB.
 const SIZES: [usize; 15] = [
     50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000,
     1_400_000,

@@ -1,4 +1,4 @@
-//! Every case with everything small, and what makes a run fail.
+//! Tests: every case with small sizes, and the reasons why a run fails.
 
 use std::process::Command;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const TINY: Effort = Effort { turn: Duration::ZERO, pairs: 5, is_tiny: true };
 
 #[test]
 fn every_case_has_all_its_rows() {
-    // Below the test that starts this one again.
+    // The test below starts this one again.
     let is_again = net::is_isolated();
     if is_again {
         net::isolate();
@@ -23,7 +23,7 @@ fn every_case_has_all_its_rows() {
         let mut ticks = 0;
         let rows = measure(case, &TINY, &mut || ticks += 1);
         assert_eq!(rows.len(), case.references.len(), "{}", case.name);
-        // A reference that is skipped, as kernel TCP is where cubic is not for everybody, takes one turn to say so.
+        // A skipped reference takes one turn. Kernel TCP is skipped if the system denies cubic to ordinary users.
         let all = rows.iter().all(|row| row.outcome.is_ok());
         assert!(!all || ticks == turns(case, &TINY), "{}: {ticks} turns", case.name);
         for row in rows {
@@ -52,7 +52,7 @@ fn every_case_has_all_its_rows() {
     }
 }
 
-/// The test above once more for the host's network, in a namespace where it can make devices.
+/// Runs the test above once more for the host's network, in a namespace where it can make devices.
 #[test]
 fn with_devices_of_its_own_there_are_more_rows() {
     let Some(way) = net::way_in() else {
@@ -83,7 +83,7 @@ fn names_are_different() {
     assert_eq!(names.len(), all);
 }
 
-/// A side that says what it has done, whatever it was.
+/// A side that returns a given sample.
 struct Fake(Result<Sample, Trouble>);
 
 impl Side for Fake {

@@ -18,12 +18,12 @@ impl Watch {
         Self { budget: effort.turn, sample: Sample::default() }
     }
 
-    /// Whether the turn goes on. The first round always takes place.
+    /// Returns true while the turn goes on. The first round always takes place.
     pub(crate) fn goes_on(&self) -> bool {
         self.sample.transfers == 0 || self.sample.wall < self.budget
     }
 
-    /// Does some work, which is timed.
+    /// Does some work and times it.
     #[expect(clippy::disallowed_methods, reason = "a measurement takes the time")]
     pub(crate) fn time<R>(&mut self, work: impl FnOnce() -> R) -> R {
         let cpu = cpu_time();
@@ -47,7 +47,7 @@ impl Watch {
     }
 }
 
-/// CPU time of all threads of this process.
+/// Returns the CPU time of all threads of this process.
 fn cpu_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }

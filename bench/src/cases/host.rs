@@ -1,4 +1,4 @@
-//! The kernel's TCP on loopback: ours on it, plain sockets, and libfabric on it. Two threads, two cores.
+//! The kernel's TCP on loopback: below ours, as plain sockets, and below libfabric. Two threads, two cores.
 
 use crate::case::{Case, Effort, Quantity, Reference, Sides, Target, Trouble};
 use crate::net::{Op, Provider, Waiting, Way, Work};

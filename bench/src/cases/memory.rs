@@ -1,4 +1,4 @@
-//! What a copy from registered memory costs with CRC32c, against a copy alone and against two passes.
+//! The cost of a copy from registered memory with CRC32c, against a copy alone and against two passes.
 
 use std::hint::black_box;
 
@@ -50,7 +50,7 @@ const fn copies<const LEN: usize>(name: &'static str) -> Case {
     }
 }
 
-/// The CRC of octets that lie in a cache.
+/// The CRC of octets that are in a cache.
 struct Sums {
     octets: Vec<u8>,
     sum: fn(u32, &[u8]) -> u32,
@@ -138,7 +138,7 @@ static SUM_REFERENCES: [Reference; 1] = [Reference::shown("the crc32c crate")];
 static COPY_REFERENCES: [Reference; 2] =
     [Reference::shown("memcpy"), Reference::shown("memcpy, then the crc32c crate")];
 
-/// Calls of one round, which is long enough for a clock.
+/// Calls of one round: enough for the clock's resolution.
 const fn calls(len: usize) -> u64 {
     (ROUND / len) as u64
 }

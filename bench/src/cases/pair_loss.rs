@@ -1,8 +1,8 @@
 //! Random loss of frames of 1500 octets on a wire in memory.
 //!
 //! The engine's clock runs a thousand times faster than real time, as it may between two ends of Weft. So smoltcp's
-//! shortest retransmission timeout of one second is a millisecond. Congestion control is off: the loss is random, and no
-//! other stream shares the wire.
+//! shortest retransmission timeout of one second is a millisecond. Congestion control is off: the loss is random, and
+//! no other stream shares the wire.
 
 use weft_netif::Congestion;
 
@@ -64,7 +64,7 @@ fn stalls(loss: f64, effort: &Effort) -> Result<Sides, Trouble> {
     Ok(Sides { ours: side(loss)?, references: vec![side(0.0)?] })
 }
 
-/// Sends, since each of them says when it arrives.
+/// A stream of Sends, since each Send completes a receive when it arrives.
 fn ours(setting: &Setting, size: usize) -> Result<ours::Stream, Trouble> {
     ours::Stream::new(Ends::on_pair(setting, 1, 64)?, Work::new(Op::Send, size))
 }

@@ -1,4 +1,4 @@
-//! 8 octets back and forth on one of many connected queue pairs, against the only one.
+//! 8 octets back and forth on one of many connected queue pairs, against a single queue pair.
 
 use weft_rnic::CLOCK_SCALE;
 
@@ -23,9 +23,9 @@ pub(super) static CASES: [Case; 2] = [
     },
 ];
 
-/// The others are connected and idle, with receives posted.
+/// Measures one queue pair of many. The others are connected and idle, with receives posted.
 fn open(qps: usize) -> Result<Sides, Trouble> {
-    // Both have the small buffers that suit many connections.
+    // Both sides have the small buffers that suit many connections.
     let setting = Setting { tcp_buffer: 16 << 10, ..Setting::new(1500) };
     let ping = |qps: usize| Ping::new(Ends::on_pair(&setting, qps, 16)?, 8, qps / 2).map(Box::new);
     Ok(Sides { ours: ping(qps)?, references: vec![ping(1)?] })

@@ -1,4 +1,4 @@
-//! How much of what TCP carries is the user's.
+//! The share of user data in all octets that TCP carries.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn open(setting: &Setting, effort: &Effort) -> Result<Sides, Trouble> {
     Ok(Sides { ours: Box::new(Ours(stream)), references: vec![Box::new(All)] })
 }
 
-/// The stream; what TCP has sent for it is what its counters say before and after.
+/// The stream. TCP's counters before and after it give the octets that TCP has sent for it.
 struct Ours(Stream);
 
 impl Side for Ours {
@@ -52,7 +52,7 @@ impl Ours {
     }
 }
 
-/// What the share is a share of. There is nothing to do for it.
+/// All octets of TCP, as the reference of the share. It does no work.
 struct All;
 
 impl Side for All {

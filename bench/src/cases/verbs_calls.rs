@@ -113,7 +113,7 @@ impl Side for Posts {
     }
 }
 
-/// Polls of a completion queue in which nothing is.
+/// Polls of an empty completion queue.
 struct Polls(Node);
 
 impl Side for Polls {

@@ -1,7 +1,7 @@
 //! TAP devices and network interfaces with segmentation and checksum offload, as a device of smoltcp.
 //!
-//! This is the reference's own device. It shares no code with ours, which might have the same faults. `unsafe` is for three
-//! requests that no safe library has.
+//! This is the reference's own device. It shares no code with ours, so that the two have no fault in common. `unsafe`
+//! is for three requests that no safe library has.
 #![allow(unsafe_code)]
 
 use core::num::{NonZeroU16, NonZeroUsize};
@@ -18,7 +18,7 @@ use smoltcp::phy::{
 use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet, TcpPacket};
 
-/// A device that takes, and gives, TCP segments of up to 64 KiB with a virtio-net header before each.
+/// A device for TCP segments of up to 64 KiB, with a virtio-net header before each.
 #[derive(Debug)]
 pub(crate) struct Offload {
     fd: OwnedFd,
@@ -52,7 +52,7 @@ impl Offload {
     /// Opens a raw socket on the interface `name`.
     pub(crate) fn packet(name: &str) -> io::Result<Self> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        // Nothing comes before it is bound to the interface.
+        // No frame comes before the socket is bound to the interface.
         let fd = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
         let on: libc::c_int = 1;
         for option in [libc::PACKET_VNET_HDR, libc::PACKET_IGNORE_OUTGOING] {
@@ -78,13 +78,13 @@ impl Offload {
         Self { fd, is_tap, incoming: buffer(), outgoing: buffer(), waiting: None }
     }
 
-    /// Sends waiting octets. Returns whether there is room for a further frame.
+    /// Sends waiting octets. Returns true if there is room for a further frame.
     fn flush(&mut self) -> bool {
         let Some((len, header)) = self.waiting else { return true };
         let parts = [IoSlice::new(&header), IoSlice::new(&self.outgoing[..len])];
         match rustix::io::writev(&self.fd, &parts) {
             Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => return false,
-            // An interface that is down loses what is sent.
+            // An interface that is down loses the frames that are sent.
             Ok(_) | Err(_) => self.waiting = None,
         }
         true
@@ -206,7 +206,7 @@ fn header_for(frame: &mut [u8], segment: Option<NonZeroU16>) -> Header {
     header
 }
 
-/// Says what may come over a TAP device unfinished.
+/// Sets which frames may come over a TAP device unfinished.
 fn set_offloads(tap: &OwnedFd, offloads: libc::c_uint) -> io::Result<()> {
     // SAFETY: the request takes its argument by value.
     check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(offloads)) })
@@ -224,9 +224,9 @@ const MTU: usize = 1500;
 const ETHERNET_HEADER: u16 = 14;
 /// `struct virtio_net_hdr` without the number of buffers.
 const HEADER: usize = 10;
-/// Octets of the longest frame that comes.
+/// Octets of the longest received frame.
 const FRAME: usize = 65_535 + ETHERNET_HEADER as usize;
-/// Octets of the longest frame that is sent: AF_PACKET takes none of 65,536 octets.
+/// Octets of the longest sent frame: AF_PACKET takes none of 65,536 octets.
 const LARGEST: usize = 65_500;
 /// From the beginning of a TCP header to its checksum.
 const CHECKSUM_OFFSET: u16 = 16;

@@ -16,11 +16,11 @@ pub(crate) struct Fabric {
     scene: Arc<Scene>,
     provider: Provider,
     size: usize,
-    /// Round trips that fit in a turn; found out by a first short one.
+    /// Round trips that fit in a turn, measured by a first short turn.
     trips: u64,
 }
 
-/// What libfabric's messages go over.
+/// The provider that carries libfabric's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Provider {
     /// The kernel's TCP.
@@ -30,7 +30,7 @@ pub(crate) enum Provider {
 }
 
 impl Fabric {
-    /// The side, if the program is there.
+    /// Returns the side, if the program is installed.
     pub(crate) fn new(scene: &Arc<Scene>, provider: Provider, size: usize) -> Outcome<Self> {
         let found = Command::new(PROGRAM).arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status();
         match found {
@@ -44,7 +44,7 @@ impl Fabric {
     fn measure(&self, trips: u64, compares: bool) -> Outcome<f64> {
         let start = |place: &Place, more: &[&str]| -> Outcome<Child> {
             let (size, trips) = (self.size.to_string(), trips.to_string());
-            // Children stay where the thread is that starts them.
+            // A child inherits the core and the namespace of the thread that starts it.
             let start = || {
                 place.enter()?;
                 let mut command = Command::new(PROGRAM);
@@ -68,7 +68,7 @@ impl Fabric {
             let output = Running(start(here, &["127.0.0.1"])?).finish(begin)?;
             if let Some(micros) = parse(&output) {
                 server.finish(begin)?;
-                // It counts each message as a transfer.
+                // The program counts each message as a transfer.
                 return Ok(2.0 * micros);
             }
             // The server does not listen yet.
@@ -96,11 +96,11 @@ impl Side for Fabric {
     }
 }
 
-/// A process that ends with this.
+/// A process that is killed when this is dropped.
 struct Running(Child);
 
 impl Running {
-    /// What it has printed, when it has ended.
+    /// Waits for the end of the process, and returns its output.
     fn finish(&mut self, begin: std::time::Instant) -> Outcome<String> {
         while self.0.try_wait().map_err(say(PROGRAM))?.is_none() {
             if begin.elapsed() > PATIENCE {
@@ -118,13 +118,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail where it has ended already.
+        // Both calls fail if the process has ended already.
         let _ended = self.0.kill();
         let _ended = self.0.wait();
     }
 }
 
-/// The column `usec/xfer` of the last line.
+/// Returns the column `usec/xfer` of the last line.
 fn parse(output: &str) -> Option<f64> {
     let mut lines = output.lines();
     let column = lines.find_map(|line| line.split_whitespace().position(|word| word == "usec/xfer"))?;

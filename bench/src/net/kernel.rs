@@ -17,9 +17,9 @@ use crate::case::{Effort, Sample, Side, Trouble};
 /// How a thread waits for its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// By non-blocking calls again and again.
+    /// The thread repeats non-blocking calls.
     Spinning,
-    /// In the kernel.
+    /// The thread sleeps in the kernel.
     Blocking,
 }
 
@@ -27,13 +27,13 @@ pub(crate) enum Waiting {
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) scene: Arc<Scene>,
-    /// Where the server listens.
+    /// The address where the server listens.
     pub(crate) address: IpAddr,
     pub(crate) waiting: Waiting,
     pub(crate) work: Work,
 }
 
-/// A socket and what goes over it.
+/// A socket and its messages.
 #[derive(Debug)]
 pub(crate) struct Socket<'a> {
     stream: TcpStream,
@@ -42,7 +42,7 @@ pub(crate) struct Socket<'a> {
     source: Source,
     /// The messages that arrived in this round, one behind the other.
     sink: Vec<u8>,
-    /// Whether the sink was filled in this round.
+    /// The sink was filled in this round.
     is_full: bool,
 }
 
@@ -57,7 +57,7 @@ impl Side for Kernel {
 }
 
 impl<'a> Socket<'a> {
-    /// Listens, tells where, and accepts one peer.
+    /// Listens, sends the address to the other end, and accepts one peer.
     pub(crate) fn accept(
         shared: &'a Shared,
         (address, tell): (IpAddr, &Sender<SocketAddr>),
@@ -78,7 +78,7 @@ impl<'a> Socket<'a> {
         }
     }
 
-    /// Connects to where the other end tells.
+    /// Connects to the address from the other end.
     pub(crate) fn connect(
         shared: &'a Shared,
         told: &Receiver<SocketAddr>,
@@ -132,7 +132,7 @@ impl<'a> Socket<'a> {
         Ok(())
     }
 
-    /// For a blocking socket the kernel has waited long enough.
+    /// Notes a call without success. A blocking socket has waited in the kernel before.
     fn wait(&mut self) -> Outcome {
         self.patience.idle()
     }
@@ -193,7 +193,7 @@ impl End for Socket<'_> {
     }
 }
 
-/// Sets the usual congestion control. The system's default may be another one, which is slower on a path without loss.
+/// Sets the usual congestion control. The system's default may be another, which is slower on a path without loss.
 fn set_cubic(socket: &impl AsFd) -> Outcome {
     set_tcp_congestion(socket, "cubic")
         .map_err(|errno| Trouble::Skipped(format!("the kernel's TCP with cubic: {errno}")))

@@ -13,12 +13,12 @@ use super::{Outcome, say};
 use crate::case::{Effort, Sample, Trouble};
 use crate::watch::Watch;
 
-/// Where one end works.
+/// The core and the network namespace of one end.
 #[derive(Debug, Default)]
 pub(crate) struct Place {
-    /// The index among the cores that this process may use. With one core it means all of them.
+    /// The index among the cores that this process may use. On a machine with one core it is ignored.
     core: usize,
-    /// Another network namespace than the process is in.
+    /// A network namespace other than that of the process.
     net: Option<OwnedFd>,
 }
 
@@ -27,23 +27,23 @@ pub(crate) trait End {
     /// The name of the threads. By it a profiler tells the sides of a comparison apart (`perf report --sort comm,sym`).
     const NAME: &'static str;
 
-    /// Makes ready for a round. Not timed.
+    /// Prepares a round. Not timed.
     fn prepare(&mut self) -> Outcome;
 
     /// The server's part of a round.
     fn serve(&mut self) -> Outcome;
 
-    /// The client's part, up to the server's last answer: what is timed.
+    /// The client's part of each round, up to the server's last answer. This part is timed.
     fn ask(&mut self) -> Outcome;
 
-    /// Compares every octet that has come in the round, and wipes it out. Not timed.
+    /// Compares every octet that has come in the round, and overwrites it. Not timed.
     fn check(&mut self) -> Outcome;
 
     /// Keeps TCP going while the other end prepares or checks.
     fn progress(&mut self) {}
 }
 
-/// What the two ends share: where they are, and whether one has failed.
+/// The state that the two ends share: their progress, and whether one has failed.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     prepared: AtomicU64,
@@ -61,12 +61,12 @@ pub(crate) struct Patience<'a> {
 }
 
 impl Place {
-    /// A place on a core, in the network namespace of the process.
+    /// Returns a place on a core, in the network namespace of the process.
     pub(crate) const fn on(core: usize) -> Self {
         Self { core, net: None }
     }
 
-    /// A place on a core, in another network namespace.
+    /// Returns a place on a core, in another network namespace.
     pub(crate) const fn within(core: usize, net: OwnedFd) -> Self {
         Self { core, net: Some(net) }
     }
@@ -89,7 +89,7 @@ impl Place {
 }
 
 impl Shared {
-    /// For a thread that spins.
+    /// Returns the patience of a thread that spins.
     pub(crate) const fn patience(&self) -> Patience<'_> {
         Patience { shared: self, idle: 0, since: None }
     }
@@ -113,7 +113,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Runs the client's rounds: first some that warm buffers, windows and caches, then those that count.
+    /// Runs the client's rounds. The first ones warm buffers, windows and caches, and are not counted.
     fn ask(&self, mut end: impl End, work: &Work, effort: &Effort) -> Outcome<Sample> {
         let warm_up = Effort { turn: effort.turn / 5, ..*effort };
         let mut round = 0;
@@ -148,14 +148,14 @@ impl Shared {
 }
 
 impl Patience<'_> {
-    /// To be called whenever there was nothing to do.
+    /// Notes that there was nothing to do.
     pub(crate) fn idle(&mut self) -> Outcome {
         core::hint::spin_loop();
         self.idle = self.idle.wrapping_add(1);
         if self.idle.is_multiple_of(LOOKS) { self.look() } else { Ok(()) }
     }
 
-    /// To be called when something has happened.
+    /// Notes that something has happened.
     pub(crate) const fn rest(&mut self) {
         self.since = None;
     }
@@ -203,7 +203,7 @@ pub(crate) fn turn<'a, S: End, C: End>(
 }
 
 impl Shared {
-    /// Does something in a place, and tells the other end if that fails.
+    /// Runs `act` in a place. If that fails, the other end is told.
     fn run<T>(&self, place: &Place, act: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
         let alarm = Alarm(self);
         let result = place.enter().and_then(|()| act());
@@ -214,7 +214,7 @@ impl Shared {
     }
 }
 
-/// Tells the other end of a failure, also of a panic.
+/// Tells the other end of a failure or panic when it is dropped.
 struct Alarm<'a>(&'a Shared);
 
 impl Drop for Alarm<'_> {
@@ -229,7 +229,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// How long nothing may happen.
+/// The longest time in which nothing may happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Turns without work between two looks at the clock.
 const LOOKS: u32 = 1 << 12;
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_fails_ends_the_other_one_and_says_why() {
+    fn an_end_that_fails_ends_the_other_one_with_its_reason() {
         for part in ["prepare", "serve", "check"] {
             assert_eq!(take([Some(part), None]).0.unwrap_err(), Trouble::failed(part));
         }

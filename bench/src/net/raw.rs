@@ -1,4 +1,4 @@
-//! smoltcp alone on a device with offloads, against a kernel socket or another smoltcp: what TCP itself gives there.
+//! smoltcp alone on a device with offloads, against a kernel socket or another smoltcp: the figure of TCP itself.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::work::{Kind, Source, Work};
 use super::{Outcome, say};
 use crate::case::{Effort, Sample, Side, Trouble};
 
-/// smoltcp at one end at least.
+/// Two ends, at least one of which is smoltcp.
 #[derive(Debug)]
 pub(crate) struct Raw {
     pub(crate) scene: Arc<Scene>,

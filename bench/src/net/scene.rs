@@ -1,4 +1,4 @@
-//! Where cases take place: loopback, a TAP device, a veth between two network namespaces.
+//! The networks of cases: loopback, a TAP device, a veth between two network namespaces.
 //!
 //! Devices are made in a network namespace of the benchmark's own ([`isolate`]). The other end of the veth lies in a
 //! second one. Both end with the process, also if it is killed. Nothing has to be cleaned up, and no name can be taken.
@@ -15,42 +15,42 @@ use super::Outcome;
 use super::place::Place;
 use crate::case::Trouble;
 
-/// Two places, and what keeps the network between them.
+/// Two places, and the processes that keep the network between them.
 #[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) places: [Place; 2],
-    /// The process that keeps the second namespace; it ends when its standard input does, so with this process.
+    /// The process that keeps the second namespace. It ends when its standard input does, and so with this process.
     _keeper: Option<Child>,
 }
 
-/// Starts the running command again in a network namespace of its own, where it may make devices. An ordinary user gets
-/// one inside a user namespace, if the system allows that. Returns only if it did not work, or has happened already.
+/// Starts the running command again in a network namespace of its own, where it may make devices. For an ordinary user
+/// this is inside a user namespace, if the system allows that. Returns only in the namespace, or if there is none.
 /// Without a namespace, cases that need devices are skipped.
 ///
 /// The caller must have one thread only.
 pub fn isolate() {
     if is_isolated() {
-        // Without loopback the cases on it fail, and say so.
+        // If there is no loopback, the cases on it fail with the reason.
         let _failed = ip("link set lo up");
-        // Foreign programs take the system's default, which may be one that is not made for such short ways. Cubic is not for
-        // everybody to have as the default; reno comes nearest.
+        // Foreign programs take the system's default, which may not suit such short paths. Cubic may be denied as the
+        // default; reno comes nearest.
         let _kept = ["reno", "cubic"].map(|name| std::fs::write(CONGESTION, name));
         return;
     }
     let Ok(program) = std::env::current_exe() else { return };
     let Some(way) = way_in() else { return };
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    // It answers only when it has failed, which the cases then say.
+    // The call returns only if it has failed. Then the cases are skipped with the reason.
     let _error = Command::new("unshare").arg(way).arg(program).args(arguments).env(ISOLATED, "1").exec();
 }
 
 impl Scene {
-    /// Both ends on this host's loopback.
+    /// Returns two places on this host's loopback.
     pub(crate) fn loopback() -> Arc<Self> {
         Arc::new(Self { places: [Place::on(0), Place::on(1)], _keeper: None })
     }
 
-    /// The TAP device [`TAP`], which the kernel has at [`TAP_KERNEL`]. Both ends are in the own namespace.
+    /// Makes the TAP device [`TAP`], which the kernel has at [`TAP_KERNEL`]. Both ends are in the own namespace.
     pub(crate) fn tap() -> Outcome<Arc<Self>> {
         static SCENE: OnceLock<Outcome<Arc<Scene>>> = OnceLock::new();
         let make = || {
@@ -63,7 +63,8 @@ impl Scene {
         SCENE.get_or_init(make).clone()
     }
 
-    /// A veth: [`VETH`] are its ends, the second one in another namespace, and [`VETH_KERNEL`] are the kernel's addresses.
+    /// Makes a veth with the ends [`VETH`], the second one in another namespace. The kernel has the addresses
+    /// [`VETH_KERNEL`].
     pub(crate) fn veth() -> Outcome<Arc<Self>> {
         static SCENE: OnceLock<Outcome<Arc<Scene>>> = OnceLock::new();
         let make = || {
@@ -86,7 +87,7 @@ impl Scene {
     }
 }
 
-/// A further network namespace, and the process that keeps it.
+/// Makes a further network namespace, and returns the process that keeps it.
 fn neighbor() -> Outcome<(Child, OwnedFd)> {
     let failed = |error| Trouble::failed(format!("a second network namespace: {error}"));
     let mut holder = Command::new("unshare");
@@ -107,7 +108,7 @@ pub(crate) fn way_in() -> Option<&'static str> {
     WAYS.into_iter().find(|way| trial(way).is_ok())
 }
 
-/// Whether this process is in its own network namespace.
+/// Returns true if this process is in a network namespace of its own.
 pub(crate) fn is_isolated() -> bool {
     std::env::var_os(ISOLATED).is_some()
 }
@@ -121,7 +122,7 @@ fn require_isolation() -> Outcome {
     Err(Trouble::Skipped(reason.unwrap_or_else(|| "not in a network namespace of its own".into())))
 }
 
-/// Whether `unshare` works so here, with a device in the new namespace.
+/// Checks that `unshare` works with this argument, and that the new namespace allows a device.
 fn trial(way: &str) -> Result<(), String> {
     let refused = |text| format!("no network namespace by `unshare {way}`: {text}");
     let arguments = [way, "ip", "link", "add", VETH[0], "type", "veth", "peer", "name", VETH[1]];
@@ -140,7 +141,7 @@ fn command(program: &str, arguments: &[&str]) -> Outcome {
     }
 }
 
-/// What a program that does not succeed says.
+/// Runs a program. Returns its complaint if it fails.
 fn complaint(program: &str, arguments: &[&str]) -> Option<String> {
     match Command::new(program).args(arguments).stdin(Stdio::null()).output() {
         Ok(output) if output.status.success() => None,

@@ -1,4 +1,4 @@
-//! Ours: two devices, on a thread each, which drives its device by polling its completion queue.
+//! Ours: two devices on a thread each. A thread drives its device by polling its completion queue.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Verbs {
     pub(crate) crc: bool,
 }
 
-/// What a device is opened on.
+/// The ground that a device is opened on.
 #[derive(Clone, Debug)]
 pub(crate) enum Site {
     /// The kernel's TCP.
@@ -36,14 +36,14 @@ pub(crate) enum Site {
     Wire(Spec, IpAddr),
 }
 
-/// By what a stream is made; round trips are Sends.
+/// The operation of a stream. Round trips are Sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     Send,
     Write,
 }
 
-/// Where the server is, and its memory for Writes.
+/// The server's address, and its memory for Writes.
 struct Offer {
     address: SocketAddr,
     stag: Stag,
@@ -66,10 +66,10 @@ struct Node<'a> {
     /// The server's sink.
     target: Option<(Stag, u64)>,
     came: Vec<u8>,
-    /// Whether the sink was filled in this round.
+    /// The sink was filled in this round.
     is_full: bool,
     out: Vec<Completion>,
-    /// Receives posted, and completed, in this round.
+    /// Receives posted in this round, and those completed.
     receives: [usize; 2],
     /// Sends and Writes that the send queue holds.
     under_way: usize,
@@ -87,7 +87,7 @@ impl Side for Verbs {
 
 impl Site {
     fn open(&self, crc: bool) -> Outcome<Device> {
-        // Another one each time, so that no connection looks like an earlier one to the kernel.
+        // Each connection has another port, so that the kernel takes none for an earlier one.
         static SEED: AtomicU64 = AtomicU64::new(1);
         let seed = SEED.fetch_add(1, Ordering::Relaxed);
         let mut config = match *self {
@@ -103,7 +103,7 @@ impl Site {
             Self::Host(_) => Ground::Host,
             Self::Wire(spec, _) => Wire::open(spec, config.stack.mtu).map_err(say("a device"))?.into(),
         };
-        // The kernel's cubic can be for the administrator only.
+        // The kernel may allow cubic to the administrator only.
         Device::open(ground, config).map_err(|error| match error.kind() {
             std::io::ErrorKind::PermissionDenied => Trouble::Skipped(format!("a device: {error}")),
             _ => say("a device")(error),
@@ -249,17 +249,17 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// Returns whether messages arrive in receives here, and not by Writes.
+    /// Returns true if messages arrive in receives here, and not by Writes.
     fn is_filled_by_receives(&self) -> bool {
         self.work.kind == Kind::RoundTrips || (self.op == Op::Send && self.target.is_none())
     }
 
-    /// Receives of a round.
+    /// Returns the receives of a round.
     fn expected(&self) -> usize {
         if self.is_filled_by_receives() { self.work.round } else { 1 }
     }
 
-    /// Receives one message more, and keeps receives posted.
+    /// Waits until `count` messages of the round have come, and keeps receives posted.
     fn receive(&mut self, count: usize) -> Outcome {
         while self.receives[1] < count {
             self.poll()?;
@@ -283,7 +283,7 @@ impl<'a> Node<'a> {
         self.drain()
     }
 
-    /// Until the send queue is empty.
+    /// Waits until the send queue is empty.
     fn drain(&mut self) -> Outcome {
         while self.under_way > 0 {
             self.poll()?;
@@ -347,7 +347,7 @@ impl End for Node<'_> {
     }
 }
 
-/// What says that all has been sent, or has come.
+/// The message that says that all messages were sent, or have come.
 const SIGNAL: [u8; SIGNAL_LEN as usize] = *b"finished";
 const SIGNAL_LEN: u32 = 8;
 /// Requests that each queue holds.

@@ -13,7 +13,7 @@ use super::verbs::{Op, Site, Verbs};
 use super::work::Work;
 use crate::case::Side;
 
-/// Between which ends.
+/// The ends of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// The kernel's TCP at both ends, on loopback.
@@ -27,7 +27,7 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// Two devices of ours.
+    /// Returns two devices of ours.
     pub(crate) fn ours(self, op: Op, work: Work, crc: bool) -> Outcome<Box<dyn Side>> {
         let host = |address: Ipv4Addr| Site::Host(address.into());
         let tap = || Site::Wire(Spec::Tap(TAP.into()), OURS_ON_TAP.into());
@@ -41,7 +41,7 @@ impl Way {
         Ok(Box::new(Verbs { scene, sites, op, work, crc }))
     }
 
-    /// Two sockets of the kernel; on a TAP device there is one only.
+    /// Returns two sockets of the kernel. A TAP device has only one.
     pub(crate) fn kernel(self, work: Work, waiting: Waiting) -> Outcome<Box<dyn Side>> {
         let (scene, address) = match self {
             Self::Loopback => (Scene::loopback(), Ipv4Addr::LOCALHOST),
@@ -51,7 +51,7 @@ impl Way {
         Ok(Box::new(Kernel { scene, address: address.into(), waiting, work }))
     }
 
-    /// smoltcp alone at each end that is not the kernel's.
+    /// Returns smoltcp alone at each end that is not the kernel's.
     pub(crate) fn raw(self, work: Work) -> Outcome<Box<dyn Side>> {
         let kernel = raw::Site::Kernel;
         let tap = raw::Site::Tap(TAP, RAW_ON_TAP);
@@ -65,13 +65,13 @@ impl Way {
         Ok(Box::new(Raw { scene, sites, work }))
     }
 
-    /// libfabric between two processes of this host, whatever the way is.
+    /// Returns libfabric between two processes of this host, for any path.
     pub(crate) fn fabric(provider: Provider, size: usize) -> Outcome<Box<dyn Side>> {
         Ok(Box::new(Fabric::new(&Scene::loopback(), provider, size)?))
     }
 }
 
-/// Ours and smoltcp's have different ones, so that the kernel never takes one for the other.
+/// Addresses of ours and of smoltcp's. They differ, so that the kernel never takes one for the other.
 const OURS_ON_TAP: Ipv4Addr = Ipv4Addr::new(10, 92, 0, 2);
 const RAW_ON_TAP: Ipv4Addr = Ipv4Addr::new(10, 92, 0, 3);
 const OURS_ON_VETH: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 91, 0, 11), Ipv4Addr::new(10, 91, 0, 12)];

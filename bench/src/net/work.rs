@@ -1,10 +1,10 @@
-//! The work that two ends do, and the octets that they do it with.
+//! The work of two ends, and the octets of their messages.
 
 use super::Outcome;
 use crate::case::{Effort, Trouble};
 use crate::octets::pattern;
 
-/// Something to be done between two ends, round after round.
+/// The work between two ends, round after round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
     pub(crate) kind: Kind,
@@ -16,12 +16,12 @@ pub(crate) struct Work {
     pub(crate) round: usize,
 }
 
-/// Which way messages go.
+/// The directions of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// There and back, one at a time.
+    /// Messages go there and back, one at a time.
     RoundTrips,
-    /// To the server, many at a time; the server answers behind the last one.
+    /// Messages go to the server, many at a time. The server answers behind the last one.
     Stream,
 }
 
@@ -33,62 +33,62 @@ pub(crate) struct Source {
 }
 
 impl Work {
-    /// Messages there and back.
+    /// Returns messages there and back.
     pub(crate) fn round_trips(size: usize, effort: &Effort) -> Self {
         let round = (ROUND / size).clamp(4, effort.count(1000));
         Self { kind: Kind::RoundTrips, size, batch: 1, round }
     }
 
-    /// Messages one way, each handed over by itself.
+    /// Returns messages one way, each handed over by itself.
     pub(crate) fn stream(size: usize, effort: &Effort) -> Self {
         Self::batches(size, 1, effort)
     }
 
-    /// Messages one way, handed over `batch` at a time.
+    /// Returns messages one way, handed over `batch` at a time.
     pub(crate) fn batches(size: usize, batch: usize, effort: &Effort) -> Self {
         let batches = (ROUND / size / batch).clamp(4, effort.count(8192 / batch).max(4));
         Self { kind: Kind::Stream, size, batch, round: batches * batch }
     }
 
-    /// Octets of a round; there and back counts as once.
+    /// Returns the octets of a round. There and back counts once.
     pub(crate) const fn octets(&self) -> u64 {
         (self.round * self.size) as u64
     }
 
-    /// Returns the distance between the first octets of two messages in the source. Large messages overlap there, so that
-    /// caches hold little more than one of them.
+    /// Returns the distance between the first octets of two messages in the source. Large messages overlap there, so
+    /// that caches hold little more than one of them.
     const fn stride(&self) -> usize {
         if self.size <= SMALL { self.size } else { STRIDE }
     }
 }
 
 impl Source {
-    /// The messages of a round of `work`.
+    /// Returns the messages of a round of `work`.
     pub(crate) fn of(work: Work) -> Self {
         Self { octets: pattern(work.stride() * (work.round - 1) + work.size), work }
     }
 
-    /// Where a message begins in the source.
+    /// Returns the place in the source where a message begins.
     pub(crate) const fn offset(&self, index: usize) -> usize {
         index * self.work.stride()
     }
 
-    /// One message, or several that lie one behind the other.
+    /// Returns one message, or several that lie one behind the other.
     pub(crate) fn messages(&self, index: usize, count: usize) -> &[u8] {
         &self.octets[self.offset(index)..][..count * self.work.size]
     }
 
-    /// All octets.
+    /// Returns all octets.
     pub(crate) fn octets(&self) -> &[u8] {
         &self.octets
     }
 
-    /// A buffer for all messages of a round, one behind the other.
+    /// Returns a buffer for all messages of a round, one behind the other.
     pub(crate) fn sink(&self) -> Vec<u8> {
         vec![0; self.work.size * self.work.round]
     }
 
-    /// Whether all messages of a round have come, one behind the other.
+    /// Checks that all messages of a round have come, one behind the other.
     pub(crate) fn check(&self, sink: &[u8]) -> Outcome {
         for (index, message) in sink.chunks_exact(self.work.size).enumerate() {
             let wanted = self.messages(index, 1);
@@ -101,7 +101,7 @@ impl Source {
     }
 }
 
-/// Octets of a round, if messages are large.
+/// Octets of a round of large messages.
 const ROUND: usize = 4 << 20;
 /// The largest messages that lie one behind the other in the source.
 const SMALL: usize = 4096;

@@ -7,11 +7,11 @@ use crate::case::{Effort, Sample, Side, Trouble};
 use crate::octets::{compare, pattern, round_len};
 use crate::watch::Watch;
 
-/// A Send and its answer, one after the other, both ends driven by this thread.
+/// A Send and its answer, one after the other. This thread drives both ends.
 pub(crate) struct Ping {
     ends: Ends,
     size: usize,
-    /// On which of the connections.
+    /// The number of the connection.
     lane: usize,
     trips: usize,
     sources: [Mr; 2],
@@ -24,7 +24,7 @@ pub(crate) struct Ping {
 }
 
 impl Ping {
-    /// On connection number `lane`, with messages of `size` octets, which go inline up to the queue pair's limit.
+    /// Uses connection number `lane`, with messages of `size` octets. They go inline up to the queue pair's limit.
     pub(crate) fn new(ends: Ends, size: usize, lane: usize) -> Result<Self, Trouble> {
         let trips = TRIPS.min(round_len(size));
         let octets = trips * size;
@@ -59,7 +59,7 @@ impl Ping {
     fn round(&mut self) -> Result<(), Trouble> {
         for trip in 0..self.trips {
             self.send(0, trip)?;
-            // The end that posted drives its device first, which sends.
+            // The end that posted drives its device first, so that the message is sent.
             loop {
                 if self.arrived(0)? {
                     return Err(Trouble::failed("an answer to nothing"));
@@ -92,7 +92,7 @@ impl Ping {
         self.node(side).qps[self.lane].post_send(&wr).map_err(Trouble::failed)
     }
 
-    /// Returns whether a message has arrived. If so, posts the receive for a later one; if not, drives the device.
+    /// Returns true if a message has arrived, and posts the receive for a later one. Otherwise drives the device.
     fn arrived(&mut self, side: usize) -> Result<bool, Trouble> {
         let mut out = [Completion::EMPTY];
         let Some(&completion) = self.node(side).poll(&mut out)?.first() else { return Ok(false) };

@@ -1,4 +1,4 @@
-//! Many transfers one way, as many under way as the queues take.
+//! Many transfers one way. As many are under way as the queues take.
 
 use std::time::{Duration, Instant};
 
@@ -10,22 +10,22 @@ use crate::case::{Effort, Sample, Side, Trouble};
 use crate::octets::{compare, pattern, round_len};
 use crate::watch::Watch;
 
-/// What is transferred, and how it is posted.
+/// The transfers of a stream, and how they are posted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
     /// The operation.
     pub(crate) op: Op,
-    /// Octets of each transfer; a FetchAdd has 8.
+    /// Octets of each transfer. A FetchAdd has 8.
     pub(crate) size: usize,
-    /// Requests under way on each queue pair at most, a multiple of `batch`.
+    /// The most requests under way on each queue pair, a multiple of `batch`.
     pub(crate) depth: usize,
     /// Requests for each doorbell.
     pub(crate) batch: usize,
-    /// Doorbells between two looks at the completion queues at most.
+    /// The most doorbells between two looks at the completion queues.
     pub(crate) doorbells: usize,
     /// One of so many requests makes a completion.
     pub(crate) signal_every: usize,
-    /// Transfers of a round; 0 for as many as is usual.
+    /// Transfers of a round; 0 for the usual number.
     pub(crate) round: usize,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum Op {
 }
 
 impl Work {
-    /// Transfers of which each is posted by itself and makes a completion.
+    /// Returns transfers that are posted one by one, each with a completion.
     pub(crate) const fn new(op: Op, size: usize) -> Self {
         Self { op, size, depth: 16, batch: 1, doorbells: 1, signal_every: 1, round: 0 }
     }
@@ -58,7 +58,7 @@ pub(crate) struct Stream {
     source: Mr,
     sink: Mr,
     lanes: Vec<Lane>,
-    /// What the source holds, or what a FetchAdd has to find next.
+    /// The contents of the source, or the next value that a FetchAdd has to find.
     sent: Vec<u8>,
     came: Vec<u8>,
     zeros: Vec<u8>,
@@ -66,7 +66,7 @@ pub(crate) struct Stream {
     places: usize,
     /// Transfers posted so far, in all rounds.
     posted: usize,
-    /// The longest time between two arrivals, if that is wanted.
+    /// The longest time between two arrivals, if that is measured.
     stalls: Option<Stalls>,
 }
 
@@ -84,7 +84,7 @@ struct Lane {
     completed: usize,
     /// Receives posted at the far end.
     receives: usize,
-    /// Messages that have taken one of them.
+    /// Receives that a message has taken.
     received: usize,
 }
 
@@ -92,7 +92,7 @@ impl Stream {
     pub(crate) fn new(ends: Ends, work: Work) -> Result<Self, Trouble> {
         let fetches = work.op.fetches();
         let lanes = ends.near.qps.len();
-        // Each batch is whole, and each queue pair has one at least.
+        // Each batch is whole, and each queue pair has at least one.
         let round = if work.round == 0 { round_len(work.size) } else { work.round };
         let step = work.batch * if round >= work.batch * lanes { lanes } else { 1 };
         let places = (round / step).max(1) * step;
@@ -119,13 +119,13 @@ impl Stream {
         stream.prepare()
     }
 
-    /// Like [`Self::new`], with the longest time between two arrivals as the figure of each turn. Only for operations
-    /// that complete receives.
+    /// As [`Self::new`], with the longest time between two arrivals as the value of each turn. Only for operations that
+    /// complete receives.
     pub(crate) fn with_stalls(self) -> Self {
         Self { stalls: Some(Stalls { last: now(), longest: Duration::ZERO }), ..self }
     }
 
-    /// Both ends, to look at their counters.
+    /// Returns both ends, for their counters.
     pub(crate) const fn ends(&self) -> &Ends {
         &self.ends
     }
@@ -143,11 +143,11 @@ impl Stream {
         Ok(self)
     }
 
-    /// One round: everything is posted and has arrived.
+    /// Does one round: all transfers are posted and have arrived.
     fn round(&mut self) -> Result<(), Trouble> {
         let end = self.posted + self.places;
         let (mut received, mut completed, mut signalled) = (0, 0, 0);
-        // A Write makes nothing known at the far end: a Send behind it says that it has come.
+        // The far end does not notice a Write: a Send behind it says that the Write has come.
         let lanes = self.lanes.len().min(self.places / self.work.batch);
         let wanted_fins = if self.work.op == Op::Write { lanes } else { 0 };
         let mut fins = 0;
@@ -189,8 +189,8 @@ impl Stream {
         }
     }
 
-    /// Posts the next requests with one doorbell, if the next queue pair has room for them. Returns how many of them make a
-    /// completion.
+    /// Posts the next requests with one doorbell, if the next queue pair has room for them. Returns how many of them
+    /// make a completion.
     fn post_batch(&mut self, end: usize) -> Result<Option<usize>, Trouble> {
         let Work { batch, depth, signal_every, .. } = self.work;
         let index = (self.posted / batch) % self.lanes.len();
@@ -203,7 +203,7 @@ impl Stream {
         if takes_receives && lane.posted + batch - lane.received > self.ends.far.depth as usize {
             return Ok(None);
         }
-        // The last ones on each queue pair say when all are done.
+        // The last completion of each queue pair says that all its requests are done.
         let is_last = self.posted + batch * self.lanes.len() >= end;
         // A round holds whole batches, so that none goes round the end.
         let place = self.posted % self.places * self.work.size;
@@ -246,8 +246,8 @@ impl Stream {
         local.sge(place, u32::try_from(self.work.size).unwrap_or(u32::MAX))
     }
 
-    /// Posts the next empty Sends, one on each queue pair that was used. Returns how many were posted so far. Posts only
-    /// some at a time, since a wire drops frames that it has no room for.
+    /// Posts the next empty Sends, one on each queue pair that was used. Returns how many were posted so far. Posts
+    /// only some at a time, since a full wire drops frames.
     fn post_fins(&self, from: usize, wanted: usize) -> Result<usize, Trouble> {
         let end = wanted.min(from + FINS_AT_ONCE);
         for index in from..end {
@@ -281,7 +281,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Which transfer of all is number `number` of a queue pair.
+    /// Returns which of all transfers is number `number` of a queue pair.
     fn transfer(&self, index: usize, number: usize) -> usize {
         let Work { batch, .. } = self.work;
         match self.lanes.len() {
@@ -290,7 +290,7 @@ impl Stream {
         }
     }
 
-    /// Returns whether a completion is that of the expected message.
+    /// Checks that a completion is that of the expected message.
     fn check_receive(&self, completion: &Completion) -> Result<(), Trouble> {
         let (opcode, octets) = (completion.opcode, completion.byte_len as usize);
         let is_right = match self.work.op {
@@ -305,7 +305,7 @@ impl Stream {
         if is_right { Ok(()) } else { Err(Trouble::failed(format!("{opcode:?} of {octets} octets"))) }
     }
 
-    /// Wipes the sink out, so that a missing transfer is never taken for a finished one.
+    /// Overwrites the sink, so that a missing transfer never looks like a finished one.
     fn wipe(&self) -> Result<(), Trouble> {
         self.sink.write(0, &self.zeros).map_err(|_| Trouble::failed("the sink is too small"))
     }
@@ -317,7 +317,7 @@ impl Stream {
         if self.work.op != Op::FetchAdd {
             return compare(&self.came, &self.sent);
         }
-        // The word counts on through all rounds; queue pairs share it in any order.
+        // The word counts on through all rounds. Queue pairs share it in any order.
         let count = self.posted - self.places;
         let mut found: Vec<u64> = self.came.chunks_exact(8).map(word).collect();
         found.sort_unstable();
@@ -360,7 +360,7 @@ impl Stalls {
 }
 
 impl Op {
-    /// Whether the data comes from the far end.
+    /// Returns true if the data comes from the far end.
     pub(crate) const fn fetches(self) -> bool {
         matches!(self, Self::Read | Self::FetchAdd)
     }
@@ -377,7 +377,7 @@ fn word(octets: &[u8]) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// Names the request number `number` of a queue pair.
+/// Returns the `wr_id` of request number `number` of a queue pair.
 const fn identify(lane: usize, number: usize) -> u64 {
     ((lane as u64) << 40) | number as u64
 }
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_octet_is_found() {
+    fn a_wrong_octet_is_found() {
         for op in [Op::Send, Op::Write, Op::Read, Op::WriteImmediate] {
             let mut stream = stream(op, 1, 16);
             stream.source.write(77, &[!stream.sent[77]]).unwrap();

@@ -77,7 +77,8 @@ fn draw_chart(area: &Area<'_>, chart: &Chart) -> Drawn {
         .draw()
 }
 
-/// A line through the medians, a bar for each spread, and a dot for each median: full for ours, a ring for a reference.
+/// Draws a line through the medians, a bar for each spread, and a dot for each median: full for ours, a ring for a
+/// reference.
 fn draw_curve<'a, 'b: 'a>(field: &mut Field<'a, 'b>, curve: &Curve) -> Drawn {
     let color = COLORS[curve.color % COLORS.len()];
     let is_ours = curve.is_ours;
@@ -106,7 +107,7 @@ fn draw_curve<'a, 'b: 'a>(field: &mut Field<'a, 'b>, curve: &Curve) -> Drawn {
     Ok(())
 }
 
-/// A vertical line whose text keeps to the side with more room.
+/// Draws a vertical line. Its text is on the side with more room.
 fn draw_mark(area: &Area<'_>, field: &Field<'_, '_>, mark: &Mark) -> Drawn {
     let (from, to) = (field.y_range(), field.x_range());
     let line = DashedLineSeries::new([(mark.x, from.start), (mark.x, from.end)], 3, 3, INK.into());
@@ -122,7 +123,7 @@ fn text<'a>(area: &Area<'_>, size: f64, color: &'a RGBColor) -> TextStyle<'a> {
     ("sans-serif", size).into_text_style(area).color(color)
 }
 
-/// A range with some room around all values; any one if there are none.
+/// Returns a range with some room around all values, or any range if there are none.
 fn around(values: impl Iterator<Item = f64>) -> Range<f64> {
     let positive = values.filter(|value| *value > 0.0);
     let (low, high) =
@@ -130,7 +131,7 @@ fn around(values: impl Iterator<Item = f64>) -> Range<f64> {
     if low > high { 1.0..10.0 } else { low / 1.3..high * 1.3 }
 }
 
-/// A number of octets as people write it.
+/// Returns a number of octets as text.
 fn octets(size: f64) -> String {
     let units = [(1_048_576.0, "MiB"), (1024.0, "KiB")];
     let (divisor, unit) = units.into_iter().find(|(least, _)| size >= *least).unwrap_or((1.0, "B"));
@@ -175,7 +176,7 @@ mod tests {
         }
     }
 
-    /// How many dots there are, and that they are all within the field.
+    /// Returns how many dots there are. Checks that all are within the field.
     fn dots(svg: &str) -> usize {
         let circles = svg.split("<circle ").skip(1);
         circles
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn all_is_within_the_picture_and_named() {
+    fn all_curves_are_within_the_picture_and_named() {
         let svg = draw(&[chart(), chart()]).unwrap();
         for text in [
             "&lt;over&gt; size",
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shown_is_left_out() {
+    fn values_that_cannot_be_shown_are_left_out() {
         let mut chart = chart();
         chart.curves[0].points[0].y = 0.0;
         chart.curves[1].points.clear();
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_are_written_as_people_write_them() {
+    fn numbers_of_octets_have_units() {
         let written = [8.0, 512.0, 1024.0, 131_072.0, 1_572_864.0].map(octets);
         assert_eq!(written, ["8 B", "512 B", "1 KiB", "128 KiB", "1.5 MiB"]);
     }

@@ -21,7 +21,7 @@ impl Ping {
         Ok(Self { ends: Ends::new(setting)?, size, sent: pattern(octets), came })
     }
 
-    /// Each end looks only when it is its turn: an end that has just sent has nothing to do before the other one has.
+    /// Each end looks only in its turn: an end that has just sent has nothing to do before the other one has answered.
     fn round(&mut self) -> Result<(), Trouble> {
         let Self { ends, size, sent, came: [near_came, far_came] } = self;
         for place in (0..sent.len()).step_by(*size) {

@@ -1,4 +1,4 @@
-//! Octets one way, as many as the buffers take.
+//! Octets one way. As many are under way as the buffers take.
 
 use super::Ends;
 use crate::case::{Effort, Sample, Side, Trouble};
@@ -6,21 +6,21 @@ use crate::octets::{compare, pattern, round_len};
 use crate::setting::Setting;
 use crate::watch::Watch;
 
-/// How a stream is counted, and handed over.
+/// The pieces of a stream: how they are counted and handed over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pieces {
     /// Octets of one piece, which counts as one transfer.
     pub(crate) size: usize,
-    /// Octets in it that count as the user's.
+    /// Octets in it that count as user data.
     pub(crate) user: usize,
     /// Octets that are handed over before both ends have a turn.
     pub(crate) at_once: usize,
-    /// Transfers of a round; 0 for as many as is usual.
+    /// Transfers of a round; 0 for the usual number.
     pub(crate) round: usize,
 }
 
 impl Pieces {
-    /// Transfers of `size` octets; the socket buffer is kept full.
+    /// Returns transfers of `size` octets that keep the socket buffer full.
     pub(crate) const fn new(size: usize) -> Self {
         Self { size, user: size, at_once: usize::MAX, round: 0 }
     }
