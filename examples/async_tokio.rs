@@ -1,5 +1,5 @@
-//! Completions in an asynchronous program: the channel's descriptor is readable exactly while events wait, so that a runtime
-//! can sleep on it beside everything else it sleeps on. Ten tasks share one connection.
+//! Completions in an asynchronous program. The channel's descriptor is readable exactly while events wait, so that a
+//! runtime can sleep on it like on any other. Ten tasks share one connection.
 //!
 //! `cargo run -p weft-examples --example async_tokio`
 #![allow(unsafe_code)]
@@ -37,7 +37,7 @@ fn main() -> Result {
     Ok(())
 }
 
-/// Each task adds its number to the remote word, and returns the value from before.
+/// Starts the tasks. Each adds its number to the remote word, and returns the value from before.
 async fn add_from_many_tasks(client: Endpoint, stag: Stag, to: u64) -> Result<usize> {
     let results = client.memory(usize::try_from(8 * TASKS)?)?;
     let (wanted, wants) = mpsc::unbounded_channel();
@@ -71,17 +71,17 @@ async fn add_from_many_tasks(client: Endpoint, stag: Stag, to: u64) -> Result<us
     Ok(seen.len())
 }
 
-/// Hands each completion to the task that waits for it, until no task waits any more.
+/// Gives each completion to the task that waits for it, until no task waits any more.
 async fn dispatch(
     cq: Cq,
     channel: CompChannel,
     mut wants: mpsc::UnboundedReceiver<(u64, oneshot::Sender<Completion>)>,
 ) -> Result {
-    // SAFETY: the channel's descriptor is the same one for as long as the channel lives, and the channel lives in here.
+    // SAFETY: the channel's descriptor stays the same as long as the channel lives, and this function owns the channel.
     let descriptor = unsafe { AsyncFd::register(channel) }?;
     let mut waiting = HashMap::new();
     loop {
-        // Armed first, polled then: what completes in between makes an event.
+        // The queue is armed first and polled then: a completion in between makes an event.
         cq.request_notification(false);
         while let Ok((wr_id, done)) = wants.try_recv() {
             waiting.insert(wr_id, done);

@@ -30,7 +30,8 @@ fn main() -> Result {
                 })
             })
             .collect();
-        // The server only accepts; the counting needs no call of it. Its queue pairs live until all have finished.
+        // The server only accepts: the counting needs no call of the server. Its queue pairs live until all clients
+        // have ended.
         let mut accepted = Vec::new();
         while accepted.len() < clients.len() {
             match home.events.wait(Some(PATIENCE)).ok_or("no client")? {
@@ -39,7 +40,7 @@ fn main() -> Result {
                     right.accept(request.id, &qp, ConnParam::default())?;
                     accepted.push(qp);
                 }
-                // Some are done before others come.
+                // Some clients may have ended before others connect.
                 CmEvent::Established { .. } | CmEvent::Disconnected { .. } => {}
                 other => return Err(format!("unexpected: {other:?}").into()),
             }
@@ -57,7 +58,7 @@ fn main() -> Result {
     Ok(())
 }
 
-/// Where the two words are.
+/// The place of the two words.
 #[derive(Clone, Copy)]
 struct Place {
     stag: Stag,
@@ -82,7 +83,7 @@ impl Client {
         Ok(Self { end, place, word })
     }
 
-    /// Takes the lock, adds one by a Read and a Write, which without the lock would lose counts, and frees it.
+    /// Takes the lock, adds one by a Read and a Write, and frees the lock. Without the lock counts would be lost.
     fn count(&self, number: u64) -> Result {
         let Place { stag, lock, counter } = self.place;
         let swap = |compare, swap| SendOpcode::CompareSwap {
@@ -98,13 +99,13 @@ impl Client {
         }
         let count = self.fetch(SendOpcode::Read { stag, to: counter })?;
         self.word.write(0, &(count + 1).to_ne_bytes())?;
-        // The swap that frees the lock is behind the Write on the same stream, and so is what it does.
+        // The swap that frees the lock follows the Write on the same stream, so it takes effect after the Write.
         self.run(SendOpcode::Write { stag, to: counter })?;
         assert_eq!(self.fetch(swap(number, 0))?, number, "only the owner frees it");
         Ok(())
     }
 
-    /// Does an operation that fetches a word.
+    /// Does an operation that fetches a word, and returns the word.
     fn fetch(&self, opcode: SendOpcode) -> Result<u64> {
         self.run(opcode)?;
         let mut word = [0; 8];

@@ -1,7 +1,7 @@
-//! One thread, one event channel, many connections: a server that welcomes some clients and turns others away.
+//! One thread, one event channel, many connections: a server that accepts some clients and rejects others.
 //!
-//! Only the channel waits here. Its file descriptor could be in the program's own poll or epoll set. Clients
-//! and server share one manager and, as this is a demonstration, one channel.
+//! The program waits on the channel only, whose file descriptor could be in a poll or epoll set of its own. Clients and
+//! server share one manager and, in this demonstration, one channel.
 //!
 //! `cargo run -p weft-examples --example cm_event_loop`
 
@@ -45,7 +45,7 @@ fn main() -> Outcome {
             EventKind::AddrResolved => id.resolve_route(PATIENCE)?,
             EventKind::RouteResolved => {
                 equip(id, &client)?;
-                // The number says which client this is.
+                // The id is the number of the client.
                 id.connect(&ConnParam { private_data: &id.number().to_be_bytes(), ..ConnParam::default() })?;
             }
             EventKind::ConnectRequest if event.private_data().last().is_some_and(|last| last % 2 == 0) => {
@@ -61,7 +61,7 @@ fn main() -> Outcome {
                 refused += 1;
                 println!("client {}: {}", event.id(), String::from_utf8_lossy(event.private_data()));
             }
-            // Both ends of a connection hear of its end; here the client's are counted.
+            // Both ends of a connection hear of its end. The client's ends are counted here.
             EventKind::Disconnected
                 if id.device().is_some_and(|device| device.address(0) == client.address(0)) =>
             {
@@ -78,7 +78,7 @@ fn main() -> Outcome {
     if ended == CLIENTS / 2 { Ok(()) } else { Err("half of the clients should have been served".into()) }
 }
 
-/// Gives an id a queue pair of its own.
+/// Makes a queue pair for an id.
 fn equip(id: &Id, device: &Device) -> Outcome {
     let cq = device.create_cq(16, None)?;
     id.create_qp(&device.alloc_pd(), &QpInit::new(&cq, &cq))?;

@@ -1,4 +1,4 @@
-//! Ping-pong through the connection manager: a client and a server, both ends in one process, so that it runs anywhere.
+//! Ping-pong through the connection manager: a client and a server. Both are in one process, so that it runs anywhere.
 //!
 //! Both use synchronous ids: each call waits for its result.
 //!
@@ -23,7 +23,7 @@ fn main() -> Outcome {
         Ok(Device::open(wire, config)?)
     };
     let (client, server) = (open(left, "10.0.0.1/24", 1)?, open(right, "10.0.0.2/24", 2)?);
-    // Each end knows its own device only, as in two processes.
+    // Each end knows only its own device, as in two processes.
     let cm = Cm::new();
     cm.add(&server);
     let listener = cm.create_ep(&AddrInfo { source: Some(server.address(0)), destination: None })?;
@@ -34,11 +34,11 @@ fn main() -> Outcome {
     serving.join().map_err(|_| "the server has panicked")?
 }
 
-/// Answers every message by itself until the client goes.
+/// Sends every message back until the client disconnects.
 fn serve(listener: &Id, device: &Device) -> Outcome {
     let id = listener.get_request()?;
     let end = End::new(&id, device)?;
-    // The receive is there before the client can send.
+    // The receive is posted before the client can send.
     end.post_recv()?;
     id.accept(&ConnParam { private_data: b"welcome", ..ConnParam::default() })?;
     for _ in 0..ROUNDS {
@@ -72,7 +72,7 @@ fn ping(device: &Device, address: SocketAddr) -> Outcome {
     Ok(id.disconnect()?)
 }
 
-/// The queue pair of an id, and the buffer where its messages come in.
+/// The queue pair of an id, and the buffer for received messages.
 struct End {
     qp: Arc<Qp>,
     sent: Cq,
@@ -108,7 +108,7 @@ impl End {
     }
 }
 
-/// The next completion, which has to be a success.
+/// Waits for the next completion. Fails if its request failed.
 fn wait(cq: &Cq) -> Outcome<Completion> {
     loop {
         match cq.poll_one() {
@@ -120,5 +120,5 @@ fn wait(cq: &Cq) -> Outcome<Completion> {
 }
 
 const ROUNDS: usize = 100;
-/// Octets of a message at most.
+/// The most octets of a message.
 const SIZE: u32 = 64;

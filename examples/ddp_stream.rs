@@ -1,7 +1,7 @@
 //! A ULP on DDP alone: a small file service.
 //!
-//! The client lends a buffer by its STag in an untagged message. The server places the file there by tagged messages, and
-//! says so on another queue.
+//! The client gives the STag of a buffer in an untagged message. The server places the file there by tagged messages,
+//! and reports this on another queue.
 //!
 //! `cargo run -p weft-examples --example ddp_stream`
 
@@ -12,19 +12,19 @@ use weft_mpa::Config;
 use weft_rnic::ulp::{Agreement, Association, DdpEvent, DdpStream, MemoryRegion, MemoryTable, PdId, Source};
 use weft_rnic::{Access, Region, Stag};
 
-/// Queues of this protocol: what the client asks, and what the server reports.
+/// Queues of this protocol: requests of the client, and reports of the server.
 const REQUESTS: u32 = 0;
 const REPORTS: u32 = 1;
 const QUEUES: u16 = 2;
 
-/// The ULP's own octet of a tagged message: whether more of the file follows.
+/// The ULP's own octet of a tagged message: more of the file follows.
 const MORE: u8 = 0x01;
 const END: u8 = 0x00;
 
 const FILE: usize = 20_000;
 
 fn main() -> Result {
-    // DDP has no Reads and no RTR message to settle, so that plain MPA (RFC 5044) is enough.
+    // DDP has no Reads and no RTR message to negotiate, so plain MPA (RFC 5044) is enough.
     let wish = Config { enhanced: false, ..Config::default() };
     let mut line = Line::new()?;
     let [client, server] = line.start([wish; 2])?;
@@ -46,7 +46,7 @@ fn main() -> Result {
     Ok(())
 }
 
-/// What the server has to give.
+/// Returns the file of the server.
 fn contents() -> Vec<u8> {
     (0..FILE).map(|i| (i % 251).to_le_bytes()[0]).collect()
 }
@@ -68,7 +68,7 @@ impl Client {
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let file = association.register(&mut memory, region, 0, access)?;
         stream.post_buffer(REPORTS, 1, vec![0; 64])?;
-        // The request: where the file is to go.
+        // The request names the place for the file.
         stream.send_untagged(2, REQUESTS, [0; 5], file.stag.0.to_be_bytes().to_vec())?;
         Ok(Self { stream, memory, file, parts: 0, is_over: false })
     }
@@ -86,7 +86,7 @@ impl Client {
                 }
                 DdpEvent::Untagged { queue, msn, buffer, .. } => {
                     println!("client: report {msn} on queue {queue}: {:?}", String::from_utf8_lossy(&buffer));
-                    // The client may not write there any more.
+                    // From now on the server may not write there any more.
                     self.memory.deregister(self.file.stag).ok_or("not registered")?;
                     self.stream.shutdown();
                 }
@@ -127,7 +127,7 @@ impl Server {
                 DdpEvent::Untagged { buffer, .. } => {
                     let stag = Stag(u32::from_be_bytes(buffer.as_slice().try_into()?));
                     println!("server: asked to write the file to {stag}");
-                    // One segment each, so that the other end hears of every one of them.
+                    // Each message has one segment, so that the other end hears of each.
                     let step = self.stream.max_tagged(&llp);
                     for to in (0..FILE).step_by(step) {
                         let len = step.min(FILE - to);

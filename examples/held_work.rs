@@ -1,9 +1,9 @@
-//! Replication without the replica's CPU (HyperLoop): a client writes work into the send queue of a replica. The replica
-//! forwards the received data, and its program makes no call for that.
+//! Replication without the replica's CPU (HyperLoop): a client writes work into the send queue of a replica. The
+//! replica forwards the received data, and its program makes no call for that.
 //!
-//! The replica has two queue pairs: one that the client writes to, and one that leads on, here back to the client. On the
-//! second one it has posted a WAIT for a message on the first, and behind it a HOLD. A HOLD does nothing until the client
-//! writes over it.
+//! The replica has two queue pairs. The client writes to the first one; the second one leads on, here back to the
+//! client. On the second one the replica has posted a WAIT for a message on the first, and behind it a HOLD. A HOLD
+//! does nothing until the client writes over it.
 //!
 //! `cargo run -p weft-examples --example held_work`
 
@@ -22,7 +22,7 @@ fn main() -> Result {
     std::thread::scope(|scope| -> Result {
         let setting_up = scope.spawn(|| Replica::new(&right, || Ok(ready.send(right.address(PORT))?)));
         let address = told.recv()?;
-        // Two connections, in the order in which the replica accepts them.
+        // The replica accepts the two connections in this order.
         let client = Endpoint::new(&left)?;
         let tail = Endpoint::new(&left)?;
         for end in [&client, &tail] {
@@ -31,12 +31,12 @@ fn main() -> Result {
             end.connect(&told)?;
         }
         let replica = setting_up.join().map_err(|_| "the replica has panicked")??;
-        // From here on the replica's program does nothing: it only keeps its objects.
+        // From here on the replica's program only keeps its objects.
         replicate(&client, &tail, &replica)
     })
 }
 
-/// What the replica keeps, and tells the client.
+/// The objects of the replica, whose places the client knows.
 struct Replica {
     forward: Qp,
     /// The entries of the send queue of `forward`, as memory.
@@ -50,7 +50,7 @@ impl Replica {
     fn new(device: &Device, ready: impl FnOnce() -> Result) -> Result<Self> {
         let end = Endpoint::new(device)?;
         let _listener = device.listen(&end.events, PORT)?;
-        // Completions of the receives have a queue of their own. No thread polls it, so that it may be overwritten.
+        // Completions of the receives have a queue of their own. No thread polls it, so it has to ignore overrun.
         let inbox = device
             .create_cq_with(&weft_rnic::CqInit { ignore_overrun: true, ..weft_rnic::CqInit::new(16) })?;
         let inward = device.create_qp(&end.pd, &QpInit::new(&end.cq, &inbox))?;
@@ -76,24 +76,24 @@ impl Replica {
     }
 }
 
-/// Puts data into the replica's memory, the order to forward it into its send queue, and lets it go.
+/// Writes data into the replica's memory, then the request to forward it into its send queue, and starts that request.
 fn replicate(client: &Endpoint, tail: &Endpoint, replica: &Replica) -> Result {
     let arrived = tail.memory(LEN as usize)?;
     let layout = replica.forward.send_queue_layout();
     write(client, &replica.data, 0, b"to be kept by everybody in line.")?;
-    // The order: a Write of the replica's data into the tail's memory, as an entry of the send queue.
+    // The request is an entry of the send queue: a Write of the replica's data into the tail's memory.
     let sges = [replica.data.sge(0, LEN)];
     let order = SendWr {
         data: Data::Sges(&sges),
         ..SendWr::new(SendOpcode::Write { stag: arrived.rkey(), to: arrived.addr() })
     };
     let entry = layout.encode(&order)?;
-    // The rest of the entry first, its control word last: that word is what says HOLD no longer.
+    // The control word comes last: as long as it says HOLD, the entry waits.
     let at = layout.offset(1);
     let (control, rest) = (SendQueueLayout::CONTROL, SendQueueLayout::REST);
     write(client, &replica.queue, at + rest, &entry[rest..])?;
     write(client, &replica.queue, at + control, &entry[control..rest])?;
-    // The WAIT in front of it still holds it back: a message on the first connection lets it go.
+    // The WAIT in front of the entry still holds it back. A message on the first connection ends the WAIT.
     client.qp.post_send(&SendWr::new(SendOpcode::Send))?;
     let mut text = vec![0; LEN as usize];
     while text.contains(&0) {

@@ -1,5 +1,5 @@
-//! A memory window: the server lets its client write into a part of its memory for one message, and the client gives the
-//! right back with the message that says that it is done (Send with Invalidate).
+//! A memory window: the server lets its client write into a part of its memory, for one message. The client gives the
+//! right back by the message that ends its work (Send with Invalidate).
 //!
 //! `cargo run -p weft-examples --example memory_window`
 
@@ -12,13 +12,14 @@ fn main() -> Result {
     side_by_side(
         |device, ready| {
             let server = Endpoint::new(device)?;
-            // Only this side may touch the region itself. A window may be bound to it.
+            // Only this side may access the region itself. A window may be bound to it.
             let memory = server.pd.register(4096, Access::LOCAL_WRITE | Access::MW_BIND)?;
             let window = server.pd.alloc_mw(WindowType::Type2B)?;
             server.qp.post_recv(&RecvWr { wr_id: 1, sges: &[] })?;
             server.accept_one(ready)?;
 
-            // 64 octets at offset 1024, which the client addresses from 0; the key octet is of the server's choice.
+            // The window has 64 octets at offset 1024, which the client addresses from 0. The server chooses the key
+            // octet.
             let stag = window.stag(0x2A);
             server.qp.post_send(&SendWr::new(SendOpcode::BindWindow(Bind {
                 window: stag,
@@ -27,7 +28,7 @@ fn main() -> Result {
                 length: 64,
                 access: Access::REMOTE_WRITE | Access::ZERO_BASED,
             })))?;
-            // The Send behind the bind starts when that is done.
+            // The Send behind the bind starts when the bind is done.
             let advert = stag.0.to_be_bytes();
             server.qp.post_send(&SendWr { data: Data::Inline(&advert), ..SendWr::new(SendOpcode::Send) })?;
             let done = server.completion()?;
@@ -37,7 +38,7 @@ fn main() -> Result {
             memory.read(1024, &mut text)?;
             assert_eq!(&text, b"into the window");
 
-            // What the client does next ends the connection.
+            // The next request of the client ends the connection.
             match server.events.wait(None) {
                 Some(CmEvent::Disconnected { reason, .. }) => println!("the server ends it: {reason}"),
                 other => return Err(format!("unexpected: {other:?}").into()),

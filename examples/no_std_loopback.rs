@@ -1,7 +1,7 @@
-//! MPA, DDP and RDMAP as a microcontroller has them: on two TCP sockets of smoltcp, without std and without an allocator.
+//! MPA, DDP and RDMAP for a microcontroller: on two TCP sockets of smoltcp, without std and without an allocator.
 //!
-//! The module `protocol` names only `core`, the three crates and smoltcp's sockets. All its storage is arrays, and its CRC
-//! is the portable one. The rest, the clock of the loop and the print-out, is the host's part.
+//! The module `protocol` uses only `core`, the three crates and smoltcp's sockets. All its storage is arrays, and its
+//! CRC is the portable one. The clock of the loop and the output are the host's part.
 //!
 //! `cargo run -p weft-examples --example no_std_loopback`
 
@@ -25,7 +25,7 @@ fn main() -> Result {
     let mac = EthernetAddress([0x02, 0, 0, 0, 0, 1]);
     let mut iface = Interface::new(Config::new(mac.into()), &mut device, now);
     iface.update_ip_addrs(|addresses| {
-        // The list is empty, and holds more than one.
+        // The list is empty, and has room for more than one.
         let _fits = addresses.push(IpCidr::new(IpAddress::v4(127, 0, 0, 1), 8));
     });
     let mut sockets = SocketSet::new(Vec::new());
@@ -45,13 +45,13 @@ fn main() -> Result {
             );
             return Ok(());
         }
-        // A frame may lie in the loopback, of which the sockets do not know; no real time has to pass for it.
+        // A frame may lie in the loopback, and the sockets do not know of it. No real time has to pass for it.
         now += STEP;
     }
     Err("it takes too long".into())
 }
 
-/// Lets both ends do what they can; true when the client has had all of it.
+/// Gives both ends a turn. Returns true when the client has received everything.
 fn turn(
     ends: &mut (Client, Server),
     sockets: &mut SocketSet<'_>,
@@ -67,7 +67,7 @@ fn socket() -> tcp::Socket<'static> {
     tcp::Socket::new(buffer(), buffer())
 }
 
-/// The part that needs no std.
+/// The protocols and their ULP, without std.
 mod protocol {
     use smoltcp::socket::tcp::Socket;
     use weft_ddp::{Receiver, Stag};
@@ -88,7 +88,7 @@ mod protocol {
     const SOURCE: Stag = Stag(0x0000_0100);
     const SINK: Stag = Stag(0x0000_0200);
 
-    /// Where an end has failed.
+    /// The step in which an end has failed.
     #[derive(Clone, Copy, Debug)]
     pub(crate) enum Step {
         Startup,
@@ -120,7 +120,7 @@ mod protocol {
             }
         }
 
-        /// Hands every segment that has come to `take`.
+        /// Gives every segment that has come to `take`.
         fn receive(
             &mut self,
             socket: &mut Socket<'_>,
@@ -152,7 +152,7 @@ mod protocol {
             Ok(())
         }
 
-        /// Sends what there is room for; `fill` has the octets of messages and of memory that the peer reads.
+        /// Sends segments while there is room. `fill` has the octets of messages, and of memory that the peer reads.
         fn transmit(
             &mut self,
             socket: &mut Socket<'_>,
@@ -190,7 +190,7 @@ mod protocol {
             Self { octets: [0; MAX_FRAME_LEN], len: 0 }
         }
 
-        /// Takes octets one by one until the frame is whole: what follows belongs to the stream.
+        /// Takes octets one by one until the frame is whole: the octets behind it belong to the stream.
         fn receive(
             &mut self,
             socket: &mut Socket<'_>,
@@ -230,12 +230,12 @@ mod protocol {
         octets
     }
 
-    /// The octet of the server's memory at an offset.
+    /// Returns the octet of the server's memory at an offset.
     const fn octet(at: u64) -> u8 {
         (at * 31 % 251).to_le_bytes()[0]
     }
 
-    /// The end that asks.
+    /// The client's end.
     pub(crate) struct Client {
         initiator: Option<Initiator>,
         is_asked: bool,
@@ -243,7 +243,7 @@ mod protocol {
         stream: Option<Stream>,
         /// Rounds that have come back.
         round: u32,
-        /// What the message in progress is, if there is one.
+        /// The message in progress, if there is one.
         is_waiting: bool,
         memory: [u8; MEMORY],
         has_read: bool,
@@ -263,7 +263,7 @@ mod protocol {
             }
         }
 
-        /// Does what can be done; true when all has come back.
+        /// Takes a turn. Returns true when all answers have come back.
         pub(crate) fn poll(&mut self, socket: &mut Socket<'_>) -> Result<bool, Step> {
             if !socket.may_send() {
                 return Ok(false);
@@ -335,11 +335,11 @@ mod protocol {
         }
     }
 
-    /// The end that sends back, and whose memory may be read.
+    /// The server's end, which sends messages back and lets the client read its memory.
     pub(crate) struct Server {
         frame: Frame,
         stream: Option<Stream>,
-        /// The message to send back; the client waits for it, so that one buffer is enough.
+        /// The message to send back. The client waits for it, so one buffer is enough.
         echo: [u8; 16],
         owes: bool,
     }
@@ -349,7 +349,7 @@ mod protocol {
             Self { frame: Frame::new(), stream: None, echo: [0; 16], owes: false }
         }
 
-        /// Does what can be done.
+        /// Takes a turn.
         pub(crate) fn poll(&mut self, socket: &mut Socket<'_>) -> Result<(), Step> {
             let Some(stream) = &mut self.stream else { return self.start(socket) };
             let Self { echo, owes, .. } = self;

@@ -12,7 +12,7 @@ fn main() -> Result {
         |device, ready| {
             let server = Endpoint::new(device)?;
             let buffer = server.memory(64)?;
-            // A receive has to be posted before the message comes: a Send that finds none ends the connection.
+            // A receive has to be posted before the message comes: a Send that finds no receive ends the connection.
             server.qp.post_recv(&RecvWr { wr_id: 0, sges: &[buffer.sge(0, 64)] })?;
             server.accept_one(ready)?;
             for _ in 0..ROUNDS {
@@ -43,7 +43,7 @@ fn main() -> Result {
     )
 }
 
-/// Waits for the next message. Completions of Sends come through the same queue.
+/// Waits for the next message, and skips completions of Sends, which come through the same queue.
 fn next_message(endpoint: &Endpoint) -> Result<Completion> {
     loop {
         let done = endpoint.completion()?;
@@ -53,8 +53,8 @@ fn next_message(endpoint: &Endpoint) -> Result<Completion> {
     }
 }
 
-/// A Send of octets that are copied into the queue. Its place in the queue is free again when its completion was polled,
-/// so that a program has to signal its requests at least now and then.
+/// Returns a Send of octets that are copied into the queue. Its place in the queue is free again when a completion at
+/// or behind it has been polled, so a program has to signal some of its requests.
 fn message(octets: &[u8]) -> SendWr<'_> {
     SendWr { data: Data::Inline(octets), signaled: true, ..SendWr::new(SendOpcode::Send) }
 }

@@ -1,7 +1,7 @@
 //! A ULP on RDMAP alone: a mailbox.
 //!
-//! The owner tells where it is. A visitor counts itself by an Atomic, writes its letter, reads it back, and sends word.
-//! That Send invalidates the mailbox's STag.
+//! The owner sends the place of the mailbox. A visitor counts itself by an Atomic, writes its letter, reads it back,
+//! and sends a message. That Send invalidates the mailbox's STag.
 //!
 //! `cargo run -p weft-examples --example rdmap_stream`
 
@@ -22,7 +22,7 @@ const ROOM: u64 = 8;
 const MAILBOX: usize = 256;
 
 fn main() -> Result {
-    // The owner speaks first although it has not opened the connection: that takes the peer-to-peer start of RFC 6581.
+    // The owner sends first although the visitor has connected. This needs the peer-to-peer start of RFC 6581.
     let wish = Config { peer_to_peer: true, ird: 4, ord: 4, ..Config::default() };
     let mut line = Line::new()?;
     let [visitor, owner] = line.start([wish; 2])?;
@@ -122,7 +122,7 @@ impl Visitor {
                     let add = AtomicOp::FetchAdd { add: 1, mask: 0 };
                     self.stream.atomic(COUNT, add, (self.mailbox, COUNTER))?;
                     self.stream.write(WRITE, (self.mailbox, ROOM), LETTER)?;
-                    // A Read behind a Write fetches what was written (RFC 5040 section 5.5).
+                    // A Read behind a Write fetches the written octets (RFC 5040 section 5.5).
                     let len = u32::try_from(LETTER.len())?;
                     self.stream.read(READ, (self.copy.stag, 0), (self.mailbox, ROOM), len)?;
                 }

@@ -1,4 +1,5 @@
-//! Remote memory: the client writes into the server's memory and reads it back; the server's program does nothing meanwhile.
+//! Remote memory: the client writes into the server's memory and reads it back. The server's program does nothing
+//! meanwhile.
 //!
 //! `cargo run -p weft-examples --example remote_memory`
 
@@ -13,12 +14,12 @@ fn main() -> Result {
             let server = Endpoint::new(device)?;
             let memory = server.memory(LEN as usize)?;
             server.accept_one(ready)?;
-            // The client has to know where the memory is: STag, first tagged offset.
+            // The client has to know the place of the memory: STag and first tagged offset.
             let mut advert = memory.rkey().0.to_be_bytes().to_vec();
             advert.extend(memory.addr().to_be_bytes());
             server.qp.post_send(&SendWr { data: Data::Inline(&advert), ..WR })?;
             server.completion()?;
-            // All that is left is to wait for the end.
+            // The server only waits for the end.
             match server.events.wait(None) {
                 Some(CmEvent::Disconnected { .. }) => {}
                 other => return Err(format!("unexpected: {other:?}").into()),
@@ -42,7 +43,7 @@ fn main() -> Result {
 
             let octets: Vec<u8> = b"octet number ".iter().copied().cycle().take(LEN as usize).collect();
             source.write(0, &octets)?;
-            // The Read overtakes nothing: it fetches what the Write before it has placed (RFC 5040 section 5.5).
+            // The Read fetches the octets that the Write before it has placed (RFC 5040 section 5.5).
             let write = SendWr {
                 opcode: SendOpcode::Write { stag, to },
                 data: Data::Sges(&[source.sge(0, LEN)]),
@@ -58,7 +59,7 @@ fn main() -> Result {
             assert!(back == octets);
             println!("{LEN} octets were written and read back");
             client.qp.disconnect()?;
-            // The connection ends in good order when its end is waited for.
+            // The connection ends in good order if the client waits for its end.
             client.events.wait(None).ok_or("no end")?;
             Ok(())
         },

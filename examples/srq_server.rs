@@ -1,5 +1,5 @@
-//! A shared receive queue: a server with a hundred clients posts receives for all of them in one place. It is told when
-//! few are left.
+//! A shared receive queue: a server with a hundred clients posts receives for all of them in one queue. An event tells
+//! the server when few receives are left.
 //!
 //! `cargo run -p weft-examples --example srq_server`
 
@@ -15,7 +15,7 @@ use weft_rnic::{
 
 const CLIENTS: usize = 100;
 const MESSAGES: usize = 5;
-/// Far fewer receives than a hundred queues of their own would need.
+/// The receives of all clients: far fewer than a hundred queues would need.
 const RECEIVES: u32 = 32;
 const LIMIT: u32 = 8;
 const LEN: u32 = 64;
@@ -85,8 +85,8 @@ impl Server {
                 *counts.entry(received.qp_num).or_insert(0_usize) += 1;
                 used.push(received.wr_id);
             }
-            // Posting for all when the alarm comes is cheaper than for each message. Between an alarm and the next wish for one
-            // messages may have taken all that was left. The count of used pieces shows that.
+            // To post all receives at an alarm is cheaper than one for each message. Before the next alarm is armed,
+            // messages may have taken all receives. The count of used pieces shows that.
             let mut is_low = used.len() > (RECEIVES - LIMIT) as usize;
             while let Some(event) = alarms.next() {
                 is_low |= matches!(event, AsyncEvent::SrqLimitReached { .. });
@@ -104,11 +104,11 @@ impl Server {
         Ok(())
     }
 
-    /// Makes a queue pair for a client that asks.
+    /// Handles an event. Makes and returns a queue pair for a client that connects.
     fn handle(&self, event: CmEvent) -> Result<Option<Qp>> {
         let CmEvent::ConnectRequest(request) = event else { return Ok(None) };
         let (cq, device) = (&self.end.cq, &self.end.device);
-        // A message that finds no receive waits in TCP until one is posted, instead of ending its connection.
+        // A message that finds no receive does not end the connection: it waits in TCP until one is posted.
         let init = QpInit { srq: Some(&self.srq), rnr_wait: true, ..QpInit::new(cq, cq) };
         let qp = device.create_qp(&self.end.pd, &init)?;
         device.accept(request.id, &qp, ConnParam::default())?;

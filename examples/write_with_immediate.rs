@@ -1,5 +1,5 @@
-//! Write with Immediate: a producer fills slots of a consumer's ring, and four octets with each Write say which one it was.
-//! The consumer needs no message besides, and its memory is only looked at when there is something in it.
+//! Write with Immediate: a producer fills slots of a consumer's ring. Four octets with each Write name the slot. The
+//! consumer needs no other message, and looks at a slot only when it is filled.
 //!
 //! `cargo run -p weft-examples --example write_with_immediate`
 
@@ -16,7 +16,8 @@ fn main() -> Result {
             let consumer = Endpoint::new(device)?;
             let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
             let ring = consumer.pd.register((SLOTS * SLOT_LEN) as usize, access)?;
-            // Each Write with Immediate takes a receive, which needs no memory. As many as slots: more never come at a time.
+            // Each Write with Immediate takes a receive, which needs no memory. There are never more under way than
+            // slots.
             for _ in 0..SLOTS {
                 consumer.qp.post_recv(&RecvWr { wr_id: 0, sges: &[] })?;
             }
@@ -32,16 +33,17 @@ fn main() -> Result {
                 assert_eq!(written.opcode, CompletionOpcode::RecvWithImmediate);
                 let [s0, s1, s2, s3, ..] = written.immediate.ok_or("no immediate data")?;
                 let slot = u32::from_be_bytes([s0, s1, s2, s3]);
-                // The length is what was written since the last message.
+                // The length is that of all octets written since the last message.
                 let mut text = vec![0; written.byte_len as usize];
                 ring.read((slot * SLOT_LEN) as usize, &mut text)?;
                 assert_eq!(String::from_utf8(text)?, format!("message {number} in slot {slot}"));
                 consumer.qp.post_recv(&RecvWr { wr_id: 0, sges: &[] })?;
-                // The slot is free again; an empty Send says so.
+                // An empty Send says that the slot is free again.
                 consumer.qp.post_send(&SendWr::new(SendOpcode::Send))?;
             }
             println!("{MESSAGES} messages have come through {SLOTS} slots");
-            // A queue pair that is dropped resets its connection, and what the producer still waits for would be lost.
+            // A queue pair that is dropped resets its connection: messages that the producer still waits for would be
+            // lost.
             consumer.events.wait(None).ok_or("no end")?;
             Ok(())
         },

@@ -1,7 +1,7 @@
-//! What the examples share: two hosts on a wire in memory, and an endpoint with one of each object.
+//! The common part of the examples: two hosts on a wire in memory, and an endpoint with one of each object.
 //!
-//! A program that runs on one host of its own opens its device on another wire ([`weft_netif::Wire::open`]); the rest stays
-//! the same.
+//! A program that runs on a real host opens its device on another wire ([`weft_netif::Wire::open`]). The rest stays the
+//! same.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,13 +16,13 @@ mod line;
 
 pub use line::Line;
 
-/// What can go wrong in an example: anything, with a text.
+/// The result of an example, with any error that has a text.
 pub type Result<T = ()> = core::result::Result<T, Box<dyn core::error::Error + Send + Sync>>;
 
 /// The port that servers listen on.
 pub const PORT: u16 = 7174;
 
-/// Two devices, 10.0.0.1 and 10.0.0.2, each with a thread of its own, on a wire in memory.
+/// Returns two devices, 10.0.0.1 and 10.0.0.2, each with a thread of its own, on a wire in memory.
 ///
 /// # Errors
 /// When the system has no thread or descriptor left.
@@ -44,21 +44,21 @@ pub struct Endpoint {
     pub device: Device,
     /// The protection domain.
     pub pd: Pd,
-    /// Announces completions.
+    /// The channel that announces completions.
     pub channel: CompChannel,
-    /// Completions of both queues.
+    /// The completion queue of both work queues.
     pub cq: Cq,
-    /// Connection events.
+    /// The channel for connection events.
     pub events: EventChannel,
     /// The queue pair.
     pub qp: Qp,
 }
 
 impl Endpoint {
-    /// One of each object on `device`.
+    /// Makes one of each object on `device`.
     ///
     /// # Errors
-    /// When the device or the system has no more to give.
+    /// When the device or the system is out of objects.
     pub fn new(device: &Device) -> Result<Self> {
         let pd = device.alloc_pd();
         let channel = device.create_comp_channel()?;
@@ -69,7 +69,7 @@ impl Endpoint {
         Ok(Self { device: device.clone(), pd, channel, cq, events, qp })
     }
 
-    /// Listens on [`PORT`], says so through `ready`, and accepts the first peer that asks.
+    /// Listens on [`PORT`], sends its address through `ready`, and accepts the first peer that connects.
     ///
     /// # Errors
     /// When the port is taken or the peer goes away.
@@ -87,13 +87,13 @@ impl Endpoint {
         }
     }
 
-    /// Connects to the server that says through `ready` where it listens.
+    /// Connects to the server, whose address comes through `ready`.
     ///
     /// # Errors
-    /// When the connection does not come about.
+    /// When the connection fails.
     pub fn connect(&self, ready: &Receiver<SocketAddr>) -> Result {
         let server = ready.recv_timeout(PATIENCE)?;
-        // Without the peer-to-peer start of RFC 6581 the server could not send before the client has.
+        // Without the peer-to-peer start of RFC 6581 the server could not send before the client.
         let param = ConnParam { peer_to_peer: Some(true), ..ConnParam::default() };
         self.device.connect(&self.events, &self.qp, server, param)?;
         match self.events.wait(Some(PATIENCE)) {
@@ -102,7 +102,7 @@ impl Endpoint {
         }
     }
 
-    /// The next completion, which has to be a success: arms the queue, polls once more, and only then sleeps.
+    /// Waits for the next completion: arms the queue, polls once more, and only then sleeps.
     ///
     /// # Errors
     /// When the request failed, or nothing completes in half a minute.

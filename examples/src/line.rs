@@ -8,8 +8,8 @@ use crate::{PORT, Result};
 
 /// One TCP connection with both ends in this thread.
 ///
-/// A program on one host has one [`Stack`]. It sleeps until its wire's descriptor is readable, or until [`Stack::poll_at`].
-/// Here the clock jumps to the next event.
+/// A program on one host has one [`Stack`]. It sleeps until its wire's descriptor is readable, or until
+/// [`Stack::poll_at`]. Here the clock jumps to the next event.
 #[derive(Debug)]
 pub struct Line {
     stacks: [Stack; 2],
@@ -21,7 +21,7 @@ impl Line {
     /// Two hosts, 10.0.0.1 and 10.0.0.2, and a connection between them.
     ///
     /// # Errors
-    /// When the connection does not come about.
+    /// When the connection fails.
     pub fn new() -> Result<Self> {
         let (left, right) = weft_netif::pair(1500);
         let stack = |wire, address: &str, seed| -> Result<Stack> {
@@ -41,7 +41,7 @@ impl Line {
         Ok(line)
     }
 
-    /// The byte streams of one end.
+    /// Returns the byte streams of one end.
     ///
     /// # Errors
     /// When the stack has forgotten the connection.
@@ -49,10 +49,10 @@ impl Line {
         self.stacks[end].llp(self.ids[end]).ok_or_else(|| "the connection is gone".into())
     }
 
-    /// Brings both ends together by MPA's startup; the first one is the initiator.
+    /// Connects both ends by MPA's startup. The first end is the initiator.
     ///
     /// # Errors
-    /// When the wishes do not fit.
+    /// When the settings of the two ends do not fit.
     pub fn start(&mut self, [left, right]: [Config; 2]) -> Result<[Agreement; 2]> {
         let mut startups = [Startup::initiator(left, b"an example")?, Startup::responder(right)];
         let mut agreements = [None, None];
@@ -75,15 +75,15 @@ impl Line {
         Ok([left.ok_or("not connected")?, right.ok_or("not connected")?])
     }
 
-    /// Runs until `act` says that it is done.
+    /// Runs until `act` returns true.
     ///
     /// # Errors
-    /// That of `act`, or when nothing happens any more.
+    /// The error of `act`, or when nothing happens any more.
     pub fn run(&mut self, mut act: impl FnMut(&mut Self) -> Result<bool>) -> Result {
         loop {
             for stack in &mut self.stacks {
                 stack.ingress(self.now);
-                // Two connections only: each is looked at in every round.
+                // With only two connections each gets a look in every round.
                 while stack.next_ready().is_some() {}
             }
             if act(self)? {

@@ -1,4 +1,4 @@
-//! Every example runs to its end, and checks by itself what it has done.
+//! Every example runs to its end, and checks its own results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn every_example_runs_to_its_end() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Runs the program; an error is all that it has printed.
+/// Runs the program. The error has all that the program has printed.
 fn run(name: &str) -> Result<(), String> {
     let program = built().join(name);
     let output = Command::new(&program).output().map_err(|error| {
@@ -35,7 +35,7 @@ fn run(name: &str) -> Result<(), String> {
     Err(format!("{name}: {}\n{}{}", output.status, text(&output.stdout), text(&output.stderr)))
 }
 
-/// Where cargo puts the examples, beside the directory that this test runs from.
+/// Returns the folder where cargo puts the examples, beside that of this test.
 fn built() -> PathBuf {
     let test = std::env::current_exe().expect("a test is a file");
     test.ancestors().nth(2).expect("target/PROFILE/deps/TEST").join("examples")
