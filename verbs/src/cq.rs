@@ -71,7 +71,7 @@ impl CompletionQueue {
     }
 
     /// Takes up to `out.len()` completions, oldest first, and returns how many there were. This frees the places of their
-    /// requests in the work queues.
+    /// requests in the work queues. Completions of destroyed queue pairs are left out.
     #[inline]
     pub fn poll(&self, out: &mut [Completion]) -> usize {
         // The common case of an empty queue costs a few loads and no lock.
@@ -85,9 +85,11 @@ impl CompletionQueue {
 
     /// Goes on where [`Self::poll`] has seen a completion, which another thread may have taken meanwhile.
     fn poll_found(&self, out: &mut [Completion]) -> usize {
-        let work_queues = self.polling();
+        let mut work_queues = self.polling();
         let ring = self.rings.current();
-        let taken = if self.ignores_overrun { take_left(ring, out) } else { take(ring, &work_queues, out) };
+        work_queues.drop_destroyed(ring);
+        let taken =
+            if self.ignores_overrun { take_left(ring, out) } else { take(ring, &mut work_queues, out) };
         ring.count(if taken > 0 { Counter::PollsFound } else { Counter::PollsEmpty });
         taken
     }
@@ -113,8 +115,9 @@ impl CompletionQueue {
         if entries > MAX_CQ_ENTRIES {
             return Err(ResizeError::TooLarge);
         }
-        let _nobody_polls = self.polling();
+        let mut work_queues = self.polling();
         let ring = self.rings.current();
+        work_queues.drop_destroyed(ring);
         let first = ring.head().max(ring.tail().saturating_sub(ring.entries()));
         if ring.tail() - first > rings::rounded(entries) {
             return Err(ResizeError::InUse);
@@ -133,12 +136,13 @@ impl CompletionQueue {
     /// Has polls free the places of a work queue that completes to this queue, and returns the number by which [`Frees`] names
     /// it. Returns `None` where nobody has to poll: then the engine frees a place when its request completes.
     pub(crate) fn attach(&self, queue: WorkQueue) -> Option<u32> {
-        (!self.ignores_overrun).then(|| self.polling().attach(queue, self.rings.current().head()))
+        (!self.ignores_overrun).then(|| self.polling().attach(queue))
     }
 
-    /// Ends what [`Self::attach`] began; completions of the work queue may still wait to be polled.
-    pub(crate) fn detach(&self, number: u32) {
-        self.polling().detach(number, self.produced());
+    /// Ends what [`Self::attach`] began: the queue pair is destroyed, and nobody polls its completions any more. `last` is what
+    /// the last one of them frees.
+    pub(crate) fn detach(&self, last: Frees) {
+        self.polling().detach(last, self.rings.current());
     }
 
     /// Has the engine alone free the places of this work queue from now on, since a completion of it was lost: the poll of an
@@ -157,7 +161,8 @@ impl CompletionQueue {
         let tail = ring.tail();
         if self.ignores_overrun {
             write_over(ring.entry(tail), tail + 1, &PackedCompletion::from(completion));
-        } else if self.is_overrun() || tail.saturating_sub(ring.head()) >= ring.entries() {
+        } else if self.is_overrun() || tail.saturating_sub(ring.head()) >= ring.entries() && !self.make_room()
+        {
             self.overrun.store(true, Ordering::Release);
             return false;
         } else {
@@ -232,13 +237,13 @@ impl CompletionQueue {
         self.overrun.load(Ordering::Acquire)
     }
 
-    /// Whether there is nothing to poll.
+    /// Whether it holds no completion, not even of a destroyed queue pair.
     pub fn is_empty(&self) -> bool {
         let ring = self.rings.current();
         ring.head() == ring.tail()
     }
 
-    /// The number of completions that wait to be polled.
+    /// The number of completions that it holds. Those of destroyed queue pairs may be among them.
     pub fn len(&self) -> u64 {
         let ring = self.rings.current();
         ring.tail().saturating_sub(ring.head()).min(ring.entries())
@@ -271,15 +276,16 @@ impl CompletionQueue {
         self.number
     }
 
+    /// Drops what destroyed queue pairs have left in a full queue, and returns whether there is room now.
+    #[cold]
+    fn make_room(&self) -> bool {
+        let ring = self.rings.current();
+        self.polling().drop_destroyed(ring);
+        ring.tail().saturating_sub(ring.head()) < ring.entries()
+    }
+
     fn polling(&self) -> MutexGuard<'_, WorkQueues> {
         self.polling.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for CompletionQueue {
-    /// Frees the places that nobody polls any more: a shared receive queue may live on.
-    fn drop(&mut self) {
-        while self.poll(&mut [Completion::EMPTY; 16]) > 0 {}
     }
 }
 
@@ -293,7 +299,7 @@ fn write_over(entry: &[AtomicU64], number: u64, packed: &PackedCompletion) {
 }
 
 /// Takes the oldest completions of a ring where none is written over.
-fn take(ring: &Ring, work_queues: &WorkQueues, out: &mut [Completion]) -> usize {
+fn take(ring: &Ring, work_queues: &mut WorkQueues, out: &mut [Completion]) -> usize {
     let first = ring.head();
     let taken =
         usize::try_from(ring.tail().saturating_sub(first)).map_or(out.len(), |there| there.min(out.len()));
@@ -313,7 +319,7 @@ fn take(ring: &Ring, work_queues: &WorkQueues, out: &mut [Completion]) -> usize 
 
 /// Frees the places of the completions before `head`. Their room in the ring comes first: a request that is posted to a freed
 /// place must find room for its completion.
-fn free(ring: &Ring, head: u64, work_queues: &WorkQueues, run: &Run) {
+fn free(ring: &Ring, head: u64, work_queues: &mut WorkQueues, run: &Run) {
     ring.release(head);
     work_queues.free(run);
 }

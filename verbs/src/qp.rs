@@ -319,6 +319,15 @@ impl QueuePair {
         self.send_cq.is_overrun() || self.recv_cq.is_overrun()
     }
 
+    /// Has polls pass over the completions that nobody has polled: the application has destroyed this queue pair. It may stay
+    /// until its connection has ended, and makes no completion any more.
+    pub fn leave_cqs(&mut self) {
+        if let Some(number) = self.send_number.take() {
+            self.send_cq.detach(Frees { number, end: self.retired });
+        }
+        self.receiving.leave(&self.recv_cq);
+    }
+
     /// Ends the request in progress with `status`.
     pub(crate) fn fault(&mut self, status: Status) -> LocalFault {
         if self.active {
@@ -378,7 +387,7 @@ impl QueuePair {
                 solicited: false,
                 timestamp: self.now,
             };
-            let frees = Frees { number: self.send_number.unwrap_or_default(), end: self.retired };
+            let frees = Frees::of(self.send_number, self.retired);
             if !self.send_cq.push(&completion, frees) {
                 self.send_cq.abandon(frees.number);
                 self.queues.send.release(self.retired);
@@ -448,10 +457,8 @@ impl QueuePair {
 impl Drop for QueuePair {
     fn drop(&mut self) {
         self.waits.end(self.queues.number);
-        self.receiving.end(&self.recv_cq);
-        if let Some(number) = self.send_number {
-            self.send_cq.detach(number);
-        }
+        self.leave_cqs();
+        self.receiving.end();
         for queue in [&self.send_cq, &self.recv_cq] {
             self.cq_table.detach(queue, self.pd);
         }

@@ -185,7 +185,7 @@ impl SharedRecvQueue {
         is_empty
     }
 
-    /// Frees so many places: the completions of their requests were polled, or there will be none.
+    /// Frees so many places: the completions of their requests were polled, or nobody will poll them.
     pub(crate) fn release(&self, places: u64) {
         self.freed.fetch_add(places, Ordering::Release);
     }

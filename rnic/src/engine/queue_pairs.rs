@@ -143,6 +143,7 @@ impl Engine {
             srq.wake_next(&self.doorbells);
         }
         self.async_events.withdraw_qp(gone.qp.queues().number);
+        gone.qp.leave_cqs();
         let Some(id) = gone.connection else { return };
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.qp = None;

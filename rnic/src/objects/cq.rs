@@ -65,7 +65,7 @@ impl Device {
     ///
     /// It cannot overrun, whatever the peers do, if it holds the sum of the granted sizes of all send and receive
     /// queues that use it (RFC 5042 section 6.4.3.2): a place there is free again when the completion of its request
-    /// has been polled. Completions of a destroyed queue pair count as well until they are polled.
+    /// has been polled. Completions of destroyed queue pairs take no place: a full queue drops them.
     ///
     /// # Errors
     /// [`CreateError`] when the device holds as many completion queues as its settings allow, the queue is too large,

@@ -15,7 +15,7 @@ use crate::objects::pd::Pd;
 use crate::objects::srq::Srq;
 
 /// A queue pair; dropping it destroys it, and resets its connection if it has one, or closes it
-/// ([`QpInit::as_infiniband`]).
+/// ([`QpInit::as_infiniband`]). Nobody gets its completions any more that were not polled before.
 #[derive(Debug)]
 pub struct Qp {
     pub(crate) queues: Arc<QpQueues>,

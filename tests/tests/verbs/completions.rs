@@ -3,10 +3,10 @@
 use weft_netif::Duration;
 use weft_rnic::{
     Cause, CmError, CompletionOpcode, ConnParam, CqInit, Data, DisconnectReason, PostError, Qp, QpCapacity,
-    QpInit, QpState, RecvWr, SendWr, Status,
+    QpInit, QpModify, QpState, RecvWr, SendWr, Status,
 };
 
-use weft_tests::Side;
+use weft_tests::{Pair, Side};
 
 use crate::world::{
     CAPACITY, WR, WRITE, connected, connected_with, drain, end_of_a, end_of_b, link_simply, outcomes,
@@ -204,6 +204,31 @@ fn requests_that_are_refused_leave_nothing_behind() {
     pair.a.device.poll(pair.lockstep.now());
     assert_eq!(drain(&pair.a.cq), []);
     assert_eq!(pair.a.qp.state(), QpState::Rts);
+}
+
+#[test]
+fn a_destroyed_queue_pair_leaves_no_completions_to_the_next_one() {
+    let mut pair = connected();
+    let capacity = QpCapacity { send_wr: 64, ..CAPACITY };
+    let cq = pair.a.device.create_cq(64, None).unwrap();
+    let create = |pair: &Pair| {
+        let init = QpInit { capacity, ..QpInit::new(&cq, &pair.a.cq) };
+        pair.a.device.create_qp(&pair.a.pd, &init).unwrap()
+    };
+    let mb = pair.b.memory(8);
+    let write = SendWr { opcode: write_to(&mb, 0), data: Data::Inline(b"12345678"), ..WR };
+    let old = create(&pair);
+    old.modify(&QpModify { state: Some(QpState::Error), ..QpModify::default() }).unwrap();
+    assert_eq!((0..1000).take_while(|_| old.post_send(&write).is_ok()).count(), 64);
+    pair.settle(Duration::from_millis(200));
+    drop(old);
+    let (new, b) = (create(&pair), qp_on(&pair.b, &pair.b.cq));
+    link_simply(&mut pair, &new, &b);
+    assert_eq!((0..1000).take_while(|_| new.post_send(&write).is_ok()).count(), 64);
+    pair.settle(Duration::from_secs(1));
+    assert_eq!((cq.is_overrun(), new.state()), (false, QpState::Rts));
+    let seen: Vec<_> = drain(&cq).iter().map(|c| (c.qp_num, c.status)).collect();
+    assert_eq!(seen, [(new.number(), Status::Success); 64]);
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn polling_without_the_lock_is_found() {
     find(|| {
         two_pollers(|cq| {
             let mut out = [Completion::EMPTY; 2];
-            let taken = take(cq.rings.current(), &WorkQueues::default(), &mut out);
+            let taken = take(cq.rings.current(), &mut WorkQueues::default(), &mut out);
             out[..taken].iter().map(|polled| polled.wr_id).collect()
         });
     });

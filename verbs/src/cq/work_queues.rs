@@ -1,12 +1,11 @@
 //! The work queues that complete to a completion queue. A poll frees the places of the requests whose completions it takes, as
 //! mlx5 and cxgb4 do: so requests that are not polled never are more than the work queues hold.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::completion::{PackedCompletion, join, split};
 use crate::queues::QpQueues;
-use crate::ring::WORD;
+use crate::ring::{Ring, WORD};
 use crate::srq::SharedRecvQueue;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,14 +16,16 @@ pub(crate) enum WorkQueue {
     Send(Arc<QpQueues>),
     /// The receive queue of a queue pair.
     Recv(Arc<QpQueues>),
-    /// A shared receive queue, as one queue pair uses it.
-    Shared(Arc<SharedRecvQueue>),
-    /// Polls free nothing: it was detached, or abandoned.
-    Gone,
+    /// A shared receive queue, as one queue pair uses it, and how many of that queue pair's completions were polled.
+    Shared(Arc<SharedRecvQueue>, u64),
+    /// Polls free nothing, since the engine does.
+    Abandoned,
+    /// The queue pair is destroyed, so that nobody polls its completions.
+    Destroyed,
 }
 
 /// Says what the poll of a completion frees: the places of all requests before `end` in the work queue `number`. Of a shared
-/// receive queue it is one place.
+/// receive queue it is one place, and `end` counts the completions that the queue pair has made with it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Frees {
     pub(crate) number: u32,
@@ -32,6 +33,12 @@ pub(crate) struct Frees {
 }
 
 impl Frees {
+    /// The places before `end` of the work queue `number`; nothing without a number.
+    #[inline(always)]
+    pub(crate) fn of(number: Option<u32>, end: u64) -> Self {
+        Self { number: number.unwrap_or(u32::MAX), end }
+    }
+
     #[inline]
     pub(super) fn load(entry: &[AtomicU64]) -> Self {
         let [number, end] = [NUMBER, END].map(|word| entry[word].load(Ordering::Relaxed));
@@ -72,18 +79,18 @@ impl Run {
 #[derive(Debug, Default)]
 pub(super) struct WorkQueues {
     by_number: Vec<WorkQueue>,
-    /// Numbers of destroyed queue pairs in the order of their end, with the completions that the queue had made by then. A number
-    /// is used again when all these have been polled.
-    detached: VecDeque<(u64, u32)>,
+    /// Work queues of destroyed queue pairs, of which completions may be in the ring.
+    destroyed: Vec<u32>,
+    /// Numbers to be used again.
+    unused: Vec<u32>,
 }
 
 impl WorkQueues {
-    /// Gives the work queue a number, when `polled` completions have been polled so far.
-    pub(super) fn attach(&mut self, queue: WorkQueue, polled: u64) -> u32 {
-        if let Some(&(_, number)) = self.detached.front().filter(|&&(end, _)| end <= polled)
+    /// Gives the work queue a number.
+    pub(super) fn attach(&mut self, queue: WorkQueue) -> u32 {
+        if let Some(number) = self.unused.pop()
             && let Some(place) = self.by_number.get_mut(number as usize)
         {
-            self.detached.pop_front();
             *place = queue;
             return number;
         }
@@ -91,36 +98,73 @@ impl WorkQueues {
         u32::try_from(self.by_number.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Takes the work queue's number back, when `produced` completions have been made so far.
-    pub(super) fn detach(&mut self, number: u32, produced: u64) {
-        let Some(queue) = self.by_number.get_mut(number as usize) else { return };
-        // A shared receive queue lives on, and wants the places of what is still to be polled.
-        if !matches!(queue, WorkQueue::Shared(_)) {
-            *queue = WorkQueue::Gone;
+    /// Takes the number of a work queue back whose last completion frees `last`. A shared receive queue lives on, and gets the
+    /// places back whose completions nobody will poll.
+    pub(super) fn detach(&mut self, last: Frees, ring: &Ring) {
+        let Some(queue) = self.by_number.get_mut(last.number as usize) else { return };
+        if let WorkQueue::Shared(queue, polled) = queue {
+            queue.release(last.end.saturating_sub(*polled));
         }
-        self.detached.push_back((produced, number));
+        *queue = WorkQueue::Destroyed;
+        self.destroyed.push(last.number);
+        if ring.head() == ring.tail() {
+            self.compact(ring);
+        }
     }
 
     /// Has polls free no place of this work queue any more. Of a shared receive queue they go on: its places are counted.
     pub(super) fn abandon(&mut self, number: u32) {
         if let Some(queue) = self.by_number.get_mut(number as usize)
-            && !matches!(queue, WorkQueue::Shared(_))
+            && !matches!(queue, WorkQueue::Shared(..))
         {
-            *queue = WorkQueue::Gone;
+            *queue = WorkQueue::Abandoned;
         }
     }
 
     #[inline]
-    pub(super) fn free(&self, run: &Run) {
+    pub(super) fn free(&mut self, run: &Run) {
         if run.len == 0 {
             return;
         }
-        match self.by_number.get(run.last.number as usize) {
+        match self.by_number.get_mut(run.last.number as usize) {
             Some(WorkQueue::Send(queues)) => queues.send.release(run.last.end),
             Some(WorkQueue::Recv(queues)) => queues.recv.release(run.last.end),
-            Some(WorkQueue::Shared(queue)) => queue.release(run.len),
-            Some(WorkQueue::Gone) | None => {}
+            Some(WorkQueue::Shared(queue, polled)) => {
+                *polled = run.last.end;
+                queue.release(run.len);
+            }
+            Some(WorkQueue::Abandoned | WorkQueue::Destroyed) | None => {}
         }
+    }
+
+    /// Drops what destroyed queue pairs have left in the ring. The other completions move up to its tail, in their order: the
+    /// tail counts what was made.
+    #[inline]
+    pub(super) fn drop_destroyed(&mut self, ring: &Ring) {
+        if !self.destroyed.is_empty() {
+            self.compact(ring);
+        }
+    }
+
+    #[cold]
+    fn compact(&mut self, ring: &Ring) {
+        let (first, end) = (ring.head(), ring.tail());
+        let mut next = end;
+        for index in (first..end).rev() {
+            let entry = ring.entry(index);
+            let number = Frees::load(entry).number as usize;
+            if matches!(self.by_number.get(number), Some(WorkQueue::Destroyed)) {
+                continue;
+            }
+            next -= 1;
+            if next != index {
+                for (to, from) in ring.entry(next).iter().zip(entry) {
+                    to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+                }
+            }
+        }
+        ring.release(next);
+        self.unused.append(&mut self.destroyed);
     }
 }
 

@@ -50,6 +50,11 @@ impl World {
         }
     }
 
+    fn send_one(&self, qp: &mut QueuePair) {
+        let message = qp.next_message(IDLE, &self.memory).unwrap().unwrap();
+        qp.finish(message.token);
+    }
+
     /// Receives a message without octets, or the first segment of one.
     fn receive(&self, qp: &mut QueuePair, is_whole: bool) {
         let last = is_whole.then_some(SendEnd { len: 0, opcode: Opcode::Send, invalidate: None });
@@ -78,6 +83,10 @@ fn fill_recvs(qp: &QueuePair) -> usize {
 
 fn poll(cq: &CompletionQueue, count: usize) {
     assert_eq!(cq.poll(&mut vec![Completion::EMPTY; count]), count);
+}
+
+fn poll_all(cq: &CompletionQueue) -> usize {
+    cq.poll(&mut [Completion::EMPTY; 64])
 }
 
 #[test]
@@ -141,7 +150,7 @@ fn where_nobody_has_to_poll_places_are_free_when_requests_are_done() {
 }
 
 #[test]
-fn the_places_of_a_shared_queue_are_freed_by_polls_whoever_took_them() {
+fn places_of_a_shared_queue_are_freed_by_polls_of_all_its_queue_pairs() {
     let world = World::with_srq(8, 64, false);
     let mut qps = [world.queue_pair(), world.queue_pair()];
     assert_eq!(world.fill(), 8);
@@ -151,13 +160,13 @@ fn the_places_of_a_shared_queue_are_freed_by_polls_whoever_took_them() {
     assert_eq!(world.fill(), 0);
     poll(&world.recv_cq, 1);
     assert_eq!(world.fill(), 1);
-    // Neither a destroyed queue pair nor one in its place changes what is to be polled of it.
+    // The places of a destroyed queue pair are free at once, each of them once. Those of the other one wait for polls.
     let [one, other] = qps;
     drop(one);
     let another = world.queue_pair();
-    assert_eq!(world.fill(), 0);
-    poll(&world.recv_cq, 5);
-    assert_eq!(world.fill(), 5);
+    assert_eq!(world.fill(), 2);
+    poll(&world.recv_cq, 3);
+    assert_eq!((world.fill(), poll_all(&world.recv_cq)), (3, 0));
     drop((other, another));
     let srq = world.srq.as_ref().unwrap();
     assert_eq!((srq.waiting(), srq.resize(4), srq.resize(16)), (8, Err(TooSmall), Ok(())));
@@ -182,7 +191,7 @@ fn a_place_of_a_shared_queue_is_free_when_no_completion_can_come() {
     assert_eq!([post(), post(), post()], [Ok(None), Ok(None), Err(PostError::QueueFull)]);
 }
 
-/// Numbers of destroyed queue pairs are used again, but not while a completion of theirs is to be polled.
+/// Numbers of destroyed queue pairs are used again, but not while a completion of theirs is in the queue.
 #[test]
 fn completions_of_a_destroyed_queue_pair_free_nothing_of_the_next_one() {
     let world = World::new(64, false);
@@ -195,16 +204,57 @@ fn completions_of_a_destroyed_queue_pair_free_nothing_of_the_next_one() {
         fill_sends(qp, 1);
         world.send_all(qp);
     }
-    poll(&world.send_cq, 8);
     assert!(qps.iter().all(|qp| fill_sends(qp, 1) == 0));
     poll(&world.send_cq, 1);
     assert_eq!(qps.iter().map(|qp| fill_sends(qp, 1)).collect::<Vec<_>>(), [1, 0, 0]);
     drop(qps);
-    poll(&world.send_cq, 23);
+    assert_eq!(poll_all(&world.send_cq), 0);
     for _ in 0..100 {
         let qp = world.queue_pair();
         assert!(qp.send_number.is_some_and(|number| number < 4), "numbers are used again");
     }
+}
+
+/// Completions of the others keep their order, around the wrap of the ring, and WAITs count those that are passed over.
+#[test]
+fn completions_of_a_destroyed_queue_pair_are_passed_over() {
+    let world = World::new(16, false);
+    for round in 1..=5 {
+        let (mut stays, mut goes) = (world.queue_pair(), world.queue_pair());
+        for wr_id in 0..6 {
+            for qp in [&mut goes, &mut stays] {
+                qp.queues().post_send(&SendWr { wr_id, signaled: true, ..WR }).unwrap();
+                world.send_all(qp);
+            }
+        }
+        poll(&world.send_cq, 3);
+        drop(goes);
+        let mut out = [Completion::EMPTY; 16];
+        assert_eq!((world.send_cq.poll(&mut out), world.send_cq.produced()), (5, 12 * round));
+        let left: Vec<_> = out[..5].iter().map(|completion| completion.wr_id).collect();
+        assert_eq!((left, stays.queues().send.len()), ((1..6).collect(), 0));
+    }
+}
+
+/// A queue of the size of the work queues that use it at a time does not overrun, however many have used it before. A change
+/// of its size counts nothing of those either.
+#[test]
+fn generations_of_queue_pairs_that_nobody_polls_overrun_nothing() {
+    let world = World::new(16, false);
+    let mut stays = world.queue_pair();
+    assert_eq!(fill_sends(&stays, 1), 8);
+    for wr_id in 0..5 {
+        let mut qp = world.queue_pair();
+        assert_eq!((fill_sends(&qp, 100), fill_recvs(&qp)), (8, 8));
+        qp.handle_event(QpEvent::Failed);
+        world.send_one(&mut stays);
+        assert!(!qp.is_overrun());
+        assert_eq!(world.send_cq.len(), 9 + wr_id, "the others are gone");
+    }
+    assert_eq!(world.send_cq.resize(8), Ok(()));
+    let mut out = [Completion::EMPTY; 16];
+    assert_eq!(world.send_cq.poll(&mut out), 5);
+    assert!(out[..5].iter().map(|completion| completion.wr_id).eq(0..5));
 }
 
 /// The engine frees the places of what is lost. The poll of an older completion takes none of them back.

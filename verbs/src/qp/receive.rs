@@ -1,7 +1,6 @@
 //! The receive side: where a message takes its request from, and how the request ends.
 
 use super::QueuePair;
-use super::receiving::Receiving;
 use crate::completion::{Completion, CompletionOpcode, Status};
 use crate::cq::Frees;
 use crate::entry::BadEntry;
@@ -87,21 +86,24 @@ impl QueuePair {
     pub(crate) fn complete_recv(&mut self, completion: Completion) {
         self.receiving.active = false;
         self.counters.count_completed(completion.status);
-        let Receiving { number, next, .. } = self.receiving;
+        let number = self.receiving.number;
         if number.is_none() {
             // Before anybody can see the completion.
             self.free_recv();
         }
-        let frees = Frees { number: number.unwrap_or_default(), end: next };
+        let frees = Frees::of(number, self.receiving.next);
         if !self.recv_cq.push(&completion, frees) {
             self.recv_cq.abandon(frees.number);
             self.free_recv();
         }
     }
 
-    fn free_recv(&self) {
+    fn free_recv(&mut self) {
         match &self.receiving.shared {
-            Some(shared) => shared.srq.release(1),
+            Some(shared) => {
+                shared.srq.release(1);
+                self.receiving.next -= 1;
+            }
             None => self.queues.recv.release(self.receiving.next),
         }
     }
@@ -179,7 +181,9 @@ impl QueuePair {
     #[inline]
     fn next_recv(&mut self) -> Option<Result<(), BadEntry>> {
         if let Some(shared) = &self.receiving.shared {
-            return shared.srq.take(&shared.ring, &mut self.receiving.work);
+            let taken = shared.srq.take(&shared.ring, &mut self.receiving.work);
+            self.receiving.next += u64::from(taken.is_some());
+            return taken;
         }
         if self.receiving.next == self.recvs_posted() {
             return None;

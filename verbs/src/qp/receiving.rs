@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::cq::{CompletionQueue, WorkQueue};
+use crate::cq::{CompletionQueue, Frees, WorkQueue};
 use crate::queues::QpQueues;
 use crate::recv_queue::RecvWork;
 use crate::srq::{SharedRecvQueue, SharedRing};
@@ -12,7 +12,7 @@ use crate::srq::{SharedRecvQueue, SharedRing};
 pub(crate) struct Receiving {
     pub(crate) work: RecvWork,
     pub(crate) active: bool,
-    /// Requests of the own receive queue that were taken.
+    /// Requests that were taken. Of a shared receive queue those are left out whose places the engine has freed.
     pub(crate) next: u64,
     /// Instead of the own receive queue.
     pub(super) shared: Option<Shared>,
@@ -39,18 +39,22 @@ impl Receiving {
         cq: &CompletionQueue,
     ) -> Self {
         let number = cq.attach(match &srq {
-            Some(srq) => WorkQueue::Shared(Arc::clone(srq)),
+            Some(srq) => WorkQueue::Shared(Arc::clone(srq), 0),
             None => WorkQueue::Recv(Arc::clone(queues)),
         });
         let shared = srq.map(|srq| Shared { ring: srq.ring(), srq, ticket: 0, is_left: false });
         Self { work: RecvWork::new(), active: false, next: 0, shared, waits: false, number }
     }
 
-    /// The queue pair is destroyed; a request that it has taken and not completed makes no completion any more.
-    pub(super) fn end(&self, cq: &CompletionQueue) {
-        if let Some(number) = self.number {
-            cq.detach(number);
+    /// The queue pair is destroyed: polls pass its completions over.
+    pub(super) fn leave(&mut self, cq: &CompletionQueue) {
+        if let Some(number) = self.number.take() {
+            cq.detach(Frees { number, end: self.next - u64::from(self.active) });
         }
+    }
+
+    /// The queue pair is no more: a request that it has taken and not completed makes no completion.
+    pub(super) fn end(&self) {
         if let Some(shared) = self.shared.as_ref().filter(|_| self.active) {
             shared.srq.release(1);
         }

@@ -148,6 +148,10 @@ impl World {
     }
 
     fn destroy(&mut self, end: End) {
+        // Of every other queue pair the program polls first what there is.
+        if end.1 % 2 == 0 {
+            self.pair(end).cqs.into_iter().for_each(|cq| self.poll(end.0, cq, usize::MAX));
+        }
         self.pair_mut(end).qp = None;
         self.sides[end.0].memories.unbind(|bound| bound.only == Some(end));
         match core::mem::replace(&mut self.pair_mut(end).link, Link::None) {
@@ -155,10 +159,13 @@ impl World {
             Link::Asking => self.withdraw(end),
             Link::None => {}
         }
-        // Requests that are still posted get no completion any more.
+        // Requests that are still posted get no completion any more. Nobody gets those that were not polled.
         let pair = self.pair_mut(end);
         pair.sends.clear();
         pair.recvs.clear();
+        for cq in &mut self.sides[end.0].cqs {
+            cq.lanes.retain(|((of, _), _)| *of != end);
+        }
     }
 
     /// Removes the request of a queue pair that is gone: it cannot be answered.
