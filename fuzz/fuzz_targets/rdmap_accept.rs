@@ -1,4 +1,4 @@
-//! RDMAP messages into an endpoint that is busy itself.
+//! RDMAP messages to an endpoint that waits for the answer to a Read of its own.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

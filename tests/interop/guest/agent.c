@@ -1,10 +1,10 @@
 /*
- * The guest's end of the control channel: starts what the host asks for, any number of commands at once, and hands their output on.
+ * The guest's end of the control channel: starts any number of commands for the host and sends back their output.
  *
  *   host:   start ID COMMAND   kill ID
  *   guest:  ready NAME BUILD   ID:LINE   ID=STATUS
  *
- * It is process 1, so that it also buries whatever nobody waits for.
+ * It is process 1, so it also reaps processes that have lost their parents.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -73,7 +73,7 @@ static void start(unsigned long id, const char *command)
 	*job = (struct job){ .id = id, .output = ends[0], .status = -1, .pid = fork() };
 	if (job->pid == 0) {
 		int nothing = open("/dev/null", O_RDONLY);
-		/* A session of its own, so that all of it can be ended. */
+		/* The command has its own session, so that the agent can end all of the command's processes. */
 		setsid();
 		dup2(nothing, 0);
 		dup2(ends[1], 1);
@@ -109,7 +109,10 @@ static void handle(const char *line)
 	}
 }
 
-/* Reads once and hands on whole lines, of a job or else of the host. What is too long for a line becomes two. Answers what read does. */
+/*
+ * Reads once and handles the whole lines, of a job or, without one, of the host. A line that is too long becomes two.
+ * Returns the result of read.
+ */
 static ssize_t take(int fd, struct lines *lines, const struct job *job)
 {
 	ssize_t taken = read(fd, lines->octets + lines->len, sizeof lines->octets - 1 - lines->len);
@@ -168,7 +171,7 @@ static void serve(struct lines *requests)
 			job->output = -1;
 		}
 	}
-	/* Without a host at the other end there is always an end to be read. */
+	/* If no host has the other end, read always returns the end of the file. */
 	if (fds[JOBS].revents != 0 && take(port, requests, NULL) <= 0)
 		usleep(PAUSE_MS * 1000);
 	bury();
@@ -179,7 +182,7 @@ int main(int count, char **arguments)
 	static struct lines requests;
 	if (count != 3 || (port = open(arguments[1], O_RDWR | O_CLOEXEC)) < 0)
 		die("agent: the control channel");
-	/* A line that the last life of this guest did not finish ends here. */
+	/* The first line feed ends a line that an earlier boot of this guest may have left unfinished. */
 	say("\nready %s\n", arguments[2]);
 	for (;;)
 		serve(&requests);

@@ -1,8 +1,8 @@
 /*
  * peer: one end of an interop case, on the guest's verbs (librdmacm and libibverbs over siw).
  *
- * One run is one role of one case. It prints plain lines, `ok` as the last one, and leaves with 0 or 1. Nothing waits
- * for ever: whoever waits longer than TIMEOUT_MS says for what, and fails.
+ * One run is one role of one case. It prints plain lines, `ok` as the last one, and exits with 0 or 1. A wait fails
+ * after TIMEOUT_MS, and its message names what did not come.
  */
 #ifndef PEER_H
 #define PEER_H
@@ -15,9 +15,9 @@
 
 enum {
 	TIMEOUT_MS = 60000,
-	/* A neighbour that answers before the kernel waits for it is found only when this is over. */
+	/* If a neighbour answers before the kernel waits for it, the kernel resolves the address only after this time. */
 	RESOLVE_MS = 1000,
-	/* All that librdmacm's one-octet length allows an application to send or see. */
+	/* The largest private data in octets: librdmacm's length has one octet. */
 	PRIVATE_DATA_MAX = 255,
 	MAIL_OCTETS = 64,
 	MAIL_SLOTS = 4,
@@ -30,7 +30,7 @@ enum {
 /* Marks the identifiers of receives. */
 #define RECEIVE (1ull << 63)
 
-/* What the command line says. */
+/* The options of the command line. */
 struct options {
 	const char *name;
 	bool listens;
@@ -40,7 +40,7 @@ struct options {
 	uint32_t size;
 	/* Octets of private data to give, and to expect. */
 	unsigned give, expect;
-	/* This end is the one that does what the case is about. */
+	/* This end is the one that makes the disconnect or the bad access of the case (-x). */
 	bool acts;
 	const char *kind;
 };
@@ -77,7 +77,7 @@ struct link {
 	struct ibv_cq *cq;
 	/* Sends and receives of at most MAIL_OCTETS: slots of receives first, then one of sends. */
 	struct buffer mail;
-	/* What the other end may write to, and what it may read. */
+	/* The memory that the other end may write to, and the memory that it may read. */
 	struct buffer window, source;
 	struct remote peer_window, peer_source;
 	/* Private data that came with the connection. */
@@ -85,7 +85,7 @@ struct link {
 	unsigned private_len;
 };
 
-/* The contents of all messages follow from who sends them (side), what they are, and a place. */
+/* The contents of each message depend on its sender (side), its kind, its round and its index. */
 enum side { SIDE_GUEST = 1, SIDE_HOST = 2 };
 enum kind { KIND_SEND, KIND_WRITE, KIND_READ, KIND_PRIVATE };
 
@@ -113,7 +113,7 @@ void end_link(struct link *link, const struct options *options);
 struct rdma_conn_param parameters(const struct options *options, uint8_t *private_data);
 void expect_private_data(const uint8_t *octets, unsigned len, const struct options *options);
 
-/* peer_work.c: every request makes a completion, but for the greeting. */
+/* peer_work.c: every request except the greeting makes a completion. */
 struct buffer make_buffer(struct ibv_pd *pd, size_t len, int access);
 void free_buffer(struct buffer *buffer);
 struct ibv_sge part(const struct buffer *buffer, size_t offset, uint32_t len);

@@ -1,4 +1,4 @@
-/* The cases with one connection and little to say: private data, rejection, the end in mid-transfer, bad accesses. */
+/* The cases with one connection: private data, rejection, disconnect in mid-transfer, bad accesses. */
 #include "peer.h"
 
 #include <stdio.h>
@@ -8,11 +8,11 @@ enum {
 	WINDOW_OCTETS = 1 << 20,
 	WRITE_OCTETS = 1 << 16,
 	WRITES_AT_ONCE = 8,
-	/* What has not completed so long after the end of the connection never will. */
+	/* A request that has not completed this long after the end of the connection never completes. */
 	QUIET_MS = 3000,
 };
 
-/* private: each end gives and expects private data; then the connection is shown to work. */
+/* private: each end gives and expects private data. Then a message in each direction tests the connection. */
 void run_private(const struct options *options)
 {
 	struct link link;
@@ -23,7 +23,7 @@ void run_private(const struct options *options)
 	end_link(&link, options);
 }
 
-/* reject: the listening end says no, with private data that the connecting end expects. */
+/* reject: the listening end rejects the connection with private data that the connecting end expects. */
 void run_reject(const struct options *options)
 {
 	uint8_t private_data[PRIVATE_DATA_MAX];
@@ -47,7 +47,7 @@ void run_reject(const struct options *options)
 	close_link(&link);
 }
 
-/* How a request may end with the connection: siw has words of its own for the one that it is at. */
+/* True if the connection's end may give a request this status. siw has other statuses for the request in progress. */
 static bool is_cut_off(const struct ibv_wc *wc)
 {
 	enum ibv_wc_status other = is_receive(wc) ? IBV_WC_LOC_LEN_ERR : IBV_WC_LOC_QP_OP_ERR;
@@ -56,9 +56,9 @@ static bool is_cut_off(const struct ibv_wc *wc)
 }
 
 /*
- * Waits for the end of the connection, then takes what is left of the posted requests, says how they ended, and answers how
- * many were flushed. siw leaves some in its queues until the queue pair is told that it is in error, as applications do; a
- * few it forgets.
+ * Waits for the end of the connection, takes the remaining completions, and prints how the requests ended. Returns how
+ * many were flushed. siw keeps some requests in its queues until the application moves the queue pair to the error
+ * state. It never completes a few.
  */
 static unsigned drain(struct link *link, unsigned posted)
 {
@@ -82,7 +82,7 @@ static unsigned drain(struct link *link, unsigned posted)
 	return flushed;
 }
 
-/* Has WRITES_AT_ONCE Writes posted, one behind the other through the window. False: the queue pair takes no more. */
+/* Posts Writes to successive places of the window, up to WRITES_AT_ONCE. False: the queue pair takes no more. */
 static bool post_writes(struct link *link, unsigned *posted, unsigned *next)
 {
 	for (; *posted < MAIL_SLOTS - 1 + WRITES_AT_ONCE; (*posted)++) {
@@ -99,7 +99,7 @@ static bool post_writes(struct link *link, unsigned *posted, unsigned *next)
 	return true;
 }
 
-/* stream: Writes without end, in both directions; the end comes from the end that acts, after that many of them. */
+/* stream: both ends send Writes without end. The end that acts disconnects after the given number of Writes. */
 void run_stream(const struct options *options)
 {
 	unsigned posted = MAIL_SLOTS - 1, written = 0, next = 0;
@@ -158,8 +158,8 @@ static void attack(struct link *link, const char *kind)
 }
 
 /*
- * access: the end that acts makes one bad access; the other end has posted a receive of 16 octets, but for `send-none`.
- * Both see the end of the connection, and say how.
+ * access: the end that acts makes one bad access. The other end has posted a receive of 16 octets, but not in
+ * `send-none`. Both ends see the end of the connection and print it.
  */
 void run_access(const struct options *options)
 {

@@ -1,8 +1,9 @@
 /*
  * exchange: both ends send, write and read messages of all sizes at the same time, and check every octet that they get.
  *
- * A round is: all requests and then `done`, a Send, behind which all Writes have been placed. Who has checked everything
- * and has posted the next round's receives sends `ready`, and starts the next round when the other end is, too.
+ * A round is all requests and then `done`, a Send. When `done` arrives, all Writes have been placed. An end sends
+ * `ready` when it has checked everything and has posted the next round's receives. It starts the next round when it has
+ * sent and received `ready`.
  */
 #include "peer.h"
 
@@ -16,10 +17,10 @@ enum { SIZES = sizeof(all_sizes) / sizeof(all_sizes[0]), SIGNAL_OCTETS = 4 };
 
 struct exchange {
 	struct link link;
-	/* The sizes in use are the first ones, and total is their sum. */
+	/* How many sizes are in use, from the first one on; total is their sum in octets. */
 	unsigned sizes;
 	uint32_t total;
-	/* What is sent and written, what is read into, and what is received into. */
+	/* The sources of Sends, the sources of Writes, the sink of Reads, and the buffers of receives. */
 	struct buffer sends, writes, sink, inbox;
 	unsigned received, completed;
 };
@@ -33,7 +34,7 @@ static uint32_t place(unsigned index)
 	return sum;
 }
 
-/* A receive for each Send, exactly as large, and for `done` and `ready`. */
+/* Posts a receive of the exact size for each Send, and one each for `done` and `ready`. */
 static void post_receives(struct exchange *x)
 {
 	for (unsigned i = 0; i < x->sizes; i++)
@@ -73,7 +74,7 @@ static void post_all(struct exchange *x)
 	post_signal(x, "done");
 }
 
-/* Waits for this many completions since the beginning; the lengths of messages are checked on the way. */
+/* Waits until there were this many completions since the beginning, and checks the lengths of messages. */
 static void wait_for(struct exchange *x, unsigned completed, unsigned received)
 {
 	struct ibv_wc wc;

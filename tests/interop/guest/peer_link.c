@@ -1,4 +1,4 @@
-/* Connections: resolving, connecting, accepting, and their end. */
+/* Connections: resolving, connecting, accepting and disconnecting. */
 #include "peer.h"
 
 #include <errno.h>
@@ -68,7 +68,7 @@ struct rdma_cm_id *start_listening(struct rdma_event_channel *events, const stru
 	return id;
 }
 
-/* An identifier with address and route resolved, ready for rdma_connect. */
+/* Returns an identifier with address and route resolved, ready for rdma_connect. */
 struct rdma_cm_id *start_connecting(struct rdma_event_channel *events, const struct options *options)
 {
 	struct rdma_addrinfo *info = resolve(options);
@@ -108,7 +108,7 @@ void expect_private_data(const uint8_t *octets, unsigned len, const struct optio
 	expect(octets, len, seed(SIDE_HOST, KIND_PRIVATE, 0, 0), 0, "private data");
 }
 
-/* Queues of completions for so many requests, with the channel that announces them. */
+/* Makes the completion queues for this many requests, with their completion channel. */
 void make_cq(struct link *link, unsigned requests)
 {
 	link->completions = ibv_create_comp_channel(link->id->verbs);
@@ -118,7 +118,7 @@ void make_cq(struct link *link, unsigned requests)
 	check(link->cq, "ibv_create_cq");
 }
 
-/* Gives the link's identifier its queues and its mail; completions go where they went before, if they did. */
+/* Makes the link's queue pair and its mail buffer. Uses the link's completion queue if it has one already. */
 void make_qp(struct link *link)
 {
 	if (!link->cq)
@@ -145,7 +145,7 @@ static void keep_private_data(struct link *link, const struct cm_event *event)
 	link->private_len = event->private_len;
 }
 
-/* Opens one connection, with a receive posted for the other end's greeting. */
+/* Opens one connection, after posting a receive for the other end's greeting. */
 void open_link(struct link *link, const struct options *options)
 {
 	uint8_t private_data[PRIVATE_DATA_MAX];
@@ -180,7 +180,7 @@ void wait_disconnected(struct link *link)
 	wait_event(link->events, RDMA_CM_EVENT_DISCONNECTED, &event);
 }
 
-/* The connecting end disconnects, the other one waits for that. */
+/* The connecting end disconnects, and the listening end waits for that. */
 void end_link(struct link *link, const struct options *options)
 {
 	if (!options->listens)

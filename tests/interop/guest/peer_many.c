@@ -1,6 +1,6 @@
 /*
- * many: ping-pongs on many connections at once. All are established before the first ping, and none is ended before the
- * last pong of all.
+ * many: ping-pongs on many connections at once. All connections are established before the first ping, and none is
+ * closed before the last pong of all.
  */
 #include "peer.h"
 
@@ -21,12 +21,12 @@ struct crowd {
 	struct rdma_cm_id *listener;
 	struct pinger *pingers;
 	unsigned size, begun, established, disconnected;
-	/* Completions of all: libsiw makes some 20 completion queues in a process, not more. */
+	/* All connections share a completion queue, because libsiw makes no more than some 20 in a process. */
 	struct ibv_comp_channel *completions;
 	struct ibv_cq *cq;
 };
 
-/* Gives a connection its queues and the receive for the first message. */
+/* Makes a connection's queue pair and posts the receive for its first message. */
 static void begin(struct crowd *crowd, struct rdma_cm_id *id)
 {
 	if (crowd->begun == crowd->size)
@@ -72,7 +72,7 @@ static void handle_event(struct crowd *crowd)
 	}
 }
 
-/* No connection waits for another one. */
+/* Starts all connections at once, without waiting for any. */
 static void connect_all(struct crowd *crowd)
 {
 	uint8_t nothing[PRIVATE_DATA_MAX];
@@ -84,7 +84,7 @@ static void connect_all(struct crowd *crowd)
 		check(rdma_connect(crowd->pingers[i].link.id, &param) == 0, "rdma_connect");
 }
 
-/* The content follows from the round and from who sends it; a connection's index is not known to the other end. */
+/* The content depends only on the round and the sender, because the other end does not know a connection's index. */
 static void send_message(struct pinger *pinger, unsigned round)
 {
 	fill(pinger->outbox.octets, PING_OCTETS, seed(SIDE_GUEST, KIND_SEND, round, 0), 0);
@@ -100,7 +100,7 @@ static struct pinger *find(struct crowd *crowd, uint32_t number)
 	fail("there is no queue pair %u", number);
 }
 
-/* Takes the next message, whichever connection it comes from, checks it and posts the receive for another. */
+/* Takes the next message of any connection, checks it and posts a new receive. */
 static struct pinger *take_message(struct crowd *crowd)
 {
 	struct link *any = &crowd->pingers[0].link;
@@ -121,7 +121,7 @@ static struct pinger *take_message(struct crowd *crowd)
 	return pinger;
 }
 
-/* Everybody's next message is due only when everybody's last one has come. */
+/* A round begins only when the messages of the last round have come on all connections. */
 static void run_rounds(struct crowd *crowd, unsigned rounds)
 {
 	bool listens = crowd->options->listens;

@@ -1,4 +1,4 @@
-/* Contents that tell who made them, for which message, and where each octet belongs. */
+/* Contents of messages. Each octet depends on the sender, the message and its place in the message. */
 #include "peer.h"
 
 uint32_t seed(enum side side, enum kind kind, unsigned round, unsigned index)

@@ -1,6 +1,6 @@
 /*
- * What `weft conform` judges: a server of rping which says where its own buffer is, as rdma-core's does not. It serves one
- * client after the other until it is killed, and takes every misbehaviour for the end of that client.
+ * The server that `weft conform` judges: a server of rping that, unlike rdma-core's, advertises its own buffer. It
+ * serves one client after the other until it is killed. After a client's error it continues with the next client.
  */
 #include "peer.h"
 
@@ -13,7 +13,7 @@
 enum {
 	ADVERTISEMENT_OCTETS = 16,
 	LARGEST_PING = 65536,
-	/* A client that says nothing for so many times SLICE_MS is given up. */
+	/* The server gives up a client that sends nothing for this many times SLICE_MS. */
 	PATIENCE = 500,
 	SLICE_MS = 20,
 };
@@ -34,7 +34,7 @@ static bool try_post(struct link *link, enum ibv_wr_opcode opcode, struct ibv_sg
 	return ibv_post_send(link->id->qp, &wr, &bad) == 0;
 }
 
-/* Only the first octets of the mail: a Send that is larger than an advertisement has to fail. */
+/* The receive has only the size of an advertisement, because a larger Send has to fail. */
 static bool try_receive(struct link *link)
 {
 	struct ibv_sge sge = part(&link->mail, 0, ADVERTISEMENT_OCTETS);
@@ -57,7 +57,7 @@ static bool take_completion(struct link *link, struct ibv_wc *wc)
 	return false;
 }
 
-/* Waits for the completion of a request, or of a receive; the other kind may come before. */
+/* Waits for the completion of a request or of a receive. A completion of the other kind may come first. */
 static bool await(struct link *link, bool receive, unsigned *received)
 {
 	struct ibv_wc wc;
@@ -105,7 +105,7 @@ static bool serve_ping(struct link *link, unsigned *received)
 
 	if (!await_advertisement(link, received, &source))
 		return false;
-	/* Not an octet more than the ping has, so that the bounds of what is advertised are those of the memory. */
+	/* Exactly as large as the ping, so that the bounds of the advertised buffer are those of the memory region. */
 	free_buffer(&link->window);
 	link->window = make_buffer(link->id->pd, source.len ? source.len : 1,
 				   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
@@ -125,7 +125,7 @@ static void serve(const struct options *options, struct rdma_cm_id *id)
 
 	check(rdma_migrate_id(id, link.events) == 0, "rdma_migrate_id");
 	make_qp(&link);
-	/* A client that has gone already is no failure. */
+	/* A client that has already disconnected is no failure. */
 	if (try_receive(&link) && rdma_accept(id, &param) == 0)
 		while (serve_ping(&link, &received))
 			;

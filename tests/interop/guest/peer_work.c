@@ -1,4 +1,4 @@
-/* Memory, work requests and completions; the greeting by which both ends tell their memory. */
+/* Memory, work requests and completions, and the greeting in which each end advertises its memory. */
 #include "peer.h"
 
 #include <arpa/inet.h>
@@ -41,8 +41,8 @@ void post_receive(struct link *link, uint64_t wr_id, struct ibv_sge sge)
 }
 
 /*
- * Posts a request, and answers whether the queue pair still takes it. All but Reads get two elements where there is enough
- * for them: a Read of siw's has one sink.
+ * Posts a request. Returns false if the queue pair does not take it any more. A request that is large enough gets two
+ * scatter/gather elements, except a Read, for which siw supports only one.
  */
 bool post_if_open(struct link *link, uint64_t wr_id, enum ibv_wr_opcode opcode, struct ibv_sge sge,
 	  const struct remote *remote)
@@ -83,7 +83,7 @@ bool completion_within(struct link *link, int timeout_ms, struct ibv_wc *wc)
 	void *context;
 
 	for (;;) {
-		/* Armed first and polled then, so that nothing comes unseen between the two. */
+		/* Requests the notification before it polls, so that it misses no completion between the two. */
 		check(ibv_req_notify_cq(link->cq, 0) == 0, "ibv_req_notify_cq");
 		int taken = ibv_poll_cq(link->cq, 1, wc);
 
@@ -103,7 +103,7 @@ void next_completion(struct link *link, struct ibv_wc *wc)
 		fail("no completion in time");
 }
 
-/* A failed completion has no opcode that counts. */
+/* A failed completion has no valid opcode, so the identifier says it. */
 bool is_receive(const struct ibv_wc *wc)
 {
 	return wc->wr_id & RECEIVE;
@@ -134,7 +134,7 @@ static struct remote take_remote(const uint8_t *octets)
 	return (struct remote){ be64toh(address), ntohl(words[0]), ntohl(words[1]) };
 }
 
-/* Makes no completion: what comes next is then the greeting or the first message of the other end. */
+/* Sends the greeting unsignaled, so that the next completion is that of a receive. */
 static void send_greeting(struct link *link)
 {
 	size_t place = MAIL_SLOTS * MAIL_OCTETS;
@@ -148,8 +148,8 @@ static void send_greeting(struct link *link)
 }
 
 /*
- * Makes a window that the other end may only write to and a source that it may only read, of len octets each, and tells
- * each other. The connecting end speaks first, as MPA wants it.
+ * Makes a window that the other end may only write to and a source that it may only read, of len octets each. The two
+ * ends then exchange their greetings. The connecting end sends first, as MPA requires.
  */
 void greet(struct link *link, const struct options *options, size_t len)
 {
