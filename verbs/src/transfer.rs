@@ -102,28 +102,8 @@ impl QueuePair {
                 }
                 Ok(())
             }
-            other => self.fill_other(other, memory, payload),
+            other => self.reach(memory).fill_own(other, payload),
         }
-    }
-
-    fn fill_other(
-        &self,
-        body: &Body,
-        memory: &MemoryTable,
-        payload: &mut Payload<'_>,
-    ) -> Result<(), Refusal> {
-        match body {
-            Body::Message { .. } => {}
-            Body::Inline(octets) => payload.put(octets).map_err(no_place)?,
-            Body::ReadResponse { stag, to } => {
-                self.reach(memory).answer_read(*stag, *to, payload).map_err(Refusal::Peer)?;
-            }
-            Body::AtomicResponse(request) => {
-                let response = self.reach(memory).answer_atomic(request).map_err(Refusal::Peer)?;
-                payload.put(&response.emit()).map_err(no_place)?;
-            }
-        }
-        Ok(())
     }
 
     /// Lends what a segment carries after its DDP header, `len` octets, instead of copying it; `false` when it has to be copied
@@ -259,6 +239,25 @@ impl QueuePair {
     /// What this queue pair and its peer can do to memory.
     pub(crate) fn reach<'m>(&self, memory: &'m MemoryTable) -> Reach<'m> {
         Reach { memory, pd: self.pd, stream: self.queues.stream }
+    }
+}
+
+impl Reach<'_> {
+    /// Fills `payload` with what a segment carries that is no message of the user: a header of RDMAP's or an answer to the
+    /// peer.
+    ///
+    /// # Errors
+    /// [`Refusal`] when the memory that answers is not there any more.
+    pub fn fill_own(&self, body: &Body, payload: &mut Payload<'_>) -> Result<(), Refusal> {
+        match body {
+            Body::Message { .. } => Ok(()),
+            Body::Inline(octets) => payload.put(octets).map_err(no_place),
+            Body::ReadResponse { stag, to } => self.answer_read(*stag, *to, payload).map_err(Refusal::Peer),
+            Body::AtomicResponse(request) => {
+                let response = self.answer_atomic(request).map_err(Refusal::Peer)?;
+                payload.put(&response.emit()).map_err(no_place)
+            }
+        }
     }
 }
 

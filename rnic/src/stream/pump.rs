@@ -7,6 +7,11 @@ use crate::failure::Failure;
 use crate::stream::Stream;
 use crate::stream::user::User;
 
+/// The largest ULPDU of a segment. An FPDU larger than the send buffer would wait for room for ever.
+pub(crate) fn mulpdu(llp: &Llp<'_>, sends_markers: bool) -> usize {
+    weft_mpa::mulpdu(llp.emss().min(llp.capacity()), sends_markers)
+}
+
 /// Hands `take` what TCP has, as long as `take` takes of it and neither answers anything nor fails.
 #[inline]
 pub(crate) fn receive<T, E>(

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use weft_ddp::{Cut, Cutter, Expected, Header, Receiver, Sender, Stag};
-use weft_mpa::{STAGING_LEN, Start, mulpdu};
+use weft_mpa::{STAGING_LEN, Start};
 use weft_netif::Llp;
 use weft_verbs::{MemoryTable, Payload, Reach};
 
@@ -194,13 +194,13 @@ impl DdpStream {
     /// Markers.
     #[must_use]
     pub fn max_untagged(&self, llp: &Llp<'_>) -> usize {
-        self.mulpdu(llp) - Header::UNTAGGED_LEN
+        pump::mulpdu(llp, self.segments.sends_markers()) - Header::UNTAGGED_LEN
     }
 
     /// The longest tagged message that fits one segment now, in octets.
     #[must_use]
     pub fn max_tagged(&self, llp: &Llp<'_>) -> usize {
-        self.mulpdu(llp) - Header::TAGGED_LEN
+        pump::mulpdu(llp, self.segments.sends_markers()) - Header::TAGGED_LEN
     }
 
     fn send(&mut self, id: u64, target: Target, source: Source) -> Result<(), PostError> {
@@ -244,7 +244,7 @@ impl DdpStream {
             let send = if is_hopeless { self.sends.pop_front() } else { None };
             return send.map(|send| DdpEvent::Unsent { id: send.id });
         }
-        let mulpdu = self.mulpdu(llp);
+        let mulpdu = pump::mulpdu(llp, self.segments.sends_markers());
         while let Some(send) = self.sends.front() {
             if self.cutter.is_none() {
                 if send.source.check(reach).is_err() {
@@ -325,11 +325,6 @@ impl DdpStream {
     const fn fail(&mut self, error: DdpError) -> DdpEvent {
         self.inbound = Direction::Closed;
         DdpEvent::Failed(error)
-    }
-
-    fn mulpdu(&self, llp: &Llp<'_>) -> usize {
-        // An FPDU larger than the buffer would wait for room for ever.
-        mulpdu(llp.emss().min(llp.capacity()), self.segments.sends_markers())
     }
 }
 

@@ -3,7 +3,7 @@
 use core::mem::discriminant;
 
 use weft_ddp::{Header, Stag};
-use weft_mpa::{NOT_NEGOTIATED, Negotiated, STAGING_LEN, mulpdu};
+use weft_mpa::{NOT_NEGOTIATED, Negotiated, STAGING_LEN};
 use weft_netif::Llp;
 use weft_rdmap::{AtomicOp, Error, Immediate, Kind, Terminate};
 use weft_verbs::MemoryTable;
@@ -179,13 +179,13 @@ impl RdmapStream {
     /// The longest Send that fits one segment now, in octets: it depends on TCP's segment size and on Markers.
     #[must_use]
     pub fn max_send(&self, llp: &Llp<'_>) -> usize {
-        self.mulpdu(llp) - Header::UNTAGGED_LEN
+        pump::mulpdu(llp, self.sends_markers) - Header::UNTAGGED_LEN
     }
 
     /// The longest Write, or part of what is read, that fits one segment now, in octets.
     #[must_use]
     pub fn max_write(&self, llp: &Llp<'_>) -> usize {
-        self.mulpdu(llp) - Header::TAGGED_LEN
+        pump::mulpdu(llp, self.sends_markers) - Header::TAGGED_LEN
     }
 
     fn post(&mut self, request: Request) -> Result<(), PostError> {
@@ -272,17 +272,12 @@ impl RdmapStream {
     }
 
     fn transmit(&mut self, llp: &mut Llp<'_>, memory: &MemoryTable) -> Result<(), Failure> {
-        let mulpdu = self.mulpdu(llp);
+        let mulpdu = pump::mulpdu(llp, self.sends_markers);
         let (Stage::Operating(stream) | Stage::Ending(stream)) = &mut self.stage else { return Ok(()) };
         let mut user = Side { requests: &mut self.requests, reach: self.association.reach(memory) };
         // Markers take the most room where they come densest, so that this holds all of the FPDUs.
         grow(&mut self.scratch, stream.fpdu_room(mulpdu) + MARKER_LEN);
         pump::transmit_all(stream, llp, &mut self.scratch, mulpdu, &mut user)
-    }
-
-    fn mulpdu(&self, llp: &Llp<'_>) -> usize {
-        // An FPDU larger than the buffer would wait for room for ever.
-        mulpdu(llp.emss().min(llp.capacity()), self.sends_markers)
     }
 }
 

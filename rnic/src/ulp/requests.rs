@@ -1,5 +1,6 @@
 //! The user's half of an RDMAP stream: requests, posted buffers, and what becomes of them. The queue pair of verbs is
-//! the other user of the same spine.
+//! the other user of the same spine. What both do to memory alike stands in [`Reach`]. Their completions have nothing in
+//! common: rings in memory there, events that own their buffers here.
 
 use std::collections::VecDeque;
 
@@ -164,28 +165,18 @@ impl User for Side<'_> {
     }
 
     fn fill(&mut self, body: &Body, payload: &mut Payload<'_>) -> Result<(), Refusal> {
-        let no_place = |_| Refusal::Local(Status::General);
         match body {
-            Body::Inline(octets) => payload.put(octets).map_err(no_place)?,
             // An RTR message is nobody's request, and has no octets.
-            Body::Message { .. } if payload.left() == 0 => {}
-            Body::Message { token, offset } => {
+            Body::Message { token, offset } if payload.left() > 0 => {
                 let reach = self.reach;
                 let started = self.requests.started_mut(*token).ok_or(Refusal::Local(Status::General))?;
-                if started.source.fill(reach, *offset, payload).is_err() {
+                started.source.fill(reach, *offset, payload).map_err(|_| {
                     started.status = Some(Status::LocalProtection);
-                    return Err(Refusal::Local(Status::LocalProtection));
-                }
+                    Refusal::Local(Status::LocalProtection)
+                })
             }
-            Body::ReadResponse { stag, to } => {
-                self.reach.answer_read(*stag, *to, payload).map_err(Refusal::Peer)?;
-            }
-            Body::AtomicResponse(request) => {
-                let response = self.reach.answer_atomic(request).map_err(Refusal::Peer)?;
-                payload.put(&response.emit()).map_err(no_place)?;
-            }
+            other => self.reach.fill_own(other, payload),
         }
-        Ok(())
     }
 
     fn finish(&mut self, token: Token) {

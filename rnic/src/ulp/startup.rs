@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use weft_mpa::{
     Config, Error, FrameKind, Initiator, Negotiated, Offer, Outcome, Responder, StartupError, StartupFrame,
-    mulpdu,
 };
 use weft_netif::{Llp, LlpState};
 
@@ -203,7 +202,7 @@ impl Startup {
 fn refuse(llp: &mut Llp<'_>, negotiated: &Negotiated, error: Error) {
     let mut stream = Stream::new(negotiated, true, true);
     stream.terminate(Failure::mpa(error).terminate);
-    let mulpdu = mulpdu(llp.emss(), stream.segments().sends_markers());
+    let mulpdu = pump::mulpdu(llp, stream.segments().sends_markers());
     let mut scratch = vec![0; stream.fpdu_room(mulpdu)];
     let _unsent_if_tcp_ended = pump::transmit_all(&mut stream, llp, &mut scratch, mulpdu, &mut Nobody);
 }
