@@ -35,7 +35,8 @@ impl Placings {
     /// Goes on with the FPDU that is on its way or, if `octets` do not hold all of it, begins with the next one;
     /// whether one is on its way then. The first FPDU of a stream is none for this, since it says more than where its
     /// payload belongs.
-    #[inline]
+    // Out of line its call costs every segment of TCP some fifty instructions.
+    #[inline(always)]
     pub(crate) fn go_on(
         &mut self,
         segments: &Segments,
@@ -43,18 +44,9 @@ impl Placings {
         octets: &mut &[u8],
         user: &mut impl User,
     ) -> Result<bool, Failure> {
-        if segments.takes_plain() { self.go_on_plain(segments, rdmap, octets, user) } else { Ok(false) }
-    }
-
-    // Out of line its call costs every segment of TCP some fifty instructions.
-    #[inline(always)]
-    fn go_on_plain(
-        &mut self,
-        segments: &Segments,
-        rdmap: &mut Rdmap,
-        octets: &mut &[u8],
-        user: &mut impl User,
-    ) -> Result<bool, Failure> {
+        if !segments.takes_plain() {
+            return Ok(false);
+        }
         loop {
             if self.0.is_none() {
                 self.0 = Placing::begin(segments, rdmap, octets, user);
