@@ -32,8 +32,7 @@ impl Connection {
             Phase::AwaitingRequest(_) => self.handle_request(turn),
             Phase::Offered(_) => self.watch_offer(turn),
             Phase::Rejecting => self.watch_rejection(turn),
-            Phase::Full(Stage::Operating(_)) => self.operate(turn),
-            Phase::Full(_) => self.end(turn),
+            Phase::Full(_) => self.operate(turn),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::stream::{Stream, direct, pump};
 impl Connection {
     /// Full Operation: takes what has arrived, sends what there is room for, and sees to the end.
     pub(crate) fn operate(&mut self, turn: &mut Turn<'_>) -> Verdict {
-        let Phase::Full(Stage::Operating(stream)) = &mut self.phase else { return Verdict::Keep };
+        let Phase::Full(Stage::Operating(stream)) = &mut self.phase else { return self.end(turn) };
         match receive(stream, turn) {
             Ok(None) => {}
             Ok(Some(terminate)) => return self.handle_terminate(turn, &terminate),
@@ -86,7 +86,7 @@ impl Connection {
 
     /// What follows Full Operation: throws input away, sends what the stream still owes, then FIN, and waits for the
     /// peer's.
-    pub(crate) fn end(&mut self, turn: &mut Turn<'_>) -> Verdict {
+    fn end(&mut self, turn: &mut Turn<'_>) -> Verdict {
         pump::discard(&mut turn.llp);
         if let Phase::Full(Stage::Ending(stream)) = &mut self.phase
             && transmit(stream, turn).is_err()

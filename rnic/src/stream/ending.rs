@@ -116,7 +116,8 @@ impl Stage {
 }
 
 impl Peer {
-    #[inline]
+    // Every turn asks for it. The call took ten instructions.
+    #[inline(always)]
     pub(crate) fn of(llp: &Llp<'_>) -> Self {
         match llp.state() {
             LlpState::Connecting | LlpState::Established => Self::Open,
