@@ -156,3 +156,29 @@ impl From<Error> for io::Error {
         Self::from_raw_os_error(error.errno().raw_os_error())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errno_tells_why_a_device_refuses() {
+        for (refused, errno) in [
+            (CmError::Listen(ListenError::AddrInUse), Errno::ADDRINUSE),
+            (CmError::Listen(ListenError::AddrNotAvailable), Errno::ADDRNOTAVAIL),
+            (CmError::Listen(ListenError::NoPortFree), Errno::ADDRNOTAVAIL),
+            (CmError::Connect(ConnectError::AddrInUse), Errno::ADDRINUSE),
+            (CmError::Connect(ConnectError::AddrNotAvailable), Errno::ADDRNOTAVAIL),
+            (CmError::Connect(ConnectError::NoPortFree), Errno::ADDRNOTAVAIL),
+            (CmError::Connect(ConnectError::Unroutable), Errno::NETUNREACH),
+            (CmError::Connect(ConnectError::Unaddressable), Errno::INVAL),
+            (CmError::ShutDown, Errno::NODEV),
+            (CmError::NotConnected, Errno::NOTCONN),
+            (CmError::RequestGone, Errno::CONNRESET),
+            (CmError::QpBusy, Errno::INVAL),
+            (CmError::ForeignObject, Errno::INVAL),
+        ] {
+            assert_eq!(Error::from(refused).errno(), errno, "{refused}");
+        }
+    }
+}
