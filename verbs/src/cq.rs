@@ -27,6 +27,8 @@ pub struct CompletionQueue {
     polling: Mutex<WorkQueues>,
     ignores_overrun: bool,
     overrun: AtomicBool,
+    /// A queue pair was destroyed since the queue was full; only the engine uses it.
+    has_destroyed: AtomicBool,
     /// What was pushed since the last [`CompletionQueue::take_event`]; only the engine uses it.
     pushed: AtomicU8,
     /// Events that were due; only the engine writes it.
@@ -63,6 +65,7 @@ impl CompletionQueue {
             polling: Mutex::default(),
             ignores_overrun,
             overrun: AtomicBool::new(false),
+            has_destroyed: AtomicBool::new(false),
             pushed: AtomicU8::new(0),
             events: AtomicU64::new(0),
             moderation: Moderation::default(),
@@ -142,6 +145,7 @@ impl CompletionQueue {
     /// Ends what [`Self::attach`] began: the queue pair is destroyed, and nobody polls its completions any more. `last` is what
     /// the last one of them frees.
     pub(crate) fn detach(&self, last: Frees) {
+        self.has_destroyed.store(true, Ordering::Relaxed);
         self.polling().detach(last, self.rings.current());
     }
 
@@ -279,6 +283,10 @@ impl CompletionQueue {
     /// Drops what destroyed queue pairs have left in a full queue, and returns whether there is room now.
     #[cold]
     fn make_room(&self) -> bool {
+        if !self.has_destroyed.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.has_destroyed.store(false, Ordering::Relaxed);
         let ring = self.rings.current();
         self.polling().drop_destroyed(ring);
         ring.tail().saturating_sub(ring.head()) < ring.entries()
