@@ -1,4 +1,4 @@
-//! `weft bench`: its rows, its exit statuses, and what it says to arguments that make no sense.
+//! `weft bench`: its rows, its exit statuses, and its errors about arguments that make no sense.
 
 use crate::process::{path_in, run};
 use crate::support::Folder;
@@ -21,7 +21,7 @@ fn a_case_gives_a_row_in_the_table_and_one_object_as_json() {
 }
 
 #[test]
-fn a_combination_of_ones_own_is_measured() {
+fn a_combination_of_the_users_own_is_measured() {
     for (line, rows) in [
         ("bench run --quick --json --op write --size 64,65536 --mtu 9000", 6),
         ("bench run --quick --json --op write-immediate --size 4096 --no-crc --qps 3", 3),

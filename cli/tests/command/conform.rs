@@ -1,4 +1,4 @@
-//! `weft conform`: against our own server, against fakes on loopback, and against targets that are none.
+//! `weft conform`: against our own server, against fakes on loopback, and against targets that do not answer.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use crate::rping::await_socket;
 use crate::saboteur::{Sabotage, relay};
 use crate::support::Folder;
 
-/// Serves every connection to a port of loopback by `serve`, for as long as the test runs.
+/// Serves every connection to a port of loopback by `serve`, as long as the test runs.
 fn fake(serve: impl Fn(&mut TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -25,12 +25,13 @@ fn fake(serve: impl Fn(&mut TcpStream) + Send + 'static) -> SocketAddr {
     address
 }
 
-/// The same, which answers a Request by a frame of the key, flags, revision and private data in `reply`, and takes octets then.
+/// As [`fake`], with a server that answers a Request by a frame of the key, flags, revision and private data in
+/// `reply`. Then it takes octets.
 fn responder(reply: &'static [u8]) -> SocketAddr {
     fake(move |stream| {
         let mut request = [0; 1024];
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        // A tester that says nothing ends the connection, and so does an error.
+        // A silent tester ends the connection, and so does an error.
         if !matches!(stream.read(&mut request), Ok(len) if len > 0) || stream.write_all(reply).is_err() {
             return;
         }
@@ -98,7 +99,7 @@ fn a_target_that_rejects() {
     check_complaint(&conform(address, ""), "it rejects the connection");
 }
 
-/// The greeting is answered, and then nobody is there any more.
+/// The target answers the greeting, and is gone then.
 #[test]
 fn a_target_that_goes() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -133,7 +134,7 @@ fn a_fault_is_shown_with_its_octets() {
     assert_eq!(done.stdout.last().unwrap(), "1 passed, 1 failed, 0 inconclusive");
 }
 
-/// The first conversation hangs, and there is never another: what that one showed stays, although the check is repeated.
+/// The first conversation hangs, and there is never another. Its findings stay, although the check is repeated.
 #[test]
 fn a_target_that_hangs_for_good() {
     let connections = AtomicUsize::new(0);
@@ -165,8 +166,8 @@ fn the_list_has_every_check() {
     assert!(one.len() > 1 && one.len() < text.stdout.len(), "{one:?}");
 }
 
-/// Our own server, with each of its settings. What one of them leaves open another one shows; but for two requirements on
-/// targets that lack what ours has.
+/// Our own server, with each of its settings. All settings together show every requirement, except two on targets that
+/// lack features of ours.
 #[test]
 fn our_own_server_keeps_everything() {
     let folder = Folder::new();
@@ -197,7 +198,7 @@ fn our_own_server_keeps_everything() {
     assert_eq!(left, ["6581-10-7", "7306-1.1-4"]);
 }
 
-/// What a saboteur does to the server's octets, and requirements that the judge has to find broken.
+/// The changes that a saboteur makes to the server's octets, and the requirements that the judge has to find broken.
 const SABOTAGES: [(&str, Sabotage, &[&str]); 22] = [
     (
         "a reserved bit in the Reply",
@@ -298,7 +299,7 @@ fn low_bits(ulpdu: &mut [u8]) {
     ulpdu[20] = ulpdu[20].reverse_bits();
 }
 
-/// Between the tester and our server somebody changes octets: each change breaks what it is to break.
+/// A saboteur between the tester and our server changes octets. The judge has to find each change.
 #[test]
 fn every_sabotage_is_found() {
     let folder = Folder::new();

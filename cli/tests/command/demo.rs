@@ -1,4 +1,4 @@
-//! `weft demo`: its counters, its capture as `weft decode` and tshark read it, and that a seed makes a run.
+//! `weft demo`: its counters, its capture in `weft decode` and tshark, and runs with the same seed.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ type Counts = BTreeMap<String, u64>;
 /// A finished demo.
 struct Demo {
     rows: Vec<Value>,
-    /// Segments by kind, those that occurred.
+    /// The number of segments of each kind that occurred.
     segments: Counts,
     pcap: String,
     _folder: Folder,
@@ -36,7 +36,7 @@ fn demo(flags: &str) -> Demo {
     Demo { rows, segments: segments.filter(|&(_, count)| count > 0).collect(), pcap, _folder: folder }
 }
 
-/// Segments by kind, messages by kind, and verdicts on the CRC, as `weft decode` finds them.
+/// Returns segments by kind, messages by kind, and verdicts on the CRC, from `weft decode`.
 fn decoded(pcap: &str) -> [Counts; 3] {
     let done = run(&format!("decode --json {pcap}"));
     assert_eq!((done.status, done.stderr.len()), (0, 0), "{:?}", done.stderr);
@@ -60,7 +60,7 @@ fn counts<const N: usize>(table: [(&str, u64); N]) -> Counts {
     table.into_iter().map(|(key, count)| (key.to_owned(), count)).collect()
 }
 
-/// Runs the demo and compares what it counted with what its capture shows.
+/// Runs the demo, and compares its counters with its capture.
 fn check(flags: &str, crc: &str) -> Demo {
     let demo = demo(flags);
     let [segments, messages, crcs] = decoded(&demo.pcap);
@@ -73,7 +73,7 @@ fn check(flags: &str, crc: &str) -> Demo {
     demo
 }
 
-/// The same, and with foreign eyes.
+/// As [`check`], and compares with tshark, too.
 fn check_with_tshark(flags: &str, crc: &str) {
     let demo = check(flags, crc);
     let Some(seen) = tshark::look(&demo.pcap) else { return };
@@ -144,7 +144,7 @@ fn people_get_a_table_and_ok() {
 }
 
 #[test]
-fn a_seed_makes_a_run() {
+fn the_same_seed_gives_the_same_run() {
     let [one, two, other] =
         ["--seed 7", "--seed 7", "--seed 8"].map(|seed| demo(&format!("--loss 0.02 --mtu 9000 {seed}")));
     let octets = |demo: &Demo| std::fs::read(&demo.pcap).unwrap();

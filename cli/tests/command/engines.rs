@@ -1,5 +1,5 @@
-//! Several engines, each on a queue of its own of a real device: TAP with several queues, sockets of a fanout group, queues of
-//! an interface by AF_XDP.
+//! Several engines, each on a queue of its own of a real device. The queues are those of a TAP device, sockets of a
+//! fanout group, or queues of an interface by AF_XDP.
 
 use weft_netif::{Spec, Wire};
 use weft_rnic::{
@@ -55,7 +55,7 @@ impl End {
         self.events.wait(Some(PATIENCE)).expect("an event")
     }
 
-    /// Segments of Writes that an engine has sent and received, and frames that its queue has.
+    /// Returns the segments of Writes that an engine has sent and received, and the frames of its queue.
     fn carried(&self, vector: usize) -> [u64; 4] {
         let counters = self.device.engine_counters(vector).unwrap();
         let frames = counters.wire;
@@ -64,7 +64,7 @@ impl End {
 }
 
 impl Party {
-    /// Writes all of the source into the peer's memory, and says so by a message behind it.
+    /// Writes all of the source into the peer's memory, and sends a message behind it.
     fn write_to(&self, peer: &Self) {
         let write = SendWr {
             wr_id: 0,
@@ -94,7 +94,7 @@ impl Party {
     }
 }
 
-/// Two connections at once between other engines of either side, both directions of each; what arrives is compared.
+/// Makes two connections at once between different engines of the sides, and compares the octets of both directions.
 fn exchange(specs: [&str; 2]) {
     let a = End::new(specs[0], "10.0.0.1/24");
     let b = End::new(specs[1], "10.0.0.2/24");
@@ -132,7 +132,7 @@ fn exchange(specs: [&str; 2]) {
             "queue {vector}: {frames_sent} frames sent, {frames_received} received"
         );
     }
-    // Which queue a frame comes by is the kernel's choice, but none of them may be lost on the way to its engine.
+    // The kernel chooses the queue of a frame. No frame may be lost on the way to its engine.
     let frames: u64 = (0..ENGINES).map(|vector| b.carried(vector)[3]).sum();
     assert!(frames >= ENGINES as u64 * LEAST_FRAMES);
 }
@@ -160,7 +160,7 @@ fn two_connections_on_the_sockets_of_a_fanout_group() {
     });
 }
 
-/// Clients of rping take turns among the engines; what they see is the same.
+/// Clients of rping take turns among the engines, and see no difference.
 #[test]
 fn clients_of_a_server_with_several_engines() {
     in_namespace("engines::clients_of_a_server_with_several_engines", xdp::VETH, || {

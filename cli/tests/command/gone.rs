@@ -1,4 +1,4 @@
-//! Peers on wires that cannot tell that they are gone: a killed or stopped process, a link that goes down.
+//! Peers that are gone on wires that do not report it: a killed or stopped process, a link that goes down.
 
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use weft_rnic::{
 use crate::namespace::{in_namespace, ip};
 use crate::process::{PATIENCE, Process};
 
-/// How the peer comes to say nothing any more.
+/// The ways in which a peer falls silent.
 #[derive(Clone, Copy, Debug)]
 enum Strike {
     Kill,
@@ -49,7 +49,8 @@ impl Survivor {
         Self { device, events }
     }
 
-    /// Listens for `weft rping -c`, or connects to `weft rping -s`, strikes it, and waits for the end of the connection.
+    /// Listens for `weft rping -c`, or connects to `weft rping -s`, strikes it, and waits for the end of the
+    /// connection.
     fn outlive(&self, netif: &str, is_passive: bool, strike: Strike) {
         let (spec, link) =
             (format!("--netif {netif} --ip 10.0.0.2/24 --timeout 600"), netif.split_once(':').unwrap().1);

@@ -5,12 +5,12 @@ use std::process::Command;
 use crate::process::{Process, path_in, run};
 use crate::support::Folder;
 
-/// The names of the commands below one, as its help lists them; `command` is empty or ends with a space.
+/// Returns the names of the commands in the help of `command`, which is empty or ends with a space.
 pub(crate) fn commands_of(command: &str) -> Vec<String> {
     let help = run(&format!("{command}--help")).stdout;
     let list =
         help.iter().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    // The text of a command may go on in lines that are indented further.
+    // A command's text may go on in lines that are indented further.
     let names = list.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
     let names = names.filter_map(|line| line.split_whitespace().next());
     names.filter(|name| *name != "help").map(str::to_owned).collect()
@@ -44,19 +44,19 @@ fn help_and_version_go_to_standard_output() {
 }
 
 #[test]
-fn the_help_says_what_the_figures_of_the_demo_are() {
+fn the_help_explains_the_figures_of_the_demo() {
     let text = run("demo --help").stdout.join(" ");
     assert!(text.contains("CPU time") && text.contains("virtual time"), "{text}");
 }
 
-/// The lines below "Examples:".
+/// Returns the lines below "Examples:".
 fn examples(command: &str) -> Vec<String> {
     let help = run(&format!("{command} --help")).stdout;
     let examples = help.iter().skip_while(|line| *line != "Examples:").skip(1);
     examples.map_while(|line| line.strip_prefix("  ").map(str::to_owned)).collect()
 }
 
-/// A line as a user types it, with `weft` being the one that was just built.
+/// Runs a line as a user types it, with the `weft` that was just built.
 fn shell(folder: &Folder, line: &str) -> Process {
     let weft = format!("weft() {{ '{}' \"$@\"; }}; ", env!("CARGO_BIN_EXE_weft"));
     Process::start(Command::new("sh").arg("-c").arg(weft + line).current_dir(&folder.0))
@@ -94,7 +94,7 @@ fn examples_of_the_decoder_work() {
     let examples = examples("decode");
     for wanted in ["weft decode trace.pcap", "weft decode --json trace.pcap"] {
         let example = examples.iter().find(|line| line.starts_with(wanted)).unwrap();
-        // What stands behind the pipe is a program that may not be there.
+        // The program behind the pipe may not be installed.
         let ours = example.split(" | ").next().unwrap();
         let done = shell(&folder, ours).finish();
         assert_eq!((done.status, done.stdout.len()), (0, 37), "{example}");

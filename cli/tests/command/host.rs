@@ -10,7 +10,7 @@ use weft_conform::octets::{fpdu, send};
 use crate::process::{Finished, PATIENCE, Process, weft};
 use crate::rping::{PINGS, SIZES, check_pings};
 
-/// Starts `weft`, if this is root as somebody who is not.
+/// Starts `weft` as an ordinary user, also if this process is root's.
 fn start(line: &str) -> Process {
     let mut command = weft();
     if is_root() {
@@ -50,7 +50,7 @@ fn ping(address: IpAddr, port: u16, flags: &str) -> Finished {
     start(&format!("rping -c -a {address} -p {port} --netif host {flags}")).finish()
 }
 
-/// A client that finishes MPA's startup, by a Request of revision 1, and says nothing more.
+/// Returns a client that finishes MPA's startup, by a Request of revision 1, and is silent then.
 fn silent_client(port: u16) -> TcpStream {
     let mut client = TcpStream::connect((V4, port)).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -61,7 +61,7 @@ fn silent_client(port: u16) -> TcpStream {
     client
 }
 
-/// What the server says of a client that was silent for a second.
+/// Returns the server's line about a client that was silent for a second.
 fn given_up(client: &TcpStream) -> String {
     let client = client.local_addr().unwrap();
     format!("weft rping: {client}: given up after 1 s of silence (--silence)")
@@ -99,7 +99,7 @@ fn one_address_each_framing_and_many_clients() {
 }
 
 #[test]
-fn nobody_listens_or_somebody_does_already_or_the_peer_dies() {
+fn no_listener_a_port_in_use_and_a_killed_client() {
     let port = fresh_port();
     let client = ping(V4, port, "");
     assert_eq!((client.status, client.stderr.len()), (1, 1), "{client:?}");
@@ -111,15 +111,15 @@ fn nobody_listens_or_somebody_does_already_or_the_peer_dies() {
     let mut client = start(&format!("rping -c -a 127.0.0.1 -p {port} --netif host -v"));
     assert!(client.line().starts_with("ping data: "));
     client.kill();
-    // The kernel closes for a process that was killed, by FIN or, where octets are unread, by RST: either way the next one is
-    // served.
+    // The kernel closes the connection of a killed process by FIN, or by RST if octets are unread. In both cases the
+    // next client is served.
     let client = ping(V4, port, "-C 2");
     assert_eq!((client.status, client.stderr.len()), (0, 0), "{client:?}");
     while !server.line().ends_with(" was served 2 pings") {}
 }
 
 #[test]
-fn a_silent_client_keeps_nobody_from_being_served() {
+fn a_silent_client_does_not_keep_others_waiting() {
     let (server, port) = serve(V4, "-P");
     let silent = [silent_client(port), silent_client(port)];
     for pings in [1, 3] {
@@ -143,7 +143,7 @@ fn a_client_that_is_silent_for_too_long_is_given_up() {
     let client = ping(V4, port, "-C 2");
     assert_eq!((client.status, client.stderr.len()), (0, 0), "{client:?}");
     assert!(server.line().ends_with(" was served 2 pings"));
-    // A server for one client ends with its only one.
+    // A server for one client ends with that client.
     let (server, port) = serve(V4, "--silence 1");
     let silent = silent_client(port);
     let server = server.finish();

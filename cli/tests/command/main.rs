@@ -1,4 +1,4 @@
-//! The `weft` command as its users meet it: arguments, exit statuses, output, pipes, two processes on one wire.
+//! The `weft` command from outside: arguments, exit statuses, output, pipes, two processes on one wire.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
 

@@ -1,14 +1,14 @@
-//! A network namespace of the test's own, without root where the kernel lets everybody have one.
+//! A network namespace of the test's own, without root if the kernel allows that.
 //!
-//! A test starts its own binary again below `unshare -Urn`, asking for just itself; there it is root of an empty
-//! network. Devices, bridge and addresses end with the namespace, that is, with the last process in it.
+//! A test starts its own binary again below `unshare -Urn`, for this test alone. There it is root of an empty network.
+//! Devices, bridge and addresses end with the namespace, and so with the last process in it.
 
 use std::process::{Command, Output};
 
 use crate::process::{Process, weft};
 use crate::support::{is_installed, skip};
 
-/// A further network namespace inside the test's own; it ends with this value.
+/// A further network namespace inside the test's own. It ends with this value.
 pub(crate) struct Neighbor(Process);
 
 impl Neighbor {
@@ -44,14 +44,14 @@ impl Neighbor {
     }
 }
 
-/// Runs `body` in a namespace of its own; `name` is the test's.
+/// Runs `body` in a namespace of its own. `name` is the name of the test.
 ///
-/// The test is skipped where `ip TRIAL` does not work in such a namespace.
+/// The test is skipped if `ip TRIAL` does not work in such a namespace.
 pub(crate) fn in_namespace(name: &str, trial: &str, body: fn()) {
     run_in("-Urn", name, trial, body);
 }
 
-/// The same for what the kernel gives to nobody but the real root, such as a program for XDP: not everybody is asked.
+/// As [`in_namespace`], for tests of what the kernel allows only to the real root, such as a program for XDP.
 pub(crate) fn in_namespace_of_root(name: &str, trial: &str, body: fn()) {
     run_in("-n", name, trial, body);
 }
@@ -71,12 +71,12 @@ fn run_in(namespaces: &str, name: &str, trial: &str, body: fn()) {
     assert!(done.status == 0 && text.contains("1 passed"), "in the namespace:\n{text}");
 }
 
-/// Why there cannot be such a namespace here.
+/// Returns why there cannot be such a namespace here.
 fn obstacle(namespaces: &str, trial: &str) -> Option<String> {
     if !is_installed("unshare") {
         return Some("unshare (util-linux) is not installed".into());
     }
-    // Not every version of ip knows the word --version.
+    // Not every version of ip knows `--version`.
     if Command::new("ip").arg("-V").output().is_err() {
         return Some("ip (iproute2) is not installed".into());
     }
@@ -89,7 +89,7 @@ fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ")
 }
 
-/// Carries out `ip` commands.
+/// Runs `ip` commands.
 pub(crate) fn ip(lines: &[&str]) {
     for line in lines {
         let output = Command::new("ip").args(line.split_whitespace()).output().unwrap();

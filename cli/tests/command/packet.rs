@@ -11,7 +11,7 @@ use crate::namespace::{Neighbor, in_namespace, ip};
 use crate::process::{PATIENCE, Process, run};
 use crate::rping::{PINGS, SIZES, check_pings};
 
-/// A veth with both ends here, up.
+/// Makes a veth with both ends here, up.
 fn veth() {
     ip(&["link add weft0 type veth peer name weft1", "link set weft0 up", "link set weft1 up"]);
 }
@@ -24,13 +24,13 @@ fn refusal(name: &str, mtu: usize) -> String {
     Wire::open(&Spec::Packet(name.into()), mtu).unwrap_err().to_string()
 }
 
-/// The next frame of a sender that is known to have sent: on a veth it is there when the call that sent it returns.
+/// Returns the next frame of a sender that has sent one. On a veth it is there when the sending call returns.
 fn next(wire: &mut Wire) -> Option<Vec<u8>> {
     let mut frame = Vec::new();
     wire.receive(Instant::ZERO, &mut frame).then_some(frame)
 }
 
-/// Sends a frame again and again, and answers all that have come when it has.
+/// Sends a frame again and again until it arrives. Returns all frames that have come by then.
 fn send_until_it_comes(from: &mut Wire, to: &mut Wire, frame: &[u8]) -> Vec<Vec<u8>> {
     let mut received = Vec::new();
     for _ in 0..100 {
@@ -46,7 +46,7 @@ fn send_until_it_comes(from: &mut Wire, to: &mut Wire, frame: &[u8]) -> Vec<Vec<
     panic!("{frame:?} does not come");
 }
 
-/// The sender's frames that have come when the last of them has; on a busy machine that may take a moment.
+/// Returns the sender's frames, up to the last of them. On a busy machine that may take a moment.
 fn until(wire: &mut Wire, last: &[u8]) -> Vec<Vec<u8>> {
     let (mut received, mut waits) = (Vec::new(), 0);
     while received.last().is_none_or(|frame: &Vec<u8>| frame != last) {
@@ -65,7 +65,7 @@ fn until(wire: &mut Wire, last: &[u8]) -> Vec<Vec<u8>> {
     received
 }
 
-/// A broadcast of an experimental EtherType, with what is between addresses and payload.
+/// Returns a broadcast of an experimental EtherType, with the given octets between addresses and payload.
 fn broadcast(tag: &[u8], filler: u8) -> Vec<u8> {
     [&[0xFF; 6], &[2, 0, 0, 0, 0, 9][..], tag, &[0x88, 0xB5], &[filler; 100]].concat()
 }
@@ -89,7 +89,7 @@ fn rping_across_a_veth_between_two_namespaces() {
     });
 }
 
-/// A device that listens on weft0, with the kernel's TCP beyond weft1.
+/// Returns a device that listens on weft0, with the kernel's TCP beyond weft1.
 fn listen(address: &str) -> (Device, EventChannel) {
     let mut config = Config::new(address.parse().unwrap(), 7);
     config.progress = Progress::Thread;
@@ -103,7 +103,7 @@ fn accept(device: &Device, events: &EventChannel) -> StreamingConnection {
     device.accept_stream(request.id).unwrap()
 }
 
-/// Everything that comes goes back, until the peer has closed its direction.
+/// Sends every octet back, until the peer has closed its direction.
 fn echo(stream: &StreamingConnection, events: &EventChannel) -> usize {
     let (mut buffer, mut total) = (vec![0; 1 << 16], 0);
     loop {
@@ -181,8 +181,8 @@ fn the_judge_on_the_kernels_tcp() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_in_one_line() {
-    in_namespace("packet::what_cannot_work_is_refused_in_one_line", VETH, || {
+fn wires_that_cannot_work_are_refused_in_one_line() {
+    in_namespace("packet::wires_that_cannot_work_are_refused_in_one_line", VETH, || {
         ip(&["link set lo up", "link add weft0 type veth peer name weft1", "link set weft1 up"]);
         assert_eq!(refusal("weft0", 1500), "packet:weft0: the interface is down: `ip link set weft0 up`");
         assert_eq!(
@@ -231,8 +231,8 @@ fn own_frames_do_not_come_back_and_foreign_ones_are_left_out() {
     });
 }
 
-/// The kernel takes tags out of frames. What is for a VLAN is left out; where a plain wire has no station yet, its tag is put back.
-/// A tag that is only a priority does not matter.
+/// The kernel takes tags out of frames. Frames for a VLAN are left out; on a plain wire without a station yet, the tag
+/// is put back. A tag that is only a priority does not matter.
 #[test]
 fn frames_of_a_vlan_do_not_pass_for_others() {
     in_namespace("packet::frames_of_a_vlan_do_not_pass_for_others", VETH, || {
@@ -277,9 +277,9 @@ fn an_interface_that_goes_and_comes_back() {
             "a driver could not sleep"
         );
         ip(&["link set weft0 up"]);
-        // The kernel lets the other end send again only some time after that.
+        // The kernel lets the other end send again only some time later.
         send_until_it_comes(&mut right, &mut left, &broadcast(&[], 2));
-        // More than the ring holds while nobody looks: the rest is lost, and counted.
+        // While no one reads, more frames come than the ring holds. The rest is lost, and counted.
         let sent = 5000;
         for _ in 0..sent {
             right.send(Instant::ZERO, &broadcast(&[], 3));
@@ -292,7 +292,7 @@ fn an_interface_that_goes_and_comes_back() {
     });
 }
 
-/// TCP in IPv4 with options, or in IPv6, as far as the ports.
+/// Returns TCP in IPv4 with options, or in IPv6, up to the ports.
 fn segment(is_v6: bool, ports: [u16; 2]) -> Vec<u8> {
     let ports = ports.map(u16::to_be_bytes).concat();
     let broadcast = [&[0xFF; 6][..], &[2, 0, 0, 0, 0, 9]].concat();
@@ -304,7 +304,7 @@ fn segment(is_v6: bool, ports: [u16; 2]) -> Vec<u8> {
     [&broadcast[..], header, &ports, &[0; 16]].concat()
 }
 
-/// All frames of a connection come to the same one of several sockets, which its ports alone decide.
+/// All frames of a connection come to the same one of several sockets. Its ports alone decide which.
 #[test]
 fn several_sockets_share_the_frames_of_an_interface() {
     in_namespace("packet::several_sockets_share_the_frames_of_an_interface", VETH, || {

@@ -73,7 +73,7 @@ fn a_capture_that_cannot_be_written_is_a_failure() {
 }
 
 #[test]
-fn standard_error_of_a_good_run_is_empty() {
+fn a_good_run_leaves_standard_error_empty() {
     let demo = Process::weft("demo").finish();
     assert_eq!((demo.status, demo.stderr), (0, vec![]));
 }

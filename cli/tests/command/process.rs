@@ -1,4 +1,4 @@
-//! A running `weft`, with its output line by line and a limit to everybody's patience.
+//! A running `weft`, with its output line by line, and the time limit of all waits.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use crate::support::Folder;
 
-/// A child process; dropping it kills it.
+/// A child process. It is killed when this is dropped.
 pub(crate) struct Process {
     child: Child,
     stdout: Receiver<String>,
     stderr: Receiver<String>,
 }
 
-/// What a process has left behind.
+/// The status and the output of a process that has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finished {
     pub(crate) status: i32,
@@ -23,7 +23,7 @@ pub(crate) struct Finished {
 }
 
 impl Process {
-    /// Starts `weft` with the words of `line` as arguments; `~` is a space within a word.
+    /// Starts `weft` with the words of `line` as arguments. `~` is a space within a word.
     pub(crate) fn weft(line: &str) -> Self {
         Self::start(weft().args(line.split_whitespace().map(|word| word.replace('~', " "))))
     }
@@ -32,7 +32,7 @@ impl Process {
         Self::start_with(command, |_| true)
     }
 
-    /// The same, with only those lines kept that are wanted, for programs that have much to say.
+    /// As [`Self::start`], but keeps only lines that are wanted, for programs with much output.
     pub(crate) fn start_with(command: &mut Command, is_wanted: fn(&str) -> bool) -> Self {
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -41,12 +41,12 @@ impl Process {
         Self { child, stdout, stderr }
     }
 
-    /// The next line on standard output.
+    /// Returns the next line on standard output.
     pub(crate) fn line(&self) -> String {
         self.stdout.recv_timeout(PATIENCE).expect("a further line on standard output")
     }
 
-    /// The next line on standard error.
+    /// Returns the next line on standard error.
     pub(crate) fn complaint(&self) -> String {
         self.stderr.recv_timeout(PATIENCE).expect("a further line on standard error")
     }
@@ -55,7 +55,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Whether the process has ended by itself.
+    /// Returns true if the process has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
@@ -64,12 +64,12 @@ impl Process {
         self.child.kill().unwrap();
     }
 
-    /// Waits for the end, and takes the output that has not been taken yet.
+    /// Waits for the end, and returns the status with the rest of the output.
     pub(crate) fn finish(mut self) -> Finished {
         let stdout = self.rest(Stream::Stdout);
         let stderr = self.rest(Stream::Stderr);
         let status = self.child.wait().unwrap();
-        // Killed by a signal: none of the statuses that the command has.
+        // -1 stands for the end by a signal: the command has no such status.
         Finished { status: status.code().unwrap_or(-1), stdout, stderr }
     }
 
@@ -94,13 +94,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already; either way nothing of it is to stay.
+        // The process may have ended already. Nothing of it may stay.
         let _ended = self.child.kill();
         let _reaped = self.child.wait();
     }
 }
 
-/// The command, without arguments.
+/// Returns the command without arguments.
 pub(crate) fn weft() -> Command {
     Command::new(env!("CARGO_BIN_EXE_weft"))
 }
@@ -110,7 +110,7 @@ pub(crate) fn run(line: &str) -> Finished {
     Process::weft(line).finish()
 }
 
-/// The path of a file in a folder, as a word of a command line.
+/// Returns the path of a file in a folder, as a word of a command line.
 pub(crate) fn path_in(folder: &Folder, name: &str) -> String {
     folder.0.join(name).to_str().unwrap().to_owned()
 }
@@ -136,5 +136,5 @@ fn lines(pipe: impl Read + Send + 'static, is_wanted: fn(&str) -> bool) -> Recei
     receiver
 }
 
-/// Nothing takes this long on any machine; whatever does, hangs.
+/// A wait that takes this long hangs, on any machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);

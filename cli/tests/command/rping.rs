@@ -15,7 +15,7 @@ pub(crate) struct Ends {
     pub(crate) server: String,
     /// `--netif`, `--ip` and `-a` of the client.
     pub(crate) client: String,
-    /// Where a Unix socket and captures are.
+    /// The folder of the Unix socket and of captures.
     pub(crate) folder: Folder,
 }
 
@@ -28,7 +28,7 @@ impl Ends {
         Process::weft(&format!("rping -c {} {flags}", self.client))
     }
 
-    /// Pings in this size, and compares what both sides print with what a ping is.
+    /// Pings in this size, and compares the output of both sides with the ping.
     pub(crate) fn exchange(&self, size: usize) {
         let server = self.start_server("-v");
         let client = self.start_client(&format!("-v -C {PINGS} -S {size}"));
@@ -36,7 +36,7 @@ impl Ends {
     }
 }
 
-/// A server that listens on the Unix socket and a client that connects, or the other way round.
+/// Returns a server that listens on the Unix socket and a client that connects, or the other way round.
 fn unix(server_listens: bool, version: u8) -> Ends {
     let folder = Folder::new();
     let wire = path_in(&folder, "wire");
@@ -53,7 +53,7 @@ fn unix(server_listens: bool, version: u8) -> Ends {
     }
 }
 
-/// The text of a ping, as rdma-core's rping makes it: name, letters that begin one later each time, a zero at the end.
+/// Returns the text of a ping of rdma-core's rping: a name, letters that begin one later each time, a zero at the end.
 fn ping(index: usize, size: usize) -> String {
     let name = format!("rdma-ping-{index}: ");
     let letters = (b'A'..=b'z').cycle().skip(index).map(char::from);
@@ -150,7 +150,7 @@ fn a_persistent_server_serves_one_client_after_the_other() {
             "{line}"
         );
     }
-    // A client that vanishes costs the server a line, and the next one is served.
+    // The server prints a line about a client that vanishes, and serves the next one.
     let mut client = ends.start_client("-v");
     assert!(client.line().starts_with("ping data: "));
     client.kill();
@@ -160,7 +160,7 @@ fn a_persistent_server_serves_one_client_after_the_other() {
     assert!(server.line().ends_with(" was served 2 pings"));
 }
 
-/// What the capture of an rping shows, by kind.
+/// Returns the counts of the frames in an rping's capture, by kind.
 fn kinds(pcap: &str) -> String {
     let done = run(&format!("decode --json {pcap}"));
     assert_eq!((done.status, done.stderr.len()), (0, 0), "{:?}", done.stderr);
@@ -211,7 +211,7 @@ fn a_server_that_is_killed_leaves_a_whole_capture() {
     assert!(kinds(&pcap).contains("read-request good 2"), "{}", kinds(&pcap));
 }
 
-/// What a failed client says, without the name of the command.
+/// Returns the line of a failed client, without the name of the command.
 fn failure(client: &Finished) -> &str {
     assert_eq!((client.status, client.stderr.len()), (1, 1), "{client:?}");
     client.stderr[0].strip_prefix("weft rping: ").unwrap()
@@ -267,7 +267,7 @@ fn a_client_that_vanishes() {
     assert!(server.status == 1 && server.stderr.len() == 1 && is_lost(&server.stderr[0]), "{server:?}");
 }
 
-/// Whether a server says of a client of these tests that its connection was lost.
+/// Returns true if a server says of a client of these tests that its connection was lost.
 pub(crate) fn is_lost(complaint: &str) -> bool {
     complaint.starts_with("weft rping: 10.0.0.2:") && complaint.ends_with(": the TCP connection was lost")
 }
@@ -280,15 +280,15 @@ fn a_server_whose_reader_goes_away_tells_its_client() {
     let words = format!("rping -s -v {}", ends.server);
     let mut server = server.args(words.split_whitespace()).stdout(writer).spawn().unwrap();
     drop(reader);
-    // The client would wait for an hour if the server went without a word.
+    // The client would wait for an hour if the server did not close the connection.
     let client = ends.start_client("--timeout 3600").finish();
     assert_eq!(server.wait().unwrap().code(), Some(0), "nobody's fault");
     assert_eq!(failure(&client), "the TCP connection was lost");
 }
 
-/// Linux siw may leave what follows its Reply at once unread until more comes.
+/// Linux siw may leave octets right behind its Reply unread until more octets come.
 #[test]
-fn a_server_that_hears_nothing_at_first_is_nudged() {
+fn a_server_without_a_first_message_is_nudged() {
     let ends = unix(true, 4);
     let spec = format!("unix-listen:{}", path_in(&ends.folder, "wire"));
     let wire = Wire::open(&spec.parse().unwrap(), 1500).unwrap();

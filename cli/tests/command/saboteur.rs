@@ -1,4 +1,4 @@
-//! A relay between `weft conform` and a server that changes what the server sends: a judge has to notice.
+//! A relay between `weft conform` and a server. It changes the server's octets, and the judge has to notice.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,14 +10,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weft_conform::octets::fpdu;
 use weft_netif::{ConnectionId, Instant, LlpState, Spec, Stack, StackConfig, Wire};
 
-/// What is done to the octets of the server.
+/// The change to the octets of the server.
 #[derive(Clone, Copy)]
 pub(crate) enum Sabotage {
-    /// To a Reply Frame.
+    /// A change to a Reply Frame.
     Reply(fn(&mut Vec<u8>)),
-    /// To a ULPDU; the FPDU around it is made anew.
+    /// A change to a ULPDU. The FPDU around it is made anew.
     Ulpdu(fn(&mut Vec<u8>)),
-    /// To a whole FPDU.
+    /// A change to a whole FPDU.
     Fpdu(fn(&mut Vec<u8>)),
 }
 
@@ -51,11 +51,11 @@ struct Traffic {
     client_has_ended: bool,
 }
 
-/// What the server sends: a Reply Frame, then FPDUs.
+/// The octets of the server: a Reply Frame, then FPDUs.
 struct Down {
     octets: Vec<u8>,
     has_replied: bool,
-    /// With Markers, FPDUs cannot be taken apart here, and pass.
+    /// With Markers, FPDUs pass unchanged: they cannot be taken apart here.
     passes: bool,
 }
 
@@ -74,7 +74,7 @@ impl Relay {
         self.stack.egress(now);
     }
 
-    /// Moves what there is; `false` when the connection is over.
+    /// Moves all waiting octets. Returns false when the connection is over.
     fn pump(&mut self, traffic: &mut Traffic) -> bool {
         let now = self.now();
         self.stack.ingress(now);
@@ -101,7 +101,7 @@ impl Relay {
         let octets = llp.readable().to_vec();
         llp.consume(octets.len());
         let out = traffic.down.take(&octets, self.sabotage);
-        // A client that has gone shows when it is read.
+        // The next read shows whether the client has gone.
         traffic.client.set_nonblocking(false).unwrap();
         let _gone = traffic.client.write_all(&out);
         traffic.client.set_nonblocking(true).unwrap();
@@ -129,7 +129,7 @@ impl Relay {
 }
 
 impl Traffic {
-    /// `false` when the client has reset the connection.
+    /// Returns false when the client has reset the connection.
     fn read_client(&mut self) -> bool {
         let mut octets = [0; 65_536];
         match self.client.read(&mut octets) {
@@ -146,7 +146,7 @@ impl Traffic {
 }
 
 impl Down {
-    /// Takes what has come, and answers what goes on.
+    /// Takes octets of the server, and returns those that go on to the client.
     fn take(&mut self, octets: &[u8], sabotage: Sabotage) -> Vec<u8> {
         self.octets.extend_from_slice(octets);
         let mut out = Vec::new();
@@ -194,7 +194,7 @@ fn change_fpdu(mut octets: Vec<u8>, sabotage: Sabotage) -> Vec<u8> {
     }
 }
 
-/// The socket is there a moment before its server listens.
+/// Time between two attempts: the socket is there a moment before its server listens.
 fn open(wire: &Path) -> Wire {
     let begin = start();
     loop {

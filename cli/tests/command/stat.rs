@@ -1,4 +1,4 @@
-//! `weft stat`: two rpings on one Unix socket, and what they tell of themselves.
+//! `weft stat`: counters and objects of two rpings on one Unix socket.
 
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ impl Watched {
             .finish()
     }
 
-    /// What a process answers, as JSON.
+    /// Returns the answer of a process as JSON.
     fn json(&self, process: &Process, what: &str) -> Value {
         let done = self.stat(&format!("{} {what} --json", process.id()));
         assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (0, 1, 0), "{what}: {done:?}");
@@ -64,7 +64,8 @@ fn counters_agree_with_what_rping_did() {
     assert_eq!((client.status, client.stderr.len()), (0, 0), "{client:?}");
     assert!(server.line().ends_with(" was served 5 pings"));
     let of = watched.counter(&server);
-    // A ping: two advertisements of 16 octets each way, a Read of 28 octets for 5000, a Write of 5000. Segments are cut to fit.
+    // A ping: two advertisements of 16 octets each way, a Read of 28 octets for 5000, a Write of 5000. Segments are cut
+    // to fit.
     assert_eq!((of("rdmap.send.segments_received"), of("rdmap.send.octets_received")), (10, 160));
     assert_eq!((of("rdmap.send.segments_sent"), of("rdmap.send.octets_sent")), (10, 160));
     assert_eq!((of("rdmap.read-request.segments_sent"), of("rdmap.read-request.octets_sent")), (5, 140));
@@ -173,7 +174,7 @@ fn objects_have_the_same_columns_and_keys_as_ever() {
 }
 
 #[test]
-fn watching_shows_what_moves_until_the_end() {
+fn a_watch_shows_the_counters_that_move_until_the_end() {
     let watched = Watched::new();
     let _server = watched.server();
     let mut client = watched.client("-v");
@@ -200,7 +201,7 @@ fn watching_shows_what_moves_until_the_end() {
 }
 
 #[test]
-fn nobody_there() {
+fn a_process_that_is_not_there() {
     let watched = Watched::new();
     let empty = watched.stat("");
     let expected = format!("no process tells its state in {}: start one with WEFT_STAT=1", watched.stat);
@@ -227,21 +228,21 @@ fn nobody_there() {
     let pid = server.id();
     server.kill();
     assert_eq!(server.finish().status, -1);
-    // It could not remove its socket; nobody listens there any more.
+    // The killed process could not remove its socket, on which no process listens any more.
     assert_eq!(complaint(&pid.to_string()), format!("weft stat: process {pid} has ended"));
     assert!(watched.stat("").stdout[0].starts_with("no process tells its state"));
     let other = run(&format!("stat --dir {}", path_in(&watched.folder, "elsewhere")));
     assert_eq!((other.status, other.stdout.len()), (0, 1), "{other:?}");
 }
 
-/// Waits until a process that has just been started tells its state.
+/// Waits until a process that has just been started answers.
 fn server_is_told(watched: &Watched, server: &Process) -> bool {
     crate::rping::await_socket(&format!("{}/{}-0.sock", watched.stat, server.id()));
     watched.stat("").stdout.len() == 2
 }
 
 #[test]
-fn the_log_tells_what_happens_to_connections() {
+fn the_log_has_the_events_of_connections() {
     let watched = Watched::new();
     let wire = path_in(&watched.folder, "wire");
     let start = |line: &str, level: &str| {

@@ -8,7 +8,7 @@ use crate::process::{Process, run};
 use crate::rping::{Ends, SIZES, is_lost};
 use crate::support::Folder;
 
-/// TAP devices tap0, tap1 and so on, all on one bridge.
+/// Makes TAP devices tap0, tap1 and so on, all on one bridge.
 fn bridged(count: usize) {
     ip(&["link add br0 type bridge", "link set br0 up"]);
     for index in 0..count {
@@ -40,7 +40,7 @@ fn rping_across_a_bridge() {
     });
 }
 
-/// Devices without offloads: with one queue, and with several of which one is used, in either role.
+/// The devices have no offloads. In either role there is one with one queue, and one with several of which one is used.
 #[test]
 fn rping_between_plain_devices() {
     in_namespace("tap::rping_between_plain_devices", TAP_ON_A_BRIDGE, || {
@@ -59,8 +59,8 @@ fn rping_between_plain_devices() {
     });
 }
 
-/// A plain device with one queue is like any other to its user: the kernel chooses a name, a second user is refused, frames arrive
-/// without a header, and a read never blocks.
+/// A plain device with one queue works like any other. The kernel chooses a name, a second user is refused, frames
+/// arrive without a header, and a read never blocks.
 #[test]
 fn a_plain_device_with_one_queue() {
     in_namespace("tap::a_plain_device_with_one_queue", TAP, || {
@@ -70,7 +70,8 @@ fn a_plain_device_with_one_queue() {
         let error = Wire::open(&spec, 1500).unwrap_err().to_string();
         assert_eq!(error, "tap:tap0,plain: another process has the device open");
         let mut frame = Vec::new();
-        // What the kernel sends by itself when the link comes up, such as router solicitations, is a whole frame from the first octet on.
+        // The kernel sends frames by itself when the link comes up, such as router solicitations. Each is whole from
+        // the first octet on.
         while wire.receive(Instant::ZERO, &mut frame) {
             assert!(frame[0] & 1 == 1 && frame.len() >= 14, "{frame:?}");
         }
@@ -95,7 +96,7 @@ fn a_plain_device_with_one_queue() {
     });
 }
 
-/// The kernel between the two sides: it must find their packets right, and answer their search for the gateway.
+/// The kernel is the gateway between the two sides. It has to forward their packets, and to answer for its address.
 #[test]
 fn rping_through_the_kernel_as_gateway() {
     in_namespace("tap::rping_through_the_kernel_as_gateway", TAP, || {
@@ -164,7 +165,7 @@ fn a_device_that_is_down_or_taken() {
     });
 }
 
-/// What the kernel sends to a device with several queues comes out of one of them, and each of them sends.
+/// A frame of the kernel to a device with several queues comes out of one of them, and each of them sends.
 #[test]
 fn a_device_with_several_queues() {
     in_namespace("tap::a_device_with_several_queues", TAP, || {
@@ -173,8 +174,8 @@ fn a_device_with_several_queues() {
         let spec = Spec::Tap("tap0".into());
         let mut queues = Wire::open_queues(&spec, 1500, 3).unwrap();
         assert_eq!(queues.len(), 3);
-        // An ARP request from each queue; the answers come by whichever the kernel chooses. Until it has noticed that the
-        // device is in use it loses them, so that they are asked for again.
+        // Each queue sends an ARP request. The answers come by a queue of the kernel's choice. The kernel loses them
+        // until it has noticed that the device is in use, so the requests are repeated.
         let question = |host| {
             let mac = [2, 0, 0, 0, 0, host];
             [
@@ -205,7 +206,7 @@ fn a_device_with_several_queues() {
         }
         assert!(queues.iter().all(|queue| queue.counters().sent > 0));
         drop(queues);
-        // One queue of a device that may have several is as good as another device.
+        // One queue of a device that may have several works like a device with one.
         assert!(Wire::open(&spec, 1500).is_ok());
         let error = Wire::open_queues(&Spec::Tap("tap1".into()), 1500, 2).unwrap_err().to_string();
         assert_eq!(error, "tap:tap1: the device has one queue: `ip tuntap add tap1 mode tap multi_queue`");

@@ -1,4 +1,4 @@
-//! What tshark sees in a capture.
+//! The contents of a capture, read by tshark.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -14,7 +14,7 @@ pub(crate) struct Seen {
     pub(crate) bad_crcs: u64,
 }
 
-/// None where tshark is not installed; the reason is printed.
+/// Returns `None` if tshark is not installed, and prints the reason.
 pub(crate) fn look(pcap: &str) -> Option<Seen> {
     if !is_installed("tshark") {
         skip("tshark is not installed");
@@ -47,7 +47,7 @@ pub(crate) fn look(pcap: &str) -> Option<Seen> {
     Some(seen)
 }
 
-/// The kind of a frame or segment, from the one line that it has for that.
+/// Returns the kind of a frame or segment, from tshark's line about it.
 fn kind(line: &str) -> Option<&'static str> {
     if let Some(frame) = line.strip_suffix(" frame header") {
         return Some(if frame.ends_with("Request") { "mpa-request" } else { "mpa-reply" });

@@ -1,11 +1,11 @@
-//! What makes no sense: exit status 2 and one line that says what is wrong.
+//! Arguments that make no sense: exit status 2, and one line that says what is wrong.
 
 use weft_netif::Spec;
 
 use crate::help::commands_of;
 use crate::process::run;
 
-/// Arguments, and the line they get.
+/// Arguments, and the line about them.
 const TABLE: [(&str, &str); 77] = [
     (
         "",
@@ -107,7 +107,7 @@ const TABLE: [(&str, &str); 77] = [
     ("rping -s --netif pair IP", "weft rping: pair joins two devices of one process"),
 ];
 
-/// Device specs, and what is said of them. WIRES stands for the forms of all wires.
+/// Device specs, and the line about them. WIRES stands for the forms of all wires.
 const SPECS: [(&str, &str); 9] = [
     ("eth0", "--netif: device `eth0`: no such device (there are host, pair, WIRES)"),
     ("tap:", "--netif: device `tap:`: the name of the TAP device is missing"),
@@ -134,9 +134,9 @@ fn arguments_without_sense_get_one_line_and_status_2() {
     }
 }
 
-/// The names and order of the commands in the help are those in the complaint, so that a new command cannot be forgotten.
+/// The complaint has the commands of the help, in the same order. So a new command cannot be forgotten.
 #[test]
-fn a_wrong_command_is_answered_by_the_names_of_all() {
+fn the_complaint_about_a_wrong_command_names_all_commands() {
     for command in ["", "bench "] {
         let commands = commands_of(command);
         assert!(commands.len() >= 2, "{command}: {commands:?}");
@@ -153,7 +153,7 @@ fn devices_without_sense_get_one_line() {
     for (spec, expected) in SPECS {
         let expected = expected.replace("WIRES", &Spec::wires("and"));
         let run = run(&format!("rping -s --timeout 1 --ip 10.0.0.1/24 --netif {spec}"));
-        // A peer that may still come is no mistake of the user.
+        // A peer that may still come is no error of the arguments.
         let status = if expected.contains("nobody has listened") { 1 } else { 2 };
         assert_eq!((run.status, run.stderr.len(), run.stdout.len()), (status, 1, 0), "{spec}: {run:?}");
         assert!(run.stderr[0].starts_with(&format!("weft rping: {expected}")), "{spec}: {}", run.stderr[0]);

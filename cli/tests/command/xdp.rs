@@ -1,4 +1,4 @@
-//! `xdp:` across a veth. The kernel lets nobody but root run a program there, so that these tests need root.
+//! `xdp:` across a veth. The kernel lets only root run a program there, so these tests need root.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::process::{PATIENCE, Process, run};
 use crate::rping::{PINGS, check_pings};
 use crate::support::skip;
 
-/// Runs `body` where programs for XDP can be had, with a veth whose ends are both up.
+/// Runs `body` with a veth whose ends are both up, if the kernel allows programs for XDP.
 pub(crate) fn with_veth(name: &str, body: fn()) {
     if std::env::var_os("WEFT_TEST_NAMESPACE").is_some() {
         ip(&["link add weft0 type veth peer name weft1", "link set weft0 up", "link set weft1 up"]);
@@ -25,7 +25,7 @@ pub(crate) fn with_veth(name: &str, body: fn()) {
     in_namespace_of_root(name, VETH, body);
 }
 
-/// A neighbor at the other end of the veth. Its kernel and the one here have these addresses there.
+/// A neighbor at the other end of the veth, with the addresses of both kernels there.
 fn neighbor_with(theirs: &[&str], ours: &[&str]) -> Neighbor {
     let neighbor = Neighbor::new();
     neighbor.take("weft1");
@@ -40,7 +40,7 @@ fn neighbor_with(theirs: &[&str], ours: &[&str]) -> Neighbor {
     neighbor
 }
 
-/// A connection that brings no Request, which a server has to bear, shows that it listens.
+/// Waits until a server listens. The connection that shows it brings no Request: the server has to bear that.
 fn await_server(address: &str) {
     while TcpStream::connect((address, PORT)).is_err() {
         std::thread::yield_now();
@@ -51,7 +51,7 @@ fn xdp(interface: &str, queue: Option<u32>) -> Spec {
     Spec::Xdp { interface: interface.into(), queue }
 }
 
-/// What the kernel sees, tags included.
+/// The frames that the kernel sees, tags included.
 fn packet(interface: &str) -> Wire {
     Wire::open(&Spec::PlainPacket(interface.into()), 1500).unwrap()
 }
@@ -60,7 +60,8 @@ fn refusal(line: &str, mtu: usize) -> String {
     Wire::open(&line.parse().unwrap(), mtu).unwrap_err().to_string()
 }
 
-/// The sender's frames that have come to each of the wires, when there are `count` together. The kernel has some of its own.
+/// Returns the sender's frames at each of the wires, when there are `count` of them. The kernel sends others of its
+/// own.
 fn arrivals(wires: &mut [&mut Wire], count: usize) -> Vec<Vec<Vec<u8>>> {
     let mut came = vec![Vec::new(); wires.len()];
     let mut frame = Vec::new();
@@ -106,7 +107,7 @@ fn arp_request(target: [u8; 4]) -> Vec<u8> {
     ethernet([0xFF; 6], [8, 6], &rest)
 }
 
-/// TCP in IPv4 to 10.0.0.1, without sense.
+/// Returns TCP in IPv4 to 10.0.0.1, with arbitrary contents.
 fn segment(to: [u8; 6], port: u16) -> Vec<u8> {
     let header = [0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 9, 10, 0, 0, 1];
     ethernet(to, [8, 0], &[&header[..], &port.to_be_bytes(), &[0, 7], &[0; 16]].concat())
@@ -130,7 +131,7 @@ fn rping_with_packet_and_with_itself() {
     });
 }
 
-/// The kernel's TCP leaves checksums to a hardware that there is none of.
+/// The kernel's TCP leaves checksums to hardware that is not there.
 #[test]
 fn rping_with_the_kernels_tcp() {
     with_veth("xdp::rping_with_the_kernels_tcp", || {
@@ -153,8 +154,8 @@ fn rping_with_the_kernels_tcp() {
     });
 }
 
-/// While the station is there and at work, its kernel finds and reaches others by the same interface, and is reached. When the
-/// station's process is killed, its program goes with it.
+/// While the station works, its kernel still sends and receives by the same interface. When the station's process is
+/// killed, its program goes with it.
 #[test]
 fn the_kernels_own_traffic_goes_on() {
     with_veth("xdp::the_kernels_own_traffic_goes_on", || {
@@ -186,7 +187,7 @@ fn the_kernels_own_traffic_goes_on() {
     });
 }
 
-/// What the station gets, and what the kernel gets and who listens to it.
+/// Each frame goes to the station, or to the kernel and its listeners.
 #[test]
 fn frames_go_to_the_station_or_to_the_kernel() {
     with_veth("xdp::frames_go_to_the_station_or_to_the_kernel", || {
@@ -287,8 +288,8 @@ fn queues_are_watched_together_shared_or_chosen() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_in_one_line() {
-    with_veth("xdp::what_cannot_work_is_refused_in_one_line", || {
+fn wires_that_cannot_work_are_refused_in_one_line() {
+    with_veth("xdp::wires_that_cannot_work_are_refused_in_one_line", || {
         ip(&["link set lo up", "link set weft0 down", "addr add 10.0.0.1/24 dev weft1"]);
         assert_eq!(refusal("xdp:weft0", 1500), "xdp:weft0: the interface is down: `ip link set weft0 up`");
         assert_eq!(
@@ -308,10 +309,10 @@ fn what_cannot_work_is_refused_in_one_line() {
     });
 }
 
-/// Root of a namespace of one's own may do everything in it but this.
+/// Root of a user namespace may do everything in it but this.
 #[test]
-fn a_namespace_of_ones_own_is_not_enough() {
-    in_namespace("xdp::a_namespace_of_ones_own_is_not_enough", VETH, || {
+fn root_of_a_user_namespace_is_not_enough() {
+    in_namespace("xdp::root_of_a_user_namespace_is_not_enough", VETH, || {
         ip(&["link add weft0 type veth peer name weft1", "link set weft0 up"]);
         let text = "xdp:weft0: needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, and those of no namespace of one's own: be root";
         assert_eq!(refusal("xdp:weft0", 1500), text);
@@ -333,12 +334,12 @@ fn an_interface_that_goes_and_comes_back() {
         assert!(!left.receive(Instant::ZERO, &mut Vec::new()));
         assert!(!is_readable_within(&left, Duration::ZERO), "a driver could not sleep");
         ip(&["link set weft0 up"]);
-        // More than all places: each comes back to be used again.
+        // There are more frames than places, so that each place is used again.
         for port in 2..2000 {
             pass(&mut left, &mut right, &segment([2, 0, 0, 0, 0, 7], port));
             pass(&mut right, &mut left, &segment(station.mac, port));
         }
-        // More than there is room for while nobody looks: the rest is lost, and counted.
+        // While no one reads, more frames come than there is room for. The rest is lost, and counted.
         while left.counters().receive_lost == 0 {
             right.send(Instant::ZERO, &segment(station.mac, 1));
         }

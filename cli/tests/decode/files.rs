@@ -13,7 +13,7 @@ fn weft(args: &[&str]) -> Command {
     command
 }
 
-/// A file with these octets, and the folder that it goes with.
+/// Returns a file with these octets, and the folder that it is removed with.
 fn file(name: &str, octets: &[u8]) -> (Folder, PathBuf) {
     let folder = Folder::new();
     let path = folder.0.join(name);
@@ -21,7 +21,7 @@ fn file(name: &str, octets: &[u8]) -> (Folder, PathBuf) {
     (folder, path)
 }
 
-/// The status, and the lines on stderr.
+/// Returns the status, and the lines on stderr.
 fn outcome(output: &Output) -> (i32, Vec<String>) {
     let lines = String::from_utf8(output.stderr.clone()).unwrap().lines().map(str::to_owned).collect();
     (output.status.code().unwrap(), lines)
@@ -109,7 +109,7 @@ fn json_notes_go_to_stderr() {
 }
 
 #[test]
-fn reads_from_a_pipe() {
+fn a_capture_from_a_pipe_is_read() {
     let mut child = weft(&["--json", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(&std::fs::read(data("siw-rping.pcap")).unwrap()).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -118,7 +118,7 @@ fn reads_from_a_pipe() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
-    // More output than a pipe and a buffer hold.
+    // The output is more than a pipe and a buffer hold.
     let mut trace = Trace::with_startup([1, 2], [CRC, CRC]);
     let fpdus = vector("send5").repeat(40);
     for _ in 0..100 {

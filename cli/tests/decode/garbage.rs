@@ -56,7 +56,7 @@ fn plain_noise_and_plausible_packets() {
         println!("seed {seed}");
         let mut random = Random(seed);
         let mut octets = Vec::new();
-        // Startup frames for both ends first, so that the FPDU reader is reached.
+        // Both ends begin with startup frames, so that the FPDU reader is reached.
         for (from, name) in [(0, "mpa-req1"), (1, "mpa-rep1")] {
             octets.extend([from, 0, 20, 0]);
             octets.extend(vector(name));

@@ -1,4 +1,4 @@
-//! TCP at its worst: reordered, repeated, overlapping, lost and damaged segments.
+//! Segments of TCP that are reordered, repeated, overlapping, lost or damaged.
 
 use weft_cli::decode::record::Note;
 
@@ -90,8 +90,8 @@ fn the_acknowledgement_tells_that_a_segment_will_not_come() {
 }
 
 #[test]
-fn a_hole_within_one_segment_leaves_the_next_one_in_place() {
-    // Without CRC nothing could prove the second one: its place follows from the length field before the hole.
+fn a_gap_within_one_segment_leaves_the_next_one_in_place() {
+    // Without CRC nothing could prove the second segment: its place follows from the length field before the gap.
     let octets = [vector("send24z"), vector("send-nocrc")].concat();
     let mut trace = Trace::with_startup([99, 7], [0, 0]);
     trace.send(0, &octets[..20]);
@@ -125,7 +125,7 @@ fn with_markers_the_place_is_found_again_too() {
 }
 
 #[test]
-fn octets_without_sense_behind_a_hole_are_counted() {
+fn octets_without_sense_behind_a_gap_are_counted() {
     let mut trace = Trace::with_startup([99, 7], [CRC, 0]);
     trace.lose(0, 4);
     trace.send(0, &[0xa5; 400]);
@@ -145,7 +145,7 @@ fn a_capture_that_begins_in_the_middle_says_so() {
         "<StartMissing>, <Resumed { skipped: 27 }>, write good, read-request good, read-response good, send-se good, \
          <StartMissing>, read-response good"
     );
-    // Without CRC there is no proof, and the connection counts among the others.
+    // Without CRC nothing proves FPDUs, and the connection counts among the others.
     let mut trace = Trace::from_the_middle([5000, 6000]);
     trace.send(0, &vector("send-nocrc").repeat(3));
     let decoded = trace.decode();
@@ -153,7 +153,7 @@ fn a_capture_that_begins_in_the_middle_says_so() {
 }
 
 #[test]
-fn one_startup_frame_is_enough_if_the_other_is_lost() {
+fn a_startup_frame_is_enough_if_the_other_is_lost() {
     let mut trace = Trace::with_handshake([99, 7]);
     trace.lose(0, 20);
     trace.send(1, &vector("mpa-rep1"));
@@ -177,12 +177,12 @@ fn a_damaged_tcp_segment_yields_to_its_repetition() {
     let decoded = repeated.decode();
     assert_eq!(decoded.story(), "Initiator, Responder, send good");
     assert_eq!(decoded.summary.bad_checksums, 1);
-    // Alone it is shown: the MPA CRC says what it is worth.
+    // Without a repetition it is shown, with the verdict on its MPA CRC.
     assert_eq!(trace.decode().story(), "Initiator, Responder, send bad");
 }
 
 #[test]
-fn a_cut_packet_leaves_a_hole() {
+fn a_cut_packet_leaves_a_gap() {
     let mut trace = Trace::with_startup([99, 7], [CRC, 0]);
     let begin = trace.octets.len();
     trace.send(0, &vector("send24z"));

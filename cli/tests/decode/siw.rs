@@ -1,4 +1,4 @@
-//! The captures of Linux siw: the same segments as tshark counts, and as it counted when this was written.
+//! The captures of Linux siw: the same segments as tshark counts now, and as it counted when this was written.
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -1,11 +1,11 @@
-//! What is in a complete stream: vectors, Markers, damage, and the many ways of TCP and IP to carry it.
+//! The contents of complete streams: vectors, Markers, damage, and the many ways of TCP and IP to carry them.
 
 use serde_json::Value;
 use weft_cli::decode::record::Note;
 
 use crate::trace::{ACK, CRC, MARKERS, SYN, Trace, decode, ethernet, ipv4, tcp, vector, vectors};
 
-/// One direction with CRC, the octets in segments of `size`.
+/// Returns one direction with CRC, in segments of `size` octets.
 fn carried(octets: &[u8], flags: [u8; 2], size: usize) -> Trace {
     let mut trace = Trace::with_startup([7, 8], flags);
     for part in octets.chunks(size) {
@@ -55,7 +55,7 @@ fn every_vector_is_named_and_its_crc_good() {
 }
 
 #[test]
-fn terminate_is_told_in_words() {
+fn a_terminate_is_shown_in_words() {
     for (name, (layer, etype, code), about) in [
         ("term-crc", (2, 0, 2), ""),
         ("term-mpa07", (2, 0, 7), ""),
@@ -138,7 +138,7 @@ fn a_bad_crc_is_shown_and_the_next_segment_too() {
     octets[22] ^= 1;
     let decoded = carried(&octets, [CRC, 0], 1460).decode();
     assert_eq!(decoded.story(), "Initiator, Responder, send bad, write good, read-request good");
-    // The same without CRC in use: nobody can tell.
+    // Without CRC nothing shows the damage.
     let decoded = carried(&octets, [0, 0], 1460).decode();
     assert_eq!(decoded.story(), "Initiator, Responder, send off, write off, read-request off");
 }
@@ -221,7 +221,7 @@ fn other_connections_are_counted_and_left_out() {
     let decoded = trace.decode();
     assert_eq!((decoded.story().as_str(), decoded.summary.other), ("", 1));
 
-    // The same ends again, this time with iWARP, after words of the ULP's own.
+    // The same ends connect again, this time with iWARP, after octets of the ULP's own.
     trace.sequence = [1000, 2000];
     trace.handshake();
     trace.send(0, b"hello, shall we? MPA!");

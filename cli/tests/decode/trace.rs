@@ -1,4 +1,4 @@
-//! Captures written octet by octet, with nothing of the decoder or the data path in between.
+//! Captures written octet by octet, without code of the decoder or the data path.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use weft_cli::decode::print;
 use weft_cli::decode::record::{Item, Note, Record};
 use weft_cli::decode::tracker::{Summary, Tracker};
 
-/// A capture of one TCP connection between two ends, each `send` one packet a millisecond after the former one.
+/// A capture of one TCP connection between two ends. Each `send` is one packet, a millisecond after the one before.
 pub(crate) struct Trace {
     pub(crate) octets: Vec<u8>,
     /// The next sequence number of both ends.
@@ -16,28 +16,28 @@ pub(crate) struct Trace {
     millis: u32,
 }
 
-/// What the decoder made of a capture.
+/// The decoder's output for a capture.
 pub(crate) struct Decoded {
     pub(crate) records: Vec<Record>,
     pub(crate) summary: Summary,
 }
 
 impl Trace {
-    /// A capture of a connection that was under way before.
+    /// Returns a capture of a connection that was under way before.
     pub(crate) fn from_the_middle(sequence: [u32; 2]) -> Self {
         let mut octets = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
         octets.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0]);
         Self { octets, sequence, millis: 0 }
     }
 
-    /// A capture with the TCP handshake; end 0 connects.
+    /// Returns a capture with the TCP handshake. End 0 connects.
     pub(crate) fn with_handshake(first: [u32; 2]) -> Self {
         let mut trace = Self::from_the_middle(first);
         trace.handshake();
         trace
     }
 
-    /// A capture with the TCP handshake and both startup frames, `flags` being M, C, R and S of both.
+    /// Returns a capture with the TCP handshake and both startup frames. `flags` are M, C, R and S of both.
     pub(crate) fn with_startup(first: [u32; 2], flags: [u8; 2]) -> Self {
         let mut trace = Self::with_handshake(first);
         trace.send(0, &[b"MPA ID Req Frame", &[flags[0], 1, 0, 0][..]].concat());
@@ -54,24 +54,24 @@ impl Trace {
         self.packet(0, self.sequence[0], ACK, b"");
     }
 
-    /// The next payload in order.
+    /// Adds the next payload in order.
     pub(crate) fn send(&mut self, from: usize, payload: &[u8]) {
         self.packet(from, self.sequence[from], ACK, payload);
         self.lose(from, payload.len());
     }
 
-    /// Octets that were sent, but are not in the capture.
+    /// Skips octets that were sent, but are not in the capture.
     pub(crate) fn lose(&mut self, from: usize, octets: usize) {
         self.sequence[from] = self.sequence[from].wrapping_add(u32::try_from(octets).unwrap());
     }
 
-    /// One packet with any sequence number.
+    /// Adds a packet with any sequence number.
     pub(crate) fn packet(&mut self, from: usize, sequence: u32, flags: u8, payload: &[u8]) {
         let frame = ethernet(&ipv4(from, &tcp(from, [sequence, self.sequence[1 - from]], flags, payload)));
         self.record(&frame);
     }
 
-    /// One record of any content.
+    /// Adds a record of any content.
     pub(crate) fn record(&mut self, frame: &[u8]) {
         self.millis += 1;
         let len = u32::try_from(frame.len()).unwrap();
@@ -87,12 +87,12 @@ impl Trace {
 }
 
 impl Decoded {
-    /// The JSON objects.
+    /// Returns the JSON objects.
     pub(crate) fn objects(&self) -> Vec<Value> {
         self.records.iter().filter_map(print::json).collect()
     }
 
-    /// Kinds and verdicts in short: `send good, write bad`. Notes in angle brackets.
+    /// Returns kinds and verdicts in short: `send good, write bad`. Notes are in angle brackets.
     pub(crate) fn story(&self) -> String {
         let mut story = String::new();
         for record in &self.records {
@@ -128,7 +128,7 @@ pub(crate) fn decode(octets: &[u8]) -> Decoded {
     Decoded { records, summary: *tracker.summary() }
 }
 
-/// A TCP header with `[sequence, acknowledgement]` and its payload, checksum included.
+/// Returns a TCP header with `[sequence, acknowledgement]` and its payload, checksum included.
 pub(crate) fn tcp(from: usize, numbers: [u32; 2], flags: u8, payload: &[u8]) -> Vec<u8> {
     let ports = if from == 0 { [0x30, 0x39, 0x1c, 0x06] } else { [0x1c, 0x06, 0x30, 0x39] };
     let mut out = ports.to_vec();
@@ -151,7 +151,7 @@ pub(crate) fn ipv4(from: usize, segment: &[u8]) -> Vec<u8> {
     [&header, segment].concat()
 }
 
-/// An Ethernet frame, padded to 60 octets as short ones are.
+/// Returns an Ethernet frame, padded to 60 octets as short ones are.
 pub(crate) fn ethernet(datagram: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00];
     frame.extend(datagram);
@@ -159,7 +159,7 @@ pub(crate) fn ethernet(datagram: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The octets of a computed vector.
+/// Returns the octets of a computed vector.
 pub(crate) fn vector(name: &str) -> Vec<u8> {
     let hex = vectors()[name]["hex"].as_str().unwrap_or_else(|| panic!("no vector {name}")).to_owned();
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()

@@ -1,4 +1,4 @@
-//! What the test binaries of this crate share.
+//! The common part of the test binaries of this crate.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,15 +7,15 @@ mod skip;
 
 pub(crate) use skip::skip;
 
-/// Whether a program can be started.
+/// Returns true if a program can be started.
 pub(crate) fn is_installed(program: &str) -> bool {
     let mut command = std::process::Command::new(program);
     command.arg("--version").stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
-/// An empty folder that whoever runs the test may write to, with a short name, as the path of a Unix socket has to be short;
-/// dropping it removes it.
+/// An empty folder that the test's user may write to. Its name is short, as the path of a Unix socket has to be. It is
+/// removed when this is dropped.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {

@@ -1,10 +1,10 @@
-//! How a test says that it could not run; tests of other crates include this file.
+//! The note of a test that could not run. Tests of other crates include this file.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Says that a test could not run here. The line goes to standard error past the test harness, which hides what passing
-/// tests print, and into the file that `WEFT_SKIPPED_FILE` names, from which `.ci/run` counts.
+/// Prints that a test could not run here. The line goes to standard error past the test harness, which hides the output
+/// of passing tests. It goes also into the file that `WEFT_SKIPPED_FILE` names, from which `.ci/run` counts.
 pub(crate) fn skip(reason: &str) {
     let line = format!("skipped: {reason}\n");
     let _closed = std::io::stderr().write_all(line.as_bytes());
