@@ -149,8 +149,8 @@ mod tests {
     fn the_bell_never_blocks_and_ends_with_exec() {
         let (wire, _other) = pair(1500);
         let bell = wire.poll_fd().unwrap();
-        assert!(fcntl_getfl(&bell).unwrap().contains(OFlags::NONBLOCK));
-        assert!(fcntl_getfd(&bell).unwrap().contains(FdFlags::CLOEXEC));
+        assert!(fcntl_getfl(bell).unwrap().contains(OFlags::NONBLOCK));
+        assert!(fcntl_getfd(bell).unwrap().contains(FdFlags::CLOEXEC));
     }
 
     #[test]
