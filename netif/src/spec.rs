@@ -198,6 +198,9 @@ mod tests {
             let is_told = |kind| Spec::WIRES.iter().any(|(name, _)| name.split(':').next() == Some(kind));
             assert!(form.is_none_or(is_told), "{text} is in no list of devices");
         }
+        for (form, _) in Spec::WIRES {
+            assert_eq!(form.parse::<Spec>().map(|spec| spec.to_string()).as_deref(), Ok(*form));
+        }
     }
 
     #[test]
