@@ -51,15 +51,15 @@ counters! {
 counters! {
     /// The counters of a [`Stack`](crate::Stack). They are totals, except those that say "now".
     "stack" Counters {
-        /// Frames taken from the wire or turned round.
+        /// Frames taken from the wire, and frames to the own address.
         frames_in,
-        /// Frames given to the wire or turned round.
+        /// Frames given to the wire, and frames to the own address.
         frames_out,
-        /// Frames to the own address that never saw the wire.
+        /// Frames to the own address, which do not reach the wire.
         looped,
         /// Frames to the own address that were lost because too many waited.
         loop_overflows,
-        /// Frames for other stations, and frames that no station should send: malformed, fragments, forged senders.
+        /// Frames for another station, and frames that are malformed, fragments, or from a forged sender.
         refused,
         /// Frames whose checksum of IPv4 or TCP was wrong.
         damaged,

@@ -74,7 +74,7 @@ impl Link {
         }
     }
 
-    /// Takes the next frame. Returns false if there is none. The frame is trusted only if the device vouches for TCP's
+    /// Takes the next frame. Returns false if there is none. The frame is trusted only if the device has verified TCP's
     /// checksum.
     #[inline]
     pub(crate) fn receive(&mut self, now: Instant, frame: &mut Frame) -> bool {

@@ -279,7 +279,7 @@ enum BurstEnd {
     Turn,
 }
 
-/// The most frames that turned round and wait.
+/// The most frames to the own address that wait.
 pub(super) const MAX_LOOPED: usize = 512;
 const TICK: Duration = Duration::from_millis(1);
 /// smoltcp's shortest retransmission timeout, from the sending of a segment on.

@@ -34,7 +34,7 @@ impl Stack {
     }
 
     fn handle_next_frame(&mut self, now: Instant) -> bool {
-        // Frames that turned round and frames from the wire take turns, so that neither can starve the other.
+        // Frames to the own address and frames from the wire take turns, so that neither can starve the other.
         self.is_loops_turn = !self.is_loops_turn && !self.looped.is_empty();
         let has_arrived = !self.is_loops_turn && self.wire.take(now, &mut self.slot.incoming);
         let looped = if !has_arrived {
