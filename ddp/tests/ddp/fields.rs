@@ -4,13 +4,15 @@ use weft_ddp::{Error, Header, Queue, Receiver, Segment, Sender, Stag};
 
 use crate::vectors::segments;
 
+/// Control octets of the upper layer. Miri is slow and gets two of them.
+const CONTROLS: core::ops::RangeInclusive<u8> = if cfg!(miri) { 0x42..=0x43 } else { 0..=u8::MAX };
 const WORDS: [u32; 7] = [0, 1, 0x0102_0304, 0x7FFF_FFFF, 0x8000_0000, u32::MAX - 1, u32::MAX];
 
 /// The upper layer gets the values in the 14 octets of a tagged header.
 // Covers 5041-4.2-1, 5041-4.2-3, 5041-4.2-8.
 #[test]
 fn tagged_fields_are_handed_up() {
-    for control in 0..=u8::MAX {
+    for control in CONTROLS {
         for stag in WORDS {
             for to in [0, 1, 0x0102_0304_0506_0708, u64::MAX - 1, u64::MAX] {
                 let header = [&[0xC1, control][..], &stag.to_be_bytes(), &to.to_be_bytes()].concat();
@@ -28,7 +30,7 @@ fn tagged_fields_are_handed_up() {
 // Covers 5041-4.3-1, 5041-4.3-3, 5041-5.4-3.
 #[test]
 fn untagged_fields_are_handed_up() {
-    for control in 0..=u8::MAX {
+    for control in CONTROLS {
         for word in WORDS {
             for (queue, msn) in (0..4).flat_map(|queue| WORDS.map(|msn| (queue, msn))) {
                 let numbers = [word, queue, msn, 0].map(u32::to_be_bytes).concat();
