@@ -183,6 +183,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_text_that_is_too_long_is_cut_in_front_of_its_end() {
+        assert_eq!(text::<4>("weft").map(c_char::to_ne_bytes).concat(), b"wef\0");
+        assert_eq!(text::<8>("weft").map(c_char::to_ne_bytes).concat(), b"weft\0\0\0\0");
+    }
+
+    #[test]
     fn the_mtu_is_the_largest_power_of_two_that_fits() {
         for (mtu, number) in [(576, 2), (1500, 3), (4096, 5), (65_535, 5)] {
             let mut config = Config::new("10.0.0.1/24".parse().unwrap(), 1);

@@ -190,4 +190,18 @@ mod tests {
             assert_eq!(wc_status(number).to_str(), Ok(status.to_string().as_str()), "{number}");
         }
     }
+
+    /// `IBV_RATE_120_GBPS`, `IBV_RATE_14_GBPS` and `IBV_RATE_MAX`; the last two are no multiple.
+    #[test]
+    fn rates_are_those_of_libibverbs() {
+        for (rate, mult, mbps) in [(10, 48, 120_000), (11, -1, 14_062), (0, -1, -1), (99, -1, -1)] {
+            assert_eq!((ibv_rate_to_mult(rate), ibv_rate_to_mbps(rate)), (mult, mbps), "{rate}");
+        }
+        for (mult, rate) in [(48, 10), (1, 2), (0, 0), (-1, 0), (3, 0)] {
+            assert_eq!(mult_to_ibv_rate(mult), rate, "{mult}");
+        }
+        for (mbps, rate) in [(120_000, 10), (14_062, 11), (0, 0), (1, 0)] {
+            assert_eq!(mbps_to_ibv_rate(mbps), rate, "{mbps}");
+        }
+    }
 }

@@ -33,6 +33,8 @@ fn a_trace_shows_all_calls() {
     let send = lines_of(&trace, parent).find(|line| line.starts_with("ibv_post_send(qp=0x")).unwrap();
     assert!(send.contains(", wrs=[{wr_id=0x78 SEND 0x") && send.contains("+5 lkey=0x"), "{send}");
     assert!(send.contains(" SIGNALED}], bad=") && send.ends_with(" = 0"), "{send}");
+    let has_capacity = |line: &str| line.contains(" send_wr=2 recv_wr=2 send_sge=1 recv_sge=1 ");
+    assert!(lines_of(&trace, parent).any(|line| line.starts_with("rdma_create_ep(") && has_capacity(line)));
     assert!(trace.contains("[{wr_id=0x77 success RECV len=5}]) = 1"), "{trace}");
     let threads: Vec<&str> = who.iter().copied().filter(|who| who.contains('/')).collect();
     let asks = |who: &&&str| has(who, "ibv_query_device(context=0x", " = 0");

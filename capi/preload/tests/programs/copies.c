@@ -37,6 +37,12 @@ static void make_all(void)
     strange = attr;
     strange.pd = (struct ibv_pd *)context;
     null_with(EINVAL, ibv_create_qp_ex(context, &strange));
+    strange = attr;
+    strange.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
+    strange.create_flags = 1;
+    null_with(EOPNOTSUPP, ibv_create_qp_ex(context, &strange));
+    /* Flags without their bit in the mask are not looked at. */
+    attr.create_flags = 1;
     struct ibv_qp *made = ibv_create_qp_ex(context, &attr);
     must(made && (qp = ibv_qp_to_qp_ex(made)));
     null_with(EINVAL, ibv_qp_to_qp_ex((struct ibv_qp *)pd));

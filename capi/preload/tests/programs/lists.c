@@ -122,7 +122,7 @@ int main(void)
     struct ends ends = connect_ends(pd, attr);
     struct ibv_qp_init_attr made;
     struct ibv_qp_attr now;
-    must(ibv_query_qp(ends.server->qp, &now, IBV_QP_CAP, &made) == 0);
+    must(ibv_query_qp(ends.server->qp, &now, IBV_QP_CAP, &made) == 0 && now.port_num == 1);
     sends(ends.client->qp);
     built(ends.client->qp);
     recvs(post_recv, ends.server->qp, (int)made.cap.max_recv_wr);

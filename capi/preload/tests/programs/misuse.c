@@ -116,6 +116,8 @@ static void queues(struct ibv_context *context)
     struct ibv_qp_attr change = {.qp_state = IBV_QPS_RTR};
     must(ibv_modify_qp(qp, &change, IBV_QP_STATE) == EINVAL);
     must(ibv_modify_qp(qp, &change, 1 << 30) == EINVAL);
+    change.qp_state = IBV_QPS_RESET;
+    must(ibv_modify_qp(qp, &change, IBV_QP_STATE) == 0);
     must(ibv_modify_qp(qp, NULL, IBV_QP_STATE) == EINVAL);
     struct ibv_send_wr send = {.opcode = IBV_WR_SEND, .num_sge = 0}, *bad_send = NULL;
     must(ibv_post_send(qp, &send, &bad_send) != 0 && bad_send == &send);
@@ -150,6 +152,10 @@ static void shared_queues(struct ibv_context *context)
     struct ibv_srq *srq = ibv_create_srq(pd, &attr);
     must(srq && attr.attr.max_wr >= 8);
     must(ibv_modify_srq(srq, &attr.attr, 64) == EINVAL);
+    attr.attr.srq_limit = 3;
+    must(ibv_modify_srq(srq, &attr.attr, IBV_SRQ_LIMIT) == 0);
+    attr.attr.srq_limit = 0;
+    must(ibv_query_srq(srq, &attr.attr) == 0 && attr.attr.srq_limit == 3);
     must(ibv_query_srq(srq, NULL) == EINVAL);
     struct ibv_recv_wr recv = {.num_sge = 0}, *bad = NULL;
     must(ibv_post_srq_recv(srq, &recv, &bad) == 0);

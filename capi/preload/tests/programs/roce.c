@@ -217,6 +217,20 @@ static void meet_in_either_order(void)
     }
 }
 
+/* A number is free again when its queue pair is gone, and rests for a while. */
+static void take_numbers(void)
+{
+    struct ibv_qp *kept = make_qp(NULL);
+    uint32_t last = 0;
+    for (int index = 0; index < 600; index++) {
+        struct ibv_qp *qp = make_qp(NULL);
+        must(qp->qp_num >> 8 == kept->qp_num >> 8 && qp->qp_num != kept->qp_num && qp->qp_num != last);
+        last = qp->qp_num;
+        must(ibv_destroy_qp(qp) == 0);
+    }
+    must(ibv_destroy_qp(kept) == 0);
+}
+
 static void meet_oneself(void)
 {
     struct ibv_srq_init_attr init = {.attr = {.max_wr = DEPTH, .max_sge = 1}};
@@ -338,6 +352,7 @@ int main(void)
     must(mr);
     look();
     refuse_nonsense();
+    take_numbers();
     meet_in_either_order();
     meet_oneself();
     meet_nobody();

@@ -103,6 +103,22 @@ static void *receive_all(void *argument)
     return NULL;
 }
 
+/* Messages have parts, and no control data. */
+static void messages(void)
+{
+    struct sockets ends = connected();
+    char sent[] = "in parts", got[sizeof sent] = "", control[64];
+    struct iovec out[] = {{sent, 3}, {sent + 3, sizeof sent - 3}}, in = {got, sizeof got};
+    struct msghdr message = {.msg_iov = out, .msg_iovlen = 2, .msg_control = control};
+    struct msghdr arrived = {.msg_iov = &in, .msg_iovlen = 1, .msg_control = control, .msg_flags = MSG_TRUNC};
+    must(rsendmsg(ends.client, &message, 0) == sizeof sent);
+    must(rrecvmsg(ends.server, &arrived, MSG_WAITALL) == sizeof sent && strcmp(got, sent) == 0 && arrived.msg_flags == 0);
+    message.msg_controllen = arrived.msg_controllen = sizeof control;
+    minus_with(EOPNOTSUPP, rsendmsg(ends.client, &message, 0));
+    minus_with(EOPNOTSUPP, rrecvmsg(ends.server, &arrived, 0));
+    end(&ends);
+}
+
 /* Sends in both directions at a time, with two threads for each end. */
 static void stream(void)
 {
@@ -283,6 +299,26 @@ static void mappings(void)
     end(&ends);
 }
 
+/* Sets options, and asks for them. */
+static void options(void)
+{
+    static const struct {
+        int level, name, set, got;
+    } rows[] = {
+        {SOL_SOCKET, SO_REUSEADDR, 7, 1},      {SOL_SOCKET, SO_KEEPALIVE, 1, 1},   {SOL_SOCKET, SO_OOBINLINE, 1, 1},
+        {SOL_SOCKET, SO_SNDBUF, 32000, 64000}, {SOL_SOCKET, SO_RCVBUF, 8000, 16000}, {IPPROTO_TCP, TCP_NODELAY, 0, 0},
+        {IPPROTO_TCP, TCP_KEEPIDLE, 9, 9},     {IPPROTO_TCP, TCP_KEEPCNT, 9, 1},   {IPPROTO_TCP, TCP_KEEPINTVL, 9, 1},
+    };
+    int value, fd = rsocket(AF_INET, SOCK_STREAM, 0);
+    socklen_t len = sizeof value;
+    for (size_t index = 0; index < sizeof rows / sizeof *rows; index++) {
+        must(rsetsockopt(fd, rows[index].level, rows[index].name, &rows[index].set, sizeof(int)) == 0);
+        must(rgetsockopt(fd, rows[index].level, rows[index].name, &value, &len) == 0 && value == rows[index].got);
+    }
+    must(rgetsockopt(fd, SOL_SOCKET, SO_TYPE, &value, &len) == 0 && value == SOCK_STREAM);
+    must(rclose(fd) == 0);
+}
+
 static void refusals(void)
 {
     struct sockaddr_in address = loopback(htons(1));
@@ -334,11 +370,13 @@ static void refusals(void)
 int main(void)
 {
     refusals();
+    options();
     in_progress();
     waiting();
     ends_of_streams();
     mappings();
     stream();
+    messages();
     death();
     puts("ok");
     return 0;

@@ -48,6 +48,7 @@ int main(void)
 
     const char *base = list[0]->ibdev_path;
     must(strncmp(base, folder, strlen(folder)) == 0 && strcmp(strrchr(base, '/'), "/weft0") == 0);
+    must(ibv_get_device_index(list[0]) == -1);
     must(list[0]->node_type == atoi(content(base, "node_type")));
     must(strcmp(content(list[0]->dev_path, "ibdev"), "weft0") == 0);
     must(strcmp(content(list[0]->dev_path, "../abi_version"), "6") == 0);
@@ -55,6 +56,7 @@ int main(void)
     must(ibv_query_port(context, 1, &port) == 0);
     must((int)port.state == atoi(content(base, "ports/1/state")));
     must(strcmp(content(base, "ports/1/link_layer"), "Ethernet") == 0);
+    must(strcmp(content(base, "device/net/lo/address"), "00:00:00:00:00:00") == 0);
     must(atoi(content(base, "device/numa_node")) == -1);
     char wanted[40] = "";
     union ibv_gid gid;
