@@ -16,8 +16,8 @@ pub struct AddrInfo {
     pub destination: Option<SocketAddr>,
 }
 
-/// The addresses of a name like `host:7174`, `192.0.2.1:7174` or `[2001:db8::1]:7174`, from the system's resolver, in
-/// the order in which they should be tried. It may wait for the network.
+/// Returns the addresses of a name like `host:7174`, `192.0.2.1:7174` or `[2001:db8::1]:7174`, from the system's
+/// resolver, in the order in which they should be tried. It may wait for the network.
 ///
 /// # Errors
 /// [`Error::Name`] when it is no host and port, or has no address.

@@ -116,7 +116,7 @@ impl Core {
         near.rev().max_by_key(|&(prefix, _)| prefix).map(|(_, device)| device.clone())
     }
 
-    /// The id is this device's from now on; ports of others go back.
+    /// Gives the id to this device. Ports that it has on other devices are free again.
     fn settle_on(&mut self, device: &Device, peer: SocketAddr) {
         self.ends.retain(|end| end.device.is_same(device));
         let bound = self.ends.first().map(|end| end.port.local_addr());

@@ -26,7 +26,7 @@ impl EventChannel {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The next event, without waiting. Drives the devices whose progress is manual if there is none.
+    /// Returns the next event, without waiting. Drives the devices whose progress is manual if there is none.
     pub fn next(&self) -> Option<Event> {
         if let Some(event) = self.inner.take() {
             return Some(event);
@@ -35,8 +35,8 @@ impl EventChannel {
         self.inner.take()
     }
 
-    /// The next event; waits for it, with `timeout` at most so long in real time. Drives the devices whose progress is
-    /// manual meanwhile; one on virtual time has to be driven by another thread.
+    /// Waits for the next event and returns it. With `timeout` it waits at most so long, in real time. Drives the
+    /// devices whose progress is manual meanwhile; one on virtual time has to be driven by another thread.
     pub fn wait(&self, timeout: Option<Duration>) -> Option<Event> {
         self.wait_until(Until::timeout(timeout))
     }
@@ -54,7 +54,7 @@ impl ChannelInner {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next event that means something to an id.
+    /// Returns the next event that means something to an id.
     fn take(&self) -> Option<Event> {
         let _order = self.lock_order();
         loop {
@@ -72,7 +72,7 @@ impl AsFd for EventChannel {
 }
 
 impl AsRawFd for EventChannel {
-    /// For runtimes and C, which take a bare number; it is open for as long as the channel lives.
+    /// Returns the bare number, for runtimes and C. It is open for as long as the channel lives.
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()
     }

@@ -21,7 +21,7 @@ struct Told {
 }
 
 impl Manager {
-    /// The event that a notice makes, and the next state of its id; none for an id that is destroyed.
+    /// Returns the event that a notice makes, and the next state of its id; none for an id that is destroyed.
     pub(crate) fn deliver(self: &Arc<Self>, notice: Notice) -> Option<Event> {
         let shared = self.find(notice.id)?;
         if let News::Event(CmEvent::ConnectRequest(request)) = notice.news {
@@ -82,7 +82,7 @@ impl Manager {
 }
 
 impl Shared {
-    /// An event of this id, which has to be acknowledged.
+    /// Returns an event of this id, which has to be acknowledged.
     fn event(self: &Arc<Self>, told: Told) -> Event {
         *crate::manager::lock(&self.unacknowledged) += 1;
         Event {
@@ -133,7 +133,7 @@ fn tell(event: CmEvent) -> Option<Told> {
     }
 }
 
-/// The event and the status by which the kernel's connection manager reports a failure of an iWARP device.
+/// Returns the event and the status by which the kernel's connection manager reports a failure of an iWARP device.
 const fn failure(reason: &ConnectFailure) -> (EventKind, Errno) {
     match reason {
         ConnectFailure::Refused => (EventKind::Rejected, Errno::CONNREFUSED),

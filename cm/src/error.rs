@@ -65,7 +65,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The number that librdmacm would set `errno` to.
+    /// Returns the number that librdmacm would set `errno` to.
     pub const fn errno(&self) -> Errno {
         match self {
             Self::DeviceRemoved | Self::NoDevice => Errno::NODEV,
@@ -86,7 +86,7 @@ impl Error {
     }
 }
 
-/// The number for what a device refuses.
+/// Returns the number for what a device refuses.
 const fn refused(error: &CmError) -> Errno {
     match error {
         CmError::Listen(ListenError::AddrInUse) | CmError::Connect(ConnectError::AddrInUse) => {

@@ -8,52 +8,53 @@ use crate::kind::EventKind;
 use crate::param::EventParam;
 
 impl Event {
-    /// What has happened.
+    /// Returns what has happened.
     pub const fn kind(&self) -> EventKind {
         self.kind
     }
 
-    /// 0, or the negative number of libc that librdmacm would report: why it happened.
+    /// Returns why it happened: 0, or the negative number of libc that librdmacm would report.
     pub fn status(&self) -> i32 {
         self.status.map_or(0, |errno| -errno.raw_os_error())
     }
 
-    /// The same as an [`Errno`]; none for 0.
+    /// Returns the same as an [`Errno`]; none for 0.
     pub const fn error(&self) -> Option<Errno> {
         self.status
     }
 
-    /// The number of the id; in a connect request that of the new one.
+    /// Returns the number of the id. In a connect request it is that of the new id.
     pub const fn id(&self) -> u64 {
         self.id
     }
 
-    /// What the application has stored in the id; a new id begins with its listener's.
+    /// Returns what the application has stored in the id. A new id begins with the value of its listener.
     pub const fn context(&self) -> u64 {
         self.context
     }
 
-    /// The number of the id that listens, in a connect request.
+    /// Returns the number of the id that listens, in a connect request.
     pub const fn listen_id(&self) -> Option<u64> {
         self.listener
     }
 
-    /// The new id of a connect request, once. If it is not taken, the request is rejected when the event is dropped.
+    /// Returns the new id of a connect request, once. If it is not taken, the request is rejected when the event is
+    /// dropped.
     pub const fn take_id(&mut self) -> Option<Id> {
         self.child.take()
     }
 
-    /// What came with it.
+    /// Returns what came with it.
     pub const fn param(&self) -> &EventParam {
         &self.param
     }
 
-    /// The private data that came with it.
+    /// Returns the private data that came with it.
     pub fn private_data(&self) -> &[u8] {
         &self.param.private_data
     }
 
-    /// Why a connection did not come about, as the device has it.
+    /// Returns why a connection did not come about, as the device has it.
     pub const fn connect_failure(&self) -> Option<&ConnectFailure> {
         match &self.cause {
             Cause::Failure(failure) => Some(failure),
@@ -61,7 +62,7 @@ impl Event {
         }
     }
 
-    /// How a connection ended, as the device has it.
+    /// Returns how a connection ended, as the device has it.
     pub const fn disconnect_reason(&self) -> Option<&DisconnectReason> {
         match &self.cause {
             Cause::End(reason) => Some(reason),

@@ -23,7 +23,7 @@ impl Attempt {
         Self { private_data, responder_resources, initiator_depth, peer_to_peer, local, repeats }
     }
 
-    /// What [`Id::connect`] was called with, as far as it matters.
+    /// Returns what [`Id::connect`] was called with, as far as it matters.
     pub(crate) fn param(&self) -> ConnParam<'_> {
         let &Self { responder_resources, initiator_depth, peer_to_peer, .. } = self;
         let private_data = &self.private_data;
@@ -32,12 +32,12 @@ impl Attempt {
 }
 
 impl Id {
-    /// The number by which events name it; never used again in the same manager.
+    /// Returns the number by which events name it; never used again in the same manager.
     pub fn number(&self) -> u64 {
         self.shared.number
     }
 
-    /// What the application has stored in it; 0 at first, and for an id of a connect request its listener's.
+    /// Returns what the application has stored in it; 0 at first, and for an id of a connect request its listener's.
     pub fn context(&self) -> u64 {
         self.shared.context.load(Ordering::Relaxed)
     }
@@ -47,18 +47,18 @@ impl Id {
         self.shared.context.store(context, Ordering::Relaxed);
     }
 
-    /// The state, as far as the events that were taken tell.
+    /// Returns the state, as far as the events that were taken tell.
     pub fn state(&self) -> State {
         self.shared.lock().state
     }
 
-    /// The device, once the id has one.
+    /// Returns the device, once the id has one.
     pub fn device(&self) -> Option<Device> {
         self.shared.lock().device.clone()
     }
 
-    /// The own address: as bound, or resolved. Its port is 0 until there is one; connecting without having bound one
-    /// gives it an ephemeral one.
+    /// Returns the own address: as bound, or resolved. Its port is 0 until there is one; connecting without having
+    /// bound one gives it an ephemeral one.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         let core = self.shared.lock();
         let local = core.local?;
@@ -66,17 +66,17 @@ impl Id {
         Some(source.map_or(local, |source| SocketAddr::new(source, local.port())))
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.shared.lock().peer
     }
 
-    /// The queue pair.
+    /// Returns the queue pair.
     pub fn qp(&self) -> Option<Arc<Qp>> {
         self.shared.lock().qp.clone()
     }
 
-    /// Whether each call waits for its event.
+    /// Returns whether each call waits for its event.
     pub fn is_synchronous(&self) -> bool {
         self.shared.lock().is_synchronous
     }
@@ -125,7 +125,7 @@ impl Id {
         Ok(qp)
     }
 
-    /// The event that the last synchronous call has ended with, once; it is acknowledged already.
+    /// Returns the event that the last synchronous call has ended with, once; it is acknowledged already.
     pub fn take_event(&self) -> Option<Event> {
         self.shared.lock().last.take()
     }
@@ -198,7 +198,7 @@ impl Core {
         }
     }
 
-    /// The state after a call, if it is allowed.
+    /// Returns the state after a call, if it is allowed.
     pub(crate) fn after(&self, op: Op) -> Result<State, Error> {
         self.state.after(op).ok_or_else(|| self.refuse(op))
     }

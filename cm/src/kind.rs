@@ -33,7 +33,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The name, as `rdma_event_str` has it without its prefix.
+    /// Returns the name, as `rdma_event_str` has it without its prefix.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AddrResolved => "ADDR_RESOLVED",
@@ -52,7 +52,7 @@ impl EventKind {
         }
     }
 
-    /// The kinds that an id posts to itself.
+    /// Returns the kind with this number, if an id posts it to itself.
     pub(crate) const fn of_posted(number: u32) -> Option<Self> {
         Some(match number {
             0 => Self::AddrResolved,

@@ -76,7 +76,7 @@ impl Id {
 }
 
 impl Shared {
-    /// An event has been acknowledged.
+    /// Counts an event as acknowledged.
     pub(crate) fn acknowledge(&self) {
         *lock(&self.unacknowledged) -= 1;
         self.acknowledged.notify_all();

@@ -28,7 +28,7 @@ pub struct Counters {
 }
 
 impl Cm {
-    /// A manager without devices.
+    /// Makes a manager without devices.
     pub fn new() -> Self {
         Self::default()
     }
@@ -51,7 +51,7 @@ impl Cm {
         }
     }
 
-    /// The devices.
+    /// Returns the devices.
     pub fn devices(&self) -> Vec<Device> {
         self.manager.devices()
     }
@@ -91,7 +91,7 @@ impl Cm {
         *lock(&self.manager.repeats) = (repeats, pause);
     }
 
-    /// What the manager holds now.
+    /// Returns what the manager holds now.
     pub fn counters(&self) -> Counters {
         Counters { devices: lock(&self.manager.devices).len(), ids: lock(&self.manager.ids).len() }
     }
@@ -106,7 +106,7 @@ impl Manager {
         *lock(&self.repeats)
     }
 
-    /// A new id.
+    /// Returns a new id.
     pub(crate) fn enter(self: &Arc<Self>, core: Core, context: u64) -> Id {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let shared = Arc::new(Shared::new(number, context, Arc::clone(self), core));
@@ -114,7 +114,7 @@ impl Manager {
         Id { shared }
     }
 
-    /// The id that a notice is for.
+    /// Returns the id that a notice is for.
     pub(crate) fn find(&self, cookie: u64) -> Option<Arc<Shared>> {
         lock(&self.ids).get(&(cookie & NUMBER))?.upgrade()
     }
@@ -140,7 +140,7 @@ impl Manager {
         outcome
     }
 
-    /// The device that leads to `remote` by the longest prefix.
+    /// Returns the device that leads to `remote` by the longest prefix.
     pub(crate) fn route(&self, remote: IpAddr) -> Option<Device> {
         let devices = self.devices();
         let near = devices.iter().filter_map(|device| Some((nearness(device, remote)?, device)));
@@ -148,8 +148,8 @@ impl Manager {
         near.rev().max_by_key(|&(prefix, _)| prefix).map(|(_, device)| device.clone())
     }
 
-    /// The devices that have an address, all of its IP version if it is unspecified; `::` means both versions, as on
-    /// sockets.
+    /// Returns the devices that have an address, all of its IP version if it is unspecified; `::` means both versions,
+    /// as on sockets.
     pub(crate) fn devices_with(&self, local: IpAddr) -> Vec<Device> {
         let mut devices = self.devices();
         let address = |device: &Device| device.address(0).ip();
@@ -169,7 +169,7 @@ impl Manager {
     }
 }
 
-/// How near `remote` is to `device`; the own address is nearest.
+/// Returns how near `remote` is to `device`; the own address is nearest.
 pub(crate) fn nearness(device: &Device, remote: IpAddr) -> Option<u8> {
     let is_own = device.address(0).ip() == remote;
     device.route_to(remote).map(|prefix| if is_own { u8::MAX } else { prefix })

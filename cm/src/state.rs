@@ -85,7 +85,7 @@ pub enum Op {
 }
 
 impl State {
-    /// The state after `op`, or `None` where it is not allowed (a call) or means nothing (an event).
+    /// Returns the state after `op`, or `None` where it is not allowed (a call) or means nothing (an event).
     pub const fn after(self, op: Op) -> Option<Self> {
         Some(match (self, op) {
             (Self::Idle, Op::Bind) => Self::Bound,
@@ -116,7 +116,7 @@ impl State {
         })
     }
 
-    /// In words, as errors have it.
+    /// Returns the state in words, as errors have it.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -138,7 +138,7 @@ impl State {
 }
 
 impl Op {
-    /// The call or event, as errors have it.
+    /// Returns the call or event, as errors have it.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Bind => "bind",

@@ -24,37 +24,38 @@ impl Access {
     /// Everything a peer and the engine can do with the octets.
     pub const ALL: Self = Self(0x0F);
 
-    /// Whether all rights of `other` are in this set.
+    /// Returns whether all rights of `other` are in this set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether the combination makes sense: remote write or Atomics without local write do not, as in `ibv_reg_mr`.
+    /// Returns whether the combination makes sense: remote write or Atomics without local write do not, as in
+    /// `ibv_reg_mr`.
     pub const fn is_valid(self) -> bool {
         !self.is_remotely_writable() || self.contains(Self::LOCAL_WRITE)
     }
 
-    /// Whether a peer has any business here.
+    /// Returns whether a peer has any business here.
     pub const fn is_remote(self) -> bool {
         self.0 & REMOTE != 0
     }
 
-    /// Whether a memory window can have these rights: remote ones only, counted from 0 or not.
+    /// Returns whether a memory window can have these rights: remote ones only, counted from 0 or not.
     pub const fn is_for_window(self) -> bool {
         self.0 & !(REMOTE | Self::ZERO_BASED.0) == 0
     }
 
-    /// Whether peers may change the octets.
+    /// Returns whether peers may change the octets.
     pub const fn is_remotely_writable(self) -> bool {
         self.contains(Self::REMOTE_WRITE) || self.contains(Self::REMOTE_ATOMIC)
     }
 
-    /// The set as libibverbs numbers its members.
+    /// Returns the set as libibverbs numbers its members.
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// The set of these bits, unless one of them is none of the rights above.
+    /// Returns the set of these bits, unless one of them is none of the rights above.
     pub const fn from_bits(bits: u8) -> Option<Self> {
         if bits & !KNOWN == 0 { Some(Self(bits)) } else { None }
     }

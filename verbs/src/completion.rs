@@ -12,13 +12,13 @@ pub struct Completion {
     pub status: Status,
     /// What was done.
     pub opcode: CompletionOpcode,
-    /// Octets placed: received (Recv), written by the peer since its last Send, Immediate Data, Read or Atomic (RecvWithImmediate,
-    /// 2^32 - 1 at most), read (Read), or 8 (Atomics).
+    /// Octets placed: received (Recv), written by the peer since its last Send, Immediate Data, Read or Atomic
+    /// (RecvWithImmediate, 2^32 - 1 at most), read (Read), or 8 (Atomics).
     pub byte_len: u32,
     /// The STag that the peer invalidated with this message, if any.
     pub invalidated: Option<u32>,
-    /// The 8 octets of Immediate Data, if that is what was received (RFC 7306 section 6). Behind a Write with Immediate the
-    /// first four are the sender's, in network order if they are a number.
+    /// The 8 octets of Immediate Data, if that is what was received (RFC 7306 section 6). Behind a Write with Immediate
+    /// the first four are the sender's, in network order if they are a number.
     pub immediate: Option<[u8; 8]>,
     /// The queue pair.
     pub qp_num: u32,
@@ -49,10 +49,10 @@ impl Completion {
 numbered! {
     /// The outcome of a work request, named and numbered as `ibv_wc_status` is.
     ///
-    /// Of the others that libibverbs knows, 3, 14, 15, 17 to 19, 22 and 23 belong to datagrams, contexts and tag matching, which
-    /// iWARP has not. 8 (local access) is about Writes with an immediate value in one message; here a Write touches no receive.
-    /// 16 (remote aborted) would be what a Terminate without blame says; it names no request, and all are flushed. 20 (fatal) is for
-    /// a device that has failed; a queue pair of ours fails alone.
+    /// Of the others that libibverbs knows, 3, 14, 15, 17 to 19, 22 and 23 belong to datagrams, contexts and tag
+    /// matching, which iWARP has not. 8 (local access) is about Writes with an immediate value in one message; here a
+    /// Write touches no receive. 16 (remote aborted) would be what a Terminate without blame says; it names no request,
+    /// and all are flushed. 20 (fatal) is for a device that has failed; a queue pair of ours fails alone.
     pub enum Status {
         /// Done.
         Success = 0 "success",
@@ -68,15 +68,15 @@ numbered! {
         MemoryWindowBind = 6 "memory management operation error",
         /// The peer answered this Read or Atomic with what it did not ask for.
         BadResponse = 7 "bad response error",
-        /// The peer does not take such a message and said so with a Terminate: it is longer than the receive buffer, or of a kind
-        /// or order that the peer does not know.
+        /// The peer does not take such a message and said so with a Terminate: it is longer than the receive buffer, or
+        /// of a kind or order that the peer does not know.
         RemoteInvalidRequest = 9 "remote invalid request error",
         /// The peer refused the access with a Terminate.
         RemoteAccess = 10 "remote access error",
         /// The peer could not do the operation and said so with a Terminate.
         RemoteOperation = 11 "remote operation error",
-        /// The peer was silent for longer than TCP is set to wait; the oldest request that was not done says so, the others are
-        /// flushed.
+        /// The peer was silent for longer than TCP is set to wait; the oldest request that was not done says so, the
+        /// others are flushed.
         RetryExceeded = 12 "transport retry counter exceeded",
         /// The peer had no receive posted for this message and said so with a Terminate.
         RnrRetryExceeded = 13 "RNR retry counter exceeded",
@@ -86,8 +86,8 @@ numbered! {
 }
 
 numbered! {
-    /// The kind of work request that completed, numbered as `ibv_wc_opcode` is. The numbers from 64 to 127 are our own: what
-    /// completes there has no name in C.
+    /// The kind of work request that completed, numbered as `ibv_wc_opcode` is. The numbers from 64 to 127 are our own:
+    /// what completes there has no name in C.
     pub enum CompletionOpcode {
         /// A Send of any kind.
         Send = 0,
@@ -128,9 +128,9 @@ numbered! {
 ///      4   timestamp
 ///      5   immediate data
 /// ```
-/// Where completions may be written over, word 6 holds the number of the entry, counted from 1. Elsewhere words 6 and 7 say
-/// which places in a work queue the poll frees.
-/// Flag 0x0001 says that the STag is valid, 0x0002 that the event was solicited, 0x0004 that the immediate data is valid.
+/// Where completions may be written over, word 6 holds the number of the entry, counted from 1. Elsewhere words 6 and 7
+/// say which places in a work queue the poll frees. Flag 0x0001 says that the STag is valid, 0x0002 that the event was
+/// solicited, 0x0004 that the immediate data is valid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PackedCompletion(pub(crate) [u64; WORDS]);
 
@@ -207,13 +207,13 @@ impl From<&Completion> for PackedCompletion {
     }
 }
 
-/// The low and the high half of a word.
+/// Returns the low and the high half of a word.
 #[expect(clippy::cast_possible_truncation, reason = "the two halves are what is wanted")]
 pub(crate) const fn split(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 
-/// The word of a low and a high half.
+/// Returns the word of a low and a high half.
 pub(crate) const fn join(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }

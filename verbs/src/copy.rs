@@ -1,18 +1,20 @@
-//! Copies and atomic changes of registered memory, which anybody may change, and C take away, at any moment.
+//! Copies and atomic changes of registered memory, which the application or a peer may change, and C may take away, at
+//! any moment.
 //!
-//! The instructions that touch such memory are assembly, so that the compiler knows nothing of what is there: it can neither take a
-//! race for undefined behaviour nor read an octet twice. All of them lie in one section, in functions that leave the stack alone.
-//! Where one of them faults, [`guard_memory`](crate::guard_memory) lets its caller go on with the answer that the memory is not there. This costs
-//! nothing as long as nothing faults.
+//! The instructions that touch such memory are assembly, so that the compiler knows nothing of what is there: it can
+//! neither take a race for undefined behaviour nor read an octet twice. All of them lie in one section, in functions
+//! that leave the stack alone. Where one of them faults, [`guard_memory`](crate::guard_memory) lets its caller go on
+//! with the answer that the memory is not there. This costs nothing as long as nothing faults.
 //!
 //! Machines without such functions, and Miri, use relaxed atomic accesses. There a fault ends the process.
 #![allow(unsafe_code)]
 
-/// Copies `octets` to registered memory. False if some of it is not there; then some of the octets may have been copied.
+/// Copies `octets` to registered memory. False if some of it is not there; then some of the octets may have been
+/// copied.
 ///
 /// # Safety
-/// `to` is valid for writes of so many octets, or they fault and [`guard_memory`](crate::guard_memory) was called. They do not overlap
-/// `octets`. Other threads reach them by this module or by atomic accesses only.
+/// `to` is valid for writes of so many octets, or they fault and [`guard_memory`](crate::guard_memory) was called. They
+/// do not overlap `octets`. Other threads reach them by this module or by atomic accesses only.
 #[must_use]
 #[inline(always)]
 pub(crate) unsafe fn copy_in(octets: &[u8], to: *mut u8) -> bool {
@@ -31,8 +33,8 @@ pub(crate) unsafe fn copy_out(from: *const u8, octets: &mut [u8]) -> bool {
     unsafe { machine::copy_out(from, octets) }
 }
 
-/// Replaces the word at `at` by what `change` makes of it, as one atomic step, and returns what it was. `None` if the memory is not
-/// there.
+/// Replaces the word at `at` by what `change` makes of it, as one atomic step, and returns what it was. `None` if the
+/// memory is not there.
 ///
 /// # Safety
 /// As for [`copy_in`], for reads and writes of a word at `at`, which is aligned.

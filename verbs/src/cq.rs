@@ -49,15 +49,15 @@ pub enum CqNotice {
 }
 
 impl CompletionQueue {
-    /// A queue for at least `entries` completions, [`MAX_CQ_ENTRIES`] at most, with the number 0.
+    /// Makes a queue for at least `entries` completions, [`MAX_CQ_ENTRIES`] at most, with the number 0.
     pub fn new(entries: u32) -> Self {
         Self::numbered(0, entries, false)
     }
 
-    /// A queue with a number, by which the WAIT entries of send queues name it.
+    /// Makes a queue with a number, by which the WAIT entries of send queues name it.
     ///
-    /// With `ignores_overrun` it never is in error: what nobody polled in time is overwritten, oldest first, and polls answer
-    /// what is still there.
+    /// With `ignores_overrun` it never is in error. Completions that are not polled in time are overwritten, oldest
+    /// first, and polls return those that are still there.
     pub fn numbered(number: u32, entries: u32, ignores_overrun: bool) -> Self {
         Self {
             number,
@@ -73,8 +73,8 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes up to `out.len()` completions, oldest first, and returns how many there were. This frees the places of their
-    /// requests in the work queues. Completions of destroyed queue pairs are left out.
+    /// Takes up to `out.len()` completions, oldest first, and returns how many there were. This frees the places of
+    /// their requests in the work queues. Completions of destroyed queue pairs are left out.
     #[inline]
     pub fn poll(&self, out: &mut [Completion]) -> usize {
         // The common case of an empty queue costs a few loads and no lock.
@@ -97,8 +97,8 @@ impl CompletionQueue {
         taken
     }
 
-    /// Asks for one event at the next completion, or with `solicited_only` at the next solicited or failed one. Who has asked
-    /// for any gets an event at any, whatever is asked for behind that.
+    /// Asks for one event at the next completion, or with `solicited_only` at the next solicited or failed one.
+    /// Requests for both count as a request for any completion.
     ///
     /// Completions that are in the queue already make no event: arm, then poll once more, as with `ibv_req_notify_cq`.
     pub fn request_notification(&self, solicited_only: bool) {
@@ -129,36 +129,37 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Has an event wait for `count` completions since the last one, or for `period` microseconds of the engine's time since
-    /// the first of them, whatever comes first. A count of 0 or a period of 0 means that it does not matter; both 0, or a
-    /// count of 1, that no event waits. What is held back already is looked at anew by [`Self::take_event`].
+    /// Has an event wait for `count` completions since the last one, or for `period` microseconds of the engine's time
+    /// since the first of them, if that comes first. A count of 0 or a period of 0 means that it does not matter. If
+    /// both are 0, or the count is 1, no event waits. [`Self::take_event`] looks at a held event anew.
     pub fn set_moderation(&self, count: u32, period: u64) {
         self.moderation.set(count, period);
     }
 
-    /// Has polls free the places of a work queue that completes to this queue, and returns the number by which [`Frees`] names
-    /// it. Returns `None` where nobody has to poll: then the engine frees a place when its request completes.
+    /// Has polls free the places of a work queue that completes to this queue, and returns the number by which
+    /// [`Frees`] names it. Returns `None` for a queue that need not be polled: then the engine frees a place when its
+    /// request completes.
     pub(crate) fn attach(&self, queue: WorkQueue) -> Option<u32> {
         (!self.ignores_overrun).then(|| self.polling().attach(queue))
     }
 
-    /// Ends what [`Self::attach`] began: the queue pair is destroyed, and nobody polls its completions any more. `last` is what
-    /// the last one of them frees.
+    /// Ends what [`Self::attach`] began: the queue pair is destroyed, and no poll returns its completions any more.
+    /// `last` is what the last one of them frees.
     pub(crate) fn detach(&self, last: Frees) {
         self.has_destroyed.store(true, Ordering::Relaxed);
         self.polling().detach(last, self.rings.current());
     }
 
-    /// Has the engine alone free the places of this work queue from now on, since a completion of it was lost: the poll of an
-    /// older one would take places back. Both never write at the same time, since polls hold the lock.
+    /// Has the engine alone free the places of this work queue from now on, since a completion of it was lost: the poll
+    /// of an older one would take places back. Both never write at the same time, since polls hold the lock.
     pub(crate) fn abandon(&self, number: u32) {
         self.polling().abandon(number);
     }
 
     /// Adds a completion, whose poll frees `frees`. Returns `false` when the completion is lost.
     ///
-    /// A queue that is full is overrun, unless it ignores that: it takes no more, and the caller of [`Self::is_overrun`] has to
-    /// bring its queue pairs down.
+    /// A queue that is full is overrun, unless it ignores that: it takes no more, and the caller of
+    /// [`Self::is_overrun`] has to bring its queue pairs down.
     #[inline(always)]
     pub(crate) fn push(&self, completion: &Completion, frees: Frees) -> bool {
         let ring = self.rings.current();
@@ -180,15 +181,15 @@ impl CompletionQueue {
         true
     }
 
-    /// Whether a notification has become due since the last call; the engine asks once after each burst of completions, and
-    /// when one that was held back has waited for long enough.
+    /// Returns whether a notification has become due since the last call; the engine asks once after each burst of
+    /// completions, and when one that was held back has waited for long enough.
     pub fn take_event(&self, now: u64) -> CqNotice {
         let pushed = self.pushed.load(Ordering::Relaxed);
         if pushed == 0 {
             return CqNotice::None;
         }
-        // Without this fence the load of the arm word could come before the stores of `push`, and a consumer that arms and
-        // then polls once more could miss both the completion and the event.
+        // Without this fence the load of the arm word could come before the stores of `push`, and a consumer that arms
+        // and then polls once more could miss both the completion and the event.
         fence(Ordering::SeqCst);
         let ring = self.rings.current();
         let due = ring.arm().load(Ordering::Acquire) & u64::from(pushed) != 0;
@@ -205,24 +206,25 @@ impl CompletionQueue {
         CqNotice::Due
     }
 
-    /// Whether [`Self::take_event`] has something to look at; for the engine alone.
+    /// Returns whether [`Self::take_event`] has something to look at; for the engine alone.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.pushed.load(Ordering::Relaxed) != 0
     }
 
-    /// Has queue pair `qp_num` told when `needed` completions were made since the queue was. It waits for one queue at a
-    /// time.
+    /// Has queue pair `qp_num` told when `needed` completions were made since the queue was. It waits for one queue at
+    /// a time.
     pub fn await_completions(&self, qp_num: u32, needed: u64) {
         self.waiters.add(qp_num, needed);
     }
 
-    /// Queue pair `qp_num` waits no more.
+    /// Forgets that queue pair `qp_num` waits.
     pub fn forget(&self, qp_num: u32) {
         self.waiters.remove(qp_num);
     }
 
-    /// Hands those to `ready` who have what they wait for, each once; the engine asks after each burst of completions.
+    /// Hands each queue pair to `ready` whose completions were made, once. The engine calls it after each burst of
+    /// completions.
     #[inline]
     pub fn take_ready(&self, ready: impl FnMut(u32)) {
         if !self.waiters.is_empty() {
@@ -230,36 +232,37 @@ impl CompletionQueue {
         }
     }
 
-    /// Completions made since the queue was, polled or not, and overwritten or not.
+    /// Returns the number of completions made since the queue was created, polled or not, and overwritten or not.
     pub fn produced(&self) -> u64 {
         self.rings.current().tail()
     }
 
-    /// Whether a completion was lost because nobody polled in time.
+    /// Returns whether a completion was lost because the application did not poll in time.
     #[inline]
     pub fn is_overrun(&self) -> bool {
         self.overrun.load(Ordering::Acquire)
     }
 
-    /// Whether it holds no completion, not even of a destroyed queue pair.
+    /// Returns whether it holds no completion, not even of a destroyed queue pair.
     pub fn is_empty(&self) -> bool {
         let ring = self.rings.current();
         ring.head() == ring.tail()
     }
 
-    /// The number of completions that it holds. Those of destroyed queue pairs may be among them.
+    /// Returns the number of completions that it holds. Those of destroyed queue pairs may be among them.
     pub fn len(&self) -> u64 {
         let ring = self.rings.current();
         ring.tail().saturating_sub(ring.head()).min(ring.entries())
     }
 
-    /// Whether a notification was asked for and is not due yet; `Some(true)` when only for a solicited or failed completion.
+    /// Returns whether a notification was asked for and is not due yet; `Some(true)` when only for a solicited or
+    /// failed completion.
     pub fn armed(&self) -> Option<bool> {
         let arm = self.rings.current().arm().load(Ordering::Relaxed);
         (arm != 0).then_some(arm & u64::from(ARMED_ANY) == 0)
     }
 
-    /// What it has done so far.
+    /// Returns what it has done so far.
     pub fn counters(&self) -> CqCounters {
         CqCounters {
             completions: self.produced(),
@@ -270,12 +273,12 @@ impl CompletionQueue {
         }
     }
 
-    /// The number of completions it holds at most.
+    /// Returns the number of completions it holds at most.
     pub fn capacity(&self) -> u64 {
         self.rings.current().entries()
     }
 
-    /// The number by which WAIT entries name it.
+    /// Returns the number by which WAIT entries name it.
     pub const fn number(&self) -> u32 {
         self.number
     }
@@ -297,7 +300,7 @@ impl CompletionQueue {
     }
 }
 
-/// Writes a completion where nobody may see a part of it with the number of the one before.
+/// Writes a completion over an older one. No poll sees a part of it with the number of the older one.
 #[inline(never)]
 fn write_over(entry: &[AtomicU64], number: u64, packed: &PackedCompletion) {
     entry[SEQUENCE].store(0, Ordering::Relaxed);
@@ -325,8 +328,8 @@ fn take(ring: &Ring, work_queues: &mut WorkQueues, out: &mut [Completion]) -> us
     taken
 }
 
-/// Frees the places of the completions before `head`. Their room in the ring comes first: a request that is posted to a freed
-/// place must find room for its completion.
+/// Frees the places of the completions before `head`. Their room in the ring comes first: a request that is posted to a
+/// freed place must find room for its completion.
 fn free(ring: &Ring, head: u64, work_queues: &mut WorkQueues, run: &Run) {
     ring.release(head);
     work_queues.free(run);

@@ -8,8 +8,8 @@ use crate::ids::PdId;
 
 /// The completion queues in use on one engine, by number, with the protection domains that use them.
 ///
-/// A WAIT may name any queue that takes completions of a queue pair of the same protection domain: whoever can write the
-/// entry can do no more than learn how many of these there were.
+/// A WAIT may name any queue that takes completions of a queue pair of the same protection domain: a peer that can
+/// write the entry learns no more than how many of these there were.
 #[derive(Debug, Default)]
 pub struct CqTable {
     cqs: Mutex<HashMap<u32, InUse>>,
@@ -23,7 +23,7 @@ struct InUse {
 }
 
 impl CqTable {
-    /// A queue pair of `pd` completes to `queue` from now on.
+    /// Notes that a queue pair of `pd` completes to `queue`.
     pub fn attach(&self, queue: &Arc<CompletionQueue>, pd: PdId) {
         let mut cqs = self.cqs.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || InUse { queue: Arc::downgrade(queue), users: Vec::new() };
@@ -34,7 +34,7 @@ impl CqTable {
         }
     }
 
-    /// A queue pair of `pd` completes to `queue` no more.
+    /// Notes that a queue pair of `pd` completes to `queue` no more.
     pub fn detach(&self, queue: &CompletionQueue, pd: PdId) {
         let mut cqs = self.cqs.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(entry) = cqs.get_mut(&queue.number()) else { return };
@@ -47,14 +47,14 @@ impl CqTable {
         }
     }
 
-    /// The queue with this number, if a queue pair of `pd` completes to it.
+    /// Returns the queue with this number, if a queue pair of `pd` completes to it.
     pub fn find(&self, number: u32, pd: PdId) -> Option<Arc<CompletionQueue>> {
         let cqs = self.cqs.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = cqs.get(&number).filter(|entry| entry.users.iter().any(|(user, _)| *user == pd))?;
         entry.queue.upgrade()
     }
 
-    /// Whether any queue pair completes to the queue with this number.
+    /// Returns whether any queue pair completes to the queue with this number.
     pub fn contains(&self, number: u32) -> bool {
         self.cqs.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&number)
     }

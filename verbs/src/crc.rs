@@ -1,19 +1,20 @@
 //! CRC32c (RFC 5044 section 4.4) at the speed of a copy, alone and folded into one.
 //!
-//! The CPU's carry-less multiplication folds hundreds of octets at a time, its CRC instruction does what is short; without them
-//! the `crc32c` crate does all of it. A CRC goes on from any point ([`append`]): nothing is ever combined afterwards. It lives
-//! here and not in MPA since it is `unsafe`, and since the memory that it copies from is registered memory.
+//! The CPU's carry-less multiplication folds hundreds of octets at a time, its CRC instruction does what is short;
+//! without them the `crc32c` crate does all of it. A CRC goes on from any point ([`append`]): nothing is ever combined
+//! afterwards. It lives here and not in MPA since it is `unsafe`, and since the memory that it copies from is
+//! registered memory.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// The CRC of everything that gave `crc` (0 at the start) followed by `octets`.
+/// Returns the CRC of everything that gave `crc` (0 at the start) followed by `octets`.
 #[inline]
 pub fn append(crc: u32, octets: &[u8]) -> u32 {
     Kernel::best().append(crc, octets)
 }
 
-/// The fastest implementation of [`append`] on this machine, for those who call it often.
+/// Returns the fastest implementation of [`append`] on this machine, for callers that need it often.
 pub fn fastest() -> fn(u32, &[u8]) -> u32 {
     match Kernel::best() {
         Kernel::Crate => crc32c::crc32c_append,
@@ -24,8 +25,8 @@ pub fn fastest() -> fn(u32, &[u8]) -> u32 {
     }
 }
 
-/// Copies `from` to `to` and answers the CRC of everything that gave `crc` followed by what was copied, or `None`, and nothing is
-/// copied, when the two differ in length.
+/// Copies `from` to `to` and answers the CRC of everything that gave `crc` followed by what was copied, or `None`, and
+/// nothing is copied, when the two differ in length.
 #[inline]
 pub(crate) fn copy(crc: u32, from: &[u8], to: &mut [u8]) -> Option<u32> {
     if from.len() != to.len() {
@@ -39,8 +40,8 @@ pub(crate) fn copy(crc: u32, from: &[u8], to: &mut [u8]) -> Option<u32> {
     unsafe { copy_from(crc, from.as_ptr(), to) }
 }
 
-/// As [`copy`], from memory that others may write meanwhile: the CRC is that of the octets which are in `to` then. `None` if some of
-/// the memory is not there.
+/// As [`copy`], from memory that others may write meanwhile: the CRC is that of the octets which are in `to` then.
+/// `None` if some of the memory is not there.
 ///
 /// # Safety
 /// As for [`copy_out`](crate::copy::copy_out).
@@ -65,7 +66,7 @@ enum Kernel {
 }
 
 impl Kernel {
-    /// The fastest one; the CPU is asked once.
+    /// Returns the fastest one; the CPU is asked once.
     #[inline]
     fn best() -> Self {
         match BEST.load(Ordering::Relaxed) {
@@ -85,7 +86,7 @@ impl Kernel {
         best
     }
 
-    /// Those that work here, the fastest last.
+    /// Returns those that work here, the fastest last.
     fn all() -> impl Iterator<Item = Self> {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         let folding = {
@@ -120,7 +121,7 @@ impl Kernel {
     #[inline]
     unsafe fn copy_from(self, crc: u32, from: *const u8, to: &mut [u8]) -> Option<u32> {
         match self {
-            // SAFETY: the caller promises it. The CRC is made of the copy, which nobody else can change.
+            // SAFETY: the caller promises it. The CRC is made of the copy, which no other thread can change.
             Self::Crate => unsafe { crate::copy::copy_out(from, to) }.then(|| crc32c::crc32c_append(crc, to)),
             // SAFETY: the caller promises what the memory needs, and the value that the CPU has the instructions.
             #[cfg(all(target_arch = "x86_64", not(miri)))]

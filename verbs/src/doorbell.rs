@@ -19,21 +19,22 @@ pub struct Taking {
 }
 
 impl Doorbells {
-    /// None of `slots` is marked.
+    /// Makes the doorbells of `slots` slots, none of them marked.
     pub fn new(slots: usize) -> Self {
         let words = slots.div_ceil(BITS).max(1);
         let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
         Self { marks: zeros(words), summary: zeros(words.div_ceil(BITS)) }
     }
 
-    /// Marks a slot. Whoever posted before marking is seen by whoever takes the mark. A slot that
-    /// there is not has nobody to be looked at.
+    /// Marks a slot. The thread that takes the mark sees what the caller has posted before. A slot that does not exist
+    /// is ignored.
     pub fn ring(&self, slot: usize) {
         let word = slot / BITS;
         let Some(marks) = self.marks.get(word) else { return };
         marks.fetch_or(1 << (slot % BITS), Ordering::SeqCst);
         let (summary, bit) = (&self.summary[word / BITS], 1 << (word % BITS));
-        // Whoever takes the summary takes the marks behind that: where it is still there now, the mark above is among them.
+        // A thread that takes the summary takes the marks behind that. If it is still there now, the mark above is
+        // among them.
         if summary.load(Ordering::SeqCst) & bit == 0 {
             summary.fetch_or(bit, Ordering::SeqCst);
         }
@@ -47,7 +48,8 @@ impl Doorbells {
         }
     }
 
-    /// Takes the next mark, for whoever has to let go of the doorbells between two. Each `taking` goes once over all slots.
+    /// Takes the next mark, for a caller that has to let go of the doorbells between two. Each `taking` goes once over
+    /// all slots.
     #[inline]
     pub fn take_next(&self, taking: &mut Taking) -> Option<usize> {
         while taking.bits == 0 {
@@ -67,7 +69,7 @@ impl Doorbells {
         Some(slot)
     }
 
-    /// Whether any slot is marked.
+    /// Returns whether any slot is marked.
     pub fn any(&self) -> bool {
         self.summary.iter().any(|word| word.load(Ordering::SeqCst) != 0)
     }
@@ -79,7 +81,8 @@ const BITS: usize = 64;
 mod tests {
     use super::*;
 
-    /// Threads mark slots of one word as often as they can. What each has rung for at last is seen without another ring.
+    /// Threads mark slots of one word as often as they can. What each has rung for at last is seen without another
+    /// ring.
     #[test]
     fn no_mark_is_lost_among_threads() {
         const ROUNDS: u64 = 5_000;

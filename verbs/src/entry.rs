@@ -54,7 +54,7 @@ pub(crate) struct EntryFormat {
 }
 
 impl EntryFormat {
-    /// Octets of an entry.
+    /// Returns the octets of an entry.
     pub(crate) fn octets(self) -> usize {
         let body = (self.max_sge * SGE_WORDS * WORD).max(self.max_inline);
         HEADER_WORDS * WORD + body.max((SGE_WORDS + ATOMIC_WORDS) * WORD)
@@ -130,8 +130,8 @@ impl EntryFormat {
         store(3, join(stag.0, other.0));
     }
 
-    /// Copies an entry out into `work` and checks every field: a peer may have written a registered one. Only the identifier
-    /// of a held entry means something, since a peer may be writing the rest at this moment.
+    /// Copies an entry out into `work` and checks every field: a peer may have written a registered one. Only the
+    /// identifier of a held entry means something, since a peer may be writing the rest at this moment.
     ///
     /// # Errors
     /// [`BadEntry`] when a field makes no sense; `work.wr_id` and `work.signaled` are set all the same.
@@ -177,7 +177,7 @@ impl EntryFormat {
         Ok(())
     }
 
-    /// Whether the queue can take a request, and with how many SGEs and inline octets.
+    /// Returns whether the queue can take a request, and with how many SGEs and inline octets.
     #[inline]
     pub(crate) fn validate(self, wr: &SendWr<'_>) -> Result<Counts, PostError> {
         let (sges, octets, len) = match wr.data {
@@ -210,8 +210,8 @@ pub(crate) struct Control {
     pub(crate) octets: u32,
 }
 
-/// Reads the control word of an entry. A peer that releases a held entry writes this word last: the load sees to it that what was
-/// written before it is seen behind it.
+/// Reads the control word of an entry. A peer that releases a held entry writes this word last: the load sees to it
+/// that what was written before it is seen behind it.
 #[inline(always)]
 pub(crate) fn peek(entry: &[AtomicU64]) -> Control {
     let word = entry[1].load(Ordering::Acquire);
@@ -220,7 +220,7 @@ pub(crate) fn peek(entry: &[AtomicU64]) -> Control {
     Control { operation: Operation::from_number(number), flags, sges: (low >> 16) as usize, octets }
 }
 
-/// The peer's STag and tagged offset in an entry.
+/// Returns the peer's STag and tagged offset in an entry.
 #[inline(always)]
 pub(crate) fn peek_remote(entry: &[AtomicU64]) -> (Stag, u64) {
     let (stag, _) = split(entry[3].load(Ordering::Relaxed));
@@ -234,7 +234,7 @@ pub(crate) struct Counts {
     octets: u32,
 }
 
-/// Whether the operation can do with this much local data.
+/// Returns whether the operation can do with this much local data.
 const fn fits(opcode: &SendOpcode, sges: usize, len: u32) -> bool {
     match opcode {
         SendOpcode::Immediate { .. } => len == 0,
@@ -252,12 +252,13 @@ const fn fits(opcode: &SendOpcode, sges: usize, len: u32) -> bool {
     }
 }
 
-/// Whether the flag goes with the operation. What may still become another one, or was another one before, may have any.
+/// Returns whether the flag goes with the operation. What may still become another one, or was another one before, may
+/// have any.
 const fn may_solicit(opcode: &SendOpcode) -> bool {
     opcode.takes_receive() || matches!(opcode, SendOpcode::Nop | SendOpcode::Hold)
 }
 
-/// The operation of an entry with its operands, if they make sense.
+/// Returns the operation of an entry with its operands, if they make sense.
 #[inline]
 fn opcode_of(operation: Operation, entry: &[AtomicU64]) -> Option<SendOpcode> {
     let load = |index: usize| entry[index].load(Ordering::Relaxed);
@@ -326,7 +327,7 @@ pub struct SendWork {
 }
 
 impl SendWork {
-    /// Without room for data, which the first entries that have some make: a queue pair that is idle needs none.
+    /// Makes one without room for data: the first entries with data make it, and an idle queue pair needs none.
     pub fn new() -> Self {
         Self {
             wr_id: 0,
@@ -347,7 +348,8 @@ impl Default for SendWork {
     }
 }
 
-/// An entry whose fields make no sense. The posting call does not let one through, but entries can be written by others.
+/// An entry whose fields make no sense. The posting call does not let one through, but entries can be written by
+/// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadEntry;
 
@@ -365,7 +367,7 @@ pub(crate) fn load_sge([addr, rest]: &[AtomicU64; SGE_WORDS]) -> Sge {
     Sge { addr: addr.load(Ordering::Relaxed), length, lkey: Stag(lkey) }
 }
 
-/// The sum of the lengths, if it fits in a message.
+/// Returns the sum of the lengths, if it fits in a message.
 #[inline]
 pub(crate) fn total(sges: &[Sge]) -> Option<u32> {
     sges.iter().try_fold(0_u32, |sum, sge| sum.checked_add(sge.length))

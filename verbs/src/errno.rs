@@ -34,14 +34,14 @@ pub enum Errno {
 }
 
 impl Errno {
-    /// The number, as `errno` holds it.
+    /// Returns the number, as `errno` holds it.
     pub const fn code(self) -> i32 {
         self as i32
     }
 }
 
 impl PostError {
-    /// What `ibv_post_send`, `ibv_post_recv` and `ibv_post_srq_recv` would answer.
+    /// Returns what `ibv_post_send`, `ibv_post_recv` and `ibv_post_srq_recv` would answer.
     pub const fn errno(self) -> Errno {
         match self {
             Self::QueueFull => Errno::NoMem,
@@ -52,7 +52,7 @@ impl PostError {
 }
 
 impl RegisterError {
-    /// What `ibv_reg_mr`, `ibv_dereg_mr` and `ibv_dealloc_pd` would answer.
+    /// Returns what `ibv_reg_mr`, `ibv_dereg_mr` and `ibv_dealloc_pd` would answer.
     pub const fn errno(self) -> Errno {
         match self {
             Self::OutOfMemory | Self::TableFull => Errno::NoMem,

@@ -1,5 +1,5 @@
-//! The guard of registered memory: an access to memory that the program has taken away is an error of that access, not the end of
-//! the process.
+//! The guard of registered memory: an access to memory that the program has taken away is an error of that access, not
+//! the end of the process.
 //!
 //! It is a handler of SIGSEGV and SIGBUS in front of those of the program. It mends faults in the functions of
 //! [`copy`](crate::copy) only, and passes everything else on as if it were not there.
@@ -12,8 +12,8 @@ use std::sync::{Once, OnceLock};
 
 use crate::copy::machine;
 
-/// Installs the guard, once in a process. Handlers that the program has at that moment stay in force behind it; one that it installs
-/// later takes the guard's place, unless it passes on what it does not know.
+/// Installs the guard, once in a process. Handlers that the program has at that moment stay in force behind it; one
+/// that it installs later takes the guard's place, unless it passes on what it does not know.
 ///
 /// Does nothing on machines other than x86-64.
 pub fn guard_memory() {
@@ -48,7 +48,7 @@ fn step_in(signal: c_int, before: &OnceLock<libc::sigaction>) {
     unsafe { libc::sigaction(signal, &raw const ours, null_mut()) };
 }
 
-/// The handler. It runs in the thread that has faulted, or in any other if the signal was sent.
+/// Handles the signal. It runs in the thread that has faulted, or in any other if the signal was sent.
 unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel gives a handler for SA_SIGINFO both structs, for as long as it runs.
     unsafe {
@@ -68,8 +68,8 @@ unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
 unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let before = SIGNALS.into_iter().zip(&BEFORE).find(|(known, _)| *known == signal);
     let Some(before) = before.and_then(|(_, before)| before.get()) else { return };
-    // SAFETY: the structs are the kernel's, as the caller promises. The address of a handler is a function of C that takes three
-    // arguments with SA_SIGINFO and one without.
+    // SAFETY: the structs are the kernel's, as the caller promises. The address of a handler is a function of C that
+    // takes three arguments with SA_SIGINFO and one without.
     unsafe {
         if !has_handler(before) {
             // A fault cannot be ignored.
@@ -113,5 +113,5 @@ fn has_handler(action: &libc::sigaction) -> bool {
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 /// What was in force when the guard was installed.
 static BEFORE: [OnceLock<libc::sigaction>; 2] = [const { OnceLock::new() }; 2];
-/// The code of a memory error that nobody has read yet (sigaction(2)).
+/// The code of a memory error that was not read yet (sigaction(2)).
 const BUS_MCEERR_AO: c_int = 5;

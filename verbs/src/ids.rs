@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PdId(pub u64);
 
-/// Names the DDP Stream of one queue pair (RFC 5041 section 8.2). A number comes back with another queue pair; this does
-/// not, so that memory bound to a stream is never another one's. Not zero, so that none is a number too, and is compared as one.
+/// Names the DDP Stream of one queue pair (RFC 5041 section 8.2). The number of a queue pair is used again; this name
+/// is not, so that memory bound to a stream never belongs to another one. It is not zero, so that `None` is compared as
+/// a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamId(NonZero<u64>);
 
 impl StreamId {
-    /// A name that nothing in this process has had before.
+    /// Makes a name that nothing in this process has had before.
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NonZero::<u64>::MIN.saturating_add(NEXT.fetch_add(1, Ordering::Relaxed)))

@@ -1,5 +1,5 @@
-//! Payload that is placed as it comes, where no CRC has to be made of it first: straight from TCP's socket, or piece by piece.
-//! Every step goes through the check of memory anew, as every segment does.
+//! Payload that is placed as it comes, where no CRC has to be made of it first: straight from TCP's socket, or piece by
+//! piece. Every step goes through the check of memory anew, as every segment does.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -20,15 +20,17 @@ pub struct Landing<'a> {
 }
 
 impl QueuePair {
-    /// Whether a payload of `len` octets can be placed as it comes: its place is plain memory, and in order so far.
+    /// Returns whether a payload of `len` octets can be placed as it comes: its place is plain memory, and in order so
+    /// far.
     pub fn may_land(&self, place: &Place, len: usize, memory: &MemoryTable) -> bool {
         self.span_of(place, len, memory).is_ok_and(|span| span.region().is_plain())
     }
 
-    /// Where the payload of `len` octets belongs that has come but for what is behind the first `done` octets.
+    /// Returns the place of a payload of `len` octets, of which only the first `done` octets have come.
     ///
     /// # Errors
-    /// [`Refusal`] when the memory does not take it (any more), as [`QueuePair::apply`] would answer for the whole segment.
+    /// [`Refusal`] when the memory does not take it (any more), as [`QueuePair::apply`] would answer for the whole
+    /// segment.
     pub fn land<'m>(
         &mut self,
         place: &Place,
@@ -40,7 +42,7 @@ impl QueuePair {
         Ok(Landing { span: span.skip(done), len: len.saturating_sub(done) })
     }
 
-    /// Ends what a payload answers whose place has turned out not to be there any more.
+    /// Ends the request that a payload answers, when the place of the payload is not there any more.
     pub fn landing_gone(&mut self, place: &Place) -> Refusal {
         self.refuse_landing(place, weft_rdmap::Error::AccessRights)
     }
@@ -52,7 +54,7 @@ impl QueuePair {
         Refusal::Peer(error)
     }
 
-    /// All of a payload of `len` octets has been placed; what it answers in full is done.
+    /// Notes that all of a payload of `len` octets has been placed. The request that it answers in full is done.
     pub fn landed(&mut self, place: &Place, len: usize, finished: Option<Token>) {
         if place.answers.is_none() {
             self.written = self.written.saturating_add(u32::try_from(len).unwrap_or(u32::MAX));
@@ -77,7 +79,7 @@ impl QueuePair {
 }
 
 impl Landing<'_> {
-    /// Receives from a socket, without waiting, what is missing and, behind it, into `spare`. Answers the octets in all.
+    /// Receives from a socket, without waiting: first the missing octets, then into `spare`. Returns the octets in all.
     ///
     /// # Errors
     /// What the kernel says: EFAULT when the place is not there any more. It has taken nothing off the socket then.
@@ -94,12 +96,12 @@ impl Landing<'_> {
         self.span.copy_in(&octets[..taken]).map(|()| taken)
     }
 
-    /// Octets that are missing.
+    /// Returns the number of octets that are missing.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing is missing.
+    /// Returns whether nothing is missing.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }

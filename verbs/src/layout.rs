@@ -5,8 +5,8 @@ use crate::work::{PostError, SendWr};
 
 /// The layout of a send queue whose entries are registered as memory: entry after entry, each of `stride` octets.
 ///
-/// Head and tail are not registered: only the owner says how many requests there are. `docs/queues.md` has the fields of an
-/// entry. The owner tells these plain numbers to the peer that it grants the right to write.
+/// Head and tail are not registered: only the owner says how many requests there are. `docs/queues.md` has the fields
+/// of an entry. The owner tells these plain numbers to the peer that it grants the right to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendQueueLayout {
     /// Entries, a power of two.
@@ -22,18 +22,20 @@ pub struct SendQueueLayout {
 impl SendQueueLayout {
     /// Where the identifier of the request lies in an entry, in octets.
     pub const WR_ID: usize = 0;
-    /// Where the word lies that releases a held entry: opcode, flags and lengths. It is aligned to 8 octets, and written last.
+    /// Where the word lies that releases a held entry: opcode, flags and lengths. It is aligned to 8 octets, and
+    /// written last.
     pub const CONTROL: usize = 8;
     /// Where everything behind that word begins: the tagged offset, the STags, and the local data.
     pub const REST: usize = 16;
 
-    /// Where the entry of a request begins, in octets; `index` is its number among all that were posted, from 0.
+    /// Returns where the entry of a request begins, in octets; `index` is its number among all that were posted, from
+    /// 0.
     pub fn offset(&self, index: u64) -> usize {
         let place = index & self.entries.saturating_sub(1);
         usize::try_from(place).unwrap_or(0).saturating_mul(self.stride)
     }
 
-    /// The octets of an entry that holds this request, up to the last one that means something.
+    /// Returns the octets of an entry that holds this request, up to the last one that means something.
     ///
     /// # Errors
     /// [`PostError`] when an entry of this queue cannot hold it.

@@ -8,7 +8,8 @@ use weft_rdmap::Token;
 use crate::memory::{Span, Violation};
 use crate::region::{MAX_PIECES, Part, send_gathered};
 
-/// The plan of a gathering send: FPDUs of which some octets were built by their owner, and the rest lies in registered memory.
+/// The plan of a gathering send: FPDUs of which some octets were built by their owner, and the rest lies in registered
+/// memory.
 #[derive(Debug)]
 pub struct Lending<'a> {
     parts: [Piece<'a>; MAX_PIECES],
@@ -33,7 +34,7 @@ enum Piece<'a> {
 }
 
 impl<'a> Lending<'a> {
-    /// Nothing is lent.
+    /// Makes a plan without anything lent.
     pub const fn new() -> Self {
         Self {
             parts: [Piece::Built(0); MAX_PIECES],
@@ -53,7 +54,8 @@ impl<'a> Lending<'a> {
 
     /// Adds `len` octets behind the others.
     ///
-    /// The memory is looked at now, before the kernel takes the head of the FPDU: without its payload no Terminate could follow.
+    /// The memory is looked at now, before the kernel takes the head of the FPDU: without its payload no Terminate
+    /// could follow.
     ///
     /// # Errors
     /// [`Violation::Bounds`] when there are too many pieces, [`Violation::Gone`] when the memory is not there any more.
@@ -74,7 +76,8 @@ impl<'a> Lending<'a> {
         (self.count, self.lent) = (open, self.lent - lent);
     }
 
-    /// The present FPDU has `head` built octets before what is lent of it; what was built for those before it goes out first.
+    /// Says that the present FPDU has `head` built octets before what is lent of it. Octets built for earlier FPDUs go
+    /// out first.
     pub fn place_head(&mut self, head: usize) {
         if let Some(open) = self.open.take() {
             self.parts[open] = Piece::Built(self.next + head - self.built);
@@ -82,8 +85,8 @@ impl<'a> Lending<'a> {
         }
     }
 
-    /// The present FPDU is the last one of the message with this token, and the last one of the plan: nobody begins another message
-    /// before this one is in TCP.
+    /// Says that the present FPDU is the last one of the message with this token, and of the plan: no other message
+    /// begins before this one is in TCP.
     pub const fn finish(&mut self, token: Token) {
         self.finished = Some(token);
     }
@@ -104,8 +107,8 @@ impl<'a> Lending<'a> {
         send_gathered(socket, &parts[..=self.count])
     }
 
-    /// Hands `copy` all octets behind the first `skipped`, piece by piece: a slice of what was built, or a place and the number of
-    /// octets to copy from there.
+    /// Hands `copy` all octets behind the first `skipped`, piece by piece: a slice of what was built, or a place and
+    /// the number of octets to copy from there.
     pub fn each_behind(&self, mut skipped: usize, built: &[u8], mut copy: impl FnMut(Left<'_>)) {
         let mut rest = built;
         for piece in &self.parts[..self.count] {
@@ -125,24 +128,24 @@ impl<'a> Lending<'a> {
         copy(Left::Built(&rest[skipped.min(rest.len())..]));
     }
 
-    /// The message that it finishes; and forgets the plan.
+    /// Returns the message that the plan finishes, and forgets the plan.
     pub fn take_finished(&mut self) -> Option<Token> {
         let finished = self.finished;
         *self = Self::new();
         finished
     }
 
-    /// Octets in registered memory.
+    /// Returns octets in registered memory.
     pub const fn len(&self) -> usize {
         self.lent
     }
 
-    /// Whether nothing is lent.
+    /// Returns whether nothing is lent.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether another FPDU may have no place.
+    /// Returns whether another FPDU may have no place.
     pub const fn is_full(&self) -> bool {
         self.count + Self::MAX + 1 > MAX_PIECES || self.finished.is_some()
     }

@@ -7,9 +7,9 @@
 //!   poll                 ◀── CompletionQueue              ◀── QueuePair::finish, flush
 //! ```
 //!
-//! A queue is a flat ring ([`Ring`]) in private memory of the process that opened the device. The engine and the application
-//! share it without a lock between them; threads that post take turns. The engine reads an entry when it starts it. Only the
-//! *entries* of a send queue can be registered, so that a peer writes work there.
+//! A queue is a flat ring ([`Ring`]) in private memory of the process that opened the device. The engine and the
+//! application share it without a lock between them; threads that post take turns. The engine reads an entry when it
+//! starts it. Only the *entries* of a send queue can be registered, so that a peer writes work there.
 //!
 //! Memory is registered in a [`MemoryTable`], named by an STag that cannot be guessed, and reached only by copies
 //! ([`Region`]). [`QpState`] is the iWARP state table.

@@ -1,5 +1,5 @@
-//! Models of the queues of work requests and of the doorbells. Loom runs each with all interleavings of its threads, up to the
-//! preemptions that `.ci/run loom` allows, and with all values that a load may see.
+//! Models of the queues of work requests and of the doorbells. Loom runs each with all interleavings of its threads, up
+//! to the preemptions that `.ci/run loom` allows, and with all values that a load may see.
 //!
 //! Each model is run a second time with an ordering weakened or a step left out, to see that loom finds that.
 
@@ -55,7 +55,7 @@ fn run(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Whether an assertion of the model fails, and not something else.
+/// Returns whether an assertion of the model fails, and not something else.
 fn is_found(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) -> bool {
     let text = |panic: Box<dyn Any + Send>| {
         panic
@@ -257,7 +257,7 @@ fn posting_without_the_lock_is_found() {
     find(move || two_posters(RecvRing::new(2, 0), post, identifier));
 }
 
-/// The queues of a queue pair, each with one place.
+/// Returns the queues of a queue pair, each with one place.
 pub(crate) fn queues() -> Arc<QpQueues> {
     let capacity = QpCapacity { send_wr: 1, recv_wr: 1, send_sge: 0, recv_sge: 0, inline: 0 };
     Arc::new(QpQueues::new(2, &capacity))
@@ -269,8 +269,8 @@ fn post_receive(queues: &Arc<QpQueues>) -> thread::JoinHandle<bool> {
     thread::spawn(move || queues.post_recv(&RecvWr { wr_id: 1, sges: &[] }).expect("room for one"))
 }
 
-/// A receive is posted while the queue pair goes to an error state: the poster rings the doorbell, or the flush sees the
-/// request.
+/// A receive is posted while the queue pair goes to an error state: the poster rings the doorbell, or the flush sees
+/// the request.
 fn post_and_flush() {
     let queues = queues();
     queues.handle_event(QpEvent::Established);

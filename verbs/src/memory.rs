@@ -37,18 +37,18 @@ pub struct MemoryRegion {
 }
 
 impl MemoryRegion {
-    /// Takes the STag out of use. Whoever holds the table back meanwhile can be sure that nobody writes afterwards.
+    /// Takes the STag out of use. A caller that holds the table back meanwhile can be sure that no write follows.
     pub fn invalidate(&self) {
         self.invalidated.store(true, Ordering::Release);
     }
 
-    /// Whether a local or remote invalidation has taken the STag out of use.
+    /// Returns whether a local or remote invalidation has taken the STag out of use.
     #[inline]
     pub fn is_invalidated(&self) -> bool {
         self.invalidated.load(Ordering::Acquire)
     }
 
-    /// Whether memory windows are bound to it.
+    /// Returns whether memory windows are bound to it.
     pub fn has_windows(&self) -> bool {
         self.windows.load(Ordering::Acquire) > 0
     }
@@ -63,7 +63,7 @@ pub struct Registration {
     pub stream: Option<StreamId>,
     /// The rights; must be [`Access::is_valid`].
     pub access: Access,
-    /// The tagged offset of the first octet; usually [`Region::address`], and 0 with [`Access::ZERO_BASED`] whatever is said here.
+    /// The tagged offset of the first octet; usually [`Region::address`], and always 0 with [`Access::ZERO_BASED`].
     pub iova: u64,
     /// The memory.
     pub region: Region,
@@ -80,7 +80,7 @@ pub struct Change {
     pub region: Option<(Region, u64)>,
 }
 
-/// Who wants to do what with which memory.
+/// An access that a stream wants: the memory, the right it needs, and the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The STag that names the memory.
@@ -114,7 +114,7 @@ pub struct MemoryTable {
 }
 
 impl MemoryTable {
-    /// An empty table; `seed` makes its STags unpredictable.
+    /// Makes an empty table; `seed` makes its STags unpredictable.
     pub fn new(seed: u64) -> Self {
         Self {
             permutation: StagPermutation::new(seed),
@@ -129,8 +129,9 @@ impl MemoryTable {
         }
     }
 
-    /// An empty table for engines that use it at the same time. A request that takes out of use what streams of all of them may
-    /// be using completes only when its engine has let the others finish ([`QueuePair::is_revoking`](crate::QueuePair::is_revoking)).
+    /// Makes an empty table for engines that use it at the same time. A request that takes out of use what streams of
+    /// all of them may be using completes only when its engine has let the others finish
+    /// ([`QueuePair::is_revoking`](crate::QueuePair::is_revoking)).
     pub fn for_several_engines(seed: u64) -> Self {
         Self { is_shared: true, ..Self::new(seed) }
     }
@@ -150,8 +151,8 @@ impl MemoryTable {
         Ok(memory)
     }
 
-    /// Takes a registration out of the table; the STag is unknown from now on, and windows that are bound to it are invalid.
-    /// `None` when it was not in the table.
+    /// Takes a registration out of the table; the STag is unknown from now on, and windows that are bound to it are
+    /// invalid. `None` when it was not in the table.
     pub fn deregister(&mut self, stag: Stag) -> Option<Arc<MemoryRegion>> {
         let (slot, key) = self.permutation.slot(stag);
         let entry = self.slots.get_mut(slot as usize).filter(|entry| entry.key == key)?;
@@ -164,11 +165,13 @@ impl MemoryTable {
         Some(memory)
     }
 
-    /// Changes a registration in place: its STag stays the same. `Ok` holds the memory that it had before, if it has got other.
+    /// Changes a registration in place: its STag stays the same. `Ok` holds the memory that it had before, if it has
+    /// got other.
     ///
     /// # Errors
-    /// As [`Self::register`]; [`RegisterError::Busy`] when windows are bound to it or somebody else holds it at this moment,
-    /// [`RegisterError::ForeignQp`] when what is for one stream would change its domain. Nothing has changed then.
+    /// As [`Self::register`]; [`RegisterError::Busy`] when windows are bound to it or another caller holds it at this
+    /// moment, [`RegisterError::ForeignQp`] when what is for one stream would change its domain. Nothing has changed
+    /// then.
     pub fn reregister(
         &mut self,
         memory: &mut Arc<MemoryRegion>,
@@ -188,7 +191,7 @@ impl MemoryTable {
         if memory.has_windows() {
             return Err(RegisterError::Busy);
         }
-        // Without the table's own hold on it, nobody but the caller can have one.
+        // Without the table's own hold on it, only the caller can have one.
         *entry = None;
         let changed = Arc::get_mut(memory).map(|memory| {
             (memory.pd, memory.access, memory.iova) = (pd, access, iova);
@@ -198,7 +201,7 @@ impl MemoryTable {
         changed.ok_or(RegisterError::Busy)
     }
 
-    /// Whether anything belongs to this domain.
+    /// Returns whether anything belongs to this domain.
     pub fn uses(&self, pd: PdId) -> bool {
         self.slots.iter().filter_map(|slot| slot.memory.as_ref()).any(|memory| memory.pd == pd)
             || self.keyed.values().any(|keyed| keyed.pd == pd)
@@ -219,22 +222,22 @@ impl MemoryTable {
         }
     }
 
-    /// The number of registrations, those for fast registration included.
+    /// Returns the number of registrations, those for fast registration included.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len() + self.keyed.len() - self.windows
     }
 
-    /// Whether nothing is registered.
+    /// Returns whether nothing is registered.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A number that changes when something is taken out of use that another engine may be copying from or to.
+    /// Returns a number that changes when something is taken out of use that another engine may be copying from or to.
     pub(crate) fn revocations(&self) -> u64 {
         self.revocations.load(Ordering::Relaxed)
     }
 
-    /// What `stag` stands for, if this stream of this domain may use it.
+    /// Returns what `stag` stands for, if this stream of this domain may use it.
     fn find_associated(&self, stag: Stag, pd: PdId, stream: StreamId) -> Result<View<'_>, Violation> {
         let view = self.find(stag).ok_or(Violation::InvalidStag)?;
         associated((view.pd, view.stream), pd, stream)?;
@@ -253,14 +256,15 @@ impl MemoryTable {
         }
     }
 
-    /// What is registered under `stag`, invalidated or not.
+    /// Returns what is registered under `stag`, invalidated or not.
     #[inline(always)]
     fn entry(&self, stag: Stag) -> Option<&MemoryRegion> {
         let (slot, key) = self.recent.slot(&self.permutation, stag);
         self.slots.get(slot as usize).filter(|entry| entry.key == key)?.memory.as_deref()
     }
 
-    /// The next STag of a slot that nobody else has. STag 0 is never handed out: some peers treat it as special (wire doubt D4).
+    /// Returns the next STag of a slot that is not in use. STag 0 is never handed out: some peers treat it as special
+    /// (wire doubt D4).
     fn name(&mut self, slot: u32) -> Stag {
         let entry = &mut self.slots[slot as usize];
         loop {
@@ -272,7 +276,7 @@ impl MemoryTable {
         }
     }
 
-    /// A slot that was never used or, when enough of them rest, the one that has rested for the longest time.
+    /// Returns a slot that was never used or, when enough of them rest, the one that has rested for the longest time.
     fn take_slot(&mut self) -> Result<u32, RegisterError> {
         let next = u32::try_from(self.slots.len()).ok().filter(|next| *next < StagPermutation::SLOTS);
         if let Some(next) = next.filter(|_| self.free.len() < STAG_REST) {
@@ -314,7 +318,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Where `len` octets at `to` are, if the claim is good for them.
+    /// Returns where `len` octets at `to` are, if the claim is good for them.
     #[inline(always)]
     fn check(&self, claim: &Claim, to: u64, len: usize) -> Result<Span<'a>, Violation> {
         associated((self.pd, self.stream), claim.pd, claim.stream)?;
@@ -339,7 +343,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Whether the rights, the memory and its offsets go together; answers the offset of the first octet.
+/// Returns whether the rights, the memory and its offsets go together; answers the offset of the first octet.
 fn check_registration(access: Access, iova: u64, region: &Region) -> Result<u64, RegisterError> {
     if !access.is_valid() {
         return Err(RegisterError::Access);
@@ -354,7 +358,7 @@ fn check_registration(access: Access, iova: u64, region: &Region) -> Result<u64,
     Ok(iova)
 }
 
-/// Whether this stream of this domain may use what belongs to an owner.
+/// Returns whether this stream of this domain may use what belongs to an owner.
 #[inline]
 fn associated(owner: (PdId, Option<StreamId>), pd: PdId, stream: StreamId) -> Result<(), Violation> {
     if owner.0 != pd {

@@ -6,7 +6,7 @@
 pub enum QpNotice {
     /// The stream ended by an error of this side, or by one that no completion tells.
     Fatal = 0x01,
-    /// The peer broke a rule of the protocol: it sent what nobody can accept, or no receive was posted for it.
+    /// The peer broke a rule of the protocol: it sent what no stack can accept, or no receive was posted for it.
     RequestError = 0x02,
     /// The peer wanted to reach memory that it may not reach.
     AccessError = 0x04,
@@ -35,12 +35,12 @@ impl QpNotice {
 pub struct QpNotices(u8);
 
 impl QpNotices {
-    /// Whether there is nothing to tell.
+    /// Returns whether there is nothing to tell.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// What there is to tell; an error before what follows from it.
+    /// Returns what there is to tell; an error before what follows from it.
     pub fn iter(self) -> impl Iterator<Item = QpNotice> {
         QpNotice::ALL.into_iter().filter(move |&notice| self.0 & notice as u8 != 0)
     }

@@ -4,8 +4,8 @@ use crate::crc;
 use crate::memory::Violation;
 use crate::region::Region;
 
-/// A place that is filled from its beginning on, piece by piece. Where the segment's FPDU has a CRC, that is carried on from what
-/// stands before the place over all that is put here, in the same pass as the copy.
+/// A place that is filled from its beginning on, piece by piece. Where the segment's FPDU has a CRC, that is carried on
+/// from what stands before the place over all that is put here, in the same pass as the copy.
 #[derive(Debug)]
 pub struct Payload<'o> {
     rest: &'o mut [u8],
@@ -13,12 +13,12 @@ pub struct Payload<'o> {
 }
 
 impl<'o> Payload<'o> {
-    /// A place without a CRC, or none that could be made on the way.
+    /// Makes a place without a CRC, or none that could be made on the way.
     pub const fn new(out: &'o mut [u8]) -> Self {
         Self { rest: out, crc: None }
     }
 
-    /// A place behind octets whose CRC32c is `crc`.
+    /// Makes a place behind octets whose CRC32c is `crc`.
     pub const fn with_crc(out: &'o mut [u8], crc: u32) -> Self {
         Self { rest: out, crc: Some(crc) }
     }
@@ -41,8 +41,8 @@ impl<'o> Payload<'o> {
     /// Puts `len` octets behind what is there, those at `offset` of a region.
     ///
     /// # Errors
-    /// [`Violation::Bounds`] when the region has not so many, or they are more than [`Self::left`]; [`Violation::Gone`] when some of
-    /// its memory is not there any more. Nothing is put then.
+    /// [`Violation::Bounds`] when the region has not so many, or they are more than [`Self::left`]; [`Violation::Gone`]
+    /// when some of its memory is not there any more. Nothing is put then.
     #[inline]
     pub(crate) fn put_from(&mut self, region: &Region, offset: usize, len: usize) -> Result<(), Violation> {
         self.fill(len, |place, crc| {
@@ -54,12 +54,12 @@ impl<'o> Payload<'o> {
         })
     }
 
-    /// Octets that are still to be put.
+    /// Returns the number of octets that are still to be put.
     pub const fn left(&self) -> usize {
         self.rest.len()
     }
 
-    /// The CRC32c up to where the place is filled, if there is one.
+    /// Returns the CRC32c up to where the place is filled, if there is one.
     pub const fn crc(&self) -> Option<u32> {
         self.crc
     }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_place_is_refused_as_a_whole() {
+    fn octets_without_a_place_are_refused_as_a_whole() {
         let region = Region::owned(8).unwrap();
         assert!(region.copy_in(0, b"12345678"));
         let mut out = [0; 6];

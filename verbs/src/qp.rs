@@ -1,7 +1,8 @@
 //! The half of a queue pair that the engine holds: which requests are in progress, and what became of them.
 //!
 //! Three kinds of methods, in the order in which an engine uses them: [`QueuePair::next_message`] and
-//! [`QueuePair::fill`] feed transmit, [`QueuePair::apply`] takes what was received, [`QueuePair::handle_event`] ends it.
+//! [`QueuePair::fill`] feed transmit, [`QueuePair::apply`] takes what was received, [`QueuePair::handle_event`] ends
+//! it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -49,8 +50,9 @@ pub struct QueuePair {
     parts: usize,
     started: u64,
     retired: u64,
-    /// Octets that the peer's Writes have placed since its last message with a number of its own: a Send, Immediate Data, or
-    /// a Read or Atomic Request. An Atomic Response is none of them: it answers us, and may come inside of a Write.
+    /// Octets that the peer's Writes have placed since its last message with a number of its own: a Send, Immediate
+    /// Data, or a Read or Atomic Request. An Atomic Response is none of them: it answers us, and may come inside of a
+    /// Write.
     pub(crate) written: u32,
     /// A request for the send queue has completed without success.
     failed: bool,
@@ -87,7 +89,7 @@ pub struct QpInit {
 }
 
 impl QueuePair {
-    /// A queue pair in the state of its shared half.
+    /// Makes a queue pair in the state of its shared half.
     pub fn new(init: QpInit) -> Self {
         for queue in [&init.send_cq, &init.recv_cq] {
             init.cq_table.attach(queue, init.pd);
@@ -121,14 +123,14 @@ impl QueuePair {
         }
     }
 
-    /// Whether there is a request that [`Self::next_message`] could begin, or go on with.
+    /// Returns whether there is a request that [`Self::next_message`] could begin, or go on with.
     #[inline]
     pub fn has_request(&self) -> bool {
         self.active || self.queues.send.posted() != self.started
     }
 
-    /// The next message for RDMAP, if a request is posted and may start now. Requests before it that need no message are
-    /// carried out on the way.
+    /// Returns the next message for RDMAP, if a request is posted and may start now. Requests before it that need no
+    /// message are carried out on the way.
     ///
     /// # Errors
     /// [`LocalFault`] when the request cannot be carried out; it has completed with that status.
@@ -164,7 +166,8 @@ impl QueuePair {
         }
     }
 
-    /// The last octet of a Send, Write or Immediate Data is in TCP, or the last one that a Read or Atomic fetches has been placed.
+    /// Ends a request with success. The last octet of a Send, Write or Immediate Data is in TCP, or the last one that a
+    /// Read or Atomic fetches has been placed.
     #[inline]
     pub fn finish(&mut self, token: Token) {
         if token.0 != self.started || !self.pending.is_empty() {
@@ -190,14 +193,14 @@ impl QueuePair {
         self.retire();
     }
 
-    /// The request with this token cannot be completed: its completion says why. All others are flushed later.
+    /// Ends the request with this token without success: its completion says why. All others are flushed later.
     pub fn fail(&mut self, token: Token, status: Status, vendor_err: u32) {
         if self.pending_mut(token.0).is_some_and(|pending| !pending.done) {
             self.end(token.0, status, vendor_err);
         }
     }
 
-    /// The stream is lost, or never came about, in a way that the oldest request which is not done has to tell.
+    /// Ends the oldest request that is not done with `status`: the stream is lost, or never came about.
     pub fn fail_oldest(&mut self, status: Status) {
         let end = self.started + u64::from(self.active);
         if let Some(index) =
@@ -210,8 +213,9 @@ impl QueuePair {
         }
     }
 
-    /// The peer has closed its direction between two FPDUs: the end, unless it behaves as InfiniBand's. There the oldest request that is
-    /// not done fails as if it were sent in vain, and without one nothing happens until something is asked of the peer.
+    /// Handles that the peer has closed its direction between two FPDUs. This ends the queue pair, unless it behaves as
+    /// InfiniBand's: then the oldest request that is not done fails as if it were sent in vain. Without such a request
+    /// nothing happens until a request needs the peer.
     pub fn handle_peer_left(&mut self) {
         if !self.queues.as_infiniband() {
             return self.handle_event(QpEvent::CloseStarted);
@@ -258,17 +262,17 @@ impl QueuePair {
         self.counters.messages_received += is_last as u64;
     }
 
-    /// What it has done so far.
+    /// Returns what it has done so far.
     pub const fn counters(&self) -> QpCounters {
         self.counters
     }
 
-    /// The shared half.
+    /// Returns the shared half.
     pub const fn queues(&self) -> &Arc<QpQueues> {
         &self.queues
     }
 
-    /// The protection domain.
+    /// Returns the protection domain.
     pub const fn pd(&self) -> PdId {
         self.pd
     }
@@ -278,7 +282,7 @@ impl QueuePair {
         self.notices.insert(notice);
     }
 
-    /// What there is to tell since the last call.
+    /// Returns what there is to tell since the last call.
     pub fn take_notices(&mut self) -> QpNotices {
         core::mem::take(&mut self.notices)
     }
@@ -289,22 +293,22 @@ impl QueuePair {
         self.drain_until.get_or_insert(posted);
     }
 
-    /// Whether it was asked to drain and is not at its end.
+    /// Returns whether it was asked to drain and is not at its end.
     pub fn is_draining(&self) -> bool {
         self.drain_until.is_some() && self.queues.state() == QpState::Rts
     }
 
-    /// Whether it was asked to drain and everything posted before has been done.
+    /// Returns whether it was asked to drain and everything posted before has been done.
     pub fn is_drained(&self) -> bool {
         self.is_draining() && self.drain_until == Some(self.retired)
     }
 
-    /// Whether every request makes a completion.
+    /// Returns whether every request makes a completion.
     pub const fn signal_all(&self) -> bool {
         self.signal_all
     }
 
-    /// Whether a message that finds no receive request waits for one.
+    /// Returns whether a message that finds no receive request waits for one.
     pub const fn rnr_wait(&self) -> bool {
         self.rnr_wait
     }
@@ -314,13 +318,13 @@ impl QueuePair {
         self.rnr_wait = wait;
     }
 
-    /// Whether a completion queue has lost a completion, which is the end of this queue pair.
+    /// Returns whether a completion queue has lost a completion, which is the end of this queue pair.
     pub fn is_overrun(&self) -> bool {
         self.send_cq.is_overrun() || self.recv_cq.is_overrun()
     }
 
-    /// Has polls pass over the completions that nobody has polled: the application has destroyed this queue pair. It may stay
-    /// until its connection has ended, and makes no completion any more.
+    /// Has polls leave its completions out: the application has destroyed this queue pair. It may stay until its
+    /// connection has ended, and makes no completion any more.
     pub fn leave_cqs(&mut self) {
         if let Some(number) = self.send_number.take() {
             self.send_cq.detach(Frees { number, end: self.retired });
@@ -364,8 +368,8 @@ impl QueuePair {
 
     /// Hands out the completion of the oldest request, if it makes one.
     fn complete(&mut self, pending: &Pending) {
-        // Behind a failure nothing succeeds any more, be it that it was done before: whoever waits for the rest of a
-        // queue after the first failure has to get all of it, also what was not signaled.
+        // Behind a failure no request succeeds any more, even if it was done before. A program that waits for the rest
+        // of a queue after the first failure has to get all of it, also what was not signaled.
         let flushed = self.failed && pending.status == Status::Success;
         let status = if flushed { Status::WorkRequestFlushed } else { pending.status };
         let good = status == Status::Success;
@@ -373,7 +377,7 @@ impl QueuePair {
         self.counters.count_completed(status);
         self.retire_one();
         if pending.signaled || !good {
-            // How much of a request was done that did not end well, nobody knows (RFC 5040 section 3.1).
+            // It is unknown how much of a failed request was done (RFC 5040 section 3.1).
             let byte_len = if good { pending.len } else { 0 };
             let completion = Completion {
                 wr_id: pending.wr_id,
@@ -395,8 +399,8 @@ impl QueuePair {
         }
     }
 
-    /// Counts the oldest request as completed. The poll of this completion, or of the next one if it makes none, frees its
-    /// place; where nobody has to poll this does, before anybody can see the completion.
+    /// Counts the oldest request as completed. The poll of this completion, or of the next one if it makes none, frees
+    /// its place. If the completion queue need not be polled this call does, before a poll can see the completion.
     #[inline]
     fn retire_one(&mut self) {
         self.retired += 1;
@@ -434,17 +438,17 @@ impl QueuePair {
         self.queues.send.posted()
     }
 
-    /// Whether a request of the send queue is not done.
+    /// Returns whether a request of the send queue is not done.
     pub fn has_sends(&self) -> bool {
         self.retired != self.sends_posted()
     }
 
-    /// Where the original value of an Atomic in progress goes.
+    /// Returns where the original value of an Atomic in progress goes.
     pub(crate) fn sink(&mut self, token: Token) -> Sge {
         self.pending_mut(token.0).map(|pending| pending.sink).unwrap_or_default()
     }
 
-    /// A request that has been started and not completed.
+    /// Returns a request that has been started and not completed.
     fn pending_mut(&mut self, index: u64) -> Option<&mut Pending> {
         if index == self.started {
             return self.active.then_some(&mut self.current);

@@ -88,9 +88,9 @@ impl QpQueues {
         if known < wrs.len() { Err((known, PostError::Unsupported)) } else { Ok(()) }
     }
 
-    /// Posts to the receive queue; every state takes receives, and flushes them where no message can come any more. Says
-    /// whether the doorbell is to be rung: the engine looks by itself when a message comes, but for what is to be flushed or
-    /// awaited.
+    /// Posts to the receive queue; every state takes receives, and flushes them where no message can come any more.
+    /// Says whether the doorbell is to be rung: the engine looks by itself when a message comes, but for what is to be
+    /// flushed or awaited.
     ///
     /// # Errors
     /// [`PostError`]; nothing was queued then.
@@ -99,8 +99,8 @@ impl QpQueues {
         posted.map(|()| rings).map_err(|(_none, error)| error)
     }
 
-    /// As [`Self::post_recv`] for several requests: all of them, or those before the first that is refused. Whether the doorbell
-    /// is to be rung holds for those that were queued.
+    /// As [`Self::post_recv`] for several requests: all of them, or those before the first that is refused. Whether the
+    /// doorbell is to be rung holds for those that were queued.
     ///
     /// # Errors
     /// The number of requests that were queued, and why the next one was not.
@@ -109,13 +109,14 @@ impl QpQueues {
             return (false, Err((0, PostError::SharedQueue)));
         }
         let posted = self.recv.post_all(wrs);
-        // Whoever looks at the state next must not see one from before the requests were there to be flushed.
+        // The next look at the state must not see one from before the requests were there to be flushed.
         fence(Ordering::SeqCst);
         (self.state().flushes() || self.is_recv_awaited.load(Ordering::Relaxed), posted)
     }
 
-    /// Whether it behaves as InfiniBand's: requests for the send queue are taken before there is a stream, and wait for it; a Write that
-    /// makes a completion has it when the peer has the Write; and a peer that has gone is told only to those that ask something of it.
+    /// Returns whether it behaves as InfiniBand's: requests for the send queue are taken before there is a stream, and
+    /// wait for it; a Write that makes a completion has it when the peer has the Write; and a peer that has gone is
+    /// told only to those that ask something of it.
     #[inline]
     pub fn as_infiniband(&self) -> bool {
         self.as_infiniband.load(Ordering::Relaxed)
@@ -130,7 +131,7 @@ impl QpQueues {
         self.is_recv_awaited.store(is_awaited, Ordering::Relaxed);
     }
 
-    /// What the queues hold; nothing of the receive queue where a shared one takes its place.
+    /// Returns what the queues hold; nothing of the receive queue where a shared one takes its place.
     pub fn capacity(&self) -> QpCapacity {
         let entries = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         let (recv_wr, recv_sge) =
@@ -144,7 +145,7 @@ impl QpQueues {
         }
     }
 
-    /// The state.
+    /// Returns the state.
     #[inline]
     pub fn state(&self) -> QpState {
         QpState::from_code(self.state.load(Ordering::Acquire))

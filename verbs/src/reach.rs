@@ -1,4 +1,5 @@
-//! What one stream may do to registered memory: the same checks, copies and blame for whoever uses RDMAP on it.
+//! What one stream may do to registered memory: the same checks, copies and blame for queue pairs and for streams
+//! without verbs.
 
 use weft_ddp::Stag;
 use weft_rdmap::{AtomicRequest, AtomicResponse, ReadRequest};
@@ -22,7 +23,7 @@ pub struct Reach<'a> {
 }
 
 impl<'a> Reach<'a> {
-    /// Where `len` octets of memory of our own are, to be read on our own behalf.
+    /// Returns where `len` octets of memory of our own are, to be read on our own behalf.
     ///
     /// # Errors
     /// [`Violation`] when they cannot be read.
@@ -31,7 +32,7 @@ impl<'a> Reach<'a> {
         self.memory.check(self.claim(stag, Access::LOCAL_READ), to, len)
     }
 
-    /// Where the next octets of a Read Response are.
+    /// Returns where the next octets of a Read Response are.
     ///
     /// # Errors
     /// What the peer is to be told when the memory is not there any more.
@@ -39,7 +40,7 @@ impl<'a> Reach<'a> {
         self.memory.check(self.claim(stag, Access::REMOTE_READ), to, len).map_err(remote_protection)
     }
 
-    /// Where the octets of a Write of the peer go.
+    /// Returns where the octets of a Write of the peer go.
     ///
     /// # Errors
     /// What the peer is to be told.
@@ -47,7 +48,7 @@ impl<'a> Reach<'a> {
         self.memory.check(self.claim(stag, Access::REMOTE_WRITE), to, len).map_err(tagged)
     }
 
-    /// Where octets go that answer a Read of ours.
+    /// Returns where octets go that answer a Read of ours.
     ///
     /// # Errors
     /// As for [`Reach::place_response`].
@@ -84,7 +85,7 @@ impl Reach<'_> {
         self.place(self.claim(stag, Access::LOCAL_WRITE), to, payload)
     }
 
-    /// Places octets for whoever has the right that the claim names.
+    /// Places octets for a stream with the right that the claim names.
     ///
     /// # Errors
     /// [`Violation`] when the memory does not take them.
@@ -108,7 +109,7 @@ impl Reach<'_> {
         self.memory.check(self.claim(stag, Access::LOCAL_READ), to, len)?.put_into(len, payload)
     }
 
-    /// Whether the peer may read what it asks for.
+    /// Returns whether the peer may read what it asks for.
     ///
     /// # Errors
     /// What the peer is to be told.
@@ -140,7 +141,7 @@ impl Reach<'_> {
         span.and_then(|span| span.put_into(len, payload)).map_err(remote_protection)
     }
 
-    /// Whether the peer may do what it asks for, on 64 bits that are aligned.
+    /// Returns whether the peer may do what it asks for, on 64 bits that are aligned.
     ///
     /// # Errors
     /// What the peer is to be told.
@@ -161,13 +162,14 @@ impl Reach<'_> {
         original.map(|original| AtomicResponse { id, original }).map_err(remote_protection)
     }
 
-    /// A claim of this stream on the memory of an STag.
+    /// Returns a claim of this stream on the memory of an STag.
     pub const fn claim(&self, stag: Stag, right: Access) -> Claim {
         Claim { stag, right, pd: self.pd, stream: self.stream }
     }
 }
 
-/// The peer's Write or Read Response hit memory it may not touch: DDP's errors, but access rights are RDMAP's (doubt D10).
+/// Returns the error for a Write or Read Response that hit memory it may not touch: DDP's errors, but access rights are
+/// RDMAP's (doubt D10).
 const fn tagged(violation: Violation) -> weft_rdmap::Error {
     weft_rdmap::Error::Ddp(match violation {
         Violation::InvalidStag => weft_ddp::Error::InvalidStag,
@@ -179,8 +181,8 @@ const fn tagged(violation: Violation) -> weft_rdmap::Error {
     })
 }
 
-/// The peer's Read or Atomic Request names memory it may not reach: RDMAP's remote protection errors. An Atomic that is not
-/// aligned is an operation error (RFC 7306 section 8.2).
+/// Returns the error for a Read or Atomic Request that names memory it may not reach: RDMAP's remote protection errors.
+/// An Atomic that is not aligned is an operation error (RFC 7306 section 8.2).
 const fn remote_protection(violation: Violation) -> weft_rdmap::Error {
     match violation {
         Violation::InvalidStag => weft_rdmap::Error::InvalidStag,

@@ -20,7 +20,7 @@ pub struct RecvQueue {
 }
 
 impl RecvQueue {
-    /// A queue for at least `entries` requests of up to `max_sge` elements.
+    /// Makes a queue for at least `entries` requests of up to `max_sge` elements.
     pub fn new(entries: u32, max_sge: usize) -> Self {
         Self { ring: RecvRing::new(entries, max_sge), posting: Mutex::new(()) }
     }
@@ -45,12 +45,13 @@ impl RecvQueue {
     /// Copies entry number `index` out into `work`.
     ///
     /// # Errors
-    /// [`BadEntry`] when a field makes no sense, as after a stray write of the process itself; `work.wr_id` is set all the same.
+    /// [`BadEntry`] when a field makes no sense, as after a stray write of the process itself; `work.wr_id` is set all
+    /// the same.
     pub fn load(&self, index: u64, work: &mut RecvWork) -> Result<(), BadEntry> {
         self.ring.load(index, work)
     }
 
-    /// Identifier and element of entry number `index`, if it has exactly one.
+    /// Returns the identifier and the element of entry number `index`, if it has exactly one.
     #[inline]
     pub(crate) fn load_single(&self, index: u64) -> Option<(u64, Sge)> {
         let ([wr_id, sges], body) = self.ring.ring.entry(index).split_first_chunk()?;
@@ -58,18 +59,18 @@ impl RecvQueue {
         is_single.then(|| Some((wr_id.load(Ordering::Relaxed), load_sge(body.first_chunk()?))))?
     }
 
-    /// The number of requests posted so far.
+    /// Returns the number of requests posted so far.
     #[inline]
     pub fn posted(&self) -> u64 {
         self.ring.posted()
     }
 
-    /// The number of requests whose places are not free.
+    /// Returns the number of requests whose places are not free.
     pub fn len(&self) -> u64 {
         self.ring.ring.tail().saturating_sub(self.ring.ring.head()).min(self.capacity())
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -79,18 +80,18 @@ impl RecvQueue {
         self.ring.ring.release(index);
     }
 
-    /// The number of requests that fit.
+    /// Returns the number of requests that fit.
     pub const fn capacity(&self) -> u64 {
         self.ring.capacity()
     }
 
-    /// The elements that a request can have.
+    /// Returns the elements that a request can have.
     pub const fn max_sge(&self) -> usize {
         self.ring.max_sge
     }
 }
 
-/// The ring of a receive queue. Who posts sees to it that nobody else does so at the same time.
+/// The ring of a receive queue. The caller that posts makes sure that no other thread does so at the same time.
 #[derive(Debug)]
 pub(crate) struct RecvRing {
     ring: Ring,
@@ -195,7 +196,7 @@ pub struct RecvWork {
 }
 
 impl RecvWork {
-    /// Without room for SGEs, which the first entries make.
+    /// Makes one without room for SGEs; the first entries make it.
     pub fn new() -> Self {
         Self { wr_id: 0, sges: Vec::new(), capacity: 0 }
     }
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_list_those_before_the_first_bad_one_are_queued() {
+    fn requests_before_the_first_bad_one_are_queued() {
         let queue = RecvQueue::new(4, 1);
         let sge = Sge { addr: 5, length: 6, lkey: Stag(7) };
         let wrs = [1, 2, 3, 4, 5].map(|wr_id| RecvWr { wr_id, sges: &[] });

@@ -1,7 +1,8 @@
 //! Registered memory, reached by copies through raw pointers only.
 //!
-//! The application and a peer may change registered memory at any moment, so this file makes no reference to its octets. They are
-//! reached by the functions of [`copy`](crate::copy), those of [`crc`], which copy in the same way, and the kernel.
+//! The application and a peer may change registered memory at any moment, so this file makes no reference to its
+//! octets. They are reached by the functions of [`copy`](crate::copy), those of [`crc`], which copy in the same way,
+//! and the kernel.
 #![allow(unsafe_code)]
 
 use core::ops::Range;
@@ -23,8 +24,9 @@ use crate::{copy, crc};
 
 /// A run of octets that stays at its address for as long as the value lives.
 ///
-/// Either the region owns its memory ([`Region::owned`]), shares it with other processes ([`Region::shared`]), or the creator
-/// promised to keep it ([`Region::raw`], [`Region::probed`]), or it is the entries of a send queue ([`Region::send_queue`]).
+/// Either the region owns its memory ([`Region::owned`]), shares it with other processes ([`Region::shared`]), or the
+/// creator promised to keep it ([`Region::raw`], [`Region::probed`]), or it is the entries of a send queue
+/// ([`Region::send_queue`]).
 pub struct Region {
     start: NonNull<u8>,
     len: usize,
@@ -35,7 +37,7 @@ pub struct Region {
     entries: Option<Entries>,
 }
 
-/// Who frees the memory, and how.
+/// How the memory is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Home {
     Allocator,
@@ -44,8 +46,8 @@ enum Home {
 }
 
 impl Region {
-    /// Allocates `len` zeroed octets that the region owns, or `None` when there is not that much memory. The first one is
-    /// aligned to 8, as Atomics need it.
+    /// Allocates `len` zeroed octets that the region owns, or `None` when there is not that much memory. The first one
+    /// is aligned to 8, as Atomics need it.
     pub fn owned(len: usize) -> Option<Self> {
         let mut memory = Vec::new();
         memory.try_reserve_exact(words(len)).ok()?;
@@ -56,29 +58,31 @@ impl Region {
         Some(Self { start, len, home: Home::Allocator, writable: true, entries: None })
     }
 
-    /// Makes a region of memory that somebody else owns.
+    /// Makes a region of memory that the caller owns.
     ///
     /// # Safety
-    /// `start..start + len` must be valid for reads and writes until the region is dropped, and nobody may rely on its
+    /// `start..start + len` must be valid for reads and writes until the region is dropped, and no code may rely on its
     /// content being stable: the engine reads and writes it whenever a peer or a work request asks for it.
     pub const unsafe fn raw(start: NonNull<u8>, len: usize) -> Self {
         Self { start, len, home: Home::Elsewhere, writable: true, entries: None }
     }
 
-    /// Makes a region of memory that somebody else owns, of which is not known whether it is there, as with the addresses that
-    /// `ibv_reg_mr` gets. With `writable` it has to be writable; without, the region refuses all changes.
+    /// Makes a region of memory that the caller owns and that may not be there, as with the addresses that `ibv_reg_mr`
+    /// gets. With `writable` it has to be writable; without, the region refuses all changes.
     ///
-    /// The kernel is asked to fault the pages in as a read or write would (`MADV_POPULATE_READ` and `_WRITE`, Linux 5.14): it
-    /// looks at every page as it does when it pins memory for an adapter, says EFAULT instead of sending a signal, also where a
-    /// mapped file has ended, and changes no octet. Older ones are asked for the mappings and their rights (`/proc/self/maps`).
+    /// The kernel is asked to fault the pages in as a read or write would (`MADV_POPULATE_READ` and `_WRITE`, Linux
+    /// 5.14): it looks at every page as it does when it pins memory for an adapter, says EFAULT instead of sending a
+    /// signal, also where a mapped file has ended, and changes no octet. Older ones are asked for the mappings and
+    /// their rights (`/proc/self/maps`).
     ///
     /// # Errors
-    /// [`RegisterError::Wrap`] when the range goes around the end of all addresses, [`RegisterError::Fault`] when some of it is not
-    /// there, or not writable.
+    /// [`RegisterError::Wrap`] when the range goes around the end of all addresses, [`RegisterError::Fault`] when some
+    /// of it is not there, or not writable.
     ///
     /// # Safety
-    /// If it is there, `start..start + len` must stay mapped, with the same rights, until the region is dropped, or fault from then
-    /// on, with the [guard](crate::guard_memory) installed. Nobody may rely on its content being stable.
+    /// If it is there, `start..start + len` must stay mapped, with the same rights, until the region is dropped, or
+    /// fault from then on, with the [guard](crate::guard_memory) installed. No code may rely on its content being
+    /// stable.
     pub unsafe fn probed(start: *mut u8, len: usize, writable: bool) -> Result<Self, RegisterError> {
         let first = start.addr();
         let end = first.checked_add(len).ok_or(RegisterError::Wrap)?;
@@ -90,13 +94,13 @@ impl Region {
         Ok(Self { start, len, home: Home::Elsewhere, writable, entries: None })
     }
 
-    /// Maps `len` octets of a memfd from `offset` on, which other processes may map as well. Atomics of the engine and of those
-    /// processes agree.
+    /// Maps `len` octets of a memfd from `offset` on, which other processes may map as well. Atomics of the engine and
+    /// of those processes agree.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] when the descriptor is not a memfd sealed against shrinking (F_SEAL_SHRINK: whoever cut it
-    /// would take this process's memory away), it is shorter, `len` is 0 or `offset` not a multiple of the page size; else what
-    /// the system says to mapping it for reading and writing.
+    /// [`io::ErrorKind::InvalidInput`] when the descriptor is not a memfd sealed against shrinking (F_SEAL_SHRINK: a
+    /// process that cut it would take this process's memory away), it is shorter, `len` is 0 or `offset` not a multiple
+    /// of the page size; else what the system says to mapping it for reading and writing.
     pub fn shared(fd: impl AsFd, offset: u64, len: usize) -> io::Result<Self> {
         let refused = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         let fd = fd.as_fd();
@@ -108,14 +112,14 @@ impl Region {
             return refused("the shared memory is shorter");
         }
         let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses the place of a new mapping, so that it takes nobody's memory away.
+        // SAFETY: the kernel chooses the place of a new mapping, so that it takes no memory away.
         let start = unsafe { mmap(core::ptr::null_mut(), len, rights, MapFlags::SHARED, fd, offset) }?;
         let Some(start) = NonNull::new(start.cast::<u8>()) else { return refused("mapped at address 0") };
         Ok(Self { start, len, home: Home::Mapping, writable: true, entries: None })
     }
 
-    /// The entries of a send queue, without its head and tail. Whatever changes them rings its doorbell, which is `slot` of
-    /// `doorbells`. The ring stays for as long as the region does.
+    /// Makes a region of the entries of a send queue, without its head and tail. Each change of them rings its
+    /// doorbell, which is `slot` of `doorbells`. The ring stays for as long as the region does.
     pub fn send_queue(queues: Arc<QpQueues>, doorbells: Arc<Doorbells>, slot: usize) -> Self {
         let (address, len) = (queues.send.ring().address(), queues.send.ring().octets());
         // Only its address is used; the octets are reached through the ring.
@@ -124,8 +128,8 @@ impl Region {
         Self { start, len, home: Home::Elsewhere, writable: false, entries }
     }
 
-    /// Copies `octets` into the region at `offset`. `false` when that is out of bounds, and nothing is copied; or when some of the
-    /// memory is not there any more.
+    /// Copies `octets` into the region at `offset`. `false` when that is out of bounds, and nothing is copied; or when
+    /// some of the memory is not there any more.
     #[must_use]
     #[inline(always)]
     pub fn copy_in(&self, offset: usize, octets: &[u8]) -> bool {
@@ -135,14 +139,15 @@ impl Region {
         if !self.holds(offset, octets.len()) {
             return false;
         }
-        // SAFETY: the bounds were checked above, and the creator of the region keeps start..start + len valid or has installed the
-        // guard. `octets` is a Rust slice and the region's memory is never lent as a slice, so the two do not overlap. All other
-        // threads reach this memory by the same function or are not Rust's; a race decides about octets only.
+        // SAFETY: the bounds were checked above, and the creator of the region keeps start..start + len valid or has
+        // installed the guard. `octets` is a Rust slice and the region's memory is never lent as a slice, so the two do
+        // not overlap. All other threads reach this memory by the same function or are not Rust's; a race decides about
+        // octets only.
         unsafe { copy::copy_in(octets, self.start.as_ptr().add(offset)) }
     }
 
-    /// Copies `octets.len()` octets at `offset` out of the region. `false` when that is out of bounds, and nothing is copied; or when
-    /// some of the memory is not there any more.
+    /// Copies `octets.len()` octets at `offset` out of the region. `false` when that is out of bounds, and nothing is
+    /// copied; or when some of the memory is not there any more.
     #[must_use]
     #[inline(always)]
     pub fn copy_out(&self, offset: usize, octets: &mut [u8]) -> bool {
@@ -156,7 +161,8 @@ impl Region {
         unsafe { copy::copy_out(self.start.as_ptr().add(offset), octets) }
     }
 
-    /// As [`Self::copy_out`], and returns the CRC32c of everything that gave `crc` followed by `octets`, or `None` instead of `false`.
+    /// As [`Self::copy_out`], and returns the CRC32c of everything that gave `crc` followed by `octets`, or `None`
+    /// instead of `false`.
     #[must_use]
     #[inline]
     pub fn copy_out_with_crc(&self, offset: usize, octets: &mut [u8], crc: u32) -> Option<u32> {
@@ -170,13 +176,13 @@ impl Region {
         unsafe { crc::copy_from(crc, self.start.as_ptr().add(offset), octets) }
     }
 
-    /// Why a copy of `len` octets at `offset` was refused.
+    /// Returns why a copy of `len` octets at `offset` was refused.
     #[cold]
     pub(crate) const fn violation(&self, offset: usize, len: usize) -> Violation {
         if self.holds(offset, len) { Violation::Gone } else { Violation::Bounds }
     }
 
-    /// Where `len` octets at `offset` lie, for the calls of the system below; `None` when that is out of bounds.
+    /// Returns where `len` octets at `offset` lie, for the system calls below, or `None` when that is out of bounds.
     const fn piece(&self, offset: usize, len: usize) -> Option<libc::iovec> {
         if !self.holds(offset, len) {
             return None;
@@ -185,9 +191,9 @@ impl Region {
         Some(libc::iovec { iov_base: start.cast(), iov_len: len })
     }
 
-    /// Replaces the 64 bits at `offset`, in the machine's byte order, by what `change` makes of them, and returns what they were.
-    /// Atomic with regard to all other updates and to the atomic instructions of the machine. `None` when they are out of bounds,
-    /// not aligned in memory or not there any more, and nothing is changed.
+    /// Replaces the 64 bits at `offset`, in the machine's byte order, by what `change` makes of them, and returns what
+    /// they were. Atomic with regard to all other updates and to the atomic instructions of the machine. `None` when
+    /// they are out of bounds, not aligned in memory or not there any more, and nothing is changed.
     #[must_use]
     pub fn update(&self, offset: usize, change: impl Fn(u64) -> u64) -> Option<u64> {
         if !self.writable {
@@ -200,37 +206,37 @@ impl Region {
         unsafe { copy::update(self.start.as_ptr().add(offset).cast::<u64>(), change) }
     }
 
-    /// Whether the octet at `offset` lies at an address that is a multiple of 8.
+    /// Returns whether the octet at `offset` lies at an address that is a multiple of 8.
     pub fn is_aligned(&self, offset: usize) -> bool {
         self.start.as_ptr().addr().wrapping_add(offset).is_multiple_of(size_of::<u64>())
     }
 
-    /// The address of the first octet, the default tagged offset (iova) of a memory region.
+    /// Returns the address of the first octet, the default tagged offset (iova) of a memory region.
     pub fn address(&self) -> u64 {
         self.start.as_ptr().addr() as u64
     }
 
-    /// Whether the octets can be changed; without, [`Self::copy_in`] and [`Self::update`] refuse.
+    /// Returns whether the octets can be changed; without, [`Self::copy_in`] and [`Self::update`] refuse.
     pub const fn is_writable(&self) -> bool {
         self.writable || self.entries.is_some()
     }
 
-    /// Whether it is memory that may be written, and nothing else happens.
+    /// Returns whether it is memory that may be written, and nothing else happens.
     pub(crate) const fn is_plain(&self) -> bool {
         self.writable
     }
 
-    /// Whether it is the entries of a send queue.
+    /// Returns whether it is the entries of a send queue.
     pub const fn is_send_queue(&self) -> bool {
         self.entries.is_some()
     }
 
-    /// The number of octets.
+    /// Returns the number of octets.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the region has no octets.
+    /// Returns whether the region has no octets.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -247,11 +253,12 @@ pub(crate) enum Part<'a> {
     Memory(&'a Region, usize, usize),
 }
 
-/// Sends parts to a socket, straight from where they are and without waiting. Returns how many octets the kernel has taken.
+/// Sends parts to a socket, straight from where they are and without waiting. Returns how many octets the kernel has
+/// taken.
 ///
 /// # Errors
-/// `InvalidInput` when a piece is out of bounds or there are more than [`MAX_PIECES`] and one, else what sendmsg(2) says: EFAULT when
-/// the first piece is not there any more.
+/// `InvalidInput` when a piece is out of bounds or there are more than [`MAX_PIECES`] and one, else what sendmsg(2)
+/// says: EFAULT when the first piece is not there any more.
 pub(crate) fn send_gathered(socket: BorrowedFd<'_>, parts: &[Part<'_>]) -> io::Result<usize> {
     let mut places = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; MAX_PIECES + 1];
     let places = places.get_mut(..parts.len()).ok_or(io::ErrorKind::InvalidInput)?;
@@ -269,17 +276,17 @@ pub(crate) fn send_gathered(socket: BorrowedFd<'_>, parts: &[Part<'_>]) -> io::R
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
     message.msg_iov = places.as_mut_ptr();
     message.msg_iovlen = places.len();
-    // SAFETY: the message points to as many places as it says, which outlive the call, as do the slices and regions that they lead
-    // to; their bounds were checked, and the creators of the regions keep them valid. The kernel only reads them; whoever
-    // writes a region meanwhile races as in `copy_out`. The descriptor is open, being borrowed.
+    // SAFETY: the message points to as many places as it says, which outlive the call, as do the slices and regions
+    // that they lead to; their bounds were checked, and the creators of the regions keep them valid. The kernel only
+    // reads them; whoever writes a region meanwhile races as in `copy_out`. The descriptor is open, being borrowed.
     let sent = unsafe {
         libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
     };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Receives from a socket, without waiting, first into `len` octets at `offset` of a region and then, what comes behind them, into
-/// `spare`. Answers how many octets have come in all.
+/// Receives from a socket, without waiting, first into `len` octets at `offset` of a region and then, what comes behind
+/// them, into `spare`. Answers how many octets have come in all.
 ///
 /// # Errors
 /// `InvalidInput` when the place is out of bounds or not plain memory that may be written, else what recvmsg(2) says.
@@ -295,9 +302,10 @@ pub(crate) fn receive_scattered(
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
     message.msg_iov = parts.as_mut_ptr();
     message.msg_iovlen = parts.len();
-    // SAFETY: the message points to two parts, which outlive the call, as do the slice, borrowed for writing, and the region that
-    // they lead to; the region's bounds and that it may be written were checked, and its creator keeps it valid. Whoever reads
-    // or writes the region meanwhile races as in `copy_in`. The descriptor is open, being borrowed.
+    // SAFETY: the message points to two parts, which outlive the call, as do the slice, borrowed for writing, and the
+    // region that they lead to; the region's bounds and that it may be written were checked, and its creator keeps it
+    // valid. Whoever reads or writes the region meanwhile races as in `copy_in`. The descriptor is open, being
+    // borrowed.
     let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
@@ -305,7 +313,8 @@ pub(crate) fn receive_scattered(
 /// Parts of one call of [`send_gathered`], but for one.
 pub(crate) const MAX_PIECES: usize = 48;
 
-// SAFETY: the region is an address range without thread affinity; all access is by copies that need no exclusive borrow.
+// SAFETY: the region is an address range without thread affinity; all access is by copies that need no exclusive
+// borrow.
 unsafe impl Send for Region {}
 // SAFETY: as above; concurrent copies may interleave octets, which the documentation of the type allows.
 unsafe impl Sync for Region {}
@@ -316,11 +325,12 @@ impl Drop for Region {
             Home::Allocator => {
                 let words = self.start.as_ptr().cast::<u64>();
                 let slice = core::ptr::slice_from_raw_parts_mut(words, self::words(self.len));
-                // SAFETY: an owned region's pointer and length come from Box::into_raw in `owned` and are freed only here.
+                // SAFETY: an owned region's pointer and length come from Box::into_raw in `owned` and are freed only
+                // here.
                 drop(unsafe { Box::from_raw(slice) });
             }
             Home::Mapping => {
-                // SAFETY: start and length are those of the mapping that `shared` has made; nobody else knows of it.
+                // SAFETY: start and length are those of the mapping that `shared` has made; no other code knows of it.
                 let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
                 debug_assert!(unmapped.is_ok(), "{unmapped:?}");
             }
@@ -329,7 +339,7 @@ impl Drop for Region {
     }
 }
 
-/// Whether memory can be read, or written, everywhere in `range`, which begins at `start`.
+/// Returns whether memory can be read, or written, everywhere in `range`, which begins at `start`.
 fn is_there(start: *mut u8, range: Range<usize>, writable: bool) -> bool {
     let advice = if writable { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
     let lead = range.start % page_size();
@@ -342,7 +352,7 @@ fn is_there(start: *mut u8, range: Range<usize>, writable: bool) -> bool {
     }
 }
 
-/// Whether the kernel can be asked at all.
+/// Returns whether the kernel can be asked at all.
 fn knows_populate() -> bool {
     let mut here = 0_u8;
     let here = core::ptr::from_mut(&mut here);
@@ -360,7 +370,7 @@ fn populate(start: *mut u8, len: usize, advice: Advice) -> Result<(), Errno> {
     }
 }
 
-/// Words of 64 bits that hold `len` octets.
+/// Returns words of 64 bits that hold `len` octets.
 const fn words(len: usize) -> usize {
     len.div_ceil(size_of::<u64>())
 }
@@ -435,7 +445,7 @@ mod tests {
         assert_eq!(&memory, b"\0ab\0");
     }
 
-    /// A private mapping of three pages: one to read and write, one to read, and one that is not to be touched.
+    /// Returns a private mapping of three pages: one to read and write, one to read, and one that is not to be touched.
     fn three_pages() -> *mut u8 {
         let (page, both) = (page_size(), ProtFlags::READ | ProtFlags::WRITE);
         let null = core::ptr::null_mut();
@@ -488,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_writable_is_never_written() {
+    fn memory_that_is_not_writable_is_never_written() {
         let region = probe(three_pages().wrapping_add(page_size()), 16, false).unwrap();
         assert!(!region.copy_in(0, b"x"));
         assert_eq!(region.update(0, |value| value), None);
@@ -512,7 +522,8 @@ mod tests {
         assert_eq!(register(Access::LOCAL_READ), Ok(()));
     }
 
-    /// The kernel counts a page behind the end of a file among the mapped ones, and sends a signal to whoever touches it.
+    /// The kernel counts a page behind the end of a file among the mapped ones, and sends a signal to a thread that
+    /// touches it.
     #[test]
     fn the_end_of_a_mapped_file_is_the_end_of_the_memory() {
         let page = page_size();
@@ -556,13 +567,13 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_from_a_socket_fills_the_region_first() {
+    fn octets_from_a_socket_fill_the_region_first() {
         use std::io::Write;
         let (mut peer, socket) = std::os::unix::net::UnixStream::pair().unwrap();
         let region = Region::owned(8).unwrap();
         peer.write_all(b"12345678").unwrap();
         let mut spare = [0; 3];
-        // Nothing is taken off the socket by those who may not have it.
+        // A refused call takes nothing off the socket.
         let page = page_size();
         let all = probe(three_pages(), page, true).unwrap();
         let read_only = probe(three_pages().wrapping_add(page), page, false).unwrap();

@@ -1,13 +1,14 @@
 //! The flat ring of entries that every queue is.
 //!
-//! Each position has a line of its own: 128 octets, the two cache lines that processors fetch together. A ring is private memory
-//! of the process that opened the device.
+//! Each position has a line of its own: 128 octets, the two cache lines that processors fetch together. A ring is
+//! private memory of the process that opened the device.
 //!
 //! Only the entries of a send queue can be registered as memory. Then a peer writes anything into them at any moment.
-//! The engine therefore copies an entry out once, by atomic loads, and checks every field. Head and tail are ours alone.
+//! The engine therefore copies an entry out once, by atomic loads, and checks every field. Head and tail are ours
+//! alone.
 //!
-//! The memory comes zeroed from the system, which gives pages only where somebody writes: deep queues that nobody uses
-//! cost nothing.
+//! The memory comes zeroed from the system, which gives pages only where the process writes: deep queues that are not
+//! used cost nothing.
 
 #[cfg_attr(loom, path = "ring/loom_words.rs")]
 mod words;
@@ -24,7 +25,8 @@ pub struct Ring {
     head: Line,
     /// The word by which the consumer of a completion queue asks for a notification.
     arm: Line,
-    /// Counts polls that found nothing. The engine reads none of it, however often somebody polls an empty queue.
+    /// Counts polls that found nothing. The engine reads none of it, however often the application polls an empty
+    /// queue.
     vain: Line,
     /// The entries, one after the other. They lie in words of 64 bits.
     words: Words,
@@ -49,7 +51,7 @@ pub(crate) enum Counter {
 }
 
 impl Ring {
-    /// A ring in private memory for at least `entries` entries of at least `octets` octets each.
+    /// Makes a ring in private memory for at least `entries` entries of at least `octets` octets each.
     ///
     /// Both are rounded up to powers of two, an entry to at least 64 octets.
     pub fn new(entries: u32, octets: usize) -> Self {
@@ -60,7 +62,7 @@ impl Ring {
         Self { tail, head, arm, vain, words: Words::zeroed(len), entries, stride }
     }
 
-    /// The words of entry number `index` (which counts on for ever; the ring wraps).
+    /// Returns the words of entry number `index` (which counts on for ever; the ring wraps).
     #[inline(always)]
     pub fn entry(&self, index: u64) -> &[AtomicU64] {
         // The masked value is below `entries`, and the whole ring fits in memory.
@@ -81,19 +83,19 @@ impl Ring {
         self.head.word.store(head, Ordering::Release);
     }
 
-    /// The number of entries produced so far.
+    /// Returns the number of entries produced so far.
     #[inline]
     pub fn tail(&self) -> u64 {
         self.tail.word.load(Ordering::Acquire)
     }
 
-    /// The number of entries consumed so far.
+    /// Returns the number of entries consumed so far.
     #[inline]
     pub fn head(&self) -> u64 {
         self.head.word.load(Ordering::Acquire)
     }
 
-    /// The word by which a consumer asks for a notification.
+    /// Returns the word by which a consumer asks for a notification.
     pub fn arm(&self) -> &AtomicU64 {
         &self.arm.word
     }
@@ -104,7 +106,7 @@ impl Ring {
         word.store(word.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// What was counted.
+    /// Returns what was counted.
     pub(crate) fn counted(&self, counter: Counter) -> u64 {
         self.counter(counter).load(Ordering::Relaxed)
     }
@@ -117,18 +119,18 @@ impl Ring {
         }
     }
 
-    /// Octets of all entries.
+    /// Returns the octets of all entries.
     pub fn octets(&self) -> usize {
         self.words.len() * WORD
     }
 
-    /// The address of the first entry.
+    /// Returns the address of the first entry.
     pub fn address(&self) -> usize {
         self.entry(0).as_ptr().addr()
     }
 
-    /// Writes octets into the entries at `offset`, word by word, lowest first; `false`, and nothing is written, when they
-    /// reach beyond the last entry. Nobody sees a part of a word.
+    /// Writes octets into the entries at `offset`, word by word, lowest first; `false`, and nothing is written, when
+    /// they reach beyond the last entry. No thread sees a part of a word.
     #[must_use]
     pub fn copy_in(&self, offset: usize, octets: &[u8]) -> bool {
         let Some(words) = self.words_at(offset, octets.len()) else { return false };
@@ -165,8 +167,8 @@ impl Ring {
         true
     }
 
-    /// Replaces the word at octet `offset` of the entries by what `change` makes of it, and answers what it was. `None`, and
-    /// nothing is changed, when it is out of bounds or not aligned.
+    /// Replaces the word at octet `offset` of the entries by what `change` makes of it, and answers what it was.
+    /// `None`, and nothing is changed, when it is out of bounds or not aligned.
     #[must_use]
     pub fn update(&self, offset: usize, change: impl Fn(u64) -> u64) -> Option<u64> {
         if !offset.is_multiple_of(WORD) {
@@ -176,14 +178,14 @@ impl Ring {
         word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |value| Some(change(value))).ok()
     }
 
-    /// The words of the entries that hold so many octets at `offset`, if there are so many.
+    /// Returns the words of the entries that hold so many octets at `offset`, if there are so many.
     fn words_at(&self, offset: usize, len: usize) -> Option<&[AtomicU64]> {
         let end = offset.checked_add(len).filter(|end| *end <= self.octets())?;
         let first = if len == 0 { end.div_ceil(WORD) } else { offset / WORD };
         self.words.get(first..end.div_ceil(WORD))
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub const fn entries(&self) -> u64 {
         self.entries
     }

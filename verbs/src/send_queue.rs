@@ -1,7 +1,7 @@
 //! The send queue: the application posts, the engine consumes. `entry.rs` has the layout of an entry.
 //!
-//! The queue is private memory of the process that opened the device. Only its entries can be registered as memory. Then a
-//! peer with that right writes into them at any moment, so that the engine trusts no field of them.
+//! The queue is private memory of the process that opened the device. Only its entries can be registered as memory.
+//! Then a peer with that right writes into them at any moment, so that the engine trusts no field of them.
 
 use std::sync::PoisonError;
 
@@ -21,7 +21,7 @@ pub struct SendQueue {
 }
 
 impl SendQueue {
-    /// A queue for at least `entries` requests of up to `max_sge` elements and `max_inline` inline octets.
+    /// Makes a queue for at least `entries` requests of up to `max_sge` elements and `max_inline` inline octets.
     pub fn new(entries: u32, max_sge: usize, max_inline: usize) -> Self {
         let format = EntryFormat { max_sge: max_sge.min(MAX_SGE), max_inline: max_inline.min(MAX_INLINE) };
         Self { ring: Ring::new(entries, format.octets()), posting: Mutex::new(()), format }
@@ -63,8 +63,8 @@ impl SendQueue {
         refused.map_or(Ok(()), |error| Err((usize::try_from(posted).unwrap_or(usize::MAX), error)))
     }
 
-    /// Copies entry number `index` out into `work` and checks every field: if the entries are registered, a peer may have
-    /// written this one.
+    /// Copies entry number `index` out into `work` and checks every field: if the entries are registered, a peer may
+    /// have written this one.
     ///
     /// # Errors
     /// [`BadEntry`] when a field makes no sense; `work.wr_id` and `work.signaled` are set all the same.
@@ -73,7 +73,8 @@ impl SendQueue {
         self.format.unpack(self.ring.entry(index), work)
     }
 
-    /// The words of entry number `index`. If the entries are registered, a peer may write into them at any moment.
+    /// Returns the words of entry number `index`. If the entries are registered, a peer may write into them at any
+    /// moment.
     #[inline]
     pub(crate) fn entry(&self, index: u64) -> &[AtomicU64] {
         self.ring.entry(index)
@@ -86,27 +87,27 @@ impl SendQueue {
         SendQueueLayout { entries: self.ring.entries(), stride, max_sge, max_inline }
     }
 
-    /// The ring, for its entries to be registered as memory.
+    /// Returns the ring, for its entries to be registered as memory.
     pub(crate) const fn ring(&self) -> &Ring {
         &self.ring
     }
 
-    /// The number of requests posted so far.
+    /// Returns the number of requests posted so far.
     pub fn posted(&self) -> u64 {
         self.ring.tail()
     }
 
-    /// The number of doorbells that were rung for them: calls that posted one or more.
+    /// Returns the number of doorbells that were rung for them: calls that posted one or more.
     pub fn doorbells(&self) -> u64 {
         self.ring.counted(Counter::Doorbells)
     }
 
-    /// The number of requests whose places are not free.
+    /// Returns the number of requests whose places are not free.
     pub fn len(&self) -> u64 {
         self.ring.tail().saturating_sub(self.ring.head()).min(self.ring.entries())
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -116,17 +117,17 @@ impl SendQueue {
         self.ring.release(index);
     }
 
-    /// The number of requests that fit.
+    /// Returns the number of requests that fit.
     pub const fn capacity(&self) -> u64 {
         self.ring.entries()
     }
 
-    /// The elements that a request can have.
+    /// Returns the elements that a request can have.
     pub const fn max_sge(&self) -> usize {
         self.format.max_sge
     }
 
-    /// The inline octets that a request can have.
+    /// Returns the inline octets that a request can have.
     pub const fn max_inline(&self) -> usize {
         self.format.max_inline
     }
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_list_those_before_the_first_bad_one_are_queued_with_one_doorbell() {
+    fn requests_before_the_first_bad_one_are_queued_with_one_doorbell() {
         let queue = SendQueue::new(4, 0, 4);
         let good = wr(SendOpcode::Send, Data::Inline(b"good"));
         let long = wr(SendOpcode::Send, Data::Inline(b"too long"));
@@ -284,11 +285,11 @@ mod tests {
     }
 
     #[test]
-    fn whatever_stands_in_an_entry_is_checked() {
+    fn every_field_of_an_entry_is_checked() {
         let queue = SendQueue::new(1, 1, 4);
         let mut work = SendWork::new();
         let poke = |kind: u64| queue.ring.entry(0)[1].store(kind, Ordering::Relaxed);
-        assert_eq!(queue.load(0, &mut work), Err(BadEntry), "an entry nobody wrote");
+        assert_eq!(queue.load(0, &mut work), Err(BadEntry), "an entry that was not written");
         poke(Operation::Write as u64 | 2 << 16);
         assert_eq!(queue.load(0, &mut work), Err(BadEntry), "too many SGEs");
         poke(Operation::Write as u64 | u64::from(FLAG_INLINE) << 8 | 5 << 32);

@@ -1,8 +1,9 @@
-//! The shared receive queue: posted by the application, consumed by all queue pairs of one engine that were made with it.
+//! The shared receive queue: posted by the application, consumed by all queue pairs of one engine that were made with
+//! it.
 //!
-//! A message takes the oldest request when its first segment comes, and the queue pair keeps a copy of it until the message has
-//! ended. The engine is the one consumer: what only it changes needs no lock. Requests end, and are polled, in another order
-//! than they were taken in: places are counted, and the poll of a completion frees one of them.
+//! A message takes the oldest request when its first segment comes, and the queue pair keeps a copy of it until the
+//! message has ended. The engine is the one consumer: what only it changes needs no lock. Requests end, and are polled,
+//! in another order than they were taken in: places are counted, and the poll of a completion frees one of them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -16,7 +17,7 @@ use crate::work::{PostError, RecvWr};
 /// A receive queue for any number of queue pairs.
 #[derive(Debug)]
 pub struct SharedRecvQueue {
-    /// The ring to post to. Whoever posts holds the lock, and a change of size replaces the ring.
+    /// The ring to post to. A thread that posts holds the lock, and a change of size replaces the ring.
     posting: Mutex<Arc<SharedRing>>,
     /// An event is due when fewer requests than this are left; 0 asks for none.
     limit: AtomicU32,
@@ -56,7 +57,8 @@ pub struct SrqEvents {
 pub struct TooSmall;
 
 impl SharedRecvQueue {
-    /// A queue for at least `entries` requests of up to `max_sge` elements, with a limit of `limit` requests (0: none).
+    /// Makes a queue for at least `entries` requests of up to `max_sge` elements, with a limit of `limit` requests (0:
+    /// none).
     pub fn new(entries: u32, max_sge: usize, limit: u32) -> Self {
         Self {
             posting: Mutex::new(Arc::new(SharedRing::new(entries, max_sge))),
@@ -87,7 +89,7 @@ impl SharedRecvQueue {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// The limit, 0 when no event is asked for or the event has come.
+    /// Returns the limit, 0 when no event is asked for or the event has come.
     pub fn limit(&self) -> u32 {
         self.limit.load(Ordering::Relaxed)
     }
@@ -110,23 +112,23 @@ impl SharedRecvQueue {
         Ok(())
     }
 
-    /// The number of requests that fit.
+    /// Returns the number of requests that fit.
     pub fn capacity(&self) -> u64 {
         self.lock().ring.capacity()
     }
 
-    /// The elements that a request can have.
+    /// Returns the elements that a request can have.
     pub fn max_sge(&self) -> usize {
         self.lock().ring.max_sge()
     }
 
-    /// The number of requests that no message has taken yet.
+    /// Returns the number of requests that no message has taken yet.
     pub fn waiting(&self) -> u64 {
         let waiting = self.lock().waiting();
         waiting.end - waiting.start
     }
 
-    /// What has happened since the last call; for the engine.
+    /// Returns what has happened since the last call. Only the engine calls it.
     pub fn take_events(&self) -> SrqEvents {
         if self.events.load(Ordering::Relaxed) == 0 {
             return SrqEvents::default();
@@ -135,8 +137,9 @@ impl SharedRecvQueue {
         SrqEvents { limit_reached: events & LIMIT_REACHED != 0, damaged: events & DAMAGED != 0 }
     }
 
-    /// The queue pair to have its turn next, if one waits and a request is there. For the engine to ask after the turn of each
-    /// queue pair: the one whose doorbell was rung may have come to its end instead, or found its request taken.
+    /// Returns the queue pair to have its turn next, if one waits and a request is there. For the engine to ask after
+    /// the turn of each queue pair: the one whose doorbell was rung may have come to its end instead, or found its
+    /// request taken.
     pub fn next_to_wake(&self) -> Option<u32> {
         if !self.is_awaited.load(Ordering::SeqCst) || self.waiting() == 0 {
             return None;
@@ -160,8 +163,8 @@ impl SharedRecvQueue {
         Some(loaded)
     }
 
-    /// Whether there is no request for a message. Then the queue pair waits for one behind those that waited before;
-    /// `ticket` is its place there.
+    /// Returns whether there is no request for a message. Then the queue pair waits for one behind those that waited
+    /// before; `ticket` is its place there.
     pub(crate) fn wait(&self, ring: &SharedRing, number: u32, ticket: &mut u64) -> bool {
         if !ring.waiting().is_empty() {
             return false;
@@ -185,19 +188,19 @@ impl SharedRecvQueue {
         is_empty
     }
 
-    /// Frees so many places: the completions of their requests were polled, or nobody will poll them.
+    /// Frees so many places: the completions of their requests were polled, or will never be polled.
     pub(crate) fn release(&self, places: u64) {
         self.freed.fetch_add(places, Ordering::Release);
     }
 
-    /// The queue pair waits no longer.
+    /// Forgets that the queue pair with this ticket waits.
     pub(crate) fn leave(&self, ticket: u64) {
         let mut waiters = self.waiters();
         waiters.by_ticket.remove(&ticket);
         self.is_awaited.store(!waiters.by_ticket.is_empty(), Ordering::SeqCst);
     }
 
-    /// The present ring.
+    /// Returns the present ring.
     pub(crate) fn ring(&self) -> Arc<SharedRing> {
         Arc::clone(&self.lock())
     }
@@ -235,7 +238,7 @@ impl SharedRing {
         Self { ring: RecvRing::new(entries, max_sge), taken: AtomicU64::new(0) }
     }
 
-    /// The numbers of the requests to take.
+    /// Returns the numbers of the requests to take.
     fn waiting(&self) -> core::ops::Range<u64> {
         // In this order: what was taken was posted before.
         self.taken.load(Ordering::Acquire)..self.ring.posted()
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_longest_is_woken_first() {
+    fn the_queue_pair_that_has_waited_longest_is_woken_first() {
         let queue = SharedRecvQueue::new(8, 1, 0);
         let ring = queue.ring();
         let mut tickets = [0; 3];

@@ -8,9 +8,9 @@ use crate::completion::{join, split};
 
 /// A keyed permutation between STags and places in a table: the slot, and how often it was used before (the key octet).
 ///
-/// Slots are handed out densely, so that the table stays small; the permutation (a Feistel network of four rounds over two
-/// halves of 16 bits) spreads them over all STags, and makes those of neighbouring slots, and those that one slot has one
-/// after the other, unrelated for whoever does not know the round keys.
+/// Slots are handed out densely, so that the table stays small; the permutation (a Feistel network of four rounds over
+/// two halves of 16 bits) spreads them over all STags, and makes those of neighbouring slots, and those that one slot
+/// has one after the other, unrelated without knowledge of the round keys.
 #[derive(Clone, Copy, Debug)]
 pub struct StagPermutation {
     keys: [u32; 4],
@@ -32,7 +32,7 @@ impl StagPermutation {
         }
     }
 
-    /// The STag of `slot` (below [`Self::SLOTS`]) with key octet `key`.
+    /// Returns the STag of `slot` (below [`Self::SLOTS`]) with key octet `key`.
     pub fn stag(&self, slot: u32, key: u8) -> Stag {
         let place = slot << 8 | u32::from(key);
         let (mut left, mut right) = (place >> HALF, place & MASK);
@@ -42,7 +42,8 @@ impl StagPermutation {
         Stag(left << HALF | right)
     }
 
-    /// The slot and the key octet of `stag`; any value gives some slot, whether it is in use is for the table to say.
+    /// Returns the slot and the key octet of `stag`; any value gives some slot, whether it is in use is for the table
+    /// to say.
     pub fn slot(&self, stag: Stag) -> (u32, u8) {
         let (mut left, mut right) = (stag.0 >> HALF, stag.0 & MASK);
         for round_key in self.keys.iter().rev() {
@@ -52,8 +53,8 @@ impl StagPermutation {
         (place >> 8, place.to_le_bytes()[0])
     }
 
-    /// The key octet that the owner of the STags `block << 8 ..= block << 8 | 0xFF` has after `count` others; 256 in a row differ,
-    /// and none follows from those before.
+    /// Returns the key octet that the owner of the STags `block << 8 ..= block << 8 | 0xFF` has after `count` others;
+    /// 256 in a row differ, and none follows from those before.
     pub(crate) fn key(&self, block: u32, count: u8) -> u8 {
         let (mut left, mut right) = (u32::from(count >> 4), u32::from(count & 0xF));
         for round_key in self.keys {
@@ -66,8 +67,8 @@ impl StagPermutation {
     pub const SLOTS: u32 = 1 << 24;
 }
 
-/// What [`StagPermutation::slot`] answered lately: the permutation takes longer than all checks of an access. What an STag gives
-/// never changes, so that nothing has to be taken back here, and threads may mix.
+/// What [`StagPermutation::slot`] answered lately: the permutation takes longer than all checks of an access. What an
+/// STag gives never changes, so that nothing has to be taken back here, and threads may mix.
 #[derive(Debug)]
 pub(crate) struct RecentSlots {
     /// STag (32) << 32 | slot (24) << 8 | key octet, at the lowest bits of the STag.
@@ -80,7 +81,7 @@ impl RecentSlots {
         Self { words: core::array::from_fn(|place| AtomicU64::new(if place == 0 { 1 << 32 } else { 0 })) }
     }
 
-    /// The slot and the key octet of `stag`.
+    /// Returns the slot and the key octet of `stag`.
     #[inline]
     pub(crate) fn slot(&self, permutation: &StagPermutation, stag: Stag) -> (u32, u8) {
         let (low, high) = split(self.words[stag.0 as usize % RECENT].load(Ordering::Relaxed));
@@ -96,7 +97,7 @@ impl RecentSlots {
     }
 }
 
-/// The finalizer of MurmurHash3: each bit of the result depends on all bits of half and key.
+/// Returns the finalizer of MurmurHash3: each bit of the result depends on all bits of half and key.
 const fn round(half: u32, key: u32) -> u32 {
     let mut word = half ^ key;
     word = (word ^ (word >> 16)).wrapping_mul(0x85EB_CA6B);
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_looked_up_lately_is_what_the_permutation_says() {
+    fn recent_slots_agree_with_the_permutation() {
         let (permutation, recent) = (StagPermutation::new(5), RecentSlots::new());
         let stags = (0..300).chain([0, 1, 64, u32::MAX, 1 << 31, 63]);
         for stag in stags.clone().chain(stags).map(Stag) {
@@ -153,8 +154,8 @@ mod tests {
         assert!(most < Some(20), "one step is right for {most:?} of 1000 windows");
     }
 
-    /// Ten thousand STags as they are handed out: they lie all over the range, none follows from those before by a step that
-    /// comes again, and another seed gives others.
+    /// Ten thousand STags as they are handed out: they lie all over the range, none follows from those before by a step
+    /// that comes again, and another seed gives others.
     // Covers 5040-8.1.1-9, 5040-8.1.1-10, 5042-6.1.1-4.
     #[test]
     fn stags_are_sparse_and_follow_no_rule() {

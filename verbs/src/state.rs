@@ -7,11 +7,12 @@
 //!     │                      └───────────────▶ Terminate ─────────────────┤ LlpClosed
 //!     └──────────────────────── Failed (from any state) ──────────────────┘
 //! ```
-//! One that behaves as InfiniBand's goes from Rts to Idle by PeerLeft: there nobody hears of a peer that goes while nothing is asked of it.
+//! A queue pair that behaves as InfiniBand's goes from Rts to Idle by PeerLeft: its application does not hear of a peer
+//! that goes while no request needs it.
 //!
 //! The names are those of the iWARP verbs; libibverbs calls Idle INIT, and Closing and Terminate SQD. One difference is
-//! deliberate: a queue pair whose stream has ended is in Error and not in Idle again, so that there is one path on which
-//! everything still posted is flushed. Another connection takes another queue pair.
+//! deliberate: a queue pair whose stream has ended is in Error and not in Idle again, so that there is one path on
+//! which everything still posted is flushed. Another connection takes another queue pair.
 
 /// The state of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +39,8 @@ pub enum QpEvent {
     CloseStarted,
     /// A Terminate was sent or received.
     Terminated,
-    /// The peer has sent FIN at an FPDU boundary, to a queue pair that behaves as InfiniBand's and waits for nothing from it.
+    /// The peer has sent FIN at an FPDU boundary, to a queue pair that behaves as InfiniBand's and waits for nothing
+    /// from it.
     PeerLeft,
     /// The TCP connection has gone.
     LlpClosed,
@@ -47,7 +49,7 @@ pub enum QpEvent {
 }
 
 impl QpState {
-    /// The state after `event`, or `None` where the event means nothing and the state stays.
+    /// Returns the state after `event`, or `None` where the event means nothing and the state stays.
     pub const fn after(self, event: QpEvent) -> Option<Self> {
         match (self, event) {
             (Self::Idle, QpEvent::Established) => Some(Self::Rts),
@@ -60,13 +62,13 @@ impl QpState {
         }
     }
 
-    /// Whether requests for the send queue are taken. Outside of RTS they are flushed as soon as they are seen; in Idle
-    /// they are refused, as `ibv_post_send` does.
+    /// Returns whether requests for the send queue are taken. Outside of RTS they are flushed as soon as they are seen;
+    /// in Idle they are refused, as `ibv_post_send` does.
     pub const fn takes_sends(self) -> bool {
         !matches!(self, Self::Idle)
     }
 
-    /// Whether everything posted is to be flushed.
+    /// Returns whether everything posted is to be flushed.
     pub const fn flushes(self) -> bool {
         matches!(self, Self::Closing | Self::Terminate | Self::Error)
     }
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_state_allows() {
+    fn states_allow_what_the_table_says() {
         use QpState::{Closing, Error, Idle, Rts, Terminate};
         let states = [Idle, Rts, Closing, Terminate, Error];
         assert_eq!(states.map(QpState::takes_sends), [false, true, true, true, true]);

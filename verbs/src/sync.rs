@@ -1,5 +1,5 @@
-//! The atomics and locks by which the application and the engine share queues: the standard library's. With `cfg(loom)` they are
-//! loom's, which tries all interleavings of a model's threads.
+//! The atomics and locks by which the application and the engine share queues: the standard library's. With `cfg(loom)`
+//! they are loom's, which tries all interleavings of a model's threads.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic};

@@ -16,7 +16,8 @@ impl QueuePair {
     /// Places a received segment, and completes what it finishes. A Terminate asks for neither.
     ///
     /// # Errors
-    /// [`Refusal`]; nothing of the segment was placed when the peer is to blame, except where memory ended in the middle of it.
+    /// [`Refusal`]; nothing of the segment was placed when the peer is to blame, except where memory ended in the
+    /// middle of it.
     #[inline]
     pub fn apply(&mut self, inbound: Inbound<'_>, memory: &MemoryTable) -> Result<(), Refusal> {
         match inbound {
@@ -45,8 +46,8 @@ impl QueuePair {
             }
             Inbound::ReadResponse { token, stag, to, payload, finished } => {
                 if let Err(error) = self.reach(memory).place_response(stag, to, payload) {
-                    // RDMAP has seen to it that the peer answers into the sink that was asked for: that this is not there
-                    // any more is our own request's fault, although DDP's error is what the peer has to be told.
+                    // RDMAP has seen to it that the peer answers into the sink that was asked for: that this is not
+                    // there any more is our own request's fault, although DDP's error is what the peer has to be told.
                     self.fail(token, Status::LocalProtection, 0);
                     return Err(Refusal::Peer(error));
                 }
@@ -106,8 +107,8 @@ impl QueuePair {
         }
     }
 
-    /// Lends what a segment carries after its DDP header, `len` octets, instead of copying it; `false` when it has to be copied
-    /// ([`Self::fill`]), since it is short, not in registered memory or in too many places.
+    /// Lends what a segment carries after its DDP header, `len` octets, instead of copying it; `false` when it has to
+    /// be copied ([`Self::fill`]), since it is short, not in registered memory or in too many places.
     ///
     /// # Errors
     /// As for [`Self::fill`].
@@ -142,8 +143,9 @@ impl QueuePair {
         }
     }
 
-    /// Memory that was lent has turned out not to be there any more, when some of its FPDU was in TCP already. `finished` is the message
-    /// that the plan finishes ([`Lending::take_finished`]); without one the message in progress is to blame.
+    /// Ends a message whose lent memory is not there any more, when some of its FPDU was in TCP already. `finished` is
+    /// the message that the plan finishes ([`Lending::take_finished`]); without one the message in progress is to
+    /// blame.
     pub fn lent_gone(&mut self, finished: Option<Token>) -> Refusal {
         match finished {
             Some(token) => {
@@ -182,7 +184,7 @@ impl QueuePair {
         for Piece { sge, to, range } in pieces(&self.work.sges, offset, len) {
             self.reach(memory).fetch(sge.lkey, to, range.len(), payload)?;
         }
-        // What the SGEs do not cover would go out as whatever stood in the buffer before.
+        // Octets that the SGEs do not cover would go out as they stood in the buffer before.
         if payload.left() == 0 { Ok(()) } else { Err(Violation::Bounds) }
     }
 
@@ -236,15 +238,15 @@ impl QueuePair {
         Claim { stag, right, pd: self.pd, stream: self.queues.stream }
     }
 
-    /// What this queue pair and its peer can do to memory.
+    /// Returns what this queue pair and its peer can do to memory.
     pub(crate) fn reach<'m>(&self, memory: &'m MemoryTable) -> Reach<'m> {
         Reach { memory, pd: self.pd, stream: self.queues.stream }
     }
 }
 
 impl Reach<'_> {
-    /// Fills `payload` with what a segment carries that is no message of the user: a header of RDMAP's or an answer to the
-    /// peer.
+    /// Fills `payload` with what a segment carries that is no message of the user: a header of RDMAP's or an answer to
+    /// the peer.
     ///
     /// # Errors
     /// [`Refusal`] when the memory that answers is not there any more.
@@ -261,7 +263,8 @@ impl Reach<'_> {
     }
 }
 
-/// A segment has the length of its body, so that this is a fault of our own.
+/// Returns the refusal for a body without room in its segment. Both have the same length, so that it is a fault of our
+/// own.
 const fn no_place(_: Violation) -> Refusal {
     Refusal::Local(Status::General)
 }

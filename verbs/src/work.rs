@@ -35,7 +35,7 @@ pub struct SendWr<'a> {
 }
 
 impl SendWr<'_> {
-    /// A request of this kind without local data, flags and identifier.
+    /// Makes a request of this kind without local data, flags and identifier.
     pub const fn new(opcode: SendOpcode) -> Self {
         let data = Data::Sges(&[]);
         Self { wr_id: 0, opcode, data, signaled: false, fence: false, solicited: false }
@@ -68,8 +68,9 @@ pub enum SendOpcode {
         /// The tagged offset in the peer's memory.
         to: u64,
     },
-    /// Write into the peer's memory, and complete a receive of its behind that with [`Completion::immediate`]: one request and one
-    /// completion (RFC 7306 section 6). Nothing that was posted to the same queue comes between the two.
+    /// Write into the peer's memory, and complete a receive of its behind that with [`Completion::immediate`]: one
+    /// request and one completion (RFC 7306 section 6). Nothing that was posted to the same queue comes between the
+    /// two.
     ///
     /// [`Completion::immediate`]: crate::Completion::immediate
     WriteImmediate {
@@ -77,7 +78,8 @@ pub enum SendOpcode {
         stag: Stag,
         /// The tagged offset in the peer's memory.
         to: u64,
-        /// The octets, in network order if they are a number. They are the first four of the Immediate Data, and the others are 0.
+        /// The octets, in network order if they are a number. They are the first four of the Immediate Data, and the
+        /// others are 0.
         immediate: [u8; 4],
     },
     /// Read from the peer's memory.
@@ -92,8 +94,8 @@ pub enum SendOpcode {
         /// The octets.
         data: [u8; 8],
     },
-    /// Add to 64 bits of the peer's memory (RFC 7306 section 5.1.1). What was there before goes into the one SGE, of 8 octets,
-    /// in this machine's byte order.
+    /// Add to 64 bits of the peer's memory (RFC 7306 section 5.1.1). What was there before goes into the one SGE, of 8
+    /// octets, in this machine's byte order.
     FetchAdd {
         /// The peer's STag.
         stag: Stag,
@@ -104,8 +106,8 @@ pub enum SendOpcode {
         /// Top bits of the fields to add separately, whose carry is dropped; 0 adds the whole word.
         mask: u64,
     },
-    /// Compare 64 bits of the peer's memory, and change them where they are equal (RFC 7306 section 5.1.2). What was there
-    /// before goes into the one SGE, as with [`SendOpcode::FetchAdd`].
+    /// Compare 64 bits of the peer's memory, and change them where they are equal (RFC 7306 section 5.1.2). What was
+    /// there before goes into the one SGE, as with [`SendOpcode::FetchAdd`].
     CompareSwap {
         /// The peer's STag.
         stag: Stag,
@@ -122,24 +124,25 @@ pub enum SendOpcode {
     },
     /// Do nothing, and complete in order with all others. Local data is not looked at.
     Nop,
-    /// Start nothing more before a completion queue has made `count` completions that no earlier WAIT of this send queue has
-    /// used, and use those. All that it has made since it was created count, polled or not and failed or not.
+    /// Start nothing more before a completion queue has made `count` completions that no earlier WAIT of this send
+    /// queue has used, and use those. All that it has made since it was created count, polled or not and failed or not.
     Wait {
         /// The queue's number. A queue pair of the same protection domain has to complete to it.
         cq: u32,
         /// Completions; at least 1.
         count: u32,
     },
-    /// Start neither this nor anything behind it before somebody has rewritten the entry: the send queue has to be registered as
-    /// memory for that. Local data is kept as it is, for what the entry becomes.
+    /// Start neither this nor anything behind it before the owner or a peer has rewritten the entry. For that the
+    /// entries of the send queue have to be registered as memory. Local data is kept as it is, for the request that the
+    /// entry becomes.
     Hold,
     /// Bind a memory window, so that peers can use a part of a region under the window's STag.
     BindWindow(Bind),
     /// Make the STag of a region for fast registration valid.
     FastRegister(FastRegister),
-    /// Take an STag of our own out of use: a window of type 2, a fast registration, or memory that was registered for this
-    /// stream alone. What was posted before has left
-    /// the memory, but for Reads and Atomics, which only [`SendWr::fence`] waits for.
+    /// Take an STag of our own out of use: a window of type 2, a fast registration, or memory that was registered for
+    /// this stream alone. What was posted before has left the memory, but for Reads and Atomics, which only
+    /// [`SendWr::fence`] waits for.
     LocalInvalidate {
         /// The STag.
         stag: Stag,
@@ -147,7 +150,7 @@ pub enum SendOpcode {
 }
 
 impl SendOpcode {
-    /// The kind of completion that a request for this makes.
+    /// Returns the kind of completion that a request for this makes.
     pub const fn completion(&self) -> CompletionOpcode {
         match self {
             Self::Send | Self::SendInvalidate { .. } => CompletionOpcode::Send,
@@ -164,8 +167,8 @@ impl SendOpcode {
         }
     }
 
-    /// The message of a request. `None` for a Read, which has a message for each SGE, and for what the engine carries out by
-    /// itself.
+    /// Returns the message of a request. `None` for a Read, which has a message for each SGE, and for what the engine
+    /// carries out by itself.
     #[inline]
     pub(crate) const fn kind(&self, solicited: bool) -> Option<Kind> {
         Some(match *self {
@@ -194,12 +197,12 @@ impl SendOpcode {
         })
     }
 
-    /// Whether the local memory is written, by what comes from the peer's.
+    /// Returns whether the local memory is written, by what comes from the peer's.
     pub const fn fetches(&self) -> bool {
         matches!(self, Self::Read { .. } | Self::FetchAdd { .. } | Self::CompareSwap { .. })
     }
 
-    /// Whether it is one of those that RFC 7306 adds, which not every peer knows.
+    /// Returns whether it is one of those that RFC 7306 adds, which not every peer knows.
     pub const fn is_extension(&self) -> bool {
         matches!(
             self,
@@ -210,7 +213,7 @@ impl SendOpcode {
         )
     }
 
-    /// Whether the engine carries it out by itself, without a message and without touching local data.
+    /// Returns whether the engine carries it out by itself, without a message and without touching local data.
     pub const fn is_local(&self) -> bool {
         match self {
             Self::BindWindow(_)
@@ -230,7 +233,7 @@ impl SendOpcode {
         }
     }
 
-    /// Whether it completes a receive of the peer's.
+    /// Returns whether it completes a receive of the peer's.
     pub const fn takes_receive(&self) -> bool {
         matches!(
             self,

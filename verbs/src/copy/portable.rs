@@ -20,9 +20,9 @@ pub(crate) unsafe fn copy_in(octets: &[u8], to: *mut u8) -> bool {
 /// As there.
 pub(crate) unsafe fn copy_out(from: *const u8, octets: &mut [u8]) -> bool {
     for (index, octet) in octets.iter_mut().enumerate() {
-        // SAFETY: as above, but a region may be memory that cannot be written, for which `from_ptr` asks. Stable Rust has no other
-        // atomic load through a raw pointer, and a volatile read is none. Nothing is stored, and relaxed loads of this size are
-        // defined on such memory (core::sync::atomic, "Atomic accesses to read-only memory").
+        // SAFETY: as above, but a region may be memory that cannot be written, for which `from_ptr` asks. Stable Rust
+        // has no other atomic load through a raw pointer, and a volatile read is none. Nothing is stored, and relaxed
+        // loads of this size are defined on such memory (core::sync::atomic, "Atomic accesses to read-only memory").
         *octet = unsafe { AtomicU8::from_ptr(from.cast_mut().add(index)) }.load(Ordering::Relaxed);
     }
     true
@@ -39,7 +39,8 @@ pub(crate) unsafe fn compare_exchange(at: *mut u64, expected: u64, new: u64) -> 
     Some(seen)
 }
 
-/// Has the thread in `context` go on behind the access at which it has faulted, if that was one of this module: never here.
+/// Has the thread in `context` go on behind the access at which it has faulted, if that was one of this module: never
+/// here.
 pub(crate) const fn resume(_: &mut libc::ucontext_t) -> bool {
     false
 }

@@ -35,7 +35,7 @@ fn queue(entries: u32, ignores_overrun: bool) -> Arc<CompletionQueue> {
     Arc::new(cq)
 }
 
-/// The engine, which makes the completions with these numbers.
+/// Returns the engine, which makes the completions with these numbers.
 fn push(cq: &Arc<CompletionQueue>, mut numbers: RangeInclusive<u64>) -> thread::JoinHandle<()> {
     let cq = Arc::clone(cq);
     thread::spawn(move || assert!(numbers.all(|number| cq.push(&completion(number), Frees::default()))))
@@ -114,7 +114,8 @@ enum Arming {
     OldRing,
 }
 
-/// The engine makes a completion while the application is about to sleep, and changes the queue's size before if so wanted.
+/// The engine makes a completion while the application is about to sleep, and changes the queue's size before if so
+/// wanted.
 fn arm(arming: Arming, resizes: bool) {
     let cq = queue(1, false);
     if resizes {
@@ -171,8 +172,8 @@ fn arming_a_ring_that_is_not_in_use_is_found() {
     find(|| arm(Arming::OldRing, true));
 }
 
-/// The completion queue has as many places as the send queue. A request that is posted to a place that a poll freed finds room
-/// for its completion.
+/// The completion queue has as many places as the send queue. A request that is posted to a place that a poll freed
+/// finds room for its completion.
 fn places(poll: fn(&CompletionQueue)) {
     let cq = queue(1, false);
     let queues = queues();

@@ -22,7 +22,8 @@ impl Moderation {
         self.is_on.store(count > 1 || period > 0, Ordering::Relaxed);
     }
 
-    /// Whether the event that is due at `now`, with so many completions made so far, has to wait, and until when at most.
+    /// Returns whether the event that is due at `now`, with so many completions made so far, has to wait, and until
+    /// when at most.
     pub(super) fn hold(&self, produced: u64, now: u64) -> Option<Option<u64>> {
         if !self.is_on.load(Ordering::Relaxed) {
             return None;
@@ -42,7 +43,7 @@ impl Moderation {
         (deadline > now).then_some(Some(deadline))
     }
 
-    /// Nothing is held back, with so many completions made so far.
+    /// Notes that no event is held back, with so many completions made so far.
     pub(super) fn settle(&self, produced: u64) {
         if self.is_on.load(Ordering::Relaxed) {
             self.seen.store(produced, Ordering::Relaxed);

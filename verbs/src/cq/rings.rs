@@ -6,8 +6,8 @@ use crate::completion::PackedCompletion;
 use crate::ring::{Counter, Ring};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-/// One ring for each power of two, made when it is wanted. They stay until the queue goes, so that a thread that still looks
-/// at the one before needs no lock; memory that was never written costs nothing.
+/// One ring for each power of two, made when it is wanted. They stay until the queue goes, so that a thread that still
+/// looks at the one before needs no lock; memory that was never written costs nothing.
 #[derive(Debug)]
 pub(super) struct Rings {
     by_size: Box<[OnceLock<Box<Ring>>; SIZES]>,
@@ -22,7 +22,7 @@ impl Rings {
         }
     }
 
-    /// The ring in use.
+    /// Returns the ring in use.
     #[inline]
     pub(super) fn current(&self) -> &Ring {
         self.ring(self.current.load(Ordering::Acquire))
@@ -57,11 +57,11 @@ impl Rings {
         new.release(first);
         new.publish(tail);
         self.current.store(size, Ordering::SeqCst);
-        // Whoever arms the old ring from now on sees that it is not in use any more, and arms this one.
+        // A thread that arms the old ring from now on sees that it is not in use any more, and arms this one.
         new.arm().fetch_or(old.arm().swap(0, Ordering::SeqCst), Ordering::SeqCst);
     }
 
-    /// What all rings counted.
+    /// Returns what all rings counted.
     pub(super) fn counted(&self, counter: Counter) -> u64 {
         self.by_size.iter().filter_map(OnceLock::get).map(|ring| ring.counted(counter)).sum()
     }
@@ -73,7 +73,7 @@ impl Rings {
     }
 }
 
-/// The entries of the ring that `entries` get.
+/// Returns the entries of the ring that `entries` get.
 pub(super) fn rounded(entries: u32) -> u64 {
     1 << size_of(entries)
 }

@@ -163,7 +163,7 @@ fn resizing_keeps_all_and_their_order() {
 }
 
 #[test]
-fn what_is_armed_stays_armed_through_a_resize() {
+fn an_armed_queue_stays_armed_through_a_resize() {
     let cq = CompletionQueue::new(2);
     cq.request_notification(true);
     cq.resize(64).unwrap();
@@ -216,7 +216,7 @@ fn an_event_waits_for_its_count_or_its_time() {
     push(1);
     assert_eq!(cq.take_event(1060), CqNotice::Due);
     push(5);
-    assert_eq!(cq.take_event(1070), CqNotice::None, "nobody has asked");
+    assert_eq!(cq.take_event(1070), CqNotice::None, "no event was asked for");
     cq.request_notification(false);
     push(2);
     assert_eq!(cq.take_event(2000), CqNotice::Held(Some(2100)), "those before it do not count");

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Who waits for how many.
+/// The queue pairs that wait, and for how many completions.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
-    /// Their number, so that a queue that nobody waits for costs one load.
+    /// Their number, so that a queue without waiting queue pairs costs one load.
     count: AtomicUsize,
     /// Queue pairs, and the number of completions that each needs.
     list: Mutex<Vec<(u32, u64)>>,
@@ -24,7 +24,7 @@ impl Waiters {
         self.change(|list| list.retain(|&(number, _)| number != qp_num));
     }
 
-    /// Whether nobody waits.
+    /// Returns whether no queue pair waits.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0

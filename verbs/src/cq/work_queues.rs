@@ -1,5 +1,5 @@
-//! The work queues that complete to a completion queue. A poll frees the places of the requests whose completions it takes, as
-//! mlx5 and cxgb4 do: so requests that are not polled never are more than the work queues hold.
+//! The work queues that complete to a completion queue. A poll frees the places of the requests whose completions it
+//! takes, as mlx5 and cxgb4 do: so requests that are not polled never are more than the work queues hold.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ pub(crate) enum WorkQueue {
     Shared(Arc<SharedRecvQueue>, u64),
     /// Polls free nothing, since the engine does.
     Abandoned,
-    /// The queue pair is destroyed, so that nobody polls its completions.
+    /// The queue pair is destroyed, so that no poll returns its completions.
     Destroyed,
 }
 
-/// Says what the poll of a completion frees: the places of all requests before `end` in the work queue `number`. Of a shared
-/// receive queue it is one place, and `end` counts the completions that the queue pair has made with it.
+/// Says what the poll of a completion frees: the places of all requests before `end` in the work queue `number`. Of a
+/// shared receive queue it is one place, and `end` counts the completions that the queue pair has made with it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Frees {
     pub(crate) number: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Frees {
 }
 
 impl Frees {
-    /// The places before `end` of the work queue `number`; nothing without a number.
+    /// Returns the places before `end` of the work queue `number`; nothing without a number.
     #[inline(always)]
     pub(crate) fn of(number: Option<u32>, end: u64) -> Self {
         Self { number: number.unwrap_or(u32::MAX), end }
@@ -98,8 +98,8 @@ impl WorkQueues {
         u32::try_from(self.by_number.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Takes the number of a work queue back whose last completion frees `last`. A shared receive queue lives on, and gets the
-    /// places back whose completions nobody will poll.
+    /// Takes the number of a work queue back whose last completion frees `last`. A shared receive queue lives on, and
+    /// gets the places back whose completions no poll will return.
     pub(super) fn detach(&mut self, last: Frees, ring: &Ring) {
         let Some(queue) = self.by_number.get_mut(last.number as usize) else { return };
         if let WorkQueue::Shared(queue, polled) = queue {
@@ -112,7 +112,8 @@ impl WorkQueues {
         }
     }
 
-    /// Has polls free no place of this work queue any more. Of a shared receive queue they go on: its places are counted.
+    /// Has polls free no place of this work queue any more. Of a shared receive queue they go on: its places are
+    /// counted.
     pub(super) fn abandon(&mut self, number: u32) {
         if let Some(queue) = self.by_number.get_mut(number as usize)
             && !matches!(queue, WorkQueue::Shared(..))
@@ -137,8 +138,8 @@ impl WorkQueues {
         }
     }
 
-    /// Drops what destroyed queue pairs have left in the ring. The other completions move up to its tail, in their order: the
-    /// tail counts what was made.
+    /// Drops what destroyed queue pairs have left in the ring. The other completions move up to its tail, in their
+    /// order: the tail counts what was made.
     #[inline]
     pub(super) fn drop_destroyed(&mut self, ring: &Ring) {
         if !self.destroyed.is_empty() {

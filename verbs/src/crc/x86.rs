@@ -1,13 +1,13 @@
 //! The CRC by x86-64's instructions.
 //!
-//! Octets are taken into lanes of 128 bits. A lane of 64 low bits L and 64 high bits H that has D bits to go before the octets
-//! it is added to is congruent, modulo the polynomial P, to L * x^(D + 64) + H * x^D, two multiplications of 64 by 33 bits:
-//! that folds a lane onto another one, D bits further on, and no lane grows. At the end one lane is left, whose CRC the CPU's
-//! CRC instruction makes, as it does for what is shorter than a lane. CRC32c takes the low bit of each octet first, so that all
-//! polynomials have their bits in reverse order, x^0 in the highest one.
+//! Octets are taken into lanes of 128 bits. A lane of 64 low bits L and 64 high bits H that has D bits to go before the
+//! octets it is added to is congruent, modulo the polynomial P, to L * x^(D + 64) + H * x^D, two multiplications of 64
+//! by 33 bits: that folds a lane onto another one, D bits further on, and no lane grows. At the end one lane is left,
+//! whose CRC the CPU's CRC instruction makes, as it does for what is shorter than a lane. CRC32c takes the low bit of
+//! each octet first, so that all polynomials have their bits in reverse order, x^0 in the highest one.
 //!
-//! A copy folds the octets while it has them in registers. It may read memory that others change or take away, so that it is assembly
-//! (see [`copy`](crate::copy)). What is shorter than its blocks is copied first and folded then.
+//! A copy folds the octets while it has them in registers. It may read memory that others change or take away, so that
+//! it is assembly (see [`copy`](crate::copy)). What is shorter than its blocks is copied first and folded then.
 
 use core::arch::naked_asm;
 use core::arch::x86_64::{
@@ -153,8 +153,8 @@ macro_rules! step_512 {
     };
 }
 
-/// Copies whole blocks, and folds them to four lanes, the first of which begins with `state`. Returns 1 if memory is not there, else
-/// 0.
+/// Copies whole blocks, and folds them to four lanes, the first of which begins with `state`. Returns 1 if memory is
+/// not there, else 0.
 ///
 /// # Safety
 /// As for [`copy_128`]; `len` is a multiple of [`BLOCK_128`] and not 0.
@@ -201,8 +201,8 @@ unsafe extern "C" fn fold_128(
     )
 }
 
-/// As [`fold_128`], with four registers of lanes. The last octets may fill a part of a block; the first register behind them is the one
-/// that has the farthest to go then.
+/// As [`fold_128`], with four registers of lanes. The last octets may fill a part of a block; the first register behind
+/// them is the one that has the farthest to go then.
 ///
 /// # Safety
 /// As there, but `len` is a multiple of a quarter of [`BLOCK_512`], and at least four of them.
@@ -260,7 +260,7 @@ unsafe extern "C" fn fold_512(
     )
 }
 
-/// The CRC register after four lanes and the octets behind them.
+/// Returns the CRC register after four lanes and the octets behind them.
 #[inline]
 #[target_feature(enable = "pclmulqdq,sse4.2")]
 fn finished_128(lanes: [__m128i; 4], rest: &[u8]) -> u32 {
@@ -270,7 +270,7 @@ fn finished_128(lanes: [__m128i; 4], rest: &[u8]) -> u32 {
     short(reduced_128(last), rest)
 }
 
-/// The CRC register after four registers of lanes and the octets behind them.
+/// Returns the CRC register after four registers of lanes and the octets behind them.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,sse4.2")]
 fn finished_512(lanes: [__m512i; 4], rest: &[u8]) -> u32 {
@@ -280,7 +280,7 @@ fn finished_512(lanes: [__m512i; 4], rest: &[u8]) -> u32 {
     folded_over(last, rest)
 }
 
-/// The CRC register after four lanes and the octets behind them, of which there may be many.
+/// Returns the CRC register after four lanes and the octets behind them, of which there may be many.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,sse4.2")]
 fn folded_over(mut lanes: __m512i, octets: &[u8]) -> u32 {
@@ -292,7 +292,7 @@ fn folded_over(mut lanes: __m512i, octets: &[u8]) -> u32 {
     short(reduced_128(joined(lanes)), rest)
 }
 
-/// Few octets by the CRC instruction.
+/// Continues the CRC register over few octets by the CRC instruction.
 #[inline]
 #[target_feature(enable = "sse4.2")]
 fn short(mut state: u32, octets: &[u8]) -> u32 {
@@ -320,7 +320,7 @@ fn crc_u64(state: u32, word: u64) -> u32 {
     _mm_crc32_u64(u64::from(state), word) as u32
 }
 
-/// The CRC register after the 16 octets of a lane.
+/// Returns the CRC register after the 16 octets of a lane.
 #[inline]
 #[target_feature(enable = "sse4.2")]
 fn reduced_128(lane: __m128i) -> u32 {
@@ -328,7 +328,7 @@ fn reduced_128(lane: __m128i) -> u32 {
     crc_u64(state, _mm_extract_epi64::<1>(lane).cast_unsigned())
 }
 
-/// The four lanes of a register folded onto the last.
+/// Returns the four lanes of a register folded onto the last.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq")]
 fn joined(lanes: __m512i) -> __m128i {
@@ -347,7 +347,7 @@ fn joined(lanes: __m512i) -> __m128i {
     _mm_xor_si128(_mm_xor_si128(first, second), _mm_xor_si128(third, last))
 }
 
-/// Each lane of `lanes` folded by the distance of `pairs`, onto `next`.
+/// Folds each lane of `lanes` by the distance of `pairs`, onto `next`.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq")]
 fn folded_512(lanes: __m512i, pairs: __m512i, next: __m512i) -> __m512i {
@@ -378,14 +378,14 @@ fn pair_128<const BITS: u32>() -> __m128i {
     _mm_set_epi64x(high, low)
 }
 
-/// What the low and the high half of a lane are multiplied by to be folded so many bits further on. In reverse order a product
-/// of 64 by 33 bits comes out one place too low, for which the constants make up; the CRC instruction, by which the last lane
-/// is reduced, multiplies by x^32 itself.
+/// Returns what the low and the high half of a lane are multiplied by to be folded so many bits further on. In reverse
+/// order a product of 64 by 33 bits comes out one place too low, for which the constants make up; the CRC instruction,
+/// by which the last lane is reduced, multiplies by x^32 itself.
 const fn constants(bits: u32) -> (i64, i64) {
     ((power(bits + 32) << 1).cast_signed(), (power(bits - 32) << 1).cast_signed())
 }
 
-/// x^`exponent` modulo the polynomial, its bits in reverse order.
+/// Returns x^`exponent` modulo the polynomial, its bits in reverse order.
 const fn power(exponent: u32) -> u64 {
     let mut remainder: u32 = 1 << 31;
     let mut times = 0;

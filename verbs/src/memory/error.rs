@@ -1,6 +1,6 @@
 //! Why memory is refused.
 
-/// Why an access is refused. Who asked turns it into DDP's or RDMAP's error or into a local status.
+/// Why an access is refused. The caller turns it into DDP's or RDMAP's error or into a local status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// No such STag, or it was invalidated.

@@ -16,15 +16,15 @@ impl MemoryTable {
     /// Invalidates `stag` on behalf of `stream` of domain `pd` (RFC 5040 section 5.3).
     ///
     /// # Errors
-    /// [`Violation`] when there is no such STag, it is of another domain or stream, it is for all of the domain, no peer may
-    /// use it anyway, or windows are bound to it.
+    /// [`Violation`] when there is no such STag, it is of another domain or stream, it is for all of the domain, no
+    /// peer may use it anyway, or windows are bound to it.
     pub fn invalidate(&self, stag: Stag, pd: PdId, stream: StreamId) -> Result<(), Violation> {
         let victim = self.find_invalidatable(stag, pd, stream)?;
         self.put_out_of_use(&victim);
         Ok(())
     }
 
-    /// Whether [`Self::invalidate`] would do it.
+    /// Returns whether [`Self::invalidate`] would do it.
     ///
     /// # Errors
     /// As [`Self::invalidate`].
@@ -32,12 +32,12 @@ impl MemoryTable {
         self.find_invalidatable(stag, pd, stream).map(|_| ())
     }
 
-    /// Invalidates `stag` as its owner's request on `stream` of domain `pd` asks for. An STag that is invalid already stays so:
-    /// the peer may have been faster.
+    /// Invalidates `stag` as its owner's request on `stream` of domain `pd` asks for. An STag that is invalid already
+    /// stays so: the peer may have been faster.
     ///
     /// # Errors
-    /// [`Violation`] when there is no such STag, it is of another domain or stream, it is an ordinary region for all of the
-    /// domain or a window of type 1, or windows are bound to it.
+    /// [`Violation`] when there is no such STag, it is of another domain or stream, it is an ordinary region for all of
+    /// the domain or a window of type 1, or windows are bound to it.
     pub fn invalidate_locally(&self, stag: Stag, pd: PdId, stream: StreamId) -> Result<(), Violation> {
         let victim = match self.entry(stag) {
             Some(memory) => {
@@ -65,8 +65,8 @@ impl MemoryTable {
 
     fn find_invalidatable(&self, stag: Stag, pd: PdId, stream: StreamId) -> Result<Victim<'_>, Violation> {
         let view = self.find_associated(stag, pd, stream)?;
-        // What several streams share, none of them may take from the others (RFC 5040 section 8.1.1). A window without rights
-        // is still the peer's to give back.
+        // What several streams share, none of them may take from the others (RFC 5040 section 8.1.1). A window without
+        // rights is still the peer's to give back.
         if view.stream.is_none() || !(view.is_window || view.access.is_remote()) {
             return Err(Violation::Access);
         }

@@ -1,5 +1,5 @@
-//! STags whose key octet their owner chooses, and which requests of the send queue make valid and invalid: memory windows,
-//! and regions for fast registration.
+//! STags whose key octet their owner chooses, and which requests of the send queue make valid and invalid: memory
+//! windows, and regions for fast registration.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,8 +11,8 @@ use crate::ids::{PdId, StreamId};
 use crate::region::Region;
 use crate::stag::StagPermutation;
 
-/// An STag with a key octet of its owner's choice. Its upper 24 bits stay with the object; what the lower 8 bits are and
-/// what the STag stands for changes with each bind or fast registration.
+/// An STag with a key octet of its owner's choice. Its upper 24 bits stay with the object; what the lower 8 bits are
+/// and what the STag stands for changes with each bind or fast registration.
 #[derive(Debug)]
 pub struct KeyedStag {
     block: u32,
@@ -41,8 +41,8 @@ pub enum KeyedKind {
 pub enum WindowType {
     /// For all streams of the protection domain; may be bound anew while it is bound, and gets another key each time.
     Type1,
-    /// For the stream of the queue pair that binds it, which can be once until it is invalidated. The peer of that stream may
-    /// do so.
+    /// For the stream of the queue pair that binds it, which can be once until it is invalidated. The peer of that
+    /// stream may do so.
     Type2B,
 }
 
@@ -77,22 +77,23 @@ impl KeyedStag {
         Self { block, pd, stream, kind, permutation, keys: AtomicU8::new(0), state }
     }
 
-    /// The STag with this key octet.
+    /// Returns the STag with this key octet.
     pub const fn stag(&self, key: u8) -> Stag {
         Stag(self.block << 8 | key as u32)
     }
 
-    /// The STag as it was last bound or registered, valid or not.
+    /// Returns the STag as it was last bound or registered, valid or not.
     pub fn current(&self) -> Stag {
         self.stag(self.state().key)
     }
 
-    /// Whether the STag stands for memory.
+    /// Returns whether the STag stands for memory.
     pub fn is_valid(&self) -> bool {
         self.state().mapping.is_some()
     }
 
-    /// An STag that this object has not had for as long as possible, with a key octet that does not follow from the last ones.
+    /// Returns an STag that this object has not had for as long as possible, with a key octet that does not follow from
+    /// the last ones.
     pub fn next_stag(&self) -> Stag {
         let count = self.keys.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         self.stag(self.permutation.key(self.block, count))
@@ -102,7 +103,7 @@ impl KeyedStag {
         self.block
     }
 
-    /// What `stag` stands for, if that is its name now.
+    /// Returns what `stag` stands for, if that is its name now.
     pub(super) fn mapping(&self, stag: Stag) -> Option<Mapping> {
         let state = self.state();
         if self.stag(state.key) == stag { state.mapping } else { None }

@@ -1,4 +1,4 @@
-//! What a table holds, for whoever wants to show it.
+//! What a table holds, to be shown.
 
 use weft_ddp::Stag;
 
@@ -40,7 +40,7 @@ pub enum MemoryKind {
 }
 
 impl MemoryTable {
-    /// Everything that has an STag: the regions first, each kind by its STags.
+    /// Returns everything that has an STag: the regions first, each kind by its STags.
     pub fn list(&self) -> Vec<MemoryInfo> {
         let regions = self.slots.iter().filter_map(|slot| slot.memory.as_deref()).map(|memory| MemoryInfo {
             stag: memory.stag,

@@ -21,7 +21,7 @@ impl<'a> Span<'a> {
         self.offset
     }
 
-    /// The place `octets` further on, which the check has to have covered.
+    /// Returns the place `octets` further on, which the check has to have covered.
     #[must_use]
     pub const fn skip(self, octets: usize) -> Self {
         Self { region: self.region, offset: self.offset.saturating_add(octets) }
@@ -32,14 +32,15 @@ impl Span<'_> {
     /// Places `octets` here.
     ///
     /// # Errors
-    /// [`Violation::Bounds`] when they reach beyond the region, [`Violation::Gone`] when some of the memory is not there any more.
+    /// [`Violation::Bounds`] when they reach beyond the region, [`Violation::Gone`] when some of the memory is not
+    /// there any more.
     #[inline]
     pub fn copy_in(&self, octets: &[u8]) -> Result<(), Violation> {
         let is_done = self.region.copy_in(self.offset, octets);
         if is_done { Ok(()) } else { Err(self.region.violation(self.offset, octets.len())) }
     }
 
-    /// Whether an Atomic can work here (RFC 7306 section 5.1).
+    /// Returns whether an Atomic can work here (RFC 7306 section 5.1).
     ///
     /// # Errors
     /// [`Violation::Unaligned`] when the place is not aligned to 8 octets in memory; its tagged offset does not matter.
@@ -47,8 +48,8 @@ impl Span<'_> {
         if self.region.is_aligned(self.offset) { Ok(()) } else { Err(Violation::Unaligned) }
     }
 
-    /// Replaces the 64 bits here, in the machine's byte order, by what `change` makes of them, and answers what they were.
-    /// No other update of the same memory comes in between.
+    /// Replaces the 64 bits here, in the machine's byte order, by what `change` makes of them, and answers what they
+    /// were. No other update of the same memory comes in between.
     ///
     /// # Errors
     /// [`Violation::Unaligned`] as in [`Self::check_aligned`], else as for [`Self::copy_in`].
@@ -68,7 +69,7 @@ impl Span<'_> {
         if is_done { Ok(()) } else { Err(self.region.violation(self.offset, octets.len())) }
     }
 
-    /// Whether the first and the last of `len` octets, of which there are some, can be read.
+    /// Returns whether the first and the last of `len` octets, of which there are some, can be read.
     ///
     /// # Errors
     /// As for [`Self::copy_in`].

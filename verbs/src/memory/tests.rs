@@ -36,7 +36,7 @@ fn every_violation_by_name() {
     assert_eq!(check(Stag(stag.0 ^ 0x100), Access::REMOTE_WRITE, PD, 1000, 1), Err(Violation::InvalidStag));
 }
 
-/// Whoever knows an STag that was deregistered learns nothing about the next one.
+/// An STag that was deregistered tells nothing about the next one.
 // Covers 5040-8.1.1-9, 5042-6.1.1-4.
 #[test]
 fn stags_come_back_late_and_unpredictably() {
@@ -102,7 +102,7 @@ fn an_stag_of_one_stream_is_unknown_to_all_others() {
 
 // Covers 5040-8.1.1-8.
 #[test]
-fn what_a_domain_shares_is_not_one_streams_to_invalidate() {
+fn one_stream_cannot_invalidate_memory_of_the_domain() {
     let (table, stag) = table(Access::ALL, 0);
     let stream = StreamId::unique();
     assert_eq!(table.check_invalidate(stag, PD, stream), Err(Violation::Access));

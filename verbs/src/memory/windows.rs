@@ -1,6 +1,6 @@
 //! Memory windows and fast registration: STags that requests of the send queue make valid.
 //!
-//! Whoever calls holds the engine back, so that nothing is copied through an STag while its meaning changes.
+//! The caller holds the engine back, so that nothing is copied through an STag while its meaning changes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,9 +43,9 @@ impl MemoryTable {
     /// Binds a window for `stream` of domain `pd`, or unbinds one of type 1.
     ///
     /// # Errors
-    /// [`Violation`], and nothing has changed: no such window or region, another domain or stream, rights that a window cannot
-    /// have or that the region does not let it have, not inside the region, or a window of type 2 that is bound already or is to be
-    /// bound to nothing.
+    /// [`Violation`], and nothing has changed: no such window or region, another domain or stream, rights that a window
+    /// cannot have or that the region does not let it have, not inside the region, or a window of type 2 that is bound
+    /// already or is to be bound to nothing.
     pub fn bind(&self, bind: &Bind, pd: PdId, stream: StreamId) -> Result<(), Violation> {
         let window = self.keyed(bind.window).ok_or(Violation::InvalidStag)?;
         let KeyedKind::Window(kind) = window.kind else { return Err(Violation::InvalidStag) };
@@ -87,8 +87,8 @@ impl MemoryTable {
     /// Makes the STag of a region for fast registration valid, for `stream` of domain `pd`.
     ///
     /// # Errors
-    /// [`Violation`], and nothing has changed: no such region, another domain or stream, rights that make no sense, not inside
-    /// the region, tagged offsets that wrap, or an STag that is valid already.
+    /// [`Violation`], and nothing has changed: no such region, another domain or stream, rights that make no sense, not
+    /// inside the region, tagged offsets that wrap, or an STag that is valid already.
     pub fn fast_register(&self, request: &FastRegister, pd: PdId, stream: StreamId) -> Result<(), Violation> {
         let keyed = self.keyed(request.stag).ok_or(Violation::InvalidStag)?;
         let KeyedKind::Fast(region) = &keyed.kind else { return Err(Violation::InvalidStag) };
@@ -112,7 +112,7 @@ impl MemoryTable {
         self.unbind_all(|mapping| mapping.stream == Some(stream));
     }
 
-    /// The number of memory windows.
+    /// Returns the number of memory windows.
     pub const fn windows(&self) -> usize {
         self.windows
     }
@@ -161,7 +161,7 @@ impl MemoryTable {
         }
     }
 
-    /// The upper 24 bits of 256 STags that nobody has.
+    /// Returns the upper 24 bits of 256 STags that are not in use.
     fn take_block(&mut self) -> Result<u32, RegisterError> {
         for _ in 0..TRIES {
             let [key, place @ ..] = self.blocks.to_le_bytes();
@@ -178,7 +178,7 @@ impl MemoryTable {
     }
 }
 
-/// A part of memory of `size` octets; its stream and region are for the caller to add.
+/// Returns a part of memory of `size` octets; its stream and region are for the caller to add.
 fn mapping(access: Access, (base, len): (u64, u64), first: u64, size: usize) -> Result<Mapping, Violation> {
     if base.checked_add(len).is_none() {
         return Err(Violation::Wrap);

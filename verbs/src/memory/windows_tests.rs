@@ -6,7 +6,7 @@ use crate::work::{Bind, FastRegister};
 const PD: PdId = PdId(1);
 const READ_WRITE: Access = Access::from_bits(0x06).unwrap();
 
-/// A table with one region of 100 octets at 1000, and the stream of somebody.
+/// A table with one region of 100 octets at 1000, and a stream.
 struct World {
     table: MemoryTable,
     region: Arc<MemoryRegion>,
@@ -30,7 +30,7 @@ impl World {
         self.table.alloc(PD, stream, KeyedKind::Fast(region)).unwrap()
     }
 
-    /// The window over 20 octets from 1010 on.
+    /// Returns the window over 20 octets from 1010 on.
     fn request(&self, window: &KeyedStag) -> Bind {
         let (window, region) = (window.next_stag(), self.region.stag);
         Bind { window, region, addr: 1010, length: 20, access: READ_WRITE }
@@ -40,7 +40,7 @@ impl World {
         self.table.bind(bind, PD, self.stream)
     }
 
-    /// What an access reads, by any stream of the domain.
+    /// Returns what an access reads, by any stream of the domain.
     fn read(&self, stream: StreamId, stag: Stag, to: u64, len: usize) -> Result<Vec<u8>, Violation> {
         let claim = Claim { stag, right: Access::REMOTE_READ, pd: PD, stream };
         let mut out = vec![0; len];
@@ -203,7 +203,7 @@ fn a_window_of_type_2_is_one_streams_until_it_is_invalidated() {
         assert_eq!(world.table.invalidate(stag, PD, stream), Err(Violation::InvalidStag));
         assert_eq!((window.is_valid(), world.region.has_windows()), (false, ending == 3));
         if ending < 3 {
-            // Whoever owns it may say it twice, and may bind it anew.
+            // The owner may invalidate it twice, and may bind it anew.
             assert_eq!(world.table.invalidate_locally(stag, PD, stream), Ok(()));
             let again = world.request(&window);
             assert_eq!(world.table.bind(&again, PD, other), Ok(()));
@@ -272,7 +272,7 @@ fn fast_registration_and_every_reason_against_it() {
 }
 
 #[test]
-fn what_was_fast_registered_for_the_domain_is_no_peers_to_invalidate() {
+fn a_peer_cannot_invalidate_a_fast_registration_of_the_domain() {
     let mut world = World::new();
     let fast = world.fast(None);
     let access = Access::ALL;

@@ -25,7 +25,7 @@ fn push(cq: &CompletionQueue, count: usize) {
     }
 }
 
-/// A queue pair whose receives complete to a queue with number 5, and that queue.
+/// Returns a queue pair whose receives complete to a queue with number 5, and that queue.
 fn waiting() -> (World, Arc<CompletionQueue>) {
     let world = World::with_recv_cq(CompletionQueue::numbered(5, 64, true));
     let cq = Arc::clone(&world.qp.recv_cq);
@@ -73,7 +73,7 @@ fn nothing_behind_a_wait_starts_and_the_end_ends_it() {
     world.qp.handle_event(QpEvent::Terminated);
     assert_eq!(world.sent(), [1, 2].map(|wr_id| (wr_id, Status::WorkRequestFlushed)));
     push(&cq, 1);
-    assert_eq!(ready(&cq), [], "nobody waits any more");
+    assert_eq!(ready(&cq), [], "no queue pair waits any more");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_wait_for_what_is_not_there_is_a_bad_request() {
     assert_eq!(world.post(1, wait(1), 1), Err(PostError::BadData));
 }
 
-/// The region of the send queue's entries, and the doorbells it rings.
+/// Returns the region of the send queue's entries, and the doorbells it rings.
 fn entries(world: &mut World) -> (Arc<MemoryRegion>, Arc<Doorbells>) {
     let doorbells = Arc::new(Doorbells::new(8));
     let region = Region::send_queue(Arc::clone(world.qp.queues()), Arc::clone(&doorbells), 3);
@@ -158,7 +158,7 @@ fn one_word_releases() {
 }
 
 #[test]
-fn what_is_held_is_flushed_with_the_rest() {
+fn held_entries_are_flushed_with_the_rest() {
     let mut world = established();
     world.post(1, HOLD, 0).unwrap();
     world.post(2, HOLD, 0).unwrap();
@@ -187,8 +187,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Another thread writes into registered entries while the engine works on them. Memory of another domain is neither sent nor
-/// changed, and another queue pair goes on.
+/// Another thread writes into registered entries while the engine works on them. Memory of another domain is neither
+/// sent nor changed, and another queue pair goes on.
 #[test]
 fn entries_may_change_while_the_engine_reads_them() {
     const SECRET: [u8; 64] = *b"secret--secret--secret--secret--secret--secret--secret--secret--";
@@ -258,7 +258,7 @@ fn entries_may_change_while_the_engine_reads_them() {
 }
 
 proptest! {
-    /// Whatever stands in an entry, the queue pair starts something, waits, holds, or says that it is bad; and it completes
+    /// For any content of an entry the queue pair starts it, waits, holds, or says that it is bad. And it completes
     /// all that was posted when it ends.
     #[test]
     fn entries_of_any_content_are_checked(

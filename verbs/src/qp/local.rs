@@ -1,7 +1,7 @@
 //! Requests that the engine carries out by itself when they come to the head of the send queue, without a message.
 //!
-//! They complete in their order with all others. All data of earlier Sends and Writes is in TCP by then; earlier Reads and
-//! Atomics may be outstanding, unless the request has a fence.
+//! They complete in their order with all others. All data of earlier Sends and Writes is in TCP by then; earlier Reads
+//! and Atomics may be outstanding, unless the request has a fence.
 
 use weft_rdmap::Token;
 
@@ -14,8 +14,8 @@ use crate::state::QpState;
 use crate::work::SendOpcode;
 
 impl QueuePair {
-    /// Carries out what stands at the head of the send queue and needs no message, while nothing may be sent yet. What needs one
-    /// is not even checked before it may start, so that the peer can be told if it is bad.
+    /// Carries out what stands at the head of the send queue and needs no message, while nothing may be sent yet. What
+    /// needs one is not even checked before it may start, so that the peer can be told if it is bad.
     ///
     /// # Errors
     /// As [`Self::next_message`].
@@ -83,20 +83,22 @@ impl QueuePair {
         Ok(true)
     }
 
-    /// Whether the request at hand has taken memory out of use that other engines may still be copying from or to. It completes
-    /// after [`Self::end_revocation`], which the engine calls when none of them is in a turn that began before.
+    /// Returns whether the request at hand has taken memory out of use that other engines may still be copying from or
+    /// to. It completes after [`Self::end_revocation`], which the engine calls when none of them is in a turn that
+    /// began before.
     pub const fn is_revoking(&self) -> bool {
         matches!(self.revocation, Revocation::Pending)
     }
 
-    /// No engine uses any more what the request at hand has taken out of use.
+    /// Goes on with the request at hand: no engine uses any more what it has taken out of use.
     pub const fn end_revocation(&mut self) {
         if self.is_revoking() {
             self.revocation = Revocation::Over;
         }
     }
 
-    /// Takes the windows that are bound for this queue pair's stream out of use; for the engine to call when it destroys it.
+    /// Takes the windows that are bound for this queue pair's stream out of use; for the engine to call when it
+    /// destroys it.
     pub fn unbind_windows(&self, memory: &MemoryTable) {
         if self.binds {
             memory.unbind_stream(self.queues.stream);

@@ -50,6 +50,6 @@ pub(super) enum Revocation {
     None,
     /// It is carried out, and other engines may still copy.
     Pending,
-    /// Nobody copies any more: the request completes.
+    /// No engine copies any more: the request completes.
     Over,
 }

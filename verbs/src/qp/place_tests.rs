@@ -97,7 +97,7 @@ fn a_poll_frees_the_places_of_what_it_takes() {
     world.send_all(&mut qp);
     (0..8).for_each(|_| world.receive(&mut qp, true));
     assert!(!qp.has_sends());
-    assert_eq!((fill_sends(&qp, 1), fill_recvs(&qp)), (0, 0), "done, and nobody has polled");
+    assert_eq!((fill_sends(&qp, 1), fill_recvs(&qp)), (0, 0), "done, and not polled");
     poll(&world.send_cq, 3);
     poll(&world.recv_cq, 5);
     assert_eq!((fill_sends(&qp, 1), fill_recvs(&qp)), (3, 5));
@@ -236,8 +236,8 @@ fn completions_of_a_destroyed_queue_pair_are_passed_over() {
     }
 }
 
-/// A queue of the size of the work queues that use it at a time does not overrun, however many have used it before. A change
-/// of its size counts nothing of those either.
+/// A queue of the size of the work queues that use it at a time does not overrun, however many have used it before. A
+/// change of its size counts nothing of those either.
 #[test]
 fn generations_of_queue_pairs_that_nobody_polls_overrun_nothing() {
     let world = World::new(16, false);

@@ -10,8 +10,8 @@ use crate::refusal::Refusal;
 use crate::sync::atomic::{Ordering, fence};
 
 impl QueuePair {
-    /// Whether a message that begins now has to wait for a receive request: there is none, and the queue pair is one that
-    /// waits. Then posting one asks for this queue pair's doorbell.
+    /// Returns whether a message that begins now has to wait for a receive request: there is none, and the queue pair
+    /// is one that waits. Then posting one asks for this queue pair's doorbell.
     #[inline]
     pub fn lacks_receive(&mut self) -> bool {
         self.rnr_wait && !self.receiving.active && self.waits_for_receive()
@@ -31,8 +31,8 @@ impl QueuePair {
         lacks
     }
 
-    /// Places a whole Send, and completes it, if the next receive request is one of the own queue that has its memory in one place, and
-    /// takes it. If not, nothing has happened: [`Self::apply`] knows what becomes of it.
+    /// Places a whole Send, and completes it, if the next receive request is one of the own queue that has its memory
+    /// in one place, and takes it. If not, nothing has happened: [`Self::apply`] knows what becomes of it.
     #[inline]
     pub fn place_whole(&mut self, payload: &[u8], solicited: bool, memory: &MemoryTable) -> bool {
         let next = self.receiving.next;
@@ -88,7 +88,7 @@ impl QueuePair {
         self.counters.count_completed(completion.status);
         let number = self.receiving.number;
         if number.is_none() {
-            // Before anybody can see the completion.
+            // Before a poll can see the completion.
             self.free_recv();
         }
         let frees = Frees::of(number, self.receiving.next);
@@ -113,7 +113,7 @@ impl QueuePair {
         self.complete_recv(completion);
     }
 
-    /// A receive completion without the particulars.
+    /// Returns a receive completion without the particulars.
     #[inline(always)]
     pub(crate) fn recv_completion(&self, wr_id: u64, status: Status) -> Completion {
         Completion {
@@ -153,14 +153,15 @@ impl QueuePair {
         }
     }
 
-    /// Whether the own receive queue is empty. If so, posting asks for the doorbell from now on.
+    /// Returns whether the own receive queue is empty. If so, posting asks for the doorbell from now on.
     fn await_own_recv(&self) -> bool {
         let is_empty = || self.receiving.next == self.recvs_posted();
         if !is_empty() {
             return false;
         }
         self.queues.await_recv(true);
-        // The counterpart of the one in `post_recv`: either the poster sees that it is awaited, or this sees the request.
+        // The counterpart of the one in `post_recv`: either the poster sees that it is awaited, or this sees the
+        // request.
         fence(Ordering::SeqCst);
         let lacks = is_empty();
         if !lacks {
@@ -193,7 +194,7 @@ impl QueuePair {
         Some(loaded)
     }
 
-    /// The receive requests posted so far to the own queue.
+    /// Returns the receive requests posted so far to the own queue.
     #[inline]
     fn recvs_posted(&self) -> u64 {
         self.queues.recv.posted()

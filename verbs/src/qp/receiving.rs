@@ -46,14 +46,14 @@ impl Receiving {
         Self { work: RecvWork::new(), active: false, next: 0, shared, waits: false, number }
     }
 
-    /// The queue pair is destroyed: polls pass its completions over.
+    /// Has polls leave its completions out: the queue pair is destroyed.
     pub(super) fn leave(&mut self, cq: &CompletionQueue) {
         if let Some(number) = self.number.take() {
             cq.detach(Frees { number, end: self.next - u64::from(self.active) });
         }
     }
 
-    /// The queue pair is no more: a request that it has taken and not completed makes no completion.
+    /// Gives a request back that was taken and not completed: it makes no completion, since the queue pair is no more.
     pub(super) fn end(&self) {
         if let Some(shared) = self.shared.as_ref().filter(|_| self.active) {
             shared.srq.release(1);

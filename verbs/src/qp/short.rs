@@ -1,8 +1,9 @@
-//! Short messages, sent without being kept: most of what small messages cost is what is remembered of them in case that they do
-//! not go out at once.
+//! Short messages, sent without being kept: most of what small messages cost is what is remembered of them in case that
+//! they do not go out at once.
 //!
-//! A Send or Write that fits into one segment, and finds nothing before it in progress, is copied from where it is to its FPDU, and
-//! is done. All others go the general way, and so does whatever is not in order: what becomes of it is decided there.
+//! A Send or Write that fits into one segment, and finds nothing before it in progress, is copied from where it is to
+//! its FPDU, and is done. All others go the general way. So do requests that are not in order: the general way decides
+//! how they end.
 
 use weft_ddp::Header;
 use weft_rdmap::{Kind, Message, Token};
@@ -27,15 +28,16 @@ pub struct Short {
 }
 
 impl Short {
-    /// The most octets of a short message. It gets its CRC behind the copy, which for a long one is slower than along with it.
+    /// The most octets of a short message. It gets its CRC behind the copy, which for a long one is slower than along
+    /// with it.
     pub const MAX_LEN: usize = 1024;
     /// The octets that its ULPDU may take.
     pub const MAX_ULPDU: usize = Header::UNTAGGED_LEN + Self::MAX_LEN;
 }
 
 impl QueuePair {
-    /// Puts the payload of the next request into `ulpdu`, behind the place of its header, if it is a short message that fits there and
-    /// that nothing holds back.
+    /// Puts the payload of the next request into `ulpdu`, behind the place of its header, if it is a short message that
+    /// fits there and that nothing holds back.
     ///
     /// The request is not started by this, but by [`Self::finish_short`].
     #[inline]
@@ -74,7 +76,7 @@ impl QueuePair {
         Some(Short { message, wr_id: entry[0].load(Ordering::Relaxed), signaled })
     }
 
-    /// The short message that was put last is in TCP.
+    /// Ends the request of the short message that was put last, which is in TCP.
     #[inline]
     pub fn finish_short(&mut self, short: &Short) {
         let is_send = matches!(short.message.kind, Kind::Send { .. });
@@ -91,7 +93,8 @@ impl QueuePair {
     }
 }
 
-/// The message of an entry with this operation and these flags, if it is a Send or Write that is in order and has no fence.
+/// Returns the message of an entry with this operation and these flags, if it is a Send or Write that is in order and
+/// has no fence.
 #[inline]
 fn kind_of(operation: Operation, flags: u8, entry: &[AtomicU64]) -> Option<Kind> {
     if flags & !(FLAG_SIGNALED | FLAG_SOLICITED | FLAG_INLINE) != 0 {

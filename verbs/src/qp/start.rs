@@ -10,8 +10,8 @@ use crate::refusal::LocalFault;
 use crate::work::SendOpcode;
 
 impl QueuePair {
-    /// Takes the next request out of the queue, and checks it. `false` says that it is held: it has not been started, and is
-    /// read anew when the doorbell rings.
+    /// Takes the next request out of the queue, and checks it. `false` says that it is held: it has not been started,
+    /// and is read anew when the doorbell rings.
     #[inline]
     pub(super) fn load(&mut self, memory: &MemoryTable) -> Result<bool, LocalFault> {
         let loaded = self.queues.send.load(self.started, &mut self.work);
@@ -49,7 +49,7 @@ impl QueuePair {
         if good { Ok(true) } else { Err(self.fault(Status::LocalProtection)) }
     }
 
-    /// The message of the request at hand, unless it has to wait for one of the ORD.
+    /// Returns the message of the request at hand, unless it has to wait for one of the ORD.
     #[inline]
     pub(super) fn message(&mut self, readiness: Readiness) -> Result<Option<Message>, LocalFault> {
         let confirms = self.parts == 1 && self.is_confirmed();
@@ -78,14 +78,14 @@ impl QueuePair {
         Ok(Some(message))
     }
 
-    /// Whether the request at hand is a Write whose completion says that the peer has it. That is InfiniBand's: here a Read of nothing
-    /// behind the Write asks for it.
+    /// Returns whether the request at hand is a Write whose completion says that the peer has it. That is InfiniBand's:
+    /// here a Read of nothing behind the Write asks for it.
     fn is_confirmed(&self) -> bool {
         let is_write = matches!(self.work.opcode, SendOpcode::Write { .. });
         is_write && self.queues.as_infiniband() && (self.work.signaled || self.signal_all)
     }
 
-    /// A Read of no octets, for which neither side needs memory, and which is answered behind the Write.
+    /// Returns a Read of no octets, for which neither side needs memory, and which is answered behind the Write.
     fn confirmation(&mut self, source_stag: weft_ddp::Stag, source_to: u64) -> Message {
         let kind = Kind::Read { sink_stag: source_stag, sink_to: 0, source_stag, source_to };
         let message = Message { token: Token(self.started), len: 0, kind };
@@ -93,7 +93,8 @@ impl QueuePair {
         message
     }
 
-    /// A Read Request has one sink, so a Read into several SGEs is several Read Requests and one completion.
+    /// Returns the next message of a Read. A Read Request has one sink, so that a Read into several SGEs is several
+    /// Read Requests and one completion.
     fn next_read(&mut self, source_stag: weft_ddp::Stag, to: u64) -> Message {
         let before: u64 = self.work.sges[..self.parts].iter().map(|sge| u64::from(sge.length)).sum();
         let sink = self.work.sges.get(self.parts).copied().unwrap_or_default();

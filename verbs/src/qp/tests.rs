@@ -29,12 +29,12 @@ impl World {
         Self::with(state, QpQueues::new(2, &CAPACITY), CompletionQueue::new(64))
     }
 
-    /// In RTS, with this queue for the completions of receives.
+    /// Makes one in RTS, with this queue for the completions of receives.
     pub(super) fn with_recv_cq(recv_cq: CompletionQueue) -> Self {
         Self::with(Some(QpEvent::Established), QpQueues::new(2, &CAPACITY), recv_cq)
     }
 
-    /// In RTS, without RFC 7306.
+    /// Makes one in RTS, without RFC 7306.
     pub(super) fn without_extensions() -> Self {
         let mut queues = QpQueues::new(2, &CAPACITY);
         queues.extensions = false;
@@ -75,7 +75,7 @@ impl World {
         self.next(IDLE).expect("a message").token
     }
 
-    /// What came of the send queue, where that is not asked together with the receives.
+    /// Returns what came of the send queue, where that is not asked together with the receives.
     pub(super) fn sent(&self) -> Vec<(u64, Status)> {
         let mut out = [self.qp.recv_completion(0, Status::General); 64];
         let count = self.qp.send_cq.poll(&mut out);
@@ -140,7 +140,7 @@ fn early_sends_wait_for_the_stream_or_tell_that_none_came() {
     world.qp.handle_event(QpEvent::Established);
     let token = world.start();
     world.qp.finish(token);
-    assert_eq!(world.outcomes(), [], "nobody knows yet whether the peer has it");
+    assert_eq!(world.outcomes(), [], "it is unknown yet whether the peer has it");
     assert_eq!(world.next(Readiness { requests_free: 0, requests_outstanding: 1, ..IDLE }), None);
     let confirmation = world.next(IDLE).unwrap();
     assert!(matches!(confirmation.kind, Kind::Read { .. }));
@@ -281,7 +281,7 @@ fn a_refused_request_keeps_its_place_in_the_order() {
     assert_eq!(world.outcomes(), expected);
 }
 
-/// Who waits for the rest of a queue after a failure gets all of it, also what was done already and not signaled.
+/// After a failure every request of the queue completes, also one that was done already and not signaled.
 #[test]
 fn nothing_succeeds_behind_a_failure() {
     let mut world = established();
@@ -339,13 +339,14 @@ fn memory_for(world: &mut World, stream: Option<StreamId>) -> Arc<MemoryRegion> 
     world.memory.register(registration).unwrap()
 }
 
-/// An STag for the stream of the world's queue pair.
+/// Returns an STag for the stream of the world's queue pair.
 fn own_memory(world: &mut World) -> Arc<MemoryRegion> {
     let stream = Some(world.qp.queues().stream);
     memory_for(world, stream)
 }
 
-/// Invalidations need no message: they are done as soon as it is their turn, in their order with what stands around them.
+/// Invalidations need no message: they are done as soon as it is their turn, in their order with what stands around
+/// them.
 #[test]
 fn a_local_invalidation_takes_its_turn() {
     let mut world = established();
@@ -385,7 +386,7 @@ fn a_local_invalidation_waits_for_reads_with_a_fence_only() {
 }
 
 #[test]
-fn what_is_not_the_streams_own_is_not_invalidated() {
+fn only_memory_of_the_stream_is_invalidated() {
     for index in 0..3 {
         let mut world = established();
         let [shared, other] = [None, Some(StreamId::unique())].map(|stream| memory_for(&mut world, stream));
@@ -396,7 +397,7 @@ fn what_is_not_the_streams_own_is_not_invalidated() {
         assert_eq!(world.outcomes(), [(1, Status::MemoryWindowBind)]);
         assert!(!shared.is_invalidated() && !other.is_invalidated());
     }
-    // It moves no data, and asks nobody for an event.
+    // It moves no data, and asks the peer for no event.
     let invalidate = SendWr { opcode: SendOpcode::LocalInvalidate { stag: Stag(1) }, ..WR };
     let sges = [Sge::default()];
     let world = established();
@@ -436,7 +437,7 @@ proptest! {
     }
 }
 
-/// Whoever has seen a completion finds room for one more request, while the engine goes on.
+/// After each completion that it has seen, the application finds room for one more request, while the engine goes on.
 #[test]
 fn there_is_room_as_soon_as_a_completion_is_seen() {
     const ROUNDS: u64 = 300_000;

@@ -14,8 +14,8 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Uses `count` completions of `queue` that no earlier WAIT has used. Returns `false` if `queue` has not made them: then
-    /// it tells queue pair `qp_num` when it has.
+    /// Uses `count` completions of `queue` that no earlier WAIT has used. Returns `false` if `queue` has not made them:
+    /// then it tells queue pair `qp_num` when it has.
     pub(super) fn take(
         &mut self,
         queue: &Arc<CompletionQueue>,
@@ -52,7 +52,7 @@ impl Waits {
         }
     }
 
-    /// The completion queue for which the WAIT in progress waits.
+    /// Returns the completion queue for which the WAIT in progress waits.
     pub(super) fn waiting(&self) -> Option<Arc<CompletionQueue>> {
         self.waiting.clone()
     }

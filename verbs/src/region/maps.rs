@@ -2,13 +2,14 @@
 
 use core::ops::Range;
 
-/// Whether all of `range` is mapped and can be read, and written where `writable` asks for it, by `/proc/self/maps`. What the
-/// system does not tell is not there.
+/// Returns whether all of `range` is mapped and can be read, and written where `writable` asks for it, by
+/// `/proc/self/maps`. What the system does not tell is not there.
 pub(super) fn are_mapped(range: &Range<usize>, writable: bool) -> bool {
     std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| covers(&maps, range, writable))
 }
 
-/// The mappings come in the order of their addresses; one that begins behind the end of the last leaves a hole.
+/// Returns whether `maps` covers the range. Mappings come in the order of their addresses, so that a gap between two is
+/// a hole.
 fn covers(maps: &str, range: &Range<usize>, writable: bool) -> bool {
     let mut next = range.start;
     for mapping in maps.lines().filter_map(Mapping::parse) {

@@ -18,7 +18,7 @@ pub(super) struct Words {
 
 /// Where words come from, and go to.
 enum Memory {
-    /// A mapping of so many octets at `start`: the system gives its pages one by one, where somebody writes.
+    /// A mapping of so many octets at `start`: the system gives its pages one by one, where the process writes.
     Mapping(usize),
     /// A part of an allocation that begins here.
     Allocation(NonNull<u8>, Layout),
@@ -28,14 +28,15 @@ impl Words {
     /// Ends the process where there is not that much memory, as every allocation of Rust's own does.
     pub(super) fn zeroed(len: usize) -> Self {
         let octets = len.saturating_mul(WORD);
-        // An allocator would clear by hand, and touch, what has been in use before. Mappings of the same kind that lie side by
-        // side count as one, so that many rings do not use up the mappings that a process may have.
+        // An allocator would clear by hand, and touch, what has been in use before. Mappings of the same kind that lie
+        // side by side count as one, so that many rings do not use up the mappings that a process may have.
         if octets >= MAPPED
             && let Some(start) = map(octets)
         {
             return Self { start: start.cast(), len, memory: Memory::Mapping(octets) };
         }
-        // Allocators clear memory by hand where they have to align it more than by themselves: a part is skipped instead.
+        // Allocators clear memory by hand where they have to align it more than by themselves: a part is skipped
+        // instead.
         let size = octets.saturating_add(MIN_STRIDE);
         let layout = Layout::from_size_align(size, WORD).unwrap_or(Layout::new::<[u64; 1 << 40]>());
         // SAFETY: the layout is not of size zero, since MIN_STRIDE was added.
@@ -47,15 +48,15 @@ impl Words {
     }
 }
 
-/// Zeroed memory from the system, unless it has none.
+/// Returns zeroed memory from the system, unless it has none.
 fn map(octets: usize) -> Option<NonNull<u8>> {
     // SAFETY: the kernel chooses an address where nothing is mapped, so that no memory of others is touched.
     let start = unsafe {
         mmap_anonymous(core::ptr::null_mut(), octets, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
     };
     let start = NonNull::new(start.ok()?.cast::<u8>())?;
-    // A huge page for the first entry would cost more than all the rest. A kernel that knows none refuses, which is as good.
-    // SAFETY: the range was mapped above, and the advice changes no octet of it.
+    // A huge page for the first entry would cost more than all the rest. A kernel that knows none refuses, which is as
+    // good. SAFETY: the range was mapped above, and the advice changes no octet of it.
     let _advised = unsafe { madvise(start.as_ptr().cast(), octets, Advice::LinuxNoHugepage) };
     Some(start)
 }
@@ -65,8 +66,9 @@ impl core::ops::Deref for Words {
 
     #[inline]
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: `start` is aligned to more than a word and followed by `len` words, which were zeroed (a valid AtomicU64)
-        // and live as long as `self`. They are reached as atomics only, so that shared references are all there is.
+        // SAFETY: `start` is aligned to more than a word and followed by `len` words, which were zeroed (a valid
+        // AtomicU64) and live as long as `self`. They are reached as atomics only, so that shared references are all
+        // there is.
         unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -75,8 +77,8 @@ impl Drop for Words {
     fn drop(&mut self) {
         match self.memory {
             Memory::Mapping(octets) => {
-                // SAFETY: `map` has mapped so many octets there, and nobody else unmaps them. An error would mean that they are
-                // not, and then there is nothing to be freed.
+                // SAFETY: `map` has mapped so many octets there, and no other code unmaps them. An error would mean
+                // that they are not, and then there is nothing to be freed.
                 let _unmapped = unsafe { munmap(self.start.as_ptr().cast(), octets) };
             }
             // SAFETY: the memory was allocated in `zeroed` with this layout, and is freed only here.

@@ -39,7 +39,8 @@ fn weaker(order: Ordering) -> Ordering {
     }
 }
 
-/// Of a load or a store that is sequentially consistent only one half means something; loom makes no more of it.
+/// Returns the ordering of a load. Only one half of a sequentially consistent load or store means something, also in
+/// loom.
 fn weaker_load(order: Ordering) -> Ordering {
     weaker(if order == SeqCst { Acquire } else { order })
 }
@@ -86,8 +87,9 @@ macro_rules! atomics {
                 self.touch().fetch_update(weaker(set), weaker_load(fetch), change)
             }
 
-            /// Of the threads that load a word loom remembers only the last one. If that thread stores to the word, loom does not
-            /// try the store before the load of another thread. Every thread therefore stores to a second word, which nobody loads.
+            /// Of the threads that load a word loom remembers only the last one. If that thread stores to the word,
+            /// loom does not try the store before the load of another thread. Every thread therefore stores to a second
+            /// word, which no thread loads.
             fn touch(&self) -> &loom::sync::atomic::$name {
                 self.touched.store(true, Relaxed);
                 &self.value

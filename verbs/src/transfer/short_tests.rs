@@ -35,7 +35,7 @@ fn data() -> impl Strategy<Value = Result<Vec<u8>, Vec<(u32, bool)>>> {
     ]
 }
 
-/// The octets that one message carries, and the message, by the general way.
+/// Returns the octets that one message carries, and the message, by the general way.
 fn generally(world: &mut World) -> Option<(Message, Vec<u8>)> {
     let message = world.qp.next_message(IDLE, &world.memory).ok()??;
     let mut octets = vec![0; message.len as usize];

@@ -37,7 +37,7 @@ impl World {
         Self::with_signals(true)
     }
 
-    /// Whose requests make completions without asking for them, or only when they do.
+    /// Makes one whose requests all make completions, or only those that ask for one.
     pub(super) fn with_signals(signal_all: bool) -> Self {
         let capacity = QpCapacity { send_wr: 8, recv_wr: 8, send_sge: 8, recv_sge: 8, inline: 64 };
         let cq = Arc::new(CompletionQueue::new(16));
@@ -61,7 +61,7 @@ impl World {
         self.memory.register(Registration { pd, stream: None, access, iova: 1000, region }).unwrap()
     }
 
-    /// Memory for the queue pair's own stream.
+    /// Returns memory for the queue pair's own stream.
     fn bound(&mut self, access: Access) -> Arc<MemoryRegion> {
         let (region, stream) = (Region::owned(8).unwrap(), Some(self.qp.queues().stream));
         assert!(region.copy_in(0, &[GUARD; 8]));
@@ -112,7 +112,7 @@ const fn end(len: u32) -> Option<SendEnd> {
     Some(SendEnd { len, opcode: Opcode::Send, invalidate: None })
 }
 
-/// Elements of these lengths in one region, three octets between them, and the offsets of all their octets.
+/// Returns elements of these lengths in one region, three octets between them, and the offsets of all their octets.
 fn laid_out(lengths: &[u32]) -> (Vec<(u64, u32)>, Vec<usize>) {
     let mut next = 3_u64;
     let mut places = Vec::new();
@@ -183,7 +183,7 @@ fn inline_octets_are_cut_like_others() {
 }
 
 #[test]
-fn what_an_element_does_not_cover_is_never_sent() {
+fn octets_outside_of_the_elements_are_never_sent() {
     let mut world = World::new();
     let memory = world.guarded(8);
     let message = world.start(SendOpcode::Send, Data::Sges(&[sge(&memory, 0, 8)]));
@@ -193,8 +193,8 @@ fn what_an_element_does_not_cover_is_never_sent() {
     assert_eq!(world.outcomes(), [(5, Status::LocalProtection)]);
 }
 
-/// The second element of a message is gone: nothing of its FPDU stays in the plan, where it would be sent without a header, and the
-/// FPDU before it does.
+/// The second element of a message is gone: nothing of its FPDU stays in the plan, where it would be sent without a
+/// header, and the FPDU before it does.
 #[test]
 fn an_fpdu_that_cannot_be_lent_leaves_the_plan_as_it_was() {
     const HALF: u32 = 4096;
@@ -261,7 +261,7 @@ fn receives_are_used_in_the_order_of_posting() {
     assert_eq!(world.outcomes(), [(3, Status::WorkRequestFlushed)], "also the one in progress");
 }
 
-/// Memory that an operation may not touch, and the errors for a tagged segment and for a Read Request.
+/// Returns memory that an operation may not touch, and the errors for a tagged segment and for a Read Request.
 fn violations(world: &mut World, right: Access) -> Vec<(Stag, u64, Error, Error)> {
     let good = world.guarded(16);
     let foreign = world.register(PdId(2), Access::ALL, &[0; 16]);
