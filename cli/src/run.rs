@@ -111,7 +111,7 @@ impl Args {
         self.check()?;
         let (variable, value) = self.form.variable(&folders())?;
         let [program, arguments @ ..] = self.program.as_slice() else {
-            return Err(Failure::usage("which program?"));
+            return Err(Failure::usage("name a program to run, as in weft run ib_write_bw -R"));
         };
         let mut command = Command::new(program);
         command.args(arguments).env(variable, value);
@@ -172,7 +172,9 @@ impl Args {
             (Spec::Host, None) => Ok(()),
             (Spec::Host, Some(ip)) => {
                 let is_address = ip.parse::<std::net::IpAddr>().is_ok();
-                let complaint = || Failure::usage(format!("--ip: on host `{ip}` is no address of it"));
+                let complaint = || {
+                    Failure::usage(format!("--ip: `{ip}` is no IP address without prefix, as host needs it"))
+                };
                 is_address.then_some(()).ok_or_else(complaint)
             }
             (_, Some(ip)) => ip.parse::<IpSetting>().map(drop).map_err(Failure::usage),

@@ -88,7 +88,7 @@ fn reason(error: &Error, command: &Command, weft: &str) -> String {
             format!("there is no command `{given}` (there are {})", names(command))
         }
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            format!("a command is missing: {} (`{weft} --help` tells what they do)", names(command))
+            format!("a command is missing: {} (`{weft} --help` explains them)", names(command))
         }
         ErrorKind::UnknownArgument => {
             let similar = context(error, ContextKind::SuggestedArg);

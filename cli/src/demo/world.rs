@@ -253,7 +253,7 @@ impl World {
         let name = self.sides[side].name;
         self.lockstep
             .run_until(deadline, || events.next())
-            .ok_or_else(|| Failure::work(format!("the {name} RNIC waits in vain for its connection")))
+            .ok_or_else(|| Failure::work(format!("the {name} RNIC had no event of its connection in time")))
     }
 
     fn unexpected(&self, side: usize, event: &CmEvent) -> Failure {

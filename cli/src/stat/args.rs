@@ -6,7 +6,7 @@ use clap::{Parser, ValueEnum};
 
 /// Counters and objects of the devices in running processes, as `rdma statistic` and `rdma resource` show them.
 ///
-/// A process tells its state if it was started with WEFT_STAT=1, or if it has started a weft_stat::Server. It listens
+/// A process answers if it was started with WEFT_STAT=1, or if it has started a weft_stat::Server. It listens
 /// on a Unix socket in $XDG_RUNTIME_DIR/weft, or without that variable in /tmp/weft-UID, and answers its own user and
 /// root. WEFT_STAT=FOLDER names another folder, for both sides. docs/observability.md has the meaning of every counter.
 #[derive(Debug, Clone, Parser)]

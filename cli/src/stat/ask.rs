@@ -55,15 +55,14 @@ pub(super) fn of(folder: &Path, target: Target) -> Result<Vec<Socket>, Failure> 
     Err(Failure::work(match (fs::metadata(format!("/proc/{pid}")), device) {
         (Err(_), _) => format!("there is no process {pid}"),
         (Ok(process), _) if process.uid() != geteuid().as_raw() && !geteuid().is_root() => {
-            format!("process {pid} belongs to another user, whom alone it answers")
+            format!("process {pid} belongs to another user, and answers only that user and root")
         }
         (Ok(_), Some(device)) => {
-            format!("process {pid} tells of no device {device} in {}", folder.display())
+            format!("process {pid} has no device {device} in {}", folder.display())
         }
-        (Ok(_), None) => format!(
-            "process {pid} tells nothing in {}: it has to be started with WEFT_STAT=1",
-            folder.display()
-        ),
+        (Ok(_), None) => {
+            format!("process {pid} has no socket in {}: start it with WEFT_STAT=1", folder.display())
+        }
     }))
 }
 
@@ -116,10 +115,10 @@ impl Socket {
             return Ok(None);
         }
         let answer: Value = serde_json::from_str(&text)
-            .map_err(|_| Failure::work(format!("process {pid} answers what is no JSON")))?;
+            .map_err(|_| Failure::work(format!("process {pid} gave an answer that is no JSON")))?;
         match (answer["weft_stat"].as_u64(), answer["error"].as_str()) {
             (Some(version), _) if version != u64::from(STAT_VERSION) => Err(Failure::work(format!(
-                "process {pid} speaks version {version} of these answers, this program version {STAT_VERSION}"
+                "process {pid} answers in version {version}, this program reads version {STAT_VERSION}"
             ))),
             (None, _) => Err(Failure::work(format!("process {pid} is no device of Weft"))),
             (_, Some(error)) => Err(Failure::work(format!("process {pid}: {error}"))),

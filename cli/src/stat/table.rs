@@ -68,7 +68,7 @@ pub(super) fn list(found: &[Found], folder: &Path, is_json: bool) -> Result<(), 
     }
     if found.is_empty() {
         let folder = folder.display();
-        writeln!(out, "no process tells its state in {folder}: start one with WEFT_STAT=1")?;
+        writeln!(out, "no process answers in {folder}: start one with WEFT_STAT=1")?;
         return Ok(());
     }
     let columns = ["pid", "device", "address", "qps", "mrs", "cqs", "connections", "listeners"];

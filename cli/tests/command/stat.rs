@@ -204,7 +204,7 @@ fn a_watch_shows_the_counters_that_move_until_the_end() {
 fn a_process_that_is_not_there() {
     let watched = Watched::new();
     let empty = watched.stat("");
-    let expected = format!("no process tells its state in {}: start one with WEFT_STAT=1", watched.stat);
+    let expected = format!("no process answers in {}: start one with WEFT_STAT=1", watched.stat);
     assert_eq!((empty.status, empty.stdout), (0, vec![expected]));
     assert_eq!(watched.stat("--json"), Finished { status: 0, stdout: vec![], stderr: vec![] });
     let complaint = |line: &str| {
@@ -217,20 +217,17 @@ fn a_process_that_is_not_there() {
     let own = std::process::id();
     assert_eq!(
         complaint(&own.to_string()),
-        format!(
-            "weft stat: process {own} tells nothing in {}: it has to be started with WEFT_STAT=1",
-            watched.stat
-        )
+        format!("weft stat: process {own} has no socket in {}: start it with WEFT_STAT=1", watched.stat)
     );
     let mut server = watched.server();
-    assert!(server_is_told(&watched, &server), "the server tells its state");
-    assert!(complaint(&format!("{}-7", server.id())).contains(" tells of no device 7 in "));
+    assert!(server_is_told(&watched, &server), "the server answers");
+    assert!(complaint(&format!("{}-7", server.id())).contains(" has no device 7 in "));
     let pid = server.id();
     server.kill();
     assert_eq!(server.finish().status, -1);
     // The killed process could not remove its socket, on which no process listens any more.
     assert_eq!(complaint(&pid.to_string()), format!("weft stat: process {pid} has ended"));
-    assert!(watched.stat("").stdout[0].starts_with("no process tells its state"));
+    assert!(watched.stat("").stdout[0].starts_with("no process answers in "));
     let other = run(&format!("stat --dir {}", path_in(&watched.folder, "elsewhere")));
     assert_eq!((other.status, other.stdout.len()), (0, 1), "{other:?}");
 }

@@ -9,7 +9,7 @@ use crate::process::run;
 const TABLE: [(&str, &str); 77] = [
     (
         "",
-        "weft: a command is missing: demo, rping, run, decode, conform, stat and bench (`weft --help` tells",
+        "weft: a command is missing: demo, rping, run, decode, conform, stat and bench (`weft --help` explains",
     ),
     (
         "frobnicate",
