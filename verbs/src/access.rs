@@ -35,7 +35,7 @@ impl Access {
         !self.is_remotely_writable() || self.contains(Self::LOCAL_WRITE)
     }
 
-    /// Returns whether a peer has any business here.
+    /// Returns whether a peer may access the memory at all.
     pub const fn is_remote(self) -> bool {
         self.0 & REMOTE != 0
     }
@@ -55,7 +55,7 @@ impl Access {
         self.0
     }
 
-    /// Returns the set of these bits, unless one of them is none of the rights above.
+    /// Returns the set of these bits, or `None` if one of them is not a right.
     pub const fn from_bits(bits: u8) -> Option<Self> {
         if bits & !KNOWN == 0 { Some(Self(bits)) } else { None }
     }

@@ -3,14 +3,14 @@
 use crate::numbered::numbered;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// What became of one work request.
+/// How one work request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The work request's own identifier.
+    /// The identifier that the program gave the work request.
     pub wr_id: u64,
     /// Success or the reason of the failure. With a failure only `wr_id`, `qp_num` and `vendor_err` mean something.
     pub status: Status,
-    /// What was done.
+    /// The kind of the work request.
     pub opcode: CompletionOpcode,
     /// Octets placed: received (Recv), written by the peer since its last Send, Immediate Data, Read or Atomic
     /// (RecvWithImmediate, 2^32 - 1 at most), read (Read), or 8 (Atomics).
@@ -49,10 +49,10 @@ impl Completion {
 numbered! {
     /// The outcome of a work request, named and numbered as `ibv_wc_status` is.
     ///
-    /// Of the others that libibverbs knows, 3, 14, 15, 17 to 19, 22 and 23 belong to datagrams, contexts and tag
-    /// matching, which iWARP has not. 8 (local access) is about Writes with an immediate value in one message; here a
-    /// Write touches no receive. 16 (remote aborted) would be what a Terminate without blame says; it names no request,
-    /// and all are flushed. 20 (fatal) is for a device that has failed; a queue pair of ours fails alone.
+    /// libibverbs knows more. 3, 14, 15, 17 to 19, 22 and 23 belong to datagrams, contexts and tag matching, which
+    /// iWARP does not have. 8 (local access) is about Writes with an immediate value in one message; here a Write
+    /// touches no receive. 16 (remote aborted) would fit a Terminate without blame, but that names no request, and all
+    /// are flushed. 20 (fatal) is for a device that has failed; here a queue pair fails alone.
     pub enum Status {
         /// Done.
         Success = 0 "success",
@@ -66,7 +66,7 @@ numbered! {
         WorkRequestFlushed = 5 "work request flushed",
         /// An STag cannot be bound, registered or invalidated as the request asks for.
         MemoryWindowBind = 6 "memory management operation error",
-        /// The peer answered this Read or Atomic with what it did not ask for.
+        /// The peer answered this Read or Atomic with data that the request did not ask for.
         BadResponse = 7 "bad response error",
         /// The peer does not take such a message and said so with a Terminate: it is longer than the receive buffer, or
         /// of a kind or order that the peer does not know.
@@ -75,19 +75,19 @@ numbered! {
         RemoteAccess = 10 "remote access error",
         /// The peer could not do the operation and said so with a Terminate.
         RemoteOperation = 11 "remote operation error",
-        /// The peer was silent for longer than TCP is set to wait; the oldest request that was not done says so, the
-        /// others are flushed.
+        /// The peer was silent for longer than TCP is set to wait. The oldest request that was not done gets this
+        /// status, and the others are flushed.
         RetryExceeded = 12 "transport retry counter exceeded",
         /// The peer had no receive posted for this message and said so with a Terminate.
         RnrRetryExceeded = 13 "RNR retry counter exceeded",
-        /// Something that fits none of the others.
+        /// An error that fits none of the others.
         General = 21 "general error",
     }
 }
 
 numbered! {
     /// The kind of work request that completed, numbered as `ibv_wc_opcode` is. The numbers from 64 to 127 are our own:
-    /// what completes there has no name in C.
+    /// these kinds have no name in C.
     pub enum CompletionOpcode {
         /// A Send of any kind.
         Send = 0,
@@ -107,13 +107,13 @@ numbered! {
         Immediate = 64,
         /// An STag was made valid by fast registration.
         FastRegister = 65,
-        /// Nothing was to be done.
+        /// A NOP.
         Nop = 66,
-        /// Completions of another queue were waited for.
+        /// A WAIT.
         Wait = 67,
         /// A Send received.
         Recv = 128,
-        /// Immediate Data received, be it alone or behind a Write (RFC 7306 section 6).
+        /// Immediate Data received, alone or behind a Write (RFC 7306 section 6).
         RecvWithImmediate = 129,
     }
 }

@@ -3,14 +3,14 @@
 //!
 //! The instructions that touch such memory are assembly, so that the compiler knows nothing of what is there: it can
 //! neither take a race for undefined behaviour nor read an octet twice. All of them lie in one section, in functions
-//! that leave the stack alone. Where one of them faults, [`guard_memory`](crate::guard_memory) lets its caller go on
-//! with the answer that the memory is not there. This costs nothing as long as nothing faults.
+//! that leave the stack alone. If such a function faults, [`guard_memory`](crate::guard_memory) lets it return that the
+//! memory is not there. This costs nothing as long as nothing faults.
 //!
 //! Machines without such functions, and Miri, use relaxed atomic accesses. There a fault ends the process.
 #![allow(unsafe_code)]
 
-/// Copies `octets` to registered memory. False if some of it is not there; then some of the octets may have been
-/// copied.
+/// Copies `octets` to registered memory. Returns `false` if some of it is not there. Then some of the octets may have
+/// been copied.
 ///
 /// # Safety
 /// `to` is valid for writes of so many octets, or they fault and [`guard_memory`](crate::guard_memory) was called. They
@@ -22,7 +22,7 @@ pub(crate) unsafe fn copy_in(octets: &[u8], to: *mut u8) -> bool {
     unsafe { machine::copy_in(octets, to) }
 }
 
-/// Copies registered memory to `octets`. False if some of it is not there.
+/// Copies registered memory to `octets`. Returns `false` if some of it is not there.
 ///
 /// # Safety
 /// As for [`copy_in`], for reads from `from`.

@@ -62,7 +62,7 @@ counters! {
         events,
         /// Polls that found something.
         polls_found,
-        /// Polls that found nothing. Of polls by several threads at the same moment some may be missed.
+        /// Polls that found nothing. If several threads poll at the same moment, some may be missed.
         polls_empty,
         ;
         /// 1 once it has overrun.

@@ -37,14 +37,15 @@ pub struct CompletionQueue {
     waiters: Waiters,
 }
 
-/// What is to be done about an event.
+/// What the engine does about an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CqNotice {
     /// Nothing.
     None,
-    /// It is due now, and was taken.
+    /// The event is due now, and was taken.
     Due,
-    /// It waits for more completions, and with a time (the engine's, in microseconds) until then at most.
+    /// The event waits for more completions, and at most until this time of the engine (in microseconds), if there is
+    /// one.
     Held(Option<u64>),
 }
 
@@ -158,8 +159,8 @@ impl CompletionQueue {
 
     /// Adds a completion, whose poll frees `frees`. Returns `false` when the completion is lost.
     ///
-    /// A queue that is full is overrun, unless it ignores that: it takes no more, and the caller of
-    /// [`Self::is_overrun`] has to bring its queue pairs down.
+    /// A full queue is overrun, unless it ignores overruns. It takes no more completions then, and the caller of
+    /// [`Self::is_overrun`] has to end its queue pairs.
     #[inline(always)]
     pub(crate) fn push(&self, completion: &Completion, frees: Frees) -> bool {
         let ring = self.rings.current();
@@ -181,8 +182,8 @@ impl CompletionQueue {
         true
     }
 
-    /// Returns whether a notification has become due since the last call; the engine asks once after each burst of
-    /// completions, and when one that was held back has waited for long enough.
+    /// Returns whether a notification has become due since the last call. The engine calls it after each burst of
+    /// completions, and when a held notification has waited for long enough.
     pub fn take_event(&self, now: u64) -> CqNotice {
         let pushed = self.pushed.load(Ordering::Relaxed);
         if pushed == 0 {
@@ -206,14 +207,14 @@ impl CompletionQueue {
         CqNotice::Due
     }
 
-    /// Returns whether [`Self::take_event`] has something to look at; for the engine alone.
+    /// Returns whether [`Self::take_event`] has something to look at. Only the engine calls it.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.pushed.load(Ordering::Relaxed) != 0
     }
 
-    /// Has queue pair `qp_num` told when `needed` completions were made since the queue was. It waits for one queue at
-    /// a time.
+    /// Has [`Self::take_ready`] report queue pair `qp_num` as soon as this queue has made `needed` completions since
+    /// its creation. A queue pair waits for one queue at a time.
     pub fn await_completions(&self, qp_num: u32, needed: u64) {
         self.waiters.add(qp_num, needed);
     }
@@ -255,8 +256,8 @@ impl CompletionQueue {
         ring.tail().saturating_sub(ring.head()).min(ring.entries())
     }
 
-    /// Returns whether a notification was asked for and is not due yet; `Some(true)` when only for a solicited or
-    /// failed completion.
+    /// Returns whether a notification was asked for and is not due yet: `Some(true)` if only for a solicited or failed
+    /// completion.
     pub fn armed(&self) -> Option<bool> {
         let arm = self.rings.current().arm().load(Ordering::Relaxed);
         (arm != 0).then_some(arm & u64::from(ARMED_ANY) == 0)

@@ -9,7 +9,7 @@ pub struct Doorbells {
     summary: Box<[AtomicU64]>,
 }
 
-/// How far the marks have been taken. What has been taken and not answered is lost with it.
+/// How far the marks have been taken. Marks that were taken and not returned are lost with it.
 #[derive(Debug, Default)]
 pub struct Taking {
     summaries: usize,
@@ -81,8 +81,7 @@ const BITS: usize = 64;
 mod tests {
     use super::*;
 
-    /// Threads mark slots of one word as often as they can. What each has rung for at last is seen without another
-    /// ring.
+    /// Threads mark slots of one word as often as they can. The last mark of each is seen without another ring.
     #[test]
     fn no_mark_is_lost_among_threads() {
         const ROUNDS: u64 = 5_000;

@@ -60,7 +60,7 @@ impl EntryFormat {
         HEADER_WORDS * WORD + body.max((SGE_WORDS + ATOMIC_WORDS) * WORD)
     }
 
-    /// Hands the words of a request to `store`; `counts` is what [`Self::validate`] has answered for it.
+    /// Hands the words of a request to `store`; `counts` is the result of [`Self::validate`] for it.
     #[inline]
     pub(crate) fn pack(wr: &SendWr<'_>, counts: Counts, mut store: impl FnMut(usize, u64)) {
         let Counts { sges, octets } = counts;
@@ -200,7 +200,7 @@ impl EntryFormat {
     }
 }
 
-/// The word of an entry that says what the others mean.
+/// The control word of an entry. It says what the other words mean.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Control {
     /// `None` for a number that no operation has.
@@ -210,8 +210,8 @@ pub(crate) struct Control {
     pub(crate) octets: u32,
 }
 
-/// Reads the control word of an entry. A peer that releases a held entry writes this word last: the load sees to it
-/// that what was written before it is seen behind it.
+/// Reads the control word of an entry. A peer that releases a held entry writes this word last: after this load the
+/// engine sees all that was written before the word.
 #[inline(always)]
 pub(crate) fn peek(entry: &[AtomicU64]) -> Control {
     let word = entry[1].load(Ordering::Acquire);
@@ -234,7 +234,7 @@ pub(crate) struct Counts {
     octets: u32,
 }
 
-/// Returns whether the operation can do with this much local data.
+/// Returns whether the operation takes this much local data.
 const fn fits(opcode: &SendOpcode, sges: usize, len: u32) -> bool {
     match opcode {
         SendOpcode::Immediate { .. } => len == 0,
@@ -252,8 +252,8 @@ const fn fits(opcode: &SendOpcode, sges: usize, len: u32) -> bool {
     }
 }
 
-/// Returns whether the flag goes with the operation. What may still become another one, or was another one before, may
-/// have any.
+/// Returns whether the Solicited flag goes with the operation. An entry that may become another operation, or was one
+/// before, may have any flag.
 const fn may_solicit(opcode: &SendOpcode) -> bool {
     opcode.takes_receive() || matches!(opcode, SendOpcode::Nop | SendOpcode::Hold)
 }
@@ -322,7 +322,7 @@ pub struct SendWork {
     pub sges: Vec<Sge>,
     /// The inline data; empty with SGEs.
     pub inline: Vec<u8>,
-    /// Octets of the whole message; none of an entry that makes no sense.
+    /// Octets of the whole message; 0 for an entry that makes no sense.
     pub len: u32,
 }
 
@@ -348,8 +348,8 @@ impl Default for SendWork {
     }
 }
 
-/// An entry whose fields make no sense. The posting call does not let one through, but entries can be written by
-/// others.
+/// An entry whose fields make no sense. The posting call refuses such a request, but a peer can write one into a
+/// registered entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadEntry;
 

@@ -1,8 +1,8 @@
 //! The guard of registered memory: an access to memory that the program has taken away is an error of that access, not
 //! the end of the process.
 //!
-//! It is a handler of SIGSEGV and SIGBUS in front of those of the program. It mends faults in the functions of
-//! [`copy`](crate::copy) only, and passes everything else on as if it were not there.
+//! It is a handler of SIGSEGV and SIGBUS in front of those of the program. It handles faults in the functions of
+//! [`copy`](crate::copy) only. It passes all other signals on as if it were not there.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
@@ -12,8 +12,8 @@ use std::sync::{Once, OnceLock};
 
 use crate::copy::machine;
 
-/// Installs the guard, once in a process. Handlers that the program has at that moment stay in force behind it; one
-/// that it installs later takes the guard's place, unless it passes on what it does not know.
+/// Installs the guard, once in a process. Handlers that the program has at that moment stay in force behind it. A
+/// handler that the program installs later takes the guard's place, unless it passes unknown signals on.
 ///
 /// Does nothing on machines other than x86-64.
 pub fn guard_memory() {

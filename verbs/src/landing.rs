@@ -1,5 +1,5 @@
-//! Payload that is placed as it comes, where no CRC has to be made of it first: straight from TCP's socket, or piece by
-//! piece. Every step goes through the check of memory anew, as every segment does.
+//! Payload that is placed as it arrives, where no CRC has to be checked first: straight from TCP's socket, or piece by
+//! piece. Each step checks the memory anew, as each segment does.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,7 +12,7 @@ use crate::qp::QueuePair;
 use crate::refusal::Refusal;
 use crate::region::receive_scattered;
 
-/// What is missing of the payload of one segment, and where it goes.
+/// The missing part of the payload of one segment, and its place.
 #[derive(Debug, Clone, Copy)]
 pub struct Landing<'a> {
     span: Span<'a>,

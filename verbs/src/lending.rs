@@ -20,7 +20,7 @@ pub struct Lending<'a> {
     built: usize,
     /// Where the built octets of the next FPDU begin.
     next: usize,
-    /// Where those of the FPDU stand in the plan that is being made, if some of it is lent.
+    /// Where the built octets of the present FPDU stand in the plan, if some of the FPDU is lent.
     open: Option<usize>,
     finished: Option<Token>,
 }
@@ -28,7 +28,7 @@ pub struct Lending<'a> {
 /// Octets of a plan.
 #[derive(Debug, Clone, Copy)]
 enum Piece<'a> {
-    /// So many that were built, behind those of the pieces before.
+    /// So many built octets, behind those of the pieces before.
     Built(usize),
     Memory(Span<'a>, usize),
 }
@@ -54,8 +54,8 @@ impl<'a> Lending<'a> {
 
     /// Adds `len` octets behind the others.
     ///
-    /// The memory is looked at now, before the kernel takes the head of the FPDU: without its payload no Terminate
-    /// could follow.
+    /// The memory is checked now, before the kernel takes the head of the FPDU. Behind a head without its payload no
+    /// Terminate could follow.
     ///
     /// # Errors
     /// [`Violation::Bounds`] when there are too many pieces, [`Violation::Gone`] when the memory is not there any more.
@@ -91,7 +91,7 @@ impl<'a> Lending<'a> {
         self.finished = Some(token);
     }
 
-    /// Sends all in one call: `built` holds what was built. Answers how many octets the kernel has taken.
+    /// Sends all in one call. `built` holds the built octets. Returns how many octets the kernel has taken.
     ///
     /// # Errors
     /// What the kernel says.
@@ -135,7 +135,7 @@ impl<'a> Lending<'a> {
         finished
     }
 
-    /// Returns octets in registered memory.
+    /// Returns the number of octets in registered memory.
     pub const fn len(&self) -> usize {
         self.lent
     }
@@ -145,7 +145,7 @@ impl<'a> Lending<'a> {
         self.count == 0
     }
 
-    /// Returns whether another FPDU may have no place.
+    /// Returns whether there may be no place for another FPDU.
     pub const fn is_full(&self) -> bool {
         self.count + Self::MAX + 1 > MAX_PIECES || self.finished.is_some()
     }

@@ -108,7 +108,7 @@ pub struct MemoryTable {
     /// Blocks of STags that were tried for them so far.
     blocks: u32,
     is_shared: bool,
-    /// How often something was taken out of use that another engine may have been copying from or to; see
+    /// How often memory was taken out of use while another engine may have been copying; see
     /// [`Self::for_several_engines`].
     revocations: AtomicU64,
 }
@@ -129,8 +129,8 @@ impl MemoryTable {
         }
     }
 
-    /// Makes an empty table for engines that use it at the same time. A request that takes out of use what streams of
-    /// all of them may be using completes only when its engine has let the others finish
+    /// Makes an empty table for engines that use it at the same time. A request that takes an STag out of use completes
+    /// only when its engine has let the other engines finish their copies
     /// ([`QueuePair::is_revoking`](crate::QueuePair::is_revoking)).
     pub fn for_several_engines(seed: u64) -> Self {
         Self { is_shared: true, ..Self::new(seed) }
@@ -165,12 +165,12 @@ impl MemoryTable {
         Some(memory)
     }
 
-    /// Changes a registration in place: its STag stays the same. `Ok` holds the memory that it had before, if it has
-    /// got other.
+    /// Changes a registration in place: its STag stays the same. `Ok` holds the memory that it had before, if that has
+    /// changed.
     ///
     /// # Errors
     /// As [`Self::register`]; [`RegisterError::Busy`] when windows are bound to it or another caller holds it at this
-    /// moment, [`RegisterError::ForeignQp`] when what is for one stream would change its domain. Nothing has changed
+    /// moment, [`RegisterError::ForeignQp`] when memory of one stream would change its domain. Nothing has changed
     /// then.
     pub fn reregister(
         &mut self,
@@ -207,9 +207,9 @@ impl MemoryTable {
             || self.keyed.values().any(|keyed| keyed.pd == pd)
     }
 
-    /// Checks an access of `len` octets at tagged offset `to` and answers where they are.
+    /// Checks an access of `len` octets at tagged offset `to`, and returns their place.
     ///
-    /// An access of length zero is for the caller to leave out: RFC 5041 section 5.2 wants no check of its STag.
+    /// The caller leaves an access of length zero out: RFC 5041 section 5.2 wants no check of its STag.
     ///
     /// # Errors
     /// The [`Violation`] to blame, in the order in which RFC 5040 section 8.1 lists the checks.
@@ -232,7 +232,7 @@ impl MemoryTable {
         self.len() == 0
     }
 
-    /// Returns a number that changes when something is taken out of use that another engine may be copying from or to.
+    /// Returns a number that changes when memory is taken out of use while another engine may be copying.
     pub(crate) fn revocations(&self) -> u64 {
         self.revocations.load(Ordering::Relaxed)
     }
@@ -276,7 +276,8 @@ impl MemoryTable {
         }
     }
 
-    /// Returns a slot that was never used or, when enough of them rest, the one that has rested for the longest time.
+    /// Returns the slot that has been free for the longest time if enough slots are free, or else a slot that was never
+    /// used.
     fn take_slot(&mut self) -> Result<u32, RegisterError> {
         let next = u32::try_from(self.slots.len()).ok().filter(|next| *next < StagPermutation::SLOTS);
         if let Some(next) = next.filter(|_| self.free.len() < STAG_REST) {
@@ -343,7 +344,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns whether the rights, the memory and its offsets go together; answers the offset of the first octet.
+/// Checks that the rights, the memory and its offsets go together, and returns the tagged offset of the first octet.
 fn check_registration(access: Access, iova: u64, region: &Region) -> Result<u64, RegisterError> {
     if !access.is_valid() {
         return Err(RegisterError::Access);
@@ -358,7 +359,7 @@ fn check_registration(access: Access, iova: u64, region: &Region) -> Result<u64,
     Ok(iova)
 }
 
-/// Returns whether this stream of this domain may use what belongs to an owner.
+/// Checks that this stream of this domain may use memory of the owner.
 #[inline]
 fn associated(owner: (PdId, Option<StreamId>), pd: PdId, stream: StreamId) -> Result<(), Violation> {
     if owner.0 != pd {
@@ -376,8 +377,8 @@ struct Slot {
     memory: Option<Arc<MemoryRegion>>,
 }
 
-/// So many slots rest before one is used again. With 256 keys of each, an STag comes back after a quarter of a million
-/// others at the earliest (RFC 5042 section 6.1.1 wants it as late as possible).
+/// So many free slots are kept before a slot is used again. With 256 keys of each, an STag comes back after a quarter
+/// of a million others at the earliest (RFC 5042 section 6.1.1 wants it as late as possible).
 const STAG_REST: usize = 1024;
 
 mod error;

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum QpNotice {
-    /// The stream ended by an error of this side, or by one that no completion tells.
+    /// The stream ended by an error of this side, or by an error that no completion tells.
     Fatal = 0x01,
     /// The peer broke a rule of the protocol: it sent what no stack can accept, or no receive was posted for it.
     RequestError = 0x02,
@@ -40,7 +40,7 @@ impl QpNotices {
         self.0 == 0
     }
 
-    /// Returns what there is to tell; an error before what follows from it.
+    /// Returns what there is to tell. An error comes before its consequences.
     pub fn iter(self) -> impl Iterator<Item = QpNotice> {
         QpNotice::ALL.into_iter().filter(move |&notice| self.0 & notice as u8 != 0)
     }

@@ -4,8 +4,8 @@ use crate::crc;
 use crate::memory::Violation;
 use crate::region::Region;
 
-/// A place that is filled from its beginning on, piece by piece. Where the segment's FPDU has a CRC, that is carried on
-/// from what stands before the place over all that is put here, in the same pass as the copy.
+/// A place that is filled from its beginning on, piece by piece. If the segment's FPDU has a CRC, each copy continues
+/// it in the same pass.
 #[derive(Debug)]
 pub struct Payload<'o> {
     rest: &'o mut [u8],
@@ -13,7 +13,7 @@ pub struct Payload<'o> {
 }
 
 impl<'o> Payload<'o> {
-    /// Makes a place without a CRC, or none that could be made on the way.
+    /// Makes a place without a CRC that is made with the copies.
     pub const fn new(out: &'o mut [u8]) -> Self {
         Self { rest: out, crc: None }
     }
@@ -41,7 +41,7 @@ impl<'o> Payload<'o> {
     /// Puts `len` octets behind what is there, those at `offset` of a region.
     ///
     /// # Errors
-    /// [`Violation::Bounds`] when the region has not so many, or they are more than [`Self::left`]; [`Violation::Gone`]
+    /// [`Violation::Bounds`] when they reach beyond the region, or are more than [`Self::left`]; [`Violation::Gone`]
     /// when some of its memory is not there any more. Nothing is put then.
     #[inline]
     pub(crate) fn put_from(&mut self, region: &Region, offset: usize, len: usize) -> Result<(), Violation> {

@@ -1,4 +1,4 @@
-//! The half of a queue pair that the engine holds: which requests are in progress, and what became of them.
+//! The half of a queue pair that the engine holds: the requests in progress, and how they end.
 //!
 //! Three kinds of methods, in the order in which an engine uses them: [`QueuePair::next_message`] and
 //! [`QueuePair::fill`] feed transmit, [`QueuePair::apply`] takes what was received, [`QueuePair::handle_event`] ends
@@ -43,7 +43,7 @@ pub struct QueuePair {
     notices: QpNotices,
     /// Nothing is started behind this request, and the stream is to be closed when it has retired.
     drain_until: Option<u64>,
-    /// The request at `started` is in `work` and on its way, and this of it is to be kept.
+    /// The request at `started` is in `work` and in progress; `current` is what is remembered of it.
     active: bool,
     current: Pending,
     /// SGEs of an active Read that were asked for so far.
@@ -59,7 +59,7 @@ pub struct QueuePair {
     /// It has tried to bind memory windows.
     binds: bool,
     revocation: Revocation,
-    /// The requests from `retired` up to `started`: room only for as many as have been at once.
+    /// The requests from `retired` up to `started`. It has room for as many as there were at most.
     pending: VecDeque<Pending>,
     waits: Waits,
     cq_table: Arc<CqTable>,
@@ -143,7 +143,7 @@ impl QueuePair {
         if !readiness.idle || self.queues.state() != QpState::Rts {
             return Ok(None);
         }
-        // What is posted from now on rings the doorbell, so that no poster can hold the engine here.
+        // Requests posted from now on ring the doorbell, so that no poster can keep the engine here.
         let end = self.drain_until.unwrap_or_else(|| self.sends_posted());
         loop {
             if !self.active {
@@ -235,7 +235,7 @@ impl QueuePair {
         self.flush_if_ended();
     }
 
-    /// Flushes what was posted after the stream ended; for the engine to call when the doorbell rings.
+    /// Flushes requests that were posted after the stream ended. The engine calls it when the doorbell rings.
     pub fn flush_if_ended(&mut self) {
         if self.queues.state().flushes() {
             self.waits.end(self.queues.number);
@@ -245,7 +245,7 @@ impl QueuePair {
         }
     }
 
-    /// Tells the time that completions are stamped with, in microseconds.
+    /// Sets the time for the stamps of completions, in microseconds.
     pub const fn set_now(&mut self, now: u64) {
         self.now = now;
     }
@@ -277,7 +277,7 @@ impl QueuePair {
         self.pd
     }
 
-    /// Takes note of something to tell besides completions.
+    /// Notes something to tell besides completions.
     pub const fn note(&mut self, notice: QpNotice) {
         self.notices.insert(notice);
     }
@@ -287,7 +287,7 @@ impl QueuePair {
         core::mem::take(&mut self.notices)
     }
 
-    /// Starts nothing any more that is posted from now on; see [`Self::is_drained`].
+    /// Starts no request that is posted from now on; see [`Self::is_drained`].
     pub fn drain(&mut self) {
         let posted = self.sends_posted();
         self.drain_until.get_or_insert(posted);
@@ -313,7 +313,7 @@ impl QueuePair {
         self.rnr_wait
     }
 
-    /// Has such messages wait from now on, or end the stream.
+    /// Sets whether such messages wait, or else end the stream.
     pub const fn set_rnr_wait(&mut self, wait: bool) {
         self.rnr_wait = wait;
     }
@@ -426,7 +426,7 @@ impl QueuePair {
 
     /// Ends the next request without having started it.
     fn end_unstarted(&mut self, status: Status) {
-        // What the entry says does not matter any more; its wr_id does.
+        // Only the wr_id of the entry matters now.
         let _ended_anyway = self.queues.send.load(self.started, &mut self.work);
         self.pending.push_back(Pending { wr_id: self.work.wr_id, done: true, status, ..Pending::default() });
         self.started += 1;

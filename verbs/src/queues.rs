@@ -50,7 +50,7 @@ pub struct QpQueues {
 }
 
 impl QpQueues {
-    /// Queues of the given sizes; the state is Idle.
+    /// Makes queues of the given sizes, in the state Idle.
     pub fn new(number: u32, capacity: &QpCapacity) -> Self {
         Self {
             number,
@@ -88,9 +88,9 @@ impl QpQueues {
         if known < wrs.len() { Err((known, PostError::Unsupported)) } else { Ok(()) }
     }
 
-    /// Posts to the receive queue; every state takes receives, and flushes them where no message can come any more.
-    /// Says whether the doorbell is to be rung: the engine looks by itself when a message comes, but for what is to be
-    /// flushed or awaited.
+    /// Posts to the receive queue. Every state takes receives, and flushes them if no message can come any more.
+    /// Returns whether the doorbell is to be rung: for a request that is to be flushed or awaited. Else the engine
+    /// looks by itself when a message comes.
     ///
     /// # Errors
     /// [`PostError`]; nothing was queued then.
@@ -99,8 +99,8 @@ impl QpQueues {
         posted.map(|()| rings).map_err(|(_none, error)| error)
     }
 
-    /// As [`Self::post_recv`] for several requests: all of them, or those before the first that is refused. Whether the
-    /// doorbell is to be rung holds for those that were queued.
+    /// As [`Self::post_recv`] for several requests: all of them, or those before the first that is refused. The answer
+    /// about the doorbell is for those that were queued.
     ///
     /// # Errors
     /// The number of requests that were queued, and why the next one was not.
@@ -114,15 +114,15 @@ impl QpQueues {
         (self.state().flushes() || self.is_recv_awaited.load(Ordering::Relaxed), posted)
     }
 
-    /// Returns whether it behaves as InfiniBand's: requests for the send queue are taken before there is a stream, and
-    /// wait for it; a Write that makes a completion has it when the peer has the Write; and a peer that has gone is
-    /// told only to those that ask something of it.
+    /// Returns whether it behaves as InfiniBand's. Then requests for the send queue are taken before there is a stream,
+    /// and wait for it. A Write completes when the peer has it. And the application hears that the peer has gone only
+    /// when a request needs the peer.
     #[inline]
     pub fn as_infiniband(&self) -> bool {
         self.as_infiniband.load(Ordering::Relaxed)
     }
 
-    /// Has it behave so, or not any more; for a queue pair without a stream.
+    /// Sets whether it behaves so. The queue pair must have no stream.
     pub fn set_as_infiniband(&self, is: bool) {
         self.as_infiniband.store(is, Ordering::Relaxed);
     }
@@ -131,7 +131,7 @@ impl QpQueues {
         self.is_recv_awaited.store(is_awaited, Ordering::Relaxed);
     }
 
-    /// Returns what the queues hold; nothing of the receive queue where a shared one takes its place.
+    /// Returns what the queues hold. The receive queue holds nothing if a shared one takes its place.
     pub fn capacity(&self) -> QpCapacity {
         let entries = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         let (recv_wr, recv_sge) =
@@ -151,7 +151,7 @@ impl QpQueues {
         QpState::from_code(self.state.load(Ordering::Acquire))
     }
 
-    /// Moves the state by the table; `false` when the event means nothing in this state.
+    /// Moves the state by the table. Returns `false` if the event means nothing in this state.
     pub fn handle_event(&self, event: QpEvent) -> bool {
         let Some(next) = self.state().after(event) else { return false };
         self.state.store(next as u8, Ordering::Release);

@@ -31,9 +31,9 @@ pub struct Region {
     start: NonNull<u8>,
     len: usize,
     home: Home,
-    /// Memory that may be written, and nothing happens but that it is.
+    /// Whether it is memory that may be written, without any effect besides.
     writable: bool,
-    /// What else it is, and how that may be written.
+    /// The entries of a send queue, if the region is that.
     entries: Option<Entries>,
 }
 
@@ -72,7 +72,7 @@ impl Region {
     ///
     /// The kernel is asked to fault the pages in as a read or write would (`MADV_POPULATE_READ` and `_WRITE`, Linux
     /// 5.14): it looks at every page as it does when it pins memory for an adapter, says EFAULT instead of sending a
-    /// signal, also where a mapped file has ended, and changes no octet. Older ones are asked for the mappings and
+    /// signal, also where a mapped file has ended, and changes no octet. An older kernel is asked for the mappings and
     /// their rights (`/proc/self/maps`).
     ///
     /// # Errors
@@ -221,7 +221,7 @@ impl Region {
         self.writable || self.entries.is_some()
     }
 
-    /// Returns whether it is memory that may be written, and nothing else happens.
+    /// Returns whether it is memory that may be written, without any effect besides.
     pub(crate) const fn is_plain(&self) -> bool {
         self.writable
     }
@@ -278,15 +278,16 @@ pub(crate) fn send_gathered(socket: BorrowedFd<'_>, parts: &[Part<'_>]) -> io::R
     message.msg_iovlen = places.len();
     // SAFETY: the message points to as many places as it says, which outlive the call, as do the slices and regions
     // that they lead to; their bounds were checked, and the creators of the regions keep them valid. The kernel only
-    // reads them; whoever writes a region meanwhile races as in `copy_out`. The descriptor is open, being borrowed.
+    // reads them; a thread that writes a region meanwhile races as in `copy_out`. The descriptor is open, being
+    // borrowed.
     let sent = unsafe {
         libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
     };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Receives from a socket, without waiting, first into `len` octets at `offset` of a region and then, what comes behind
-/// them, into `spare`. Answers how many octets have come in all.
+/// Receives from a socket, without waiting: first into `len` octets at `offset` of a region, then into `spare`. Returns
+/// how many octets have come in all.
 ///
 /// # Errors
 /// `InvalidInput` when the place is out of bounds or not plain memory that may be written, else what recvmsg(2) says.
@@ -304,13 +305,13 @@ pub(crate) fn receive_scattered(
     message.msg_iovlen = parts.len();
     // SAFETY: the message points to two parts, which outlive the call, as do the slice, borrowed for writing, and the
     // region that they lead to; the region's bounds and that it may be written were checked, and its creator keeps it
-    // valid. Whoever reads or writes the region meanwhile races as in `copy_in`. The descriptor is open, being
+    // valid. A thread that reads or writes the region meanwhile races as in `copy_in`. The descriptor is open, being
     // borrowed.
     let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
 
-/// Parts of one call of [`send_gathered`], but for one.
+/// One less than the parts that a call of [`send_gathered`] takes.
 pub(crate) const MAX_PIECES: usize = 48;
 
 // SAFETY: the region is an address range without thread affinity; all access is by copies that need no exclusive
@@ -359,7 +360,7 @@ fn knows_populate() -> bool {
     populate(here.wrapping_sub(here.addr() % page_size()), 1, Advice::LinuxPopulateRead).is_ok()
 }
 
-/// Faults in all pages from `start` on, which begins one.
+/// Faults in all pages from `start` on, which is the beginning of a page.
 fn populate(start: *mut u8, len: usize, advice: Advice) -> Result<(), Errno> {
     loop {
         // SAFETY: these two advices make pages present as an access would, and change no octet and no mapping.
@@ -370,7 +371,7 @@ fn populate(start: *mut u8, len: usize, advice: Advice) -> Result<(), Errno> {
     }
 }
 
-/// Returns words of 64 bits that hold `len` octets.
+/// Returns the number of words of 64 bits that hold `len` octets.
 const fn words(len: usize) -> usize {
     len.div_ceil(size_of::<u64>())
 }

@@ -167,7 +167,7 @@ impl Ring {
         true
     }
 
-    /// Replaces the word at octet `offset` of the entries by what `change` makes of it, and answers what it was.
+    /// Replaces the word at octet `offset` of the entries by what `change` makes of it, and returns what it was.
     /// `None`, and nothing is changed, when it is out of bounds or not aligned.
     #[must_use]
     pub fn update(&self, offset: usize, change: impl Fn(u64) -> u64) -> Option<u64> {

@@ -241,7 +241,7 @@ mod tests {
             assert_eq!(queue.load(index, &mut work), Ok(()));
             assert_eq!((work.opcode, work.signaled), (opcode, true));
         }
-        // Rights that there are not.
+        // Bits that are no rights.
         for bits in [0x40, 0x80, 0x100, u64::MAX] {
             queue.ring.entry(0)[7].store(bits, Ordering::Relaxed);
             assert_eq!(queue.load(0, &mut work), Err(BadEntry));

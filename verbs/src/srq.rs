@@ -43,7 +43,7 @@ struct Waiters {
     last: u64,
 }
 
-/// What has come of a shared receive queue since the last call of [`SharedRecvQueue::take_events`].
+/// What has happened to a shared receive queue since the last call of [`SharedRecvQueue::take_events`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SrqEvents {
     /// Fewer requests are left than the limit says.
@@ -70,7 +70,8 @@ impl SharedRecvQueue {
         }
     }
 
-    /// Queues a request. The answer is the number of a queue pair that waits for it and wants its doorbell rung.
+    /// Queues a request. Returns the number of the queue pair whose doorbell is to be rung, if one waits for the
+    /// request.
     ///
     /// # Errors
     /// [`PostError`]; nothing was queued then.
@@ -94,8 +95,8 @@ impl SharedRecvQueue {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Makes room for at least `entries` requests. Only while the engine stands still, and every queue pair has to
-    /// [follow](crate::QueuePair::follow_srq) before it goes on.
+    /// Makes room for at least `entries` requests. The engine must stand still meanwhile, and every queue pair has to
+    /// [follow](crate::QueuePair::follow_srq) before the engine goes on.
     ///
     /// # Errors
     /// [`TooSmall`]; nothing has changed then.
@@ -137,9 +138,9 @@ impl SharedRecvQueue {
         SrqEvents { limit_reached: events & LIMIT_REACHED != 0, damaged: events & DAMAGED != 0 }
     }
 
-    /// Returns the queue pair to have its turn next, if one waits and a request is there. For the engine to ask after
-    /// the turn of each queue pair: the one whose doorbell was rung may have come to its end instead, or found its
-    /// request taken.
+    /// Returns the queue pair to have its turn next, if one waits and a request is there. The engine calls it after the
+    /// turn of each queue pair: a queue pair whose doorbell was rung may have ended instead, or found its request
+    /// taken.
     pub fn next_to_wake(&self) -> Option<u32> {
         if !self.is_awaited.load(Ordering::SeqCst) || self.waiting() == 0 {
             return None;

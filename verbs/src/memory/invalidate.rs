@@ -24,7 +24,7 @@ impl MemoryTable {
         Ok(())
     }
 
-    /// Returns whether [`Self::invalidate`] would do it.
+    /// Checks whether [`Self::invalidate`] would succeed.
     ///
     /// # Errors
     /// As [`Self::invalidate`].
@@ -32,8 +32,8 @@ impl MemoryTable {
         self.find_invalidatable(stag, pd, stream).map(|_| ())
     }
 
-    /// Invalidates `stag` as its owner's request on `stream` of domain `pd` asks for. An STag that is invalid already
-    /// stays so: the peer may have been faster.
+    /// Invalidates `stag` at the request of its owner on `stream` of domain `pd`. It is no error if the STag is invalid
+    /// already: the peer may have been faster.
     ///
     /// # Errors
     /// [`Violation`] when there is no such STag, it is of another domain or stream, it is an ordinary region for all of
@@ -65,8 +65,8 @@ impl MemoryTable {
 
     fn find_invalidatable(&self, stag: Stag, pd: PdId, stream: StreamId) -> Result<Victim<'_>, Violation> {
         let view = self.find_associated(stag, pd, stream)?;
-        // What several streams share, none of them may take from the others (RFC 5040 section 8.1.1). A window without
-        // rights is still the peer's to give back.
+        // No stream may invalidate memory that it shares with others (RFC 5040 section 8.1.1). The peer may also
+        // invalidate a window without rights.
         if view.stream.is_none() || !(view.is_window || view.access.is_remote()) {
             return Err(Violation::Access);
         }

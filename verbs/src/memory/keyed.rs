@@ -11,8 +11,8 @@ use crate::ids::{PdId, StreamId};
 use crate::region::Region;
 use crate::stag::StagPermutation;
 
-/// An STag with a key octet of its owner's choice. Its upper 24 bits stay with the object; what the lower 8 bits are
-/// and what the STag stands for changes with each bind or fast registration.
+/// An STag with a key octet of its owner's choice. Its upper 24 bits stay with the object. Each bind or fast
+/// registration changes the lower 8 bits, and what the STag stands for.
 #[derive(Debug)]
 pub struct KeyedStag {
     block: u32,
@@ -39,10 +39,11 @@ pub enum KeyedKind {
 /// The types of memory windows, as `ibv_mw_type` has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WindowType {
-    /// For all streams of the protection domain; may be bound anew while it is bound, and gets another key each time.
+    /// For all streams of the protection domain. It may be bound anew while it is bound, and gets another key each
+    /// time.
     Type1,
-    /// For the stream of the queue pair that binds it, which can be once until it is invalidated. The peer of that
-    /// stream may do so.
+    /// For the stream of the queue pair that binds it. It must be invalidated before it is bound again; the peer of
+    /// that stream may do so.
     Type2B,
 }
 
@@ -92,8 +93,8 @@ impl KeyedStag {
         self.state().mapping.is_some()
     }
 
-    /// Returns an STag that this object has not had for as long as possible, with a key octet that does not follow from
-    /// the last ones.
+    /// Returns an STag for the next bind or registration. Its key octet cannot be guessed from the last ones, and comes
+    /// back as late as possible.
     pub fn next_stag(&self) -> Stag {
         let count = self.keys.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         self.stag(self.permutation.key(self.block, count))
@@ -114,7 +115,7 @@ impl KeyedStag {
         *self.state() = State { key: stag.0.to_le_bytes()[0], mapping };
     }
 
-    /// Takes the STag out of use, and answers what it stood for.
+    /// Takes the STag out of use, and returns what it stood for.
     pub(super) fn clear(&self) -> Option<Mapping> {
         self.state().mapping.take()
     }

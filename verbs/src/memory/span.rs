@@ -4,8 +4,8 @@ use super::Violation;
 use crate::payload::Payload;
 use crate::region::Region;
 
-/// A checked place in a memory region. The check covers the length it was asked for, so that a copy that is longer is
-/// refused by the region's own bounds or, inside the region, is a fault of the caller.
+/// A checked place in a memory region. The check covers the length that the caller gave. A longer copy is a fault of
+/// the caller; the region refuses it only beyond its own bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Span<'a> {
     pub(super) region: &'a Region,
@@ -48,7 +48,7 @@ impl Span<'_> {
         if self.region.is_aligned(self.offset) { Ok(()) } else { Err(Violation::Unaligned) }
     }
 
-    /// Replaces the 64 bits here, in the machine's byte order, by what `change` makes of them, and answers what they
+    /// Replaces the 64 bits here, in the machine's byte order, by what `change` makes of them, and returns what they
     /// were. No other update of the same memory comes in between.
     ///
     /// # Errors

@@ -67,7 +67,7 @@ impl MemoryTable {
         let region = self.entry(bind.region).filter(|region| !region.is_invalidated());
         let region = region.ok_or(Violation::InvalidStag)?;
         associated((region.pd, region.stream), pd, stream)?;
-        // What is for one stream alone does not become everybody's by a window.
+        // A window does not open memory of one stream to all streams.
         if region.stream.is_some() && only.is_none() {
             return Err(Violation::WrongStream);
         }
@@ -125,7 +125,7 @@ impl MemoryTable {
     /// Takes a window or fast registration out of use.
     pub(super) fn unbind(&self, keyed: &KeyedStag) {
         let Some(mapping) = keyed.clear() else { return };
-        // What is for one stream is used by its engine only.
+        // Memory of one stream is used by the engine of that stream only.
         if self.is_shared && mapping.stream.is_none() {
             self.revocations.fetch_add(1, Ordering::Relaxed);
         }
@@ -178,7 +178,7 @@ impl MemoryTable {
     }
 }
 
-/// Returns a part of memory of `size` octets; its stream and region are for the caller to add.
+/// Returns the mapping of a part of memory of `size` octets. The caller adds its stream and region.
 fn mapping(access: Access, (base, len): (u64, u64), first: u64, size: usize) -> Result<Mapping, Violation> {
     if base.checked_add(len).is_none() {
         return Err(Violation::Wrap);

@@ -14,8 +14,8 @@ use crate::state::QpState;
 use crate::work::SendOpcode;
 
 impl QueuePair {
-    /// Carries out what stands at the head of the send queue and needs no message, while nothing may be sent yet. What
-    /// needs one is not even checked before it may start, so that the peer can be told if it is bad.
+    /// Carries out requests at the head of the send queue that need no message, while nothing may be sent yet. A
+    /// request that needs a message is checked only when it may start, so that the peer can be told if it is bad.
     ///
     /// # Errors
     /// As [`Self::next_message`].
@@ -97,8 +97,8 @@ impl QueuePair {
         }
     }
 
-    /// Takes the windows that are bound for this queue pair's stream out of use; for the engine to call when it
-    /// destroys it.
+    /// Takes the windows that are bound for this queue pair's stream out of use. The engine calls it when it destroys
+    /// the queue pair.
     pub fn unbind_windows(&self, memory: &MemoryTable) {
         if self.binds {
             memory.unbind_stream(self.queues.stream);

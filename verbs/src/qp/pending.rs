@@ -42,7 +42,7 @@ impl Default for Pending {
     }
 }
 
-/// How far a request is that takes out of use what other engines may be using.
+/// How far a request is that takes memory out of use which other engines may be using.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Revocation {
     /// There is none.

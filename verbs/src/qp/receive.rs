@@ -10,8 +10,8 @@ use crate::refusal::Refusal;
 use crate::sync::atomic::{Ordering, fence};
 
 impl QueuePair {
-    /// Returns whether a message that begins now has to wait for a receive request: there is none, and the queue pair
-    /// is one that waits. Then posting one asks for this queue pair's doorbell.
+    /// Returns whether a message that begins now has to wait for a receive request: there is none, and this queue pair
+    /// waits instead of ending the stream. Then posting a request asks for its doorbell.
     #[inline]
     pub fn lacks_receive(&mut self) -> bool {
         self.rnr_wait && !self.receiving.active && self.waits_for_receive()
@@ -31,8 +31,8 @@ impl QueuePair {
         lacks
     }
 
-    /// Places a whole Send, and completes it, if the next receive request is one of the own queue that has its memory
-    /// in one place, and takes it. If not, nothing has happened: [`Self::apply`] knows what becomes of it.
+    /// Places a whole Send and completes it, if the next receive request is in the own queue, has one element and has
+    /// room. Else it changes nothing and returns `false`; then [`Self::apply`] handles the Send.
     #[inline]
     pub fn place_whole(&mut self, payload: &[u8], solicited: bool, memory: &MemoryTable) -> bool {
         let next = self.receiving.next;
@@ -113,7 +113,7 @@ impl QueuePair {
         self.complete_recv(completion);
     }
 
-    /// Returns a receive completion without the particulars.
+    /// Returns a receive completion without what only some messages have.
     #[inline(always)]
     pub(crate) fn recv_completion(&self, wr_id: u64, status: Status) -> Completion {
         Completion {
@@ -143,7 +143,7 @@ impl QueuePair {
         }
     }
 
-    /// Takes no more requests off the shared receive queue; those that are there are the other queue pairs'.
+    /// Takes no more requests off the shared receive queue. The requests in it are left for the other queue pairs.
     pub fn leave_srq(&mut self) {
         self.stop_waiting();
         if let Some(shared) = &mut self.receiving.shared

@@ -1,5 +1,5 @@
-//! Short messages, sent without being kept: most of what small messages cost is what is remembered of them in case that
-//! they do not go out at once.
+//! Short messages, sent without being remembered. Most of the cost of a small message is what is remembered of it in
+//! case that it does not go out at once.
 //!
 //! A Send or Write that fits into one segment, and finds nothing before it in progress, is copied from where it is to
 //! its FPDU, and is done. All others go the general way. So do requests that are not in order: the general way decides
@@ -39,7 +39,7 @@ impl QueuePair {
     /// Puts the payload of the next request into `ulpdu`, behind the place of its header, if it is a short message that
     /// fits there and that nothing holds back.
     ///
-    /// The request is not started by this, but by [`Self::finish_short`].
+    /// [`Self::finish_short`] starts and ends the request.
     #[inline]
     pub fn put_short(&self, memory: &MemoryTable, ulpdu: &mut [u8]) -> Option<Short> {
         let end = self.drain_until.unwrap_or_else(|| self.sends_posted());

@@ -10,7 +10,7 @@ use crate::refusal::LocalFault;
 use crate::work::SendOpcode;
 
 impl QueuePair {
-    /// Takes the next request out of the queue, and checks it. `false` says that it is held: it has not been started,
+    /// Takes the next request out of the queue, and checks it. Returns `false` if it is held: then it is not started,
     /// and is read anew when the doorbell rings.
     #[inline]
     pub(super) fn load(&mut self, memory: &MemoryTable) -> Result<bool, LocalFault> {
@@ -49,7 +49,7 @@ impl QueuePair {
         if good { Ok(true) } else { Err(self.fault(Status::LocalProtection)) }
     }
 
-    /// Returns the message of the request at hand, unless it has to wait for one of the ORD.
+    /// Returns the message of the request at hand, unless it has to wait because of the ORD.
     #[inline]
     pub(super) fn message(&mut self, readiness: Readiness) -> Result<Option<Message>, LocalFault> {
         let confirms = self.parts == 1 && self.is_confirmed();
@@ -78,8 +78,8 @@ impl QueuePair {
         Ok(Some(message))
     }
 
-    /// Returns whether the request at hand is a Write whose completion says that the peer has it. That is InfiniBand's:
-    /// here a Read of nothing behind the Write asks for it.
+    /// Returns whether the request at hand is a Write whose completion says that the peer has it. InfiniBand's
+    /// completions say so. Here a Read of no octets behind the Write asks for it.
     fn is_confirmed(&self) -> bool {
         let is_write = matches!(self.work.opcode, SendOpcode::Write { .. });
         is_write && self.queues.as_infiniband() && (self.work.signaled || self.signal_all)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::cq::CompletionQueue;
 use crate::cq_table::CqTable;
 
-/// What a send queue has used of completion queues, and for which one it waits.
+/// The completions that a send queue has used, and the completion queue for which it waits.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     /// Numbers of completion queues, and completions that WAITs of this send queue have used up.
@@ -25,7 +25,7 @@ impl Waits {
     ) -> bool {
         let place = self.used.iter().position(|&(number, _)| number == queue.number()).unwrap_or_else(|| {
             if self.used.len() >= MANY {
-                // The numbers of queues that are gone do not come back.
+                // The numbers of queues that are gone are not used again.
                 self.used.retain(|&(number, _)| table.contains(number));
             }
             self.used.push((queue.number(), 0));
@@ -58,5 +58,5 @@ impl Waits {
     }
 }
 
-/// So many numbers are kept before those of queues that are gone are looked for.
+/// With so many numbers, those of queues that are gone are removed.
 const MANY: usize = 32;

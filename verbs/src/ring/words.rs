@@ -16,7 +16,7 @@ pub(super) struct Words {
     memory: Memory,
 }
 
-/// Where words come from, and go to.
+/// Where the words come from.
 enum Memory {
     /// A mapping of so many octets at `start`: the system gives its pages one by one, where the process writes.
     Mapping(usize),
