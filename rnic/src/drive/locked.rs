@@ -22,7 +22,8 @@ pub(crate) type Watched = Vec<(Arc<OwnedFd>, bool)>;
 #[derive(Debug)]
 pub(crate) struct Motor {
     engine: Mutex<Engine>,
-    /// Threads that wait for the lock to change something. A thread that drives lets them in first.
+    /// Threads that wait for the lock to change something. A thread that drives lets them in first. This belongs to the
+    /// lock: no thread sleeps or wakes by it.
     waiting: AtomicUsize,
     doorbells: Arc<Doorbells>,
     pub(crate) lead: Lead,

@@ -351,7 +351,8 @@ mod tests {
     fn the_driver_thread_wakes_when_the_leader_leaves_if_it_awaits_that_or_another_thread_waits() {
         let state = State::new();
         let _nobody = state.stand_by(false);
-        assert!(state.stay().0 && state.await_leader(1));
+        assert!(state.stay().0 && !state.await_leader(0), "another term");
+        assert!(state.await_leader(1));
         assert_eq!(state.leave(true), Wake::Driver);
         assert!(!state.await_leader(1) && state.end_await().duty() == Duty::StandingBy);
         assert!(state.stay().0 && !state.stay().0);
