@@ -27,8 +27,8 @@ pub fn resolve(name: &str) -> Result<Vec<SocketAddr>, Error> {
 }
 
 impl Cm {
-    /// Makes a synchronous id that is bound (passive), or whose address and route are resolved; what is left is to make
-    /// a queue pair and to listen or connect.
+    /// Makes a synchronous id that is bound (passive), or whose address and route are resolved; then the program makes
+    /// a queue pair, and listens or connects.
     ///
     /// # Errors
     /// As [`Id::bind`], [`Id::resolve_addr`] and [`Id::resolve_route`]; [`Error::Name`] when both addresses are

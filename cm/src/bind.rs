@@ -31,7 +31,7 @@ impl Id {
     /// that reaches it by the longest prefix. [`EventKind::AddrResolved`] or [`EventKind::AddrError`] (`ENETUNREACH`)
     /// follows. An id that is bound already keeps its own address, and `source` is ignored, as in librdmacm.
     ///
-    /// The answer is there at once, so that `_timeout` never passes: whether the peer answers to its address shows when
+    /// The result is there at once, so that `_timeout` never passes. Whether the peer answers to its address shows when
     /// TCP connects.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Id {
     }
 
     /// Finds the route to the peer; [`EventKind::RouteResolved`] follows, or [`EventKind::RouteError`] when there is
-    /// none any more. The answer is there at once, as that of [`Id::resolve_addr`].
+    /// none any more. The result is there at once, as that of [`Id::resolve_addr`].
     ///
     /// # Errors
     /// [`Error::State`], [`Error::DeviceRemoved`].
@@ -102,7 +102,7 @@ impl Core {
         Ok(())
     }
 
-    /// Puts an event of the id's own behind those that are there.
+    /// Puts an event of the id's own behind those in the channel.
     pub(crate) fn post(&self, id: &Id, kind: EventKind, status: Option<Errno>) {
         let errno = status.map_or(0, |errno| errno.raw_os_error().unsigned_abs());
         self.channel.queue.post(id.number(), kind as u32 | errno << STATUS_SHIFT);

@@ -41,7 +41,7 @@ impl EventChannel {
         self.wait_until(Until::timeout(timeout))
     }
 
-    /// As [`Self::wait`], as long as `until` says.
+    /// As [`Self::wait`], but until `until`.
     pub fn wait_until(&self, until: Until<'_>) -> Option<Event> {
         let devices = self.inner.manager.devices();
         self.inner.queue.wait_for(&devices, until, || self.inner.take())

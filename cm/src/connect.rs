@@ -25,7 +25,7 @@ impl Id {
         let mut core = self.shared.lock();
         let next = core.after(Op::Listen)?;
         if core.ends.is_empty() {
-            // As Linux has it: IPv4, as far as there is any.
+            // As Linux does: IPv4, if any device has an IPv4 address.
             core.bind(self, ANY_V4).or_else(|_none| core.bind(self, ANY))?;
         }
         let queue = core.channel.queue.clone();
@@ -44,7 +44,7 @@ impl Id {
         Ok(())
     }
 
-    /// Waits for the next connect request of a synchronous listener, and answers its id, which is synchronous, too.
+    /// Waits for the next connect request of a synchronous listener, and returns its id, which is synchronous, too.
     /// [`Id::take_event`] of the new id gives out the request.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl Id {
 
     /// Confirms a connection. In librdmacm this is the third step of a handshake that is made by hand, without a queue
     /// pair in the id. On iWARP there is no third step: the queue pair must be there before, and the device ends the
-    /// handshake, so that nothing is left to do for a connection that stands.
+    /// handshake, so that the call does nothing for an established connection.
     ///
     /// # Errors
     /// [`Error::State`] for an id that is not connected.
@@ -137,7 +137,8 @@ impl Id {
     }
 
     /// Ends the connection, or gives up the attempt; [`EventKind::Disconnected`] follows, once, on both sides of a
-    /// connection. What is posted still is flushed. An id that is over already stays so, without an event.
+    /// connection. Requests that are still posted are flushed. For an id that is over already nothing happens, and no
+    /// event comes.
     ///
     /// # Errors
     /// [`Error::State`] for an id that has not been connected.
@@ -149,7 +150,7 @@ impl Id {
         }
         if let Some(qp) = core.qp.clone() {
             match qp.disconnect() {
-                // An attempt that is given up leaves an idle queue pair behind, and the device says no more about it.
+                // An attempt that is given up leaves an idle queue pair behind, and the device reports no event for it.
                 Ok(()) if qp.state() == QpState::Idle => {
                     core.post(self, EventKind::Disconnected, Some(Errno::CONNABORTED));
                 }
@@ -164,7 +165,7 @@ impl Id {
         core.state = next;
         drop(core);
         match self.complete(EventKind::Disconnected) {
-            // A failure that was on its way is an end as well; so is the connection that came about just before.
+            // A failure that was on its way is an end as well. A connection that came about just before ends now.
             Err(Error::Ended { kind: EventKind::Established, .. }) => self.complete(EventKind::Disconnected),
             Err(Error::Ended { .. }) => Ok(()),
             outcome => outcome,

@@ -1,4 +1,4 @@
-//! The data of managers, channels, ids and events, which refer to each other. What they do stands in the files named
+//! The data of managers, channels, ids and events, which refer to each other. Their methods stand in the files named
 //! after them.
 
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ pub(crate) struct End {
     pub(crate) device: Device,
     pub(crate) port: BoundPort,
     pub(crate) listener: Option<Listener>,
-    /// What the listener is called in notices.
+    /// The name of the listener in notices.
     pub(crate) cookie: u64,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Core {
     pub(crate) qp: Option<Arc<Qp>>,
     /// The connect request that it was made for, until it is answered.
     pub(crate) request: Option<RequestId>,
-    /// What it connects with, as long as it may do so again.
+    /// The parameters of its connection attempt, as long as it may be repeated.
     pub(crate) attempt: Option<Attempt>,
     /// The event that the last synchronous call has ended with.
     pub(crate) last: Option<Event>,
@@ -90,7 +90,7 @@ pub(crate) struct Attempt {
     pub(crate) responder_resources: Option<u16>,
     pub(crate) initiator_depth: Option<u16>,
     pub(crate) peer_to_peer: Option<bool>,
-    /// The own end as it was before the first attempt chose one.
+    /// The own address as it was before the first attempt chose one.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) repeats: u32,
 }

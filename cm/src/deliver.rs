@@ -1,4 +1,4 @@
-//! From what a device says to an event of an id.
+//! From a notice of a device to an event of an id.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::kind::EventKind;
 use crate::param::EventParam;
 use crate::state::{Op, State};
 
-/// An event before it is known whose it is.
+/// What an event says, before its id is known.
 struct Told {
     kind: EventKind,
     status: Option<Errno>,
@@ -48,8 +48,8 @@ impl Manager {
         Some(shared.event(told))
     }
 
-    /// Makes an id for a connect request. If the listener is destroyed meanwhile, the request has no id, and ends with
-    /// the time that the device gives for an answer.
+    /// Makes an id for a connect request. If the listener is destroyed meanwhile, the request has no id, and ends when
+    /// the device's time limit for an answer has passed.
     fn deliver_request(
         self: &Arc<Self>,
         listener: &Arc<Shared>,
@@ -107,7 +107,7 @@ fn tell(event: CmEvent) -> Option<Told> {
             told(EventKind::Established, None, param, Cause::None)
         }
         CmEvent::Rejected { qp_num, private_data, peer_depths } => {
-            // The peer would have agreed to this: it holds its IRD, and wants its ORD.
+            // The peer would agree to this: it holds as many as its IRD, and wants as many as its ORD.
             let (initiator_depth, responder_resources) = peer_depths.unwrap_or_default();
             let param = EventParam { private_data, responder_resources, initiator_depth, qp_num };
             told(EventKind::Rejected, Some(Errno::CONNREFUSED), param, Cause::None)

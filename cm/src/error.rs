@@ -10,7 +10,7 @@ use weft_rnic::{CmError, CreateError};
 use crate::kind::EventKind;
 use crate::state::{Op, State};
 
-/// Why a call cannot be carried out. Nothing was changed, but by [`Error::Ended`].
+/// Why a call cannot be carried out. Only after [`Error::Ended`] has anything changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -27,7 +27,7 @@ pub enum Error {
     AddrInUse(SocketAddr),
     /// No ephemeral port is free.
     NoPortFree,
-    /// No device has a way to this address.
+    /// No device has a route to this address.
     Unroutable(IpAddr),
     /// The address cannot be that of a peer, or its port is 0.
     Unaddressable(SocketAddr),
@@ -51,7 +51,7 @@ pub enum Error {
     Create(CreateError),
     /// The device has refused the call.
     Refused(CmError),
-    /// A synchronous call was carried out, and this event came of it instead of the one wanted.
+    /// A synchronous call was carried out, and led to this event instead of the wanted one.
     Ended {
         /// The event.
         kind: EventKind,
@@ -111,8 +111,8 @@ impl core::fmt::Display for Error {
             Self::AddrNotAvailable(address) => write!(f, "no device has the address {address}"),
             Self::AddrInUse(address) => write!(f, "{address} is in use"),
             Self::NoPortFree => f.write_str("no ephemeral port is free"),
-            Self::Unroutable(address) => write!(f, "no device has a way to {address}"),
-            Self::Unaddressable(address) => write!(f, "{address} is not the address of a peer"),
+            Self::Unroutable(address) => write!(f, "no device has a route to {address}"),
+            Self::Unaddressable(address) => write!(f, "{address} cannot be the address of a peer"),
             Self::FamilyMismatch => f.write_str("the addresses are of different IP versions"),
             Self::DeviceRemoved => f.write_str("the device is gone"),
             Self::NoDevice => f.write_str("the id has no device yet: bind it or resolve an address first"),
@@ -125,7 +125,7 @@ impl core::fmt::Display for Error {
             Self::Refused(error) => error.fmt(f),
             Self::Ended { kind, status } => write!(f, "{kind}: {status}"),
             Self::System(errno) => errno.fmt(f),
-            Self::Name => f.write_str("the name is no host and port, or has no address"),
+            Self::Name => f.write_str("the name is not a host with a port, or has no address"),
         }
     }
 }

@@ -44,7 +44,7 @@ impl Event {
         self.child.take()
     }
 
-    /// Returns what came with it.
+    /// Returns the parameters that came with it.
     pub const fn param(&self) -> &EventParam {
         &self.param
     }
@@ -70,7 +70,7 @@ impl Event {
         }
     }
 
-    /// Acknowledges the event and goes on showing it; for those that keep it.
+    /// Acknowledges the event, for a caller that keeps it. It goes on showing the same.
     pub fn acknowledge(&mut self) {
         self.acknowledgement = None;
     }

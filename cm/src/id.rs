@@ -37,7 +37,8 @@ impl Id {
         self.shared.number
     }
 
-    /// Returns what the application has stored in it; 0 at first, and for an id of a connect request its listener's.
+    /// Returns what the application has stored in it: at first 0, or for an id of a connect request the value of its
+    /// listener.
     pub fn context(&self) -> u64 {
         self.shared.context.load(Ordering::Relaxed)
     }
@@ -97,7 +98,8 @@ impl Id {
         Ok(qp)
     }
 
-    /// Attaches a queue pair that was made by hand. That it is the device's shows when the id connects or accepts.
+    /// Attaches a queue pair that was made by hand. Whether it belongs to the id's device is checked when the id
+    /// connects or accepts.
     ///
     /// # Errors
     /// [`Error::HasQp`].
@@ -111,8 +113,8 @@ impl Id {
     }
 
     /// Takes the queue pair away and returns it. Dropping its last handle destroys it, and its connection with it. An
-    /// id that waits for the end of its connection hears of it at once, since a queue pair that is destroyed tells
-    /// nothing any more.
+    /// id that waits for the end of its connection gets that event at once, since a destroyed queue pair makes no
+    /// event.
     ///
     /// # Errors
     /// [`Error::NoQp`].
@@ -174,7 +176,7 @@ impl Shared {
 
 impl core::fmt::Debug for Shared {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        // The number only: behind the id stand whole devices, and an event may be shown while its id is locked.
+        // Only the number: an id leads to whole devices, and an event may be printed while its id is locked.
         f.debug_struct("Shared").field("number", &self.number).finish_non_exhaustive()
     }
 }

@@ -20,9 +20,9 @@ pub enum EventKind {
     ConnectError = 6,
     /// The peer did not answer in time.
     Unreachable = 7,
-    /// The peer said no, nobody listens there, or the peer hung up.
+    /// The peer rejected the request, nothing listens at its address, or the peer hung up.
     Rejected = 8,
-    /// The connection stands.
+    /// The connection is established.
     Established = 9,
     /// The connection is over.
     Disconnected = 10,

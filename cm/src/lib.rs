@@ -7,12 +7,12 @@
 //!          ├── Device            from bind or address resolution on
 //!          └── Qp                made by the id, or attached
 //! ```
-//! An [`Id`] with a channel does not wait: what comes of a call is told by an [`Event`]. An id without one is
+//! An [`Id`] with a channel does not wait: an [`Event`] tells the result of a call. An id without one is
 //! synchronous, as in librdmacm: each call waits for its event, which [`Id::take_event`] gives out.
 //!
-//! What may be called when is one table, [`State::after`]. A call in the wrong state is refused with a line that says
-//! so (`EINVAL`), and changes nothing. [`Error::errno`] gives the number that librdmacm would set, [`Event::status`]
-//! the one that it would report.
+//! One table says which call each state allows: [`State::after`]. A call in the wrong state is refused (`EINVAL`), and
+//! changes nothing. [`Error::errno`] gives the number that librdmacm would set, [`Event::status`] the one that it would
+//! report.
 //!
 //! **Events are taken in order.** An id goes from state to state when its event is taken from the channel, as in
 //! librdmacm, so that a program sees an id as its events have told. Dropping an [`Event`] acknowledges it.
@@ -20,10 +20,10 @@
 //! [`Id::try_migrate`] refuse with `EBUSY`. Just dropping an [`Id`] destroys it without waiting, which is sound since
 //! an event holds what it shows.
 //!
-//! **What is different from librdmacm**, and why: only the port space TCP exists (no datagrams, no multicast);
-//! addresses are resolved at once, since the peer's hardware address is asked for by TCP's handshake, whose time limits
-//! are the device's; [`EventKind::ConnectResponse`] and [`EventKind::TimewaitExit`] never come on iWARP, where the
-//! queue pair is ready when the Reply is there, and TCP keeps its own TIME-WAIT.
+//! **What is different from librdmacm**, and why. Only the port space TCP exists: there are no datagrams and no
+//! multicast. Addresses are resolved at once: TCP's handshake asks for the peer's hardware address, within the time
+//! limits of the device. [`EventKind::ConnectResponse`] and [`EventKind::TimewaitExit`] never come on iWARP: the queue
+//! pair is ready when the Reply is there, and TCP keeps its own TIME-WAIT.
 //!
 //! ```
 //! use std::time::Duration;

@@ -13,7 +13,7 @@ use crate::state::{Op, State};
 
 impl Id {
     /// Destroys the id, as soon as all events of it that were taken are acknowledged. Its connection, if there is one,
-    /// is closed; a request without an answer is rejected; events that wait are thrown away, and none comes any more.
+    /// is closed; a request without an answer is rejected; events that wait are dropped, and no more come.
     /// A thread that holds an event of the id itself waits here for ever, as in librdmacm.
     pub fn destroy(self) {
         self.end();
@@ -65,7 +65,7 @@ impl Id {
                 return Err(Error::Unacknowledged);
             }
             for (cookie, source) in core.sources(self.number()) {
-                // Without a connection there is nothing but what waits, and that is moved in any case.
+                // Without a connection there are only the waiting events, and those are moved in any case.
                 let _may_have_ended = core.channel.queue.migrate(cookie, source, &target.inner.queue);
             }
             core.channel = Arc::clone(&target.inner);
@@ -82,7 +82,7 @@ impl Shared {
         self.acknowledged.notify_all();
     }
 
-    /// Takes note that a device is gone. If it is the id's, the id's last event says so.
+    /// Notes that a device is gone. If it is the device of this id, the id gets its last event.
     pub(crate) fn lose(&self, device: &Device) {
         let left = self.while_nobody_takes(|core| {
             let is_lost = core.device.as_ref().is_some_and(|own| own.is_same(device));
@@ -145,12 +145,12 @@ impl Shared {
     }
 }
 
-/// What an id has let go of, to be ended without its lock.
+/// Objects that an id has let go of, to be ended without its lock.
 struct Left(Core);
 
 impl Core {
-    /// Takes out everything that lives below the id. Listeners stop, with what nobody has heard of; an id that lives on
-    /// keeps its queue pair, which says no more.
+    /// Takes out everything that belongs to the id. Listeners stop, and their requests that were not taken end. An id
+    /// that lives on keeps its queue pair, which makes no more events.
     fn let_go(&mut self) -> Left {
         self.ends.iter_mut().for_each(End::stop);
         if let Some(qp) = &self.qp {

@@ -42,7 +42,7 @@ impl Cm {
     }
 
     /// Takes a device away, as when it is closed: its ids get [`crate::EventKind::DeviceRemoval`] as their last event,
-    /// their connections end and their listeners stop. What an id listens for on other devices goes on.
+    /// their connections end and their listeners stop. An id goes on listening on other devices.
     pub fn remove(&self, device: &Device) {
         lock(&self.manager.devices).retain(|known| !known.is_same(device));
         let ids: Vec<_> = lock(&self.manager.ids).values().filter_map(Weak::upgrade).collect();
@@ -81,9 +81,9 @@ impl Cm {
         Ok(self.manager.enter(core, 0))
     }
 
-    /// Has ids connect again, up to `repeats` times, while TCP says that nobody listens there; not at all at first. An
-    /// attempt begins when the refusal would be taken from the id's channel, which takes `pause` of real time longer
-    /// then.
+    /// Has ids connect again, up to `repeats` times, while TCP refuses because nothing listens there. Without this call
+    /// they do not. A new attempt begins when the refusal would be taken from the id's channel, after `pause` of real
+    /// time.
     ///
     /// Programs of librdmacm that close a listener and open the next one at once rely on addresses that take a moment
     /// to be resolved, as those of hardware do.
@@ -144,7 +144,7 @@ impl Manager {
     pub(crate) fn route(&self, remote: IpAddr) -> Option<Device> {
         let devices = self.devices();
         let near = devices.iter().filter_map(|device| Some((nearness(device, remote)?, device)));
-        // The first of several as near.
+        // The first of several that are equally near.
         near.rev().max_by_key(|&(prefix, _)| prefix).map(|(_, device)| device.clone())
     }
 
@@ -200,7 +200,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The bits of a cookie that are the id's number; those above are the place of a listener's device.
+/// The bits of a cookie that hold the id's number. The bits above hold the place of a listener's device.
 pub(crate) const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
 pub(crate) const NUMBER_BITS: u32 = 48;
 /// Ephemeral ports that are tried when several devices have to have the same one.

@@ -29,7 +29,7 @@ pub struct ConnParam<'a> {
 /// What came with an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventParam {
-    /// Private data of the peer: of its request, its Reply or its rejection. Empty where it sent none.
+    /// Private data of the peer: of its request, its Reply or its rejection. Empty if it sent none.
     pub private_data: Bytes,
     /// Reads and Atomics that this side is to hold: in a request the peer's ORD, when established what was agreed on.
     /// The device's largest number where the peer does not tell, as one of MPA revision 1.

@@ -17,7 +17,7 @@
 /// The state of an [`crate::Id`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Made, and nothing else.
+    /// The id was made, and nothing else has happened.
     Idle,
     /// It has an address of its own.
     Bound,
@@ -37,7 +37,7 @@ pub enum State {
     Connecting,
     /// Accepted; `Established` has not been taken yet.
     Accepting,
-    /// The connection stands, as far as the events that were taken tell.
+    /// The connection is established, as far as the events that were taken tell.
     Connected,
     /// This side has asked for the end; `Disconnected` has not been taken yet.
     Disconnecting,
@@ -104,7 +104,7 @@ impl State {
             (Self::Connecting, Op::Failed) | (Self::Disconnecting, Op::Failed) => Self::Over,
             (Self::Connected, Op::Establish) => Self::Connected,
             (Self::Connecting | Self::Accepting | Self::Connected, Op::Disconnect) => Self::Disconnecting,
-            // The application may end a connection whose end it has heard of, as librdmacm's users do.
+            // The application may end a connection after the event of its end, as users of librdmacm do.
             (Self::Disconnecting | Self::Over | Self::Removed, Op::Disconnect) => self,
             (Self::Disconnecting, Op::Established) => Self::Disconnecting,
             (

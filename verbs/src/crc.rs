@@ -1,9 +1,8 @@
 //! CRC32c (RFC 5044 section 4.4) at the speed of a copy, alone and folded into one.
 //!
-//! The CPU's carry-less multiplication folds hundreds of octets at a time, its CRC instruction does what is short;
-//! without them the `crc32c` crate does all of it. A CRC goes on from any point ([`append`]): nothing is ever combined
-//! afterwards. It lives here and not in MPA since it is `unsafe`, and since the memory that it copies from is
-//! registered memory.
+//! The CPU's carry-less multiplication folds hundreds of octets at a time, its CRC instruction does short runs. Without
+//! them the `crc32c` crate does all of it. A CRC continues from any point ([`append`]), so that two of them are never
+//! combined. It stands here and not in MPA since it is `unsafe` and copies from registered memory.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -25,8 +24,8 @@ pub fn fastest() -> fn(u32, &[u8]) -> u32 {
     }
 }
 
-/// Copies `from` to `to` and answers the CRC of everything that gave `crc` followed by what was copied, or `None`, and
-/// nothing is copied, when the two differ in length.
+/// Copies `from` to `to`, and returns the CRC of everything that gave `crc` followed by the copy. Copies nothing and
+/// returns `None` if the two differ in length.
 #[inline]
 pub(crate) fn copy(crc: u32, from: &[u8], to: &mut [u8]) -> Option<u32> {
     if from.len() != to.len() {
@@ -40,7 +39,7 @@ pub(crate) fn copy(crc: u32, from: &[u8], to: &mut [u8]) -> Option<u32> {
     unsafe { copy_from(crc, from.as_ptr(), to) }
 }
 
-/// As [`copy`], from memory that others may write meanwhile: the CRC is that of the octets which are in `to` then.
+/// As [`copy`], from memory that other threads may write meanwhile: the CRC is that of the octets in `to`. Returns
 /// `None` if some of the memory is not there.
 ///
 /// # Safety

@@ -207,7 +207,7 @@ mod tests {
 
     /// Two FPDUs with octets of their own around what is lent, and one between them that is all built.
     #[test]
-    fn a_plan_is_sent_in_order_and_whatever_part_of_it_is_left_can_be_copied() {
+    fn a_plan_is_sent_in_order_and_any_rest_of_it_can_be_copied() {
         let (mut memory, pd) = (MemoryTable::new(1), PdId(1));
         let region = Region::owned(9).unwrap();
         assert!(region.copy_in(0, b"ABCDEFGHI"));

@@ -11,7 +11,7 @@ use crate::payload::Payload;
 
 /// The memory in reach of one stream, of its peer and of its own side.
 ///
-/// For none of the accesses a place is checked when there are no octets (RFC 5041 section 5.2).
+/// An access of no octets is not checked (RFC 5041 section 5.2).
 #[derive(Clone, Copy, Debug)]
 pub struct Reach<'a> {
     /// All memory.
@@ -70,7 +70,7 @@ impl Reach<'_> {
     /// Places octets that answer a Read of ours.
     ///
     /// # Errors
-    /// What the peer is to be told, although the fault is our own request's: its sink is not there any more.
+    /// What the peer is to be told, although our own request is at fault: its sink is not there any more.
     #[inline]
     pub fn place_response(&self, stag: Stag, to: u64, payload: &[u8]) -> Result<(), weft_rdmap::Error> {
         self.deliver(stag, to, payload).map_err(tagged)
@@ -109,7 +109,7 @@ impl Reach<'_> {
         self.memory.check(self.claim(stag, Access::LOCAL_READ), to, len)?.put_into(len, payload)
     }
 
-    /// Returns whether the peer may read what it asks for.
+    /// Checks whether the peer may read the memory that it asks for.
     ///
     /// # Errors
     /// What the peer is to be told.
@@ -141,7 +141,7 @@ impl Reach<'_> {
         span.and_then(|span| span.put_into(len, payload)).map_err(remote_protection)
     }
 
-    /// Returns whether the peer may do what it asks for, on 64 bits that are aligned.
+    /// Checks whether the peer may do the Atomic that it asks for, on 64 bits that are aligned.
     ///
     /// # Errors
     /// What the peer is to be told.
@@ -151,7 +151,7 @@ impl Reach<'_> {
         span.and_then(|span| span.check_aligned()).map_err(remote_protection)
     }
 
-    /// Does an Atomic of the peer, and answers the response.
+    /// Does an Atomic of the peer, and returns the response.
     ///
     /// # Errors
     /// What the peer is to be told when the memory is not there any more.

@@ -1,9 +1,8 @@
-//! The shared receive queue: posted by the application, consumed by all queue pairs of one engine that were made with
-//! it.
+//! The shared receive queue: the application posts, and all queue pairs of one engine that were made with it consume.
 //!
 //! A message takes the oldest request when its first segment comes, and the queue pair keeps a copy of it until the
-//! message has ended. The engine is the one consumer: what only it changes needs no lock. Requests end, and are polled,
-//! in another order than they were taken in: places are counted, and the poll of a completion frees one of them.
+//! message has ended. The engine is the only consumer, so that its own fields need no lock. Requests may end in another
+//! order than they were taken in. So places are counted, and the poll of a completion frees one of them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -25,7 +24,7 @@ pub struct SharedRecvQueue {
     /// Whether there are waiters, so that posting looks for them only then.
     is_awaited: AtomicBool,
     waiters: Mutex<Waiters>,
-    /// Places that were freed so far: requests whose completions were polled.
+    /// Places that were freed so far, mostly by polls of completions.
     freed: AtomicU64,
 }
 
@@ -85,7 +84,7 @@ impl SharedRecvQueue {
         Ok(if self.is_awaited.load(Ordering::SeqCst) { self.next_waiter() } else { None })
     }
 
-    /// Asks for one event as soon as a message leaves fewer than `limit` requests, or finds none; 0 takes it back.
+    /// Asks for one event as soon as a message leaves fewer than `limit` requests, or finds none. 0 asks for none.
     pub fn arm(&self, limit: u32) {
         self.limit.store(limit, Ordering::Relaxed);
     }
@@ -241,7 +240,7 @@ impl SharedRing {
 
     /// Returns the numbers of the requests to take.
     fn waiting(&self) -> core::ops::Range<u64> {
-        // In this order: what was taken was posted before.
+        // In this order: a request that was taken was posted before.
         self.taken.load(Ordering::Acquire)..self.ring.posted()
     }
 }

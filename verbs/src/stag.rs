@@ -8,9 +8,9 @@ use crate::completion::{join, split};
 
 /// A keyed permutation between STags and places in a table: the slot, and how often it was used before (the key octet).
 ///
-/// Slots are handed out densely, so that the table stays small; the permutation (a Feistel network of four rounds over
-/// two halves of 16 bits) spreads them over all STags, and makes those of neighbouring slots, and those that one slot
-/// has one after the other, unrelated without knowledge of the round keys.
+/// Slots are handed out densely, so that the table stays small. The permutation is a Feistel network of four rounds
+/// over two halves of 16 bits. It spreads the slots over all STags. Without the round keys the STags of neighbouring
+/// slots look unrelated, and so do successive STags of one slot.
 #[derive(Clone, Copy, Debug)]
 pub struct StagPermutation {
     keys: [u32; 4],
@@ -42,8 +42,7 @@ impl StagPermutation {
         Stag(left << HALF | right)
     }
 
-    /// Returns the slot and the key octet of `stag`; any value gives some slot, whether it is in use is for the table
-    /// to say.
+    /// Returns the slot and the key octet of `stag`. Any value gives some slot; the table knows whether that is in use.
     pub fn slot(&self, stag: Stag) -> (u32, u8) {
         let (mut left, mut right) = (stag.0 >> HALF, stag.0 & MASK);
         for round_key in self.keys.iter().rev() {
@@ -54,7 +53,7 @@ impl StagPermutation {
     }
 
     /// Returns the key octet that the owner of the STags `block << 8 ..= block << 8 | 0xFF` has after `count` others;
-    /// 256 in a row differ, and none follows from those before.
+    /// 256 in a row differ, and none can be guessed from those before.
     pub(crate) fn key(&self, block: u32, count: u8) -> u8 {
         let (mut left, mut right) = (u32::from(count >> 4), u32::from(count & 0xF));
         for round_key in self.keys {
@@ -67,8 +66,8 @@ impl StagPermutation {
     pub const SLOTS: u32 = 1 << 24;
 }
 
-/// What [`StagPermutation::slot`] answered lately: the permutation takes longer than all checks of an access. What an
-/// STag gives never changes, so that nothing has to be taken back here, and threads may mix.
+/// Recent results of [`StagPermutation::slot`]: the permutation takes longer than all checks of an access. The result
+/// for an STag never changes, so that an entry never becomes wrong, and several threads may write here.
 #[derive(Debug)]
 pub(crate) struct RecentSlots {
     /// STag (32) << 32 | slot (24) << 8 | key octet, at the lowest bits of the STag.
@@ -77,7 +76,7 @@ pub(crate) struct RecentSlots {
 
 impl RecentSlots {
     pub(crate) fn new() -> Self {
-        // An STag that does not belong to the place stands for none. STag 0 belongs to the first one.
+        // An STag that does not belong to its place marks an empty one. STag 0 belongs to the first one.
         Self { words: core::array::from_fn(|place| AtomicU64::new(if place == 0 { 1 << 32 } else { 0 })) }
     }
 
@@ -97,7 +96,7 @@ impl RecentSlots {
     }
 }
 
-/// Returns the finalizer of MurmurHash3: each bit of the result depends on all bits of half and key.
+/// Mixes by the finalizer of MurmurHash3: each bit of the result depends on all bits of half and key.
 const fn round(half: u32, key: u32) -> u32 {
     let mut word = half ^ key;
     word = (word ^ (word >> 16)).wrapping_mul(0x85EB_CA6B);

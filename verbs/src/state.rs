@@ -18,13 +18,13 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum QpState {
-    /// Made, without a stream. Receives may be posted.
+    /// The queue pair was made, and has no stream. Receives may be posted.
     Idle = 0,
     /// Ready to send: the stream is in Full Operation.
     Rts = 1,
-    /// One side has begun the graceful close; nothing new is started, what is posted is flushed.
+    /// One side has begun the graceful close. No request is started, and all that is posted is flushed.
     Closing = 2,
-    /// A Terminate was sent or received; what is posted is flushed, the TCP connection is going away.
+    /// A Terminate was sent or received. All that is posted is flushed, and the TCP connection is going away.
     Terminate = 3,
     /// The end. Everything that is posted is flushed at once.
     Error = 4,

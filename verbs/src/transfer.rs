@@ -16,8 +16,8 @@ impl QueuePair {
     /// Places a received segment, and completes what it finishes. A Terminate asks for neither.
     ///
     /// # Errors
-    /// [`Refusal`]; nothing of the segment was placed when the peer is to blame, except where memory ended in the
-    /// middle of it.
+    /// [`Refusal`]. If the peer is to blame, nothing of the segment was placed, unless memory ended in the middle of
+    /// it.
     #[inline]
     pub fn apply(&mut self, inbound: Inbound<'_>, memory: &MemoryTable) -> Result<(), Refusal> {
         match inbound {
@@ -46,8 +46,8 @@ impl QueuePair {
             }
             Inbound::ReadResponse { token, stag, to, payload, finished } => {
                 if let Err(error) = self.reach(memory).place_response(stag, to, payload) {
-                    // RDMAP has seen to it that the peer answers into the sink that was asked for: that this is not
-                    // there any more is our own request's fault, although DDP's error is what the peer has to be told.
+                    // RDMAP has checked that the peer answers into the sink of our request. If that is not there any
+                    // more our own request is at fault, although the peer has to be told DDP's error.
                     self.fail(token, Status::LocalProtection, 0);
                     return Err(Refusal::Peer(error));
                 }
@@ -107,8 +107,8 @@ impl QueuePair {
         }
     }
 
-    /// Lends what a segment carries after its DDP header, `len` octets, instead of copying it; `false` when it has to
-    /// be copied ([`Self::fill`]), since it is short, not in registered memory or in too many places.
+    /// Lends the `len` octets that a segment carries after its DDP header, instead of copying them. Returns `false` if
+    /// they have to be copied ([`Self::fill`]): they are few, not in registered memory or in too many places.
     ///
     /// # Errors
     /// As for [`Self::fill`].
@@ -218,7 +218,7 @@ impl QueuePair {
             return Err(Refusal::Local(Status::LocalProtection));
         }
         let Some(end) = last else { return Ok(()) };
-        // Only now, since the receive buffer may be of the memory in question.
+        // Only now, since the receive buffer may lie in that memory.
         if let Some(stag) = invalidate
             && memory.invalidate(stag, self.pd, self.queues.stream).is_err()
         {

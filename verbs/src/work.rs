@@ -68,9 +68,8 @@ pub enum SendOpcode {
         /// The tagged offset in the peer's memory.
         to: u64,
     },
-    /// Write into the peer's memory, and complete a receive of its behind that with [`Completion::immediate`]: one
-    /// request and one completion (RFC 7306 section 6). Nothing that was posted to the same queue comes between the
-    /// two.
+    /// Write into the peer's memory, and behind that complete a receive of the peer with [`Completion::immediate`]: one
+    /// request and one completion (RFC 7306 section 6). No other request of the same queue comes between the two.
     ///
     /// [`Completion::immediate`]: crate::Completion::immediate
     WriteImmediate {
@@ -89,12 +88,12 @@ pub enum SendOpcode {
         /// The tagged offset in the peer's memory.
         to: u64,
     },
-    /// Hand 8 octets to the peer in the completion of a receive of its (RFC 7306 section 6). There is no other data.
+    /// Hand 8 octets to the peer in the completion of one of its receives (RFC 7306 section 6). There is no other data.
     Immediate {
         /// The octets.
         data: [u8; 8],
     },
-    /// Add to 64 bits of the peer's memory (RFC 7306 section 5.1.1). What was there before goes into the one SGE, of 8
+    /// Add to 64 bits of the peer's memory (RFC 7306 section 5.1.1). The original value goes into the one SGE, of 8
     /// octets, in this machine's byte order.
     FetchAdd {
         /// The peer's STag.
@@ -106,8 +105,8 @@ pub enum SendOpcode {
         /// Top bits of the fields to add separately, whose carry is dropped; 0 adds the whole word.
         mask: u64,
     },
-    /// Compare 64 bits of the peer's memory, and change them where they are equal (RFC 7306 section 5.1.2). What was
-    /// there before goes into the one SGE, as with [`SendOpcode::FetchAdd`].
+    /// Compare 64 bits of the peer's memory, and change them where they are equal (RFC 7306 section 5.1.2). The
+    /// original value goes into the one SGE, as with [`SendOpcode::FetchAdd`].
     CompareSwap {
         /// The peer's STag.
         stag: Stag,
@@ -125,7 +124,8 @@ pub enum SendOpcode {
     /// Do nothing, and complete in order with all others. Local data is not looked at.
     Nop,
     /// Start nothing more before a completion queue has made `count` completions that no earlier WAIT of this send
-    /// queue has used, and use those. All that it has made since it was created count, polled or not and failed or not.
+    /// queue has used, and use those. All completions since the creation of the queue count, polled or not and failed
+    /// or not.
     Wait {
         /// The queue's number. A queue pair of the same protection domain has to complete to it.
         cq: u32,
@@ -141,8 +141,8 @@ pub enum SendOpcode {
     /// Make the STag of a region for fast registration valid.
     FastRegister(FastRegister),
     /// Take an STag of our own out of use: a window of type 2, a fast registration, or memory that was registered for
-    /// this stream alone. What was posted before has left the memory, but for Reads and Atomics, which only
-    /// [`SendWr::fence`] waits for.
+    /// this stream alone. Earlier Sends and Writes do not need the memory any more by then. For earlier Reads and
+    /// Atomics only [`SendWr::fence`] waits.
     LocalInvalidate {
         /// The STag.
         stag: Stag,
@@ -197,7 +197,7 @@ impl SendOpcode {
         })
     }
 
-    /// Returns whether the local memory is written, by what comes from the peer's.
+    /// Returns whether octets of the peer's memory are written into the local memory.
     pub const fn fetches(&self) -> bool {
         matches!(self, Self::Read { .. } | Self::FetchAdd { .. } | Self::CompareSwap { .. })
     }
@@ -251,7 +251,7 @@ pub struct Bind {
     pub region: Stag,
     /// Where the window begins, in the tagged offsets of the region.
     pub addr: u64,
-    /// Octets; none unbind a window of type 1.
+    /// Octets; 0 unbinds a window of type 1.
     pub length: u64,
     /// Remote rights, and whether the tagged offsets of the window begin at 0.
     pub access: Access,
@@ -292,9 +292,9 @@ pub enum PostError {
     InlineTooLong,
     /// The message would be longer than 2^32 - 1 octets.
     TooLong,
-    /// Inline data with a Read or Atomic, or Solicited Event with what takes no receive at the peer.
+    /// Inline data with a Read or Atomic, or Solicited Event with an operation that takes no receive at the peer.
     BadFlags,
-    /// An Atomic without exactly one SGE of 8 octets, or any data with what has none.
+    /// An Atomic without exactly one SGE of 8 octets, or data with an operation that has none.
     BadData,
     /// Immediate Data or an Atomic, on a device that was set not to know them.
     Unsupported,

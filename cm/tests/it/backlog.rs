@@ -64,7 +64,7 @@ fn half_open_startups() {
 
 /// Nobody reads the channel: what peers can put there is bounded by the backlog, however many come and go.
 #[test]
-fn events_that_nobody_reads() {
+fn events_that_are_not_taken() {
     let world = World::new();
     let (_listener, address) = world.b.listen(4);
     for _ in 0..100 {

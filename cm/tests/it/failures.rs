@@ -43,7 +43,7 @@ fn the_peer_says_no() {
 }
 
 #[test]
-fn nobody_listens() {
+fn nothing_listens_at_the_peer() {
     let world = World::new();
     let client = world.resolved(world.b.device.address(9));
     client.connect(&ConnParam::default()).unwrap();

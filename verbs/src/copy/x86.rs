@@ -1,7 +1,7 @@
 //! The functions of x86-64. Each returns 0 in EAX.
 //!
-//! They touch neither the stack nor registers that belong to their caller, so that a fault in the middle of one is
-//! mended by a jump to [`gone`], which returns 1 instead.
+//! They touch neither the stack nor registers that belong to their caller, so that after a fault in the middle of one a
+//! jump to [`gone`] returns 1 instead.
 
 use core::arch::naked_asm;
 
@@ -34,7 +34,7 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
     fault == 0
 }
 
-/// Puts `new` at `at` if `expected` is there, as one atomic step; returns what was there.
+/// Puts `new` at `at` if `expected` is there, as one atomic step, and returns what was there.
 ///
 /// # Safety
 /// As for [`update`](super::update).
@@ -166,7 +166,7 @@ unsafe extern "C" fn exchange(at: *mut u64, expected: u64, new: u64, seen: *mut 
     naked_asm!("mov rax, rsi", "lock cmpxchg [rdi], rdx", "mov [rcx], rax", "xor eax, eax", "ret",)
 }
 
-/// Returns where the functions of the section go on when memory is not there: returns 1 to their caller.
+/// Returns 1 to the caller of a function of the section: that function goes on here when memory is not there.
 #[unsafe(naked)]
 #[unsafe(link_section = "weft_guarded")]
 extern "C" fn gone() -> u32 {

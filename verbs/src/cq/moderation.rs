@@ -2,15 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// When an event that is due may be held back. The engine alone uses it, so that no order between the words matters.
+/// When an event that is due may be held back. Only the engine uses it, so that the order of the words does not matter.
 #[derive(Debug, Default)]
 pub(super) struct Moderation {
     is_on: AtomicBool,
     count: AtomicU32,
     period: AtomicU64,
-    /// Completions so far when nothing was held back for the last time.
+    /// Completions made when no event was held back for the last time.
     seen: AtomicU64,
-    /// When the event that is held back comes at the latest; 0 while none is.
+    /// When the held event comes at the latest; 0 while no event is held.
     deadline: AtomicU64,
 }
 

@@ -107,7 +107,7 @@ fn overwriting_keeps_the_newest() {
 
 /// What is polled while another thread writes over it is whole, and in order.
 #[test]
-fn overwritten_ones_are_never_torn() {
+fn overwritten_completions_are_never_torn() {
     let cq = CompletionQueue::numbered(1, 2, true);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -241,7 +241,7 @@ fn an_event_waits_for_its_count_or_its_time() {
 }
 
 #[test]
-fn those_who_wait_are_told_once() {
+fn waiting_queue_pairs_are_told_once() {
     let cq = CompletionQueue::numbered(1, 2, true);
     let ready = || {
         let mut all = Vec::new();

@@ -30,7 +30,7 @@ impl Waiters {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes those out that have what they need, now that there were `produced` completions.
+    /// Takes the queue pairs out whose number of completions is reached, after `produced` completions.
     pub(super) fn take_ready(&self, produced: u64, mut ready: impl FnMut(u32)) {
         self.change(|list| {
             list.retain(|&(number, needed)| {

@@ -127,7 +127,7 @@ fn memory_that_is_gone_has_no_crc() {
 }
 
 #[test]
-fn the_crc_is_that_of_the_copy_whoever_writes_meanwhile() {
+fn the_crc_is_that_of_the_copy_beside_other_writers() {
     let words: Vec<AtomicU64> = (0..512).map(AtomicU64::new).collect();
     let source = words.as_ptr().cast::<u8>();
     let [has_begun, is_over] = [const { AtomicBool::new(false) }; 2];

@@ -133,7 +133,7 @@ fn a_held_entry_starts_when_it_is_rewritten() {
 
 /// By a compare-and-swap of the opcode alone, with everything else as the owner has left it.
 #[test]
-fn one_word_releases() {
+fn one_word_releases_a_held_entry() {
     let mut world = established();
     let (memory, doorbells) = entries(&mut world);
     let layout = world.qp.queues().send.layout();

@@ -133,7 +133,7 @@ fn a_flush_makes_a_completion_of_each() {
 }
 
 #[test]
-fn where_nobody_has_to_poll_places_are_free_when_requests_are_done() {
+fn a_queue_that_ignores_overrun_frees_places_when_requests_are_done() {
     let world = World::new(2, true);
     let mut qp = world.queue_pair();
     for _ in 0..3 {

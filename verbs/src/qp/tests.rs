@@ -409,7 +409,7 @@ fn only_memory_of_the_stream_is_invalidated() {
 proptest! {
     /// Reads and others finish in any order: completions come in the order of posting, one for each signaled request.
     #[test]
-    fn order(requests in vec((any::<bool>(), any::<bool>()), 1..40), picks in vec(any::<prop::sample::Index>(), 200)) {
+    fn completions_come_in_the_order_of_posting(requests in vec((any::<bool>(), any::<bool>()), 1..40), picks in vec(any::<prop::sample::Index>(), 200)) {
         let queues = QpQueues::new(2, &QpCapacity { send_wr: 40, ..CAPACITY });
         let mut world = World::with(Some(QpEvent::Established), queues, CompletionQueue::new(64));
         let mut picks = picks.iter();
