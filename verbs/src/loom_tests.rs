@@ -263,7 +263,7 @@ pub(crate) fn queues() -> Arc<QpQueues> {
     Arc::new(QpQueues::new(2, &capacity))
 }
 
-/// Posts a receive, and answers whether the poster rings the doorbell.
+/// Posts a receive, and returns whether the poster rings the doorbell.
 fn post_receive(queues: &Arc<QpQueues>) -> thread::JoinHandle<bool> {
     let queues = Arc::clone(queues);
     thread::spawn(move || queues.post_recv(&RecvWr { wr_id: 1, sges: &[] }).expect("room for one"))

@@ -19,7 +19,7 @@ fn ipv6_as_ipv4() {
     world.expect(&world.b.channel, EventKind::Disconnected);
 }
 
-/// An id that is bound connects from its port; one that is not gets an ephemeral one.
+/// A bound id connects from its port. An id that is not bound gets an ephemeral port.
 #[test]
 fn ports_of_the_connecting_side() {
     let world = World::new();

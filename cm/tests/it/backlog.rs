@@ -5,7 +5,7 @@ use weft_rnic::StreamState;
 
 use crate::world::{World, readable};
 
-/// As many requests wait as the backlog allows, read or not; the next one is refused, and there is room again after an
+/// As many requests wait as the backlog allows, taken or not. The next one is refused, and there is room again after an
 /// answer.
 #[test]
 fn a_full_backlog() {
@@ -36,7 +36,7 @@ fn a_full_backlog() {
     }
 }
 
-/// Hundreds of peers speak TCP and no MPA. Others are served all the while, and nothing is left of the silent ones.
+/// Hundreds of peers speak TCP and no MPA. Other peers are served meanwhile, and nothing is left of the silent ones.
 #[test]
 fn half_open_startups() {
     let world = World::new();
@@ -62,7 +62,7 @@ fn half_open_startups() {
     world.connect(address);
 }
 
-/// Nobody reads the channel: what peers can put there is bounded by the backlog, however many come and go.
+/// The program takes no event. The backlog bounds the events that peers can cause, however many come and go.
 #[test]
 fn events_that_are_not_taken() {
     let world = World::new();
@@ -73,7 +73,7 @@ fn events_that_are_not_taken() {
         world.settle(1);
         drop(client);
         world.settle(1);
-        // What has gone has taken its request along.
+        // A peer that has gone has taken its request along.
         assert!(!readable(&world.b.channel));
     }
     let clients: Vec<_> = (0..20).map(|_| world.resolved(address)).collect();

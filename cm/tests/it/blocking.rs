@@ -13,7 +13,7 @@ fn equip(id: &Id, device: &Device) {
     id.create_qp(&device.alloc_pd(), &QpInit::new(&cq, &cq)).unwrap();
 }
 
-/// A client and a server that only ever wait, with every kind of progress that moves by itself.
+/// A client and a server that only wait, with every kind of progress that needs no caller.
 #[test]
 fn synchronous_client_and_server() {
     for progress in [Progress::Thread, Progress::Manual] {
@@ -68,7 +68,7 @@ fn synchronous_client_and_server() {
     }
 }
 
-/// The loss of the device wakes those that wait.
+/// The loss of the device wakes the threads that wait.
 #[test]
 fn removal_ends_a_wait() {
     let [_a, b] = moving(Progress::Thread);

@@ -1,4 +1,4 @@
-//! What comes of each call when all goes well, and what the events carry.
+//! The event of each successful call, and what the events carry.
 
 use weft_cm::{ConnParam, EventKind, State};
 
@@ -39,7 +39,7 @@ fn a_connection_from_beginning_to_end() {
     assert_eq!((event.id(), event.listen_id()), (server.number(), Some(listener.number())));
     assert_eq!((event.context(), server.context(), server.state()), (77, 77, State::Requested));
     assert_eq!(event.private_data(), b"request");
-    // The peer wants 6 outstanding, which this side is to hold, and holds 5.
+    // The peer wants 6 outstanding requests, which this side is to hold, and holds 5.
     assert_eq!((event.param().responder_resources, event.param().initiator_depth), (6, 5));
     assert_eq!((server.local_addr(), server.peer_addr()), (Some(address), client.local_addr()));
     assert_eq!(client.peer_addr(), Some(address));
@@ -60,14 +60,14 @@ fn a_connection_from_beginning_to_end() {
         assert_eq!(world.expect(channel, EventKind::Disconnected).status(), 0);
     }
     assert_eq!([client.state(), server.state()], [State::Over; 2]);
-    // Whoever has heard of the end may disconnect, too, and hears nothing more.
+    // After the event of the end a program may disconnect, too, and gets no other event.
     server.disconnect().unwrap();
     client.disconnect().unwrap();
     world.settle(100);
     assert!(!readable(&world.a.channel) && !readable(&world.b.channel));
 }
 
-/// Private data of every length that fits, in all three directions; one octet more is refused and changes nothing.
+/// Private data of every length that fits, in all three directions. One octet more is refused and changes nothing.
 #[test]
 fn private_data_of_every_length() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Attempts that come to nothing, each with its event, its status and, where it takes time, on virtual time.
+//! Failed attempts, each with its event and its status. Those that take time do so on virtual time.
 
 use weft_cm::{ConnParam, Errno, EventKind, State};
 use weft_netif::Duration;
@@ -81,8 +81,8 @@ fn a_listener_that_is_late() {
     world.expect(&world.a.channel, EventKind::Established);
 }
 
-/// Nobody answers to the address; a host that was there answers no more; a server speaks TCP and never MPA. In all
-/// three cases the time of a startup passes, and no more.
+/// No host has the address; a host that was there answers no more; a server speaks TCP and never MPA. In all three
+/// cases the attempt takes the time limit of a startup, and no more.
 #[test]
 fn silence() {
     let startup = Duration::from_secs(40);
@@ -149,7 +149,7 @@ fn an_answer_that_comes_too_late() {
     }
 }
 
-/// Giving up an attempt is an end that is told once; what was on its way is told instead.
+/// Giving up an attempt makes one event. An event that was on its way comes instead.
 #[test]
 fn an_attempt_is_given_up() {
     let world = World::new();
@@ -160,7 +160,7 @@ fn an_attempt_is_given_up() {
     assert_eq!(client.state(), State::Disconnecting);
     let event = world.expect(&world.a.channel, EventKind::Disconnected);
     assert_eq!((event.error(), client.state()), (Some(Errno::CONNABORTED), State::Over));
-    // Here the connection stands already, but its event has not been taken.
+    // Here the connection is established already, but its event has not been taken.
     let client = world.resolved(address);
     client.connect(&ConnParam::default()).unwrap();
     let (server, _) = world.request();
@@ -170,7 +170,7 @@ fn an_attempt_is_given_up() {
     world.expect(&world.a.channel, EventKind::Established);
     assert_eq!(client.state(), State::Disconnecting);
     world.expect(&world.a.channel, EventKind::Disconnected);
-    // And here the peer has said no.
+    // And here the peer has rejected.
     let client = world.resolved(address);
     client.connect(&ConnParam::default()).unwrap();
     let refused = world.until(|| world.b.channel.next().filter(|it| it.kind() == EventKind::ConnectRequest));

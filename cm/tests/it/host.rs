@@ -49,7 +49,7 @@ fn a_connection_over_loopback() {
     }
 }
 
-/// Who listens without having bound anything gets any address of IPv4, as Linux has it.
+/// A listener that is not bound listens on all addresses of IPv4, as on Linux.
 #[test]
 fn listening_unbound() {
     let cm = Cm::new();
@@ -60,7 +60,7 @@ fn listening_unbound() {
     assert!(local.ip() == IpAddr::from(Ipv4Addr::UNSPECIFIED) && local.port() != 0);
 }
 
-/// A device on all addresses of the host is there for those who want any address of either version.
+/// A device on all addresses of the host serves ids that want any address of either version.
 #[test]
 fn any_address_of_either_version() {
     let cm = Cm::new();

@@ -42,7 +42,7 @@ fn a_thousand_connections() {
         {}
         most = most.max(world.b.device.stack_counters().connections);
     }
-    // What lingers in TCP has its time.
+    // Connections that linger in TCP get the time to end.
     world.settle(1000);
     while world.a.channel.next().or_else(|| world.b.channel.next()).is_some() {}
     assert_eq!(held(&world), before);
@@ -50,8 +50,8 @@ fn a_thousand_connections() {
     assert!(!readable(&world.a.channel) && !readable(&world.b.channel));
 }
 
-/// Neither do channels and synchronous ids, which have one each. Other tests run beside this one, so that it counts far
-/// more than they can have.
+/// Channels and synchronous ids, which have a descriptor each, leave none behind. Other tests run beside this one, so
+/// that it counts far more than they can have.
 #[test]
 fn descriptors_are_closed() {
     let world = World::new();

@@ -5,7 +5,7 @@ use weft_netif::Duration;
 
 use crate::world::{PATIENCE, World, readable};
 
-/// An id is there until its events are acknowledged; who waits for that goes on when they are.
+/// An id is there until its events are acknowledged. A thread that waits for that goes on then.
 #[test]
 fn destruction_waits_for_acknowledgements() {
     let world = World::new();
@@ -13,7 +13,7 @@ fn destruction_waits_for_acknowledgements() {
     let client = world.resolved(address);
     client.connect(&ConnParam::default()).unwrap();
     let (server, request) = world.request();
-    // A connect request is its listener's to be acknowledged.
+    // A connect request counts among the events of its listener.
     let (listener, refused) = listener.try_destroy().unwrap_err();
     assert_eq!((refused, refused.errno()), (Error::Unacknowledged, Errno::BUSY));
     server.try_destroy().unwrap();
@@ -41,7 +41,7 @@ fn destruction_waits_for_acknowledgements() {
     client.try_destroy().unwrap();
 }
 
-/// Who shares the handle ends the id by it, more than once if need be.
+/// A thread can end the id by a shared handle, also more than once.
 #[test]
 fn an_id_that_is_ended_is_left_without_device() {
     let world = World::new();
@@ -54,7 +54,8 @@ fn an_id_that_is_ended_is_left_without_device() {
     world.b.id().bind(address).unwrap();
 }
 
-/// Who asks for the end and lets the queue pair go hears of the end all the same, and once, whoever was quicker.
+/// A program that disconnects and takes the queue pair away gets the event of the end all the same, and once, in
+/// whichever order both happen.
 #[test]
 fn the_end_is_told_without_the_queue_pair() {
     for is_told_by_the_device in [false, true] {
@@ -107,7 +108,7 @@ fn a_destroyed_id_is_silent() {
         assert!(world.a.channel.next().is_none() && world.b.channel.next().is_none(), "step {step}");
         assert_eq!((world.a.cm.counters().ids, world.b.cm.counters().ids), (0, 1));
     }
-    // A request that nobody has heard of ends with its listener.
+    // A request whose event was not taken ends with its listener.
     let client = world.resolved(address);
     client.connect(&ConnParam::default()).unwrap();
     world.settle(1);
@@ -117,7 +118,8 @@ fn a_destroyed_id_is_silent() {
     world.expect(&world.a.channel, EventKind::Rejected);
 }
 
-/// An event shows what it holds after its id is gone; a request that nobody takes is rejected with its event.
+/// An event shows what it holds after its id is gone. A request that is not taken is rejected when its event is
+/// dropped.
 #[test]
 fn events_outlive_their_ids() {
     let world = World::new();
@@ -148,7 +150,8 @@ fn an_id_takes_its_connection_along() {
     assert!(!readable(&world.a.channel));
 }
 
-/// Every id of the device hears of the loss, once and last; listeners stop, requests are rejected, connections end.
+/// Every id of the device gets the event of the loss, once and last. Listeners stop, requests are rejected, connections
+/// end.
 #[test]
 fn a_device_is_removed() {
     let world = World::new();
@@ -190,7 +193,7 @@ fn a_device_is_removed() {
     assert_eq!(idle.bind(world.b.device.address(0)).unwrap_err().errno(), Errno::ADDRNOTAVAIL);
 }
 
-/// Nothing of a connection is left when its time has passed, whoever has ended it.
+/// Nothing of a connection is left when its time has passed, whichever side has ended it.
 #[test]
 fn connections_leave_nothing() {
     let world = World::new();

@@ -7,7 +7,7 @@ use weft_rnic::{Progress, QpInit};
 
 use crate::world::{PATIENCE, Side, World, moving, readable};
 
-/// What waits moves along in its order, what comes later comes there, and what is another id's stays.
+/// Waiting events move along in their order, later ones come to the new channel, and those of other ids stay.
 #[test]
 fn events_move_with_their_id() {
     let world = World::new();
@@ -27,8 +27,8 @@ fn events_move_with_their_id() {
     let server = event.take_id().unwrap();
     drop(event);
     listener.try_migrate(Some(&world.b.channel)).unwrap();
-    // The id of the request was born on its listener's channel of then; it accepts there and moves when the events
-    // wait.
+    // The id of the request was made on the channel that its listener had then. It accepts there, and moves when the
+    // events wait.
     world.b.equip(&server);
     server.accept(&ConnParam::default()).unwrap();
     world.expect(&world.a.channel, EventKind::Established);
@@ -65,8 +65,8 @@ fn migration_waits_for_acknowledgements() {
     world.expect(&other, EventKind::RouteResolved);
 }
 
-/// Connections come and go while every id moves to and fro between two channels that two threads read: each hears of
-/// its beginning and its end, once, in this order.
+/// Connections come and go while every id moves to and fro between two channels that two threads read: each gets the
+/// events of its beginning and its end, once, in this order.
 #[test]
 fn migration_under_load() {
     let [a, b] = moving(Progress::Thread).map(Side::new);

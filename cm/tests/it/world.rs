@@ -76,7 +76,7 @@ impl World {
         lockstep.run_until(deadline, done).expect("something happens within an hour")
     }
 
-    /// Lets everything happen that happens in so many seconds.
+    /// Lets so many seconds of virtual time pass.
     pub(crate) fn settle(&self, seconds: u64) {
         let mut lockstep = self.lockstep.borrow_mut();
         let deadline = lockstep.now() + weft_netif::Duration::from_secs(seconds);

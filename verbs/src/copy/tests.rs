@@ -5,7 +5,7 @@ use std::thread;
 
 use super::*;
 
-/// Copies `len` octets from and to these offsets, and sees to it that they and no others are there then.
+/// Copies `len` octets from and to these offsets, and checks that these octets were copied and no others.
 fn assert_copies(len: usize, from: usize, to: usize) {
     let source: Vec<u8> = (0..251).cycle().take(from + len).collect();
     let mut place = vec![0xEE; to + len + 64];
@@ -45,7 +45,7 @@ fn updates_of_many_threads_are_all_done() {
     assert_eq!(word, 5 + 9 * rounds);
 }
 
-/// Miri says here whether two threads that copy over each other are a race.
+/// Under Miri this shows whether two threads that copy over each other are a race.
 #[test]
 fn copies_may_race() {
     let last = if cfg!(miri) { 5_u8 } else { 250 };
@@ -68,7 +68,7 @@ fn copies_may_race() {
     assert_eq!(shared, [last; 300]);
 }
 
-/// Three pages, of which that in the middle was taken away, and the length of one.
+/// Returns three pages, of which the middle one was unmapped, and the length of a page.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) fn torn_pages() -> (*mut u8, usize) {
     use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};

@@ -28,14 +28,14 @@ fn poll(cq: &CompletionQueue) -> Vec<u64> {
     out[..taken].iter().map(whole).collect()
 }
 
-/// The ring in use is made when it is first looked at, which a model has to do before it has threads.
+/// Makes a queue. Its first ring is made at the first look, which has to come before a model has threads.
 fn queue(entries: u32, ignores_overrun: bool) -> Arc<CompletionQueue> {
     let cq = CompletionQueue::numbered(0, entries, ignores_overrun);
     assert!(cq.is_empty());
     Arc::new(cq)
 }
 
-/// Returns the engine, which makes the completions with these numbers.
+/// Starts the thread of the engine, which makes the completions with these numbers.
 fn push(cq: &Arc<CompletionQueue>, mut numbers: RangeInclusive<u64>) -> thread::JoinHandle<()> {
     let cq = Arc::clone(cq);
     thread::spawn(move || assert!(numbers.all(|number| cq.push(&completion(number), Frees::default()))))
@@ -110,7 +110,7 @@ enum Arming {
     ThenPoll,
     /// It polls and arms.
     AfterPoll,
-    /// It arms the ring that it saw first, and does not look whether another one took its place.
+    /// It arms the ring that it saw first, and does not check whether another one took its place.
     OldRing,
 }
 

@@ -69,7 +69,7 @@ fn solicited_notification_waits_for_the_solicited_or_failed_one() {
     cq.request_notification(true);
     cq.push(&Completion { status: Status::WorkRequestFlushed, ..completion(3) }, Frees::default());
     assert_eq!(cq.take_event(0), CqNotice::Due);
-    // Asking for any after asking for solicited ones widens the request, never the other way round.
+    // A request for any completion widens one for solicited completions, never the other way round.
     cq.request_notification(false);
     cq.request_notification(true);
     cq.push(&completion(4), Frees::default());
@@ -105,7 +105,7 @@ fn overwriting_keeps_the_newest() {
     assert_eq!(cq.poll(&mut out), 0);
 }
 
-/// What is polled while another thread writes over it is whole, and in order.
+/// Completions that are polled while another thread writes over them are whole, and in order.
 #[test]
 fn overwritten_completions_are_never_torn() {
     let cq = CompletionQueue::numbered(1, 2, true);
@@ -174,7 +174,7 @@ fn an_armed_queue_stays_armed_through_a_resize() {
     assert_eq!(cq.armed(), None, "the ring of before remembers nothing");
 }
 
-/// A thread polls and arms while the queue changes its size: none is lost, none comes twice.
+/// A thread polls and arms while the queue changes its size: no completion is lost, and none comes twice.
 #[test]
 fn a_thread_may_poll_while_it_is_resized() {
     const COUNT: u64 = 20_000;
@@ -192,7 +192,7 @@ fn a_thread_may_poll_while_it_is_resized() {
             }
         });
         for wr_id in 0..COUNT {
-            // A queue that is smaller than what is in it is refused, and the largest one always does.
+            // A size smaller than the number of completions is refused. The largest size is always taken.
             let smaller = cq.resize(1 << (wr_id % 8));
             if smaller.is_err() || cq.len() == cq.capacity() {
                 cq.resize(1 << 15).unwrap();

@@ -20,7 +20,7 @@ fn noise(len: usize, seed: u32) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Copies into the middle of something else, and sees to it that all of the copy and nothing but it is there then.
+/// Copies into the middle of a buffer, and checks that all of the copy is there and that nothing else has changed.
 fn copy_with(kernel: Kernel, crc: u32, from: &[u8], place: &mut [u8], at: usize) -> u32 {
     place.fill(0xEE);
     // SAFETY: `from` is a slice of another buffer.
@@ -148,7 +148,8 @@ fn the_crc_is_that_of_the_copy_beside_other_writers() {
         for kernel in Kernel::all() {
             for len in (0..ROUNDS).map(|round| 8 * words.len() - round % 700) {
                 let mut to = vec![0; len];
-                // SAFETY: the words are valid for reads of so many octets. Others write them, which is what is tested.
+                // SAFETY: the words are valid for reads of so many octets. Other threads write them: the test is about
+                // that.
                 let crc = unsafe { kernel.copy_from(0, source, &mut to) };
                 assert_eq!(crc, Some(crc32c::crc32c(&to)), "{kernel:?}: {len}");
             }

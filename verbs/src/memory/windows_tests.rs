@@ -89,7 +89,7 @@ fn a_window_shows_its_part_of_the_region() {
             }
             assert_eq!(world.check(stag, Access::REMOTE_WRITE, base, 20), Ok(()));
             assert_eq!(world.check(stag, Access::REMOTE_ATOMIC, base, 8), Err(Violation::Access));
-            // It is nothing for requests of our own.
+            // Requests of our own cannot use it.
             for right in [Access::LOCAL_READ, Access::LOCAL_WRITE] {
                 assert_eq!(world.check(stag, right, base, 1), Err(Violation::Access));
             }
@@ -141,7 +141,7 @@ fn every_reason_not_to_bind() {
     assert_eq!(world.bind(&reading), Ok(()));
     assert_eq!(world.bind(&good), Err(Violation::Bound));
     assert_eq!(world.check(reading.window, Access::REMOTE_READ, 1010, 20), Ok(()));
-    // For all of the domain, what is for one stream only.
+    // A window for all of the domain, on memory for one stream only.
     let window = world.window(WindowType::Type1);
     let bind = Bind { region: anothers, ..world.request(&window) };
     assert_eq!(world.table.bind(&bind, PD, other), Err(Violation::WrongStream));
@@ -167,7 +167,7 @@ fn a_window_of_type_1_is_the_domains_and_bound_anew_at_will() {
     assert_eq!(world.read(other, bind.window, 1010, 2), Err(Violation::InvalidStag));
     assert_eq!(world.read(world.stream, again.window, 1050, 2), Ok(vec![50, 51]));
     assert!(world.region.has_windows());
-    // A bad one leaves the good one as it is.
+    // A refused bind leaves the good one as it is.
     let wrong = Bind { addr: 0, ..world.request(&window) };
     assert_eq!(world.bind(&wrong), Err(Violation::Bounds));
     assert_eq!(world.read(world.stream, again.window, 1050, 2), Ok(vec![50, 51]));

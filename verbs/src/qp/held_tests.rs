@@ -1,4 +1,4 @@
-//! WAIT, HOLD and entries that others have written.
+//! WAIT, HOLD and entries that a peer has written.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -57,7 +57,7 @@ fn a_wait_uses_up_what_there_was() {
     assert_eq!(ready(&cq), [2], "the number of the queue pair");
     assert_eq!(world.next(IDLE), None);
     assert_eq!(world.sent(), [(2, Status::Success)]);
-    // Polling takes nothing away.
+    // A poll takes nothing away from a WAIT.
     cq.poll(&mut [world.qp.recv_completion(0, Status::Success); 8]);
     push(&cq, 1);
     assert_eq!(world.start(), Token(3));
@@ -131,7 +131,7 @@ fn a_held_entry_starts_when_it_is_rewritten() {
     assert_eq!(world.start(), Token(1));
 }
 
-/// By a compare-and-swap of the opcode alone, with everything else as the owner has left it.
+/// A compare-and-swap of the opcode alone releases the entry; the owner has prepared the rest.
 #[test]
 fn one_word_releases_a_held_entry() {
     let mut world = established();

@@ -257,7 +257,7 @@ fn generations_of_queue_pairs_that_nobody_polls_overrun_nothing() {
     assert!(out[..5].iter().map(|completion| completion.wr_id).eq(0..5));
 }
 
-/// The engine frees the places of what is lost. The poll of an older completion takes none of them back.
+/// The engine frees the places of lost completions. The poll of an older completion takes none of them back.
 #[test]
 fn polls_behind_an_overrun_take_no_places_back() {
     let world = World::new(4, false);

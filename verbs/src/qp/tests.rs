@@ -75,7 +75,7 @@ impl World {
         self.next(IDLE).expect("a message").token
     }
 
-    /// Returns what came of the send queue, where that is not asked together with the receives.
+    /// Returns the completions of the send queue, in worlds with another queue for those of receives.
     pub(super) fn sent(&self) -> Vec<(u64, Status)> {
         let mut out = [self.qp.recv_completion(0, Status::General); 64];
         let count = self.qp.send_cq.poll(&mut out);
@@ -312,7 +312,7 @@ fn every_ending_flushes_in_order_and_goes_on_doing_so() {
         world.qp.handle_event(event);
         let all = [0, 1, 2, 10, 11].map(|wr_id| (wr_id, Status::WorkRequestFlushed));
         assert_eq!(world.outcomes(), all, "{event:?}");
-        // Segments that were under way may still finish what has been flushed.
+        // Segments that were under way may still finish a request that was flushed.
         world.qp.finish(Token(0));
         world.qp.finish(Token(1));
         assert_eq!(world.next(IDLE), None);
@@ -345,8 +345,7 @@ fn own_memory(world: &mut World) -> Arc<MemoryRegion> {
     memory_for(world, stream)
 }
 
-/// Invalidations need no message: they are done as soon as it is their turn, in their order with what stands around
-/// them.
+/// Invalidations need no message: each is done as soon as it is its turn, in order with the requests around it.
 #[test]
 fn a_local_invalidation_takes_its_turn() {
     let mut world = established();

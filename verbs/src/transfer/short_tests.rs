@@ -82,7 +82,7 @@ proptest! {
                 prop_assert!(sent.1.len() <= Short::MAX_LEN && sent.1.len() + 14 <= room);
                 prop_assert_eq!(Some(sent), generally(other));
             }
-            // What is refused is left as it was.
+            // A refused request is left as it was.
             None => prop_assert_eq!(generally(one), generally(other)),
         }
         prop_assert_eq!(completions(one), completions(other));

@@ -127,7 +127,7 @@ fn laid_out(lengths: &[u32]) -> (Vec<(u64, u32)>, Vec<usize>) {
 }
 
 proptest! {
-    /// However a message is cut into segments and its buffer into elements, each octet gets where it belongs.
+    /// Each octet comes to its place, for any cut of a message into segments and of its buffer into elements.
     #[test]
     fn scatter(lengths in vec(0_u32..40, 1..8), cuts in vec(any::<prop::sample::Index>(), 0..6), spare in 0_u32..30) {
         let mut world = World::new();
@@ -193,8 +193,8 @@ fn octets_outside_of_the_elements_are_never_sent() {
     assert_eq!(world.outcomes(), [(5, Status::LocalProtection)]);
 }
 
-/// The second element of a message is gone: nothing of its FPDU stays in the plan, where it would be sent without a
-/// header, and the FPDU before it does.
+/// The second element of a message is gone. Nothing of its FPDU stays in the plan, where it would be sent without a
+/// header. The FPDU before it stays.
 #[test]
 fn an_fpdu_that_cannot_be_lent_leaves_the_plan_as_it_was() {
     const HALF: u32 = 4096;
