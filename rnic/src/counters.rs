@@ -58,11 +58,11 @@ counters! {
         octets_sent,
         /// Octets taken from TCP in Full Operation, parts of FPDUs and bad ones included.
         octets_received,
-        /// Streams that ended since a CRC did not fit its FPDU.
+        /// Streams that ended because a CRC did not fit its FPDU.
         crc_errors,
-        /// Streams that ended since a Marker pointed elsewhere than to its FPDU.
+        /// Streams that ended because a Marker pointed elsewhere than to its FPDU.
         marker_errors,
-        /// Streams that ended since TCP was closed inside an FPDU.
+        /// Streams that ended because TCP was closed inside an FPDU.
         cut_short,
         /// Connections that came to Full Operation.
         established,
@@ -70,17 +70,17 @@ counters! {
         rejects_sent,
         /// Rejecting Replies received.
         rejects_received,
-        /// Startups that failed since TCP could not reach the peer, or nobody listens there.
+        /// Startups that failed because TCP could not reach the peer, or the peer refused the connection.
         startup_unreachable,
-        /// Startups that failed since the peer did not answer in time.
+        /// Startups that failed because the peer did not answer in time.
         startup_timed_out,
-        /// Startups that failed since the peer closed the connection instead of answering.
+        /// Startups that failed because the peer closed the connection instead of answering.
         startup_closed,
-        /// Startups that failed since a frame was malformed, or one that does not fit the other.
+        /// Startups that failed because a frame was malformed, or one that does not fit the other.
         startup_malformed,
-        /// Startups that failed since the peer's ORD is larger than what this side can answer (RFC 6581 section 9.3).
+        /// Startups that failed because the peer's ORD is larger than what this side can answer (RFC 6581 section 9.3).
         startup_insufficient_ird,
-        /// Startups that failed since there is no RTR message in common (RFC 6581 section 9.3).
+        /// Startups that failed because there is no RTR message in common (RFC 6581 section 9.3).
         startup_no_rtr,
         /// Startups that failed for a reason of this side.
         startup_local,
@@ -161,7 +161,7 @@ counters! {
         woken_by_doorbell,
         /// Sleeps that ended by an event that the sleeper waited for.
         woken_by_event,
-        /// Sleeps that ended since their time was over.
+        /// Sleeps that ended at their deadline.
         woken_by_time,
     }
 }

@@ -6,14 +6,14 @@
 //!       ▲                                ▲
 //!       └──────── Startup ───────────────┘      on any Llp of weft-netif
 //! ```
-//! All three are polled and hold neither a thread nor a clock: `poll` is called when the connection has news
-//! ([`Stack::next_ready`](weft_netif::Stack::next_ready)) or the ULP has asked for something, until it answers
-//! `None`. Each call answers at most one event, so that what nobody asks for stays in TCP. The octets are those of
-//! verbs: the same code makes and reads them.
+//! None of the three has a thread or a clock. The caller calls `poll` when the connection has news
+//! ([`Stack::next_ready`](weft_netif::Stack::next_ready)) or after a call of the ULP, until `poll` returns `None`.
+//! Each call returns at most one event, so octets that the ULP has not asked for stay in TCP. The same code as for
+//! verbs makes and reads the octets on the wire.
 //!
 //! Memory that a peer may reach is registered in a [`MemoryTable`], which may serve many streams and is an argument
-//! of `poll`; the buffers of untagged messages are vectors that go in with `post_buffer` and come back with the
-//! message.
+//! of `poll`. The buffers of untagged messages are vectors. The ULP gives them to `post_buffer` and gets them back with
+//! the message.
 
 mod association;
 mod buffer;

@@ -15,34 +15,34 @@ use crate::stream::segments::Segments;
 
 /// One end of a DDP stream on MPA and TCP.
 ///
-/// The ULP posts buffers for untagged messages on queues numbered from 0, registers memory for tagged ones, and sends
-/// messages of both kinds. [`poll`](Self::poll) does the work and tells what has become of it.
+/// The ULP posts buffers for untagged messages on queues numbered from 0, registers memory for tagged messages, and
+/// sends messages of both kinds. [`poll`](Self::poll) does the work and returns the events.
 ///
-/// Messages are sent in the order of the calls. The completion of one says that its octets are in TCP, not that the
-/// peer has them (RFC 5041 section 5.4). The stream ends only when the ULP says so, by [`shutdown`](Self::shutdown)
-/// or [`abort`](Self::abort), or when TCP does: after an error of the peer's it takes nothing more in, but still
-/// sends what the ULP has to say about it.
+/// Messages are sent in the order of the calls. The completion of a message means that its octets are in TCP, not that
+/// the peer has them (RFC 5041 section 5.4). The stream ends only when the ULP calls [`shutdown`](Self::shutdown) or
+/// [`abort`](Self::abort), or when TCP ends. After an error of the peer the stream receives no more messages, but the
+/// ULP may still send a last message about the error.
 #[derive(Debug)]
 pub struct DdpStream {
     segments: Segments<Box<[Expected]>>,
     sender: Sender<Box<[u32]>>,
     sink: Sink,
     sends: VecDeque<Send>,
-    /// How far the first of `sends` has got.
+    /// The progress of the first of `sends`.
     cutter: Option<Cutter>,
     association: Association,
     inbound: Direction,
     outbound: Direction,
     /// A responder sends nothing before it has validated an FPDU of the initiator (RFC 5044 section 7.1.2).
     may_send: bool,
-    /// Whose turn it is.
+    /// Whether transmit went first in the last call of `poll`.
     transmits: bool,
-    /// [`DdpEvent::Closed`] was told.
+    /// Whether the ULP has got [`DdpEvent::Closed`].
     is_over: bool,
     scratch: Vec<u8>,
 }
 
-/// A message that waits or is on its way.
+/// A message that waits or is being sent.
 #[derive(Debug)]
 struct Send {
     id: u64,
@@ -57,22 +57,22 @@ enum Target {
     Tagged { stag: Stag, to: u64, rsvd: u8 },
 }
 
-/// How far one direction of the stream has come.
+/// The state of one direction of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     Open,
-    /// Nothing is posted any more; what was posted is still sent.
+    /// The ULP can post no more messages. The posted messages are still sent.
     Closing,
     Closed,
 }
 
 impl DdpStream {
-    /// A stream with `queues` queues in each direction, on the LLP whose startup has led to `agreement`. The two ULPs
-    /// know the number of queues from their own protocol.
+    /// Makes a stream with `queues` queues in each direction, on the LLP whose startup returned `agreement`. The two
+    /// ULPs know the number of queues from their own protocol.
     ///
     /// # Errors
-    /// [`weft_mpa::Error::NoRtr`] when startup has agreed on an RTR message (RFC 6581 section 9), which is one of
-    /// RDMAP's.
+    /// [`weft_mpa::Error::NoRtr`] if startup has agreed on an RTR message (RFC 6581 section 9), which is a message of
+    /// RDMAP.
     pub fn new(
         agreement: &Agreement,
         association: Association,
@@ -81,10 +81,10 @@ impl DdpStream {
         Self::with_msn(agreement, association, queues, 1)
     }
 
-    /// A stream whose first message on every queue has `msn`; for tests of the wrap from 0xFFFFFFFF to 0.
+    /// Makes a stream whose first message on every queue has `msn`. It is for tests of the wrap from 0xFFFFFFFF to 0.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// Those of [`Self::new`].
     pub fn with_msn(
         agreement: &Agreement,
         association: Association,
@@ -116,11 +116,11 @@ impl DdpStream {
         })
     }
 
-    /// Posts a buffer for the next untagged message of a queue; a longer message is the peer's error. `id` comes back
-    /// with it.
+    /// Posts a buffer for the next untagged message of a queue. A longer message is the peer's error. The event with
+    /// the buffer has `id`, too.
     ///
     /// # Errors
-    /// [`PostError::UnknownQueue`], or [`PostError::Closed`] when nothing will come any more.
+    /// [`PostError::UnknownQueue`], or [`PostError::Closed`] if no message can arrive any more.
     pub fn post_buffer(&mut self, queue: u32, id: u64, buffer: Vec<u8>) -> Result<(), PostError> {
         let buffers = self.sink.queue_mut(queue).ok_or(PostError::UnknownQueue)?;
         if self.inbound != Direction::Open {
@@ -130,7 +130,7 @@ impl DdpStream {
         Ok(())
     }
 
-    /// Sends an untagged message to the next buffer of the peer's queue, with the five octets that are the ULPs' own.
+    /// Sends an untagged message to the next buffer of the peer's queue. `rsvd` is RsvdULP, five octets of the ULPs.
     ///
     /// # Errors
     /// [`PostError::UnknownQueue`], [`PostError::TooLong`] or [`PostError::Closed`].
@@ -147,7 +147,7 @@ impl DdpStream {
         self.send(id, Target::Untagged { queue, rsvd }, source.into())
     }
 
-    /// Sends a tagged message to offset `to` of the peer's buffer `stag`, with the octet that is the ULPs' own.
+    /// Sends a tagged message to offset `to` of the peer's buffer `stag`. `rsvd` is RsvdULP, an octet of the ULPs.
     ///
     /// # Errors
     /// [`PostError::TooLong`] or [`PostError::Closed`].
@@ -161,8 +161,8 @@ impl DdpStream {
         self.send(id, Target::Tagged { stag, to, rsvd }, source.into())
     }
 
-    /// Closes the sending direction behind what was posted: the peer gets all of it, then FIN. What the peer sends is
-    /// still taken (RFC 5041 section 6.2.1).
+    /// Closes the sending direction: the peer gets all posted messages, then FIN. The stream still receives messages
+    /// of the peer (RFC 5041 section 6.2.1).
     pub fn shutdown(&mut self) {
         if self.outbound == Direction::Open {
             self.outbound = Direction::Closing;
@@ -170,17 +170,17 @@ impl DdpStream {
     }
 
     /// Ends the stream at once, in both directions: the peer's end sees its connection lost (RFC 5041 section 6.2.2).
-    /// What was not sent yet may be lost.
+    /// Octets that were not sent yet may be lost.
     pub fn abort(&mut self, llp: &mut Llp<'_>) {
         llp.abort();
         (self.inbound, self.outbound) = (Direction::Closed, Direction::Closed);
     }
 
-    /// Receives and sends what can be, up to one event. `None` means that there is nothing more to do until the LLP
-    /// has news or the ULP asks for something.
+    /// Receives and sends as much as possible, up to one event. Returns `None` if there is no more work until the LLP
+    /// has news or the ULP makes another call.
     pub fn poll(&mut self, llp: &mut Llp<'_>, memory: &MemoryTable) -> Option<DdpEvent> {
         let reach = self.association.reach(memory);
-        // Each direction goes first every other time, so that a peer that always sends does not keep us from it.
+        // The directions take turns to go first, so that a peer that always sends cannot stop this end from sending.
         self.transmits = !self.transmits;
         let mut event = self.flush();
         for transmits in [self.transmits, !self.transmits] {
@@ -190,14 +190,14 @@ impl DdpStream {
         event.or_else(|| self.watch(llp))
     }
 
-    /// The longest untagged message that fits one segment now, in octets: it depends on TCP's segment size and on
-    /// Markers.
+    /// Returns the longest untagged message that fits into one segment now, in octets. It depends on TCP's segment size
+    /// and on Markers.
     #[must_use]
     pub fn max_untagged(&self, llp: &Llp<'_>) -> usize {
         pump::mulpdu(llp, self.segments.sends_markers()) - Header::UNTAGGED_LEN
     }
 
-    /// The longest tagged message that fits one segment now, in octets.
+    /// Returns the longest tagged message that fits into one segment now, in octets.
     #[must_use]
     pub fn max_tagged(&self, llp: &Llp<'_>) -> usize {
         pump::mulpdu(llp, self.segments.sends_markers()) - Header::TAGGED_LEN
@@ -212,10 +212,10 @@ impl DdpStream {
         Ok(())
     }
 
-    /// Takes segments until a message is whole.
+    /// Takes segments until a message is complete.
     fn receive(&mut self, llp: &mut Llp<'_>, reach: Reach<'_>) -> Option<DdpEvent> {
         if self.inbound != Direction::Open {
-            // Dropped without a word (RFC 5041 section 7.1).
+            // After an error, DDP drops all further segments silently (RFC 5041 section 7.1).
             pump::discard(llp);
             return None;
         }
@@ -239,7 +239,7 @@ impl DdpStream {
             return None;
         }
         if !self.may_send && !self.sends.is_empty() {
-            // From a peer that has closed no FPDU comes any more that would let us begin.
+            // If the peer has closed, no FPDU can arrive that allows this end to begin.
             let is_hopeless = self.inbound == Direction::Closed;
             let send = if is_hopeless { self.sends.pop_front() } else { None };
             return send.map(|send| DdpEvent::Unsent { id: send.id });
@@ -272,7 +272,7 @@ impl DdpStream {
                     return self.sends.pop_front().map(|send| DdpEvent::Sent { id: send.id });
                 }
                 Ok(_) => {}
-                // The rest of a message that has begun cannot be sent, so that no other may follow it.
+                // The rest of a begun message cannot be sent, so no other message may follow it.
                 Err(_gone) => {
                     self.outbound = Direction::Closed;
                     return Some(self.fail(DdpCause::Ddp(weft_ddp::Error::LocalCatastrophic).into()));
@@ -286,7 +286,7 @@ impl DdpStream {
         None
     }
 
-    /// Sees to the ends that TCP's connection comes to.
+    /// Handles the end of TCP's connection, in one direction or in both.
     fn watch(&mut self, llp: &Llp<'_>) -> Option<DdpEvent> {
         match Peer::of(llp) {
             Peer::Open => return None,
@@ -313,7 +313,7 @@ impl DdpStream {
         event
     }
 
-    /// What was posted for a direction that is closed comes back.
+    /// Returns the next buffer or message that was posted for a direction that is closed now.
     fn flush(&mut self) -> Option<DdpEvent> {
         let returned = if self.inbound == Direction::Open { None } else { self.sink.give_back() };
         if returned.is_some() || self.outbound != Direction::Closed {
@@ -328,7 +328,7 @@ impl DdpStream {
     }
 }
 
-/// Begins a message, which takes its sequence number.
+/// Begins a message. This takes the message's sequence number.
 fn cutter(sender: &mut Sender<Box<[u32]>>, send: &Send) -> Option<Cutter> {
     match send.target {
         Target::Tagged { stag, to, rsvd } => Some(sender.tagged(rsvd, stag, to, send.len)),
@@ -338,7 +338,7 @@ fn cutter(sender: &mut Sender<Box<[u32]>>, send: &Send) -> Option<Cutter> {
     }
 }
 
-/// Makes room for an FPDU beside the send buffer.
+/// Makes room for an FPDU outside of the send buffer.
 pub(super) fn grow(scratch: &mut Vec<u8>, len: usize) {
     if scratch.len() < len {
         scratch.resize(len, 0);

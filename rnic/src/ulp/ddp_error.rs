@@ -3,33 +3,35 @@
 use weft_ddp::{Header, Segment};
 use weft_netif::CloseCause;
 
-/// A fatal error, after which a DDP stream takes nothing more from its peer.
+/// A fatal error, after which a DDP stream receives no more messages.
 ///
-/// DDP tells the peer nothing: it has no message for that. Until the ULP closes the stream it may send a last message
-/// about it; the peer's DDP sees an abort ([`DdpStream::abort`](super::DdpStream::abort)) as a lost LLP stream.
+/// DDP does not report the error to the peer, because it has no message for that. Until the ULP closes the stream it
+/// may send a last message about the error. The peer's DDP sees an abort
+/// ([`DdpStream::abort`](super::DdpStream::abort)) as a lost LLP stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DdpError {
-    /// What is wrong.
+    /// The cause.
     pub cause: DdpCause,
-    /// The DDP header of the segment that is to blame, if it has one that can be read.
+    /// The DDP header of the bad segment, if it has a readable one.
     pub header: Option<Header>,
-    /// Octets of that segment with its header.
+    /// The length of that segment with its header, in octets.
     pub segment_len: Option<usize>,
 }
 
 /// The layer that found a fatal error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DdpCause {
-    /// DDP: a segment of the peer breaks a rule, or this end could not go on ([`weft_ddp::Error::LocalCatastrophic`]).
+    /// DDP: a segment of the peer breaks a rule, or this end cannot continue ([`weft_ddp::Error::LocalCatastrophic`]).
     Ddp(weft_ddp::Error),
     /// MPA: a CRC, a Marker, or the peer's FIN inside an FPDU.
     Mpa(weft_mpa::Error),
-    /// TCP lost the connection; how, if it knows.
+    /// TCP lost the connection, with the cause if TCP knows it.
     Lost(Option<CloseCause>),
 }
 
 impl DdpError {
-    /// Error type and error code of RFC 5041 section 7.2; type 3 is the LLP's, with the codes of RFC 5044 section 8.
+    /// Returns error type and error code of RFC 5041 section 7.2. Type 3 is that of the LLP, with the codes of RFC 5044
+    /// section 8.
     #[must_use]
     pub const fn code(&self) -> (u8, u8) {
         match &self.cause {
@@ -39,7 +41,7 @@ impl DdpError {
         }
     }
 
-    /// The segment in `ulpdu` is to blame.
+    /// Makes the error of the segment in `ulpdu`.
     pub(super) fn segment(error: weft_ddp::Error, ulpdu: &[u8]) -> Self {
         let header = Segment::parse(ulpdu).ok().map(|segment| segment.header);
         Self { cause: DdpCause::Ddp(error), header, segment_len: Some(ulpdu.len()) }

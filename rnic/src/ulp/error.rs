@@ -1,17 +1,17 @@
-//! What a ULP has done wrong itself. Nothing has changed then.
+//! Errors of the ULP's own calls. Such a call changes nothing.
 
 use weft_mpa::StartupError;
 
-/// Why a request to a stream is refused.
+/// The reason why a stream refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostError {
-    /// The message would be longer than 2^32 - 1 octets (RFC 5041 section 5.2).
+    /// The message is longer than 2^32 - 1 octets (RFC 5041 section 5.2).
     TooLong,
     /// The stream has no queue of that number.
     UnknownQueue,
-    /// This direction of the stream is closed, or was asked to close (RFC 5041 section 6.2.1).
+    /// This direction of the stream is closed, or closing (RFC 5041 section 6.2.1).
     Closed,
-    /// A Read or an Atomic, and startup has agreed on an ORD of 0.
+    /// The request is a Read or an Atomic, and startup has agreed on an ORD of 0.
     NoReads,
 }
 
@@ -28,10 +28,10 @@ impl core::fmt::Display for PostError {
 
 impl core::error::Error for PostError {}
 
-/// Why a Request cannot be answered so.
+/// The reason why an answer to a Request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerError {
-    /// There is no Request that waits for an answer.
+    /// No Request waits for an answer.
     NothingAsked,
     /// The Reply does not fit: too much private data.
     Frame(StartupError),

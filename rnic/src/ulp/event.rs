@@ -1,4 +1,4 @@
-//! What happens on a stream of a ULP.
+//! The events of a stream of a ULP.
 
 use core::ops::Range;
 
@@ -9,17 +9,17 @@ use weft_verbs::Status;
 use super::DdpError;
 use crate::failure::Cause;
 
-/// What has happened on a [`DdpStream`](super::DdpStream).
+/// An event of a [`DdpStream`](super::DdpStream).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DdpEvent {
-    /// A message of ours is in TCP: its octets may be changed.
+    /// A message of this end is in TCP, so the ULP may change its octets.
     Sent {
-        /// The number that its sender gave it.
+        /// The number that the ULP gave the message.
         id: u64,
     },
-    /// A message of ours was not sent, or not as a whole.
+    /// A message of this end was not sent, or only in part.
     Unsent {
-        /// The number that its sender gave it.
+        /// The number that the ULP gave the message.
         id: u64,
     },
     /// An untagged message has come.
@@ -30,48 +30,48 @@ pub enum DdpEvent {
         queue: u32,
         /// Its sequence number.
         msn: u32,
-        /// What the peer's ULP has set: RsvdULP, in the order of the wire.
+        /// RsvdULP, which the peer's ULP has set, in the order of the wire.
         rsvd: [u8; 5],
-        /// The buffer, as long as the message.
+        /// The buffer, cut to the length of the message.
         buffer: Vec<u8>,
     },
-    /// The last segment of a tagged message was placed; all of it is there.
+    /// The last segment of a tagged message was placed, so the whole message is in memory.
     Tagged {
-        /// The buffer of ours that the peer named. It means nothing when the range is empty.
+        /// The buffer of this end that the peer named. It has no meaning if the range is empty.
         stag: Stag,
         /// The tagged offsets that were written.
         to: Range<u64>,
-        /// What the peer's ULP has set: RsvdULP.
+        /// RsvdULP, which the peer's ULP has set.
         rsvd: u8,
     },
-    /// A posted buffer that no message will come into.
+    /// A posted buffer gets no message any more.
     Returned {
         /// The number of the buffer.
         id: u64,
         /// The queue.
         queue: u32,
-        /// The buffer, with what may have come of a message that never ended.
+        /// The buffer. It may contain a part of an unfinished message.
         buffer: Vec<u8>,
     },
-    /// The peer has closed its direction, between two messages or inside one. This end may send on (RFC 5041 section
-    /// 6.2.1).
+    /// The peer has closed its direction, between two messages or inside one. This end may still send (RFC 5041
+    /// section 6.2.1).
     PeerClosed,
-    /// A fatal error: nothing more is taken in. The ULP may still send, and has to close the stream.
+    /// A fatal error: the stream receives no more messages. The ULP may still send, and has to close the stream.
     Failed(DdpError),
     /// The stream is over; nothing comes after this.
     Closed,
 }
 
-/// What has happened on an [`RdmapStream`](super::RdmapStream).
+/// An event of an [`RdmapStream`](super::RdmapStream).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RdmapEvent {
-    /// A request of ours has ended.
+    /// A request of this end has ended.
     Completed {
         /// The number that the ULP gave it.
         id: u64,
-        /// How. [`Status::WorkRequestFlushed`] when the stream ended before.
+        /// The result. [`Status::WorkRequestFlushed`] if the stream ended before.
         status: Status,
-        /// What memory held before, of an Atomic.
+        /// For an Atomic: the original value of the peer's memory.
         original: Option<u64>,
     },
     /// A Send has come.
@@ -82,12 +82,12 @@ pub enum RdmapEvent {
         buffer: Vec<u8>,
         /// The peer asks for an event.
         solicited: bool,
-        /// The STag of ours that the peer has taken out of use.
+        /// The STag of this end that the peer has invalidated.
         invalidated: Option<Stag>,
     },
     /// Immediate Data has come (RFC 7306 section 6).
     Immediate {
-        /// The number of the buffer that it has taken.
+        /// The number of the buffer that the message consumed.
         id: u64,
         /// That buffer, empty.
         buffer: Vec<u8>,
@@ -96,14 +96,14 @@ pub enum RdmapEvent {
         /// The peer asks for an event.
         solicited: bool,
     },
-    /// A posted buffer that nothing will come into.
+    /// A posted buffer gets no message any more.
     Returned {
         /// The number of the buffer.
         id: u64,
-        /// The buffer, with what may have come of a message that never ended.
+        /// The buffer. It may contain a part of an unfinished message.
         buffer: Vec<u8>,
     },
-    /// The peer has closed the stream gracefully. What it still asked for is answered.
+    /// The peer has closed the stream gracefully. This end still answers the peer's earlier requests.
     PeerClosed,
     /// The peer has ended the stream by a Terminate.
     Terminated(Terminate),

@@ -17,32 +17,32 @@ use crate::stream::{Stream, pump};
 
 /// One end of an RDMAP stream on DDP, MPA and TCP.
 ///
-/// The ULP posts buffers for what the peer sends, registers memory that the peer may read and write, and asks for the
-/// operations of RFC 5040 and RFC 7306. [`poll`](Self::poll) does the work and tells what has become of it. Requests
-/// complete in the order of the calls; a completed Send or Write is in TCP, and its octets may be changed (RFC 5040
-/// section 5.5).
+/// The ULP posts buffers for the peer's messages, registers memory that the peer may read and write, and requests the
+/// operations of RFC 5040 and RFC 7306. [`poll`](Self::poll) does the work and returns the events. Requests complete
+/// in the order of the calls. A completed Send or Write is in TCP, so the ULP may change its octets (RFC 5040 section
+/// 5.5).
 ///
-/// An error ends the stream: the peer gets a Terminate, then TCP is closed. A stream that is ending waits for the
-/// peer's FIN without a deadline, since it has no clock: [`abort`](Self::abort) ends it at once.
+/// An error ends the stream: the peer gets a Terminate, then TCP is closed. An ending stream waits for the peer's FIN
+/// without a deadline, because it has no clock. [`abort`](Self::abort) ends it at once.
 #[derive(Debug)]
 pub struct RdmapStream {
     stage: Stage,
     requests: Requests,
     association: Association,
-    /// Sent segments carry Markers, which MULPDU depends on.
+    /// Whether sent segments carry Markers. MULPDU depends on it.
     sends_markers: bool,
-    /// Reads and Atomics that may be outstanding.
+    /// The number of Reads and Atomics that may be outstanding.
     ord: u16,
-    /// The ULP has asked for a graceful end.
+    /// Whether the ULP has asked for a graceful end.
     is_closing: bool,
-    /// Whose turn it is.
+    /// Whether transmit went first in the last call of `poll`.
     transmits: bool,
     scratch: Vec<u8>,
 }
 
 impl RdmapStream {
-    /// A stream on the LLP whose startup has led to `agreement`. IRD and ORD are those agreed on; where they are left
-    /// to the ULPs, `depth` stands for each.
+    /// Makes a stream on the LLP whose startup returned `agreement`. IRD and ORD are those of the agreement. If startup
+    /// has left them to the ULPs, both are `depth`.
     #[must_use]
     pub fn new(agreement: &Agreement, association: Association, depth: u16) -> Self {
         let settle = |agreed| if agreed == NOT_NEGOTIATED { depth } else { agreed };
@@ -64,8 +64,8 @@ impl RdmapStream {
         }
     }
 
-    /// Posts a buffer for the next Send or Immediate Data of the peer; a longer Send is the peer's error. `id` comes
-    /// back with it.
+    /// Posts a buffer for the next Send or Immediate Data of the peer. A longer Send is the peer's error. The event
+    /// with the buffer has `id`, too.
     ///
     /// # Errors
     /// [`PostError::Closed`].
@@ -77,8 +77,8 @@ impl RdmapStream {
         Ok(())
     }
 
-    /// Sends to the peer's next buffer. `solicited` asks for an event there; `invalidate` is an STag of the peer that
-    /// it shall take out of use when the message has come.
+    /// Sends a message to the peer's next buffer. `solicited` requests an event there. `invalidate` is an STag that the
+    /// peer shall invalidate when the message has come.
     ///
     /// # Errors
     /// [`PostError::TooLong`] or [`PostError::Closed`].
@@ -109,7 +109,7 @@ impl RdmapStream {
         self.post(Request { id, kind: Kind::Write { stag, to }, len, source })
     }
 
-    /// Reads `len` octets at an offset of the peer's memory (`source`) into registered memory of ours (`sink`).
+    /// Reads `len` octets at an offset of the peer's memory (`source`) into registered memory of this end (`sink`).
     ///
     /// # Errors
     /// [`PostError::NoReads`] or [`PostError::Closed`].
@@ -125,7 +125,7 @@ impl RdmapStream {
         self.fetch(Request { id, kind, len, source: Source::from(&[]) })
     }
 
-    /// Changes 64 bits of the peer's memory. What was there before comes with the completion (RFC 7306 section 5).
+    /// Changes 64 bits of the peer's memory. The completion has the original value (RFC 7306 section 5).
     ///
     /// # Errors
     /// [`PostError::NoReads`] or [`PostError::Closed`].
@@ -133,7 +133,7 @@ impl RdmapStream {
         self.fetch(Request { id, kind: Kind::Atomic { op, stag, to }, len: 0, source: Source::from(&[]) })
     }
 
-    /// Hands 8 octets to the peer's ULP, which take a buffer of its (RFC 7306 section 6).
+    /// Sends 8 octets to the peer's ULP. They consume a posted buffer there (RFC 7306 section 6).
     ///
     /// # Errors
     /// [`PostError::Closed`].
@@ -142,14 +142,13 @@ impl RdmapStream {
         self.post(Request { id, kind, len: 0, source: Source::from(&[]) })
     }
 
-    /// Closes the stream when all that was asked for is done, on both sides: FIN follows, and what the peer sends is
-    /// still taken.
+    /// Closes the stream with FIN after all requests of both sides are done. The stream still receives messages of the
+    /// peer.
     pub const fn shutdown(&mut self) {
         self.is_closing = true;
     }
 
-    /// Ends the stream by a Terminate that says this (RFC 5040 section 6.2.2). Everything that was asked for is
-    /// flushed.
+    /// Ends the stream by a Terminate with `error` (RFC 5040 section 6.2.2). All requests are flushed.
     pub fn terminate(&mut self, error: Error) {
         self.stage.terminate(Terminate::from_error(&error, None));
     }
@@ -160,8 +159,8 @@ impl RdmapStream {
         self.stage.shut();
     }
 
-    /// Receives and sends what can be, up to one event. `None` means that there is nothing more to do until the LLP
-    /// has news or the ULP asks for something.
+    /// Receives and sends as much as possible, up to one event. Returns `None` if there is no more work until the LLP
+    /// has news or the ULP makes another call.
     pub fn poll(&mut self, llp: &mut Llp<'_>, memory: &MemoryTable) -> Option<RdmapEvent> {
         loop {
             let is_operating = self.stage.operating().is_some();
@@ -176,13 +175,14 @@ impl RdmapStream {
         }
     }
 
-    /// The longest Send that fits one segment now, in octets: it depends on TCP's segment size and on Markers.
+    /// Returns the longest Send that fits into one segment now, in octets. It depends on TCP's segment size and on
+    /// Markers.
     #[must_use]
     pub fn max_send(&self, llp: &Llp<'_>) -> usize {
         pump::mulpdu(llp, self.sends_markers) - Header::UNTAGGED_LEN
     }
 
-    /// The longest Write, or part of what is read, that fits one segment now, in octets.
+    /// Returns the longest Write, or part of a Read Response, that fits into one segment now, in octets.
     #[must_use]
     pub fn max_write(&self, llp: &Llp<'_>) -> usize {
         pump::mulpdu(llp, self.sends_markers) - Header::TAGGED_LEN
@@ -201,7 +201,7 @@ impl RdmapStream {
     }
 
     fn operate(&mut self, llp: &mut Llp<'_>, memory: &MemoryTable) -> Option<RdmapEvent> {
-        // Each direction goes first every other time, so that a peer that always sends does not keep us from it.
+        // The directions take turns to go first, so that a peer that always sends cannot stop this end from sending.
         self.transmits = !self.transmits;
         for transmits in [self.transmits, !self.transmits] {
             let moved =
@@ -222,18 +222,18 @@ impl RdmapStream {
         self.watch(llp)
     }
 
-    /// What follows Full Operation: throws input away, sends what the stream still owes, then FIN, and waits for the
-    /// peer's.
+    /// Ends the stream after Full Operation: discards input, sends the stream's pending messages, then FIN, and waits
+    /// for the peer's FIN.
     fn end(&mut self, llp: &mut Llp<'_>, memory: &MemoryTable) -> Option<RdmapEvent> {
         pump::discard(llp);
-        // A second failure changes nothing: the stream is at its end already, and FIN follows.
+        // A second failure changes nothing: the stream is already ending, and FIN follows.
         if self.transmit(llp, memory).is_err() {
             self.shut(llp);
         }
         self.watch(llp)
     }
 
-    /// Acts on what TCP and the stream have come to.
+    /// Handles a change of TCP's state or of the stream's.
     fn watch(&mut self, llp: &mut Llp<'_>) -> Option<RdmapEvent> {
         match self.stage.watch(Peer::of(llp))? {
             Step::PeerFinished { graceful: true } => return Some(RdmapEvent::PeerClosed),
@@ -251,7 +251,7 @@ impl RdmapStream {
         self.stage.shut();
     }
 
-    /// The peer has ended the stream: the request that it refused fails, all others are flushed.
+    /// Handles the peer's Terminate: the request that the peer refused fails, and all others are flushed.
     fn handle_terminate(&mut self, llp: &mut Llp<'_>, terminate: Terminate) -> RdmapEvent {
         if let Some(token) = self.stage.operating().and_then(|stream| stream.culprit(&terminate)) {
             self.requests.fail(token, status_of(&terminate));
@@ -275,11 +275,11 @@ impl RdmapStream {
         let mulpdu = pump::mulpdu(llp, self.sends_markers);
         let (Stage::Operating(stream) | Stage::Ending(stream)) = &mut self.stage else { return Ok(()) };
         let mut user = Side { requests: &mut self.requests, reach: self.association.reach(memory) };
-        // Markers take the most room where they come densest, so that this holds all of the FPDUs.
+        // FPDUs of one length differ by at most one Marker, so this is enough room for each of them.
         grow(&mut self.scratch, stream.fpdu_room(mulpdu) + MARKER_LEN);
         pump::transmit_all(stream, llp, &mut self.scratch, mulpdu, &mut user)
     }
 }
 
-/// By how much the room for FPDUs of one length differs: by a Marker.
+/// The difference in octets between the longest and the shortest FPDU of one ULPDU length: one Marker.
 const MARKER_LEN: usize = 4;

@@ -1,6 +1,6 @@
-//! The user's half of an RDMAP stream: requests, posted buffers, and what becomes of them. The queue pair of verbs is
-//! the other user of the same spine. What both do to memory alike stands in [`Reach`]. Their completions have nothing in
-//! common: rings in memory there, events that own their buffers here.
+//! The user's half of an RDMAP stream: requests, posted buffers and their events. The queue pair of verbs is the other
+//! user of the same stream code. [`Reach`] has the accesses to memory that both need. Their completions have no common
+//! code: verbs have rings in memory, and these streams have events that own their buffers.
 
 use std::collections::VecDeque;
 
@@ -12,20 +12,20 @@ use super::buffer::{Buffer, BufferQueue};
 use super::{RdmapEvent, Source};
 use crate::stream::user::User;
 
-/// What the ULP has asked for and not been told the end of.
+/// The requests whose end the ULP has not been told.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     waiting: VecDeque<Request>,
-    /// In the order of the calls, which is that of the completions (RFC 5040 section 5.5).
+    /// The started requests, in the order of the calls, which is also the order of completions (RFC 5040 section 5.5).
     started: VecDeque<Started>,
-    /// The token of the first that has started.
+    /// The token of the first started request.
     first: u64,
     buffers: BufferQueue,
-    /// What the segment that came last has brought.
+    /// The event of the last received segment.
     event: Option<RdmapEvent>,
 }
 
-/// A message to send, or to fetch.
+/// A request of the ULP: a Send, a Write, Immediate Data, a Read or an Atomic.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) id: u64,
@@ -39,12 +39,12 @@ pub(super) struct Request {
 struct Started {
     id: u64,
     source: Source,
-    /// The original value, of an Atomic.
+    /// For an Atomic: the original value.
     original: Option<u64>,
     status: Option<Status>,
 }
 
-/// The requests of a stream with the memory in reach, for the spine to work with.
+/// The requests of a stream with the memory in reach, in the form that the stream code needs.
 #[derive(Debug)]
 pub(super) struct Side<'a> {
     pub(super) requests: &'a mut Requests,
@@ -60,7 +60,8 @@ impl Requests {
         self.buffers.post(id, buffer);
     }
 
-    /// What the ULP is to be told next: with `ended` also of all that nothing will come of any more.
+    /// Returns the next event for the ULP. If the stream has ended (`ended`), this includes flushed requests and
+    /// returned buffers.
     pub(super) fn next_event(&mut self, ended: bool) -> Option<RdmapEvent> {
         if let Some(event) = self.event.take() {
             return Some(event);
@@ -80,14 +81,14 @@ impl Requests {
             .or_else(|| self.buffers.give_back().map(returned))
     }
 
-    /// A request that has started cannot be completed.
+    /// Marks a started request as failed.
     pub(super) fn fail(&mut self, token: Token, status: Status) {
         if let Some(started) = self.started_mut(token) {
             started.status.get_or_insert(status);
         }
     }
 
-    /// Whether everything that was asked for has been told.
+    /// Returns true if the ULP has been told the end of all its requests.
     pub(super) fn is_done(&self) -> bool {
         self.waiting.is_empty() && self.started.is_empty() && self.event.is_none()
     }
@@ -103,13 +104,13 @@ impl Requests {
     }
 
     fn started_mut(&mut self, token: Token) -> Option<&mut Started> {
-        // An RTR message is nobody's request, and its token is beyond all of them.
+        // An RTR message is no request of the ULP, and its token is greater than those of all requests.
         self.started.get_mut(usize::try_from(token.0.checked_sub(self.first)?).ok()?)
     }
 }
 
 impl Side<'_> {
-    /// Places a part of a Send, and delivers it with its last one.
+    /// Places a part of a Send, and delivers the Send with the last part.
     fn place_send(&mut self, offset: u32, payload: &[u8], last: Option<SendEnd>) -> Result<(), Error> {
         let Reach { memory, pd, stream } = self.reach;
         if let Some(stag) = last.and_then(|end| end.invalidate) {
@@ -131,7 +132,7 @@ impl Side<'_> {
         Ok(())
     }
 
-    /// A request of ours is done.
+    /// Marks a request of this end as successful.
     fn succeed(&mut self, token: Token, original: Option<u64>) {
         if let Some(started) = self.requests.started_mut(token) {
             started.status = Some(Status::Success);
@@ -166,7 +167,7 @@ impl User for Side<'_> {
 
     fn fill(&mut self, body: &Body, payload: &mut Payload<'_>) -> Result<(), Refusal> {
         match body {
-            // An RTR message is nobody's request, and has no octets.
+            // An RTR message is no request of the ULP, and has no octets.
             Body::Message { token, offset } if payload.left() > 0 => {
                 let reach = self.reach;
                 let started = self.requests.started_mut(*token).ok_or(Refusal::Local(Status::General))?;
@@ -209,7 +210,7 @@ impl User for Side<'_> {
                 self.requests.event =
                     Some(RdmapEvent::Immediate { id, buffer: octets, data: data.0, solicited });
             }
-            // The stream ends with it.
+            // The stream handles a Terminate itself.
             Inbound::Terminate(_) => {}
         }
         Ok(())

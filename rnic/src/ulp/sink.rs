@@ -1,5 +1,4 @@
-//! The receiving half of a DDP stream: where segments are placed, and when a message is delivered (RFC 5041 sections
-//! 5 and 7.1).
+//! The receiving half of a DDP stream: it places segments and delivers messages (RFC 5041 sections 5 and 7.1).
 
 use core::ops::Range;
 
@@ -13,11 +12,11 @@ use super::buffer::BufferQueue;
 #[derive(Debug)]
 pub(super) struct Sink {
     queues: Box<[BufferQueue]>,
-    /// What the tagged message that is coming has covered so far.
+    /// The range that the current tagged message has covered so far.
     run: Option<Run>,
 }
 
-/// Segments of one tagged message that follow each other.
+/// Consecutive segments of one tagged message.
 #[derive(Debug)]
 struct Run {
     stag: Stag,
@@ -29,12 +28,13 @@ impl Sink {
         Self { queues: (0..queues).map(|_| BufferQueue::default()).collect(), run: None }
     }
 
-    /// The buffers of a queue.
+    /// Returns the buffers of a queue.
     pub(super) fn queue_mut(&mut self, queue: u32) -> Option<&mut BufferQueue> {
         self.queues.get_mut(usize::try_from(queue).ok()?)
     }
 
-    /// Places a segment, and answers the message that it completes. Nothing of it is placed when there is an error.
+    /// Places a segment, and returns the event of the message that it completes. In case of an error nothing of the
+    /// segment is placed.
     pub(super) fn accept(
         &mut self,
         segment: &Segment<'_>,
@@ -59,7 +59,7 @@ impl Sink {
                 if !last {
                     return Ok(None);
                 }
-                // The place above was in this buffer, so that it is there and its length holds the message.
+                // The call above has placed octets into this buffer, so the buffer exists and is long enough.
                 let len = mo + u32::try_from(payload.len()).map_err(|_| Error::TooLong)?;
                 let buffer = buffers.deliver(len).ok_or(Error::NoBuffer)?;
                 let [a, b, c, d] = word.to_be_bytes();
@@ -69,7 +69,7 @@ impl Sink {
         }
     }
 
-    /// A buffer that no message will come into any more.
+    /// Returns a buffer that gets no message any more.
     pub(super) fn give_back(&mut self) -> Option<DdpEvent> {
         (0..).zip(&mut self.queues).find_map(|(queue, buffers)| {
             let buffer = buffers.give_back()?;
@@ -77,12 +77,12 @@ impl Sink {
         })
     }
 
-    /// What the message covers with a further segment. The header does not say where its message began, but segments
-    /// of a message follow each other (RFC 5041 section 5.3).
+    /// Returns the range that the message covers with a further segment. The header does not say where its message
+    /// began, but the segments of a message are consecutive (RFC 5041 section 5.3).
     fn extend(&mut self, stag: Stag, to: u64, len: u64) -> Run {
         let end = to.wrapping_add(len);
         match self.run.take() {
-            // STag and TO mean nothing in a segment without octets (RFC 5041 section 5.2).
+            // STag and TO have no meaning in a segment without octets (RFC 5041 section 5.2).
             Some(run) if len == 0 => run,
             Some(run) if run.stag == stag && run.to.end == to => Run { stag, to: run.to.start..end },
             _ => Run { stag, to: to..end },
@@ -90,8 +90,8 @@ impl Sink {
     }
 }
 
-/// DDP's name for what is wrong with a tagged segment. A buffer that may not be written does not allow placement,
-/// which is the second check of RFC 5041 section 7.1 and has no code but that of the first.
+/// Returns DDP's error for a violation by a tagged segment. A buffer without the right to write does not allow
+/// placement. That is the second check of RFC 5041 section 7.1, which has only the code of the first check.
 const fn blame(violation: Violation) -> Error {
     match violation {
         Violation::WrongPd | Violation::WrongStream => Error::WrongStream,

@@ -1,4 +1,4 @@
-//! Where the octets of a message to send come from.
+//! The source of the octets of a message to send.
 
 use bytes::Bytes;
 use weft_ddp::Stag;
@@ -6,7 +6,7 @@ use weft_verbs::{Payload, Reach, Violation};
 
 use super::PostError;
 
-/// The octets of a message to send. They are copied straight into TCP's buffer, when there is room.
+/// The octets of a message to send. The stream copies them straight into TCP's buffer when there is room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Octets that the stream keeps until they are sent.
@@ -15,15 +15,15 @@ pub enum Source {
     Memory {
         /// The STag of the registration.
         stag: Stag,
-        /// Tagged offset of the first octet.
+        /// The tagged offset of the first octet.
         to: u64,
-        /// Octets.
+        /// The length in octets.
         len: u32,
     },
 }
 
 impl Source {
-    /// Octets of the message.
+    /// Returns the length of the message in octets.
     ///
     /// # Errors
     /// [`PostError::TooLong`]: a message has at most 2^32 - 1 octets (RFC 5041 section 5.2).
@@ -34,7 +34,7 @@ impl Source {
         }
     }
 
-    /// Whether all of it can be read now.
+    /// Checks that all octets can be read now.
     pub(super) fn check(&self, reach: Reach<'_>) -> Result<(), Violation> {
         match *self {
             Self::Memory { stag, to, len } if len > 0 => {
@@ -45,7 +45,7 @@ impl Source {
         }
     }
 
-    /// Fills all that is left of a payload with the octets from `offset` on.
+    /// Fills the rest of a payload with the octets from `offset` on.
     pub(super) fn fill(
         &self,
         reach: Reach<'_>,

@@ -15,21 +15,21 @@ use crate::stream::{Stream, pump};
 
 /// One end of MPA's startup on one TCP connection.
 ///
-/// The frames are taken off TCP exactly: what follows them belongs to the stream, or after a rejection to the ULP.
-/// Startup keeps no clock: a caller that does not want to wait for ever aborts the LLP.
+/// Startup takes exactly the octets of its frames from TCP. The octets after them belong to the stream, or after a
+/// rejection to the ULP. Startup has no clock: a caller that needs a time limit aborts the LLP.
 #[derive(Debug)]
 pub struct Startup {
     phase: Phase,
-    /// The peer's frame as far as it has come.
+    /// The received octets of the peer's frame.
     frame: Vec<u8>,
-    /// What is still to be sent of our own.
+    /// The octets of this end's frame that are still to be sent.
     outbox: Vec<u8>,
 }
 
-/// What has come of a startup.
+/// The events of a startup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartupEvent {
-    /// The peer's Request: to be answered by [`Startup::accept`] or [`Startup::reject`].
+    /// The peer's Request. The ULP answers it by [`Startup::accept`] or [`Startup::reject`].
     Requested {
         /// Revision of MPA: 1 (RFC 5044) or 2 (RFC 6581).
         revision: u8,
@@ -40,56 +40,57 @@ pub enum StartupEvent {
         /// The private data of the Request.
         private_data: Bytes,
     },
-    /// Full Operation begins: the LLP goes to a stream.
+    /// Full Operation begins. The ULP makes a stream on the LLP.
     Established(Agreement),
-    /// The peer's ULP rejects. The LLP is open, and the ULP's own (RFC 5044 section 7.1.2).
+    /// The peer's ULP has rejected the Request. The LLP is open and belongs to the ULP (RFC 5044 section 7.1.2).
     Rejected {
-        /// The peer's IRD, if it told it.
+        /// The peer's IRD, if the Reply has it.
         ird: Option<u16>,
-        /// The ORD that the peer has or needs, if it told it.
+        /// The ORD that the peer has or needs, if the Reply has it.
         ord: Option<u16>,
         /// The private data of the Reply.
         private_data: Bytes,
     },
-    /// The Reply that rejects is in TCP. The LLP is open, and the ULP's own.
+    /// The rejecting Reply is in TCP. The LLP is open and belongs to the ULP.
     RejectionSent,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// The Request goes out, and then the Reply comes.
+    /// This end sends the Request and waits for the Reply.
     AwaitingReply(Initiator),
     AwaitingRequest(Responder),
-    /// The ULP is to decide.
+    /// The Request waits for the ULP's answer.
     Offered(Offer, Bytes),
-    /// The Reply goes out.
+    /// This end sends the Reply.
     Replying(StartupEvent),
     Over,
 }
 
 impl Startup {
-    /// The end that sends the Request, with this private data.
+    /// Makes the end that sends the Request, with this private data.
     ///
     /// # Errors
-    /// [`StartupError`] when the private data does not fit: 512 octets, 508 with IRD and ORD.
+    /// [`StartupError`] if the private data is too long: the limit is 512 octets, or 508 with IRD and ORD.
     pub fn initiator(config: Config, private_data: &[u8]) -> Result<Self, StartupError> {
         let initiator = Initiator::new(config);
         let outbox = startup::octets(&initiator.request(private_data)?)?;
         Ok(Self { phase: Phase::AwaitingReply(initiator), frame: Vec::new(), outbox })
     }
 
-    /// The end that waits for a Request.
+    /// Makes the end that waits for a Request.
     #[must_use]
     pub fn responder(config: Config) -> Self {
         let phase = Phase::AwaitingRequest(Responder::new(config));
         Self { phase, frame: Vec::new(), outbox: Vec::new() }
     }
 
-    /// Does what can be done, up to one event. `None` means to call again when the LLP has news.
+    /// Sends and receives as much as possible, up to one event. After `None` the caller calls again when the LLP has
+    /// news.
     ///
     /// # Errors
-    /// [`ConnectFailure`]: there is no connection. The LLP was closed; a peer that believes in a connection has got a
-    /// Terminate.
+    /// [`ConnectFailure`] if startup has failed. The LLP is closed then. A peer that regards the connection as
+    /// established has got a Terminate.
     pub fn poll(&mut self, llp: &mut Llp<'_>) -> Result<Option<StartupEvent>, ConnectFailure> {
         let result = self.step(llp);
         if result.is_err() {
@@ -99,10 +100,10 @@ impl Startup {
         result
     }
 
-    /// Accepts the Request, with an IRD and an ORD of the ULP's choice if it was enhanced, and this private data.
+    /// Accepts the Request with this private data. An answer to an enhanced Request also has this IRD and ORD.
     ///
     /// # Errors
-    /// [`AnswerError`], and nothing has changed.
+    /// [`AnswerError`]. Nothing has changed then.
     pub fn accept(&mut self, [ird, ord]: [u16; 2], private_data: &[u8]) -> Result<(), AnswerError> {
         let Phase::Offered(offer, greeting) = &self.phase else { return Err(AnswerError::NothingAsked) };
         let peer_depths = offer.peer_ird.zip(offer.peer_ord);
@@ -115,7 +116,7 @@ impl Startup {
     /// Rejects the Request, with this private data.
     ///
     /// # Errors
-    /// [`AnswerError`], and nothing has changed.
+    /// [`AnswerError`]. Nothing has changed then.
     pub fn reject(&mut self, private_data: &[u8]) -> Result<(), AnswerError> {
         let Phase::Offered(offer, _) = &self.phase else { return Err(AnswerError::NothingAsked) };
         let reply = offer.reject(private_data).map_err(AnswerError::Frame)?;
@@ -134,7 +135,7 @@ impl Startup {
                 Phase::AwaitingReply(_) => reason,
                 _ => ConnectFailure::Closed,
             })?;
-            // Octets of the ULP may still fill the send buffer; a fresh one holds any frame.
+            // Octets of the ULP may still fill the send buffer. An empty send buffer has room for any frame.
             if !is_open || !llp.has_room(self.outbox.len()) {
                 return Ok(None);
             }
@@ -197,8 +198,8 @@ impl Startup {
     }
 }
 
-/// The peer believes in the connection: it learns by a Terminate that there is none (RFC 6581 section 9.3). The send
-/// buffer holds only the Request so far, so that the Terminate goes into it now or, if TCP has ended, never.
+/// Sends a Terminate to a peer that regards the connection as established (RFC 6581 section 9.3). The send buffer
+/// holds only the Request so far, so the Terminate goes into it now or, if TCP has ended, never.
 fn refuse(llp: &mut Llp<'_>, negotiated: &Negotiated, error: Error) {
     let mut stream = Stream::new(negotiated, true, true);
     stream.terminate(Failure::mpa(error).terminate);

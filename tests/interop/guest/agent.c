@@ -54,7 +54,7 @@ static void say(const char *format, ...)
 	for (int done = 0; done < len;) {
 		ssize_t written = write(port, text + done, (size_t)(len - done));
 		if (written < 0 && errno != EINTR && errno != EAGAIN)
-			return; /* Nobody is at the other end. */
+			return; /* The host has not opened the other end. */
 		done += written > 0 ? (int)written : 0;
 	}
 }

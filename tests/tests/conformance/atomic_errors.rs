@@ -329,7 +329,7 @@ fn a_target_that_is_deregistered_before_its_turn() {
 
 /// An Atomic of the peer waits behind a Read whose answer the peer does not take. Then the peer's FIN comes inside of
 /// an FPDU, which is an error. Or it comes at the end of one, and the queue pair is destroyed. In both cases memory
-/// does not change any more. Nobody polls a completion of the destroyed queue pair, whose connection goes on.
+/// does not change any more. The destroyed queue pair has no completion to poll, although its connection goes on.
 #[test]
 fn pending_atomics_are_not_done_after_an_error() {
     for role in ROLES {

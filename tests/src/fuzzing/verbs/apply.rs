@@ -159,7 +159,7 @@ impl World {
             Link::Asking => self.withdraw(end),
             Link::None => {}
         }
-        // Requests that are still posted get no completion any more. Nobody gets those that were not polled.
+        // Requests that are still posted get no completion any more, and completions that were not polled disappear.
         let pair = self.pair_mut(end);
         pair.sends.clear();
         pair.recvs.clear();
