@@ -1,8 +1,10 @@
 //! The counters of all layers. Every counter is documented.
 
-use weft_netif::{Duration, ImpairmentConfig};
-use weft_rnic::{Access, CmEvent, ConnParam, ConnectFailure, Counters, Data, SendOpcode, SendWr, Status};
-use weft_tests::{PORT, Pair, PairConfig};
+use weft_netif::{Duration, ImpairmentConfig, Instant};
+use weft_rnic::{
+    Access, Clock, CmEvent, ConnParam, ConnectFailure, Counters, Data, Device, SendOpcode, SendWr, Status,
+};
+use weft_tests::{PORT, Pair, PairConfig, Side, hex};
 
 use crate::world::{
     READ_REQUEST, READ_RESPONSE, SEND, WR, WRITE, connected, drain, end_of_a, end_of_b, guarded, len32,
@@ -190,4 +192,36 @@ fn retransmissions_show_what_the_wire_loses() {
     assert!(a.tcp.segments_retransmitted > 0, "{:?}", a.tcp);
     assert_eq!(a.tcp.octets_sent - a.tcp.octets_retransmitted, b.tcp.octets_received, "{:?}", a.tcp);
     assert_eq!(a.sent.octets_by_opcode[WRITE], 200_000, "RDMAP sends nothing twice");
+}
+
+/// A round has worked if it has taken a frame, although no connection had a turn, and if it has carried out a request,
+/// although no frame came or went.
+#[test]
+fn a_round_is_idle_unless_frames_or_requests_come() {
+    let round = |device: &Device, now: Instant| {
+        let before = device.counters().engine;
+        device.poll(now);
+        let after = device.counters().engine;
+        assert_eq!(after.polls, before.polls + 1);
+        after.polls_idle > before.polls_idle
+    };
+    let clock = Clock::virtual_time();
+    let (wire, mut neighbor) = weft_netif::pair(1500);
+    let side = Side::new(wire, &clock, "10.0.0.1/24", &PairConfig::default());
+    let now = clock.now();
+    round(&side.device, now);
+    assert!(round(&side.device, now));
+    let request =
+        "FFFFFFFFFFFF 020000000009 0806 0001 0800 06 04 0001 020000000009 0A000009 000000000000 0A000001";
+    neighbor.send(now, &hex(request));
+    assert!(!round(&side.device, now));
+    assert!(round(&side.device, now));
+
+    let pair = connected();
+    let now = pair.lockstep.now();
+    round(&pair.a.device, now);
+    assert!(round(&pair.a.device, now));
+    pair.a.qp.post_send(&SendWr { wr_id: 1, opcode: SendOpcode::Nop, ..WR }).unwrap();
+    assert!(!round(&pair.a.device, now));
+    assert_eq!(outcomes(&drain(&pair.a.cq)), [(1, Status::Success)]);
 }

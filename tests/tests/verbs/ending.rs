@@ -2,7 +2,7 @@
 
 use weft_netif::Duration;
 use weft_rnic::{CmError, CmEvent, Completion, Data, DisconnectReason, Mr, QpState, SendWr, Status};
-use weft_tests::{Pair, Side};
+use weft_tests::{Pair, PairConfig, Side};
 
 use crate::world::{
     GUARD, READ_REQUEST, READ_RESPONSE, SEND, WR, connected, contents, drain, end_of_a, end_of_b, guarded,
@@ -242,4 +242,23 @@ fn a_silent_peer_is_given_up() {
     assert!((100..200).contains(&(now - started).secs()), "{}", now - started);
     assert_eq!(outcomes(&drain(&pair.a.cq)), [(1, Status::RetryExceeded), (2, Status::WorkRequestFlushed)]);
     assert_eq!(pair.b.device.counters().received.by_opcode[READ_REQUEST], 0);
+}
+
+/// The last message of a queue pair that behaves as one of InfiniBand is still in TCP when the queue pair is destroyed.
+/// The message arrives, and the end behind it.
+#[test]
+fn the_last_message_of_a_queue_pair_like_infinibands_arrives_without_it() {
+    let mut pair = Pair::new(&PairConfig::default());
+    pair.a.qp.set_as_infiniband(true);
+    pair.connect(false);
+    let octets = pattern(100_000, 1);
+    let (source, sink) = (memory_of(&pair.a, &octets), guarded(&pair.b, octets.len()));
+    post_recv(&pair.b.qp, 100, &[sink.sge(0, 100_000)]);
+    pair.a.qp.post_send(&SendWr { wr_id: 1, data: Data::Sges(&[source.sge(0, 100_000)]), ..WR }).unwrap();
+    assert_eq!(outcomes(&[pair.completion_of_a()]), [(1, Status::Success)]);
+    let fresh = qp_on(&pair.a, &pair.a.cq);
+    drop(core::mem::replace(&mut pair.a.qp, fresh));
+    assert_eq!(outcomes(&[pair.completion_of_b()]), [(100, Status::Success)]);
+    assert_eq!(contents(&sink), octets);
+    assert_eq!(end_of_b(&mut pair), DisconnectReason::Peer);
 }
