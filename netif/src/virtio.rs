@@ -32,3 +32,25 @@ const IPV4: [u8; 2] = [0x08, 0x00];
 /// VIRTIO_NET_HDR_GSO_TCPV4 and _TCPV6.
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The segments of a large frame each get the headers in front of its payload, TCP's options included.
+    #[test]
+    fn the_header_of_a_large_frame_tells_how_to_cut_it() {
+        let mut octets = vec![0; 34 + 32 + 5000];
+        octets[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
+        octets[16..18].copy_from_slice(&5052_u16.to_be_bytes());
+        octets[23] = 6;
+        octets[34 + 12] = 0x80;
+        let mut frame = Frame::copy_of(&octets);
+        assert_eq!(header_for(&mut frame), [0; VNET_HEADER]);
+        (frame.is_trusted, frame.segment) = (true, 1460);
+        let header = header_for(&mut frame);
+        let number = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+        assert_eq!(header[..2], [NEEDS_CHECKSUM, GSO_TCPV4]);
+        assert_eq!([2, 4, 6, 8].map(number), [34 + 32, 1460, 34, 16]);
+    }
+}

@@ -89,6 +89,7 @@ fn a_plain_device_with_one_queue() {
             poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&wait)).unwrap();
         }
         assert_eq!(frame.len(), 42, "no header before it");
+        assert_eq!(wire.counters().send_lost, 0);
         assert!(
             Wire::open(&"tap:weft%d,plain".parse().unwrap(), 1500).is_ok(),
             "the kernel chooses its name"

@@ -136,6 +136,26 @@ fn a_transport_of_the_kernel_is_settled_without_connections_and_has_a_seed_of_it
     all[0].remove(id);
 }
 
+/// The FIN is known before the octets in front of it have been read. The end is not reached until they are.
+#[test]
+fn a_connection_is_drained_when_all_in_front_of_the_fin_is_consumed() {
+    let mut host = Host::new(V4);
+    let (id, mut plain) = host.plain_peer();
+    plain.write_all(b"last words").unwrap();
+    plain.shutdown(Shutdown::Write).unwrap();
+    host.until(|stack| (stack.llp(id)?.state() == LlpState::PeerClosed).then_some(()));
+    let mut llp = host.stack.llp(id).unwrap();
+    assert!(!llp.is_drained());
+    assert_eq!(llp.readable(), b"last words");
+    assert!(!llp.is_drained());
+    llp.consume(10);
+    host.until(|stack| {
+        let mut llp = stack.llp(id)?;
+        let _looked_at = llp.readable();
+        llp.is_drained().then_some(())
+    });
+}
+
 #[test]
 fn octets_go_both_ways_over_ipv4_and_ipv6_and_both_ends_close() {
     for address in [V4, V6] {

@@ -1,6 +1,8 @@
 //! Several stacks with one address on one wire.
 
-use weft_netif::{Capture, ConnectionId, Instant, LlpState, Stack, StackConfig, Wire, pair, queue_of};
+use weft_netif::{
+    Capture, ConnectionId, Instant, LlpState, Stack, StackConfig, Transport, Wire, pair, queue_of,
+};
 
 const PORT: u16 = 4791;
 const STACKS: usize = 3;
@@ -76,6 +78,15 @@ fn the_capture_of_a_shared_wire_is_taken_once() {
     let mut ports = Wire::share(vec![wire], STACKS, &config).unwrap();
     assert!(ports[1].take_capture().is_some());
     assert!(ports.iter_mut().all(|port| port.take_capture().is_none()));
+}
+
+/// One stack cannot have several queues.
+#[test]
+fn several_queues_are_no_ground_of_one_transport() {
+    let config = StackConfig::new("10.0.0.2/24".parse().unwrap());
+    let queues = vec![pair(1500).0, pair(1500).0];
+    let refused = Transport::open(queues.into(), &config, Instant::ZERO).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
 }
 
 fn send(stack: &mut Stack, id: ConnectionId, octets: &[u8]) {
