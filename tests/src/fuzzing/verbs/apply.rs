@@ -149,7 +149,7 @@ impl World {
 
     fn destroy(&mut self, end: End) {
         // Of every other queue pair the program polls first what there is.
-        if end.1 % 2 == 0 {
+        if end.1.is_multiple_of(2) {
             self.pair(end).cqs.into_iter().for_each(|cq| self.poll(end.0, cq, usize::MAX));
         }
         self.pair_mut(end).qp = None;
