@@ -89,7 +89,7 @@ impl<T> core::fmt::Debug for Lists<T> {
     }
 }
 
-/// A hash by one multiplication. No peer chooses the addresses and numbers, so that nobody can make them collide.
+/// A hash by one multiplication. A peer does not choose the addresses and numbers, so it cannot cause collisions.
 #[derive(Debug, Default)]
 pub(crate) struct Mix(u64);
 

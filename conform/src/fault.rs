@@ -10,9 +10,9 @@ use crate::trial::Trial;
 /// A fault of a segment, and the right answers to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault<'a> {
-    /// What is wrong, for the reader of the evidence.
+    /// The description of the fault, for the reader of the evidence.
     pub(crate) what: &'a str,
-    /// The requirements on any receiver that looks at the segment: every refusal keeps them.
+    /// The requirements on any receiver that checks the segment. A target that refuses the segment keeps them.
     pub(crate) guards: &'a [&'static str],
     /// The RFCs' layer, type and code as four digits. Empty if the RFCs have no code.
     pub(crate) codes: &'a [&'a str],

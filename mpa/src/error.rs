@@ -28,7 +28,8 @@ pub enum Error {
     },
     /// The Request or Reply Frame is malformed or does not fit the other one (code 0x04).
     Startup(StartupError),
-    /// An FPDU does not fit into the staging buffer. The owner of the buffer is to blame, not the peer (code 0x05).
+    /// An FPDU does not fit into the staging buffer. This is an error of the buffer's owner, not of the peer (code
+    /// 0x05).
     TooLong {
         /// The octets that had to be staged.
         len: usize,

@@ -413,7 +413,7 @@ const fn receive_len(len: usize) -> usize {
 }
 
 /// Returns the size of a send buffer for the size asked for. It holds whole segments, since smoltcp cuts a segment
-/// where the buffer ends. A buffer of a few segments only is left as it is, since it would lose too much.
+/// where the buffer ends. A buffer of a few segments keeps its size, because rounding down would lose too much of it.
 const fn send_len(len: usize, segment: usize) -> usize {
     if len < FEW * segment { len } else { len - len % segment }
 }

@@ -16,7 +16,7 @@ pub struct Held {
     file: Option<File>,
 }
 
-/// Device and inode. Eventfds have one inode in common, but are told apart from files and sockets.
+/// Device and inode. All eventfds have the same inode, but files and sockets have others.
 type File = (u64, u64);
 
 /// Marks a descriptor as one that ends with this process. The mark has to be dropped before the descriptor.

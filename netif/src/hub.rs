@@ -307,7 +307,7 @@ impl Inbox {
         }
     }
 
-    /// Counts an entry that the caller, who holds the lanes, has put in. Rings the bell if it is the first.
+    /// Counts an entry that the caller has put in while it holds the lanes. Rings the bell if it is the first entry.
     fn count_in(&self) {
         if self.waiting.fetch_add(1, Ordering::AcqRel) == 0 {
             // The only error is a full counter, which is readable as well.

@@ -154,7 +154,7 @@ const LEVELS: usize = 6;
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 /// The longest distance of a deadline (two years). A deadline that is farther away is put in at this distance, and
-/// again when it comes up. One slot of the highest level is not used, so that no deadline gets into the slot of the
+/// again when that time comes. One slot of the highest level is not used, so that no deadline gets into the slot of the
 /// present time.
 const MAX_TICKS: u64 = (SLOTS as u64 - 1) << (SLOT_BITS as usize * (LEVELS - 1));
 const NONE: usize = usize::MAX;

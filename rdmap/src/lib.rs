@@ -17,8 +17,8 @@
 //! The owner of the memory may place a tagged payload as it arrives, before the segment is whole. Then it calls
 //! `place_of` and `accept_placed`.
 //!
-//! An endpoint holds no payload. [`Outbound`] tells where the octets of a segment come from, and [`Inbound`] where
-//! they go. The caller, who owns the memory, checks and copies. The caller also supplies the storage for the lists.
+//! An endpoint holds no payload. [`Outbound`] has the source of a segment's octets, and [`Inbound`] their destination.
+//! The caller owns the memory, checks it and copies. The caller also supplies the storage for the lists.
 //!
 //! # Example
 //!

@@ -109,7 +109,7 @@ fn wait(listener: &UnixListener, stop: &Stop, clients: &VecDeque<Client>, is_sho
         PollFd::from_borrowed_fd(client.stream.as_fd(), flags)
     }));
     let timeout = is_short.then(|| Timespec::try_from(SHORT_PAUSE).ok()).flatten();
-    // After an interruption the thread looks at everything, as after any other wake-up.
+    // After an interruption the thread checks all descriptors, as after any other wake-up.
     let _woken = poll(&mut fds, timeout.as_ref());
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn process() -> &'static Process {
         // SAFETY: it was leaked, and is never freed.
         Ok(_) => unsafe { &*mine },
         Err(first) => {
-            // SAFETY: nobody else has seen it, so that the box is whole; `first` is as above.
+            // SAFETY: no other code has seen `mine`, so the box is valid and owned here; `first` is as above.
             unsafe {
                 drop(Box::from_raw(mine));
                 &*first

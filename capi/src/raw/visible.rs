@@ -70,7 +70,7 @@ unsafe impl<T> Send for Visible<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Visible<T> {}
 
-// SAFETY: an integer is all bits.
+// SAFETY: any bits are a valid integer.
 unsafe impl Plain for u8 {}
 // SAFETY: as above.
 unsafe impl Plain for u32 {}
@@ -78,7 +78,7 @@ unsafe impl Plain for u32 {}
 unsafe impl Plain for i32 {}
 // SAFETY: as above.
 unsafe impl Plain for u64 {}
-// SAFETY: octets are all bits.
+// SAFETY: any bits are valid octets.
 unsafe impl Plain for [u8; 128] {}
-// SAFETY: a raw pointer is all bits, and following it is somebody else's business.
+// SAFETY: any bits are a valid raw pointer. Code that dereferences it has its own SAFETY reason.
 unsafe impl<T> Plain for *mut T {}

@@ -84,7 +84,7 @@ impl Meetings {
         }
         table.meetings.insert(number, meeting);
         drop(table);
-        // Wakes the thread in `attend`, so that it looks at the time again.
+        // Wakes the thread in `attend`, so that it computes its deadline again.
         self.queue.post(0, 0);
     }
 

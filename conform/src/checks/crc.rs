@@ -116,7 +116,7 @@ fn crc_wrong(trial: &mut Trial<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A target that looks at headers before the CRC finds another error.
+/// A target that checks headers before the CRC finds another error.
 fn before_headers(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let first = &["5044-6-1", "5044-6-3"];
     let mut old = zero_read(2);

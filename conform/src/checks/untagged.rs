@@ -156,8 +156,8 @@ fn no_buffer(trial: &mut Trial<'_>) -> Result<(), Stop> {
     let mut stream = trial.open()?;
     let burst: Vec<u8> = (1..=BURST).flat_map(|msn| stream.outgoing.fpdu(&send(msn, &bait()))).collect();
     stream.send(&burst);
-    // The target may answer the first Send by a Read Request. The tester does not answer it, so that rping looks at
-    // no other Send.
+    // The target may answer the first Send by a Read Request. The tester does not answer that, so rping processes no
+    // other Send.
     loop {
         match stream.read_fpdu() {
             Ok(fpdu) if Terminate::parse(&fpdu.ulpdu).is_none() => {}

@@ -109,7 +109,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..=250).cycle().take(len).collect()
 }
 
-/// A user that could not hand over everything hears of the room that the kernel makes.
+/// If the kernel took only a part of the octets, the connection is ready when the kernel has room again.
 #[test]
 fn a_connection_that_has_taken_a_part_is_ready_when_it_has_room() {
     let mut host = Host::new(V4);

@@ -76,7 +76,7 @@ fn a_connection_that_is_removed_is_read_at_once_no_more() {
     host.until(|stack| (stack.counters().connections == 0).then_some(()));
 }
 
-/// Only a question to epoll tells of room.
+/// Only epoll reports room.
 #[test]
 fn a_connection_that_waits_for_room_is_not_read_instead_of_asking() {
     let (mut host, id, plain) = with_favourite();

@@ -13,9 +13,9 @@ use super::ulpdu::{atomic_request, patch, pattern, read_request, tagged, termina
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Op {
-    /// Octets as they are: length (2), octets.
+    /// Octets without any framing: length (2), octets.
     Raw,
-    /// An FPDU around a ULPDU as it is: length (2), octets.
+    /// An FPDU around an unchanged ULPDU: length (2), octets.
     Frame,
     /// An FPDU around a ULPDU that gets valid STags, offsets and sequence numbers: length (2), octets.
     Patched,

@@ -1,4 +1,4 @@
-//! The errors that each side is told, with which headers, and when (RFC 5040 section 7.1).
+//! The errors that each side reports to its application, their headers and their order (RFC 5040 section 7.1).
 
 use weft_ddp::Error as Ddp;
 use weft_mpa::Error as Mpa;

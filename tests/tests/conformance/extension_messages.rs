@@ -186,7 +186,7 @@ fn an_unaligned_atomic_is_an_error_at_both_ends() {
     }
 }
 
-/// The responder's application hears of the error, and the requester's of the Terminate.
+/// Expects that the responder's application gets the error and that the requester's gets the Terminate.
 fn expect_end(pair: &mut Pair) {
     let cause = Cause::Peer(Rdmap::StreamCatastrophic);
     let event = pair.event_of_b();

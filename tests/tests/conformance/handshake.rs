@@ -58,7 +58,7 @@ pub(crate) fn connect(world: &World, param: ConnParam<'_>) -> RawPeer {
     world.host.accept()
 }
 
-/// Returns the depths that the application is told of an established connection: its IRD and ORD, and the peer's.
+/// Returns the depths in the application's event of an established connection: its IRD and ORD, and the peer's.
 pub(crate) fn depths(world: &World) -> ((u16, u16), Option<(u16, u16)>) {
     match world.event() {
         CmEvent::Established { ird, ord, peer_depths, .. } => ((ird, ord), peer_depths),

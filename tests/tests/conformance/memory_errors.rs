@@ -312,7 +312,7 @@ fn a_read_response_without_a_request_is_refused() {
     }
 }
 
-/// Memory that was deregistered meanwhile is unknown. The Read that wanted it is to blame.
+/// Memory that was deregistered meanwhile is unknown. The Read into it completes with the error.
 #[test]
 fn a_read_response_to_deregistered_memory() {
     let mut scene = Scene::new(Role::Passive);
@@ -324,8 +324,8 @@ fn a_read_response_to_deregistered_memory() {
     scene.end(&fpdu(&bad), &answer, Cause::Peer(Ddp::InvalidStag.into()), &outcome);
 }
 
-/// The source is deregistered while it is sent. Octets sent before are good, and the request comes back moved on by
-/// them.
+/// The application deregisters the source while the device sends it. The octets sent before are correct. The Terminate
+/// returns the request for the rest: its offsets and length are advanced by these octets.
 #[test]
 fn a_source_that_is_deregistered_during_the_answer() {
     let world = World::new();

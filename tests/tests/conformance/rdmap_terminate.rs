@@ -160,7 +160,7 @@ fn the_class_of_the_error_decides_what_comes_back() {
     }
 }
 
-/// No segment is to blame if the application has deregistered its memory: no bits, no headers.
+/// If the application has deregistered its memory, no segment caused the error: no header bits, no headers.
 // Covers 5040-4.8-12, 5040-4.8-4, 5040-4.8-5, 5040-4.8-6.
 #[test]
 fn a_local_catastrophic_error_returns_nothing() {

@@ -368,7 +368,7 @@ fn fresh_memory_has_no_old_octets() {
     assert!(addresses.values().any(|times| *times > 1), "the allocator hands nothing out again");
 }
 
-/// A peer knows the next STag by chance. It does not reach memory that is not registered yet, and its message has no
+/// A peer has guessed the next STag. It does not reach memory that is not registered yet, and its message has no
 /// later effect.
 #[test]
 fn an_stag_is_invalid_before_its_registration() {

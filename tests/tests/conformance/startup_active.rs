@@ -112,7 +112,7 @@ fn the_reply_bounds_the_depths() {
         ("50 02 0004 0000 0000", (16, 0)),
         ("50 02 0004 0100 0010", (16, 16)),
         ("50 02 0004 3FFF 3FFF", (16, 16)),
-        // Reserved bits are not looked at.
+        // Reserved bits are ignored.
         ("5F 02 0004 0004 0004", (16, 4)),
     ];
     for (reply, depths) in cases {

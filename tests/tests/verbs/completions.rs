@@ -249,7 +249,7 @@ fn an_overrun_takes_all_queue_pairs_of_the_queue_down() {
     let overrun = DisconnectReason::LocalTerminate(Cause::CompletionQueueOverrun);
     assert_eq!([end_of_a(&mut pair), end_of_a(&mut pair)], [overrun.clone(), overrun]);
     for _ in 0..2 {
-        // The peer is not to blame, and its Terminate blames no message.
+        // The peer made no error, so the Terminate to it names no message.
         assert_eq!(terminate_code(&end_of_b(&mut pair)), (0x0, 0x0, 0x00));
     }
     assert!(small.is_overrun());

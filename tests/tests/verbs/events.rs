@@ -9,7 +9,7 @@ use weft_tests::Pair;
 
 use crate::world::{WR, connected, drain, link_simply, outcomes, post_recv, qp_on, write_to};
 
-/// Returns what poll(2) tells of a descriptor now.
+/// Returns true if poll(2) reports the descriptor as readable now.
 pub(crate) fn is_readable(fd: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(fd, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1

@@ -41,7 +41,7 @@ static void make_all(void)
     strange.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
     strange.create_flags = 1;
     null_with(EOPNOTSUPP, ibv_create_qp_ex(context, &strange));
-    /* Flags without their bit in the mask are not looked at. */
+    /* Flags without their bit in the mask are ignored. */
     attr.create_flags = 1;
     struct ibv_qp *made = ibv_create_qp_ex(context, &attr);
     must(made && (qp = ibv_qp_to_qp_ex(made)));
