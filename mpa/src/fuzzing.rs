@@ -8,8 +8,9 @@ use crate::{
 /// Takes any octets as a startup frame of either kind, and negotiates with its sender.
 ///
 /// # Panics
-/// If parsing depends on what follows the frame, a frame does not encode to the octets it came from, or the agreement
-/// breaks a rule of RFC 6581.
+/// * if parsing depends on the octets after the frame;
+/// * if a parsed frame does not encode to the same octets;
+/// * if the agreement breaks a rule of RFC 6581.
 pub fn startup(data: &[u8]) {
     for kind in [FrameKind::Request, FrameKind::Reply] {
         let Ok(Some((frame, len))) = check_prefixes(kind, data) else { continue };

@@ -66,9 +66,13 @@ impl Wire {
         queues.pop().ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
 
-    /// Opens the device `spec` as `queues` wires, each of which takes a part of the frames. They are the queues of a
-    /// TAP device (`multi_queue`), or sockets on a network interface that share its frames by the ports of TCP, or
-    /// shares of the queues of a network interface (`xdp`). Returns one wire for a device with fewer queues.
+    /// Opens the device `spec` as `queues` wires, each of which takes a part of the frames:
+    ///
+    /// * `tap`: the queues of a TAP device (`multi_queue`);
+    /// * `packet`: sockets on a network interface that share its frames by the ports of TCP;
+    /// * `xdp`: shares of the queues of a network interface.
+    ///
+    /// Returns a single wire if the device has fewer queues, as a Unix socket has.
     ///
     /// # Errors
     /// As [`Wire::open`], and `InvalidInput` if `queues` is 0 or a TAP device has one queue only.

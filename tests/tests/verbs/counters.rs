@@ -194,8 +194,8 @@ fn retransmissions_show_what_the_wire_loses() {
     assert_eq!(a.sent.octets_by_opcode[WRITE], 200_000, "RDMAP sends nothing twice");
 }
 
-/// A round has worked if it has taken a frame, although no connection had a turn, and if it has carried out a request,
-/// although no frame came or went.
+/// A round that took a frame is not idle, even if no connection had a turn. A round that executed a request is not
+/// idle, even if no frame came or went.
 #[test]
 fn a_round_is_idle_unless_frames_or_requests_come() {
     let round = |device: &Device, now: Instant| {
