@@ -211,10 +211,11 @@ pub(crate) const fn immediate(completion: &Completion) -> (u32, u32) {
     }
 }
 
-/// The number of the operation in C. C cannot post what has a number of our own there.
+/// Returns the number of the operation in C. Of our own kinds, C can post none below 128, and the others are receives.
 pub(crate) const fn opcode(completion: &Completion) -> u32 {
     match completion.opcode as u32 {
         64..128 => 0,
+        192.. => abi::WC_RECV,
         number => number,
     }
 }

@@ -1,5 +1,7 @@
 //! Work completions, as `ibv_wc` names them.
 
+use weft_rdmap::{Form, Opcode};
+
 use crate::numbered::numbered;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -86,8 +88,8 @@ numbered! {
 }
 
 numbered! {
-    /// The kind of work request that completed, numbered as `ibv_wc_opcode` is. The numbers from 64 to 127 are our own:
-    /// these kinds have no name in C.
+    /// The kind of work request that completed, numbered as `ibv_wc_opcode` is. Kinds without a name in C have numbers
+    /// of our own: from 64 to 127, or from 192 on for receives.
     pub enum CompletionOpcode {
         /// A Send of any kind.
         Send = 0,
@@ -115,6 +117,17 @@ numbered! {
         Recv = 128,
         /// Immediate Data received, alone or behind a Write (RFC 7306 section 6).
         RecvWithImmediate = 129,
+    }
+}
+
+impl CompletionOpcode {
+    /// Returns the kind of the receive that a message with this opcode completes.
+    #[inline]
+    pub(crate) const fn received(opcode: Opcode) -> Self {
+        match opcode.form() {
+            Form::Immediate { .. } => Self::RecvWithImmediate,
+            _ => Self::Recv,
+        }
     }
 }
 

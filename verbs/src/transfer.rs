@@ -225,6 +225,7 @@ impl QueuePair {
             return Err(Refusal::Peer(weft_rdmap::Error::CannotInvalidate));
         }
         let completion = Completion {
+            opcode: CompletionOpcode::received(end.opcode),
             byte_len: end.len,
             invalidated: end.invalidate.map(|stag| stag.0),
             solicited: end.opcode.is_solicited(),
