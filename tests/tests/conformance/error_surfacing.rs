@@ -281,7 +281,7 @@ fn the_segment_that_failed_is_reported() {
 /// Memory that is lost while a receive is posted is a local error as well.
 // Covers 5040-7.1-2.
 #[test]
-fn a_receive_that_cannot_take_its_message_blames_nobody() {
+fn a_receive_that_cannot_take_its_message_does_not_blame_the_peer() {
     for role in ROLES {
         let (world, peer) = open(role);
         let memory = filled(&world.side, 8);

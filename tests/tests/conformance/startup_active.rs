@@ -243,7 +243,7 @@ fn a_stalling_peer_is_reset() {
 }
 
 #[test]
-fn nobody_listens() {
+fn a_port_without_a_listener() {
     let world = World::new();
     let mut remote = world.address_of_peer();
     remote.set_port(9);

@@ -41,7 +41,7 @@ fn expect_over(talk: &Talk) {
 }
 
 #[test]
-fn nobody_listens() {
+fn hosts_without_a_listener() {
     let world = World::new();
     let mut nowhere = world.address_of_peer();
     nowhere.set_port(9);
