@@ -215,6 +215,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_sockets_of_the_kernel_have_the_same_times() {
+        let config = Config::host([127, 0, 0, 1].into(), 1);
+        assert_eq!(config.clock.scale(), 1);
+        let times = [config.startup_timeout, config.answer_timeout, config.close_timeout];
+        assert_eq!(times, [10, 60, 5].map(Duration::from_secs));
+    }
+
+    #[test]
     fn all_times_keep_their_meaning_when_the_clock_changes() {
         let config = Config::new("10.0.0.1/24".parse().unwrap(), 1);
         assert_eq!(config.clock.scale(), CLOCK_SCALE);
