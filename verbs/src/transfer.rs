@@ -103,18 +103,8 @@ impl QueuePair {
                 }
                 Ok(())
             }
-            other => self.fill_other(other, memory, payload),
+            other => self.reach(memory).fill_own(other, payload),
         }
-    }
-
-    // Out of line, so that the way of the user's messages stays short.
-    fn fill_other(
-        &self,
-        body: &Body,
-        memory: &MemoryTable,
-        payload: &mut Payload<'_>,
-    ) -> Result<(), Refusal> {
-        self.reach(memory).fill_own(body, payload)
     }
 
     /// Lends the `len` octets that a segment carries after its DDP header, instead of copying them. Returns `false` if
@@ -261,7 +251,6 @@ impl Reach<'_> {
     ///
     /// # Errors
     /// [`Refusal`] when the memory that answers is not there any more.
-    #[inline]
     pub fn fill_own(&self, body: &Body, payload: &mut Payload<'_>) -> Result<(), Refusal> {
         match body {
             Body::Message { .. } => Ok(()),
