@@ -23,7 +23,8 @@ use crate::usage::number;
 #[command(
     after_help = "The flags set these variables, which a program under LD_PRELOAD can be given by hand as well:
   WEFT_PERSONALITY, WEFT_TRANSPORT, WEFT_IP, WEFT_MTU, WEFT_TIMEOUT, WEFT_RNR_WAIT=1, WEFT_MARKERS=1,
-  WEFT_CRC=0, WEFT_GUARD=0, WEFT_TRACE=1 or a file, WEFT_SYSFS
+  WEFT_CRC=0, WEFT_GUARD=0, WEFT_TRACE=1 or a file, WEFT_SYSFS,
+  WEFT_STAT=1
 
 Examples:
   weft run -- ibv_devinfo
@@ -188,12 +189,17 @@ impl Args {
 impl Form {
     /// Returns the variable of the dynamic loader, with Weft in front of its present value.
     fn variable(self, folders: &[PathBuf]) -> Result<(&'static str, OsString), Failure> {
+        // The library has to come into the folder of this program.
+        let is_release = folders.first().is_some_and(|folder| folder.ends_with("release"));
+        let release = if is_release { " --release" } else { "" };
         let (variable, mut value) = match self {
             Self::Preload => {
-                ("LD_PRELOAD", find(folders, LIBRARY, "cargo build -p weft-preload")?.into_os_string())
+                let made_by = format!("cargo build{release} -p weft-preload");
+                ("LD_PRELOAD", find(folders, LIBRARY, &made_by)?.into_os_string())
             }
             Self::Directory => {
-                let library = find(folders, "weft-directory/libibverbs.so.1", "capi/directory/link")?;
+                let made_by = format!("capi/directory/link{release}");
+                let library = find(folders, "weft-directory/libibverbs.so.1", &made_by)?;
                 ("LD_LIBRARY_PATH", library.parent().unwrap_or(&library).into())
             }
         };
@@ -292,7 +298,10 @@ mod tests {
         };
         let folders = std::slice::from_ref(&folder);
         assert!(message(Form::Preload, folders).contains("cargo build -p weft-preload"));
-        assert!(message(Form::Directory, folders).contains("capi/directory/link"));
+        assert!(message(Form::Directory, folders).contains("capi/directory/link makes it"));
+        let release = [folder.join("release")];
+        assert!(message(Form::Preload, &release).contains("cargo build --release -p weft-preload"));
+        assert!(message(Form::Directory, &release).contains("capi/directory/link --release"));
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join(LIBRARY), "").unwrap();
         assert!(message(Form::Preload, folders).contains("a space or a colon"));

@@ -16,8 +16,8 @@ use crate::usage::number;
 /// advertises a second buffer, and the server writes the same octets there by RDMA Write. The client compares the two.
 ///
 /// On `host` this RNIC uses the operating system's TCP. On any other device it has a TCP/IP of its own: --ip is an
-/// address that no other station has there. Either side may be started first. The real rping takes sizes from 23 to
-/// 65535.
+/// address that no other station has there. Either side may be started first,
+/// but on `host` the server. The real rping takes sizes from 23 to 65535.
 #[derive(Debug, Clone, Parser)]
 #[command(
     group = ArgGroup::new("role").required(true).args(["server", "client"]),

@@ -19,9 +19,12 @@ use crate::failure::Failure;
 pub(crate) fn serve(args: &Args) -> Result<(), Failure> {
     args.check_own()?;
     let endpoint = Endpoint::new(args)?;
-    let listener = endpoint.device.listen(&endpoint.events, args.port).map_err(|error| match error {
-        CmError::Listen(ListenError::AddrNotAvailable) => Failure::usage(error),
-        _ => Failure::work(error),
+    let listener = endpoint.device.listen(&endpoint.events, args.port).map_err(|error| {
+        let line = format!("port {}: {error}", args.port);
+        match error {
+            CmError::Listen(ListenError::AddrNotAvailable) => Failure::usage(line),
+            _ => Failure::work(line),
+        }
     })?;
     let server = Server { args, endpoint: &endpoint, clients: Vec::new(), is_over: false };
     let served = server.run();

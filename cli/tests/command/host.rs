@@ -107,7 +107,7 @@ fn no_listener_a_port_in_use_and_a_killed_client() {
     let (server, port) = serve(V4, "-P");
     let second = start(&format!("rping -s -p {port} --netif host")).finish();
     assert_eq!(second.status, 1);
-    assert_eq!(second.stderr, ["weft rping: the port is in use already"]);
+    assert_eq!(second.stderr, [format!("weft rping: port {port}: the port is in use already")]);
     let mut client = start(&format!("rping -c -a 127.0.0.1 -p {port} --netif host -v"));
     assert!(client.line().starts_with("ping data: "));
     client.kill();

@@ -53,7 +53,10 @@ const TABLE: [(&str, &str); 77] = [
     ("rping -s --netif host --pcap x", "weft rping: --pcap is for the other devices"),
     ("rping -c --netif host", "weft rping: the client needs the server's address"),
     ("rping -c --netif host -a 0.0.0.0", "weft rping: 0.0.0.0:7174: the remote address or port cannot be"),
-    ("rping -s --netif host -a 192.0.2.1", "weft rping: the address to listen on is not an own address"),
+    (
+        "rping -s --netif host -a 192.0.2.1",
+        "weft rping: port 7174: the address to listen on is not an own address",
+    ),
     ("conform 10.0.0.1 --netif host IP", "weft conform: host is the operating system's own TCP"),
     ("rping NET IP", "weft rping: missing: -s or -c (`weft rping --help` has examples)"),
     ("rping -s -c NET IP", "weft rping: -s and -c exclude each other"),

@@ -140,6 +140,7 @@ impl core::fmt::Display for ConnectFailure {
             Self::Refused => f.write_str("nobody listens there"),
             Self::TimedOut => f.write_str("the peer did not answer in time"),
             Self::Closed => f.write_str("the peer closed the connection during MPA startup"),
+            Self::Protocol(weft_mpa::Error::Startup(error)) => write!(f, "MPA startup failed: {error}"),
             Self::Protocol(error) => write!(f, "MPA startup failed: {error}"),
         }
     }
