@@ -85,9 +85,12 @@ pub(super) fn append_512(crc: u32, octets: &[u8]) -> u32 {
 /// The CPU must have the instructions; else as for [`copy_out`].
 #[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,sse4.2")]
 pub(super) unsafe fn copy_512(crc: u32, from: *const u8, to: &mut [u8]) -> Option<u32> {
-    if to.len() < BLOCK_512 {
-        // SAFETY: as the caller promises; the CPU has these instructions, too.
-        return unsafe { copy_128(crc, from, to) };
+    if to.len() < TWO_PASSES {
+        // SAFETY: as the caller promises.
+        let is_there = unsafe { copy_out(from, to) };
+        // A load of 64 octets waits for the shorter stores of the copy.
+        let append = |to: &[u8]| if to.len() < BLOCK_512 { append_128(crc, to) } else { append_512(crc, to) };
+        return is_there.then(|| append(to));
     }
     let (quarters, rest) = to.as_chunks_mut::<{ BLOCK_512 / 4 }>();
     let (to, count, len) = (quarters.as_mut_ptr().cast(), quarters.len(), quarters.len() * BLOCK_512 / 4);
@@ -412,6 +415,9 @@ fn load_128(octets: &[u8; 16]) -> __m128i {
 
 /// Octets that a kernel takes at a time while there are so many.
 const BLOCK_512: usize = 256;
+/// Below so many octets two passes are faster: [`fold_512`] hands its lanes over in memory.
+const TWO_PASSES: usize = 1024;
+const _: () = assert!(TWO_PASSES >= BLOCK_512);
 const BLOCK_128: usize = 64;
 /// The truth table of a XOR of three.
 const XOR: i32 = 0x96;
