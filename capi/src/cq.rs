@@ -238,6 +238,7 @@ mod tests {
                 CompletionOpcode::LocalInvalidate => abi::WC_LOCAL_INV,
                 CompletionOpcode::Recv => abi::WC_RECV,
                 CompletionOpcode::RecvWithImmediate => abi::WC_RECV_RDMA_WITH_IMM,
+                own if own as u32 >= 192 => abi::WC_RECV,
                 _ => 0,
             };
             assert_eq!(opcode(&Completion { opcode: code, ..Completion::EMPTY }), expected, "{code:?}");
