@@ -45,14 +45,20 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Miri is slow and gets few of each.
+const OPERATIONS: usize = if cfg!(miri) { 3 } else { 30 };
+const STEPS: usize = if cfg!(miri) { 20 } else { 400 };
+/// Steps that end all transfers.
+const ENOUGH: usize = if cfg!(miri) { 400 } else { 40_000 };
+
 proptest! {
     #![proptest_config(crate::config())]
 
     #[test]
     fn all_messages_arrive_unchanged(
-        left in prop::collection::vec(operation(), 0..30),
-        right in prop::collection::vec(operation(), 0..30),
-        steps in prop::collection::vec(step(), 0..400),
+        left in prop::collection::vec(operation(), 0..OPERATIONS),
+        right in prop::collection::vec(operation(), 0..OPERATIONS),
+        steps in prop::collection::vec(step(), 0..STEPS),
         (reads, spare) in (1_usize..5, 0_usize..3),
     ) {
         let mut ends = [End::new(reads, reads + spare), End::new(reads, reads)];
@@ -68,7 +74,7 @@ proptest! {
         }
 
         let finish = [Step::Poll(0, 128), Step::Poll(1, 128), Step::Deliver(0), Step::Deliver(1)];
-        let all = steps.into_iter().chain(finish.into_iter().cycle().take(40_000));
+        let all = steps.into_iter().chain(finish.into_iter().cycle().take(ENOUGH));
         for step in all {
             run(&mut ends, step);
             for end in &ends {

@@ -95,12 +95,15 @@ fn headers_come_as_the_bits_say() {
     assert_eq!(alone.len(), 6);
 }
 
+/// Miri is slow and gets two of them.
+const CODES: core::ops::RangeInclusive<u8> = if cfg!(miri) { 0x76..=0x77 } else { 0..=0xFF };
+
 #[test]
 fn every_code_has_words() {
     let known = |layer, etype, code| Terminate::new(layer, etype, code).describe().to_owned();
     for layer in 0..=0xF {
         for etype in 0..=0xF {
-            for code in 0..=0xFF {
+            for code in CODES {
                 assert!(!known(layer, etype, code).is_empty());
             }
         }
