@@ -36,8 +36,8 @@ impl Stack {
     fn handle_next_frame(&mut self, now: Instant) -> bool {
         // Frames to the own address and frames from the wire take turns, so that neither can starve the other.
         self.is_loops_turn = !self.is_loops_turn && !self.looped.is_empty();
-        let has_arrived = !self.is_loops_turn && self.wire.take(now, &mut self.slot.incoming);
-        let looped = if !has_arrived {
+        let looped = self.is_loops_turn || !self.wire.take(now, &mut self.slot.incoming);
+        if looped {
             // A wire that has lost its peer has no frame at that moment.
             if core::mem::replace(&mut self.losses, self.wire.losses()) != self.losses {
                 self.lose_peers();
@@ -45,10 +45,7 @@ impl Stack {
             let Some(mut frame) = self.looped.pop_front() else { return false };
             std::mem::swap(&mut self.slot.incoming, &mut frame);
             self.slot.recycle(frame);
-            true
-        } else {
-            false
-        };
+        }
         match self.demux.peek(&self.slot.incoming, looped) {
             Peek::Refused => self.counters.refused += 1,
             _ if !self.slot.incoming.is_good() => self.counters.damaged += 1,
