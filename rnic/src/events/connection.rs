@@ -140,7 +140,8 @@ impl core::fmt::Display for ConnectFailure {
             Self::Refused => f.write_str("nobody listens there"),
             Self::TimedOut => f.write_str("the peer did not answer in time"),
             Self::Closed => f.write_str("the peer closed the connection during MPA startup"),
-            Self::Protocol(weft_mpa::Error::Startup(error)) => write!(f, "MPA startup failed: {error}"),
+            // Its text begins with the same words.
+            Self::Protocol(error @ weft_mpa::Error::Startup(_)) => error.fmt(f),
             Self::Protocol(error) => write!(f, "MPA startup failed: {error}"),
         }
     }

@@ -28,8 +28,8 @@ impl Words {
     /// Ends the process where there is not that much memory, as every allocation of Rust's own does.
     pub(super) fn zeroed(len: usize) -> Self {
         let octets = len.saturating_mul(WORD);
-        // An allocator would clear by hand, and touch, what has been in use before. Mappings of the same kind that lie
-        // side by side count as one, so that many rings do not use up the mappings that a process may have.
+        // An allocator would clear memory by hand that was in use before, and so touch it. Mappings of the same kind that
+        // lie side by side count as one, so that many rings do not use up the mappings that a process may have.
         if octets >= MAPPED
             && let Some(start) = map(octets)
         {
