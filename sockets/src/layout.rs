@@ -1,0 +1,363 @@
+//! What lies where in shared memory: a link, a slab of ends, and a status page.
+//!
+//! Each structure is made of atomics, so that it can be laid over a mapping as it is. All-zero memory is a valid,
+//! unused structure. Words are of the machine's order: only processes of one host share them.
+
+use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+/// The words of one channel of a link: a connection's two directions. Party 0 produces in the first.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Channel {
+    /// One direction for each party that produces.
+    pub directions: [Direction; 2],
+}
+
+/// One direction of a connection, as both parties see it. Each line of 64 octets has one writer.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Direction {
+    /// Written by the sender for each message.
+    pub producer: Producer,
+    /// Written by the sender now and then.
+    pub legs: Legs,
+    /// Written by the reader for each message.
+    pub consumer: Consumer,
+    /// Written by the reader now and then.
+    pub reader: Reader,
+}
+
+/// The sender's line of each message.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Producer {
+    /// The position behind the last octet that the reader may take. One store of it publishes.
+    pub tail: AtomicU64,
+    /// The position of the first octet in `beside`, or [`NOWHERE`].
+    pub beside_start: AtomicU64,
+    /// The octets of one short message, beside the tail, so that they come with the same cache line.
+    pub beside: [AtomicU64; 5],
+    /// The CPU on which the sender ran when it published.
+    pub cpu: AtomicU16,
+    /// [`FINAL`], [`RESET`].
+    pub flags: AtomicU16,
+    reserved: AtomicU32,
+}
+
+/// The sender's line of rare changes.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Legs {
+    /// The position where the leg in `leg` begins.
+    pub start: AtomicU64,
+    /// The latest leg, as [`Leg::to_word`](crate::leg::Leg::to_word) packs it: one store publishes `start` with it.
+    pub leg: AtomicU64,
+    /// The position behind the last octet of the stream, once [`FINAL`] is set.
+    pub end: AtomicU64,
+    /// Who sleeps until there is room: a [`WaiterName`](crate::waiter::WaiterName), or 0.
+    pub waiter: AtomicU32,
+    /// How many free octets that sleeper wants.
+    pub wanted: AtomicU32,
+    reserved: [AtomicU64; 4],
+}
+
+/// The reader's line of each message.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Consumer {
+    /// The position up to which the reader has taken octets and their memory may be used again.
+    pub head: AtomicU64,
+    /// The number of the leg in which the reader is.
+    pub adopted: AtomicU64,
+    reserved: [AtomicU64; 6],
+}
+
+/// The reader's line of rare changes.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Reader {
+    /// 0: not yet decided, [`ATTACHED`], or [`DECLINED`].
+    pub attached: AtomicU32,
+    /// Who sleeps until there are octets: a [`WaiterName`](crate::waiter::WaiterName), 0 for nobody, or
+    /// [`EVERYBODY`].
+    pub waiter: AtomicU32,
+    /// [`MODE_FLAGS`], [`MODE_NO_FENCE`].
+    pub mode: AtomicU32,
+    /// Not 0 once the reader wants the stream back on TCP.
+    pub please: AtomicU32,
+    reserved: [AtomicU64; 6],
+}
+
+/// The first page of a link.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub struct LinkHeader {
+    /// [`LINK_MAGIC`].
+    pub magic: AtomicU64,
+    /// The daemon's own name for the link, never used twice.
+    pub link: AtomicU64,
+    /// Counts up while the daemon attends the link's far end. Unused inside a host.
+    pub heartbeat: AtomicU64,
+    reserved: [AtomicU64; 509],
+}
+
+/// The flags by which a party that reads hears which channels have octets: one page for each party.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub struct ReadyFlags {
+    /// An octet for each line below that has a flag.
+    pub summary: Line,
+    /// An octet for each channel; [`ready_flag`] tells which.
+    pub lines: [Line; READY_LINES],
+}
+
+/// One cache line of flags.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Line(pub [AtomicU8; 64]);
+
+/// The line, below the summary, and the octet in it that belong to a channel. Neighbours share no line while there are
+/// few.
+#[must_use]
+pub const fn ready_flag(channel: u32) -> (usize, usize) {
+    let channel = channel as usize;
+    (channel % READY_LINES, channel / READY_LINES)
+}
+
+/// One thread's line of the status page, which its peers can only read.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Asleep {
+    /// 1 while the waiter sleeps, or is about to.
+    pub asleep: AtomicU32,
+}
+
+/// The status page of a process: a line for each of its waiters.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub struct StatusPage(pub [Asleep; WAITERS]);
+
+/// A slab: the ends of a process and of the relatives that it forks. No peer ever has it.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub struct SlabHeader {
+    /// [`SLAB_MAGIC`].
+    pub magic: AtomicU64,
+    reserved: [AtomicU64; 7],
+    /// The processes of the family. A process is named by its place here.
+    pub members: [Member; MEMBERS - 1],
+}
+
+/// A process of a family.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Member {
+    /// Its process id, or 0 if the place is free.
+    pub pid: AtomicU32,
+    /// Counts up with each message of the daemon that waits in the member's port.
+    pub mail: AtomicU32,
+    /// When it started, as `/proc/PID/stat` has it, since process ids come again.
+    pub started: AtomicU64,
+    /// How many of its connections stay on TCP for each reason is in the process's own memory; here are their sums.
+    pub upgraded: AtomicU64,
+    /// Connections that it has seen established.
+    pub seen: AtomicU64,
+    reserved: [AtomicU64; 4],
+}
+
+/// One end of a connection, as the processes that inherited it from one another know it.
+///
+/// A peer can write to the link only, so all that decides stands here.
+#[derive(Debug)]
+#[repr(C)]
+pub struct End {
+    /// What it is, and its state.
+    pub identity: Identity,
+    /// Its sending direction.
+    pub outbound: OwnOutbound,
+    /// Its receiving direction.
+    pub inbound: OwnInbound,
+    /// The members that hold it: a member's number plus 1, or 0.
+    pub holders: Holders,
+    /// What `weft stat sockets` tells.
+    pub counts: Counts,
+}
+
+/// The line of an end that seldom changes.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Identity {
+    /// [`Phase`](crate::end::Phase) in the low octet, a generation above it: it changes whenever the place is used anew.
+    pub state: AtomicU32,
+    /// Why it stays on TCP: a [`Reason`](crate::reason::Reason), 0 for none.
+    pub reason: AtomicU32,
+    /// `SO_COOKIE` of the kernel's socket.
+    pub cookie: AtomicU64,
+    /// The link's own name, once there is a channel.
+    pub link: AtomicU64,
+    /// The channel in the link.
+    pub channel: AtomicU32,
+    /// 0 or 1: which party of the link this end is.
+    pub party: AtomicU32,
+    /// Bits of what is known of the socket ([`crate::end`]).
+    pub flags: AtomicU32,
+    /// How many calls have moved data.
+    pub calls: AtomicU32,
+    /// The channel's secret, which begins each record in the anchor's stream.
+    pub secret: [AtomicU64; 2],
+}
+
+/// An end's sending direction, as its own family knows it.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct OwnOutbound {
+    /// See [`crate::lock`].
+    pub lock: AtomicU64,
+    /// The position behind the last octet that was written, by TCP or into the ring.
+    pub written: AtomicU64,
+    /// The reader's head as last believed.
+    pub head: AtomicU64,
+    /// The current leg, packed as in the link.
+    pub leg: AtomicU64,
+    /// Where the current leg begins.
+    pub start: AtomicU64,
+    /// What the kernel has counted less `written`, in the current TCP leg: records, and what came before the hooks.
+    pub kernel: AtomicU64,
+    /// Threads inside a send of the kernel's.
+    pub inside: AtomicU32,
+    /// [`SHUT`](crate::end::SHUT) and other bits of this direction.
+    pub flags: AtomicU32,
+    /// Octets that were copied to the ring and are not published yet (`MSG_MORE`, `TCP_CORK`).
+    pub held: AtomicU32,
+    /// How often the ring was full since `full_since`, for its growth.
+    pub full: AtomicU32,
+    /// The second line: the octets of a record that the kernel has not taken yet, then what the growth of the ring needs.
+    pub record: [AtomicU64; 6],
+    /// How many octets of `record` are left to be sent, and when the ring was first full, in microseconds.
+    pub record_left: AtomicU32,
+    /// In microseconds of the monotonic clock, the low half.
+    pub full_since: AtomicU32,
+    reserved: AtomicU64,
+}
+
+/// An end's receiving direction, as its own family knows it.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct OwnInbound {
+    /// See [`crate::lock`].
+    pub lock: AtomicU64,
+    /// The position up to which the program has taken octets, from TCP or from the ring.
+    pub consumed: AtomicU64,
+    /// The sender's tail as last believed.
+    pub tail: AtomicU64,
+    /// The current leg, packed as in the link.
+    pub leg: AtomicU64,
+    /// Where the current leg begins.
+    pub start: AtomicU64,
+    /// What the kernel has counted less `consumed`, in the current TCP leg.
+    pub kernel: AtomicU64,
+    /// Threads inside a receive of the kernel's.
+    pub inside: AtomicU32,
+    /// Bits of this direction.
+    pub flags: AtomicU32,
+    /// The head that the link shows.
+    pub published: AtomicU64,
+    /// The second line: messages taken since the last sleep, for the mode of waking.
+    pub awake: AtomicU64,
+    reserved: [AtomicU64; 7],
+}
+
+/// The members that hold an end.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Holders(pub [AtomicU16; HOLDERS]);
+
+/// What `weft stat sockets` tells of an end.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Counts {
+    /// Octets written to a ring.
+    pub out_ring: AtomicU64,
+    /// Octets read from a ring.
+    pub in_ring: AtomicU64,
+    /// Waits that ended while they spun.
+    pub spins: AtomicU64,
+    /// Waits that ended while they yielded.
+    pub yields: AtomicU64,
+    /// Waits that slept.
+    pub sleeps: AtomicU64,
+    /// Wake-ups sent to the peer.
+    pub wakes: AtomicU64,
+    reserved: [AtomicU64; 2],
+}
+
+/// The offset of a channel's words in a link.
+#[must_use]
+pub const fn channel_offset(channel: u32) -> u64 {
+    CHANNELS_AT + channel as u64 * size_of::<Channel>() as u64
+}
+
+/// The offset of an end's words in a slab.
+#[must_use]
+pub const fn end_offset(slot: u32) -> u64 {
+    ENDS_AT + slot as u64 * size_of::<End>() as u64
+}
+
+/// The offset of the ready flags for the party that reads.
+#[must_use]
+pub const fn ready_offset(party: u32) -> u64 {
+    PAGE * (1 + party as u64)
+}
+
+const PAGE: u64 = 4096;
+/// "weft-lnk"
+pub const LINK_MAGIC: u64 = u64::from_le_bytes(*b"weft-lnk");
+/// "weft-slb"
+pub const SLAB_MAGIC: u64 = u64::from_le_bytes(*b"weft-slb");
+/// `beside_start` if nothing is beside. Zeroed memory says position 0 instead, which no tail confirms.
+pub const NOWHERE: u64 = u64::MAX;
+/// The stream ends at [`Legs::end`].
+pub const FINAL: u16 = 1;
+/// The connection was reset.
+pub const RESET: u16 = 2;
+/// [`Reader::attached`]: the reader will take octets from a ring.
+pub const ATTACHED: u32 = 1;
+/// [`Reader::attached`]: the reader stays on TCP.
+pub const DECLINED: u32 = 2;
+/// [`Reader::mode`]: the sender sets ready flags.
+pub const MODE_FLAGS: u32 = 1;
+/// [`Reader::mode`]: the sender needs no fence before it looks for a sleeper. All-zero memory asks for the fence.
+pub const MODE_NO_FENCE: u32 = 2;
+/// [`Reader::waiter`]: the daemon rings all that sleep.
+pub const EVERYBODY: u32 = u32::MAX;
+/// Lines of ready flags beside the summary.
+pub const READY_LINES: usize = 63;
+/// Channels of a link.
+pub const CHANNELS: u32 = (READY_LINES * 64) as u32;
+const CHANNELS_AT: u64 = 3 * PAGE;
+/// The offset of the first ring.
+pub const RINGS_AT: u64 = 4 << 20;
+/// The unit of rings' offsets and sizes.
+pub const RING_UNIT: u64 = 64 << 10;
+/// Octets of a link, most of them never touched.
+pub const LINK_LEN: u64 = 1 << 30;
+/// Sleepers that a process can have at a time.
+pub const WAITERS: usize = 64;
+/// Lines of the slab's header: the header's own and one for each member.
+pub const MEMBERS: usize = 1024;
+const ENDS_AT: u64 = (MEMBERS * 64) as u64;
+/// Ends of a slab.
+pub const ENDS: u32 = 1 << 16;
+/// Members that can hold an end at a time. An end with more stays as it is.
+pub const HOLDERS: usize = 64;
+/// Octets of a slab, most of them never touched.
+pub const SLAB_LEN: u64 = end_offset(ENDS);
+
+#[cfg(not(loom))]
+const _: () = {
+    assert!(size_of::<Producer>() == 64 && size_of::<Legs>() == 64);
+    assert!(size_of::<Consumer>() == 64 && size_of::<Reader>() == 64);
+    assert!(size_of::<Channel>() == 512 && size_of::<ReadyFlags>() == 4096 && size_of::<LinkHeader>() == 4096);
+    assert!(size_of::<StatusPage>() == 4096 && size_of::<SlabHeader>() as u64 == ENDS_AT);
+    assert!(size_of::<End>() == 512 && channel_offset(CHANNELS) <= RINGS_AT);
+};

@@ -1,0 +1,19 @@
+//! Sockets over shared memory, the pure core: what lies in the memory that two programs share, and the rules by which
+//! they write and read it.
+//!
+//! Nothing here intercepts calls, reads a clock or sleeps. `preload/` does that in programs, and `daemon/` brings two
+//! programs together. System calls and unsafe code are in `memory.rs` only.
+
+pub mod layout;
+mod leg;
+#[cfg(not(loom))]
+mod memory;
+mod reason;
+pub mod sync;
+mod waiter;
+
+pub use leg::{Carrier, Leg, MAX_LOG2, MIN_LOG2, RingPlace};
+#[cfg(not(loom))]
+pub use memory::{Link, Mapping, Octets, Slab, Status};
+pub use reason::Reason;
+pub use waiter::WaiterName;

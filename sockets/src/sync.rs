@@ -1,0 +1,8 @@
+//! The atomics that processes share. With `cfg(loom)` they are loom's, which tries all interleavings of a model's
+//! threads.
+
+#[cfg(not(loom))]
+pub use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
