@@ -190,7 +190,9 @@ pub struct Identity {
     /// [`Phase`](crate::end::Phase) in the low octet, a generation above it: it changes whenever the place is used anew.
     pub state: AtomicU32,
     /// Why it stays on TCP: a [`Reason`](crate::reason::Reason), 0 for none.
-    pub reason: AtomicU32,
+    pub reason: AtomicU16,
+    /// How often it was claimed.
+    pub tries: AtomicU16,
     /// `SO_COOKIE` of the kernel's socket.
     pub cookie: AtomicU64,
     /// The link's own name, once there is a channel.
@@ -203,6 +205,10 @@ pub struct Identity {
     pub flags: AtomicU32,
     /// How many calls have moved data.
     pub calls: AtomicU32,
+    /// The [worth](crate::end::Traffic::worth) that the next claim needs. 0 stands for that of the first.
+    pub threshold: AtomicU32,
+    /// When it was first seen, in milliseconds of the monotonic clock, the low half.
+    pub since: AtomicU32,
     /// The channel's secret, which begins each record in the anchor's stream.
     pub secret: [AtomicU64; 2],
 }
@@ -357,7 +363,9 @@ pub const SLAB_LEN: u64 = end_offset(ENDS);
 const _: () = {
     assert!(size_of::<Producer>() == 64 && size_of::<Legs>() == 64);
     assert!(size_of::<Consumer>() == 64 && size_of::<Reader>() == 64);
-    assert!(size_of::<Channel>() == 512 && size_of::<ReadyFlags>() == 4096 && size_of::<LinkHeader>() == 4096);
+    assert!(
+        size_of::<Channel>() == 512 && size_of::<ReadyFlags>() == 4096 && size_of::<LinkHeader>() == 4096
+    );
     assert!(size_of::<StatusPage>() == 4096 && size_of::<SlabHeader>() as u64 == ENDS_AT);
     assert!(size_of::<End>() == 512 && channel_offset(CHANNELS) <= RINGS_AT);
 };

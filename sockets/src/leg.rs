@@ -100,7 +100,8 @@ mod tests {
 
     #[test]
     fn words_of_legs_are_read_back_and_others_are_refused() {
-        let places = [(64, 16), (128, 22), (16320, 22), (16383, 16)].map(|(unit, log2)| RingPlace::new(unit, log2));
+        let places =
+            [(64, 16), (128, 22), (16320, 22), (16383, 16)].map(|(unit, log2)| RingPlace::new(unit, log2));
         let rings = places.into_iter().map(|place| Carrier::Ring(place.expect("a place in the link")));
         for carrier in rings.chain([Carrier::Tcp]) {
             let leg = Leg { number: 7, carrier };

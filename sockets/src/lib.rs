@@ -4,6 +4,7 @@
 //! Nothing here intercepts calls, reads a clock or sleeps. `preload/` does that in programs, and `daemon/` brings two
 //! programs together. System calls and unsafe code are in `memory.rs` only.
 
+pub mod end;
 pub mod layout;
 mod leg;
 #[cfg(not(loom))]

@@ -12,10 +12,11 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::layout::{
-    CHANNELS, Channel, ENDS, End, LINK_LEN, LinkHeader, ReadyFlags, SLAB_LEN, SlabHeader,
-    StatusPage, channel_offset, end_offset, ready_offset,
+    CHANNELS, Channel, ENDS, End, LINK_LEN, LinkHeader, ReadyFlags, SLAB_LEN, SlabHeader, StatusPage,
+    channel_offset, end_offset, ready_offset,
 };
 use crate::leg::RingPlace;
+use crate::sync::{AtomicU64, Ordering};
 
 /// A mapped file of memory. Unmaps when dropped.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ unsafe impl Shared for SlabHeader {}
 unsafe impl Shared for StatusPage {}
 // SAFETY: as above.
 unsafe impl Shared for End {}
+// SAFETY: as above.
+unsafe impl Shared for EndWords {}
 
 impl Mapping {
     /// Maps `len` octets of a file, to be written if `is_writable`.
@@ -118,7 +121,9 @@ impl Link {
     /// The ready flags of the party that reads, 0 or 1.
     #[must_use]
     pub fn ready(&self, party: u32) -> &ReadyFlags {
-        self.0.at(ready_offset(party & 1)).unwrap_or_else(|| unreachable!("a link has flags for both parties"))
+        self.0
+            .at(ready_offset(party & 1))
+            .unwrap_or_else(|| unreachable!("a link has flags for both parties"))
     }
 
     /// The octets of a ring.
@@ -132,6 +137,9 @@ impl Link {
         Octets { start, len, owner: core::marker::PhantomData }
     }
 }
+
+/// An end as plain words.
+type EndWords = [AtomicU64; size_of::<End>() / 8];
 
 /// A mapped slab.
 #[derive(Debug)]
@@ -165,6 +173,14 @@ impl Slab {
     #[must_use]
     pub fn end(&self, slot: u32) -> Option<&End> {
         if slot >= ENDS { None } else { self.0.at(end_offset(slot)) }
+    }
+
+    /// Stores 0 to all words of an end but the first, which has its state.
+    pub(crate) fn clear(&self, slot: u32) {
+        let words: Option<&EndWords> = if slot >= ENDS { None } else { self.0.at(end_offset(slot)) };
+        for word in words.iter().flat_map(|words| &words[1..]) {
+            word.store(0, Ordering::Relaxed);
+        }
     }
 }
 
@@ -277,4 +293,3 @@ fn check(file: impl AsFd, len: u64) -> Result<(), Errno> {
     let is_long = u64::try_from(fstat(&file)?.st_size).is_ok_and(|size| size == len);
     if is_sealed && is_long { Ok(()) } else { Err(Errno::INVAL) }
 }
-

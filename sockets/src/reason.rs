@@ -86,7 +86,9 @@ mod tests {
     fn reasons_have_numbers_names_and_texts_of_their_own() {
         for reason in Reason::ALL {
             assert_eq!(Reason::from_number(*reason as u8), Some(*reason));
-            let same = Reason::ALL.iter().filter(|other| other.name() == reason.name() || other.text() == reason.text());
+            let same = Reason::ALL
+                .iter()
+                .filter(|other| other.name() == reason.name() || other.text() == reason.text());
             assert_eq!(same.count(), 1, "{reason:?}");
         }
         assert_eq!(Reason::from_number(0), None);
