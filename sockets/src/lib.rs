@@ -9,6 +9,7 @@ pub mod layout;
 mod leg;
 #[cfg(not(loom))]
 mod memory;
+mod message;
 mod reason;
 pub mod sync;
 mod waiter;
@@ -16,5 +17,6 @@ mod waiter;
 pub use leg::{Carrier, Leg, MAX_LOG2, MIN_LOG2, RingPlace};
 #[cfg(not(loom))]
 pub use memory::{Link, Mapping, Octets, Slab, Status};
+pub use message::{Encoded, MESSAGE_DESCRIPTORS, MESSAGE_LEN, ToDaemon, ToProcess, VERSION};
 pub use reason::Reason;
 pub use waiter::WaiterName;
