@@ -56,10 +56,12 @@ pub mod demo;
 pub mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
+mod library;
 pub mod log;
 mod progress;
 pub mod rping;
 pub mod run;
+pub mod sockets;
 pub mod stat;
 pub mod usage;
 mod wire;

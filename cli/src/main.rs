@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use weft_cli::{bench, conform, decode, demo, log, rping, run, stat, usage};
+use weft_cli::{bench, conform, decode, demo, log, rping, run, sockets, stat, usage};
 
 /// A software RNIC in user space: iWARP (MPA, DDP, RDMAP) on a TCP of its own.
 ///
@@ -23,6 +23,7 @@ enum Command {
     Demo(demo::Args),
     Rping(rping::Args),
     Run(run::Args),
+    Sockets(sockets::Args),
     Decode(decode::Args),
     Conform(conform::Args),
     Stat(stat::Args),
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Ok(Command::Demo(args)) => demo::run(&args),
         Ok(Command::Rping(args)) => rping::run(&args),
         Ok(Command::Run(args)) => run::run(&args),
+        Ok(Command::Sockets(args)) => sockets::run(&args),
         Ok(Command::Decode(args)) => decode::run(&args),
         Ok(Command::Conform(args)) => conform::run(&args),
         Ok(Command::Stat(args)) => stat::run(&args),

@@ -9,6 +9,7 @@ use clap::{Parser, ValueEnum};
 use weft_netif::{IpSetting, Spec};
 
 use crate::failure::Failure;
+use crate::library::{Libraries, in_front};
 use crate::usage::number;
 
 /// Run a verbs program unmodified, without an RDMA device, a kernel module or privileges.
@@ -110,7 +111,7 @@ pub fn run(args: &Args) -> ExitCode {
 impl Args {
     fn command(&self) -> Result<Command, Failure> {
         self.check()?;
-        let (variable, value) = self.form.variable(&folders())?;
+        let (variable, value) = self.form.variable(&Libraries::new())?;
         let [program, arguments @ ..] = self.program.as_slice() else {
             return Err(Failure::usage("name a program to run, as in weft run ib_write_bw -R"));
         };
@@ -188,50 +189,17 @@ impl Args {
 
 impl Form {
     /// Returns the variable of the dynamic loader, with Weft in front of its present value.
-    fn variable(self, folders: &[PathBuf]) -> Result<(&'static str, OsString), Failure> {
-        // The library has to come into the folder of this program.
-        let is_release = folders.first().is_some_and(|folder| folder.ends_with("release"));
-        let release = if is_release { " --release" } else { "" };
-        let (variable, mut value) = match self {
-            Self::Preload => {
-                let made_by = format!("cargo build{release} -p weft-preload");
-                ("LD_PRELOAD", find(folders, LIBRARY, &made_by)?.into_os_string())
-            }
+    fn variable(self, libraries: &Libraries) -> Result<(&'static str, OsString), Failure> {
+        match self {
+            Self::Preload => libraries.preload(LIBRARY, "weft-preload"),
             Self::Directory => {
-                let made_by = format!("capi/directory/link{release}");
-                let library = find(folders, "weft-directory/libibverbs.so.1", &made_by)?;
-                ("LD_LIBRARY_PATH", library.parent().unwrap_or(&library).into())
+                let made_by = format!("capi/directory/link{}", libraries.release());
+                let library = libraries.find("weft-directory/libibverbs.so.1", &made_by)?;
+                let folder = library.parent().unwrap_or(&library).into();
+                Ok(("LD_LIBRARY_PATH", in_front("LD_LIBRARY_PATH", folder)))
             }
-        };
-        if let Some(others) = std::env::var_os(variable).filter(|others| !others.is_empty()) {
-            value.push(":");
-            value.push(others);
         }
-        Ok((variable, value))
     }
-}
-
-/// Returns the folders where the libraries may be: beside this program, as cargo builds it, or as packages install it.
-fn folders() -> Vec<PathBuf> {
-    let program = std::env::current_exe().and_then(std::fs::canonicalize).unwrap_or_default();
-    let Some(beside) = program.parent() else { return Vec::new() };
-    let installed = beside.parent().map(|prefix| prefix.join("lib/weft"));
-    [Some(beside.to_path_buf()), installed].into_iter().flatten().collect()
-}
-
-fn find(folders: &[PathBuf], library: &str, made_by: &str) -> Result<PathBuf, Failure> {
-    let found = folders.iter().map(|folder| folder.join(library)).find(|path| path.is_file());
-    let path = found.ok_or_else(|| {
-        let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
-        let folders = folders.join(" nor in ");
-        Failure::usage(format!("there is no {library} in {folders}: {made_by} makes it"))
-    })?;
-    // The dynamic loader takes both for separators, and reports no error.
-    if path.as_os_str().as_encoded_bytes().iter().any(|octet| b" :".contains(octet)) {
-        let path = path.display();
-        return Err(Failure::usage(format!("{path} cannot be loaded: there is a space or a colon in it")));
-    }
-    Ok(path)
 }
 
 /// `WEFT_TRACE` for standard error.
@@ -290,21 +258,13 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_missing_or_cannot_be_preloaded_is_reported() {
-        let folder = std::env::temp_dir().join(format!("weft run {}", std::process::id()));
-        let message = |form: Form, folders: &[PathBuf]| match form.variable(folders) {
+    fn a_library_that_is_missing_is_reported_with_what_makes_it() {
+        let message = |form: Form, folder: &str| match form.variable(&Libraries(vec![folder.into()])) {
             Err(Failure::Usage(line)) => line,
             other => panic!("{other:?}"),
         };
-        let folders = std::slice::from_ref(&folder);
-        assert!(message(Form::Preload, folders).contains("cargo build -p weft-preload"));
-        assert!(message(Form::Directory, folders).contains("capi/directory/link makes it"));
-        let release = [folder.join("release")];
-        assert!(message(Form::Preload, &release).contains("cargo build --release -p weft-preload"));
-        assert!(message(Form::Directory, &release).contains("capi/directory/link --release"));
-        std::fs::create_dir(&folder).unwrap();
-        std::fs::write(folder.join(LIBRARY), "").unwrap();
-        assert!(message(Form::Preload, folders).contains("a space or a colon"));
-        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(message(Form::Preload, "/nowhere").contains("cargo build -p weft-preload"));
+        assert!(message(Form::Directory, "/nowhere").contains("capi/directory/link makes it"));
+        assert!(message(Form::Directory, "/nowhere/release").contains("capi/directory/link --release"));
     }
 }

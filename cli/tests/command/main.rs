@@ -15,6 +15,7 @@ mod pipes;
 mod process;
 mod rping;
 mod saboteur;
+mod sockets;
 mod stat;
 #[path = "../support/mod.rs"]
 mod support;

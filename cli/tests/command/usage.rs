@@ -6,14 +6,14 @@ use crate::help::commands_of;
 use crate::process::run;
 
 /// Arguments, and the line about them.
-const TABLE: [(&str, &str); 77] = [
+const TABLE: [(&str, &str); 81] = [
     (
         "",
-        "weft: a command is missing: demo, rping, run, decode, conform, stat and bench (`weft --help` explains",
+        "weft: a command is missing: demo, rping, run, sockets, decode, conform, stat and bench (`weft --help` explains",
     ),
     (
         "frobnicate",
-        "weft: there is no command `frobnicate` (there are demo, rping, run, decode, conform, stat and bench)",
+        "weft: there is no command `frobnicate` (there are demo, rping, run, sockets, decode, conform, stat and bench)",
     ),
     ("help frobnicate", "weft: there is no command `frobnicate` (there are demo, rping, run,"),
     ("bench frobnicate", "weft bench: there is no command `frobnicate` (there are run and sweep)"),
@@ -75,6 +75,10 @@ const TABLE: [(&str, &str); 77] = [
     ("rping -c -P -a 10.0.0.1 NET IP", "weft rping: -c and -P exclude each other"),
     ("rping -c --silence 9 -a 10.0.0.1 NET IP", "weft rping: -c and --silence exclude each other"),
     ("run --timeout 1 -- true", "weft run: --timeout: `1` is not a whole number from 2 to 3600"),
+    ("sockets", "weft sockets: missing: <PROGRAM>... (`weft sockets --help` has examples)"),
+    ("sockets --spin -1 -- true", "weft sockets: --spin: `-1` is not a whole number from 0 to 1000000"),
+    ("sockets --eager --require -- true", "weft sockets: --eager and --require exclude each other"),
+    ("sockets --daemon x -- true", "weft sockets: --daemon: `x`: a daemon's address is @NAME or the path of"),
     ("rping -s --silence 0 NET IP", "weft rping: --silence: `0` is not a whole number from 1 to 86400"),
     ("rping -s --no-p2p NET IP", "weft rping: -s and --no-p2p exclude each other"),
     ("rping -s -a 10.0.0.9 NET IP", "weft rping: the server has the address 10.0.0.2 of --ip"),

@@ -1,0 +1,172 @@
+//! `weft sockets`: a program whose TCP connections inside the host go through shared memory.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::Parser;
+
+mod daemon;
+mod program;
+
+use daemon::Daemon;
+
+use crate::failure::Failure;
+use crate::library::Libraries;
+use crate::usage::number;
+
+/// Run a program whose TCP connections inside this host go through shared memory instead of the kernel's TCP.
+///
+/// A preloaded library moves a connection's octets to shared memory when both ends run under `weft sockets` and all
+/// their calls can be followed. Every other connection stays on TCP, with the same results. A daemon of the user brings
+/// the two ends together. This command starts it if none answers; it ends by itself after its last program.
+///
+/// The program keeps this process's number, descriptors and signals. The exit status is the program's.
+#[derive(Debug, Clone, Parser)]
+#[command(
+    after_help = "The flags set these variables, which a program under LD_PRELOAD can be given by hand as well:
+  WEFT_SOCKETS=auto, eager or require, WEFT_DAEMON, WEFT_SPIN, WEFT_SOCKETS_TRACE
+UV_USE_IO_URING=0 is set, too: the library cannot follow what a program does by io_uring.
+
+Examples:
+  weft sockets -- redis-server
+  weft sockets -- redis-benchmark -t get -c 1
+  weft sockets --eager --trace /tmp/trace -- curl http://127.0.0.1:8000/
+  weft sockets --daemon @mine -- iperf3 -s"
+)]
+pub struct Args {
+    /// Upgrade each connection as soon as possible, instead of after 4 calls or 64 KiB
+    #[arg(long, conflicts_with = "require")]
+    pub eager: bool,
+    /// Refuse connections inside the host that are not upgraded within a second, for tests
+    #[arg(long)]
+    pub require: bool,
+    /// Microseconds for which a wait spins at most before it sleeps; 0 is never
+    #[arg(long, value_name = "US", allow_negative_numbers = true, value_parser = number::<u32>(0..=1_000_000))]
+    pub spin: Option<u32>,
+    /// Write upgrades and returns to TCP to FILE, one a line
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// The daemon's address: @NAME, an abstract name, or the path of a socket. The default is the host's daemon, then the
+    /// user's own
+    #[arg(long, value_name = "NAME", value_parser = daemon::address)]
+    pub daemon: Option<String>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// Replaces this process by the program.
+pub fn run(args: &Args) -> ExitCode {
+    match args.command() {
+        Ok(mut command) => {
+            let error = command.exec();
+            let program = Path::new(command.get_program()).display();
+            Failure::usage(format!("cannot run {program}: {error}")).print("sockets")
+        }
+        Err(failure) => failure.print("sockets"),
+    }
+}
+
+impl Args {
+    /// Returns the command that becomes the program. A daemon answers by then, or a line has said why not.
+    fn command(&self) -> Result<Command, Failure> {
+        let (variable, value) = Libraries::new().preload(LIBRARY, "weft-sockets-preload")?;
+        let [program, arguments @ ..] = self.program.as_slice() else {
+            return Err(Failure::usage("name a program to run, as in weft sockets -- redis-server"));
+        };
+        let trace = self.trace_output()?;
+        self.check(program::obstacle(program))?;
+        let given = self.daemon.clone().or_else(|| std::env::var("WEFT_DAEMON").ok());
+        self.check(Daemon::new(given.as_deref())?.start().err())?;
+
+        let mut command = Command::new(program);
+        command.args(arguments).env(variable, value).env("UV_USE_IO_URING", "0");
+        command.env("WEFT_SOCKETS", self.mode());
+        let spin = self.spin.map(|spin| spin.to_string().into());
+        let trace = trace.map(PathBuf::into_os_string);
+        let daemon = given.map(OsString::from);
+        for (variable, value) in [("WEFT_SPIN", spin), ("WEFT_SOCKETS_TRACE", trace), ("WEFT_DAEMON", daemon)]
+        {
+            match value {
+                Some(value) => command.env(variable, value),
+                None => command.env_remove(variable),
+            };
+        }
+        Ok(command)
+    }
+
+    /// Returns the value of `WEFT_SOCKETS`.
+    fn mode(&self) -> &'static str {
+        match (self.eager, self.require) {
+            (true, _) => "eager",
+            (_, true) => "require",
+            _ => "auto",
+        }
+    }
+
+    /// Reports what keeps the program on TCP. It runs all the same, unless upgrades are required.
+    fn check(&self, obstacle: Option<String>) -> Result<(), Failure> {
+        match obstacle {
+            Some(reason) if self.require => Err(Failure::usage(reason)),
+            Some(reason) => {
+                Failure::usage(reason).print("sockets");
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the value of `WEFT_SOCKETS_TRACE`. It is an absolute path: a program may change its folder. The file is
+    /// emptied first, since the program and its children append.
+    fn trace_output(&self) -> Result<Option<PathBuf>, Failure> {
+        let Some(file) = &self.trace else { return Ok(None) };
+        let made = std::fs::File::create(file).and_then(|_| std::path::absolute(file));
+        made.map(Some).map_err(|error| Failure::usage(format!("--trace: {}: {error}", file.display())))
+    }
+}
+
+const LIBRARY: &str = "libweft_sockets_preload.so";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(line: &str) -> Args {
+        Args::parse_from(line.split(' '))
+    }
+
+    #[test]
+    fn words_behind_the_program_are_its_arguments() {
+        let args = args("sockets --spin 0 redis-server --eager -- x");
+        assert_eq!(args.program, ["redis-server", "--eager", "--", "x"]);
+        assert_eq!((args.spin, args.mode()), (Some(0), "auto"));
+    }
+
+    #[test]
+    fn a_program_is_upgraded_in_one_of_three_ways() {
+        assert_eq!(args("sockets --eager true").mode(), "eager");
+        assert_eq!(args("sockets --require true").mode(), "require");
+        assert!(Args::try_parse_from(["sockets", "--eager", "--require", "true"]).is_err());
+    }
+
+    #[test]
+    fn only_a_required_upgrade_makes_an_obstacle_a_failure() {
+        let obstacle = || Some("x is statically linked: it stays on TCP".to_owned());
+        assert!(args("sockets true").check(obstacle()).is_ok());
+        assert!(args("sockets --require true").check(None).is_ok());
+        assert!(args("sockets --require true").check(obstacle()).is_err());
+    }
+
+    #[test]
+    fn a_trace_has_an_absolute_path_and_begins_empty() {
+        let file = std::env::temp_dir().join(format!("weft-sockets-trace-{}", std::process::id()));
+        std::fs::write(&file, "old").unwrap();
+        let output = args(&format!("sockets --trace {} true", file.display())).trace_output().unwrap();
+        assert_eq!(output, Some(file.clone()));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "");
+        std::fs::remove_file(&file).unwrap();
+        assert!(args("sockets --trace /no/such/folder/x true").trace_output().is_err());
+    }
+}

@@ -1,0 +1,130 @@
+//! The daemon that brings the ends of connections together: whether it answers, and how it is started.
+
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::geteuid;
+
+use crate::failure::Failure;
+
+/// A daemon by the addresses at which the library looks for it.
+pub(super) struct Daemon {
+    addresses: Vec<SocketAddrUnix>,
+    /// The address that was asked for, or `None` for the user's own.
+    given: Option<String>,
+}
+
+impl Daemon {
+    /// Returns the daemon at this address, or the host's and the user's own.
+    pub(super) fn new(given: Option<&str>) -> Result<Self, Failure> {
+        let parse =
+            |text: &str| unix_address(text).map_err(|_| Failure::usage(format!("`{text}`: {ADDRESS}")));
+        let own = format!("@weft/1/{}", geteuid().as_raw());
+        let texts = given.map_or_else(|| vec!["@weft/1/0", own.as_str()], |given| vec![given]);
+        let addresses = texts.into_iter().map(parse).collect::<Result<_, _>>()?;
+        Ok(Self { addresses, given: given.map(str::to_owned) })
+    }
+
+    /// Starts the daemon unless it answers, and waits until it does. The error is one line.
+    pub(super) fn start(&self) -> Result<(), String> {
+        if self.answers()? {
+            return Ok(());
+        }
+        let program = std::env::current_exe().map_err(|error| format!("cannot start a daemon: {error}"))?;
+        let mut command = Command::new(program);
+        command.args(["daemon", "--linger", LINGER]);
+        if let Some(given) = &self.given {
+            command.args(["--name", given]);
+        }
+        // The daemon itself leaves the session and closes the caller's other descriptors.
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = quiet.spawn().map_err(|error| format!("cannot start a daemon: {error}"))?;
+        for _ in 0..TRIES {
+            if self.answers()? {
+                return Ok(());
+            }
+            // Another daemon may have taken the address first: the child ends, and the other one answers.
+            if let Ok(Some(status)) = child.try_wait()
+                && !status.success()
+            {
+                return Err(format!(
+                    "the daemon ended ({status}): connections stay on TCP; `weft daemon` says why"
+                ));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Err("the daemon does not answer: connections stay on TCP".into())
+    }
+
+    /// Returns true if a daemon of this user or of root answers. A stranger's is an error.
+    fn answers(&self) -> Result<bool, String> {
+        for address in &self.addresses {
+            let socket = match connected(address) {
+                Ok(socket) => socket,
+                // Its queue is full of other programs.
+                Err(Errno::AGAIN) => return Ok(true),
+                Err(_) => continue,
+            };
+            let uid = socket_peercred(&socket).map_err(|error| format!("no daemon: {error}"))?.uid;
+            if uid.is_root() || uid == geteuid() {
+                return Ok(true);
+            }
+            return Err(format!("the daemon belongs to user {}: connections stay on TCP", uid.as_raw()));
+        }
+        Ok(false)
+    }
+}
+
+/// Reads the address of a daemon.
+pub(super) fn address(text: &str) -> Result<String, String> {
+    unix_address(text).map(|_| text.to_owned()).map_err(|_| format!("`{text}`: {ADDRESS}"))
+}
+
+fn unix_address(text: &str) -> Result<SocketAddrUnix, Errno> {
+    match text.strip_prefix('@') {
+        Some("") => Err(Errno::INVAL),
+        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes()),
+        None if text.contains('/') => SocketAddrUnix::new(text),
+        None => Err(Errno::INVAL),
+    }
+}
+
+fn connected(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    connect(&socket, address)?;
+    Ok(socket)
+}
+
+/// Seconds without a program after which a daemon ends that was started on demand.
+const LINGER: &str = "60";
+const PAUSE: Duration = Duration::from_millis(5);
+const TRIES: u32 = 600;
+const ADDRESS: &str = "a daemon's address is @NAME or the path of a socket, as in @mine or /run/weft";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_abstract_names_or_paths() {
+        for text in ["@x", "@weft/1/0", "/run/weft", "./x"] {
+            assert_eq!(address(text), Ok(text.to_owned()));
+        }
+        let long = "/x".repeat(60);
+        for text in ["", "@", "x", "weft", long.as_str()] {
+            assert!(address(text).is_err_and(|line| line.contains("@NAME")), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_hosts_daemon_comes_before_the_users() {
+        let daemon = Daemon::new(None).unwrap_or_else(|_| panic!("there are default addresses"));
+        assert_eq!(daemon.addresses[0].abstract_name(), Some(&b"weft/1/0"[..]));
+        assert_eq!(daemon.addresses.len(), 2);
+    }
+}

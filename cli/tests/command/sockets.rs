@@ -1,0 +1,98 @@
+//! `weft sockets`: what the program is given, and what is said of programs that stay on TCP.
+
+use std::os::fd::OwnedFd;
+use std::process::Command;
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+
+use crate::process::{Finished, Process, path_in};
+use crate::support::Folder;
+
+/// A copy of `weft` with a library beside it. The library is empty: the dynamic loader says so, and goes on without.
+struct Installed {
+    folder: Folder,
+    /// A socket at the daemon's address.
+    _daemon: OwnedFd,
+    address: String,
+}
+
+impl Installed {
+    fn new() -> Self {
+        let folder = Folder::new();
+        std::fs::copy(env!("CARGO_BIN_EXE_weft"), folder.0.join("weft")).unwrap();
+        std::fs::write(folder.0.join(LIBRARY), "").unwrap();
+        let address = path_in(&folder, "daemon");
+        let daemon = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        bind(&daemon, &SocketAddrUnix::new(address.as_str()).unwrap()).unwrap();
+        listen(&daemon, 8).unwrap();
+        Self { folder, _daemon: daemon, address }
+    }
+
+    /// Runs `weft sockets` with these words as arguments.
+    fn run(&self, words: &[&str]) -> Finished {
+        let mut command = Command::new(self.folder.0.join("weft"));
+        command.arg("sockets").args(words).env("WEFT_DAEMON", &self.address).env("WEFT_SPIN", "7");
+        Process::start(&mut command).finish()
+    }
+
+    /// Returns the lines of a program that prints its environment.
+    fn environment(&self, words: &[&str]) -> Vec<String> {
+        let done = self.run(&[words, &["--", "env"]].concat());
+        assert_eq!(done.status, 0, "{done:?}");
+        done.stdout
+    }
+}
+
+#[test]
+fn the_program_finds_the_library_and_its_variables() {
+    let weft = Installed::new();
+    let library = format!("LD_PRELOAD={}", path_in(&weft.folder, LIBRARY));
+    let daemon = format!("WEFT_DAEMON={}", weft.address);
+    let lines = weft.environment(&[]);
+    for line in [library.as_str(), daemon.as_str(), "WEFT_SOCKETS=auto", "UV_USE_IO_URING=0"] {
+        assert!(lines.iter().any(|other| other == line), "{line}: {lines:?}");
+    }
+    assert!(
+        !lines.iter().any(|line| line.starts_with("WEFT_SPIN") || line.starts_with("WEFT_SOCKETS_TRACE"))
+    );
+
+    let trace = path_in(&weft.folder, "trace");
+    let lines = weft.environment(&["--eager", "--spin", "0", "--trace", &trace]);
+    for line in ["WEFT_SOCKETS=eager", "WEFT_SPIN=0", format!("WEFT_SOCKETS_TRACE={trace}").as_str()] {
+        assert!(lines.iter().any(|other| other == line), "{line}: {lines:?}");
+    }
+}
+
+#[test]
+fn the_exit_status_is_the_programs() {
+    let weft = Installed::new();
+    assert_eq!(weft.run(&["--", "sh", "-c", "exit 7"]).status, 7);
+    let done = weft.run(&["--", "/no/such/program"]);
+    let line = "weft sockets: cannot run /no/such/program: No such file or directory (os error 2)";
+    assert_eq!((done.status, done.stderr), (2, vec![line.to_owned()]));
+}
+
+#[test]
+fn a_program_without_hooks_runs_on_tcp_unless_upgrades_are_required() {
+    let weft = Installed::new();
+    let program = path_in(&weft.folder, "x");
+    // The image of a program without an interpreter, which the system then refuses to run.
+    std::fs::write(&program, [b"\x7fELF\x02", &[0; 59][..]].concat()).unwrap();
+    Command::new("chmod").args(["+x", &program]).status().unwrap();
+    let line = format!("weft sockets: {program} is statically linked: it stays on TCP");
+    let done = weft.run(&["--", &program]);
+    assert_eq!(done.stderr[0], line, "{done:?}");
+    let done = weft.run(&["--require", "--", &program]);
+    assert_eq!((done.status, done.stderr), (2, vec![line]));
+}
+
+#[test]
+fn a_missing_library_is_reported_with_what_makes_it() {
+    let weft = Installed::new();
+    std::fs::remove_file(weft.folder.0.join(LIBRARY)).unwrap();
+    let done = weft.run(&["--", "true"]);
+    assert_eq!((done.status, done.stderr.len()), (2, 1), "{done:?}");
+    assert!(done.stderr[0].ends_with("cargo build -p weft-sockets-preload makes it"), "{done:?}");
+}
+
+const LIBRARY: &str = "libweft_sockets_preload.so";
