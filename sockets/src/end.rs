@@ -152,6 +152,7 @@ pub fn allocate(slab: &crate::memory::Slab, from: u32) -> Option<(u32, State)> {
         slab.clear(slot);
         end.identity.reason.store(0, Ordering::Relaxed);
         end.identity.tries.store(0, Ordering::Relaxed);
+        slab.header().ends.fetch_max(slot + 1, Ordering::Relaxed);
         Some((slot, new))
     })
 }

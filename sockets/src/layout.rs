@@ -143,9 +143,34 @@ pub struct StatusPage(pub [Asleep; WAITERS]);
 pub struct SlabHeader {
     /// [`SLAB_MAGIC`].
     pub magic: AtomicU64,
-    reserved: [AtomicU64; 7],
+    /// No place of an end from this number on was ever used.
+    pub ends: AtomicU32,
+    reserved: [AtomicU32; 13],
+    /// What the family's ends did until they were closed.
+    pub totals: Totals,
     /// The processes of the family. A process is named by its place here.
-    pub members: [Member; MEMBERS - 1],
+    pub members: [Member; MEMBERS],
+}
+
+/// Sums over the closed ends of a family, so that they outlive its processes.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Totals {
+    /// Connections.
+    pub seen: AtomicU64,
+    /// Connections that were claimed at least once.
+    pub claimed: AtomicU64,
+    /// Connections that sent by a ring.
+    pub out_upgraded: AtomicU64,
+    /// Connections that received by a ring.
+    pub in_upgraded: AtomicU64,
+    /// Octets written to rings.
+    pub out_ring: AtomicU64,
+    /// Octets read from rings.
+    pub in_ring: AtomicU64,
+    reserved: [AtomicU64; 2],
+    /// Connections that stayed on TCP in both directions, by the number of the [`Reason`](crate::reason::Reason).
+    pub reasons: [AtomicU32; REASONS],
 }
 
 /// A process of a family.
@@ -158,11 +183,7 @@ pub struct Member {
     pub mail: AtomicU32,
     /// When it started, as `/proc/PID/stat` has it, since process ids come again.
     pub started: AtomicU64,
-    /// How many of its connections stay on TCP for each reason is in the process's own memory; here are their sums.
-    pub upgraded: AtomicU64,
-    /// Connections that it has seen established.
-    pub seen: AtomicU64,
-    reserved: [AtomicU64; 4],
+    reserved: [AtomicU64; 6],
 }
 
 /// One end of a connection, as the processes that inherited it from one another know it.
@@ -349,9 +370,11 @@ pub const RING_UNIT: u64 = 64 << 10;
 pub const LINK_LEN: u64 = 1 << 30;
 /// Sleepers that a process can have at a time.
 pub const WAITERS: usize = 64;
-/// Lines of the slab's header: the header's own and one for each member.
-pub const MEMBERS: usize = 1024;
-const ENDS_AT: u64 = (MEMBERS * 64) as u64;
+/// Processes of a family.
+pub const MEMBERS: usize = 1020;
+/// Room for the numbers of reasons.
+pub const REASONS: usize = 32;
+const ENDS_AT: u64 = 64 << 10;
 /// Ends of a slab.
 pub const ENDS: u32 = 1 << 16;
 /// Members that can hold an end at a time. An end with more stays as it is.

@@ -12,6 +12,7 @@ mod memory;
 mod message;
 mod reason;
 pub mod sync;
+mod totals;
 mod waiter;
 
 pub use leg::{Carrier, Leg, MAX_LOG2, MIN_LOG2, RingPlace};
