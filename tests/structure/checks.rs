@@ -224,7 +224,7 @@ const ROWS: [&[&str]; 6] = [
 
 /// The crates that each crate may depend on. Crates that are not named here are above all: cli, tests, fuzz and
 /// examples.
-const CRATES: [(&str, &[&str]); 13] = [
+const CRATES: [(&str, &[&str]); 14] = [
     ("mpa", &[]),
     ("ddp", &[]),
     ("rdmap", &["ddp"]),
@@ -237,6 +237,7 @@ const CRATES: [(&str, &[&str]); 13] = [
     ("capi/preload", &["capi"]),
     ("capi/directory", &["capi"]),
     ("conform", &["netif"]),
+    ("sockets/preload", &["sockets"]),
     ("bench", &["mpa", "netif", "verbs", "rnic"]),
 ];
 

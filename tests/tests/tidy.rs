@@ -114,12 +114,12 @@ fn is_production(path: &str) -> bool {
     path.contains("/src/") && !path.ends_with("tests.rs")
 }
 
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 15] = [
     "mpa", "ddp", "rdmap", "verbs", "netif", "rnic", "stat", "cm", "capi", "conform", "bench", "cli",
-    "tests", "fuzz",
+    "sockets", "tests", "fuzz",
 ];
 /// The files with unsafe code, or their folder, each with its reason. There is no other list.
-const UNSAFE: [(&str, &str); 17] = [
+const UNSAFE: [(&str, &str); 20] = [
     ("verbs/src/copy.rs", "tells what the copies of registered memory need"),
     ("verbs/src/copy/", "copies and exchanges of memory that others change or take away"),
     ("verbs/src/guard.rs", "the handler of faults in those copies"),
@@ -137,4 +137,7 @@ const UNSAFE: [(&str, &str); 17] = [
     ("bench/src/net/device.rs", "opens the devices of the reference"),
     ("capi/src/c/", "the boundary to C"),
     ("capi/src/raw/", "memory that C sees, signals, the host's addresses, and where a call comes from"),
+    ("sockets/src/memory.rs", "mappings of memory that other processes change"),
+    ("sockets/preload/src/c/", "the boundary to C"),
+    ("sockets/preload/src/real.rs", "raw system calls, and memory that lives as long as the process"),
 ];

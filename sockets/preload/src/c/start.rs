@@ -1,0 +1,17 @@
+//! What runs when the library is loaded.
+#![allow(unsafe_code)]
+
+use crate::policy::{self, Mode};
+use crate::table;
+
+extern "C" fn start() {
+    policy::open();
+    if policy::policy().is_some_and(|policy| policy.mode != Mode::Off) {
+        table::open();
+    }
+}
+
+// SAFETY: the loader calls each function of this section once, before the program's own code.
+#[used]
+#[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
+static START: extern "C" fn() = start;

@@ -1,0 +1,212 @@
+//! The kernel and the C library below the hooks: system calls by the raw interface, memory, errno.
+//!
+//! A system call is never looked up as a symbol: the symbol may be the hook itself. Results are the kernel's: an error is a
+//! negative number. `errno` is touched by [`fail`] only.
+#![allow(unsafe_code)]
+
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char, c_int, c_long, c_void};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// The arguments of a system call, unused ones 0.
+pub(crate) type Arguments = [usize; 6];
+
+/// Makes a system call of these arguments: `kernel!(SYS_read, fd, buffer, len)`. Must stand in an unsafe block.
+macro_rules! kernel {
+    ($number:ident $(, $argument:expr)* $(,)?) => {
+        $crate::real::call(libc::$number, $crate::real::arguments([$($argument as usize),*]))
+    };
+}
+pub(crate) use kernel;
+
+/// As [`kernel!`], for a call that is a cancellation point.
+macro_rules! point {
+    ($number:ident $(, $argument:expr)* $(,)?) => {
+        $crate::real::cancellable(libc::$number, $crate::real::arguments([$($argument as usize),*]))
+    };
+}
+pub(crate) use point;
+
+/// Fills up arguments with zeros.
+#[inline(always)]
+pub(crate) fn arguments<const N: usize>(given: [usize; N]) -> Arguments {
+    core::array::from_fn(|at| given.get(at).copied().unwrap_or(0))
+}
+
+/// Makes a system call.
+///
+/// # Safety
+/// As the call itself.
+#[inline]
+pub(crate) unsafe fn call(number: c_long, arguments: Arguments) -> isize {
+    let [a, b, c, d, e, f] = arguments;
+    // SAFETY: as the caller promises.
+    unsafe { enter(number, a, b, c, d, e, f) }
+}
+
+/// Makes a system call that is a cancellation point, as the C library does: a thread with others beside it can be
+/// cancelled at any moment of the call.
+///
+/// # Safety
+/// As the call itself.
+#[inline]
+pub(crate) unsafe fn cancellable(number: c_long, arguments: Arguments) -> isize {
+    if is_single_threaded() {
+        // SAFETY: as the caller promises.
+        return unsafe { call(number, arguments) };
+    }
+    let mut before = 0;
+    // SAFETY: `before` can be written. No destructor waits in the frames that a cancellation unwinds.
+    unsafe { pthread_setcanceltype(ASYNCHRONOUS, &raw mut before) };
+    // SAFETY: as the caller promises.
+    let result = unsafe { call(number, arguments) };
+    // SAFETY: as above.
+    unsafe { pthread_setcanceltype(before, core::ptr::null_mut()) };
+    result
+}
+
+/// True if the process has never had a second thread, or is a child that only one thread has come to by fork.
+#[inline]
+pub(crate) fn is_single_threaded() -> bool {
+    // SAFETY: the C library declares this octet, and changes it while the process has one thread only.
+    unsafe { core::ptr::read_volatile(&raw const __libc_single_threaded) != 0 }
+}
+
+/// Sets `errno`, and returns what the C library returns with it.
+#[cold]
+pub(crate) fn fail(error: c_int) -> isize {
+    // SAFETY: the C library gives each thread an `errno`.
+    unsafe { *libc::__errno_location() = error };
+    -1
+}
+
+/// Returns a variable of the environment. The program may overwrite the text later.
+pub(crate) fn variable(name: &CStr) -> Option<&'static CStr> {
+    // SAFETY: the name ends with a zero.
+    let text = unsafe { libc::getenv(name.as_ptr()) };
+    // SAFETY: a variable's text ends with a zero.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
+}
+
+/// Returns the next definition of a function behind this library's own, or null.
+pub(crate) fn next_symbol(name: &CStr) -> *mut c_void {
+    // SAFETY: the name ends with a zero.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast::<c_char>()) }
+}
+
+/// Reserves zeroed words, which cost memory only where they are touched.
+pub(crate) fn reserve(count: usize) -> Option<&'static [AtomicU64]> {
+    let len = count.checked_mul(size_of::<AtomicU64>())?;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: the kernel chooses the address.
+    let start =
+        unsafe { kernel!(SYS_mmap, 0, len, libc::PROT_READ | libc::PROT_WRITE, flags, usize::MAX, 0) };
+    // SAFETY: the kernel has mapped so many zeroed octets at a page's start, and nobody unmaps them.
+    (start > 0).then(|| unsafe { core::slice::from_raw_parts(start as *const AtomicU64, count) })
+}
+
+/// A value that is set once. Nobody waits for it: until it is there, it is not.
+#[derive(Debug)]
+pub(crate) struct Once<T> {
+    stage: AtomicU8,
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+// SAFETY: the value is only written by the thread that moves `stage` off `EMPTY`, and only read behind `FULL`.
+unsafe impl<T: Send + Sync> Sync for Once<T> {}
+
+impl<T> Once<T> {
+    /// Makes an empty place.
+    pub(crate) const fn new() -> Self {
+        Self { stage: AtomicU8::new(EMPTY), value: UnsafeCell::new(MaybeUninit::uninit()) }
+    }
+
+    /// Makes and sets the value, if no other thread has begun to. Returns the value that is there now.
+    pub(crate) fn set(&self, make: impl FnOnce() -> Option<T>) -> Option<&T> {
+        if self.stage.compare_exchange(EMPTY, FILLING, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            let value = make();
+            let stage = if value.is_some() { FULL } else { EMPTY };
+            if let Some(value) = value {
+                // SAFETY: no other thread reads or writes at this stage.
+                unsafe { (*self.value.get()).write(value) };
+            }
+            self.stage.store(stage, Ordering::Release);
+        }
+        self.get()
+    }
+
+    /// Returns the value, if it is there.
+    #[inline]
+    pub(crate) fn get(&self) -> Option<&T> {
+        // SAFETY: at this stage the value is there, and nobody writes to it.
+        (self.stage.load(Ordering::Acquire) == FULL).then(|| unsafe { (*self.value.get()).assume_init_ref() })
+    }
+}
+
+/// Makes a system call. It may be unwound by a cancellation.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn enter(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> isize {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "syscall",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// Makes a system call. It may be unwound by a cancellation.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn enter(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> isize {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "mov x8, x0",
+        "mov x0, x1",
+        "mov x1, x2",
+        "mov x2, x3",
+        "mov x3, x4",
+        "mov x4, x5",
+        "mov x5, x6",
+        "svc #0",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+unsafe extern "C" {
+    static __libc_single_threaded: c_char;
+}
+unsafe extern "C-unwind" {
+    fn pthread_setcanceltype(kind: c_int, before: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_ASYNCHRONOUS`
+const ASYNCHRONOUS: c_int = 1;
+const EMPTY: u8 = 0;
+const FILLING: u8 = 1;
+const FULL: u8 = 2;
