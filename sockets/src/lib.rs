@@ -4,9 +4,12 @@
 //! Nothing here intercepts calls, reads a clock or sleeps. `preload/` does that in programs, and `daemon/` brings two
 //! programs together. System calls and unsafe code are in `memory.rs` only.
 
+mod claim;
 pub mod end;
 pub mod layout;
 mod leg;
+#[cfg(not(loom))]
+mod matching;
 #[cfg(not(loom))]
 mod memory;
 mod message;
@@ -15,7 +18,10 @@ pub mod sync;
 mod totals;
 mod waiter;
 
+pub use claim::{Claim, Tuple};
 pub use leg::{Carrier, Leg, MAX_LOG2, MIN_LOG2, RingPlace};
+#[cfg(not(loom))]
+pub use matching::{Claimant, Claims, Outcome};
 #[cfg(not(loom))]
 pub use memory::{Link, Mapping, Octets, Slab, Status};
 pub use message::{Encoded, MESSAGE_DESCRIPTORS, MESSAGE_LEN, ToDaemon, ToProcess, VERSION};

@@ -1,0 +1,218 @@
+//! Finds the two claims of a connection.
+
+use core::time::Duration;
+use std::collections::{HashMap, VecDeque};
+
+use crate::claim::{Claim, Tuple};
+
+/// The claims that wait for the other end's. Time is an argument.
+#[derive(Debug, Default)]
+pub struct Claims {
+    waiting: HashMap<Tuple, Waiting>,
+    by_claimant: HashMap<Claimant, Tuple>,
+    /// Every claim in the order of its end, those that wait no longer as well.
+    ends: VecDeque<(Duration, Claimant, u64)>,
+    next: u64,
+}
+
+/// An end of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Claimant {
+    /// The daemon's name for the process.
+    pub process: u64,
+    /// The end in the slab of its family.
+    pub slot: u32,
+    /// The generation of the end.
+    pub generation: u32,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    claimant: Claimant,
+    claim: Claim,
+    number: u64,
+}
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It waits. An older claim of the same socket's addresses waits no longer.
+    Waits {
+        /// The claimant of the older one.
+        replaced: Option<Claimant>,
+    },
+    /// The other end was claimed before, by this claimant.
+    Matched(Claimant),
+}
+
+impl Claims {
+    /// Takes a claim and looks for the other end's.
+    pub fn handle_claim(&mut self, now: Duration, claimant: Claimant, claim: Claim) -> Outcome {
+        self.withdraw(claimant);
+        let other = self.waiting.get(&claim.tuple.mirrored()).filter(|other| other.claim.fits(&claim));
+        if let Some(other) = other.map(|other| other.claimant) {
+            self.withdraw(other);
+            return Outcome::Matched(other);
+        }
+        let number = self.next;
+        self.next += 1;
+        let old = self.waiting.insert(claim.tuple, Waiting { claimant, claim, number });
+        let replaced = old.map(|old| old.claimant);
+        if let Some(replaced) = replaced {
+            self.by_claimant.remove(&replaced);
+        }
+        self.by_claimant.insert(claimant, claim.tuple);
+        self.ends.push_back((now + PATIENCE, claimant, number));
+        Outcome::Waits { replaced }
+    }
+
+    /// Takes a claim back. Returns false if it did not wait.
+    pub fn withdraw(&mut self, claimant: Claimant) -> bool {
+        let Some(tuple) = self.by_claimant.remove(&claimant) else { return false };
+        self.waiting.remove(&tuple);
+        true
+    }
+
+    /// Takes all claims of a process back.
+    pub fn forget(&mut self, process: u64) {
+        let is_its = |claimant: &Claimant| claimant.process == process;
+        self.waiting.retain(|_, waiting| !is_its(&waiting.claimant));
+        self.by_claimant.retain(|claimant, _| !is_its(claimant));
+    }
+
+    /// Removes and returns a claim that has waited in vain.
+    pub fn poll_expired(&mut self, now: Duration) -> Option<Claimant> {
+        while let Some(&(end, claimant, number)) = self.ends.front() {
+            let waits = self.is_waiting(claimant, number);
+            if waits && end > now {
+                return None;
+            }
+            self.ends.pop_front();
+            if waits {
+                self.withdraw(claimant);
+                return Some(claimant);
+            }
+        }
+        None
+    }
+
+    /// Returns when the next claim will have waited in vain.
+    pub fn deadline(&mut self) -> Option<Duration> {
+        while let Some(&(end, claimant, number)) = self.ends.front() {
+            if self.is_waiting(claimant, number) {
+                return Some(end);
+            }
+            self.ends.pop_front();
+        }
+        None
+    }
+
+    /// Returns how many claims wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// True if no claim waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    fn is_waiting(&self, claimant: Claimant, number: u64) -> bool {
+        let waiting = self.by_claimant.get(&claimant).and_then(|tuple| self.waiting.get(tuple));
+        waiting.is_some_and(|waiting| waiting.number == number)
+    }
+}
+
+/// How long a claim waits for the other end's.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::claim::tests::claim;
+
+    const fn claimant(process: u64, slot: u32) -> Claimant {
+        Claimant { process, slot, generation: 1 }
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn two_ends_match_also_of_one_process() {
+        let (server, client) = (claim("10.0.0.1:80", "10.0.0.2:5000"), claim("10.0.0.2:5000", "10.0.0.1:80"));
+        let mut claims = Claims::default();
+        let waits = Outcome::Waits { replaced: None };
+        assert_eq!(claims.handle_claim(seconds(0), claimant(1, 0), server), waits);
+        let matched = claims.handle_claim(seconds(4), claimant(1, 1), client);
+        assert_eq!(matched, Outcome::Matched(claimant(1, 0)));
+        assert!(claims.is_empty());
+        assert_eq!((claims.deadline(), claims.poll_expired(seconds(100))), (None, None));
+    }
+
+    #[test]
+    fn a_claim_waits_five_seconds() {
+        let mut claims = Claims::default();
+        claims.handle_claim(seconds(1), claimant(1, 0), claim("10.0.0.1:80", "10.0.0.2:5000"));
+        assert_eq!(claims.deadline(), Some(seconds(6)));
+        assert_eq!(claims.poll_expired(seconds(5)), None);
+        assert_eq!(claims.poll_expired(seconds(6)), Some(claimant(1, 0)));
+        let waits = Outcome::Waits { replaced: None };
+        let other = claim("10.0.0.2:5000", "10.0.0.1:80");
+        assert_eq!(claims.handle_claim(seconds(6), claimant(2, 0), other), waits);
+    }
+
+    #[test]
+    fn a_claim_that_is_repeated_or_replaced_waits_once() {
+        let server = claim("10.0.0.1:80", "10.0.0.2:5000");
+        let mut claims = Claims::default();
+        claims.handle_claim(seconds(0), claimant(1, 0), server);
+        let again = claims.handle_claim(seconds(3), claimant(1, 0), server);
+        assert_eq!(again, Outcome::Waits { replaced: None });
+        assert_eq!(claims.poll_expired(seconds(5)), None, "the second claim has its own five seconds");
+        let newer = claims.handle_claim(seconds(5), claimant(2, 0), server);
+        assert_eq!(newer, Outcome::Waits { replaced: Some(claimant(1, 0)) });
+        assert!(!claims.withdraw(claimant(1, 0)));
+        claims.forget(2);
+        assert!(claims.is_empty());
+    }
+
+    proptest! {
+        /// Whatever comes in whatever order, no claim is matched twice, and none is told both.
+        #[test]
+        fn each_claim_has_one_end(steps in proptest::collection::vec((0_u64..4, 0_u32..4, 0_u16..3, any::<bool>(), 0_u8..4), 0..200)) {
+            let mut claims = Claims::default();
+            let mut waiting = std::collections::HashSet::new();
+            for (time, (process, slot, port, is_server, kind)) in (0..).zip(steps) {
+                let now = Duration::from_millis(time * 400);
+                let me = claimant(process, slot);
+                match kind {
+                    0 => prop_assert_eq!(claims.withdraw(me), waiting.remove(&me)),
+                    1 => {
+                        while let Some(expired) = claims.poll_expired(now) {
+                            prop_assert!(waiting.remove(&expired));
+                        }
+                    }
+                    _ => {
+                        let (a, b) = ("10.0.0.1:80", format!("10.0.0.2:{}", 5000 + port));
+                        let claim = if is_server { claim(a, &b) } else { claim(&b, a) };
+                        waiting.remove(&me);
+                        match claims.handle_claim(now, me, claim) {
+                            Outcome::Matched(other) => prop_assert!(waiting.remove(&other)),
+                            Outcome::Waits { replaced } => {
+                                prop_assert!(replaced.is_none_or(|old| waiting.remove(&old)));
+                                waiting.insert(me);
+                            }
+                        }
+                    }
+                }
+                prop_assert_eq!(claims.len(), waiting.len());
+            }
+        }
+    }
+}
