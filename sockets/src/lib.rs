@@ -14,6 +14,7 @@ mod matching;
 mod memory;
 mod message;
 mod reason;
+pub mod record;
 pub mod sync;
 mod totals;
 mod waiter;
