@@ -2,7 +2,7 @@
 
 use crate::layout::{End, Holders};
 use crate::reason::Reason;
-use crate::sync::{AtomicU16, Ordering};
+use crate::sync::{AtomicU16, Ordering, fence};
 
 /// What an end is at the moment. `Identity::state` has it in its low octet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,6 +118,8 @@ impl Holders {
         let is_mine = |holder: &&AtomicU16| holder.load(Ordering::Relaxed) == member + 1;
         let Some(mine) = self.0.iter().find(is_mine) else { return false };
         mine.store(0, Ordering::Release);
+        // Of two members that leave at a time at least one sees the other gone.
+        fence(Ordering::SeqCst);
         self.members().next().is_none()
     }
 
@@ -275,6 +277,8 @@ pub const NONBLOCKING: u32 = 4;
 pub const TOLD: u32 = 8;
 /// A copy of the descriptor went to another process by `SCM_RIGHTS`.
 pub const PASSED: u32 = 16;
+/// More than one process has held the end: its words need atomic operations and its directions their locks.
+pub const SHARED: u32 = 32;
 /// `flags` of a direction: the program has shut it down.
 pub const SHUT: u32 = 1;
 /// `flags` of a direction: the program has been told of its end.

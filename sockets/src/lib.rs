@@ -6,6 +6,7 @@
 
 mod claim;
 pub mod end;
+mod gate;
 pub mod layout;
 mod leg;
 #[cfg(not(loom))]
@@ -20,6 +21,7 @@ mod totals;
 mod waiter;
 
 pub use claim::{Claim, Tuple};
+pub use gate::Gate;
 pub use leg::{Carrier, Leg, MAX_LOG2, MIN_LOG2, RingPlace};
 #[cfg(not(loom))]
 pub use matching::{Claimant, Claims, Outcome};
