@@ -15,5 +15,6 @@ macro_rules! hooks {
     };
 }
 
+mod data;
 mod life;
 mod start;

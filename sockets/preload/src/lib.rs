@@ -8,6 +8,11 @@
 
 mod boundary;
 mod c;
+mod data;
+mod ends;
+mod family;
+mod life;
+mod own;
 mod policy;
 mod real;
 mod table;

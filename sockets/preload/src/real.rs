@@ -8,6 +8,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::os::fd::BorrowedFd;
 
 /// The arguments of a system call, unused ones 0.
 pub(crate) type Arguments = [usize; 6];
@@ -87,6 +88,12 @@ pub(crate) fn variable(name: &CStr) -> Option<&'static CStr> {
     let text = unsafe { libc::getenv(name.as_ptr()) };
     // SAFETY: a variable's text ends with a zero.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
+}
+
+/// Borrows a descriptor by its number, for calls that refuse a closed one.
+pub(crate) fn borrow(descriptor: c_int) -> BorrowedFd<'static> {
+    // SAFETY: the number is not -1. That it may be closed or another file by now is what the callers check for.
+    unsafe { BorrowedFd::borrow_raw(descriptor.max(0)) }
 }
 
 /// Returns the next definition of a function behind this library's own, or null.

@@ -1,0 +1,204 @@
+//! The ends that this process holds: one for each TCP connection whose octets the hooks count.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{socket_cookie, socket_domain, socket_protocol, socket_type};
+use rustix::net::{AddressFamily, SocketType, ipproto};
+use rustix::time::{ClockId, clock_gettime};
+use weft_sockets::end::{FOREIGN, NONBLOCKING, Phase, SHARED, allocate};
+use weft_sockets::layout::{ENDS, End};
+
+use crate::family;
+use crate::real::{self, Once};
+use crate::table::{self, Entry, Handle};
+
+/// An end, while a call uses it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stream {
+    /// Its name.
+    pub(crate) handle: Handle,
+    /// Its words.
+    pub(crate) end: &'static End,
+}
+
+impl Stream {
+    /// Returns an end that has not been closed meanwhile.
+    #[inline]
+    pub(crate) fn of(handle: Handle) -> Option<Self> {
+        let end = family::family()?.slab.end(handle.slot)?;
+        (end.identity.state.load(Ordering::Acquire) >> 8 == handle.generation).then_some(Self { handle, end })
+    }
+
+    /// True if no other thread or process can use the end during this call: then it needs no lock.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        real::is_single_threaded() && !self.end.has(SHARED)
+    }
+
+    /// Notes whether the kernel's socket blocks.
+    pub(crate) fn set_nonblocking(&self, is_nonblocking: bool) {
+        if is_nonblocking {
+            self.end.identity.flags.fetch_or(NONBLOCKING, Ordering::Relaxed);
+        } else {
+            self.end.identity.flags.fetch_and(!NONBLOCKING, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Returns the end below a descriptor. Looks at a descriptor that nobody has looked at yet.
+#[inline]
+pub(crate) fn stream(descriptor: c_int) -> Option<Stream> {
+    match table::entry(descriptor)? {
+        Entry::Stream(handle) => Stream::of(handle),
+        Entry::Unknown => look(descriptor),
+        Entry::Other | Entry::Set(_) => None,
+    }
+}
+
+/// As [`stream`], of a descriptor that was looked at before.
+#[inline]
+pub(crate) fn known(descriptor: c_int) -> Option<Stream> {
+    match table::entry(descriptor)? {
+        Entry::Stream(handle) => Stream::of(handle),
+        _ => None,
+    }
+}
+
+/// Enters a descriptor that the kernel has just given out and that is no stream socket of TCP, as far as known.
+pub(crate) fn enter(descriptor: c_int) {
+    if descriptor >= 0 {
+        forget(descriptor);
+    }
+}
+
+/// Enters a stream socket of TCP that has just come into being, so that its octets are counted from the first on.
+pub(crate) fn enter_stream(descriptor: c_int, is_nonblocking: bool) {
+    if descriptor >= 0 {
+        forget(descriptor);
+        let flags = if is_nonblocking { NONBLOCKING } else { 0 };
+        if table::entry(descriptor).is_some() {
+            let entry = create(descriptor, flags).map_or(Entry::Other, Entry::Stream);
+            table::replace(descriptor, entry);
+        }
+    }
+}
+
+/// Enters a duplicate of a descriptor.
+pub(crate) fn duplicate(from: c_int, to: c_int) {
+    let entry = table::entry(from).unwrap_or(Entry::Unknown);
+    if let Entry::Stream(handle) = entry {
+        count(handle).map(|count| count.fetch_add(1, Ordering::Relaxed));
+    }
+    let _before = table::replace(to, entry);
+}
+
+/// Forgets what a descriptor was, because it is closed. Its end goes with the last descriptor of the last process.
+pub(crate) fn forget(descriptor: c_int) {
+    if let Entry::Stream(handle) = table::replace(descriptor, Entry::Unknown) {
+        release(handle);
+    }
+}
+
+/// Forgets all descriptors of a range, both ends of it included.
+pub(crate) fn forget_range(first: u32, last: u32) {
+    let behind = u32::try_from(table::behind()).unwrap_or(0);
+    for descriptor in first..behind.min(last.saturating_add(1)) {
+        forget(c_int::try_from(descriptor).unwrap_or(-1));
+    }
+}
+
+/// Returns the ends of this process, each with a descriptor.
+pub(crate) fn all() -> impl Iterator<Item = (c_int, Stream)> {
+    (0..table::behind()).filter_map(|descriptor| Some((descriptor, known(descriptor)?)))
+}
+
+/// Looks at a descriptor that this process has not made by a hooked call.
+#[cold]
+fn look(descriptor: c_int) -> Option<Stream> {
+    let socket = real::borrow(descriptor);
+    let entry = match socket_type(socket) {
+        Err(Errno::BADF) => return None,
+        Ok(SocketType::STREAM) if is_tcp(descriptor) => {
+            let is_nonblocking = rustix::fs::fcntl_getfl(socket)
+                .is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK));
+            let flags = if is_nonblocking { FOREIGN | NONBLOCKING } else { FOREIGN };
+            create(descriptor, flags).map_or(Entry::Other, Entry::Stream)
+        }
+        _ => Entry::Other,
+    };
+    if !table::exchange(descriptor, Entry::Unknown, entry)
+        && let Entry::Stream(handle) = entry
+    {
+        release(handle);
+    }
+    known(descriptor)
+}
+
+/// True if a stream socket is one of TCP.
+fn is_tcp(descriptor: c_int) -> bool {
+    let socket = real::borrow(descriptor);
+    matches!(socket_domain(socket), Ok(AddressFamily::INET | AddressFamily::INET6))
+        && socket_protocol(socket) == Ok(Some(ipproto::TCP))
+}
+
+/// Makes an end for a descriptor. Returns `None` if there is no room for it.
+fn create(descriptor: c_int, flags: u32) -> Option<Handle> {
+    let family = family::open()?;
+    let member = family::member()?;
+    let cookie = socket_cookie(real::borrow(descriptor)).ok()?;
+    let (slot, state) = allocate(&family.slab, HINT.load(Ordering::Relaxed))?;
+    HINT.store(slot.wrapping_add(1), Ordering::Relaxed);
+    let handle = Handle { slot, generation: state.generation };
+    let end = family.slab.end(slot)?;
+    end.identity.cookie.store(cookie, Ordering::Relaxed);
+    end.identity.flags.store(flags, Ordering::Relaxed);
+    end.identity.since.store(milliseconds(), Ordering::Relaxed);
+    let _is_held = end.holders.add(member);
+    count(handle)?.store(1, Ordering::Relaxed);
+    let _is_plain = end.advance(state, Phase::Plain);
+    Some(handle)
+}
+
+/// A descriptor of this process less. Behind the last one the place is free again.
+fn release(handle: Handle) {
+    let (Some(stream), Some(count)) = (Stream::of(handle), count(handle)) else { return };
+    if count.fetch_sub(1, Ordering::AcqRel) == 1 {
+        leave(stream);
+    }
+}
+
+/// This process no longer holds the end.
+fn leave(stream: Stream) {
+    let Stream { handle, end } = stream;
+    let (Some(family), Some(member)) = (family::family(), family::member()) else { return };
+    if !end.holders.remove(member) {
+        return;
+    }
+    let state = end.state();
+    if state.generation == handle.generation && end.advance(state, Phase::Closed) {
+        family.slab.header().totals.add(end);
+        if state.phase == Phase::Plain {
+            let _is_free = end.advance(state.with(Phase::Closed), Phase::Free);
+            HINT.store(handle.slot, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Returns how many descriptors of this process show the end.
+fn count(handle: Handle) -> Option<&'static AtomicU64> {
+    let counts = COUNTS.get().or_else(|| COUNTS.set(|| real::reserve(ENDS as usize)))?;
+    counts.get(usize::try_from(handle.slot).ok()?)
+}
+
+/// The low half of the monotonic clock.
+fn milliseconds() -> u32 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    let seconds = now.tv_sec.cast_unsigned() & 0xff_ffff_ffff;
+    ((seconds * 1000 + now.tv_nsec.cast_unsigned() / 1_000_000) & 0xffff_ffff) as u32
+}
+
+static COUNTS: Once<&'static [AtomicU64]> = Once::new();
+/// Where the search for a free place begins: at the last one that became free, whose memory is warm.
+static HINT: AtomicU32 = AtomicU32::new(0);

@@ -1,0 +1,94 @@
+//! The slab of ends that this process shares with those that it forks, and its place among them.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{Mode, OFlags};
+use weft_sockets::Slab;
+use weft_sockets::layout::{MEMBERS, SLAB_MAGIC};
+
+use crate::own::Own;
+use crate::real::Once;
+
+/// The slab, mapped as long as the process lives.
+#[derive(Debug)]
+pub(crate) struct Family {
+    /// The ends.
+    pub(crate) slab: Slab,
+    /// The memory that the daemon is shown.
+    pub(crate) file: Own,
+}
+
+impl Family {
+    fn new() -> Option<Self> {
+        let file = Slab::create().ok()?;
+        let slab = Slab::map(&file).ok()?;
+        slab.header().magic.store(SLAB_MAGIC, Ordering::Relaxed);
+        let own = Own::new(file).ok()?;
+        let family = Self { slab, file: own };
+        family.join();
+        Some(family)
+    }
+
+    /// Takes a place among the members.
+    pub(crate) fn join(&self) {
+        let process = rustix::process::getpid().as_raw_pid().cast_unsigned();
+        let is_mine =
+            |pid: &AtomicU32| pid.compare_exchange(0, process, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let place = self.slab.header().members.iter().position(|member| is_mine(&member.pid));
+        if let Some(member) = place.and_then(|place| self.slab.header().members.get(place)) {
+            member.started.store(started().unwrap_or(0), Ordering::Release);
+        }
+        MEMBER.store(place.and_then(|place| u32::try_from(place).ok()).unwrap_or(NOBODY), Ordering::Release);
+    }
+}
+
+/// Makes the slab, if this family has none yet.
+pub(crate) fn open() -> Option<&'static Family> {
+    FAMILY.get().or_else(|| FAMILY.set(Family::new))
+}
+
+/// Returns the family, if it has a slab.
+#[inline]
+pub(crate) fn family() -> Option<&'static Family> {
+    FAMILY.get()
+}
+
+/// Returns the place of this process among the members, if it has one.
+pub(crate) fn member() -> Option<u16> {
+    u16::try_from(MEMBER.load(Ordering::Acquire)).ok().filter(|member| usize::from(*member) < MEMBERS)
+}
+
+/// Returns when this process was started, as `/proc/PID/stat` has it.
+fn started() -> Option<u64> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(c"/proc/self/stat", flags, Mode::empty()).ok()?;
+    let mut text = [0; 1024];
+    let len = rustix::io::read(&file, &mut text[..]).ok()?;
+    // The name before the closing bracket may have anything in it.
+    let behind = text.get(..len)?.rsplit(|octet| *octet == b')').next()?;
+    let field = behind.split(|octet| *octet == b' ').nth(FIELD)?;
+    core::str::from_utf8(field).ok()?.parse().ok()
+}
+
+static FAMILY: Once<Family> = Once::new();
+static MEMBER: AtomicU32 = AtomicU32::new(NOBODY);
+const NOBODY: u32 = u32::MAX;
+/// The 22nd field, counted from the space behind the second.
+const FIELD: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_a_member_with_its_start_time() {
+        let family = open().expect("memory");
+        let member = member().expect("a place");
+        let words = &family.slab.header().members[usize::from(member)];
+        assert_eq!(words.pid.load(Ordering::Relaxed), std::process::id());
+        let stat = std::fs::read_to_string("/proc/self/stat").expect("the kernel's text");
+        let started = stat.rsplit(')').next().and_then(|rest| rest.split(' ').nth(20)).expect("a field");
+        assert_eq!(words.started.load(Ordering::Relaxed).to_string(), started);
+        assert!(family.file.borrow().is_some());
+    }
+}

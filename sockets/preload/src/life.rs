@@ -1,0 +1,78 @@
+//! Which descriptors are streams, as they come and go.
+
+use core::ffi::{c_int, c_long};
+
+use weft_sockets::Reason;
+
+use crate::boundary::answer_int;
+use crate::ends;
+
+/// A socket was made.
+pub(crate) fn made(result: isize, domain: c_int, kind: c_int, protocol: c_int) {
+    let descriptor = number(result);
+    let is_tcp = matches!(domain, libc::AF_INET | libc::AF_INET6)
+        && kind & 0xf == libc::SOCK_STREAM
+        && matches!(protocol, 0 | libc::IPPROTO_TCP);
+    if is_tcp {
+        ends::enter_stream(descriptor, kind & libc::SOCK_NONBLOCK != 0);
+    } else {
+        ends::enter(descriptor);
+    }
+}
+
+/// A listener gave out a socket.
+pub(crate) fn accepted(listener: c_int, result: isize, flags: c_int) {
+    if result < 0 {
+        return;
+    }
+    if ends::stream(listener).is_some() {
+        ends::enter_stream(number(result), flags & libc::SOCK_NONBLOCK != 0);
+    } else {
+        ends::enter(number(result));
+    }
+}
+
+/// A socket was taken off its connection, and may be connected anew.
+pub(crate) fn dissolved(descriptor: c_int) {
+    if let Some(stream) = ends::known(descriptor) {
+        stream.end.stay(Reason::Option);
+    }
+}
+
+/// A descriptor was duplicated, if `result` is no error.
+pub(crate) fn duplicated(from: c_int, result: isize) {
+    let to = number(result);
+    if to >= 0 && to != from {
+        ends::forget(to);
+        ends::duplicate(from, to);
+    }
+}
+
+/// A call of `fcntl` has returned.
+pub(crate) fn controlled(descriptor: c_int, command: c_int, argument: c_long, result: isize) {
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(descriptor, result),
+        libc::F_SETFL if result == 0 => {
+            set_nonblocking(descriptor, argument & c_long::from(libc::O_NONBLOCK) != 0);
+        }
+        _ => {}
+    }
+}
+
+/// The program has made a descriptor block or not.
+pub(crate) fn set_nonblocking(descriptor: c_int, is_nonblocking: bool) {
+    if let Some(stream) = ends::known(descriptor) {
+        stream.set_nonblocking(is_nonblocking);
+    }
+}
+
+/// A descriptor of something other than a socket was made. Returns what the C library returns.
+pub(crate) fn opened(result: isize) -> c_int {
+    ends::enter(number(result));
+    answer_int(result)
+}
+
+/// Returns the descriptor that a call gave out, or a negative number.
+fn number(result: isize) -> c_int {
+    c_int::try_from(result).unwrap_or(-1)
+}
