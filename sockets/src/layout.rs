@@ -3,6 +3,9 @@
 //! Each structure is made of atomics, so that it can be laid over a mapping as it is. All-zero memory is a valid,
 //! unused structure. Words are of the machine's order: only processes of one host share them.
 
+// What is reserved is no part of a model.
+use core::sync::atomic::{AtomicU32 as UnusedU32, AtomicU64 as UnusedU64};
+
 use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// The words of one channel of a link: a connection's two directions. Party 0 produces in the first.
@@ -41,7 +44,7 @@ pub struct Producer {
     pub cpu: AtomicU16,
     /// [`FINAL`], [`RESET`].
     pub flags: AtomicU16,
-    reserved: AtomicU32,
+    reserved: UnusedU32,
 }
 
 /// The sender's line of rare changes.
@@ -54,11 +57,9 @@ pub struct Legs {
     pub leg: AtomicU64,
     /// The position behind the last octet of the stream, once [`FINAL`] is set.
     pub end: AtomicU64,
-    /// Who sleeps until there is room: a [`WaiterName`](crate::waiter::WaiterName), or 0.
+    /// Who sleeps until half of the ring is free: a word as of [`Reader::waiter`].
     pub waiter: AtomicU32,
-    /// How many free octets that sleeper wants.
-    pub wanted: AtomicU32,
-    reserved: [AtomicU64; 4],
+    reserved: [UnusedU32; 9],
 }
 
 /// The reader's line of each message.
@@ -69,7 +70,7 @@ pub struct Consumer {
     pub head: AtomicU64,
     /// The number of the leg in which the reader is.
     pub adopted: AtomicU64,
-    reserved: [AtomicU64; 6],
+    reserved: [UnusedU64; 6],
 }
 
 /// The reader's line of rare changes.
@@ -85,7 +86,7 @@ pub struct Reader {
     pub mode: AtomicU32,
     /// Not 0 once the reader wants the stream back on TCP.
     pub please: AtomicU32,
-    reserved: [AtomicU64; 6],
+    reserved: [UnusedU64; 6],
 }
 
 /// The first page of a link.
@@ -98,7 +99,7 @@ pub struct LinkHeader {
     pub link: AtomicU64,
     /// Counts up while the daemon attends the link's far end. Unused inside a host.
     pub heartbeat: AtomicU64,
-    reserved: [AtomicU64; 509],
+    reserved: [UnusedU64; 509],
 }
 
 /// The flags by which a party that reads hears which channels have octets: one page for each party.
@@ -145,7 +146,7 @@ pub struct SlabHeader {
     pub magic: AtomicU64,
     /// No place of an end from this number on was ever used.
     pub ends: AtomicU32,
-    reserved: [AtomicU32; 13],
+    reserved: [UnusedU32; 13],
     /// What the family's ends did until they were closed.
     pub totals: Totals,
     /// The processes of the family. A process is named by its place here.
@@ -168,7 +169,7 @@ pub struct Totals {
     pub out_ring: AtomicU64,
     /// Octets read from rings.
     pub in_ring: AtomicU64,
-    reserved: [AtomicU64; 2],
+    reserved: [UnusedU64; 2],
     /// Connections that stayed on TCP in both directions, by the number of the [`Reason`](crate::reason::Reason).
     pub reasons: [AtomicU32; REASONS],
 }
@@ -183,7 +184,7 @@ pub struct Member {
     pub mail: AtomicU32,
     /// When it started, as `/proc/PID/stat` has it, since process ids come again.
     pub started: AtomicU64,
-    reserved: [AtomicU64; 6],
+    reserved: [UnusedU64; 6],
 }
 
 /// One end of a connection, as the processes that inherited it from one another know it.
@@ -234,7 +235,8 @@ pub struct Identity {
     pub secret: [AtomicU64; 2],
 }
 
-/// An end's sending direction, as its own family knows it.
+/// An end's sending direction, as its own family knows it. Each change of a word leaves a valid state behind: its owner
+/// may be killed at any moment.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct OwnOutbound {
@@ -242,29 +244,28 @@ pub struct OwnOutbound {
     pub lock: AtomicU64,
     /// The position behind the last octet that was written, by TCP or into the ring.
     pub written: AtomicU64,
+    /// The position behind the last octet that was copied to the ring, if that is behind `written`: the octets between
+    /// are held (`MSG_MORE`, `TCP_CORK`).
+    pub copied: AtomicU64,
     /// The reader's head as last believed.
     pub head: AtomicU64,
     /// The current leg, packed as in the link.
     pub leg: AtomicU64,
-    /// Where the current leg begins.
-    pub start: AtomicU64,
     /// What the kernel has counted less `written`, in the current TCP leg: records, and what came before the hooks.
     pub kernel: AtomicU64,
-    /// Threads inside a send of the kernel's.
+    /// See [`crate::gate`].
     pub inside: AtomicU32,
     /// [`SHUT`](crate::end::SHUT) and other bits of this direction.
     pub flags: AtomicU32,
-    /// Octets that were copied to the ring and are not published yet (`MSG_MORE`, `TCP_CORK`).
-    pub held: AtomicU32,
-    /// How often the ring was full since `full_since`, for its growth.
-    pub full: AtomicU32,
-    /// The second line: the octets of a record that the kernel has not taken yet, then what the growth of the ring needs.
-    pub record: [AtomicU64; 6],
-    /// How many octets of `record` are left to be sent, and when the ring was first full, in microseconds.
-    pub record_left: AtomicU32,
-    /// In microseconds of the monotonic clock, the low half.
+    /// When the ring was last found full, in microseconds of the monotonic clock, the low half.
     pub full_since: AtomicU32,
-    reserved: AtomicU64,
+    /// How many octets of `record` are left to be sent.
+    pub record_left: AtomicU32,
+    /// The second line: where the current leg begins, at the place of its number's lowest bit. At the other one stands
+    /// the leg before, so that one store of `leg` changes both.
+    pub starts: [AtomicU64; 2],
+    /// The octets of a record that the kernel has not taken yet.
+    pub record: [AtomicU64; 6],
 }
 
 /// An end's receiving direction, as its own family knows it.
@@ -275,23 +276,25 @@ pub struct OwnInbound {
     pub lock: AtomicU64,
     /// The position up to which the program has taken octets, from TCP or from the ring.
     pub consumed: AtomicU64,
-    /// The sender's tail as last believed.
+    /// The position up to which the current ring is believed to have octets.
     pub tail: AtomicU64,
     /// The current leg, packed as in the link.
     pub leg: AtomicU64,
-    /// Where the current leg begins.
-    pub start: AtomicU64,
-    /// What the kernel has counted less `consumed`, in the current TCP leg.
-    pub kernel: AtomicU64,
-    /// Threads inside a receive of the kernel's.
+    /// The head that the link shows.
+    pub published: AtomicU64,
+    /// The head at which the reader last looked for a sender that waits for room.
+    pub checked: AtomicU64,
+    /// See [`crate::gate`].
     pub inside: AtomicU32,
     /// Bits of this direction.
     pub flags: AtomicU32,
-    /// The head that the link shows.
-    pub published: AtomicU64,
-    /// The second line: messages taken since the last sleep, for the mode of waking.
-    pub awake: AtomicU64,
-    reserved: [AtomicU64; 7],
+    /// Messages taken since the last sleep, for the mode of waking.
+    pub awake: AtomicU32,
+    /// 1 if a signal handler took octets in the middle of a section, and the link does not show that yet.
+    pub behind: AtomicU32,
+    /// The second line: what the kernel has counted less `consumed`, in the current TCP leg.
+    pub kernel: AtomicU64,
+    reserved: [UnusedU64; 7],
 }
 
 /// The members that hold an end.
@@ -315,7 +318,7 @@ pub struct Counts {
     pub sleeps: AtomicU64,
     /// Wake-ups sent to the peer.
     pub wakes: AtomicU64,
-    reserved: [AtomicU64; 2],
+    reserved: [UnusedU64; 2],
 }
 
 /// The offset of a channel's words in a link.
@@ -360,7 +363,7 @@ pub const EVERYBODY: u32 = u32::MAX;
 /// Lines of ready flags beside the summary.
 pub const READY_LINES: usize = 63;
 /// Channels of a link.
-pub const CHANNELS: u32 = (READY_LINES * 64) as u32;
+pub const CHANNELS: u32 = 63 * 64;
 const CHANNELS_AT: u64 = 3 * PAGE;
 /// The offset of the first ring.
 pub const RINGS_AT: u64 = 4 << 20;
@@ -384,6 +387,7 @@ pub const SLAB_LEN: u64 = end_offset(ENDS);
 
 #[cfg(not(loom))]
 const _: () = {
+    assert!(CHANNELS as usize == READY_LINES * 64);
     assert!(size_of::<Producer>() == 64 && size_of::<Legs>() == 64);
     assert!(size_of::<Consumer>() == 64 && size_of::<Reader>() == 64);
     assert!(

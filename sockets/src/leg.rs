@@ -62,7 +62,7 @@ impl Leg {
     #[must_use]
     pub fn from_word(word: u64) -> Option<Self> {
         let number = (word & 0xffff) as u16;
-        let (kind, log2) = ((word >> 16) as u8, (word >> 24) as u8);
+        let [_, _, kind, log2, ..] = word.to_le_bytes();
         let unit = (word >> 32) as u32;
         let carrier = match (kind, log2, unit) {
             (0, 0, 0) => Carrier::Tcp,

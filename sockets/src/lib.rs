@@ -4,29 +4,41 @@
 //! Nothing here intercepts calls, reads a clock or sleeps. `preload/` does that in programs, and `daemon/` brings two
 //! programs together. System calls and unsafe code are in `memory.rs` only.
 
+mod broken;
 mod claim;
 pub mod end;
 mod gate;
+mod inbound;
 pub mod layout;
 mod leg;
+mod lock;
 #[cfg(not(loom))]
 mod matching;
 #[cfg(not(loom))]
 mod memory;
 mod message;
+mod outbound;
 mod reason;
 pub mod record;
+mod ring;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod stream_tests;
 pub mod sync;
 mod totals;
 mod waiter;
 
+pub use broken::Broken;
 pub use claim::{Claim, Tuple};
 pub use gate::Gate;
+pub use inbound::{Barrier, Inbound, Source};
 pub use leg::{Carrier, Leg, MAX_LOG2, MIN_LOG2, RingPlace};
+pub use lock::{Holder, Level, Lock, Owner};
 #[cfg(not(loom))]
 pub use matching::{Claimant, Claims, Outcome};
 #[cfg(not(loom))]
 pub use memory::{Link, Mapping, Octets, Slab, Status};
 pub use message::{Encoded, MESSAGE_DESCRIPTORS, MESSAGE_LEN, ToDaemon, ToProcess, VERSION};
+pub use outbound::{Outbound, Sink};
 pub use reason::Reason;
-pub use waiter::WaiterName;
+pub use waiter::{Sleepers, WaiterName};

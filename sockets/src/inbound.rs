@@ -1,0 +1,431 @@
+//! The receiving side of a direction: where the next octets come from, and what the sender has to be told.
+
+use crate::broken::Broken;
+use crate::layout::{ATTACHED, DECLINED, Direction, FINAL, MODE_FLAGS, MODE_NO_FENCE, OwnInbound, RESET};
+use crate::leg::{Carrier, Leg};
+use crate::memory::Link;
+use crate::outbound::BESIDE;
+use crate::ring::{Ring, index};
+use crate::sync::{Ordering, compiler_fence, fence};
+use crate::waiter::{Sleepers, WaiterName};
+
+/// The receiving side of a direction that has a channel.
+///
+/// All methods but those that only look need the direction's lock. None waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Inbound<'a> {
+    own: &'a OwnInbound,
+    shared: &'a Direction,
+    link: &'a Link,
+    is_nested: bool,
+}
+
+/// Where the next octets come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// From the kernel's socket.
+    Tcp {
+        /// How many at most, if it is known where the ring begins. It is not 0.
+        left: Option<u64>,
+    },
+    /// From the ring.
+    Ring {
+        /// How many are there.
+        available: u64,
+    },
+}
+
+/// The barrier that a thread has to make between naming itself as a sleeper and its last look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[must_use]
+pub enum Barrier {
+    /// A fence.
+    Fence,
+    /// The call membarrier(2), since the sender makes no fence until it sees the change of mode.
+    Everywhere,
+}
+
+impl OwnInbound {
+    /// Counts octets that came from the kernel's socket.
+    #[inline]
+    pub fn count(&self, octets: u64) {
+        self.consumed.fetch_add(octets, Ordering::Relaxed);
+    }
+
+    /// The current leg.
+    #[inline]
+    #[must_use]
+    pub fn leg(&self) -> Leg {
+        Leg::from_word(self.leg.load(Ordering::Relaxed)).unwrap_or_default()
+    }
+}
+
+impl<'a> Inbound<'a> {
+    /// The direction in which `party` of the link receives by this channel. `None`: there is no such channel.
+    #[inline]
+    #[must_use]
+    pub fn new(own: &'a OwnInbound, link: &'a Link, channel: u32, party: u32) -> Option<Self> {
+        let shared = &link.channel(channel)?.directions[index(u64::from(1 - (party & 1)))];
+        Some(Self { own, shared, link, is_nested: false })
+    }
+
+    /// For a signal handler in a thread that is in the middle of a section of this direction. The handler reads as
+    /// usual, and the interrupted call begins anew. Only the words of the link and the legs are left alone.
+    #[must_use]
+    pub const fn nested(self) -> Self {
+        Self { is_nested: true, ..self }
+    }
+
+    /// Tells where the next octets come from, and goes on to the next leg if the current one is read.
+    ///
+    /// # Errors
+    /// The sender broke a rule of the link.
+    #[inline]
+    pub fn source(&self) -> Result<Source, Broken> {
+        self.look_for(1)
+    }
+
+    /// Returns how many octets the ring has, as far as they matter to a reader of `wanted`: looks at the sender's tail
+    /// only if there seem to be fewer. 0 in a leg by TCP.
+    ///
+    /// # Errors
+    /// As [`source`](Self::source).
+    #[inline]
+    pub fn available(&self, wanted: u64) -> Result<u64, Broken> {
+        Ok(match self.look_for(wanted)? {
+            Source::Tcp { .. } => 0,
+            Source::Ring { available } => available,
+        })
+    }
+
+    /// Takes octets from the ring, and tells the sender now and then that there is room. Returns how many: 0 if there
+    /// are none, or the direction goes by TCP. [`sleepers`](Self::sleepers) has to follow.
+    ///
+    /// # Errors
+    /// As [`source`](Self::source).
+    #[inline]
+    pub fn read(&self, octets: &mut [u8]) -> Result<usize, Broken> {
+        loop {
+            let consumed = self.own.consumed.load(Ordering::Relaxed);
+            let len = self.copy(consumed, 0, octets)?;
+            if len == 0 || self.take(consumed, len) {
+                return Ok(len);
+            }
+        }
+    }
+
+    /// Copies octets from place `offset` behind the next octet on, and leaves them in the ring. Returns how many.
+    ///
+    /// # Errors
+    /// As [`source`](Self::source).
+    pub fn peek(&self, offset: u64, octets: &mut [u8]) -> Result<usize, Broken> {
+        self.copy(self.own.consumed.load(Ordering::Relaxed), offset, octets)
+    }
+
+    /// Takes up to `len` octets from the ring and drops them. Returns how many. It also follows a system call that
+    /// wrote [`filled`](Self::filled) octets elsewhere.
+    ///
+    /// # Errors
+    /// As [`source`](Self::source).
+    pub fn discard(&self, len: usize) -> Result<usize, Broken> {
+        loop {
+            let consumed = self.own.consumed.load(Ordering::Relaxed);
+            let len = len.min(index(self.available(len as u64)?));
+            if len == 0 || self.take(consumed, len) {
+                return Ok(len);
+            }
+        }
+    }
+
+    /// Returns the ring's memory with the next octets, up to `wanted`, for system calls that write them elsewhere:
+    /// address and length of at most two pieces.
+    ///
+    /// # Errors
+    /// As [`source`](Self::source).
+    #[cfg(not(loom))]
+    pub fn filled(&self, wanted: usize) -> Result<[(*mut u8, usize); 2], Broken> {
+        let available = self.available(wanted as u64)?;
+        let Some(ring) = self.ring() else { return Ok([(core::ptr::null_mut(), 0); 2]) };
+        Ok(ring.pieces(self.own.consumed.load(Ordering::Relaxed), wanted.min(index(available))))
+    }
+
+    /// Returns the sleepers that have to hear of room, if half of the ring has become free since the last look. Call it
+    /// behind [`read`](Self::read) and [`discard`](Self::discard).
+    ///
+    /// A sender sleeps only if more than half of the ring is full by the head that it has seen. It has seen `checked` at
+    /// least, or this thread saw it there. So it cannot sleep before the tail is more than half a ring behind that, and
+    /// each such sender is found, though most publications need no fence.
+    #[inline]
+    #[must_use]
+    pub fn sleepers(&self) -> Option<Sleepers> {
+        let own = self.own;
+        let (tail, published) = (own.tail.load(Ordering::Relaxed), own.published.load(Ordering::Relaxed));
+        let checked = own.checked.load(Ordering::Relaxed);
+        let half = self.ring()?.size() / 2;
+        if tail.saturating_sub(checked) <= half || tail.saturating_sub(published) > half || self.is_nested {
+            return None;
+        }
+        own.checked.store(published, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        Sleepers::from_word(self.shared.legs.waiter.load(Ordering::Relaxed))
+    }
+
+    /// Names this thread as one that sleeps until there are octets. Its line must say that it is asleep already. The
+    /// caller makes the barrier, then looks once more, then sleeps. `sleeps` tells whether another thread of the family
+    /// is asleep.
+    pub fn announce(&self, waiter: WaiterName, sleeps: impl FnOnce(WaiterName) -> bool) -> Barrier {
+        let word = &self.shared.reader.waiter;
+        let old = word.load(Ordering::Relaxed);
+        let new = Sleepers::join(old, waiter, sleeps);
+        if new != old {
+            word.store(new, Ordering::Relaxed);
+        }
+        self.own.awake.store(0, Ordering::Relaxed);
+        self.demand_fences()
+    }
+
+    /// Chooses whether the sender sets ready flags. The caller makes the barrier and looks once more.
+    pub fn want_flags(&self, are_wanted: bool) -> Barrier {
+        let barrier = self.demand_fences();
+        let mode = if are_wanted { MODE_FLAGS } else { 0 };
+        self.shared.reader.mode.store(mode, Ordering::Relaxed);
+        barrier
+    }
+
+    /// Counts a message that was taken without sleeping. From a number of them on the sender is told to make no fences.
+    /// Call it only if membarrier(2) works: the next sleep needs it.
+    #[inline]
+    pub fn stay_awake(&self) {
+        let awake = self.own.awake.load(Ordering::Relaxed);
+        if awake < AWAKE {
+            self.own.awake.store(awake + 1, Ordering::Relaxed);
+            if awake + 1 == AWAKE {
+                let mode = &self.shared.reader.mode;
+                mode.store(mode.load(Ordering::Relaxed) & MODE_FLAGS | MODE_NO_FENCE, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Tells the sender that this reader takes octets from a ring. The gate has to be closed.
+    pub fn attach(&self) {
+        self.shared.reader.attached.store(ATTACHED, Ordering::Release);
+    }
+
+    /// Tells the sender that this reader stays on TCP.
+    pub fn decline(&self) {
+        self.shared.reader.attached.store(DECLINED, Ordering::Release);
+    }
+
+    /// Asks the sender to go back to TCP.
+    pub fn ask_back(&self) {
+        self.shared.reader.please.store(1, Ordering::Release);
+    }
+
+    /// Publishes all words again. The thread that takes the lock of a dead owner calls it, since the owner may have been
+    /// killed between its own words and the link's; so does a thread that finds itself [behind](Self::is_behind).
+    pub fn republish(&self) {
+        self.own.behind.store(0, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        let leg = self.own.leg();
+        if leg.number != 0 {
+            self.publish(self.own.consumed.load(Ordering::Relaxed));
+            self.shared.consumer.adopted.store(u64::from(leg.number), Ordering::Release);
+        }
+    }
+
+    /// True if a signal handler took octets in the middle of a section. The thread looks behind each section, without
+    /// the lock, and if so, takes the lock again, [publishes](Self::republish) what the handler left to it, and asks for
+    /// [sleepers](Self::sleepers).
+    #[inline]
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.own.behind.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns the position behind the last octet of the stream, once the sender has told it.
+    #[inline]
+    #[must_use]
+    pub fn end(&self) -> Option<u64> {
+        let is_final = self.shared.producer.flags.load(Ordering::Acquire) & FINAL != 0;
+        is_final.then(|| self.shared.legs.end.load(Ordering::Relaxed))
+    }
+
+    /// True if all octets of the stream are taken, as far as the sender has told its end.
+    #[inline]
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.end() == Some(self.own.consumed.load(Ordering::Relaxed))
+    }
+
+    /// True if the sender has reset the connection.
+    #[inline]
+    #[must_use]
+    pub fn is_reset(&self) -> bool {
+        self.shared.producer.flags.load(Ordering::Acquire) & RESET != 0
+    }
+
+    /// The CPU on which the sender ran when it published last.
+    #[inline]
+    #[must_use]
+    pub fn sender_cpu(&self) -> u16 {
+        self.shared.producer.cpu.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn ring(&self) -> Option<Ring<'a>> {
+        match self.own.leg().carrier {
+            Carrier::Tcp => None,
+            Carrier::Ring(place) => Some(Ring::new(self.link.ring(place))),
+        }
+    }
+
+    #[inline]
+    fn look_for(&self, wanted: u64) -> Result<Source, Broken> {
+        let consumed = self.own.consumed.load(Ordering::Relaxed);
+        let available = self.own.tail.load(Ordering::Relaxed).saturating_sub(consumed);
+        if available >= wanted && self.own.leg().carrier != Carrier::Tcp {
+            return Ok(Source::Ring { available });
+        }
+        self.look()
+    }
+
+    /// Looks at what the sender has published.
+    fn look(&self) -> Result<Source, Broken> {
+        // A sender needs this reader's word for each leg, so a few empty ones at a time are many.
+        for _ in 0..LEGS_AT_A_TIME {
+            let consumed = self.own.consumed.load(Ordering::Relaxed);
+            // The tail first: if it is in the next leg, that leg is seen.
+            let tail = self.shared.producer.tail.load(Ordering::Acquire);
+            let next = self.next_leg(consumed)?;
+            if let Some((leg, start)) = next
+                && start == consumed
+                && !self.is_nested
+            {
+                self.adopt(leg);
+                continue;
+            }
+            let Some(ring) = self.ring() else {
+                let left = next.map(|(_, start)| start - consumed);
+                return if left == Some(0) {
+                    Ok(Source::Ring { available: 0 })
+                } else {
+                    Ok(Source::Tcp { left })
+                };
+            };
+            let tail = next.map_or(tail, |(_, start)| tail.min(start));
+            return match tail.checked_sub(consumed) {
+                Some(available) if available <= ring.size() => {
+                    self.own.tail.store(tail, Ordering::Relaxed);
+                    Ok(Source::Ring { available })
+                }
+                _ => Err(Broken),
+            };
+        }
+        Err(Broken)
+    }
+
+    /// The leg behind the current one and its start, if the sender has begun it.
+    #[inline]
+    fn next_leg(&self, consumed: u64) -> Result<Option<(Leg, u64)>, Broken> {
+        let (word, own) =
+            (self.shared.legs.leg.load(Ordering::Acquire), self.own.leg.load(Ordering::Relaxed));
+        if word == own {
+            return Ok(None);
+        }
+        let start = self.shared.legs.start.load(Ordering::Relaxed);
+        match Leg::from_word(word) {
+            Some(leg) if leg == self.own.leg().next(leg.carrier) && start >= consumed => {
+                Ok(Some((leg, start)))
+            }
+            _ => Err(Broken),
+        }
+    }
+
+    /// Goes on to the next leg, which begins at the next octet.
+    fn adopt(&self, leg: Leg) {
+        let consumed = self.own.consumed.load(Ordering::Relaxed);
+        self.own.tail.store(consumed, Ordering::Relaxed);
+        self.own.checked.store(consumed, Ordering::Relaxed);
+        self.own.leg.store(leg.to_word(), Ordering::Release);
+        self.publish(consumed);
+        self.shared.consumer.adopted.store(u64::from(leg.number), Ordering::Release);
+    }
+
+    /// Copies octets behind place `offset`. Returns how many there were.
+    #[inline]
+    fn copy(&self, consumed: u64, offset: u64, octets: &mut [u8]) -> Result<usize, Broken> {
+        let available = self.available(offset.saturating_add(octets.len() as u64))?;
+        let Some(ring) = self.ring() else { return Ok(0) };
+        let len = octets.len().min(index(available.saturating_sub(offset)));
+        let Some(octets) = octets.get_mut(..len) else { return Ok(0) };
+        if len == 0 {
+            return Ok(0);
+        }
+        if offset != 0 || available > BESIDE as u64 || !self.copy_beside(consumed, octets) {
+            ring.read(consumed.wrapping_add(offset), octets);
+        }
+        Ok(len)
+    }
+
+    /// Copies the octets beside the tail, if they are those from `consumed` on.
+    #[inline]
+    fn copy_beside(&self, consumed: u64, octets: &mut [u8]) -> bool {
+        let producer = &self.shared.producer;
+        if producer.beside_start.load(Ordering::Acquire) != consumed {
+            return false;
+        }
+        for (octets, word) in octets.chunks_mut(8).zip(&producer.beside) {
+            let word = word.load(Ordering::Relaxed).to_ne_bytes();
+            match <&mut [u8; 8]>::try_from(&mut *octets) {
+                Ok(octets) => *octets = word,
+                Err(_) => octets.iter_mut().zip(word).for_each(|(to, from)| *to = from),
+            }
+        }
+        fence(Ordering::Acquire);
+        producer.beside_start.load(Ordering::Relaxed) == consumed
+    }
+
+    /// Takes `len` octets from `consumed` on. Returns false if a signal handler was faster.
+    #[inline]
+    fn take(&self, consumed: u64, len: usize) -> bool {
+        let now = consumed.wrapping_add(len as u64);
+        // Between a look and a store a signal handler could take the same octets.
+        compiler_fence(Ordering::SeqCst);
+        if self.own.consumed.compare_exchange(consumed, now, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        let half = self.ring().map_or(0, |ring| ring.size() / 2);
+        let published = self.own.published.load(Ordering::Relaxed);
+        if now >= self.own.tail.load(Ordering::Relaxed) || now.wrapping_sub(published) >= half {
+            if self.is_nested {
+                self.own.behind.store(1, Ordering::Relaxed);
+            } else {
+                self.publish(now);
+            }
+        }
+        true
+    }
+
+    /// Goes back to the mode in which the sender fences.
+    fn demand_fences(&self) -> Barrier {
+        let mode = &self.shared.reader.mode;
+        let old = mode.load(Ordering::Relaxed);
+        if old & MODE_NO_FENCE == 0 {
+            return Barrier::Fence;
+        }
+        mode.store(old & MODE_FLAGS, Ordering::Relaxed);
+        Barrier::Everywhere
+    }
+
+    /// Publishes the head. The octets before it have been copied.
+    #[inline]
+    fn publish(&self, head: u64) {
+        self.own.published.store(head, Ordering::Relaxed);
+        self.shared.consumer.head.store(head, Ordering::Release);
+    }
+}
+
+/// Messages without sleep behind which the sender makes no fences.
+const AWAKE: u32 = 10_000;
+/// Legs without an octet that a reader goes through at a time.
+const LEGS_AT_A_TIME: u32 = 16;

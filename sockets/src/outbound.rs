@@ -1,0 +1,402 @@
+//! The sending side of a direction: what may be written where, and what the reader has to be told.
+
+use crate::broken::Broken;
+use crate::layout::{
+    ATTACHED, DECLINED, Direction, FINAL, MODE_FLAGS, MODE_NO_FENCE, NOWHERE, OwnOutbound, RESET, ready_flag,
+};
+use crate::leg::{Carrier, Leg};
+use crate::memory::Link;
+use crate::ring::{Ring, index};
+use crate::sync::{Ordering, fence, light_fence};
+use crate::waiter::{Sleepers, WaiterName};
+
+/// The sending side of a direction that has a channel.
+///
+/// All methods but those that only look need the direction's lock. None waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Outbound<'a> {
+    own: &'a OwnOutbound,
+    shared: &'a Direction,
+    link: &'a Link,
+    channel: u32,
+    /// The party that sends.
+    party: u32,
+}
+
+/// Where the next octets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sink {
+    /// To the kernel's socket.
+    Tcp,
+    /// To the ring.
+    Ring,
+}
+
+impl OwnOutbound {
+    /// Counts octets that the kernel's socket has taken.
+    #[inline]
+    pub fn count(&self, octets: u64) {
+        self.written.fetch_add(octets, Ordering::Relaxed);
+    }
+
+    /// The current leg.
+    #[inline]
+    #[must_use]
+    pub fn leg(&self) -> Leg {
+        Leg::from_word(self.leg.load(Ordering::Relaxed)).unwrap_or_default()
+    }
+
+    /// The position behind the last octet that was taken from the program: `written`, and behind it what is held.
+    #[inline]
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        self.copied.load(Ordering::Relaxed).max(self.written.load(Ordering::Relaxed))
+    }
+
+    /// Notes that the ring was found full at this time, in microseconds. Returns true if that happened within the last
+    /// millisecond before, too: then a larger ring is worth it.
+    #[must_use]
+    pub fn is_full_again(&self, now: u32) -> bool {
+        let before = self.full_since.swap(now, Ordering::Relaxed);
+        before != 0 && now.wrapping_sub(before) < 1000
+    }
+}
+
+impl<'a> Outbound<'a> {
+    /// The direction in which `party` of the link sends by this channel. `None`: there is no such channel.
+    #[inline]
+    #[must_use]
+    pub fn new(own: &'a OwnOutbound, link: &'a Link, channel: u32, party: u32) -> Option<Self> {
+        let shared = &link.channel(channel)?.directions[index(u64::from(party & 1))];
+        Some(Self { own, shared, link, channel, party: party & 1 })
+    }
+
+    /// Tells where the next octets go.
+    #[inline]
+    #[must_use]
+    pub fn sink(&self) -> Sink {
+        if self.own.leg().carrier == Carrier::Tcp { Sink::Tcp } else { Sink::Ring }
+    }
+
+    /// Returns how many octets the ring has room for. Looks at the reader's position only if there seems to be less room
+    /// than `wanted`.
+    ///
+    /// # Errors
+    /// The reader claims to have taken what was not there.
+    pub fn room(&self, wanted: u64) -> Result<u64, Broken> {
+        let Some(ring) = self.ring() else { return Ok(0) };
+        self.room_behind(&ring, self.own.accepted(), wanted)
+    }
+
+    /// Copies octets to the ring, as many as it has room for, and publishes them. Returns how many: 0 if the ring is
+    /// full or if the direction goes by TCP.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room).
+    #[inline]
+    pub fn write(&self, octets: &[u8]) -> Result<usize, Broken> {
+        let Some(ring) = self.ring() else { return Ok(0) };
+        let written = self.own.written.load(Ordering::Relaxed);
+        let is_held = self.own.copied.load(Ordering::Relaxed) > written;
+        if is_held || octets.len() > BESIDE || octets.is_empty() {
+            return self.gather([octets], false);
+        }
+        let len = octets.len() as u64;
+        if self.room_behind(&ring, written, len)? < len {
+            return self.gather([octets], false);
+        }
+        ring.write(written, octets);
+        self.publish_short(octets);
+        Ok(octets.len())
+    }
+
+    /// Copies several slices to the ring, behind each other, and publishes them at once. With `more` (`MSG_MORE`) they
+    /// are held until the next publication, unless the ring is full. Returns how many octets were copied.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room).
+    pub fn gather<'b>(
+        &self,
+        slices: impl IntoIterator<Item = &'b [u8]>,
+        more: bool,
+    ) -> Result<usize, Broken> {
+        let Some(ring) = self.ring() else { return Ok(0) };
+        let begin = self.own.accepted();
+        let mut end = begin;
+        for octets in slices {
+            let room = self.room_behind(&ring, end, octets.len() as u64)?;
+            let len = octets.len().min(index(room));
+            ring.write(end, octets.get(..len).unwrap_or_default());
+            end = end.wrapping_add(len as u64);
+            if len < octets.len() {
+                break;
+            }
+        }
+        if end != begin {
+            self.take(&ring, end, more)?;
+        }
+        Ok(index(end.wrapping_sub(begin)))
+    }
+
+    /// Returns the ring's free memory, up to `wanted` octets, for system calls that read into it: address and length
+    /// of at most two pieces. [`publish`](Self::publish) takes what they wrote.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room).
+    #[cfg(not(loom))]
+    pub fn free(&self, wanted: usize) -> Result<[(*mut u8, usize); 2], Broken> {
+        let Some(ring) = self.ring() else { return Ok([(core::ptr::null_mut(), 0); 2]) };
+        let end = self.own.accepted();
+        let room = self.room_behind(&ring, end, wanted as u64)?;
+        Ok(ring.pieces(end, wanted.min(index(room))))
+    }
+
+    /// Takes `len` octets that are in the ring's [`free`](Self::free) memory by now, as [`gather`](Self::gather) does.
+    /// With 0 and not `more`, publishes what is held.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room), or if there is no room for so many.
+    pub fn publish(&self, len: usize, more: bool) -> Result<(), Broken> {
+        let Some(ring) = self.ring() else { return Ok(()) };
+        let end = self.own.accepted();
+        if self.room_behind(&ring, end, len as u64)? < len as u64 {
+            return Err(Broken);
+        }
+        self.take(&ring, end.wrapping_add(len as u64), more)
+    }
+
+    /// Returns the sleepers that the latest publication has to wake, after it has set the flags that the reader wants.
+    /// Call it behind each publication. Those who are named need a wake-up only if their line says that they are asleep.
+    #[inline]
+    #[must_use]
+    pub fn sleepers(&self) -> Option<Sleepers> {
+        light_fence();
+        let reader = &self.shared.reader;
+        let mut mode = reader.mode.load(Ordering::Relaxed);
+        self.flag(mode);
+        if mode & MODE_NO_FENCE == 0 {
+            fence(Ordering::SeqCst);
+            let flagged = mode & MODE_FLAGS;
+            mode = reader.mode.load(Ordering::Relaxed);
+            if mode & MODE_FLAGS & !flagged != 0 {
+                self.flag(mode);
+                fence(Ordering::SeqCst);
+            }
+        }
+        Sleepers::from_word(reader.waiter.load(Ordering::Relaxed))
+    }
+
+    /// Names this thread as one that sleeps until half of the ring is free, and looks once more. Returns false if that
+    /// much is free: the thread must not sleep. Its line must say that it is asleep already. `sleeps` tells whether
+    /// another thread of the family is asleep. What is held is published first: [`sleepers`](Self::sleepers) has to
+    /// follow.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room).
+    pub fn ask_for_room(
+        &self,
+        waiter: WaiterName,
+        sleeps: impl FnOnce(WaiterName) -> bool,
+    ) -> Result<bool, Broken> {
+        let Some(ring) = self.ring() else { return Ok(false) };
+        self.publish(0, false)?;
+        let word = &self.shared.legs.waiter;
+        word.store(Sleepers::join(word.load(Ordering::Relaxed), waiter, sleeps), Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let half = ring.size() / 2;
+        Ok(self.room_behind(&ring, self.own.accepted(), u64::MAX)? < half)
+    }
+
+    /// Begins the next leg at the octet behind the last one. Returns false, and begins nothing, unless the reader is in
+    /// the current leg. From TCP to a ring, the gate has to be closed. What is held is published.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room).
+    pub fn begin_leg(&self, carrier: Carrier) -> Result<bool, Broken> {
+        let leg = self.own.leg();
+        if self.shared.consumer.adopted.load(Ordering::Acquire) != u64::from(leg.number) {
+            return Ok(false);
+        }
+        self.publish(0, false)?;
+        let (next, start) = (leg.next(carrier), self.own.written.load(Ordering::Relaxed));
+        self.own.starts[usize::from(next.number & 1)].store(start, Ordering::Relaxed);
+        self.own.leg.store(next.to_word(), Ordering::Release);
+        // Only behind the leg: with the old one, this head would free octets that the reader has not taken yet.
+        self.own.head.store(start, Ordering::Relaxed);
+        self.republish();
+        Ok(true)
+    }
+
+    /// Publishes all words again. The thread that takes the lock of a dead owner calls it, since the owner may have been
+    /// killed between its own words and the link's.
+    pub fn republish(&self) {
+        let leg = self.own.leg();
+        let start = self.own.starts[usize::from(leg.number & 1)].load(Ordering::Relaxed);
+        let (producer, legs) = (&self.shared.producer, &self.shared.legs);
+        // The owner may have been killed between the octets beside and the tail.
+        producer.beside_start.store(NOWHERE, Ordering::Relaxed);
+        // Before the leg, so that a reader in a ring finds no tail before the leg's start.
+        let tail = if leg.carrier == Carrier::Tcp { start } else { self.own.written.load(Ordering::Relaxed) };
+        producer.tail.store(tail, Ordering::Release);
+        legs.start.store(start, Ordering::Relaxed);
+        legs.leg.store(leg.to_word(), Ordering::Release);
+    }
+
+    /// Ends the stream behind what was accepted.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room).
+    pub fn finish(&self) -> Result<(), Broken> {
+        self.publish(0, false)?;
+        self.shared.legs.end.store(self.own.written.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.set(FINAL);
+        Ok(())
+    }
+
+    /// Tells the reader that the connection was reset.
+    pub fn reset(&self) {
+        self.set(RESET);
+    }
+
+    /// Notes the CPU on which this thread runs, for the reader's choice to spin or not. Call it before publications.
+    #[inline]
+    pub fn note_cpu(&self, cpu: u16) {
+        self.shared.producer.cpu.store(cpu, Ordering::Relaxed);
+    }
+
+    /// Returns how many octets the reader has not taken yet, in a leg by ring.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room).
+    pub fn unread(&self) -> Result<u64, Broken> {
+        let Some(ring) = self.ring() else { return Ok(0) };
+        let accepted = self.own.accepted();
+        Ok(ring.size().saturating_sub(self.room_behind(&ring, accepted, u64::MAX)?))
+    }
+
+    /// Tells whether the reader will take octets from a ring, once it has decided.
+    #[inline]
+    #[must_use]
+    pub fn is_attached(&self) -> Option<bool> {
+        match self.shared.reader.attached.load(Ordering::Acquire) {
+            ATTACHED => Some(true),
+            DECLINED => Some(false),
+            _ => None,
+        }
+    }
+
+    /// True if the reader wants the stream back on TCP.
+    #[inline]
+    #[must_use]
+    pub fn is_asked_back(&self) -> bool {
+        self.shared.reader.please.load(Ordering::Relaxed) != 0
+    }
+
+    /// The ring of the current leg.
+    #[inline]
+    fn ring(&self) -> Option<Ring<'a>> {
+        match self.own.leg().carrier {
+            Carrier::Tcp => None,
+            Carrier::Ring(place) => Some(Ring::new(self.link.ring(place))),
+        }
+    }
+
+    /// The room behind position `end`.
+    #[inline]
+    fn room_behind(&self, ring: &Ring<'_>, end: u64, wanted: u64) -> Result<u64, Broken> {
+        let room = ring.size().saturating_sub(end.wrapping_sub(self.own.head.load(Ordering::Relaxed)));
+        if room >= wanted { Ok(room) } else { self.look_for_room(ring, end) }
+    }
+
+    #[cold]
+    fn look_for_room(&self, ring: &Ring<'_>, end: u64) -> Result<u64, Broken> {
+        let believed = self.own.head.load(Ordering::Relaxed);
+        let head = self.shared.consumer.head.load(Ordering::Acquire);
+        let start = self.own.starts[usize::from(self.own.leg().number & 1)].load(Ordering::Relaxed);
+        // A reader that is not yet in this leg has taken nothing of it.
+        if head > self.own.written.load(Ordering::Relaxed) || head < believed && head >= start {
+            return Err(Broken);
+        }
+        let head = head.max(believed);
+        self.own.head.store(head, Ordering::Relaxed);
+        Ok(ring.size().saturating_sub(end.wrapping_sub(head)))
+    }
+
+    /// Takes the octets up to `end`, which are in the ring.
+    fn take(&self, ring: &Ring<'_>, end: u64, more: bool) -> Result<(), Broken> {
+        if more && self.room_behind(ring, end, 1)? > 0 {
+            self.own.copied.store(end, Ordering::Relaxed);
+            return Ok(());
+        }
+        let written = self.own.written.load(Ordering::Relaxed);
+        let len = end.wrapping_sub(written);
+        if len == 0 {
+            return Ok(());
+        }
+        let mut short = [0; BESIDE];
+        match short.get_mut(..index(len)) {
+            Some(short) => {
+                ring.read(written, short);
+                self.publish_short(short);
+            }
+            None => self.store_tail(end),
+        }
+        Ok(())
+    }
+
+    /// Publishes octets that are in the ring already, at most 40, beside the tail as well.
+    ///
+    /// The reader takes octets beside only if all that it has not read are at most 40. So each publication of at most 40
+    /// puts its own there: those of an earlier one are then at an earlier position.
+    #[inline]
+    fn publish_short(&self, octets: &[u8]) {
+        let producer = &self.shared.producer;
+        let written = self.own.written.load(Ordering::Relaxed);
+        producer.beside_start.store(NOWHERE, Ordering::Relaxed);
+        fence(Ordering::Release);
+        for (word, octets) in producer.beside.iter().zip(octets.chunks(8)) {
+            word.store(word_of(octets), Ordering::Relaxed);
+        }
+        producer.beside_start.store(written, Ordering::Release);
+        self.store_tail(written.wrapping_add(octets.len() as u64));
+    }
+
+    #[inline]
+    fn store_tail(&self, end: u64) {
+        self.own.written.store(end, Ordering::Relaxed);
+        self.shared.producer.tail.store(end, Ordering::Release);
+    }
+
+    /// Sets the ready flag, if the mode wants it: always, and by release stores. A flag that is stored only if it is not
+    /// set yet could be taken between the look and the store of the tail.
+    #[inline]
+    fn flag(&self, mode: u32) {
+        if mode & MODE_FLAGS != 0 {
+            let (line, octet) = ready_flag(self.channel);
+            let flags = self.link.ready(1 - self.party);
+            flags.lines[line].0[octet].store(1, Ordering::Release);
+            flags.summary.0[line].store(1, Ordering::Release);
+        }
+    }
+
+    fn set(&self, flag: u16) {
+        let flags = &self.shared.producer.flags;
+        flags.store(flags.load(Ordering::Relaxed) | flag, Ordering::Release);
+    }
+}
+
+/// The word of at most 8 octets.
+#[inline]
+fn word_of(octets: &[u8]) -> u64 {
+    if let Ok(word) = octets.try_into() {
+        return u64::from_ne_bytes(word);
+    }
+    let mut word = [0; 8];
+    for (to, from) in word.iter_mut().zip(octets) {
+        *to = *from;
+    }
+    u64::from_ne_bytes(word)
+}
+
+/// Octets beside the tail.
+pub(crate) const BESIDE: usize = 40;

@@ -1,0 +1,184 @@
+//! A sender and a reader of one direction, over all its legs.
+
+use crate::layout::{End, MODE_FLAGS, MODE_NO_FENCE};
+use crate::leg::{Carrier, RingPlace};
+use crate::memory::{Link, Slab};
+use crate::sync::Ordering;
+use crate::{Barrier, Broken, Inbound, Outbound, Sink, Sleepers, Source, WaiterName};
+
+/// The memory of a direction: party 0 sends to party 1.
+struct World {
+    link: Link,
+    slab: Slab,
+}
+
+impl World {
+    fn new() -> Self {
+        let link = Link::map(Link::create().unwrap()).unwrap();
+        Self { link, slab: Slab::map(Slab::create().unwrap()).unwrap() }
+    }
+
+    fn end(&self, slot: u32) -> &End {
+        self.slab.end(slot).unwrap()
+    }
+
+    fn outbound(&self) -> Outbound<'_> {
+        Outbound::new(&self.end(0).outbound, &self.link, 5, 0).unwrap()
+    }
+
+    fn inbound(&self) -> Inbound<'_> {
+        Inbound::new(&self.end(1).inbound, &self.link, 5, 1).unwrap()
+    }
+
+    /// Both views, with the direction in a ring from position 0 on.
+    fn ringed(&self) -> (Outbound<'_>, Inbound<'_>) {
+        let (outbound, inbound) = (self.outbound(), self.inbound());
+        assert_eq!(outbound.begin_leg(ring(64, 16)), Ok(true));
+        assert_eq!(inbound.source(), Ok(Source::Ring { available: 0 }));
+        (outbound, inbound)
+    }
+}
+
+fn ring(unit: u32, log2: u8) -> Carrier {
+    Carrier::Ring(RingPlace::new(unit, log2).unwrap())
+}
+
+#[test]
+fn octets_go_by_tcp_then_by_the_ring_then_by_tcp_again() {
+    let world = World::new();
+    let (outbound, inbound) = (world.outbound(), world.inbound());
+    assert_eq!((outbound.sink(), inbound.source()), (Sink::Tcp, Ok(Source::Tcp { left: None })));
+    assert_eq!(outbound.is_attached(), None);
+    inbound.attach();
+    assert_eq!(outbound.is_attached(), Some(true));
+    world.end(0).outbound.count(100);
+    world.end(1).inbound.count(60);
+    assert_eq!(outbound.begin_leg(ring(64, 16)), Ok(true));
+    assert_eq!(outbound.begin_leg(Carrier::Tcp), Ok(false), "the reader is not there yet");
+    assert_eq!((outbound.sink(), outbound.write(b"in the ring")), (Sink::Ring, Ok(11)));
+    assert_eq!(inbound.source(), Ok(Source::Tcp { left: Some(40) }));
+    assert_eq!(inbound.read(&mut [0; 8]), Ok(0));
+    world.end(1).inbound.count(40);
+    assert_eq!(inbound.source(), Ok(Source::Ring { available: 11 }));
+    let mut octets = [0; 20];
+    assert_eq!((inbound.read(&mut octets), &octets[..11]), (Ok(11), &b"in the ring"[..]));
+    assert_eq!((inbound.is_at_end(), inbound.is_reset()), (false, false));
+    assert_eq!(outbound.begin_leg(Carrier::Tcp), Ok(true));
+    assert_eq!((outbound.sink(), outbound.write(b"x")), (Sink::Tcp, Ok(0)));
+    assert_eq!(inbound.source(), Ok(Source::Tcp { left: None }));
+    world.end(0).outbound.count(3);
+    outbound.finish().unwrap();
+    outbound.reset();
+    world.end(1).inbound.count(3);
+    assert_eq!((inbound.end(), inbound.is_at_end(), inbound.is_reset()), (Some(114), true, true));
+}
+
+#[test]
+fn a_full_ring_takes_no_more_and_wakes_its_sender_when_half_of_it_is_free() {
+    let world = World::new();
+    let (outbound, inbound) = world.ringed();
+    let waiter = WaiterName { member: 3, line: 7 };
+    let octets = vec![7; 40_000];
+    assert_eq!((outbound.write(&octets), outbound.write(&octets)), (Ok(40_000), Ok(25_536)));
+    assert_eq!((outbound.write(b"x"), outbound.unread()), (Ok(0), Ok(65_536)));
+    assert_eq!(outbound.ask_for_room(waiter, |_| false), Ok(true));
+    let mut into = vec![0; 30_000];
+    assert_eq!((inbound.read(&mut into), inbound.sleepers()), (Ok(30_000), None));
+    assert_eq!((inbound.discard(2_767), inbound.sleepers()), (Ok(2_767), None));
+    assert_eq!(outbound.room(1), Ok(0), "the head is published at half of the ring");
+    assert_eq!((inbound.discard(1), inbound.sleepers()), (Ok(1), Some(Sleepers::One(waiter))));
+    assert_eq!(outbound.ask_for_room(waiter, |_| false), Ok(false));
+    assert_eq!((outbound.room(1), inbound.sleepers()), (Ok(32_768), None));
+}
+
+#[test]
+fn a_sender_that_went_on_behind_the_tail_last_seen_is_woken_too() {
+    let world = World::new();
+    let (outbound, inbound) = world.ringed();
+    let waiter = WaiterName { member: 0, line: 0 };
+    assert_eq!((outbound.write(&[1; 20_000]), inbound.available(1)), (Ok(20_000), Ok(20_000)));
+    assert_eq!(outbound.write(&[2; 30_000]), Ok(30_000));
+    assert_eq!(outbound.ask_for_room(waiter, |_| false), Ok(true));
+    assert_eq!((inbound.discard(20_000), inbound.sleepers()), (Ok(20_000), None));
+    assert_eq!((inbound.discard(30_000), inbound.sleepers()), (Ok(30_000), Some(Sleepers::One(waiter))));
+}
+
+#[test]
+fn held_octets_come_with_the_next_that_are_not() {
+    let world = World::new();
+    let (outbound, inbound) = world.ringed();
+    assert_eq!(outbound.gather([&b"he"[..], b"", b"ld "], true), Ok(5));
+    assert_eq!((inbound.available(1), world.end(0).outbound.accepted()), (Ok(0), 5));
+    assert_eq!(outbound.write(b"octets"), Ok(6));
+    let mut octets = [0; 11];
+    assert_eq!((inbound.peek(3, &mut octets[..4]), &octets[..4]), (Ok(4), &b"d oc"[..]));
+    assert_eq!((inbound.read(&mut octets), &octets), (Ok(11), b"held octets"));
+    let all = vec![1; 65_536];
+    assert_eq!(outbound.gather([&all[..]], true), Ok(65_536));
+    assert_eq!(inbound.available(1), Ok(65_536), "a full ring is published");
+}
+
+#[test]
+fn the_mode_says_which_barrier_a_sleeper_needs() {
+    let world = World::new();
+    let (outbound, inbound) = world.ringed();
+    let (first, second) = (WaiterName { member: 1, line: 1 }, WaiterName { member: 1, line: 2 });
+    let mode = || world.link.channel(5).unwrap().directions[0].reader.mode.load(Ordering::Relaxed);
+    assert_eq!((outbound.sleepers(), mode()), (None, 0));
+    assert_eq!(inbound.want_flags(true), Barrier::Fence);
+    for _ in 0..9_999 {
+        inbound.stay_awake();
+    }
+    assert_eq!(mode(), MODE_FLAGS);
+    inbound.stay_awake();
+    assert_eq!(mode(), MODE_FLAGS | MODE_NO_FENCE);
+    assert_eq!((inbound.announce(first, |_| true), mode()), (Barrier::Everywhere, MODE_FLAGS));
+    assert_eq!(outbound.sleepers(), Some(Sleepers::One(first)));
+    let line = &world.link.ready(1).lines[5].0[0];
+    assert_eq!(line.swap(0, Ordering::Relaxed), 1, "the flag of channel 5 for the party that reads");
+    assert_eq!(inbound.announce(second, |_| false), Barrier::Fence);
+    assert_eq!(outbound.sleepers(), Some(Sleepers::One(second)));
+    assert_eq!(inbound.announce(first, |_| true), Barrier::Fence);
+    assert_eq!(outbound.sleepers(), Some(Sleepers::Everybody));
+}
+
+#[test]
+fn a_signal_handler_reads_in_the_middle_of_a_section() {
+    let world = World::new();
+    let (outbound, inbound) = world.ringed();
+    outbound.write(b"onetwo").unwrap();
+    let mut octets = [0; 3];
+    assert_eq!((inbound.nested().read(&mut octets), &octets), (Ok(3), b"one"));
+    assert!(!inbound.is_behind());
+    assert_eq!((inbound.nested().read(&mut octets), &octets), (Ok(3), b"two"));
+    assert_eq!((inbound.is_behind(), outbound.unread()), (true, Ok(6)));
+    inbound.republish();
+    assert_eq!((inbound.is_behind(), outbound.unread()), (false, Ok(0)));
+}
+
+#[test]
+fn a_reader_that_takes_what_was_not_there_and_a_sender_that_goes_back_are_broken() {
+    let world = World::new();
+    let (outbound, inbound) = world.ringed();
+    let shared = &world.link.channel(5).unwrap().directions[0];
+    outbound.write(&[1; 65_536]).unwrap();
+    for (head, expected) in [(65_537, Err(Broken)), (10, Ok(10)), (9, Err(Broken)), (u64::MAX, Err(Broken))] {
+        shared.consumer.head.store(head, Ordering::Relaxed);
+        assert_eq!(outbound.room(65_536), expected, "{head}");
+    }
+    inbound.discard(100).unwrap();
+    for (tail, expected) in [(99, Err(Broken)), (65_637, Err(Broken)), (65_636, Ok(65_536))] {
+        shared.producer.tail.store(tail, Ordering::Relaxed);
+        assert_eq!(inbound.available(u64::MAX), expected, "{tail}");
+    }
+    shared.legs.start.store(99, Ordering::Relaxed);
+    shared.legs.leg.store(2, Ordering::Relaxed);
+    assert_eq!(inbound.available(u64::MAX), Err(Broken), "a leg that begins before what was read");
+    shared.legs.start.store(100, Ordering::Relaxed);
+    for word in [1, 3, 2 | 1 << 16, u64::MAX] {
+        shared.legs.leg.store(word, Ordering::Relaxed);
+        assert_eq!(inbound.available(u64::MAX), Err(Broken), "no leg that can follow: {word:x}");
+    }
+    shared.legs.leg.store(2, Ordering::Relaxed);
+    assert_eq!((inbound.available(u64::MAX), inbound.source()), (Ok(0), Ok(Source::Tcp { left: None })));
+}
