@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
@@ -59,6 +59,21 @@ impl Mapping {
         Ok(Self { start, len })
     }
 
+    /// Puts other memory in the place of this: a file's, or zeros of the own. Borrows stay valid.
+    fn replace(&self, file: Option<&dyn AsRawFd>) -> Result<(), Errno> {
+        let (flags, file) = match file {
+            Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
+            None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
+        };
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: exactly the mapping of this value is replaced, by memory that can be read and written, too. Its
+        // users expect that it changes at any moment.
+        let start = unsafe {
+            libc::mmap(self.start.as_ptr().cast(), self.len, protection, flags | libc::MAP_FIXED, file, 0)
+        };
+        if start == libc::MAP_FAILED { Err(Errno::NOMEM) } else { Ok(()) }
+    }
+
     fn at<T: Shared>(&self, offset: u64) -> Option<&T> {
         let offset = usize::try_from(offset).ok()?;
         let end = offset.checked_add(size_of::<T>())?;
@@ -104,6 +119,23 @@ impl Link {
     pub fn map(file: impl AsFd) -> Result<Self, Errno> {
         check(&file, LINK_LEN)?;
         Mapping::new(file, LINK_LEN, true).map(Self)
+    }
+
+    /// Maps another link in the place of this one. Borrows stay valid, and see the other link.
+    ///
+    /// # Errors
+    /// As [`map`](Self::map).
+    pub fn replace(&self, file: impl AsFd) -> Result<(), Errno> {
+        check(&file, LINK_LEN)?;
+        self.0.replace(Some(&file.as_fd()))
+    }
+
+    /// Gives the link's memory back. Borrows stay valid, and see zeros.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn forget(&self) -> Result<(), Errno> {
+        self.0.replace(None)
     }
 
     /// The first page.
@@ -292,4 +324,26 @@ fn check(file: impl AsFd, len: u64) -> Result<(), Errno> {
     let is_sealed = fcntl_get_seals(&file)?.contains(SealFlags::GROW | SealFlags::SHRINK);
     let is_long = u64::try_from(fstat(&file)?.st_size).is_ok_and(|size| size == len);
     if is_sealed && is_long { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_can_be_replaced_below_its_borrows() {
+        let [first, second] = [(); 2].map(|()| Link::create().expect("memory"));
+        let link = Link::map(&first).expect("a link");
+        let word = &link.header().heartbeat;
+        word.store(1, Ordering::Relaxed);
+        link.replace(&second).expect("another link");
+        assert_eq!(word.swap(2, Ordering::Relaxed), 0);
+        link.forget().expect("zeros");
+        assert_eq!(word.load(Ordering::Relaxed), 0);
+        let again = [first, second]
+            .map(|file| Link::map(file).expect("a link").header().heartbeat.load(Ordering::Relaxed));
+        assert_eq!(again, [1, 2]);
+        let other = Slab::create().expect("memory");
+        assert_eq!(link.replace(other), Err(Errno::INVAL));
+    }
 }

@@ -8,10 +8,12 @@
 
 mod boundary;
 mod c;
+mod channel;
 mod data;
 mod ends;
 mod family;
 mod life;
+mod links;
 mod own;
 mod policy;
 mod real;
