@@ -344,8 +344,6 @@ impl<'a> Inbound<'a> {
     /// Goes on to the next leg, which begins at the next octet.
     fn adopt(&self, leg: Leg) {
         let consumed = self.own.consumed.load(Ordering::Relaxed);
-        self.own.tail.store(consumed, Ordering::Relaxed);
-        self.own.checked.store(consumed, Ordering::Relaxed);
         self.own.leg.store(leg.to_word(), Ordering::Release);
         self.publish(consumed);
         self.shared.consumer.adopted.store(u64::from(leg.number), Ordering::Release);

@@ -233,8 +233,6 @@ impl<'a> Outbound<'a> {
         let leg = self.own.leg();
         let start = self.own.starts[usize::from(leg.number & 1)].load(Ordering::Relaxed);
         let (producer, legs) = (&self.shared.producer, &self.shared.legs);
-        // The owner may have been killed between the octets beside and the tail.
-        producer.beside_start.store(NOWHERE, Ordering::Relaxed);
         // Before the leg, so that a reader in a ring finds no tail before the leg's start.
         let tail = if leg.carrier == Carrier::Tcp { start } else { self.own.written.load(Ordering::Relaxed) };
         producer.tail.store(tail, Ordering::Release);
