@@ -108,22 +108,14 @@ pub struct LinkHeader {
 pub struct ReadyFlags {
     /// An octet for each line below that has a flag.
     pub summary: Line,
-    /// An octet for each channel; [`ready_flag`] tells which.
+    /// An octet for each channel ([`crate::ready`]).
     pub lines: [Line; READY_LINES],
 }
 
 /// One cache line of flags.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Line(pub [AtomicU8; 64]);
-
-/// The line, below the summary, and the octet in it that belong to a channel. Neighbours share no line while there are
-/// few.
-#[must_use]
-pub const fn ready_flag(channel: u32) -> (usize, usize) {
-    let channel = channel as usize;
-    (channel % READY_LINES, channel / READY_LINES)
-}
+pub struct Line(pub [AtomicU8; LINE_OCTETS]);
 
 /// One thread's line of the status page, which its peers can only read.
 #[derive(Debug, Default)]
@@ -361,9 +353,11 @@ pub const MODE_NO_FENCE: u32 = 2;
 /// [`Reader::waiter`]: the daemon rings all that sleep.
 pub const EVERYBODY: u32 = u32::MAX;
 /// Lines of ready flags beside the summary.
-pub const READY_LINES: usize = 63;
+pub const READY_LINES: usize = if cfg!(loom) { 1 } else { 63 };
+/// Flags of a line. A model has few.
+pub const LINE_OCTETS: usize = if cfg!(loom) { 1 } else { 64 };
 /// Channels of a link.
-pub const CHANNELS: u32 = 63 * 64;
+pub const CHANNELS: u32 = if cfg!(loom) { 1 } else { 63 * 64 };
 const CHANNELS_AT: u64 = 3 * PAGE;
 /// The offset of the first ring.
 pub const RINGS_AT: u64 = 4 << 20;
@@ -387,7 +381,7 @@ pub const SLAB_LEN: u64 = end_offset(ENDS);
 
 #[cfg(not(loom))]
 const _: () = {
-    assert!(CHANNELS as usize == READY_LINES * 64);
+    assert!(CHANNELS as usize == READY_LINES * LINE_OCTETS);
     assert!(size_of::<Producer>() == 64 && size_of::<Legs>() == 64);
     assert!(size_of::<Consumer>() == 64 && size_of::<Reader>() == 64);
     assert!(

@@ -2,7 +2,7 @@
 
 use crate::broken::Broken;
 use crate::layout::{
-    ATTACHED, DECLINED, Direction, FINAL, MODE_FLAGS, MODE_NO_FENCE, NOWHERE, OwnOutbound, RESET, ready_flag,
+    ATTACHED, DECLINED, Direction, FINAL, MODE_FLAGS, MODE_NO_FENCE, NOWHERE, OwnOutbound, RESET,
 };
 use crate::leg::{Carrier, Leg};
 use crate::memory::Link;
@@ -365,15 +365,10 @@ impl<'a> Outbound<'a> {
         self.shared.producer.tail.store(end, Ordering::Release);
     }
 
-    /// Sets the ready flag, if the mode wants it: always, and by release stores. A flag that is stored only if it is not
-    /// set yet could be taken between the look and the store of the tail.
     #[inline]
     fn flag(&self, mode: u32) {
         if mode & MODE_FLAGS != 0 {
-            let (line, octet) = ready_flag(self.channel);
-            let flags = self.link.ready(1 - self.party);
-            flags.lines[line].0[octet].store(1, Ordering::Release);
-            flags.summary.0[line].store(1, Ordering::Release);
+            self.link.ready(1 - self.party).raise(self.channel);
         }
     }
 
