@@ -16,5 +16,6 @@ macro_rules! hooks {
 }
 
 mod data;
+mod exec;
 mod life;
 mod start;

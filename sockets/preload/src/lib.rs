@@ -11,6 +11,8 @@ mod c;
 mod channel;
 mod data;
 mod ends;
+mod environment;
+mod exec;
 mod family;
 mod life;
 mod links;

@@ -7,7 +7,7 @@
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use std::os::fd::BorrowedFd;
 
 /// The arguments of a system call, unused ones 0.
@@ -96,10 +96,30 @@ pub(crate) fn borrow(descriptor: c_int) -> BorrowedFd<'static> {
     unsafe { BorrowedFd::borrow_raw(descriptor.max(0)) }
 }
 
-/// Returns the next definition of a function behind this library's own, or null.
-pub(crate) fn next_symbol(name: &CStr) -> *mut c_void {
-    // SAFETY: the name ends with a zero.
-    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast::<c_char>()) }
+/// The next definition of a function behind this library's own. It is looked up when it is needed first.
+#[derive(Debug)]
+pub(crate) struct Next {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
+}
+
+impl Next {
+    /// Names a function.
+    pub(crate) const fn new(name: &'static CStr) -> Self {
+        Self { name, found: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    /// Returns the function's address, or null.
+    pub(crate) fn find(&self) -> *mut c_void {
+        let found = self.found.load(Ordering::Relaxed);
+        if !found.is_null() {
+            return found;
+        }
+        // SAFETY: the name ends with a zero.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        self.found.store(found, Ordering::Relaxed);
+        found
+    }
 }
 
 /// Reserves zeroed words, which cost memory only where they are touched.

@@ -1,11 +1,13 @@
 //! What runs when the library is loaded.
 #![allow(unsafe_code)]
 
+use crate::environment;
 use crate::policy::{self, Mode};
 use crate::table;
 
 extern "C" fn start() {
     policy::open();
+    environment::open();
     if policy::policy().is_some_and(|policy| policy.mode != Mode::Off) {
         table::open();
     }
