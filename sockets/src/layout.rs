@@ -388,5 +388,6 @@ const _: () = {
         size_of::<Channel>() == 512 && size_of::<ReadyFlags>() == 4096 && size_of::<LinkHeader>() == 4096
     );
     assert!(size_of::<StatusPage>() == 4096 && size_of::<SlabHeader>() as u64 == ENDS_AT);
+    // `memory.rs` clears both as 64 words.
     assert!(size_of::<End>() == 512 && channel_offset(CHANNELS) <= RINGS_AT);
 };

@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::layout::{
-    CHANNELS, Channel, ENDS, End, LINK_LEN, LinkHeader, ReadyFlags, SLAB_LEN, SlabHeader, StatusPage,
-    channel_offset, end_offset, ready_offset,
+    CHANNELS, Channel, ENDS, End, LINK_LEN, LinkHeader, RINGS_AT, ReadyFlags, SLAB_LEN, SlabHeader,
+    StatusPage, channel_offset, end_offset, ready_offset,
 };
 use crate::leg::RingPlace;
 use crate::sync::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ unsafe impl Shared for StatusPage {}
 // SAFETY: as above.
 unsafe impl Shared for End {}
 // SAFETY: as above.
-unsafe impl Shared for EndWords {}
+unsafe impl Shared for Words {}
 
 impl Mapping {
     /// Maps `len` octets of a file, to be written if `is_writable`.
@@ -138,6 +138,22 @@ impl Link {
         self.0.replace(None)
     }
 
+    /// Maps all of a link but its rings, for the daemon.
+    ///
+    /// # Errors
+    /// As [`map`](Self::map).
+    pub fn map_channels(file: impl AsFd) -> Result<Self, Errno> {
+        check(&file, LINK_LEN)?;
+        Mapping::new(file, RINGS_AT, true).map(Self)
+    }
+
+    /// Stores zeros to the words of a channel that nobody uses.
+    pub fn clear(&self, channel: u32) {
+        let words: Option<&Words> =
+            if channel >= CHANNELS { None } else { self.0.at(channel_offset(channel)) };
+        words.iter().flat_map(|words| words.iter()).for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
     /// The first page.
     #[must_use]
     pub fn header(&self) -> &LinkHeader {
@@ -170,8 +186,8 @@ impl Link {
     }
 }
 
-/// An end as plain words.
-type EndWords = [AtomicU64; size_of::<End>() / 8];
+/// An end, or a channel, as plain words.
+type Words = [AtomicU64; 64];
 
 /// A mapped slab.
 #[derive(Debug)]
@@ -209,7 +225,7 @@ impl Slab {
 
     /// Stores 0 to all words of an end but the first, which has its state.
     pub(crate) fn clear(&self, slot: u32) {
-        let words: Option<&EndWords> = if slot >= ENDS { None } else { self.0.at(end_offset(slot)) };
+        let words: Option<&Words> = if slot >= ENDS { None } else { self.0.at(end_offset(slot)) };
         for word in words.iter().flat_map(|words| &words[1..]) {
             word.store(0, Ordering::Relaxed);
         }

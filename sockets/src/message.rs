@@ -176,7 +176,7 @@ messages! {
         /// The daemon's name for itself. Another daemon has another one.
         epoch: u64,
     }
-    /// The other answer. The daemon closes the port.
+    /// The other answer. The port is of no use.
     Refused = 2, 0 descriptors {
         /// Why.
         reason: Reason,

@@ -224,7 +224,7 @@ const ROWS: [&[&str]; 6] = [
 
 /// The crates that each crate may depend on. Crates that are not named here are above all: cli, tests, fuzz and
 /// examples.
-const CRATES: [(&str, &[&str]); 14] = [
+const CRATES: [(&str, &[&str]); 15] = [
     ("mpa", &[]),
     ("ddp", &[]),
     ("rdmap", &["ddp"]),
@@ -238,6 +238,7 @@ const CRATES: [(&str, &[&str]); 14] = [
     ("capi/directory", &["capi"]),
     ("conform", &["netif"]),
     ("sockets/preload", &["sockets"]),
+    ("sockets/daemon", &["sockets", "stat"]),
     ("bench", &["mpa", "netif", "verbs", "rnic"]),
 ];
 

@@ -1,0 +1,209 @@
+//! What the daemon does after a process has ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+
+use rustix::event::epoll;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use weft_sockets::ToProcess;
+use weft_sockets::end::Phase;
+use weft_sockets::layout::{ENDS, FINAL, RESET};
+use weft_sockets::sync::Ordering;
+
+use crate::port::{Member, Port};
+use crate::state::State;
+
+impl State {
+    /// Forgets a process that has ended, and frees what only it had.
+    pub(crate) fn bury(&mut self, id: u64) {
+        self.claims.forget(id);
+        let Some(port) = self.ports.remove(&id) else { return };
+        self.limits.give_port(port.uid);
+        let Some(member) = port.member else { return };
+        let gone = ToProcess::PeerGone { family: member.family, member: member.place };
+        for other in &member.known_by {
+            self.send(*other, gone, None);
+        }
+        for (others, is_knowing) in [(&member.known_by, true), (&member.knows, false)] {
+            for other in others {
+                let other = self.ports.get_mut(other).and_then(|port| port.member.as_mut());
+                other.map(
+                    |other| if is_knowing { other.knows.remove(&id) } else { other.known_by.remove(&id) },
+                );
+            }
+        }
+        if let Some(family) = self.families.get_mut(&member.family)
+            && family.members.get(&member.place) == Some(&id)
+        {
+            family.members.remove(&member.place);
+            self.release(member.family, member.place, member.identity);
+            let is_same_namespace = u32::try_from(port.pid) == Ok(member.identity.0);
+            if is_same_namespace {
+                self.watch_relatives(member.family, port.uid);
+            }
+        }
+        if self.families.get(&member.family).is_some_and(|family| family.members.is_empty()) {
+            self.end_family(member.family);
+        }
+    }
+
+    /// Frees the ends that only this member held, and its place.
+    fn release(&mut self, name: u64, place: u16, identity: (u32, u64)) {
+        let Some(family) = self.families.get(&name) else { return };
+        let header = family.slab.header();
+        let mut channels = Vec::new();
+        for slot in 0..header.ends.load(Ordering::Acquire).min(ENDS) {
+            let Some(end) = family.slab.end(slot) else { break };
+            let state = end.state();
+            let is_closed = state.phase == Phase::Closed;
+            let is_last = state.phase != Phase::Free && end.holders.remove(place);
+            // A member may have closed an end and not have told it.
+            if !is_last && !(is_closed && end.holders.members().next().is_none()) {
+                continue;
+            }
+            if !is_closed {
+                header.totals.add(end);
+            }
+            let identity = &end.identity;
+            let channel = identity.channel.load(Ordering::Relaxed);
+            let party = identity.party.load(Ordering::Relaxed);
+            channels.push((identity.link.load(Ordering::Relaxed), channel, party, (slot, state.generation)));
+            end.advance(state, Phase::Free);
+        }
+        if let Some(words) = header.members.get(usize::from(place))
+            && (words.pid.load(Ordering::Acquire), words.started.load(Ordering::Relaxed)) == identity
+        {
+            words.pid.store(0, Ordering::Release);
+        }
+        for (link, channel, party, end) in channels {
+            let Ok(party) = usize::try_from(party) else { continue };
+            let Some(known) = self.links.get(&link).and_then(|link| {
+                let family = *link.families.get(party)?;
+                Some((family, (*link.channels.get(&channel)?.ends.get(party)?)?))
+            }) else {
+                continue;
+            };
+            if known.0 == name && (known.1.slot, known.1.generation) == end {
+                self.reset(link, channel, party);
+                self.close(link, channel, party);
+            }
+        }
+    }
+
+    /// Tells the other end that this party is dead, if the kernel's socket cannot: its FIN was sent before.
+    fn reset(&self, name: u64, number: u32, party: usize) {
+        let Some(link) = self.links.get(&name) else { return };
+        let direction = link.memory.channel(number).and_then(|channel| channel.directions.get(party));
+        let Some(flags) = direction.map(|direction| &direction.producer.flags) else { return };
+        if flags.load(Ordering::Acquire) & FINAL != 0 {
+            flags.fetch_or(RESET, Ordering::SeqCst);
+            self.wake(link.families[1 - party], None);
+        }
+    }
+
+    /// Notes that a party uses a channel no more.
+    pub(crate) fn close(&mut self, name: u64, number: u32, party: usize) {
+        let Some(link) = self.links.get_mut(&name) else { return };
+        let Some((_, freed)) = link.close(number, party) else { return };
+        let (uids, families) = (link.uids, link.families);
+        for (uid, freed) in uids.into_iter().zip(freed) {
+            self.limits.give_ring(uid, freed);
+        }
+        if families.iter().any(|family| !self.families.contains_key(family)) {
+            self.end_link(name);
+        }
+    }
+
+    /// Watches the relatives of a dead process that have no port: they may hold its ends.
+    fn watch_relatives(&mut self, name: u64, uid: u32) {
+        let Some(family) = self.families.get(&name) else { return };
+        let members = family.slab.header().members.iter().zip(0_u16..);
+        let found = members.map(|(words, place)| {
+            (place, (words.pid.load(Ordering::Acquire), words.started.load(Ordering::Relaxed)))
+        });
+        let strangers: Vec<_> =
+            found.filter(|(place, (pid, _))| *pid != 0 && !family.members.contains_key(place)).collect();
+        for (place, identity) in strangers {
+            match living(identity).filter(|_| self.limits.take_port(uid)) {
+                Some((pid, pidfd)) => self.watch(name, (place, identity), Port::new(uid, pid, None), pidfd),
+                None => self.release(name, place, identity),
+            }
+        }
+    }
+
+    fn watch(&mut self, family: u64, (place, identity): (u16, (u32, u64)), mut port: Port, pidfd: OwnedFd) {
+        let id = self.name();
+        let data = epoll::EventData::new_u64(id << 1 | 1);
+        if epoll::add(&self.epoll, &pidfd, data, epoll::EventFlags::IN).is_err() {
+            self.limits.give_port(port.uid);
+            return self.release(family, place, identity);
+        }
+        port.member = Some(Member {
+            family,
+            place,
+            identity,
+            pidfd,
+            status: None,
+            bells: BTreeMap::new(),
+            known_by: BTreeSet::new(),
+            knows: BTreeSet::new(),
+            links: BTreeSet::new(),
+        });
+        self.ports.insert(id, port);
+        if let Some(family) = self.families.get_mut(&family) {
+            family.members.insert(place, id);
+        }
+    }
+
+    /// Forgets a family without processes.
+    fn end_family(&mut self, name: u64) {
+        let Some(family) = self.remove_family(name) else { return };
+        self.sums.add(&family.slab.header().totals);
+        for link in family.links {
+            let Some(families) = self.links.get(&link).map(|link| link.families) else { continue };
+            for party in (0..2).filter(|party| families[*party] == name) {
+                // What the slab did not name. A program may have written anything there.
+                let numbers: Vec<_> = self.links[&link].channels.keys().copied().collect();
+                for number in numbers {
+                    if self.links.get(&link).is_none_or(|link| !link.is_open(number, party)) {
+                        continue;
+                    }
+                    self.reset(link, number, party);
+                    self.close(link, number, party);
+                }
+            }
+            self.end_link(link);
+        }
+    }
+
+    /// Forgets a link that one family, at least, has left and that has no channel in use.
+    fn end_link(&mut self, name: u64) {
+        if self.links.get(&name).is_none_or(|link| !link.channels.is_empty()) {
+            return;
+        }
+        let Some(link) = self.links.remove(&name) else { return };
+        for family in link.families {
+            let Some(family) = self.families.get_mut(&family) else { continue };
+            family.links.remove(&name);
+            let members: Vec<_> = family.members.values().copied().collect();
+            for id in members {
+                let member = self.ports.get_mut(&id).and_then(|port| port.member.as_mut());
+                if member.is_some_and(|member| member.links.remove(&name)) {
+                    self.send(id, ToProcess::LinkGone { link: name }, None);
+                }
+            }
+        }
+    }
+}
+
+/// Returns the process that the slab names, if it lives.
+fn living((pid, started): (u32, u64)) -> Option<(i32, OwnedFd)> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    let number = pid.as_raw_nonzero().get();
+    // Behind the name in parentheses, which may hold anything, the start time is field 20.
+    let text = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+    let (_, fields) = text.rsplit_once(')')?;
+    let found: u64 = fields.split_whitespace().nth(19)?.parse().ok()?;
+    (found == started).then_some((number, pidfd))
+}

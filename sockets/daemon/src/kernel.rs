@@ -1,0 +1,150 @@
+//! What the kernel tells of a socket that rustix does not ask for.
+#![allow(unsafe_code)]
+
+use core::ffi::{c_int, c_ulong};
+use core::mem::MaybeUninit;
+use core::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketType, getpeername, getsockname, ipproto, sockopt};
+use weft_sockets::{Claim, Reason, Tuple};
+
+/// Reads what decides about a claim from its socket.
+///
+/// # Errors
+/// Why this socket cannot be claimed.
+pub(crate) fn read_claim(socket: impl AsFd) -> Result<Claim, Reason> {
+    let socket = socket.as_fd();
+    let is_stream = sockopt::socket_type(socket) == Ok(SocketType::STREAM);
+    let is_ip = matches!(sockopt::socket_domain(socket), Ok(AddressFamily::INET | AddressFamily::INET6));
+    if !is_stream || !is_ip || sockopt::socket_protocol(socket) != Ok(Some(ipproto::TCP)) {
+        return Err(Reason::Option);
+    }
+    let local = getsockname(socket).ok().and_then(|address| SocketAddr::try_from(address).ok());
+    let peer = getpeername(socket).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
+    let (Some(local), Some(peer)) = (local, peer) else { return Err(Reason::Short) };
+    // The sending queue is asked before what was acknowledged, and the receiving queue behind what was received. So
+    // octets on their way make `written` more and `consumed` less, never the other way round.
+    let unsent = queue(socket, libc::TIOCOUTQ)?;
+    let mut info = [0; INFO_LEN];
+    let len = option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    let unread = queue(socket, libc::FIONREAD)?;
+    let mut namespace = [0; 8];
+    if len < INFO_LEN || option(socket, libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut namespace)? != namespace.len()
+    {
+        return Err(Reason::Kernel);
+    }
+    if info[STATE] != ESTABLISHED {
+        return Err(Reason::Short);
+    }
+    if info[OPTIONS] & SYN_DATA != 0 || local == peer {
+        return Err(Reason::Option);
+    }
+    let count = |at: usize| info[at..].first_chunk().map_or(0, |octets| u64::from_ne_bytes(*octets));
+    Ok(Claim {
+        tuple: Tuple::new(u64::from_ne_bytes(namespace), local, peer),
+        window_scales: (info[WINDOW_SCALES] & 0xf, info[WINDOW_SCALES] >> 4),
+        options: info[OPTIONS] & AGREED,
+        written: count(BYTES_ACKED) + unsent,
+        consumed: count(BYTES_RECEIVED).saturating_sub(unread),
+    })
+}
+
+/// Leaves the session of the parent, and closes the descriptors that it has left open, but for the standard ones. The
+/// caller has opened none yet.
+pub fn leave_parent() {
+    // A leader of a group cannot leave, and need not.
+    let _stays = rustix::process::setsid();
+    // SAFETY: nothing of this process uses descriptors yet. Errors leave them open, which does no harm.
+    let _open = unsafe { libc::close_range(3, u32::MAX, 0) };
+}
+
+/// Returns a descriptor that can be read once SIGTERM or SIGINT has come. They no longer end the process. The caller has
+/// no other threads yet.
+///
+/// # Errors
+/// The kernel's.
+pub fn stop_signals() -> std::io::Result<OwnedFd> {
+    let mut signals = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `sigemptyset` fills the set in, and the other calls read or change it.
+    unsafe {
+        libc::sigemptyset(signals.as_mut_ptr());
+        libc::sigaddset(signals.as_mut_ptr(), libc::SIGTERM);
+        libc::sigaddset(signals.as_mut_ptr(), libc::SIGINT);
+        libc::pthread_sigmask(libc::SIG_BLOCK, signals.as_ptr(), core::ptr::null_mut());
+    }
+    // SAFETY: the set is filled in.
+    let descriptor = unsafe { libc::signalfd(-1, signals.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+    if descriptor < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made it for this caller.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Asks for an option. Returns how many octets came.
+fn option(socket: BorrowedFd<'_>, level: c_int, name: c_int, value: &mut [u8]) -> Result<usize, Reason> {
+    let mut len = libc::socklen_t::try_from(value.len()).unwrap_or(0);
+    // SAFETY: the kernel writes at most `len` octets to `value`.
+    let result =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut len) };
+    if result == 0 { Ok(len as usize) } else { Err(Reason::Kernel) }
+}
+
+/// Asks how many octets are in a queue.
+fn queue(socket: BorrowedFd<'_>, request: c_ulong) -> Result<u64, Reason> {
+    let mut len: c_int = 0;
+    // SAFETY: these requests write one `int`.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), request as _, &raw mut len) };
+    u64::try_from(len).ok().filter(|_| result == 0).ok_or(Reason::Kernel)
+}
+
+/// `SO_NETNS_COOKIE` of Linux.
+const SO_NETNS_COOKIE: c_int = 71;
+/// Places in Linux's `struct tcp_info`, in octets.
+const STATE: usize = 0;
+const OPTIONS: usize = 5;
+const WINDOW_SCALES: usize = 6;
+const BYTES_ACKED: usize = 120;
+const BYTES_RECEIVED: usize = 128;
+const INFO_LEN: usize = 136;
+/// `TCP_ESTABLISHED`
+const ESTABLISHED: u8 = 1;
+/// `TCPI_OPT_TIMESTAMPS`, `TCPI_OPT_SACK`, `TCPI_OPT_WSCALE`, `TCPI_OPT_ECN`
+const AGREED: u8 = 1 | 2 | 4 | 8;
+/// `TCPI_OPT_SYN_DATA`
+const SYN_DATA: u8 = 32;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn the_claims_of_both_ends_fit() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let mut client =
+            TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+        let (mut server, _) = listener.accept().expect("a connection");
+        client.write_all(b"question").expect("written");
+        server.read_exact(&mut [0; 5]).expect("read");
+        let first = read_claim(&server).expect("a claim");
+        let later = read_claim(&client).expect("a claim");
+        assert_eq!(first.consumed, 5);
+        // The SYN of the end that connected counts as well.
+        assert!((8..=9).contains(&later.written), "{}", later.written);
+        assert!(first.fits(&later) && later.fits(&first));
+    }
+
+    #[test]
+    fn other_descriptors_cannot_be_claimed() {
+        let (left, _right) = UnixStream::pair().expect("a pair");
+        assert_eq!(read_claim(&left), Err(Reason::Option));
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        assert_eq!(read_claim(&listener), Err(Reason::Short));
+        assert_eq!(read_claim(std::fs::File::open("/dev/null").expect("a file")), Err(Reason::Option));
+    }
+}

@@ -1,0 +1,23 @@
+//! The daemon of the sockets floor. Programs show it their connections, and it gives a piece of shared memory to the two
+//! ends of each. It does not take part in what they exchange.
+//!
+//! One thread serves all processes, and sleeps while none has anything to say. Nothing that a process sends or does can
+//! stop it: every call is non-blocking, every number is checked, and every user has limits.
+
+mod address;
+mod janitor;
+mod kernel;
+mod limits;
+mod link;
+mod matcher;
+mod port;
+mod rules;
+mod serve;
+mod stat;
+mod state;
+mod sums;
+
+pub use address::Address;
+pub use kernel::{leave_parent, stop_signals};
+pub use rules::Rules;
+pub use serve::{Config, Daemon};

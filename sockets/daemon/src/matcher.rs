@@ -1,0 +1,133 @@
+//! Claims, and the channels that the two ends of a connection get.
+
+use core::time::Duration;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use weft_sockets::layout::ENDS;
+use weft_sockets::{Claimant, MIN_LOG2, Outcome, Reason, RingPlace, ToProcess, Tuple};
+
+use crate::kernel::read_claim;
+use crate::link::{End, Link};
+use crate::state::{Broken, State};
+
+impl State {
+    /// Takes a claim. Its socket is closed when this returns, so that its end is not held back.
+    pub(crate) fn handle_claim(
+        &mut self,
+        id: u64,
+        (slot, generation): (u32, u32),
+        socket: OwnedFd,
+        now: Duration,
+    ) -> Result<(), Broken> {
+        let uid =
+            self.ports.get(&id).filter(|port| port.member.is_some()).map(|port| port.uid).ok_or(Broken)?;
+        if slot >= ENDS {
+            return Err(Broken);
+        }
+        let claimant = Claimant { process: id, slot, generation };
+        let claim = if self.limits.take_claim(uid, now) { read_claim(&socket) } else { Err(Reason::Limit) };
+        drop(socket);
+        let allowed =
+            claim.and_then(
+                |claim| {
+                    if self.rules.allow(uid, &claim.tuple) { Ok(claim) } else { Err(Reason::Rules) }
+                },
+            );
+        match allowed.map(|claim| (claim.tuple, self.claims.handle_claim(now, claimant, claim))) {
+            Err(reason) => self.drop_claim(claimant, reason),
+            Ok((tuple, Outcome::Matched(other))) => {
+                if self.join(other, claimant, tuple).is_none() {
+                    self.drop_claim(other, Reason::Limit);
+                    self.drop_claim(claimant, Reason::Limit);
+                }
+            }
+            Ok((_, Outcome::Waits { replaced: Some(old) })) => self.drop_claim(old, Reason::NoPartner),
+            Ok((_, Outcome::Waits { replaced: None })) => {}
+        }
+        Ok(())
+    }
+
+    /// Tells a process that its claim came to nothing.
+    pub(crate) fn drop_claim(&mut self, claimant: Claimant, reason: Reason) {
+        let Claimant { process, slot, generation } = claimant;
+        self.send(process, ToProcess::Dropped { slot, generation, reason }, None);
+    }
+
+    /// Gives a channel to two ends. `tuple` is that of the second.
+    fn join(&mut self, first: Claimant, second: Claimant, tuple: Tuple) -> Option<()> {
+        let families = [self.member(first.process)?.family, self.member(second.process)?.family];
+        let uids = families.map(|family| self.families.get(&family).map_or(0, |family| family.uid));
+        let [secret_first, secret_second] = self.secret()?;
+        let len = 1 << MIN_LOG2;
+        if !self.limits.take_ring(uids[0], len) {
+            return None;
+        }
+        if !self.limits.take_ring(uids[1], len) {
+            self.limits.give_ring(uids[0], len);
+            return None;
+        }
+        let opened = self.channel([first, second], (families, uids), tuple);
+        let Some((name, channel, rings, parties)) = opened else {
+            uids.iter().for_each(|uid| self.limits.give_ring(*uid, len));
+            return None;
+        };
+        for (at, (me, other)) in [(first, second), (second, first)].into_iter().enumerate() {
+            self.tell_link(me.process, name, families[1 - at]);
+            self.introduce(me.process, other.process);
+            let party = parties[at];
+            let offer = ToProcess::Offer {
+                slot: me.slot,
+                generation: me.generation,
+                link: name,
+                channel,
+                party: u8::from(party == 1),
+                secret: [secret_first, secret_second],
+                ring: rings[party],
+            };
+            self.send(me.process, offer, None);
+        }
+        Some(())
+    }
+
+    /// Opens a channel in a link of both families. Returns the link, the channel, its rings, and each claimant's party.
+    fn channel(
+        &mut self,
+        claimants: [Claimant; 2],
+        (families, uids): ([u64; 2], [u32; 2]),
+        tuple: Tuple,
+    ) -> Option<(u64, u32, [RingPlace; 2], [usize; 2])> {
+        let reversed = [families[1], families[0]];
+        let ends = claimants.map(|claimant| End { slot: claimant.slot, generation: claimant.generation });
+        // Seen from party 0.
+        let (forth, back) = ((ends, tuple.mirrored(), [0, 1]), ([ends[1], ends[0]], tuple, [1, 0]));
+        let names: Vec<_> = self.families.get(&families[0])?.links.iter().copied().collect();
+        for name in names {
+            let Some(link) = self.links.get_mut(&name) else { continue };
+            let (ends, tuple, parties) = match link.families {
+                same if same == families => forth,
+                other if other == reversed => back,
+                _ => continue,
+            };
+            if let Some((channel, rings)) = link.open(ends, tuple, MIN_LOG2) {
+                return Some((name, channel, rings, parties));
+            }
+        }
+        let name = self.lasting_name();
+        let mut link = Link::create(name, families, uids).ok()?;
+        let (channel, rings) = link.open(forth.0, forth.1, MIN_LOG2)?;
+        self.links.insert(name, link);
+        for family in families {
+            self.families.get_mut(&family)?.links.insert(name);
+        }
+        Some((name, channel, rings, forth.2))
+    }
+
+    fn tell_link(&mut self, id: u64, name: u64, peer: u64) {
+        let Some(file) = self.links.get(&name).map(|link| Arc::clone(&link.file)) else { return };
+        let member = self.ports.get_mut(&id).and_then(|port| port.member.as_mut());
+        if member.is_some_and(|member| member.links.insert(name)) {
+            self.send(id, ToProcess::LinkMade { link: name, peer }, Some(file));
+        }
+    }
+}

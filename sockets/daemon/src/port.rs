@@ -1,0 +1,215 @@
+//! A port: a process as its daemon knows it, and the socket between them.
+
+use core::mem::MaybeUninit;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{FileType, fstat};
+use rustix::io::{Errno, write};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, send, sendmsg,
+};
+use weft_sockets::sync::Ordering;
+use weft_sockets::{MESSAGE_DESCRIPTORS, MESSAGE_LEN, Status, ToDaemon, ToProcess};
+
+/// A process as its daemon knows it.
+#[derive(Debug)]
+pub(crate) struct Port {
+    /// The user and the process id, as the kernel tells them.
+    pub(crate) uid: u32,
+    pub(crate) pid: i32,
+    /// `None` if the process has closed the port, or is a relative that never opened one.
+    socket: Option<OwnedFd>,
+    outbox: VecDeque<Mail>,
+    /// There once the process has registered.
+    pub(crate) member: Option<Member>,
+}
+
+/// A registered process.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) family: u64,
+    /// Its place in the slab of the family.
+    pub(crate) place: u16,
+    /// The process id and the start time that the slab has in this place.
+    pub(crate) identity: (u32, u64),
+    pub(crate) pidfd: OwnedFd,
+    pub(crate) status: Option<(Arc<OwnedFd>, Status)>,
+    pub(crate) bells: BTreeMap<u8, Bell>,
+    /// The ports that were told of this process, and those that it was told of.
+    pub(crate) known_by: BTreeSet<u64>,
+    pub(crate) knows: BTreeSet<u64>,
+    /// The links that it was told of.
+    pub(crate) links: BTreeSet<u64>,
+}
+
+/// A message on its way to the process.
+#[derive(Debug)]
+pub(crate) struct Mail {
+    pub(crate) message: ToProcess,
+    pub(crate) descriptor: Option<Arc<OwnedFd>>,
+}
+
+/// What wakes one waiter.
+#[derive(Clone, Debug)]
+pub(crate) struct Bell {
+    pub(crate) file: Arc<OwnedFd>,
+    is_socket: bool,
+}
+
+/// What came from a process.
+#[derive(Debug)]
+pub(crate) enum Received {
+    Nothing,
+    Message(ToDaemon, Vec<OwnedFd>),
+    /// The process has closed the port, or has broken a rule.
+    End,
+}
+
+/// How the outbox stands after some of it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outbox {
+    Empty,
+    /// The rest goes when the socket has room.
+    Full,
+    /// The rest goes later: the kernel has no memory, or too many descriptors of this user are on their way.
+    Stalled,
+    /// Nobody will ever read it.
+    Lost,
+}
+
+impl Port {
+    pub(crate) const fn new(uid: u32, pid: i32, socket: Option<OwnedFd>) -> Self {
+        Self { uid, pid, socket, outbox: VecDeque::new(), member: None }
+    }
+
+    /// Receives a message without waiting.
+    pub(crate) fn receive(&self) -> Received {
+        let Some(socket) = &self.socket else { return Received::Nothing };
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut octets = [0; MESSAGE_LEN + 1];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let len = match recvmsg(socket, &mut [IoSliceMut::new(&mut octets)], &mut control, flags) {
+            Ok(received) => received.bytes,
+            Err(Errno::AGAIN | Errno::INTR) => return Received::Nothing,
+            Err(_) => return Received::End,
+        };
+        let messages = control.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+            _ => None,
+        });
+        let descriptors: Vec<OwnedFd> = messages.flatten().collect();
+        // A message of no octets is the end of the stream.
+        match octets.get(..len).and_then(ToDaemon::decode) {
+            Some(message) if message.descriptors() == descriptors.len() => {
+                Received::Message(message, descriptors)
+            }
+            _ => Received::End,
+        }
+    }
+
+    /// Adds a message to the outbox. Returns false if the process has left too many unread.
+    pub(crate) fn push(&mut self, mail: Mail) -> bool {
+        if self.socket.is_some() {
+            self.outbox.push_back(mail);
+        }
+        self.outbox.len() <= MOST_MAIL
+    }
+
+    /// Sends what the socket takes. Returns how many messages went.
+    pub(crate) fn flush(&mut self) -> (u32, Outbox) {
+        let mut sent = 0;
+        let Some(socket) = &self.socket else { return (0, Outbox::Empty) };
+        while let Some(mail) = self.outbox.front() {
+            match mail.send(socket.as_fd()) {
+                Ok(()) => {
+                    self.outbox.pop_front();
+                    sent += 1;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return (sent, Outbox::Full),
+                Err(Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM) => return (sent, Outbox::Stalled),
+                Err(_) => return (sent, Outbox::Lost),
+            }
+        }
+        (sent, Outbox::Empty)
+    }
+
+    /// Forgets the socket and all that was to be sent.
+    pub(crate) fn disconnect(&mut self) {
+        self.socket = None;
+        self.outbox.clear();
+    }
+
+    pub(crate) fn has_mail(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    pub(crate) const fn socket(&self) -> Option<&OwnedFd> {
+        self.socket.as_ref()
+    }
+}
+
+impl Member {
+    /// Wakes the waiter on a line of the status page if it sleeps.
+    pub(crate) fn ring(&self, line: u8) {
+        let asleep = self.status.as_ref().and_then(|(_, status)| status.page().0.get(usize::from(line)));
+        let is_asleep = asleep.is_some_and(|line| line.asleep.load(Ordering::SeqCst) != 0);
+        if let Some(bell) = self.bells.get(&line).filter(|_| is_asleep) {
+            bell.ring();
+        }
+    }
+
+    /// Wakes all that sleep.
+    pub(crate) fn ring_all(&self) {
+        self.bells.keys().for_each(|line| self.ring(*line));
+    }
+}
+
+impl Mail {
+    fn send(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        let octets = self.message.encode();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = self.descriptor.as_ref().map(|descriptor| [descriptor.as_fd()]);
+        if let Some(descriptors) = &descriptors {
+            control.push(SendAncillaryMessage::ScmRights(descriptors));
+        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        sendmsg(socket, &[IoSlice::new(&octets)], &mut control, flags).map(drop)
+    }
+}
+
+impl Bell {
+    /// Takes a doorbell: an eventfd, or a datagram socket whose other end the waiter has. Returns `None` for anything
+    /// else. An eventfd can be made to block, so only the daemon's own user may give one.
+    pub(crate) fn new(file: OwnedFd, is_same_user: bool) -> Option<Self> {
+        let is_socket =
+            fstat(&file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);
+        (is_socket || (is_same_user && is_eventfd(&file))).then(|| Self { file: Arc::new(file), is_socket })
+    }
+
+    fn ring(&self) {
+        let octets = 1_u64.to_ne_bytes();
+        // An error says that the bell has been rung often enough, or that nobody hears it.
+        let _rung = if self.is_socket {
+            send(&*self.file, &octets, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+        } else {
+            write(&*self.file, &octets)
+        };
+    }
+}
+
+/// True for an eventfd. A pipe or a file could block.
+fn is_eventfd(file: &OwnedFd) -> bool {
+    use std::os::fd::AsRawFd;
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    link.is_ok_and(|name| name.as_os_str() == "anon_inode:[eventfd]")
+}
+
+/// A process that leaves more messages unread loses its port.
+const MOST_MAIL: usize = 4096;

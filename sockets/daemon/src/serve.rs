@@ -1,0 +1,218 @@
+//! The daemon's thread: waits for processes and hands over what they say.
+
+use core::time::Duration;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with, sockopt,
+};
+use rustix::process::{Resource, geteuid, getrlimit, setrlimit};
+use weft_stat::{Section, Server};
+
+use crate::address::Address;
+use crate::rules::Rules;
+use crate::stat;
+use crate::state::{State, epoll_set};
+
+/// How a daemon is run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where processes find it.
+    pub address: Address,
+    /// Which connections it upgrades.
+    pub rules: Rules,
+    /// The time without a process after which it ends.
+    pub linger: Option<Duration>,
+    /// The folder in which it answers `weft stat`.
+    pub stat: Option<PathBuf>,
+}
+
+/// A daemon that listens.
+#[derive(Debug)]
+pub struct Daemon {
+    listener: OwnedFd,
+    state: Arc<Mutex<State>>,
+    start: Instant,
+    linger: Option<Duration>,
+    /// Given up for a moment when the process has no descriptor left, to turn a process away.
+    spare: Option<OwnedFd>,
+    server: Option<Server>,
+    /// The path of the listener, removed at the end.
+    path: Option<PathBuf>,
+}
+
+impl Daemon {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// If another daemon has the address, or the kernel refuses what is needed.
+    pub fn start(config: &Config) -> io::Result<Self> {
+        let path = config.address.socket.path().map(|path| PathBuf::from(to_os(path.to_bytes())));
+        let listener = listener(&config.address, path.as_ref())?;
+        raise_limit();
+        let epoll = epoll_set()?;
+        epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
+        let state = State::new(geteuid().as_raw(), config.rules.clone(), epoll)?;
+        let state = Arc::new(Mutex::new(state));
+        let section = {
+            let state = Arc::clone(&state);
+            Section::new("sockets", move |_| stat::tell(&lock(&state)))
+        };
+        let server = config.stat.as_ref().map(|folder| Server::start(folder, vec![section])).transpose()?;
+        let (start, linger) = (Instant::now(), config.linger);
+        Ok(Self { listener, state, start, linger, spare: spare(), server, path })
+    }
+
+    /// Serves processes until `stop` can be read, or until the time of `linger` has passed without a process.
+    ///
+    /// # Errors
+    /// If the kernel refuses to wait.
+    pub fn run(mut self, stop: impl AsFd) -> io::Result<()> {
+        let epoll = lock(&self.state).epoll.try_clone()?;
+        epoll::add(&epoll, stop, epoll::EventData::new_u64(STOP), epoll::EventFlags::IN)?;
+        let mut events = Vec::with_capacity(EVENTS);
+        let mut busy = Duration::ZERO;
+        loop {
+            let timeout = {
+                let mut state = lock(&self.state);
+                let is_stalled = state.flush();
+                if !state.ports.is_empty() {
+                    busy = self.start.elapsed();
+                }
+                let alone = self.linger.filter(|_| state.ports.is_empty()).map(|linger| busy + linger);
+                let retry = is_stalled.then(|| self.start.elapsed() + RETRY);
+                let next = [state.claims.deadline(), alone, retry].into_iter().flatten().min();
+                next.map(|next| next.saturating_sub(self.start.elapsed()) + ROUNDING)
+            };
+            let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+            events.clear();
+            match epoll::wait(&epoll, spare_capacity(&mut events), timeout.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for event in &events {
+                match event.data.u64() {
+                    STOP => return Ok(()),
+                    LISTENER => self.accept(),
+                    token => self.handle(token, event.flags),
+                }
+            }
+            let now = self.start.elapsed();
+            let mut state = lock(&self.state);
+            state.expire(now);
+            if self.linger.is_some_and(|linger| state.ports.is_empty() && now >= busy + linger) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn handle(&self, token: u64, flags: epoll::EventFlags) {
+        let (id, is_pidfd) = (token >> 1, token & 1 == 1);
+        let now = self.start.elapsed();
+        let mut state = lock(&self.state);
+        if is_pidfd {
+            state.read_rest(id, now);
+            state.bury(id);
+            return;
+        }
+        if flags.contains(epoll::EventFlags::OUT) {
+            state.resume(id);
+        }
+        if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
+            state.read(id, now);
+        }
+    }
+
+    /// Takes the processes that have connected.
+    fn accept(&mut self) {
+        for _ in 0..EVENTS {
+            match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(socket) => {
+                    let Ok(peer) = sockopt::socket_peercred(&socket) else { continue };
+                    let pid = peer.pid.as_raw_nonzero().get();
+                    // A process that is turned away finds its port closed.
+                    lock(&self.state).accept(socket, peer.uid.as_raw(), pid);
+                }
+                Err(Errno::MFILE | Errno::NFILE) => {
+                    self.spare = None;
+                    drop(accept_with(&self.listener, SocketFlags::CLOEXEC));
+                    self.spare = spare();
+                    return;
+                }
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // The thread of the server ends before the state goes.
+        self.server = None;
+        if let Some(path) = &self.path {
+            // If it is gone already, that is as good.
+            let _gone = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn listener(address: &Address, path: Option<&PathBuf>) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let new = || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let listener = new()?;
+    let mut bound = bind(&listener, &address.socket);
+    if let (Err(Errno::ADDRINUSE), Some(path)) = (bound, path) {
+        // An earlier daemon was killed and has left its socket.
+        if connect(new()?, &address.socket) == Err(Errno::CONNREFUSED) {
+            std::fs::remove_file(path)?;
+            bound = bind(&listener, &address.socket);
+        }
+    }
+    bound.map_err(|error| match error {
+        Errno::ADDRINUSE => io::Error::new(
+            io::ErrorKind::AddrInUse,
+            format!("another daemon has the address {address}: --name gives this one another"),
+        ),
+        error => io::Error::new(io::Error::from(error).kind(), format!("{address}: {error}")),
+    })?;
+    listen(&listener, BACKLOG)?;
+    Ok(listener)
+}
+
+/// Lets the process have as many descriptors as it may. A few processes need few.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    let _as_before = setrlimit(Resource::Nofile, raised);
+}
+
+fn spare() -> Option<OwnedFd> {
+    open("/dev/null", OFlags::CLOEXEC | OFlags::RDONLY, Mode::empty()).ok()
+}
+
+fn to_os(octets: &[u8]) -> &std::ffi::OsStr {
+    std::os::unix::ffi::OsStrExt::from_bytes(octets)
+}
+
+const LISTENER: u64 = 0;
+const STOP: u64 = 1;
+/// Events that are taken at a time.
+const EVENTS: usize = 64;
+const BACKLOG: i32 = 1024;
+/// After this time the daemon tries again what the kernel had no memory for.
+const RETRY: Duration = Duration::from_millis(100);
+/// The kernel may wake a little early.
+const ROUNDING: Duration = Duration::from_millis(1);

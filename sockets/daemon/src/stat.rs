@@ -1,0 +1,128 @@
+//! What `weft stat sockets` tells.
+
+use core::net::SocketAddr;
+
+use serde_json::{Map, Value, json};
+use weft_sockets::end::Phase;
+use weft_sockets::layout::{ENDS, End, Totals};
+use weft_sockets::sync::Ordering;
+use weft_sockets::{Carrier, Leg};
+
+use crate::link::Channel;
+use crate::state::{Family, State};
+use crate::sums::Sums;
+
+/// Returns the section `sockets`: a line for each connection with a channel, one for each family of processes, and the
+/// sums since the daemon began.
+pub(crate) fn tell(state: &State) -> Value {
+    let mut sums = state.sums.clone();
+    let families: Vec<Value> = state
+        .families
+        .values()
+        .map(|family| {
+            let mut own = Sums::default();
+            for totals in [&family.slab.header().totals, &living(family)] {
+                own.add(totals);
+                sums.add(totals);
+            }
+            let mut line = object(&own);
+            line.insert("pids".into(), json!(pids(state, family)));
+            line.insert("uid".into(), json!(family.uid));
+            Value::Object(line)
+        })
+        .collect();
+    let channels = state.links.iter().flat_map(|(name, link)| {
+        let families = link.families.map(|family| state.families.get(&family));
+        link.channels.iter().map(move |(number, channel)| (*name, *number, families, channel))
+    });
+    let connections: Vec<Value> = channels
+        .map(|(link, number, families, channel)| connection(state, (link, number), families, channel))
+        .collect();
+    json!({
+        "processes": families,
+        "connections": connections,
+        "waiting_claims": state.claims.len(),
+        "ports": state.ports.len(),
+        "links": state.links.len(),
+        "sums": object(&sums),
+    })
+}
+
+/// What the ends of a family have done that are not closed.
+fn living(family: &Family) -> Totals {
+    let totals = Totals::default();
+    let ends = family.slab.header().ends.load(Ordering::Acquire).min(ENDS);
+    for end in (0..ends).filter_map(|slot| family.slab.end(slot)) {
+        if matches!(end.state().phase, Phase::Plain | Phase::Claimed | Phase::Offered) {
+            totals.add(end);
+        }
+    }
+    totals
+}
+
+fn object(sums: &Sums) -> Map<String, Value> {
+    let reasons: Map<String, Value> =
+        sums.reasons().map(|(reason, count)| (reason.name().to_owned(), json!(count))).collect();
+    let mut object: Map<String, Value> =
+        sums.counts().map(|(name, count)| (name.to_owned(), json!(count))).collect();
+    object.insert("tcp_by_reason".into(), Value::Object(reasons));
+    object
+}
+
+fn pids(state: &State, family: &Family) -> Vec<i32> {
+    family.members.values().filter_map(|id| state.ports.get(id)).map(|port| port.pid).collect()
+}
+
+fn connection(
+    state: &State,
+    (link, number): (u64, u32),
+    families: [Option<&Family>; 2],
+    channel: &Channel,
+) -> Value {
+    let addresses = [channel.tuple.local, channel.tuple.peer];
+    let ends = [0, 1].map(|party: usize| match (families[party], channel.ends[party]) {
+        (Some(family), Some(end)) => family.slab.end(end.slot).map_or(Value::Null, |words| {
+            let members = words.holders.members().filter_map(|place| family.members.get(&place));
+            let ports = members.filter_map(|id| state.ports.get(id));
+            let pids: Vec<i32> = ports.map(|port| port.pid).collect();
+            tell_end(words, (family.uid, pids), addresses[party])
+        }),
+        _ => Value::Null,
+    });
+    json!({ "link": link, "channel": number, "ends": ends })
+}
+
+fn tell_end(end: &End, (uid, pids): (u32, Vec<i32>), address: SocketAddr) -> Value {
+    let load = |word: &weft_sockets::sync::AtomicU64| word.load(Ordering::Relaxed);
+    let (out, counts) = (&end.outbound, &end.counts);
+    let (written, consumed) = (load(&out.written), load(&end.inbound.consumed));
+    let (out_ring, in_ring) = (load(&counts.out_ring), load(&counts.in_ring));
+    let (sends_by, window) = carrier(load(&out.leg));
+    let (reads_by, _) = carrier(load(&end.inbound.leg));
+    json!({
+        "address": address.to_string(),
+        "uid": uid,
+        "pids": pids,
+        "sends_by": sends_by,
+        "reads_by": reads_by,
+        "sent": written,
+        "sent_by_memory": out_ring,
+        "read": consumed,
+        "read_by_memory": in_ring,
+        "window": window,
+        "unread": if window > 0 { written.saturating_sub(load(&out.head)) } else { 0 },
+        "spins": load(&counts.spins),
+        "yields": load(&counts.yields),
+        "sleeps": load(&counts.sleeps),
+        "wakes": load(&counts.wakes),
+        "reason": end.reason().map(|reason| reason.name()),
+    })
+}
+
+/// Returns the name of what carries a direction, and the octets of its ring.
+fn carrier(leg: u64) -> (&'static str, u64) {
+    match Leg::from_word(leg).map(|leg| leg.carrier) {
+        Some(Carrier::Ring(place)) => ("memory", place.len()),
+        _ => ("tcp", 0),
+    }
+}

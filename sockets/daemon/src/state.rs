@@ -1,0 +1,476 @@
+//! All that the daemon knows, and what each message of a process does to it.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::event::epoll;
+use rustix::fs::fstat;
+use rustix::io::Errno;
+use weft_sockets::layout::{MEMBERS, WAITERS};
+use weft_sockets::sync::{Ordering, fence};
+use weft_sockets::{
+    Claims, MAX_LOG2, MIN_LOG2, Reason, Slab, Status, ToDaemon, ToProcess, VERSION, WaiterName,
+};
+
+use crate::limits::Limits;
+use crate::link::Link;
+use crate::port::{Bell, Mail, Member, Outbox, Port, Received};
+use crate::rules::Rules;
+use crate::sums::Sums;
+
+/// All that the daemon knows.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) epoll: OwnedFd,
+    pub(crate) ports: BTreeMap<u64, Port>,
+    pub(crate) families: BTreeMap<u64, Family>,
+    pub(crate) links: BTreeMap<u64, Link>,
+    pub(crate) claims: Claims,
+    pub(crate) limits: Limits,
+    pub(crate) rules: Rules,
+    /// What the families did that have ended.
+    pub(crate) sums: Sums,
+    /// The user of the daemon.
+    uid: u32,
+    epoch: u64,
+    random: File,
+    next: u64,
+    /// The families by the memory of their slabs.
+    by_slab: HashMap<(u64, u64), u64>,
+    /// The ports with messages to be sent.
+    unsent: BTreeSet<u64>,
+}
+
+/// Processes with one slab.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub(crate) uid: u32,
+    pub(crate) slab: Slab,
+    pub(crate) members: BTreeMap<u16, u64>,
+    pub(crate) links: BTreeSet<u64>,
+    by_slab: (u64, u64),
+}
+
+/// A process has broken a rule of the messages. It loses its port.
+#[derive(Debug)]
+pub(crate) struct Broken;
+
+impl State {
+    pub(crate) fn new(uid: u32, rules: Rules, epoll: OwnedFd) -> std::io::Result<Self> {
+        let mut it = Self {
+            epoll,
+            ports: BTreeMap::new(),
+            families: BTreeMap::new(),
+            links: BTreeMap::new(),
+            claims: Claims::default(),
+            limits: Limits::default(),
+            rules,
+            sums: Sums::default(),
+            uid,
+            epoch: 0,
+            random: File::open("/dev/urandom")?,
+            next: 1,
+            by_slab: HashMap::new(),
+            unsent: BTreeSet::new(),
+        };
+        [it.epoch, _] = it.secret().unwrap_or_default();
+        Ok(it)
+    }
+
+    /// Takes a process that has connected. Returns false if its user has too many.
+    pub(crate) fn accept(&mut self, socket: OwnedFd, uid: u32, pid: i32) -> bool {
+        let is_served = self.uid == 0 || self.uid == uid;
+        if !is_served || !self.limits.take_port(uid) {
+            return false;
+        }
+        let id = self.name();
+        let event = epoll::EventData::new_u64(id << 1);
+        if epoll::add(&self.epoll, &socket, event, epoll::EventFlags::IN).is_err() {
+            self.limits.give_port(uid);
+            return false;
+        }
+        self.ports.insert(id, Port::new(uid, pid, Some(socket)));
+        true
+    }
+
+    /// Reads what a process has sent, at most a share of it.
+    pub(crate) fn read(&mut self, id: u64, now: Duration) {
+        for _ in 0..SHARE {
+            let Some(port) = self.ports.get(&id) else { return };
+            let handled = match port.receive() {
+                Received::Nothing => return,
+                Received::Message(message, descriptors) => self.handle(id, message, descriptors, now),
+                Received::End => Err(Broken),
+            };
+            if handled.is_err() {
+                return self.disconnect(id);
+            }
+        }
+    }
+
+    /// Reads what a dead process has left.
+    pub(crate) fn read_rest(&mut self, id: u64, now: Duration) {
+        for _ in 0..SHARE {
+            if self.ports.get(&id).is_none_or(|port| port.socket().is_none()) {
+                return;
+            }
+            self.read(id, now);
+        }
+    }
+
+    /// Drops the claims that have waited in vain.
+    pub(crate) fn expire(&mut self, now: Duration) {
+        while let Some(claimant) = self.claims.poll_expired(now) {
+            self.drop_claim(claimant, Reason::NoPartner);
+        }
+    }
+
+    /// Sends what is to be sent. Returns true if some of it has to be tried again soon.
+    pub(crate) fn flush(&mut self) -> bool {
+        let mut is_stalled = false;
+        while let Some(id) = self.unsent.pop_first() {
+            let Some(port) = self.ports.get_mut(&id) else { continue };
+            let (sent, outbox) = port.flush();
+            let flags = if outbox == Outbox::Empty { epoll::EventFlags::IN } else { epoll::EventFlags::OUT };
+            // A port that cannot be sent to is not read from: it asks for nothing more until it reads.
+            if let Some(socket) = port.socket().filter(|_| outbox != Outbox::Lost) {
+                let flags = if outbox == Outbox::Stalled { epoll::EventFlags::empty() } else { flags };
+                let _same = epoll::modify(&self.epoll, socket, epoll::EventData::new_u64(id << 1), flags);
+            }
+            self.tell_mail(id, sent);
+            match outbox {
+                Outbox::Lost => self.disconnect(id),
+                Outbox::Stalled => is_stalled = true,
+                Outbox::Empty | Outbox::Full => {}
+            }
+        }
+        let stalled = self.ports.iter().filter(|_| is_stalled).filter(|(_, port)| port.has_mail());
+        self.unsent.extend(stalled.map(|(id, _)| *id));
+        is_stalled
+    }
+
+    /// Tries later to send to a port whose socket has room again.
+    pub(crate) fn resume(&mut self, id: u64) {
+        self.unsent.insert(id);
+    }
+
+    /// Puts a message into a port's outbox.
+    pub(crate) fn send(&mut self, id: u64, message: ToProcess, descriptor: Option<Arc<OwnedFd>>) {
+        let Some(port) = self.ports.get_mut(&id) else { return };
+        if port.push(Mail { message, descriptor }) {
+            self.unsent.insert(id);
+        } else {
+            self.disconnect(id);
+        }
+    }
+
+    /// Closes a port. A registered process stays known until it ends.
+    pub(crate) fn disconnect(&mut self, id: u64) {
+        self.claims.forget(id);
+        let Some(port) = self.ports.get_mut(&id) else { return };
+        port.disconnect();
+        if port.member.is_none() {
+            let uid = port.uid;
+            self.ports.remove(&id);
+            self.limits.give_port(uid);
+        }
+    }
+
+    /// Returns a number that nothing has had before.
+    pub(crate) fn name(&mut self) -> u64 {
+        let name = self.next;
+        self.next += 1;
+        name
+    }
+
+    /// Returns a name for a link or a family: not even an earlier daemon has used it.
+    pub(crate) fn lasting_name(&mut self) -> u64 {
+        self.epoch << 32 | self.name()
+    }
+
+    /// Returns random words.
+    pub(crate) fn secret(&mut self) -> Option<[u64; 2]> {
+        let mut octets = [[0; 8]; 2];
+        self.random.read_exact(octets.as_flattened_mut()).ok()?;
+        Some(octets.map(u64::from_ne_bytes))
+    }
+
+    pub(crate) fn member(&self, id: u64) -> Option<&Member> {
+        self.ports.get(&id)?.member.as_ref()
+    }
+
+    fn member_mut(&mut self, id: u64) -> Option<&mut Member> {
+        self.ports.get_mut(&id)?.member.as_mut()
+    }
+
+    /// Wakes a process, or one of its waiters, of the family at the other end of a link.
+    pub(crate) fn wake(&self, family: u64, sleeper: Option<WaiterName>) {
+        let Some(family) = self.families.get(&family) else { return };
+        match sleeper {
+            Some(name) => {
+                let member = family.members.get(&name.member).and_then(|id| self.member(*id));
+                member.into_iter().for_each(|member| member.ring(name.line));
+            }
+            None => family.members.values().filter_map(|id| self.member(*id)).for_each(Member::ring_all),
+        }
+    }
+
+    /// Tells a port of the status page and the doorbells of another one, which can then be woken without the daemon.
+    pub(crate) fn introduce(&mut self, to: u64, of: u64) {
+        let Some(uid) = self.ports.get(&to).map(|port| port.uid).filter(|_| to != of) else { return };
+        let is_same_user = self.ports.get(&of).is_some_and(|port| port.uid == uid);
+        let Some(member) = self.member_mut(of) else { return };
+        let (family, place) = (member.family, member.place);
+        let Some((status, _)) = member.status.as_ref().filter(|_| !member.known_by.contains(&to)) else {
+            return;
+        };
+        let status = Arc::clone(status);
+        member.known_by.insert(to);
+        let bells: Vec<_> = member.bells.iter().map(|(line, bell)| (*line, Arc::clone(&bell.file))).collect();
+        if let Some(other) = self.member_mut(to) {
+            other.knows.insert(of);
+        }
+        self.send(to, ToProcess::PeerStatus { family, member: place }, Some(status));
+        for (line, file) in bells.into_iter().filter(|_| is_same_user) {
+            let waiter = WaiterName { member: place, line };
+            self.send(to, ToProcess::PeerBell { family, waiter }, Some(file));
+        }
+    }
+
+    fn handle(
+        &mut self,
+        id: u64,
+        message: ToDaemon,
+        descriptors: Vec<OwnedFd>,
+        now: Duration,
+    ) -> Result<(), Broken> {
+        let mut descriptors = descriptors.into_iter();
+        let mut next = || descriptors.next().ok_or(Broken);
+        match message {
+            ToDaemon::Register { oldest, newest, member } => {
+                let memory = [next()?, next()?, next()?];
+                self.register(id, (oldest, newest), member, memory)
+            }
+            ToDaemon::Bell { line } => {
+                let file = next()?;
+                self.add_bell(id, line, file)
+            }
+            ToDaemon::Claim { slot, generation } => {
+                let socket = next()?;
+                self.handle_claim(id, (slot, generation), socket, now)
+            }
+            ToDaemon::Withdraw { slot, generation } => {
+                self.claims.withdraw(weft_sockets::Claimant { process: id, slot, generation });
+                Ok(())
+            }
+            ToDaemon::WantRing { link, channel, party, log2 } => self.grow(id, link, (channel, party), log2),
+            ToDaemon::ReturnRing { link, channel, party, ring } => {
+                let (uid, party) = self.party(id, link, party)?;
+                let is_its = self.links.get_mut(&link).is_some_and(|link| link.shrink(channel, party, ring));
+                if is_its {
+                    self.limits.give_ring(uid, ring.len());
+                }
+                Ok(())
+            }
+            ToDaemon::Closed { link, channel, party } => {
+                let (_, party) = self.party(id, link, party)?;
+                self.close(link, channel, party);
+                Ok(())
+            }
+            ToDaemon::Ring { link, party, sleeper } => self.ring(id, link, party, sleeper),
+        }
+    }
+
+    fn register(
+        &mut self,
+        id: u64,
+        versions: (u16, u16),
+        place: u16,
+        [pidfd, status, slab]: [OwnedFd; 3],
+    ) -> Result<(), Broken> {
+        let (uid, pid) = self.ports.get(&id).map(|port| (port.uid, port.pid)).ok_or(Broken)?;
+        if self.member(id).is_some() || usize::from(place) >= MEMBERS || pid_of(&pidfd) != Some(pid) {
+            return Err(Broken);
+        }
+        if !(versions.0..=versions.1).contains(&VERSION) {
+            self.send(id, ToProcess::Refused { reason: Reason::Version }, None);
+            return Ok(());
+        }
+        let page = Status::map(&status).map_err(|_| Broken)?;
+        let Some(family) = self.family(uid, slab)? else {
+            self.send(id, ToProcess::Refused { reason: Reason::Refused }, None);
+            return Ok(());
+        };
+        let header = self.families.get(&family).map(|family| family.slab.header());
+        let words = header.and_then(|header| header.members.get(usize::from(place))).ok_or(Broken)?;
+        let identity = (words.pid.load(Ordering::Acquire), words.started.load(Ordering::Relaxed));
+        let mut member = Member {
+            family,
+            place,
+            identity,
+            pidfd,
+            status: Some((Arc::new(status), page)),
+            bells: BTreeMap::new(),
+            known_by: BTreeSet::new(),
+            knows: BTreeSet::new(),
+            links: BTreeSet::new(),
+        };
+        self.replace_earlier(id, pid, &mut member)?;
+        let data = epoll::EventData::new_u64(id << 1 | 1);
+        epoll::add(&self.epoll, &member.pidfd, data, epoll::EventFlags::IN).map_err(|_| Broken)?;
+        if let Some(family) = self.families.get_mut(&family) {
+            family.members.insert(place, id);
+        }
+        if let Some(port) = self.ports.get_mut(&id) {
+            port.member = Some(member);
+        }
+        self.send(id, ToProcess::Welcome { version: VERSION, family, epoch: self.epoch }, None);
+        Ok(())
+    }
+
+    /// Ends what the same process registered before: it lost its port, or runs another program now.
+    fn replace_earlier(&mut self, id: u64, pid: i32, member: &mut Member) -> Result<(), Broken> {
+        let earlier = self.ports.iter().filter(|(other, port)| **other != id && port.pid == pid);
+        let earlier: Vec<_> = earlier.filter(|(_, port)| port.member.is_some()).map(|(id, _)| *id).collect();
+        let same = self.families.get(&member.family).and_then(|family| family.members.get(&member.place));
+        if same.is_some_and(|same| !earlier.contains(same)) {
+            return Err(Broken);
+        }
+        let same = same.copied();
+        for earlier in earlier {
+            if Some(earlier) != same {
+                self.bury(earlier);
+                continue;
+            }
+            // The page and the doorbells are the process's own still: those that know it need not hear of it.
+            self.claims.forget(earlier);
+            let Some(old) = self.ports.remove(&earlier) else { continue };
+            self.limits.give_port(old.uid);
+            let Some(old) = old.member else { continue };
+            for (other, is_knowing) in old
+                .known_by
+                .iter()
+                .map(|other| (*other, true))
+                .chain(old.knows.iter().map(|other| (*other, false)))
+            {
+                let Some(other) = self.member_mut(other) else { continue };
+                let set = if is_knowing { &mut other.knows } else { &mut other.known_by };
+                set.remove(&earlier);
+                if is_knowing {
+                    set.insert(id);
+                }
+            }
+            member.known_by = old.known_by;
+        }
+        Ok(())
+    }
+
+    /// Returns the family with this slab. `None` if it belongs to another user.
+    fn family(&mut self, uid: u32, slab: OwnedFd) -> Result<Option<u64>, Broken> {
+        let stat = fstat(&slab).map_err(|_| Broken)?;
+        let by_slab = (stat.st_dev, stat.st_ino);
+        if let Some(name) = self.by_slab.get(&by_slab) {
+            let is_its = self.families.get(name).is_some_and(|family| family.uid == uid);
+            return Ok(is_its.then_some(*name));
+        }
+        let slab = Slab::map(slab).map_err(|_| Broken)?;
+        let name = self.lasting_name();
+        let (members, links) = (BTreeMap::new(), BTreeSet::new());
+        self.families.insert(name, Family { uid, slab, members, links, by_slab });
+        self.by_slab.insert(by_slab, name);
+        Ok(Some(name))
+    }
+
+    /// Forgets a family and returns it.
+    pub(crate) fn remove_family(&mut self, name: u64) -> Option<Family> {
+        let family = self.families.remove(&name)?;
+        self.by_slab.remove(&family.by_slab);
+        Some(family)
+    }
+
+    fn add_bell(&mut self, id: u64, line: u8, file: OwnedFd) -> Result<(), Broken> {
+        let uid = self.ports.get(&id).map(|port| port.uid).ok_or(Broken)?;
+        let bell = Bell::new(file, self.uid == uid).filter(|_| usize::from(line) < WAITERS).ok_or(Broken)?;
+        let member = self.member_mut(id).ok_or(Broken)?;
+        let (family, waiter) = (member.family, WaiterName { member: member.place, line });
+        member.bells.insert(line, bell.clone());
+        // The waiter may sleep already: then it hears of mail that came before its bell.
+        member.ring(line);
+        let known_by: Vec<_> = member.known_by.iter().copied().collect();
+        for other in known_by {
+            if self.ports.get(&other).is_some_and(|port| port.uid == uid) {
+                self.send(other, ToProcess::PeerBell { family, waiter }, Some(Arc::clone(&bell.file)));
+            }
+        }
+        Ok(())
+    }
+
+    fn grow(&mut self, id: u64, name: u64, channel: (u32, u8), log2: u8) -> Result<(), Broken> {
+        let (channel, party) = channel;
+        let (uid, side) = self.party(id, name, party)?;
+        if !(MIN_LOG2..=MAX_LOG2).contains(&log2) {
+            return Err(Broken);
+        }
+        if !self.limits.take_ring(uid, 1 << log2) {
+            return Ok(());
+        }
+        match self.links.get_mut(&name).and_then(|link| link.grow(channel, side, log2)) {
+            Some(ring) => self.send(id, ToProcess::RingMade { link: name, channel, party, ring }, None),
+            None => self.limits.give_ring(uid, 1 << log2),
+        }
+        Ok(())
+    }
+
+    fn ring(&mut self, id: u64, name: u64, party: u8, sleeper: Option<WaiterName>) -> Result<(), Broken> {
+        let (_, party) = self.party(id, name, party)?;
+        let Some(family) = self.links.get(&name).map(|link| link.families[1 - party]) else { return Ok(()) };
+        self.wake(family, sleeper);
+        let of = sleeper.and_then(|name| self.families.get(&family)?.members.get(&name.member).copied());
+        if let Some(of) = of {
+            self.introduce(id, of);
+        }
+        Ok(())
+    }
+
+    /// Checks that a process may speak for a party of a link. Returns its user and the party.
+    fn party(&self, id: u64, link: u64, party: u8) -> Result<(u32, usize), Broken> {
+        let port = self.ports.get(&id).ok_or(Broken)?;
+        let member = port.member.as_ref().ok_or(Broken)?;
+        let party = usize::from(party);
+        // A link that has ended meanwhile is no fault of the process.
+        let family = self.links.get(&link).map_or(Some(&member.family), |link| link.families.get(party));
+        if party < 2 && family == Some(&member.family) { Ok((port.uid, party)) } else { Err(Broken) }
+    }
+
+    /// Tells a process that mail has come.
+    fn tell_mail(&self, id: u64, sent: u32) {
+        let Some(member) = self.member(id).filter(|_| sent > 0) else { return };
+        let header = self.families.get(&member.family).map(|family| family.slab.header());
+        if let Some(words) = header.and_then(|header| header.members.get(usize::from(member.place))) {
+            words.mail.fetch_add(sent, Ordering::Release);
+        }
+        // A sleeper marks itself and then looks for mail.
+        fence(Ordering::SeqCst);
+        member.ring_all();
+    }
+}
+
+/// Returns the process of a pidfd.
+fn pid_of(pidfd: &OwnedFd) -> Option<i32> {
+    use std::os::fd::AsRawFd;
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    let pid = text.lines().find_map(|line| line.strip_prefix("Pid:"))?;
+    pid.trim().parse().ok().filter(|pid| *pid > 0)
+}
+
+/// Makes the daemon's epoll set.
+pub(crate) fn epoll_set() -> Result<OwnedFd, Errno> {
+    epoll::create(epoll::CreateFlags::CLOEXEC)
+}
+
+/// Messages of a process that are handled in a row.
+const SHARE: usize = 64;

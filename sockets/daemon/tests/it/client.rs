@@ -1,0 +1,155 @@
+//! A process's side of the messages.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg,
+    socket_with,
+};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use weft_sockets::end::{Phase, State, allocate};
+use weft_sockets::sync::Ordering;
+use weft_sockets::{MESSAGE_DESCRIPTORS, Slab, Status, ToDaemon, ToProcess, VERSION};
+
+pub(crate) struct Client {
+    pub(crate) port: OwnedFd,
+    pub(crate) slab_file: OwnedFd,
+    pub(crate) slab: Slab,
+    pub(crate) status_file: OwnedFd,
+    pub(crate) status: Status,
+    pub(crate) bell: OwnedFd,
+}
+
+/// A message that came, with its descriptors.
+pub(crate) struct Mail {
+    pub(crate) message: ToProcess,
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+impl Client {
+    pub(crate) fn connect(address: &str) -> Self {
+        let slab_file = Slab::create().expect("a slab");
+        let slab = Slab::map(&slab_file).expect("a slab");
+        let (status_file, status) = Status::create().expect("a status page");
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd");
+        Self { port: connected(address), slab_file, slab, status_file, status, bell }
+    }
+
+    /// Connects, registers as member 0 with a doorbell on line 0, and hears that it is welcome.
+    pub(crate) fn registered(address: &str) -> Self {
+        let client = Self::connect(address);
+        client.register(VERSION, getpid());
+        assert!(matches!(client.mail().message, ToProcess::Welcome { version: VERSION, .. }));
+        client.send(ToDaemon::Bell { line: 0 }, &[client.bell.as_fd()]);
+        client
+    }
+
+    pub(crate) fn register(&self, version: u16, pid: Pid) {
+        let member = &self.slab.header().members[0];
+        member.pid.store(getpid().as_raw_nonzero().get().cast_unsigned(), Ordering::Release);
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).expect("a pidfd");
+        let message = ToDaemon::Register { oldest: version, newest: version, member: 0 };
+        self.send(message, &[pidfd.as_fd(), self.status_file.as_fd(), self.slab_file.as_fd()]);
+    }
+
+    /// Claims a connection. Returns its end.
+    pub(crate) fn claim(&self, socket: impl AsFd) -> (u32, State) {
+        let (slot, state) = allocate(&self.slab, 0).expect("a place");
+        let end = self.slab.end(slot).expect("an end");
+        assert!(end.holders.add(0) && end.advance(state, Phase::Claimed));
+        self.send(ToDaemon::Claim { slot, generation: state.generation }, &[socket.as_fd()]);
+        (slot, state.with(Phase::Claimed))
+    }
+
+    /// Notes an offer in the slab, as the library does.
+    pub(crate) fn take_offer(&self, offer: ToProcess) -> (u64, u32, u8) {
+        let ToProcess::Offer { slot, generation, link, channel, party, .. } = offer else {
+            panic!("no offer: {offer:?}")
+        };
+        let end = self.slab.end(slot).expect("an end");
+        end.identity.link.store(link, Ordering::Relaxed);
+        end.identity.channel.store(channel, Ordering::Relaxed);
+        end.identity.party.store(party.into(), Ordering::Relaxed);
+        assert!(end.advance(State { phase: Phase::Claimed, generation }, Phase::Offered));
+        (link, channel, party)
+    }
+
+    pub(crate) fn send(&self, message: ToDaemon, descriptors: &[BorrowedFd<'_>]) {
+        self.send_octets(&message.encode(), descriptors).expect("sent");
+    }
+
+    pub(crate) fn send_octets(&self, octets: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<usize, Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)));
+        }
+        sendmsg(&self.port, &[IoSlice::new(octets)], &mut control, SendFlags::NOSIGNAL)
+    }
+
+    /// Waits for a message.
+    pub(crate) fn mail(&self) -> Mail {
+        self.next().expect("mail, and not the end of the port")
+    }
+
+    /// Waits for a message, or for the end of the port.
+    pub(crate) fn next(&self) -> Option<Mail> {
+        assert!(is_readable(&self.port, HANG), "no mail came");
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut octets = [0; 128];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let received = recvmsg(&self.port, &mut [IoSliceMut::new(&mut octets)], &mut control, flags).ok()?;
+        let descriptors: Vec<OwnedFd> = control
+            .drain()
+            .filter_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        if received.bytes == 0 {
+            return None;
+        }
+        let message = ToProcess::decode(&octets[..received.bytes]).expect("a message");
+        assert_eq!(message.descriptors(), descriptors.len());
+        Some(Mail { message, descriptors })
+    }
+
+    /// Waits until the daemon has closed the port.
+    pub(crate) fn hear_end(&self) {
+        while self.next().is_some() {}
+    }
+}
+
+pub(crate) fn connected(address: &str) -> OwnedFd {
+    let name = SocketAddrUnix::new_abstract_name(address.trim_start_matches('@').as_bytes()).expect("a name");
+    let port = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+    let port = port.expect("a socket");
+    connect(&port, &name).expect("a daemon");
+    port
+}
+
+/// A connection of the kernel: the end that connected and the one that accepted.
+pub(crate) fn tcp() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let client = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+    (client, listener.accept().expect("a connection").0)
+}
+
+/// Waits until a descriptor can be read.
+pub(crate) fn is_readable(descriptor: impl AsFd, limit: Duration) -> bool {
+    let mut set = [PollFd::new(&descriptor, PollFlags::IN)];
+    let limit = Timespec::try_from(limit).expect("a time");
+    poll(&mut set, Some(&limit)).expect("poll") > 0
+}
+
+/// Turns a hang into a failure.
+pub(crate) const HANG: Duration = Duration::from_secs(20);

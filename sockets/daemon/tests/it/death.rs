@@ -1,0 +1,138 @@
+//! Processes that end without a word.
+
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+
+use rustix::process::Signal;
+use weft_sockets::layout::RESET;
+use weft_sockets::sync::Ordering;
+use weft_sockets::{Link, ToDaemon, ToProcess, WaiterName};
+
+use crate::client::{Client, HANG, is_readable};
+use crate::puppet::{DaemonProcess, Puppet};
+use crate::run::Running;
+
+/// A connection between this process and a puppet, with its channel.
+struct Pair {
+    puppet: Puppet,
+    client: Client,
+    link: Link,
+    offer: (u64, u32, u8),
+    listener: TcpListener,
+    _stream: TcpStream,
+}
+
+fn pair(daemon: &Running) -> Pair {
+    let address = daemon.address.to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let mut puppet = Puppet::new(&address);
+    puppet.order(&format!("connect {}", listener.local_addr().expect("an address")));
+    let (stream, _) = listener.accept().expect("a connection");
+    let client = Client::registered(&address);
+    client.claim(&stream);
+    puppet.order("claim");
+    puppet.order("offer");
+    let mut file: Option<OwnedFd> = None;
+    let offer = loop {
+        let mut mail = client.mail();
+        match mail.message {
+            ToProcess::LinkMade { .. } => file = mail.descriptors.pop(),
+            ToProcess::Offer { .. } => break client.take_offer(mail.message),
+            _ => {}
+        }
+    };
+    let link = Link::map(file.expect("a link")).expect("a link");
+    Pair { puppet, client, link, offer, listener, _stream: stream }
+}
+
+/// Takes mail until this message comes.
+fn hear(client: &Client, wanted: impl Fn(&ToProcess) -> bool) {
+    while !wanted(&client.mail().message) {}
+}
+
+#[test]
+fn a_link_ends_with_the_other_process_and_the_own_end() {
+    let daemon = Running::new();
+    let Pair { puppet, client, link, offer, .. } = pair(&daemon);
+    puppet.kill();
+    hear(&client, |mail| matches!(mail, ToProcess::PeerGone { member: 0, .. }));
+    let direction = &link.channel(offer.1).expect("a channel").directions[usize::from(1 - offer.2)];
+    let flags = direction.producer.flags.load(Ordering::Acquire);
+    assert_eq!(flags & RESET, 0, "the FIN of the kernel's socket says it");
+    client.send(ToDaemon::Closed { link: offer.0, channel: offer.1, party: offer.2 }, &[]);
+    hear(&client, |mail| *mail == ToProcess::LinkGone { link: offer.0 });
+}
+
+#[test]
+fn a_link_whose_ends_are_closed_ends_with_the_other_process() {
+    let daemon = Running::new();
+    let Pair { mut puppet, client, offer, .. } = pair(&daemon);
+    client.send(ToDaemon::Closed { link: offer.0, channel: offer.1, party: offer.2 }, &[]);
+    puppet.order("close");
+    puppet.kill();
+    hear(&client, |mail| *mail == ToProcess::LinkGone { link: offer.0 });
+}
+
+#[test]
+fn death_behind_a_final_octet_resets_the_other_direction_and_wakes() {
+    let daemon = Running::new();
+    let Pair { mut puppet, client, link, offer, .. } = pair(&daemon);
+    let channel = link.channel(offer.1).expect("a channel");
+    let (own, other) = (usize::from(offer.2), usize::from(1 - offer.2));
+    puppet.order("final");
+    // This process sleeps until there is room in what it sends.
+    let me = WaiterName { member: 0, line: 0 };
+    channel.directions[own].legs.waiter.store(me.to_word(), Ordering::SeqCst);
+    client.status.page().0[0].asleep.store(1, Ordering::SeqCst);
+    puppet.kill();
+    assert!(is_readable(&client.bell, HANG));
+    hear(&client, |mail| matches!(mail, ToProcess::PeerGone { .. }));
+    assert_ne!(channel.directions[other].producer.flags.load(Ordering::Acquire) & RESET, 0);
+}
+
+#[test]
+fn a_stopped_process_holds_nobody_up() {
+    let daemon = Running::new();
+    let Pair { puppet, client, offer, .. } = pair(&daemon);
+    puppet.signal(Signal::STOP);
+    client.send(ToDaemon::WantRing { link: offer.0, channel: offer.1, party: offer.2, log2: 16 }, &[]);
+    hear(&client, |mail| matches!(mail, ToProcess::RingMade { .. }));
+}
+
+#[test]
+fn a_claim_ends_with_its_process() {
+    let daemon = Running::new();
+    let Pair { mut puppet, client, listener, .. } = pair(&daemon);
+    puppet.order(&format!("connect {}", listener.local_addr().expect("an address")));
+    let (stream, _) = listener.accept().expect("a connection");
+    puppet.order("claim");
+    puppet.kill();
+    hear(&client, |mail| matches!(mail, ToProcess::PeerGone { .. }));
+    client.claim(&stream);
+    // The other end is closed: this claim cannot match, and no offer comes.
+    hear(&client, |mail| match mail {
+        ToProcess::Dropped { .. } => true,
+        ToProcess::Offer { .. } => panic!("an offer for a dead end"),
+        _ => false,
+    });
+}
+
+#[test]
+fn many_ports_of_processes_that_die_leave_nothing() {
+    let daemon = DaemonProcess::new();
+    let folder = format!("/proc/{}/fd", daemon.pid());
+    let descriptors = || std::fs::read_dir(&folder).expect("descriptors").count();
+    // All that is closed was taken once the daemon answers a process that came later.
+    let settle = || drop(Client::registered(&daemon.address));
+    settle();
+    let before = descriptors();
+    let mut puppets: Vec<_> = (0..4).map(|_| Puppet::new(&daemon.address)).collect();
+    puppets.iter_mut().for_each(|puppet| puppet.order("ports 250"));
+    assert!(descriptors() >= before + 1000);
+    puppets.into_iter().for_each(Puppet::kill);
+    let start = std::time::Instant::now();
+    while descriptors() > before {
+        settle();
+        assert!(start.elapsed() < HANG, "{} descriptors, {before} before", descriptors());
+    }
+}

@@ -1,0 +1,203 @@
+//! Processes that send what they should not. Others are served all the same.
+
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::process::getpid;
+use weft_sockets::layout::{ENDS, SLAB_LEN};
+use weft_sockets::sync::Ordering;
+use weft_sockets::{Reason, RingPlace, Slab, ToDaemon, ToProcess, VERSION, WaiterName};
+
+use crate::client::{Client, tcp};
+use crate::puppet::Puppet;
+use crate::run::Running;
+
+/// The daemon still serves.
+fn is_well(daemon: &Running) {
+    Client::registered(&daemon.address.to_string());
+}
+
+#[test]
+fn garbage_ends_the_port_of_its_sender_only() {
+    let daemon = Running::new();
+    let address = daemon.address.to_string();
+    let claim = ToDaemon::Claim { slot: 0, generation: 0 };
+    let descriptor = std::fs::File::open("/dev/null").expect("a file");
+    let files = [descriptor.as_fd(); 8];
+    let long = [7; 100];
+    let cases: [(&[u8], usize); 8] = [
+        (b"", 0),
+        (b"\xff", 0),
+        (b"\x01", 3),
+        (&long, 0),
+        // Before it has registered.
+        (&claim.encode(), 1),
+        // With too few descriptors, or too many.
+        (&claim.encode(), 0),
+        (&claim.encode(), 2),
+        (&claim.encode(), 8),
+    ];
+    for (octets, descriptors) in cases {
+        let client = Client::connect(&address);
+        client.send_octets(octets, &files[..descriptors]).expect("sent");
+        client.hear_end();
+    }
+    is_well(&daemon);
+}
+
+#[test]
+fn a_process_cannot_register_as_another_or_with_wrong_memory() {
+    let daemon = Running::new();
+    let address = daemon.address.to_string();
+    let puppet = Puppet::new(&address);
+    let client = Client::connect(&address);
+    client.register(VERSION, puppet.pid());
+    client.hear_end();
+    for (place, file) in [(1, unsealed(4096)), (2, unsealed(SLAB_LEN)), (2, sealed()), (0, unsealed(0))] {
+        let client = Client::connect(&address);
+        let pidfd =
+            rustix::process::pidfd_open(getpid(), rustix::process::PidfdFlags::empty()).expect("a pidfd");
+        let mut descriptors = [pidfd.as_fd(), client.status_file.as_fd(), client.slab_file.as_fd()];
+        descriptors[place] = file.as_fd();
+        client.send(ToDaemon::Register { oldest: VERSION, newest: VERSION, member: 0 }, &descriptors);
+        client.hear_end();
+    }
+    // The place belongs to a relative, so somebody else cannot have it, and there is no such place.
+    let client = Client::connect(&address);
+    let pidfd = rustix::process::pidfd_open(getpid(), rustix::process::PidfdFlags::empty()).expect("a pidfd");
+    let descriptors = [pidfd.as_fd(), client.status_file.as_fd(), client.slab_file.as_fd()];
+    client.send(ToDaemon::Register { oldest: VERSION, newest: VERSION, member: u16::MAX }, &descriptors);
+    client.hear_end();
+    is_well(&daemon);
+}
+
+fn unsealed(len: u64) -> OwnedFd {
+    let file = memfd_create(c"test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("memory");
+    ftruncate(&file, len).expect("memory");
+    file
+}
+
+/// A slab that can no longer be written to.
+fn sealed() -> OwnedFd {
+    let file = Slab::create().expect("a slab");
+    rustix::fs::fcntl_add_seals(&file, rustix::fs::SealFlags::WRITE).expect("sealed");
+    file
+}
+
+#[test]
+fn wrong_claims_are_refused() {
+    let daemon = Running::new();
+    let client = Client::registered(&daemon.address.to_string());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    client.claim(&listener);
+    assert!(matches!(client.mail().message, ToProcess::Dropped { reason: Reason::Short, .. }));
+    client.claim(std::fs::File::open("/dev/null").expect("a file"));
+    assert!(matches!(client.mail().message, ToProcess::Dropped { reason: Reason::Option, .. }));
+    // A claim of the same end twice is one claim: it does not match itself.
+    let (one, other) = tcp();
+    client.claim(&one);
+    client.claim(&one);
+    assert!(matches!(client.mail().message, ToProcess::Dropped { reason: Reason::NoPartner, .. }));
+    client.claim(&other);
+    while !matches!(client.mail().message, ToProcess::Offer { .. }) {}
+    client.send(ToDaemon::Claim { slot: ENDS, generation: 0 }, &[one.as_fd()]);
+    client.hear_end();
+    is_well(&daemon);
+}
+
+#[test]
+fn a_process_cannot_speak_for_links_of_others() {
+    let daemon = Running::new();
+    let address = daemon.address.to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let mut puppets = [Puppet::new(&address), Puppet::new(&address)];
+    let mut streams = Vec::new();
+    for puppet in &mut puppets {
+        puppet.order(&format!("connect {}", listener.local_addr().expect("an address")));
+        streams.push(listener.accept().expect("a connection").0);
+    }
+    let client = Client::registered(&address);
+    client.claim(&streams[0]);
+    puppets[0].order("claim");
+    let (link, channel, party) = loop {
+        let mail = client.mail().message;
+        if matches!(mail, ToProcess::Offer { .. }) {
+            break client.take_offer(mail);
+        }
+    };
+    let ring = RingPlace::new(64, 16).expect("a place");
+    let sleeper = Some(WaiterName { member: 5, line: 5 });
+    // Of a link that does not exist, or a ring that it does not have: nothing happens.
+    client.send(ToDaemon::Closed { link: 1, channel, party }, &[]);
+    client.send(ToDaemon::ReturnRing { link, channel: 77, party, ring }, &[]);
+    client.send(ToDaemon::Ring { link, party, sleeper }, &[]);
+    client.send(ToDaemon::WantRing { link, channel, party, log2: 16 }, &[]);
+    while !matches!(client.mail().message, ToProcess::RingMade { .. }) {}
+    // For the other party, or none: the port ends.
+    client.send(ToDaemon::Closed { link, channel, party: 1 - party }, &[]);
+    client.hear_end();
+    is_well(&daemon);
+}
+
+#[test]
+fn doorbells_that_could_block_are_refused() {
+    let daemon = Running::new();
+    let address = daemon.address.to_string();
+    let (_read, write) = std::io::pipe().expect("a pipe");
+    let client = Client::registered(&address);
+    client.send(ToDaemon::Bell { line: 1 }, &[write.as_fd()]);
+    client.hear_end();
+    let client = Client::registered(&address);
+    client.send(ToDaemon::Bell { line: 64 }, &[client.bell.as_fd()]);
+    client.hear_end();
+    is_well(&daemon);
+}
+
+#[test]
+fn a_process_that_reads_nothing_holds_nobody_up() {
+    let daemon = Running::new();
+    let address = daemon.address.to_string();
+    let flood = Client::registered(&address);
+    let (one, other) = tcp();
+    rustix::io::ioctl_fionbio(&flood.port, true).expect("a mode");
+    let mut refused = 0;
+    // Each pair of claims makes mail. At last the daemon reads no more from this port.
+    for slot in 0..20_000_u32 {
+        let socket = if slot % 2 == 0 { &one } else { &other };
+        let message = ToDaemon::Claim { slot: slot % ENDS, generation: 1 };
+        refused += u32::from(flood.send_octets(&message.encode(), &[socket.as_fd()]).is_err());
+    }
+    assert!(refused > 0, "the daemon has kept all of it in its memory");
+    drop(flood);
+    is_well(&daemon);
+}
+
+#[test]
+fn a_slab_that_lies_does_no_harm() {
+    let daemon = Running::new();
+    let address = daemon.address.to_string();
+    {
+        let mut puppet = Puppet::new(&address);
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        puppet.order(&format!("connect {}", listener.local_addr().expect("an address")));
+        let (stream, _) = listener.accept().expect("a connection");
+        let client = Client::registered(&address);
+        client.claim(&stream);
+        puppet.order("claim");
+        let mail = std::iter::repeat_with(|| client.mail().message);
+        let offer = mail.into_iter().find(|mail| matches!(mail, ToProcess::Offer { .. })).expect("an offer");
+        let (_, _, party) = client.take_offer(offer);
+        client.slab.header().ends.store(u32::MAX, Ordering::Relaxed);
+        for slot in 0..64 {
+            let end = client.slab.end(slot).expect("an end");
+            end.identity.party.store(u32::from(party) + 7, Ordering::Relaxed);
+            end.identity.channel.store(u32::MAX, Ordering::Relaxed);
+            end.identity.state.store(0x1ff, Ordering::Relaxed);
+        }
+        client.slab.header().members.iter().for_each(|member| member.pid.store(u32::MAX, Ordering::Relaxed));
+        // The same process registers with another slab, which ends the family of this one.
+        Client::registered(&address);
+    }
+    is_well(&daemon);
+}

@@ -1,0 +1,8 @@
+//! A real daemon at an address of its own, and processes that talk to it by the messages alone.
+
+mod client;
+mod death;
+mod hostile;
+mod join;
+mod puppet;
+mod run;

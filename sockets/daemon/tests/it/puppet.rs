@@ -1,0 +1,163 @@
+//! A second process: the test's program once more, which does what the test tells it by lines.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use weft_daemon::{Config, Daemon, stop_signals};
+use weft_sockets::layout::FINAL;
+use weft_sockets::sync::Ordering;
+use weft_sockets::{Link, ToDaemon, ToProcess};
+
+use crate::client::{Client, connected};
+use crate::run::config;
+
+pub(crate) struct Puppet {
+    child: Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Puppet {
+    /// Starts a process and has it register.
+    pub(crate) fn new(daemon: &str) -> Self {
+        let program = std::env::current_exe().expect("this program");
+        let mut command = Command::new(program);
+        command.args(["--exact", "puppet::puppet", "--nocapture"]).env(ADDRESS, daemon);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a process");
+        let orders = child.stdin.take().expect("a pipe");
+        let answers = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut it = Self { child, orders, answers };
+        it.hear("registered");
+        it
+    }
+
+    /// Has the process do something, and waits until it has.
+    pub(crate) fn order(&mut self, order: &str) {
+        writeln!(self.orders, "{order}").expect("a process");
+        self.hear("done");
+    }
+
+    /// Kills the process, and waits for its end.
+    pub(crate) fn kill(mut self) {
+        self.signal(Signal::KILL);
+        self.child.wait().expect("an end");
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("a process");
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    fn hear(&mut self, word: &str) {
+        let mut line = String::new();
+        // The harness prints lines of its own, and leaves one unfinished.
+        while !line.contains(word) {
+            line.clear();
+            assert_ne!(self.answers.read_line(&mut line).expect("an answer"), 0, "the puppet has ended");
+        }
+    }
+}
+
+impl Drop for Puppet {
+    fn drop(&mut self) {
+        let _ended = (self.child.kill(), self.child.wait());
+    }
+}
+
+/// A daemon in a process of its own.
+pub(crate) struct DaemonProcess {
+    child: Child,
+    pub(crate) address: String,
+}
+
+impl DaemonProcess {
+    pub(crate) fn new() -> Self {
+        let address = config().address.to_string();
+        let program = std::env::current_exe().expect("this program");
+        let mut command = Command::new(program);
+        command.args(["--exact", "puppet::daemon", "--nocapture"]).env(DAEMON, &address);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("a process");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        lines
+            .find(|line| line.as_ref().is_ok_and(|line| line.contains("listens")))
+            .expect("a daemon")
+            .expect("a line");
+        Self { child, address }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for DaemonProcess {
+    fn drop(&mut self) {
+        let _ended = (self.child.kill(), self.child.wait());
+    }
+}
+
+/// Does nothing, unless a test has started this program as its daemon.
+#[test]
+fn daemon() {
+    let Ok(address) = std::env::var(DAEMON) else { return };
+    let config = Config { address: address.parse().expect("an address"), ..config() };
+    let daemon = Daemon::start(&config).expect("a daemon");
+    println!("listens");
+    daemon.run(stop_signals().expect("signals")).expect("a daemon that runs");
+}
+
+/// Does nothing, unless a test has started this program as its puppet.
+#[test]
+fn puppet() {
+    let Ok(address) = std::env::var(ADDRESS) else { return };
+    let client = Client::registered(&address);
+    println!("registered");
+    let (mut streams, mut link, mut ports) = (Vec::new(), None, Vec::new());
+    let mut channel = (0, 0, 0);
+    for line in std::io::stdin().lock().lines() {
+        let line = line.expect("an order");
+        let (order, value) = line.split_once(' ').unwrap_or((&line, ""));
+        match order {
+            "connect" => {
+                let to: SocketAddr = value.parse().expect("an address");
+                streams.push(TcpStream::connect(to).expect("a connection"));
+            }
+            "claim" => {
+                client.claim(streams.last().expect("a stream"));
+            }
+            "offer" => loop {
+                let mail = client.mail();
+                match mail.message {
+                    ToProcess::LinkMade { .. } => {
+                        link = Some(Link::map(&mail.descriptors[0]).expect("a link"))
+                    }
+                    ToProcess::Offer { .. } => {
+                        channel = client.take_offer(mail.message);
+                        break;
+                    }
+                    _ => {}
+                }
+            },
+            "final" => {
+                let words = link.as_ref().and_then(|link: &Link| link.channel(channel.1)).expect("a channel");
+                words.directions[usize::from(channel.2)].producer.flags.store(FINAL, Ordering::Release);
+            }
+            "close" => {
+                client.send(ToDaemon::Closed { link: channel.0, channel: channel.1, party: channel.2 }, &[]);
+            }
+            "ports" => ports.extend((0..value.parse().expect("a number")).map(|_| connected(&address))),
+            other => panic!("unknown order {other}"),
+        }
+        println!("done");
+    }
+}
+
+/// The variable that makes a puppet of this program.
+const ADDRESS: &str = "WEFT_TEST_PUPPET";
+/// The variable that makes a daemon of it.
+const DAEMON: &str = "WEFT_TEST_DAEMON";
