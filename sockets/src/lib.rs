@@ -9,6 +9,7 @@ mod claim;
 pub mod end;
 mod gate;
 mod inbound;
+mod interest;
 pub mod layout;
 mod leg;
 mod lock;
@@ -34,6 +35,7 @@ pub use broken::Broken;
 pub use claim::{Claim, Tuple};
 pub use gate::Gate;
 pub use inbound::{Barrier, Inbound, Source};
+pub use interest::{Interest, Look};
 pub use leg::{Carrier, Leg, MAX_LOG2, MIN_LOG2, RingPlace};
 pub use lock::{Holder, Level, Lock, Owner};
 #[cfg(not(loom))]

@@ -88,6 +88,15 @@ impl<'a> Outbound<'a> {
         self.room_behind(&ring, self.own.accepted(), wanted)
     }
 
+    /// True if a third of the ring is free: then a poll tells that the socket is writable.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room).
+    pub fn is_writable(&self) -> Result<bool, Broken> {
+        let third = self.ring().map_or(0, |ring| ring.size() / 3);
+        Ok(self.room(third)? >= third)
+    }
+
     /// Copies octets to the ring, as many as it has room for, and publishes them. Returns how many: 0 if the ring is
     /// full or if the direction goes by TCP.
     ///

@@ -81,7 +81,8 @@ fn a_full_ring_takes_no_more_and_wakes_its_sender_when_half_of_it_is_free() {
     let (outbound, inbound) = world.ringed();
     let waiter = WaiterName { member: 3, line: 7 };
     let octets = vec![7; 40_000];
-    assert_eq!((outbound.write(&octets), outbound.write(&octets)), (Ok(40_000), Ok(25_536)));
+    assert_eq!((outbound.write(&octets), outbound.is_writable()), (Ok(40_000), Ok(true)));
+    assert_eq!((outbound.write(&octets), outbound.is_writable()), (Ok(25_536), Ok(false)));
     assert_eq!((outbound.write(b"x"), outbound.unread()), (Ok(0), Ok(65_536)));
     assert_eq!(outbound.ask_for_room(waiter, |_| false), Ok(true));
     let mut into = vec![0; 30_000];
