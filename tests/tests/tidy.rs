@@ -119,7 +119,7 @@ const CRATES: [&str; 15] = [
     "sockets", "tests", "fuzz",
 ];
 /// The files with unsafe code, or their folder, each with its reason. There is no other list.
-const UNSAFE: [(&str, &str); 21] = [
+const UNSAFE: [(&str, &str); 23] = [
     ("verbs/src/copy.rs", "tells what the copies of registered memory need"),
     ("verbs/src/copy/", "copies and exchanges of memory that others change or take away"),
     ("verbs/src/guard.rs", "the handler of faults in those copies"),
@@ -141,4 +141,6 @@ const UNSAFE: [(&str, &str); 21] = [
     ("sockets/daemon/src/kernel.rs", "calls that rustix lacks"),
     ("sockets/preload/src/c/", "the boundary to C"),
     ("sockets/preload/src/real.rs", "raw system calls, and memory that lives as long as the process"),
+    ("tests/src/bin/twin/calls.rs", "makes socket calls as C programs do"),
+    ("tests/src/bin/twin/connections.rs", "makes connections as C programs do"),
 ];
