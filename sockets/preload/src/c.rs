@@ -6,6 +6,12 @@
 //!   checks what is handed on to it.
 //! * No panic leaves an exported function, and no lock is held while the program's or the kernel's code runs.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "C's integers go to the kernel's registers and back"
+)]
+
 /// Exports functions of the C library. Unit tests call them without exporting them.
 macro_rules! hooks {
     ($($(#[$attribute:meta])* fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $(-> $answer:ty)? $body:block)+) => {
@@ -15,7 +21,11 @@ macro_rules! hooks {
     };
 }
 
+mod aliases;
 mod data;
+mod escape;
 mod exec;
 mod life;
+mod process;
 mod start;
+mod stdio;

@@ -11,6 +11,7 @@ use weft_sockets::end::{FOREIGN, NONBLOCKING, Phase, SHARED, allocate};
 use weft_sockets::layout::{ENDS, End};
 
 use crate::family;
+use crate::fork;
 use crate::real::{self, Once};
 use crate::table::{self, Entry, Handle};
 
@@ -68,25 +69,24 @@ pub(crate) fn known(descriptor: c_int) -> Option<Stream> {
 
 /// Enters a descriptor that the kernel has just given out and that is no stream socket of TCP, as far as known.
 pub(crate) fn enter(descriptor: c_int) {
-    if descriptor >= 0 {
-        forget(descriptor);
-    }
+    forget(descriptor);
 }
 
 /// Enters a stream socket of TCP that has just come into being, so that its octets are counted from the first on.
 pub(crate) fn enter_stream(descriptor: c_int, is_nonblocking: bool) {
-    if descriptor >= 0 {
-        forget(descriptor);
-        let flags = if is_nonblocking { NONBLOCKING } else { 0 };
-        if table::entry(descriptor).is_some() {
-            let entry = create(descriptor, flags).map_or(Entry::Other, Entry::Stream);
-            table::replace(descriptor, entry);
-        }
+    forget(descriptor);
+    let flags = if is_nonblocking { NONBLOCKING } else { 0 };
+    if table::entry(descriptor).is_some() && !fork::is_guest() {
+        let entry = create(descriptor, flags).map_or(Entry::Other, Entry::Stream);
+        table::replace(descriptor, entry);
     }
 }
 
 /// Enters a duplicate of a descriptor.
 pub(crate) fn duplicate(from: c_int, to: c_int) {
+    if fork::is_guest() {
+        return;
+    }
     let entry = table::entry(from).unwrap_or(Entry::Unknown);
     if let Entry::Stream(handle) = entry {
         count(handle).map(|count| count.fetch_add(1, Ordering::Relaxed));
@@ -96,7 +96,11 @@ pub(crate) fn duplicate(from: c_int, to: c_int) {
 
 /// Forgets what a descriptor was, because it is closed. Its end goes with the last descriptor of the last process.
 pub(crate) fn forget(descriptor: c_int) {
-    if let Entry::Stream(handle) = table::replace(descriptor, Entry::Unknown) {
+    let is_known = table::entry(descriptor).is_some_and(|entry| entry != Entry::Unknown);
+    if is_known
+        && !fork::is_guest()
+        && let Entry::Stream(handle) = table::replace(descriptor, Entry::Unknown)
+    {
         release(handle);
     }
 }

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{Mode, OFlags};
 use weft_sockets::Slab;
-use weft_sockets::layout::{MEMBERS, SLAB_MAGIC};
+use weft_sockets::layout::{MEMBERS, Member, SLAB_MAGIC};
 
 use crate::own::Own;
 use crate::real::Once;
@@ -25,20 +25,38 @@ impl Family {
         slab.header().magic.store(SLAB_MAGIC, Ordering::Relaxed);
         let own = Own::new(file).ok()?;
         let family = Self { slab, file: own };
-        family.join();
+        family.join(None);
         Some(family)
     }
 
-    /// Takes a place among the members.
-    pub(crate) fn join(&self) {
-        let process = rustix::process::getpid().as_raw_pid().cast_unsigned();
-        let is_mine =
-            |pid: &AtomicU32| pid.compare_exchange(0, process, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        let place = self.slab.header().members.iter().position(|member| is_mine(&member.pid));
-        if let Some(member) = place.and_then(|place| self.slab.header().members.get(place)) {
-            member.started.store(started().unwrap_or(0), Ordering::Release);
+    /// Takes a place among the members: the one that the parent has reserved, if there is one.
+    pub(crate) fn join(&self, reserved: Option<u16>) {
+        let place = reserved.or_else(|| self.reserve());
+        if let Some(member) = place.and_then(|place| self.member(place)) {
+            member.started.store(started().unwrap_or(0), Ordering::Relaxed);
+            member.pid.store(process(), Ordering::Release);
         }
-        MEMBER.store(place.and_then(|place| u32::try_from(place).ok()).unwrap_or(NOBODY), Ordering::Release);
+        MEMBER.store(place.map_or(NOBODY, u32::from), Ordering::Release);
+    }
+
+    /// Takes a place for a process that is about to be forked.
+    pub(crate) fn reserve(&self) -> Option<u16> {
+        let take = |member: &Member| {
+            member.pid.compare_exchange(0, process(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        u16::try_from(self.slab.header().members.iter().position(take)?).ok()
+    }
+
+    /// Gives a place back.
+    pub(crate) fn free(&self, place: u16) {
+        if let Some(member) = self.member(place) {
+            member.started.store(0, Ordering::Relaxed);
+            member.pid.store(0, Ordering::Release);
+        }
+    }
+
+    fn member(&self, place: u16) -> Option<&Member> {
+        self.slab.header().members.get(usize::from(place))
     }
 }
 
@@ -56,6 +74,10 @@ pub(crate) fn family() -> Option<&'static Family> {
 /// Returns the place of this process among the members, if it has one.
 pub(crate) fn member() -> Option<u16> {
     u16::try_from(MEMBER.load(Ordering::Acquire)).ok().filter(|member| usize::from(*member) < MEMBERS)
+}
+
+fn process() -> u32 {
+    rustix::process::getpid().as_raw_pid().cast_unsigned()
 }
 
 /// Returns when this process was started, as `/proc/PID/stat` has it.

@@ -14,6 +14,7 @@ mod ends;
 mod environment;
 mod exec;
 mod family;
+mod fork;
 mod life;
 mod links;
 mod own;

@@ -66,6 +66,13 @@ pub(crate) fn set_nonblocking(descriptor: c_int, is_nonblocking: bool) {
     }
 }
 
+/// The C library is about to use a descriptor for a stream of its own.
+pub(crate) fn given_to_stdio(descriptor: c_int) {
+    if let Some(stream) = ends::known(descriptor) {
+        stream.end.stay(Reason::Stdio);
+    }
+}
+
 /// A descriptor of something other than a socket was made. Returns what the C library returns.
 pub(crate) fn opened(result: isize) -> c_int {
     ends::enter(number(result));

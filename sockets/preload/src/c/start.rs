@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::environment;
+use crate::fork;
 use crate::policy::{self, Mode};
 use crate::table;
 
@@ -9,6 +10,8 @@ extern "C" fn start() {
     policy::open();
     environment::open();
     if policy::policy().is_some_and(|policy| policy.mode != Mode::Off) {
+        fork::remember_process();
+        super::process::register();
         table::open();
     }
 }

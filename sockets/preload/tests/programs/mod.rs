@@ -62,9 +62,9 @@ impl Program {
 }
 
 /// The library, which cargo has built for this test.
-fn library() -> PathBuf {
+pub(crate) fn library() -> PathBuf {
     let test = std::env::current_exe().expect("this program's path");
-    let folder = test.parent().and_then(Path::parent).expect("the folder of the build");
+    let folder = test.parent().expect("the folder of the build");
     let library = folder.join("libweft_sockets_preload.so");
     assert!(library.exists(), "{} is not built", library.display());
     library

@@ -1,0 +1,7 @@
+//! Programs under the library give the results that they give without it, and the library knows what they did.
+
+mod counts;
+mod program;
+#[path = "../programs/mod.rs"]
+mod programs;
+mod results;

@@ -1,0 +1,64 @@
+//! Scripts of Python that run under the library, step by step.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use weft_sockets::Slab;
+
+use crate::programs::library;
+
+/// A script of Python that runs under the library and takes its orders line by line.
+pub(crate) struct Script {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Script {
+    /// Starts a script, or says why not.
+    pub(crate) fn start(text: &str) -> Option<Self> {
+        let mut command = Command::new(PYTHON);
+        command.args(["-u", "-c", text]);
+        command.env("LD_PRELOAD", library()).env("WEFT_DAEMON", "@weft-test-nobody");
+        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let Ok(mut child) = started else {
+            println!("skipped: {PYTHON} is not installed");
+            return None;
+        };
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        Some(Self { child, input, output })
+    }
+
+    /// Waits for the script's next line.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Lets the script go on behind a call of `input()`.
+    pub(crate) fn go_on(&mut self) {
+        self.input.write_all(b"\n").unwrap();
+    }
+
+    /// Maps the ends of the script's process.
+    pub(crate) fn slab(&self) -> Slab {
+        let folder = PathBuf::from(format!("/proc/{}/fd", self.child.id()));
+        let is_slab = |path: &PathBuf| {
+            std::fs::read_link(path).is_ok_and(|name| name.display().to_string().contains("weft-ends"))
+        };
+        let mut files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let file = files.find(is_slab).expect("the process has a slab");
+        Slab::map(std::fs::File::options().read(true).write(true).open(file).unwrap()).unwrap()
+    }
+
+    /// Lets the script go on to its end, which must be a good one.
+    pub(crate) fn end(mut self) {
+        self.go_on();
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+/// The interpreter of the scripts.
+const PYTHON: &str = "/usr/bin/python3.11";
