@@ -14,8 +14,8 @@ use crate::waiter::{Sleepers, WaiterName};
 /// All methods but those that only look need the direction's lock. None waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Inbound<'a> {
-    own: &'a OwnInbound,
-    shared: &'a Direction,
+    pub(crate) own: &'a OwnInbound,
+    pub(crate) shared: &'a Direction,
     link: &'a Link,
     is_nested: bool,
 }
@@ -214,11 +214,6 @@ impl<'a> Inbound<'a> {
     /// Tells the sender that this reader stays on TCP.
     pub fn decline(&self) {
         self.shared.reader.attached.store(DECLINED, Ordering::Release);
-    }
-
-    /// Asks the sender to go back to TCP.
-    pub fn ask_back(&self) {
-        self.shared.reader.please.store(1, Ordering::Release);
     }
 
     /// Publishes all words again. The thread that takes the lock of a dead owner calls it, since the owner may have been

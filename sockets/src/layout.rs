@@ -77,7 +77,7 @@ pub struct Consumer {
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Reader {
-    /// 0: not yet decided, [`ATTACHED`], or [`DECLINED`].
+    /// 0: not yet decided, [`ATTACHED`], [`DECLINED`], or [`COMMITTED`].
     pub attached: AtomicU32,
     /// Who sleeps until there are octets: a [`WaiterName`](crate::waiter::WaiterName), 0 for nobody, or
     /// [`EVERYBODY`].
@@ -251,13 +251,15 @@ pub struct OwnOutbound {
     pub flags: AtomicU32,
     /// When the ring was last found full, in microseconds of the monotonic clock, the low half.
     pub full_since: AtomicU32,
-    /// How many octets of `record` are left to be sent.
-    pub record_left: AtomicU32,
+    reserved: UnusedU32,
     /// The second line: where the current leg begins, at the place of its number's lowest bit. At the other one stands
     /// the leg before, so that one store of `leg` changes both.
     pub starts: [AtomicU64; 2],
-    /// The octets of a record that the kernel has not taken yet.
-    pub record: [AtomicU64; 6],
+    /// The position of the first octet that has to be sent again by TCP, behind a leg by ring.
+    pub backlog: AtomicU64,
+    /// That leg by ring, packed, or 0 if there is no such octet.
+    pub backlog_leg: AtomicU64,
+    more: [UnusedU64; 4],
 }
 
 /// An end's receiving direction, as its own family knows it.
@@ -346,6 +348,8 @@ pub const RESET: u16 = 2;
 pub const ATTACHED: u32 = 1;
 /// [`Reader::attached`]: the reader stays on TCP.
 pub const DECLINED: u32 = 2;
+/// [`Reader::attached`]: the sender has begun to use a ring. The sender stores it.
+pub const COMMITTED: u32 = 3;
 /// [`Reader::mode`]: the sender sets ready flags.
 pub const MODE_FLAGS: u32 = 1;
 /// [`Reader::mode`]: the sender needs no fence before it looks for a sleeper. All-zero memory asks for the fence.

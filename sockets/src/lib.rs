@@ -13,6 +13,7 @@ mod interest;
 pub mod layout;
 mod leg;
 mod lock;
+mod lowering;
 #[cfg(not(loom))]
 mod matching;
 #[cfg(not(loom))]

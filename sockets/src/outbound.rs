@@ -2,7 +2,7 @@
 
 use crate::broken::Broken;
 use crate::layout::{
-    ATTACHED, DECLINED, Direction, FINAL, MODE_FLAGS, MODE_NO_FENCE, NOWHERE, OwnOutbound, RESET,
+    ATTACHED, COMMITTED, DECLINED, Direction, FINAL, MODE_FLAGS, MODE_NO_FENCE, NOWHERE, OwnOutbound, RESET,
 };
 use crate::leg::{Carrier, Leg};
 use crate::memory::Link;
@@ -15,9 +15,9 @@ use crate::waiter::{Sleepers, WaiterName};
 /// All methods but those that only look need the direction's lock. None waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Outbound<'a> {
-    own: &'a OwnOutbound,
-    shared: &'a Direction,
-    link: &'a Link,
+    pub(crate) own: &'a OwnOutbound,
+    pub(crate) shared: &'a Direction,
+    pub(crate) link: &'a Link,
     channel: u32,
     /// The party that sends.
     party: u32,
@@ -286,7 +286,7 @@ impl<'a> Outbound<'a> {
     #[must_use]
     pub fn is_attached(&self) -> Option<bool> {
         match self.shared.reader.attached.load(Ordering::Acquire) {
-            ATTACHED => Some(true),
+            ATTACHED | COMMITTED => Some(true),
             DECLINED => Some(false),
             _ => None,
         }

@@ -1,5 +1,6 @@
 //! A sender and a reader of one direction, over all its legs.
 
+mod lowering;
 mod random;
 
 use crate::layout::{End, MODE_FLAGS, MODE_NO_FENCE};

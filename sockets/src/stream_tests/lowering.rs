@@ -1,0 +1,97 @@
+//! A reader that asks for TCP.
+
+use super::*;
+
+/// The octets of the backlog, as the kernel's socket takes them: `at_once` at a time.
+fn resend(outbound: &Outbound<'_>, world: &World, at_once: usize) -> Vec<u8> {
+    let mut octets = Vec::new();
+    let mut position = world.end(0).outbound.backlog.load(Ordering::Relaxed);
+    while let Some(pieces) = outbound.backlog() {
+        let len = pieces.iter().map(|piece| piece.1).sum::<usize>().min(at_once);
+        let memory = world.link.ring(RingPlace::new(64, 16).unwrap());
+        for _ in 0..len {
+            let mut octet = [0];
+            assert!(memory.read(usize::try_from(position % 65536).unwrap(), &mut octet));
+            octets.extend(octet);
+            position += 1;
+        }
+        outbound.resent(len);
+    }
+    octets
+}
+
+#[test]
+fn what_the_reader_has_not_taken_goes_out_by_tcp() {
+    for begin in [0, 65_530] {
+        let world = World::new();
+        let (outbound, inbound) = (world.outbound(), world.inbound());
+        for position in [&world.end(0).outbound.written, &world.end(1).inbound.consumed] {
+            position.store(begin, Ordering::Relaxed);
+        }
+        inbound.attach();
+        assert!(outbound.commit() && outbound.commit() && !inbound.withdraw());
+        assert_eq!(outbound.begin_leg(ring(64, 16)), Ok(true));
+        assert_eq!((outbound.write(b"taken, and more"), outbound.backlog()), (Ok(15), None));
+        assert_eq!(inbound.read(&mut [0; 5]), Ok(5));
+        assert_eq!(outbound.obey(), Ok(false));
+        inbound.ask_back();
+        assert_eq!((outbound.is_asked_back(), inbound.is_answered()), (true, false));
+        assert_eq!((outbound.obey(), inbound.is_answered()), (Ok(true), true));
+        assert_eq!((outbound.sink(), outbound.write(b"x")), (Sink::Tcp, Ok(0)));
+        assert_eq!(resend(&outbound, &world, 4), b", and more");
+        assert_eq!(inbound.come_back(), Ok(()));
+        assert_eq!(inbound.source(), Ok(Source::Tcp { left: None }));
+        assert!(!outbound.commit(), "it stays");
+        assert_eq!((outbound.obey(), outbound.backlog()), (Ok(true), None));
+    }
+}
+
+#[test]
+fn a_reader_that_is_not_yet_in_the_ring_gets_all_of_it_by_tcp() {
+    let world = World::new();
+    let (outbound, inbound) = (world.outbound(), world.inbound());
+    inbound.attach();
+    world.end(0).outbound.count(100);
+    world.end(1).inbound.count(60);
+    assert!(outbound.commit());
+    assert_eq!(outbound.begin_leg(ring(64, 16)), Ok(true));
+    assert_eq!(outbound.write(b"behind"), Ok(6));
+    inbound.ask_back();
+    assert_eq!(outbound.obey(), Ok(true));
+    assert_eq!(resend(&outbound, &world, 100), b"behind");
+    assert_eq!((inbound.come_back(), inbound.source()), (Ok(()), Ok(Source::Tcp { left: None })));
+}
+
+#[test]
+fn a_reader_withdraws_from_a_sender_that_has_not_committed_itself() {
+    let world = World::new();
+    let (outbound, inbound) = (world.outbound(), world.inbound());
+    assert!(!outbound.commit(), "the reader has not attached");
+    inbound.attach();
+    assert!(inbound.withdraw() && inbound.withdraw() && inbound.is_answered());
+    assert!(!outbound.commit());
+    let (asked, asking) = (World::new(), World::new());
+    asked.inbound().attach();
+    assert!(asked.outbound().commit());
+    asked.inbound().ask_back();
+    assert_eq!((asked.outbound().obey(), asked.inbound().is_answered()), (Ok(true), true));
+    assert_eq!((asked.outbound().backlog(), asked.inbound().come_back()), (None, Ok(())));
+    assert_eq!(asking.outbound().obey(), Ok(false));
+}
+
+#[test]
+fn a_reader_that_lies_about_its_head_ends_its_connection() {
+    for head in [1, 9, u64::MAX] {
+        let world = World::new();
+        let (outbound, inbound) = (world.outbound(), world.inbound());
+        inbound.attach();
+        world.end(0).outbound.count(2);
+        world.end(1).inbound.count(2);
+        assert_eq!((outbound.commit(), outbound.begin_leg(ring(64, 16))), (true, Ok(true)));
+        assert_eq!((outbound.write(b"octets"), inbound.source()), (Ok(6), Ok(Source::Ring { available: 6 })));
+        inbound.ask_back();
+        let shared = &world.link.channel(5).unwrap().directions[0];
+        shared.consumer.head.store(head, Ordering::Relaxed);
+        assert_eq!(outbound.obey(), Err(Broken), "{head}");
+    }
+}
