@@ -2,22 +2,27 @@
 //!
 //! The kernel's socket stays under each descriptor. The hooks count the octets of each TCP connection, and move those that
 //! are worth it to a ring of shared memory. Everything else is the kernel's own call.
-//!
 //! Hooks run in signal handlers, before constructors, behind fork and in children of vfork. So nothing here allocates,
 //! takes a lock of std, or looks a symbol up before it is needed. Unsafe code is in `c/` and `real.rs`.
 
 mod boundary;
 mod c;
+mod calls;
 mod channel;
+mod clock;
 mod data;
 mod ends;
 mod environment;
+mod evidence;
 mod exec;
 mod family;
 mod fork;
 mod life;
+mod line;
 mod links;
 mod own;
 mod policy;
 mod real;
+mod section;
 mod table;
+mod trace;

@@ -1,0 +1,146 @@
+//! Safe forms of the kernel's calls that the waits and the questions about a socket make.
+#![allow(unsafe_code)]
+
+use core::ffi::c_int;
+
+use libc::{pollfd, timespec};
+
+use crate::real::{kernel, point};
+
+/// A set of signals as the kernel has it.
+pub(crate) type Signals = u64;
+
+/// Reads an option of a socket. Returns how many octets the kernel has filled, or its error.
+pub(crate) fn option(descriptor: c_int, level: c_int, name: c_int, value: &mut [u8]) -> Result<usize, c_int> {
+    let mut len = libc::socklen_t::try_from(value.len()).unwrap_or(libc::socklen_t::MAX);
+    // SAFETY: `value` can be written for `len` octets, and `len` itself.
+    let result =
+        unsafe { kernel!(SYS_getsockopt, descriptor, level, name, value.as_mut_ptr(), &raw mut len) };
+    check(result).map(|_| len as usize)
+}
+
+/// Reads an option that is a number.
+pub(crate) fn number(descriptor: c_int, level: c_int, name: c_int) -> Result<c_int, c_int> {
+    let mut value = [0; size_of::<c_int>()];
+    option(descriptor, level, name, &mut value).map(|_| c_int::from_ne_bytes(value))
+}
+
+/// Asks for a number by `ioctl`: `SIOCINQ`, `SIOCOUTQ`.
+pub(crate) fn queued(descriptor: c_int, request: u64) -> Result<u64, c_int> {
+    let mut value: c_int = 0;
+    // SAFETY: `value` can be written, and these requests write no more than a number.
+    let result = unsafe { kernel!(SYS_ioctl, descriptor, request, &raw mut value) };
+    check(result).map(|_| u64::try_from(value).unwrap_or(0))
+}
+
+/// Returns the flags of an open file.
+pub(crate) fn file_flags(descriptor: c_int) -> Result<c_int, c_int> {
+    // SAFETY: this request reads no memory.
+    check(unsafe { kernel!(SYS_fcntl, descriptor, libc::F_GETFL) })
+        .map(|flags| c_int::try_from(flags).unwrap_or(0))
+}
+
+/// True if a socket is connected to itself.
+pub(crate) fn is_own_peer(descriptor: c_int) -> Result<bool, c_int> {
+    let mut names = [[0_u8; 128]; 2];
+    let mut lens = [128 as libc::socklen_t; 2];
+    // SAFETY: the array and the length can be written.
+    let own = unsafe { kernel!(SYS_getsockname, descriptor, names[0].as_mut_ptr(), &raw mut lens[0]) };
+    check(own)?;
+    // SAFETY: as above.
+    let peer = unsafe { kernel!(SYS_getpeername, descriptor, names[1].as_mut_ptr(), &raw mut lens[1]) };
+    check(peer)?;
+    Ok(lens[0] == lens[1] && names[0] == names[1])
+}
+
+/// Waits as `ppoll` does, and is a cancellation point as that is. Returns the kernel's answer.
+pub(crate) fn ppoll(items: &mut [pollfd], mut limit: Option<timespec>, mask: Option<Signals>) -> isize {
+    let limit = limit.as_mut().map_or(core::ptr::null_mut(), |limit| &raw mut *limit);
+    let mask = mask.as_ref().map_or(core::ptr::null(), |mask| &raw const *mask);
+    // SAFETY: the items can be written; limit and mask are null or can be read.
+    unsafe { point!(SYS_ppoll, items.as_mut_ptr(), items.len(), limit, mask, size_of::<Signals>()) }
+}
+
+/// Asks the kernel which items are ready now. Returns its answer.
+pub(crate) fn look(items: &mut [pollfd]) -> isize {
+    let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the items can be written, and the limit can.
+    unsafe { kernel!(SYS_ppoll, items.as_mut_ptr(), items.len(), &raw mut now, 0, 0) }
+}
+
+/// Runs `use_room` with memory for a list of this length. Returns what it returns, or the error if there is no memory.
+pub(crate) fn with_room(len: usize, use_room: impl FnOnce(&mut [pollfd]) -> isize) -> isize {
+    let octets = len * size_of::<pollfd>();
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: the kernel chooses the address.
+    let start = unsafe { kernel!(SYS_mmap, 0, octets, libc::PROT_READ | libc::PROT_WRITE, flags, -1_i32, 0) };
+    if start <= 0 {
+        return start;
+    }
+    // SAFETY: the kernel has mapped so many zeroed octets, at a page's start, for this call alone.
+    let result = use_room(unsafe { core::slice::from_raw_parts_mut(start as *mut pollfd, len) });
+    // SAFETY: nothing borrows the memory any more.
+    unsafe { kernel!(SYS_munmap, start, octets) };
+    result
+}
+
+/// Sleeps on a futex of shared memory as long as it has this value. Returns true if the time is over.
+pub(crate) fn futex_wait(address: *mut u32, value: u32, span: timespec) -> bool {
+    // SAFETY: the kernel checks the address, which it only reads; the span can be read.
+    let result = unsafe { kernel!(SYS_futex, address, libc::FUTEX_WAIT, value, &raw const span) };
+    result == -libc::ETIMEDOUT as isize
+}
+
+/// Wakes a thread that sleeps on a futex of shared memory.
+pub(crate) fn futex_wake(address: *mut u32) {
+    // SAFETY: the kernel reads nothing there.
+    unsafe { kernel!(SYS_futex, address, libc::FUTEX_WAKE, 1) };
+}
+
+/// Registers this process for barriers of others, and returns true if it can ask for them itself. An image that exec has
+/// replaced needs it anew.
+pub(crate) fn register_for_barriers() -> bool {
+    // SAFETY: this command touches no memory of the program's.
+    unsafe { kernel!(SYS_membarrier, REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 }
+}
+
+/// Makes a barrier in all running threads of registered processes.
+pub(crate) fn barrier_everywhere() -> bool {
+    // SAFETY: as above.
+    unsafe { kernel!(SYS_membarrier, GLOBAL_EXPEDITED, 0, 0) == 0 }
+}
+
+/// True if some signal has a handler that interrupts calls for good: without `SA_RESTART`.
+pub(crate) fn has_interrupting_handler() -> bool {
+    (1..=64).any(|signal| {
+        let mut action = [0_u64; 4];
+        // SAFETY: `action` is as long as the kernel's structure: handler, flags, restorer, mask.
+        let result =
+            unsafe { kernel!(SYS_rt_sigaction, signal, 0, action.as_mut_ptr(), size_of::<Signals>()) };
+        let restarts = action[1] & u64::from(libc::SA_RESTART.cast_unsigned()) != 0;
+        result == 0 && action[0] > libc::SIG_IGN as u64 && !restarts
+    })
+}
+
+/// Tells a result from an error.
+fn check(result: isize) -> Result<isize, c_int> {
+    if result < 0 { Err(c_int::try_from(-result).unwrap_or(libc::EIO)) } else { Ok(result) }
+}
+
+/// `MEMBARRIER_CMD_GLOBAL_EXPEDITED`
+const GLOBAL_EXPEDITED: c_int = 2;
+/// `MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED`
+const REGISTER_GLOBAL_EXPEDITED: c_int = 4;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Sets an option.
+    pub(crate) fn set(descriptor: c_int, level: c_int, name: c_int, value: c_int) {
+        // SAFETY: `value` can be read for its length.
+        let result =
+            unsafe { kernel!(SYS_setsockopt, descriptor, level, name, &raw const value, size_of::<c_int>()) };
+        assert_eq!(result, 0, "{level} {name}");
+    }
+}
