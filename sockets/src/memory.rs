@@ -60,14 +60,14 @@ impl Mapping {
     }
 
     /// Puts other memory in the place of this: a file's, or zeros of the own. Borrows stay valid.
-    fn replace(&self, file: Option<&dyn AsRawFd>) -> Result<(), Errno> {
+    fn replace(&self, file: Option<&dyn AsRawFd>, is_writable: bool) -> Result<(), Errno> {
         let (flags, file) = match file {
             Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
             None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
         };
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: exactly the mapping of this value is replaced, by memory that can be read and written, too. Its
-        // users expect that it changes at any moment.
+        let protection = if is_writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        // SAFETY: exactly the mapping of this value is replaced, by memory that can be used as before. Its users expect
+        // that it changes at any moment.
         let start = unsafe {
             libc::mmap(self.start.as_ptr().cast(), self.len, protection, flags | libc::MAP_FIXED, file, 0)
         };
@@ -127,7 +127,7 @@ impl Link {
     /// As [`map`](Self::map).
     pub fn replace(&self, file: impl AsFd) -> Result<(), Errno> {
         check(&file, LINK_LEN)?;
-        self.0.replace(Some(&file.as_fd()))
+        self.0.replace(Some(&file.as_fd()), true)
     }
 
     /// Gives the link's memory back. Borrows stay valid, and see zeros.
@@ -135,7 +135,7 @@ impl Link {
     /// # Errors
     /// The kernel's.
     pub fn forget(&self) -> Result<(), Errno> {
-        self.0.replace(None)
+        self.0.replace(None, true)
     }
 
     /// Maps all of a link but its rings, for the daemon.
@@ -255,6 +255,15 @@ impl Status {
     pub fn map(file: impl AsFd) -> Result<Self, Errno> {
         check(&file, size_of::<StatusPage>() as u64)?;
         Mapping::new(file, size_of::<StatusPage>() as u64, false).map(Self)
+    }
+
+    /// Maps another peer's status page in the place of this one. Borrows stay valid, and see the other page.
+    ///
+    /// # Errors
+    /// As [`map`](Self::map).
+    pub fn replace(&self, file: impl AsFd) -> Result<(), Errno> {
+        check(&file, size_of::<StatusPage>() as u64)?;
+        self.0.replace(Some(&file.as_fd()), false)
     }
 
     /// The lines. Only the owner may store to them.

@@ -1,6 +1,7 @@
 //! Descriptors of this library's own in the program's table.
 
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::fstat;
@@ -38,6 +39,57 @@ impl Own {
     pub(crate) fn borrow(&self) -> Option<BorrowedFd<'static>> {
         let descriptor = real::borrow(self.number);
         (fstat(descriptor).ok()?.st_ino == self.inode).then_some(descriptor)
+    }
+
+    /// Closes the descriptor, if the program has not done so.
+    pub(crate) fn close(self) {
+        if self.borrow().is_some() {
+            real::close(self.number);
+        }
+    }
+}
+
+/// A place for a descriptor of this library's own that comes and goes.
+///
+/// A thread that looks while another one changes the place may see none.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    /// The descriptor plus 1, or 0.
+    number: AtomicU32,
+    inode: AtomicU64,
+}
+
+impl Place {
+    /// An empty place.
+    pub(crate) const fn new() -> Self {
+        Self { number: AtomicU32::new(0), inode: AtomicU64::new(0) }
+    }
+
+    /// Puts a descriptor into the place, and closes the one before.
+    pub(crate) fn put(&self, own: Own) {
+        self.close();
+        self.inode.store(own.inode, Ordering::Relaxed);
+        self.number.store(own.number.cast_unsigned() + 1, Ordering::Release);
+    }
+
+    /// Closes what is in the place.
+    pub(crate) fn close(&self) {
+        if let Some(own) = self.take() {
+            own.close();
+        }
+    }
+
+    /// Empties the place and leaves the descriptor open.
+    pub(crate) fn take(&self) -> Option<Own> {
+        let inode = self.inode.load(Ordering::Relaxed);
+        let number = self.number.swap(0, Ordering::AcqRel).checked_sub(1)?;
+        Some(Own { number: number.cast_signed(), inode })
+    }
+
+    /// Returns the descriptor, if there is one and the program has not closed it.
+    pub(crate) fn borrow(&self) -> Option<BorrowedFd<'static>> {
+        let number = self.number.load(Ordering::Acquire).checked_sub(1)?;
+        Own { number: number.cast_signed(), inode: self.inode.load(Ordering::Relaxed) }.borrow()
     }
 }
 

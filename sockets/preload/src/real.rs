@@ -122,6 +122,12 @@ impl Next {
     }
 }
 
+/// Closes a descriptor of this library's own.
+pub(crate) fn close(number: c_int) {
+    // SAFETY: the caller made the descriptor, and borrows it no more.
+    unsafe { kernel!(SYS_close, number) };
+}
+
 /// Reserves zeroed words, which cost memory only where they are touched.
 pub(crate) fn reserve(count: usize) -> Option<&'static [AtomicU64]> {
     let len = count.checked_mul(size_of::<AtomicU64>())?;

@@ -1,0 +1,207 @@
+//! The processes at the other ends of links: who they are, whether they sleep, and what wakes them.
+//!
+//! The tables are as long as the process lives, and threads look at them while others change them. So a status page keeps
+//! its address when its process is gone, and shows another one later.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::{AsFd, OwnedFd};
+
+use weft_sockets::layout::WAITERS;
+use weft_sockets::{Status, WaiterName};
+
+use crate::own::{Own, Place};
+use crate::real::Once;
+
+/// A process of another family, or a relative of this one.
+struct Peer {
+    /// Family and member, packed by [`name`], or [`FREE`], or [`BUSY`].
+    name: AtomicU64,
+    status: Once<Status>,
+    bells: [Place; WAITERS],
+}
+
+/// The family at the other end of a link.
+struct Link {
+    /// The link's name, or [`FREE`], or [`BUSY`].
+    name: AtomicU64,
+    peer: AtomicU64,
+}
+
+/// Whether a waiter could be woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
+    /// It was, or it is awake.
+    Yes,
+    /// The daemon has to do it.
+    Unknown,
+}
+
+/// Enters a link.
+pub(crate) fn add_link(link: u64, peer: u64) -> bool {
+    if family_of(link).is_some() {
+        return true;
+    }
+    let mut places = around(&LINKS, link);
+    let Some(place) = places.find(|place| claim(&place.name)) else { return false };
+    place.peer.store(peer, Ordering::Relaxed);
+    place.name.store(link, Ordering::Release);
+    true
+}
+
+/// Forgets a link.
+pub(crate) fn remove_link(link: u64) {
+    if let Some(place) = around(&LINKS, link).find(|place| place.name.load(Ordering::Acquire) == link) {
+        place.name.store(FREE, Ordering::Release);
+    }
+}
+
+/// Returns the family at the other end of a link.
+pub(crate) fn family_of(link: u64) -> Option<u64> {
+    let place = around(&LINKS, link).find(|place| place.name.load(Ordering::Acquire) == link)?;
+    Some(place.peer.load(Ordering::Relaxed))
+}
+
+/// Returns the links.
+pub(crate) fn links() -> impl Iterator<Item = u64> {
+    LINKS.iter().map(|place| place.name.load(Ordering::Acquire)).filter(|name| !matches!(*name, FREE | BUSY))
+}
+
+/// Enters the status page of a process.
+pub(crate) fn add(family: u64, member: u16, file: impl AsFd) {
+    let Some(name) = name(family, member) else { return };
+    if let Some(peer) = find(name) {
+        // It has come back, perhaps with another page.
+        let _as_before = peer.status.get().map(|status| status.replace(&file));
+        return;
+    }
+    let Some(peer) = around(&PEERS, name).find(|peer| claim(&peer.name)) else { return };
+    let is_mapped = match peer.status.get() {
+        Some(status) => status.replace(&file).is_ok(),
+        None => peer.status.set(|| Status::map(&file).ok()).is_some(),
+    };
+    peer.name.store(if is_mapped { name } else { FREE }, Ordering::Release);
+}
+
+/// Enters what wakes a waiter. Without room for the descriptor the daemon has to.
+pub(crate) fn add_bell(family: u64, waiter: WaiterName, bell: OwnedFd) {
+    let peer = name(family, waiter.member).and_then(find);
+    let place = peer.and_then(|peer| peer.bells.get(usize::from(waiter.line)));
+    if let (Some(place), Ok(own)) = (place, Own::new(bell)) {
+        place.put(own);
+    }
+}
+
+/// Forgets a process that has ended.
+pub(crate) fn remove(family: u64, member: u16) {
+    let Some(peer) = name(family, member).and_then(find) else { return };
+    free(peer);
+}
+
+/// Forgets all processes of a family.
+pub(crate) fn remove_family(family: u64) {
+    let is_its = |peer: &&Peer| {
+        let name = peer.name.load(Ordering::Acquire);
+        !matches!(name, FREE | BUSY) && name >> MEMBER_BITS == family & FAMILY_MASK
+    };
+    PEERS.iter().filter(is_its).for_each(free);
+}
+
+/// Wakes a waiter if it sleeps.
+pub(crate) fn wake(family: u64, waiter: WaiterName) -> Woken {
+    let Some(peer) = name(family, waiter.member).and_then(find) else { return Woken::Unknown };
+    let line = usize::from(waiter.line);
+    let asleep = peer.status.get().and_then(|status| status.page().0.get(line));
+    if asleep.is_some_and(|line| line.asleep.load(Ordering::Relaxed) == 0) {
+        return Woken::Yes;
+    }
+    let Some(bell) = peer.bells.get(line).and_then(Place::borrow) else { return Woken::Unknown };
+    // A full eventfd has been rung often enough.
+    let _rung = rustix::io::write(bell, &1_u64.to_ne_bytes());
+    Woken::Yes
+}
+
+fn free(peer: &Peer) {
+    let name = peer.name.load(Ordering::Acquire);
+    if peer.name.compare_exchange(name, BUSY, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        peer.bells.iter().for_each(Place::close);
+        peer.name.store(FREE, Ordering::Release);
+    }
+}
+
+/// Packs a family and a member. The daemon counts families, so that the low bits tell them apart.
+fn name(family: u64, member: u16) -> Option<u64> {
+    let name = (family & FAMILY_MASK) << MEMBER_BITS | u64::from(member);
+    (!matches!(name, FREE | BUSY)).then_some(name)
+}
+
+fn find(name: u64) -> Option<&'static Peer> {
+    around(&PEERS, name).find(|peer| peer.name.load(Ordering::Acquire) == name)
+}
+
+/// The places of a table, beginning with the one where a name usually is.
+fn around<T>(table: &'static [T], name: u64) -> impl Iterator<Item = &'static T> {
+    // Names of links count up by one, those of peers by the number of members that fit.
+    let hash = (name ^ name >> MEMBER_BITS) as usize % table.len();
+    table.get(hash..).unwrap_or_default().iter().chain(table.get(..hash).unwrap_or_default())
+}
+
+/// Takes a free place.
+fn claim(name: &AtomicU64) -> bool {
+    name.compare_exchange(FREE, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
+}
+
+static LINKS: [Link; 1024] = [const { Link { name: AtomicU64::new(FREE), peer: AtomicU64::new(0) } }; 1024];
+static PEERS: [Peer; 1024] = [const {
+    Peer { name: AtomicU64::new(FREE), status: Once::new(), bells: [const { Place::new() }; WAITERS] }
+}; 1024];
+const FREE: u64 = 0;
+const BUSY: u64 = u64::MAX;
+const MEMBER_BITS: u32 = 10;
+const FAMILY_MASK: u64 = u64::MAX >> MEMBER_BITS;
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+
+    #[test]
+    fn sleepers_are_woken_and_others_are_not() {
+        let (file, status) = Status::create().expect("a page");
+        let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).expect("an eventfd");
+        let copy = bell.try_clone().expect("a descriptor");
+        let waiter = WaiterName { member: 3, line: 9 };
+        let family = 0x1234_5678_0000_0001;
+        assert_eq!(wake(family, waiter), Woken::Unknown);
+        add(family, 3, &file);
+        assert_eq!(wake(family, waiter), Woken::Yes, "it is awake");
+        status.page().0[9].asleep.store(1, Ordering::Relaxed);
+        assert_eq!(wake(family, waiter), Woken::Unknown, "there is no bell");
+        add_bell(family, waiter, copy);
+        assert_eq!(wake(family, waiter), Woken::Yes);
+        let mut count = [0; 8];
+        assert_eq!(rustix::io::read(&bell, &mut count), Ok(8));
+        assert_eq!(u64::from_ne_bytes(count), 1);
+        remove(family, 3);
+        assert_eq!(wake(family, waiter), Woken::Unknown);
+        // The place shows another process now.
+        let (other, _owner) = Status::create().expect("a page");
+        add(family + 1, 3, &other);
+        assert_eq!(wake(family + 1, waiter), Woken::Yes);
+        remove_family(family + 1);
+        assert_eq!(wake(family + 1, waiter), Woken::Unknown);
+    }
+
+    #[test]
+    fn links_name_the_family_at_the_other_end() {
+        let name = |number: u64| 0x1234_5678_0000_0000 + number;
+        assert!((1..=1000).all(|number| add_link(name(number), number)));
+        assert!(add_link(name(7), 99), "it is known");
+        assert_eq!(
+            (family_of(name(7)), family_of(name(1000)), family_of(name(1001))),
+            (Some(7), Some(1000), None)
+        );
+        (1..=1000).for_each(|number| remove_link(name(number)));
+        assert_eq!(family_of(name(7)), None);
+    }
+}

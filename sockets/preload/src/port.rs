@@ -1,0 +1,567 @@
+//! The port: the socket between this process and its daemon.
+//!
+//! Nothing here waits. A daemon that is away, busy or foreign costs a call that fails, and the connections stay on TCP.
+//! Threads and signal handlers may be here at the same time. Only the reading of mail is one thread's at a time, and a
+//! thread that finds another one there goes on without.
+
+use core::fmt::Write;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, recvmsg,
+    sendmsg, socket_with,
+};
+use rustix::process::{PidfdFlags, geteuid, getpid, pidfd_open};
+use rustix::time::{ClockId, clock_gettime};
+use weft_sockets::end::Phase;
+use weft_sockets::layout::{ENDS, EVERYBODY, WAITERS};
+use weft_sockets::{
+    MESSAGE_DESCRIPTORS, MESSAGE_LEN, Reason, RingPlace, ToDaemon, ToProcess, VERSION, WaiterName,
+};
+
+use crate::family;
+use crate::line::Line;
+use crate::own::{Own, Place};
+use crate::peers::{self, Woken};
+use crate::table::Handle;
+use crate::{links, policy};
+
+/// What the daemon says of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A claimed end has a channel.
+    Offer(Offer),
+    /// A claim came to nothing.
+    Dropped { end: Handle, reason: Reason },
+    /// A further ring for what a party sends.
+    RingMade { link: u64, channel: u32, party: u32, ring: RingPlace },
+}
+
+/// A channel for an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) end: Handle,
+    pub(crate) link: u64,
+    pub(crate) channel: u32,
+    pub(crate) party: u32,
+    pub(crate) secret: [u64; 2],
+    /// The first ring for what this end sends.
+    pub(crate) ring: RingPlace,
+}
+
+/// What became of a message to the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// It is on its way.
+    Yes,
+    /// The queue is full.
+    Later,
+    /// No daemon hears it, for this reason.
+    No(Reason),
+}
+
+/// Shows the daemon a connection that is worth a ring. `status` is the memory of this process's status page.
+///
+/// The answer is an [`Event`]. A claim of the same end before is replaced.
+pub(crate) fn claim(end: Handle, socket: BorrowedFd<'_>, status: BorrowedFd<'_>) -> Sent {
+    if let Some(reason) = open(status) {
+        return Sent::No(reason);
+    }
+    let Handle { slot, generation } = end;
+    send(ToDaemon::Claim { slot, generation }, &[socket])
+}
+
+/// Takes a claim back. Its answer may be on its way.
+pub(crate) fn withdraw(end: Handle) -> Sent {
+    let Handle { slot, generation } = end;
+    send(ToDaemon::Withdraw { slot, generation }, &[])
+}
+
+/// Asks for a larger ring. If there is room, the answer is an [`Event`].
+pub(crate) fn want_ring(link: u64, channel: u32, party: u32, log2: u8) -> Sent {
+    send(ToDaemon::WantRing { link, channel, party: octet(party), log2 }, &[])
+}
+
+/// Gives back a ring that has been read to its end.
+pub(crate) fn return_ring(link: u64, channel: u32, party: u32, ring: RingPlace) -> Sent {
+    send(ToDaemon::ReturnRing { link, channel, party: octet(party), ring }, &[])
+}
+
+/// Says that an end is closed for good, and that its channel is not used any more. The end's place is free already, or is
+/// another end's.
+pub(crate) fn closed(link: u64, channel: u32, party: u32) -> Sent {
+    if is_of_earlier_daemon(link) {
+        // No daemon knows it. The last end takes the link along.
+        forget_unused(link);
+        return Sent::No(Reason::NoDaemon);
+    }
+    send(ToDaemon::Closed { link, channel, party: octet(party) }, &[])
+}
+
+/// Wakes those that sleep at the other end of a link, if they do. `waiter` is what they have left in the link.
+pub(crate) fn wake(link: u64, party: u32, waiter: u32) {
+    if waiter == 0 {
+        return;
+    }
+    let sleeper = WaiterName::from_word(waiter);
+    if waiter != EVERYBODY && sleeper.is_none() {
+        return;
+    }
+    let woken = sleeper.zip(peers::family_of(link)).map_or(Woken::Unknown, |(sleeper, family)| {
+        if is_own(family) && Some(sleeper.member) == family::member() {
+            return ring_own(sleeper.line);
+        }
+        peers::wake(family, sleeper)
+    });
+    if woken == Woken::Unknown {
+        let _asked = send(ToDaemon::Ring { link, party: octet(party), sleeper }, &[]);
+    }
+}
+
+/// Tells the daemon of a doorbell that was made for a line of this process's status page.
+pub(crate) fn announce_bell(line: u8, bell: Own) {
+    let Some(place) = BELLS.get(usize::from(line)) else { return };
+    let _before = place.take();
+    place.put(bell);
+    if SOCKET.borrow().is_some() {
+        tell_bell(line, place);
+    }
+}
+
+/// True if all who may want to wake this process's sleepers can: by their bells, or through the daemon. Opens the port if
+/// there is none, for a child that inherited connections.
+pub(crate) fn is_rung(status: BorrowedFd<'_>) -> bool {
+    open(status).is_none() && peers::links().all(|link| !is_of_earlier_daemon(link))
+}
+
+/// Reads the daemon's mail, if there is any, and calls `hear` for what concerns connections.
+#[inline]
+pub(crate) fn look_for_mail(hear: impl FnMut(Event)) {
+    if has_mail() {
+        read_mail(hear);
+    }
+}
+
+/// In a child of fork: the port is the parent's, and so are the doorbells.
+pub(crate) fn leave_to_parent() {
+    SOCKET.close();
+    for bell in &BELLS {
+        let _still_open = bell.take();
+    }
+    IS_WELCOME.store(false, Ordering::Relaxed);
+    READER.store(0, Ordering::Relaxed);
+    NEXT_TRY.store(0, Ordering::Relaxed);
+}
+
+#[inline]
+fn has_mail() -> bool {
+    mail().is_some_and(|mail| mail != SEEN.load(Ordering::Relaxed))
+}
+
+/// The daemon's count of the messages that it has sent.
+#[inline]
+fn mail() -> Option<u32> {
+    let members = &family::family()?.slab.header().members;
+    Some(members.get(usize::from(family::member()?))?.mail.load(Ordering::Acquire))
+}
+
+#[cold]
+fn read_mail(mut hear: impl FnMut(Event)) {
+    let Some(reading) = Reading::begin() else { return };
+    // Counted first: what comes while this thread reads is looked for again.
+    SEEN.store(mail().unwrap_or(0), Ordering::Relaxed);
+    while let Some(socket) = SOCKET.borrow() {
+        match receive(socket) {
+            Ok(Some((message, descriptor))) => handle(message, descriptor, &mut hear),
+            Ok(None) => break,
+            Err(()) => lose(),
+        }
+    }
+    reading.end();
+}
+
+fn handle(message: ToProcess, descriptor: Option<OwnedFd>, hear: &mut impl FnMut(Event)) {
+    match (message, descriptor) {
+        (ToProcess::Welcome { family, epoch, .. }, _) => {
+            FAMILY.store(family, Ordering::Relaxed);
+            EPOCH.store(epoch, Ordering::Relaxed);
+            IS_WELCOME.store(true, Ordering::Release);
+        }
+        (ToProcess::Refused { reason }, _) => {
+            lose();
+            REFUSED.store(reason as u32, Ordering::Relaxed);
+        }
+        (ToProcess::LinkMade { link, peer }, Some(file)) => {
+            if peers::add_link(link, peer) && !links::add(link, file) {
+                peers::remove_link(link);
+            }
+        }
+        (ToProcess::LinkGone { link }, _) => {
+            links::remove(link);
+            peers::remove_link(link);
+        }
+        (ToProcess::PeerStatus { family, member }, Some(file)) => peers::add(family, member, file),
+        (ToProcess::PeerBell { family, waiter }, Some(bell)) => peers::add_bell(family, waiter, bell),
+        (ToProcess::PeerGone { family, member }, _) => peers::remove(family, member),
+        (ToProcess::Offer { slot, generation, link, channel, party, secret, ring }, _) => {
+            let (end, party) = (Handle { slot, generation }, u32::from(party));
+            hear(Event::Offer(Offer { end, link, channel, party, secret, ring }));
+        }
+        (ToProcess::RingMade { link, channel, party, ring }, _) => {
+            hear(Event::RingMade { link, channel, party: u32::from(party), ring });
+        }
+        (ToProcess::Dropped { slot, generation, reason }, _) => {
+            hear(Event::Dropped { end: Handle { slot, generation }, reason });
+        }
+        // Decoding has counted the descriptors.
+        (ToProcess::LinkMade { .. } | ToProcess::PeerStatus { .. } | ToProcess::PeerBell { .. }, None) => {}
+    }
+}
+
+/// Receives a message without waiting. An error says that the port is of no use any more.
+fn receive(socket: BorrowedFd<'_>) -> Result<Option<(ToProcess, Option<OwnedFd>)>, ()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut octets = [0; MESSAGE_LEN + 1];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let len = match recvmsg(socket, &mut [IoSliceMut::new(&mut octets)], &mut control, flags) {
+        Ok(received) => received.bytes,
+        Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+        Err(_) => return Err(()),
+    };
+    let mut descriptors = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    let descriptor = descriptors.next().and_then(|mut descriptors| descriptors.next());
+    let message = octets.get(..len).and_then(ToProcess::decode).ok_or(())?;
+    // A process without free descriptors goes without the memory that it cannot take.
+    Ok(Some((message, descriptor)))
+}
+
+/// Sends a message without waiting.
+fn send(message: ToDaemon, descriptors: &[BorrowedFd<'_>]) -> Sent {
+    let Some(socket) = SOCKET.borrow() else { return Sent::No(Reason::NoDaemon) };
+    match try_send(socket, message, descriptors) {
+        Ok(()) => Sent::Yes,
+        Err(Errno::AGAIN | Errno::INTR | Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM) => Sent::Later,
+        Err(_) => {
+            lose();
+            Sent::No(Reason::NoDaemon)
+        }
+    }
+}
+
+fn try_send(socket: BorrowedFd<'_>, message: ToDaemon, descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(socket, &[IoSlice::new(&message.encode())], &mut control, flags).map(drop)
+}
+
+/// Opens the port if there is none. Returns why there is none then.
+fn open(status: BorrowedFd<'_>) -> Option<Reason> {
+    if let Some(socket) = SOCKET.borrow() {
+        if is_alive(socket) {
+            return None;
+        }
+        lose();
+    }
+    let now = seconds();
+    let next = NEXT_TRY.load(Ordering::Relaxed);
+    // One thread tries, and the others go on without.
+    if now < next
+        || NEXT_TRY.compare_exchange(next, now + PAUSE, Ordering::Relaxed, Ordering::Relaxed).is_err()
+    {
+        let refused = u8::try_from(REFUSED.load(Ordering::Relaxed)).ok().and_then(Reason::from_number);
+        return Some(refused.unwrap_or(Reason::NoDaemon));
+    }
+    REFUSED.store(0, Ordering::Relaxed);
+    match connected().ok_or(Reason::NoDaemon).and_then(|socket| register(socket, status)) {
+        Ok(own) => {
+            SOCKET.put(own);
+            BELLS.iter().zip(0..).for_each(|(bell, line)| tell_bell(line, bell));
+            None
+        }
+        Err(reason) => {
+            REFUSED.store(reason as u32, Ordering::Relaxed);
+            Some(reason)
+        }
+    }
+}
+
+/// Says who this process is. The daemon's welcome comes by mail.
+fn register(socket: OwnedFd, status: BorrowedFd<'_>) -> Result<Own, Reason> {
+    let (family, member) = family::family().zip(family::member()).ok_or(Reason::Limit)?;
+    SEEN.store(mail().unwrap_or(0), Ordering::Relaxed);
+    let daemon = socket_peercred(&socket).map_err(|_| Reason::NoDaemon)?.uid;
+    if !daemon.is_root() && daemon != geteuid() {
+        return Err(Reason::NoDaemon);
+    }
+    let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).map_err(|_| Reason::Kernel)?;
+    let slab = family.file.borrow().ok_or(Reason::Limit)?;
+    let message = ToDaemon::Register { oldest: VERSION, newest: VERSION, member };
+    let socket = Own::new(socket).map_err(|_| Reason::Limit)?;
+    let sent = socket.borrow().ok_or(Reason::Limit).and_then(|port| {
+        try_send(port, message, &[pidfd.as_fd(), status, slab]).map_err(|_| Reason::NoDaemon)
+    });
+    if sent.is_err() {
+        socket.close();
+    }
+    sent.map(|()| socket)
+}
+
+/// Connects to the daemon that the environment names, or to the host's, or to the user's.
+fn connected() -> Option<OwnedFd> {
+    if let Some(name) = policy::policy().and_then(|policy| policy.daemon.as_ref()) {
+        let address = match name.octets().split_first()? {
+            (b'@', name) => SocketAddrUnix::new_abstract_name(name),
+            _ => SocketAddrUnix::new(name.octets()),
+        };
+        return try_connect(&address.ok()?);
+    }
+    let mut own = Line::<32>::new();
+    let _fits = write!(own, "weft/1/{}", geteuid().as_raw());
+    let names = [b"weft/1/0", own.octets()];
+    names.iter().find_map(|name| try_connect(&SocketAddrUnix::new_abstract_name(name).ok()?))
+}
+
+fn try_connect(address: &SocketAddrUnix) -> Option<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;
+    connect(&socket, address).ok().map(|()| socket)
+}
+
+/// True if the daemon has not closed the port.
+fn is_alive(socket: BorrowedFd<'_>) -> bool {
+    let mut octet = [0_u8; 1];
+    let looked = recv(socket, &mut octet, RecvFlags::PEEK | RecvFlags::DONTWAIT);
+    matches!(looked, Ok((1.., _)) | Err(Errno::AGAIN | Errno::INTR))
+}
+
+/// The daemon is gone.
+fn lose() {
+    SOCKET.close();
+    IS_WELCOME.store(false, Ordering::Relaxed);
+}
+
+/// Rings for a thread of this process.
+fn ring_own(line: u8) -> Woken {
+    let Some(bell) = BELLS.get(usize::from(line)).and_then(Place::borrow) else { return Woken::Unknown };
+    // A full eventfd has been rung often enough.
+    let _rung = rustix::io::write(bell, &1_u64.to_ne_bytes());
+    Woken::Yes
+}
+
+fn tell_bell(line: u8, place: &Place) {
+    if let Some(bell) = place.borrow() {
+        // Without it peers cannot wake this waiter by themselves, and the daemon cannot either.
+        let _sent = send(ToDaemon::Bell { line }, &[bell]);
+    }
+}
+
+/// True if a link was made by a daemon that is gone: the high half of its name is the daemon's.
+fn is_of_earlier_daemon(link: u64) -> bool {
+    IS_WELCOME.load(Ordering::Acquire) && link >> 32 != EPOCH.load(Ordering::Relaxed) & 0xffff_ffff
+}
+
+fn is_own(family: u64) -> bool {
+    family == FAMILY.load(Ordering::Relaxed)
+}
+
+/// Forgets a link that no end of this family uses.
+fn forget_unused(link: u64) {
+    let Some(family) = family::family() else { return };
+    let ends = family.slab.header().ends.load(Ordering::Acquire).min(ENDS);
+    let mut used = (0..ends).filter_map(|slot| family.slab.end(slot)).filter(|end| {
+        end.state().phase == Phase::Offered && end.identity.link.load(Ordering::Relaxed) == link
+    });
+    if used.next().is_none() {
+        let peer = peers::family_of(link);
+        links::remove(link);
+        peers::remove_link(link);
+        if let Some(peer) =
+            peer.filter(|peer| peers::links().all(|link| peers::family_of(link) != Some(*peer)))
+        {
+            peers::remove_family(peer);
+        }
+    }
+}
+
+/// The right to read mail. A thread that was jumped out of its reading loses it behind a while.
+struct Reading(u32);
+
+impl Reading {
+    fn begin() -> Option<Self> {
+        let now = u32::try_from(seconds() & 0xffff_ffff).unwrap_or(0).max(1);
+        let found = READER.load(Ordering::Relaxed);
+        let is_free = found == 0 || now.wrapping_sub(found) > LATE;
+        let taken =
+            is_free && READER.compare_exchange(found, now, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        taken.then_some(Self(now))
+    }
+
+    fn end(self) {
+        let _taken_over = READER.compare_exchange(self.0, 0, Ordering::Release, Ordering::Relaxed);
+    }
+}
+
+fn seconds() -> u64 {
+    clock_gettime(ClockId::MonotonicCoarse).tv_sec.cast_unsigned()
+}
+
+fn octet(party: u32) -> u8 {
+    u8::from(party != 0)
+}
+
+static SOCKET: Place = Place::new();
+/// The doorbells of this process's waiters.
+static BELLS: [Place; WAITERS] = [const { Place::new() }; WAITERS];
+static FAMILY: AtomicU64 = AtomicU64::new(0);
+static EPOCH: AtomicU64 = AtomicU64::new(0);
+static IS_WELCOME: AtomicBool = AtomicBool::new(false);
+/// Why the last try came to nothing: a [`Reason`], or 0.
+static REFUSED: AtomicU32 = AtomicU32::new(0);
+/// No daemon is looked for before this second of the monotonic clock.
+static NEXT_TRY: AtomicU64 = AtomicU64::new(0);
+/// How much mail has been read.
+static SEEN: AtomicU32 = AtomicU32::new(0);
+/// The second in which a thread began to read mail, or 0.
+static READER: AtomicU32 = AtomicU32::new(0);
+/// Seconds between two searches for a daemon.
+const PAUSE: u64 = 5;
+/// Seconds behind which a reader of mail does not come back.
+const LATE: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{EventfdFlags, eventfd};
+    use rustix::net::socketpair;
+    use weft_sockets::{Link, Status};
+
+    use super::*;
+
+    /// The daemon's end of the port.
+    struct Daemon(OwnedFd);
+
+    impl Daemon {
+        fn hear(&self) -> (ToDaemon, usize) {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let mut octets = [0; MESSAGE_LEN];
+            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+            let received = recvmsg(&self.0, &mut [IoSliceMut::new(&mut octets)], &mut control, flags);
+            let len = received.expect("a message").bytes;
+            let descriptors = control.drain().map(|message| match message {
+                RecvAncillaryMessage::ScmRights(descriptors) => descriptors.count(),
+                _ => 0,
+            });
+            let descriptors = descriptors.sum();
+            (ToDaemon::decode(&octets[..len]).expect("a message"), descriptors)
+        }
+
+        fn say(&self, message: ToProcess, descriptor: Option<&OwnedFd>) {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let descriptors = descriptor.map(|descriptor| [descriptor.as_fd()]);
+            if let Some(descriptors) = &descriptors {
+                assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)));
+            }
+            let octets = message.encode();
+            sendmsg(&self.0, &[IoSlice::new(&octets)], &mut control, SendFlags::NOSIGNAL).expect("sent");
+            let members = &family::family().expect("a slab").slab.header().members;
+            let place = family::member().expect("a place");
+            members[usize::from(place)].mail.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    fn port(status: BorrowedFd<'_>) -> Daemon {
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (own, other) = pair.expect("a pair");
+        SOCKET.put(register(own, status).expect("a port"));
+        let daemon = Daemon(other);
+        let (message, descriptors) = daemon.hear();
+        let place = family::member().expect("a place");
+        assert_eq!(message, ToDaemon::Register { oldest: VERSION, newest: VERSION, member: place });
+        assert_eq!(descriptors, 3);
+        daemon
+    }
+
+    fn mail() -> Vec<Event> {
+        let mut events = Vec::new();
+        look_for_mail(|event| events.push(event));
+        events
+    }
+
+    #[test]
+    fn a_port_claims_hears_and_rings() {
+        family::open().expect("memory");
+        let (status, _page) = Status::create().expect("a page");
+        let end = Handle { slot: 5, generation: 6 };
+        let (link, old) = (0x7777_0000_0001, 0x6666_0000_0001);
+        let daemon = port(status.as_fd());
+        daemon.say(ToProcess::Welcome { version: VERSION, family: 9, epoch: 0x7777 }, None);
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        assert_eq!(claim(end, socket.as_fd(), status.as_fd()), Sent::Yes);
+        assert_eq!(daemon.hear(), (ToDaemon::Claim { slot: 5, generation: 6 }, 1));
+
+        // What concerns the process stays here, and what concerns a connection is handed out.
+        let (memory, ring) = (Link::create().expect("a link"), RingPlace::new(64, 16).expect("a place"));
+        daemon.say(ToProcess::LinkMade { link, peer: 10 }, Some(&memory));
+        let secret = [1, 2];
+        let offer = ToProcess::Offer { slot: 5, generation: 6, link, channel: 3, party: 1, secret, ring };
+        daemon.say(offer, None);
+        daemon.say(ToProcess::Dropped { slot: 7, generation: 8, reason: Reason::Rules }, None);
+        let dropped = Event::Dropped { end: Handle { slot: 7, generation: 8 }, reason: Reason::Rules };
+        let offer = Event::Offer(Offer { end, link, channel: 3, party: 1, secret, ring });
+        assert_eq!(mail(), [offer, dropped]);
+        assert_eq!(mail(), []);
+        assert_eq!(peers::family_of(link), Some(10));
+        assert!(is_rung(status.as_fd()));
+
+        // A sleeper whose bell is unknown is rung by the daemon, and later directly.
+        let sleeper = WaiterName { member: 0, line: 2 };
+        wake(link, 1, sleeper.to_word());
+        assert_eq!(daemon.hear(), (ToDaemon::Ring { link, party: 1, sleeper: Some(sleeper) }, 0));
+        let (page, peer) = Status::create().expect("a page");
+        peer.page().0[2].asleep.store(1, Ordering::Relaxed);
+        let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).expect("an eventfd");
+        daemon.say(ToProcess::PeerStatus { family: 10, member: 0 }, Some(&page));
+        daemon.say(ToProcess::PeerBell { family: 10, waiter: sleeper }, Some(&bell));
+        assert_eq!(mail(), []);
+        wake(link, 1, sleeper.to_word());
+        assert_eq!(rustix::io::read(&bell, &mut [0; 8]), Ok(8));
+        wake(link, 1, EVERYBODY);
+        assert_eq!(daemon.hear(), (ToDaemon::Ring { link, party: 1, sleeper: None }, 0));
+        wake(link, 1, 0);
+        wake(link, 1, EVERYBODY - 1);
+
+        // A daemon that ends takes the port along. The next one knows nothing of older links.
+        drop(daemon);
+        assert!(SOCKET.borrow().is_some_and(|socket| !is_alive(socket)));
+        assert_eq!(withdraw(end), Sent::No(Reason::NoDaemon));
+        assert!(SOCKET.borrow().is_none());
+        let daemon = port(status.as_fd());
+        assert!(peers::add_link(old, 10));
+        daemon.say(ToProcess::Welcome { version: VERSION, family: 9, epoch: 0x7777 }, None);
+        assert_eq!(mail(), []);
+        assert!(!is_rung(status.as_fd()));
+        assert_eq!(closed(old, 3, 1), Sent::No(Reason::NoDaemon));
+        assert!(is_rung(status.as_fd()), "the last end has taken the link along");
+        assert_eq!(closed(link, 3, 1), Sent::Yes);
+        assert_eq!(daemon.hear(), (ToDaemon::Closed { link, channel: 3, party: 1 }, 0));
+
+        // A child has no port until it opens its own.
+        leave_to_parent();
+        assert_eq!(want_ring(link, 3, 1, 18), Sent::No(Reason::NoDaemon));
+    }
+}
