@@ -5,13 +5,22 @@
 
 use core::cell::Cell;
 
-use crate::{ends, family, guest, table};
+use weft_sockets::end::Phase;
+
+use crate::{ends, family, guest, port, section, table};
 
 /// Before a fork: makes the coming child a holder of all ends, so that none ends with its parent.
 pub(crate) fn prepare() {
     table::keep_in_children(true);
     let Some(family) = family::family() else { return };
     let child = family.reserve();
+    for (_, stream) in ends::all() {
+        let state = stream.end.state();
+        // Two processes will hold it: what the daemon answers would come too late.
+        if state.phase == Phase::Claimed && stream.end.advance(state, Phase::Plain) {
+            let _answered_already = port::withdraw(stream.handle);
+        }
+    }
     ends::share(child);
     CHILD.set(child);
 }
@@ -29,6 +38,8 @@ pub(crate) fn parent(is_forked: bool) {
 /// Behind a fork, in the child. It runs first of all handlers.
 pub(crate) fn child() {
     guest::remember_process();
+    section::forget_thread();
+    port::leave_to_parent();
     table::keep_in_children(false);
     let Some(family) = family::family() else { return };
     family.join(CHILD.take());
