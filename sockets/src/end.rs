@@ -279,12 +279,14 @@ pub const TOLD: u32 = 8;
 pub const PASSED: u32 = 16;
 /// More than one process has held the end: its words need atomic operations and its directions their locks.
 pub const SHARED: u32 = 32;
-/// A process may hold it that has no place among the [`Holders`].
-pub const CROWDED: u32 = 64;
 /// `flags` of a direction: the program has shut it down.
 pub const SHUT: u32 = 1;
 /// `flags` of a direction: the program has been told of its end.
 pub const ENDED: u32 = 2;
+/// `flags` of a direction: it stays on TCP for good.
+pub const STUCK: u32 = 4;
+/// `flags` of a sending direction: the kernel holds octets back for `MSG_MORE`.
+pub const MORE: u32 = 8;
 /// Claims of an end in all.
 pub const TRIES: u16 = 3;
 

@@ -104,9 +104,7 @@ pub struct LinkHeader {
 
 /// The flags by which a party that reads hears which channels have octets: one page for each party.
 #[derive(Debug)]
-#[cfg_attr(loom, derive(Default))]
-#[cfg_attr(not(loom), repr(align(4096)))]
-#[repr(C)]
+#[repr(C, align(4096))]
 pub struct ReadyFlags {
     /// An octet for each line below that has a flag.
     pub summary: Line,
@@ -116,7 +114,6 @@ pub struct ReadyFlags {
 
 /// One cache line of flags.
 #[derive(Debug)]
-#[cfg_attr(loom, derive(Default))]
 #[repr(C, align(64))]
 pub struct Line(pub [AtomicU8; LINE_OCTETS]);
 
@@ -262,7 +259,9 @@ pub struct OwnOutbound {
     pub backlog: AtomicU64,
     /// That leg by ring, packed, or 0 if there is no such octet.
     pub backlog_leg: AtomicU64,
-    more: [UnusedU64; 4],
+    /// The ring that the daemon has given for what is sent, packed as a leg, until a leg begins in it. 0: none.
+    pub ring: AtomicU64,
+    more: [UnusedU64; 3],
 }
 
 /// An end's receiving direction, as its own family knows it.

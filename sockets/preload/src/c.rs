@@ -29,3 +29,4 @@ mod life;
 mod process;
 mod start;
 mod stdio;
+mod wait;

@@ -68,17 +68,26 @@ pub(crate) fn look(items: &mut [pollfd]) -> isize {
     unsafe { kernel!(SYS_ppoll, items.as_mut_ptr(), items.len(), &raw mut now, 0, 0) }
 }
 
-/// Runs `use_room` with memory for a list of this length. Returns what it returns, or the error if there is no memory.
-pub(crate) fn with_room(len: usize, use_room: impl FnOnce(&mut [pollfd]) -> isize) -> isize {
-    let octets = len * size_of::<pollfd>();
+/// Runs `use_room` with memory for a list of this length, and for so many words. Returns what it returns, or the error if
+/// there is no memory.
+pub(crate) fn with_room(len: usize, use_room: impl FnOnce(&mut [pollfd], &mut [u64]) -> isize) -> isize {
+    let octets = len * (size_of::<pollfd>() + size_of::<u64>());
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: the kernel chooses the address.
     let start = unsafe { kernel!(SYS_mmap, 0, octets, libc::PROT_READ | libc::PROT_WRITE, flags, -1_i32, 0) };
     if start <= 0 {
         return start;
     }
-    // SAFETY: the kernel has mapped so many zeroed octets, at a page's start, for this call alone.
-    let result = use_room(unsafe { core::slice::from_raw_parts_mut(start as *mut pollfd, len) });
+    let words = start as *mut u64;
+    // SAFETY: the kernel has mapped so many zeroed octets, at a page's start, for this call alone. The list follows the
+    // words.
+    let (list, words) = unsafe {
+        (
+            core::slice::from_raw_parts_mut(words.add(len).cast(), len),
+            core::slice::from_raw_parts_mut(words, len),
+        )
+    };
+    let result = use_room(list, words);
     // SAFETY: nothing borrows the memory any more.
     unsafe { kernel!(SYS_munmap, start, octets) };
     result

@@ -33,6 +33,12 @@ pub(crate) fn offered_outbound(stream: &Stream) -> Option<Outbound<'static>> {
     Outbound::new(&stream.end.outbound, links::of(stream)?, channel, party)
 }
 
+/// True if the sender ran on this thread's CPU when it published last.
+pub(crate) fn is_on_this_cpu(stream: &Stream) -> bool {
+    let cpu = rustix::thread::sched_getcpu();
+    inbound(stream).is_some_and(|inbound| usize::from(inbound.sender_cpu()) == cpu)
+}
+
 /// The channel, and the party that the end is.
 #[inline]
 fn place(stream: &Stream) -> (u32, u32) {

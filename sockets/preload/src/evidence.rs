@@ -1,8 +1,10 @@
 //! What the kernel says of a connection: how many octets it has seen, and whether its socket may be upgraded.
 
 use core::ffi::c_int;
+use core::sync::atomic::Ordering;
 
 use weft_sockets::Reason;
+use weft_sockets::layout::End;
 
 use crate::calls;
 
@@ -41,6 +43,21 @@ impl Evidence {
         }
         None
     }
+}
+
+/// Notes where a connection is that the family did not see begin.
+pub(crate) fn begin(end: &End, descriptor: c_int) {
+    let Some(evidence) = Evidence::of(descriptor) else {
+        end.stay(Reason::Kernel);
+        return;
+    };
+    let syn = evidence.written.wrapping_sub(evidence.sent);
+    if syn > 1 {
+        end.stay(Reason::Evidence);
+    }
+    end.outbound.kernel.store(syn, Ordering::Relaxed);
+    end.outbound.written.store(evidence.sent, Ordering::Relaxed);
+    end.inbound.consumed.store(evidence.consumed, Ordering::Relaxed);
 }
 
 /// Returns why a socket cannot be upgraded, if it is so.

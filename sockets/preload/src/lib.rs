@@ -2,6 +2,7 @@
 //!
 //! The kernel's socket stays under each descriptor. The hooks count the octets of each TCP connection, and move those that
 //! are worth it to a ring of shared memory. Everything else is the kernel's own call.
+//!
 //! Hooks run in signal handlers, before constructors, behind fork and in children of vfork. So nothing here allocates,
 //! takes a lock of std, or looks a symbol up before it is needed. Unsafe code is in `c/` and `real.rs`.
 
@@ -17,15 +18,19 @@ mod evidence;
 mod exec;
 mod family;
 mod fork;
-mod guest;
 mod life;
 mod line;
 mod links;
 mod own;
 mod peers;
 mod policy;
+mod poll;
 mod port;
 mod real;
 mod section;
+mod select;
+mod sleep;
+mod spin;
 mod table;
 mod trace;
+mod upgrade;

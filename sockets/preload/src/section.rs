@@ -5,7 +5,7 @@ use core::fmt::Write;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags};
-use weft_sockets::{Holder, Level, Lock, Owner};
+use weft_sockets::{Holder, Inbound, Level, Lock, Outbound, Owner};
 
 use crate::ends::Stream;
 use crate::line::Line;
@@ -86,6 +86,39 @@ impl Section {
     fn wake(&self) {
         calls::futex_wake(self.lock.futex());
     }
+}
+
+/// Runs `look` in a section of a receiving direction. In a signal handler that interrupted one, it runs as nested.
+#[inline]
+pub(crate) fn of_inbound<'a, T>(
+    stream: &Stream,
+    inbound: &Inbound<'a>,
+    look: impl FnOnce(&Inbound<'a>) -> T,
+) -> T {
+    let Some(section) = Section::of_inbound(stream) else { return look(&inbound.nested()) };
+    if section.is_inherited {
+        inbound.republish();
+    }
+    let result = look(inbound);
+    section.leave();
+    result
+}
+
+/// Runs `look` in a section of a sending direction. In a signal handler that interrupted one, it runs beside it: it must
+/// not publish anything.
+#[inline]
+pub(crate) fn of_outbound<'a, T>(
+    stream: &Stream,
+    outbound: &Outbound<'a>,
+    look: impl FnOnce(&Outbound<'a>) -> T,
+) -> T {
+    let Some(section) = Section::of_outbound(stream) else { return look(outbound) };
+    if section.is_inherited {
+        outbound.republish();
+    }
+    let result = look(outbound);
+    section.leave();
+    result
 }
 
 /// The name of this thread in locks.

@@ -2,16 +2,17 @@
 #![allow(unsafe_code)]
 
 use crate::environment;
-use crate::guest;
+use crate::fork;
 use crate::policy::{self, Mode};
-use crate::table;
+use crate::{sleep, table};
 
 extern "C" fn start() {
     policy::open();
     environment::open();
     if policy::policy().is_some_and(|policy| policy.mode != Mode::Off) {
-        guest::remember_process();
+        fork::remember_process();
         super::process::register();
+        sleep::open();
         table::open();
     }
 }

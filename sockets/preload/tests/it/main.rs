@@ -1,8 +1,6 @@
 //! Programs under the library give the results that they give without it, and the library knows what they did.
 
 mod counts;
-mod exec;
-mod processes;
 mod program;
 #[path = "../programs/mod.rs"]
 mod programs;

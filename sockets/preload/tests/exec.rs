@@ -1,6 +1,8 @@
 //! A program that starts another one.
 
-use crate::programs::Program;
+mod programs;
+
+use programs::Program;
 
 const WAYS: [&str; 13] = [
     "execve",

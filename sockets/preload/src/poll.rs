@@ -1,0 +1,346 @@
+//! `poll` and `select` over any mix of descriptors.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+use std::os::fd::AsRawFd;
+
+use libc::{
+    POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRBAND, POLLWRNORM,
+};
+use libc::{pollfd, timespec};
+use weft_sockets::end::{NONBLOCKING, SHUT, TOLD};
+use weft_sockets::{Barrier, Gate, Inbound, Outbound, Sink, Source};
+
+use crate::calls::{self, Signals};
+use crate::clock::Limit;
+use crate::ends::{self, Stream};
+use crate::select::Sets;
+use crate::sleep::{self, Waiter};
+use crate::spin::{Spin, Turn};
+use crate::{channel, family, real, section, upgrade};
+
+/// Waits as `ppoll` does. Returns the kernel's answer.
+pub(crate) fn wait(items: &mut [pollfd], span: Option<timespec>, mask: Option<Signals>) -> isize {
+    if items.iter().all(|item| ends::known(item.fd).is_none()) {
+        return calls::ppoll(items, span, mask);
+    }
+    if items.len() <= SHORT {
+        let (mut shadow, mut entered) = ([EMPTY; SHORT + 1], [0; SHORT]);
+        return List { items, shadow: &mut shadow, entered: &mut entered }.wait(span, mask);
+    }
+    calls::with_room(items.len() + 1, |shadow, entered| List { items, shadow, entered }.wait(span, mask))
+}
+
+/// Waits as `select` does. Returns the kernel's answer, and how much of the time is left.
+pub(crate) fn select(
+    limit: c_int,
+    sets: &mut Sets<'_>,
+    span: Option<timespec>,
+    mask: Option<Signals>,
+) -> (isize, Option<timespec>) {
+    if limit < 0 {
+        return (-libc::EINVAL as isize, None);
+    }
+    let until = Limit::behind(span);
+    let len = sets.len(limit);
+    let mut ask = |list: &mut [pollfd]| {
+        let Some(list) = sets.list(limit, list).and_then(|len| list.get_mut(..len)) else {
+            return -libc::EINVAL as isize;
+        };
+        let result = wait(list, span, mask);
+        if result < 0 {
+            return result;
+        }
+        match sets.answer(list) {
+            Ok(bits) => isize::try_from(bits).unwrap_or(isize::MAX),
+            Err(error) => -error as isize,
+        }
+    };
+    let result =
+        if len <= SHORT { ask(&mut [EMPTY; SHORT]) } else { calls::with_room(len, |list, _| ask(list)) };
+    (result, until.left())
+}
+
+/// True if the kernel would take this span.
+pub(crate) fn is_valid(span: Option<timespec>) -> bool {
+    span.is_none_or(|span| span.tv_sec >= 0 && (0..1_000_000_000).contains(&span.tv_nsec))
+}
+
+/// What the rings say of a descriptor, and what is left to ask the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// What is ready, of that which was asked.
+    pub(crate) ready: i16,
+    /// The events for the kernel.
+    pub(crate) ask: i16,
+    /// The reader takes octets from a ring.
+    pub(crate) is_inbound: bool,
+    /// The sender writes to a ring.
+    pub(crate) is_outbound: bool,
+}
+
+impl Look {
+    /// Looks at the rings of a stream for these events.
+    pub(crate) fn at(stream: &Stream, events: i16) -> Self {
+        let mut look = Self { ready: 0, ask: events, is_inbound: false, is_outbound: false };
+        look.look_in(stream, events);
+        look.look_out(stream, events);
+        look
+    }
+
+    /// Returns what is ready for a program that asked for `events`, if the kernel's answer is `told`.
+    pub(crate) fn merge(&self, events: i16, told: i16) -> i16 {
+        let mut ready =
+            self.ready | told & (POLLERR | POLLHUP | POLLNVAL | POLLPRI) | told & events & POLLRDHUP;
+        let is_broken = told & (POLLERR | POLLHUP) != 0;
+        // The kernel's stream is silent while octets go by the ring: what is there is its end, or a change of legs.
+        if told & (POLLIN | POLLRDNORM) != 0 || is_broken && self.is_inbound {
+            ready |= events & READABLE;
+        }
+        if told & (POLLOUT | POLLWRNORM) != 0 || is_broken && self.is_outbound {
+            ready |= events & (POLLOUT | POLLWRNORM);
+        }
+        ready
+    }
+
+    fn look_in(&mut self, stream: &Stream, events: i16) {
+        let Some(inbound) = channel::inbound(stream) else { return };
+        let is_there = match section::of_inbound(stream, &inbound, Inbound::source) {
+            Ok(Source::Tcp { .. }) => inbound.is_reset(),
+            Ok(Source::Ring { available }) => {
+                self.is_inbound = true;
+                available > 0 || inbound.is_at_end() || inbound.is_reset()
+            }
+            Err(_) => true,
+        };
+        if is_there {
+            self.ready |= events & READABLE;
+        }
+        if events & READABLE != 0 && self.is_inbound {
+            self.ask |= POLLIN | POLLRDHUP;
+        }
+    }
+
+    fn look_out(&mut self, stream: &Stream, events: i16) {
+        let Some(outbound) = channel::outbound(stream).filter(|outbound| outbound.sink() == Sink::Ring)
+        else {
+            return;
+        };
+        self.is_outbound = true;
+        self.ask &= !WRITABLE;
+        let is_shut = || stream.end.outbound.flags.load(Ordering::Relaxed) & SHUT != 0;
+        let has_room = || section::of_outbound(stream, &outbound, Outbound::is_writable).unwrap_or(true);
+        if events & WRITABLE != 0 && (is_shut() || has_room()) {
+            self.ready |= events & (POLLOUT | POLLWRNORM);
+        }
+    }
+}
+
+/// A program's list, the list for the kernel, which is longer by a doorbell, and the gates that the thread is in.
+struct List<'a> {
+    items: &'a mut [pollfd],
+    shadow: &'a mut [pollfd],
+    entered: &'a mut [u64],
+}
+
+/// What a look at all rings has found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    /// Descriptors with something ready.
+    ready: usize,
+    /// Descriptors of which the kernel need not be asked.
+    settled: usize,
+    /// A direction is in the hands of this library.
+    is_taken: bool,
+    /// A descriptor's peer ran on this thread's CPU.
+    is_same_cpu: bool,
+}
+
+impl List<'_> {
+    fn wait(&mut self, span: Option<timespec>, mask: Option<Signals>) -> isize {
+        upgrade::look_for_mail();
+        let found = self.look();
+        if found.settled == self.items.len() {
+            return count(found.ready);
+        }
+        let entered = if real::is_single_threaded() { 0 } else { self.enter_gates() };
+        let result =
+            if found.is_taken { self.wait_for_rings(span, mask) } else { self.wait_in_kernel(span, mask) };
+        self.leave_gates(entered);
+        result
+    }
+
+    /// Waits where no descriptor has a ring. None gets one meanwhile: the thread counts as inside a receive.
+    fn wait_in_kernel(&mut self, span: Option<timespec>, mask: Option<Signals>) -> isize {
+        let result = calls::ppoll(self.items, span, mask);
+        for item in self.items.iter().filter(|item| item.revents != 0) {
+            let _stream = ends::known(item.fd).inspect(tell);
+        }
+        result
+    }
+
+    fn wait_for_rings(&mut self, span: Option<timespec>, mask: Option<Signals>) -> isize {
+        let until = Limit::behind(span);
+        loop {
+            let found = self.look();
+            let result = self.ask();
+            if result != 0 || until.is_over() {
+                return result;
+            }
+            let mut spin = Spin::new(found.is_same_cpu, false, mask.is_none());
+            let result = loop {
+                match spin.next() {
+                    Turn::Look if self.look().ready == 0 && !until.is_over() => {}
+                    Turn::Look | Turn::Ask => {
+                        let result = self.ask();
+                        if result != 0 || until.is_over() {
+                            break Some(result);
+                        }
+                    }
+                    Turn::Sleep => break None,
+                }
+            };
+            spin.end();
+            if let Some(result) = result {
+                return result;
+            }
+            let result = self.sleep(until, mask);
+            if result < 0 {
+                return result;
+            }
+        }
+    }
+
+    /// Looks at all rings, and prepares the list for the kernel.
+    fn look(&mut self) -> Found {
+        let mut found = Found::default();
+        for (item, shadow) in self.items.iter_mut().zip(self.shadow.iter_mut()) {
+            *shadow = pollfd { revents: 0, ..*item };
+            item.revents = 0;
+            if let Some(stream) = ends::known(item.fd) {
+                let look = Look::at(&stream, item.events);
+                (shadow.events, item.revents) = (look.ask, look.ready);
+                let all = item.events & (READABLE | POLLOUT | POLLWRNORM);
+                let is_settled =
+                    look.ready != 0 && look.ready == all && item.events & (POLLRDHUP | POLLPRI) == 0;
+                found.settled += usize::from(is_settled);
+                found.is_taken |= look.is_inbound || look.is_outbound || channel::inbound(&stream).is_some();
+                found.is_same_cpu |= look.is_inbound && channel::is_on_this_cpu(&stream);
+            }
+            found.ready += usize::from(item.revents != 0);
+        }
+        found
+    }
+
+    /// Asks the kernel, behind a look at the rings. Returns how many descriptors are ready, or an error.
+    fn ask(&mut self) -> isize {
+        let len = self.items.len();
+        let Some(shadow) = self.shadow.get_mut(..len) else { return 0 };
+        let result = calls::look(shadow);
+        if result < 0 {
+            return result;
+        }
+        let mut ready = 0;
+        for (item, shadow) in self.items.iter_mut().zip(self.shadow.iter()) {
+            item.revents = match ends::known(item.fd) {
+                Some(stream) if shadow.revents != 0 || item.revents != 0 => {
+                    tell(&stream);
+                    Look::at(&stream, item.events).merge(item.events, shadow.revents)
+                }
+                _ => shadow.revents,
+            };
+            ready += usize::from(item.revents != 0);
+        }
+        count(ready)
+    }
+
+    /// Sleeps until something may be ready. Returns a negative number for an error.
+    fn sleep(&mut self, until: Limit, mask: Option<Signals>) -> isize {
+        let waiter = Waiter::of_thread();
+        if let Some(waiter) = &waiter {
+            waiter.doze();
+            let streams = self.items.iter().filter_map(|item| Some((ends::known(item.fd)?, item.events)));
+            let barriers = streams.filter_map(|(stream, events)| announce(&stream, events, waiter));
+            if let Some(barrier) = barriers.max() {
+                sleep::make(barrier);
+            }
+        }
+        let mut rang = false;
+        let mut result = 0;
+        if self.look().ready == 0 {
+            let bell = waiter.filter(|_| sleep::is_rung()).and_then(|waiter| waiter.bell());
+            let len = self.items.len();
+            if let Some(place) = self.shadow.get_mut(len) {
+                *place = pollfd { fd: bell.map_or(-1, |bell| bell.as_raw_fd()), events: POLLIN, revents: 0 };
+            }
+            let span = if bell.is_some() { until.left() } else { Some(until.left_at_most(SLICE)) };
+            result = calls::ppoll(self.shadow.get_mut(..=len).unwrap_or_default(), span, mask);
+            rang = self.shadow.get(len).is_some_and(|place| place.revents != 0);
+        }
+        if let Some(waiter) = &waiter {
+            waiter.wake(rang);
+            waiter.leave();
+        }
+        upgrade::look_for_mail();
+        result
+    }
+
+    /// Keeps the directions that are on TCP there, while this thread is in the kernel. Returns how many they are.
+    fn enter_gates(&mut self) -> usize {
+        let mut entered = 0;
+        for stream in self.items.iter().filter_map(|item| ends::known(item.fd)) {
+            if let Some(place) = self.entered.get_mut(entered)
+                && Gate::new(&stream.end.inbound.inside, false).enter()
+            {
+                *place = u64::from(stream.handle.slot);
+                entered += 1;
+            }
+        }
+        entered
+    }
+
+    fn leave_gates(&self, entered: usize) {
+        let Some(family) = family::family() else { return };
+        for slot in self.entered.iter().take(entered) {
+            if let Some(end) = u32::try_from(*slot).ok().and_then(|slot| family.slab.end(slot)) {
+                Gate::new(&end.inbound.inside, false).leave();
+            }
+        }
+    }
+}
+
+/// Names a waiter in the rings of a stream, for these events. Returns the barrier that has to follow.
+fn announce(stream: &Stream, events: i16, waiter: &Waiter) -> Option<Barrier> {
+    let mut barrier = None;
+    if let Some(inbound) = channel::inbound(stream).filter(|_| events & READABLE != 0) {
+        barrier = Some(section::of_inbound(stream, &inbound, |inbound| waiter.announce(inbound)));
+    }
+    if let Some(outbound) = channel::outbound(stream).filter(|_| events & WRITABLE != 0) {
+        // The last look finds the room that this one does.
+        let _is_full = section::of_outbound(stream, &outbound, |outbound| waiter.ask_for_room(outbound));
+        barrier = barrier.max(Some(Barrier::Fence));
+    }
+    barrier
+}
+
+/// Notes that the program hears of a socket by a hooked wait.
+fn tell(stream: &Stream) {
+    let flags = &stream.end.identity.flags;
+    if flags.load(Ordering::Relaxed) & (NONBLOCKING | TOLD) == NONBLOCKING {
+        flags.fetch_or(TOLD, Ordering::Relaxed);
+    }
+}
+
+fn count(descriptors: usize) -> isize {
+    isize::try_from(descriptors).unwrap_or(isize::MAX)
+}
+
+/// The events that say that a read would not wait.
+const READABLE: i16 = POLLIN | POLLRDNORM;
+/// The events that say that a write would not wait.
+const WRITABLE: i16 = POLLOUT | POLLWRNORM | POLLWRBAND;
+const EMPTY: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
+/// Longer lists get memory of their own.
+const SHORT: usize = 64;
+/// How long a thread sleeps that nobody can wake, in nanoseconds.
+const SLICE: u64 = 10_000_000;

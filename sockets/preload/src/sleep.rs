@@ -1,0 +1,187 @@
+//! Where threads sleep: a line of the status page that says so, and an eventfd that wakes.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::os::fd::BorrowedFd;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::{Pid, test_kill_process};
+use weft_sockets::layout::WAITERS;
+use weft_sockets::{Barrier, Broken, Inbound, Outbound, Status, WaiterName};
+
+use crate::own::Own;
+use crate::real::Once;
+use crate::{calls, family, port};
+
+/// The places for sleepers of this process.
+#[derive(Debug)]
+pub(crate) struct Waiters {
+    member: u16,
+    status: Status,
+    /// The memory of the status page, which the daemon is shown.
+    pub(crate) file: Own,
+    bells: [Once<Own>; WAITERS],
+    /// The thread that uses each line, or [`A_SET`], or 0.
+    owners: [AtomicU32; WAITERS],
+}
+
+/// A line in use by a thread or by an epoll set.
+///
+/// A sleep that is cancelled or jumped out of leaves its line behind. It is found again when no other line is free.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    pool: &'static Waiters,
+    line: u8,
+}
+
+impl Waiters {
+    fn new() -> Option<Self> {
+        let member = family::member()?;
+        let (file, status) = Status::create().ok()?;
+        Some(Self {
+            member,
+            status,
+            file: Own::new(file).ok()?,
+            bells: [const { Once::new() }; WAITERS],
+            owners: [const { AtomicU32::new(0) }; WAITERS],
+        })
+    }
+
+    /// True if this waiter is asleep, or if that cannot be known.
+    pub(crate) fn sleeps(&self, name: WaiterName) -> bool {
+        let line = self.status.page().0.get(usize::from(name.line));
+        name.member != self.member || line.is_some_and(|line| line.asleep.load(Ordering::Relaxed) != 0)
+    }
+
+    fn bell(&self, line: u8) -> Option<BorrowedFd<'static>> {
+        let bell = self.bells.get(usize::from(line))?;
+        if let Some(bell) = bell.get() {
+            return bell.borrow();
+        }
+        let bell =
+            bell.set(|| Own::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).ok()?).ok())?;
+        port::announce_bell(line, *bell);
+        bell.borrow()
+    }
+}
+
+impl Waiter {
+    /// Takes a line for this thread's next sleep. Returns `None` if all are in use.
+    pub(crate) fn of_thread() -> Option<Self> {
+        Self::take(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned())
+    }
+
+    /// Takes a line for an epoll set.
+    pub(crate) fn of_set() -> Option<Self> {
+        Self::take(A_SET)
+    }
+
+    fn take(owner: u32) -> Option<Self> {
+        let pool = waiters()?;
+        let first = owner as usize % WAITERS;
+        let lines = (first..WAITERS).chain(0..first);
+        let is_free = |line: &usize, from: u32| {
+            pool.owners[*line].compare_exchange(from, owner, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        let line = lines.clone().find(|line| is_free(line, 0)).or_else(|| {
+            lines.clone().find(|line| {
+                let thread = pool.owners[*line].load(Ordering::Relaxed);
+                is_dead(thread) && is_free(line, thread)
+            })
+        })?;
+        Some(Self { pool, line: u8::try_from(line).ok()? })
+    }
+
+    /// The name by which peers know it.
+    pub(crate) fn name(&self) -> WaiterName {
+        WaiterName { member: self.pool.member, line: self.line }
+    }
+
+    /// The eventfd that wakes it. `None`: peers cannot wake it, so that it has to look now and then by itself.
+    pub(crate) fn bell(&self) -> Option<BorrowedFd<'static>> {
+        self.pool.bell(self.line)
+    }
+
+    /// Says that the waiter sleeps. Announcements in links, a barrier, and a last look have to follow.
+    pub(crate) fn doze(&self) {
+        self.asleep().store(1, Ordering::Relaxed);
+    }
+
+    /// Names the waiter as one that waits for octets of a direction. A barrier and a last look have to follow.
+    pub(crate) fn announce(&self, inbound: &Inbound<'_>) -> Barrier {
+        inbound.announce(self.name(), |other| self.pool.sleeps(other))
+    }
+
+    /// Names the waiter as one that waits for room in a direction. Returns false if there is room.
+    pub(crate) fn ask_for_room(&self, outbound: &Outbound<'_>) -> Result<bool, Broken> {
+        outbound.ask_for_room(self.name(), |other| self.pool.sleeps(other))
+    }
+
+    /// Says that the waiter is awake, and silences its doorbell if that rang.
+    pub(crate) fn wake(&self, rang: bool) {
+        self.asleep().store(0, Ordering::Relaxed);
+        if rang && let Some(bell) = self.bell() {
+            let _silent = rustix::io::read(bell, &mut [0; 8]);
+        }
+    }
+
+    /// Gives the line back.
+    pub(crate) fn leave(&self) {
+        self.pool.owners[usize::from(self.line)].store(0, Ordering::Release);
+    }
+
+    fn asleep(&self) -> &AtomicU32 {
+        &self.pool.status.page().0[usize::from(self.line)].asleep
+    }
+}
+
+/// Makes the barrier between the announcements of a sleeper and its last look.
+pub(crate) fn make(barrier: Barrier) {
+    core::sync::atomic::fence(Ordering::SeqCst);
+    if barrier == Barrier::Everywhere && HAS_BARRIERS.load(Ordering::Relaxed) {
+        let _made = calls::barrier_everywhere();
+    }
+}
+
+/// Readies the process for the barriers of peers.
+pub(crate) fn open() {
+    HAS_BARRIERS.store(calls::register_for_barriers(), Ordering::Relaxed);
+}
+
+/// True if readers may tell their senders to make no fences.
+#[inline]
+pub(crate) fn has_barriers() -> bool {
+    HAS_BARRIERS.load(Ordering::Relaxed)
+}
+
+/// The places of this process, which are made at the first sleep.
+pub(crate) fn waiters() -> Option<&'static Waiters> {
+    let pool = POOLS.get(DEPTH.load(Ordering::Relaxed))?;
+    pool.get().or_else(|| pool.set(Waiters::new))
+}
+
+/// True if peers can wake this process's sleepers.
+pub(crate) fn is_rung() -> bool {
+    waiters().and_then(|waiters| waiters.file.borrow()).is_some_and(port::is_rung)
+}
+
+/// In a child of fork: leaves the places to the parent.
+pub(crate) fn leave_to_parent() {
+    DEPTH.fetch_add(1, Ordering::Relaxed);
+}
+
+/// True if a thread of this process with that number has ended.
+fn is_dead(thread: u32) -> bool {
+    let Some(thread) = c_int::try_from(thread).ok().and_then(Pid::from_raw) else { return false };
+    // The threads of a process are found as processes, too.
+    test_kill_process(thread) == Err(rustix::io::Errno::SRCH)
+}
+
+static HAS_BARRIERS: AtomicBool = AtomicBool::new(false);
+/// The places of this process and of those that it came from by fork, which it has to keep.
+static POOLS: [Once<Waiters>; GENERATIONS] = [const { Once::new() }; GENERATIONS];
+static DEPTH: AtomicUsize = AtomicUsize::new(0);
+/// Processes that came from each other by fork without exec. Those behind look now and then instead of being woken.
+const GENERATIONS: usize = 16;
+/// The owner of a line that an epoll set has.
+const A_SET: u32 = u32::MAX;
