@@ -279,6 +279,8 @@ pub const TOLD: u32 = 8;
 pub const PASSED: u32 = 16;
 /// More than one process has held the end: its words need atomic operations and its directions their locks.
 pub const SHARED: u32 = 32;
+/// A process may hold it that has no place among the [`Holders`].
+pub const CROWDED: u32 = 64;
 /// `flags` of a direction: the program has shut it down.
 pub const SHUT: u32 = 1;
 /// `flags` of a direction: the program has been told of its end.

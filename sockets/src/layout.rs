@@ -104,7 +104,9 @@ pub struct LinkHeader {
 
 /// The flags by which a party that reads hears which channels have octets: one page for each party.
 #[derive(Debug)]
-#[repr(C, align(4096))]
+#[cfg_attr(loom, derive(Default))]
+#[cfg_attr(not(loom), repr(align(4096)))]
+#[repr(C)]
 pub struct ReadyFlags {
     /// An octet for each line below that has a flag.
     pub summary: Line,
@@ -114,6 +116,7 @@ pub struct ReadyFlags {
 
 /// One cache line of flags.
 #[derive(Debug)]
+#[cfg_attr(loom, derive(Default))]
 #[repr(C, align(64))]
 pub struct Line(pub [AtomicU8; LINE_OCTETS]);
 

@@ -13,10 +13,16 @@ mod interest;
 pub mod layout;
 mod leg;
 mod lock;
+#[cfg(test)]
+#[cfg(loom)]
+mod loom_tests;
 mod lowering;
 #[cfg(not(loom))]
 mod matching;
 #[cfg(not(loom))]
+mod memory;
+#[cfg(loom)]
+#[path = "memory/model.rs"]
 mod memory;
 mod message;
 mod outbound;

@@ -9,6 +9,7 @@ use crate::inbound::Inbound;
 use crate::layout::{ATTACHED, COMMITTED, DECLINED};
 use crate::leg::{Carrier, Leg};
 use crate::outbound::Outbound;
+#[cfg(not(loom))]
 use crate::ring::{Ring, index};
 use crate::sync::Ordering;
 

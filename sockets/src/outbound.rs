@@ -179,7 +179,7 @@ impl<'a> Outbound<'a> {
     #[inline]
     #[must_use]
     pub fn sleepers(&self) -> Option<Sleepers> {
-        light_fence();
+        light_fence(Ordering::SeqCst);
         let reader = &self.shared.reader;
         let mut mode = reader.mode.load(Ordering::Relaxed);
         self.flag(mode);
@@ -400,5 +400,5 @@ fn word_of(octets: &[u8]) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// Octets beside the tail.
-pub(crate) const BESIDE: usize = 40;
+/// Octets beside the tail. A model has few.
+pub(crate) const BESIDE: usize = if cfg!(loom) { 2 } else { 40 };

@@ -2,21 +2,12 @@
 //! threads.
 
 #[cfg(not(loom))]
-pub use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+pub use core::sync::atomic::{
+    AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, compiler_fence, compiler_fence as light_fence, fence,
+};
 
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+pub use model::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, compiler_fence, fence, light_fence};
 
-/// A fence between a thread and another one that calls membarrier(2): it costs nothing, as that call interrupts this
-/// thread before or behind it. A model has no such call, and fences on both sides.
-#[inline]
-pub fn light_fence() {
-    #[cfg(not(loom))]
-    compiler_fence(Ordering::SeqCst);
-    #[cfg(loom)]
-    fence(Ordering::SeqCst);
-}
-
-/// A model interrupts no thread by a signal handler.
 #[cfg(loom)]
-pub fn compiler_fence(_order: Ordering) {}
+pub(crate) mod model;

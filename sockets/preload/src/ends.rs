@@ -7,12 +7,13 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{socket_cookie, socket_domain, socket_protocol, socket_type};
 use rustix::net::{AddressFamily, SocketType, ipproto};
 use rustix::time::{ClockId, clock_gettime};
-use weft_sockets::end::{FOREIGN, NONBLOCKING, Phase, SHARED, allocate};
+use weft_sockets::Reason;
+use weft_sockets::end::{CROWDED, FOREIGN, NONBLOCKING, Phase, SHARED, allocate};
 use weft_sockets::layout::{ENDS, End};
 
 use crate::evidence;
 use crate::family;
-use crate::fork;
+use crate::guest;
 use crate::real::{self, Once};
 use crate::table::{self, Entry, Handle};
 
@@ -77,7 +78,7 @@ pub(crate) fn enter(descriptor: c_int) {
 pub(crate) fn enter_stream(descriptor: c_int, is_nonblocking: bool) {
     forget(descriptor);
     let flags = if is_nonblocking { NONBLOCKING } else { 0 };
-    if table::entry(descriptor).is_some() && !fork::is_guest() {
+    if table::entry(descriptor).is_some() && !guest::is_guest() {
         let entry = create(descriptor, flags).map_or(Entry::Other, Entry::Stream);
         table::replace(descriptor, entry);
     }
@@ -85,7 +86,7 @@ pub(crate) fn enter_stream(descriptor: c_int, is_nonblocking: bool) {
 
 /// Enters a duplicate of a descriptor.
 pub(crate) fn duplicate(from: c_int, to: c_int) {
-    if fork::is_guest() {
+    if guest::is_guest() {
         return;
     }
     let entry = table::entry(from).unwrap_or(Entry::Unknown);
@@ -99,7 +100,7 @@ pub(crate) fn duplicate(from: c_int, to: c_int) {
 pub(crate) fn forget(descriptor: c_int) {
     let is_known = table::entry(descriptor).is_some_and(|entry| entry != Entry::Unknown);
     if is_known
-        && !fork::is_guest()
+        && !guest::is_guest()
         && let Entry::Stream(handle) = table::replace(descriptor, Entry::Unknown)
     {
         release(handle);
@@ -117,6 +118,40 @@ pub(crate) fn forget_range(first: u32, last: u32) {
 /// Returns the ends of this process, each with a descriptor.
 pub(crate) fn all() -> impl Iterator<Item = (c_int, Stream)> {
     (0..table::behind()).filter_map(|descriptor| Some((descriptor, known(descriptor)?)))
+}
+
+/// Before a fork: a child gets all ends, and holds them at this place of the family.
+pub(crate) fn share(child: Option<u16>) {
+    for (_, Stream { end, .. }) in all() {
+        end.identity.flags.fetch_or(SHARED, Ordering::Relaxed);
+        // Nobody knows how long a holder without a place lives.
+        if !child.is_some_and(|child| end.holders.add(child)) {
+            end.identity.flags.fetch_or(CROWDED, Ordering::Relaxed);
+            end.stay(Reason::Shared);
+        }
+    }
+}
+
+/// There is no such child.
+pub(crate) fn unshare(child: u16) {
+    all().for_each(|(_, stream)| {
+        stream.end.holders.remove(child);
+    });
+}
+
+/// In a child of fork: it holds what its table shows. Other threads of its parent may have changed that since
+/// [`share`].
+pub(crate) fn inherit() {
+    let (Some(family), Some(member)) = (family::family(), family::member()) else { return };
+    share(Some(member));
+    for slot in 0..family.slab.header().ends.load(Ordering::Relaxed) {
+        let Some(end) = family.slab.end(slot) else { return };
+        let handle = Handle { slot, generation: end.state().generation };
+        let is_held = end.holders.members().any(|holder| holder == member);
+        if is_held && count(handle).is_some_and(|count| count.load(Ordering::Relaxed) == 0) {
+            leave(Stream { handle, end });
+        }
+    }
 }
 
 /// Looks at a descriptor that this process has not made by a hooked call.
@@ -181,7 +216,7 @@ fn release(handle: Handle) {
 fn leave(stream: Stream) {
     let Stream { handle, end } = stream;
     let (Some(family), Some(member)) = (family::family(), family::member()) else { return };
-    if !end.holders.remove(member) {
+    if !end.holders.remove(member) || end.has(CROWDED) {
         return;
     }
     let state = end.state();

@@ -1,13 +1,13 @@
 //! The slab of ends that this process shares with those that it forks, and its place among them.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags};
 use weft_sockets::Slab;
-use weft_sockets::layout::{MEMBERS, Member, SLAB_MAGIC};
+use weft_sockets::layout::{Member, SLAB_MAGIC};
 
 use crate::own::Own;
-use crate::real::Once;
+use crate::real::{self, Once};
 
 /// The slab, mapped as long as the process lives.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(crate) struct Family {
     pub(crate) slab: Slab,
     /// The memory that the daemon is shown.
     pub(crate) file: Own,
+    /// The place of this process among the members plus 1. A child finds 0 until it takes its own.
+    member: &'static AtomicU64,
 }
 
 impl Family {
@@ -24,7 +26,9 @@ impl Family {
         let slab = Slab::map(&file).ok()?;
         slab.header().magic.store(SLAB_MAGIC, Ordering::Relaxed);
         let own = Own::new(file).ok()?;
-        let family = Self { slab, file: own };
+        let member = real::reserve(1)?;
+        real::keep_in_children(member, false);
+        let family = Self { slab, file: own, member: member.first()? };
         family.join(None);
         Some(family)
     }
@@ -36,7 +40,7 @@ impl Family {
             member.started.store(started().unwrap_or(0), Ordering::Relaxed);
             member.pid.store(process(), Ordering::Release);
         }
-        MEMBER.store(place.map_or(NOBODY, u32::from), Ordering::Release);
+        self.member.store(place.map_or(0, |place| u64::from(place) + 1), Ordering::Release);
     }
 
     /// Takes a place for a process that is about to be forked.
@@ -73,7 +77,7 @@ pub(crate) fn family() -> Option<&'static Family> {
 
 /// Returns the place of this process among the members, if it has one.
 pub(crate) fn member() -> Option<u16> {
-    u16::try_from(MEMBER.load(Ordering::Acquire)).ok().filter(|member| usize::from(*member) < MEMBERS)
+    u16::try_from(family()?.member.load(Ordering::Acquire).checked_sub(1)?).ok()
 }
 
 fn process() -> u32 {
@@ -93,8 +97,6 @@ fn started() -> Option<u64> {
 }
 
 static FAMILY: Once<Family> = Once::new();
-static MEMBER: AtomicU32 = AtomicU32::new(NOBODY);
-const NOBODY: u32 = u32::MAX;
 /// The 22nd field, counted from the space behind the second.
 const FIELD: usize = 20;
 

@@ -18,6 +18,7 @@ mod evidence;
 mod exec;
 mod family;
 mod fork;
+mod guest;
 mod life;
 mod line;
 mod links;

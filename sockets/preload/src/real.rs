@@ -139,6 +139,13 @@ pub(crate) fn reserve(count: usize) -> Option<&'static [AtomicU64]> {
     (start > 0).then(|| unsafe { core::slice::from_raw_parts(start as *const AtomicU64, count) })
 }
 
+/// Chooses whether children have these words as they are. Else they find zeros. `words` are reserved ones.
+pub(crate) fn keep_in_children(words: &'static [AtomicU64], are_kept: bool) {
+    let advice = if are_kept { libc::MADV_KEEPONFORK } else { libc::MADV_WIPEONFORK };
+    // SAFETY: the words lie in pages of their own, whose content does not change in this process.
+    let _refused = unsafe { kernel!(SYS_madvise, words.as_ptr(), size_of_val(words), advice) };
+}
+
 /// A value that is set once. Nobody waits for it: until it is there, it is not.
 #[derive(Debug)]
 pub(crate) struct Once<T> {

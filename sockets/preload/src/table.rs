@@ -59,6 +59,7 @@ pub(crate) fn open() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
     let places = limit.and_then(|limit| usize::try_from(limit).ok()).map_or(MOST, |limit| limit.min(MOST));
     TABLE.set(|| real::reserve(places));
+    keep_in_children(false);
 }
 
 /// Returns the entry of a descriptor, or `None` if the table has no place for it.
@@ -82,6 +83,13 @@ pub(crate) fn exchange(descriptor: c_int, from: Entry, to: Entry) -> bool {
     place(descriptor).is_some_and(|place| {
         place.compare_exchange(from.to_word(), to.to_word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     })
+}
+
+/// Chooses whether children have the table. Else they find it empty.
+pub(crate) fn keep_in_children(is_kept: bool) {
+    if let Some(table) = TABLE.get() {
+        real::keep_in_children(table, is_kept);
+    }
 }
 
 /// The number behind the highest descriptor that ever had an entry.

@@ -3,7 +3,7 @@
 
 use core::ffi::{c_int, c_long, c_uint};
 
-use super::{data, life};
+use super::{data, life, process};
 use crate::boundary::answer;
 use crate::life::opened;
 use crate::real::{self, Arguments};
@@ -13,8 +13,12 @@ hooks! {
     fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
         let arguments = [a, b, c, d, e, f];
         // SAFETY: the program's own call.
-        unsafe { move_octets(number, arguments).or_else(|| change_descriptors(number, arguments)) }
-            .unwrap_or_else(|| answer(unsafe { real::call(number, arguments) }) as c_long)
+        unsafe {
+            move_octets(number, arguments)
+                .or_else(|| change_descriptors(number, arguments))
+                .or_else(|| fork(number, arguments))
+                .unwrap_or_else(|| answer(real::call(number, arguments)) as c_long)
+        }
     }
 }
 
@@ -82,6 +86,22 @@ unsafe fn change_descriptors(number: c_long, arguments: Arguments) -> Option<c_l
         }
     };
     Some(c_long::from(result))
+}
+
+/// Takes the calls that copy the process. Returns `None` for others.
+///
+/// # Safety
+/// As the call itself.
+unsafe fn fork(number: c_long, arguments: Arguments) -> Option<c_long> {
+    let [flags, stack, ..] = arguments;
+    let is_copy = match number {
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_fork => true,
+        libc::SYS_clone => stack == 0 && int(flags) & libc::CLONE_VM == 0,
+        _ => false,
+    };
+    // SAFETY: as the caller promises.
+    is_copy.then(|| answer(unsafe { process::fork_by_number(number, arguments) }) as c_long)
 }
 
 /// The kernel takes the low half of an `int`'s register.

@@ -1,13 +1,14 @@
 //! Processes that come from this one.
 #![allow(unsafe_code)]
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_long, c_void};
 
 use libc::pid_t;
 
 use crate::boundary::answer_int;
 use crate::fork;
-use crate::real::Next;
+use crate::guest;
+use crate::real::{self, Arguments, Next};
 
 hooks! {
     fn fork() -> pid_t {
@@ -21,6 +22,31 @@ hooks! {
         if process == 0 {
             // It runs no handlers.
             fork::child();
+        }
+        process
+    }
+
+    fn clone(
+        function: *mut c_void,
+        stack: *mut c_void,
+        flags: c_int,
+        argument: *mut c_void,
+        parent: *mut pid_t,
+        local: *mut c_void,
+        child: *mut pid_t,
+    ) -> c_int {
+        // SAFETY: the C library's function has this type. What the caller did not give is not used.
+        let Some(next) = (unsafe { core::mem::transmute::<*mut c_void, Option<Clone>>(CLONE.find()) }) else {
+            return answer_int(-(libc::ENOSYS as isize));
+        };
+        let is_guest = flags & (libc::CLONE_VM | libc::CLONE_THREAD) == libc::CLONE_VM;
+        if is_guest {
+            guest::begin();
+        }
+        // SAFETY: as in the program's call.
+        let process = unsafe { next(function, stack, flags, argument, parent, local, child) };
+        if is_guest && (flags & libc::CLONE_VFORK != 0 || process < 0) {
+            guest::end();
         }
         process
     }
@@ -56,13 +82,40 @@ hooks! {
     }
 }
 
+/// The type of `clone`.
+type Clone = unsafe extern "C" fn(
+    *mut c_void,
+    *mut c_void,
+    c_int,
+    *mut c_void,
+    *mut pid_t,
+    *mut c_void,
+    *mut pid_t,
+) -> c_int;
+
+/// Forks by a bare system call.
+///
+/// # Safety
+/// The call makes a process with a copy of this one's memory, on the same stack.
+pub(super) unsafe fn fork_by_number(number: c_long, arguments: Arguments) -> isize {
+    fork::prepare();
+    // SAFETY: as the caller promises.
+    let process = unsafe { real::call(number, arguments) };
+    if process == 0 {
+        fork::child();
+    } else {
+        fork::parent(process > 0);
+    }
+    process
+}
+
 /// Registers what runs in each child.
 pub(super) fn register() {
     extern "C" fn child() {
         fork::child();
     }
     // SAFETY: the function is there as long as the library, which is never unloaded. Without memory for the entry,
-    // children stay out of the table by `fork::is_guest`.
+    // children have no ends.
     let _no_memory = unsafe { libc::pthread_atfork(None, None, Some(child)) };
 }
 
@@ -84,11 +137,11 @@ unsafe fn fork_by(next: &Next) -> pid_t {
 }
 
 extern "C" fn begin_vfork() {
-    fork::begin_vfork();
+    guest::begin();
 }
 
 extern "C" fn end_vfork(result: isize) -> pid_t {
-    fork::end_vfork();
+    guest::end();
     answer_int(result)
 }
 
@@ -155,5 +208,6 @@ pub(crate) unsafe extern "C" fn __vfork() -> pid_t {
     core::arch::naked_asm!("b {vfork}", vfork = sym vfork);
 }
 
+static CLONE: Next = Next::new(c"clone");
 static FORK: Next = Next::new(c"fork");
 static PLAIN_FORK: Next = Next::new(c"_Fork");

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::environment;
-use crate::fork;
+use crate::guest;
 use crate::policy::{self, Mode};
 use crate::{sleep, table};
 
@@ -10,7 +10,7 @@ extern "C" fn start() {
     policy::open();
     environment::open();
     if policy::policy().is_some_and(|policy| policy.mode != Mode::Off) {
-        fork::remember_process();
+        guest::remember_process();
         super::process::register();
         sleep::open();
         table::open();

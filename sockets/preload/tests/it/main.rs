@@ -1,6 +1,8 @@
 //! Programs under the library give the results that they give without it, and the library knows what they did.
 
 mod counts;
+mod exec;
+mod processes;
 mod program;
 #[path = "../programs/mod.rs"]
 mod programs;

@@ -33,6 +33,12 @@ impl Program {
         }
     }
 
+    /// The program's file.
+    #[must_use]
+    pub(crate) fn path(&self) -> &str {
+        self.path.to_str().expect("a path of text")
+    }
+
     /// The program with variables in its environment.
     #[must_use]
     pub(crate) fn with(&self, variables: &[(&str, &str)]) -> Self {

@@ -1,8 +1,6 @@
 //! A program that starts another one.
 
-mod programs;
-
-use programs::Program;
+use crate::programs::Program;
 
 const WAYS: [&str; 13] = [
     "execve",
