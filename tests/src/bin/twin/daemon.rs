@@ -19,8 +19,12 @@ impl Daemon {
         }
         let mut command = Command::new(folder.join("weft"));
         command.args(["daemon", "--name", &address]).stdin(Stdio::null()).stdout(Stdio::null());
+        let mut child = command.spawn()?;
         // A library that finds no daemon stays on TCP: the count of octets shows it.
-        Ok(Self { child: command.spawn().ok(), address })
+        while child.try_wait()?.is_none() && !std::fs::read_to_string("/proc/net/unix")?.contains(&address) {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        Ok(Self { child: Some(child), address })
     }
 }
 

@@ -1,0 +1,35 @@
+# Programs that move octets and measure it.
+cases+=(http iperf3-1 iperf3-2 iperf3-4 iperf3-8 sockperf qperf)
+quick+=(http iperf3-2 sockperf qperf)
+for name in http qperf sockperf; do eager[$name]=--eager; done
+
+case_http() {
+    need curl
+    files 20
+    server python3 -m http.server "$PORT" --bind 127.0.0.1 --directory "$D/www"
+    fetch "http://127.0.0.1:$PORT"
+}
+
+case_iperf3-1() { iperf3_streams 1; }
+case_iperf3-2() { iperf3_streams 2; }
+case_iperf3-4() { iperf3_streams 4; }
+case_iperf3-8() { iperf3_streams 8; }
+
+iperf3_streams() {
+    need iperf3
+    server iperf3 --server --port "$PORT" --bind 127.0.0.1
+    client iperf3 --client 127.0.0.1 --port "$PORT" --bytes 48M --parallel "$1"
+    client iperf3 --client 127.0.0.1 --port "$PORT" --bytes 16M --parallel "$1" --reverse --length 1000
+}
+
+case_sockperf() {
+    need sockperf
+    server sockperf server --tcp --ip 127.0.0.1 --port "$PORT"
+    client sockperf ping-pong --tcp --ip 127.0.0.1 --port "$PORT" --time 1 --data-integrity --msg-size 100
+}
+
+case_qperf() {
+    need qperf
+    server qperf --listen_port "$PORT"
+    client qperf 127.0.0.1 --listen_port "$PORT" --time 1 tcp_lat tcp_bw
+}
