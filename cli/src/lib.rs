@@ -50,6 +50,7 @@
 
 pub mod bench;
 pub mod conform;
+pub mod daemon;
 mod deadline;
 pub mod decode;
 pub mod demo;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use weft_cli::{bench, conform, decode, demo, log, rping, run, sockets, stat, usage};
+use weft_cli::{bench, conform, daemon, decode, demo, log, rping, run, sockets, stat, usage};
 
 /// A software RNIC in user space: iWARP (MPA, DDP, RDMAP) on a TCP of its own.
 ///
@@ -24,6 +24,7 @@ enum Command {
     Rping(rping::Args),
     Run(run::Args),
     Sockets(sockets::Args),
+    Daemon(daemon::Args),
     Decode(decode::Args),
     Conform(conform::Args),
     Stat(stat::Args),
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Ok(Command::Rping(args)) => rping::run(&args),
         Ok(Command::Run(args)) => run::run(&args),
         Ok(Command::Sockets(args)) => sockets::run(&args),
+        Ok(Command::Daemon(args)) => daemon::run(&args),
         Ok(Command::Decode(args)) => decode::run(&args),
         Ok(Command::Conform(args)) => conform::run(&args),
         Ok(Command::Stat(args)) => stat::run(&args),

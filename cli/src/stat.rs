@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 mod args;
 mod ask;
 mod counters;
+mod sockets;
 mod table;
 
 use ask::Socket;
 
-pub use args::{Args, Target, What};
+pub use args::{Args, Subject, Target, What};
 
 use crate::failure::Failure;
 
@@ -30,7 +31,15 @@ fn show(args: &Args) -> Result<(), Failure> {
     }
     let folder =
         args.dir.clone().or_else(weft_stat::stat_folder_from_env).unwrap_or_else(weft_stat::stat_folder);
-    let Some(target) = args.target else {
+    let target = match args.subject {
+        Some(Subject::Sockets) => return sockets::show(args, &folder, None),
+        Some(Subject::Process(target)) if args.what == What::Sockets => {
+            return sockets::show(args, &folder, Some(target.pid));
+        }
+        Some(Subject::Process(target)) => Some(target),
+        None => None,
+    };
+    let Some(target) = target else {
         return if args.watch.is_some() {
             Err(Failure::usage("--watch needs a process: weft stat PID --watch SECONDS"))
         } else {

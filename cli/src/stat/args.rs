@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-/// Counters and objects of the devices in running processes, as `rdma statistic` and `rdma resource` show them.
+/// Counters and objects of the devices in running processes, as `rdma statistic` and `rdma resource` show them, and the
+/// connections that daemons know.
 ///
 /// A process answers if it was started with WEFT_STAT=1, or if it has started a weft_stat::Server. It listens
 /// on a Unix socket in $XDG_RUNTIME_DIR/weft, or without that variable in /tmp/weft-UID, and answers its own user and
@@ -16,11 +17,13 @@ use clap::{Parser, ValueEnum};
   weft stat 4711 --watch 1      what moves, each second, with rates
   weft stat 4711 qp             its queue pairs: state, addresses, fill
   weft stat 4711 mr --stags     its memory with the STags, which are a secret towards peers
-  weft stat 4711-1 cq --json    the completion queues of its second device, for machines")]
+  weft stat 4711-1 cq --json    the completion queues of its second device, for machines
+  weft stat sockets             the connections of programs under `weft sockets`, and why others stay on TCP
+  weft stat 4711 sockets        those of process 4711, or all if it is a daemon")]
 pub struct Args {
-    /// The process, or one device of it as PID-N; without it all are listed
-    #[arg(value_name = "PID", value_parser = target)]
-    pub target: Option<Target>,
+    /// The process, or one device of it as PID-N; without it all are listed. Or the word sockets
+    #[arg(value_name = "PID", value_parser = subject)]
+    pub subject: Option<Subject>,
     /// What to show
     #[arg(value_name = "WHAT", value_enum, default_value_t = What::Counters)]
     pub what: What,
@@ -39,6 +42,15 @@ pub struct Args {
     /// The folder of the sockets
     #[arg(long, value_name = "FOLDER")]
     pub dir: Option<PathBuf>,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// A process.
+    Process(Target),
+    /// All daemons, for their connections.
+    Sockets,
 }
 
 /// A process, and perhaps one device of it.
@@ -67,6 +79,8 @@ pub enum What {
     Cm,
     /// Listeners
     Listener,
+    /// Connections of programs under `weft sockets`, as their daemon knows them
+    Sockets,
 }
 
 impl What {
@@ -82,8 +96,13 @@ impl What {
             Self::Pd => "pd",
             Self::Cm => "cm",
             Self::Listener => "listener",
+            Self::Sockets => "sockets",
         }
     }
+}
+
+fn subject(text: &str) -> Result<Subject, String> {
+    if text == "sockets" { Ok(Subject::Sockets) } else { target(text).map(Subject::Process) }
 }
 
 fn target(text: &str) -> Result<Target, String> {

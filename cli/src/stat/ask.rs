@@ -44,6 +44,12 @@ pub(super) fn all(folder: &Path) -> Result<Vec<Found>, Failure> {
     Ok(found)
 }
 
+/// Returns what the daemons in the folder tell of connections. Other processes have no such section.
+pub(super) fn daemons(folder: &Path) -> Result<Vec<Value>, Failure> {
+    let sockets = sockets(folder)?;
+    Ok(sockets.iter().filter_map(|socket| socket.ask_if_there("sockets").ok().flatten()).collect())
+}
+
 /// Returns the sockets of a process' devices.
 pub(super) fn of(folder: &Path, target: Target) -> Result<Vec<Socket>, Failure> {
     let Target { pid, device } = target;

@@ -30,6 +30,11 @@ impl Table {
         self.rows.push(row);
     }
 
+    /// True if there is no row below the titles.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.len() == 1
+    }
+
     /// Prints the table. The titles stand out on a terminal.
     pub(super) fn print(&self) -> Result<(), Failure> {
         let width =
@@ -104,7 +109,7 @@ const fn counters(what: What) -> &'static [&'static str] {
     match what {
         What::Qp => QpCounters::NAMES,
         What::Cq => CqCounters::NAMES,
-        What::Mr | What::Srq | What::Pd | What::Cm | What::Listener | What::Counters => &[],
+        What::Mr | What::Srq | What::Pd | What::Cm | What::Listener | What::Sockets | What::Counters => &[],
     }
 }
 
@@ -155,7 +160,7 @@ const fn columns(what: What) -> &'static [(&'static str, &'static str)] {
         What::Listener => {
             &[("ADDRESS", "address"), ("MODE", "mode"), ("UNANSWERED", "unanswered"), ("BACKLOG", "backlog")]
         }
-        What::Counters => &[],
+        What::Sockets | What::Counters => &[],
     }
 }
 
@@ -167,7 +172,7 @@ fn fill(object: &Value, key: &str) -> String {
 }
 
 /// Returns a value as text.
-fn cell(value: &Value) -> String {
+pub(super) fn cell(value: &Value) -> String {
     match value {
         Value::Null => NONE.to_owned(),
         Value::Bool(true) => "yes".to_owned(),

@@ -4,6 +4,7 @@
 
 mod bench;
 mod conform;
+mod daemon;
 mod demo;
 mod engines;
 mod gone;

@@ -9,11 +9,11 @@ use crate::process::run;
 const TABLE: [(&str, &str); 81] = [
     (
         "",
-        "weft: a command is missing: demo, rping, run, sockets, decode, conform, stat and bench (`weft --help` explains",
+        "weft: a command is missing: demo, rping, run, sockets, daemon, decode, conform, stat and bench (`weft --help` explains",
     ),
     (
         "frobnicate",
-        "weft: there is no command `frobnicate` (there are demo, rping, run, sockets, decode, conform, stat and bench)",
+        "weft: there is no command `frobnicate` (there are demo, rping, run, sockets, daemon, decode, conform, stat and bench)",
     ),
     ("help frobnicate", "weft: there is no command `frobnicate` (there are demo, rping, run,"),
     ("bench frobnicate", "weft bench: there is no command `frobnicate` (there are run and sweep)"),

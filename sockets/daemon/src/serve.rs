@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -31,8 +31,6 @@ pub struct Config {
     pub rules: Rules,
     /// The time without a process after which it ends.
     pub linger: Option<Duration>,
-    /// The folder in which it answers `weft stat`.
-    pub stat: Option<PathBuf>,
 }
 
 /// A daemon that listens.
@@ -62,13 +60,19 @@ impl Daemon {
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
         let state = State::new(geteuid().as_raw(), config.rules.clone(), epoll)?;
         let state = Arc::new(Mutex::new(state));
-        let section = {
-            let state = Arc::clone(&state);
-            Section::new("sockets", move |_| stat::tell(&lock(&state)))
-        };
-        let server = config.stat.as_ref().map(|folder| Server::start(folder, vec![section])).transpose()?;
-        let (start, linger) = (Instant::now(), config.linger);
-        Ok(Self { listener, state, start, linger, spare: spare(), server, path })
+        let (start, linger) = (now(), config.linger);
+        Ok(Self { listener, state, start, linger, spare: spare(), server: None, path })
+    }
+
+    /// Answers `weft stat` in this folder from now on.
+    ///
+    /// # Errors
+    /// As of [`Server::start`].
+    pub fn serve_stat(&mut self, folder: &Path) -> io::Result<()> {
+        let state = Arc::clone(&self.state);
+        let section = Section::new("sockets", move |_| stat::tell(&lock(&state)));
+        self.server = Some(Server::start(folder, vec![section])?);
+        Ok(())
     }
 
     /// Serves processes until `stop` can be read, or until the time of `linger` has passed without a process.
@@ -77,7 +81,7 @@ impl Daemon {
     /// If the kernel refuses to wait.
     pub fn run(mut self, stop: impl AsFd) -> io::Result<()> {
         let epoll = lock(&self.state).epoll.try_clone()?;
-        epoll::add(&epoll, stop, epoll::EventData::new_u64(STOP), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, &stop, epoll::EventData::new_u64(STOP), epoll::EventFlags::IN)?;
         let mut events = Vec::with_capacity(EVENTS);
         let mut busy = Duration::ZERO;
         loop {
@@ -163,6 +167,11 @@ impl Drop for Daemon {
             let _gone = std::fs::remove_file(path);
         }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "claims wait in real time")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {

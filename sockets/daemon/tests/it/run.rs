@@ -20,7 +20,7 @@ pub(crate) fn config() -> Config {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let address = format!("@weft-test-{}-{number}", std::process::id()).parse().expect("an address");
-    Config { address, rules: Rules::default(), linger: None, stat: None }
+    Config { address, rules: Rules::default(), linger: None }
 }
 
 impl Running {
@@ -68,6 +68,12 @@ fn a_path_that_a_killed_daemon_has_left_is_taken_again() {
     assert!(Daemon::start(&config).is_err(), "this one lives");
     drop(running);
     assert!(!path.exists());
+}
+
+#[test]
+fn a_descriptor_that_is_given_away_stops_the_daemon() {
+    let stop = eventfd(1, EventfdFlags::CLOEXEC).expect("an eventfd");
+    Daemon::start(&config()).expect("a daemon").run(stop).expect("an end");
 }
 
 #[test]

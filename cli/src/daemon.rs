@@ -1,0 +1,81 @@
+//! `weft daemon`: brings the two ends of connections together.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use rustix::process::geteuid;
+use weft_daemon::{Address, Config, Daemon, Rules, leave_parent, stop_signals};
+use weft_stat::{stat_folder, stat_folder_from_env};
+
+use crate::failure::Failure;
+use crate::usage::number;
+
+/// Give shared memory to the two ends of connections, for programs under `weft sockets`.
+///
+/// Programs of the same user find the daemon by its address. A daemon of root serves all users of the network namespace.
+/// `weft sockets` starts one if none answers, so this command is for settings of your own. It runs until SIGTERM or SIGINT;
+/// connections that share memory go on without it. `weft stat sockets` shows what it knows.
+#[derive(Debug, Clone, Parser)]
+#[command(
+    after_help = "A rule is a line `allow|deny uid NAME net CIDR port N`, each condition at most once or left out. It looks at
+both ends of a connection. The first rule that fits decides; without one a connection is allowed.
+
+Examples:
+  weft daemon
+  weft daemon --name @mine
+  weft daemon --rules /etc/weft/rules
+  weft stat sockets             the connections that this user's daemons know"
+)]
+pub struct Args {
+    /// The address: @NAME, an abstract name, or the path of a socket. The default is where programs look for this user's
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<Address>,
+    /// A file of rules that keep connections on TCP
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
+    /// End after so many seconds without a program, and leave the session of the caller at once
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = number::<u32>(0..=86_400))]
+    pub linger: Option<u32>,
+}
+
+/// Serves programs until a signal comes.
+pub fn run(args: &Args) -> ExitCode {
+    match args.serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.print("daemon"),
+    }
+}
+
+impl Args {
+    fn serve(&self) -> Result<(), Failure> {
+        let rules = self.rules()?;
+        if self.linger.is_some() {
+            leave_parent();
+        }
+        let config = Config {
+            address: self.name.clone().unwrap_or_else(|| Address::of_user(geteuid().as_raw())),
+            rules,
+            linger: self.linger.map(|seconds| Duration::from_secs(seconds.into())),
+        };
+        let stop = stop_signals().map_err(|error| Failure::work(format!("signals: {error}")))?;
+        let mut daemon = Daemon::start(&config).map_err(Failure::work)?;
+        let folder = stat_folder_from_env().unwrap_or_else(stat_folder);
+        if let Err(error) = daemon.serve_stat(&folder) {
+            // Programs can be served all the same.
+            Failure::work(error).print("daemon");
+        }
+        // Nobody has to read it.
+        let _unread = writeln!(std::io::stdout(), "listening at {}", config.address);
+        daemon.run(stop).map_err(Failure::work)
+    }
+
+    fn rules(&self) -> Result<Rules, Failure> {
+        let Some(file) = &self.rules else { return Ok(Rules::default()) };
+        let wrong = |error: String| Failure::usage(format!("--rules: {}: {error}", file.display()));
+        let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+        text.parse().map_err(wrong)
+    }
+}

@@ -1,0 +1,76 @@
+//! `weft daemon`: its address, its rules, its end, and what `weft stat sockets` says of it.
+
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::process::{Process, path_in, run};
+use crate::support::Folder;
+
+fn start(folder: &Folder, words: &[&str]) -> Process {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.arg("daemon").args(words).env("WEFT_STAT", path_in(folder, "stat"));
+    Process::start(&mut command)
+}
+
+fn signal(daemon: &Process, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(daemon.id()).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+#[test]
+fn signals_end_it_and_a_second_one_says_that_the_address_is_taken() {
+    let folder = Folder::new();
+    let name = format!("@weft-cli-{}", std::process::id());
+    for end in [Signal::TERM, Signal::INT] {
+        let daemon = start(&folder, &["--name", &name]);
+        assert_eq!(daemon.line(), format!("listening at {name}"));
+        let second = start(&folder, &["--name", &name]).finish();
+        assert_eq!((second.status, second.stderr.len()), (1, 1), "{second:?}");
+        assert!(second.stderr[0].contains("another daemon has the address"), "{second:?}");
+        signal(&daemon, end);
+        let done = daemon.finish();
+        assert_eq!((done.status, done.stderr.len()), (0, 0), "{done:?}");
+    }
+}
+
+#[test]
+fn wrong_arguments_are_one_line() {
+    let folder = Folder::new();
+    let rules = path_in(&folder, "rules");
+    std::fs::write(&rules, "allow port 80\ndeny prot 22\n").unwrap();
+    for (line, words) in [
+        ("daemon --name mine".to_owned(), "`mine`: a daemon's address is @NAME"),
+        (format!("daemon --rules {rules}"), "line 2: `prot`"),
+        (format!("daemon --rules {rules}x"), "rulesx: No such file"),
+        ("daemon --linger -1".to_owned(), "--linger"),
+    ] {
+        let done = run(&line);
+        assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (2, 0, 1), "{line}: {done:?}");
+        assert!(done.stderr[0].contains(words), "{line}: {done:?}");
+    }
+}
+
+#[test]
+fn stat_shows_what_the_daemon_knows() {
+    let folder = Folder::new();
+    let name = format!("@weft-cli-stat-{}", std::process::id());
+    let daemon = start(&folder, &["--name", &name]);
+    daemon.line();
+    let dir = path_in(&folder, "stat");
+    let json = run(&format!("stat sockets --json --dir {dir}"));
+    assert_eq!((json.status, json.stdout.len()), (0, 1), "{json:?}");
+    let answer: serde_json::Value = serde_json::from_str(&json.stdout[0]).unwrap();
+    assert_eq!(answer["pid"], daemon.id());
+    assert_eq!(answer["sums"]["seen"], 0);
+    let text = run(&format!("stat sockets --dir {dir}"));
+    assert_eq!((text.status, text.stderr.len()), (0, 0), "{text:?}");
+    assert!(text.stdout.iter().any(|line| line.contains("no connection shares memory")), "{text:?}");
+    let by_process = run(&format!("stat {} sockets --dir {dir}", daemon.id()));
+    assert_eq!(by_process.status, 0, "{by_process:?}");
+    signal(&daemon, Signal::TERM);
+    assert_eq!(daemon.finish().status, 0);
+    let none = run(&format!("stat sockets --dir {dir}"));
+    assert_eq!((none.status, none.stdout.len()), (1, 0), "{none:?}");
+    assert!(none.stderr[0].contains("no daemon answers"), "{none:?}");
+}
