@@ -26,6 +26,7 @@ mod data;
 mod escape;
 mod exec;
 mod life;
+mod probe;
 mod process;
 mod start;
 mod stdio;

@@ -86,10 +86,7 @@ pub(crate) fn enter_stream(descriptor: c_int, is_nonblocking: bool) {
 
 /// Enters a duplicate of a descriptor.
 pub(crate) fn duplicate(from: c_int, to: c_int) {
-    if guest::is_guest() {
-        return;
-    }
-    let entry = table::entry(from).unwrap_or(Entry::Unknown);
+    let Some(entry) = table::entry(from).filter(|_| !guest::is_guest()) else { return };
     if let Entry::Stream(handle) = entry {
         count(handle).map(|count| count.fetch_add(1, Ordering::Relaxed));
     }

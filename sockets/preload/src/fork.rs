@@ -12,7 +12,7 @@ use crate::{ends, family, guest, port, section, sleep, table};
 /// Before a fork: makes the coming child a holder of all ends, so that none ends with its parent.
 pub(crate) fn prepare() {
     table::keep_in_children(true);
-    let Some(family) = family::family() else { return };
+    let Some(family) = family::family().filter(|_| table::is_open()) else { return };
     let child = family.reserve();
     for (_, stream) in ends::all() {
         let state = stream.end.state();
@@ -37,6 +37,9 @@ pub(crate) fn parent(is_forked: bool) {
 
 /// Behind a fork, in the child. It runs first of all handlers.
 pub(crate) fn child() {
+    if !table::is_open() {
+        return;
+    }
     guest::remember_process();
     section::forget_thread();
     sleep::leave_to_parent();

@@ -17,6 +17,7 @@ mod environment;
 mod evidence;
 mod exec;
 mod family;
+mod filter;
 mod fork;
 mod guest;
 mod life;

@@ -148,6 +148,11 @@ pub(crate) fn look_for_mail(hear: impl FnMut(Event)) {
     }
 }
 
+/// Ends the port, for a process that leaves its connections to the kernel.
+pub(crate) fn leave() {
+    lose();
+}
+
 /// In a child of fork: the port is the parent's, and so are the doorbells.
 pub(crate) fn leave_to_parent() {
     SOCKET.close();

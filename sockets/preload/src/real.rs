@@ -130,8 +130,23 @@ pub(crate) fn close(number: c_int) {
 
 /// Reserves zeroed words, which cost memory only where they are touched.
 pub(crate) fn reserve(count: usize) -> Option<&'static [AtomicU64]> {
+    map(count, libc::MAP_PRIVATE | libc::MAP_NORESERVE)
+}
+
+/// Reserves zeroed words that children write to as well.
+pub(crate) fn share(count: usize) -> Option<&'static [AtomicU64]> {
+    map(count, libc::MAP_SHARED)
+}
+
+/// Gives back words of [`share`], which nobody may use any more.
+pub(crate) fn unshare(words: &'static [AtomicU64]) {
+    // SAFETY: the mapping is this slice alone.
+    unsafe { kernel!(SYS_munmap, words.as_ptr(), size_of_val(words)) };
+}
+
+fn map(count: usize, flags: c_int) -> Option<&'static [AtomicU64]> {
     let len = count.checked_mul(size_of::<AtomicU64>())?;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let flags = flags | libc::MAP_ANONYMOUS;
     // SAFETY: the kernel chooses the address.
     let start =
         unsafe { kernel!(SYS_mmap, 0, len, libc::PROT_READ | libc::PROT_WRITE, flags, usize::MAX, 0) };
@@ -174,6 +189,11 @@ impl<T> Once<T> {
             self.stage.store(stage, Ordering::Release);
         }
         self.get()
+    }
+
+    /// Takes the value away for good. Those who look at it keep it.
+    pub(crate) fn retire(&self) {
+        self.stage.store(RETIRED, Ordering::Release);
     }
 
     /// Returns the value, if it is there.
@@ -250,3 +270,4 @@ const ASYNCHRONOUS: c_int = 1;
 const EMPTY: u8 = 0;
 const FILLING: u8 = 1;
 const FULL: u8 = 2;
+const RETIRED: u8 = 3;

@@ -62,6 +62,16 @@ pub(crate) fn open() {
     keep_in_children(false);
 }
 
+/// True if there is a table: else the library leaves the process alone.
+pub(crate) fn is_open() -> bool {
+    TABLE.get().is_some()
+}
+
+/// Takes the table away for good.
+pub(crate) fn retire() {
+    TABLE.retire();
+}
+
 /// Returns the entry of a descriptor, or `None` if the table has no place for it.
 #[inline]
 pub(crate) fn entry(descriptor: c_int) -> Option<Entry> {

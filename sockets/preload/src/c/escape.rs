@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_long, c_uint};
 
 use super::{data, life, process};
 use crate::boundary::answer;
+use crate::filter;
 use crate::life::opened;
 use crate::real::{self, Arguments};
 
@@ -16,7 +17,7 @@ hooks! {
         unsafe {
             move_octets(number, arguments)
                 .or_else(|| change_descriptors(number, arguments))
-                .or_else(|| fork(number, arguments))
+                .or_else(|| change_process(number, arguments))
                 .unwrap_or_else(|| answer(real::call(number, arguments)) as c_long)
         }
     }
@@ -88,12 +89,18 @@ unsafe fn change_descriptors(number: c_long, arguments: Arguments) -> Option<c_l
     Some(c_long::from(result))
 }
 
-/// Takes the calls that copy the process. Returns `None` for others.
+/// Takes the calls that copy the process, or change its rights. Returns `None` for others.
 ///
 /// # Safety
 /// As the call itself.
-unsafe fn fork(number: c_long, arguments: Arguments) -> Option<c_long> {
-    let [flags, stack, ..] = arguments;
+unsafe fn change_process(number: c_long, arguments: Arguments) -> Option<c_long> {
+    let [flags, stack, c, d, e, _] = arguments;
+    match number {
+        // SAFETY: as the caller promises.
+        libc::SYS_prctl => return Some(c_long::from(unsafe { process::prctl(int(flags), stack, c, d, e) })),
+        libc::SYS_seccomp if flags <= libc::SECCOMP_SET_MODE_FILTER as usize => filter::retire(),
+        _ => {}
+    }
     let is_copy = match number {
         #[cfg(target_arch = "x86_64")]
         libc::SYS_fork => true,

@@ -6,9 +6,10 @@ use core::ffi::{c_int, c_long, c_void};
 use libc::pid_t;
 
 use crate::boundary::answer_int;
+use crate::filter;
 use crate::fork;
 use crate::guest;
-use crate::real::{self, Arguments, Next};
+use crate::real::{self, Arguments, Next, kernel};
 
 hooks! {
     fn fork() -> pid_t {
@@ -49,6 +50,14 @@ hooks! {
             guest::end();
         }
         process
+    }
+
+    fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+        if option == libc::PR_SET_SECCOMP {
+            filter::retire();
+        }
+        // SAFETY: the program's own call.
+        answer_int(unsafe { kernel!(SYS_prctl, option, a, b, c, d) })
     }
 
     fn daemon(stays_in_folder: c_int, keeps_output: c_int) -> c_int {

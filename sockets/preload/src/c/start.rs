@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::environment;
+use crate::filter;
 use crate::guest;
 use crate::policy::{self, Mode};
 use crate::{sleep, table};
@@ -9,7 +10,8 @@ use crate::{sleep, table};
 extern "C" fn start() {
     policy::open();
     environment::open();
-    if policy::policy().is_some_and(|policy| policy.mode != Mode::Off) {
+    let is_wanted = policy::policy().is_some_and(|policy| policy.mode != Mode::Off);
+    if is_wanted && (!filter::is_inherited() || super::probe::are_calls_allowed()) {
         guest::remember_process();
         super::process::register();
         sleep::open();

@@ -33,10 +33,19 @@ ways! {
     a_descriptor_is_passed: "message",
     a_daemon_takes_a_connection: "daemon",
     commands_run_meanwhile: "commands",
+    a_program_in_a_sandbox_of_its_own_lives: "sandbox",
 }
 
 #[test]
 fn a_static_program_takes_a_connection() {
     let Some(program) = Program::new("processes", &["-static"]) else { return };
     talks("static", &[program.path()]);
+}
+
+#[test]
+fn a_program_lives_with_a_filter_from_the_one_that_started_it() {
+    let calls = [libc::SYS_memfd_create, libc::SYS_membarrier, libc::SYS_sendmsg, libc::SYS_getsockopt];
+    for call in calls.iter().chain(&[libc::SYS_pidfd_open, libc::SYS_eventfd2, libc::SYS_ppoll]) {
+        talks("inherit", &[&call.to_string()]);
+    }
 }

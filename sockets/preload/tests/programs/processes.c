@@ -3,6 +3,10 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -10,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -303,6 +308,45 @@ static void commands(void) {
     wait_for(other);
 }
 
+// Installs a filter that kills at all calls but these, or at these alone.
+static void install(const int *calls, int count, int are_allowed, int by_number) {
+    struct sock_filter rules[64] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
+    int len = 1;
+    for (int at = 0; at < count; at++) {
+        rules[len++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, calls[at], 0, 1);
+        rules[len++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, are_allowed ? SECCOMP_RET_ALLOW : SECCOMP_RET_KILL_PROCESS);
+    }
+    rules[len++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, are_allowed ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ALLOW);
+    struct sock_fprog program = {len, rules};
+    check(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl");
+    if (by_number) check(!syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program), "seccomp");
+    else check(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), "prctl");
+}
+
+static int by_number;
+
+// A child that allows itself nothing but to echo.
+static pid_t by_sandbox(int descriptor) {
+    pid_t child = fork();
+    if (!child) {
+        const int calls[] = {SYS_read, SYS_write, SYS_exit_group};
+        install(calls, 3, 1, by_number);
+        echo(descriptor, descriptor);
+        syscall(SYS_exit_group, 0);
+    }
+    return child;
+}
+
+static int forbidden;
+
+// A program that gets a filter from the one that started it. It makes connections of its own.
+static void inherit(void) {
+    if (!forbidden) return;
+    install(&forbidden, 1, 0, 0);
+    execl(self, self, "fork", (char *)0);
+    check(0, "exec");
+}
+
 int main(int count, char **arguments) {
     self = arguments[0];
     name = arguments[1];
@@ -321,5 +365,7 @@ int main(int count, char **arguments) {
     if (!strcmp(name, "clone")) other_program(by_clone);
     if (!strcmp(name, "daemon")) other_program(by_daemon);
     if (!strcmp(name, "commands")) commands();
+    if (!strcmp(name, "sandbox")) other_program(by_sandbox), by_number = 1, other_program(by_sandbox);
+    if (!strcmp(name, "inherit")) forbidden = atoi(arguments[2]), inherit();
     return 0;
 }
