@@ -82,7 +82,11 @@ impl<'a> Inbound<'a> {
     /// The sender broke a rule of the link.
     #[inline]
     pub fn source(&self) -> Result<Source, Broken> {
-        self.look_for(1)
+        match self.own.tail.load(Ordering::Relaxed).saturating_sub(self.own.consumed.load(Ordering::Relaxed))
+        {
+            available @ 1.. if self.own.leg().carrier != Carrier::Tcp => Ok(Source::Ring { available }),
+            _ => self.look(),
+        }
     }
 
     /// Returns how many octets the ring has, as far as they matter to a reader of `wanted`: looks at the sender's tail
@@ -92,10 +96,7 @@ impl<'a> Inbound<'a> {
     /// As [`source`](Self::source).
     #[inline]
     pub fn available(&self, wanted: u64) -> Result<u64, Broken> {
-        Ok(match self.look_for(wanted)? {
-            Source::Tcp { .. } => 0,
-            Source::Ring { available } => available,
-        })
+        Ok(self.there(wanted)?.map_or(0, |(_, available)| available))
     }
 
     /// Takes octets from the ring, and tells the sender now and then that there is room. Returns how many: 0 if there
@@ -107,8 +108,9 @@ impl<'a> Inbound<'a> {
     pub fn read(&self, octets: &mut [u8]) -> Result<usize, Broken> {
         loop {
             let consumed = self.own.consumed.load(Ordering::Relaxed);
-            let len = self.copy(consumed, 0, octets)?;
-            if len == 0 || self.take(consumed, len) {
+            let Some((ring, available)) = self.there(octets.len() as u64)? else { return Ok(0) };
+            let len = self.copy(&ring, available, consumed, octets);
+            if len == 0 || self.take(&ring, consumed, len) {
                 return Ok(len);
             }
         }
@@ -119,7 +121,10 @@ impl<'a> Inbound<'a> {
     /// # Errors
     /// As [`source`](Self::source).
     pub fn peek(&self, offset: u64, octets: &mut [u8]) -> Result<usize, Broken> {
-        self.copy(self.own.consumed.load(Ordering::Relaxed), offset, octets)
+        let wanted = offset.saturating_add(octets.len() as u64);
+        let Some((ring, available)) = self.there(wanted)? else { return Ok(0) };
+        let from = self.own.consumed.load(Ordering::Relaxed).wrapping_add(offset);
+        Ok(self.copy(&ring, available.saturating_sub(offset), from, octets))
     }
 
     /// Takes up to `len` octets from the ring and drops them. Returns how many. It also follows a system call that
@@ -130,8 +135,9 @@ impl<'a> Inbound<'a> {
     pub fn discard(&self, len: usize) -> Result<usize, Broken> {
         loop {
             let consumed = self.own.consumed.load(Ordering::Relaxed);
-            let len = len.min(index(self.available(len as u64)?));
-            if len == 0 || self.take(consumed, len) {
+            let Some((ring, available)) = self.there(len as u64)? else { return Ok(0) };
+            let len = len.min(index(available));
+            if len == 0 || self.take(&ring, consumed, len) {
                 return Ok(len);
             }
         }
@@ -144,8 +150,9 @@ impl<'a> Inbound<'a> {
     /// As [`source`](Self::source).
     #[cfg(not(loom))]
     pub fn filled(&self, wanted: usize) -> Result<[(*mut u8, usize); 2], Broken> {
-        let available = self.available(wanted as u64)?;
-        let Some(ring) = self.ring() else { return Ok([(core::ptr::null_mut(), 0); 2]) };
+        let Some((ring, available)) = self.there(wanted as u64)? else {
+            return Ok([(core::ptr::null_mut(), 0); 2]);
+        };
         Ok(ring.pieces(self.own.consumed.load(Ordering::Relaxed), wanted.min(index(available))))
     }
 
@@ -274,14 +281,20 @@ impl<'a> Inbound<'a> {
         }
     }
 
+    /// The ring and how many octets it has, as far as they matter to a reader of `wanted`. `None` in a leg by TCP.
     #[inline]
-    fn look_for(&self, wanted: u64) -> Result<Source, Broken> {
+    fn there(&self, wanted: u64) -> Result<Option<(Ring<'a>, u64)>, Broken> {
         let consumed = self.own.consumed.load(Ordering::Relaxed);
         let available = self.own.tail.load(Ordering::Relaxed).saturating_sub(consumed);
-        if available >= wanted && self.own.leg().carrier != Carrier::Tcp {
-            return Ok(Source::Ring { available });
+        if available >= wanted
+            && let Some(ring) = self.ring()
+        {
+            return Ok(Some((ring, available)));
         }
-        self.look()
+        match self.look()? {
+            Source::Tcp { .. } => Ok(None),
+            Source::Ring { available } => Ok(self.ring().map(|ring| (ring, available))),
+        }
     }
 
     /// Looks at what the sender has published.
@@ -344,20 +357,15 @@ impl<'a> Inbound<'a> {
         self.shared.consumer.adopted.store(u64::from(leg.number), Ordering::Release);
     }
 
-    /// Copies octets behind place `offset`. Returns how many there were.
+    /// Copies up to `available` octets from position `from` on. Returns how many.
     #[inline]
-    fn copy(&self, consumed: u64, offset: u64, octets: &mut [u8]) -> Result<usize, Broken> {
-        let available = self.available(offset.saturating_add(octets.len() as u64))?;
-        let Some(ring) = self.ring() else { return Ok(0) };
-        let len = octets.len().min(index(available.saturating_sub(offset)));
-        let Some(octets) = octets.get_mut(..len) else { return Ok(0) };
-        if len == 0 {
-            return Ok(0);
+    fn copy(&self, ring: &Ring<'_>, available: u64, from: u64, octets: &mut [u8]) -> usize {
+        let len = octets.len().min(index(available));
+        let octets = octets.get_mut(..len).unwrap_or_default();
+        if available > BESIDE as u64 || !self.copy_beside(from, octets) {
+            ring.read(from, octets);
         }
-        if offset != 0 || available > BESIDE as u64 || !self.copy_beside(consumed, octets) {
-            ring.read(consumed.wrapping_add(offset), octets);
-        }
-        Ok(len)
+        len
     }
 
     /// Copies the octets beside the tail, if they are those from `consumed` on.
@@ -367,12 +375,16 @@ impl<'a> Inbound<'a> {
         if producer.beside_start.load(Ordering::Acquire) != consumed {
             return false;
         }
-        for (octets, word) in octets.chunks_mut(8).zip(&producer.beside) {
+        let mut rest = octets;
+        for word in &producer.beside {
             let word = word.load(Ordering::Relaxed).to_ne_bytes();
-            match <&mut [u8; 8]>::try_from(&mut *octets) {
-                Ok(octets) => *octets = word,
-                Err(_) => octets.iter_mut().zip(word).for_each(|(to, from)| *to = from),
+            if rest.len() < word.len() {
+                rest.iter_mut().zip(word).for_each(|(to, from)| *to = from);
+                break;
             }
+            let Some((octets, behind)) = rest.split_first_chunk_mut() else { break };
+            *octets = word;
+            rest = behind;
         }
         fence(Ordering::Acquire);
         producer.beside_start.load(Ordering::Relaxed) == consumed
@@ -380,16 +392,15 @@ impl<'a> Inbound<'a> {
 
     /// Takes `len` octets from `consumed` on. Returns false if a signal handler was faster.
     #[inline]
-    fn take(&self, consumed: u64, len: usize) -> bool {
+    fn take(&self, ring: &Ring<'_>, consumed: u64, len: usize) -> bool {
         let now = consumed.wrapping_add(len as u64);
         // Between a look and a store a signal handler could take the same octets.
         compiler_fence(Ordering::SeqCst);
         if self.own.consumed.compare_exchange(consumed, now, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             return false;
         }
-        let half = self.ring().map_or(0, |ring| ring.size() / 2);
         let published = self.own.published.load(Ordering::Relaxed);
-        if now >= self.own.tail.load(Ordering::Relaxed) || now.wrapping_sub(published) >= half {
+        if now >= self.own.tail.load(Ordering::Relaxed) || now.wrapping_sub(published) >= ring.size() / 2 {
             if self.is_nested {
                 self.own.behind.store(1, Ordering::Relaxed);
             } else {

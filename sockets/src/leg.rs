@@ -34,6 +34,7 @@ pub struct RingPlace {
 
 impl RingPlace {
     /// Returns a place, or `None` if no such ring fits into a link.
+    #[inline]
     #[must_use]
     pub const fn new(unit: u32, log2: u8) -> Option<Self> {
         if log2 < MIN_LOG2 || log2 > MAX_LOG2 || (unit as u64) * RING_UNIT < RINGS_AT {
@@ -44,12 +45,14 @@ impl RingPlace {
     }
 
     /// Octets from the start of the link.
+    #[inline]
     #[must_use]
     pub const fn offset(self) -> u64 {
         self.unit as u64 * RING_UNIT
     }
 
     /// Octets of the ring, a power of two.
+    #[inline]
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "no ring is empty of memory")]
     pub const fn len(self) -> u64 {
@@ -59,6 +62,7 @@ impl RingPlace {
 
 impl Leg {
     /// Returns the leg in a word, which a peer may have written, or `None` if no leg has that word.
+    #[inline]
     #[must_use]
     pub fn from_word(word: u64) -> Option<Self> {
         let number = (word & 0xffff) as u16;
@@ -73,6 +77,7 @@ impl Leg {
     }
 
     /// Packs the leg: number in 16 bits, kind in 8, logarithm in 8, unit in 32.
+    #[inline]
     #[must_use]
     pub fn to_word(self) -> u64 {
         let rest = match self.carrier {

@@ -74,6 +74,7 @@ impl Mapping {
         if start == libc::MAP_FAILED { Err(Errno::NOMEM) } else { Ok(()) }
     }
 
+    #[inline]
     fn at<T: Shared>(&self, offset: u64) -> Option<&T> {
         let offset = usize::try_from(offset).ok()?;
         let end = offset.checked_add(size_of::<T>())?;
@@ -161,12 +162,14 @@ impl Link {
     }
 
     /// A channel's words, if there is such a channel.
+    #[inline]
     #[must_use]
     pub fn channel(&self, channel: u32) -> Option<&Channel> {
         if channel >= CHANNELS { None } else { self.0.at(channel_offset(channel)) }
     }
 
     /// The ready flags of the party that reads, 0 or 1.
+    #[inline]
     #[must_use]
     pub fn ready(&self, party: u32) -> &ReadyFlags {
         self.0
@@ -175,6 +178,7 @@ impl Link {
     }
 
     /// The octets of a ring.
+    #[inline]
     #[must_use]
     pub fn ring(&self, place: RingPlace) -> Octets<'_> {
         // A place lies in the link by construction.
@@ -218,6 +222,7 @@ impl Slab {
     }
 
     /// An end, if there is such a slot.
+    #[inline]
     #[must_use]
     pub fn end(&self, slot: u32) -> Option<&End> {
         if slot >= ENDS { None } else { self.0.at(end_offset(slot)) }
@@ -267,6 +272,7 @@ impl Status {
     }
 
     /// The lines. Only the owner may store to them.
+    #[inline]
     #[must_use]
     pub fn page(&self) -> &StatusPage {
         self.0.at(0).unwrap_or_else(|| unreachable!("the mapping has a page"))
@@ -283,6 +289,7 @@ pub struct Octets<'a> {
 
 impl Octets<'_> {
     /// How many there are.
+    #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
@@ -295,6 +302,7 @@ impl Octets<'_> {
     }
 
     /// Copies `octets` to place `at` on. Returns false, and copies nothing, if they do not fit there.
+    #[inline]
     #[must_use]
     pub fn write(&self, at: usize, octets: &[u8]) -> bool {
         let fits = at.checked_add(octets.len()).is_some_and(|end| end <= self.len);
@@ -306,6 +314,7 @@ impl Octets<'_> {
     }
 
     /// Copies the octets from place `at` on. Returns false, and copies nothing, if there are not so many.
+    #[inline]
     #[must_use]
     pub fn read(&self, at: usize, octets: &mut [u8]) -> bool {
         let fits = at.checked_add(octets.len()).is_some_and(|end| end <= self.len);
@@ -317,6 +326,7 @@ impl Octets<'_> {
     }
 
     /// Returns the address of `len` octets at `at`, for system calls that read or write them, if there are so many.
+    #[inline]
     #[must_use]
     pub fn address(&self, at: usize, len: usize) -> Option<*mut u8> {
         let end = at.checked_add(len)?;
@@ -329,6 +339,7 @@ impl Octets<'_> {
 ///
 /// # Safety
 /// Both are valid for so many octets, and do not overlap.
+#[inline]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     // The compiler cannot see which function this is, so it assumes nothing of the octets.
     let function: unsafe extern "C" fn(*mut libc::c_void, *const libc::c_void, usize) -> *mut libc::c_void =

@@ -361,8 +361,17 @@ impl<'a> Outbound<'a> {
         let written = self.own.written.load(Ordering::Relaxed);
         producer.beside_start.store(NOWHERE, Ordering::Relaxed);
         fence(Ordering::Release);
-        for (word, octets) in producer.beside.iter().zip(octets.chunks(8)) {
-            word.store(word_of(octets), Ordering::Relaxed);
+        let mut rest = octets;
+        for word in &producer.beside {
+            let Some((octets, behind)) = rest.split_first_chunk() else {
+                word.store(word_of(rest), Ordering::Relaxed);
+                break;
+            };
+            word.store(u64::from_ne_bytes(*octets), Ordering::Relaxed);
+            rest = behind;
+            if rest.is_empty() {
+                break;
+            }
         }
         producer.beside_start.store(written, Ordering::Release);
         self.store_tail(written.wrapping_add(octets.len() as u64));
@@ -387,12 +396,9 @@ impl<'a> Outbound<'a> {
     }
 }
 
-/// The word of at most 8 octets.
+/// The word of less than 8 octets.
 #[inline]
 fn word_of(octets: &[u8]) -> u64 {
-    if let Ok(word) = octets.try_into() {
-        return u64::from_ne_bytes(word);
-    }
     let mut word = [0; 8];
     for (to, from) in word.iter_mut().zip(octets) {
         *to = *from;
