@@ -1,5 +1,6 @@
 //! What the daemon does after a process has ended.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
@@ -15,7 +16,7 @@ use crate::state::State;
 
 impl State {
     /// Forgets a process that has ended, and frees what only it had.
-    pub(crate) fn bury(&mut self, id: u64) {
+    pub(crate) fn bury(&mut self, id: u64, now: Duration) {
         self.claims.forget(id);
         let Some(port) = self.ports.remove(&id) else { return };
         self.limits.give_port(port.uid);
@@ -39,11 +40,19 @@ impl State {
             self.release(member.family, member.place, member.identity);
             let is_same_namespace = u32::try_from(port.pid) == Ok(member.identity.0);
             if is_same_namespace {
-                self.watch_relatives(member.family, port.uid);
+                self.watch_relatives(member.family, now);
             }
         }
-        if self.families.get(&member.family).is_some_and(|family| family.members.is_empty()) {
-            self.end_family(member.family);
+        self.end_family_if_dead(member.family);
+    }
+
+    /// Looks again at places that were taken for children.
+    pub(crate) fn look_for_births(&mut self, now: Duration) {
+        let due: BTreeSet<u64> =
+            self.unborn.iter().filter(|(_, at)| **at <= now).map(|((family, _), _)| *family).collect();
+        for family in due {
+            self.watch_relatives(family, now);
+            self.end_family_if_dead(family);
         }
     }
 
@@ -58,7 +67,8 @@ impl State {
             let is_closed = state.phase == Phase::Closed;
             let is_last = state.phase != Phase::Free && end.holders.remove(place);
             // A member may have closed an end and not have told it.
-            if !is_last && !(is_closed && end.holders.members().next().is_none()) {
+            let is_left = is_closed && end.holders.members().next().is_none();
+            if !is_last && !is_left {
                 continue;
             }
             if !is_closed {
@@ -115,8 +125,9 @@ impl State {
     }
 
     /// Watches the relatives of a dead process that have no port: they may hold its ends.
-    fn watch_relatives(&mut self, name: u64, uid: u32) {
+    fn watch_relatives(&mut self, name: u64, now: Duration) {
         let Some(family) = self.families.get(&name) else { return };
+        let uid = family.uid;
         let members = family.slab.header().members.iter().zip(0_u16..);
         let found = members.map(|(words, place)| {
             (place, (words.pid.load(Ordering::Acquire), words.started.load(Ordering::Relaxed)))
@@ -124,11 +135,26 @@ impl State {
         let strangers: Vec<_> =
             found.filter(|(place, (pid, _))| *pid != 0 && !family.members.contains_key(place)).collect();
         for (place, identity) in strangers {
+            // A place without a start time was taken for a child. The child enters its own when it runs first.
+            let is_unborn = identity.1 == 0;
+            let due = *self.unborn.entry((name, place)).or_insert(now + BIRTH);
+            if is_unborn && now < due {
+                continue;
+            }
+            self.unborn.remove(&(name, place));
             match living(identity).filter(|_| self.limits.take_port(uid)) {
                 Some((pid, pidfd)) => self.watch(name, (place, identity), Port::new(uid, pid, None), pidfd),
                 None => self.release(name, place, identity),
             }
         }
+        // The others have registered meanwhile, or are gone.
+        let left: BTreeSet<(u64, u16)> = self
+            .unborn
+            .iter()
+            .filter(|((family, _), due)| *family == name && **due <= now)
+            .map(|(key, _)| *key)
+            .collect();
+        self.unborn.retain(|key, _| !left.contains(key));
     }
 
     fn watch(&mut self, family: u64, (place, identity): (u16, (u32, u64)), mut port: Port, pidfd: OwnedFd) {
@@ -156,7 +182,11 @@ impl State {
     }
 
     /// Forgets a family without processes.
-    fn end_family(&mut self, name: u64) {
+    fn end_family_if_dead(&mut self, name: u64) {
+        let is_dead = self.families.get(&name).is_some_and(|family| family.members.is_empty());
+        if !is_dead || self.unborn.keys().any(|(family, _)| *family == name) {
+            return;
+        }
         let Some(family) = self.remove_family(name) else { return };
         self.sums.add(&family.slab.header().totals);
         for link in family.links {
@@ -195,6 +225,9 @@ impl State {
         }
     }
 }
+
+/// A child that a process was about to fork has so much time to say so.
+const BIRTH: Duration = Duration::from_secs(1);
 
 /// Returns the process that the slab names, if it lives.
 fn living((pid, started): (u32, u64)) -> Option<(i32, OwnedFd)> {

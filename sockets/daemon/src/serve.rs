@@ -93,7 +93,7 @@ impl Daemon {
                 }
                 let alone = self.linger.filter(|_| state.ports.is_empty()).map(|linger| busy + linger);
                 let retry = is_stalled.then(|| self.start.elapsed() + RETRY);
-                let next = [state.claims.deadline(), alone, retry].into_iter().flatten().min();
+                let next = [state.deadline(), alone, retry].into_iter().flatten().min();
                 next.map(|next| next.saturating_sub(self.start.elapsed()) + ROUNDING)
             };
             let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
@@ -124,7 +124,7 @@ impl Daemon {
         let mut state = lock(&self.state);
         if is_pidfd {
             state.read_rest(id, now);
-            state.bury(id);
+            state.bury(id, now);
             return;
         }
         if flags.contains(epoll::EventFlags::OUT) {

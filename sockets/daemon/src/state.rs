@@ -43,6 +43,9 @@ pub(crate) struct State {
     by_slab: HashMap<(u64, u64), u64>,
     /// The ports with messages to be sent.
     unsent: BTreeSet<u64>,
+    /// Places of families that a process has taken for a child that it was about to fork, and when they are looked at
+    /// again.
+    pub(crate) unborn: BTreeMap<(u64, u16), Duration>,
 }
 
 /// Processes with one slab.
@@ -76,6 +79,7 @@ impl State {
             next: 1,
             by_slab: HashMap::new(),
             unsent: BTreeSet::new(),
+            unborn: BTreeMap::new(),
         };
         [it.epoch, _] = it.secret().unwrap_or_default();
         Ok(it)
@@ -122,11 +126,17 @@ impl State {
         }
     }
 
-    /// Drops the claims that have waited in vain.
+    /// Drops the claims that have waited in vain, and looks for children that were about to be forked.
     pub(crate) fn expire(&mut self, now: Duration) {
         while let Some(claimant) = self.claims.poll_expired(now) {
             self.drop_claim(claimant, Reason::NoPartner);
         }
+        self.look_for_births(now);
+    }
+
+    /// Returns when [`expire`](Self::expire) has something to do.
+    pub(crate) fn deadline(&mut self) -> Option<Duration> {
+        self.unborn.values().copied().chain(self.claims.deadline()).min()
     }
 
     /// Sends what is to be sent. Returns true if some of it has to be tried again soon.
@@ -253,7 +263,7 @@ impl State {
         match message {
             ToDaemon::Register { oldest, newest, member } => {
                 let memory = [next()?, next()?, next()?];
-                self.register(id, (oldest, newest), member, memory)
+                self.register(id, (oldest, newest, member), memory, now)
             }
             ToDaemon::Bell { line } => {
                 let file = next()?;
@@ -288,15 +298,15 @@ impl State {
     fn register(
         &mut self,
         id: u64,
-        versions: (u16, u16),
-        place: u16,
+        (oldest, newest, place): (u16, u16, u16),
         [pidfd, status, slab]: [OwnedFd; 3],
+        now: Duration,
     ) -> Result<(), Broken> {
         let (uid, pid) = self.ports.get(&id).map(|port| (port.uid, port.pid)).ok_or(Broken)?;
         if self.member(id).is_some() || usize::from(place) >= MEMBERS || pid_of(&pidfd) != Some(pid) {
             return Err(Broken);
         }
-        if !(versions.0..=versions.1).contains(&VERSION) {
+        if !(oldest..=newest).contains(&VERSION) {
             self.send(id, ToProcess::Refused { reason: Reason::Version }, None);
             return Ok(());
         }
@@ -319,7 +329,7 @@ impl State {
             knows: BTreeSet::new(),
             links: BTreeSet::new(),
         };
-        self.replace_earlier(id, pid, &mut member)?;
+        self.replace_earlier(id, pid, &mut member, now)?;
         let data = epoll::EventData::new_u64(id << 1 | 1);
         epoll::add(&self.epoll, &member.pidfd, data, epoll::EventFlags::IN).map_err(|_| Broken)?;
         if let Some(family) = self.families.get_mut(&family) {
@@ -333,7 +343,13 @@ impl State {
     }
 
     /// Ends what the same process registered before: it lost its port, or runs another program now.
-    fn replace_earlier(&mut self, id: u64, pid: i32, member: &mut Member) -> Result<(), Broken> {
+    fn replace_earlier(
+        &mut self,
+        id: u64,
+        pid: i32,
+        member: &mut Member,
+        now: Duration,
+    ) -> Result<(), Broken> {
         let earlier = self.ports.iter().filter(|(other, port)| **other != id && port.pid == pid);
         let earlier: Vec<_> = earlier.filter(|(_, port)| port.member.is_some()).map(|(id, _)| *id).collect();
         let same = self.families.get(&member.family).and_then(|family| family.members.get(&member.place));
@@ -343,7 +359,7 @@ impl State {
         let same = same.copied();
         for earlier in earlier {
             if Some(earlier) != same {
-                self.bury(earlier);
+                self.bury(earlier, now);
                 continue;
             }
             // The page and the doorbells are the process's own still: those that know it need not hear of it.

@@ -91,6 +91,36 @@ fn death_behind_a_final_octet_resets_the_other_direction_and_wakes() {
 }
 
 #[test]
+fn a_relative_without_a_port_keeps_the_end_until_it_ends() {
+    let daemon = Running::new();
+    let Pair { mut puppet, client, offer: (link, channel, party), .. } = pair(&daemon);
+    let mut relative = std::process::Command::new("sleep").arg("1000").spawn().expect("a process");
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", relative.id())).expect("the kernel's text");
+    let started = stat.rsplit(')').next().and_then(|rest| rest.split(' ').nth(20)).expect("a field");
+    puppet.order(&format!("relative {} {started}", relative.id()));
+    puppet.kill();
+    hear(&client, |mail| matches!(mail, ToProcess::PeerGone { .. }));
+    client.send(ToDaemon::Closed { link, channel, party }, &[]);
+    // The channel is there still.
+    client.send(ToDaemon::WantRing { link, channel, party, log2: 16 }, &[]);
+    hear(&client, |mail| matches!(mail, ToProcess::RingMade { .. }));
+    relative.kill().expect("a process");
+    relative.wait().expect("an end");
+    hear(&client, |mail| *mail == ToProcess::LinkGone { link });
+}
+
+#[test]
+fn a_child_that_was_never_forked_keeps_nothing() {
+    let daemon = Running::new();
+    let Pair { mut puppet, client, offer: (link, channel, party), .. } = pair(&daemon);
+    let parent = puppet.pid().as_raw_nonzero();
+    puppet.order(&format!("relative {parent} 0"));
+    puppet.kill();
+    client.send(ToDaemon::Closed { link, channel, party }, &[]);
+    hear(&client, |mail| *mail == ToProcess::LinkGone { link });
+}
+
+#[test]
 fn a_stopped_process_holds_nobody_up() {
     let daemon = Running::new();
     let Pair { puppet, client, offer, .. } = pair(&daemon);

@@ -147,6 +147,14 @@ fn puppet() {
                 let words = link.as_ref().and_then(|link: &Link| link.channel(channel.1)).expect("a channel");
                 words.directions[usize::from(channel.2)].producer.flags.store(FINAL, Ordering::Release);
             }
+            // Another process, by its number and start time, holds the end as well.
+            "relative" => {
+                let (pid, started) = value.split_once(' ').expect("two numbers");
+                let member = &client.slab.header().members[1];
+                member.started.store(started.parse().expect("a number"), Ordering::Relaxed);
+                member.pid.store(pid.parse().expect("a number"), Ordering::Release);
+                assert!(client.slab.end(0).expect("an end").holders.add(1));
+            }
             "close" => {
                 client.send(ToDaemon::Closed { link: channel.0, channel: channel.1, party: channel.2 }, &[]);
             }
