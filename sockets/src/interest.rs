@@ -65,6 +65,13 @@ impl Interest {
         events
     }
 
+    /// True if the kernel told any of these events last.
+    #[inline]
+    #[must_use]
+    pub const fn was_told(&self, events: u32) -> bool {
+        self.told & events != 0
+    }
+
     /// True if the set wants to hear of octets.
     #[inline]
     #[must_use]

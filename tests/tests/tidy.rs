@@ -141,6 +141,7 @@ const UNSAFE: [(&str, &str); 23] = [
     ("sockets/daemon/src/kernel.rs", "calls that rustix lacks"),
     ("sockets/preload/src/c/", "the boundary to C"),
     ("sockets/preload/src/calls.rs", "questions to the kernel and waits in it"),
+    ("sockets/preload/src/cells.rs", "values that a lock guards"),
     ("sockets/preload/src/real.rs", "raw system calls, and memory that lives as long as the process"),
     ("tests/src/bin/twin/calls.rs", "makes socket calls as C programs do"),
     ("tests/src/bin/twin/connections.rs", "makes connections as C programs do"),

@@ -23,6 +23,7 @@ macro_rules! hooks {
 
 mod aliases;
 mod data;
+mod epoll;
 mod escape;
 mod exec;
 mod life;

@@ -3,7 +3,7 @@
 
 use core::ffi::c_int;
 
-use libc::{pollfd, timespec};
+use libc::{epoll_event, pollfd, timespec};
 
 use crate::real::{kernel, point};
 
@@ -66,6 +66,35 @@ pub(crate) fn look(items: &mut [pollfd]) -> isize {
     let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the items can be written, and the limit can.
     unsafe { kernel!(SYS_ppoll, items.as_mut_ptr(), items.len(), &raw mut now, 0, 0) }
+}
+
+/// Changes an epoll set. Returns the kernel's answer.
+pub(crate) fn epoll_ctl(set: c_int, operation: c_int, descriptor: c_int, event: Option<(u32, u64)>) -> isize {
+    let mut event = event.map(|(events, data)| epoll_event { events, u64: data });
+    let event = event.as_mut().map_or(core::ptr::null_mut(), |event| &raw mut *event);
+    // SAFETY: the event is null or can be read.
+    unsafe { kernel!(SYS_epoll_ctl, set, operation, descriptor, event) }
+}
+
+/// Waits for a set, and is a cancellation point as `epoll_wait` is. Returns the kernel's answer.
+pub(crate) fn epoll_wait(
+    set: c_int,
+    events: &mut [epoll_event],
+    limit: Option<timespec>,
+    mask: Option<Signals>,
+) -> isize {
+    let limit = limit.as_ref().map_or(core::ptr::null(), |limit| &raw const *limit);
+    let mask = mask.as_ref().map_or(core::ptr::null(), |mask| &raw const *mask);
+    // SAFETY: the events can be written; limit and mask are null or can be read.
+    unsafe {
+        point!(SYS_epoll_pwait2, set, events.as_mut_ptr(), events.len(), limit, mask, size_of::<Signals>())
+    }
+}
+
+/// Asks a set without waiting. Returns the kernel's answer.
+pub(crate) fn epoll_look(set: c_int, events: &mut [epoll_event]) -> isize {
+    // SAFETY: the events can be written.
+    unsafe { kernel!(SYS_epoll_pwait, set, events.as_mut_ptr(), events.len(), 0, 0, 0) }
 }
 
 /// Runs `use_room` with memory for a list of this length, and for so many words. Returns what it returns, or the error if

@@ -9,7 +9,7 @@ use weft_sockets::{Holder, Inbound, Level, Lock, Outbound, Owner};
 
 use crate::ends::Stream;
 use crate::line::Line;
-use crate::{calls, clock, family};
+use crate::{calls, clock, family, real};
 
 /// A section that this thread is in. It does not end by itself: a thread may be jumped out of it.
 #[derive(Debug)]
@@ -32,6 +32,12 @@ impl Section {
     #[inline]
     pub(crate) fn of_outbound(stream: &Stream) -> Option<Self> {
         Self::begin(&stream.end.outbound.lock, stream.is_alone())
+    }
+
+    /// Begins a section of something that only this process uses. `None`: this is a signal handler, and its thread is in
+    /// one.
+    pub(crate) fn of_word(word: &'static AtomicU64) -> Option<Self> {
+        Self::begin(word, real::is_single_threaded())
     }
 
     /// Ends the section.

@@ -15,7 +15,7 @@ use crate::port::{self, Event, Offer, Sent};
 use crate::section::Section;
 use crate::sleep;
 use crate::trace::trace;
-use crate::{calls, channel, ends, family, policy, real};
+use crate::{calls, channel, ends, family, policy, real, sets};
 
 /// Reads the daemon's mail, if there is any.
 #[inline]
@@ -210,7 +210,10 @@ fn attach(stream: &Stream, descriptor: c_int) {
     let kernel = Evidence::of(descriptor);
     let decision = kernel.and_then(|kernel| {
         let (consumed, kernel) = (consumed(stream), kernel.consumed);
-        Attach { is_offered: true, is_alone: true, consumed, kernel }.decide()
+        let decision = Attach { is_offered: true, is_alone: true, consumed, kernel }.decide()?;
+        Some(
+            decision.and_then(|()| if sets::take(stream, descriptor) { Ok(()) } else { Err(Reason::Option) }),
+        )
     });
     match decision {
         Some(Ok(())) => {
@@ -277,7 +280,12 @@ fn decide_switch(
         written: written(stream).wrapping_add(stream.end.outbound.kernel.load(Ordering::Relaxed)),
         kernel: Evidence::of(descriptor)?.written,
     };
-    Some(switch.decide()?.map(|()| leg.carrier))
+    let decision = switch.decide()?;
+    Some(
+        decision.and_then(
+            |()| if sets::take(stream, descriptor) { Ok(leg.carrier) } else { Err(Reason::Option) },
+        ),
+    )
 }
 
 /// True if no other process holds the end.

@@ -1,0 +1,254 @@
+//! `epoll_wait` on a set with members whose octets come by rings.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+
+use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, epoll_event, pollfd, timespec};
+use weft_sockets::{Barrier, Inbound, Look, Outbound, Sink, Source};
+
+use crate::calls::{self, Signals};
+use crate::clock::Limit;
+use crate::ends::Stream;
+use crate::sets::{self, Member, Set};
+use crate::sleep;
+use crate::spin::{Spin, Turn};
+use crate::{channel, section, upgrade};
+
+/// Waits as `epoll_pwait2` does. Returns the kernel's answer.
+pub(crate) fn wait(
+    descriptor: c_int,
+    events: &mut [epoll_event],
+    span: Option<timespec>,
+    mask: Option<Signals>,
+) -> isize {
+    upgrade::look_for_mail();
+    let Some(set) = sets::of(descriptor).filter(|_| !events.is_empty()) else {
+        return calls::epoll_wait(descriptor, events, span, mask);
+    };
+    let mut wait = Wait { set, descriptor, events, len: 0 };
+    if set.taken.load(Ordering::Relaxed) == 0 {
+        set.inside.fetch_add(1, Ordering::SeqCst);
+        // A member that was taken before the thread counted as inside did not ring for it.
+        let result = if set.taken.load(Ordering::SeqCst) == 0 {
+            calls::epoll_wait(descriptor, wait.events, span, mask)
+        } else {
+            0
+        };
+        set.inside.fetch_sub(1, Ordering::SeqCst);
+        if set.taken.load(Ordering::SeqCst) == 0 || result < 0 {
+            return result;
+        }
+        wait.sort(result);
+    }
+    wait.run(span, mask)
+}
+
+/// One call of a program's.
+struct Wait<'a> {
+    set: &'static Set,
+    descriptor: c_int,
+    events: &'a mut [epoll_event],
+    /// How many events are there for the program.
+    len: usize,
+}
+
+impl Wait<'_> {
+    fn run(&mut self, span: Option<timespec>, mask: Option<Signals>) -> isize {
+        let until = Limit::behind(span);
+        let turn = self.set.turn.fetch_add(1, Ordering::Relaxed);
+        self.collect();
+        if self.len > 0 && !turn.is_multiple_of(TURNS) {
+            return self.answer();
+        }
+        loop {
+            let result = self.ask(calls::epoll_look);
+            if result < 0 || self.len > 0 || until.is_over() {
+                return if result < 0 && self.len == 0 { result } else { self.answer() };
+            }
+            let mut spin = Spin::new(self.is_same_cpu(), false, mask.is_none());
+            let is_done = loop {
+                match spin.next() {
+                    Turn::Sleep => break false,
+                    Turn::Look => self.collect(),
+                    Turn::Ask => {
+                        self.ask(calls::epoll_look);
+                    }
+                }
+                if self.len > 0 || until.is_over() {
+                    break true;
+                }
+            };
+            spin.end();
+            if !is_done {
+                let result = self.sleep(until, mask);
+                if result < 0 {
+                    return result;
+                }
+            }
+            if self.len > 0 || until.is_over() {
+                return self.answer();
+            }
+        }
+    }
+
+    /// Has the kernel asked for what there is room for, and looks at the rings.
+    fn ask(&mut self, kernel: impl FnOnce(c_int, &mut [epoll_event]) -> isize) -> isize {
+        let room = self.events.get_mut(self.len..).unwrap_or_default();
+        if room.is_empty() {
+            return 0;
+        }
+        let result = kernel(self.descriptor, room);
+        if result > 0 {
+            self.sort(result);
+        }
+        self.collect();
+        result
+    }
+
+    /// Keeps those of the kernel's latest events that are the program's, and notes what the others tell.
+    fn sort(&mut self, count: isize) {
+        let first = self.len;
+        for at in first..first + usize::try_from(count).unwrap_or(0) {
+            let Some(event) = self.events.get(at).copied() else { return };
+            let (events, data) = (event.events, event.u64);
+            if data == sets::bell_tag() {
+                if let Some(bell) = self.set.waiter().and_then(sleep::Waiter::bell) {
+                    let _silent = rustix::io::read(bell, &mut [0; 8]);
+                }
+            } else if sets::is_tag(data) {
+                let _noted = self.set.with(|| {
+                    if let Some((descriptor, mut member)) = self.set.tagged(data) {
+                        member.interest.tell(events);
+                        self.set.store(descriptor, member);
+                    }
+                });
+            } else if let Some(place) = self.events.get_mut(self.len) {
+                *place = event;
+                self.len += 1;
+            }
+        }
+    }
+
+    /// Adds the events of members whose octets come by rings.
+    fn collect(&mut self) {
+        let turn = self.set.turn.load(Ordering::Relaxed);
+        let _collected = self.set.with(|| {
+            for (descriptor, mut member) in self.set.taken(turn) {
+                let Some(place) = self.events.get_mut(self.len) else { return };
+                let Some(stream) = member.stream(descriptor) else { continue };
+                let before = member.interest;
+                let events = member.interest.report(&look(&stream, descriptor, &member));
+                if events != 0 {
+                    *place = epoll_event { events, u64: member.data };
+                    self.len += 1;
+                }
+                if member.interest != before {
+                    self.set.store(descriptor, member);
+                }
+            }
+        });
+    }
+
+    /// Sleeps until something may have happened, and looks. Returns a negative number for an error.
+    fn sleep(&mut self, until: Limit, mask: Option<Signals>) -> isize {
+        let Some(waiter) = self.set.waiter() else { return -(libc::ENOMEM as isize) };
+        self.set.sleepers.fetch_add(1, Ordering::SeqCst);
+        waiter.doze();
+        let barrier = self.set.with(|| {
+            let members = self
+                .set
+                .taken(0)
+                .filter_map(|(descriptor, member)| Some((member.stream(descriptor)?, member)));
+            members.filter_map(|(stream, member)| announce(&stream, &member, waiter)).max()
+        });
+        if let Some(Some(barrier)) = barrier {
+            sleep::make(barrier);
+        }
+        self.collect();
+        let mut result = 0;
+        if self.len == 0 {
+            let limit = if sleep::is_rung() { until.left() } else { Some(until.left_at_most(SLICE)) };
+            result = self.ask(|set, events| calls::epoll_wait(set, events, limit, mask));
+        }
+        if self.set.sleepers.fetch_sub(1, Ordering::SeqCst) == 1 {
+            waiter.wake(false);
+        }
+        upgrade::look_for_mail();
+        if self.len > 0 { 0 } else { result }
+    }
+
+    fn is_same_cpu(&self) -> bool {
+        let same = self.set.with(|| {
+            let mut members = self.set.taken(0);
+            members.next().is_some_and(|(descriptor, member)| {
+                member.stream(descriptor).is_some_and(|stream| channel::is_on_this_cpu(&stream))
+            })
+        });
+        same.unwrap_or(false) && self.set.taken.load(Ordering::Relaxed) == 1
+    }
+
+    fn answer(&self) -> isize {
+        isize::try_from(self.len).unwrap_or(isize::MAX)
+    }
+}
+
+/// Looks at a member whose registration is this library's.
+fn look(stream: &Stream, descriptor: c_int, member: &Member) -> Look {
+    let mut look = Look::default();
+    let mut kernel = 0;
+    match channel::inbound(stream) {
+        Some(inbound) => {
+            match section::of_inbound(stream, &inbound, |inbound: &Inbound<'_>| inbound.source()) {
+                Ok(Source::Tcp { .. }) => kernel |= libc::POLLIN,
+                Ok(Source::Ring { available }) => {
+                    look.is_readable = available > 0 || inbound.is_at_end() || inbound.is_reset();
+                    look.tail = stream.end.inbound.consumed.load(Ordering::Relaxed).wrapping_add(available);
+                }
+                Err(_) => look.is_readable = true,
+            }
+        }
+        None => kernel |= libc::POLLIN,
+    }
+    match channel::outbound(stream).filter(|outbound| outbound.sink() == Sink::Ring) {
+        Some(outbound) if member.interest.wants_room() => {
+            let has_room =
+                section::of_outbound(stream, &outbound, |outbound: &Outbound<'_>| outbound.is_writable());
+            look.is_writable = has_room.unwrap_or(true);
+            look.full = stream.end.outbound.full_since.load(Ordering::Relaxed);
+        }
+        Some(_) => {}
+        None => kernel |= libc::POLLOUT,
+    }
+    if kernel != 0 {
+        let mut item = [pollfd { fd: descriptor, events: kernel, revents: 0 }];
+        calls::look(&mut item);
+        look.is_readable |= item[0].revents & kernel & libc::POLLIN != 0;
+        look.is_writable |= item[0].revents & kernel & libc::POLLOUT != 0;
+    }
+    if member.interest.was_told(ENDED) {
+        look.is_readable = true;
+        look.is_writable |= member.interest.was_told((EPOLLHUP | EPOLLERR).cast_unsigned());
+    }
+    look
+}
+
+/// Names the set's waiter in the rings of a member. Returns the barrier that has to follow.
+fn announce(stream: &Stream, member: &Member, waiter: &sleep::Waiter) -> Option<Barrier> {
+    let mut barrier = None;
+    if let Some(inbound) = channel::inbound(stream).filter(|_| member.interest.wants_octets()) {
+        barrier = Some(section::of_inbound(stream, &inbound, |inbound| waiter.announce(inbound)));
+    }
+    if let Some(outbound) = channel::outbound(stream).filter(|_| member.interest.wants_room()) {
+        // The last look finds the room that this one does.
+        let _is_full = section::of_outbound(stream, &outbound, |outbound| waiter.ask_for_room(outbound));
+        barrier = barrier.max(Some(Barrier::Fence));
+    }
+    barrier
+}
+
+/// What the kernel tells of an end of the stream.
+const ENDED: u32 = (EPOLLRDHUP | EPOLLHUP | EPOLLERR).cast_unsigned();
+/// Calls that find something in rings until the kernel is asked, too.
+const TURNS: u32 = 16;
+/// How long a thread sleeps that nobody can wake, in nanoseconds.
+const SLICE: u64 = 10_000_000;
