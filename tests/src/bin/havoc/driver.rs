@@ -1,0 +1,332 @@
+//! The driver: it starts workers, tells them whom to connect to, kills and stops them, and judges what they report.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::Args;
+use crate::daemon::{Daemon, descriptors};
+
+/// A worker and what it has said of itself.
+struct Worker {
+    child: Child,
+    port: Option<u16>,
+    is_stopped: bool,
+    /// Its descriptors before it had a connection.
+    descriptors: usize,
+}
+
+/// A connection between workers that live.
+struct Connection {
+    workers: [usize; 2],
+    /// Ends that were reported.
+    ended: usize,
+}
+
+struct Driver {
+    library: Option<PathBuf>,
+    daemon: Daemon,
+    /// All workers ever; those that were killed are `None`.
+    workers: Vec<Option<Worker>>,
+    connections: BTreeMap<u64, Connection>,
+    sender: Sender<(usize, String)>,
+    reports: Receiver<(usize, String)>,
+    chance: u64,
+    next: u64,
+    /// Faults, counted, and the first ones printed.
+    faults: usize,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    connections: u64,
+    whole: u64,
+    broken: u64,
+    kills: u64,
+    stops: u64,
+    restarts: u64,
+    ring: u64,
+}
+
+/// Returns true if nothing was wrong.
+#[expect(clippy::disallowed_methods, reason = "the user asks for seconds of real time")]
+pub(crate) fn run(args: &Args) -> io::Result<bool> {
+    let beside = std::env::current_exe()?.with_file_name("");
+    let library = args.library.clone().unwrap_or_else(|| beside.join("libweft_sockets_preload.so"));
+    let mut driver = Driver::new(&beside, library, args)?;
+    for _ in 0..args.workers {
+        driver.start_worker()?;
+    }
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(args.seconds) {
+        driver.connect(args.connections)?;
+        driver.disturb(args)?;
+        driver.listen(Duration::from_millis(50));
+    }
+    driver.finish()?;
+    let Counts { connections, whole, broken, kills, stops, restarts, ring } = driver.counts;
+    writeln!(
+        io::stdout(),
+        "{} s, {kills} kills, {stops} stops, {restarts} restarts of the daemon; {connections} connections, {whole} ends \
+         whole, {broken} broken by kills; {ring} octets by ring; {} faults",
+        start.elapsed().as_secs(),
+        driver.faults,
+    )?;
+    Ok(driver.faults == 0)
+}
+
+impl Driver {
+    fn new(beside: &Path, library: PathBuf, args: &Args) -> io::Result<Self> {
+        let (sender, reports) = channel();
+        Ok(Self {
+            library: (!args.plain).then_some(library),
+            daemon: Daemon::start(beside, args.plain)?,
+            workers: Vec::new(),
+            connections: BTreeMap::new(),
+            sender,
+            reports,
+            chance: args.seed,
+            next: 1,
+            faults: 0,
+            counts: Counts::default(),
+        })
+    }
+
+    fn start_worker(&mut self) -> io::Result<()> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("--worker").stdin(Stdio::piped()).stdout(Stdio::piped()).env_remove("LD_PRELOAD");
+        if let Some(library) = &self.library {
+            command
+                .env("LD_PRELOAD", library)
+                .env("WEFT_SOCKETS", "eager")
+                .env("WEFT_DAEMON", &self.daemon.address);
+        }
+        let mut child = command.spawn()?;
+        let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no pipe"))?;
+        let (number, sender) = (self.workers.len(), self.sender.clone());
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send((number, line)).is_err() {
+                    return;
+                }
+            }
+        });
+        self.workers.push(Some(Worker { child, port: None, is_stopped: false, descriptors: 0 }));
+        Ok(())
+    }
+
+    /// Brings the number of connections up to the wanted one, between workers that run.
+    fn connect(&mut self, wanted: usize) -> io::Result<()> {
+        for _ in self.connections.len()..wanted {
+            let running: Vec<usize> = self.running(|worker| worker.port.is_some() && !worker.is_stopped);
+            if running.is_empty() {
+                return Ok(());
+            }
+            let workers = [0, 1].map(|_| running[self.below(running.len())]);
+            let Some(port) = self.workers[workers[1]].as_ref().and_then(|worker| worker.port) else {
+                continue;
+            };
+            let id = self.next;
+            self.next += 1;
+            self.connections.insert(id, Connection { workers, ended: 0 });
+            self.counts.connections += 1;
+            self.tell(workers[0], &format!("connect {id} {port}"));
+        }
+        Ok(())
+    }
+
+    /// Kills or stops somebody, or nobody.
+    fn disturb(&mut self, args: &Args) -> io::Result<()> {
+        let living = self.running(|_| true);
+        let victim = living[self.below(living.len())];
+        match self.below(40) {
+            0 | 1 => {
+                // Its connections may break from now on.
+                if let Some(mut worker) = self.workers[victim].take() {
+                    let _gone = worker.child.kill();
+                    let _reaped = worker.child.wait();
+                    self.counts.kills += 1;
+                    self.connections.retain(|_, connection| !connection.workers.contains(&victim));
+                    self.start_worker()?;
+                }
+            }
+            2 | 3 => self.signal(victim, Signal::STOP),
+            4..=12 => {
+                for worker in living {
+                    self.signal(worker, Signal::CONT);
+                }
+            }
+            13 => self.tell(victim, "spawn"),
+            14 if !args.plain && !args.spare_daemon => {
+                self.counts.ring += self.daemon.ring_octets();
+                self.daemon.restart()?;
+                self.counts.restarts += 1;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn signal(&mut self, worker: usize, signal: Signal) {
+        let Some(worker) = &mut self.workers[worker] else { return };
+        let is_stop = signal == Signal::STOP;
+        if worker.is_stopped != is_stop
+            && let Some(pid) = i32::try_from(worker.child.id()).ok().and_then(Pid::from_raw)
+            && kill_process(pid, signal).is_ok()
+        {
+            worker.is_stopped = is_stop;
+            self.counts.stops += u64::from(is_stop);
+        }
+    }
+
+    /// Takes reports for so long.
+    #[expect(clippy::disallowed_methods, reason = "reports come in real time")]
+    fn listen(&mut self, time: Duration) {
+        let until = Instant::now() + time;
+        loop {
+            match self.reports.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok((worker, line)) => self.handle(worker, &line),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn handle(&mut self, number: usize, line: &str) {
+        let mut words = line.split(' ');
+        let (kind, value) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let Some(id) = value.parse::<u64>().ok().filter(|_| kind != "finished") else { return };
+        match kind {
+            "port" => {
+                if let Some(worker) = &mut self.workers[number] {
+                    worker.port = u16::try_from(id).ok();
+                    worker.descriptors = descriptors(worker.child.id()).map_or(0, |[all, _]| all);
+                }
+                return;
+            }
+            "over" => self.counts.whole += 1,
+            // The client was killed before it had said which connection this is.
+            "broken" if id == 0 => return,
+            // A worker of it was killed.
+            "broken" if !self.connections.contains_key(&id) => self.counts.broken += 1,
+            _ => self.fault(&format!("worker {number}: {line}")),
+        }
+        if kind != "stall"
+            && let Some(connection) = self.connections.get_mut(&id)
+        {
+            connection.ended += 1;
+            if connection.ended == 2 {
+                self.connections.remove(&id);
+            }
+        }
+    }
+
+    /// Has all survivors finish their connections, and looks at what is left.
+    fn finish(&mut self) -> io::Result<()> {
+        for worker in self.running(|_| true) {
+            self.signal(worker, Signal::CONT);
+        }
+        // What was told to connect has done so by then, or its worker has a full queue and does it before it finishes.
+        self.listen(Duration::from_millis(500));
+        let survivors = self.running(|worker| worker.port.is_some());
+        survivors.iter().for_each(|worker| self.tell(*worker, "finish"));
+        let mut waiting = survivors.clone();
+        while !waiting.is_empty()
+            && let Ok((worker, line)) = self.reports.recv_timeout(PATIENCE)
+        {
+            waiting.retain(|other| *other != worker || line != "finished");
+            self.handle(worker, &line);
+        }
+        if !waiting.is_empty() {
+            self.fault(&format!("workers that do not finish: {waiting:?}"));
+        }
+        self.counts.ring += self.daemon.ring_octets();
+        let before: Option<[usize; 2]> = self.daemon.descriptors();
+        for worker in survivors {
+            self.look_at(worker);
+            self.tell(worker, "exit");
+            if let Some(mut worker) = self.workers[worker].take()
+                && !worker.child.wait()?.success()
+            {
+                self.fault("a worker ended with a failure");
+            }
+        }
+        self.look_at_daemon(before);
+        Ok(())
+    }
+
+    /// A survivor without connections may hold what it began with, and a few of the library's own.
+    fn look_at(&mut self, number: usize) {
+        let limit = OWN + 2 * self.running(|_| true).len();
+        let Some(worker) = &self.workers[number] else { return };
+        let Some([all, memory]) = descriptors(worker.child.id()) else { return };
+        if all > worker.descriptors + limit {
+            let before = worker.descriptors;
+            self.fault(&format!(
+                "worker {number} holds {all} descriptors, {memory} of them memfds; it began with {before}"
+            ));
+        }
+    }
+
+    /// The daemon may hold nothing for processes that have gone.
+    fn look_at_daemon(&mut self, before: Option<[usize; 2]>) {
+        let mut left = self.daemon.descriptors();
+        for _ in 0..250 {
+            if left.is_none_or(|[_, memory]| memory == 0) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            left = self.daemon.descriptors();
+        }
+        self.fault(&format!(
+            "the daemon holds {left:?} descriptors and memfds of nobody; it held {before:?}"
+        ));
+    }
+
+    fn fault(&mut self, text: &str) {
+        self.faults += 1;
+        if self.faults <= 20 {
+            // The exit status tells it, too.
+            let _unread = writeln!(io::stdout(), "FAULT: {text}");
+        }
+    }
+
+    fn tell(&mut self, worker: usize, line: &str) {
+        if let Some(stdin) = self.workers[worker].as_mut().and_then(|worker| worker.child.stdin.as_mut()) {
+            // A worker that has gone is noticed by what it does not report.
+            let _gone = writeln!(stdin, "{line}");
+        }
+    }
+
+    fn running(&self, is_wanted: impl Fn(&Worker) -> bool) -> Vec<usize> {
+        let workers = self.workers.iter().enumerate();
+        workers
+            .filter(|(_, worker)| worker.as_ref().is_some_and(&is_wanted))
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        self.chance = self.chance.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        usize::try_from(self.chance >> 33).unwrap_or_default() % limit.max(1)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        for worker in self.workers.iter_mut().flatten() {
+            let _ended = worker.child.kill();
+            let _reaped = worker.child.wait();
+        }
+    }
+}
+
+/// Descriptors of a library that has had connections: its port, slab, page and doorbells, and two for each neighbour.
+const OWN: usize = 16;
+/// Nothing is reported for so long at the end only if something hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
