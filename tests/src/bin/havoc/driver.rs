@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::Args;
+use crate::args::Args;
 use crate::daemon::{Daemon, descriptors};
 
 /// A worker and what it has said of itself.

@@ -42,7 +42,7 @@ impl Talk {
                 stream.shutdown(std::net::Shutdown::Write)?;
                 return end(stream);
             }
-            if chance % 4 > 0 {
+            if !chance.is_multiple_of(4) {
                 std::thread::sleep(Duration::from_millis(chance % 64));
             }
         }

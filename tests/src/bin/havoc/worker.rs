@@ -81,7 +81,7 @@ fn talk(shared: &Shared, mut stream: &TcpStream, id: Option<u64>) -> (u64, io::R
     {
         return (0, Err(error));
     }
-    let talk = Arc::new(Talk::new(id.unwrap_or(u64::from_le_bytes(number))));
+    let talk = Arc::new(Talk::new(id.unwrap_or_else(|| u64::from_le_bytes(number))));
     if let Ok(mut talks) = shared.talks.lock() {
         talks.retain(|talk| !talk.is_over.load(Ordering::Relaxed));
         talks.push(Arc::clone(&talk));
