@@ -24,11 +24,20 @@ use crate::{Inbound, Outbound, Sleepers, Source, WaiterName};
 
 /// Runs a model as it is, which has to pass, and with each of the orderings weakened, which loom has to find.
 fn check(weakened: &[Weakened], model: impl Fn() + Copy + Sync + Send + 'static) {
+    check_within(None, weakened, model);
+}
+
+/// As [`check`], with so many preemptions at most; `None` leaves it to the environment.
+fn check_within(
+    preemptions: Option<usize>,
+    weakened: &[Weakened],
+    model: impl Fn() + Copy + Sync + Send + 'static,
+) {
     weaken(Weakened::Nothing);
-    loom::model(model);
+    run(preemptions, model);
     for &each in weakened {
         weaken(each);
-        assert!(is_found(model), "loom does not find {each:?}");
+        assert!(is_found(preemptions, model), "loom does not find {each:?}");
     }
     weaken(Weakened::Nothing);
 }
@@ -36,18 +45,24 @@ fn check(weakened: &[Weakened], model: impl Fn() + Copy + Sync + Send + 'static)
 /// Runs a model that leaves out a step: loom has to find that.
 fn find(model: impl Fn() + Sync + Send + 'static) {
     weaken(Weakened::Nothing);
-    assert!(is_found(model), "loom does not find it");
+    assert!(is_found(None, model), "loom does not find it");
+}
+
+fn run(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = preemptions.or(builder.preemption_bound);
+    builder.check(model);
 }
 
 /// Returns whether an assertion of the model fails, and not something else.
-fn is_found(model: impl Fn() + Sync + Send + 'static) -> bool {
+fn is_found(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) -> bool {
     let text = |panic: Box<dyn Any + Send>| {
         panic
             .downcast_ref::<String>()
             .cloned()
             .or_else(|| panic.downcast_ref::<&str>().map(|&text| text.into()))
     };
-    match catch_unwind(AssertUnwindSafe(|| loom::model(model))).map_err(text) {
+    match catch_unwind(AssertUnwindSafe(|| run(preemptions, model))).map_err(text) {
         Ok(()) => false,
         Err(Some(text)) if text.contains("model:") => true,
         Err(text) => panic!("the model itself failed: {text:?}"),

@@ -108,9 +108,7 @@ fn an_attach_beside_a_switch(left_out: LeftOut) {
 
 #[test]
 fn a_switch_beside_an_attach_loses_nothing() {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.check(|| an_attach_beside_a_switch(LeftOut::Nothing));
+    check_within(Some(2), &[], || an_attach_beside_a_switch(LeftOut::Nothing));
     find(|| an_attach_beside_a_switch(LeftOut::Gate));
 }
 
@@ -157,7 +155,7 @@ fn a_reader_goes_on_in_the_ring_behind_the_last_octet_of_tcp() {
 /// From a ring to another one and to TCP, as far as the reader follows.
 #[test]
 fn legs_are_adopted_at_their_start() {
-    check(&[Weakened::Acquire, Weakened::Release], || {
+    check_within(Some(2), &[Weakened::Acquire, Weakened::Release], || {
         let world = World::ringed();
         let sender = beside(&world, |world| {
             let mut sent = world.send(2);
