@@ -120,7 +120,8 @@ impl<'a> Outbound<'a> {
     }
 
     /// Copies several slices to the ring, behind each other, and publishes them at once. With `more` (`MSG_MORE`) they
-    /// are held until the next publication, unless the ring is full. Returns how many octets were copied.
+    /// are held until the next publication, unless less than half of the ring is free behind them. Returns how many
+    /// octets were copied.
     ///
     /// # Errors
     /// As [`room`](Self::room).
@@ -197,8 +198,7 @@ impl<'a> Outbound<'a> {
 
     /// Names this thread as one that sleeps until half of the ring is free, and looks once more. Returns false if that
     /// much is free: the thread must not sleep. Its line must say that it is asleep already. `sleeps` tells whether
-    /// another thread of the family is asleep. What is held is published first: [`sleepers`](Self::sleepers) has to
-    /// follow.
+    /// another thread of the family is asleep.
     ///
     /// # Errors
     /// As [`room`](Self::room).
@@ -208,7 +208,6 @@ impl<'a> Outbound<'a> {
         sleeps: impl FnOnce(WaiterName) -> bool,
     ) -> Result<bool, Broken> {
         let Some(ring) = self.ring() else { return Ok(false) };
-        self.publish(0, false)?;
         let word = &self.shared.legs.waiter;
         word.store(Sleepers::join(word.load(Ordering::Relaxed), waiter, sleeps), Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -331,7 +330,9 @@ impl<'a> Outbound<'a> {
 
     /// Takes the octets up to `end`, which are in the ring.
     fn take(&self, ring: &Ring<'_>, end: u64, more: bool) -> Result<(), Broken> {
-        if more && self.room_behind(ring, end, 1)? > 0 {
+        // A sender that sleeps until there is room holds nothing: the reader wakes it by what is published.
+        let half = ring.size() / 2;
+        if more && self.room_behind(ring, end, half)? >= half {
             self.own.copied.store(end, Ordering::Relaxed);
             return Ok(());
         }
