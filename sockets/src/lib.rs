@@ -7,6 +7,9 @@
 mod broken;
 mod claim;
 pub mod end;
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod inbound;
 mod interest;

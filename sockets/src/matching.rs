@@ -183,36 +183,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes in whatever order, no claim is matched twice, and none is told both.
         #[test]
-        fn each_claim_has_one_end(steps in proptest::collection::vec((0_u64..4, 0_u32..4, 0_u16..3, any::<bool>(), 0_u8..4), 0..200)) {
-            let mut claims = Claims::default();
-            let mut waiting = std::collections::HashSet::new();
-            for (time, (process, slot, port, is_server, kind)) in (0..).zip(steps) {
-                let now = Duration::from_millis(time * 400);
-                let me = claimant(process, slot);
-                match kind {
-                    0 => prop_assert_eq!(claims.withdraw(me), waiting.remove(&me)),
-                    1 => {
-                        while let Some(expired) = claims.poll_expired(now) {
-                            prop_assert!(waiting.remove(&expired));
-                        }
-                    }
-                    _ => {
-                        let (a, b) = ("10.0.0.1:80", format!("10.0.0.2:{}", 5000 + port));
-                        let claim = if is_server { claim(a, &b) } else { claim(&b, a) };
-                        waiting.remove(&me);
-                        match claims.handle_claim(now, me, claim) {
-                            Outcome::Matched(other) => prop_assert!(waiting.remove(&other)),
-                            Outcome::Waits { replaced } => {
-                                prop_assert!(replaced.is_none_or(|old| waiting.remove(&old)));
-                                waiting.insert(me);
-                            }
-                        }
-                    }
-                }
-                prop_assert_eq!(claims.len(), waiting.len());
-            }
+        fn each_claim_has_one_end(octets in proptest::collection::vec(any::<u8>(), 0..1000)) {
+            crate::fuzzing::claims(&octets);
         }
     }
 }

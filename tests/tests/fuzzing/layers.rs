@@ -1,6 +1,7 @@
 //! Seeds for the targets of single layers, from the vectors and the captures of Linux siw.
 
 use weft_mpa::{Crc32c, Deframer, STAGING_LEN};
+use weft_sockets::{Reason, RingPlace, ToDaemon, ToProcess, WaiterName};
 
 use crate::dialogs::dialog;
 use crate::seeds;
@@ -14,6 +15,8 @@ pub(crate) fn all(target: &str) -> Vec<(String, Vec<u8>)> {
         "rdmap_accept" => exchanges(),
         "rdmap_terminate" => terminates(),
         "netif_frame" => frames(),
+        "sockets_message" => messages(),
+        "sockets_claim" => claims(),
         "capture" => captures(),
         _ => Vec::new(),
     };
@@ -104,6 +107,46 @@ fn frames() -> Vec<(String, Vec<u8>)> {
         ("opened-v6".to_owned(), with_head(&[1], &opened.concat())),
         ("arp".to_owned(), with_head(&[0], &raw)),
     ]
+}
+
+/// Messages of both directions, one of each kind with fields.
+fn messages() -> Vec<(String, Vec<u8>)> {
+    let ring = RingPlace::new(80, 18).expect("a place");
+    let waiter = WaiterName { member: 3, line: 9 };
+    let (link, channel, party, slot, generation) = (0x1234_5678_0000_0009, 7, 1, 11, 12);
+    let to_daemon = [
+        ("register", ToDaemon::Register { oldest: 1, newest: 2, member: 3 }),
+        ("claim", ToDaemon::Claim { slot, generation }),
+        ("return-ring", ToDaemon::ReturnRing { link, channel, party, ring }),
+        ("ring", ToDaemon::Ring { link, party, sleeper: Some(waiter) }),
+    ];
+    let to_process = [
+        ("refused", ToProcess::Refused { reason: Reason::Version }),
+        ("bell", ToProcess::PeerBell { family: 5, waiter }),
+        ("offer", ToProcess::Offer { slot, generation, link, channel, party, secret: [1, 2], ring }),
+        ("dropped", ToProcess::Dropped { slot, generation, reason: Reason::NoPartner }),
+    ];
+    let to_daemon = to_daemon.map(|(name, message)| (format!("to-daemon-{name}"), message.encode().to_vec()));
+    let to_process =
+        to_process.map(|(name, message)| (format!("to-process-{name}"), message.encode().to_vec()));
+    to_daemon.into_iter().chain(to_process).collect()
+}
+
+/// Steps of claims: kind, claimant, addresses, counts, time.
+fn claims() -> Vec<(String, Vec<u8>)> {
+    let (server, client) = ([3, 1, 0, 0, 10], [3, 2, 1, 0xf0, 10]);
+    let expired = [[3, 1, 0, 0, 10], [2, 0, 0, 0, 255], client].concat();
+    let proxied = [server, [3, 2, 1, 1, 10], client].concat();
+    let replaced = [server, [3, 5, 0, 0, 10], [0, 1, 0, 0, 0], client].concat();
+    let forgotten = [server, [1, 1, 0, 0, 0], client].concat();
+    let seeds = [
+        ("match", [server, client].concat()),
+        ("expired", expired),
+        ("proxied", proxied),
+        ("replaced", replaced),
+        ("forgotten", forgotten),
+    ];
+    seeds.map(|(name, octets)| (name.to_owned(), octets)).into()
 }
 
 fn captures() -> Vec<(String, Vec<u8>)> {

@@ -89,6 +89,8 @@ fn run(target: &str, octets: &[u8]) {
         "rdmap_accept" => weft_rdmap::fuzzing::accept(octets),
         "rdmap_terminate" => weft_rdmap::fuzzing::terminate(octets),
         "netif_frame" => weft_netif::fuzzing::frame(octets),
+        "sockets_message" => weft_sockets::fuzzing::message(octets),
+        "sockets_claim" => weft_sockets::fuzzing::claims(octets),
         "capture" => {
             let _records = weft_cli::fuzzing::capture(octets);
         }
@@ -102,13 +104,15 @@ fn run(target: &str, octets: &[u8]) {
     }
 }
 
-const TARGETS: [&str; 9] = [
+const TARGETS: [&str; 11] = [
     "mpa_startup",
     "mpa_deframe",
     "ddp_header",
     "rdmap_accept",
     "rdmap_terminate",
     "netif_frame",
+    "sockets_message",
+    "sockets_claim",
     "capture",
     "stream",
     "verbs_ops",

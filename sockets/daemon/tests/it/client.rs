@@ -151,5 +151,15 @@ pub(crate) fn is_readable(descriptor: impl AsFd, limit: Duration) -> bool {
     poll(&mut set, Some(&limit)).expect("poll") > 0
 }
 
+/// Waits for something that nothing announces.
+#[expect(clippy::disallowed_methods, reason = "turns a hang into a failure")]
+pub(crate) fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < HANG, "it never comes");
+        std::thread::yield_now();
+    }
+}
+
 /// Turns a hang into a failure.
 pub(crate) const HANG: Duration = Duration::from_secs(20);
