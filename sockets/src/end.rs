@@ -281,6 +281,8 @@ pub const PASSED: u32 = 16;
 pub const SHARED: u32 = 32;
 /// A process may hold it that has no place among the [`Holders`].
 pub const CROWDED: u32 = 64;
+/// The program has set `SO_RCVLOWAT`.
+pub const NARROW: u32 = 128;
 /// `flags` of a direction: the program has shut it down.
 pub const SHUT: u32 = 1;
 /// `flags` of a direction: the program has been told of its end.
@@ -289,6 +291,8 @@ pub const ENDED: u32 = 2;
 pub const STUCK: u32 = 4;
 /// `flags` of a sending direction: the kernel holds octets back for `MSG_MORE`.
 pub const MORE: u32 = 8;
+/// `flags` of the receiving direction: the kernel has said that the connection failed, which it says once.
+pub const DEAD: u32 = 16;
 /// Claims of an end in all.
 pub const TRIES: u16 = 3;
 

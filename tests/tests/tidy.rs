@@ -119,7 +119,7 @@ const CRATES: [&str; 15] = [
     "sockets", "tests", "fuzz",
 ];
 /// The files with unsafe code, or their folder, each with its reason. There is no other list.
-const UNSAFE: [(&str, &str); 23] = [
+const UNSAFE: [(&str, &str); 24] = [
     ("verbs/src/copy.rs", "tells what the copies of registered memory need"),
     ("verbs/src/copy/", "copies and exchanges of memory that others change or take away"),
     ("verbs/src/guard.rs", "the handler of faults in those copies"),
@@ -139,6 +139,7 @@ const UNSAFE: [(&str, &str); 23] = [
     ("capi/src/raw/", "memory that C sees, signals, the host's addresses, and where a call comes from"),
     ("sockets/src/memory.rs", "mappings of memory that other processes change"),
     ("sockets/daemon/src/kernel.rs", "calls that rustix lacks"),
+    ("sockets/preload/src/buffers.rs", "the buffers of a program's calls"),
     ("sockets/preload/src/c/", "the boundary to C"),
     ("sockets/preload/src/calls.rs", "questions to the kernel and waits in it"),
     ("sockets/preload/src/cells.rs", "values that a lock guards"),

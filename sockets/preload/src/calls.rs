@@ -160,6 +160,87 @@ pub(crate) fn has_interrupting_handler() -> bool {
     })
 }
 
+/// Looks at a stream without waiting and without taking from it. Returns the kernel's answer: 0 behind its end.
+pub(crate) fn peek(descriptor: c_int) -> isize {
+    let mut octet = 0_u8;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: one octet can be written.
+    unsafe { kernel!(SYS_recvfrom, descriptor, &raw mut octet, 1, flags, 0, 0) }
+}
+
+/// Sends pieces of a ring without waiting. Returns the kernel's answer.
+pub(crate) fn send_pieces(descriptor: c_int, pieces: [(*mut u8, usize); 2]) -> isize {
+    let mut pieces = pieces.map(|(start, len)| libc::iovec { iov_base: start.cast(), iov_len: len });
+    // SAFETY: all-zero octets are a message without anything.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    message.msg_iov = pieces.as_mut_ptr();
+    message.msg_iovlen = pieces.len();
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the kernel only reads the pieces, and checks them.
+    unsafe { kernel!(SYS_sendmsg, descriptor, &raw const message, flags) }
+}
+
+/// Takes a socket off its connection: the other end hears of a reset.
+pub(crate) fn reset(descriptor: c_int) {
+    let nobody = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
+    // SAFETY: the address can be read.
+    unsafe { kernel!(SYS_connect, descriptor, &raw const nobody, size_of::<libc::sockaddr>()) };
+}
+
+/// Sets an option of a socket.
+pub(crate) fn set_option(descriptor: c_int, level: c_int, name: c_int, value: &[c_int]) {
+    // SAFETY: the value can be read.
+    unsafe { kernel!(SYS_setsockopt, descriptor, level, name, value.as_ptr(), size_of_val(value)) };
+}
+
+/// Sends a signal to this thread.
+pub(crate) fn raise(signal: c_int) {
+    let (process, thread) = (rustix::process::getpid(), rustix::thread::gettid());
+    // SAFETY: this call touches no memory.
+    unsafe { kernel!(SYS_tgkill, process.as_raw_pid(), thread.as_raw_pid(), signal) };
+}
+
+/// Reads a file to the free memory of a ring. Returns the kernel's answer.
+pub(crate) fn read_at(file: c_int, pieces: [(*mut u8, usize); 2], position: u64) -> isize {
+    let pieces = pieces.map(|(start, len)| libc::iovec { iov_base: start.cast(), iov_len: len });
+    // SAFETY: nobody but the caller uses this memory, as long as it is not published.
+    unsafe { kernel!(SYS_preadv, file, pieces.as_ptr(), pieces.len(), position, 0) }
+}
+
+/// Sends from a file by the kernel's socket. Returns the kernel's answer.
+pub(crate) fn send_file(descriptor: c_int, file: c_int, position: u64, count: usize) -> isize {
+    let mut position = position;
+    // SAFETY: the position can be written.
+    unsafe { kernel!(SYS_sendfile, descriptor, file, &raw mut position, count) }
+}
+
+/// Reads from a pipe. Returns the kernel's answer.
+pub(crate) fn read_pipe(pipe: c_int, memory: &mut [u8], is_now: bool) -> isize {
+    let piece = libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() };
+    let flags = if is_now { libc::RWF_NOWAIT } else { 0 };
+    // SAFETY: the memory can be written.
+    unsafe { kernel!(SYS_preadv2, pipe, &raw const piece, 1, usize::MAX, usize::MAX, flags) }
+}
+
+/// Writes to a pipe. Returns the kernel's answer.
+pub(crate) fn write_pipe(pipe: c_int, memory: &[u8], is_now: bool) -> isize {
+    let piece = libc::iovec { iov_base: memory.as_ptr().cast_mut().cast(), iov_len: memory.len() };
+    let flags = if is_now { libc::RWF_NOWAIT } else { 0 };
+    // SAFETY: the memory can be read.
+    unsafe { kernel!(SYS_pwritev2, pipe, &raw const piece, 1, usize::MAX, usize::MAX, flags) }
+}
+
+/// Ends what a socket sends.
+pub(crate) fn finish(descriptor: c_int) {
+    // SAFETY: this call touches no memory.
+    unsafe { kernel!(SYS_shutdown, descriptor, libc::SHUT_WR) };
+}
+
+/// Sleeps, and is a cancellation point. A signal ends it.
+pub(crate) fn pause(span: timespec) {
+    let _slept = ppoll(&mut [], Some(span), None);
+}
+
 /// Tells a result from an error.
 fn check(result: isize) -> Result<isize, c_int> {
     if result < 0 { Err(c_int::try_from(-result).unwrap_or(libc::EIO)) } else { Ok(result) }

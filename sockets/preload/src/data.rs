@@ -1,16 +1,25 @@
-//! Calls that move octets: the kernel's while a direction is TCP, whose octets are counted.
+//! Calls that move octets. While a direction is TCP they are the kernel's, and their octets are counted.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use weft_sockets::end::MORE;
 use weft_sockets::{Gate, Reason};
 
 use crate::ends::{self, Stream};
+use crate::transfer::Call;
+use crate::upgrade;
 
-/// Runs a receive of the kernel's on a descriptor, and counts what it took. `flags` are those of `recv`.
+/// Runs a receive of the kernel's on a descriptor, and counts what it took. `flags` are those of `recv`. `ours` runs
+/// instead if the direction is in this library's hands.
 #[inline]
-pub(crate) fn receive(descriptor: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> isize {
-    receive_counted(descriptor, flags, kernel, |result| result)
+pub(crate) fn receive(
+    descriptor: c_int,
+    flags: c_int,
+    kernel: impl FnOnce() -> isize,
+    ours: impl FnOnce(&Call) -> isize,
+) -> isize {
+    receive_counted(descriptor, flags, kernel, |result| result, ours)
 }
 
 /// As [`receive`], for a call whose octets follow from its result by `octets`.
@@ -20,25 +29,37 @@ pub(crate) fn receive_counted(
     flags: c_int,
     kernel: impl FnOnce() -> isize,
     octets: impl FnOnce(isize) -> isize,
+    ours: impl FnOnce(&Call) -> isize,
 ) -> isize {
     let Some(stream) = ends::stream(descriptor) else { return kernel() };
+    let is_beside = flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0;
     let is_alone = stream.is_alone();
     let gate = Gate::new(&stream.end.inbound.inside, is_alone);
     if !gate.enter() {
-        return kernel();
+        return if is_beside { kernel() } else { ours(&Call { descriptor, stream, flags }) };
     }
     let result = kernel();
-    if result > 0 && flags & (libc::MSG_PEEK | libc::MSG_OOB | libc::MSG_ERRQUEUE) == 0 {
+    let is_moved = result > 0 && !is_beside && flags & libc::MSG_PEEK == 0;
+    if is_moved {
         add(&stream, &stream.end.inbound.consumed, octets(result), is_alone);
     }
     gate.leave();
+    if is_moved {
+        upgrade::moved(&stream, descriptor);
+    }
     result
 }
 
-/// Runs a send of the kernel's on a descriptor, and counts what it took.
+/// Runs a send of the kernel's on a descriptor, and counts what it took. `ours` runs instead if the direction is in this
+/// library's hands.
 #[inline]
-pub(crate) fn send(descriptor: c_int, flags: c_int, kernel: impl FnOnce() -> isize) -> isize {
-    send_counted(descriptor, flags, kernel, |result| result)
+pub(crate) fn send(
+    descriptor: c_int,
+    flags: c_int,
+    kernel: impl FnOnce() -> isize,
+    ours: impl FnOnce(&Call) -> isize,
+) -> isize {
+    send_counted(descriptor, flags, kernel, |result| result, ours)
 }
 
 /// As [`send`], for a call whose octets follow from its result by `octets`.
@@ -48,22 +69,36 @@ pub(crate) fn send_counted(
     flags: c_int,
     kernel: impl FnOnce() -> isize,
     octets: impl FnOnce(isize) -> isize,
+    ours: impl FnOnce(&Call) -> isize,
 ) -> isize {
     let Some(stream) = ends::stream(descriptor) else { return kernel() };
     let is_alone = stream.is_alone();
     let gate = Gate::new(&stream.end.outbound.inside, is_alone);
     if !gate.enter() {
-        return kernel();
+        return ours(&Call { descriptor, stream, flags });
     }
-    let result = kernel();
     if flags & libc::MSG_OOB != 0 {
         stream.end.stay(Reason::Urgent);
     }
+    let result = kernel();
     if result > 0 {
+        note_more(&stream, flags);
         add(&stream, &stream.end.outbound.written, octets(result), is_alone);
     }
     gate.leave();
+    if result > 0 {
+        upgrade::moved(&stream, descriptor);
+    }
     result
+}
+
+/// Notes whether the kernel holds octets back for more.
+#[inline]
+fn note_more(stream: &Stream, flags: c_int) {
+    let (word, is_more) = (&stream.end.outbound.flags, flags & libc::MSG_MORE != 0);
+    if (word.load(Ordering::Relaxed) & MORE != 0) != is_more {
+        word.fetch_xor(MORE, Ordering::Relaxed);
+    }
 }
 
 /// Counts octets of a direction, and the call.

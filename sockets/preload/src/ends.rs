@@ -104,12 +104,17 @@ pub(crate) fn forget(descriptor: c_int) {
     }
 }
 
-/// Forgets all descriptors of a range, both ends of it included.
-pub(crate) fn forget_range(first: u32, last: u32) {
+/// Returns the end below a descriptor if this is its last one, of all processes.
+pub(crate) fn last(descriptor: c_int) -> Option<Stream> {
+    let stream = known(descriptor).filter(|_| !guest::is_guest())?;
+    let is_last = count(stream.handle)?.load(Ordering::Relaxed) == 1;
+    (is_last && stream.end.holders.only(family::member()?)).then_some(stream)
+}
+
+/// Returns the descriptors of a range, both ends of it included, that may have entries.
+pub(crate) fn range(first: u32, last: u32) -> impl Iterator<Item = c_int> {
     let behind = u32::try_from(table::behind()).unwrap_or(0);
-    for descriptor in first..behind.min(last.saturating_add(1)) {
-        forget(c_int::try_from(descriptor).unwrap_or(-1));
-    }
+    (first..behind.min(last.saturating_add(1))).filter_map(|descriptor| c_int::try_from(descriptor).ok())
 }
 
 /// Returns the ends of this process, each with a descriptor.
@@ -219,10 +224,8 @@ fn leave(stream: Stream) {
     let state = end.state();
     if state.generation == handle.generation && end.advance(state, Phase::Closed) {
         family.slab.header().totals.add(end);
-        if state.phase == Phase::Plain {
-            let _is_free = end.advance(state.with(Phase::Closed), Phase::Free);
-            HINT.store(handle.slot, Ordering::Relaxed);
-        }
+        let _is_free = end.advance(state.with(Phase::Closed), Phase::Free);
+        HINT.store(handle.slot, Ordering::Relaxed);
     }
 }
 

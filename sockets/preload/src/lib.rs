@@ -6,12 +6,15 @@
 //! Hooks run in signal handlers, before constructors, behind fork and in children of vfork. So nothing here allocates,
 //! takes a lock of std, or looks a symbol up before it is needed. Unsafe code is in `c/` and `real.rs`.
 
+mod anchor;
 mod boundary;
+mod buffers;
 mod c;
 mod calls;
 mod cells;
 mod channel;
 mod clock;
+mod closing;
 mod data;
 mod ends;
 mod environment;
@@ -19,6 +22,7 @@ mod epoll;
 mod evidence;
 mod exec;
 mod family;
+mod file;
 mod filter;
 mod fork;
 mod guest;
@@ -26,10 +30,13 @@ mod life;
 mod line;
 mod links;
 mod own;
+mod patience;
 mod peers;
+mod pipe;
 mod policy;
 mod poll;
 mod port;
+mod queue;
 mod real;
 mod section;
 mod select;
@@ -38,4 +45,5 @@ mod sleep;
 mod spin;
 mod table;
 mod trace;
+mod transfer;
 mod upgrade;

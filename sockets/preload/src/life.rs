@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_long};
 use weft_sockets::Reason;
 
 use crate::boundary::answer_int;
-use crate::ends;
+use crate::{closing, ends};
 
 /// A socket was made.
 pub(crate) fn made(result: isize, domain: c_int, kind: c_int, protocol: c_int) {
@@ -43,7 +43,7 @@ pub(crate) fn dissolved(descriptor: c_int) {
 pub(crate) fn duplicated(from: c_int, result: isize) {
     let to = number(result);
     if to >= 0 && to != from {
-        ends::forget(to);
+        closing::close(to);
         ends::duplicate(from, to);
     }
 }

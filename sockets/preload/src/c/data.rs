@@ -6,30 +6,43 @@ use core::ffi::{c_int, c_uint, c_void};
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 use crate::boundary::{answer, answer_int};
+use crate::buffers::Buffers;
 use crate::data;
 use crate::real::{kernel, point};
+use crate::transfer::{self, Call};
+use crate::{file, pipe};
 
 hooks! {
     fn read(descriptor: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
         // SAFETY: the program's own call.
-        answer(data::receive(descriptor, 0, || unsafe { point!(SYS_read, descriptor, buffer, len) }))
+        let kernel = || unsafe { point!(SYS_read, descriptor, buffer, len) };
+        // SAFETY: the program's own buffer.
+        answer(data::receive(descriptor, 0, kernel, |call| unsafe { read_pieces(call, &one(buffer, len), 1) }))
     }
 
     fn readv(descriptor: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
         // SAFETY: the program's own call.
-        answer(data::receive(descriptor, 0, || unsafe { point!(SYS_readv, descriptor, pieces, count) }))
+        let kernel = || unsafe { point!(SYS_readv, descriptor, pieces, count) };
+        // SAFETY: the program's own buffers.
+        answer(data::receive(descriptor, 0, kernel, |call| unsafe { read_pieces(call, pieces, count) }))
     }
 
     fn preadv2(descriptor: c_int, pieces: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_preadv2, descriptor, pieces, count, offset, 0, flags) };
-        answer(if offset == -1 { data::receive(descriptor, 0, kernel) } else { kernel() })
+        if offset != -1 {
+            return answer(kernel());
+        }
+        // SAFETY: the program's own buffers.
+        answer(data::receive(descriptor, 0, kernel, |call| unsafe { read_pieces(call, pieces, count) }))
     }
 
     fn recv(descriptor: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_recvfrom, descriptor, buffer, len, flags, 0, 0) };
-        answer(data::receive(descriptor, flags, kernel))
+        // SAFETY: the program's own buffer.
+        let ours = |call: &Call| unsafe { transfer::receive(call, Buffers::new(&[one(buffer, len)])) };
+        answer(data::receive(descriptor, flags, kernel, ours))
     }
 
     fn recvfrom(
@@ -43,13 +56,21 @@ hooks! {
         // SAFETY: the program's own call.
         let kernel =
             || unsafe { point!(SYS_recvfrom, descriptor, buffer, len, flags, address, address_len) };
-        answer(data::receive(descriptor, flags, kernel))
+        // SAFETY: the program's own buffer. A stream names no sender.
+        let ours = |call: &Call| unsafe {
+            if !address.is_null() && !address_len.is_null() {
+                *address_len = 0;
+            }
+            transfer::receive(call, Buffers::new(&[one(buffer, len)]))
+        };
+        answer(data::receive(descriptor, flags, kernel, ours))
     }
 
     fn recvmsg(descriptor: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_recvmsg, descriptor, message, flags) };
-        answer(data::receive(descriptor, flags, kernel))
+        // SAFETY: the program's own message.
+        answer(data::receive(descriptor, flags, kernel, |call| unsafe { receive_message(call, message) }))
     }
 
     fn recvmmsg(
@@ -63,29 +84,41 @@ hooks! {
         let kernel = || unsafe { point!(SYS_recvmmsg, descriptor, messages, count, flags, timeout) };
         // SAFETY: the kernel has filled so many.
         let octets = |filled| unsafe { octets(messages, filled) };
-        answer_int(data::receive_counted(descriptor, flags, kernel, octets))
+        // SAFETY: the program's own messages.
+        let ours = |call: &Call| unsafe { receive_messages(call, messages, count) };
+        answer_int(data::receive_counted(descriptor, flags, kernel, octets, ours))
     }
 
     fn write(descriptor: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
         // SAFETY: the program's own call.
-        answer(data::send(descriptor, 0, || unsafe { point!(SYS_write, descriptor, buffer, len) }))
+        let kernel = || unsafe { point!(SYS_write, descriptor, buffer, len) };
+        // SAFETY: the program's own buffer.
+        answer(data::send(descriptor, 0, kernel, |call| unsafe { write_pieces(call, &one(buffer, len), 1) }))
     }
 
     fn writev(descriptor: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
         // SAFETY: the program's own call.
-        answer(data::send(descriptor, 0, || unsafe { point!(SYS_writev, descriptor, pieces, count) }))
+        let kernel = || unsafe { point!(SYS_writev, descriptor, pieces, count) };
+        // SAFETY: the program's own buffers.
+        answer(data::send(descriptor, 0, kernel, |call| unsafe { write_pieces(call, pieces, count) }))
     }
 
     fn pwritev2(descriptor: c_int, pieces: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_pwritev2, descriptor, pieces, count, offset, 0, flags) };
-        answer(if offset == -1 { data::send(descriptor, 0, kernel) } else { kernel() })
+        if offset != -1 {
+            return answer(kernel());
+        }
+        // SAFETY: the program's own buffers.
+        answer(data::send(descriptor, 0, kernel, |call| unsafe { write_pieces(call, pieces, count) }))
     }
 
     fn send(descriptor: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t {
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_sendto, descriptor, buffer, len, flags, 0, 0) };
-        answer(data::send(descriptor, flags, kernel))
+        // SAFETY: the program's own buffer.
+        let ours = |call: &Call| unsafe { transfer::send(call, Buffers::new(&[one(buffer, len)])) };
+        answer(data::send(descriptor, flags, kernel, ours))
     }
 
     fn sendto(
@@ -98,13 +131,16 @@ hooks! {
     ) -> ssize_t {
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_sendto, descriptor, buffer, len, flags, address, address_len) };
-        answer(data::send(descriptor, flags, kernel))
+        // SAFETY: the program's own buffer.
+        let ours = |call: &Call| unsafe { transfer::send(call, Buffers::new(&[one(buffer, len)])) };
+        answer(data::send(descriptor, flags, kernel, ours))
     }
 
     fn sendmsg(descriptor: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_sendmsg, descriptor, message, flags) };
-        answer(data::send(descriptor, flags, kernel))
+        // SAFETY: the program's own message.
+        answer(data::send(descriptor, flags, kernel, |call| unsafe { send_message(call, message) }))
     }
 
     fn sendmmsg(descriptor: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
@@ -112,12 +148,17 @@ hooks! {
         let kernel = || unsafe { point!(SYS_sendmmsg, descriptor, messages, count, flags) };
         // SAFETY: the kernel has sent so many.
         let octets = |sent| unsafe { octets(messages, sent) };
-        answer_int(data::send_counted(descriptor, flags, kernel, octets))
+        // SAFETY: the program's own messages.
+        let ours = |call: &Call| unsafe { send_messages(call, messages, count) };
+        answer_int(data::send_counted(descriptor, flags, kernel, octets, ours))
     }
 
     fn sendfile(out: c_int, input: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
         // SAFETY: the program's own call.
-        answer(data::send(out, 0, || unsafe { kernel!(SYS_sendfile, out, input, offset, count) }))
+        let kernel = || unsafe { kernel!(SYS_sendfile, out, input, offset, count) };
+        // SAFETY: the program's own place of a number.
+        let ours = |call: &Call| unsafe { send_file(call, input, offset, count) };
+        answer(data::send(out, 0, kernel, ours))
     }
 
     fn sendfile64(out: c_int, input: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
@@ -135,7 +176,8 @@ hooks! {
     ) -> ssize_t {
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_splice, input, input_offset, out, out_offset, len, flags) };
-        answer(data::receive(input, 0, || data::send(out, 0, kernel)))
+        let send = || data::send(out, 0, kernel, |call| pipe::send(call, input, len, flags));
+        answer(data::receive(input, 0, send, |call| pipe::receive(call, out, len, flags)))
     }
 
     fn __read_chk(descriptor: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t {
@@ -166,6 +208,142 @@ hooks! {
     }
 }
 
+/// Returns a buffer as a piece.
+fn one(buffer: *const c_void, len: size_t) -> iovec {
+    iovec { iov_base: buffer.cast_mut(), iov_len: len }
+}
+
+/// Takes the pieces of a call as the kernel does.
+///
+/// # Safety
+/// So many pieces can be read, if they are not too many.
+unsafe fn pieces_of<'a>(pieces: *const iovec, count: usize) -> Result<&'a [iovec], isize> {
+    let pieces = match count {
+        0 => &[],
+        // SAFETY: as the caller promises.
+        1..=MOST_PIECES => unsafe { core::slice::from_raw_parts(pieces, count) },
+        _ => return Err(-(libc::EINVAL as isize)),
+    };
+    let is_long = pieces.iter().any(|piece| isize::try_from(piece.iov_len).is_err());
+    if is_long { Err(-(libc::EINVAL as isize)) } else { Ok(pieces) }
+}
+
+/// Reads: without room nothing happens.
+///
+/// # Safety
+/// The pieces can be read, and their memory can be written.
+unsafe fn read_pieces(call: &Call, pieces: *const iovec, count: c_int) -> isize {
+    // SAFETY: as the caller promises.
+    let buffers = unsafe { pieces_of(pieces, count as usize).map(|pieces| Buffers::new(pieces)) };
+    buffers.map_or_else(
+        |error| error,
+        |buffers| if buffers.len() == 0 { 0 } else { transfer::receive(call, buffers) },
+    )
+}
+
+/// Writes: without octets nothing happens.
+///
+/// # Safety
+/// The pieces can be read, and their memory can be.
+unsafe fn write_pieces(call: &Call, pieces: *const iovec, count: c_int) -> isize {
+    // SAFETY: as the caller promises.
+    let buffers = unsafe { pieces_of(pieces, count as usize).map(|pieces| Buffers::new(pieces)) };
+    buffers.map_or_else(|error| error, |buffers| transfer::send(call, buffers))
+}
+
+/// Sends from a file: from the place in `offset`, or from where the file is read next.
+///
+/// # Safety
+/// `offset` is null, or can be read and written.
+unsafe fn send_file(call: &Call, input: c_int, offset: *mut off_t, count: usize) -> isize {
+    // SAFETY: as the caller promises.
+    let given = (!offset.is_null()).then(|| unsafe { *offset });
+    // SAFETY: this call touches no memory.
+    let begin =
+        given.map_or_else(|| unsafe { kernel!(SYS_lseek, input, 0, libc::SEEK_CUR) }, |given| given as isize);
+    if begin < 0 {
+        return -(libc::EINVAL as isize);
+    }
+    let result = file::send(call, input, begin as u64, count);
+    if result > 0 && given.is_some() {
+        // SAFETY: as the caller promises.
+        unsafe { *offset = (begin + result) as off_t };
+    } else if result > 0 {
+        // SAFETY: as above.
+        unsafe { kernel!(SYS_lseek, input, begin + result, libc::SEEK_SET) };
+    }
+    result
+}
+
+/// Receives a message. That of a stream has neither address nor control data.
+///
+/// # Safety
+/// The message and its pieces can be written.
+unsafe fn receive_message(call: &Call, message: *mut msghdr) -> isize {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let pieces = match pieces_of((*message).msg_iov, (*message).msg_iovlen) {
+            Ok(pieces) => pieces,
+            Err(error) => return error,
+        };
+        let result = transfer::receive(call, Buffers::new(pieces));
+        if result >= 0 {
+            (*message).msg_namelen = 0;
+            (*message).msg_controllen = 0;
+            (*message).msg_flags = 0;
+        }
+        result
+    }
+}
+
+/// Sends a message.
+///
+/// # Safety
+/// The message and its pieces can be read.
+unsafe fn send_message(call: &Call, message: *const msghdr) -> isize {
+    // SAFETY: as the caller promises.
+    let pieces = unsafe { pieces_of((*message).msg_iov, (*message).msg_iovlen) };
+    // SAFETY: as the caller promises.
+    pieces.map_or_else(|error| error, |pieces| transfer::send(call, unsafe { Buffers::new(pieces) }))
+}
+
+/// Receives messages until one fails. Those behind the first do not wait if the program says so.
+///
+/// # Safety
+/// As for each message.
+unsafe fn receive_messages(call: &Call, messages: *mut mmsghdr, count: c_uint) -> isize {
+    let rest = if call.has(libc::MSG_WAITFORONE) { libc::MSG_DONTWAIT } else { 0 };
+    let flags = call.flags & !libc::MSG_WAITFORONE;
+    for at in 0..count as usize {
+        let call = Call { flags: if at > 0 { flags | rest } else { flags }, ..*call };
+        // SAFETY: as the caller promises.
+        let result = unsafe { receive_message(&call, &raw mut (*messages.add(at)).msg_hdr) };
+        if result < 0 {
+            return if at > 0 { at as isize } else { result };
+        }
+        // SAFETY: as the caller promises.
+        unsafe { (*messages.add(at)).msg_len = result as c_uint };
+    }
+    count as isize
+}
+
+/// Sends messages until one fails.
+///
+/// # Safety
+/// As for each message.
+unsafe fn send_messages(call: &Call, messages: *mut mmsghdr, count: c_uint) -> isize {
+    for at in 0..count as usize {
+        // SAFETY: as the caller promises.
+        let result = unsafe { send_message(call, &raw const (*messages.add(at)).msg_hdr) };
+        if result < 0 {
+            return if at > 0 { at as isize } else { result };
+        }
+        // SAFETY: as the caller promises.
+        unsafe { (*messages.add(at)).msg_len = result as c_uint };
+    }
+    count as isize
+}
+
 /// Returns the octets of so many messages.
 ///
 /// # Safety
@@ -186,3 +364,6 @@ fn check(len: size_t, room: size_t) {
         unsafe { __chk_fail() }
     }
 }
+
+/// `UIO_MAXIOV`
+const MOST_PIECES: usize = 1024;

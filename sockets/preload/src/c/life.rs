@@ -6,9 +6,9 @@ use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use libc::{mode_t, size_t, sockaddr, socklen_t};
 
 use crate::boundary::{answer, answer_int};
-use crate::ends;
-use crate::life;
 use crate::real::{kernel, point};
+use crate::{closing, ends};
+use crate::{life, queue};
 
 hooks! {
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
@@ -42,15 +42,24 @@ hooks! {
         answer_int(result)
     }
 
+    fn shutdown(descriptor: c_int, how: c_int) -> c_int {
+        // SAFETY: the program's own call.
+        let result = unsafe { kernel!(SYS_shutdown, descriptor, how) };
+        if result == 0 {
+            closing::shut_down(descriptor, how);
+        }
+        answer_int(result)
+    }
+
     fn close(descriptor: c_int) -> c_int {
-        ends::forget(descriptor);
+        closing::close(descriptor);
         // SAFETY: the program's own call.
         answer_int(unsafe { point!(SYS_close, descriptor) })
     }
 
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         if first <= last && flags.cast_unsigned() & !libc::CLOSE_RANGE_UNSHARE == 0 {
-            ends::forget_range(first, last);
+            closing::close_range(first, last);
         }
         // SAFETY: the program's own call.
         answer_int(unsafe { kernel!(SYS_close_range, first, last, flags) })
@@ -72,10 +81,12 @@ hooks! {
         // SAFETY: the program's own call.
         #[cfg(target_arch = "x86_64")]
         let result = unsafe { kernel!(SYS_dup2, descriptor, to) };
-        // SAFETY: the program's own call. `dup3` refuses equal numbers, of which `dup2` checks that they are open.
+        // `dup3` refuses equal numbers, of which `dup2` checks that they are open.
         #[cfg(not(target_arch = "x86_64"))]
         let result = match descriptor == to {
+            // SAFETY: the program's own descriptor.
             true => unsafe { kernel!(SYS_fcntl, descriptor, libc::F_GETFL) }.min(to as isize),
+            // SAFETY: the program's own call.
             false => unsafe { kernel!(SYS_dup3, descriptor, to, 0) },
         };
         life::duplicated(descriptor, result);
@@ -93,10 +104,11 @@ hooks! {
         if command == libc::F_GETOWN {
             return owner(descriptor);
         }
-        // SAFETY: the program's own call.
         let result = if matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW) {
+            // SAFETY: the program's own call.
             unsafe { point!(SYS_fcntl, descriptor, command, argument) }
         } else {
+            // SAFETY: the program's own call.
             unsafe { kernel!(SYS_fcntl, descriptor, command, argument) }
         };
         life::controlled(descriptor, command, argument, result);
@@ -111,6 +123,10 @@ hooks! {
     fn ioctl(descriptor: c_int, request: libc::c_ulong, argument: *mut c_void) -> c_int {
         // SAFETY: the program's own call.
         let result = unsafe { kernel!(SYS_ioctl, descriptor, request, argument) };
+        if result == 0 && let Some(octets) = queue::octets(descriptor, request) {
+            // SAFETY: the kernel has written a number there.
+            unsafe { *argument.cast() = octets };
+        }
         if result == 0 && request == libc::FIONBIO {
             // SAFETY: the kernel has read a number there.
             life::set_nonblocking(descriptor, unsafe { *argument.cast::<c_int>() } != 0);

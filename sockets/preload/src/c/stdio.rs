@@ -6,7 +6,7 @@ use core::ffi::{c_char, c_int};
 use libc::FILE;
 
 use crate::real::Next;
-use crate::{ends, life};
+use crate::{closing, life};
 
 hooks! {
     fn fdopen(descriptor: c_int, mode: *const c_char) -> *mut FILE {
@@ -49,7 +49,7 @@ unsafe fn forget(stream: *mut FILE) {
     // SAFETY: as above.
     let before = unsafe { *error };
     // SAFETY: as the caller promises.
-    ends::forget(unsafe { libc::fileno(stream) });
+    closing::close(unsafe { libc::fileno(stream) });
     // SAFETY: as above.
     unsafe { *error = before };
 }

@@ -1,0 +1,115 @@
+//! What the other end hears when a program is done with a connection.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+
+use weft_sockets::Source;
+use weft_sockets::end::{Phase, SHUT};
+
+use crate::clock::{self, Limit};
+use crate::ends;
+use crate::transfer::{self, Call, Step};
+use crate::{calls, channel, port};
+
+/// Before the kernel closes a descriptor: forgets it. If it is the last one of an end, tells the other end.
+pub(crate) fn close(descriptor: c_int) {
+    let Some(stream) = ends::last(descriptor) else { return ends::forget(descriptor) };
+    let identity = &stream.end.identity;
+    match stream.end.state().phase {
+        Phase::Claimed => {
+            // The copy on its way to the daemon would hold the end of the stream back.
+            calls::finish(descriptor);
+            let _told = port::withdraw(stream.handle);
+            ends::forget(descriptor);
+        }
+        Phase::Offered => {
+            say_goodbye(&Call { descriptor, stream, flags: 0 });
+            let (link, channel) =
+                (identity.link.load(Ordering::Relaxed), identity.channel.load(Ordering::Relaxed));
+            let party = identity.party.load(Ordering::Relaxed);
+            ends::forget(descriptor);
+            let _told = port::closed(link, channel, party);
+        }
+        _ => ends::forget(descriptor),
+    }
+}
+
+/// As [`close`], for all descriptors from `first` to `last`.
+pub(crate) fn close_range(first: u32, last: u32) {
+    for descriptor in ends::range(first, last) {
+        close(descriptor);
+    }
+}
+
+/// The kernel has shut down a socket.
+pub(crate) fn shut_down(descriptor: c_int, how: c_int) {
+    let Some(stream) = ends::known(descriptor) else { return };
+    if matches!(how, libc::SHUT_RD | libc::SHUT_RDWR) {
+        stream.end.inbound.flags.fetch_or(SHUT, Ordering::Relaxed);
+    }
+    if matches!(how, libc::SHUT_WR | libc::SHUT_RDWR) {
+        stream.end.outbound.flags.fetch_or(SHUT, Ordering::Relaxed);
+        finish(&Call { descriptor, stream, flags: 0 });
+    }
+}
+
+/// Tells the reader where the stream ends, if it is in a ring.
+fn finish(call: &Call) {
+    if channel::outbound(&call.stream).is_some() {
+        transfer::in_outbound(call, |outbound| {
+            let _sent = transfer::send_backlog(call.descriptor, outbound);
+            outbound.finish()?;
+            Ok(Step::End)
+        });
+    }
+}
+
+/// Ends both directions as the kernel does with its own: a reset if octets were not read or the program wants it.
+fn say_goodbye(call: &Call) {
+    let linger = linger(call.descriptor);
+    if linger == Some(0) || has_unread(call) {
+        calls::set_option(call.descriptor, libc::SOL_SOCKET, libc::SO_LINGER, &[1, 0]);
+    } else {
+        finish(call);
+        if let Some(seconds) = linger.filter(|_| !call.is_nonblocking()) {
+            wait_for_reader(call, seconds);
+        }
+    }
+    if let Some(outbound) = channel::offered_outbound(&call.stream) {
+        outbound.reset();
+        transfer::wake(&call.stream, outbound.sleepers());
+    }
+}
+
+/// Returns the linger time in seconds, if the program has set one.
+fn linger(descriptor: c_int) -> Option<u64> {
+    let mut value = [0; 8];
+    calls::option(descriptor, libc::SOL_SOCKET, libc::SO_LINGER, &mut value).ok()?;
+    let word =
+        |at: usize| value.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| i32::from_ne_bytes(*word));
+    (word(0) != 0).then(|| u64::try_from(word(4)).unwrap_or(0))
+}
+
+/// True if the program leaves octets unread.
+fn has_unread(call: &Call) -> bool {
+    channel::inbound(&call.stream).is_some()
+        && transfer::in_inbound(call, |inbound| {
+            let is_there = matches!(inbound.source()?, Source::Ring { available: 1.. });
+            Ok(if is_there { Step::Moved(1) } else { Step::Nothing })
+        }) == Step::Moved(1)
+}
+
+/// Waits until the other end has read all, but not longer than the linger time.
+fn wait_for_reader(call: &Call, seconds: u64) {
+    let until = Limit::behind(Some(clock::span(seconds.saturating_mul(1_000_000_000))));
+    let Some(outbound) = channel::outbound(&call.stream) else { return };
+    while outbound.unread().is_ok_and(|octets| octets > 0)
+        && !until.is_over()
+        && calls::peek(call.descriptor) < 0
+    {
+        calls::pause(until.left_at_most(PAUSE));
+    }
+}
+
+/// How often a lingering thread looks, in nanoseconds.
+const PAUSE: u64 = 1_000_000;

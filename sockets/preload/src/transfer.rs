@@ -1,0 +1,409 @@
+//! Octets of directions that this library runs by itself: from and to a ring, and from TCP up to the ring.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering;
+
+use weft_sockets::end::{DEAD, NARROW, NONBLOCKING, SHUT};
+use weft_sockets::layout::EVERYBODY;
+use weft_sockets::{Broken, Carrier, Inbound, Outbound, Reason, Sink, Sleepers, Source};
+
+use crate::anchor::{self, Anchor};
+use crate::buffers::Buffers;
+use crate::ends::Stream;
+use crate::patience::{Next, Patience};
+use crate::section::Section;
+use crate::{calls, channel, port, sleep};
+
+/// A call of the program's on a direction whose gate is closed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    /// The descriptor.
+    pub(crate) descriptor: c_int,
+    /// Its end.
+    pub(crate) stream: Stream,
+    /// Those of `recv` or `send`.
+    pub(crate) flags: c_int,
+}
+
+/// What a look at a direction came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// So many octets were moved. More may be possible at once.
+    Moved(usize),
+    /// Nothing can be moved now.
+    Nothing,
+    /// The stream is at its end.
+    End,
+    /// The kernel's error.
+    Failed(c_int),
+}
+
+impl Call {
+    /// True if the call must not wait, as far as this library knows.
+    pub(crate) fn is_nonblocking(&self) -> bool {
+        self.has(libc::MSG_DONTWAIT) || self.stream.end.has(NONBLOCKING)
+    }
+
+    /// True if all of these flags were given.
+    pub(crate) const fn has(&self, flags: c_int) -> bool {
+        self.flags & flags == flags
+    }
+}
+
+/// Receives as `recv` does. Returns the kernel's answer.
+pub(crate) fn receive(call: &Call, buffers: Buffers<'_>) -> isize {
+    let wanted = buffers.len();
+    let mut patience = Patience::new(call.descriptor, libc::POLLIN);
+    let mut taken = 0;
+    loop {
+        let step = match take(call, buffers, taken) {
+            Step::Nothing if taken > 0 && taken >= least(call, wanted) => return answer(taken),
+            Step::Nothing => {
+                match patience.next(&call.stream, call.flags, channel::is_on_this_cpu(&call.stream)) {
+                    Next::Look => continue,
+                    Next::Leave if taken > 0 => return answer(taken),
+                    // Calls that never wait hear of the other end's death here.
+                    Next::Leave => match look_at_anchor(call, buffers, taken) {
+                        Step::Nothing => Step::Failed(libc::EAGAIN),
+                        step => step,
+                    },
+                    Next::Sleep if !anchor::is_of(call.descriptor, &call.stream) => Step::Failed(libc::EBADF),
+                    Next::Sleep => look_at_anchor(call, buffers, taken),
+                }
+            }
+            step => step,
+        };
+        match step {
+            Step::Moved(octets) => {
+                taken += octets;
+                // A peek sees the same octets again.
+                if taken == wanted || octets > 0 && call.has(libc::MSG_PEEK) {
+                    return answer(taken);
+                }
+            }
+            Step::End => return answer(taken),
+            Step::Failed(_) if taken > 0 => return answer(taken),
+            Step::Failed(error) => return -(error as isize),
+            Step::Nothing => {
+                if let Some(error) = patience.sleep(&call.stream) {
+                    return if taken > 0 { answer(taken) } else { error };
+                }
+            }
+        }
+    }
+}
+
+/// Sends as `send` does. Returns the kernel's answer.
+pub(crate) fn send(call: &Call, buffers: Buffers<'_>) -> isize {
+    send_by(call, buffers.len(), |given| give(call, buffers, given))
+}
+
+/// Sends up to `wanted` octets by steps, which get the number of those that are out. `End`: there are no more.
+pub(crate) fn send_by(call: &Call, wanted: usize, mut give: impl FnMut(usize) -> Step) -> isize {
+    let mut patience = Patience::new(call.descriptor, libc::POLLOUT);
+    let mut given = 0;
+    loop {
+        let step = match give(given) {
+            Step::Nothing => match patience.next(&call.stream, call.flags, false) {
+                Next::Look => continue,
+                Next::Leave => Step::Failed(libc::EAGAIN),
+                Next::Sleep if !anchor::is_of(call.descriptor, &call.stream) => Step::Failed(libc::EBADF),
+                Next::Sleep => look_at_reader(call),
+            },
+            step => step,
+        };
+        match step {
+            Step::Moved(octets) => {
+                given += octets;
+                if given == wanted {
+                    return answer(given);
+                }
+            }
+            Step::End => return answer(given),
+            Step::Failed(_) if given > 0 => return answer(given),
+            Step::Failed(error) => {
+                if error == libc::EPIPE && !call.has(libc::MSG_NOSIGNAL) {
+                    calls::raise(libc::SIGPIPE);
+                }
+                return -(error as isize);
+            }
+            Step::Nothing => {
+                if let Some(error) = patience.sleep(&call.stream) {
+                    return if given > 0 { answer(given) } else { error };
+                }
+            }
+        }
+    }
+}
+
+/// Octets below which a call waits for more.
+fn least(call: &Call, wanted: usize) -> usize {
+    if call.has(libc::MSG_WAITALL) {
+        wanted
+    } else if call.stream.end.has(NARROW) {
+        anchor::low_water(call.descriptor).min(wanted)
+    } else {
+        1
+    }
+}
+
+/// Receives what is there, behind `taken` octets that this call already has.
+fn take(call: &Call, buffers: Buffers<'_>, taken: usize) -> Step {
+    in_inbound(call, |inbound| match inbound.source()? {
+        Source::Tcp { left } => {
+            let step = from_kernel(call, buffers, taken, left.unwrap_or(u64::MAX));
+            if let Step::Moved(octets) = step
+                && !call.has(libc::MSG_PEEK)
+            {
+                call.stream.end.inbound.count(octets as u64);
+            }
+            // Before a ring there is no end of the stream.
+            Ok(if step == Step::End && left.is_some() { Step::Failed(libc::ECONNRESET) } else { step })
+        }
+        Source::Ring { available: 0 } => Ok(silence(call, inbound)),
+        Source::Ring { .. } => from_ring(call, inbound, buffers, taken).map(Step::Moved),
+    })
+}
+
+/// Receives by the kernel's socket without waiting.
+fn from_kernel(call: &Call, buffers: Buffers<'_>, taken: usize, most: u64) -> Step {
+    let flags = call.flags & !libc::MSG_WAITALL | libc::MSG_DONTWAIT;
+    match buffers.window(taken, most).receive(call.descriptor, flags) {
+        0 if taken < buffers.len() => Step::End,
+        octets @ 0.. => Step::Moved(octets.unsigned_abs()),
+        error => failed(error),
+    }
+}
+
+/// Takes octets from the ring, as many as are there.
+fn from_ring(
+    call: &Call,
+    inbound: &Inbound<'_>,
+    buffers: Buffers<'_>,
+    place: usize,
+) -> Result<usize, Broken> {
+    let mut moved = 0;
+    for part in buffers.places(place) {
+        let octets = if call.has(libc::MSG_PEEK) {
+            inbound.peek(moved as u64, part)?
+        } else if call.has(libc::MSG_TRUNC) {
+            inbound.discard(part.len())?
+        } else {
+            inbound.read(part)?
+        };
+        moved += octets;
+        if octets < part.len() {
+            break;
+        }
+    }
+    if !call.has(libc::MSG_PEEK) {
+        call.stream.end.counts.in_ring.fetch_add(moved as u64, Ordering::Relaxed);
+        if sleep::has_barriers() {
+            inbound.stay_awake();
+        }
+    }
+    Ok(moved)
+}
+
+/// Says what an empty ring means.
+fn silence(call: &Call, inbound: &Inbound<'_>) -> Step {
+    let flags = &call.stream.end.inbound.flags;
+    if inbound.is_at_end() || flags.load(Ordering::Relaxed) & SHUT != 0 {
+        Step::End
+    } else if inbound.is_reset() || flags.load(Ordering::Relaxed) & DEAD != 0 {
+        flags.fetch_or(SHUT, Ordering::Relaxed);
+        Step::Failed(libc::ECONNRESET)
+    } else {
+        Step::Nothing
+    }
+}
+
+/// Asks the kernel's socket below an empty ring whether the other end lives.
+fn look_at_anchor(call: &Call, buffers: Buffers<'_>, taken: usize) -> Step {
+    let found = match anchor::look(call.descriptor, &call.stream) {
+        Anchor::Silent => return Step::Nothing,
+        Anchor::Failed(error) => Step::Failed(error),
+        Anchor::Foreign => {
+            call.stream.end.stay(Reason::Foreign);
+            Step::Nothing
+        }
+        Anchor::Ended if has_unread(&call.stream) => Step::Failed(libc::ECONNRESET),
+        Anchor::Ended => Step::End,
+    };
+    // What the other end wrote to the ring before comes first.
+    in_inbound(call, |inbound| match inbound.source()? {
+        Source::Ring { available: 0 } if found == Step::Nothing => {
+            Ok(from_kernel(call, buffers, taken, u64::MAX))
+        }
+        Source::Ring { available: 0 } => Ok(found),
+        _ => Ok(Step::Moved(0)),
+    })
+}
+
+/// Asks the kernel's socket below a full ring whether the other end lives.
+fn look_at_reader(call: &Call) -> Step {
+    match anchor::look(call.descriptor, &call.stream) {
+        Anchor::Silent | Anchor::Foreign => Step::Nothing,
+        Anchor::Failed(error) => Step::Failed(error),
+        // It has shut down what it sends, and reads on.
+        Anchor::Ended if is_ended(&call.stream) && !is_deserted(&call.stream) => Step::Nothing,
+        Anchor::Ended => Step::Failed(libc::EPIPE),
+    }
+}
+
+/// What comes before each send. Returns a step if nothing can be sent now.
+pub(crate) fn before_send(call: &Call, outbound: &Outbound<'_>) -> Result<Option<Step>, Broken> {
+    if call.stream.end.outbound.flags.load(Ordering::Relaxed) & SHUT != 0 {
+        return Ok(Some(Step::Failed(libc::EPIPE)));
+    }
+    if outbound.is_asked_back() {
+        outbound.obey()?;
+    }
+    if call.has(libc::MSG_OOB) && outbound.sink() == Sink::Ring {
+        call.stream.end.stay(Reason::Urgent);
+        if !outbound.begin_leg(Carrier::Tcp)? {
+            return Ok(Some(Step::Nothing));
+        }
+    }
+    Ok(None)
+}
+
+/// Sends what there is room for, behind `given` octets that this call already has sent.
+fn give(call: &Call, buffers: Buffers<'_>, given: usize) -> Step {
+    in_outbound(call, |outbound| {
+        if let Some(step) = before_send(call, outbound)? {
+            return Ok(step);
+        }
+        if outbound.sink() == Sink::Tcp || is_deserted(&call.stream) {
+            return Ok(to_kernel(call, outbound, buffers, given));
+        }
+        outbound.note_cpu(cpu());
+        let octets = match buffers.single() {
+            Some(octets) => outbound.write(octets.get(given..).unwrap_or_default())?,
+            None => outbound.gather(buffers.slices(given), false)?,
+        };
+        Ok(if octets > 0 || given == buffers.len() { self::given(call, octets) } else { Step::Nothing })
+    })
+}
+
+/// Counts octets that the ring has taken.
+pub(crate) fn given(call: &Call, octets: usize) -> Step {
+    call.stream.end.counts.out_ring.fetch_add(octets as u64, Ordering::Relaxed);
+    Step::Moved(octets)
+}
+
+/// Sends by the kernel's socket: behind the backlog of a ring, or to nobody, for the kernel's answer.
+fn to_kernel(call: &Call, outbound: &Outbound<'_>, buffers: Buffers<'_>, given: usize) -> Step {
+    if let Some(step) = send_backlog(call.descriptor, outbound) {
+        return step;
+    }
+    let flags = call.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    match buffers.window(given, u64::MAX).send(call.descriptor, flags) {
+        0.. if given == buffers.len() => Step::Moved(0),
+        octets @ 0.. => {
+            call.stream.end.outbound.count(octets.unsigned_abs() as u64);
+            Step::Moved(octets.unsigned_abs())
+        }
+        error => failed(error),
+    }
+}
+
+/// Sends what the reader has left in the last ring. Returns a step if that is not all out yet.
+pub(crate) fn send_backlog(descriptor: c_int, outbound: &Outbound<'_>) -> Option<Step> {
+    loop {
+        let [first, second] = outbound.backlog()?;
+        match calls::send_pieces(descriptor, [first, second]) {
+            octets @ 1.. => outbound.resent(octets.unsigned_abs()),
+            0 => return Some(Step::Nothing),
+            error => return Some(failed(error)),
+        }
+    }
+}
+
+/// True if the other end is closed, so that nobody will read the ring.
+fn is_deserted(stream: &Stream) -> bool {
+    channel::offered_inbound(stream).is_some_and(|inbound| inbound.is_reset())
+}
+
+/// True if the other end has said where its stream ends.
+fn is_ended(stream: &Stream) -> bool {
+    channel::offered_inbound(stream).is_some_and(|inbound| inbound.end().is_some())
+}
+
+/// True if the other end has not read all that was written to it.
+fn has_unread(stream: &Stream) -> bool {
+    channel::outbound(stream).is_some_and(|outbound| outbound.unread() != Ok(0))
+}
+
+/// Runs a section of the receiving direction. A signal handler that interrupts one runs in the middle of it.
+pub(crate) fn in_inbound(call: &Call, run: impl FnOnce(&Inbound<'static>) -> Result<Step, Broken>) -> Step {
+    let stream = &call.stream;
+    let Some(inbound) = channel::offered_inbound(stream) else { return Step::Failed(libc::ECONNRESET) };
+    let Some(section) = Section::of_inbound(stream) else {
+        return run(&inbound.nested()).unwrap_or_else(|Broken| break_off(call));
+    };
+    if section.is_inherited {
+        inbound.republish();
+    }
+    let step = run(&inbound);
+    let mut sleepers = inbound.sleepers();
+    section.leave();
+    while inbound.is_behind() {
+        let Some(section) = Section::of_inbound(stream) else { break };
+        inbound.republish();
+        sleepers = sleepers.or(inbound.sleepers());
+        section.leave();
+    }
+    wake(stream, sleepers);
+    step.unwrap_or_else(|Broken| break_off(call))
+}
+
+/// Runs a section of the sending direction. A signal handler that interrupts one is told to try again.
+pub(crate) fn in_outbound(call: &Call, run: impl FnOnce(&Outbound<'static>) -> Result<Step, Broken>) -> Step {
+    let stream = &call.stream;
+    let Some(outbound) = channel::offered_outbound(stream) else { return Step::Failed(libc::EPIPE) };
+    let Some(section) = Section::of_outbound(stream) else { return Step::Failed(libc::EAGAIN) };
+    if section.is_inherited {
+        outbound.republish();
+    }
+    let step = run(&outbound);
+    let sleepers = outbound.sleepers();
+    section.leave();
+    wake(stream, sleepers);
+    step.unwrap_or_else(|Broken| break_off(call))
+}
+
+/// Wakes sleepers of the other end.
+pub(crate) fn wake(stream: &Stream, sleepers: Option<Sleepers>) {
+    let word = match sleepers {
+        None => return,
+        Some(Sleepers::One(name)) => name.to_word(),
+        Some(Sleepers::Everybody) => EVERYBODY,
+    };
+    let identity = &stream.end.identity;
+    let (link, party) = (identity.link.load(Ordering::Relaxed), identity.party.load(Ordering::Relaxed));
+    stream.end.counts.wakes.fetch_add(1, Ordering::Relaxed);
+    port::wake(link, party, word);
+}
+
+/// Ends a connection whose other end broke a rule of the link.
+fn break_off(call: &Call) -> Step {
+    Step::Failed(anchor::break_off(call.descriptor, &call.stream))
+}
+
+/// The CPU on which this thread runs.
+fn cpu() -> u16 {
+    u16::try_from(rustix::thread::sched_getcpu()).unwrap_or(u16::MAX)
+}
+
+/// Takes the kernel's error.
+pub(crate) fn failed(error: isize) -> Step {
+    match c_int::try_from(-error).unwrap_or(libc::EIO) {
+        libc::EAGAIN | libc::EINTR => Step::Nothing,
+        error => Step::Failed(error),
+    }
+}
+
+fn answer(octets: usize) -> isize {
+    isize::try_from(octets).unwrap_or(isize::MAX)
+}
