@@ -7,7 +7,7 @@ use crate::memory::Link;
 use crate::outbound::BESIDE;
 use crate::ring::{Ring, index};
 use crate::sync::{Ordering, compiler_fence, fence};
-use crate::waiter::{Sleepers, WaiterName};
+use crate::waiter::{Sleep, Sleepers};
 
 /// The receiving side of a direction that has a channel.
 ///
@@ -178,14 +178,12 @@ impl<'a> Inbound<'a> {
     }
 
     /// Names this thread as one that sleeps until there are octets. Its line must say that it is asleep already. The
-    /// caller makes the barrier, then looks once more, then sleeps. `sleeps` tells whether another thread of the family
-    /// is asleep.
-    pub fn announce(&self, waiter: WaiterName, sleeps: impl FnOnce(WaiterName) -> bool) -> Barrier {
-        let word = &self.shared.reader.waiter;
-        let old = word.load(Ordering::Relaxed);
-        let new = Sleepers::join(old, waiter, sleeps);
-        if new != old {
-            word.store(new, Ordering::Relaxed);
+    /// caller makes the barrier, then looks once more, then sleeps. `goes_on` tells whether another sleep of the family
+    /// goes on.
+    pub fn announce(&self, sleep: Sleep, goes_on: impl Fn(Sleep) -> bool) -> Barrier {
+        let (word, names) = (&self.shared.reader.waiter, Sleepers::add(&self.own.sleeps, sleep, goes_on));
+        if word.load(Ordering::Relaxed) != names {
+            word.store(names, Ordering::Relaxed);
         }
         self.own.awake.store(0, Ordering::Relaxed);
         self.demand_fences()

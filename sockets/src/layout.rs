@@ -264,7 +264,8 @@ pub struct OwnOutbound {
     pub backlog_leg: AtomicU64,
     /// The ring that the daemon has given for what is sent, packed as a leg, until a leg begins in it. 0: none.
     pub ring: AtomicU64,
-    more: [UnusedU64; 3],
+    /// The sleeps of threads that wait for room, as [`crate::waiter`] packs them.
+    pub sleeps: [AtomicU64; 3],
 }
 
 /// An end's receiving direction, as its own family knows it.
@@ -293,7 +294,9 @@ pub struct OwnInbound {
     pub behind: AtomicU32,
     /// The second line: what the kernel has counted less `consumed`, in the current TCP leg.
     pub kernel: AtomicU64,
-    reserved: [UnusedU64; 7],
+    /// The sleeps of threads that wait for octets, as [`crate::waiter`] packs them.
+    pub sleeps: [AtomicU64; 3],
+    reserved: [UnusedU64; 4],
 }
 
 /// The members that hold an end.

@@ -56,4 +56,4 @@ pub use message::{Encoded, MESSAGE_DESCRIPTORS, MESSAGE_LEN, ToDaemon, ToProcess
 pub use outbound::{Outbound, Sink};
 pub use pace::{LONGEST, Pace, Situation, Step, Wait};
 pub use reason::Reason;
-pub use waiter::{Sleepers, WaiterName};
+pub use waiter::{Sleep, Sleepers, WaiterName};

@@ -20,7 +20,7 @@ use crate::leg::{Carrier, RingPlace};
 use crate::memory::Link;
 use crate::sync::model::{Weakened, weaken};
 use crate::sync::{AtomicU32, Ordering};
-use crate::{Inbound, Outbound, Sleepers, Source, WaiterName};
+use crate::{Inbound, Outbound, Sleep, Sleepers, Source, WaiterName};
 
 /// Runs a model as it is, which has to pass, and with each of the orderings weakened, which loom has to find.
 fn check(weakened: &[Weakened], model: impl Fn() + Copy + Sync + Send + 'static) {
@@ -88,7 +88,7 @@ struct Waiter {
     bell: AtomicU32,
 }
 
-const NAME: WaiterName = WaiterName { member: 0, line: 0 };
+const SLEEP: Sleep = Sleep { waiter: WaiterName { member: 0, line: 0 }, number: 1 };
 
 impl World {
     /// A direction that is in the first ring already.

@@ -8,7 +8,7 @@ use crate::leg::{Carrier, Leg};
 use crate::memory::Link;
 use crate::ring::{Ring, index};
 use crate::sync::{Ordering, fence, light_fence};
-use crate::waiter::{Sleepers, WaiterName};
+use crate::waiter::{Sleep, Sleepers};
 
 /// The sending side of a direction that has a channel.
 ///
@@ -197,19 +197,15 @@ impl<'a> Outbound<'a> {
     }
 
     /// Names this thread as one that sleeps until half of the ring is free, and looks once more. Returns false if that
-    /// much is free: the thread must not sleep. Its line must say that it is asleep already. `sleeps` tells whether
-    /// another thread of the family is asleep.
+    /// much is free: the thread must not sleep. Its line must say that it is asleep already. `goes_on` tells whether
+    /// another sleep of the family goes on.
     ///
     /// # Errors
     /// As [`room`](Self::room).
-    pub fn ask_for_room(
-        &self,
-        waiter: WaiterName,
-        sleeps: impl FnOnce(WaiterName) -> bool,
-    ) -> Result<bool, Broken> {
+    pub fn ask_for_room(&self, sleep: Sleep, goes_on: impl Fn(Sleep) -> bool) -> Result<bool, Broken> {
         let Some(ring) = self.ring() else { return Ok(false) };
-        let word = &self.shared.legs.waiter;
-        word.store(Sleepers::join(word.load(Ordering::Relaxed), waiter, sleeps), Ordering::Relaxed);
+        let names = Sleepers::add(&self.own.sleeps, sleep, goes_on);
+        self.shared.legs.waiter.store(names, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let half = ring.size() / 2;
         Ok(self.room_behind(&ring, self.own.accepted(), u64::MAX)? < half)

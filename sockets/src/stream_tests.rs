@@ -7,7 +7,7 @@ use crate::layout::{End, MODE_FLAGS, MODE_NO_FENCE};
 use crate::leg::{Carrier, RingPlace};
 use crate::memory::{Link, Slab};
 use crate::sync::Ordering;
-use crate::{Barrier, Broken, Inbound, Outbound, Sink, Sleepers, Source, WaiterName};
+use crate::{Barrier, Broken, Inbound, Outbound, Sink, Sleep, Sleepers, Source, WaiterName};
 
 /// The memory of a direction: party 0 sends to party 1.
 struct World {
@@ -40,6 +40,10 @@ impl World {
         assert_eq!(inbound.source(), Ok(Source::Ring { available: 0 }));
         (outbound, inbound)
     }
+}
+
+fn sleep(waiter: WaiterName) -> Sleep {
+    Sleep { waiter, number: 1 }
 }
 
 fn ring(unit: u32, log2: u8) -> Carrier {
@@ -85,13 +89,13 @@ fn a_full_ring_takes_no_more_and_wakes_its_sender_when_half_of_it_is_free() {
     assert_eq!((outbound.write(&octets), outbound.is_writable()), (Ok(40_000), Ok(true)));
     assert_eq!((outbound.write(&octets), outbound.is_writable()), (Ok(25_536), Ok(false)));
     assert_eq!((outbound.write(b"x"), outbound.unread()), (Ok(0), Ok(65_536)));
-    assert_eq!(outbound.ask_for_room(waiter, |_| false), Ok(true));
+    assert_eq!(outbound.ask_for_room(sleep(waiter), |_| false), Ok(true));
     let mut into = vec![0; 30_000];
     assert_eq!((inbound.read(&mut into), inbound.sleepers()), (Ok(30_000), None));
     assert_eq!((inbound.discard(2_767), inbound.sleepers()), (Ok(2_767), None));
     assert_eq!(outbound.room(1), Ok(0), "the head is published at half of the ring");
     assert_eq!((inbound.discard(1), inbound.sleepers()), (Ok(1), Some(Sleepers::One(waiter))));
-    assert_eq!(outbound.ask_for_room(waiter, |_| false), Ok(false));
+    assert_eq!(outbound.ask_for_room(sleep(waiter), |_| false), Ok(false));
     assert_eq!((outbound.room(1), inbound.sleepers()), (Ok(32_768), None));
 }
 
@@ -102,7 +106,7 @@ fn a_sender_that_went_on_behind_the_tail_last_seen_is_woken_too() {
     let waiter = WaiterName { member: 0, line: 0 };
     assert_eq!((outbound.write(&[1; 20_000]), inbound.available(1)), (Ok(20_000), Ok(20_000)));
     assert_eq!(outbound.write(&[2; 30_000]), Ok(30_000));
-    assert_eq!(outbound.ask_for_room(waiter, |_| false), Ok(true));
+    assert_eq!(outbound.ask_for_room(sleep(waiter), |_| false), Ok(true));
     assert_eq!((inbound.discard(20_000), inbound.sleepers()), (Ok(20_000), None));
     assert_eq!((inbound.discard(30_000), inbound.sleepers()), (Ok(30_000), Some(Sleepers::One(waiter))));
 }
@@ -119,9 +123,9 @@ fn held_octets_come_with_the_next_that_are_not() {
     assert_eq!((inbound.read(&mut octets), &octets), (Ok(11), b"held octets"));
     let half = vec![1; 32_768];
     assert_eq!((outbound.gather([&half[..]], true), inbound.available(1)), (Ok(32_768), Ok(0)));
-    assert_eq!(outbound.ask_for_room(WaiterName { member: 0, line: 0 }, |_| false), Ok(false));
+    assert_eq!(outbound.ask_for_room(sleep(WaiterName { member: 0, line: 0 }), |_| false), Ok(false));
     assert_eq!((outbound.gather([&b"x"[..]], true), inbound.available(1)), (Ok(1), Ok(32_769)));
-    assert_eq!(outbound.ask_for_room(WaiterName { member: 0, line: 0 }, |_| false), Ok(true));
+    assert_eq!(outbound.ask_for_room(sleep(WaiterName { member: 0, line: 0 }), |_| false), Ok(true));
 }
 
 #[test]
@@ -138,13 +142,13 @@ fn the_mode_says_which_barrier_a_sleeper_needs() {
     assert_eq!(mode(), MODE_FLAGS);
     inbound.stay_awake();
     assert_eq!(mode(), MODE_FLAGS | MODE_NO_FENCE);
-    assert_eq!((inbound.announce(first, |_| true), mode()), (Barrier::Everywhere, MODE_FLAGS));
+    assert_eq!((inbound.announce(sleep(first), |_| true), mode()), (Barrier::Everywhere, MODE_FLAGS));
     assert_eq!(outbound.sleepers(), Some(Sleepers::One(first)));
     let line = &world.link.ready(1).lines[5].0[0];
     assert_eq!(line.swap(0, Ordering::Relaxed), 1, "the flag of channel 5 for the party that reads");
-    assert_eq!(inbound.announce(second, |_| false), Barrier::Fence);
+    assert_eq!(inbound.announce(sleep(second), |_| false), Barrier::Fence);
     assert_eq!(outbound.sleepers(), Some(Sleepers::One(second)));
-    assert_eq!(inbound.announce(first, |_| true), Barrier::Fence);
+    assert_eq!(inbound.announce(sleep(first), |_| true), Barrier::Fence);
     assert_eq!(outbound.sleepers(), Some(Sleepers::Everybody));
 }
 

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Pid, test_kill_process};
 use weft_sockets::layout::WAITERS;
-use weft_sockets::{Barrier, Broken, Inbound, Outbound, Status, WaiterName};
+use weft_sockets::{Barrier, Broken, Inbound, Outbound, Sleep, Status, WaiterName};
 
 use crate::own::Own;
 use crate::real::Once;
@@ -21,6 +21,8 @@ pub(crate) struct Waiters {
     /// The memory of the status page, which the daemon is shown.
     pub(crate) file: Own,
     bells: [Once<Own>; WAITERS],
+    /// How often each line's waiter has gone to sleep.
+    sleeps: [AtomicU32; WAITERS],
     /// The thread that uses each line, or [`A_SET`], or 0.
     owners: [AtomicU32; WAITERS],
 }
@@ -43,14 +45,19 @@ impl Waiters {
             status,
             file: Own::new(file).ok()?,
             bells: [const { Once::new() }; WAITERS],
+            sleeps: [const { AtomicU32::new(0) }; WAITERS],
             owners: [const { AtomicU32::new(0) }; WAITERS],
         })
     }
 
-    /// True if this waiter is asleep, or if that cannot be known.
-    pub(crate) fn sleeps(&self, name: WaiterName) -> bool {
-        let line = self.status.page().0.get(usize::from(name.line));
-        name.member != self.member || line.is_some_and(|line| line.asleep.load(Ordering::Relaxed) != 0)
+    /// True if this sleep goes on, or if that cannot be known.
+    fn goes_on(&self, sleep: Sleep) -> bool {
+        let line = usize::from(sleep.waiter.line);
+        let (Some(number), Some(line)) = (self.sleeps.get(line), self.status.page().0.get(line)) else {
+            return true;
+        };
+        sleep.waiter.member != self.member
+            || number.load(Ordering::Relaxed) == sleep.number && line.asleep.load(Ordering::Relaxed) != 0
     }
 
     fn bell(&self, line: u8) -> Option<BorrowedFd<'static>> {
@@ -104,17 +111,18 @@ impl Waiter {
 
     /// Says that the waiter sleeps. Announcements in links, a barrier, and a last look have to follow.
     pub(crate) fn doze(&self) {
+        self.pool.sleeps[usize::from(self.line)].fetch_add(1, Ordering::Relaxed);
         self.asleep().store(1, Ordering::Relaxed);
     }
 
     /// Names the waiter as one that waits for octets of a direction. A barrier and a last look have to follow.
     pub(crate) fn announce(&self, inbound: &Inbound<'_>) -> Barrier {
-        inbound.announce(self.name(), |other| self.pool.sleeps(other))
+        inbound.announce(self.sleep(), |other| self.pool.goes_on(other))
     }
 
     /// Names the waiter as one that waits for room in a direction. Returns false if there is room.
     pub(crate) fn ask_for_room(&self, outbound: &Outbound<'_>) -> Result<bool, Broken> {
-        outbound.ask_for_room(self.name(), |other| self.pool.sleeps(other))
+        outbound.ask_for_room(self.sleep(), |other| self.pool.goes_on(other))
     }
 
     /// Says that the waiter is awake, and silences its doorbell if that rang.
@@ -128,6 +136,13 @@ impl Waiter {
     /// Gives the line back.
     pub(crate) fn leave(&self) {
         self.pool.owners[usize::from(self.line)].store(0, Ordering::Release);
+    }
+
+    fn sleep(&self) -> Sleep {
+        Sleep {
+            waiter: self.name(),
+            number: self.pool.sleeps[usize::from(self.line)].load(Ordering::Relaxed),
+        }
     }
 
     fn asleep(&self) -> &AtomicU32 {

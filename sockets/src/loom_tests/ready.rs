@@ -47,7 +47,7 @@ enum LeftOut {
 /// A collector that goes to sleep.
 fn a_send_beside_a_collector_that_sleeps(left_out: LeftOut) {
     let world = with_flags();
-    let _fence = world.inbound().announce(NAME, |_| false);
+    let _fence = world.inbound().announce(SLEEP, |_| false);
     let sender = beside(&world, |world| world.send(1));
     world.reader.asleep.store(1, Ordering::Relaxed);
     if left_out != LeftOut::Fence {

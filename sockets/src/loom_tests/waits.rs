@@ -61,7 +61,7 @@ fn sleep(world: &World, left_out: LeftOut) -> bool {
     if left_out != LeftOut::Line {
         world.reader.asleep.store(1, Ordering::Relaxed);
     }
-    match inbound.announce(NAME, |_| false) {
+    match inbound.announce(SLEEP, |_| false) {
         Barrier::Everywhere if left_out != LeftOut::Membarrier => membarrier(),
         _ => fence(Ordering::SeqCst),
     }
@@ -135,7 +135,7 @@ fn a_sleeper_for_room(looks_again: bool) {
     let sender = beside(&world, move |world| {
         world.send(3);
         world.sender.asleep.store(1, Ordering::Relaxed);
-        world.outbound().ask_for_room(NAME, |_| false).unwrap() || !looks_again
+        world.outbound().ask_for_room(SLEEP, |_| false).unwrap() || !looks_again
     });
     while world.receive(1) > 0 {}
     let sleeps = sender.join().unwrap();

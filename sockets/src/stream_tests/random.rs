@@ -9,7 +9,7 @@ use crate::layout::Direction;
 use crate::leg::{Carrier, Leg, RingPlace};
 use crate::ring::{Ring, index};
 use crate::sync::Ordering::Relaxed;
-use crate::{Sink, Source, WaiterName};
+use crate::{Sink, Sleep, Source, WaiterName};
 
 /// A call of the sender or of the reader.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ struct Stream {
     is_asleep: bool,
 }
 
-const WAITER: WaiterName = WaiterName { member: 9, line: 9 };
+const SLEEP: Sleep = Sleep { waiter: WaiterName { member: 9, line: 9 }, number: 1 };
 
 /// Sizes around the octets beside the tail, around rings, and others.
 fn size() -> impl Strategy<Value = usize> {
@@ -144,7 +144,7 @@ impl Stream {
             }
             Call::AskForRoom => {
                 let is_ring = self.world.outbound().sink() == Sink::Ring;
-                self.is_asleep |= is_ring && self.world.outbound().ask_for_room(WAITER, |_| false).unwrap();
+                self.is_asleep |= is_ring && self.world.outbound().ask_for_room(SLEEP, |_| false).unwrap();
             }
             Call::BeginLeg(number) => self.begin_leg(number),
             Call::Read(len) => _ = self.receive(len, |stream| stream.read(len, false)),
@@ -274,7 +274,7 @@ proptest! {
             let _ = (inbound.peek(word % 100, &mut octets[..len]), inbound.discard(len), inbound.filled(len));
             let _ = (outbound.write(&[0; 50][..len.min(50)]), outbound.write(&octets[..len]), outbound.sleepers());
             let _ = (outbound.gather([&octets[..len]], true), outbound.unread(), outbound.free(len));
-            let _ = (outbound.ask_for_room(WAITER, |_| true), outbound.publish(len, false), outbound.room(word));
+            let _ = (outbound.ask_for_room(SLEEP, |_| true), outbound.publish(len, false), outbound.room(word));
         }
         for guard in guards {
             let mut octets = vec![0; guard.len()];
