@@ -162,6 +162,13 @@ messages! {
         /// The sleeper, or `None` for all of that family.
         sleeper: Option<WaiterName>,
     }
+    /// The family has a link that an earlier daemon made. With it comes its memory.
+    ShowLink = 9, 1 descriptors {
+        /// The link's name.
+        link: u64,
+        /// The family's party of the link.
+        party: u8,
+    }
 }
 
 messages! {
@@ -181,7 +188,7 @@ messages! {
         /// Why.
         reason: Reason,
     }
-    /// The family has a link. With it comes its memory. It may be told more than once.
+    /// The family has a link. With it comes its memory. It may be told again, with another name of the peer.
     LinkMade = 3, 1 descriptors {
         /// The link's name.
         link: u64,

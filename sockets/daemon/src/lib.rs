@@ -5,6 +5,7 @@
 //! stop it: every call is non-blocking, every number is checked, and every user has limits.
 
 mod address;
+mod adopt;
 mod janitor;
 mod kernel;
 mod limits;

@@ -13,7 +13,8 @@ use weft_sockets::{RingPlace, Tuple};
 /// A link as its daemon knows it.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// The families of its parties. They are the same if both ends of its connections are in one family.
+    /// The families of its parties. They are the same if both ends of its connections are in one family. 0 is a family
+    /// that has not shown a link of an earlier daemon.
     pub(crate) families: [u64; 2],
     /// The users of both.
     pub(crate) uids: [u32; 2],
@@ -22,17 +23,19 @@ pub(crate) struct Link {
     pub(crate) channels: BTreeMap<u32, Channel>,
     numbers: Numbers,
     rings: Rings,
+    /// An earlier daemon made it, and knew what is given out. So nothing more is.
+    is_adopted: bool,
 }
 
 /// A channel that is in use.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Channel {
     /// The ends by party. `None` once an end is closed.
     pub(crate) ends: [Option<End>; 2],
     /// The rings by the party that sends.
     rings: [Vec<RingPlace>; 2],
-    /// The addresses, seen from party 0.
-    pub(crate) tuple: Tuple,
+    /// The addresses, seen from party 0. `None` if an earlier daemon knew them.
+    pub(crate) tuple: Option<Tuple>,
 }
 
 /// An end of a connection, in the slab of its family.
@@ -46,9 +49,19 @@ impl Link {
     /// Makes a link's memory.
     pub(crate) fn create(name: u64, families: [u64; 2], uids: [u32; 2]) -> Result<Self, Errno> {
         let file = weft_sockets::Link::create()?;
+        let it = Self::map(file, families, uids)?;
+        it.memory.header().link.store(name, Ordering::Relaxed);
+        it.memory.header().magic.store(LINK_MAGIC, Ordering::Release);
+        Ok(it)
+    }
+
+    /// Takes a link that an earlier daemon made. Nobody has shown either end.
+    pub(crate) fn adopt(file: OwnedFd) -> Result<Self, Errno> {
+        Ok(Self { is_adopted: true, ..Self::map(file, [0; 2], [0; 2])? })
+    }
+
+    fn map(file: OwnedFd, families: [u64; 2], uids: [u32; 2]) -> Result<Self, Errno> {
         let memory = weft_sockets::Link::map_channels(&file)?;
-        memory.header().link.store(name, Ordering::Relaxed);
-        memory.header().magic.store(LINK_MAGIC, Ordering::Release);
         Ok(Self {
             families,
             uids,
@@ -57,11 +70,35 @@ impl Link {
             channels: BTreeMap::new(),
             numbers: Numbers::default(),
             rings: Rings::default(),
+            is_adopted: false,
         })
+    }
+
+    /// Notes which ends a party has in a link that an earlier daemon made.
+    pub(crate) fn show(
+        &mut self,
+        party: usize,
+        family: u64,
+        uid: u32,
+        ends: impl Iterator<Item = (u32, End)>,
+    ) {
+        let (Some(known), Some(of)) = (self.families.get_mut(party), self.uids.get_mut(party)) else {
+            return;
+        };
+        (*known, *of) = (family, uid);
+        for (number, end) in ends.filter(|(number, _)| *number < CHANNELS) {
+            let channel = self.channels.entry(number).or_default();
+            if let Some(place) = channel.ends.get_mut(party) {
+                *place = Some(end);
+            }
+        }
     }
 
     /// Gives out a channel with zeroed words and a ring for each direction. Returns `None` if the link is full.
     pub(crate) fn open(&mut self, ends: [End; 2], tuple: Tuple, log2: u8) -> Option<(u32, [RingPlace; 2])> {
+        if self.is_adopted {
+            return None;
+        }
         let first = self.rings.take(log2)?;
         let places = self.rings.take(log2).and_then(|second| Some(([first, second], self.numbers.take()?)));
         let Some((rings, number)) = places else {
@@ -69,7 +106,8 @@ impl Link {
             return None;
         };
         self.memory.clear(number);
-        let channel = Channel { ends: ends.map(Some), rings: rings.map(|ring| vec![ring]), tuple };
+        let channel =
+            Channel { ends: ends.map(Some), rings: rings.map(|ring| vec![ring]), tuple: Some(tuple) };
         self.channels.insert(number, channel);
         Some((number, rings))
     }
@@ -95,7 +133,7 @@ impl Link {
     pub(crate) fn grow(&mut self, number: u32, party: usize, log2: u8) -> Option<RingPlace> {
         let channel = self.channels.get_mut(&number)?;
         let rings = channel.rings.get_mut(party)?;
-        if rings.len() >= RINGS_OF_A_DIRECTION {
+        if self.is_adopted || rings.len() >= RINGS_OF_A_DIRECTION {
             return None;
         }
         let ring = self.rings.take(log2)?;

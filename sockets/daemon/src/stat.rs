@@ -79,7 +79,7 @@ fn connection(
     families: [Option<&Family>; 2],
     channel: &Channel,
 ) -> Value {
-    let addresses = [channel.tuple.local, channel.tuple.peer];
+    let addresses = [channel.tuple.map(|tuple| tuple.local), channel.tuple.map(|tuple| tuple.peer)];
     let ends = [0, 1].map(|party: usize| match (families[party], channel.ends[party]) {
         (Some(family), Some(end)) => family.slab.end(end.slot).map_or(Value::Null, |words| {
             let members = words.holders.members().filter_map(|place| family.members.get(&place));
@@ -92,7 +92,7 @@ fn connection(
     json!({ "link": link, "channel": number, "ends": ends })
 }
 
-fn tell_end(end: &End, (uid, pids): (u32, Vec<i32>), address: SocketAddr) -> Value {
+fn tell_end(end: &End, (uid, pids): (u32, Vec<i32>), address: Option<SocketAddr>) -> Value {
     let load = |word: &weft_sockets::sync::AtomicU64| word.load(Ordering::Relaxed);
     let (out, counts) = (&end.outbound, &end.counts);
     let (written, consumed) = (load(&out.written), load(&end.inbound.consumed));
@@ -100,7 +100,7 @@ fn tell_end(end: &End, (uid, pids): (u32, Vec<i32>), address: SocketAddr) -> Val
     let (sends_by, window) = carrier(load(&out.leg));
     let (reads_by, _) = carrier(load(&end.inbound.leg));
     json!({
-        "address": address.to_string(),
+        "address": address.map(|address| address.to_string()),
         "uid": uid,
         "pids": pids,
         "sends_by": sends_by,

@@ -202,6 +202,11 @@ impl State {
         self.epoch << 32 | self.name()
     }
 
+    /// True if this daemon has named a link or a family.
+    pub(crate) const fn is_of_this_daemon(&self, name: u64) -> bool {
+        name >> 32 == self.epoch & 0xffff_ffff
+    }
+
     /// Returns random words.
     pub(crate) fn secret(&mut self) -> Option<[u64; 2]> {
         let mut octets = [[0; 8]; 2];
@@ -292,6 +297,10 @@ impl State {
                 Ok(())
             }
             ToDaemon::Ring { link, party, sleeper } => self.ring(id, link, party, sleeper),
+            ToDaemon::ShowLink { link, party } => {
+                let file = next()?;
+                self.adopt(id, link, usize::from(party), file)
+            }
         }
     }
 

@@ -3,8 +3,8 @@
 //! The tables are as long as the process lives, and threads look at them while others change them. So a status page keeps
 //! its address when its process is gone, and shows another one later.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-use std::os::fd::{AsFd, OwnedFd};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use weft_sockets::layout::WAITERS;
 use weft_sockets::{Status, WaiterName};
@@ -25,6 +25,12 @@ struct Link {
     /// The link's name, or [`FREE`], or [`BUSY`].
     name: AtomicU64,
     peer: AtomicU64,
+    /// The parties that this family is, as bits.
+    parties: AtomicU32,
+    /// The daemon that knows it: the high half of its names.
+    daemon: AtomicU64,
+    /// Its memory, to be shown to a later daemon.
+    file: Place,
 }
 
 /// Whether a waiter could be woken.
@@ -36,34 +42,83 @@ pub(crate) enum Woken {
     Unknown,
 }
 
-/// Enters a link.
-pub(crate) fn add_link(link: u64, peer: u64) -> bool {
-    if family_of(link).is_some() {
+/// Enters a link, or the new name of the family at its other end. Returns false if there is no room.
+pub(crate) fn add_link(link: u64, peer: u64, daemon: u64) -> bool {
+    if let Some(place) = link_place(link) {
+        let old = place.peer.swap(peer, Ordering::Relaxed);
+        place.daemon.store(daemon, Ordering::Relaxed);
+        if old != peer {
+            remove_family_if_unused(old);
+        }
         return true;
     }
-    let mut places = around(&LINKS, link);
-    let Some(place) = places.find(|place| claim(&place.name)) else { return false };
+    let Some(place) = around(&LINKS, link).find(|place| claim(&place.name)) else { return false };
     place.peer.store(peer, Ordering::Relaxed);
+    place.parties.store(0, Ordering::Relaxed);
+    place.daemon.store(daemon, Ordering::Relaxed);
     place.name.store(link, Ordering::Release);
     true
 }
 
-/// Forgets a link.
+/// Keeps the memory of a link, if there is room for the descriptor.
+pub(crate) fn keep_link(link: u64, file: OwnedFd) {
+    if let (Some(place), Ok(own)) = (link_place(link), Own::new(file)) {
+        place.file.put(own);
+    }
+}
+
+/// Notes which party of a link this family is.
+pub(crate) fn add_party(link: u64, party: u32) {
+    if let Some(place) = link_place(link) {
+        place.parties.fetch_or(1 << (party & 1), Ordering::Relaxed);
+    }
+}
+
+/// Forgets a link, and the processes that only it has led to.
 pub(crate) fn remove_link(link: u64) {
-    if let Some(place) = around(&LINKS, link).find(|place| place.name.load(Ordering::Acquire) == link) {
+    if let Some(place) = link_place(link)
+        && place.name.compare_exchange(link, BUSY, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    {
+        place.file.close();
+        let peer = place.peer.load(Ordering::Relaxed);
         place.name.store(FREE, Ordering::Release);
+        remove_family_if_unused(peer);
     }
 }
 
 /// Returns the family at the other end of a link.
 pub(crate) fn family_of(link: u64) -> Option<u64> {
-    let place = around(&LINKS, link).find(|place| place.name.load(Ordering::Acquire) == link)?;
-    Some(place.peer.load(Ordering::Relaxed))
+    link_place(link).map(|place| place.peer.load(Ordering::Relaxed))
 }
 
-/// Returns the links.
-pub(crate) fn links() -> impl Iterator<Item = u64> {
-    LINKS.iter().map(|place| place.name.load(Ordering::Acquire)).filter(|name| !matches!(*name, FREE | BUSY))
+/// True if this daemon knows the link.
+pub(crate) fn is_known(link: u64, daemon: u64) -> bool {
+    link_place(link).is_some_and(|place| place.daemon.load(Ordering::Relaxed) == daemon)
+}
+
+/// Shows the daemon each link that it does not know. `show` gets name, party and memory, and returns true if it has sent
+/// them. Returns true if the daemon knows all links by then.
+pub(crate) fn show_links(daemon: u64, mut show: impl FnMut(u64, u32, BorrowedFd<'_>) -> bool) -> bool {
+    let mut is_all = true;
+    for place in &LINKS {
+        let name = place.name.load(Ordering::Acquire);
+        if matches!(name, FREE | BUSY) || place.daemon.load(Ordering::Relaxed) == daemon {
+            continue;
+        }
+        let parties = place.parties.load(Ordering::Relaxed);
+        let shown = place.file.borrow().is_some_and(|file| {
+            (0..2).filter(|party| parties & 1 << party != 0).all(|party| show(name, party, file))
+        });
+        if shown {
+            place.daemon.store(daemon, Ordering::Relaxed);
+        }
+        is_all &= shown;
+    }
+    is_all
+}
+
+fn link_place(link: u64) -> Option<&'static Link> {
+    around(&LINKS, link).find(|place| place.name.load(Ordering::Acquire) == link)
 }
 
 /// Enters the status page of a process.
@@ -97,8 +152,12 @@ pub(crate) fn remove(family: u64, member: u16) {
     free(peer);
 }
 
-/// Forgets all processes of a family.
-pub(crate) fn remove_family(family: u64) {
+/// Forgets all processes of a family that no link leads to.
+fn remove_family_if_unused(family: u64) {
+    let mut links = LINKS.iter().filter(|link| !matches!(link.name.load(Ordering::Acquire), FREE | BUSY));
+    if links.any(|link| link.peer.load(Ordering::Relaxed) == family) {
+        return;
+    }
     let is_its = |peer: &&Peer| {
         let name = peer.name.load(Ordering::Acquire);
         !matches!(name, FREE | BUSY) && name >> MEMBER_BITS == family & FAMILY_MASK
@@ -150,7 +209,15 @@ fn claim(name: &AtomicU64) -> bool {
     name.compare_exchange(FREE, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
 }
 
-static LINKS: [Link; 1024] = [const { Link { name: AtomicU64::new(FREE), peer: AtomicU64::new(0) } }; 1024];
+static LINKS: [Link; 1024] = [const {
+    Link {
+        name: AtomicU64::new(FREE),
+        peer: AtomicU64::new(0),
+        parties: AtomicU32::new(0),
+        daemon: AtomicU64::new(0),
+        file: Place::new(),
+    }
+}; 1024];
 static PEERS: [Peer; 1024] = [const {
     Peer { name: AtomicU64::new(FREE), status: Once::new(), bells: [const { Place::new() }; WAITERS] }
 }; 1024];
@@ -188,19 +255,26 @@ mod tests {
         let (other, _owner) = Status::create().expect("a page");
         add(family + 1, 3, &other);
         assert_eq!(wake(family + 1, waiter), Woken::Yes);
-        remove_family(family + 1);
+        // It goes with the last link that leads to it.
+        assert!(add_link(1, family + 1, 7) && add_link(2, family + 1, 7));
+        remove_link(1);
+        assert_eq!(wake(family + 1, waiter), Woken::Yes);
+        remove_link(2);
         assert_eq!(wake(family + 1, waiter), Woken::Unknown);
     }
 
     #[test]
     fn links_name_the_family_at_the_other_end() {
         let name = |number: u64| 0x1234_5678_0000_0000 + number;
-        assert!((1..=1000).all(|number| add_link(name(number), number)));
-        assert!(add_link(name(7), 99), "it is known");
+        assert!((1..=1000).all(|number| add_link(name(number), number, 5)));
         assert_eq!(
             (family_of(name(7)), family_of(name(1000)), family_of(name(1001))),
             (Some(7), Some(1000), None)
         );
+        // Another daemon has another name for the family.
+        assert!(add_link(name(7), 99, 6));
+        assert_eq!(family_of(name(7)), Some(99));
+        assert!(is_known(name(7), 6) && is_known(name(8), 5) && !is_known(name(8), 6));
         (1..=1000).for_each(|number| remove_link(name(number)));
         assert_eq!(family_of(name(7)), None);
     }

@@ -96,7 +96,7 @@ pub(crate) fn return_ring(link: u64, channel: u32, party: u32, ring: RingPlace) 
 /// Says that an end is closed for good, and that its channel is not used any more. The end's place is free already, or is
 /// another end's.
 pub(crate) fn closed(link: u64, channel: u32, party: u32) -> Sent {
-    if is_of_earlier_daemon(link) {
+    if !peers::is_known(link, EPOCH.load(Ordering::Relaxed)) || !IS_WELCOME.load(Ordering::Acquire) {
         // No daemon knows it. The last end takes the link along.
         forget_unused(link);
         return Sent::No(Reason::NoDaemon);
@@ -137,7 +137,7 @@ pub(crate) fn announce_bell(line: u8, bell: Own) {
 /// True if all who may want to wake this process's sleepers can: by their bells, or through the daemon. Opens the port if
 /// there is none, for a child that inherited connections.
 pub(crate) fn is_rung(status: BorrowedFd<'_>) -> bool {
-    open(status).is_none() && peers::links().all(|link| !is_of_earlier_daemon(link))
+    open(status).is_none() && IS_WELCOME.load(Ordering::Acquire) && show_links()
 }
 
 /// Reads the daemon's mail, if there is any, and calls `hear` for what concerns connections.
@@ -197,15 +197,18 @@ fn handle(message: ToProcess, descriptor: Option<OwnedFd>, hear: &mut impl FnMut
             FAMILY.store(family, Ordering::Relaxed);
             EPOCH.store(epoch, Ordering::Relaxed);
             IS_WELCOME.store(true, Ordering::Release);
+            show_links();
         }
         (ToProcess::Refused { reason }, _) => {
             lose();
             REFUSED.store(reason as u32, Ordering::Relaxed);
         }
         (ToProcess::LinkMade { link, peer }, Some(file)) => {
-            if peers::add_link(link, peer) && !links::add(link, file) {
+            let daemon = EPOCH.load(Ordering::Relaxed);
+            if peers::add_link(link, peer, daemon) && !links::add(link, &file) {
                 peers::remove_link(link);
             }
+            peers::keep_link(link, file);
         }
         (ToProcess::LinkGone { link }, _) => {
             links::remove(link);
@@ -216,6 +219,7 @@ fn handle(message: ToProcess, descriptor: Option<OwnedFd>, hear: &mut impl FnMut
         (ToProcess::PeerGone { family, member }, _) => peers::remove(family, member),
         (ToProcess::Offer { slot, generation, link, channel, party, secret, ring }, _) => {
             let (end, party) = (Handle { slot, generation }, u32::from(party));
+            peers::add_party(link, party);
             hear(Event::Offer(Offer { end, link, channel, party, secret, ring }));
         }
         (ToProcess::RingMade { link, channel, party, ring }, _) => {
@@ -374,9 +378,11 @@ fn tell_bell(line: u8, place: &Place) {
     }
 }
 
-/// True if a link was made by a daemon that is gone: the high half of its name is the daemon's.
-fn is_of_earlier_daemon(link: u64) -> bool {
-    IS_WELCOME.load(Ordering::Acquire) && link >> 32 != EPOCH.load(Ordering::Relaxed) & 0xffff_ffff
+/// Shows the daemon the links that an earlier one made. Returns true if it knows all links by then.
+fn show_links() -> bool {
+    peers::show_links(EPOCH.load(Ordering::Relaxed), |link, party, file| {
+        send(ToDaemon::ShowLink { link, party: octet(party) }, &[file]) == Sent::Yes
+    })
 }
 
 fn is_own(family: u64) -> bool {
@@ -391,14 +397,8 @@ fn forget_unused(link: u64) {
         end.state().phase == Phase::Offered && end.identity.link.load(Ordering::Relaxed) == link
     });
     if used.next().is_none() {
-        let peer = peers::family_of(link);
         links::remove(link);
         peers::remove_link(link);
-        if let Some(peer) =
-            peer.filter(|peer| peers::links().all(|link| peers::family_of(link) != Some(*peer)))
-        {
-            peers::remove_family(peer);
-        }
     }
 }
 
@@ -550,20 +550,24 @@ mod tests {
         wake(link, 1, 0);
         wake(link, 1, EVERYBODY - 1);
 
-        // A daemon that ends takes the port along. The next one knows nothing of older links.
+        // A daemon that ends takes the port along. The next one is shown what it does not know.
         drop(daemon);
         assert!(SOCKET.borrow().is_some_and(|socket| !is_alive(socket)));
         assert_eq!(withdraw(end), Sent::No(Reason::NoDaemon));
         assert!(SOCKET.borrow().is_none());
         let daemon = port(status.as_fd());
-        assert!(peers::add_link(old, 10));
-        daemon.say(ToProcess::Welcome { version: VERSION, family: 9, epoch: 0x7777 }, None);
+        assert!(peers::add_link(old, 10, 0x6666));
+        daemon.say(ToProcess::Welcome { version: VERSION, family: 20, epoch: 0x8888 }, None);
         assert_eq!(mail(), []);
-        assert!(!is_rung(status.as_fd()));
+        assert_eq!(daemon.hear(), (ToDaemon::ShowLink { link, party: 1 }, 1));
+        assert!(!is_rung(status.as_fd()), "the memory of one link is not at hand");
         assert_eq!(closed(old, 3, 1), Sent::No(Reason::NoDaemon));
-        assert!(is_rung(status.as_fd()), "the last end has taken the link along");
+        assert!(is_rung(status.as_fd()), "its last end has taken it along");
         assert_eq!(closed(link, 3, 1), Sent::Yes);
         assert_eq!(daemon.hear(), (ToDaemon::Closed { link, channel: 3, party: 1 }, 0));
+        daemon.say(ToProcess::LinkMade { link, peer: 30 }, Some(&memory));
+        assert_eq!(mail(), []);
+        assert_eq!(peers::family_of(link), Some(30));
 
         // A child has no port until it opens its own.
         leave_to_parent();

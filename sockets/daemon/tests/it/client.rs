@@ -51,6 +51,14 @@ impl Client {
         client
     }
 
+    /// Registers once more, by a new port.
+    pub(crate) fn come_back(&mut self, address: &str) {
+        self.port = connected(address);
+        self.register(VERSION, getpid());
+        assert!(matches!(self.mail().message, ToProcess::Welcome { .. }));
+        self.send(ToDaemon::Bell { line: 0 }, &[self.bell.as_fd()]);
+    }
+
     pub(crate) fn register(&self, version: u16, pid: Pid) {
         let member = &self.slab.header().members[0];
         member.pid.store(getpid().as_raw_nonzero().get().cast_unsigned(), Ordering::Release);

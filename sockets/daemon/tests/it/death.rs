@@ -13,16 +13,17 @@ use crate::puppet::{DaemonProcess, Puppet};
 use crate::run::Running;
 
 /// A connection between this process and a puppet, with its channel.
-struct Pair {
-    puppet: Puppet,
-    client: Client,
+pub(crate) struct Pair {
+    pub(crate) puppet: Puppet,
+    pub(crate) client: Client,
     link: Link,
-    offer: (u64, u32, u8),
+    pub(crate) file: OwnedFd,
+    pub(crate) offer: (u64, u32, u8),
     listener: TcpListener,
     _stream: TcpStream,
 }
 
-fn pair(daemon: &Running) -> Pair {
+pub(crate) fn pair(daemon: &Running) -> Pair {
     let address = daemon.address.to_string();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
     let mut puppet = Puppet::new(&address);
@@ -41,12 +42,13 @@ fn pair(daemon: &Running) -> Pair {
             _ => {}
         }
     };
-    let link = Link::map(file.expect("a link")).expect("a link");
-    Pair { puppet, client, link, offer, listener, _stream: stream }
+    let file = file.expect("memory");
+    let link = Link::map(&file).expect("a link");
+    Pair { puppet, client, link, file, offer, listener, _stream: stream }
 }
 
 /// Takes mail until this message comes.
-fn hear(client: &Client, wanted: impl Fn(&ToProcess) -> bool) {
+pub(crate) fn hear(client: &Client, mut wanted: impl FnMut(&ToProcess) -> bool) {
     while !wanted(&client.mail().message) {}
 }
 

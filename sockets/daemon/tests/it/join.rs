@@ -1,7 +1,5 @@
 //! Two claims of a connection become a channel.
 
-use std::os::fd::AsFd;
-
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Link, Reason, RingPlace, ToDaemon, ToProcess, VERSION, WaiterName};
 
@@ -210,12 +208,9 @@ fn a_process_that_has_lost_its_port_comes_back() {
     client.claim(&one);
     client.claim(&other);
     let (link, offered) = (offer(&client).1, offer(&client).1);
-    client.port = crate::client::connected(&address);
-    client.register(VERSION, rustix::process::getpid());
-    assert!(matches!(client.mail().message, ToProcess::Welcome { .. }));
+    client.come_back(&address);
     // Its channels are as they were.
     let ToProcess::Offer { link, channel, .. } = link else { panic!("{offered:?}") };
     client.send(ToDaemon::WantRing { link, channel, party: 0, log2: 16 }, &[]);
     assert!(matches!(client.mail().message, ToProcess::RingMade { .. }));
-    client.send(ToDaemon::Bell { line: 0 }, &[client.bell.as_fd()]);
 }

@@ -5,4 +5,5 @@ mod death;
 mod hostile;
 mod join;
 mod puppet;
+mod restart;
 mod run;

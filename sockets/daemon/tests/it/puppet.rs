@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -115,9 +116,10 @@ fn daemon() {
 #[test]
 fn puppet() {
     let Ok(address) = std::env::var(ADDRESS) else { return };
-    let client = Client::registered(&address);
+    let mut client = Client::registered(&address);
     println!("registered");
-    let (mut streams, mut link, mut ports) = (Vec::new(), None, Vec::new());
+    let (mut streams, mut ports) = (Vec::new(), Vec::new());
+    let mut link: Option<(Link, OwnedFd)> = None;
     let mut channel = (0, 0, 0);
     for line in std::io::stdin().lock().lines() {
         let line = line.expect("an order");
@@ -134,7 +136,8 @@ fn puppet() {
                 let mail = client.mail();
                 match mail.message {
                     ToProcess::LinkMade { .. } => {
-                        link = Some(Link::map(&mail.descriptors[0]).expect("a link"))
+                        let file = mail.descriptors.into_iter().next().expect("memory");
+                        link = Some((Link::map(&file).expect("a link"), file));
                     }
                     ToProcess::Offer { .. } => {
                         channel = client.take_offer(mail.message);
@@ -144,7 +147,8 @@ fn puppet() {
                 }
             },
             "final" => {
-                let words = link.as_ref().and_then(|link: &Link| link.channel(channel.1)).expect("a channel");
+                let (link, _) = link.as_ref().expect("a link");
+                let words = link.channel(channel.1).expect("a channel");
                 words.directions[usize::from(channel.2)].producer.flags.store(FINAL, Ordering::Release);
             }
             // Another process, by its number and start time, holds the end as well.
@@ -154,6 +158,12 @@ fn puppet() {
                 member.started.store(started.parse().expect("a number"), Ordering::Relaxed);
                 member.pid.store(pid.parse().expect("a number"), Ordering::Release);
                 assert!(client.slab.end(0).expect("an end").holders.add(1));
+            }
+            // The daemon is another one.
+            "show" => {
+                client.come_back(&address);
+                let (_, file) = link.as_ref().expect("a link");
+                client.send(ToDaemon::ShowLink { link: channel.0, party: channel.2 }, &[file.as_fd()]);
             }
             "close" => {
                 client.send(ToDaemon::Closed { link: channel.0, channel: channel.1, party: channel.2 }, &[]);

@@ -1,0 +1,85 @@
+//! Links that an earlier daemon made.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::fstat;
+use weft_sockets::ToProcess;
+use weft_sockets::end::Phase;
+use weft_sockets::layout::ENDS;
+use weft_sockets::sync::Ordering;
+
+use crate::link::{End, Link};
+use crate::state::{Broken, Family, State};
+
+impl State {
+    /// Takes a link that a process shows. Its connections go on, and their ends are looked after as before. Nothing more
+    /// of it is given out.
+    pub(crate) fn adopt(&mut self, id: u64, name: u64, party: usize, file: OwnedFd) -> Result<(), Broken> {
+        let own = self.member(id).map(|member| member.family).ok_or(Broken)?;
+        let family = self.families.get(&own).ok_or(Broken)?;
+        if party > 1 || self.is_of_this_daemon(name) {
+            return Err(Broken);
+        }
+        let file_of = |file: &OwnedFd| fstat(file).map(|stat| (stat.st_dev, stat.st_ino)).map_err(|_| Broken);
+        match self.links.get(&name) {
+            Some(link) => {
+                let is_its = [0, own].contains(&link.families[party]);
+                if !is_its || file_of(&link.file)? != file_of(&file)? {
+                    return Err(Broken);
+                }
+            }
+            None => {
+                let link = Link::adopt(file).map_err(|_| Broken)?;
+                self.links.insert(name, link);
+            }
+        }
+        let link = self.links.get_mut(&name).ok_or(Broken)?;
+        if link.families[party] != own {
+            link.show(party, own, family.uid, ends(family, name, party).into_iter());
+        }
+        if let Some(family) = self.families.get_mut(&own) {
+            family.links.insert(name);
+        }
+        self.tell_adopted(id, name, party);
+        Ok(())
+    }
+
+    /// Makes the parties of a link known to each other under their new names, once both have shown it.
+    fn tell_adopted(&mut self, id: u64, name: u64, party: usize) {
+        let Some(families) = self.links.get(&name).map(|link| link.families) else { return };
+        if let Some(member) = self.ports.get_mut(&id).and_then(|port| port.member.as_mut()) {
+            member.links.insert(name);
+        }
+        let peers: Vec<u64> = self.families.get(&families[1 - party]).map_or_else(Vec::new, |family| {
+            let ids = family.members.values().copied();
+            ids.filter(|id| self.member(*id).is_some_and(|member| member.links.contains(&name))).collect()
+        });
+        for peer in peers {
+            self.tell_link_again(peer, name, families[party]);
+            self.introduce(peer, id);
+            self.tell_link_again(id, name, families[1 - party]);
+            self.introduce(id, peer);
+        }
+    }
+
+    fn tell_link_again(&mut self, id: u64, name: u64, peer: u64) {
+        let file = self.links.get(&name).map(|link| std::sync::Arc::clone(&link.file));
+        self.send(id, ToProcess::LinkMade { link: name, peer }, file);
+    }
+}
+
+/// The channels and ends of a family in a link, as its slab has them.
+fn ends(family: &Family, name: u64, party: usize) -> Vec<(u32, End)> {
+    let slots = 0..family.slab.header().ends.load(Ordering::Acquire).min(ENDS);
+    let ends = slots.filter_map(|slot| Some((slot, family.slab.end(slot)?)));
+    let its = ends.filter(|(_, end)| {
+        let identity = &end.identity;
+        let is_party = identity.party.load(Ordering::Relaxed) as usize == party;
+        end.state().phase == Phase::Offered && is_party && identity.link.load(Ordering::Relaxed) == name
+    });
+    its.map(|(slot, end)| {
+        let channel = end.identity.channel.load(Ordering::Relaxed);
+        (channel, End { slot, generation: end.state().generation })
+    })
+    .collect()
+}
