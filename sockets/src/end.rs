@@ -34,6 +34,7 @@ pub struct State {
 
 impl State {
     /// Returns the state in a word, or `None` if no phase has its low octet.
+    #[inline]
     #[must_use]
     pub const fn from_word(word: u32) -> Option<Self> {
         let phase = match word & 0xff {
@@ -63,6 +64,7 @@ impl State {
 
 impl End {
     /// Returns the state.
+    #[inline]
     #[must_use]
     pub fn state(&self) -> State {
         State::from_word(self.identity.state.load(Ordering::Acquire)).unwrap_or_default()
@@ -95,6 +97,7 @@ impl End {
     }
 
     /// True if all of these flags are set.
+    #[inline]
     #[must_use]
     pub fn has(&self, flags: u32) -> bool {
         self.identity.flags.load(Ordering::Relaxed) & flags == flags

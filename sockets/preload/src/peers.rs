@@ -36,8 +36,10 @@ struct Link {
 /// Whether a waiter could be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
-    /// It was, or it is awake.
+    /// It was.
     Yes,
+    /// It is awake.
+    Awake,
     /// The daemon has to do it.
     Unknown,
 }
@@ -171,7 +173,7 @@ pub(crate) fn wake(family: u64, waiter: WaiterName) -> Woken {
     let line = usize::from(waiter.line);
     let asleep = peer.status.get().and_then(|status| status.page().0.get(line));
     if asleep.is_some_and(|line| line.asleep.load(Ordering::Relaxed) == 0) {
-        return Woken::Yes;
+        return Woken::Awake;
     }
     let Some(bell) = peer.bells.get(line).and_then(Place::borrow) else { return Woken::Unknown };
     // A full eventfd has been rung often enough.
@@ -241,7 +243,7 @@ mod tests {
         let family = 0x1234_5678_0000_0001;
         assert_eq!(wake(family, waiter), Woken::Unknown);
         add(family, 3, &file);
-        assert_eq!(wake(family, waiter), Woken::Yes, "it is awake");
+        assert_eq!(wake(family, waiter), Woken::Awake);
         status.page().0[9].asleep.store(1, Ordering::Relaxed);
         assert_eq!(wake(family, waiter), Woken::Unknown, "there is no bell");
         add_bell(family, waiter, copy);
@@ -254,11 +256,11 @@ mod tests {
         // The place shows another process now.
         let (other, _owner) = Status::create().expect("a page");
         add(family + 1, 3, &other);
-        assert_eq!(wake(family + 1, waiter), Woken::Yes);
+        assert_eq!(wake(family + 1, waiter), Woken::Awake);
         // It goes with the last link that leads to it.
         assert!(add_link(1, family + 1, 7) && add_link(2, family + 1, 7));
         remove_link(1);
-        assert_eq!(wake(family + 1, waiter), Woken::Yes);
+        assert_eq!(wake(family + 1, waiter), Woken::Awake);
         remove_link(2);
         assert_eq!(wake(family + 1, waiter), Woken::Unknown);
     }

@@ -175,6 +175,12 @@ pub(crate) fn waiters() -> Option<&'static Waiters> {
     pool.get().or_else(|| pool.set(Waiters::new))
 }
 
+/// True if the waiter of this line is awake.
+pub(crate) fn is_awake(line: u8) -> bool {
+    let line = waiters().and_then(|waiters| waiters.status.page().0.get(usize::from(line)));
+    line.is_some_and(|line| line.asleep.load(Ordering::Relaxed) == 0)
+}
+
 /// True if peers can wake this process's sleepers.
 pub(crate) fn is_rung() -> bool {
     waiters().and_then(|waiters| waiters.file.borrow()).is_some_and(port::is_rung)

@@ -1,7 +1,7 @@
 //! Octets of directions that this library runs by itself: from and to a ring, and from TCP up to the ring.
 
 use core::ffi::c_int;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use weft_sockets::end::{DEAD, NARROW, NONBLOCKING, SHUT};
 use weft_sockets::layout::EVERYBODY;
@@ -197,7 +197,7 @@ fn from_ring(
         }
     }
     if !call.has(libc::MSG_PEEK) {
-        call.stream.end.counts.in_ring.fetch_add(moved as u64, Ordering::Relaxed);
+        add(&call.stream.end.counts.in_ring, moved);
         if sleep::has_barriers() {
             inbound.stay_awake();
         }
@@ -288,7 +288,7 @@ fn give(call: &Call, buffers: Buffers<'_>, given: usize) -> Step {
 
 /// Counts octets that the ring has taken.
 pub(crate) fn given(call: &Call, octets: usize) -> Step {
-    call.stream.end.counts.out_ring.fetch_add(octets as u64, Ordering::Relaxed);
+    add(&call.stream.end.counts.out_ring, octets);
     Step::Moved(octets)
 }
 
@@ -382,8 +382,15 @@ pub(crate) fn wake(stream: &Stream, sleepers: Option<Sleepers>) {
     };
     let identity = &stream.end.identity;
     let (link, party) = (identity.link.load(Ordering::Relaxed), identity.party.load(Ordering::Relaxed));
-    stream.end.counts.wakes.fetch_add(1, Ordering::Relaxed);
-    port::wake(link, party, word);
+    if port::wake(link, party, word) {
+        stream.end.counts.wakes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Adds to a count of a direction, whose lock this thread has.
+#[inline]
+fn add(count: &AtomicU64, octets: usize) {
+    count.store(count.load(Ordering::Relaxed).wrapping_add(octets as u64), Ordering::Relaxed);
 }
 
 /// Ends a connection whose other end broke a rule of the link.
