@@ -65,7 +65,7 @@ fn a_sleeper_behind_an_older_link_is_rung() {
         }
     }
     drop(first);
-    let second = Running::start(&Config { address: daemon.address.clone(), ..config() });
+    let second = Running::start(&Config { address: daemon.address, ..config() });
     client.come_back(&second.address.to_string());
     let file = file.expect("memory");
     for party in [0, 1] {
