@@ -6,6 +6,7 @@
 
 mod address;
 mod adopt;
+mod bell;
 mod janitor;
 mod kernel;
 mod limits;

@@ -6,14 +6,15 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{FileType, fstat};
-use rustix::io::{Errno, write};
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, send, sendmsg,
+    SendFlags, recvmsg, sendmsg,
 };
 use weft_sockets::sync::Ordering;
 use weft_sockets::{MESSAGE_DESCRIPTORS, MESSAGE_LEN, Status, ToDaemon, ToProcess};
+
+use crate::bell::Bell;
 
 /// A process as its daemon knows it.
 #[derive(Debug)]
@@ -51,13 +52,6 @@ pub(crate) struct Member {
 pub(crate) struct Mail {
     pub(crate) message: ToProcess,
     pub(crate) descriptor: Option<Arc<OwnedFd>>,
-}
-
-/// What wakes one waiter.
-#[derive(Clone, Debug)]
-pub(crate) struct Bell {
-    pub(crate) file: Arc<OwnedFd>,
-    is_socket: bool,
 }
 
 /// What came from a process.
@@ -182,33 +176,6 @@ impl Mail {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         sendmsg(socket, &[IoSlice::new(&octets)], &mut control, flags).map(drop)
     }
-}
-
-impl Bell {
-    /// Takes a doorbell: an eventfd, or a datagram socket whose other end the waiter has. Returns `None` for anything
-    /// else. An eventfd can be made to block, so only the daemon's own user may give one.
-    pub(crate) fn new(file: OwnedFd, is_same_user: bool) -> Option<Self> {
-        let is_socket =
-            fstat(&file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);
-        (is_socket || (is_same_user && is_eventfd(&file))).then(|| Self { file: Arc::new(file), is_socket })
-    }
-
-    fn ring(&self) {
-        let octets = 1_u64.to_ne_bytes();
-        // An error says that the bell has been rung often enough, or that nobody hears it.
-        let _rung = if self.is_socket {
-            send(&*self.file, &octets, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
-        } else {
-            write(&*self.file, &octets)
-        };
-    }
-}
-
-/// True for an eventfd. A pipe or a file could block.
-fn is_eventfd(file: &OwnedFd) -> bool {
-    use std::os::fd::AsRawFd;
-    let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    link.is_ok_and(|name| name.as_os_str() == "anon_inode:[eventfd]")
 }
 
 /// A process that leaves more messages unread loses its port.

@@ -33,7 +33,7 @@ pub(crate) fn tell(state: &State) -> Value {
         .collect();
     let channels = state.links.iter().flat_map(|(name, link)| {
         let families = link.families.map(|family| state.families.get(&family));
-        link.channels.iter().map(move |(number, channel)| (*name, *number, families, channel))
+        link.channels.iter().map(move |(number, channel)| (*name, *number, families, (&link.memory, channel)))
     });
     let connections: Vec<Value> = channels
         .map(|(link, number, families, channel)| connection(state, (link, number), families, channel))
@@ -77,7 +77,7 @@ fn connection(
     state: &State,
     (link, number): (u64, u32),
     families: [Option<&Family>; 2],
-    channel: &Channel,
+    (memory, channel): (&weft_sockets::Link, &Channel),
 ) -> Value {
     let addresses = [channel.tuple.map(|tuple| tuple.local), channel.tuple.map(|tuple| tuple.peer)];
     let ends = [0, 1].map(|party: usize| match (families[party], channel.ends[party]) {
@@ -85,7 +85,14 @@ fn connection(
             let members = words.holders.members().filter_map(|place| family.members.get(&place));
             let ports = members.filter_map(|id| state.ports.get(id));
             let pids: Vec<i32> = ports.map(|port| port.pid).collect();
-            tell_end(words, (family.uid, pids), addresses[party])
+            let mut told = tell_end(words, (family.uid, pids), addresses[party]);
+            let head = memory.channel(number).map(|words| &words.directions[party].consumer.head);
+            let head = head.map_or(0, |head| head.load(Ordering::Relaxed));
+            if let (Some(window), Some(sent)) = (told["window"].as_u64(), told["sent"].as_u64()) {
+                // A peer may have written anything there.
+                told["unread"] = json!(sent.saturating_sub(head).min(window));
+            }
+            told
         }),
         _ => Value::Null,
     });
@@ -110,7 +117,6 @@ fn tell_end(end: &End, (uid, pids): (u32, Vec<i32>), address: Option<SocketAddr>
         "read": consumed,
         "read_by_memory": in_ring,
         "window": window,
-        "unread": if window > 0 { written.saturating_sub(load(&out.head)) } else { 0 },
         "spins": load(&counts.spins),
         "yields": load(&counts.yields),
         "sleeps": load(&counts.sleeps),

@@ -16,9 +16,10 @@ use weft_sockets::{
     Claims, MAX_LOG2, MIN_LOG2, Reason, Slab, Status, ToDaemon, ToProcess, VERSION, WaiterName,
 };
 
+use crate::bell::Ringers;
 use crate::limits::Limits;
 use crate::link::Link;
-use crate::port::{Bell, Mail, Member, Outbox, Port, Received};
+use crate::port::{Mail, Member, Outbox, Port, Received};
 use crate::rules::Rules;
 use crate::sums::Sums;
 
@@ -34,6 +35,7 @@ pub(crate) struct State {
     pub(crate) rules: Rules,
     /// What the families did that have ended.
     pub(crate) sums: Sums,
+    ringers: Ringers,
     /// The user of the daemon.
     uid: u32,
     epoch: u64,
@@ -73,6 +75,7 @@ impl State {
             limits: Limits::default(),
             rules,
             sums: Sums::default(),
+            ringers: Ringers::default(),
             uid,
             epoch: 0,
             random: File::open("/dev/urandom")?,
@@ -419,7 +422,8 @@ impl State {
 
     fn add_bell(&mut self, id: u64, line: u8, file: OwnedFd) -> Result<(), Broken> {
         let uid = self.ports.get(&id).map(|port| port.uid).ok_or(Broken)?;
-        let bell = Bell::new(file, self.uid == uid).filter(|_| usize::from(line) < WAITERS).ok_or(Broken)?;
+        let bell =
+            self.ringers.bell(file, uid, self.uid).filter(|_| usize::from(line) < WAITERS).ok_or(Broken)?;
         let member = self.member_mut(id).ok_or(Broken)?;
         let (family, waiter) = (member.family, WaiterName { member: member.place, line });
         member.bells.insert(line, bell.clone());

@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::process::getpid;
@@ -137,6 +138,44 @@ fn a_process_cannot_speak_for_links_of_others() {
     // For the other party, or none: the port ends.
     client.send(ToDaemon::Closed { link, channel, party: 1 - party }, &[]);
     client.hear_end();
+    is_well(&daemon);
+}
+
+/// A daemon of root serves other users, whose doorbells may block their own threads only.
+#[test]
+fn another_user_cannot_block_the_daemon() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can run programs of another user");
+        return;
+    }
+    let daemon = Running::new();
+    let address = daemon.address.to_string();
+    // The other user may not look into the folder of this program.
+    let copy = std::env::temp_dir().join(format!("weft-puppet-{}", std::process::id()));
+    std::fs::copy(std::env::current_exe().expect("this program"), &copy).expect("a copy");
+    let command = || {
+        let mut command = std::process::Command::new(&copy);
+        command.uid(65_534).gid(65_534).current_dir("/");
+        command
+    };
+    let mut puppet = Puppet::start(&mut command(), &address);
+    std::fs::remove_file(&copy).expect("the copy");
+    puppet.order("block");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    puppet.order(&format!("connect {}", listener.local_addr().expect("an address")));
+    let (stream, _) = listener.accept().expect("a connection");
+    let client = Client::registered(&address);
+    client.claim(&stream);
+    puppet.order("claim");
+    puppet.order("offer");
+    // The pair has a channel. The other user's doorbells are not passed on, and this user's are not either.
+    loop {
+        match client.mail().message {
+            ToProcess::Offer { .. } => break,
+            ToProcess::PeerBell { .. } => panic!("a doorbell of another user"),
+            _ => {}
+        }
+    }
     is_well(&daemon);
 }
 

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Pid, Signal, kill_process};
 use weft_daemon::{Config, Daemon, stop_signals};
 use weft_sockets::layout::FINAL;
@@ -24,7 +25,10 @@ impl Puppet {
     /// Starts a process and has it register.
     pub(crate) fn new(daemon: &str) -> Self {
         let program = std::env::current_exe().expect("this program");
-        let mut command = Command::new(program);
+        Self::start(&mut Command::new(program), daemon)
+    }
+
+    pub(crate) fn start(command: &mut Command, daemon: &str) -> Self {
         command.args(["--exact", "puppet::puppet", "--nocapture"]).env(ADDRESS, daemon);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a process");
         let orders = child.stdin.take().expect("a pipe");
@@ -158,6 +162,13 @@ fn puppet() {
                 member.started.store(started.parse().expect("a number"), Ordering::Relaxed);
                 member.pid.store(pid.parse().expect("a number"), Ordering::Release);
                 assert!(client.slab.end(0).expect("an end").holders.add(1));
+            }
+            // A doorbell that blocks whoever rings it, and a sleeper behind it.
+            "block" => {
+                let bell = eventfd(u32::MAX, EventfdFlags::CLOEXEC).expect("an eventfd");
+                rustix::io::write(&bell, &(u64::MAX - 1 - u64::from(u32::MAX)).to_ne_bytes()).expect("room");
+                client.status.page().0[1].asleep.store(1, Ordering::SeqCst);
+                client.send(ToDaemon::Bell { line: 1 }, &[bell.as_fd()]);
             }
             // The daemon is another one.
             "show" => {
