@@ -30,7 +30,7 @@ use crate::line::Line;
 use crate::own::{Own, Place};
 use crate::peers::{self, Woken};
 use crate::table::Handle;
-use crate::{links, policy, sleep};
+use crate::{links, policy};
 
 /// What the daemon says of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,16 +104,16 @@ pub(crate) fn closed(link: u64, channel: u32, party: u32) -> Sent {
     send(ToDaemon::Closed { link, channel, party: octet(party) }, &[])
 }
 
-/// Wakes those that sleep at the other end of a link, if they do. `waiter` is what they have left in the link. Returns
-/// false if they are awake.
-pub(crate) fn wake(link: u64, party: u32, waiter: u32) -> bool {
+/// Wakes those that sleep at the other end of a link, if they do. `waiter` is what they have left in the link. `is_awake`
+/// knows the lines of this process. Returns false if they are awake.
+pub(crate) fn wake(link: u64, party: u32, waiter: u32, is_awake: impl FnOnce(u8) -> bool) -> bool {
     let sleeper = WaiterName::from_word(waiter);
     if waiter != EVERYBODY && sleeper.is_none() {
         return false;
     }
     let woken = sleeper.zip(peers::family_of(link)).map_or(Woken::Unknown, |(sleeper, family)| {
         if is_own(family) && Some(sleeper.member) == family::member() {
-            return if sleep::is_awake(sleeper.line) { Woken::Awake } else { ring_own(sleeper.line) };
+            return if is_awake(sleeper.line) { Woken::Awake } else { ring_own(sleeper.line) };
         }
         peers::wake(family, sleeper)
     });
@@ -534,7 +534,7 @@ mod tests {
 
         // A sleeper whose bell is unknown is rung by the daemon, and later directly.
         let sleeper = WaiterName { member: 0, line: 2 };
-        assert!(wake(link, 1, sleeper.to_word()));
+        assert!(wake(link, 1, sleeper.to_word(), |_| true));
         assert_eq!(daemon.hear(), (ToDaemon::Ring { link, party: 1, sleeper: Some(sleeper) }, 0));
         let (page, peer) = Status::create().expect("a page");
         peer.page().0[2].asleep.store(1, Ordering::Relaxed);
@@ -542,13 +542,13 @@ mod tests {
         daemon.say(ToProcess::PeerStatus { family: 10, member: 0 }, Some(&page));
         daemon.say(ToProcess::PeerBell { family: 10, waiter: sleeper }, Some(&bell));
         assert_eq!(mail(), []);
-        assert!(wake(link, 1, sleeper.to_word()));
+        assert!(wake(link, 1, sleeper.to_word(), |_| true));
         assert_eq!(rustix::io::read(&bell, &mut [0; 8]), Ok(8));
         peer.page().0[2].asleep.store(0, Ordering::Relaxed);
-        assert!(!wake(link, 1, sleeper.to_word()));
-        assert!(wake(link, 1, EVERYBODY));
+        assert!(!wake(link, 1, sleeper.to_word(), |_| true));
+        assert!(wake(link, 1, EVERYBODY, |_| true));
         assert_eq!(daemon.hear(), (ToDaemon::Ring { link, party: 1, sleeper: None }, 0));
-        assert!(!wake(link, 1, 0) && !wake(link, 1, EVERYBODY - 1));
+        assert!(!wake(link, 1, 0, |_| true) && !wake(link, 1, EVERYBODY - 1, |_| true));
 
         // A daemon that ends takes the port along. The next one is shown what it does not know.
         drop(daemon);

@@ -382,7 +382,7 @@ pub(crate) fn wake(stream: &Stream, sleepers: Option<Sleepers>) {
     };
     let identity = &stream.end.identity;
     let (link, party) = (identity.link.load(Ordering::Relaxed), identity.party.load(Ordering::Relaxed));
-    if port::wake(link, party, word) {
+    if port::wake(link, party, word, sleep::is_awake) {
         stream.end.counts.wakes.fetch_add(1, Ordering::Relaxed);
     }
 }
