@@ -112,8 +112,8 @@ impl Wait<'_> {
             let Some(event) = self.events.get(at).copied() else { return };
             let (events, data) = (event.events, event.u64);
             if data == sets::bell_tag() {
-                if let Some(bell) = self.set.waiter().and_then(sleep::Waiter::bell) {
-                    let _silent = rustix::io::read(bell, &mut [0; 8]);
+                if let Some(waiter) = self.set.waiter() {
+                    waiter.silence();
                 }
             } else if sets::is_tag(data) {
                 let _noted = self.set.with(|| {

@@ -123,6 +123,11 @@ pub(crate) fn wake(link: u64, party: u32, waiter: u32, is_awake: impl FnOnce(u8)
     woken != Woken::Awake
 }
 
+/// True if the daemon is this user's own. Another one takes no eventfd.
+pub(crate) fn is_own_user() -> bool {
+    USER.load(Ordering::Relaxed) == geteuid().as_raw()
+}
+
 /// Tells the daemon of a doorbell that was made for a line of this process's status page.
 pub(crate) fn announce_bell(line: u8, bell: Own) {
     let Some(place) = BELLS.get(usize::from(line)) else { return };
@@ -315,6 +320,7 @@ fn register(socket: OwnedFd, status: BorrowedFd<'_>) -> Result<Own, Reason> {
     if !daemon.is_root() && daemon != geteuid() {
         return Err(Reason::NoDaemon);
     }
+    USER.store(daemon.as_raw(), Ordering::Relaxed);
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).map_err(|_| Reason::Kernel)?;
     let slab = family.file.borrow().ok_or(Reason::Limit)?;
     let message = ToDaemon::Register { oldest: VERSION, newest: VERSION, member };
@@ -431,6 +437,8 @@ static SOCKET: Place = Place::new();
 /// The doorbells of this process's waiters.
 static BELLS: [Place; WAITERS] = [const { Place::new() }; WAITERS];
 static FAMILY: AtomicU64 = AtomicU64::new(0);
+/// The user of the daemon.
+static USER: AtomicU32 = AtomicU32::new(u32::MAX);
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 static IS_WELCOME: AtomicBool = AtomicBool::new(false);
 /// Why the last try came to nothing: a [`Reason`], or 0.

@@ -161,7 +161,7 @@ pub(crate) fn keep_in_children(words: &'static [AtomicU64], are_kept: bool) {
     let _refused = unsafe { kernel!(SYS_madvise, words.as_ptr(), size_of_val(words), advice) };
 }
 
-/// A value that is set once. Nobody waits for it: until it is there, it is not.
+/// A value that is set once. Nobody waits for it for long: until it is there, it is not.
 #[derive(Debug)]
 pub(crate) struct Once<T> {
     stage: AtomicU8,
@@ -177,7 +177,8 @@ impl<T> Once<T> {
         Self { stage: AtomicU8::new(EMPTY), value: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
-    /// Makes and sets the value, if no other thread has begun to. Returns the value that is there now.
+    /// Makes and sets the value, if no other thread has begun to. Returns the value that is there now,
+    /// if another thread does not take long to make it.
     pub(crate) fn set(&self, make: impl FnOnce() -> Option<T>) -> Option<&T> {
         if self.stage.compare_exchange(EMPTY, FILLING, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             let value = make();
@@ -187,6 +188,15 @@ impl<T> Once<T> {
                 unsafe { (*self.value.get()).write(value) };
             }
             self.stage.store(stage, Ordering::Release);
+        }
+        // A signal handler may have interrupted the thread that makes the value, and must not wait for it for ever.
+        for turn in 0..PATIENCE {
+            if self.stage.load(Ordering::Acquire) != FILLING {
+                break;
+            }
+            let pause =
+                rustix::time::Timespec { tv_sec: 0, tv_nsec: if turn < YIELDS { 0 } else { 1_000_000 } };
+            let _slept = rustix::thread::nanosleep(&pause);
         }
         self.get()
     }
@@ -267,6 +277,10 @@ unsafe extern "C-unwind" {
 
 /// `PTHREAD_CANCEL_ASYNCHRONOUS`
 const ASYNCHRONOUS: c_int = 1;
+/// How often a thread looks whether another one has made a value.
+const PATIENCE: u32 = 100;
+/// How many of these looks follow each other at once. The others are a millisecond apart.
+const YIELDS: u32 = 50;
 const EMPTY: u8 = 0;
 const FILLING: u8 = 1;
 const FULL: u8 = 2;

@@ -105,12 +105,14 @@ impl Set {
 
     /// Returns the member with this descriptor.
     pub(crate) fn member(&self, descriptor: c_int) -> Option<Member> {
-        self.place(descriptor)?.get()
+        self.members.get()?.get(usize::try_from(descriptor).ok()?)?.get()
     }
 
     /// Stores what has become of a member.
     pub(crate) fn store(&self, descriptor: c_int, member: Member) {
-        if let Some(place) = self.place(descriptor) {
+        let members = self.members.get().or_else(|| self.members.set(|| cells::reserve(MEMBERS)));
+        let place = usize::try_from(descriptor).ok().and_then(|descriptor| members?.get(descriptor));
+        if let Some(place) = place {
             place.set(Some(member));
         }
     }
@@ -177,13 +179,13 @@ impl Set {
 
     /// Forgets a member. The caller is in a section.
     pub(crate) fn remove(&self, descriptor: c_int) {
-        let Some(member) = self.place(descriptor).and_then(|place| {
-            let member = place.get();
-            place.set(None);
-            member
-        }) else {
+        let places = self.members.get().copied().unwrap_or_default();
+        let Some(place) = usize::try_from(descriptor).ok().and_then(|descriptor| places.get(descriptor))
+        else {
             return;
         };
+        let Some(member) = place.get() else { return };
+        place.set(None);
         if member.is_taken {
             let count = self.taken.load(Ordering::Relaxed);
             let list = self.list.get().and_then(|list| list.get(..count as usize)).unwrap_or_default();
@@ -194,11 +196,6 @@ impl Set {
                 self.taken.store(count - 1, Ordering::SeqCst);
             }
         }
-    }
-
-    fn place(&self, descriptor: c_int) -> Option<&'static Place<Member>> {
-        let members = self.members.get().or_else(|| self.members.set(|| cells::reserve(MEMBERS)))?;
-        members.get(usize::try_from(descriptor).ok()?)
     }
 }
 

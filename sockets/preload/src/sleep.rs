@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::os::fd::BorrowedFd;
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, test_kill_process};
 use weft_sockets::layout::WAITERS;
 use weft_sockets::{Barrier, Broken, Inbound, Outbound, Sleep, Status, WaiterName};
@@ -65,10 +66,7 @@ impl Waiters {
         if let Some(bell) = bell.get() {
             return bell.borrow();
         }
-        let bell =
-            bell.set(|| Own::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).ok()?).ok())?;
-        port::announce_bell(line, *bell);
-        bell.borrow()
+        bell.set(|| make_bell(line))?.borrow()
     }
 }
 
@@ -128,9 +126,16 @@ impl Waiter {
     /// Says that the waiter is awake, and silences its doorbell if that rang.
     pub(crate) fn wake(&self, rang: bool) {
         self.asleep().store(0, Ordering::Relaxed);
-        if rang && let Some(bell) = self.bell() {
-            let _silent = rustix::io::read(bell, &mut [0; 8]);
+        if rang {
+            self.silence();
         }
+    }
+
+    /// Silences the doorbell.
+    pub(crate) fn silence(&self) {
+        let Some(bell) = self.bell() else { return };
+        // An eventfd is silent behind one read.
+        while rustix::io::read(bell, &mut [0; 8]) == Ok(8) {}
     }
 
     /// Gives the line back.
@@ -189,6 +194,20 @@ pub(crate) fn is_rung() -> bool {
 /// In a child of fork: leaves the places to the parent.
 pub(crate) fn leave_to_parent() {
     DEPTH.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Makes the doorbell of a line, and gives the daemon what rings it: the eventfd itself, or the other end of a pair of
+/// sockets, with which another user can do no harm.
+fn make_bell(line: u8) -> Option<Own> {
+    if port::is_own_user() {
+        let bell = Own::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).ok()?).ok()?;
+        port::announce_bell(line, bell);
+        return Some(bell);
+    }
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (bell, rope) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None).ok()?;
+    port::announce_bell(line, Own::new(rope).ok()?);
+    Own::new(bell).ok()
 }
 
 /// True if a thread of this process with that number has ended.
