@@ -7,6 +7,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::case::{Case, Effort};
 use crate::ours::Op;
+use crate::sockets::talk::TalkArgs;
 
 /// Measures the data path beside references, turn by turn in one run.
 ///
@@ -68,6 +69,7 @@ pub struct Args {
 pub(crate) enum Command {
     Run(RunArgs),
     Sweep(SweepArgs),
+    Sockets(SocketsArgs),
 }
 
 /// One operation over a wire in memory, in any size and setting, beside smoltcp alone and plain copies.
@@ -152,7 +154,45 @@ pub(crate) struct SweepArgs {
     pub(crate) transfers: u32,
 }
 
+/// Unmodified programs on sockets, with `weft sockets` and without it, turn by turn.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(after_help = "Examples:
+  weft bench sockets --quick
+  weft bench sockets --only redis
+  weft bench sockets --figure s1-7b --plot target/latency.svg
+  weft bench sockets --pairs 10 --json")]
+pub(crate) struct SocketsArgs {
+    #[command(subcommand)]
+    pub(crate) program: Option<Program>,
+    /// Measure only cases whose names contain NAME; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Vec<String>,
+    /// List the cases and figures, and measure nothing
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Measure a table or figure of the papers instead; `--list` names them. --plot FILE draws it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) figure: Option<String>,
+}
+
+/// The programs that the benchmark starts.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum Program {
+    /// An end of a conversation.
+    #[command(hide = true)]
+    Talk(TalkArgs),
+    /// A third program, which never stops computing.
+    #[command(hide = true)]
+    Hog,
+}
+
 impl Args {
+    /// Returns true if the measurement takes place in a network namespace of its own. Programs on sockets are measured
+    /// where their users run them.
+    pub const fn is_isolated(&self) -> bool {
+        !self.list && !matches!(self.command, Some(Command::Sockets(_)))
+    }
+
     /// Returns the effort that the options ask for.
     pub(crate) fn effort(&self) -> Effort {
         let turn = if self.quick { QUICK_TURN } else { TURN };

@@ -8,6 +8,7 @@
 //!   report.rs     rows as a table, as JSON, one object a line; markdown.rs: the tables of docs/performance.md
 //!   matrix.rs     `weft bench run`: any operation, size and setting
 //!   sweep.rs      `weft bench sweep`: RDMA Write against plain TCP over size
+//!   sockets/      `weft bench sockets`: programs on sockets, with the library and without it
 //!
 //!   ours/         two devices of ours, and their transfers
 //!   raw/          the same with smoltcp alone, on the very same wire; copies.rs: memory alone
@@ -42,6 +43,7 @@ mod report;
 mod run;
 mod setting;
 mod sizes;
+mod sockets;
 mod sweep;
 mod watch;
 

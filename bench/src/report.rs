@@ -55,6 +55,24 @@ pub(crate) fn footer(out: &mut dyn Write, cases: &[&Case]) -> io::Result<()> {
     Ok(())
 }
 
+/// Prints a line for each comparison.
+pub(crate) fn list(cases: &[&Case], out: &mut dyn Write) -> io::Result<()> {
+    for case in cases {
+        for reference in case.references {
+            let target = reference.target.map_or_else(String::new, |target| target.to_string());
+            let line = format!("{:<34} {:<32} {target}", case.name, reference.name);
+            writeln!(out, "{}", line.trim_end())?;
+        }
+    }
+    Ok(())
+}
+
+/// Prints one row, as text or as JSON.
+pub(crate) fn print(row: &Row, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
+    if as_json { writeln!(out, "{}", object(row)) } else { line(out, row) }?;
+    out.flush()
+}
+
 /// Returns a row as a JSON object.
 pub(crate) fn object(row: &Row) -> Value {
     let (case, reference) = (row.case, row.reference);

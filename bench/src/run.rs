@@ -5,11 +5,10 @@ use std::io::{self, Write};
 
 use crate::args::{Args, Command};
 use crate::case::{Case, Trouble};
-use crate::harness::Row;
 use crate::harness::{judge, measure, turns};
 use crate::markdown::{self, Page};
 use crate::progress::Progress;
-use crate::{cases, matrix, report, sizes, sweep};
+use crate::{cases, matrix, report, sizes, sockets, sweep};
 
 /// Measures the cases that `args` asks for, and prints them on `out`. Returns failures of `out` as they are.
 ///
@@ -19,6 +18,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> io::Result<Result<(), Trouble>> 
     match &args.command {
         Some(Command::Run(wanted)) => return matrix::run(wanted, args, out),
         Some(Command::Sweep(wanted)) => return sweep::run(wanted, args, out),
+        Some(Command::Sockets(wanted)) => return sockets::run(wanted, args, out),
         None => {}
     }
     let wanted: Vec<&'static Case> = cases::all().filter(|case| args.wants(case)).collect();
@@ -28,7 +28,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> io::Result<Result<(), Trouble>> 
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     if args.list {
-        return list(&wanted, out).map(Ok);
+        return report::list(&wanted, out).map(Ok);
     }
     let mut page = args.update.as_deref().map(|path| Page::open(path, &["machine", "table"])).transpose()?;
     let mut file = args.save.as_ref().map(File::create).transpose().map_err(|error| {
@@ -46,7 +46,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> io::Result<Result<(), Trouble>> 
     for case in &wanted {
         progress.begin(case.name);
         for row in measure(case, &effort, &mut || progress.advance()) {
-            progress.suspend(|| print(&row, args.json, out))?;
+            progress.suspend(|| report::print(&row, args.json, out))?;
             if let Some(file) = &mut file {
                 writeln!(file, "{}", report::object(&row))?;
             }
@@ -71,22 +71,6 @@ pub fn run(args: &Args, out: &mut dyn Write) -> io::Result<Result<(), Trouble>> 
     }
     let drawn = drawn.map(drop);
     Ok(judge(&rows, args.strict).and(drawn))
-}
-
-fn list(cases: &[&Case], out: &mut dyn Write) -> io::Result<()> {
-    for case in cases {
-        for reference in case.references {
-            let target = reference.target.map_or_else(String::new, |target| target.to_string());
-            let line = format!("{:<34} {:<32} {target}", case.name, reference.name);
-            writeln!(out, "{}", line.trim_end())?;
-        }
-    }
-    Ok(())
-}
-
-fn print(row: &Row, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
-    if as_json { writeln!(out, "{}", report::object(row)) } else { report::line(out, row) }?;
-    out.flush()
 }
 
 /// The name of the curves of `--plot` for `--only`.

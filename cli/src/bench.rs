@@ -9,7 +9,7 @@ use crate::failure::Failure;
 
 /// Measures, and prints a row for each comparison.
 pub fn run(args: &Args) -> ExitCode {
-    if !args.list {
+    if args.is_isolated() {
         weft_bench::isolate();
     }
     let failure = match weft_bench::run(args, &mut io::stdout().lock()) {

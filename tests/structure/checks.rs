@@ -239,7 +239,7 @@ const CRATES: [(&str, &[&str]); 15] = [
     ("conform", &["netif"]),
     ("sockets/preload", &["sockets"]),
     ("sockets/daemon", &["sockets", "stat"]),
-    ("bench", &["mpa", "netif", "verbs", "rnic"]),
+    ("bench", &["mpa", "netif", "verbs", "rnic", "sockets"]),
 ];
 
 /// External crates that a crate must not use.
