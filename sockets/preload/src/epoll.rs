@@ -39,6 +39,9 @@ pub(crate) fn wait(
             return result;
         }
         wait.sort(result);
+        if wait.len > 0 {
+            return wait.answer();
+        }
     }
     wait.run(span, mask)
 }
@@ -57,13 +60,19 @@ impl Wait<'_> {
         let until = Limit::behind(span);
         let turn = self.set.turn.fetch_add(1, Ordering::Relaxed);
         self.collect();
-        if self.len > 0 && !turn.is_multiple_of(TURNS) {
+        if self.len > 0 {
+            if turn.is_multiple_of(TURNS) {
+                self.ask_kernel(calls::epoll_look);
+            }
             return self.answer();
         }
         loop {
             let result = self.ask(calls::epoll_look);
-            if result < 0 || self.len > 0 || until.is_over() {
-                return if result < 0 && self.len == 0 { result } else { self.answer() };
+            if self.len > 0 || until.is_over() && result >= 0 {
+                return self.answer();
+            }
+            if result < 0 {
+                return result;
             }
             let mut spin = Spin::new(self.is_same_cpu(), false, mask.is_none());
             let is_done = loop {
@@ -91,8 +100,15 @@ impl Wait<'_> {
         }
     }
 
-    /// Has the kernel asked for what there is room for, and looks at the rings.
+    /// Has the kernel asked, and looks at the rings, where nothing was found before. A member is told once in a call.
     fn ask(&mut self, kernel: impl FnOnce(c_int, &mut [epoll_event]) -> isize) -> isize {
+        let result = self.ask_kernel(kernel);
+        self.collect();
+        result
+    }
+
+    /// Has the kernel asked for as many events as there is room for.
+    fn ask_kernel(&mut self, kernel: impl FnOnce(c_int, &mut [epoll_event]) -> isize) -> isize {
         let room = self.events.get_mut(self.len..).unwrap_or_default();
         if room.is_empty() {
             return 0;
@@ -101,7 +117,6 @@ impl Wait<'_> {
         if result > 0 {
             self.sort(result);
         }
-        self.collect();
         result
     }
 
