@@ -254,7 +254,8 @@ pub struct OwnOutbound {
     pub flags: AtomicU32,
     /// When the ring was last found full, in microseconds of the monotonic clock, the low half.
     pub full_since: AtomicU32,
-    reserved: UnusedU32,
+    /// How often a send has found less room than it wanted.
+    pub full: AtomicU32,
     /// The second line: where the current leg begins, at the place of its number's lowest bit. At the other one stands
     /// the leg before, so that one store of `leg` changes both.
     pub starts: [AtomicU64; 2],

@@ -139,6 +139,7 @@ impl<'a> Outbound<'a> {
             ring.write(end, octets.get(..len).unwrap_or_default());
             end = end.wrapping_add(len as u64);
             if len < octets.len() {
+                self.note_full();
                 break;
             }
         }
@@ -158,6 +159,9 @@ impl<'a> Outbound<'a> {
         let Some(ring) = self.ring() else { return Ok([(core::ptr::null_mut(), 0); 2]) };
         let end = self.own.accepted();
         let room = self.room_behind(&ring, end, wanted as u64)?;
+        if room < wanted as u64 {
+            self.note_full();
+        }
         Ok(ring.pieces(end, wanted.min(index(room))))
     }
 
@@ -385,6 +389,12 @@ impl<'a> Outbound<'a> {
         if mode & MODE_FLAGS != 0 {
             self.link.ready(1 - self.party).raise(self.channel);
         }
+    }
+
+    /// Notes that a send has found less room than it wanted. A set that waits for an edge hears of room then.
+    fn note_full(&self) {
+        let full = &self.own.full;
+        full.store(full.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     fn set(&self, flag: u16) {

@@ -229,7 +229,7 @@ fn look(stream: &Stream, descriptor: c_int, member: &Member) -> Look {
             let has_room =
                 section::of_outbound(stream, &outbound, |outbound: &Outbound<'_>| outbound.is_writable());
             look.is_writable = has_room.unwrap_or(true);
-            look.full = stream.end.outbound.full_since.load(Ordering::Relaxed);
+            look.full = stream.end.outbound.full.load(Ordering::Relaxed);
         }
         Some(_) => {}
         None => kernel |= libc::POLLOUT,
