@@ -182,8 +182,8 @@ impl Wait<'_> {
         self.collect();
         let mut result = 0;
         if self.len == 0 {
-            let limit = if sleep::is_rung() { until.left() } else { Some(until.left_at_most(SLICE)) };
-            result = self.ask(|set, events| calls::epoll_wait(set, events, limit, mask));
+            let limit = until.left_at_most(sleep::span(sleep::is_rung()));
+            result = self.ask(|set, events| calls::epoll_wait(set, events, Some(limit), mask));
         }
         if self.set.sleepers.fetch_sub(1, Ordering::SeqCst) == 1 {
             waiter.wake(false);
@@ -265,5 +265,3 @@ fn announce(stream: &Stream, member: &Member, waiter: &sleep::Waiter) -> Option<
 const ENDED: u32 = (EPOLLRDHUP | EPOLLHUP | EPOLLERR).cast_unsigned();
 /// Calls that find something in rings until the kernel is asked, too.
 const TURNS: u32 = 16;
-/// How long a thread sleeps that nobody can wake, in nanoseconds.
-const SLICE: u64 = 10_000_000;

@@ -273,8 +273,8 @@ impl List<'_> {
             if let Some(place) = self.shadow.get_mut(len) {
                 *place = pollfd { fd: bell.map_or(-1, |bell| bell.as_raw_fd()), events: POLLIN, revents: 0 };
             }
-            let span = if bell.is_some() { until.left() } else { Some(until.left_at_most(SLICE)) };
-            result = calls::ppoll(self.shadow.get_mut(..=len).unwrap_or_default(), span, mask);
+            let span = until.left_at_most(sleep::span(bell.is_some()));
+            result = calls::ppoll(self.shadow.get_mut(..=len).unwrap_or_default(), Some(span), mask);
             rang = self.shadow.get(len).is_some_and(|place| place.revents != 0);
         }
         if let Some(waiter) = &waiter {
@@ -342,5 +342,3 @@ const WRITABLE: i16 = POLLOUT | POLLWRNORM | POLLWRBAND;
 const EMPTY: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
 /// Longer lists get memory of their own.
 const SHORT: usize = 64;
-/// How long a thread sleeps that nobody can wake, in nanoseconds.
-const SLICE: u64 = 10_000_000;

@@ -141,7 +141,15 @@ pub(crate) fn announce_bell(line: u8, bell: Own) {
 /// True if all who may want to wake this process's sleepers can: by their bells, or through the daemon. Opens the port if
 /// there is none, for a child that inherited connections.
 pub(crate) fn is_rung(status: BorrowedFd<'_>) -> bool {
-    open(status).is_none() && IS_WELCOME.load(Ordering::Acquire) && show_links()
+    let is_rung = open(status).is_none() && IS_WELCOME.load(Ordering::Acquire) && show_links();
+    RUNG.store(if is_rung { seconds() } else { 0 }, Ordering::Relaxed);
+    is_rung
+}
+
+/// True if it [was rung](is_rung) earlier in this second, for a thread that sleeps often.
+#[inline]
+pub(crate) fn was_rung() -> bool {
+    RUNG.load(Ordering::Relaxed) == seconds()
 }
 
 /// Reads the daemon's mail, if there is any, and calls `hear` for what concerns connections.
@@ -164,6 +172,7 @@ pub(crate) fn leave_to_parent() {
         let _still_open = bell.take();
     }
     IS_WELCOME.store(false, Ordering::Relaxed);
+    RUNG.store(0, Ordering::Relaxed);
     READER.store(0, Ordering::Relaxed);
     NEXT_TRY.store(0, Ordering::Relaxed);
 }
@@ -366,6 +375,7 @@ fn is_alive(socket: BorrowedFd<'_>) -> bool {
 fn lose() {
     SOCKET.close();
     IS_WELCOME.store(false, Ordering::Relaxed);
+    RUNG.store(0, Ordering::Relaxed);
 }
 
 /// Rings for a thread of this process.
@@ -441,6 +451,8 @@ static FAMILY: AtomicU64 = AtomicU64::new(0);
 static USER: AtomicU32 = AtomicU32::new(u32::MAX);
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 static IS_WELCOME: AtomicBool = AtomicBool::new(false);
+/// The second in which all who may want to wake this process could, or 0.
+static RUNG: AtomicU64 = AtomicU64::new(0);
 /// Why the last try came to nothing: a [`Reason`], or 0.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
 /// No daemon is looked for before this second of the monotonic clock.

@@ -188,7 +188,12 @@ pub(crate) fn is_awake(line: u8) -> bool {
 
 /// True if peers can wake this process's sleepers.
 pub(crate) fn is_rung() -> bool {
-    waiters().and_then(|waiters| waiters.file.borrow()).is_some_and(port::is_rung)
+    port::was_rung() || waiters().and_then(|waiters| waiters.file.borrow()).is_some_and(port::is_rung)
+}
+
+/// Returns the nanoseconds of a thread's sleep until it looks again by itself.
+pub(crate) const fn span(is_rung: bool) -> u64 {
+    if is_rung { LONG } else { SLICE }
 }
 
 /// In a child of fork: leaves the places to the parent.
@@ -223,5 +228,9 @@ static POOLS: [Once<Waiters>; GENERATIONS] = [const { Once::new() }; GENERATIONS
 static DEPTH: AtomicUsize = AtomicUsize::new(0);
 /// Processes that came from each other by fork without exec. Those behind look now and then instead of being woken.
 const GENERATIONS: usize = 16;
+/// A daemon that dies meanwhile can wake nobody for those peers that have no doorbell.
+const LONG: u64 = 5_000_000_000;
+/// Nobody can wake the thread.
+const SLICE: u64 = 10_000_000;
 /// The owner of a line that an epoll set has.
 const A_SET: u32 = u32::MAX;
