@@ -44,7 +44,8 @@ impl Outbound<'_> {
                 return Err(Broken);
             }
             self.own.backlog.store(from, Ordering::Relaxed);
-            self.own.backlog_leg.store(leg.to_word(), Ordering::Relaxed);
+            let is_left = from < written;
+            self.own.backlog_leg.store(if is_left { leg.to_word() } else { 0 }, Ordering::Relaxed);
             let next = leg.next(Carrier::Tcp);
             self.own.starts[usize::from(next.number & 1)].store(from, Ordering::Relaxed);
             self.own.leg.store(next.to_word(), Ordering::Release);

@@ -215,6 +215,15 @@ impl Slab {
         Mapping::new(file, SLAB_LEN, true).map(Self)
     }
 
+    /// Puts another slab's memory in the place of this one's. Borrows stay valid.
+    ///
+    /// # Errors
+    /// As [`map`](Self::map).
+    pub fn replace(&self, file: impl AsFd) -> Result<(), Errno> {
+        check(&file, SLAB_LEN)?;
+        self.0.replace(Some(&file.as_fd()), true)
+    }
+
     /// The first page, with the members.
     #[must_use]
     pub fn header(&self) -> &SlabHeader {

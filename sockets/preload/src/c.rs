@@ -29,6 +29,7 @@ mod exec;
 mod life;
 mod probe;
 mod process;
+mod rights;
 mod start;
 mod stdio;
 mod wait;

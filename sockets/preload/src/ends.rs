@@ -156,6 +156,13 @@ pub(crate) fn inherit() {
     }
 }
 
+/// Leaves all ends to the other processes of the family. They are looked at anew.
+pub(crate) fn leave_all() {
+    for descriptor in 0..table::behind() {
+        forget(descriptor);
+    }
+}
+
 /// Looks at a descriptor that this process has not made by a hooked call.
 #[cold]
 fn look(descriptor: c_int) -> Option<Stream> {

@@ -12,7 +12,7 @@ use crate::ends::Stream;
 use crate::sets::{self, Member, Set};
 use crate::sleep;
 use crate::spin::{Spin, Turn};
-use crate::{channel, section, upgrade};
+use crate::{backlog, channel, section, upgrade};
 
 /// Waits as `epoll_pwait2` does. Returns the kernel's answer.
 pub(crate) fn wait(
@@ -173,8 +173,9 @@ impl Wait<'_> {
             let members = self
                 .set
                 .taken(0)
-                .filter_map(|(descriptor, member)| Some((member.stream(descriptor)?, member)));
-            members.filter_map(|(stream, member)| announce(&stream, &member, waiter)).max()
+                .filter_map(|(descriptor, member)| Some((descriptor, member.stream(descriptor)?, member)));
+            let members = members.inspect(|(descriptor, stream, _)| backlog::obey(*descriptor, stream));
+            members.filter_map(|(_, stream, member)| announce(&stream, &member, waiter)).max()
         });
         if let Some(Some(barrier)) = barrier {
             sleep::make(barrier);

@@ -1,12 +1,13 @@
 //! The slab of ends that this process shares with those that it forks, and its place among them.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Uid, getuid};
 use weft_sockets::Slab;
 use weft_sockets::layout::{Member, SLAB_MAGIC};
 
-use crate::own::Own;
+use crate::own::{Own, Place};
 use crate::real::{self, Once};
 
 /// The slab, mapped as long as the process lives.
@@ -15,20 +16,24 @@ pub(crate) struct Family {
     /// The ends.
     pub(crate) slab: Slab,
     /// The memory that the daemon is shown.
-    pub(crate) file: Own,
+    pub(crate) file: Place,
+    /// The user that it belongs to.
+    user: AtomicU32,
     /// The place of this process among the members plus 1. A child finds 0 until it takes its own.
     member: &'static AtomicU64,
 }
 
 impl Family {
     fn new() -> Option<Self> {
-        let file = Slab::create().ok()?;
-        let slab = Slab::map(&file).ok()?;
+        let memory = Slab::create().ok()?;
+        let slab = Slab::map(&memory).ok()?;
         slab.header().magic.store(SLAB_MAGIC, Ordering::Relaxed);
-        let own = Own::new(file).ok()?;
+        let file = Place::new();
+        file.put(Own::new(memory).ok()?);
         let member = real::reserve(1)?;
         real::keep_in_children(member, false);
-        let family = Self { slab, file: own, member: member.first()? };
+        let user = AtomicU32::new(getuid().as_raw());
+        let family = Self { slab, file, user, member: member.first()? };
         family.join(None);
         Some(family)
     }
@@ -41,6 +46,28 @@ impl Family {
             member.pid.store(process(), Ordering::Release);
         }
         self.member.store(place.map_or(0, |place| u64::from(place) + 1), Ordering::Release);
+    }
+
+    /// True if it belongs to this user.
+    pub(crate) fn is_of(&self, user: Uid) -> bool {
+        self.user.load(Ordering::Relaxed) == user.as_raw()
+    }
+
+    /// Leaves the family, with a slab of its own in the place of the shared one. Returns false if there is no memory: then
+    /// the process is in no family.
+    pub(crate) fn found_another(&self) -> bool {
+        if let Some(place) = self.member.swap(0, Ordering::AcqRel).checked_sub(1) {
+            self.free(u16::try_from(place).unwrap_or(u16::MAX));
+        }
+        let Ok(memory) = Slab::create() else { return false };
+        let is_replaced = self.slab.replace(&memory).is_ok();
+        if let (true, Ok(own)) = (is_replaced, Own::new(memory)) {
+            self.slab.header().magic.store(SLAB_MAGIC, Ordering::Relaxed);
+            self.file.put(own);
+            self.user.store(getuid().as_raw(), Ordering::Relaxed);
+            self.join(None);
+        }
+        is_replaced
     }
 
     /// Takes a place for a process that is about to be forked.

@@ -4,8 +4,6 @@ use core::ffi::CStr;
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::{port, table};
-
 /// True if a filter was there when the program began, which it has from those that started it.
 pub(crate) fn is_inherited() -> bool {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
@@ -13,15 +11,6 @@ pub(crate) fn is_inherited() -> bool {
     let Ok(file) = rustix::fs::open(STATUS, flags, Mode::empty()) else { return true };
     let len = rustix::io::read(file, &mut text[..]).unwrap_or(0);
     has_filter(text.get(..len).unwrap_or_default())
-}
-
-/// The program is about to install a filter, or does something else that only the kernel's TCP bears: from now on the
-/// library makes no call of its own in this process and its children.
-pub(crate) fn retire() {
-    if table::is_open() {
-        table::retire();
-        port::leave();
-    }
 }
 
 /// Looks for a filter in the kernel's text about a process. A text without the line may hide one.

@@ -7,6 +7,7 @@
 //! takes a lock of std, or looks a symbol up before it is needed. Unsafe code is in `c/` and `real.rs`.
 
 mod anchor;
+mod backlog;
 mod boundary;
 mod buffers;
 mod c;
@@ -26,9 +27,11 @@ mod file;
 mod filter;
 mod fork;
 mod guest;
+mod handover;
 mod life;
 mod line;
 mod links;
+mod lower;
 mod own;
 mod patience;
 mod peers;
@@ -38,6 +41,7 @@ mod poll;
 mod port;
 mod queue;
 mod real;
+mod rights;
 mod section;
 mod select;
 mod sets;

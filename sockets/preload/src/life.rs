@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_long};
 use weft_sockets::Reason;
 
 use crate::boundary::answer_int;
-use crate::{closing, ends};
+use crate::{closing, ends, handover, lower};
 
 /// A socket was made.
 pub(crate) fn made(result: isize, domain: c_int, kind: c_int, protocol: c_int) {
@@ -43,6 +43,9 @@ pub(crate) fn dissolved(descriptor: c_int) {
 pub(crate) fn duplicated(from: c_int, result: isize) {
     let to = number(result);
     if to >= 0 && to != from {
+        if to <= libc::STDERR_FILENO {
+            handover::prepare(from);
+        }
         closing::close(to);
         ends::duplicate(from, to);
     }
@@ -52,6 +55,9 @@ pub(crate) fn duplicated(from: c_int, result: isize) {
 pub(crate) fn controlled(descriptor: c_int, command: c_int, argument: c_long, result: isize) {
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(descriptor, result),
+        libc::F_SETFD if result == 0 && argument & c_long::from(libc::FD_CLOEXEC) == 0 => {
+            handover::prepare(descriptor);
+        }
         libc::F_SETFL if result == 0 => {
             set_nonblocking(descriptor, argument & c_long::from(libc::O_NONBLOCK) != 0);
         }
@@ -69,7 +75,7 @@ pub(crate) fn set_nonblocking(descriptor: c_int, is_nonblocking: bool) {
 /// The C library is about to use a descriptor for a stream of its own.
 pub(crate) fn given_to_stdio(descriptor: c_int) {
     if let Some(stream) = ends::known(descriptor) {
-        stream.end.stay(Reason::Stdio);
+        lower::lower(descriptor, &stream, Reason::Stdio);
     }
 }
 

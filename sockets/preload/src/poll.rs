@@ -17,7 +17,7 @@ use crate::ends::{self, Stream};
 use crate::select::Sets;
 use crate::sleep::{self, Waiter};
 use crate::spin::{Spin, Turn};
-use crate::{channel, family, real, section, upgrade};
+use crate::{backlog, channel, family, real, section, upgrade};
 
 /// Waits as `ppoll` does. Returns the kernel's answer.
 pub(crate) fn wait(items: &mut [pollfd], span: Option<timespec>, mask: Option<Signals>) -> isize {
@@ -256,6 +256,9 @@ impl List<'_> {
 
     /// Sleeps until something may be ready. Returns a negative number for an error.
     fn sleep(&mut self, until: Limit, mask: Option<Signals>) -> isize {
+        for item in self.items.iter() {
+            let _stream = ends::known(item.fd).inspect(|stream| backlog::obey(item.fd, stream));
+        }
         let waiter = Waiter::of_thread();
         if let Some(waiter) = &waiter {
             waiter.doze();

@@ -5,7 +5,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 
-use weft_sockets::end::{Attach, FOREIGN, MORE, Phase, SHUT, STUCK, State, Switch, Traffic};
+use weft_sockets::end::{Attach, FOREIGN, MORE, Phase, SHUT, STAYS, STUCK, State, Switch, Traffic};
 use weft_sockets::layout::{ATTACHED, DECLINED};
 use weft_sockets::{Carrier, Gate, Leg, Reason};
 
@@ -37,7 +37,7 @@ pub(crate) fn moved(stream: &Stream, descriptor: c_int) {
 /// Goes on with an end before a call: takes the directions off TCP that can leave it now.
 #[inline]
 pub(crate) fn step(stream: &Stream, descriptor: c_int) {
-    if stream.end.state().phase == Phase::Offered {
+    if stream.end.state().phase == Phase::Offered && !stream.end.has(STAYS) {
         if stream.end.inbound.inside.load(Ordering::Relaxed) == 0 {
             attach(stream, descriptor);
         }
@@ -243,6 +243,8 @@ fn switch(stream: &Stream, descriptor: c_int) {
     if gate.try_close() {
         let decision = decide_switch(stream, descriptor, outbound.is_attached());
         let begun = match decision {
+            // A reader that has withdrawn meanwhile stays on TCP.
+            Some(Ok(_)) if !outbound.commit() => Ok(false),
             Some(Ok(carrier)) => outbound.begin_leg(carrier).map_err(|_| Reason::Peer),
             Some(Err(reason)) => Err(reason),
             None => Ok(false),

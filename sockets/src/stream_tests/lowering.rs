@@ -42,8 +42,22 @@ fn what_the_reader_has_not_taken_goes_out_by_tcp() {
         assert_eq!(inbound.come_back(), Ok(()));
         assert_eq!(inbound.source(), Ok(Source::Tcp { left: None }));
         assert!(!outbound.commit(), "it stays");
+        world.end(0).outbound.count(3);
         assert_eq!((outbound.obey(), outbound.backlog()), (Ok(true), None));
     }
+}
+
+#[test]
+fn a_reader_that_has_taken_all_leaves_no_backlog() {
+    let world = World::new();
+    let (outbound, inbound) = (world.outbound(), world.inbound());
+    inbound.attach();
+    assert_eq!((outbound.commit(), outbound.begin_leg(ring(64, 16))), (true, Ok(true)));
+    assert_eq!((outbound.write(b"octets"), inbound.read(&mut [0; 9])), (Ok(6), Ok(6)));
+    inbound.ask_back();
+    assert_eq!(outbound.obey(), Ok(true));
+    world.end(0).outbound.count(3);
+    assert_eq!(outbound.backlog(), None, "these octets went by TCP");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, 
 use crate::boundary::{answer, answer_int};
 use crate::buffers::Buffers;
 use crate::data;
+use crate::handover;
 use crate::real::{kernel, point};
 use crate::transfer::{self, Call};
 use crate::{file, pipe};
@@ -137,6 +138,8 @@ hooks! {
     }
 
     fn sendmsg(descriptor: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+        // SAFETY: the program's own message.
+        unsafe { pass_descriptors(message) };
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_sendmsg, descriptor, message, flags) };
         // SAFETY: the program's own message.
@@ -144,6 +147,10 @@ hooks! {
     }
 
     fn sendmmsg(descriptor: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+        for at in 0..if messages.is_null() { 0 } else { count as usize } {
+            // SAFETY: the program's own messages.
+            unsafe { pass_descriptors(&raw const (*messages.add(at)).msg_hdr) };
+        }
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_sendmmsg, descriptor, messages, count, flags) };
         // SAFETY: the kernel has sent so many.
@@ -367,3 +374,26 @@ fn check(len: size_t, room: size_t) {
 
 /// `UIO_MAXIOV`
 const MOST_PIECES: usize = 1024;
+
+/// Readies the connections whose descriptors a message passes to another process.
+///
+/// # Safety
+/// The message is as the program's calls have it.
+unsafe fn pass_descriptors(message: *const msghdr) {
+    // SAFETY: as the caller promises. The macros of the headers stay inside of the control data.
+    unsafe {
+        if message.is_null() || (*message).msg_controllen == 0 {
+            return;
+        }
+        let mut part = libc::CMSG_FIRSTHDR(message);
+        while !part.is_null() {
+            if ((*part).cmsg_level, (*part).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let octets = (*part).cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
+                for at in 0..octets / size_of::<c_int>() {
+                    handover::pass(libc::CMSG_DATA(part).cast::<c_int>().add(at).read_unaligned());
+                }
+            }
+            part = libc::CMSG_NXTHDR(message, part);
+        }
+    }
+}

@@ -3,11 +3,13 @@
 
 use core::ffi::{c_int, c_long, c_uint};
 
-use super::{data, life, process};
+use weft_sockets::Reason;
+
+use super::{data, life, process, rights};
 use crate::boundary::answer;
-use crate::filter;
 use crate::life::opened;
 use crate::real::{self, Arguments};
+use crate::rights::retire;
 
 hooks! {
     #[expect(clippy::too_many_arguments, reason = "the C library's function has as many")]
@@ -97,8 +99,9 @@ unsafe fn change_process(number: c_long, arguments: Arguments) -> Option<c_long>
     let [flags, stack, c, d, e, _] = arguments;
     match number {
         // SAFETY: as the caller promises.
-        libc::SYS_prctl => return Some(c_long::from(unsafe { process::prctl(int(flags), stack, c, d, e) })),
-        libc::SYS_seccomp if flags <= libc::SECCOMP_SET_MODE_FILTER as usize => filter::retire(),
+        libc::SYS_prctl => return Some(c_long::from(unsafe { rights::prctl(int(flags), stack, c, d, e) })),
+        libc::SYS_seccomp if flags <= libc::SECCOMP_SET_MODE_FILTER as usize => retire(Reason::Seccomp),
+        libc::SYS_io_uring_setup => retire(Reason::Evidence),
         _ => {}
     }
     let is_copy = match number {

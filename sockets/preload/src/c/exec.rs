@@ -8,6 +8,7 @@ use libc::pid_t;
 use crate::boundary::answer_int;
 use crate::environment::Environment;
 use crate::exec::Search;
+use crate::handover;
 use crate::real::{self, Next, kernel};
 
 /// An array of texts, with a null pointer behind the last one.
@@ -15,6 +16,7 @@ type Texts = *const *const c_char;
 
 hooks! {
     fn execve(path: *const c_char, arguments: Texts, variables: Texts) -> c_int {
+        handover::start();
         let mut environment = Environment::new();
         // SAFETY: as in the program's call.
         let variables = unsafe { complete(&mut environment, variables) };
@@ -36,6 +38,7 @@ hooks! {
         let mut environment = Environment::new();
         // SAFETY: as in the program's call.
         let (variables, name) = unsafe { (complete(&mut environment, variables), CStr::from_ptr(file)) };
+        handover::start();
         let mut search = Search::new(name, real::variable(c"PATH"));
         while let Some(path) = search.next_path() {
             // SAFETY: as in the program's call.
@@ -55,11 +58,43 @@ hooks! {
     }
 
     fn execveat(folder: c_int, path: *const c_char, arguments: Texts, variables: Texts, flags: c_int) -> c_int {
+        handover::start();
         let mut environment = Environment::new();
         // SAFETY: as in the program's call.
         let variables = unsafe { complete(&mut environment, variables) };
         // SAFETY: the program's own call.
         answer_int(unsafe { kernel!(SYS_execveat, folder, path, arguments, variables, flags) })
+    }
+
+    fn posix_spawn_file_actions_adddup2(
+        actions: *mut libc::posix_spawn_file_actions_t,
+        descriptor: c_int,
+        to: c_int,
+    ) -> c_int {
+        handover::prepare(descriptor);
+        // SAFETY: the C library's function has this type.
+        let next: Option<unsafe extern "C" fn(*mut libc::posix_spawn_file_actions_t, c_int, c_int) -> c_int> =
+            unsafe { core::mem::transmute(ADD_DUP2.find()) };
+        // SAFETY: as in the program's call.
+        next.map_or(libc::ENOSYS, |next| unsafe { next(actions, descriptor, to) })
+    }
+
+    fn system(command: *const c_char) -> c_int {
+        handover::start();
+        // SAFETY: the C library's function has this type.
+        let next: Option<unsafe extern "C" fn(*const c_char) -> c_int> =
+            unsafe { core::mem::transmute(SYSTEM.find()) };
+        // SAFETY: as in the program's call.
+        next.map_or(-1, |next| unsafe { next(command) })
+    }
+
+    fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+        handover::start();
+        // SAFETY: the C library's function has this type.
+        let next: Option<unsafe extern "C" fn(*const c_char, *const c_char) -> *mut libc::FILE> =
+            unsafe { core::mem::transmute(POPEN.find()) };
+        // SAFETY: as in the program's call.
+        next.map_or(core::ptr::null_mut(), |next| unsafe { next(command, mode) })
     }
 
     fn posix_spawn(
@@ -73,6 +108,7 @@ hooks! {
         let mut environment = Environment::new();
         // SAFETY: as in the program's call.
         unsafe {
+            handover::start();
             let Some(next) = spawn(&SPAWN) else { return libc::ENOSYS };
             next(process, path, actions, attributes, arguments, complete(&mut environment, variables))
         }
@@ -89,6 +125,7 @@ hooks! {
         let mut environment = Environment::new();
         // SAFETY: as in the program's call.
         unsafe {
+            handover::start();
             let Some(next) = spawn(&SPAWN_BY_NAME) else { return libc::ENOSYS };
             next(process, file, actions, attributes, arguments, complete(&mut environment, variables))
         }
@@ -224,6 +261,9 @@ unsafe extern "C" {
     static environ: Texts;
 }
 
+static ADD_DUP2: Next = Next::new(c"posix_spawn_file_actions_adddup2");
+static POPEN: Next = Next::new(c"popen");
+static SYSTEM: Next = Next::new(c"system");
 static SPAWN: Next = Next::new(c"posix_spawn");
 static SPAWN_BY_NAME: Next = Next::new(c"posix_spawnp");
 const SHELL: &CStr = c"/bin/sh";

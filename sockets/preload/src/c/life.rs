@@ -6,6 +6,7 @@ use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use libc::{mode_t, size_t, sockaddr, socklen_t};
 
 use crate::boundary::{answer, answer_int};
+use crate::handover;
 use crate::real::{kernel, point};
 use crate::{closing, ends};
 use crate::{life, queue};
@@ -126,6 +127,9 @@ hooks! {
         if result == 0 && let Some(octets) = queue::octets(descriptor, request) {
             // SAFETY: the kernel has written a number there.
             unsafe { *argument.cast() = octets };
+        }
+        if result == 0 && request == libc::FIONCLEX {
+            handover::prepare(descriptor);
         }
         if result == 0 && request == libc::FIONBIO {
             // SAFETY: the kernel has read a number there.

@@ -6,10 +6,9 @@ use core::ffi::{c_int, c_long, c_void};
 use libc::pid_t;
 
 use crate::boundary::answer_int;
-use crate::filter;
 use crate::fork;
 use crate::guest;
-use crate::real::{self, Arguments, Next, kernel};
+use crate::real::{self, Arguments, Next};
 
 hooks! {
     fn fork() -> pid_t {
@@ -40,6 +39,16 @@ hooks! {
         let Some(next) = (unsafe { core::mem::transmute::<*mut c_void, Option<Clone>>(CLONE.find()) }) else {
             return answer_int(-(libc::ENOSYS as isize));
         };
+        if flags & libc::CLONE_VM == 0 {
+            let mut start = Start { function, argument };
+            fork::prepare();
+            // SAFETY: as in the program's call. The child has a copy of `start`.
+            let process = unsafe {
+                next(begin_child as *mut c_void, stack, flags, (&raw mut start).cast(), parent, local, child)
+            };
+            fork::parent(process > 0);
+            return process;
+        }
         let is_guest = flags & (libc::CLONE_VM | libc::CLONE_THREAD) == libc::CLONE_VM;
         if is_guest {
             guest::begin();
@@ -50,14 +59,6 @@ hooks! {
             guest::end();
         }
         process
-    }
-
-    fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
-        if option == libc::PR_SET_SECCOMP {
-            filter::retire();
-        }
-        // SAFETY: the program's own call.
-        answer_int(unsafe { kernel!(SYS_prctl, option, a, b, c, d) })
     }
 
     fn daemon(stays_in_folder: c_int, keeps_output: c_int) -> c_int {
@@ -88,6 +89,23 @@ hooks! {
             }
         }
         0
+    }
+}
+
+/// What a child of `clone` runs.
+struct Start {
+    function: *mut c_void,
+    argument: *mut c_void,
+}
+
+/// Runs first in a child of `clone`.
+unsafe extern "C" fn begin_child(start: *mut c_void) -> c_int {
+    fork::child();
+    // SAFETY: `clone` gives a `Start`, with the program's function in it.
+    unsafe {
+        let Start { function, argument } = &*start.cast::<Start>();
+        let function: Option<unsafe extern "C" fn(*mut c_void) -> c_int> = core::mem::transmute(*function);
+        function.map_or(0, |function| function(*argument))
     }
 }
 

@@ -1,51 +1,105 @@
 //! Programs that fork, start others, and hand their sockets on.
 
+use std::path::Path;
+use std::sync::OnceLock;
+
+use weft_daemon::{Config, Daemon, Rules};
+
 use crate::programs::Program;
 
-/// Runs the program plainly, then with the library. It checks each octet by itself.
-fn talks(way: &str, more: &[&str]) {
+/// What the connections of a way have to come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goal {
+    /// They go on by rings.
+    Rings,
+    /// They go by rings first, and then by TCP again.
+    Back,
+}
+
+/// Runs the program plainly, then with the library but no daemon, then with a daemon. It checks each octet by itself.
+fn talks(way: &str, more: &[&str], goal: Option<Goal>) {
     let Some(program) = Program::new("processes", &[]) else { return };
     let arguments = [&[way][..], more].concat();
     let plain = program.plain(&arguments);
-    let hooked = program.with(&[("WEFT_SOCKETS", "eager"), ("WEFT_DAEMON", "@weft-test-nobody")]);
-    assert_eq!(hooked.hooked(&arguments), plain, "{way}");
+    let hooked = program.with(&[("WEFT_SOCKETS", "eager")]);
+    assert_eq!(hooked.with(&[("WEFT_DAEMON", "@weft-test-nobody")]).hooked(&arguments), plain, "{way}");
+    let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trace-{way}"));
+    let path = trace.to_str().expect("a path of text");
+    let mut text = String::new();
+    // A connection is claimed beside its octets: a slow daemon may come too late for some of them.
+    for _ in 0..TRIES {
+        let _old = std::fs::remove_file(&trace);
+        let with_daemon = hooked.with(&[("WEFT_DAEMON", daemon()), ("WEFT_SOCKETS_TRACE", path)]);
+        assert_eq!(with_daemon.hooked(&arguments), plain, "{way}");
+        text = std::fs::read_to_string(&trace).unwrap_or_default();
+        let has = |word| text.contains(word);
+        assert!(!has("reset"), "{way}: {text}");
+        let is_there = match goal {
+            None => true,
+            Some(Goal::Rings) => has("sends by a ring") && !has("back on TCP"),
+            Some(Goal::Back) => has("sends by a ring") && has("back on TCP"),
+        };
+        if is_there {
+            return;
+        }
+    }
+    panic!("{way}: not as wanted: {text}");
+}
+
+/// The address of a daemon that runs as long as the tests do.
+fn daemon() -> &'static str {
+    static ADDRESS: OnceLock<String> = OnceLock::new();
+    ADDRESS.get_or_init(|| {
+        let text = format!("@weft-test-processes-{}", std::process::id());
+        let address = text.parse().expect("an address");
+        let daemon = Daemon::start(&Config { address, rules: Rules::default(), linger: None });
+        let daemon = daemon.expect("a daemon");
+        std::thread::spawn(move || {
+            let (never, _other) = std::io::pipe().expect("a pipe");
+            daemon.run(&never).expect("a daemon that runs");
+        });
+        text
+    })
 }
 
 macro_rules! ways {
-    ($($test:ident: $way:literal,)+) => {$(
+    ($($test:ident: $way:literal $goal:ident,)+) => {$(
         #[test]
         fn $test() {
-            talks($way, &[]);
+            talks($way, &[], Some(Goal::$goal));
         }
     )+};
 }
 
 ways! {
-    children_take_connections: "fork",
-    children_without_handlers_take_connections: "_Fork",
-    children_of_a_bare_call_take_connections: "bare",
-    children_of_clone_take_connections: "clone",
-    children_share_a_listener: "prefork",
-    parent_and_child_take_turns: "keep",
-    a_child_of_vfork_starts_a_program: "vfork",
-    a_program_is_spawned: "spawn",
-    a_program_takes_a_connection: "exec",
-    a_descriptor_is_passed: "message",
-    a_daemon_takes_a_connection: "daemon",
-    commands_run_meanwhile: "commands",
-    a_program_in_a_sandbox_of_its_own_lives: "sandbox",
+    children_take_connections: "fork" Rings,
+    children_without_handlers_take_connections: "_Fork" Rings,
+    children_of_a_bare_call_take_connections: "bare" Rings,
+    children_of_clone_take_connections: "clone" Rings,
+    children_share_a_listener: "prefork" Rings,
+    parent_and_child_take_turns: "keep" Rings,
+    a_child_of_vfork_starts_a_program: "vfork" Back,
+    a_program_is_spawned: "spawn" Back,
+    a_program_takes_a_connection: "exec" Back,
+    a_descriptor_is_passed: "message" Back,
+    a_daemon_takes_a_connection: "daemon" Rings,
+    commands_run_meanwhile: "commands" Rings,
+    a_program_in_a_sandbox_of_its_own_lives: "sandbox" Back,
 }
 
 #[test]
 fn a_static_program_takes_a_connection() {
     let Some(program) = Program::new("processes", &["-static"]) else { return };
-    talks("static", &[program.path()]);
+    talks("static", &[program.path()], Some(Goal::Back));
 }
 
 #[test]
 fn a_program_lives_with_a_filter_from_the_one_that_started_it() {
     let calls = [libc::SYS_memfd_create, libc::SYS_membarrier, libc::SYS_sendmsg, libc::SYS_getsockopt];
     for call in calls.iter().chain(&[libc::SYS_pidfd_open, libc::SYS_eventfd2, libc::SYS_ppoll]) {
-        talks("inherit", &[&call.to_string()]);
+        talks("inherit", &[&call.to_string()], None);
     }
+    talks("inherit", &[&libc::SYS_acct.to_string()], Some(Goal::Rings));
 }
+
+const TRIES: u32 = 10;

@@ -1,0 +1,142 @@
+//! The way back to TCP, for a connection whose socket something outside the hooks is about to use: another program, a
+//! child that knows nothing of the ring, the C library's own calls.
+
+use core::ffi::c_int;
+
+use rustix::thread::{Timespec, nanosleep};
+
+use weft_sockets::end::Phase;
+use weft_sockets::{Broken, Carrier, Gate, Inbound, Outbound, Reason, Sink, Sleepers};
+
+use crate::anchor::{self, Anchor};
+use crate::clock::{self, Limit};
+use crate::ends::Stream;
+use crate::section::Section;
+use crate::trace::trace;
+use crate::{backlog, calls, channel, ends, port, transfer};
+
+/// Takes both directions of a connection back to TCP, for good. Waits until the other end has come along, at most 30
+/// seconds. Returns false if it has not: then the connection is reset.
+pub(crate) fn lower(descriptor: c_int, stream: &Stream, reason: Reason) -> bool {
+    stream.end.stay(reason);
+    let state = stream.end.state();
+    if state.phase == Phase::Claimed && stream.end.advance(state, Phase::Plain) {
+        let _answered_already = port::withdraw(stream.handle);
+    }
+    if stream.end.state().phase != Phase::Offered {
+        return true;
+    }
+    let until = Limit::behind(Some(clock::span(PATIENCE)));
+    let is_lowered = lower_outbound(descriptor, stream, until) && lower_inbound(descriptor, stream, until);
+    if is_lowered {
+        trace!("{descriptor}: back on TCP, {}", reason.name());
+    } else {
+        stream.end.note(Reason::Peer);
+        calls::reset(descriptor);
+        trace!("{descriptor}: reset, the other end does not go back to TCP");
+    }
+    is_lowered
+}
+
+/// As [`lower`], for all connections of this process.
+pub(crate) fn lower_all(reason: Reason) {
+    for (descriptor, stream) in ends::all() {
+        lower(descriptor, &stream, reason);
+    }
+}
+
+fn lower_outbound(descriptor: c_int, stream: &Stream, until: Limit) -> bool {
+    let Some(outbound) = channel::offered_outbound(stream) else { return true };
+    let step = |outbound: &Outbound<'_>| {
+        let is_back = outbound.obey()? || outbound.sink() == Sink::Tcp || outbound.begin_leg(Carrier::Tcp)?;
+        Ok::<_, Broken>(is_back && backlog::send(descriptor, stream, outbound))
+    };
+    wait(until, || {
+        // A signal handler cannot change what its thread is in the middle of.
+        let Some(section) = Section::of_outbound(stream) else { return Some(false) };
+        if section.is_inherited {
+            outbound.republish();
+        }
+        let is_lowered = step(&outbound);
+        section.leave();
+        match is_lowered {
+            Ok(true) => Some(true),
+            Ok(false) => is_dead(descriptor, stream).then_some(true),
+            Err(Broken) => Some(false),
+        }
+    })
+}
+
+fn lower_inbound(descriptor: c_int, stream: &Stream, until: Limit) -> bool {
+    let Some(inbound) = channel::offered_inbound(stream) else { return true };
+    let gate = Gate::new(&stream.end.inbound.inside, false);
+    if !gate.is_closed() {
+        // The sender need not wait for it.
+        inbound.decline();
+        return true;
+    }
+    let Some(section) = Section::of_inbound(stream) else { return false };
+    if section.is_inherited {
+        inbound.republish();
+    }
+    let is_lowered = inbound.withdraw() || inbound.is_at_end() || ask(descriptor, stream, &inbound, until);
+    if is_lowered {
+        gate.open();
+    }
+    section.leave();
+    is_lowered
+}
+
+/// Asks the sender for TCP, and waits for its answer.
+fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) -> bool {
+    inbound.ask_back();
+    let mut looks = 0_u32;
+    wait(until, || {
+        // A thread that is on its way to sleep may not have seen the question.
+        if looks.is_multiple_of(LOOKS_A_BELL) {
+            transfer::wake(stream, Some(Sleepers::Everybody));
+        }
+        looks += 1;
+        // The other end may be this process's own, or ask for the same.
+        backlog::obey_all();
+        if inbound.is_answered() {
+            Some(inbound.come_back().is_ok())
+        } else {
+            is_dead(descriptor, stream).then(|| inbound.available(1) == Ok(0))
+        }
+    })
+}
+
+/// True if the process at the other end is dead, so that it does not answer.
+fn is_dead(descriptor: c_int, stream: &Stream) -> bool {
+    let is_final = channel::offered_inbound(stream).is_some_and(|inbound| inbound.end().is_some());
+    match anchor::look(descriptor, stream) {
+        Anchor::Ended => !is_final,
+        Anchor::Failed(_) => true,
+        Anchor::Silent | Anchor::Foreign => false,
+    }
+}
+
+/// Looks again and again until there is an answer. It is false behind the limit.
+fn wait(until: Limit, mut look: impl FnMut() -> Option<bool>) -> bool {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        if let Some(answer) = look() {
+            return answer;
+        }
+        if until.is_over() {
+            return false;
+        }
+        let span = Timespec { tv_sec: 0, tv_nsec: pause };
+        let _interrupted = nanosleep(&span);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// How long the other end has, in nanoseconds.
+const PATIENCE: u64 = 30_000_000_000;
+/// Looks between two rings of the bells.
+const LOOKS_A_BELL: u32 = 16;
+/// The time between two looks, in nanoseconds.
+const FIRST_PAUSE: i64 = 20_000;
+const LONGEST_PAUSE: i64 = 2_000_000;
