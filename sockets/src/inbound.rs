@@ -99,6 +99,16 @@ impl<'a> Inbound<'a> {
         Ok(self.there(wanted)?.map_or(0, |(_, available)| available))
     }
 
+    /// Returns how many octets of a ring wait behind the rest of a leg by TCP, as far as the sender has told.
+    ///
+    /// # Errors
+    /// As [`source`](Self::source).
+    pub fn behind_tcp(&self) -> Result<u64, Broken> {
+        let Source::Tcp { left: Some(left) } = self.source()? else { return Ok(0) };
+        let behind = self.own.consumed.load(Ordering::Relaxed).saturating_add(left);
+        Ok(self.shared.producer.tail.load(Ordering::Acquire).saturating_sub(behind))
+    }
+
     /// Takes octets from the ring, and tells the sender now and then that there is room. Returns how many: 0 if there
     /// are none, or the direction goes by TCP. [`sleepers`](Self::sleepers) has to follow.
     ///

@@ -23,18 +23,25 @@ pub(crate) enum Anchor {
 }
 
 /// Asks the kernel's socket.
-pub(crate) fn look(descriptor: c_int, stream: &Stream) -> Anchor {
+pub(crate) fn look(descriptor: c_int) -> Anchor {
     match calls::peek(descriptor) {
         0 => Anchor::Ended,
         1.. => Anchor::Foreign,
         error => match c_int::try_from(-error).unwrap_or(libc::EIO) {
             libc::EAGAIN | libc::EINTR => Anchor::Silent,
-            error => {
-                stream.end.inbound.flags.fetch_or(DEAD, Ordering::Relaxed);
-                Anchor::Failed(error)
-            }
+            error => Anchor::Failed(error),
         },
     }
+}
+
+/// Notes that the program has heard of the connection's failure, which the kernel tells once.
+pub(crate) fn bury(stream: &Stream) {
+    stream.end.inbound.flags.fetch_or(DEAD, Ordering::Relaxed);
+}
+
+/// True if the program has heard of the connection's failure.
+pub(crate) fn is_dead(stream: &Stream) -> bool {
+    stream.end.inbound.flags.load(Ordering::Relaxed) & DEAD != 0
 }
 
 /// True if a descriptor still shows the socket of an end. The program may have closed it past the hooks.

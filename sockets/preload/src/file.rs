@@ -15,7 +15,10 @@ pub(crate) fn send(call: &Call, file: c_int, position: u64, count: usize) -> isi
             if let Some(step) = transfer::before_send(call, outbound)? {
                 return Ok(step);
             }
-            if outbound.sink() == Sink::Tcp {
+            if count == sent {
+                return Ok(Step::Moved(0));
+            }
+            if outbound.sink() == Sink::Tcp || transfer::is_deserted(&call.stream) {
                 return Ok(transfer::send_backlog(call.descriptor, outbound).unwrap_or(Step::End));
             }
             let room = outbound.free((count - sent).min(AT_A_TIME))?;

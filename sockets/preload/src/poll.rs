@@ -260,6 +260,8 @@ impl List<'_> {
             let _stream = ends::known(item.fd).inspect(|stream| backlog::obey(item.fd, stream));
         }
         let waiter = Waiter::of_thread();
+        // The doorbell comes first: a peer that finds the thread asleep rings it.
+        let bell = waiter.filter(|_| sleep::is_rung()).and_then(|waiter| waiter.bell());
         if let Some(waiter) = &waiter {
             waiter.doze();
             let streams = self.items.iter().filter_map(|item| Some((ends::known(item.fd)?, item.events)));
@@ -271,7 +273,6 @@ impl List<'_> {
         let mut rang = false;
         let mut result = 0;
         if self.look().ready == 0 {
-            let bell = waiter.filter(|_| sleep::is_rung()).and_then(|waiter| waiter.bell());
             let len = self.items.len();
             if let Some(place) = self.shadow.get_mut(len) {
                 *place = pollfd { fd: bell.map_or(-1, |bell| bell.as_raw_fd()), events: POLLIN, revents: 0 };

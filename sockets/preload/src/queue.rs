@@ -7,27 +7,27 @@ use weft_sockets::Source;
 use crate::transfer::{self, Call, Step};
 use crate::{channel, ends};
 
-/// Returns the answer to `FIONREAD` or `SIOCOUTQ`, if the kernel's is not the right one.
-pub(crate) fn octets(descriptor: c_int, request: c_ulong) -> Option<c_int> {
-    let count = match request {
-        libc::FIONREAD => unread,
-        libc::TIOCOUTQ => unsent,
-        _ => return None,
-    };
-    let stream = ends::known(descriptor)?;
-    count(&Call { descriptor, stream, flags: 0 })
+/// Returns the answer to `FIONREAD` or `SIOCOUTQ` if it is not the kernel's, which is `kernel`.
+pub(crate) fn octets(descriptor: c_int, request: c_ulong, kernel: impl FnOnce() -> c_int) -> Option<c_int> {
+    let call = |stream| Call { descriptor, stream, flags: 0 };
+    match request {
+        libc::FIONREAD => unread(&call(ends::known(descriptor)?), kernel),
+        libc::TIOCOUTQ => unsent(&call(ends::known(descriptor)?)),
+        _ => None,
+    }
 }
 
-fn unread(call: &Call) -> Option<c_int> {
+fn unread(call: &Call, kernel: impl FnOnce() -> c_int) -> Option<c_int> {
     channel::inbound(&call.stream)?;
-    let mut octets = None;
+    let mut octets = 0;
     transfer::in_inbound(call, |inbound| {
-        if let Source::Ring { .. } = inbound.source()? {
-            octets = Some(inbound.available(u64::MAX)?);
-        }
+        octets = match inbound.source()? {
+            Source::Tcp { .. } => u64::from(kernel().unsigned_abs()) + inbound.behind_tcp()?,
+            Source::Ring { .. } => inbound.available(u64::MAX)?,
+        };
         Ok(Step::Nothing)
     });
-    octets.map(|octets| c_int::try_from(octets).unwrap_or(c_int::MAX))
+    Some(c_int::try_from(octets).unwrap_or(c_int::MAX))
 }
 
 fn unsent(call: &Call) -> Option<c_int> {

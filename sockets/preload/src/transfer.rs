@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use weft_sockets::end::{DEAD, NARROW, NONBLOCKING, SHUT};
+use weft_sockets::end::{NARROW, NONBLOCKING, SHUT};
 use weft_sockets::layout::EVERYBODY;
 use weft_sockets::{Broken, Carrier, Inbound, Outbound, Reason, Sink, Sleepers, Source};
 
@@ -85,7 +85,12 @@ pub(crate) fn receive(call: &Call, buffers: Buffers<'_>) -> isize {
             Step::Failed(_) if taken > 0 => return answer(taken),
             Step::Failed(error) => return -(error as isize),
             Step::Nothing => {
-                if let Some(error) = patience.sleep(&call.stream) {
+                let error = patience.sleep(&call.stream);
+                // As the kernel does: without room a call waits once, whatever comes of it.
+                if wanted == 0 && !call.is_nonblocking() {
+                    return 0;
+                }
+                if let Some(error) = error {
                     return if taken > 0 { answer(taken) } else { error };
                 }
             }
@@ -205,55 +210,56 @@ fn from_ring(
     Ok(moved)
 }
 
-/// Says what an empty ring means.
+/// Says what an empty ring means, as far as the link tells. Of a reset the kernel tells.
 fn silence(call: &Call, inbound: &Inbound<'_>) -> Step {
-    let flags = &call.stream.end.inbound.flags;
-    if inbound.is_at_end() || flags.load(Ordering::Relaxed) & SHUT != 0 {
-        Step::End
-    } else if inbound.is_reset() || flags.load(Ordering::Relaxed) & DEAD != 0 {
-        flags.fetch_or(SHUT, Ordering::Relaxed);
-        Step::Failed(libc::ECONNRESET)
-    } else {
-        Step::Nothing
-    }
+    let is_shut = call.stream.end.inbound.flags.load(Ordering::Relaxed) & SHUT != 0;
+    if inbound.is_at_end() || is_shut { Step::End } else { Step::Nothing }
 }
 
 /// Asks the kernel's socket below an empty ring whether the other end lives.
 fn look_at_anchor(call: &Call, buffers: Buffers<'_>, taken: usize) -> Step {
-    let found = match anchor::look(call.descriptor, &call.stream) {
+    let found = match anchor::look(call.descriptor) {
         Anchor::Silent => return Step::Nothing,
         Anchor::Failed(error) => Step::Failed(error),
         Anchor::Foreign => {
             call.stream.end.stay(Reason::Foreign);
             Step::Nothing
         }
-        Anchor::Ended if has_unread(&call.stream) => Step::Failed(libc::ECONNRESET),
-        Anchor::Ended => Step::End,
+        Anchor::Ended if anchor::is_dead(&call.stream) || !has_unread(&call.stream) => Step::End,
+        Anchor::Ended => Step::Failed(libc::ECONNRESET),
     };
     // What the other end wrote to the ring before comes first.
     in_inbound(call, |inbound| match inbound.source()? {
         Source::Ring { available: 0 } if found == Step::Nothing => {
             Ok(from_kernel(call, buffers, taken, u64::MAX))
         }
-        Source::Ring { available: 0 } => Ok(found),
+        Source::Ring { available: 0 } => {
+            if let Step::Failed(_) = found {
+                anchor::bury(&call.stream);
+            }
+            Ok(found)
+        }
         _ => Ok(Step::Moved(0)),
     })
 }
 
 /// Asks the kernel's socket below a full ring whether the other end lives.
 fn look_at_reader(call: &Call) -> Step {
-    match anchor::look(call.descriptor, &call.stream) {
+    match anchor::look(call.descriptor) {
         Anchor::Silent | Anchor::Foreign => Step::Nothing,
         Anchor::Failed(error) => Step::Failed(error),
         // It has shut down what it sends, and reads on.
         Anchor::Ended if is_ended(&call.stream) && !is_deserted(&call.stream) => Step::Nothing,
-        Anchor::Ended => Step::Failed(libc::EPIPE),
+        Anchor::Ended => {
+            anchor::bury(&call.stream);
+            Step::Failed(libc::ECONNRESET)
+        }
     }
 }
 
 /// What comes before each send. Returns a step if nothing can be sent now.
 pub(crate) fn before_send(call: &Call, outbound: &Outbound<'_>) -> Result<Option<Step>, Broken> {
-    if call.stream.end.outbound.flags.load(Ordering::Relaxed) & SHUT != 0 {
+    if call.stream.end.outbound.flags.load(Ordering::Relaxed) & SHUT != 0 || anchor::is_dead(&call.stream) {
         return Ok(Some(Step::Failed(libc::EPIPE)));
     }
     if outbound.is_asked_back() {
@@ -304,7 +310,13 @@ fn to_kernel(call: &Call, outbound: &Outbound<'_>, buffers: Buffers<'_>, given: 
             call.stream.end.outbound.count(octets.unsigned_abs() as u64);
             Step::Moved(octets.unsigned_abs())
         }
-        error => failed(error),
+        error => {
+            let step = failed(error);
+            if let Step::Failed(_) = step {
+                anchor::bury(&call.stream);
+            }
+            step
+        }
     }
 }
 
@@ -321,7 +333,7 @@ pub(crate) fn send_backlog(descriptor: c_int, outbound: &Outbound<'_>) -> Option
 }
 
 /// True if the other end is closed, so that nobody will read the ring.
-fn is_deserted(stream: &Stream) -> bool {
+pub(crate) fn is_deserted(stream: &Stream) -> bool {
     channel::offered_inbound(stream).is_some_and(|inbound| inbound.is_reset())
 }
 

@@ -94,7 +94,9 @@ hooks! {
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_write, descriptor, buffer, len) };
         // SAFETY: the program's own buffer.
-        answer(data::send(descriptor, 0, kernel, |call| unsafe { write_pieces(call, &one(buffer, len), 1) }))
+        answer(data::send(descriptor, 0, kernel, |call| unsafe {
+            transfer::send(call, Buffers::new(&[one(buffer, len)]))
+        }))
     }
 
     fn writev(descriptor: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
@@ -248,14 +250,17 @@ unsafe fn read_pieces(call: &Call, pieces: *const iovec, count: c_int) -> isize 
     )
 }
 
-/// Writes: without octets nothing happens.
+/// Writes pieces: without octets nothing happens.
 ///
 /// # Safety
 /// The pieces can be read, and their memory can be.
 unsafe fn write_pieces(call: &Call, pieces: *const iovec, count: c_int) -> isize {
     // SAFETY: as the caller promises.
     let buffers = unsafe { pieces_of(pieces, count as usize).map(|pieces| Buffers::new(pieces)) };
-    buffers.map_or_else(|error| error, |buffers| transfer::send(call, buffers))
+    buffers.map_or_else(
+        |error| error,
+        |buffers| if buffers.len() == 0 { 0 } else { transfer::send(call, buffers) },
+    )
 }
 
 /// Sends from a file: from the place in `offset`, or from where the file is read next.

@@ -124,8 +124,10 @@ hooks! {
     fn ioctl(descriptor: c_int, request: libc::c_ulong, argument: *mut c_void) -> c_int {
         // SAFETY: the program's own call.
         let result = unsafe { kernel!(SYS_ioctl, descriptor, request, argument) };
-        if result == 0 && let Some(octets) = queue::octets(descriptor, request) {
-            // SAFETY: the kernel has written a number there.
+        // SAFETY: the kernel has written a number there.
+        let octets = || queue::octets(descriptor, request, || unsafe { *argument.cast() });
+        if result == 0 && let Some(octets) = octets() {
+            // SAFETY: as above.
             unsafe { *argument.cast() = octets };
         }
         if result == 0 && request == libc::FIONCLEX {
