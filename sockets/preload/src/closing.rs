@@ -7,7 +7,7 @@ use weft_sockets::Source;
 use weft_sockets::end::{Phase, SHUT};
 
 use crate::clock::{self, Limit};
-use crate::ends;
+use crate::ends::{self, Stream};
 use crate::transfer::{self, Call, Step};
 use crate::{calls, channel, port};
 
@@ -51,6 +51,20 @@ pub(crate) fn shut_down(descriptor: c_int, how: c_int) {
         stream.end.outbound.flags.fetch_or(SHUT, Ordering::Relaxed);
         finish(&Call { descriptor, stream, flags: 0 });
     }
+    let is_shut = |flags: u32| flags & SHUT != 0;
+    let (inbound, outbound) = (&stream.end.inbound.flags, &stream.end.outbound.flags);
+    // Behind both, the kernel answers octets with a reset.
+    if is_shut(inbound.load(Ordering::Relaxed)) && is_shut(outbound.load(Ordering::Relaxed)) {
+        desert(&stream);
+    }
+}
+
+/// Tells the other end that nobody reads what it sends.
+fn desert(stream: &Stream) {
+    if let Some(outbound) = channel::offered_outbound(stream) {
+        outbound.reset();
+        transfer::wake(stream, outbound.sleepers());
+    }
 }
 
 /// Tells the reader where the stream ends, if it is in a ring.
@@ -75,10 +89,7 @@ fn say_goodbye(call: &Call) {
             wait_for_reader(call, seconds);
         }
     }
-    if let Some(outbound) = channel::offered_outbound(&call.stream) {
-        outbound.reset();
-        transfer::wake(&call.stream, outbound.sleepers());
-    }
+    desert(&call.stream);
 }
 
 /// Returns the linger time in seconds, if the program has set one.

@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use weft_sockets::end::MORE;
+use weft_sockets::end::{MORE, STUCK};
 use weft_sockets::{Gate, Reason};
 
 use crate::ends::{self, Stream};
@@ -79,6 +79,8 @@ pub(crate) fn send_counted(
     }
     if flags & libc::MSG_OOB != 0 {
         stream.end.stay(Reason::Urgent);
+        // The reader may take an urgent octet out of turn: its count would never come to the ring's start.
+        stream.end.outbound.flags.fetch_or(STUCK, Ordering::Relaxed);
     }
     let result = kernel();
     if result > 0 {
