@@ -110,7 +110,7 @@ fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) 
 /// True if the process at the other end is dead, so that it does not answer.
 fn is_dead(descriptor: c_int, stream: &Stream) -> bool {
     let is_final = channel::offered_inbound(stream).is_some_and(|inbound| inbound.end().is_some());
-    match anchor::look(descriptor, stream) {
+    match anchor::look(descriptor) {
         Anchor::Ended => !is_final,
         Anchor::Failed(_) => true,
         Anchor::Silent | Anchor::Foreign => false,
