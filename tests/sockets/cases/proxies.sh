@@ -60,7 +60,7 @@ case_nginx-proxy() {
     need nginx curl
     files 60
     nginx_conf 1 "proxy_pass http://127.0.0.1:$((PORT + 1)); proxy_http_version 1.1; proxy_set_header Connection '';"
-    PORT=$((PORT + 1)) server python3 tests/sockets/talk.py httpd "$((PORT + 1))" "$D/www"
+    PORT=$((PORT + 1)) back_server python3 tests/sockets/talk.py httpd "$((PORT + 1))" "$D/www"
     start_nginx
     fetch "http://127.0.0.1:$PORT"
     fetch "http://127.0.0.1:$PORT" --limit-rate 20M --parallel --parallel-max 4
@@ -83,7 +83,7 @@ frontend front
 backend back
     server one 127.0.0.1:$((PORT + 1))
 CONF
-    PORT=$((PORT + 1)) server python3 tests/sockets/talk.py httpd "$((PORT + 1))" "$D/www"
+    PORT=$((PORT + 1)) back_server python3 tests/sockets/talk.py httpd "$((PORT + 1))" "$D/www"
     server haproxy -W -f "$D/haproxy.cfg" -p "$D/haproxy.pid"
     fetch "http://127.0.0.1:$PORT"
     kill -USR2 "${servers[-1]}"

@@ -1,6 +1,7 @@
 # Python: its servers, and its own tests.
-cases+=(asyncio socketserver forking multiprocessing tornado gevent)
-quick+=(asyncio forking multiprocessing tornado)
+cases+=(asyncio socketserver forking multiprocessing tornado gevent cpython-few cpython)
+quick+=(asyncio forking multiprocessing tornado cpython-few)
+alone[cpython-few]=yes alone[cpython]=yes eager[cpython-few]=--eager eager[cpython]=--eager
 for name in asyncio socketserver forking multiprocessing tornado gevent; do eager[$name]=--eager; done
 
 talk() {
@@ -21,4 +22,32 @@ case_tornado() {
 case_gevent() {
     /usr/bin/python3 -c 'import gevent' 2>/dev/null || skip "no python3-gevent"
     talk gevent echo-client
+}
+
+case_cpython-few() {
+    cpython epoll select socketserver asyncio.test_sock_lowlevel asyncio.test_streams asyncio.test_server \
+        asyncio.test_selector_events httplib telnetlib asyncore
+}
+
+case_cpython() {
+    cpython socket selectors poll ssl ftplib xmlrpc subprocess smtplib poplib urllib2_localnet httpservers wsgiref \
+        multiprocessing_fork
+}
+
+# cpython MODULE...: runs modules of CPython's own tests. Tests that fail without the library, too, are no failures.
+cpython() {
+    local module plain=$FOLDER/cpython.plain
+    need /usr/bin/python3.11 /usr/lib/python3.11/test/test_socket.py
+    touch "$plain"
+    for module in "$@"; do
+        client /usr/bin/python3.11 -m unittest "test.test_$module" >"$D/module" 2>&1 ||
+            { [ $? != 124 ] || echo "HANG: $module"; } >>"$D/module"
+        tail -n 1 "$D/module"
+        grep -E '^(FAIL|ERROR|HANG): ' "$D/module" | sort -u >"$D/failures" || true
+        [ ${#CLIENT[@]} != 0 ] || cat "$D/failures" >>"$plain"
+        if grep -vxFf "$plain" "$D/failures" >"$D/new"; then
+            cat "$D/new" "$D/module" && bad=yes
+        fi
+    done
+    [ -z "${bad:-}" ]
 }

@@ -5,7 +5,7 @@ for name in http qperf sockperf; do eager[$name]=--eager; done
 
 case_http() {
     need curl
-    files 20
+    files 8 2000000
     server python3 -m http.server "$PORT" --bind 127.0.0.1 --directory "$D/www"
     fetch "http://127.0.0.1:$PORT"
 }
