@@ -247,8 +247,10 @@ impl Driver {
         }
         self.counts.ring += self.daemon.ring_octets();
         let before: Option<[usize; 2]> = self.daemon.descriptors();
+        for worker in &survivors {
+            self.look_at(*worker, survivors.len());
+        }
         for worker in survivors {
-            self.look_at(worker);
             self.tell(worker, "exit");
             if let Some(mut worker) = self.workers[worker].take()
                 && !worker.child.wait()?.success()
@@ -260,12 +262,11 @@ impl Driver {
         Ok(())
     }
 
-    /// A survivor without connections may hold what it began with, and a few of the library's own.
-    fn look_at(&mut self, number: usize) {
-        let limit = OWN + 2 * self.running(|_| true).len();
+    /// A survivor may hold a link and doorbells for each of the others, and nothing for the dead.
+    fn look_at(&mut self, number: usize, neighbours: usize) {
         let Some(worker) = &self.workers[number] else { return };
         let Some([all, memory]) = descriptors(worker.child.id()) else { return };
-        if all > worker.descriptors + limit {
+        if memory > neighbours + OWN_MEMORY || all > worker.descriptors + DOORBELLS * (neighbours + 1) {
             let before = worker.descriptors;
             self.fault(&format!(
                 "worker {number} holds {all} descriptors, {memory} of them memfds; it began with {before}"
@@ -326,7 +327,9 @@ impl Drop for Driver {
     }
 }
 
-/// Descriptors of a library that has had connections: its port, slab, page and doorbells, and two for each neighbour.
-const OWN: usize = 16;
+/// Memfds of a process beside its links: its ends, its page, and a link of an earlier daemon.
+const OWN_MEMORY: usize = 4;
+/// Doorbells of a process for each neighbour, generously: one for each of its threads.
+const DOORBELLS: usize = 40;
 /// Nothing is reported for so long at the end only if something hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
