@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 
-use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, epoll_event, pollfd, timespec};
+use libc::{EPOLLERR, EPOLLHUP, EPOLLRDHUP, epoll_event, pollfd, timespec};
 use weft_sockets::{Barrier, Inbound, Look, Outbound, Sink, Source};
 
 use crate::calls::{self, Signals};
@@ -29,17 +29,16 @@ pub(crate) fn wait(
     if set.taken.load(Ordering::Relaxed) == 0 {
         set.inside.fetch_add(1, Ordering::SeqCst);
         // A member that was taken before the thread counted as inside did not ring for it.
-        let result = if set.taken.load(Ordering::SeqCst) == 0 {
-            calls::epoll_wait(descriptor, wait.events, span, mask)
-        } else {
-            0
-        };
+        let is_alone = set.taken.load(Ordering::SeqCst) == 0;
+        let result = if is_alone { calls::epoll_wait(descriptor, wait.events, span, mask) } else { 0 };
         set.inside.fetch_sub(1, Ordering::SeqCst);
-        if set.taken.load(Ordering::SeqCst) == 0 || result < 0 {
+        if result < 0 {
             return result;
         }
+        // A doorbell stays in the set when its last member is gone, and may ring still.
         wait.sort(result);
-        if wait.len > 0 {
+        let is_over = is_alone && result == 0 && set.taken.load(Ordering::SeqCst) == 0;
+        if wait.len > 0 || is_over {
             return wait.answer();
         }
     }
@@ -266,3 +265,29 @@ fn announce(stream: &Stream, member: &Member, waiter: &sleep::Waiter) -> Option<
 const ENDED: u32 = (EPOLLRDHUP | EPOLLHUP | EPOLLERR).cast_unsigned();
 /// Calls that find something in rings until the kernel is asked, too.
 const TURNS: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use rustix::event::epoll;
+
+    use super::*;
+    use crate::{family, table};
+
+    #[test]
+    fn a_doorbell_without_members_is_not_told_to_the_program() {
+        table::open();
+        family::open().expect("memory");
+        let kernel = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a set");
+        sets::enter(kernel.as_raw_fd());
+        let set = sets::of(kernel.as_raw_fd()).expect("a set");
+        let bell = set.waiter().expect("a line").bell().expect("a bell");
+        let tag = Some((libc::EPOLLIN.cast_unsigned(), sets::bell_tag()));
+        assert_eq!(calls::epoll_ctl(kernel.as_raw_fd(), libc::EPOLL_CTL_ADD, bell.as_raw_fd(), tag), 0);
+        rustix::io::write(bell, &1_u64.to_ne_bytes()).expect("rung");
+        let mut events = [epoll_event { events: 0, u64: 0 }; 4];
+        let now = timespec { tv_sec: 0, tv_nsec: 0 };
+        assert_eq!(wait(kernel.as_raw_fd(), &mut events, Some(now), None), 0);
+    }
+}
