@@ -18,7 +18,7 @@ pub(crate) fn send(call: &Call, file: c_int, position: u64, count: usize) -> isi
             if count == sent {
                 return Ok(Step::Moved(0));
             }
-            if outbound.sink() == Sink::Tcp || transfer::is_deserted(&call.stream) {
+            if outbound.sink() == Sink::Tcp || transfer::is_kernels(&call.stream) {
                 return Ok(transfer::send_backlog(call.descriptor, outbound).unwrap_or(Step::End));
             }
             let room = outbound.free((count - sent).min(AT_A_TIME))?;

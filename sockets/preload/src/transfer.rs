@@ -259,7 +259,7 @@ fn look_at_reader(call: &Call) -> Step {
 
 /// What comes before each send. Returns a step if nothing can be sent now.
 pub(crate) fn before_send(call: &Call, outbound: &Outbound<'_>) -> Result<Option<Step>, Broken> {
-    if call.stream.end.outbound.flags.load(Ordering::Relaxed) & SHUT != 0 || anchor::is_dead(&call.stream) {
+    if anchor::is_dead(&call.stream) {
         return Ok(Some(Step::Failed(libc::EPIPE)));
     }
     if outbound.is_asked_back() {
@@ -280,7 +280,7 @@ fn give(call: &Call, buffers: Buffers<'_>, given: usize) -> Step {
         if let Some(step) = before_send(call, outbound)? {
             return Ok(step);
         }
-        if outbound.sink() == Sink::Tcp || is_deserted(&call.stream) {
+        if outbound.sink() == Sink::Tcp || is_kernels(&call.stream) {
             return Ok(to_kernel(call, outbound, buffers, given));
         }
         outbound.note_cpu(cpu());
@@ -332,8 +332,13 @@ pub(crate) fn send_backlog(descriptor: c_int, outbound: &Outbound<'_>) -> Option
     }
 }
 
+/// True if nothing will go by the ring any more, so that the kernel's socket has the right answer.
+pub(crate) fn is_kernels(stream: &Stream) -> bool {
+    stream.end.outbound.flags.load(Ordering::Relaxed) & SHUT != 0 || is_deserted(stream)
+}
+
 /// True if the other end is closed, so that nobody will read the ring.
-pub(crate) fn is_deserted(stream: &Stream) -> bool {
+fn is_deserted(stream: &Stream) -> bool {
     channel::offered_inbound(stream).is_some_and(|inbound| inbound.is_reset())
 }
 
