@@ -66,6 +66,8 @@ fn stat_shows_what_the_daemon_knows() {
     let text = run(&format!("stat sockets --dir {dir}"));
     assert_eq!((text.status, text.stderr.len()), (0, 0), "{text:?}");
     assert!(text.stdout.iter().any(|line| line.contains("no connection shares memory")), "{text:?}");
+    let all = run(&format!("stat --dir {dir}"));
+    assert!(all.stdout.iter().any(|line| line.contains(&name)), "{all:?}");
     let by_process = run(&format!("stat {} sockets --dir {dir}", daemon.id()));
     assert_eq!(by_process.status, 0, "{by_process:?}");
     signal(&daemon, Signal::TERM);

@@ -36,6 +36,7 @@ pub struct Config {
 /// A daemon that listens.
 #[derive(Debug)]
 pub struct Daemon {
+    address: Address,
     listener: OwnedFd,
     state: Arc<Mutex<State>>,
     start: Instant,
@@ -61,7 +62,16 @@ impl Daemon {
         let state = State::new(geteuid().as_raw(), config.rules.clone(), epoll)?;
         let state = Arc::new(Mutex::new(state));
         let (start, linger) = (now(), config.linger);
-        Ok(Self { listener, state, start, linger, spare: spare(), server: None, path })
+        Ok(Self {
+            address: config.address.clone(),
+            listener,
+            state,
+            start,
+            linger,
+            spare: spare(),
+            server: None,
+            path,
+        })
     }
 
     /// Answers `weft stat` in this folder from now on.
@@ -69,9 +79,11 @@ impl Daemon {
     /// # Errors
     /// As of [`Server::start`].
     pub fn serve_stat(&mut self, folder: &Path) -> io::Result<()> {
-        let state = Arc::clone(&self.state);
-        let section = Section::new("sockets", move |_| stat::tell(&lock(&state)));
-        self.server = Some(Server::start(folder, vec![section])?);
+        let (state, same, address) = (Arc::clone(&self.state), Arc::clone(&self.state), self.address.clone());
+        // The line of the daemon in the list of all processes.
+        let device = Section::new("device", move |_| stat::summary(&lock(&state), &address));
+        let sockets = Section::new("sockets", move |_| stat::tell(&lock(&same)));
+        self.server = Some(Server::start(folder, vec![device, sockets])?);
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use weft_sockets::layout::{ENDS, End, Totals};
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Carrier, Leg};
 
+use crate::address::Address;
 use crate::link::Channel;
 use crate::state::{Family, State};
 use crate::sums::Sums;
@@ -46,6 +47,12 @@ pub(crate) fn tell(state: &State) -> Value {
         "links": state.links.len(),
         "sums": object(&sums),
     })
+}
+
+/// Returns the section `device`: where the daemon listens, and how many connections share memory.
+pub(crate) fn summary(state: &State, address: &Address) -> Value {
+    let connections: usize = state.links.values().map(|link| link.channels.len()).sum();
+    json!({ "address": address.to_string(), "connections": connections })
 }
 
 /// What the ends of a family have done that are not closed.
