@@ -221,12 +221,11 @@ impl<'a> Outbound<'a> {
     /// # Errors
     /// As [`room`](Self::room).
     pub fn begin_leg(&self, carrier: Carrier) -> Result<bool, Broken> {
-        let leg = self.own.leg();
-        if self.shared.consumer.adopted.load(Ordering::Acquire) != u64::from(leg.number) {
+        if !self.is_adopted() {
             return Ok(false);
         }
         self.publish(0, false)?;
-        let (next, start) = (leg.next(carrier), self.own.written.load(Ordering::Relaxed));
+        let (next, start) = (self.own.leg().next(carrier), self.own.written.load(Ordering::Relaxed));
         self.own.starts[usize::from(next.number & 1)].store(start, Ordering::Relaxed);
         self.own.leg.store(next.to_word(), Ordering::Release);
         // Only behind the leg: with the old one, this head would free octets that the reader has not taken yet.
@@ -289,6 +288,12 @@ impl<'a> Outbound<'a> {
             DECLINED => Some(false),
             _ => None,
         }
+    }
+
+    /// True if the reader is in the current leg: it has left the ring of the leg before.
+    #[must_use]
+    pub fn is_adopted(&self) -> bool {
+        self.shared.consumer.adopted.load(Ordering::Acquire) == u64::from(self.own.leg().number)
     }
 
     /// True if the reader wants the stream back on TCP.

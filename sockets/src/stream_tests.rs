@@ -102,6 +102,14 @@ fn a_full_ring_takes_no_more_and_wakes_its_sender_when_half_of_it_is_free() {
 }
 
 #[test]
+fn a_ring_that_is_full_twice_within_a_millisecond_is_worth_a_larger_one() {
+    let world = World::new();
+    let own = &world.end(0).outbound;
+    let found = [5, 1005, 2004, 0u32.wrapping_sub(10), 900].map(|now| own.is_full_again(now));
+    assert_eq!(found, [false, false, true, false, true]);
+}
+
+#[test]
 fn a_sender_that_went_on_behind_the_tail_last_seen_is_woken_too() {
     let world = World::new();
     let (outbound, inbound) = world.ringed();

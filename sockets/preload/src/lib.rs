@@ -26,6 +26,7 @@ mod family;
 mod file;
 mod filter;
 mod fork;
+mod growth;
 mod guest;
 mod handover;
 mod life;

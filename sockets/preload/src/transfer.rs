@@ -12,7 +12,7 @@ use crate::buffers::Buffers;
 use crate::ends::Stream;
 use crate::patience::{Next, Patience};
 use crate::section::Section;
-use crate::{calls, channel, port, sleep};
+use crate::{calls, channel, growth, port, sleep};
 
 /// A call of the program's on a direction whose gate is closed.
 #[derive(Clone, Copy, Debug)]
@@ -283,11 +283,15 @@ fn give(call: &Call, buffers: Buffers<'_>, given: usize) -> Step {
         if outbound.sink() == Sink::Tcp || is_kernels(&call.stream) {
             return Ok(to_kernel(call, outbound, buffers, given));
         }
+        growth::go_on(&call.stream, outbound)?;
         outbound.note_cpu(cpu());
         let octets = match buffers.single() {
             Some(octets) => outbound.write(octets.get(given..).unwrap_or_default())?,
             None => outbound.gather(buffers.slices(given), false)?,
         };
+        if octets < buffers.len() - given {
+            growth::want(&call.stream);
+        }
         Ok(if octets > 0 || given == buffers.len() { self::given(call, octets) } else { Step::Nothing })
     })
 }

@@ -274,7 +274,8 @@ fn decide_switch(
 ) -> Option<Result<Carrier, Reason>> {
     let flags = stream.end.outbound.flags.load(Ordering::Relaxed);
     let is_corked = || calls::number(descriptor, libc::IPPROTO_TCP, libc::TCP_CORK) != Ok(0);
-    let leg = Leg::from_word(stream.end.outbound.ring.load(Ordering::Acquire))?;
+    let leg = Leg::from_word(stream.end.outbound.ring.load(Ordering::Acquire));
+    let leg = leg.filter(|leg| leg.carrier != Carrier::Tcp)?;
     let switch = Switch {
         attached: is_attached.map_or(0, |is_attached| if is_attached { ATTACHED } else { DECLINED }),
         is_alone: is_held_alone(stream),
@@ -301,6 +302,13 @@ fn written(stream: &Stream) -> u64 {
 
 fn consumed(stream: &Stream) -> u64 {
     stream.end.inbound.consumed.load(Ordering::Relaxed)
+}
+
+/// The name of an end's link, its channel, and the party that the end is.
+pub(crate) fn place(stream: &Stream) -> (u64, u32, u32) {
+    let identity = &stream.end.identity;
+    let [channel, party] = [&identity.channel, &identity.party].map(|word| word.load(Ordering::Relaxed));
+    (identity.link.load(Ordering::Relaxed), channel, party)
 }
 
 /// The leg's word for a carrier that waits for its number.

@@ -2,6 +2,7 @@
 
 mod counts;
 mod exec;
+mod growth;
 mod processes;
 mod program;
 #[path = "../programs/mod.rs"]

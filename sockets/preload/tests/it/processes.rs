@@ -47,7 +47,7 @@ fn talks(way: &str, more: &[&str], goal: Option<Goal>) {
 }
 
 /// The address of a daemon that runs as long as the tests do.
-fn daemon() -> &'static str {
+pub(crate) fn daemon() -> &'static str {
     static ADDRESS: OnceLock<String> = OnceLock::new();
     ADDRESS.get_or_init(|| {
         let text = format!("@weft-test-processes-{}", std::process::id());

@@ -16,11 +16,16 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Starts a script, or says why not.
+    /// Starts a script that finds no daemon, or says why not.
     pub(crate) fn start(text: &str) -> Option<Self> {
+        Self::start_with(text, &[("WEFT_DAEMON", "@weft-test-nobody")])
+    }
+
+    /// Starts a script with these variables in its environment, or says why not.
+    pub(crate) fn start_with(text: &str, variables: &[(&str, &str)]) -> Option<Self> {
         let mut command = Command::new(PYTHON);
         command.args(["-u", "-c", text]);
-        command.env("LD_PRELOAD", library()).env("WEFT_DAEMON", "@weft-test-nobody");
+        command.env("LD_PRELOAD", library()).envs(variables.iter().copied());
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let Ok(mut child) = started else {
             println!("skipped: {PYTHON} is not installed");
