@@ -193,7 +193,9 @@ impl State {
             let Some(families) = self.links.get(&link).map(|link| link.families) else { continue };
             for party in (0..2).filter(|party| families[*party] == name) {
                 // What the slab did not name. A program may have written anything there.
-                let numbers: Vec<_> = self.links[&link].channels.keys().copied().collect();
+                // A link of the family with itself is gone with the last channel of its first party.
+                let known = self.links.get(&link);
+                let numbers: Vec<_> = known.iter().flat_map(|link| link.channels.keys().copied()).collect();
                 for number in numbers {
                     if self.links.get(&link).is_none_or(|link| !link.is_open(number, party)) {
                         continue;
