@@ -9,8 +9,8 @@ use libc::{epoll_event, sigset_t, timespec};
 use crate::boundary::answer_int;
 use crate::calls::Signals;
 use crate::clock;
-use crate::real::kernel;
-use crate::{epoll, poll, sets};
+use crate::real::{kernel, point};
+use crate::{epoll, poll, sets, table};
 
 /// Enters a set that the kernel has made, if it has.
 fn made(result: isize) -> c_int {
@@ -48,7 +48,12 @@ hooks! {
             return answer_int(-(libc::EINVAL as isize));
         }
         // SAFETY: the call takes no memory.
-        made(unsafe { kernel!(SYS_epoll_create1, 0) })
+        #[cfg(target_arch = "x86_64")]
+        let result = unsafe { kernel!(SYS_epoll_create, size) };
+        // SAFETY: as above.
+        #[cfg(not(target_arch = "x86_64"))]
+        let result = unsafe { kernel!(SYS_epoll_create1, 0) };
+        made(result)
     }
 
     fn epoll_create1(flags: c_int) -> c_int {
@@ -68,6 +73,11 @@ hooks! {
     }
 
     fn epoll_wait(set: c_int, events: *mut epoll_event, count: c_int, milliseconds: c_int) -> c_int {
+        #[cfg(target_arch = "x86_64")]
+        if !table::is_open() {
+            // SAFETY: the program's own call.
+            return answer_int(unsafe { point!(SYS_epoll_wait, set, events, count, milliseconds) });
+        }
         // SAFETY: the program's own call.
         unsafe { epoll_pwait(set, events, count, milliseconds, core::ptr::null()) }
     }
@@ -79,6 +89,11 @@ hooks! {
         milliseconds: c_int,
         mask: *const sigset_t,
     ) -> c_int {
+        if !table::is_open() {
+            let len = size_of::<Signals>();
+            // SAFETY: the program's own call.
+            return answer_int(unsafe { point!(SYS_epoll_pwait, set, events, count, milliseconds, mask, len) });
+        }
         let span = u64::try_from(milliseconds).ok().map(|milliseconds| clock::span(milliseconds * 1_000_000));
         // SAFETY: the program's own call.
         unsafe { wait(set, events, count, span, mask) }

@@ -173,7 +173,11 @@ hooks! {
     }
 
     fn creat(path: *const c_char, mode: mode_t) -> c_int {
+        // SAFETY: the program's own call.
+        #[cfg(target_arch = "x86_64")]
+        return life::opened(unsafe { point!(SYS_creat, path, mode) });
         // SAFETY: as in the program's call.
+        #[cfg(not(target_arch = "x86_64"))]
         unsafe { openat(libc::AT_FDCWD, path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode) }
     }
 

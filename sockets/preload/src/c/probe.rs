@@ -92,7 +92,7 @@ fn calls() -> [(c_long, Arguments); 41] {
         (libc::SYS_recvmsg, arguments([nothing])),
         (libc::SYS_eventfd2, arguments([0, (libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) as usize])),
         (libc::SYS_epoll_ctl, arguments([nothing])),
-        (libc::SYS_epoll_pwait, arguments([nothing])),
+        (libc::SYS_epoll_pwait2, arguments([nothing])),
         (libc::SYS_ppoll, arguments([0, 0, no_time])),
         (libc::SYS_pidfd_open, arguments([nothing])),
         (libc::SYS_membarrier, arguments([0])),

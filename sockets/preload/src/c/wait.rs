@@ -11,6 +11,7 @@ use crate::calls::Signals;
 use crate::poll;
 use crate::real::point;
 use crate::select::Sets;
+use crate::table;
 
 /// Makes the list of a program a slice. An impossible one is for the kernel to refuse.
 ///
@@ -44,6 +45,11 @@ unsafe fn read<T: Copy>(pointer: *const T) -> Option<T> {
 
 hooks! {
     fn poll(items: *mut pollfd, count: nfds_t, milliseconds: c_int) -> c_int {
+        #[cfg(target_arch = "x86_64")]
+        if !table::is_open() {
+            // SAFETY: the program's own call.
+            return answer_int(unsafe { point!(SYS_poll, items, count, milliseconds) });
+        }
         let limit = u64::try_from(milliseconds).ok().map(|milliseconds| crate::clock::span(milliseconds * 1_000_000));
         let limit_pointer = limit.as_ref().map_or(core::ptr::null(), |limit| &raw const *limit);
         // SAFETY: the program's own arguments.
@@ -106,6 +112,17 @@ hooks! {
             }
             None => None,
         };
+        if !table::is_open() {
+            let mut span = span;
+            let left = span.as_mut().map_or(core::ptr::null_mut(), |span| &raw mut *span);
+            // SAFETY: the program's own sets.
+            let result = unsafe { point!(SYS_pselect6, limit, read_set, write_set, except_set, left, 0) };
+            if let Some(left) = span {
+                // SAFETY: the program's own time, which Linux changes.
+                unsafe { *time = timeval { tv_sec: left.tv_sec, tv_usec: left.tv_nsec / 1000 } };
+            }
+            return answer_int(result);
+        }
         // SAFETY: the program's own sets.
         let sets = unsafe { [read_set, write_set, except_set].map(|words| set(words, limit)) };
         let (result, left) = poll::select(limit, &mut Sets { sets }, span, None);
@@ -136,7 +153,15 @@ hooks! {
         mask: *const sigset_t,
     ) -> c_int {
         // SAFETY: the time is null or can be read.
-        let span = unsafe { read(time) };
+        let mut span = unsafe { read(time) };
+        if !table::is_open() {
+            let left = span.as_mut().map_or(core::ptr::null_mut(), |span| &raw mut *span);
+            let mask = [mask as usize, size_of::<Signals>()];
+            // SAFETY: the program's own sets and mask.
+            return answer_int(unsafe {
+                point!(SYS_pselect6, limit, read_set, write_set, except_set, left, mask.as_ptr())
+            });
+        }
         if !poll::is_valid(span) {
             return answer_int(-libc::EINVAL as isize);
         }

@@ -1,5 +1,6 @@
 //! Programs under the library give the results that they give without it, and the library knows what they did.
 
+mod calls;
 mod counts;
 mod exec;
 mod growth;
