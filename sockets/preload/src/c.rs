@@ -27,6 +27,7 @@ mod epoll;
 mod escape;
 mod exec;
 mod life;
+mod options;
 mod probe;
 mod process;
 mod rights;

@@ -21,6 +21,15 @@ pub(crate) fn prepare(descriptor: c_int) {
     }
 }
 
+/// The program is about to set an option. Some of them need the kernel's own stream.
+pub(crate) fn set_option(descriptor: c_int, level: c_int, name: c_int) {
+    if KERNELS.contains(&(level, name))
+        && let Some(stream) = ends::known(descriptor)
+    {
+        lower::lower(descriptor, &stream, Reason::Option);
+    }
+}
+
 /// The program is about to start another one, which gets the standard descriptors.
 pub(crate) fn start() {
     for descriptor in 0..3 {
@@ -45,3 +54,23 @@ pub(crate) fn pass(descriptor: c_int) {
         lower::lower(descriptor, &stream, Reason::Passed);
     }
 }
+
+/// Options that concern the kernel's stream, and not only the connection.
+const KERNELS: [(c_int, c_int); 13] = [
+    (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPING),
+    (libc::SOL_SOCKET, NEW_STAMPS[0]),
+    (libc::SOL_SOCKET, NEW_STAMPS[1]),
+    (libc::SOL_SOCKET, NEW_STAMPS[2]),
+    (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER),
+    (libc::SOL_SOCKET, libc::SO_ATTACH_BPF),
+    (libc::SOL_SOCKET, libc::SO_PEEK_OFF),
+    (libc::IPPROTO_TCP, libc::TCP_REPAIR),
+    (libc::IPPROTO_TCP, libc::TCP_ULP),
+    (libc::IPPROTO_TCP, TCP_INQ),
+];
+/// `SO_TIMESTAMP`, `SO_TIMESTAMPNS` and `SO_TIMESTAMPING` with 64 bits of seconds.
+const NEW_STAMPS: [c_int; 3] = [63, 64, 65];
+const TCP_INQ: c_int = 36;

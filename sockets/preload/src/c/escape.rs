@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_long, c_uint};
 
 use weft_sockets::Reason;
 
-use super::{data, life, process, rights};
+use super::{data, life, options, process, rights};
 use crate::boundary::answer;
 use crate::life::opened;
 use crate::real::{self, Arguments};
@@ -60,7 +60,7 @@ unsafe fn move_octets(number: c_long, arguments: Arguments) -> Option<c_long> {
 /// # Safety
 /// As the call itself.
 unsafe fn change_descriptors(number: c_long, arguments: Arguments) -> Option<c_long> {
-    let [a, b, c, d, ..] = arguments;
+    let [a, b, c, d, e, _] = arguments;
     let descriptor = int(a);
     // SAFETY: as the caller promises.
     let result = unsafe {
@@ -79,6 +79,7 @@ unsafe fn change_descriptors(number: c_long, arguments: Arguments) -> Option<c_l
             // The library's own function asks for an owner in another way.
             libc::SYS_fcntl if int(b) != libc::F_GETOWN => life::fcntl(descriptor, int(b), c as _),
             libc::SYS_ioctl => life::ioctl(descriptor, b as _, c as _),
+            libc::SYS_setsockopt => options::setsockopt(descriptor, int(b), int(c), d as _, unsigned(e)),
             libc::SYS_pipe2 => life::pipe2(a as _, int(b)),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_pipe => life::pipe(a as _),

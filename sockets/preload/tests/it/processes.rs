@@ -23,14 +23,24 @@ fn talks(way: &str, more: &[&str], goal: Option<Goal>) {
     let plain = program.plain(&arguments);
     let hooked = program.with(&[("WEFT_SOCKETS", "eager")]);
     assert_eq!(hooked.with(&[("WEFT_DAEMON", "@weft-test-nobody")]).hooked(&arguments), plain, "{way}");
+    // The other end blocks, or waits by poll, epoll, or edges of epoll.
+    let waits: &[&str] = if goal == Some(Goal::Back) { &["0", "1", "2", "3"] } else { &["0", "2"] };
+    for waits in waits {
+        meets(&hooked.with(&[("WAITS", waits)]), &arguments, &plain, goal);
+    }
+}
+
+/// Runs the program with the library and a daemon.
+fn meets(program: &Program, arguments: &[&str], plain: &str, goal: Option<Goal>) {
+    let way = arguments[0];
     let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trace-{way}"));
     let path = trace.to_str().expect("a path of text");
     let mut text = String::new();
     // A connection is claimed beside its octets: a slow daemon may come too late for some of them.
     for _ in 0..TRIES {
         let _old = std::fs::remove_file(&trace);
-        let with_daemon = hooked.with(&[("WEFT_DAEMON", daemon()), ("WEFT_SOCKETS_TRACE", path)]);
-        assert_eq!(with_daemon.hooked(&arguments), plain, "{way}");
+        let with_daemon = program.with(&[("WEFT_DAEMON", daemon()), ("WEFT_SOCKETS_TRACE", path)]);
+        assert_eq!(with_daemon.hooked(arguments), plain, "{way}");
         text = std::fs::read_to_string(&trace).unwrap_or_default();
         let has = |word| text.contains(word);
         assert!(!has("reset"), "{way}: {text}");
@@ -82,6 +92,8 @@ ways! {
     a_program_is_spawned: "spawn" Back,
     a_program_takes_a_connection: "exec" Back,
     a_descriptor_is_passed: "message" Back,
+    a_socket_is_used_by_stdio: "stdio" Back,
+    an_option_needs_the_kernel: "option" Back,
     a_daemon_takes_a_connection: "daemon" Rings,
     commands_run_meanwhile: "commands" Rings,
     a_program_in_a_sandbox_of_its_own_lives: "sandbox" Back,

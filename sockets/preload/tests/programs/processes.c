@@ -7,6 +7,8 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -14,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -35,11 +38,42 @@ static void wait_for(pid_t child) {
     check(waitpid(child, &status, 0) == child && status == 0, "the child failed");
 }
 
+static int waits, set = -1;
+
+// Waits until the descriptor is ready, in the way that the environment names.
+static void wait_until(int descriptor, int events) {
+    if (waits == 1) {
+        struct pollfd item = {descriptor, events};
+        check(poll(&item, 1, -1) == 1, "poll");
+    } else if (waits >= 2) {
+        struct epoll_event event = {events | (waits == 3 ? EPOLLET : 0)};
+        if (set < 0) {
+            set = epoll_create1(EPOLL_CLOEXEC);
+            check(!epoll_ctl(set, EPOLL_CTL_ADD, descriptor, &event), "epoll_ctl");
+        } else {
+            check(!epoll_ctl(set, EPOLL_CTL_MOD, descriptor, &event), "epoll_ctl");
+        }
+        check(epoll_wait(set, &event, 1, -1) == 1, "epoll_wait");
+    }
+}
+
+static ssize_t take(int descriptor, void *octets, size_t len) {
+    ssize_t got;
+    while ((got = read(descriptor, octets, len)) < 0 && errno == EAGAIN) wait_until(descriptor, POLLIN);
+    return got;
+}
+
+static ssize_t give(int descriptor, const void *octets, size_t len) {
+    ssize_t given;
+    while ((given = write(descriptor, octets, len)) < 0 && errno == EAGAIN) wait_until(descriptor, POLLOUT);
+    return given;
+}
+
 // Sends each octet and has it back, so often that the connection is worth an upgrade.
 static void warm_up(int descriptor) {
     for (int turn = 0; turn < 400; turn++) {
         unsigned char octet = turn, back = ~octet;
-        check(write(descriptor, &octet, 1) == 1 && read(descriptor, &back, 1) == 1 && back == octet, "warm up");
+        check(give(descriptor, &octet, 1) == 1 && take(descriptor, &back, 1) == 1 && back == octet, "warm up");
         if (turn % 20 == 19) usleep(500);
     }
 }
@@ -52,17 +86,17 @@ static void talk(int descriptor, size_t len, size_t ahead) {
     while (received < len) {
         while (sent < len && sent - received < ahead) {
             size_t piece = len - sent < 5000 ? len - sent : 5000;
-            ssize_t wrote = write(descriptor, pattern + sent, piece);
+            ssize_t wrote = give(descriptor, pattern + sent, piece);
             check(wrote > 0, "write");
             sent += wrote;
         }
-        ssize_t got = read(descriptor, octets, sizeof octets);
+        ssize_t got = take(descriptor, octets, sizeof octets);
         check(got > 0, "read");
         check(!memcmp(octets, pattern + received, got), "other octets came back");
         received += got;
     }
     check(!shutdown(descriptor, SHUT_WR), "shutdown");
-    check(read(descriptor, octets, 1) == 0, "no end came back");
+    check(take(descriptor, octets, 1) == 0, "no end came back");
     close(descriptor);
 }
 
@@ -102,8 +136,11 @@ static pid_t client(int listener, struct sockaddr_in address, int connections, s
     for (; connections; connections--) {
         int descriptor = socket(AF_INET, SOCK_STREAM, 0);
         check(!connect(descriptor, (void *)&address, sizeof address), "connect");
+        if (waits) check(!fcntl(descriptor, F_SETFL, O_NONBLOCK), "fcntl");
         warm_up(descriptor);
         talk(descriptor, 600000, ahead);
+        if (set >= 0) close(set);
+        set = -1;
     }
     _exit(0);
 }
@@ -347,10 +384,38 @@ static void inherit(void) {
     check(0, "exec");
 }
 
+// An option that only the kernel's stream can have.
+static pid_t by_option(int descriptor) {
+    pid_t child = fork();
+    if (!child) {
+        int on = 1;
+        check(!setsockopt(descriptor, SOL_SOCKET, SO_TIMESTAMP, &on, sizeof on), "setsockopt");
+        echo(descriptor, descriptor);
+        _exit(0);
+    }
+    return child;
+}
+
+// The C library reads and writes by itself.
+static pid_t by_stdio(int descriptor) {
+    pid_t child = fork();
+    if (!child) {
+        FILE *in = fdopen(descriptor, "r"), *out = fdopen(dup(descriptor), "w");
+        int count = 0;
+        for (int octet; (octet = getc(in)) != EOF;) {
+            check(putc(octet, out) == octet, "putc");
+            if (++count <= 400 || count % 200 == 0) fflush(out);
+        }
+        _exit(0);
+    }
+    return child;
+}
+
 int main(int count, char **arguments) {
     self = arguments[0];
     name = arguments[1];
     alarm(50);
+    waits = getenv("WAITS") ? atoi(getenv("WAITS")) : 0;
     if (!strcmp(name, "echo")) echo(atoi(arguments[2]), atoi(arguments[2]) ? atoi(arguments[2]) : 1);
     if (!strcmp(name, "fork")) fork_each(fork, 0), fork_each(fork, 1);
     if (!strcmp(name, "_Fork")) fork_each(_Fork, 0), fork_each(_Fork, 1);
@@ -362,6 +427,8 @@ int main(int count, char **arguments) {
     if (!strcmp(name, "exec")) other_program(by_exec);
     if (!strcmp(name, "static")) static_program = arguments[2], other_program(by_static);
     if (!strcmp(name, "message")) other_program(by_message);
+    if (!strcmp(name, "option")) other_program(by_option);
+    if (!strcmp(name, "stdio")) other_program(by_stdio);
     if (!strcmp(name, "clone")) other_program(by_clone);
     if (!strcmp(name, "daemon")) other_program(by_daemon);
     if (!strcmp(name, "commands")) commands();
