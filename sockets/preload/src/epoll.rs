@@ -25,6 +25,7 @@ pub(crate) fn wait(
     let Some(set) = sets::of(descriptor).filter(|_| !events.is_empty()) else {
         return calls::epoll_wait(descriptor, events, span, mask);
     };
+    set.inner().for_each(|inner| watch(inner, DEPTH));
     let mut wait = Wait { set, descriptor, events, len: 0 };
     if set.taken.load(Ordering::Relaxed) == 0 {
         set.inside.fetch_add(1, Ordering::SeqCst);
@@ -43,6 +44,43 @@ pub(crate) fn wait(
         }
     }
     wait.run(span, mask)
+}
+
+/// Readies a set for waits in which it is a descriptor itself: its doorbell rings if, and as long as, its rings have
+/// something.
+pub(crate) fn watch(set: &'static Set, depth: u32) {
+    if depth > 0 {
+        set.inner().for_each(|inner| watch(inner, depth - 1));
+    }
+    set.is_watched.store(true, Ordering::SeqCst);
+    let waiter = if set.taken.load(Ordering::SeqCst) == 0 { None } else { set.waiter() };
+    let Some(waiter) = waiter else { return };
+    waiter.doze();
+    announce_all(set, waiter);
+    let is_ready = set.with(|| {
+        set.taken(0).any(|(descriptor, member)| {
+            let mut interest = member.interest;
+            member
+                .stream(descriptor)
+                .is_some_and(|stream| interest.report(&look(&stream, descriptor, &member)) != 0)
+        })
+    });
+    if is_ready == Some(true) { waiter.ring() } else { waiter.silence() }
+}
+
+/// Names the set's waiter in the rings of all members, and makes the barrier that has to follow.
+fn announce_all(set: &'static Set, waiter: &sleep::Waiter) {
+    let barrier = set.with(|| {
+        let streams = set.taken(0).filter_map(|(descriptor, member)| {
+            let stream = member.stream(descriptor)?;
+            backlog::obey(descriptor, &stream);
+            Some((stream, member))
+        });
+        streams.filter_map(|(stream, member)| announce(&stream, &member, waiter)).max()
+    });
+    if let Some(Some(barrier)) = barrier {
+        sleep::make(barrier);
+    }
 }
 
 /// One call of a program's.
@@ -168,24 +206,15 @@ impl Wait<'_> {
         let Some(waiter) = self.set.waiter() else { return -(libc::ENOMEM as isize) };
         self.set.sleepers.fetch_add(1, Ordering::SeqCst);
         waiter.doze();
-        let barrier = self.set.with(|| {
-            let members = self
-                .set
-                .taken(0)
-                .filter_map(|(descriptor, member)| Some((descriptor, member.stream(descriptor)?, member)));
-            let members = members.inspect(|(descriptor, stream, _)| backlog::obey(*descriptor, stream));
-            members.filter_map(|(_, stream, member)| announce(&stream, &member, waiter)).max()
-        });
-        if let Some(Some(barrier)) = barrier {
-            sleep::make(barrier);
-        }
+        announce_all(self.set, waiter);
         self.collect();
         let mut result = 0;
         if self.len == 0 {
             let limit = until.left_at_most(sleep::span(sleep::is_rung()));
             result = self.ask(|set, events| calls::epoll_wait(set, events, Some(limit), mask));
         }
-        if self.set.sleepers.fetch_sub(1, Ordering::SeqCst) == 1 {
+        let is_last = self.set.sleepers.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_last && !self.set.is_watched.load(Ordering::SeqCst) {
             waiter.wake(false);
         }
         upgrade::look_for_mail();
@@ -212,16 +241,18 @@ fn look(stream: &Stream, descriptor: c_int, member: &Member) -> Look {
     let mut look = Look::default();
     let mut kernel = 0;
     match channel::inbound(stream) {
-        Some(inbound) => {
-            match section::of_inbound(stream, &inbound, |inbound: &Inbound<'_>| inbound.source()) {
-                Ok(Source::Tcp { .. }) => kernel |= libc::POLLIN,
-                Ok(Source::Ring { available }) => {
-                    look.is_readable = available > 0 || inbound.is_at_end() || inbound.is_reset();
-                    look.tail = stream.end.inbound.consumed.load(Ordering::Relaxed).wrapping_add(available);
-                }
-                Err(_) => look.is_readable = true,
+        // All that came is asked for: the believed tail would hide an edge.
+        Some(inbound) => match section::of_inbound(stream, &inbound, |inbound: &Inbound<'_>| {
+            inbound.available(u64::MAX)?;
+            inbound.source()
+        }) {
+            Ok(Source::Tcp { .. }) => kernel |= libc::POLLIN,
+            Ok(Source::Ring { available }) => {
+                look.is_readable = available > 0 || inbound.is_at_end() || inbound.is_reset();
+                look.tail = stream.end.inbound.consumed.load(Ordering::Relaxed).wrapping_add(available);
             }
-        }
+            Err(_) => look.is_readable = true,
+        },
         None => kernel |= libc::POLLIN,
     }
     match channel::outbound(stream).filter(|outbound| outbound.sink() == Sink::Ring) {
@@ -263,6 +294,8 @@ fn announce(stream: &Stream, member: &Member, waiter: &sleep::Waiter) -> Option<
 
 /// What the kernel tells of an end of the stream.
 const ENDED: u32 = (EPOLLRDHUP | EPOLLHUP | EPOLLERR).cast_unsigned();
+/// Sets in sets, as deep as the kernel has them.
+pub(crate) const DEPTH: u32 = 5;
 /// Calls that find something in rings until the kernel is asked, too.
 const TURNS: u32 = 16;
 

@@ -17,10 +17,13 @@ use crate::ends::{self, Stream};
 use crate::select::Sets;
 use crate::sleep::{self, Waiter};
 use crate::spin::{Spin, Turn};
-use crate::{backlog, channel, family, real, section, upgrade};
+use crate::{backlog, channel, epoll, family, real, section, sets, upgrade};
 
 /// Waits as `ppoll` does. Returns the kernel's answer.
 pub(crate) fn wait(items: &mut [pollfd], span: Option<timespec>, mask: Option<Signals>) -> isize {
+    for set in items.iter().filter_map(|item| sets::of(item.fd)) {
+        epoll::watch(set, epoll::DEPTH);
+    }
     if items.iter().all(|item| ends::known(item.fd).is_none()) {
         return calls::ppoll(items, span, mask);
     }

@@ -379,7 +379,7 @@ fn lose() {
 }
 
 /// Rings for a thread of this process.
-fn ring_own(line: u8) -> Woken {
+pub(crate) fn ring_own(line: u8) -> Woken {
     let Some(bell) = BELLS.get(usize::from(line)).and_then(Place::borrow) else { return Woken::Unknown };
     // A full eventfd has been rung often enough.
     let _rung = rustix::io::write(bell, &1_u64.to_ne_bytes());

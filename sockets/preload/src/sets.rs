@@ -64,6 +64,10 @@ pub(crate) struct Set {
     waiter: Once<Waiter>,
     /// The program's data look like this library's.
     is_barred: AtomicBool,
+    /// The set is in another one, or in lists of `poll`: its doorbell tells the kernel of its rings.
+    pub(crate) is_watched: AtomicBool,
+    /// The descriptors of sets in this one, plus 1.
+    inner: [AtomicI32; INNER],
 }
 
 impl Set {
@@ -81,6 +85,20 @@ impl Set {
             turn: AtomicU32::new(0),
             waiter: Once::new(),
             is_barred: AtomicBool::new(false),
+            is_watched: AtomicBool::new(false),
+            inner: [const { AtomicI32::new(0) }; INNER],
+        }
+    }
+
+    /// The sets in this one.
+    pub(crate) fn inner(&self) -> impl Iterator<Item = &'static Self> {
+        self.inner.iter().filter_map(|word| of(word.load(Ordering::Relaxed).checked_sub(1)?))
+    }
+
+    /// Rings the set's own doorbell, which is a member of the kernel's set.
+    pub(crate) fn ring(&self) {
+        if let Some(waiter) = self.waiter() {
+            waiter.ring();
         }
     }
 
@@ -131,9 +149,8 @@ impl Set {
 
     /// Rings for threads that began to wait in the kernel before a member was taken.
     fn call_back(&self) {
-        let bell = self.waiter().and_then(Waiter::bell);
-        if let Some(bell) = bell.filter(|_| self.inside.load(Ordering::SeqCst) > 0) {
-            let _rung = rustix::io::write(bell, &1_u64.to_ne_bytes());
+        if self.inside.load(Ordering::SeqCst) > 0 || self.is_watched.load(Ordering::SeqCst) {
+            self.ring();
         }
     }
 
@@ -247,7 +264,15 @@ pub(crate) fn control(
     event: Option<(u32, u64)>,
 ) -> isize {
     let kernel = || calls::epoll_ctl(set_descriptor, operation, descriptor, event);
-    let Some((set, stream)) = of(set_descriptor).zip(ends::stream(descriptor)) else { return kernel() };
+    let Some(set) = of(set_descriptor) else { return kernel() };
+    if of(descriptor).is_some() {
+        let result = kernel();
+        if result == 0 {
+            note_inner(set, operation, descriptor);
+        }
+        return result;
+    }
+    let Some(stream) = ends::stream(descriptor) else { return kernel() };
     let changed = set.with(|| {
         let known = set.member(descriptor).filter(|member| member.handle == stream.handle);
         match (operation, event) {
@@ -303,6 +328,19 @@ pub(crate) fn bell_tag() -> u64 {
 /// True if data are of this library.
 pub(crate) fn is_tag(data: u64) -> bool {
     data & TAG == tag()
+}
+
+/// Notes that a set is in another one, or no longer.
+fn note_inner(set: &Set, operation: c_int, descriptor: c_int) {
+    let (from, to) = match operation {
+        EPOLL_CTL_ADD => (0, descriptor + 1),
+        EPOLL_CTL_DEL => (descriptor + 1, 0),
+        _ => return,
+    };
+    let mut words = set.inner.iter();
+    // Further ones are only the kernel's.
+    let _noted =
+        words.find(|word| word.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok());
 }
 
 fn add(set: &'static Set, descriptor: c_int, stream: &Stream, (events, data): (u32, u64)) -> isize {
@@ -400,6 +438,8 @@ fn sweep() {
                 }
             });
             set.is_barred.store(false, Ordering::Relaxed);
+            set.is_watched.store(false, Ordering::Relaxed);
+            set.inner.iter().for_each(|word| word.store(0, Ordering::Relaxed));
             set.is_used.store(false, Ordering::Release);
         }
     }
@@ -427,6 +467,8 @@ static TAG_WORD: AtomicU64 = AtomicU64::new(0);
 const TAG: u64 = 0xffff_ffff << 32;
 /// The descriptor in data of this library. All ones are the doorbell.
 const DESCRIPTOR: u64 = (1 << 20) - 1;
+/// Sets in a set that are looked after.
+const INNER: usize = 8;
 /// Descriptors from here on are never taken.
 const MEMBERS: usize = 1 << 16;
 const EXISTS: isize = -(libc::EEXIST as isize);

@@ -131,6 +131,11 @@ impl Waiter {
         }
     }
 
+    /// Rings the doorbell, as a peer does.
+    pub(crate) fn ring(&self) {
+        port::ring_own(self.line);
+    }
+
     /// Silences the doorbell.
     pub(crate) fn silence(&self) {
         let Some(bell) = self.bell() else { return };

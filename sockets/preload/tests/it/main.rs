@@ -9,3 +9,4 @@ mod program;
 #[path = "../programs/mod.rs"]
 mod programs;
 mod results;
+mod waits;
