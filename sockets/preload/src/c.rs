@@ -26,6 +26,7 @@ mod data;
 mod epoll;
 mod escape;
 mod exec;
+mod jump;
 mod life;
 mod options;
 mod probe;

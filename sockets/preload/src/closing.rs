@@ -48,8 +48,8 @@ pub(crate) fn shut_down(descriptor: c_int, how: c_int) {
         stream.end.inbound.flags.fetch_or(SHUT, Ordering::Relaxed);
     }
     if matches!(how, libc::SHUT_WR | libc::SHUT_RDWR) {
-        stream.end.outbound.flags.fetch_or(SHUT, Ordering::Relaxed);
         finish(&Call { descriptor, stream, flags: 0 });
+        stream.end.outbound.flags.fetch_or(SHUT, Ordering::Relaxed);
     }
     let is_shut = |flags: u32| flags & SHUT != 0;
     let (inbound, outbound) = (&stream.end.inbound.flags, &stream.end.outbound.flags);
@@ -70,6 +70,7 @@ fn desert(stream: &Stream) {
 /// Tells the reader where the stream ends, if it is in a ring.
 fn finish(call: &Call) {
     if channel::outbound(&call.stream).is_some() {
+        transfer::send_nested(call);
         transfer::in_outbound(call, |outbound| {
             let _sent = transfer::send_backlog(call.descriptor, outbound);
             outbound.finish()?;

@@ -33,6 +33,7 @@ mod life;
 mod line;
 mod links;
 mod lower;
+mod nested;
 mod own;
 mod patience;
 mod peers;

@@ -1,8 +1,10 @@
 //! Which descriptors are streams, as they come and go.
 
 use core::ffi::{c_int, c_long};
+use core::sync::atomic::Ordering;
 
 use weft_sockets::Reason;
+use weft_sockets::end::NARROW;
 
 use crate::boundary::answer_int;
 use crate::{closing, ends, handover, lower};
@@ -69,6 +71,13 @@ pub(crate) fn controlled(descriptor: c_int, command: c_int, argument: c_long, re
 pub(crate) fn set_nonblocking(descriptor: c_int, is_nonblocking: bool) {
     if let Some(stream) = ends::known(descriptor) {
         stream.set_nonblocking(is_nonblocking);
+    }
+}
+
+/// The program wants to receive more than an octet at a time.
+pub(crate) fn narrowed(descriptor: c_int) {
+    if let Some(stream) = ends::stream(descriptor) {
+        stream.end.identity.flags.fetch_or(NARROW, Ordering::Relaxed);
     }
 }
 

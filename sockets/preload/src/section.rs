@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{Mode, OFlags};
 use weft_sockets::{Holder, Inbound, Level, Lock, Outbound, Owner};
 
-use crate::ends::Stream;
+use crate::ends::{self, Stream};
 use crate::line::Line;
 use crate::{calls, clock, family, real};
 
@@ -46,6 +46,7 @@ impl Section {
         if self.lock.unlock(self.level) {
             self.wake();
         }
+        DEPTH.set(DEPTH.get().saturating_sub(1));
     }
 
     #[inline]
@@ -53,14 +54,17 @@ impl Section {
         let level = if is_alone { Level::Alone } else { Level::Shared };
         let lock = Lock::new(word);
         let mut section = Self { lock, level, is_inherited: false };
+        // A signal handler may jump out at any moment: the count is never too low.
+        DEPTH.set(DEPTH.get() + 1);
         match lock.try_lock(me(), level) {
-            Ok(()) => Some(section),
-            Err(Holder::Itself) => None,
-            Err(Holder::Other(_)) => {
-                section.wait();
-                Some(section)
+            Ok(()) => {}
+            Err(Holder::Itself) => {
+                DEPTH.set(DEPTH.get() - 1);
+                return None;
             }
+            Err(Holder::Other(_)) => section.wait(),
         }
+        Some(section)
     }
 
     /// Waits for the lock. A lock whose owner does not free it for long is taken from it if its process is dead.
@@ -127,6 +131,21 @@ pub(crate) fn of_outbound<'a, T>(
     result
 }
 
+/// Frees the locks of this thread, which jumps out of a signal handler and of what that has interrupted. What a section
+/// has not published is given up.
+pub(crate) fn abandon() {
+    if DEPTH.replace(0) == 0 {
+        return;
+    }
+    let me = me();
+    let words = ends::all().flat_map(|(_, stream)| [&stream.end.outbound.lock, &stream.end.inbound.lock]);
+    for lock in words.map(Lock::new).filter(|lock| lock.is_mine(me)) {
+        if lock.unlock(Level::Shared) {
+            calls::futex_wake(lock.futex());
+        }
+    }
+}
+
 /// The name of this thread in locks.
 #[inline]
 pub(crate) fn me() -> Owner {
@@ -167,6 +186,8 @@ fn is_dead(member: u16) -> bool {
 
 thread_local! {
     static ME: Cell<u32> = const { Cell::new(0) };
+    /// Sections that this thread is in.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 /// Looks at a lock before the thread sleeps.
 const SPINS: u32 = 100;

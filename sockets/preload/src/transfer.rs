@@ -8,11 +8,11 @@ use weft_sockets::layout::EVERYBODY;
 use weft_sockets::{Broken, Carrier, Inbound, Outbound, Reason, Sink, Sleepers, Source};
 
 use crate::anchor::{self, Anchor};
-use crate::buffers::Buffers;
+use crate::buffers::{self, Buffers};
 use crate::ends::Stream;
 use crate::patience::{Next, Patience};
 use crate::section::Section;
-use crate::{calls, channel, growth, port, sleep};
+use crate::{calls, channel, growth, nested, poll, port, sleep};
 
 /// A call of the program's on a direction whose gate is closed.
 #[derive(Clone, Copy, Debug)]
@@ -276,7 +276,7 @@ pub(crate) fn before_send(call: &Call, outbound: &Outbound<'_>) -> Result<Option
 
 /// Sends what there is room for, behind `given` octets that this call already has sent.
 fn give(call: &Call, buffers: Buffers<'_>, given: usize) -> Step {
-    in_outbound(call, |outbound| {
+    let step = in_section(call, |outbound| {
         if let Some(step) = before_send(call, outbound)? {
             return Ok(step);
         }
@@ -293,7 +293,40 @@ fn give(call: &Call, buffers: Buffers<'_>, given: usize) -> Step {
             growth::want(&call.stream);
         }
         Ok(if octets > 0 || given == buffers.len() { self::given(call, octets) } else { Step::Nothing })
+    });
+    step.unwrap_or_else(|| match nested::keep(call.stream.handle, buffers.slices(given)) {
+        0 => Step::Failed(libc::EAGAIN),
+        octets => Step::Moved(octets),
     })
+}
+
+/// Sends what signal handlers have left while they interrupted sections of this thread.
+pub(crate) fn send_nested(call: &Call) {
+    if nested::is_there() {
+        nested::set_sending(true);
+        send_all_nested(&Call { flags: libc::MSG_NOSIGNAL, ..*call });
+        nested::set_sending(false);
+    }
+}
+
+#[cold]
+fn send_all_nested(call: &Call) {
+    let mut octets = [0; 512];
+    loop {
+        let len = nested::next(call.stream.handle, &mut octets);
+        let Some(octets) = octets.get_mut(..len).filter(|octets| !octets.is_empty()) else { return };
+        let sent = match buffers::with_own(octets, |buffers| send(call, buffers)) {
+            sent @ 0.. => sent.unsigned_abs(),
+            error if error == -(libc::EAGAIN as isize) => {
+                let mut item = libc::pollfd { fd: call.descriptor, events: libc::POLLOUT, revents: 0 };
+                poll::wait(core::slice::from_mut(&mut item), None, None);
+                0
+            }
+            // Nobody will hear of them.
+            _ => len,
+        };
+        nested::count(call.stream.handle, sent);
+    }
 }
 
 /// Counts octets that the ring has taken.
@@ -381,9 +414,14 @@ pub(crate) fn in_inbound(call: &Call, run: impl FnOnce(&Inbound<'static>) -> Res
 
 /// Runs a section of the sending direction. A signal handler that interrupts one is told to try again.
 pub(crate) fn in_outbound(call: &Call, run: impl FnOnce(&Outbound<'static>) -> Result<Step, Broken>) -> Step {
+    in_section(call, run).unwrap_or(Step::Failed(libc::EAGAIN))
+}
+
+/// Runs a section of the sending direction. `None`: this is a signal handler, and its thread is in one.
+fn in_section(call: &Call, run: impl FnOnce(&Outbound<'static>) -> Result<Step, Broken>) -> Option<Step> {
     let stream = &call.stream;
-    let Some(outbound) = channel::offered_outbound(stream) else { return Step::Failed(libc::EPIPE) };
-    let Some(section) = Section::of_outbound(stream) else { return Step::Failed(libc::EAGAIN) };
+    let Some(outbound) = channel::offered_outbound(stream) else { return Some(Step::Failed(libc::EPIPE)) };
+    let section = Section::of_outbound(stream)?;
     if section.is_inherited {
         outbound.republish();
     }
@@ -391,7 +429,8 @@ pub(crate) fn in_outbound(call: &Call, run: impl FnOnce(&Outbound<'static>) -> R
     let sleepers = outbound.sleepers();
     section.leave();
     wake(stream, sleepers);
-    step.unwrap_or_else(|Broken| break_off(call))
+    send_nested(call);
+    Some(step.unwrap_or_else(|Broken| break_off(call)))
 }
 
 /// Wakes sleepers of the other end.

@@ -6,8 +6,8 @@ use core::ffi::{c_int, c_void};
 use libc::socklen_t;
 
 use crate::boundary::answer_int;
-use crate::handover;
 use crate::real::kernel;
+use crate::{handover, life};
 
 hooks! {
     fn setsockopt(
@@ -19,6 +19,10 @@ hooks! {
     ) -> c_int {
         handover::set_option(descriptor, level, name);
         // SAFETY: the program's own call.
-        answer_int(unsafe { kernel!(SYS_setsockopt, descriptor, level, name, value, len) })
+        let result = unsafe { kernel!(SYS_setsockopt, descriptor, level, name, value, len) };
+        if result == 0 && (level, name) == (libc::SOL_SOCKET, libc::SO_RCVLOWAT) {
+            life::narrowed(descriptor);
+        }
+        answer_int(result)
     }
 }

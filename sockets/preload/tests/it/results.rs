@@ -1,5 +1,6 @@
 //! Results with the library and without it.
 
+use crate::processes::daemon;
 use crate::programs::Program;
 
 /// Runs a program of C plain and hooked, and compares what it prints.
@@ -19,4 +20,21 @@ fn calls_that_fail_say_the_same() {
 #[test]
 fn threads_are_cancelled_in_the_same_calls() {
     compare("cancel");
+}
+
+/// A call that is jumped out of may have written its octets or not.
+#[test]
+fn a_signal_handler_sends_in_the_middle_of_a_send() {
+    let Some(program) = Program::new("signals", &[]) else { return };
+    let expected = program.plain(&[]);
+    assert_eq!(expected, "signals 1, wrong 0, refused 0, lost 0\n");
+    let trace = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("trace-signals");
+    let _old = std::fs::remove_file(&trace);
+    let variables = [
+        ("WEFT_DAEMON", daemon()),
+        ("WEFT_SOCKETS", "eager"),
+        ("WEFT_SOCKETS_TRACE", trace.to_str().unwrap()),
+    ];
+    assert_eq!(program.with(&variables).hooked(&[]), expected);
+    assert!(std::fs::read_to_string(&trace).unwrap().contains("sends by a ring"));
 }
