@@ -182,7 +182,7 @@ pub(crate) fn send_pieces(descriptor: c_int, pieces: [(*mut u8, usize); 2]) -> i
 
 /// Takes a socket off its connection: the other end hears of a reset.
 pub(crate) fn reset(descriptor: c_int) {
-    let nobody = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
+    let nobody = libc::sockaddr { sa_family: UNSPECIFIED, sa_data: [0; 14] };
     // SAFETY: the address can be read.
     unsafe { kernel!(SYS_connect, descriptor, &raw const nobody, size_of::<libc::sockaddr>()) };
 }
@@ -248,6 +248,8 @@ fn check(result: isize) -> Result<isize, c_int> {
 
 /// `MEMBARRIER_CMD_GLOBAL_EXPEDITED`
 const GLOBAL_EXPEDITED: c_int = 2;
+/// `AF_UNSPEC`, as an address has it.
+const UNSPECIFIED: libc::sa_family_t = 0;
 /// `MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED`
 const REGISTER_GLOBAL_EXPEDITED: c_int = 4;
 

@@ -6,10 +6,16 @@
 //! Hooks run in signal handlers, before constructors, behind fork and in children of vfork. So nothing here allocates,
 //! takes a lock of std, or looks a symbol up before it is needed. Unsafe code is in `c/` and `real.rs`.
 
+#![cfg_attr(test, allow(dead_code, reason = "the unit tests do not export the hooks"))]
+
 mod anchor;
 mod backlog;
 mod boundary;
 mod buffers;
+#[cfg_attr(
+    test,
+    allow(non_snake_case, unfulfilled_lint_expectations, reason = "there they are plain functions")
+)]
 mod c;
 mod calls;
 mod cells;

@@ -202,7 +202,8 @@ fn find(name: u64) -> Option<&'static Peer> {
 /// The places of a table, beginning with the one where a name usually is.
 fn around<T>(table: &'static [T], name: u64) -> impl Iterator<Item = &'static T> {
     // Names of links count up by one, those of peers by the number of members that fit.
-    let hash = (name ^ name >> MEMBER_BITS) as usize % table.len();
+    let len = table.len().max(1) as u64;
+    let hash = usize::try_from((name ^ name >> MEMBER_BITS) % len).unwrap_or(0);
     table.get(hash..).unwrap_or_default().iter().chain(table.get(..hash).unwrap_or_default())
 }
 

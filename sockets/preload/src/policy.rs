@@ -62,8 +62,6 @@ pub(crate) struct Policy {
     pub(crate) spin: Option<u32>,
     /// `WEFT_SOCKETS_TRACE`: the file that hears of upgrades and lowerings.
     pub(crate) trace: Option<Text>,
-    /// `WEFT_SOCKETS_EXPLAIN`: the file that hears at the end why connections stayed on TCP.
-    pub(crate) explain: Option<Text>,
 }
 
 impl Policy {
@@ -76,7 +74,6 @@ impl Policy {
             daemon: text(c"WEFT_DAEMON"),
             spin: number(c"WEFT_SPIN"),
             trace: text(c"WEFT_SOCKETS_TRACE"),
-            explain: text(c"WEFT_SOCKETS_EXPLAIN"),
         }
     }
 }
@@ -109,7 +106,7 @@ mod tests {
         });
         assert_eq!((policy.mode, policy.spin), (Mode::Eager, Some(30)));
         assert_eq!(policy.daemon.as_ref().map(Text::octets), Some(&b"@mine"[..]));
-        assert!(policy.trace.is_none() && policy.explain.is_none());
+        assert!(policy.trace.is_none());
     }
 
     #[test]

@@ -13,10 +13,20 @@ use std::os::fd::BorrowedFd;
 /// The arguments of a system call, unused ones 0.
 pub(crate) type Arguments = [usize; 6];
 
+/// The arguments of a system call as the kernel takes them: numbers of any width, and addresses.
+macro_rules! words {
+    ($($argument:expr),*) => {{
+        #[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "the kernel casts them back")]
+        let words = $crate::real::arguments([$($argument as usize),*]);
+        words
+    }};
+}
+pub(crate) use words;
+
 /// Makes a system call of these arguments: `kernel!(SYS_read, fd, buffer, len)`. Must stand in an unsafe block.
 macro_rules! kernel {
     ($number:ident $(, $argument:expr)* $(,)?) => {
-        $crate::real::call(libc::$number, $crate::real::arguments([$($argument as usize),*]))
+        $crate::real::call(libc::$number, $crate::real::words!($($argument),*))
     };
 }
 pub(crate) use kernel;
@@ -24,7 +34,7 @@ pub(crate) use kernel;
 /// As [`kernel!`], for a call that is a cancellation point.
 macro_rules! point {
     ($number:ident $(, $argument:expr)* $(,)?) => {
-        $crate::real::cancellable(libc::$number, $crate::real::arguments([$($argument as usize),*]))
+        $crate::real::cancellable(libc::$number, $crate::real::words!($($argument),*))
     };
 }
 pub(crate) use point;

@@ -246,9 +246,9 @@ pub(crate) fn of(descriptor: c_int) -> Option<&'static Set> {
 /// Enters a set that the kernel has just made.
 pub(crate) fn enter(descriptor: c_int) {
     ends::enter(descriptor);
-    let place = SETS.iter().position(|set| claim(set)).or_else(|| {
+    let place = SETS.iter().position(claim).or_else(|| {
         sweep();
-        SETS.iter().position(|set| claim(set))
+        SETS.iter().position(claim)
     });
     if let Some((place, set)) = place.and_then(|place| Some((place, SETS.get(place)?))) {
         set.descriptor.store(descriptor, Ordering::Relaxed);

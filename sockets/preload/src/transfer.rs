@@ -405,7 +405,8 @@ pub(crate) fn in_inbound(call: &Call, run: impl FnOnce(&Inbound<'static>) -> Res
     while inbound.is_behind() {
         let Some(section) = Section::of_inbound(stream) else { break };
         inbound.republish();
-        sleepers = sleepers.or(inbound.sleepers());
+        let more = inbound.sleepers();
+        sleepers = sleepers.or(more);
         section.leave();
     }
     wake(stream, sleepers);

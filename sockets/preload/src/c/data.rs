@@ -201,7 +201,6 @@ hooks! {
         unsafe { recv(descriptor, buffer, len, flags) }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the C library's function has as many")]
     fn __recvfrom_chk(
         descriptor: c_int,
         buffer: *mut c_void,

@@ -12,7 +12,6 @@ use crate::real::{self, Arguments};
 use crate::rights::retire;
 
 hooks! {
-    #[expect(clippy::too_many_arguments, reason = "the C library's function has as many")]
     fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
         let arguments = [a, b, c, d, e, f];
         // SAFETY: the program's own call.

@@ -1,4 +1,5 @@
 //! Scripts of Python that run under the library, step by step.
+#![allow(clippy::unwrap_used, reason = "a test fails there")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
