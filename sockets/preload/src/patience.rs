@@ -1,8 +1,10 @@
 //! How a call of the program's waits for octets or for room.
 
 use core::ffi::c_int;
+use core::sync::atomic::Ordering;
 
 use libc::{pollfd, timespec};
+use weft_sockets::Step;
 use weft_sockets::end::NONBLOCKING;
 
 use crate::calls;
@@ -44,12 +46,29 @@ impl Patience {
         if flags & libc::MSG_DONTWAIT != 0 || stream.end.has(NONBLOCKING) {
             return Next::Leave;
         }
-        let spin = self.spin.get_or_insert_with(|| Spin::new(is_same_cpu, false, true));
+        // A writer waits because its ring is full, in the middle of a transfer.
+        let is_in_stream = self.events == libc::POLLOUT;
+        let spin = self.spin.get_or_insert_with(|| Spin::new(is_same_cpu, is_in_stream, true));
         if spin.next() != Turn::Sleep {
             return Next::Look;
         }
-        let _learnt = spin.end();
+        self.pay(stream);
         Next::Sleep
+    }
+
+    /// Learns from the looks since the last sleep, if there were any, and counts what they came to.
+    #[inline]
+    pub(crate) fn pay(&mut self, stream: &Stream) {
+        if let Some(spin) = self.spin.take() {
+            let counts = &stream.end.counts;
+            let count = match spin.end() {
+                Some(Step::Spin) => &counts.spins,
+                Some(Step::Yield) => &counts.yields,
+                Some(Step::Sleep) => &counts.sleeps,
+                None => return,
+            };
+            count.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Sleeps. Returns the error that ends the call, if one does.
@@ -66,7 +85,6 @@ impl Patience {
         }
         let mut item = [pollfd { fd: self.descriptor, events: self.events, revents: 0 }];
         let result = poll::wait(&mut item, until.left(), None);
-        self.spin = None;
         let is_interrupted = result == -(libc::EINTR as isize);
         // The kernel restarts a call without a limit if the handler says so.
         let is_restarted = !self.has_limit && is_interrupted && !calls::has_interrupting_handler();

@@ -75,6 +75,7 @@ pub(crate) fn receive(call: &Call, buffers: Buffers<'_>) -> isize {
         };
         match step {
             Step::Moved(octets) => {
+                patience.pay(&call.stream);
                 taken += octets;
                 // A peek sees the same octets again.
                 if taken == wanted || octets > 0 && call.has(libc::MSG_PEEK) {
@@ -119,6 +120,7 @@ pub(crate) fn send_by(call: &Call, wanted: usize, mut give: impl FnMut(usize) ->
         };
         match step {
             Step::Moved(octets) => {
+                patience.pay(&call.stream);
                 given += octets;
                 if given == wanted {
                     return answer(given);
