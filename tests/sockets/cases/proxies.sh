@@ -17,6 +17,7 @@ http {
     sendfile on;
     client_body_temp_path $D/nginx/body; proxy_temp_path $D/nginx/proxy; fastcgi_temp_path $D/nginx/fastcgi;
     uwsgi_temp_path $D/nginx/uwsgi; scgi_temp_path $D/nginx/scgi;
+    upstream back { server 127.0.0.1:$((PORT + 1)); keepalive 8; }
     server { listen 127.0.0.1:$PORT; location / { $2 } }
 }
 CONF
@@ -59,7 +60,7 @@ case_nginx-reload() {
 case_nginx-proxy() {
     need nginx curl
     files 60
-    nginx_conf 1 "proxy_pass http://127.0.0.1:$((PORT + 1)); proxy_http_version 1.1; proxy_set_header Connection '';"
+    nginx_conf 1 "proxy_pass http://back; proxy_http_version 1.1; proxy_set_header Connection '';"
     PORT=$((PORT + 1)) back_server python3 tests/sockets/talk.py httpd "$((PORT + 1))" "$D/www"
     start_nginx
     fetch "http://127.0.0.1:$PORT"

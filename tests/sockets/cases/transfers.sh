@@ -3,7 +3,7 @@ cases+=(rsync git openssh)
 quick+=(rsync git openssh)
 for name in rsync git openssh; do eager[$name]=--eager; done
 # git's programs replace each other by exec, and sshd has a sandbox.
-foreign[git]=yes foreign[openssh]=yes
+loose[git]=yes loose[openssh]=yes
 
 case_rsync() {
     need rsync

@@ -20,6 +20,8 @@ pub(crate) struct End {
     pub(crate) is_finished: bool,
     /// Resets and half closed readers: results are compared only with those of plain sockets.
     pub(crate) is_odd: bool,
+    /// The worlds have come to differ, which no further step looks at.
+    pub(crate) is_lost: bool,
     /// Closing it resets the connection.
     pub(crate) resets: bool,
     pub(crate) has_connected: bool,
@@ -61,6 +63,7 @@ impl End {
             read: 0,
             is_finished: false,
             is_odd: false,
+            is_lost: false,
             resets: false,
             has_connected,
         }
@@ -88,7 +91,8 @@ impl Model {
 
     /// Returns an end that is open.
     pub(crate) fn end(&self, chance: &mut Chance) -> Option<usize> {
-        let open: Vec<usize> = (0..self.ends.len()).filter(|end| self.is_open(*end)).collect();
+        let open: Vec<usize> =
+            (0..self.ends.len()).filter(|end| self.is_open(*end) && !self.ends[*end].is_lost).collect();
         (!open.is_empty()).then(|| chance.pick(&open))
     }
 
