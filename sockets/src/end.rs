@@ -294,8 +294,10 @@ pub const ENDED: u32 = 2;
 pub const STUCK: u32 = 4;
 /// `flags` of a sending direction: the kernel holds octets back for `MSG_MORE`.
 pub const MORE: u32 = 8;
-/// `flags` of the receiving direction: the kernel has said that the connection failed, which it says once.
+/// `flags` of the receiving direction: the program has heard that the connection failed, which the kernel says once.
 pub const DEAD: u32 = 16;
+/// `flags` of the receiving direction: the kernel has said so, and the program has not heard of it yet.
+pub const FAILED: u32 = 32;
 /// Claims of an end in all.
 pub const TRIES: u16 = 3;
 

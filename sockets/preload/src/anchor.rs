@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 
 use weft_sockets::Reason;
-use weft_sockets::end::DEAD;
+use weft_sockets::end::{DEAD, FAILED};
 
 use crate::calls;
 use crate::ends::Stream;
@@ -37,6 +37,17 @@ pub(crate) fn look(descriptor: c_int) -> Anchor {
 /// Notes that the program has heard of the connection's failure, which the kernel tells once.
 pub(crate) fn bury(stream: &Stream) {
     stream.end.inbound.flags.fetch_or(DEAD, Ordering::Relaxed);
+}
+
+/// Notes a failure that the kernel has told, until the program hears of it.
+pub(crate) fn remember(stream: &Stream) {
+    stream.end.inbound.flags.fetch_or(FAILED, Ordering::Relaxed);
+}
+
+/// True if there is a failure that the program has not heard of. It hears of it now.
+pub(crate) fn recall(stream: &Stream) -> bool {
+    let flags = &stream.end.inbound.flags;
+    flags.load(Ordering::Relaxed) & FAILED != 0 && flags.fetch_and(!FAILED, Ordering::Relaxed) & FAILED != 0
 }
 
 /// True if the program has heard of the connection's failure.

@@ -49,6 +49,7 @@ mod poll;
 mod port;
 mod queue;
 mod real;
+mod receive;
 mod rights;
 mod section;
 mod select;

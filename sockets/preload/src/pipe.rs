@@ -7,6 +7,7 @@ use libc::{POLLOUT, pollfd};
 use crate::buffers;
 use crate::calls;
 use crate::poll;
+use crate::receive;
 use crate::transfer::{self, Call};
 
 /// Moves octets of a pipe to the stream. Returns the kernel's answer.
@@ -36,14 +37,14 @@ pub(crate) fn receive(call: &Call, pipe: c_int, len: usize, flags: c_uint) -> is
     let mut memory = [0; AT_A_TIME];
     let Some(memory) = memory.get_mut(..len.min(AT_A_TIME)) else { return 0 };
     let look = Call { flags: call.flags | libc::MSG_PEEK, ..call };
-    let seen = buffers::with_own(memory, |buffers| transfer::receive(&look, buffers));
+    let seen = buffers::with_own(memory, |buffers| receive::receive(&look, buffers));
     let Some(memory) = usize::try_from(seen).ok().and_then(|len| memory.get_mut(..len)) else { return seen };
     let result = calls::write_pipe(pipe, memory, flags & libc::SPLICE_F_NONBLOCK != 0);
     let Some(memory) = usize::try_from(result).ok().and_then(|len| memory.get_mut(..len)) else {
         return result;
     };
     let drop = Call { flags: libc::MSG_TRUNC | libc::MSG_DONTWAIT, ..call };
-    buffers::with_own(memory, |buffers| transfer::receive(&drop, buffers))
+    buffers::with_own(memory, |buffers| receive::receive(&drop, buffers))
 }
 
 /// The call with the flags of `send`.

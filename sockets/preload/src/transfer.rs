@@ -1,11 +1,11 @@
-//! Octets of directions that this library runs by itself: from and to a ring, and from TCP up to the ring.
+//! Sends by directions that this library runs by itself, and the sections of both.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use weft_sockets::end::{NARROW, NONBLOCKING, SHUT};
+use weft_sockets::end::{NONBLOCKING, SHUT};
 use weft_sockets::layout::EVERYBODY;
-use weft_sockets::{Broken, Carrier, Inbound, Outbound, Reason, Sink, Sleepers, Source};
+use weft_sockets::{Broken, Carrier, Inbound, Outbound, Reason, Sink, Sleepers};
 
 use crate::anchor::{self, Anchor};
 use crate::buffers::{self, Buffers};
@@ -47,55 +47,6 @@ impl Call {
     /// True if all of these flags were given.
     pub(crate) const fn has(&self, flags: c_int) -> bool {
         self.flags & flags == flags
-    }
-}
-
-/// Receives as `recv` does. Returns the kernel's answer.
-pub(crate) fn receive(call: &Call, buffers: Buffers<'_>) -> isize {
-    let wanted = buffers.len();
-    let mut patience = Patience::new(call.descriptor, libc::POLLIN);
-    let mut taken = 0;
-    loop {
-        let step = match take(call, buffers, taken) {
-            Step::Nothing if taken > 0 && taken >= least(call, wanted) => return answer(taken),
-            Step::Nothing => {
-                match patience.next(&call.stream, call.flags, channel::is_on_this_cpu(&call.stream)) {
-                    Next::Look => continue,
-                    Next::Leave if taken > 0 => return answer(taken),
-                    // Calls that never wait hear of the other end's death here.
-                    Next::Leave => match look_at_anchor(call, buffers, taken) {
-                        Step::Nothing => Step::Failed(libc::EAGAIN),
-                        step => step,
-                    },
-                    Next::Sleep if !anchor::is_of(call.descriptor, &call.stream) => Step::Failed(libc::EBADF),
-                    Next::Sleep => look_at_anchor(call, buffers, taken),
-                }
-            }
-            step => step,
-        };
-        match step {
-            Step::Moved(octets) => {
-                patience.pay(&call.stream);
-                taken += octets;
-                // A peek sees the same octets again.
-                if taken == wanted || octets > 0 && call.has(libc::MSG_PEEK) {
-                    return answer(taken);
-                }
-            }
-            Step::End => return answer(taken),
-            Step::Failed(_) if taken > 0 => return answer(taken),
-            Step::Failed(error) => return -(error as isize),
-            Step::Nothing => {
-                let error = patience.sleep(&call.stream);
-                // As the kernel does: without room a call waits once, whatever comes of it.
-                if wanted == 0 && !call.is_nonblocking() {
-                    return 0;
-                }
-                if let Some(error) = error {
-                    return if taken > 0 { answer(taken) } else { error };
-                }
-            }
-        }
     }
 }
 
@@ -143,108 +94,6 @@ pub(crate) fn send_by(call: &Call, wanted: usize, mut give: impl FnMut(usize) ->
     }
 }
 
-/// Octets below which a call waits for more.
-fn least(call: &Call, wanted: usize) -> usize {
-    if call.has(libc::MSG_WAITALL) {
-        wanted
-    } else if call.stream.end.has(NARROW) {
-        anchor::low_water(call.descriptor).min(wanted)
-    } else {
-        1
-    }
-}
-
-/// Receives what is there, behind `taken` octets that this call already has.
-fn take(call: &Call, buffers: Buffers<'_>, taken: usize) -> Step {
-    in_inbound(call, |inbound| match inbound.source()? {
-        Source::Tcp { left } => {
-            let step = from_kernel(call, buffers, taken, left.unwrap_or(u64::MAX));
-            if let Step::Moved(octets) = step
-                && !call.has(libc::MSG_PEEK)
-            {
-                call.stream.end.inbound.count(octets as u64);
-            }
-            // Before a ring there is no end of the stream.
-            Ok(if step == Step::End && left.is_some() { Step::Failed(libc::ECONNRESET) } else { step })
-        }
-        Source::Ring { available: 0 } => Ok(silence(call, inbound)),
-        Source::Ring { .. } => from_ring(call, inbound, buffers, taken).map(Step::Moved),
-    })
-}
-
-/// Receives by the kernel's socket without waiting.
-fn from_kernel(call: &Call, buffers: Buffers<'_>, taken: usize, most: u64) -> Step {
-    let flags = call.flags & !libc::MSG_WAITALL | libc::MSG_DONTWAIT;
-    match buffers.window(taken, most).receive(call.descriptor, flags) {
-        0 if taken < buffers.len() => Step::End,
-        octets @ 0.. => Step::Moved(octets.unsigned_abs()),
-        error => failed(error),
-    }
-}
-
-/// Takes octets from the ring, as many as are there.
-fn from_ring(
-    call: &Call,
-    inbound: &Inbound<'_>,
-    buffers: Buffers<'_>,
-    place: usize,
-) -> Result<usize, Broken> {
-    let mut moved = 0;
-    for part in buffers.places(place) {
-        let octets = if call.has(libc::MSG_PEEK) {
-            inbound.peek(moved as u64, part)?
-        } else if call.has(libc::MSG_TRUNC) {
-            inbound.discard(part.len())?
-        } else {
-            inbound.read(part)?
-        };
-        moved += octets;
-        if octets < part.len() {
-            break;
-        }
-    }
-    if !call.has(libc::MSG_PEEK) {
-        add(&call.stream.end.counts.in_ring, moved);
-        if sleep::has_barriers() {
-            inbound.stay_awake();
-        }
-    }
-    Ok(moved)
-}
-
-/// Says what an empty ring means, as far as the link tells. Of a reset the kernel tells.
-fn silence(call: &Call, inbound: &Inbound<'_>) -> Step {
-    let is_shut = call.stream.end.inbound.flags.load(Ordering::Relaxed) & SHUT != 0;
-    if inbound.is_at_end() || is_shut { Step::End } else { Step::Nothing }
-}
-
-/// Asks the kernel's socket below an empty ring whether the other end lives.
-fn look_at_anchor(call: &Call, buffers: Buffers<'_>, taken: usize) -> Step {
-    let found = match anchor::look(call.descriptor) {
-        Anchor::Silent => return Step::Nothing,
-        Anchor::Failed(error) => Step::Failed(error),
-        Anchor::Foreign => {
-            call.stream.end.stay(Reason::Foreign);
-            Step::Nothing
-        }
-        Anchor::Ended if anchor::is_dead(&call.stream) || !has_unread(&call.stream) => Step::End,
-        Anchor::Ended => Step::Failed(libc::ECONNRESET),
-    };
-    // What the other end wrote to the ring before comes first.
-    in_inbound(call, |inbound| match inbound.source()? {
-        Source::Ring { available: 0 } if found == Step::Nothing => {
-            Ok(from_kernel(call, buffers, taken, u64::MAX))
-        }
-        Source::Ring { available: 0 } => {
-            if let Step::Failed(_) = found {
-                anchor::bury(&call.stream);
-            }
-            Ok(found)
-        }
-        _ => Ok(Step::Moved(0)),
-    })
-}
-
 /// Asks the kernel's socket below a full ring whether the other end lives.
 fn look_at_reader(call: &Call) -> Step {
     match anchor::look(call.descriptor) {
@@ -261,6 +110,10 @@ fn look_at_reader(call: &Call) -> Step {
 
 /// What comes before each send. Returns a step if nothing can be sent now.
 pub(crate) fn before_send(call: &Call, outbound: &Outbound<'_>) -> Result<Option<Step>, Broken> {
+    if anchor::recall(&call.stream) {
+        anchor::bury(&call.stream);
+        return Ok(Some(Step::Failed(libc::ECONNRESET)));
+    }
     if anchor::is_dead(&call.stream) {
         return Ok(Some(Step::Failed(libc::EPIPE)));
     }
@@ -269,9 +122,8 @@ pub(crate) fn before_send(call: &Call, outbound: &Outbound<'_>) -> Result<Option
     }
     if call.has(libc::MSG_OOB) && outbound.sink() == Sink::Ring {
         call.stream.end.stay(Reason::Urgent);
-        if !outbound.begin_leg(Carrier::Tcp)? {
-            return Ok(Some(Step::Nothing));
-        }
+        // A reader that has not come to the ring yet does not let the sender leave it: see `send_urgent`.
+        let _is_back = outbound.begin_leg(Carrier::Tcp)?;
     }
     Ok(None)
 }
@@ -286,6 +138,9 @@ fn give(call: &Call, buffers: Buffers<'_>, given: usize) -> Step {
             return Ok(to_kernel(call, outbound, buffers, given));
         }
         growth::go_on(&call.stream, outbound)?;
+        if call.has(libc::MSG_OOB) {
+            return send_urgent(call, outbound, buffers, given);
+        }
         outbound.note_cpu(cpu());
         let octets = match buffers.single() {
             Some(octets) => outbound.write(octets.get(given..).unwrap_or_default())?,
@@ -299,6 +154,28 @@ fn give(call: &Call, buffers: Buffers<'_>, given: usize) -> Step {
     step.unwrap_or_else(|| match nested::keep(call.stream.handle, buffers.slices(given)) {
         0 => Step::Failed(libc::EAGAIN),
         octets => Step::Moved(octets),
+    })
+}
+
+/// Sends urgent data beside a ring: the last octet is the urgent one, which the kernel carries out of turn.
+fn send_urgent(
+    call: &Call,
+    outbound: &Outbound<'_>,
+    buffers: Buffers<'_>,
+    given: usize,
+) -> Result<Step, Broken> {
+    let last = buffers.len().saturating_sub(1);
+    if given < last {
+        let octets = buffers.single().and_then(|octets| octets.get(given..last)).unwrap_or_default();
+        return Ok(match outbound.write(octets)? {
+            0 => Step::Nothing,
+            octets => self::given(call, octets),
+        });
+    }
+    let flags = call.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    Ok(match buffers.window(given, 1).send(call.descriptor, flags) {
+        octets @ 0.. => Step::Moved(octets.unsigned_abs()),
+        error => failed(error),
     })
 }
 
@@ -387,7 +264,7 @@ fn is_ended(stream: &Stream) -> bool {
 }
 
 /// True if the other end has not read all that was written to it.
-fn has_unread(stream: &Stream) -> bool {
+pub(crate) fn has_unread(stream: &Stream) -> bool {
     channel::outbound(stream).is_some_and(|outbound| outbound.unread() != Ok(0))
 }
 
@@ -452,7 +329,7 @@ pub(crate) fn wake(stream: &Stream, sleepers: Option<Sleepers>) {
 
 /// Adds to a count of a direction, whose lock this thread has.
 #[inline]
-fn add(count: &AtomicU64, octets: usize) {
+pub(crate) fn add(count: &AtomicU64, octets: usize) {
     count.store(count.load(Ordering::Relaxed).wrapping_add(octets as u64), Ordering::Relaxed);
 }
 
@@ -474,6 +351,6 @@ pub(crate) fn failed(error: isize) -> Step {
     }
 }
 
-fn answer(octets: usize) -> isize {
+pub(crate) fn answer(octets: usize) -> isize {
     isize::try_from(octets).unwrap_or(isize::MAX)
 }

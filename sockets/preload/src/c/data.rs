@@ -11,7 +11,7 @@ use crate::data;
 use crate::handover;
 use crate::real::{kernel, point};
 use crate::transfer::{self, Call};
-use crate::{file, pipe};
+use crate::{file, pipe, receive};
 
 hooks! {
     fn read(descriptor: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
@@ -42,7 +42,7 @@ hooks! {
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_recvfrom, descriptor, buffer, len, flags, 0, 0) };
         // SAFETY: the program's own buffer.
-        let ours = |call: &Call| unsafe { transfer::receive(call, Buffers::new(&[one(buffer, len)])) };
+        let ours = |call: &Call| unsafe { receive::receive(call, Buffers::new(&[one(buffer, len)])) };
         answer(data::receive(descriptor, flags, kernel, ours))
     }
 
@@ -62,7 +62,7 @@ hooks! {
             if !address.is_null() && !address_len.is_null() {
                 *address_len = 0;
             }
-            transfer::receive(call, Buffers::new(&[one(buffer, len)]))
+            receive::receive(call, Buffers::new(&[one(buffer, len)]))
         };
         answer(data::receive(descriptor, flags, kernel, ours))
     }
@@ -245,7 +245,7 @@ unsafe fn read_pieces(call: &Call, pieces: *const iovec, count: c_int) -> isize 
     let buffers = unsafe { pieces_of(pieces, count as usize).map(|pieces| Buffers::new(pieces)) };
     buffers.map_or_else(
         |error| error,
-        |buffers| if buffers.len() == 0 { 0 } else { transfer::receive(call, buffers) },
+        |buffers| if buffers.len() == 0 { 0 } else { receive::receive(call, buffers) },
     )
 }
 
@@ -297,7 +297,7 @@ unsafe fn receive_message(call: &Call, message: *mut msghdr) -> isize {
             Ok(pieces) => pieces,
             Err(error) => return error,
         };
-        let result = transfer::receive(call, Buffers::new(pieces));
+        let result = receive::receive(call, Buffers::new(pieces));
         if result >= 0 {
             (*message).msg_namelen = 0;
             (*message).msg_controllen = 0;

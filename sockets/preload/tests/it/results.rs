@@ -29,12 +29,15 @@ fn a_signal_handler_sends_in_the_middle_of_a_send() {
     let expected = program.plain(&[]);
     assert_eq!(expected, "signals 1, wrong 0, refused 0, lost 0\n");
     let trace = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("trace-signals");
-    let _old = std::fs::remove_file(&trace);
-    let variables = [
-        ("WEFT_DAEMON", daemon()),
-        ("WEFT_SOCKETS", "eager"),
-        ("WEFT_SOCKETS_TRACE", trace.to_str().unwrap()),
-    ];
-    assert_eq!(program.with(&variables).hooked(&[]), expected);
-    assert!(std::fs::read_to_string(&trace).unwrap().contains("sends by a ring"));
+    let path = trace.to_str().unwrap();
+    let variables = [("WEFT_DAEMON", daemon()), ("WEFT_SOCKETS", "eager"), ("WEFT_SOCKETS_TRACE", path)];
+    // A signal in the middle of the claim puts it off.
+    for _ in 0..10 {
+        let _old = std::fs::remove_file(&trace);
+        assert_eq!(program.with(&variables).hooked(&[]), expected);
+        if std::fs::read_to_string(&trace).unwrap().contains("sends by a ring") {
+            return;
+        }
+    }
+    panic!("the connection does not leave TCP");
 }
