@@ -119,7 +119,7 @@ const CRATES: [&str; 15] = [
     "sockets", "tests", "fuzz",
 ];
 /// The files with unsafe code, or their folder, each with its reason. There is no other list.
-const UNSAFE: [(&str, &str); 24] = [
+const UNSAFE: [(&str, &str); 26] = [
     ("verbs/src/copy.rs", "tells what the copies of registered memory need"),
     ("verbs/src/copy/", "copies and exchanges of memory that others change or take away"),
     ("verbs/src/guard.rs", "the handler of faults in those copies"),
