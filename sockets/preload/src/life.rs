@@ -7,7 +7,7 @@ use weft_sockets::Reason;
 use weft_sockets::end::NARROW;
 
 use crate::boundary::answer_int;
-use crate::{closing, ends, handover, lower};
+use crate::{closing, ends, handover, lower, upgrade};
 
 /// A socket was made.
 pub(crate) fn made(result: isize, domain: c_int, kind: c_int, protocol: c_int) {
@@ -29,6 +29,7 @@ pub(crate) fn accepted(listener: c_int, result: isize, flags: c_int) {
     }
     if ends::stream(listener).is_some() {
         ends::enter_stream(number(result), flags & libc::SOCK_NONBLOCK != 0);
+        upgrade::greet(number(result));
     } else {
         ends::enter(number(result));
     }

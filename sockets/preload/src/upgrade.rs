@@ -9,6 +9,7 @@ use weft_sockets::end::{Attach, FOREIGN, MORE, Phase, SHUT, STAYS, STUCK, State,
 use weft_sockets::layout::{ATTACHED, DECLINED};
 use weft_sockets::{Carrier, Gate, Leg, Reason};
 
+use crate::clock::{self, Limit};
 use crate::ends::Stream;
 use crate::evidence::{self, Evidence};
 use crate::port::{self, Event, Offer, Sent};
@@ -32,6 +33,35 @@ pub(crate) fn moved(stream: &Stream, descriptor: c_int) {
         Phase::Offered => step(stream, descriptor),
         _ => {}
     }
+}
+
+/// Claims a connection that has just come into being, or that has come into an epoll set, if the program asks for that.
+pub(crate) fn greet(descriptor: c_int) {
+    if let Some(stream) =
+        ends::known(descriptor).filter(|stream| is_eager() && stream.end.state().phase == Phase::Plain)
+    {
+        consider(&stream, descriptor);
+    }
+}
+
+/// In the mode `require`, waits until a new connection shares memory with its other end. Returns 0, or the error for
+/// the program if it does not within a second.
+pub(crate) fn require(descriptor: c_int) -> isize {
+    greet(descriptor);
+    let is_required = policy::policy().is_some_and(|policy| policy.mode == policy::Mode::Require);
+    let Some(stream) = ends::known(descriptor).filter(|_| is_required) else { return 0 };
+    let until = Limit::behind(Some(clock::span(SECOND)));
+    while !until.is_over() {
+        look_for_mail();
+        if stream.end.state().phase == Phase::Offered {
+            return 0;
+        }
+        let pause = rustix::time::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        let _slept = rustix::thread::nanosleep(&pause);
+    }
+    trace!("{descriptor}: refused, {}", stream.end.reason().map_or("short", Reason::name));
+    let _shut = rustix::net::shutdown(real::borrow(descriptor), rustix::net::Shutdown::Both);
+    -(libc::ECONNREFUSED as isize)
 }
 
 /// Goes on with an end before a call: takes the directions off TCP that can leave it now.
@@ -316,5 +346,7 @@ fn packed(carrier: Carrier) -> u64 {
     Leg { number: 0, carrier }.to_word()
 }
 
+/// In nanoseconds.
+const SECOND: u64 = 1_000_000_000;
 /// Calls until a daemon is looked for again.
 const PAUSE: u32 = 1000;

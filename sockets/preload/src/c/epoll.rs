@@ -10,7 +10,7 @@ use crate::boundary::answer_int;
 use crate::calls::Signals;
 use crate::clock;
 use crate::real::{kernel, point};
-use crate::{epoll, poll, sets, table};
+use crate::{epoll, poll, sets, table, upgrade};
 
 /// Enters a set that the kernel has made, if it has.
 fn made(result: isize) -> c_int {
@@ -69,7 +69,11 @@ hooks! {
         // SAFETY: the event is null or can be read. It is not read for a removal.
         let event = (operation != libc::EPOLL_CTL_DEL).then(|| unsafe { event.read_unaligned() });
         let event = event.map(|event| (event.events, event.u64));
-        answer_int(sets::control(set, operation, descriptor, event))
+        let result = sets::control(set, operation, descriptor, event);
+        if result == 0 && operation == libc::EPOLL_CTL_ADD {
+            upgrade::greet(descriptor);
+        }
+        answer_int(result)
     }
 
     fn epoll_wait(set: c_int, events: *mut epoll_event, count: c_int, milliseconds: c_int) -> c_int {

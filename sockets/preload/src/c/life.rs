@@ -9,7 +9,7 @@ use crate::boundary::{answer, answer_int};
 use crate::handover;
 use crate::real::{kernel, point};
 use crate::{closing, ends};
-use crate::{life, queue};
+use crate::{life, queue, upgrade};
 
 hooks! {
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
@@ -39,6 +39,8 @@ hooks! {
         // SAFETY: the kernel has read the address.
         if result == 0 && unsafe { (*address).sa_family } == libc::AF_UNSPEC as u16 {
             life::dissolved(descriptor);
+        } else if result == 0 {
+            return answer_int(upgrade::require(descriptor));
         }
         answer_int(result)
     }

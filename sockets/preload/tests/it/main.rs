@@ -8,5 +8,6 @@ mod processes;
 mod program;
 #[path = "../programs/mod.rs"]
 mod programs;
+mod require;
 mod results;
 mod waits;
