@@ -254,7 +254,8 @@ pub struct OwnOutbound {
     pub flags: AtomicU32,
     /// When the ring was last found full, in microseconds of the monotonic clock, the low half.
     pub full_since: AtomicU32,
-    /// How often a send has found less room than it wanted.
+    /// Where a send last found less room than it wanted: the low half of the position behind the octet that had none. It
+    /// stays the same as long as that octet waits.
     pub full: AtomicU32,
     /// The second line: where the current leg begins, at the place of its number's lowest bit. At the other one stands
     /// the leg before, so that one store of `leg` changes both.

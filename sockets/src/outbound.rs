@@ -139,7 +139,7 @@ impl<'a> Outbound<'a> {
             ring.write(end, octets.get(..len).unwrap_or_default());
             end = end.wrapping_add(len as u64);
             if len < octets.len() {
-                self.note_full();
+                self.note_full(end);
                 break;
             }
         }
@@ -160,7 +160,7 @@ impl<'a> Outbound<'a> {
         let end = self.own.accepted();
         let room = self.room_behind(&ring, end, wanted as u64)?;
         if room < wanted as u64 {
-            self.note_full();
+            self.note_full(end.wrapping_add(room));
         }
         Ok(ring.pieces(end, wanted.min(index(room))))
     }
@@ -396,10 +396,11 @@ impl<'a> Outbound<'a> {
         }
     }
 
-    /// Notes that a send has found less room than it wanted. A set that waits for an edge hears of room then.
-    fn note_full(&self) {
-        let full = &self.own.full;
-        full.store(full.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    /// Notes that a send has found less room than it wanted, behind position `end`. A set that waits for an edge hears of
+    /// room then.
+    fn note_full(&self, end: u64) {
+        let [a, b, c, d, ..] = end.wrapping_add(1).to_le_bytes();
+        self.own.full.store(u32::from_le_bytes([a, b, c, d]), Ordering::Relaxed);
     }
 
     fn set(&self, flag: u16) {

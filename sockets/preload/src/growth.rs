@@ -7,8 +7,8 @@ use weft_sockets::{Broken, Carrier, Leg, Outbound};
 use crate::ends::Stream;
 use crate::{clock, port, upgrade};
 
-/// Asks the daemon for a larger ring if a send has found the ring full twice within a short time. The caller is in a
-/// section of the direction, as in [`go_on`].
+/// Asks the daemon for a larger ring if two octets found no room within a short time. The caller is in a section of the
+/// direction, as in [`go_on`].
 #[cold]
 pub(crate) fn want(stream: &Stream) {
     let own = &stream.end.outbound;

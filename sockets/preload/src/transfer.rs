@@ -125,6 +125,7 @@ pub(crate) fn before_send(call: &Call, outbound: &Outbound<'_>) -> Result<Option
         // A reader that has not come to the ring yet does not let the sender leave it: see `send_urgent`.
         let _is_back = outbound.begin_leg(Carrier::Tcp)?;
     }
+    growth::go_on(&call.stream, outbound)?;
     Ok(None)
 }
 
@@ -137,7 +138,6 @@ fn give(call: &Call, buffers: Buffers<'_>, given: usize) -> Step {
         if outbound.sink() == Sink::Tcp || is_kernels(&call.stream) {
             return Ok(to_kernel(call, outbound, buffers, given));
         }
-        growth::go_on(&call.stream, outbound)?;
         if call.has(libc::MSG_OOB) {
             return send_urgent(call, outbound, buffers, given);
         }
@@ -146,9 +146,6 @@ fn give(call: &Call, buffers: Buffers<'_>, given: usize) -> Step {
             Some(octets) => outbound.write(octets.get(given..).unwrap_or_default())?,
             None => outbound.gather(buffers.slices(given), false)?,
         };
-        if octets < buffers.len() - given {
-            growth::want(&call.stream);
-        }
         Ok(if octets > 0 || given == buffers.len() { self::given(call, octets) } else { Step::Nothing })
     });
     step.unwrap_or_else(|| match nested::keep(call.stream.handle, buffers.slices(given)) {
@@ -305,8 +302,12 @@ fn in_section(call: &Call, run: impl FnOnce(&Outbound<'static>) -> Result<Step, 
     if section.is_inherited {
         outbound.republish();
     }
+    let full = stream.end.outbound.full.load(Ordering::Relaxed);
     let step = run(&outbound);
     let sleepers = outbound.sleepers();
+    if stream.end.outbound.full.load(Ordering::Relaxed) != full {
+        growth::want(stream);
+    }
     section.leave();
     wake(stream, sleepers);
     send_nested(call);
