@@ -260,10 +260,10 @@ pub struct OwnOutbound {
     /// The second line: where the current leg begins, at the place of its number's lowest bit. At the other one stands
     /// the leg before, so that one store of `leg` changes both.
     pub starts: [AtomicU64; 2],
-    /// The position of the first octet that has to be sent again by TCP, behind a leg by ring.
+    /// The leg before the current one, packed.
+    pub before: AtomicU64,
+    /// The last ring, packed as a leg, if octets from `head` on have to be sent again by TCP. Else 0.
     pub backlog: AtomicU64,
-    /// That leg by ring, packed, or 0 if there is no such octet.
-    pub backlog_leg: AtomicU64,
     /// The ring that the daemon has given for what is sent, packed as a leg, until a leg begins in it. 0: none.
     pub ring: AtomicU64,
     /// The sleeps of threads that wait for room, as [`crate::waiter`] packs them.

@@ -35,17 +35,12 @@ impl Outbound<'_> {
         let leg = self.own.leg();
         if let Carrier::Ring(place) = leg.carrier {
             self.publish(0, false)?;
-            let is_adopted = self.shared.consumer.adopted.load(Ordering::Acquire) == u64::from(leg.number);
-            let start = self.own.starts[usize::from(leg.number & 1)].load(Ordering::Relaxed);
-            let head = self.shared.consumer.head.load(Ordering::Acquire);
-            let from = if is_adopted { head } else { start };
-            let written = self.own.written.load(Ordering::Relaxed);
-            if from < start || from > written || written - from > place.len() {
+            let (from, end) = (self.first_unread(leg)?, self.own.written.load(Ordering::Relaxed));
+            if end.wrapping_sub(self.start_of(leg).max(from)) > place.len() {
                 return Err(Broken);
             }
-            self.own.backlog.store(from, Ordering::Relaxed);
-            let is_left = from < written;
-            self.own.backlog_leg.store(if is_left { leg.to_word() } else { 0 }, Ordering::Relaxed);
+            self.own.head.store(from, Ordering::Relaxed);
+            self.own.backlog.store(if from < end { leg.to_word() } else { 0 }, Ordering::Relaxed);
             let next = leg.next(Carrier::Tcp);
             self.own.starts[usize::from(next.number & 1)].store(from, Ordering::Relaxed);
             self.own.leg.store(next.to_word(), Ordering::Release);
@@ -60,22 +55,48 @@ impl Outbound<'_> {
     #[cfg(not(loom))]
     #[must_use]
     pub fn backlog(&self) -> Option<[(*mut u8, usize); 2]> {
-        let Carrier::Ring(place) = Leg::from_word(self.own.backlog_leg.load(Ordering::Relaxed))?.carrier
-        else {
-            return None;
+        let leg = Leg::from_word(self.own.backlog.load(Ordering::Relaxed))?;
+        let from = self.own.head.load(Ordering::Relaxed);
+        let start = self.start_of(leg);
+        let (carrier, end) = if from < start {
+            (self.before(), start)
+        } else {
+            (leg.carrier, self.own.written.load(Ordering::Relaxed))
         };
-        let from = self.own.backlog.load(Ordering::Relaxed);
-        let left = self.own.written.load(Ordering::Relaxed).checked_sub(from)?;
+        let Carrier::Ring(place) = carrier else { return None };
+        let left = end.checked_sub(from)?;
         let is_due = self.own.leg().carrier == Carrier::Tcp && left > 0;
         is_due.then(|| Ring::new(self.link.ring(place)).pieces(from, index(left)))
     }
 
+    /// The first octet that the reader, which takes none at the moment, has not taken of the leg and the one before.
+    fn first_unread(&self, leg: Leg) -> Result<u64, Broken> {
+        let is_adopted = self.shared.consumer.adopted.load(Ordering::Acquire) == u64::from(leg.number);
+        let head = self.shared.consumer.head.load(Ordering::Acquire);
+        let (start, written) = (self.start_of(leg), self.own.written.load(Ordering::Relaxed));
+        let is_possible = match self.before() {
+            _ if is_adopted => (start..=written).contains(&head),
+            Carrier::Ring(place) => head <= start && start - head <= place.len(),
+            // The reader takes what went by TCP from there.
+            Carrier::Tcp => return Ok(start),
+        };
+        if is_possible { Ok(head) } else { Err(Broken) }
+    }
+
+    fn start_of(&self, leg: Leg) -> u64 {
+        self.own.starts[usize::from(leg.number & 1)].load(Ordering::Relaxed)
+    }
+
+    fn before(&self) -> Carrier {
+        Leg::from_word(self.own.before.load(Ordering::Relaxed)).unwrap_or_default().carrier
+    }
+
     /// Notes that the kernel's socket has taken the first `len` octets of the backlog.
     pub fn resent(&self, len: usize) {
-        let now = self.own.backlog.load(Ordering::Relaxed).wrapping_add(len as u64);
-        self.own.backlog.store(now, Ordering::Relaxed);
+        let now = self.own.head.load(Ordering::Relaxed).wrapping_add(len as u64);
+        self.own.head.store(now, Ordering::Relaxed);
         if now >= self.own.written.load(Ordering::Relaxed) {
-            self.own.backlog_leg.store(0, Ordering::Relaxed);
+            self.own.backlog.store(0, Ordering::Relaxed);
         }
     }
 }

@@ -225,7 +225,9 @@ impl<'a> Outbound<'a> {
             return Ok(false);
         }
         self.publish(0, false)?;
-        let (next, start) = (self.own.leg().next(carrier), self.own.written.load(Ordering::Relaxed));
+        let (leg, start) = (self.own.leg(), self.own.written.load(Ordering::Relaxed));
+        let next = leg.next(carrier);
+        self.own.before.store(leg.to_word(), Ordering::Relaxed);
         self.own.starts[usize::from(next.number & 1)].store(start, Ordering::Relaxed);
         self.own.leg.store(next.to_word(), Ordering::Release);
         // Only behind the leg: with the old one, this head would free octets that the reader has not taken yet.

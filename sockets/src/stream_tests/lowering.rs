@@ -5,7 +5,7 @@ use super::*;
 /// The octets of the backlog, as the kernel's socket takes them: `at_once` at a time.
 fn resend(outbound: &Outbound<'_>, world: &World, at_once: usize) -> Vec<u8> {
     let mut octets = Vec::new();
-    let mut position = world.end(0).outbound.backlog.load(Ordering::Relaxed);
+    let mut position = world.end(0).outbound.head.load(Ordering::Relaxed);
     while let Some(pieces) = outbound.backlog() {
         let len = pieces.iter().map(|piece| piece.1).sum::<usize>().min(at_once);
         let memory = world.link.ring(RingPlace::new(64, 16).unwrap());
@@ -45,6 +45,31 @@ fn what_the_reader_has_not_taken_goes_out_by_tcp() {
         world.end(0).outbound.count(3);
         assert_eq!((outbound.obey(), outbound.backlog()), (Ok(true), None));
     }
+}
+
+#[test]
+fn a_reader_that_is_behind_in_a_smaller_ring_gets_both_by_tcp() {
+    let world = World::new();
+    let (outbound, inbound) = (world.outbound(), world.inbound());
+    inbound.attach();
+    assert_eq!((outbound.commit(), outbound.begin_leg(ring(64, 16))), (true, Ok(true)));
+    assert_eq!((outbound.write(b"taken, small "), inbound.read(&mut [0; 7])), (Ok(13), Ok(7)));
+    assert_eq!((outbound.begin_leg(ring(68, 18)), outbound.write(b"large")), (Ok(true), Ok(5)));
+    inbound.ask_back();
+    assert_eq!(outbound.obey(), Ok(true));
+    let mut resent = Vec::new();
+    let mut position = 7;
+    while let Some(pieces) = outbound.backlog() {
+        let (unit, log2, len) = if position < 13 { (64, 16, 6) } else { (68, 18, 5) };
+        assert_eq!(pieces.map(|piece| piece.1), [len, 0]);
+        let mut octets = vec![0; len];
+        assert!(world.link.ring(RingPlace::new(unit, log2).unwrap()).read(position, &mut octets));
+        resent.extend(octets);
+        outbound.resent(len);
+        position += len;
+    }
+    assert_eq!(resent, b"small large");
+    assert_eq!((inbound.come_back(), inbound.source()), (Ok(()), Ok(Source::Tcp { left: None })));
 }
 
 #[test]
