@@ -18,6 +18,10 @@ enum Goal {
 
 /// Runs the program plainly, then with the library but no daemon, then with a daemon. It checks each octet by itself.
 fn talks(way: &str, more: &[&str], goal: Option<Goal>) {
+    if way == "nobody" && !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can give up its rights");
+        return;
+    }
     let Some(program) = Program::new("processes", &[]) else { return };
     let arguments = [&[way][..], more].concat();
     let plain = program.plain(&arguments);
@@ -88,6 +92,7 @@ ways! {
     children_of_clone_take_connections: "clone" Rings,
     children_share_a_listener: "prefork" Rings,
     parent_and_child_take_turns: "keep" Rings,
+    threads_talk_while_another_one_forks: "threads" Rings,
     a_child_of_vfork_starts_a_program: "vfork" Back,
     a_program_is_spawned: "spawn" Back,
     a_program_takes_a_connection: "exec" Back,
@@ -96,6 +101,7 @@ ways! {
     an_option_needs_the_kernel: "option" Back,
     a_daemon_takes_a_connection: "daemon" Rings,
     commands_run_meanwhile: "commands" Rings,
+    a_child_gives_up_the_rights_of_root: "nobody" Back,
     a_program_in_a_sandbox_of_its_own_lives: "sandbox" Back,
 }
 

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -38,7 +39,8 @@ static void wait_for(pid_t child) {
     check(waitpid(child, &status, 0) == child && status == 0, "the child failed");
 }
 
-static int waits, set = -1;
+static int waits;
+static __thread int set = -1;
 
 // Waits until the descriptor is ready, in the way that the environment names.
 static void wait_until(int descriptor, int events) {
@@ -80,7 +82,7 @@ static void warm_up(int descriptor) {
 
 // Talks to an echo: both directions at once, so many octets ahead. Then ends its direction and waits for the other's end.
 static void talk(int descriptor, size_t len, size_t ahead) {
-    static unsigned char pattern[1 << 20], octets[1 << 16];
+    static __thread unsigned char pattern[1 << 20], octets[1 << 16];
     for (size_t at = 0; at < sizeof pattern; at++) pattern[at] = at * 2654435761u >> 13;
     size_t sent = 0, received = 0;
     while (received < len) {
@@ -102,7 +104,7 @@ static void talk(int descriptor, size_t len, size_t ahead) {
 
 // Sends back what comes, until the end.
 static void echo(int in, int out) {
-    static unsigned char octets[1 << 16];
+    static __thread unsigned char octets[1 << 16];
     for (ssize_t got; (got = read(in, octets, sizeof octets)) != 0;) {
         check(got > 0, "read of the echo");
         for (ssize_t done = 0, wrote; done < got; done += wrote) {
@@ -411,6 +413,60 @@ static pid_t by_stdio(int descriptor) {
     return child;
 }
 
+// A server that gives up the rights of root behind the fork.
+static pid_t as_nobody(void) {
+    pid_t child = fork();
+    if (!child && geteuid() == 0) check(!setuid(65534), "setuid");
+    return child;
+}
+
+static void *run_client(void *address) {
+    for (int turn = 0; turn < 3; turn++) {
+        int descriptor = socket(AF_INET, SOCK_STREAM, 0);
+        check(!connect(descriptor, address, sizeof(struct sockaddr_in)), "connect");
+        warm_up(descriptor);
+        talk(descriptor, 600000, 50000);
+    }
+    return NULL;
+}
+
+static void *run_server(void *door) {
+    for (int turn = 0; turn < 3; turn++) {
+        int descriptor = accept(*(int *)door, NULL, NULL);
+        echo(descriptor, descriptor);
+        close(descriptor);
+    }
+    return NULL;
+}
+
+// Threads talk to each other while another one forks children, which use the connections' descriptors, too.
+static void threads(void) {
+    struct sockaddr_in address[2];
+    int door[2];
+    pthread_t thread[4];
+    for (int at = 0; at < 2; at++) {
+        door[at] = listener(&address[at]);
+        pthread_create(&thread[2 * at], NULL, run_server, &door[at]);
+        pthread_create(&thread[2 * at + 1], NULL, run_client, &address[at]);
+    }
+    for (int turn = 0; turn < 100; turn++) {
+        pid_t child = fork();
+        if (!child) {
+            char octet;
+            for (int descriptor = 3; descriptor < 20; descriptor++) {
+                struct pollfd item = {descriptor, POLLIN | POLLOUT};
+                poll(&item, 1, 0);
+                recv(descriptor, &octet, 1, MSG_PEEK | MSG_DONTWAIT);
+                close(descriptor);
+            }
+            _exit(0);
+        }
+        wait_for(child);
+        usleep(1000);
+    }
+    for (int at = 0; at < 4; at++) pthread_join(thread[at], NULL);
+}
+
 int main(int count, char **arguments) {
     self = arguments[0];
     name = arguments[1];
@@ -420,6 +476,8 @@ int main(int count, char **arguments) {
     if (!strcmp(name, "fork")) fork_each(fork, 0), fork_each(fork, 1);
     if (!strcmp(name, "_Fork")) fork_each(_Fork, 0), fork_each(_Fork, 1);
     if (!strcmp(name, "bare")) fork_each(by_bare_call, 0), fork_each(by_bare_call, 1);
+    if (!strcmp(name, "nobody")) fork_each(as_nobody, 0), fork_each(as_nobody, 1);
+    if (!strcmp(name, "threads")) threads();
     if (!strcmp(name, "prefork")) prefork();
     if (!strcmp(name, "keep")) keep();
     if (!strcmp(name, "vfork")) other_program(by_vfork);
