@@ -20,7 +20,7 @@ use weft_stat::{Section, Server};
 use crate::address::Address;
 use crate::rules::Rules;
 use crate::stat;
-use crate::state::{State, epoll_set};
+use crate::state::State;
 
 /// How a daemon is run.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl Daemon {
         let path = config.address.socket.path().map(|path| PathBuf::from(to_os(path.to_bytes())));
         let listener = listener(&config.address, path.as_ref())?;
         raise_limit();
-        let epoll = epoll_set()?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
         let state = State::new(geteuid().as_raw(), config.rules.clone(), epoll)?;
         let state = Arc::new(Mutex::new(state));

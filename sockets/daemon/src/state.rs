@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use rustix::event::epoll;
 use rustix::fs::fstat;
-use rustix::io::Errno;
 use weft_sockets::layout::{MEMBERS, WAITERS};
 use weft_sockets::sync::{Ordering, fence};
 use weft_sockets::{
@@ -17,6 +16,7 @@ use weft_sockets::{
 };
 
 use crate::bell::Ringers;
+use crate::kernel::pid_of;
 use crate::limits::Limits;
 use crate::link::Link;
 use crate::port::{Mail, Member, Outbox, Port, Received};
@@ -486,19 +486,6 @@ impl State {
         fence(Ordering::SeqCst);
         member.ring_all();
     }
-}
-
-/// Returns the process of a pidfd.
-fn pid_of(pidfd: &OwnedFd) -> Option<i32> {
-    use std::os::fd::AsRawFd;
-    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
-    let pid = text.lines().find_map(|line| line.strip_prefix("Pid:"))?;
-    pid.trim().parse().ok().filter(|pid| *pid > 0)
-}
-
-/// Makes the daemon's epoll set.
-pub(crate) fn epoll_set() -> Result<OwnedFd, Errno> {
-    epoll::create(epoll::CreateFlags::CLOEXEC)
 }
 
 /// Messages of a process that are handled in a row.
