@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 
-use libc::{pollfd, timespec};
+use libc::timespec;
 use weft_sockets::Step;
 use weft_sockets::end::NONBLOCKING;
 
@@ -83,8 +83,7 @@ impl Patience {
         if until.is_over() {
             return Some(-(libc::EAGAIN as isize));
         }
-        let mut item = [pollfd { fd: self.descriptor, events: self.events, revents: 0 }];
-        let result = poll::wait(&mut item, until.left(), None);
+        let result = poll::sleep(self.descriptor, self.events, until);
         let is_interrupted = result == -(libc::EINTR as isize);
         // The kernel restarts a call without a limit if the handler says so.
         let is_restarted = !self.has_limit && is_interrupted && !calls::has_interrupting_handler();

@@ -34,6 +34,13 @@ pub(crate) fn wait(items: &mut [pollfd], span: Option<timespec>, mask: Option<Si
     calls::with_room(items.len() + 1, |shadow, entered| List { items, shadow, entered }.wait(span, mask))
 }
 
+/// Sleeps until a descriptor whose direction is in this library's hands may be ready, or until that time. Returns a
+/// negative number for an error. The caller has looked, and looks again.
+pub(crate) fn sleep(descriptor: c_int, events: i16, until: Limit) -> isize {
+    let mut items = [pollfd { fd: descriptor, events, revents: 0 }];
+    List { items: &mut items, shadow: &mut [EMPTY; 2], entered: &mut [] }.sleep(until, None)
+}
+
 /// Waits as `select` does. Returns the kernel's answer, and how much of the time is left.
 pub(crate) fn select(
     limit: c_int,
@@ -186,6 +193,9 @@ impl List<'_> {
         let until = Limit::behind(span);
         loop {
             let found = self.look();
+            if found.settled == self.items.len() {
+                return count(found.ready);
+            }
             let result = self.ask();
             if result != 0 || until.is_over() {
                 return result;
