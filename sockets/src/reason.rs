@@ -76,6 +76,8 @@ reasons! {
     Limit = 20, "limit", "the daemon or the process has no room for another connection";
     /// The other end declined.
     Refused = 21, "refused", "the other end declined";
+    /// The process has another user than the rest of its family.
+    User = 22, "user", "the process has another user than the one that it was forked from";
 }
 
 #[cfg(test)]

@@ -319,13 +319,11 @@ impl State {
             return Err(Broken);
         }
         if !(oldest..=newest).contains(&VERSION) {
-            self.send(id, ToProcess::Refused { reason: Reason::Version }, None);
-            return Ok(());
+            return self.refuse(id, Reason::Version, (&slab, place));
         }
         let page = Status::map(&status).map_err(|_| Broken)?;
-        let Some(family) = self.family(uid, slab)? else {
-            self.send(id, ToProcess::Refused { reason: Reason::Refused }, None);
-            return Ok(());
+        let Some(family) = self.family(uid, &slab)? else {
+            return self.refuse(id, Reason::User, (&slab, place));
         };
         let header = self.families.get(&family).map(|family| family.slab.header());
         let words = header.and_then(|header| header.members.get(usize::from(place))).ok_or(Broken)?;
@@ -351,6 +349,16 @@ impl State {
             port.member = Some(member);
         }
         self.send(id, ToProcess::Welcome { version: VERSION, family, epoch: self.epoch }, None);
+        Ok(())
+    }
+
+    /// Tells a process that it cannot register. Its slab says that there is mail, as it would to a member.
+    fn refuse(&mut self, id: u64, reason: Reason, (slab, place): (&OwnedFd, u16)) -> Result<(), Broken> {
+        let slab = Slab::map(slab).map_err(|_| Broken)?;
+        let words = slab.header().members.get(usize::from(place)).ok_or(Broken)?;
+        self.send(id, ToProcess::Refused { reason }, None);
+        let (sent, _) = self.ports.get_mut(&id).ok_or(Broken)?.flush();
+        words.mail.fetch_add(sent, Ordering::Release);
         Ok(())
     }
 
@@ -398,8 +406,8 @@ impl State {
     }
 
     /// Returns the family with this slab. `None` if it belongs to another user.
-    fn family(&mut self, uid: u32, slab: OwnedFd) -> Result<Option<u64>, Broken> {
-        let stat = fstat(&slab).map_err(|_| Broken)?;
+    fn family(&mut self, uid: u32, slab: &OwnedFd) -> Result<Option<u64>, Broken> {
+        let stat = fstat(slab).map_err(|_| Broken)?;
         let by_slab = (stat.st_dev, stat.st_ino);
         if let Some(name) = self.by_slab.get(&by_slab) {
             let is_its = self.families.get(name).is_some_and(|family| family.uid == uid);

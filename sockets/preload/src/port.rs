@@ -589,6 +589,15 @@ mod tests {
         assert_eq!(mail(), []);
         assert_eq!(peers::family_of(link), Some(30));
 
+        // A daemon that refuses says why, until it is asked again.
+        drop(daemon);
+        lose();
+        let daemon = port(status.as_fd());
+        NEXT_TRY.store(u64::MAX, Ordering::Relaxed);
+        daemon.say(ToProcess::Refused { reason: Reason::User }, None);
+        assert_eq!(mail(), []);
+        assert_eq!(claim(end, socket.as_fd(), status.as_fd()), Sent::No(Reason::User));
+
         // A child has no port until it opens its own.
         leave_to_parent();
         assert_eq!(want_ring(link, 3, 1, 18), Sent::No(Reason::NoDaemon));

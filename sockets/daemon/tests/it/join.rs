@@ -197,6 +197,7 @@ fn a_process_of_another_version_is_told_so() {
     let client = Client::connect(&daemon.address.to_string());
     client.register(VERSION + 1, rustix::process::getpid());
     assert_eq!(client.mail().message, ToProcess::Refused { reason: Reason::Version });
+    wait_until(|| client.slab.header().members[0].mail.load(Ordering::Acquire) == 1);
 }
 
 #[test]
