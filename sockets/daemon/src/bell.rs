@@ -1,74 +1,44 @@
-//! Doorbells: eventfds that wake the sleepers of processes.
+//! Doorbells: what wakes the sleepers of processes.
 
-use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// What wakes one waiter.
+use rustix::fs::{FileType, fstat};
+use rustix::net::{SendFlags, send};
+
+/// What wakes one waiter: an eventfd, or a socket whose other end the waiter has.
+///
+/// A process can fill its eventfd and have it block at any moment. The daemon's own user could as well stop the daemon,
+/// but another user must not be able to. So another user gives a socket, which is never waited for.
 #[derive(Clone, Debug)]
 pub(crate) struct Bell {
     pub(crate) file: Arc<OwnedFd>,
-    /// The thread that rings for another user.
-    ringer: Option<Ringer>,
-}
-
-type Ringer = SyncSender<Arc<OwnedFd>>;
-
-/// The threads that ring for other users than the daemon's own.
-///
-/// A process can fill its eventfd and have it block at any moment. The daemon's own user could as well stop the daemon,
-/// but another user must not be able to. So a thread for each of them writes to their eventfds, and may be blocked by one.
-#[derive(Debug, Default)]
-pub(crate) struct Ringers(HashMap<u32, Ringer>);
-
-impl Ringers {
-    /// Takes a doorbell of a user. Returns `None` if it is no eventfd, or if there is no thread for it.
-    pub(crate) fn bell(&mut self, file: OwnedFd, uid: u32, own: u32) -> Option<Bell> {
-        let file = Some(file).filter(is_eventfd)?;
-        let ringer = if uid == own { None } else { Some(self.of(uid)?) };
-        Some(Bell { file: Arc::new(file), ringer })
-    }
-
-    fn of(&mut self, uid: u32) -> Option<Ringer> {
-        if let Some(ringer) = self.0.get(&uid) {
-            return Some(ringer.clone());
-        }
-        let (sender, receiver) = sync_channel(WAITING);
-        let name = format!("weft-ring-{uid}");
-        std::thread::Builder::new().name(name).spawn(move || ring_all(&receiver)).ok()?;
-        self.0.insert(uid, sender.clone());
-        Some(sender)
-    }
+    is_socket: bool,
 }
 
 impl Bell {
+    /// Takes a doorbell. Returns `None` for anything else.
+    pub(crate) fn new(file: OwnedFd, is_same_user: bool) -> Option<Self> {
+        let is_socket =
+            fstat(&file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);
+        let is_bell = is_socket || is_same_user && is_eventfd(&file);
+        is_bell.then(|| Self { file: Arc::new(file), is_socket })
+    }
+
     /// Rings without waiting.
     pub(crate) fn ring(&self) {
-        match &self.ringer {
-            None => ring(&self.file),
-            // A thread with so many bells to ring is blocked by one of them.
-            Some(ringer) => drop(ringer.try_send(Arc::clone(&self.file))),
-        }
+        let octets = 1_u64.to_ne_bytes();
+        // An error says that the bell has been rung often enough, or that nobody hears it.
+        let _rung = if self.is_socket {
+            send(&*self.file, &octets, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+        } else {
+            rustix::io::write(&*self.file, &octets)
+        };
     }
 }
 
-fn ring_all(bells: &Receiver<Arc<OwnedFd>>) {
-    while let Ok(bell) = bells.recv() {
-        ring(&bell);
-    }
-}
-
-fn ring(bell: &OwnedFd) {
-    // A full eventfd has been rung often enough.
-    let _rung = rustix::io::write(bell, &1_u64.to_ne_bytes());
-}
-
-/// True for an eventfd. Anything else may be read or written by others.
+/// True for an eventfd. A pipe or a file could block.
 fn is_eventfd(file: &OwnedFd) -> bool {
     let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
     link.is_ok_and(|name| name.as_os_str() == "anon_inode:[eventfd]")
 }
-
-/// Bells of a user that wait for their thread.
-const WAITING: usize = 1024;

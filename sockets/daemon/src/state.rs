@@ -15,7 +15,7 @@ use weft_sockets::{
     Claims, MAX_LOG2, MIN_LOG2, Reason, Slab, Status, ToDaemon, ToProcess, VERSION, WaiterName,
 };
 
-use crate::bell::Ringers;
+use crate::bell::Bell;
 use crate::kernel::pid_of;
 use crate::limits::Limits;
 use crate::link::Link;
@@ -35,7 +35,6 @@ pub(crate) struct State {
     pub(crate) rules: Rules,
     /// What the families did that have ended.
     pub(crate) sums: Sums,
-    ringers: Ringers,
     /// The user of the daemon.
     uid: u32,
     epoch: u64,
@@ -75,7 +74,6 @@ impl State {
             limits: Limits::default(),
             rules,
             sums: Sums::default(),
-            ringers: Ringers::default(),
             uid,
             epoch: 0,
             random: File::open("/dev/urandom")?,
@@ -430,8 +428,7 @@ impl State {
 
     fn add_bell(&mut self, id: u64, line: u8, file: OwnedFd) -> Result<(), Broken> {
         let uid = self.ports.get(&id).map(|port| port.uid).ok_or(Broken)?;
-        let bell =
-            self.ringers.bell(file, uid, self.uid).filter(|_| usize::from(line) < WAITERS).ok_or(Broken)?;
+        let bell = Bell::new(file, self.uid == uid).filter(|_| usize::from(line) < WAITERS).ok_or(Broken)?;
         let member = self.member_mut(id).ok_or(Broken)?;
         let (family, waiter) = (member.family, WaiterName { member: member.place, line });
         member.bells.insert(line, bell.clone());

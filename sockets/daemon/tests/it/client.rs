@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
+use rustix::net::socketpair;
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg,
     socket_with,
 };
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, geteuid, getpid, pidfd_open};
 use weft_sockets::end::{Phase, State, allocate};
 use weft_sockets::sync::Ordering;
 use weft_sockets::{MESSAGE_DESCRIPTORS, Slab, Status, ToDaemon, ToProcess, VERSION};
@@ -25,6 +27,8 @@ pub(crate) struct Client {
     pub(crate) status_file: OwnedFd,
     pub(crate) status: Status,
     pub(crate) bell: OwnedFd,
+    /// What the daemon is given to ring it.
+    pub(crate) rope: OwnedFd,
 }
 
 /// A message that came, with its descriptors.
@@ -38,8 +42,16 @@ impl Client {
         let slab_file = Slab::create().expect("a slab");
         let slab = Slab::map(&slab_file).expect("a slab");
         let (status_file, status) = Status::create().expect("a status page");
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd");
-        Self { port: connected(address), slab_file, slab, status_file, status, bell }
+        let port = connected(address);
+        let (bell, rope) = if socket_peercred(&port).expect("a daemon").uid == geteuid() {
+            let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd");
+            let rope = bell.try_clone().expect("a descriptor");
+            (bell, rope)
+        } else {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None).expect("a pair")
+        };
+        Self { port, slab_file, slab, status_file, status, bell, rope }
     }
 
     /// Connects, registers as member 0 with a doorbell on line 0, and hears that it is welcome.
@@ -47,7 +59,7 @@ impl Client {
         let client = Self::connect(address);
         client.register(VERSION, getpid());
         assert!(matches!(client.mail().message, ToProcess::Welcome { version: VERSION, .. }));
-        client.send(ToDaemon::Bell { line: 0 }, &[client.bell.as_fd()]);
+        client.send(ToDaemon::Bell { line: 0 }, &[client.rope.as_fd()]);
         client
     }
 
@@ -56,7 +68,7 @@ impl Client {
         self.port = connected(address);
         self.register(VERSION, getpid());
         assert!(matches!(self.mail().message, ToProcess::Welcome { .. }));
-        self.send(ToDaemon::Bell { line: 0 }, &[self.bell.as_fd()]);
+        self.send(ToDaemon::Bell { line: 0 }, &[self.rope.as_fd()]);
     }
 
     pub(crate) fn register(&self, version: u16, pid: Pid) {

@@ -12,7 +12,7 @@ use weft_sockets::layout::FINAL;
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Link, ToDaemon, ToProcess};
 
-use crate::client::{Client, connected};
+use crate::client::{Client, HANG, connected, is_readable};
 use crate::run::config;
 
 pub(crate) struct Puppet {
@@ -163,13 +163,14 @@ fn puppet() {
                 member.pid.store(pid.parse().expect("a number"), Ordering::Release);
                 assert!(client.slab.end(0).expect("an end").holders.add(1));
             }
-            // A doorbell that blocks whoever rings it, and a sleeper behind it.
-            "block" => {
-                let bell = eventfd(u32::MAX, EventfdFlags::CLOEXEC).expect("an eventfd");
-                rustix::io::write(&bell, &(u64::MAX - 1 - u64::from(u32::MAX)).to_ne_bytes()).expect("room");
-                client.status.page().0[1].asleep.store(1, Ordering::SeqCst);
+            // A doorbell that can be made to block.
+            "eventfd" => {
+                let bell = eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
                 client.send(ToDaemon::Bell { line: 1 }, &[bell.as_fd()]);
+                client.hear_end();
             }
+            "sleep" => client.status.page().0[0].asleep.store(1, Ordering::SeqCst),
+            "rung" => assert!(is_readable(&client.bell, HANG)),
             // The daemon is another one.
             "show" => {
                 client.come_back(&address);
