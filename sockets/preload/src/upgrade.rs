@@ -16,7 +16,7 @@ use crate::port::{self, Event, Offer, Sent};
 use crate::section::Section;
 use crate::sleep;
 use crate::trace::trace;
-use crate::{calls, channel, ends, family, policy, real, sets};
+use crate::{calls, channel, ends, family, filter, policy, real, sets};
 
 /// Reads the daemon's mail, if there is any.
 #[inline]
@@ -149,6 +149,9 @@ fn may_claim(stream: &Stream, descriptor: c_int) -> Result<(), Reason> {
     let end = stream.end;
     if !is_held_alone(stream) {
         return Err(Reason::Shared);
+    }
+    if filter::has_rings() {
+        return Err(Reason::Evidence);
     }
     if let Some(reason) = evidence::objection(descriptor) {
         if reason == Reason::Option {
