@@ -48,6 +48,26 @@ fn both_ends_of_one_process_get_one_channel() {
 }
 
 #[test]
+fn a_family_that_has_a_link_with_itself_ends() {
+    let daemon = Running::new();
+    let address = daemon.address.to_string();
+    let client = Client::registered(&address);
+    let (one, other) = tcp();
+    client.claim(&one);
+    client.claim(&other);
+    for _ in 0..2 {
+        let (_, offered) = offer(&client);
+        client.take_offer(offered);
+    }
+    // The same process with another slab: the first family is over.
+    let next = Client::registered(&address);
+    client.hear_end();
+    next.claim(&one);
+    next.claim(&other);
+    assert!(offer(&next).0.is_some(), "a link of its own");
+}
+
+#[test]
 fn two_processes_share_a_link_and_hear_each_other() {
     let daemon = Running::new();
     let address = daemon.address.to_string();
