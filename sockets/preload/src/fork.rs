@@ -7,7 +7,7 @@ use core::cell::Cell;
 
 use weft_sockets::end::Phase;
 
-use crate::{ends, family, guest, port, section, sleep, table};
+use crate::{ends, family, guest, port, section, sets, sleep, table};
 
 /// Before a fork: makes the coming child a holder of all ends, so that none ends with its parent.
 pub(crate) fn prepare() {
@@ -43,6 +43,7 @@ pub(crate) fn child() {
     guest::remember_process();
     section::forget_thread();
     sleep::leave_to_parent();
+    sets::inherit();
     port::leave_to_parent();
     table::keep_in_children(false);
     let Some(family) = family::family() else { return };

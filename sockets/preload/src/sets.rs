@@ -19,7 +19,7 @@ use crate::cells::{self, Place};
 use crate::ends::{self, Stream};
 use crate::real::{self, Once};
 use crate::section::Section;
-use crate::sleep::Waiter;
+use crate::sleep::{self, GENERATIONS, Waiter};
 use crate::table::{self, Entry, Handle};
 use crate::{calls, channel, clock};
 
@@ -60,8 +60,8 @@ pub(crate) struct Set {
     pub(crate) sleepers: AtomicU32,
     /// Counts looks, so that each member and the kernel have their turns.
     pub(crate) turn: AtomicU32,
-    /// The line in the status page plus 1, of this place's sets.
-    waiter: Once<Waiter>,
+    /// Who sleeps for this place's sets, in this process and in those that it came from by fork.
+    waiters: [Once<Waiter>; GENERATIONS],
     /// The program's data look like this library's.
     is_barred: AtomicBool,
     /// The set is in another one, or in lists of `poll`: its doorbell tells the kernel of its rings.
@@ -83,7 +83,7 @@ impl Set {
             inside: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
             turn: AtomicU32::new(0),
-            waiter: Once::new(),
+            waiters: [const { Once::new() }; GENERATIONS],
             is_barred: AtomicBool::new(false),
             is_watched: AtomicBool::new(false),
             inner: [const { AtomicI32::new(0) }; INNER],
@@ -142,9 +142,13 @@ impl Set {
         (member.is_taken && member.tag(descriptor) == data).then_some((descriptor, member))
     }
 
-    /// The waiter of the set's sleepers.
+    /// The waiter of the set's sleepers. A child of fork makes its own: its parent goes on with the one before.
     pub(crate) fn waiter(&self) -> Option<&Waiter> {
-        self.waiter.get().or_else(|| self.waiter.set(Waiter::of_set))
+        let waiter = self.waiters.get(sleep::generation())?;
+        if waiter.get().is_none() {
+            self.register_bell(waiter.set(Waiter::of_set)?);
+        }
+        waiter.get()
     }
 
     /// Rings for threads that began to wait in the kernel before a member was taken.
@@ -154,17 +158,16 @@ impl Set {
         }
     }
 
-    /// Registers the doorbell. It may be there already.
+    /// Registers the doorbell, if it is not there already.
     fn add_bell(&self) -> bool {
-        let Some(bell) = self.waiter().and_then(Waiter::bell) else { return false };
-        let descriptor = self.descriptor.load(Ordering::Relaxed);
-        let added = calls::epoll_ctl(
-            descriptor,
-            EPOLL_CTL_ADD,
-            bell.as_raw_fd(),
-            Some((EPOLLIN.cast_unsigned(), bell_tag())),
-        );
-        matches!(added, 0 | EXISTS)
+        self.waiter().is_some_and(|waiter| self.register_bell(waiter))
+    }
+
+    fn register_bell(&self, waiter: &Waiter) -> bool {
+        let Some(bell) = waiter.bell() else { return false };
+        let set = self.descriptor.load(Ordering::Relaxed);
+        let event = Some((EPOLLIN.cast_unsigned(), bell_tag()));
+        matches!(calls::epoll_ctl(set, EPOLL_CTL_ADD, bell.as_raw_fd(), event), 0 | EXISTS)
     }
 
     /// Takes a member's registration over. The caller is in a section.
@@ -253,6 +256,15 @@ pub(crate) fn enter(descriptor: c_int) {
     if let Some((place, set)) = place.and_then(|place| Some((place, SETS.get(place)?))) {
         set.descriptor.store(descriptor, Ordering::Relaxed);
         table::replace(descriptor, Entry::Set(u32::try_from(place).unwrap_or(0)));
+    }
+}
+
+/// In a child of fork: forgets the parent's threads, which are not here.
+pub(crate) fn inherit() {
+    for set in SETS.iter().filter(|set| set.is_used.load(Ordering::Relaxed)) {
+        set.lock.store(0, Ordering::Relaxed);
+        set.inside.store(0, Ordering::Relaxed);
+        set.sleepers.store(0, Ordering::Relaxed);
     }
 }
 

@@ -201,6 +201,11 @@ pub(crate) const fn span(is_rung: bool) -> u64 {
     if is_rung { LONG } else { SLICE }
 }
 
+/// How many forks without exec lie behind this process.
+pub(crate) fn generation() -> usize {
+    DEPTH.load(Ordering::Relaxed)
+}
+
 /// In a child of fork: leaves the places to the parent.
 pub(crate) fn leave_to_parent() {
     DEPTH.fetch_add(1, Ordering::Relaxed);
@@ -232,7 +237,7 @@ static HAS_BARRIERS: AtomicBool = AtomicBool::new(false);
 static POOLS: [Once<Waiters>; GENERATIONS] = [const { Once::new() }; GENERATIONS];
 static DEPTH: AtomicUsize = AtomicUsize::new(0);
 /// Processes that came from each other by fork without exec. Those behind look now and then instead of being woken.
-const GENERATIONS: usize = 16;
+pub(crate) const GENERATIONS: usize = 16;
 /// A daemon that dies meanwhile can wake nobody for those peers that have no doorbell.
 const LONG: u64 = 5_000_000_000;
 /// Nobody can wake the thread.
