@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode};
 use clap::Parser;
 
 mod daemon;
+mod explain;
 mod program;
 
 use daemon::Daemon;
@@ -22,7 +23,8 @@ use crate::usage::number;
 /// their calls can be followed. Every other connection stays on TCP, with the same results. A daemon of the user brings
 /// the two ends together. This command starts it if none answers; it ends by itself after its last program.
 ///
-/// The program keeps this process's number, descriptors and signals. The exit status is the program's.
+/// The program keeps this process's number, descriptors and signals, unless --explain is given. The exit status is the
+/// program's.
 #[derive(Debug, Clone, Parser)]
 #[command(
     after_help = "The flags set these variables, which a program under LD_PRELOAD can be given by hand as well:
@@ -32,6 +34,7 @@ UV_USE_IO_URING=0 is set, too: the library cannot follow what a program does by 
 Examples:
   weft sockets -- redis-server
   weft sockets -- redis-benchmark -t get -c 1
+  weft sockets --explain -- curl -o page http://127.0.0.1:8000/
   weft sockets --eager --trace /tmp/trace -- curl http://127.0.0.1:8000/
   weft sockets --daemon @mine -- iperf3 -s"
 )]
@@ -48,6 +51,9 @@ pub struct Args {
     /// Write upgrades and returns to TCP to FILE, one a line
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Stay as the program's parent, and print at its end which connections were upgraded, and why others were not
+    #[arg(long)]
+    pub explain: bool,
     /// The daemon's address: @NAME, an abstract name, or the path of a socket. The default is the host's daemon, then the
     /// user's own
     #[arg(long, value_name = "NAME", value_parser = daemon::address)]
@@ -60,6 +66,9 @@ pub struct Args {
 /// Replaces this process by the program.
 pub fn run(args: &Args) -> ExitCode {
     match args.command() {
+        Ok(command) if args.explain => {
+            explain::run(command).unwrap_or_else(|failure| failure.print("sockets"))
+        }
         Ok(mut command) => {
             let error = command.exec();
             let program = Path::new(command.get_program()).display();

@@ -87,6 +87,24 @@ fn a_program_without_hooks_runs_on_tcp_unless_upgrades_are_required() {
 }
 
 #[test]
+fn explain_passes_the_exit_status_and_signals_on() {
+    let weft = Installed::new();
+    let done = weft.run(&["--explain", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(done.status, 7, "{done:?}");
+    assert!(done.stderr.iter().any(|line| line.starts_with("weft sockets: 0 claims;")), "{done:?}");
+
+    let mut command = Command::new(weft.folder.0.join("weft"));
+    let script = "trap 'echo heard; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
+    command.args(["sockets", "--explain", "--", "sh", "-c", script]).env("WEFT_DAEMON", &weft.address);
+    let running = Process::start(&mut command);
+    assert_eq!(running.line(), "ready");
+    let pid = rustix::process::Pid::from_raw(running.id().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let done = running.finish();
+    assert_eq!((done.status, done.stdout), (3, vec!["heard".to_owned()]));
+}
+
+#[test]
 fn a_missing_library_is_reported_with_what_makes_it() {
     let weft = Installed::new();
     std::fs::remove_file(weft.folder.0.join(LIBRARY)).unwrap();

@@ -1,0 +1,134 @@
+//! `weft sockets --explain`: which connections of a program were upgraded, and why others were not.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode};
+
+use nix::libc::SI_USER;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::SignalFd;
+use nix::unistd::Pid;
+use weft_sockets::Reason;
+
+use crate::failure::Failure;
+
+/// Runs the program, passes signals on to it, and prints to standard error what its library traced. Returns its exit
+/// status, or 128 and the signal's number as a shell does.
+pub(super) fn run(mut command: Command) -> Result<ExitCode, Failure> {
+    let given =
+        command.get_envs().find(|(name, _)| *name == TRACE).and_then(|(_, file)| file.map(PathBuf::from));
+    let file = given
+        .clone()
+        .unwrap_or_else(|| std::env::temp_dir().join(format!("weft-sockets-explain-{}", std::process::id())));
+    command.env(TRACE, &file);
+    let signals = SigSet::from_iter(PASSED.into_iter().chain([Signal::SIGCHLD]));
+    // The program begins with no signal blocked: the standard library sees to that.
+    let blocked = signals.thread_block().and_then(|()| SignalFd::new(&signals));
+    let signals = blocked.map_err(|error| Failure::work(format!("signals: {error}")))?;
+    let mut child = command.spawn().map_err(|error| {
+        Failure::usage(format!("cannot run {}: {error}", Path::new(command.get_program()).display()))
+    })?;
+    let status = wait(&mut child, &signals)?;
+    let lines = std::fs::read_to_string(&file).unwrap_or_default();
+    if given.is_none() {
+        // Without connections there is no file.
+        let _gone = std::fs::remove_file(&file);
+    }
+    // If standard error is closed, the exit status is still the program's.
+    let _unread = write!(std::io::stderr(), "{}", Story::new(&lines));
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
+/// Waits for the program's end. A terminal's signals reach the program without help, other processes' signals do not.
+fn wait(child: &mut Child, signals: &SignalFd) -> Result<std::process::ExitStatus, Failure> {
+    let program = Pid::from_raw(i32::try_from(child.id()).map_err(Failure::work)?);
+    loop {
+        if let Some(status) = child.try_wait().map_err(Failure::work)? {
+            return Ok(status);
+        }
+        let Some(info) = signals.read_signal().map_err(Failure::work)? else { continue };
+        let signal = i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok());
+        if let Some(signal) = signal.filter(|signal| PASSED.contains(signal) && info.ssi_code == SI_USER) {
+            // The program may have ended, which the next round sees.
+            let _gone = kill(program, signal);
+        }
+    }
+}
+
+/// What the lines of a trace tell.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Story {
+    claimed: usize,
+    sends: usize,
+    reads: usize,
+    /// How often each reason kept a connection, or a direction of it, on TCP or took it back.
+    reasons: BTreeMap<Reason, usize>,
+}
+
+impl Story {
+    fn new(lines: &str) -> Self {
+        let count = |words: &str| lines.lines().filter(|line| line.contains(words)).count();
+        let mut reasons = BTreeMap::new();
+        for (_, name) in lines.lines().filter_map(|line| line.rsplit_once(", ")) {
+            if let Some(reason) = Reason::ALL.iter().find(|reason| reason.name() == name) {
+                *reasons.entry(*reason).or_default() += 1;
+            }
+        }
+        Self {
+            claimed: count(": claimed"),
+            sends: count(": sends by a ring"),
+            reads: count(": reads from a ring"),
+            reasons,
+        }
+    }
+}
+
+impl core::fmt::Display for Story {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { claimed, sends, reads, reasons } = self;
+        writeln!(
+            out,
+            "weft sockets: {claimed} claims; {sends} connections sent by shared memory, {reads} read by it"
+        )?;
+        if *claimed == 0 && reasons.is_empty() {
+            writeln!(out, "weft sockets: no connection was long enough, or the library could not be loaded")?;
+        }
+        for (reason, count) in reasons {
+            writeln!(out, "weft sockets: {count} times {}: {}", reason.name(), reason.text())?;
+        }
+        Ok(())
+    }
+}
+
+const TRACE: &str = "WEFT_SOCKETS_TRACE";
+/// The signals that ask a program for something.
+const PASSED: [Signal; 7] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_is_counted() {
+        let story = Story::new(
+            "7 4: claimed\n7 4: sends by a ring from 10\n7 4: reads from a ring behind 3\n7 5: claimed\n\
+             7 end 1: claim dropped, no-partner\n7 6: not claimed, shared\n8 6: not claimed, shared\n",
+        );
+        let reasons = BTreeMap::from([(Reason::NoPartner, 1), (Reason::Shared, 2)]);
+        assert_eq!(story, Story { claimed: 2, sends: 1, reads: 1, reasons });
+        let text = story.to_string();
+        assert!(text.contains("2 times shared: several processes hold this end"), "{text}");
+        assert!(Story::new("").to_string().contains("no connection was long enough"));
+    }
+}
