@@ -16,9 +16,15 @@ const TABLE: [(&str, &str); 81] = [
         "weft: there is no command `frobnicate` (there are demo, rping, run, sockets, daemon, decode, conform, stat and bench)",
     ),
     ("help frobnicate", "weft: there is no command `frobnicate` (there are demo, rping, run,"),
-    ("bench frobnicate", "weft bench: there is no command `frobnicate` (there are run and sweep)"),
-    ("help bench frobnicate", "weft bench: there is no command `frobnicate` (there are run and sweep)"),
-    ("bench --quick frobnicate", "weft bench: there is no command `frobnicate` (there are run and sweep)"),
+    ("bench frobnicate", "weft bench: there is no command `frobnicate` (there are run, sweep and sockets)"),
+    (
+        "help bench frobnicate",
+        "weft bench: there is no command `frobnicate` (there are run, sweep and sockets)",
+    ),
+    (
+        "bench --quick frobnicate",
+        "weft bench: there is no command `frobnicate` (there are run, sweep and sockets)",
+    ),
     (
         "bench run frobnicate",
         "weft bench run: `frobnicate` is not expected here (`weft bench run --help` lists",
