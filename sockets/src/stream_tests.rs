@@ -139,6 +139,22 @@ fn held_octets_come_with_the_next_that_are_not() {
 }
 
 #[test]
+fn a_message_beside_the_tail_is_read_whole_in_parts_and_behind_others() {
+    let world = World::new();
+    let (outbound, inbound) = world.ringed();
+    for message in [&b"ab"[..], b"cdefghijk"] {
+        outbound.write(message).unwrap();
+    }
+    let mut octets = [0; 20];
+    assert_eq!((inbound.peek(2, &mut octets), &octets[..9]), (Ok(9), &b"cdefghijk"[..]));
+    assert_eq!((inbound.read(&mut octets[..4]), &octets[..4]), (Ok(4), &b"abcd"[..]));
+    assert_eq!((inbound.read(&mut octets), &octets[..7]), (Ok(7), &b"efghijk"[..]));
+    outbound.write(b"0123456789").unwrap();
+    assert_eq!((inbound.read(&mut octets[..9]), &octets[..9]), (Ok(9), &b"012345678"[..]));
+    assert_eq!((inbound.read(&mut octets), octets[0]), (Ok(1), b'9'));
+}
+
+#[test]
 fn the_mode_says_which_barrier_a_sleeper_needs() {
     let world = World::new();
     let (outbound, inbound) = world.ringed();
