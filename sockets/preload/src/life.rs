@@ -7,7 +7,7 @@ use weft_sockets::Reason;
 use weft_sockets::end::NARROW;
 
 use crate::boundary::answer_int;
-use crate::{closing, ends, handover, lower, upgrade};
+use crate::{calls, closing, ends, handover, lower, upgrade};
 
 /// A socket was made.
 pub(crate) fn made(result: isize, domain: c_int, kind: c_int, protocol: c_int) {
@@ -42,6 +42,13 @@ pub(crate) fn dissolved(descriptor: c_int) {
     }
 }
 
+/// A descriptor is about to be put in the place of another one, which the kernel closes by that.
+pub(crate) fn overwrite(from: c_int, to: c_int) {
+    if from != to && ends::last(to).is_some() && calls::file_flags(from).is_ok() {
+        closing::close(to);
+    }
+}
+
 /// A descriptor was duplicated, if `result` is no error.
 pub(crate) fn duplicated(from: c_int, result: isize) {
     let to = number(result);
@@ -49,7 +56,7 @@ pub(crate) fn duplicated(from: c_int, result: isize) {
         if to <= libc::STDERR_FILENO {
             handover::prepare(from);
         }
-        closing::close(to);
+        ends::forget(to);
         ends::duplicate(from, to);
     }
 }

@@ -171,6 +171,15 @@ pub(crate) fn keep_in_children(words: &'static [AtomicU64], are_kept: bool) {
     let _refused = unsafe { kernel!(SYS_madvise, words.as_ptr(), size_of_val(words), advice) };
 }
 
+/// Changes the signals that this thread blocks. Returns those of before.
+fn change_mask(mask: u64) -> u64 {
+    let mut before = 0_u64;
+    let len = size_of::<u64>();
+    // SAFETY: both masks are as long as the kernel's.
+    unsafe { kernel!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, &raw mut before, len) };
+    before
+}
+
 /// A value that is set once. Nobody waits for it for long: until it is there, it is not.
 #[derive(Debug)]
 pub(crate) struct Once<T> {
@@ -191,6 +200,8 @@ impl<T> Once<T> {
     /// if another thread does not take long to make it.
     pub(crate) fn set(&self, make: impl FnOnce() -> Option<T>) -> Option<&T> {
         if self.stage.compare_exchange(EMPTY, FILLING, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            // No signal handler may find the value half made, or jump out of this.
+            let mask = change_mask(u64::MAX);
             let value = make();
             let stage = if value.is_some() { FULL } else { EMPTY };
             if let Some(value) = value {
@@ -198,8 +209,9 @@ impl<T> Once<T> {
                 unsafe { (*self.value.get()).write(value) };
             }
             self.stage.store(stage, Ordering::Release);
+            change_mask(mask);
         }
-        // A signal handler may have interrupted the thread that makes the value, and must not wait for it for ever.
+        // The thread that makes the value may be one of the parent's.
         for turn in 0..PATIENCE {
             if self.stage.load(Ordering::Acquire) != FILLING {
                 break;

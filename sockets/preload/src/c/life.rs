@@ -81,6 +81,7 @@ hooks! {
     }
 
     fn dup2(descriptor: c_int, to: c_int) -> c_int {
+        life::overwrite(descriptor, to);
         // SAFETY: the program's own call.
         #[cfg(target_arch = "x86_64")]
         let result = unsafe { kernel!(SYS_dup2, descriptor, to) };
@@ -97,6 +98,9 @@ hooks! {
     }
 
     fn dup3(descriptor: c_int, to: c_int, flags: c_int) -> c_int {
+        if flags & !libc::O_CLOEXEC == 0 {
+            life::overwrite(descriptor, to);
+        }
         // SAFETY: the program's own call.
         let result = unsafe { kernel!(SYS_dup3, descriptor, to, flags) };
         life::duplicated(descriptor, result);

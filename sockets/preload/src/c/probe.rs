@@ -50,7 +50,7 @@ fn try_each(calls: &[(c_long, Arguments)], passed: &AtomicU64) -> ! {
 }
 
 /// Calls with arguments that the kernel refuses for another reason, or that change nothing.
-fn calls() -> [(c_long, Arguments); 41] {
+fn calls() -> [(c_long, Arguments); 42] {
     static NO_TIME: [u64; 2] = [0; 2];
     let no_time = NO_TIME.as_ptr() as usize;
     let name = c"weft-probe".as_ptr() as usize;
@@ -80,6 +80,7 @@ fn calls() -> [(c_long, Arguments); 41] {
         (libc::SYS_close, arguments([nothing])),
         (libc::SYS_ioctl, arguments([nothing, libc::FIONREAD as usize])),
         (libc::SYS_getsockopt, arguments([nothing])),
+        (libc::SYS_rt_sigprocmask, arguments([0, 0, 0, 8])),
         (libc::SYS_setsockopt, arguments([nothing])),
         (libc::SYS_getsockname, arguments([nothing])),
         (libc::SYS_getpeername, arguments([nothing])),

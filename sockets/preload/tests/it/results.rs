@@ -22,6 +22,18 @@ fn threads_are_cancelled_in_the_same_calls() {
     compare("cancel");
 }
 
+#[test]
+fn the_other_end_hears_of_each_way_to_end_a_connection() {
+    let Some(program) = Program::new("endings", &[]) else { return };
+    let trace = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("trace-endings");
+    let _old = std::fs::remove_file(&trace);
+    let path = trace.to_str().unwrap();
+    let variables = [("WEFT_DAEMON", daemon()), ("WEFT_SOCKETS", "eager"), ("WEFT_SOCKETS_TRACE", path)];
+    assert_eq!(program.with(&variables).hooked(&[]), program.plain(&[]));
+    let trace = std::fs::read_to_string(&trace).unwrap();
+    assert!(trace.contains("sends by a ring"), "{trace}");
+}
+
 /// A call that is jumped out of may have written its octets or not.
 #[test]
 fn a_signal_handler_sends_in_the_middle_of_a_send() {
