@@ -83,12 +83,24 @@ pub(crate) fn epoll_wait(
     limit: Option<timespec>,
     mask: Option<Signals>,
 ) -> isize {
-    let limit = limit.as_ref().map_or(core::ptr::null(), |limit| &raw const *limit);
+    let (buffer, room, len) = (events.as_mut_ptr(), events.len(), size_of::<Signals>());
     let mask = mask.as_ref().map_or(core::ptr::null(), |mask| &raw const *mask);
-    // SAFETY: the events can be written; limit and mask are null or can be read.
-    unsafe {
-        point!(SYS_epoll_pwait2, set, events.as_mut_ptr(), events.len(), limit, mask, size_of::<Signals>())
+    // Kernels and filters know this call longer than the other one.
+    if let Some(milliseconds) = milliseconds(limit) {
+        // SAFETY: the events can be written; the mask is null or can be read.
+        return unsafe { point!(SYS_epoll_pwait, set, buffer, room, milliseconds, mask, len) };
     }
+    let limit = limit.as_ref().map_or(core::ptr::null(), |limit| &raw const *limit);
+    // SAFETY: the events can be written; limit and mask are null or can be read.
+    unsafe { point!(SYS_epoll_pwait2, set, buffer, room, limit, mask, len) }
+}
+
+/// The milliseconds of a limit, if they tell all of it. -1 is for ever.
+fn milliseconds(limit: Option<timespec>) -> Option<c_int> {
+    let Some(limit) = limit else { return Some(-1) };
+    let is_whole = limit.tv_nsec % 1_000_000 == 0;
+    let whole = limit.tv_sec.checked_mul(1000)?.checked_add(limit.tv_nsec / 1_000_000)?;
+    c_int::try_from(whole).ok().filter(|_| is_whole)
 }
 
 /// Asks a set without waiting. Returns the kernel's answer.
@@ -256,6 +268,16 @@ const REGISTER_GLOBAL_EXPEDITED: c_int = 4;
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+
+    #[test]
+    fn limits_are_told_in_milliseconds_if_that_tells_all() {
+        let limit = |tv_sec, tv_nsec| Some(timespec { tv_sec, tv_nsec });
+        assert_eq!(
+            [None, limit(0, 0), limit(2, 5_000_000)].map(milliseconds),
+            [Some(-1), Some(0), Some(2005)]
+        );
+        assert_eq!([limit(0, 1), limit(i64::MAX, 0), limit(3_000_000, 0)].map(milliseconds), [None; 3]);
+    }
 
     /// Sets an option.
     pub(crate) fn set(descriptor: c_int, level: c_int, name: c_int, value: c_int) {
