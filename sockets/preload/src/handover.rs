@@ -15,7 +15,7 @@ use crate::{ends, guest, lower, real};
 /// connections go back to TCP now, as long as the other end can be woken.
 pub(crate) fn prepare(descriptor: c_int) {
     if let Some(stream) = ends::known(descriptor)
-        && stream.end.state().phase == Phase::Offered
+        && is_on_its_way(&stream)
     {
         lower::lower(descriptor, &stream, Reason::Exec);
     }
@@ -39,12 +39,18 @@ pub(crate) fn start() {
             // The table is the parent's, which has other files there.
             let has_cookie = |end: &ends::Stream| end.end.identity.cookie.load(Ordering::Relaxed) == cookie;
             ends::all().filter(|(_, stream)| has_cookie(stream)).take(1).for_each(|(_, stream)| {
-                if stream.end.state().phase == Phase::Offered {
+                if is_on_its_way(&stream) {
                     lower::lower(descriptor, &stream, Reason::Exec);
                 }
             });
         }
     }
+}
+
+/// True if the connection has left TCP, or is claimed: the close of a claimed end that nobody else is known to hold shuts
+/// the kernel's socket down.
+fn is_on_its_way(stream: &ends::Stream) -> bool {
+    matches!(stream.end.state().phase, Phase::Claimed | Phase::Offered)
 }
 
 /// The program is about to pass a descriptor to another process.
