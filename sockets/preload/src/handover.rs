@@ -4,7 +4,7 @@ use core::ffi::c_int;
 
 use rustix::net::sockopt::socket_cookie;
 use weft_sockets::Reason;
-use weft_sockets::end::{PASSED, Phase};
+use weft_sockets::end::PASSED;
 use weft_sockets::sync::Ordering;
 
 use crate::{ends, guest, lower, real};
@@ -12,11 +12,10 @@ use crate::{ends, guest, lower, real};
 /// The program prepares a descriptor for a program that it is about to start.
 ///
 /// A child closes what that program must not have before it starts it, this library's own descriptors with it. So its
-/// connections go back to TCP now, as long as the other end can be woken.
+/// connections go back to TCP now, as long as the other end can be woken. A claim is taken back: with it on its way, the
+/// program's close would end the connection for the other program, too.
 pub(crate) fn prepare(descriptor: c_int) {
-    if let Some(stream) = ends::known(descriptor)
-        && is_on_its_way(&stream)
-    {
+    if let Some(stream) = ends::known(descriptor) {
         lower::lower(descriptor, &stream, Reason::Exec);
     }
 }
@@ -39,18 +38,10 @@ pub(crate) fn start() {
             // The table is the parent's, which has other files there.
             let has_cookie = |end: &ends::Stream| end.end.identity.cookie.load(Ordering::Relaxed) == cookie;
             ends::all().filter(|(_, stream)| has_cookie(stream)).take(1).for_each(|(_, stream)| {
-                if is_on_its_way(&stream) {
-                    lower::lower(descriptor, &stream, Reason::Exec);
-                }
+                lower::lower(descriptor, &stream, Reason::Exec);
             });
         }
     }
-}
-
-/// True if the connection has left TCP, or is claimed: the close of a claimed end that nobody else is known to hold shuts
-/// the kernel's socket down.
-fn is_on_its_way(stream: &ends::Stream) -> bool {
-    matches!(stream.end.state().phase, Phase::Claimed | Phase::Offered)
 }
 
 /// The program is about to pass a descriptor to another process.
