@@ -118,6 +118,11 @@ impl Inbound<'_> {
         self.shared.reader.please.store(1, Ordering::Release);
     }
 
+    /// Takes the question back, since the sender has not answered for long.
+    pub fn ask_no_more(&self) {
+        self.shared.reader.please.store(0, Ordering::Release);
+    }
+
     /// True if the sender is back on TCP, or never leaves it.
     #[must_use]
     pub fn is_answered(&self) -> bool {

@@ -13,11 +13,31 @@ use crate::clock::{self, Limit};
 use crate::ends::Stream;
 use crate::section::Section;
 use crate::trace::trace;
-use crate::{backlog, calls, channel, ends, port, transfer};
+use crate::{backlog, calls, channel, ends, family, port, transfer};
 
 /// Takes both directions of a connection back to TCP, for good. Waits until the other end has come along, at most 30
 /// seconds. Returns false if it has not: then the connection is reset.
 pub(crate) fn lower(descriptor: c_int, stream: &Stream, reason: Reason) -> bool {
+    let is_lowered = try_lower(descriptor, stream, reason, Limit::behind(Some(clock::span(PATIENCE))));
+    if !is_lowered {
+        give_up(descriptor, stream);
+    }
+    is_lowered
+}
+
+/// As [`lower`], for all connections of this process, at once in at most 30 seconds. Those that relatives hold as well
+/// are theirs: they go on as they are.
+pub(crate) fn lower_all(reason: Reason) {
+    let until = Limit::behind(Some(clock::span(PATIENCE)));
+    for (descriptor, stream) in ends::all() {
+        let is_mine = family::member().is_some_and(|member| stream.end.holders.only(member));
+        if !try_lower(descriptor, &stream, reason, until) && is_mine {
+            give_up(descriptor, &stream);
+        }
+    }
+}
+
+fn try_lower(descriptor: c_int, stream: &Stream, reason: Reason, until: Limit) -> bool {
     stream.end.stay(reason);
     let state = stream.end.state();
     if state.phase == Phase::Claimed && stream.end.advance(state, Phase::Plain) {
@@ -26,23 +46,17 @@ pub(crate) fn lower(descriptor: c_int, stream: &Stream, reason: Reason) -> bool 
     if stream.end.state().phase != Phase::Offered {
         return true;
     }
-    let until = Limit::behind(Some(clock::span(PATIENCE)));
     let is_lowered = lower_outbound(descriptor, stream, until) && lower_inbound(descriptor, stream, until);
     if is_lowered {
         trace!("{descriptor}: back on TCP, {}", reason.name());
-    } else {
-        stream.end.note(Reason::Peer);
-        calls::reset(descriptor);
-        trace!("{descriptor}: reset, the other end does not go back to TCP");
     }
     is_lowered
 }
 
-/// As [`lower`], for all connections of this process.
-pub(crate) fn lower_all(reason: Reason) {
-    for (descriptor, stream) in ends::all() {
-        lower(descriptor, &stream, reason);
-    }
+fn give_up(descriptor: c_int, stream: &Stream) {
+    stream.end.note(Reason::Peer);
+    calls::reset(descriptor);
+    trace!("{descriptor}: reset, the other end does not go back to TCP");
 }
 
 fn lower_outbound(descriptor: c_int, stream: &Stream, until: Limit) -> bool {
@@ -91,7 +105,7 @@ fn lower_inbound(descriptor: c_int, stream: &Stream, until: Limit) -> bool {
 fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) -> bool {
     inbound.ask_back();
     let mut looks = 0_u32;
-    wait(until, || {
+    let is_lowered = wait(until, || {
         // A thread that is on its way to sleep may not have seen the question.
         if looks.is_multiple_of(LOOKS_A_BELL) {
             transfer::wake(stream, Some(Sleepers::Everybody));
@@ -104,7 +118,11 @@ fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) 
         } else {
             is_dead(descriptor, stream).then(|| inbound.available(1) == Ok(0))
         }
-    })
+    });
+    if !is_lowered {
+        inbound.ask_no_more();
+    }
+    is_lowered
 }
 
 /// True if the process at the other end is dead, so that it does not answer.

@@ -96,6 +96,9 @@ fn a_reader_that_is_not_yet_in_the_ring_gets_all_of_it_by_tcp() {
     assert_eq!(outbound.begin_leg(ring(64, 16)), Ok(true));
     assert_eq!(outbound.write(b"behind"), Ok(6));
     inbound.ask_back();
+    inbound.ask_no_more();
+    assert_eq!((outbound.obey(), outbound.sink()), (Ok(false), Sink::Ring));
+    inbound.ask_back();
     assert_eq!(outbound.obey(), Ok(true));
     assert_eq!(resend(&outbound, &world, 100), b"behind");
     assert_eq!((inbound.come_back(), inbound.source()), (Ok(()), Ok(Source::Tcp { left: None })));
