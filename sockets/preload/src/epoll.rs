@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn a_doorbell_without_members_is_not_told_to_the_program() {
         table::open();
-        family::open().expect("memory");
+        family::opened();
         let kernel = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a set");
         sets::enter(kernel.as_raw_fd());
         let set = sets::of(kernel.as_raw_fd()).expect("a set");

@@ -528,7 +528,7 @@ mod tests {
 
     #[test]
     fn a_port_claims_hears_and_rings() {
-        family::open().expect("memory");
+        family::opened();
         let (status, _page) = Status::create().expect("a page");
         let end = Handle { slot: 5, generation: 6 };
         let (link, old) = (0x7777_0000_0001, 0x6666_0000_0001);

@@ -198,15 +198,10 @@ const PATIENCE: u64 = 50_000_000;
 mod tests {
     use super::*;
 
-    /// The family, which another test may be making.
-    fn family() -> &'static family::Family {
-        core::iter::repeat_with(family::open).flatten().next().expect("it comes")
-    }
-
     #[test]
     fn a_section_is_known_to_its_own_thread_and_waited_for_by_others() {
         static WORD: AtomicU64 = AtomicU64::new(0);
-        family();
+        family::opened();
         let section = Section::begin(&WORD, false).expect("a free lock");
         assert!(Section::begin(&WORD, false).is_none(), "as in a signal handler");
         let other = std::thread::spawn(|| Section::begin(&WORD, false).expect("its turn").leave());
@@ -221,7 +216,7 @@ mod tests {
     #[test]
     fn a_section_is_taken_from_a_dead_process_only() {
         static WORD: AtomicU64 = AtomicU64::new(0);
-        let family = family();
+        let family = family::opened();
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("a process");
         let place = &family.slab.header().members[9];
         place.pid.store(child.id(), Ordering::Relaxed);
