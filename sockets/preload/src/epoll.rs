@@ -310,6 +310,7 @@ mod tests {
 
     #[test]
     fn a_doorbell_without_members_is_not_told_to_the_program() {
+        let _turn = family::turn();
         table::open();
         family::opened();
         let kernel = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a set");

@@ -129,6 +129,13 @@ pub(crate) fn opened() -> &'static Family {
     core::iter::repeat_with(open).flatten().next().expect("it comes")
 }
 
+/// The turn of a test that uses what the process has once: its port, its links and its peers.
+#[cfg(test)]
+pub(crate) fn turn() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 static FAMILY: Once<Family> = Once::new();
 /// The 22nd field, counted from the space behind the second.
 const FIELD: usize = 20;

@@ -90,6 +90,7 @@ mod tests {
 
     #[test]
     fn links_are_found_by_name_until_they_are_gone() {
+        let _turn = crate::family::turn();
         let file = Link::create().expect("memory");
         assert!(add(77, &file) && add(77, &file));
         let place = find(77).expect("a place");

@@ -237,6 +237,7 @@ mod tests {
 
     #[test]
     fn sleepers_are_woken_and_others_are_not() {
+        let _turn = crate::family::turn();
         let (file, status) = Status::create().expect("a page");
         let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).expect("an eventfd");
         let copy = bell.try_clone().expect("a descriptor");
@@ -268,6 +269,7 @@ mod tests {
 
     #[test]
     fn links_name_the_family_at_the_other_end() {
+        let _turn = crate::family::turn();
         let name = |number: u64| 0x1234_5678_0000_0000 + number;
         assert!((1..=1000).all(|number| add_link(name(number), number, 5)));
         assert_eq!(

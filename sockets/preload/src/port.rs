@@ -528,6 +528,7 @@ mod tests {
 
     #[test]
     fn a_port_claims_hears_and_rings() {
+        let _turn = family::turn();
         family::opened();
         let (status, _page) = Status::create().expect("a page");
         let end = Handle { slot: 5, generation: 6 };

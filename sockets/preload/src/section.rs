@@ -215,6 +215,8 @@ mod tests {
 
     #[test]
     fn a_section_is_taken_from_a_dead_process_only() {
+        // A child has copies of all sockets until it runs its program.
+        let _turn = family::turn();
         static WORD: AtomicU64 = AtomicU64::new(0);
         let family = family::opened();
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("a process");
