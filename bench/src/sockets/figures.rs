@@ -4,12 +4,13 @@ use super::carrier::Carrier;
 use super::figure::{Compared, Figure};
 use super::pair::Talk;
 use super::process::Outcome;
+use super::programs::{Iperf, Redis};
 use super::several::Several;
 use super::talk::{Socket, Wait};
 use crate::case::{Quantity, Side};
 
 /// All figures, in the order of the papers.
-pub(super) static FIGURES: [Figure; 6] = [
+pub(super) static FIGURES: [Figure; 11] = [
     Figure {
         name: "s0-7.1",
         title: "S0, table 7.1: latency of a round trip over size, inside one host",
@@ -17,11 +18,51 @@ pub(super) static FIGURES: [Figure; 6] = [
         over: "octets",
         quantity: Quantity::Micros,
         columns: &["Weft", "TCP, blocking", "TCP, spinning"],
-        points: &[16, 64, 256, 1024, 4096],
+        points: SMALL,
         open: |size| {
             let ping = Talk::ping(size, Wait::Blocking);
             beside(ping, &[ping, ping.waiting(Wait::Spinning)])
         },
+    },
+    Figure {
+        name: "s0-7.2-1",
+        title: "S0, table 7.2: iperf3 with 1 stream inside one host, over the size of writes",
+        paper: "between two hosts",
+        over: "octets",
+        quantity: Quantity::Throughput,
+        columns: &["Weft", "TCP"],
+        points: SMALL,
+        open: |size| programs(|carrier| Iperf::start(carrier, 1, size)),
+    },
+    Figure {
+        name: "s0-7.2-2",
+        title: "S0, table 7.2: iperf3 with 2 streams inside one host, over the size of writes",
+        paper: "between two hosts",
+        over: "octets",
+        quantity: Quantity::Throughput,
+        columns: &["Weft", "TCP"],
+        points: SMALL,
+        open: |size| programs(|carrier| Iperf::start(carrier, 2, size)),
+    },
+    Figure {
+        name: "s0-7.2-4",
+        title: "S0, table 7.2: iperf3 with 4 streams inside one host, over the size of writes",
+        paper: "between two hosts",
+        over: "octets",
+        quantity: Quantity::Throughput,
+        columns: &["Weft", "TCP"],
+        points: SMALL,
+        open: |size| programs(|carrier| Iperf::start(carrier, 4, size)),
+    },
+    Figure {
+        name: "s0-7.2-8",
+        title: "S0, table 7.2: iperf3 with 8 streams inside one host, over the size of writes",
+        paper: "between two hosts",
+        over: "octets",
+        quantity: Quantity::Throughput,
+        columns: &["Weft", "TCP"],
+        points: SMALL,
+        open: |size| programs(|carrier| Iperf::start(carrier, 8, size)),
     },
     Figure {
         name: "s1-7a",
@@ -70,6 +111,16 @@ pub(super) static FIGURES: [Figure; 6] = [
         open: |pairs| several(Talk::ping(8, Wait::Blocking), pairs),
     },
     Figure {
+        name: "s1-redis",
+        title: "S1, section 5.3.2: latency of GET in redis, as mean (0) and at 1 (the least), 50, 95 and 99 percent",
+        paper: "mean 14.1 us against 38.9 with Linux",
+        over: "percent",
+        quantity: Quantity::Micros,
+        columns: &["Weft", "TCP"],
+        points: &[0, 1, 50, 95, 99],
+        open: |percentile| programs(|carrier| Redis::latency(carrier, percentile)),
+    },
+    Figure {
         name: "s1-12",
         title: "S1, figure 12: messages of 64 octets through a pipeline of programs",
         paper: "1 to 8 network functions",
@@ -95,6 +146,11 @@ fn beside(ours: Talk, others: &[Talk]) -> Outcome<Compared> {
     core::iter::once(ours.start(&Carrier::ours()?).and_then(boxed)).chain(others).collect()
 }
 
+/// Returns a program under the library and the same one without it.
+fn programs(start: impl Fn(&Carrier) -> Outcome<Box<dyn Side>>) -> Outcome<Compared> {
+    Ok(vec![start(&Carrier::ours()?)?, start(&Carrier::Kernel)?])
+}
+
 /// Returns so many conversations of ours, and as many on the kernel's TCP.
 fn several(talk: Talk, pairs: usize) -> Outcome<Compared> {
     let start = |carrier: &Carrier| -> Outcome<Box<dyn Side>> {
@@ -107,4 +163,5 @@ fn boxed(side: impl Side + 'static) -> Outcome<Box<dyn Side>> {
     Ok(Box::new(side))
 }
 
+const SMALL: &[usize] = &[16, 64, 256, 1024, 4096];
 const SIZES: &[usize] = &[8, 64, 512, 4096, 32_768, 262_144, 1_048_576];

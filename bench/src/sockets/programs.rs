@@ -77,8 +77,22 @@ struct Load {
 }
 
 enum Client {
-    Redis { connections: u32, pipeline: u32 },
-    Wrk { connections: u32, size: usize },
+    Redis {
+        connections: u32,
+        pipeline: u32,
+    },
+    /// The latency of one connection, instead of the time of a request: a percentile, or 0 for the mean.
+    RedisLatency {
+        percentile: usize,
+    },
+    Wrk {
+        connections: u32,
+        size: usize,
+    },
+    Iperf {
+        streams: usize,
+        size: usize,
+    },
 }
 
 /// redis-server with redis-benchmark.
@@ -87,15 +101,25 @@ pub(super) struct Redis;
 /// nginx with wrk.
 pub(super) struct Nginx;
 
+/// iperf3, one way.
+pub(super) struct Iperf;
+
 impl Redis {
     pub(super) fn start(carrier: &Carrier, connections: u32, pipeline: u32) -> Outcome<Box<dyn Side>> {
+        Self::serve(carrier, Client::Redis { connections, pipeline })
+    }
+
+    pub(super) fn latency(carrier: &Carrier, percentile: usize) -> Outcome<Box<dyn Side>> {
+        Self::serve(carrier, Client::RedisLatency { percentile })
+    }
+
+    fn serve(carrier: &Carrier, client: Client) -> Outcome<Box<dyn Side>> {
         let server = Server::start(carrier, "redis-server", |port, folder| {
             let port = port.to_string();
             let words =
                 ["--port", &port, "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"];
             Ok(words.map(str::to_owned).to_vec())
         })?;
-        let client = Client::Redis { connections, pipeline };
         Ok(Box::new(Load { server, carrier: carrier.clone(), client, requests: 0 }))
     }
 }
@@ -119,28 +143,38 @@ impl Nginx {
     }
 }
 
+impl Iperf {
+    pub(super) fn start(carrier: &Carrier, streams: usize, size: usize) -> Outcome<Box<dyn Side>> {
+        let server = Server::start(carrier, "iperf3", |port, _| {
+            Ok(["-s", "-B", "127.0.0.1", "-p", &port.to_string()].map(str::to_owned).to_vec())
+        })?;
+        let client = Client::Iperf { streams, size };
+        Ok(Box::new(Load { server, carrier: carrier.clone(), client, requests: 0 }))
+    }
+}
+
 impl Load {
     /// Runs the load generator, and returns requests and the time that they took.
     fn run(&self, requests: u64, turn: Duration) -> Outcome<(u64, Duration, u64)> {
         let port = self.server.port;
         match self.client {
             Client::Redis { connections, pipeline } => {
-                let mut command = self.carrier.command(false, OsStr::new("redis-benchmark"))?;
-                command.args([
-                    "-p",
-                    &port.to_string(),
-                    "-c",
-                    &connections.to_string(),
-                    "-P",
-                    &pipeline.to_string(),
-                ]);
-                command.args(["-n", &requests.to_string(), "-t", "get", "-d", "8", "--csv"]);
-                let text = text_of(command.output().map_err(say("redis-benchmark"))?)?;
-                let last = text.lines().last().unwrap_or_default();
-                let rate = last.split(',').nth(1).and_then(|cell| cell.trim_matches('"').parse::<f64>().ok());
-                let rate = rate.ok_or_else(|| Trouble::failed(format!("redis-benchmark printed: {last}")))?;
+                let rate = self.redis(connections, pipeline, requests, 1)?;
                 Ok((requests, Duration::from_secs_f64(requests as f64 / rate), 0))
             }
+            Client::RedisLatency { percentile } => {
+                // rps, then the latencies in milliseconds: mean, least, 50, 95, 99 percent, most.
+                let column = match percentile {
+                    0 => 2,
+                    1 => 3,
+                    50 => 4,
+                    95 => 5,
+                    _ => 6,
+                };
+                let millis = self.redis(1, 1, requests, column)?;
+                Ok((1, Duration::from_secs_f64(millis / 1e3), 0))
+            }
+            Client::Iperf { streams, size } => self.iperf(streams, size, turn),
             Client::Wrk { connections, size } => {
                 let seconds = turn.as_secs().max(1).to_string();
                 let mut command = self.carrier.command(false, OsStr::new("wrk"))?;
@@ -161,6 +195,43 @@ impl Load {
                 Ok((requests, Duration::from_secs_f64(seconds), requests * size as u64))
             }
         }
+    }
+}
+
+impl Load {
+    /// Runs redis-benchmark, and returns one column of what it prints.
+    fn redis(&self, connections: u32, pipeline: u32, requests: u64, column: usize) -> Outcome<f64> {
+        let mut command = self.carrier.command(false, OsStr::new("redis-benchmark"))?;
+        let (port, connections) = (self.server.port.to_string(), connections.to_string());
+        command.args([
+            "-p",
+            &port,
+            "-c",
+            &connections,
+            "-P",
+            &pipeline.to_string(),
+            "-n",
+            &requests.to_string(),
+        ]);
+        command.args(["-t", "get", "-d", "8", "--csv"]);
+        let text = text_of(command.output().map_err(say("redis-benchmark"))?)?;
+        let last = text.lines().last().unwrap_or_default();
+        let cell = last.split(',').nth(column).and_then(|cell| cell.trim_matches('"').parse().ok());
+        cell.ok_or_else(|| Trouble::failed(format!("redis-benchmark printed: {last}")))
+    }
+
+    fn iperf(&self, streams: usize, size: usize, turn: Duration) -> Outcome<(u64, Duration, u64)> {
+        let mut command = self.carrier.command(false, OsStr::new("iperf3"))?;
+        let seconds = turn.as_secs().max(1).to_string();
+        command.args(["-c", "127.0.0.1", "-p", &self.server.port.to_string(), "-t", &seconds, "-J"]);
+        command.args(["-P", &streams.to_string(), "-l", &size.to_string()]);
+        let text = text_of(command.output().map_err(say("iperf3"))?)?;
+        let answer: serde_json::Value = serde_json::from_str(&text).map_err(say("iperf3"))?;
+        let received = &answer["end"]["sum_received"];
+        let (Some(octets), Some(seconds)) = (received["bytes"].as_u64(), received["seconds"].as_f64()) else {
+            return Err(Trouble::failed(format!("iperf3 printed: {}", answer["error"])));
+        };
+        Ok((octets / size as u64, Duration::from_secs_f64(seconds), octets))
     }
 }
 
