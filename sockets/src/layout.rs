@@ -110,7 +110,7 @@ pub struct LinkHeader {
 pub struct ReadyFlags {
     /// An octet for each line below that has a flag.
     pub summary: Line,
-    /// An octet for each channel ([`crate::ready`]).
+    /// An octet for each channel.
     pub lines: [Line; READY_LINES],
 }
 
@@ -235,7 +235,7 @@ pub struct Identity {
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct OwnOutbound {
-    /// See [`crate::lock`].
+    /// See [`Lock`](crate::Lock).
     pub lock: AtomicU64,
     /// The position behind the last octet that was written, by TCP or into the ring.
     pub written: AtomicU64,
@@ -248,7 +248,7 @@ pub struct OwnOutbound {
     pub leg: AtomicU64,
     /// What the kernel has counted less `written`, in the current TCP leg: records, and what came before the hooks.
     pub kernel: AtomicU64,
-    /// See [`crate::gate`].
+    /// See [`Gate`](crate::Gate).
     pub inside: AtomicU32,
     /// [`SHUT`](crate::end::SHUT) and other bits of this direction.
     pub flags: AtomicU32,
@@ -266,7 +266,7 @@ pub struct OwnOutbound {
     pub backlog: AtomicU64,
     /// The ring that the daemon has given for what is sent, packed as a leg, until a leg begins in it. 0: none.
     pub ring: AtomicU64,
-    /// The sleeps of threads that wait for room, as [`crate::waiter`] packs them.
+    /// The sleeps of threads that wait for room, as [`Sleepers`](crate::Sleepers) names them.
     pub sleeps: [AtomicU64; 3],
 }
 
@@ -274,7 +274,7 @@ pub struct OwnOutbound {
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct OwnInbound {
-    /// See [`crate::lock`].
+    /// See [`Lock`](crate::Lock).
     pub lock: AtomicU64,
     /// The position up to which the program has taken octets, from TCP or from the ring.
     pub consumed: AtomicU64,
@@ -286,7 +286,7 @@ pub struct OwnInbound {
     pub published: AtomicU64,
     /// The head at which the reader last looked for a sender that waits for room.
     pub checked: AtomicU64,
-    /// See [`crate::gate`].
+    /// See [`Gate`](crate::Gate).
     pub inside: AtomicU32,
     /// Bits of this direction.
     pub flags: AtomicU32,
@@ -296,7 +296,7 @@ pub struct OwnInbound {
     pub behind: AtomicU32,
     /// The second line: what the kernel has counted less `consumed`, in the current TCP leg.
     pub kernel: AtomicU64,
-    /// The sleeps of threads that wait for octets, as [`crate::waiter`] packs them.
+    /// The sleeps of threads that wait for octets, as [`Sleepers`](crate::Sleepers) names them.
     pub sleeps: [AtomicU64; 3],
     reserved: [UnusedU64; 4],
 }
