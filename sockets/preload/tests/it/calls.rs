@@ -1,13 +1,12 @@
 //! The system calls of a program that the library leaves alone: a filter of the program's may allow no others.
 
-use std::path::Path;
 use std::process::Command;
 
-use crate::programs::{Program, library};
+use crate::programs::{Program, library, scratch};
 
 /// Names the calls of the program's own code, one behind the other. `None`: strace is not there, or may not trace.
 fn calls(program: &Program, preload: &str) -> Option<Vec<String>> {
-    let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("calls-{}", preload.len()));
+    let log = scratch(&format!("calls-{}", preload.len()));
     let mut strace = Command::new("strace");
     strace.arg("-o").arg(&log).args(["-E", &format!("LD_PRELOAD={preload}"), "-E", "WEFT_SOCKETS=off"]);
     let is_traced = strace.arg(program.path()).status().is_ok_and(|status| status.success());

@@ -1,11 +1,10 @@
 //! Programs that fork, start others, and hand their sockets on.
 
-use std::path::Path;
 use std::sync::OnceLock;
 
 use weft_daemon::{Config, Daemon, Rules};
 
-use crate::programs::Program;
+use crate::programs::{Program, scratch};
 
 /// What the connections of a way have to come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +36,7 @@ fn talks(way: &str, more: &[&str], goal: Option<Goal>) {
 /// Runs the program with the library and a daemon.
 fn meets(program: &Program, arguments: &[&str], plain: &str, goal: Option<Goal>) {
     let way = arguments[0];
-    let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trace-{way}"));
+    let trace = scratch(&format!("trace-{way}"));
     let path = trace.to_str().expect("a path of text");
     let mut text = String::new();
     // A connection is claimed beside its octets: a slow daemon may come too late for some of them.

@@ -1,7 +1,7 @@
 //! Results with the library and without it.
 
 use crate::processes::daemon;
-use crate::programs::Program;
+use crate::programs::{Program, scratch};
 
 /// Runs a program of C plain and hooked, and compares what it prints.
 fn compare(name: &str) {
@@ -25,7 +25,7 @@ fn threads_are_cancelled_in_the_same_calls() {
 #[test]
 fn the_other_end_hears_of_each_way_to_end_a_connection() {
     let Some(program) = Program::new("endings", &[]) else { return };
-    let trace = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("trace-endings");
+    let trace = scratch("trace-endings");
     let _old = std::fs::remove_file(&trace);
     let path = trace.to_str().unwrap();
     let variables = [("WEFT_DAEMON", daemon()), ("WEFT_SOCKETS", "eager"), ("WEFT_SOCKETS_TRACE", path)];
@@ -40,7 +40,7 @@ fn a_signal_handler_sends_in_the_middle_of_a_send() {
     let Some(program) = Program::new("signals", &[]) else { return };
     let expected = program.plain(&[]);
     assert_eq!(expected, "signals 1, wrong 0, refused 0, lost 0\n");
-    let trace = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("trace-signals");
+    let trace = scratch("trace-signals");
     let path = trace.to_str().unwrap();
     let variables = [("WEFT_DAEMON", daemon()), ("WEFT_SOCKETS", "eager"), ("WEFT_SOCKETS_TRACE", path)];
     // A signal in the middle of the claim puts it off.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::processes::daemon;
-use crate::programs::library;
+use crate::programs::{library, scratch};
 
 /// Runs a step of the script plainly and upgraded, and compares what it prints.
 fn compare(step: &str) {
@@ -24,7 +24,7 @@ fn compare(step: &str) {
         return;
     }
     let name: String = step.chars().filter(char::is_ascii_alphanumeric).collect();
-    let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trace-waits-{name}"));
+    let trace = scratch(&format!("trace-waits-{name}"));
     let _old = std::fs::remove_file(&trace);
     let hooked = run(&[
         ("LD_PRELOAD", library().to_str().expect("a path of text")),

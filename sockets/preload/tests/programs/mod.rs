@@ -1,7 +1,8 @@
 //! Small programs in C, and how the tests run them: with the library and without it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 
 /// A compiled program.
 #[derive(Debug)]
@@ -15,7 +16,7 @@ impl Program {
     #[must_use]
     pub(crate) fn new(name: &str, options: &[&str]) -> Option<Self> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(format!("{name}.c"));
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}{}", options.concat()));
+        let path = scratch(&format!("{name}{}", options.concat()));
         // A name of this thread's own, so that no other one runs a half-written file.
         let thread = format!("{}-{:?}", std::process::id(), std::thread::current().id());
         let fresh = path.with_extension(thread);
@@ -74,4 +75,19 @@ pub(crate) fn library() -> PathBuf {
     let library = folder.join("libweft_sockets_preload.so");
     assert!(library.exists(), "{} is not built", library.display());
     library
+}
+
+/// Returns the path of a file in a folder of this process's own, which goes with the process. The folder of the build may
+/// belong to another user.
+pub(crate) fn scratch(name: &str) -> PathBuf {
+    static FOLDER: OnceLock<(PathBuf, Child)> = OnceLock::new();
+    let (folder, _) = FOLDER.get_or_init(|| {
+        let folder = std::env::temp_dir().join(format!("weft-sockets-tests-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        // The shell reads the end of its input when this process ends.
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "read -r _; rm -rf \"$0\""]).arg(&folder).stdin(Stdio::piped());
+        (folder, shell.spawn().expect("a shell"))
+    });
+    folder.join(name)
 }
