@@ -34,10 +34,20 @@ fn the_other_end_hears_of_each_way_to_end_a_connection() {
     assert!(trace.contains("sends by a ring"), "{trace}");
 }
 
-/// A call that is jumped out of may have written its octets or not.
 #[test]
 fn a_signal_handler_sends_in_the_middle_of_a_send() {
-    let Some(program) = Program::new("signals", &[]) else { return };
+    send_in_handlers(&[]);
+}
+
+/// A call that is jumped out of may have written its octets or not.
+#[test]
+#[ignore = "a known defect: now and then a jump leaves part of a message in the stream"]
+fn a_signal_handler_jumps_out_of_a_send() {
+    send_in_handlers(&[("JUMPS", "1")]);
+}
+
+fn send_in_handlers(options: &[(&str, &str)]) {
+    let Some(program) = Program::new("signals", &[]).map(|program| program.with(options)) else { return };
     let expected = program.plain(&[]);
     assert_eq!(expected, "signals 1, wrong 0, refused 0, lost 0\n");
     let trace = scratch("trace-signals");
