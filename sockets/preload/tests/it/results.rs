@@ -51,13 +51,13 @@ fn send_in_handlers(options: &[(&str, &str)]) {
     let expected = program.plain(&[]);
     assert_eq!(expected, "signals 1, wrong 0, refused 0, lost 0\n");
     let trace = scratch("trace-signals");
-    let path = trace.to_str().unwrap();
+    let path = trace.to_str().expect("a path of text");
     let variables = [("WEFT_DAEMON", daemon()), ("WEFT_SOCKETS", "eager"), ("WEFT_SOCKETS_TRACE", path)];
     // A signal in the middle of the claim puts it off.
     for _ in 0..10 {
         let _old = std::fs::remove_file(&trace);
         assert_eq!(program.with(&variables).hooked(&[]), expected);
-        if std::fs::read_to_string(&trace).unwrap().contains("sends by a ring") {
+        if std::fs::read_to_string(&trace).expect("a trace").contains("sends by a ring") {
             return;
         }
     }
