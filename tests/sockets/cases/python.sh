@@ -2,6 +2,8 @@
 cases+=(asyncio socketserver forking multiprocessing tornado gevent cpython-few cpython)
 quick+=(asyncio forking multiprocessing tornado cpython-few)
 alone[cpython-few]=yes alone[cpython]=yes loose[cpython-few]=yes loose[cpython]=yes eager[cpython-few]=--eager eager[cpython]=--eager
+# A known shortfall: a connection that a parent and its child hold at first is claimed too late.
+loose[forking]=yes loose[multiprocessing]=yes
 for name in asyncio socketserver forking multiprocessing tornado gevent; do eager[$name]=--eager; done
 
 talk() {
