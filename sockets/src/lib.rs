@@ -32,7 +32,6 @@ mod outbound;
 mod pace;
 mod ready;
 mod reason;
-pub mod record;
 mod ring;
 #[cfg(test)]
 #[cfg(not(loom))]
