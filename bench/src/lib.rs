@@ -29,6 +29,7 @@ mod args;
 mod case;
 mod cases;
 mod copies;
+mod cores;
 mod harness;
 mod machine;
 mod markdown;

@@ -4,13 +4,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::thread::{
-    CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity,
-};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::work::Work;
 use super::{Outcome, say};
 use crate::case::{Effort, Sample, Trouble};
+use crate::cores::keep_to;
 use crate::watch::Watch;
 
 /// The core and the network namespace of one end.
@@ -77,14 +76,7 @@ impl Place {
             let kind = Some(LinkNameSpaceType::Network);
             move_into_link_name_space(net.as_fd(), kind).map_err(say("moving to a network namespace"))?;
         }
-        let all = sched_getaffinity(None).map_err(say("asking for the cores"))?;
-        let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| all.is_set(core)).collect();
-        if let Some(&core) = cores.get(self.core).filter(|_| cores.len() > 1) {
-            let mut own = CpuSet::new();
-            own.set(core);
-            sched_setaffinity(None, &own).map_err(say("keeping to a core"))?;
-        }
-        Ok(())
+        keep_to(self.core).map_err(say("keeping to a core"))
     }
 }
 

@@ -24,46 +24,10 @@ pub(super) static FIGURES: [Figure; 11] = [
             beside(ping, &[ping, ping.waiting(Wait::Spinning)])
         },
     },
-    Figure {
-        name: "s0-7.2-1",
-        title: "S0, table 7.2: iperf3 with 1 stream inside one host, over the size of writes",
-        paper: "between two hosts",
-        over: "octets",
-        quantity: Quantity::Throughput,
-        columns: &["Weft", "TCP"],
-        points: SMALL,
-        open: |size| programs(|carrier| Iperf::start(carrier, 1, size)),
-    },
-    Figure {
-        name: "s0-7.2-2",
-        title: "S0, table 7.2: iperf3 with 2 streams inside one host, over the size of writes",
-        paper: "between two hosts",
-        over: "octets",
-        quantity: Quantity::Throughput,
-        columns: &["Weft", "TCP"],
-        points: SMALL,
-        open: |size| programs(|carrier| Iperf::start(carrier, 2, size)),
-    },
-    Figure {
-        name: "s0-7.2-4",
-        title: "S0, table 7.2: iperf3 with 4 streams inside one host, over the size of writes",
-        paper: "between two hosts",
-        over: "octets",
-        quantity: Quantity::Throughput,
-        columns: &["Weft", "TCP"],
-        points: SMALL,
-        open: |size| programs(|carrier| Iperf::start(carrier, 4, size)),
-    },
-    Figure {
-        name: "s0-7.2-8",
-        title: "S0, table 7.2: iperf3 with 8 streams inside one host, over the size of writes",
-        paper: "between two hosts",
-        over: "octets",
-        quantity: Quantity::Throughput,
-        columns: &["Weft", "TCP"],
-        points: SMALL,
-        open: |size| programs(|carrier| Iperf::start(carrier, 8, size)),
-    },
+    iperf::<1>("s0-7.2-1", "S0, table 7.2: iperf3 with 1 stream inside one host, over the size of writes"),
+    iperf::<2>("s0-7.2-2", "S0, table 7.2: iperf3 with 2 streams inside one host, over the size of writes"),
+    iperf::<4>("s0-7.2-4", "S0, table 7.2: iperf3 with 4 streams inside one host, over the size of writes"),
+    iperf::<8>("s0-7.2-8", "S0, table 7.2: iperf3 with 8 streams inside one host, over the size of writes"),
     Figure {
         name: "s1-7a",
         title: "S1, figure 7a: throughput inside one host over the size of messages",
@@ -139,6 +103,20 @@ pub(super) static FIGURES: [Figure; 11] = [
         },
     },
 ];
+
+/// One part of S0's table 7.2.
+const fn iperf<const STREAMS: usize>(name: &'static str, title: &'static str) -> Figure {
+    Figure {
+        name,
+        title,
+        paper: "between two hosts",
+        over: "octets",
+        quantity: Quantity::Throughput,
+        columns: &["Weft", "TCP"],
+        points: SMALL,
+        open: |size| programs(|carrier| Iperf::start(carrier, STREAMS, size)),
+    }
+}
 
 /// Returns ours and conversations on the kernel's sockets.
 fn beside(ours: Talk, others: &[Talk]) -> Outcome<Compared> {

@@ -8,8 +8,8 @@ use weft_sockets::layout::End;
 use weft_sockets::{Carrier, Inbound, Link, Outbound, RingPlace, Slab};
 
 use super::process::{Outcome, say};
-use super::talk;
 use crate::case::{Effort, Sample, Side, Trouble};
+use crate::cores::keep_to;
 use crate::watch::Watch;
 
 /// Messages of 8 octets through a ring.
@@ -121,11 +121,11 @@ impl Side for Ring {
         let mut next = 0;
         thread::scope(|scope| {
             let server = scope.spawn(|| {
-                talk::keep_to(1).map_err(say("keeping to a core"))?;
+                keep_to(1).map_err(say("keeping to a core"))?;
                 self.world.serve(self.goes_back, &ends)
             });
             let asked = scope.spawn(|| {
-                let kept = talk::keep_to(0).map_err(say("keeping to a core"));
+                let kept = keep_to(0).map_err(say("keeping to a core"));
                 let sample = kept.and_then(|()| self.world.ask(self.goes_back, effort, &mut next));
                 ends.store(true, Ordering::Relaxed);
                 sample

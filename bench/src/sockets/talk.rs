@@ -10,8 +10,8 @@ use clap::{Args, ValueEnum};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use rustix::net::sockopt;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::cores::keep_to;
 use crate::octets::{compare, pattern};
 
 /// One end of a conversation. The benchmark starts it; it prints lines for the benchmark only.
@@ -366,18 +366,6 @@ impl End {
         }
         Err(io::Error::other("the server found wrong octets, or went away"))
     }
-}
-
-/// Keeps this process to one of the cores that it may use. On a machine with one core this changes nothing.
-pub(crate) fn keep_to(index: usize) -> io::Result<()> {
-    let all = sched_getaffinity(None)?;
-    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| all.is_set(core)).collect();
-    if let Some(&core) = cores.get(index % cores.len().max(1)) {
-        let mut own = CpuSet::new();
-        own.set(core);
-        sched_setaffinity(None, &own)?;
-    }
-    Ok(())
 }
 
 const LARGE: usize = 4 << 20;
