@@ -64,5 +64,6 @@ pub mod rping;
 pub mod run;
 pub mod sockets;
 pub mod stat;
+mod trace;
 pub mod usage;
 mod wire;

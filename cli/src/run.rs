@@ -10,6 +10,7 @@ use weft_netif::{IpSetting, Spec};
 
 use crate::failure::Failure;
 use crate::library::{Libraries, in_front};
+use crate::trace::trace_file;
 use crate::usage::number;
 
 /// Run a verbs program unmodified, without an RDMA device, a kernel module or privileges.
@@ -161,10 +162,7 @@ impl Args {
         if file.as_os_str() == STANDARD_ERROR {
             return Ok(Some(file.clone()));
         }
-        let complaint = |error| Failure::usage(format!("--trace: {}: {error}", file.display()));
-        // The file is emptied first, as any output file. The program and its children append.
-        std::fs::File::create(file).map_err(complaint)?;
-        std::path::absolute(file).map(Some).map_err(complaint)
+        trace_file(file).map(Some)
     }
 
     /// Checks that the address fits the transport, so that this command reports the error and not the library.

@@ -15,6 +15,7 @@ use daemon::Daemon;
 
 use crate::failure::Failure;
 use crate::library::Libraries;
+use crate::trace::trace_file;
 use crate::usage::number;
 
 /// Run a program whose TCP connections inside this host go through shared memory instead of the kernel's TCP.
@@ -127,12 +128,9 @@ impl Args {
         }
     }
 
-    /// Returns the value of `WEFT_SOCKETS_TRACE`. It is an absolute path: a program may change its folder. The file is
-    /// emptied first, since the program and its children append.
+    /// Returns the value of `WEFT_SOCKETS_TRACE`.
     fn trace_output(&self) -> Result<Option<PathBuf>, Failure> {
-        let Some(file) = &self.trace else { return Ok(None) };
-        let made = std::fs::File::create(file).and_then(|_| std::path::absolute(file));
-        made.map(Some).map_err(|error| Failure::usage(format!("--trace: {}: {error}", file.display())))
+        self.trace.as_deref().map(trace_file).transpose()
     }
 }
 
