@@ -138,8 +138,8 @@ pub(crate) fn announce_bell(line: u8, bell: Own) {
     }
 }
 
-/// True if all who may want to wake this process's sleepers can: by their bells, or through the daemon. Opens the port if
-/// there is none, for a child that inherited connections.
+/// True if each peer can wake this process's sleepers: by their bells, or through the daemon. Opens the port if there is
+/// none, for a child that inherited connections.
 pub(crate) fn is_rung(status: BorrowedFd<'_>) -> bool {
     let is_rung = open(status).is_none() && IS_WELCOME.load(Ordering::Acquire) && show_links();
     RUNG.store(if is_rung { seconds() } else { 0 }, Ordering::Relaxed);
@@ -451,7 +451,7 @@ static FAMILY: AtomicU64 = AtomicU64::new(0);
 static USER: AtomicU32 = AtomicU32::new(u32::MAX);
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 static IS_WELCOME: AtomicBool = AtomicBool::new(false);
-/// The second in which all who may want to wake this process could, or 0.
+/// The second in which [`is_rung`] was last true, or 0.
 static RUNG: AtomicU64 = AtomicU64::new(0);
 /// Why the last try came to nothing: a [`Reason`], or 0.
 static REFUSED: AtomicU32 = AtomicU32::new(0);

@@ -21,7 +21,7 @@ pub(crate) fn are_calls_allowed() -> bool {
     }
     // SAFETY: as above.
     unsafe { kernel!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, MASK_LEN) };
-    // The first call was this one. It is the parent's who waits for such a child, as it sends no signal.
+    // The first of the calls is `wait4` itself. The parent waits for the child by it, since the child sends no signal.
     if child > 0 && passed.load(Ordering::Relaxed) > 0 {
         // SAFETY: the call writes nothing.
         unsafe { kernel!(SYS_wait4, child, 0, libc::__WCLONE, 0) };
