@@ -19,7 +19,9 @@ struct Installed {
 impl Installed {
     fn new() -> Self {
         let folder = Folder::new();
-        std::fs::copy(env!("CARGO_BIN_EXE_weft"), folder.0.join("weft")).unwrap();
+        // A program that this process has open to write cannot run, nor while another test's child has a copy of that.
+        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_weft")).arg(folder.0.join("weft")).status();
+        assert!(copied.unwrap().success());
         std::fs::write(folder.0.join(LIBRARY), "").unwrap();
         let address = path_in(&folder, "daemon");
         let daemon = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
