@@ -96,6 +96,23 @@ impl End {
         is_first
     }
 
+    /// What the connection has moved. Its age is not known here.
+    #[inline]
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        let identity = &self.identity;
+        let [written, consumed] =
+            [&self.outbound.written, &self.inbound.consumed].map(|octets| octets.load(Ordering::Relaxed));
+        Traffic {
+            calls: identity.calls.load(Ordering::Relaxed),
+            octets: written.saturating_add(consumed),
+            threshold: identity.threshold.load(Ordering::Relaxed),
+            tries: identity.tries.load(Ordering::Relaxed),
+            age: u32::MAX,
+            flags: identity.flags.load(Ordering::Relaxed),
+        }
+    }
+
     /// True if all of these flags are set.
     #[inline]
     #[must_use]
@@ -177,8 +194,6 @@ pub struct Traffic {
     pub age: u32,
     /// The flags of the end.
     pub flags: u32,
-    /// The program asked for upgrades from the first octet on.
-    pub is_eager: bool,
 }
 
 impl Traffic {
@@ -188,18 +203,35 @@ impl Traffic {
         self.calls.saturating_add(u32::try_from(self.octets / 0x4000).unwrap_or(u32::MAX))
     }
 
+    /// The worth that the first claim needs.
+    const fn first(&self) -> u32 {
+        if self.flags & EAGER == 0 { 4 } else { 0 }
+    }
+
+    /// True if the family did not see the connection begin, and true if the program waits for it past the hooks.
+    const fn seen(&self) -> (bool, bool) {
+        (self.flags & FOREIGN != 0, self.flags & (NONBLOCKING | TOLD) == NONBLOCKING)
+    }
+
     /// True if a claim is worth its cost now.
     #[must_use]
     pub fn is_worth_it(&self) -> bool {
-        let (is_foreign, is_blind) =
-            (self.flags & FOREIGN != 0, self.flags & (NONBLOCKING | TOLD) == NONBLOCKING);
-        let first = if self.is_eager { 0 } else { 4 };
-        let is_known = !is_foreign || (self.calls >= 64 && self.age >= 1000);
+        let (is_foreign, is_blind) = self.seen();
+        let is_known = !is_foreign || (self.calls >= KNOWN && self.age >= 1000);
         self.flags & STAYS == 0
             && self.tries < TRIES
-            && self.worth() >= self.threshold.max(first)
+            && self.worth() >= self.threshold.max(self.first())
             && is_known
             && !is_blind
+    }
+
+    /// True if the connection should have left TCP: it has moved data in 16 calls more than its claim needed, so that the
+    /// claims of both ends had time to be answered.
+    #[must_use]
+    pub fn is_eligible(&self) -> bool {
+        let (is_foreign, is_blind) = self.seen();
+        let first = if is_foreign { KNOWN } else { self.first() };
+        self.calls >= first + 16 && !is_blind
     }
 
     /// The worth that the claim after this one needs.
@@ -286,6 +318,10 @@ pub const SHARED: u32 = 32;
 pub const CROWDED: u32 = 64;
 /// The program has set `SO_RCVLOWAT`.
 pub const NARROW: u32 = 128;
+/// The program asked for upgrades from the first octet on.
+pub const EAGER: u32 = 256;
+/// The program has asked the kernel for a buffer above 1 MiB: rings of 4 MiB are worth it in both directions.
+pub const WIDE: u32 = 512;
 /// `flags` of a direction: the program has shut it down.
 pub const SHUT: u32 = 1;
 /// `flags` of a direction: the program has been told of its end.
@@ -296,8 +332,13 @@ pub const STUCK: u32 = 4;
 pub const MORE: u32 = 8;
 /// `flags` of the receiving direction: the program has heard that the connection failed, which the kernel says once.
 pub const DEAD: u32 = 16;
-/// `flags` of the receiving direction: the kernel has said so, and the program has not heard of it yet.
-pub const FAILED: u32 = 32;
+/// `flags` of the receiving direction: a wait was told something by the kernel's socket, which was not asked since then.
+pub const NEWS: u32 = 32;
+/// In the flags of the sending direction: a process was killed that may have sent more of the
+/// [backlog](crate::Outbound::backlog) than it has noted.
+pub const UNSURE: u32 = 64;
+/// Calls that make a connection known whose beginning the family did not see.
+const KNOWN: u32 = 64;
 /// Claims of an end in all.
 pub const TRIES: u16 = 3;
 
@@ -357,11 +398,11 @@ mod tests {
     fn a_claim_is_worth_it_after_four_calls_or_64_kib() {
         let worth = |calls, octets| Traffic { calls, octets, ..Traffic::default() }.is_worth_it();
         assert!(!worth(3, 0x3fff) && worth(4, 0) && worth(0, 0x10000) && worth(2, 0x8000));
-        let eager = Traffic { is_eager: true, ..Traffic::default() };
+        let eager = Traffic { flags: EAGER, ..Traffic::default() };
         assert!(eager.is_worth_it());
-        assert!(!Traffic { flags: STAYS, ..eager }.is_worth_it());
-        assert!(!Traffic { flags: NONBLOCKING, ..eager }.is_worth_it());
-        assert!(Traffic { flags: NONBLOCKING | TOLD, ..eager }.is_worth_it());
+        assert!(!Traffic { flags: EAGER | STAYS, ..eager }.is_worth_it());
+        assert!(!Traffic { flags: EAGER | NONBLOCKING, ..eager }.is_worth_it());
+        assert!(Traffic { flags: EAGER | NONBLOCKING | TOLD, ..eager }.is_worth_it());
     }
 
     #[test]
@@ -377,11 +418,22 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_is_eligible_16_calls_behind_the_claim() {
+        let is_eligible = |calls, flags| Traffic { calls, flags, ..Traffic::default() }.is_eligible();
+        for (flags, calls) in
+            [(0, 20), (EAGER, 16), (FOREIGN, 80), (EAGER | FOREIGN, 80), (NONBLOCKING | TOLD, 20)]
+        {
+            assert!(!is_eligible(calls - 1, flags) && is_eligible(calls, flags), "{flags}");
+        }
+        assert!(!is_eligible(1000, NONBLOCKING));
+    }
+
+    #[test]
     fn a_foreign_connection_needs_64_calls_and_a_second() {
         let foreign = Traffic { flags: FOREIGN, calls: 64, octets: 1 << 40, age: 1000, ..Traffic::default() };
         assert!(foreign.is_worth_it());
         assert!(!Traffic { calls: 63, ..foreign }.is_worth_it());
-        assert!(!Traffic { age: 999, is_eager: true, ..foreign }.is_worth_it());
+        assert!(!Traffic { age: 999, flags: EAGER | FOREIGN, ..foreign }.is_worth_it());
     }
 
     #[test]

@@ -30,6 +30,10 @@ impl<'a> Gate<'a> {
             }
             return word & CLOSED == 0;
         }
+        // A closed gate costs no read-modify-write.
+        if self.is_closed() {
+            return false;
+        }
         let word = self.word.fetch_add(1, Ordering::Acquire);
         if word & CLOSED != 0 {
             self.word.fetch_sub(1, Ordering::Relaxed);

@@ -1,13 +1,16 @@
 //! The receiving side of a direction: where the next octets come from, and what the sender has to be told.
 
 use crate::broken::Broken;
-use crate::layout::{ATTACHED, DECLINED, Direction, FINAL, MODE_FLAGS, MODE_NO_FENCE, OwnInbound, RESET};
+use crate::layout::{Direction, FINAL, MODE_NO_FENCE, OwnInbound, RESET};
 use crate::leg::{Carrier, Leg};
 use crate::memory::Link;
 use crate::outbound::BESIDE;
-use crate::ring::{Ring, index};
+use crate::ring::{AT_A_TIME, Ring, index};
 use crate::sync::{Ordering, compiler_fence, fence};
-use crate::waiter::{Sleep, Sleepers};
+use crate::waiter::{Sleep, Sleepers, WaiterName};
+
+mod next;
+mod wishes;
 
 /// The receiving side of a direction that has a channel.
 ///
@@ -45,6 +48,33 @@ pub enum Barrier {
     Everywhere,
 }
 
+/// A ring that had nothing for the reader at a look.
+#[derive(Clone, Copy, Debug)]
+pub struct Quiet<'a> {
+    shared: &'a Direction,
+    /// The position up to which octets had come. All were taken.
+    tail: u64,
+}
+
+impl Quiet<'_> {
+    /// True if the sender has told neither octets nor an end of the stream since. Asks one line of memory, and does not see
+    /// another leg that has no octets.
+    #[inline]
+    #[must_use]
+    pub fn lasts(&self) -> bool {
+        let producer = &self.shared.producer;
+        producer.tail.load(Ordering::Relaxed) == self.tail && producer.flags.load(Ordering::Relaxed) == 0
+    }
+
+    /// True if the sender finds this waiter, and nobody else, as it does behind an [announcement](Inbound::announce).
+    #[must_use]
+    pub fn is_announced(&self, waiter: WaiterName) -> bool {
+        let reader = &self.shared.reader;
+        reader.waiter.load(Ordering::Relaxed) == waiter.to_word()
+            && reader.mode.load(Ordering::Relaxed) & MODE_NO_FENCE == 0
+    }
+}
+
 impl OwnInbound {
     /// Counts octets that came from the kernel's socket.
     #[inline]
@@ -52,11 +82,20 @@ impl OwnInbound {
         self.consumed.fetch_add(octets, Ordering::Relaxed);
     }
 
+    /// Notes that the reader waits, and that this end has written up to this position. Returns true if it has written
+    /// nothing since the wait before: the octets come in a row, and are no answers.
+    #[must_use]
+    pub fn waits_again(&self, written: u64) -> bool {
+        let is_again = self.answered.load(Ordering::Relaxed) == written;
+        self.answered.store(written, Ordering::Relaxed);
+        is_again
+    }
+
     /// The current leg.
     #[inline]
     #[must_use]
     pub fn leg(&self) -> Leg {
-        Leg::from_word(self.leg.load(Ordering::Relaxed)).unwrap_or_default()
+        Leg::from_own_word(self.leg.load(Ordering::Relaxed))
     }
 }
 
@@ -99,18 +138,8 @@ impl<'a> Inbound<'a> {
         Ok(self.there(wanted)?.map_or(0, |(_, available)| available))
     }
 
-    /// Returns how many octets of a ring wait behind the rest of a leg by TCP, as far as the sender has told.
-    ///
-    /// # Errors
-    /// As [`source`](Self::source).
-    pub fn behind_tcp(&self) -> Result<u64, Broken> {
-        let Source::Tcp { left: Some(left) } = self.source()? else { return Ok(0) };
-        let behind = self.own.consumed.load(Ordering::Relaxed).saturating_add(left);
-        Ok(self.shared.producer.tail.load(Ordering::Acquire).saturating_sub(behind))
-    }
-
-    /// Takes octets from the ring, and tells the sender now and then that there is room. Returns how many: 0 if there
-    /// are none, or the direction goes by TCP. [`sleepers`](Self::sleepers) has to follow.
+    /// Takes octets from the ring, and tells the sender now and then that there is room. Returns how many: at most
+    /// 32 KiB, 0 if there are none, or the direction goes by TCP. [`sleepers`](Self::sleepers) has to follow.
     ///
     /// # Errors
     /// As [`source`](Self::source).
@@ -119,11 +148,41 @@ impl<'a> Inbound<'a> {
         loop {
             let consumed = self.own.consumed.load(Ordering::Relaxed);
             let Some((ring, available)) = self.there(octets.len() as u64)? else { return Ok(0) };
-            let len = self.copy(&ring, available, consumed, octets);
+            let len = self.copy(&ring, available.min(AT_A_TIME as u64), consumed, octets);
             if len == 0 || self.take(&ring, consumed, len) {
                 return Ok(len);
             }
         }
+    }
+
+    /// True if the sender has told nothing since the last look. Needs no lock: a thread that spins asks it between two
+    /// looks.
+    #[inline]
+    #[must_use]
+    pub fn is_still(&self) -> bool {
+        let (producer, own) = (&self.shared.producer, self.own);
+        producer.tail.load(Ordering::Relaxed) == own.tail.load(Ordering::Relaxed)
+            && self.shared.legs.leg.load(Ordering::Relaxed) == own.leg.load(Ordering::Relaxed)
+            && producer.flags.load(Ordering::Relaxed) == 0
+    }
+
+    /// True if all octets that the last look has found are taken, and none can follow by another leg.
+    #[inline]
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.own.tail.load(Ordering::Relaxed) == self.own.consumed.load(Ordering::Relaxed)
+            && self.shared.legs.leg.load(Ordering::Relaxed) == self.own.leg.load(Ordering::Relaxed)
+    }
+
+    /// Returns what the sender has told, if a ring has nothing for the reader: all octets are taken, and there is no end of
+    /// the stream and no other leg. Needs no lock.
+    #[inline]
+    #[must_use]
+    pub fn quiet(&self) -> Option<Quiet<'a>> {
+        let tail = self.own.tail.load(Ordering::Relaxed);
+        let is_quiet = self.is_still() && self.is_drained() && self.own.leg().carrier != Carrier::Tcp;
+        let is_taken = self.own.consumed.load(Ordering::Relaxed) == tail;
+        (is_quiet && is_taken).then_some(Quiet { shared: self.shared, tail })
     }
 
     /// Copies octets from place `offset` behind the next octet on, and leaves them in the ring. Returns how many.
@@ -199,12 +258,11 @@ impl<'a> Inbound<'a> {
         self.demand_fences()
     }
 
-    /// Chooses whether the sender sets ready flags. The caller makes the barrier and looks once more.
-    pub fn want_flags(&self, are_wanted: bool) -> Barrier {
-        let barrier = self.demand_fences();
-        let mode = if are_wanted { MODE_FLAGS } else { 0 };
-        self.shared.reader.mode.store(mode, Ordering::Relaxed);
-        barrier
+    /// When the first octets of those that wait in the ring came, as the sender says. `None` in a leg by TCP.
+    #[inline]
+    #[must_use]
+    pub fn stamp(&self) -> Option<u32> {
+        (self.own.leg().carrier != Carrier::Tcp).then(|| self.shared.producer.stamp.load(Ordering::Relaxed))
     }
 
     /// Counts a message that was taken without sleeping. From a number of them on the sender is told to make no fences.
@@ -215,20 +273,9 @@ impl<'a> Inbound<'a> {
         if awake < AWAKE {
             self.own.awake.store(awake + 1, Ordering::Relaxed);
             if awake + 1 == AWAKE {
-                let mode = &self.shared.reader.mode;
-                mode.store(mode.load(Ordering::Relaxed) & MODE_FLAGS | MODE_NO_FENCE, Ordering::Relaxed);
+                self.shared.reader.mode.store(MODE_NO_FENCE, Ordering::Relaxed);
             }
         }
-    }
-
-    /// Tells the sender that this reader takes octets from a ring. The gate has to be closed.
-    pub fn attach(&self) {
-        self.shared.reader.attached.store(ATTACHED, Ordering::Release);
-    }
-
-    /// Tells the sender that this reader stays on TCP.
-    pub fn decline(&self) {
-        self.shared.reader.attached.store(DECLINED, Ordering::Release);
     }
 
     /// Publishes all words again. The thread that takes the lock of a dead owner calls it, since the owner may have been
@@ -272,6 +319,12 @@ impl<'a> Inbound<'a> {
     #[must_use]
     pub fn is_reset(&self) -> bool {
         self.shared.producer.flags.load(Ordering::Acquire) & RESET != 0
+    }
+
+    /// How many octets the ring holds, 0 in a leg by TCP.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.ring().map_or(0, |ring| ring.size())
     }
 
     /// The CPU on which the sender ran when it published last.
@@ -340,23 +393,6 @@ impl<'a> Inbound<'a> {
         Err(Broken)
     }
 
-    /// The leg behind the current one and its start, if the sender has begun it.
-    #[inline]
-    fn next_leg(&self, consumed: u64) -> Result<Option<(Leg, u64)>, Broken> {
-        let (word, own) =
-            (self.shared.legs.leg.load(Ordering::Acquire), self.own.leg.load(Ordering::Relaxed));
-        if word == own {
-            return Ok(None);
-        }
-        let start = self.shared.legs.start.load(Ordering::Relaxed);
-        match Leg::from_word(word) {
-            Some(leg) if leg == self.own.leg().next(leg.carrier) && start >= consumed => {
-                Ok(Some((leg, start)))
-            }
-            _ => Err(Broken),
-        }
-    }
-
     /// Goes on to the next leg, which begins at the next octet.
     fn adopt(&self, leg: Leg) {
         let consumed = self.own.consumed.load(Ordering::Relaxed);
@@ -408,7 +444,8 @@ impl<'a> Inbound<'a> {
             return false;
         }
         let published = self.own.published.load(Ordering::Relaxed);
-        if now >= self.own.tail.load(Ordering::Relaxed) || now.wrapping_sub(published) >= ring.size() / 2 {
+        let is_much = now.wrapping_sub(published) >= (ring.size() / 2).min(AT_A_TIME as u64);
+        if is_much || now >= self.own.tail.load(Ordering::Relaxed) {
             if self.is_nested {
                 self.own.behind.store(1, Ordering::Relaxed);
             } else {
@@ -421,11 +458,10 @@ impl<'a> Inbound<'a> {
     /// Goes back to the mode in which the sender fences.
     fn demand_fences(&self) -> Barrier {
         let mode = &self.shared.reader.mode;
-        let old = mode.load(Ordering::Relaxed);
-        if old & MODE_NO_FENCE == 0 {
+        if mode.load(Ordering::Relaxed) & MODE_NO_FENCE == 0 {
             return Barrier::Fence;
         }
-        mode.store(old & MODE_FLAGS, Ordering::Relaxed);
+        mode.store(0, Ordering::Relaxed);
         Barrier::Everywhere
     }
 
@@ -437,7 +473,14 @@ impl<'a> Inbound<'a> {
     }
 }
 
-/// Messages without sleep behind which the sender makes no fences.
-const AWAKE: u32 = if cfg!(loom) { 1 } else { 10_000 };
+/// Messages without sleep behind which the sender makes no fences. Their fences cost about as much as the membarrier(2) of
+/// the next sleep.
+const AWAKE: u32 = if cfg!(loom) {
+    1
+} else if cfg!(stepped) {
+    4
+} else {
+    1000
+};
 /// Legs without an octet that a reader goes through at a time.
 const LEGS_AT_A_TIME: u32 = 16;

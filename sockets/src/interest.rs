@@ -65,11 +65,23 @@ impl Interest {
         events
     }
 
+    /// [`Look::tail`] at the latest report.
+    #[must_use]
+    pub const fn tail(&self) -> u64 {
+        self.tail
+    }
+
     /// True if the kernel told any of these events last.
     #[inline]
     #[must_use]
     pub const fn was_told(&self, events: u32) -> bool {
         self.told & events != 0
+    }
+
+    /// True if the kernel has nothing new to tell with these events.
+    #[must_use]
+    pub const fn knows(&self, events: u32) -> bool {
+        events & TOLD & !self.told == 0
     }
 
     /// True if the set wants to hear of octets.
@@ -84,6 +96,15 @@ impl Interest {
     #[must_use]
     pub const fn wants_room(&self) -> bool {
         self.events & WRITABLE != 0
+    }
+
+    /// True if nothing but octets can be told: the kernel told nothing, and the set does not want to hear of room, or has
+    /// heard of it. `full` is that of [`Look`].
+    #[inline]
+    #[must_use]
+    pub const fn hears_octets_only(&self, full: u32) -> bool {
+        let is_told = self.events & EDGE != 0 && !self.has_edge && !self.was_full && self.full == full;
+        self.told == 0 && (!self.wants_room() || is_told)
     }
 
     /// Returns true if something happened since the latest report that the set wants to hear of.
@@ -214,6 +235,26 @@ mod tests {
     fn a_change_reports_what_holds_again() {
         check(IN | EDGE, &[(Come(1), IN), (Nothing, 0), (Modify(IN | EDGE), IN), (Nothing, 0)]);
         check(IN, &[(Come(1), IN), (Modify(OUT), OUT), (Modify(0), 0), (Modify(IN | OUT), IN | OUT)]);
+    }
+
+    #[test]
+    fn a_set_that_has_heard_of_room_hears_of_octets_only() {
+        let room = Look { is_writable: true, full: 7, ..Look::default() };
+        for (events, look, expected) in [
+            (IN, room, true),
+            (IN | EDGE, room, true),
+            (IN | OUT, room, false),
+            (IN | OUT | EDGE, room, true),
+            (IN | OUT | EDGE, Look { is_writable: false, ..room }, false),
+        ] {
+            let mut interest = Interest::new(events);
+            assert_eq!(interest.hears_octets_only(7), events & OUT == 0, "{events:x}: no look yet");
+            interest.report(&look);
+            assert_eq!(interest.hears_octets_only(7), expected, "{events:x} {look:?}");
+            assert_eq!(interest.hears_octets_only(8), events & OUT == 0, "{events:x}: full since then");
+            interest.tell(HUP);
+            assert!(!interest.hears_octets_only(7), "{events:x}: the kernel told something");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 // What is reserved is no part of a model.
 use core::sync::atomic::{AtomicU32 as UnusedU32, AtomicU64 as UnusedU64};
 
-use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use crate::sync::{AtomicU16, AtomicU32, AtomicU64};
 
 /// The words of one channel of a link: a connection's two directions. Party 0 produces in the first.
 #[derive(Debug, Default)]
@@ -16,7 +16,8 @@ pub struct Channel {
     pub directions: [Direction; 2],
 }
 
-/// One direction of a connection, as both parties see it. Each line of 64 octets has one writer.
+/// One direction of a connection, as both parties see it. Each line of 64 octets has one writer, except for
+/// [`Reader::attached`].
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Direction {
@@ -44,7 +45,9 @@ pub struct Producer {
     pub cpu: AtomicU16,
     /// [`FINAL`], [`RESET`].
     pub flags: AtomicU16,
-    reserved: UnusedU32,
+    /// When octets came into the empty ring, if the reader wants [stamps](Reader::stamps): the low half of a count of 16
+    /// nanoseconds.
+    pub stamp: AtomicU32,
 }
 
 /// The sender's line of rare changes.
@@ -82,11 +85,15 @@ pub struct Reader {
     /// Who sleeps until there are octets: a [`WaiterName`](crate::waiter::WaiterName), 0 for nobody, or
     /// [`EVERYBODY`].
     pub waiter: AtomicU32,
-    /// [`MODE_FLAGS`], [`MODE_NO_FENCE`].
+    /// 0, or [`MODE_NO_FENCE`].
     pub mode: AtomicU32,
     /// Not 0 once the reader wants the stream back on TCP.
     pub please: AtomicU32,
-    reserved: [UnusedU64; 6],
+    /// Not 0 once the reader wants to tell which of several rings had octets first.
+    pub stamps: AtomicU32,
+    /// Not 0 if the reader wants rings of 4 MiB, should smaller ones be full.
+    pub wide: AtomicU32,
+    reserved: [UnusedU32; 10],
 }
 
 /// The first page of a link.
@@ -102,29 +109,14 @@ pub struct LinkHeader {
     reserved: [UnusedU64; 509],
 }
 
-/// The flags by which a party that reads hears which channels have octets: one page for each party.
-#[derive(Debug)]
-#[cfg_attr(loom, derive(Default))]
-#[cfg_attr(not(loom), repr(align(4096)))]
-#[repr(C)]
-pub struct ReadyFlags {
-    /// An octet for each line below that has a flag.
-    pub summary: Line,
-    /// An octet for each channel.
-    pub lines: [Line; READY_LINES],
-}
-
-/// One cache line of flags.
-#[derive(Debug)]
-#[cfg_attr(loom, derive(Default))]
-#[repr(C, align(64))]
-pub struct Line(pub [AtomicU8; LINE_OCTETS]);
+/// In [`Asleep::asleep`]: several sleep, and each ring ends one's sleep.
+pub const ALWAYS: u32 = 1;
 
 /// One thread's line of the status page, which its peers can only read.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Asleep {
-    /// 1 while the waiter sleeps, or is about to.
+    /// Not 0 while the waiter sleeps, or is about to: the number of this sleep, which one ring ends, or [`ALWAYS`].
     pub asleep: AtomicU32,
 }
 
@@ -164,7 +156,10 @@ pub struct Totals {
     pub out_ring: AtomicU64,
     /// Octets read from rings.
     pub in_ring: AtomicU64,
-    reserved: [UnusedU64; 2],
+    /// Connections that sent or received by a ring.
+    pub upgraded: AtomicU64,
+    /// Those, and the ones that [should have](crate::end::Traffic::is_eligible).
+    pub eligible: AtomicU64,
     /// Connections that stayed on TCP in both directions, by the number of the [`Reason`](crate::reason::Reason).
     pub reasons: [AtomicU32; REASONS],
 }
@@ -226,8 +221,7 @@ pub struct Identity {
     pub threshold: AtomicU32,
     /// When it was first seen, in milliseconds of the monotonic clock, the low half.
     pub since: AtomicU32,
-    /// The channel's secret, which begins each record in the anchor's stream.
-    pub secret: [AtomicU64; 2],
+    reserved: [UnusedU64; 2],
 }
 
 /// An end's sending direction, as its own family knows it. Each change of a word leaves a valid state behind: its owner
@@ -298,7 +292,9 @@ pub struct OwnInbound {
     pub kernel: AtomicU64,
     /// The sleeps of threads that wait for octets, as [`Sleepers`](crate::Sleepers) names them.
     pub sleeps: [AtomicU64; 3],
-    reserved: [UnusedU64; 4],
+    /// The position up to which this end had written when its reader last waited.
+    pub answered: AtomicU64,
+    reserved: [UnusedU64; 3],
 }
 
 /// The members that hold an end.
@@ -337,12 +333,6 @@ pub const fn end_offset(slot: u32) -> u64 {
     ENDS_AT + slot as u64 * size_of::<End>() as u64
 }
 
-/// The offset of the ready flags for the party that reads.
-#[must_use]
-pub const fn ready_offset(party: u32) -> u64 {
-    PAGE * (1 + party as u64)
-}
-
 const PAGE: u64 = 4096;
 /// "weft-lnk"
 pub const LINK_MAGIC: u64 = u64::from_le_bytes(*b"weft-lnk");
@@ -360,19 +350,13 @@ pub const ATTACHED: u32 = 1;
 pub const DECLINED: u32 = 2;
 /// [`Reader::attached`]: the sender has begun to use a ring. The sender stores it.
 pub const COMMITTED: u32 = 3;
-/// [`Reader::mode`]: the sender sets ready flags.
-pub const MODE_FLAGS: u32 = 1;
 /// [`Reader::mode`]: the sender needs no fence before it looks for a sleeper. All-zero memory asks for the fence.
-pub const MODE_NO_FENCE: u32 = 2;
+pub const MODE_NO_FENCE: u32 = 1;
 /// [`Reader::waiter`]: the daemon rings all that sleep.
 pub const EVERYBODY: u32 = u32::MAX;
-/// Lines of ready flags beside the summary.
-pub const READY_LINES: usize = if cfg!(loom) { 1 } else { 63 };
-/// Flags of a line. A model has few.
-pub const LINE_OCTETS: usize = if cfg!(loom) { 1 } else { 64 };
 /// Channels of a link.
-pub const CHANNELS: u32 = if cfg!(loom) { 1 } else { 63 * 64 };
-const CHANNELS_AT: u64 = 3 * PAGE;
+pub const CHANNELS: u32 = if cfg!(loom) { 1 } else { 4032 };
+const CHANNELS_AT: u64 = PAGE;
 /// The offset of the first ring.
 pub const RINGS_AT: u64 = 4 << 20;
 /// The unit of rings' offsets and sizes.
@@ -395,12 +379,9 @@ pub const SLAB_LEN: u64 = end_offset(ENDS);
 
 #[cfg(not(loom))]
 const _: () = {
-    assert!(CHANNELS as usize == READY_LINES * LINE_OCTETS);
     assert!(size_of::<Producer>() == 64 && size_of::<Legs>() == 64);
     assert!(size_of::<Consumer>() == 64 && size_of::<Reader>() == 64);
-    assert!(
-        size_of::<Channel>() == 512 && size_of::<ReadyFlags>() == 4096 && size_of::<LinkHeader>() == 4096
-    );
+    assert!(size_of::<Channel>() == 512 && size_of::<LinkHeader>() == 4096);
     assert!(size_of::<StatusPage>() == 4096 && size_of::<SlabHeader>() as u64 == ENDS_AT);
     // `memory.rs` clears both as 64 words.
     assert!(size_of::<End>() == 512 && channel_offset(CHANNELS) <= RINGS_AT);

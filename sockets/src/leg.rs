@@ -76,6 +76,15 @@ impl Leg {
         Some(Self { number, carrier })
     }
 
+    /// Returns the leg in a word of this family's own, which [`to_word`](Self::to_word) has packed.
+    #[inline]
+    #[must_use]
+    pub(crate) const fn from_own_word(word: u64) -> Self {
+        let place = RingPlace { unit: (word >> 32) as u32, log2: (word >> 24 & 63) as u8 };
+        let carrier = if word >> 16 & 0xff == 0 { Carrier::Tcp } else { Carrier::Ring(place) };
+        Self { number: (word & 0xffff) as u16, carrier }
+    }
+
     /// Packs the leg: number in 16 bits, kind in 8, logarithm in 8, unit in 32.
     #[inline]
     #[must_use]
@@ -94,10 +103,10 @@ impl Leg {
     }
 }
 
-/// The smallest ring: 64 KiB.
-pub const MIN_LOG2: u8 = 16;
+/// The smallest ring: 64 KiB. In the simulation rings have a 512th of their octets.
+pub const MIN_LOG2: u8 = if cfg!(stepped) { 7 } else { 16 };
 /// The largest ring: 4 MiB.
-pub const MAX_LOG2: u8 = 22;
+pub const MAX_LOG2: u8 = MIN_LOG2 + 6;
 
 #[cfg(test)]
 mod tests {
@@ -110,7 +119,8 @@ mod tests {
         let rings = places.into_iter().map(|place| Carrier::Ring(place.expect("a place in the link")));
         for carrier in rings.chain([Carrier::Tcp]) {
             let leg = Leg { number: 7, carrier };
-            assert_eq!(Leg::from_word(leg.to_word()), Some(leg));
+            let word = leg.to_word();
+            assert_eq!((Leg::from_word(word), Leg::from_own_word(word)), (Some(leg), leg));
         }
         for (unit, log2) in [(63, 16), (64, 15), (64, 23), (16384, 16), (16383, 17), (u32::MAX, 22)] {
             assert_eq!(RingPlace::new(unit, log2), None, "{unit} {log2}");

@@ -30,7 +30,6 @@ mod memory;
 mod message;
 mod outbound;
 mod pace;
-mod ready;
 mod reason;
 mod ring;
 #[cfg(test)]
@@ -43,7 +42,7 @@ mod waiter;
 pub use broken::Broken;
 pub use claim::{Claim, Tuple};
 pub use gate::Gate;
-pub use inbound::{Barrier, Inbound, Source};
+pub use inbound::{Barrier, Inbound, Quiet, Source};
 pub use interest::{Interest, Look};
 pub use leg::{Carrier, Leg, MAX_LOG2, MIN_LOG2, RingPlace};
 pub use lock::{Holder, Level, Lock, Owner};

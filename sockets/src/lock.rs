@@ -43,6 +43,12 @@ impl Owner {
     pub const fn member(self) -> u16 {
         (self.0 >> 32 & 0xffff) as u16
     }
+
+    /// The thread, as the kernel numbers it.
+    #[must_use]
+    pub const fn thread(self) -> u32 {
+        (self.0 & 0x3fff_ffff) as u32
+    }
 }
 
 impl<'a> Lock<'a> {

@@ -4,8 +4,9 @@
 //! Each model is run again with an ordering weakened or a step left out, to see that loom finds that. A thread that
 //! would sleep ends instead: a model checks at its end that each of them was woken if there is something for it.
 
+mod counts;
 mod locks;
-mod ready;
+mod lowering;
 mod switch;
 mod waits;
 

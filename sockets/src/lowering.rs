@@ -6,7 +6,7 @@
 
 use crate::broken::Broken;
 use crate::inbound::Inbound;
-use crate::layout::{ATTACHED, COMMITTED, DECLINED};
+use crate::layout::{ATTACHED, COMMITTED, DECLINED, FINAL};
 use crate::leg::{Carrier, Leg};
 use crate::outbound::Outbound;
 #[cfg(not(loom))]
@@ -24,30 +24,70 @@ impl Outbound<'_> {
     }
 
     /// Goes back to TCP for good if the reader has asked for it. What the reader has not taken becomes the
-    /// [backlog](Self::backlog). Returns false if the reader has not asked.
+    /// [backlog](Self::backlog). Returns false if the reader has not asked, or if the stream has ended: the kernel takes
+    /// nothing behind the end.
     ///
     /// # Errors
     /// As [`room`](Self::room).
     pub fn obey(&self) -> Result<bool, Broken> {
-        if self.shared.reader.please.load(Ordering::Acquire) == 0 {
+        if !self.has_question() {
             return Ok(false);
         }
-        let leg = self.own.leg();
-        if let Carrier::Ring(place) = leg.carrier {
-            self.publish(0, false)?;
-            let (from, end) = (self.first_unread(leg)?, self.own.written.load(Ordering::Relaxed));
-            if end.wrapping_sub(self.start_of(leg).max(from)) > place.len() {
-                return Err(Broken);
-            }
-            self.own.head.store(from, Ordering::Relaxed);
-            self.own.backlog.store(if from < end { leg.to_word() } else { 0 }, Ordering::Relaxed);
-            let next = leg.next(Carrier::Tcp);
-            self.own.starts[usize::from(next.number & 1)].store(from, Ordering::Relaxed);
-            self.own.leg.store(next.to_word(), Ordering::Release);
-            self.republish();
+        if self.is_attached() != Some(false) {
+            self.give_back()?;
+            self.shared.reader.attached.store(DECLINED, Ordering::Release);
         }
-        self.shared.reader.attached.store(DECLINED, Ordering::Release);
         Ok(true)
+    }
+
+    /// True if the reader asks for TCP, and has not taken all of a ring that the sender has left by itself. What others
+    /// have written to the kernel's socket since then would come before the rest. So the sender [gives it
+    /// back](Self::give_back) and sends it before it [obeys](Self::obey), and does not obey if others have written.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room).
+    pub fn owes_rest(&self) -> Result<bool, Broken> {
+        let leg = self.own.leg();
+        if !self.has_question() || self.is_attached() == Some(false) || leg.carrier != Carrier::Tcp {
+            return Ok(false);
+        }
+        let is_begun = self.own.backlog.load(Ordering::Relaxed) != 0;
+        Ok(is_begun || self.first_unread(leg)? < self.start_of(leg))
+    }
+
+    /// True if the reader has asked for TCP, and the stream goes on.
+    fn has_question(&self) -> bool {
+        let is_ended = self.shared.producer.flags.load(Ordering::Relaxed) & FINAL != 0;
+        self.shared.reader.please.load(Ordering::Acquire) != 0 && !is_ended
+    }
+
+    /// Begins a leg by TCP at the first octet that the reader, which has asked for that, has not taken. The reader takes
+    /// nothing before the sender [obeys](Self::obey).
+    ///
+    /// # Errors
+    /// As [`room`](Self::room), or if octets have gone by TCP already that would come before those of the ring.
+    pub fn give_back(&self) -> Result<(), Broken> {
+        self.publish(0, false)?;
+        let leg = self.own.leg();
+        let (start, end) = (self.start_of(leg), self.own.written.load(Ordering::Relaxed));
+        let from = self.first_unread(leg)?;
+        let (next, backlog) = match leg.carrier {
+            Carrier::Ring(place) if end.wrapping_sub(start.max(from)) <= place.len() => {
+                (leg.next(Carrier::Tcp), if from < end { leg.to_word() } else { 0 })
+            }
+            // The reader has come to it.
+            Carrier::Tcp if from >= start => return Ok(()),
+            // The sender has gone back by itself, and the reader is in the ring still: this leg begins earlier.
+            Carrier::Tcp if end == start => (leg, self.own.before.load(Ordering::Relaxed)),
+            // What went by TCP since then would come before the rest of the ring.
+            _ => return Err(Broken),
+        };
+        self.own.head.store(from, Ordering::Relaxed);
+        self.own.backlog.store(backlog, Ordering::Relaxed);
+        self.own.starts[usize::from(next.number & 1)].store(from, Ordering::Relaxed);
+        self.own.leg.store(next.to_word(), Ordering::Release);
+        self.republish();
+        Ok(())
     }
 
     /// Returns the octets of the last ring that have to go out before all else: address and length of at most two
@@ -55,7 +95,8 @@ impl Outbound<'_> {
     #[cfg(not(loom))]
     #[must_use]
     pub fn backlog(&self) -> Option<[(*mut u8, usize); 2]> {
-        let leg = Leg::from_word(self.own.backlog.load(Ordering::Relaxed))?;
+        let word = self.own.backlog.load(Ordering::Relaxed);
+        let leg = Leg::from_word(word).filter(|leg| leg.carrier != Carrier::Tcp)?;
         let from = self.own.head.load(Ordering::Relaxed);
         let start = self.start_of(leg);
         let (carrier, end) = if from < start {
@@ -94,10 +135,11 @@ impl Outbound<'_> {
     /// Notes that the kernel's socket has taken the first `len` octets of the backlog.
     pub fn resent(&self, len: usize) {
         let now = self.own.head.load(Ordering::Relaxed).wrapping_add(len as u64);
-        self.own.head.store(now, Ordering::Relaxed);
         if now >= self.own.written.load(Ordering::Relaxed) {
+            // Before the head: a relative that takes the lock of a dead owner must not take what it writes for a rest.
             self.own.backlog.store(0, Ordering::Relaxed);
         }
+        self.own.head.store(now, Ordering::Relaxed);
     }
 }
 
@@ -123,7 +165,7 @@ impl Inbound<'_> {
         self.shared.reader.please.store(0, Ordering::Release);
     }
 
-    /// True if the sender is back on TCP, or never leaves it.
+    /// True if the sender is back on TCP, or never leaves it. A sender whose stream has [ended](Self::end) does not answer.
     #[must_use]
     pub fn is_answered(&self) -> bool {
         self.shared.reader.attached.load(Ordering::Acquire) == DECLINED
@@ -132,13 +174,16 @@ impl Inbound<'_> {
     /// Goes on with TCP after the sender's answer.
     ///
     /// # Errors
-    /// The sender's last leg is no TCP.
+    /// The sender's last leg is no TCP, or not one of the next two: the reader may be a ring behind.
     pub fn come_back(&self) -> Result<(), Broken> {
-        let word = self.shared.legs.leg.load(Ordering::Acquire);
+        let (word, own) = (self.shared.legs.leg.load(Ordering::Acquire), self.own.leg().number);
         match Leg::from_word(word) {
-            Some(Leg { carrier: Carrier::Tcp, .. }) => self.own.leg.store(word, Ordering::Release),
-            _ => return Err(Broken),
+            Some(Leg { carrier: Carrier::Tcp, number }) if number.wrapping_sub(own) <= 2 => {
+                self.own.tail.store(self.own.consumed.load(Ordering::Relaxed), Ordering::Relaxed);
+                self.own.leg.store(word, Ordering::Release);
+                Ok(())
+            }
+            _ => Err(Broken),
         }
-        Ok(())
     }
 }

@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::layout::{
-    CHANNELS, Channel, ENDS, End, LINK_LEN, LinkHeader, RINGS_AT, ReadyFlags, SLAB_LEN, SlabHeader,
-    StatusPage, channel_offset, end_offset, ready_offset,
+    CHANNELS, Channel, ENDS, End, LINK_LEN, LinkHeader, RINGS_AT, SLAB_LEN, SlabHeader, StatusPage,
+    channel_offset, end_offset,
 };
 use crate::leg::RingPlace;
 use crate::sync::{AtomicU64, Ordering};
@@ -34,8 +34,6 @@ unsafe trait Shared {}
 unsafe impl Shared for Channel {}
 // SAFETY: as above.
 unsafe impl Shared for LinkHeader {}
-// SAFETY: as above.
-unsafe impl Shared for ReadyFlags {}
 // SAFETY: as above.
 unsafe impl Shared for SlabHeader {}
 // SAFETY: as above.
@@ -105,12 +103,12 @@ unsafe impl Sync for Mapping {}
 pub struct Link(Mapping);
 
 impl Link {
-    /// Makes the memory of a link: sparse, and sealed against growing and shrinking.
+    /// Makes the memory of a link: sparse, and sealed against growing, shrinking and further seals.
     ///
     /// # Errors
     /// The kernel's.
     pub fn create() -> Result<OwnedFd, Errno> {
-        create(c"weft-link", LINK_LEN)
+        create(c"weft-link", LINK_LEN, FIXED)
     }
 
     /// Maps a link, which a stranger may have made.
@@ -168,15 +166,6 @@ impl Link {
         if channel >= CHANNELS { None } else { self.0.at(channel_offset(channel)) }
     }
 
-    /// The ready flags of the party that reads, 0 or 1.
-    #[inline]
-    #[must_use]
-    pub fn ready(&self, party: u32) -> &ReadyFlags {
-        self.0
-            .at(ready_offset(party & 1))
-            .unwrap_or_else(|| unreachable!("a link has flags for both parties"))
-    }
-
     /// The octets of a ring.
     #[inline]
     #[must_use]
@@ -203,7 +192,7 @@ impl Slab {
     /// # Errors
     /// The kernel's.
     pub fn create() -> Result<OwnedFd, Errno> {
-        create(c"weft-ends", SLAB_LEN)
+        create(c"weft-ends", SLAB_LEN, FIXED)
     }
 
     /// Maps a slab.
@@ -237,6 +226,12 @@ impl Slab {
         if slot >= ENDS { None } else { self.0.at(end_offset(slot)) }
     }
 
+    /// The ends that were ever in use, each behind its slot. A family may claim any number.
+    pub fn ends(&self) -> impl Iterator<Item = (u32, &End)> {
+        let slots = 0..self.header().ends.load(Ordering::Acquire).min(ENDS);
+        slots.filter_map(|slot| Some((slot, self.end(slot)?)))
+    }
+
     /// Stores 0 to all words of an end but the first, which has its state.
     pub(crate) fn clear(&self, slot: u32) {
         let words: Option<&Words> = if slot >= ENDS { None } else { self.0.at(end_offset(slot)) };
@@ -256,9 +251,9 @@ impl Status {
     /// # Errors
     /// The kernel's.
     pub fn create() -> Result<(OwnedFd, Self), Errno> {
-        let file = create(c"weft-status", size_of::<StatusPage>() as u64)?;
+        let file = create(c"weft-status", size_of::<StatusPage>() as u64, SealFlags::empty())?;
         let mapping = Mapping::new(&file, size_of::<StatusPage>() as u64, true)?;
-        fcntl_add_seals(&file, SealFlags::FUTURE_WRITE)?;
+        fcntl_add_seals(&file, FIXED | SealFlags::FUTURE_WRITE)?;
         Ok((file, Self(mapping)))
     }
 
@@ -357,12 +352,15 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     unsafe { function(to.cast(), from.cast(), len) };
 }
 
-fn create(name: &core::ffi::CStr, len: u64) -> Result<OwnedFd, Errno> {
+fn create(name: &core::ffi::CStr, len: u64, seals: SealFlags) -> Result<OwnedFd, Errno> {
     let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&file, len)?;
-    fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK)?;
+    fcntl_add_seals(&file, seals)?;
     Ok(file)
 }
+
+/// No process can take memory away below a mapping, or keep others from mapping it.
+const FIXED: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
 
 /// Checks that nobody can take the memory away below a mapping.
 fn check(file: impl AsFd, len: u64) -> Result<(), Errno> {

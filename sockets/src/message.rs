@@ -144,8 +144,12 @@ messages! {
         /// The ring.
         ring: RingPlace,
     }
-    /// An end is closed: the party uses the channel no more.
+    /// An end is closed: the party uses the channel no more. If the channel is another end's by now, nothing happens.
     Closed = 7, 0 descriptors {
+        /// The end in the slab.
+        slot: u32,
+        /// The generation in the end's state.
+        generation: u32,
         /// The link's name.
         link: u64,
         /// The channel in the link.
@@ -221,7 +225,8 @@ messages! {
         /// Its place among the members.
         member: u16,
     }
-    /// Both ends of a connection were claimed: here is a channel for it. Its words are zero.
+    /// Both ends of a connection were claimed: here is a channel for it. Its words are zero, unless a relative of the
+    /// process has had this offer before.
     Offer = 8, 0 descriptors {
         /// The claimed end in the slab.
         slot: u32,
@@ -233,8 +238,6 @@ messages! {
         channel: u32,
         /// The end's party of the link: 0 or 1.
         party: u8,
-        /// Begins each record in the stream of the kernel's socket. Both ends have the same.
-        secret: [u64; 2],
         /// The first ring for what this end sends.
         ring: RingPlace,
     }
@@ -378,15 +381,7 @@ mod tests {
     #[test]
     fn a_message_that_is_cut_or_longer_is_refused() {
         let ring = RingPlace::new(64, 16).expect("a place");
-        let offer = ToProcess::Offer {
-            slot: 7,
-            generation: 8,
-            link: 9,
-            channel: 10,
-            party: 1,
-            secret: [11, 12],
-            ring,
-        };
+        let offer = ToProcess::Offer { slot: 7, generation: 8, link: 9, channel: 10, party: 1, ring };
         let octets = offer.encode();
         assert_eq!(ToProcess::decode(&octets), Some(offer));
         assert!((0..octets.len()).all(|len| ToProcess::decode(&octets[..len]).is_none()));

@@ -2,11 +2,11 @@
 
 use crate::broken::Broken;
 use crate::layout::{
-    ATTACHED, COMMITTED, DECLINED, Direction, FINAL, MODE_FLAGS, MODE_NO_FENCE, NOWHERE, OwnOutbound, RESET,
+    ATTACHED, COMMITTED, DECLINED, Direction, FINAL, MODE_NO_FENCE, NOWHERE, OwnOutbound, RESET,
 };
 use crate::leg::{Carrier, Leg};
 use crate::memory::Link;
-use crate::ring::{Ring, index};
+use crate::ring::{AT_A_TIME, Ring, index};
 use crate::sync::{Ordering, fence, light_fence};
 use crate::waiter::{Sleep, Sleepers};
 
@@ -43,7 +43,7 @@ impl OwnOutbound {
     #[inline]
     #[must_use]
     pub fn leg(&self) -> Leg {
-        Leg::from_word(self.leg.load(Ordering::Relaxed)).unwrap_or_default()
+        Leg::from_own_word(self.leg.load(Ordering::Relaxed))
     }
 
     /// The position behind the last octet that was taken from the program: `written`, and behind it what is held.
@@ -88,6 +88,15 @@ impl<'a> Outbound<'a> {
         self.room_behind(&ring, self.own.accepted(), wanted)
     }
 
+    /// True if the reader has told of no room since the last look. Needs no lock: a thread that spins asks it between two
+    /// looks.
+    #[inline]
+    #[must_use]
+    pub fn is_still(&self) -> bool {
+        self.shared.consumer.head.load(Ordering::Relaxed) == self.own.head.load(Ordering::Relaxed)
+            && !self.is_asked_back()
+    }
+
     /// True if a third of the ring is free: then a poll tells that the socket is writable.
     ///
     /// # Errors
@@ -121,7 +130,7 @@ impl<'a> Outbound<'a> {
 
     /// Copies several slices to the ring, behind each other, and publishes them at once. With `more` (`MSG_MORE`) they
     /// are held until the next publication, unless less than half of the ring is free behind them. Returns how many
-    /// octets were copied.
+    /// octets were copied: at most 32 KiB, so that the reader copies them out while the next ones come in.
     ///
     /// # Errors
     /// As [`room`](Self::room).
@@ -135,11 +144,14 @@ impl<'a> Outbound<'a> {
         let mut end = begin;
         for octets in slices {
             let room = self.room_behind(&ring, end, octets.len() as u64)?;
-            let len = octets.len().min(index(room));
+            let left = AT_A_TIME.saturating_sub(index(end.wrapping_sub(begin)));
+            let len = octets.len().min(index(room)).min(left);
             ring.write(end, octets.get(..len).unwrap_or_default());
             end = end.wrapping_add(len as u64);
             if len < octets.len() {
-                self.note_full(end);
+                if len == index(room) {
+                    self.note_full(end);
+                }
                 break;
             }
         }
@@ -179,23 +191,14 @@ impl<'a> Outbound<'a> {
         self.take(&ring, end.wrapping_add(len as u64), more)
     }
 
-    /// Returns the sleepers that the latest publication has to wake, after it has set the flags that the reader wants.
-    /// Call it behind each publication. Those who are named need a wake-up only if their line says that they are asleep.
+    /// Returns the sleepers that the latest publication has to wake. Call it behind each publication. Those who are named need a wake-up only if their line says that they are asleep.
     #[inline]
     #[must_use]
     pub fn sleepers(&self) -> Option<Sleepers> {
         light_fence(Ordering::SeqCst);
         let reader = &self.shared.reader;
-        let mut mode = reader.mode.load(Ordering::Relaxed);
-        self.flag(mode);
-        if mode & MODE_NO_FENCE == 0 {
+        if reader.mode.load(Ordering::Relaxed) & MODE_NO_FENCE == 0 {
             fence(Ordering::SeqCst);
-            let flagged = mode & MODE_FLAGS;
-            mode = reader.mode.load(Ordering::Relaxed);
-            if mode & MODE_FLAGS & !flagged != 0 {
-                self.flag(mode);
-                fence(Ordering::SeqCst);
-            }
         }
         Sleepers::from_word(reader.waiter.load(Ordering::Relaxed))
     }
@@ -213,6 +216,13 @@ impl<'a> Outbound<'a> {
         fence(Ordering::SeqCst);
         let half = ring.size() / 2;
         Ok(self.room_behind(&ring, self.own.accepted(), u64::MAX)? < half)
+    }
+
+    /// Returns the sleepers of this end that have [asked for room](Self::ask_for_room), for a thread that has begun a
+    /// larger ring: the reader wakes them only once it has left the ring before.
+    #[must_use]
+    pub fn own_sleepers(&self) -> Option<Sleepers> {
+        Sleepers::from_word(self.shared.legs.waiter.load(Ordering::Relaxed))
     }
 
     /// Begins the next leg at the octet behind the last one. Returns false, and begins nothing, unless the reader is in
@@ -271,6 +281,23 @@ impl<'a> Outbound<'a> {
         self.shared.producer.cpu.store(cpu, Ordering::Relaxed);
     }
 
+    /// True if the reader wants [stamps](Self::stamp).
+    #[inline]
+    #[must_use]
+    pub fn wants_stamps(&self) -> bool {
+        self.shared.reader.stamps.load(Ordering::Relaxed) != 0
+    }
+
+    /// Notes when the next octets come, unless earlier ones are there still. Call it before publications.
+    pub fn stamp(&self, now: impl FnOnce() -> u32) {
+        // A reader that is not in this leg yet shows a head of the one before.
+        let head =
+            self.shared.consumer.head.load(Ordering::Relaxed).max(self.own.head.load(Ordering::Relaxed));
+        if head >= self.own.written.load(Ordering::Relaxed) {
+            self.shared.producer.stamp.store(now(), Ordering::Relaxed);
+        }
+    }
+
     /// Returns how many octets the reader has not taken yet, in a leg by ring.
     ///
     /// # Errors
@@ -296,6 +323,23 @@ impl<'a> Outbound<'a> {
     #[must_use]
     pub fn is_adopted(&self) -> bool {
         self.shared.consumer.adopted.load(Ordering::Acquire) == u64::from(self.own.leg().number)
+    }
+
+    /// True if the other end has told that it is closed: nobody will read what is sent.
+    #[inline]
+    #[must_use]
+    pub fn is_deserted(&self) -> bool {
+        let other = self
+            .link
+            .channel(self.channel)
+            .map(|channel| &channel.directions[index(u64::from(1 - self.party))]);
+        other.is_some_and(|other| other.producer.flags.load(Ordering::Acquire) & RESET != 0)
+    }
+
+    /// True if the reader wants a larger ring than others.
+    #[must_use]
+    pub fn is_wanted_wide(&self) -> bool {
+        self.shared.reader.wide.load(Ordering::Relaxed) != 0
     }
 
     /// True if the reader wants the stream back on TCP.
@@ -389,13 +433,6 @@ impl<'a> Outbound<'a> {
     fn store_tail(&self, end: u64) {
         self.own.written.store(end, Ordering::Relaxed);
         self.shared.producer.tail.store(end, Ordering::Release);
-    }
-
-    #[inline]
-    fn flag(&self, mode: u32) {
-        if mode & MODE_FLAGS != 0 {
-            self.link.ready(1 - self.party).raise(self.channel);
-        }
     }
 
     /// Notes that a send has found less room than it wanted, behind position `end`. A set that waits for an edge hears of

@@ -52,6 +52,17 @@ impl Pace {
         Self { budget: FIRST, sleeps: 0, busy_until: 0 }
     }
 
+    /// True if a spin is worth it.
+    #[must_use]
+    pub const fn pays(&self) -> bool {
+        self.budget > 0
+    }
+
+    /// Learns that a spin has found something.
+    pub fn pay(&mut self) {
+        self.budget = if self.budget > LONGEST / 2 { LONGEST } else { self.budget * 2 };
+    }
+
     /// Begins a wait.
     #[must_use]
     pub const fn begin(&self, now: u64, situation: Situation) -> Wait {
@@ -82,9 +93,7 @@ impl Pace {
             self.busy_until = now.saturating_add(BUSY);
         }
         match wait.latest {
-            Some(Step::Spin) if !wait.is_in_stream => {
-                self.budget = if self.budget > LONGEST / 2 { LONGEST } else { self.budget * 2 };
-            }
+            Some(Step::Spin) if !wait.is_in_stream => self.pay(),
             Some(Step::Sleep) if wait.spin > 0 && !wait.is_in_stream => {
                 self.budget = if self.budget / 2 < SHORTEST { 0 } else { self.budget / 2 };
             }
@@ -107,6 +116,12 @@ impl Default for Pace {
 }
 
 impl Wait {
+    /// True if the thread is to look again at once.
+    #[must_use]
+    pub const fn is_spinning(&self) -> bool {
+        matches!(self.latest, Some(Step::Spin))
+    }
+
     /// Tells what to do after a look at this time found nothing.
     #[inline]
     pub fn next(&mut self, now: u64) -> Step {
@@ -185,6 +200,7 @@ mod tests {
     #[test]
     fn a_spin_that_pays_doubles_the_budget_and_one_that_does_not_halves_it() {
         let mut pace = Pace::new();
+        assert!(pace.pays());
         assert_eq!(sleep(&mut pace, 0, ALONE), (20, 0));
         assert_eq!(sleep(&mut pace, 0, ALONE), (10, 0));
         assert_eq!(find(&mut pace), Some(Step::Spin));
@@ -193,6 +209,9 @@ mod tests {
             assert_eq!(find(&mut pace), Some(Step::Spin));
         }
         assert_eq!(sleep(&mut pace, 0, ALONE), (50, 0));
+        assert_eq!(sleep(&mut pace, 0, ALONE), (25, 0));
+        pace.pay();
+        assert_eq!(sleep(&mut pace, 0, ALONE), (25, 0), "also one that asked no clock");
     }
 
     #[test]
@@ -201,6 +220,7 @@ mod tests {
         let halved: Vec<_> = (0..5).map(|_| sleep(&mut pace, 0, ALONE).0).collect();
         assert_eq!(halved, [20, 10, 5, 3, 2]);
         for _ in 0..2 {
+            assert!(!pace.pays());
             assert!((0..64).all(|_| sleep(&mut pace, 0, ALONE) == (0, 0)));
             let halved: Vec<_> = (0..3).map(|_| sleep(&mut pace, 0, ALONE).0).collect();
             assert_eq!(halved, [5, 3, 2]);

@@ -24,6 +24,16 @@ macro_rules! reasons {
                 match self { $(Self::$variant => $text,)+ }
             }
 
+            /// True if the connection is to stay on TCP for this reason: something in the program needs the kernel's stream,
+            /// a rule forbids the upgrade, or several processes hold an end.
+            #[must_use]
+            pub const fn is_wanted(self) -> bool {
+                !matches!(
+                    self,
+                    Self::NoDaemon | Self::NoPartner | Self::Short | Self::Version | Self::Peer | Self::Limit
+                )
+            }
+
             /// Returns the reason with this number.
             #[must_use]
             pub const fn from_number(number: u8) -> Option<Self> {
@@ -42,8 +52,8 @@ reasons! {
     Kernel = 3, "kernel", "this kernel does not count the octets of a connection (Linux 5.14 does)";
     /// A seccomp filter is there.
     Seccomp = 4, "seccomp", "a seccomp filter of the program refuses calls that are needed";
-    /// The connection ended before it was worth it.
-    Short = 5, "short", "the connection has moved too little to be worth an upgrade";
+    /// The connection ended before it was worth it, or before the upgrade.
+    Short = 5, "short", "the connection moved too little for an upgrade, or ended before it";
     /// Several processes hold it.
     Shared = 6, "shared", "several processes hold this end";
     /// Octets went past the hooks.

@@ -76,6 +76,10 @@ impl<'a> Ring<'a> {
     }
 }
 
+/// Octets that are copied between two publications: both ends copy at the same time. More by one `memcpy` leave the caches
+/// of some processors, from where the other end has to fetch them.
+pub(crate) const AT_A_TIME: usize = 32 << 10;
+
 /// The low part of a number, as memory is indexed.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the programs are of 64 bits; a ring's index is masked")]

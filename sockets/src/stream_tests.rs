@@ -3,7 +3,7 @@
 mod lowering;
 mod random;
 
-use crate::layout::{End, MODE_FLAGS, MODE_NO_FENCE};
+use crate::layout::{End, MODE_NO_FENCE};
 use crate::leg::{Carrier, RingPlace};
 use crate::memory::{Link, Slab};
 use crate::sync::Ordering;
@@ -85,10 +85,11 @@ fn a_full_ring_takes_no_more_and_wakes_its_sender_when_half_of_it_is_free() {
     let world = World::new();
     let (outbound, inbound) = world.ringed();
     let waiter = WaiterName { member: 3, line: 7 };
-    let octets = vec![7; 40_000];
+    let octets = vec![7; 30_000];
     let full = || world.end(0).outbound.full.load(Ordering::Relaxed);
-    assert_eq!((outbound.write(&octets), outbound.is_writable(), full()), (Ok(40_000), Ok(true), 0));
-    assert_eq!((outbound.write(&octets), outbound.is_writable(), full()), (Ok(25_536), Ok(false), 65_537));
+    assert_eq!((outbound.write(&octets), outbound.is_writable(), full()), (Ok(30_000), Ok(true), 0));
+    assert_eq!((outbound.write(&octets), outbound.is_writable(), full()), (Ok(30_000), Ok(false), 0));
+    assert_eq!((outbound.write(&octets), outbound.is_writable(), full()), (Ok(5_536), Ok(false), 65_537));
     assert_eq!((outbound.free(1).map(|pieces| pieces[0].1), full()), (Ok(0), 65_537));
     assert_eq!((outbound.write(b"x"), outbound.unread(), full()), (Ok(0), Ok(65_536), 65_537));
     assert_eq!(outbound.ask_for_room(sleep(waiter), |_| false), Ok(true));
@@ -99,6 +100,42 @@ fn a_full_ring_takes_no_more_and_wakes_its_sender_when_half_of_it_is_free() {
     assert_eq!((inbound.discard(1), inbound.sleepers()), (Ok(1), Some(Sleepers::One(waiter))));
     assert_eq!(outbound.ask_for_room(sleep(waiter), |_| false), Ok(false));
     assert_eq!((outbound.room(1), inbound.sleepers()), (Ok(32_768), None));
+}
+
+#[test]
+fn a_reader_that_waits_twice_without_an_answer_between_is_in_a_stream() {
+    let world = World::new();
+    let own = &world.end(1).inbound;
+    assert_eq!(
+        [0, 8, 16, 16, 16, 17].map(|written| own.waits_again(written)),
+        [true, false, false, true, true, false]
+    );
+}
+
+#[test]
+fn a_large_ring_is_filled_and_emptied_by_pieces() {
+    let world = World::new();
+    let (outbound, inbound) = world.ringed();
+    assert_eq!(outbound.begin_leg(ring(80, 20)), Ok(true));
+    assert!(!inbound.is_still(), "another leg");
+    assert_eq!(inbound.source(), Ok(Source::Ring { available: 0 }));
+    let full = || world.end(0).outbound.full.load(Ordering::Relaxed);
+    let (mut position, mut octets) = (0, vec![7; 200_000]);
+    for len in [32_768, 32_768, 32_768, 32_768, 32_768, 32_768, 3_392] {
+        assert!(inbound.is_still() && outbound.is_still());
+        assert_eq!((outbound.write(&octets[position..]), full()), (Ok(len), 0), "there is room");
+        assert!(!inbound.is_still());
+        position += len;
+        let read = inbound.read(&mut octets);
+        assert_eq!((read, inbound.is_drained(), outbound.is_still()), (Ok(len), true, false));
+        assert_eq!(outbound.unread(), Ok(0), "the reader tells of each piece");
+    }
+    assert_eq!((outbound.write(&octets[..1000]), inbound.read(&mut octets[..10])), (Ok(1000), Ok(10)));
+    assert_eq!((inbound.is_drained(), outbound.is_deserted()), (false, false));
+    outbound.finish().unwrap();
+    assert!(!inbound.is_still(), "the end is told");
+    Outbound::new(&world.end(1).outbound, &world.link, 5, 1).unwrap().reset();
+    assert!(outbound.is_deserted());
 }
 
 #[test]
@@ -119,6 +156,26 @@ fn a_sender_that_went_on_behind_the_tail_last_seen_is_woken_too() {
     assert_eq!(outbound.ask_for_room(sleep(waiter), |_| false), Ok(true));
     assert_eq!((inbound.discard(20_000), inbound.sleepers()), (Ok(20_000), None));
     assert_eq!((inbound.discard(30_000), inbound.sleepers()), (Ok(30_000), Some(Sleepers::One(waiter))));
+}
+
+#[test]
+fn the_stamp_tells_when_octets_came_into_the_empty_ring() {
+    let world = World::new();
+    assert_eq!(world.inbound().stamp(), None);
+    let (outbound, inbound) = world.ringed();
+    assert!(!outbound.wants_stamps());
+    inbound.want_stamps();
+    assert!(outbound.wants_stamps());
+    let send = |now| {
+        outbound.stamp(|| now);
+        outbound.write(b"octets").unwrap();
+        inbound.stamp().unwrap()
+    };
+    assert_eq!((send(10), send(11)), (10, 10), "the first octets wait still");
+    assert_eq!((inbound.discard(11), send(12)), (Ok(11), 10));
+    assert_eq!((inbound.discard(7), send(13)), (Ok(7), 13));
+    assert_eq!((inbound.discard(6), outbound.begin_leg(ring(80, 16))), (Ok(6), Ok(true)));
+    assert_eq!((send(14), send(15)), (14, 14), "before the reader is in the next ring");
 }
 
 #[test]
@@ -161,17 +218,14 @@ fn the_mode_says_which_barrier_a_sleeper_needs() {
     let (first, second) = (WaiterName { member: 1, line: 1 }, WaiterName { member: 1, line: 2 });
     let mode = || world.link.channel(5).unwrap().directions[0].reader.mode.load(Ordering::Relaxed);
     assert_eq!((outbound.sleepers(), mode()), (None, 0));
-    assert_eq!(inbound.want_flags(true), Barrier::Fence);
-    for _ in 0..9_999 {
+    for _ in 0..999 {
         inbound.stay_awake();
     }
-    assert_eq!(mode(), MODE_FLAGS);
+    assert_eq!(mode(), 0);
     inbound.stay_awake();
-    assert_eq!(mode(), MODE_FLAGS | MODE_NO_FENCE);
-    assert_eq!((inbound.announce(sleep(first), |_| true), mode()), (Barrier::Everywhere, MODE_FLAGS));
+    assert_eq!(mode(), MODE_NO_FENCE);
+    assert_eq!((inbound.announce(sleep(first), |_| true), mode()), (Barrier::Everywhere, 0));
     assert_eq!(outbound.sleepers(), Some(Sleepers::One(first)));
-    let line = &world.link.ready(1).lines[5].0[0];
-    assert_eq!(line.swap(0, Ordering::Relaxed), 1, "the flag of channel 5 for the party that reads");
     assert_eq!(inbound.announce(sleep(second), |_| false), Barrier::Fence);
     assert_eq!(outbound.sleepers(), Some(Sleepers::One(second)));
     assert_eq!(inbound.announce(sleep(first), |_| true), Barrier::Fence);
@@ -197,7 +251,7 @@ fn a_reader_that_takes_what_was_not_there_and_a_sender_that_goes_back_are_broken
     let world = World::new();
     let (outbound, inbound) = world.ringed();
     let shared = &world.link.channel(5).unwrap().directions[0];
-    outbound.write(&[1; 65_536]).unwrap();
+    assert_eq!([(); 2].map(|()| outbound.write(&[1; 32_768])), [Ok(32_768); 2]);
     for (head, expected) in [(65_537, Err(Broken)), (10, Ok(10)), (9, Err(Broken)), (u64::MAX, Err(Broken))] {
         shared.consumer.head.store(head, Ordering::Relaxed);
         assert_eq!(outbound.room(65_536), expected, "{head}");

@@ -24,7 +24,11 @@ impl Totals {
             total.fetch_add(more, Ordering::Relaxed);
         }
         let reason = end.reason().unwrap_or(Reason::Short);
-        if let Some(count) = self.reasons.get(reason as usize).filter(|_| !is_out && !is_in) {
+        let is_upgraded = is_out || is_in;
+        let is_eligible = is_upgraded || (end.traffic().is_eligible() && !reason.is_wanted());
+        self.upgraded.fetch_add(u64::from(is_upgraded), Ordering::Relaxed);
+        self.eligible.fetch_add(u64::from(is_eligible), Ordering::Relaxed);
+        if let Some(count) = self.reasons.get(reason as usize).filter(|_| !is_upgraded) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }

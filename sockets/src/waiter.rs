@@ -47,7 +47,7 @@ impl WaiterName {
 pub struct Sleep {
     /// The waiter.
     pub waiter: WaiterName,
-    /// Differs from that of the waiter's sleeps before.
+    /// Stays the same as long as the waiter sleeps on the same directions.
     pub number: u32,
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(unnameable_types, unreachable_pub, reason = "they stand for public types")]
 
-use crate::layout::{Channel, ReadyFlags};
+use crate::layout::Channel;
 use crate::leg::RingPlace;
 use crate::sync::{AtomicU8, Ordering};
 
@@ -11,7 +11,6 @@ use crate::sync::{AtomicU8, Ordering};
 pub struct Link {
     // A model's threads have small stacks.
     channel: Box<Channel>,
-    ready: [Box<ReadyFlags>; 2],
     rings: [[AtomicU8; 4]; 2],
 }
 
@@ -21,15 +20,11 @@ pub struct Octets<'a>(&'a [AtomicU8]);
 
 impl Link {
     pub(crate) fn new() -> Self {
-        Self { channel: Box::default(), ready: Default::default(), rings: Default::default() }
+        Self { channel: Box::default(), rings: Default::default() }
     }
 
     pub(crate) fn channel(&self, channel: u32) -> Option<&Channel> {
         (channel == 0).then_some(&self.channel)
-    }
-
-    pub(crate) fn ready(&self, party: u32) -> &ReadyFlags {
-        &self.ready[party as usize]
     }
 
     pub(crate) fn ring(&self, place: RingPlace) -> Octets<'_> {

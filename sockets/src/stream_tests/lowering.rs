@@ -48,6 +48,46 @@ fn what_the_reader_has_not_taken_goes_out_by_tcp() {
 }
 
 #[test]
+fn a_reader_that_is_behind_in_the_ring_before_tcp_gets_its_rest_by_tcp() {
+    let world = World::new();
+    let (outbound, inbound) = (world.outbound(), world.inbound());
+    inbound.attach();
+    assert_eq!((outbound.commit(), outbound.begin_leg(ring(64, 16))), (true, Ok(true)));
+    assert_eq!((outbound.write(b"taken, and more"), inbound.read(&mut [0; 5])), (Ok(15), Ok(5)));
+    assert_eq!((outbound.begin_leg(Carrier::Tcp), outbound.backlog()), (Ok(true), None));
+    inbound.ask_back();
+    assert_eq!((outbound.obey(), inbound.is_answered()), (Ok(true), true));
+    assert_eq!(resend(&outbound, &world, 4), b", and more");
+    assert_eq!((inbound.come_back(), inbound.source()), (Ok(()), Ok(Source::Tcp { left: None })));
+    world.end(0).outbound.count(3);
+    assert_eq!((outbound.obey(), outbound.backlog()), (Ok(true), None));
+}
+
+#[test]
+fn a_sender_that_has_left_the_ring_by_itself_answers_behind_the_rest() {
+    for (taken, is_owed) in [(5, true), (15, false)] {
+        let world = World::new();
+        let (outbound, inbound) = (world.outbound(), world.inbound());
+        inbound.attach();
+        assert_eq!((outbound.commit(), outbound.begin_leg(ring(64, 16))), (true, Ok(true)));
+        assert_eq!(outbound.write(b"taken, and more"), Ok(15));
+        assert_eq!(inbound.read(&mut [0; 15][..taken]), Ok(taken));
+        assert_eq!((outbound.begin_leg(Carrier::Tcp), outbound.owes_rest()), (Ok(true), Ok(false)));
+        inbound.ask_back();
+        assert_eq!(outbound.owes_rest(), Ok(is_owed));
+        assert_eq!((outbound.give_back(), inbound.is_answered()), (Ok(()), false));
+        if is_owed {
+            outbound.resent(3);
+            assert_eq!((outbound.owes_rest(), outbound.give_back()), (Ok(true), Ok(())), "it goes on");
+            assert_eq!(resend(&outbound, &world, 4), b"nd more");
+        }
+        assert_eq!((outbound.owes_rest(), outbound.backlog()), (Ok(false), None));
+        assert_eq!((outbound.obey(), inbound.is_answered()), (Ok(true), true));
+        assert_eq!((inbound.come_back(), outbound.owes_rest()), (Ok(()), Ok(false)));
+    }
+}
+
+#[test]
 fn a_reader_that_is_behind_in_a_smaller_ring_gets_both_by_tcp() {
     let world = World::new();
     let (outbound, inbound) = (world.outbound(), world.inbound());
@@ -70,6 +110,36 @@ fn a_reader_that_is_behind_in_a_smaller_ring_gets_both_by_tcp() {
     }
     assert_eq!(resent, b"small large");
     assert_eq!((inbound.come_back(), inbound.source()), (Ok(()), Ok(Source::Tcp { left: None })));
+}
+
+#[test]
+fn a_reader_in_a_ring_that_its_sender_has_left_gets_no_stream_with_a_gap() {
+    for (taken, answer) in [(6, Ok(true)), (5, Err(Broken))] {
+        let world = World::new();
+        let (outbound, inbound) = (world.outbound(), world.inbound());
+        inbound.attach();
+        assert_eq!((outbound.commit(), outbound.begin_leg(ring(64, 16))), (true, Ok(true)));
+        assert_eq!((outbound.write(b"octets"), inbound.read(&mut [0; 9][..taken])), (Ok(6), Ok(taken)));
+        assert_eq!(outbound.begin_leg(Carrier::Tcp), Ok(true));
+        world.end(0).outbound.count(3);
+        inbound.ask_back();
+        assert_eq!((outbound.obey(), outbound.backlog()), (answer, None));
+    }
+}
+
+#[test]
+fn a_reader_that_has_gone_back_with_its_sender_is_answered() {
+    let world = World::new();
+    let (outbound, inbound) = (world.outbound(), world.inbound());
+    inbound.attach();
+    assert_eq!((outbound.commit(), outbound.begin_leg(ring(64, 16))), (true, Ok(true)));
+    assert_eq!((outbound.write(b"octets"), inbound.read(&mut [0; 9])), (Ok(6), Ok(6)));
+    assert_eq!(outbound.begin_leg(Carrier::Tcp), Ok(true));
+    assert_eq!(inbound.source(), Ok(Source::Tcp { left: None }));
+    world.end(0).outbound.count(3);
+    world.end(1).inbound.count(2);
+    inbound.ask_back();
+    assert_eq!((outbound.obey(), outbound.backlog(), inbound.is_answered()), (Ok(true), None, true));
 }
 
 #[test]
@@ -135,5 +205,22 @@ fn a_reader_that_lies_about_its_head_ends_its_connection() {
         let shared = &world.link.channel(5).unwrap().directions[0];
         shared.consumer.head.store(head, Ordering::Relaxed);
         assert_eq!(outbound.obey(), Err(Broken), "{head}");
+    }
+}
+
+#[test]
+fn an_answer_that_no_sender_gives_ends_the_connection() {
+    for (number, answer) in [(0, Err(Broken)), (1, Ok(())), (3, Ok(())), (4, Err(Broken))] {
+        let world = World::new();
+        let (outbound, inbound) = world.ringed();
+        assert_eq!((outbound.write(b"octets"), inbound.available(9)), (Ok(6), Ok(6)));
+        inbound.ask_back();
+        let shared = &world.link.channel(5).unwrap().directions[0];
+        shared.legs.leg.store(number, Ordering::Relaxed);
+        assert_eq!(inbound.come_back(), answer, "{number}");
+        if answer.is_ok() {
+            assert_eq!(inbound.source(), Ok(Source::Tcp { left: None }));
+            assert_eq!(world.end(1).inbound.tail.load(Ordering::Relaxed), 0, "what the ring had is gone");
+        }
     }
 }

@@ -121,6 +121,14 @@ impl Stream {
         octets.len()
     }
 
+    /// A reader that finds nothing by the quick look finds nothing by the other one.
+    fn look(&self) {
+        let inbound = self.world.inbound();
+        if inbound.quiet().is_some() {
+            assert_eq!(inbound.source(), Ok(Source::Ring { available: 0 }));
+        }
+    }
+
     fn call(&mut self, call: Call) {
         match call {
             Call::Write(len) => {
@@ -242,6 +250,7 @@ proptest! {
         stream.call(Call::BeginLeg(0));
         for call in calls {
             stream.call(call);
+            stream.look();
         }
         stream.world.outbound().finish().unwrap();
         stream.drain();

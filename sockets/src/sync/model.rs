@@ -19,8 +19,6 @@ pub(crate) enum Weakened {
     Fence(Ordering),
     /// Fences beside membarrier(2) do nothing: a compiler moves loads before the stores.
     LightFence,
-    /// An octet is stored only if it is another one than before.
-    StoreOfSame,
 }
 
 /// Weakens the atomics of all models that this thread runs from now on.
@@ -76,14 +74,8 @@ macro_rules! atomics {
                 self.touch().load(weaker(order))
             }
 
-            /// Flags are octets. Loom does not know that a store behind the one that an exchange has read is behind the
-            /// exchange, too. So the store of an octet is an exchange.
             pub fn store(&self, value: $value, order: Ordering) {
-                if size_of::<$value>() > 1 {
-                    self.touch().store(value, weaker(order));
-                } else if WEAKENED.get() != Weakened::StoreOfSame || self.load(Relaxed) != value {
-                    self.touch().swap(value, weaker(order));
-                }
+                self.touch().store(value, weaker(order));
             }
 
             pub fn swap(&self, value: $value, order: Ordering) -> $value {

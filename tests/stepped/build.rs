@@ -1,0 +1,5 @@
+//! Chooses the atomics of the simulation.
+
+fn main() {
+    println!("cargo::rustc-cfg=stepped");
+}
