@@ -15,9 +15,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, thread};
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, write};
-use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Uid, geteuid};
 use weft_netif::Held;
 
@@ -131,7 +132,8 @@ fn accept(listener: &UnixListener, clients: &mut VecDeque<Client>) -> io::Result
 impl Client {
     /// Returns `None` unless the process belongs to the same user or to root.
     fn new(stream: UnixStream) -> Option<Self> {
-        let uid = socket_peercred(&stream).ok()?.uid;
+        // rustix has no place for the id of a process in another namespace, which is 0.
+        let uid = Uid::from_raw(getsockopt(&stream, PeerCredentials).ok()?.uid());
         let asker = Asker { is_same_user: uid == geteuid() };
         stream.set_nonblocking(true).ok()?;
         let it = Self { stream, asker, request: Vec::new(), answer: Vec::new(), written: 0 };

@@ -1,11 +1,11 @@
 //! Links that an earlier daemon made.
 
+use core::time::Duration;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::fstat;
 use weft_sockets::ToProcess;
 use weft_sockets::end::Phase;
-use weft_sockets::layout::ENDS;
 use weft_sockets::sync::Ordering;
 
 use crate::link::{End, Link};
@@ -14,7 +14,13 @@ use crate::state::{Broken, Family, State};
 impl State {
     /// Takes a link that a process shows. Its connections go on, and their ends are looked after as before. Nothing more
     /// of it is given out.
-    pub(crate) fn adopt(&mut self, id: u64, name: u64, party: usize, file: OwnedFd) -> Result<(), Broken> {
+    pub(crate) fn adopt(
+        &mut self,
+        id: u64,
+        (name, party): (u64, usize),
+        file: OwnedFd,
+        now: Duration,
+    ) -> Result<(), Broken> {
         let own = self.member(id).map(|member| member.family).ok_or(Broken)?;
         let family = self.families.get(&own).ok_or(Broken)?;
         if party > 1 || self.is_of_this_daemon(name) {
@@ -25,7 +31,8 @@ impl State {
             Some(link) => {
                 let is_its = [0, own].contains(&link.families[party]);
                 if !is_its || file_of(&link.file)? != file_of(&file)? {
-                    return Err(Broken);
+                    // Of the two that show a link one lies, and it may be the other. The link is of no use any more.
+                    return Ok(());
                 }
             }
             None => {
@@ -41,7 +48,22 @@ impl State {
             family.links.insert(name);
         }
         self.tell_adopted(id, name, party);
+        // Relatives without a port hold ends, too.
+        self.watch_relatives(own, now);
+        self.end_if_spent(name);
         Ok(())
+    }
+
+    /// Forgets a link of an earlier daemon that no end of those who have shown it uses: nothing more of it is given out.
+    pub(crate) fn end_if_spent(&mut self, name: u64) {
+        let link = self.links.get(&name).filter(|link| link.is_adopted() && link.channels.is_empty());
+        let Some(link) = link else { return };
+        let families = link.families.iter().filter_map(|family| self.families.get(family));
+        // A family that is both parties shows one after the other.
+        let mut ends = families.flat_map(|family| (0..2).flat_map(|party| ends(family, name, party)));
+        if ends.next().is_none() {
+            self.end_link(name);
+        }
     }
 
     /// Makes the parties of a link known to each other under their new names, once both have shown it.
@@ -62,6 +84,24 @@ impl State {
         }
     }
 
+    /// Checks that a process may speak for a party of a link. Returns its user and the party. `None`: the link has ended
+    /// meanwhile, or somebody else has shown the link of an earlier daemon. Both are no fault of the process.
+    pub(crate) fn party(&self, id: u64, link: u64, party: u8) -> Result<Option<(u32, usize)>, Broken> {
+        let port = self.ports.get(&id).ok_or(Broken)?;
+        let member = port.member.as_ref().ok_or(Broken)?;
+        let (party, is_own) = (usize::from(party), self.is_of_this_daemon(link));
+        if party > 1 {
+            return Err(Broken);
+        }
+        let Some(family) = self.links.get(&link).map(|link| link.families[party]) else { return Ok(None) };
+        match family == member.family {
+            true => Ok(Some((port.uid, party))),
+            // The other end may have shown the link of an earlier daemon first.
+            false if !is_own => Ok((family == 0).then_some((port.uid, party))),
+            false => Err(Broken),
+        }
+    }
+
     fn tell_link_again(&mut self, id: u64, name: u64, peer: u64) {
         let file = self.links.get(&name).map(|link| std::sync::Arc::clone(&link.file));
         self.send(id, ToProcess::LinkMade { link: name, peer }, file);
@@ -70,9 +110,7 @@ impl State {
 
 /// The channels and ends of a family in a link, as its slab has them.
 fn ends(family: &Family, name: u64, party: usize) -> Vec<(u32, End)> {
-    let slots = 0..family.slab.header().ends.load(Ordering::Acquire).min(ENDS);
-    let ends = slots.filter_map(|slot| Some((slot, family.slab.end(slot)?)));
-    let its = ends.filter(|(_, end)| {
+    let its = family.slab.ends().filter(|(_, end)| {
         let identity = &end.identity;
         let is_party = identity.party.load(Ordering::Relaxed) as usize == party;
         end.state().phase == Phase::Offered && is_party && identity.link.load(Ordering::Relaxed) == name

@@ -8,9 +8,10 @@ use rustix::event::epoll;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use weft_sockets::ToProcess;
 use weft_sockets::end::Phase;
-use weft_sockets::layout::{ENDS, FINAL, RESET};
+use weft_sockets::layout::{FINAL, RESET};
 use weft_sockets::sync::Ordering;
 
+use crate::link::End;
 use crate::port::{Member, Port};
 use crate::state::State;
 
@@ -61,8 +62,7 @@ impl State {
         let Some(family) = self.families.get(&name) else { return };
         let header = family.slab.header();
         let mut channels = Vec::new();
-        for slot in 0..header.ends.load(Ordering::Acquire).min(ENDS) {
-            let Some(end) = family.slab.end(slot) else { break };
+        for (slot, end) in family.slab.ends() {
             let state = end.state();
             let is_closed = state.phase == Phase::Closed;
             let is_last = state.phase != Phase::Free && end.holders.remove(place);
@@ -83,6 +83,8 @@ impl State {
         if let Some(words) = header.members.get(usize::from(place))
             && (words.pid.load(Ordering::Acquire), words.started.load(Ordering::Relaxed)) == identity
         {
+            // A process that takes the place for a child looks for one without a start time.
+            words.started.store(0, Ordering::Relaxed);
             words.pid.store(0, Ordering::Release);
         }
         for (link, channel, party, end) in channels {
@@ -111,21 +113,45 @@ impl State {
         }
     }
 
+    /// Notes that a process has closed an end. If relatives hold it still, they are watched from now on.
+    pub(crate) fn leave(
+        &mut self,
+        id: u64,
+        end: End,
+        (link, channel, party): (u64, u32, usize),
+        now: Duration,
+    ) {
+        let Some((name, place)) = self.member(id).map(|member| (member.family, member.place)) else { return };
+        let words = self.families.get(&name).and_then(|family| family.slab.end(end.slot));
+        let is_held = words.is_some_and(|words| {
+            let state = words.state();
+            (state.phase, state.generation) == (Phase::Offered, end.generation)
+                && words.holders.members().any(|other| other != place)
+        });
+        if is_held {
+            self.watch_relatives(name, now);
+        } else {
+            self.close(link, channel, party);
+        }
+    }
+
     /// Notes that a party uses a channel no more.
     pub(crate) fn close(&mut self, name: u64, number: u32, party: usize) {
         let Some(link) = self.links.get_mut(&name) else { return };
         let Some((_, freed)) = link.close(number, party) else { return };
-        let (uids, families) = (link.uids, link.families);
+        let (uids, families, is_adopted) = (link.uids, link.families, link.is_adopted());
         for (uid, freed) in uids.into_iter().zip(freed) {
             self.limits.give_ring(uid, freed);
         }
-        if families.iter().any(|family| !self.families.contains_key(family)) {
+        if is_adopted {
+            self.end_if_spent(name);
+        } else if families.iter().any(|family| !self.families.contains_key(family)) {
             self.end_link(name);
         }
     }
 
     /// Watches the relatives of a dead process that have no port: they may hold its ends.
-    fn watch_relatives(&mut self, name: u64, now: Duration) {
+    pub(crate) fn watch_relatives(&mut self, name: u64, now: Duration) {
         let Some(family) = self.families.get(&name) else { return };
         let uid = family.uid;
         let members = family.slab.header().members.iter().zip(0_u16..);
@@ -141,9 +167,18 @@ impl State {
             if is_unborn && now < due {
                 continue;
             }
+            // On a busy machine a child may wait for long until it runs.
+            if is_unborn && self.unborn.len() <= UNBORN && is_alive(identity.0) {
+                self.unborn.insert((name, place), now + BIRTH);
+                continue;
+            }
             self.unborn.remove(&(name, place));
-            match living(identity).filter(|_| self.limits.take_port(uid)) {
-                Some((pid, pidfd)) => self.watch(name, (place, identity), Port::new(uid, pid, None), pidfd),
+            match living(identity) {
+                // A user with too many processes keeps what this one holds.
+                Some((pid, pidfd)) if self.limits.take_port(uid) => {
+                    self.watch(name, (place, identity), Port::new(uid, pid, None), pidfd);
+                }
+                Some(_) => {}
                 None => self.release(name, place, identity),
             }
         }
@@ -197,7 +232,7 @@ impl State {
                 let known = self.links.get(&link);
                 let numbers: Vec<_> = known.iter().flat_map(|link| link.channels.keys().copied()).collect();
                 for number in numbers {
-                    if self.links.get(&link).is_none_or(|link| !link.is_open(number, party)) {
+                    if self.links.get(&link).is_none_or(|link| link.end(number, party).is_none()) {
                         continue;
                     }
                     self.reset(link, number, party);
@@ -209,7 +244,7 @@ impl State {
     }
 
     /// Forgets a link that one family, at least, has left and that has no channel in use.
-    fn end_link(&mut self, name: u64) {
+    pub(crate) fn end_link(&mut self, name: u64) {
         if self.links.get(&name).is_none_or(|link| !link.channels.is_empty()) {
             return;
         }
@@ -228,17 +263,29 @@ impl State {
     }
 }
 
-/// A child that a process was about to fork has so much time to say so.
+/// True if a process, or the one that was about to fork it, lives.
+fn is_alive(pid: u32) -> bool {
+    stat_field(pid, 0).is_some_and(|state| !matches!(state.as_str(), "Z" | "X"))
+}
+
+/// So often a place is looked at that was taken for a child which was about to be forked.
 const BIRTH: Duration = Duration::from_secs(1);
+/// No user is asked for these places: with more of them at a time, each is looked at once.
+const UNBORN: usize = 256;
 
 /// Returns the process that the slab names, if it lives.
 fn living((pid, started): (u32, u64)) -> Option<(i32, OwnedFd)> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     let number = pid.as_raw_nonzero().get();
-    // Behind the name in parentheses, which may hold anything, the start time is field 20.
-    let text = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-    let (_, fields) = text.rsplit_once(')')?;
-    let found: u64 = fields.split_whitespace().nth(19)?.parse().ok()?;
+    let found: u64 = stat_field(number.unsigned_abs(), 19)?.parse().ok()?;
     (found == started).then_some((number, pidfd))
+}
+
+/// Returns a field of a process's `stat`, counted behind the name in parentheses, which may hold anything: 0 is the state,
+/// 19 the start time.
+fn stat_field(pid: u32, number: usize) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = text.rsplit_once(')')?;
+    fields.split_whitespace().nth(number).map(str::to_owned)
 }

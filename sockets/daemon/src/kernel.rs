@@ -1,10 +1,12 @@
-//! What the kernel tells of a socket that rustix does not ask for.
+//! What the kernel tells of sockets and processes, and does for them, where rustix has no safe call.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_ulong};
 use core::mem::MaybeUninit;
 use core::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use rustix::net::{AddressFamily, SocketType, getpeername, getsockname, ipproto, sockopt};
 use weft_sockets::{Claim, Reason, Tuple};
@@ -14,6 +16,16 @@ pub(crate) fn pid_of(pidfd: &OwnedFd) -> Option<i32> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
     let pid = text.lines().find_map(|line| line.strip_prefix("Pid:"))?;
     pid.trim().parse().ok().filter(|pid| *pid > 0)
+}
+
+/// Returns the user and the process that have connected. `None` if this process cannot see that one: it belongs to
+/// another namespace of processes, and the kernel tells 0 in the place of its id.
+pub(crate) fn credentials(socket: impl AsFd) -> Option<(u32, i32)> {
+    let mut octets = [0; size_of::<libc::ucred>()];
+    let len = option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, &mut octets).ok()?;
+    let word = |at: usize| octets.get(at..)?.first_chunk().copied();
+    let (pid, uid) = (i32::from_ne_bytes(word(0)?), u32::from_ne_bytes(word(4)?));
+    (len == octets.len() && pid > 0).then_some((uid, pid))
 }
 
 /// Reads what decides about a claim from its socket.
@@ -87,6 +99,25 @@ pub fn stop_signals() -> std::io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just made it for this caller.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Has a program begin with the signals blocked that this thread blocks now, whatever it blocks later.
+pub fn keep_signals(command: &mut Command) {
+    let mut signals = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: without a set to change, the call only fills the other one in.
+    let signals = unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, core::ptr::null(), signals.as_mut_ptr());
+        signals.assume_init()
+    };
+    let restore = move || {
+        // SAFETY: the set is filled in.
+        match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const signals, core::ptr::null_mut()) } {
+            0 => Ok(()),
+            error => Err(std::io::Error::from_raw_os_error(error)),
+        }
+    };
+    // SAFETY: the closure makes one system call, which a child may make before exec.
+    unsafe { command.pre_exec(restore) };
 }
 
 /// Asks for an option. Returns how many octets came.

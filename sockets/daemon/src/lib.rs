@@ -15,11 +15,13 @@ mod matcher;
 mod port;
 mod rules;
 mod serve;
+#[doc(hidden)]
+pub mod simulated;
 mod stat;
 mod state;
 mod sums;
 
 pub use address::Address;
-pub use kernel::{leave_parent, stop_signals};
+pub use kernel::{keep_signals, leave_parent, stop_signals};
 pub use rules::Rules;
 pub use serve::{Config, Daemon};

@@ -94,6 +94,11 @@ impl Link {
         }
     }
 
+    /// True if an earlier daemon made it.
+    pub(crate) const fn is_adopted(&self) -> bool {
+        self.is_adopted
+    }
+
     /// Gives out a channel with zeroed words and a ring for each direction. Returns `None` if the link is full.
     pub(crate) fn open(&mut self, ends: [End; 2], tuple: Tuple, log2: u8) -> Option<(u32, [RingPlace; 2])> {
         if self.is_adopted {
@@ -151,10 +156,14 @@ impl Link {
         true
     }
 
-    /// True if the party's end of this channel is in use.
-    pub(crate) fn is_open(&self, number: u32, party: usize) -> bool {
-        let end = self.channels.get(&number).and_then(|channel| channel.ends.get(party));
-        end.is_some_and(Option::is_some)
+    /// Returns the party's end of a channel, if it is in use.
+    pub(crate) fn end(&self, number: u32, party: usize) -> Option<End> {
+        *self.channels.get(&number)?.ends.get(party)?
+    }
+
+    /// Returns a ring for what a party sends on a channel: the first one until it was given back.
+    pub(crate) fn ring(&self, number: u32, party: usize) -> Option<RingPlace> {
+        self.channels.get(&number)?.rings.get(party)?.first().copied()
     }
 
     fn free(&mut self, ring: RingPlace) {
@@ -225,7 +234,7 @@ impl Rings {
 
 /// So many other numbers are used before a channel's number is used again.
 const REST: usize = 64;
-/// A direction grows twice, while an older ring may still be read.
+/// A direction grows three times, while older rings may still be read.
 const RINGS_OF_A_DIRECTION: usize = 4;
 #[expect(clippy::cast_possible_truncation, reason = "64 units")]
 const FIRST_UNIT: u32 = (RINGS_AT / RING_UNIT) as u32;

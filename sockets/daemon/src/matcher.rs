@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use weft_sockets::layout::ENDS;
-use weft_sockets::{Claimant, MIN_LOG2, Outcome, Reason, RingPlace, ToProcess, Tuple};
+use weft_sockets::{Claim, Claimant, MIN_LOG2, Outcome, Reason, RingPlace, ToProcess, Tuple};
 
 use crate::kernel::read_claim;
 use crate::link::{End, Link};
@@ -16,9 +16,20 @@ impl State {
     pub(crate) fn handle_claim(
         &mut self,
         id: u64,
-        (slot, generation): (u32, u32),
+        end: (u32, u32),
         socket: OwnedFd,
         now: Duration,
+    ) -> Result<(), Broken> {
+        self.take_claim(id, end, now, || read_claim(&socket))
+    }
+
+    /// Takes a claim for an end, a slot and its generation. `read` tells what the kernel says of the socket.
+    pub(crate) fn take_claim(
+        &mut self,
+        id: u64,
+        (slot, generation): (u32, u32),
+        now: Duration,
+        read: impl FnOnce() -> Result<Claim, Reason>,
     ) -> Result<(), Broken> {
         let uid =
             self.ports.get(&id).filter(|port| port.member.is_some()).map(|port| port.uid).ok_or(Broken)?;
@@ -26,8 +37,10 @@ impl State {
             return Err(Broken);
         }
         let claimant = Claimant { process: id, slot, generation };
-        let claim = if self.limits.take_claim(uid, now) { read_claim(&socket) } else { Err(Reason::Limit) };
-        drop(socket);
+        if self.offer_again(claimant).is_some() {
+            return Ok(());
+        }
+        let claim = if self.limits.take_claim(uid, now) { read() } else { Err(Reason::Limit) };
         let allowed =
             claim.and_then(
                 |claim| {
@@ -58,7 +71,6 @@ impl State {
     fn join(&mut self, first: Claimant, second: Claimant, tuple: Tuple) -> Option<()> {
         let families = [self.member(first.process)?.family, self.member(second.process)?.family];
         let uids = families.map(|family| self.families.get(&family).map_or(0, |family| family.uid));
-        let [secret_first, secret_second] = self.secret()?;
         let len = 1 << MIN_LOG2;
         if !self.limits.take_ring(uids[0], len) {
             return None;
@@ -73,21 +85,39 @@ impl State {
             return None;
         };
         for (at, (me, other)) in [(first, second), (second, first)].into_iter().enumerate() {
+            let party = parties[at];
+            if let Some(family) = self.families.get_mut(&families[at]) {
+                family.channels.insert(me.slot, (name, channel, party));
+            }
             self.tell_link(me.process, name, families[1 - at]);
             self.introduce(me.process, other.process);
-            let party = parties[at];
-            let offer = ToProcess::Offer {
-                slot: me.slot,
-                generation: me.generation,
-                link: name,
-                channel,
-                party: u8::from(party == 1),
-                secret: [secret_first, secret_second],
-                ring: rings[party],
-            };
-            self.send(me.process, offer, None);
+            self.offer(me, (name, channel, party), rings[party]);
         }
         Some(())
+    }
+
+    /// Answers the claim of an end that has a channel: a relative of this process has claimed it before. Returns `None`
+    /// if there is no channel.
+    fn offer_again(&mut self, me: Claimant) -> Option<()> {
+        let family = self.families.get(&self.member(me.process)?.family)?;
+        let place @ (name, channel, party) = *family.channels.get(&me.slot)?;
+        let link = self.links.get(&name)?;
+        let end = End { slot: me.slot, generation: me.generation };
+        if link.end(channel, party) != Some(end) {
+            return None;
+        }
+        let (peer, ring) = (link.families[1 - party], link.ring(channel, party));
+        self.tell_link(me.process, name, peer);
+        if let Some(ring) = ring {
+            self.offer(me, place, ring);
+        }
+        Some(())
+    }
+
+    fn offer(&mut self, me: Claimant, (link, channel, party): (u64, u32, usize), ring: RingPlace) {
+        let Claimant { process, slot, generation } = me;
+        let party = u8::from(party == 1);
+        self.send(process, ToProcess::Offer { slot, generation, link, channel, party, ring }, None);
     }
 
     /// Opens a channel in a link of both families. Returns the link, the channel, its rings, and each claimant's party.

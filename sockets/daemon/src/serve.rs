@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -11,13 +12,12 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with, sockopt,
-};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with};
 use rustix::process::{Resource, geteuid, getrlimit, setrlimit};
 use weft_stat::{Section, Server};
 
 use crate::address::Address;
+use crate::kernel::credentials;
 use crate::rules::Rules;
 use crate::stat;
 use crate::state::State;
@@ -152,10 +152,10 @@ impl Daemon {
         for _ in 0..EVENTS {
             match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => {
-                    let Ok(peer) = sockopt::socket_peercred(&socket) else { continue };
-                    let pid = peer.pid.as_raw_nonzero().get();
                     // A process that is turned away finds its port closed.
-                    lock(&self.state).accept(socket, peer.uid.as_raw(), pid);
+                    if let Some((uid, pid)) = credentials(&socket) {
+                        lock(&self.state).accept(socket, uid, pid);
+                    }
                 }
                 Err(Errno::MFILE | Errno::NFILE) => {
                     self.spare = None;
@@ -196,6 +196,10 @@ fn listener(address: &Address, path: Option<&PathBuf>) -> io::Result<OwnedFd> {
     let listener = new()?;
     let mut bound = bind(&listener, &address.socket);
     if let (Err(Errno::ADDRINUSE), Some(path)) = (bound, path) {
+        if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+            let reason = format!("{address} is no socket: --name gives the daemon another address");
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, reason));
+        }
         // An earlier daemon was killed and has left its socket.
         if connect(new()?, &address.socket) == Err(Errno::CONNREFUSED) {
             std::fs::remove_file(path)?;

@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use serde_json::{Map, Value, json};
 use weft_sockets::end::Phase;
-use weft_sockets::layout::{ENDS, End, Totals};
+use weft_sockets::layout::{End, Totals};
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Carrier, Leg};
 
@@ -58,8 +58,7 @@ pub(crate) fn summary(state: &State, address: &Address) -> Value {
 /// What the ends of a family have done that are not closed.
 fn living(family: &Family) -> Totals {
     let totals = Totals::default();
-    let ends = family.slab.header().ends.load(Ordering::Acquire).min(ENDS);
-    for end in (0..ends).filter_map(|slot| family.slab.end(slot)) {
+    for (_, end) in family.slab.ends() {
         if matches!(end.state().phase, Phase::Plain | Phase::Claimed | Phase::Offered) {
             totals.add(end);
         }

@@ -18,7 +18,7 @@ use weft_sockets::{
 use crate::bell::Bell;
 use crate::kernel::pid_of;
 use crate::limits::Limits;
-use crate::link::Link;
+use crate::link::{End, Link};
 use crate::port::{Mail, Member, Outbox, Port, Received};
 use crate::rules::Rules;
 use crate::sums::Sums;
@@ -37,8 +37,7 @@ pub(crate) struct State {
     pub(crate) sums: Sums,
     /// The user of the daemon.
     uid: u32,
-    epoch: u64,
-    random: File,
+    pub(crate) epoch: u64,
     next: u64,
     /// The families by the memory of their slabs.
     by_slab: HashMap<(u64, u64), u64>,
@@ -56,6 +55,8 @@ pub(crate) struct Family {
     pub(crate) slab: Slab,
     pub(crate) members: BTreeMap<u16, u64>,
     pub(crate) links: BTreeSet<u64>,
+    /// The last channel of an end in each place of the slab: link, number and party.
+    pub(crate) channels: HashMap<u32, (u64, u32, usize)>,
     by_slab: (u64, u64),
 }
 
@@ -76,13 +77,14 @@ impl State {
             sums: Sums::default(),
             uid,
             epoch: 0,
-            random: File::open("/dev/urandom")?,
             next: 1,
             by_slab: HashMap::new(),
             unsent: BTreeSet::new(),
             unborn: BTreeMap::new(),
         };
-        [it.epoch, _] = it.secret().unwrap_or_default();
+        let mut epoch = [0; 8];
+        File::open("/dev/urandom")?.read_exact(&mut epoch)?;
+        it.epoch = u64::from_ne_bytes(epoch);
         Ok(it)
     }
 
@@ -208,13 +210,6 @@ impl State {
         name >> 32 == self.epoch & 0xffff_ffff
     }
 
-    /// Returns random words.
-    pub(crate) fn secret(&mut self) -> Option<[u64; 2]> {
-        let mut octets = [[0; 8]; 2];
-        self.random.read_exact(octets.as_flattened_mut()).ok()?;
-        Some(octets.map(u64::from_ne_bytes))
-    }
-
     pub(crate) fn member(&self, id: u64) -> Option<&Member> {
         self.ports.get(&id)?.member.as_ref()
     }
@@ -257,7 +252,8 @@ impl State {
         }
     }
 
-    fn handle(
+    /// Takes a message with the descriptors that came with it.
+    pub(crate) fn handle(
         &mut self,
         id: u64,
         message: ToDaemon,
@@ -269,6 +265,10 @@ impl State {
         match message {
             ToDaemon::Register { oldest, newest, member } => {
                 let memory = [next()?, next()?, next()?];
+                let pid = self.ports.get(&id).map(|port| port.pid);
+                if pid_of(&memory[0]) != pid {
+                    return Err(Broken);
+                }
                 self.register(id, (oldest, newest, member), memory, now)
             }
             ToDaemon::Bell { line } => {
@@ -285,27 +285,31 @@ impl State {
             }
             ToDaemon::WantRing { link, channel, party, log2 } => self.grow(id, link, (channel, party), log2),
             ToDaemon::ReturnRing { link, channel, party, ring } => {
-                let (uid, party) = self.party(id, link, party)?;
+                let Some((uid, party)) = self.party(id, link, party)? else { return Ok(()) };
                 let is_its = self.links.get_mut(&link).is_some_and(|link| link.shrink(channel, party, ring));
                 if is_its {
                     self.limits.give_ring(uid, ring.len());
                 }
                 Ok(())
             }
-            ToDaemon::Closed { link, channel, party } => {
-                let (_, party) = self.party(id, link, party)?;
-                self.close(link, channel, party);
+            ToDaemon::Closed { slot, generation, link, channel, party } => {
+                let Some((_, party)) = self.party(id, link, party)? else { return Ok(()) };
+                let end = End { slot, generation };
+                if self.links.get(&link).is_some_and(|link| link.end(channel, party) == Some(end)) {
+                    self.leave(id, end, (link, channel, party), now);
+                }
                 Ok(())
             }
             ToDaemon::Ring { link, party, sleeper } => self.ring(id, link, party, sleeper),
             ToDaemon::ShowLink { link, party } => {
                 let file = next()?;
-                self.adopt(id, link, usize::from(party), file)
+                self.adopt(id, (link, usize::from(party)), file, now)
             }
         }
     }
 
-    fn register(
+    /// Takes a process among the members of its family. The pidfd is of this process.
+    pub(crate) fn register(
         &mut self,
         id: u64,
         (oldest, newest, place): (u16, u16, u16),
@@ -313,7 +317,7 @@ impl State {
         now: Duration,
     ) -> Result<(), Broken> {
         let (uid, pid) = self.ports.get(&id).map(|port| (port.uid, port.pid)).ok_or(Broken)?;
-        if self.member(id).is_some() || usize::from(place) >= MEMBERS || pid_of(&pidfd) != Some(pid) {
+        if self.member(id).is_some() || usize::from(place) >= MEMBERS {
             return Err(Broken);
         }
         if !(oldest..=newest).contains(&VERSION) {
@@ -413,8 +417,8 @@ impl State {
         }
         let slab = Slab::map(slab).map_err(|_| Broken)?;
         let name = self.lasting_name();
-        let (members, links) = (BTreeMap::new(), BTreeSet::new());
-        self.families.insert(name, Family { uid, slab, members, links, by_slab });
+        let (members, links, channels) = (BTreeMap::new(), BTreeSet::new(), HashMap::new());
+        self.families.insert(name, Family { uid, slab, members, links, channels, by_slab });
         self.by_slab.insert(by_slab, name);
         Ok(Some(name))
     }
@@ -445,7 +449,7 @@ impl State {
 
     fn grow(&mut self, id: u64, name: u64, channel: (u32, u8), log2: u8) -> Result<(), Broken> {
         let (channel, party) = channel;
-        let (uid, side) = self.party(id, name, party)?;
+        let Some((uid, side)) = self.party(id, name, party)? else { return Ok(()) };
         if !(MIN_LOG2..=MAX_LOG2).contains(&log2) {
             return Err(Broken);
         }
@@ -460,7 +464,7 @@ impl State {
     }
 
     fn ring(&mut self, id: u64, name: u64, party: u8, sleeper: Option<WaiterName>) -> Result<(), Broken> {
-        let (_, party) = self.party(id, name, party)?;
+        let Some((_, party)) = self.party(id, name, party)? else { return Ok(()) };
         let Some(family) = self.links.get(&name).map(|link| link.families[1 - party]) else { return Ok(()) };
         self.wake(family, sleeper);
         let of = sleeper.and_then(|name| self.families.get(&family)?.members.get(&name.member).copied());
@@ -468,16 +472,6 @@ impl State {
             self.introduce(id, of);
         }
         Ok(())
-    }
-
-    /// Checks that a process may speak for a party of a link. Returns its user and the party.
-    fn party(&self, id: u64, link: u64, party: u8) -> Result<(u32, usize), Broken> {
-        let port = self.ports.get(&id).ok_or(Broken)?;
-        let member = port.member.as_ref().ok_or(Broken)?;
-        let party = usize::from(party);
-        // A link that has ended meanwhile is no fault of the process.
-        let family = self.links.get(&link).map_or(Some(&member.family), |link| link.families.get(party));
-        if party < 2 && family == Some(&member.family) { Ok((port.uid, party)) } else { Err(Broken) }
     }
 
     /// Tells a process that mail has come.

@@ -21,6 +21,8 @@ impl Sums {
             &totals.in_upgraded,
             &totals.out_ring,
             &totals.in_ring,
+            &totals.eligible,
+            &totals.upgraded,
         ];
         for (sum, word) in self.counts.iter_mut().zip(words) {
             *sum = sum.wrapping_add(word.load(Ordering::Relaxed));
@@ -43,4 +45,5 @@ impl Sums {
 }
 
 /// The sums in the order of `counts`.
-const NAMES: [&str; 6] = ["seen", "claimed", "upgraded_out", "upgraded_in", "octets_out", "octets_in"];
+const NAMES: [&str; 8] =
+    ["seen", "claimed", "upgraded_out", "upgraded_in", "octets_out", "octets_in", "eligible", "upgraded"];

@@ -17,6 +17,7 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, geteuid, getpid, pidfd_open};
 use weft_sockets::end::{Phase, State, allocate};
+use weft_sockets::layout::End;
 use weft_sockets::sync::Ordering;
 use weft_sockets::{MESSAGE_DESCRIPTORS, Slab, Status, ToDaemon, ToProcess, VERSION};
 
@@ -101,6 +102,22 @@ impl Client {
         (link, channel, party)
     }
 
+    /// Leaves the end of an offer, and says that it is closed.
+    pub(crate) fn close(&self, (link, channel, party): (u64, u32, u8)) {
+        let ends = (0..8).filter_map(|slot| Some((slot, self.slab.end(slot)?)));
+        let has_place = |(_, end): &(u32, &End)| {
+            let identity = &end.identity;
+            let words = [&identity.channel, &identity.party].map(|word| word.load(Ordering::Relaxed));
+            identity.link.load(Ordering::Relaxed) == link && words == [channel, party.into()]
+        };
+        let (slot, end) = ends.into_iter().find(has_place).expect("an offer was taken");
+        let (state, generation) = (end.state(), end.state().generation);
+        if end.holders.remove(0) {
+            end.advance(state, Phase::Closed);
+        }
+        self.send(ToDaemon::Closed { slot, generation, link, channel, party }, &[]);
+    }
+
     pub(crate) fn send(&self, message: ToDaemon, descriptors: &[BorrowedFd<'_>]) {
         self.send_octets(&message.encode(), descriptors).expect("sent");
     }
@@ -182,4 +199,4 @@ pub(crate) fn wait_until(mut is_so: impl FnMut() -> bool) {
 }
 
 /// Turns a hang into a failure.
-pub(crate) const HANG: Duration = Duration::from_secs(20);
+pub(crate) const HANG: Duration = Duration::from_secs(60);

@@ -2,6 +2,7 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::process::Stdio;
 
 use rustix::process::Signal;
 use weft_sockets::layout::RESET;
@@ -61,7 +62,7 @@ fn a_link_ends_with_the_other_process_and_the_own_end() {
     let direction = &link.channel(offer.1).expect("a channel").directions[usize::from(1 - offer.2)];
     let flags = direction.producer.flags.load(Ordering::Acquire);
     assert_eq!(flags & RESET, 0, "the FIN of the kernel's socket says it");
-    client.send(ToDaemon::Closed { link: offer.0, channel: offer.1, party: offer.2 }, &[]);
+    client.close(offer);
     hear(&client, |mail| *mail == ToProcess::LinkGone { link: offer.0 });
 }
 
@@ -69,7 +70,7 @@ fn a_link_ends_with_the_other_process_and_the_own_end() {
 fn a_link_whose_ends_are_closed_ends_with_the_other_process() {
     let daemon = Running::new();
     let Pair { mut puppet, client, offer, .. } = pair(&daemon);
-    client.send(ToDaemon::Closed { link: offer.0, channel: offer.1, party: offer.2 }, &[]);
+    client.close(offer);
     puppet.order("close");
     puppet.kill();
     hear(&client, |mail| *mail == ToProcess::LinkGone { link: offer.0 });
@@ -96,13 +97,16 @@ fn death_behind_a_final_octet_resets_the_other_direction_and_wakes() {
 fn a_relative_without_a_port_keeps_the_end_until_it_ends() {
     let daemon = Running::new();
     let Pair { mut puppet, client, offer: (link, channel, party), .. } = pair(&daemon);
-    let mut relative = std::process::Command::new("sleep").arg("1000").spawn().expect("a process");
+    // It may outlive a failure of the test: it must not keep its output open.
+    let mut relative = std::process::Command::new("sleep");
+    let relative = relative.arg("1000").stdout(Stdio::null()).stderr(Stdio::null());
+    let mut relative = relative.spawn().expect("a process");
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", relative.id())).expect("the kernel's text");
     let started = stat.rsplit(')').next().and_then(|rest| rest.split(' ').nth(20)).expect("a field");
     puppet.order(&format!("relative {} {started}", relative.id()));
     puppet.kill();
     hear(&client, |mail| matches!(mail, ToProcess::PeerGone { .. }));
-    client.send(ToDaemon::Closed { link, channel, party }, &[]);
+    client.close((link, channel, party));
     // The channel is there still.
     client.send(ToDaemon::WantRing { link, channel, party, log2: 16 }, &[]);
     hear(&client, |mail| matches!(mail, ToProcess::RingMade { .. }));
@@ -118,8 +122,42 @@ fn a_child_that_was_never_forked_keeps_nothing() {
     let parent = puppet.pid().as_raw_nonzero();
     puppet.order(&format!("relative {parent} 0"));
     puppet.kill();
-    client.send(ToDaemon::Closed { link, channel, party }, &[]);
+    client.close((link, channel, party));
     hear(&client, |mail| *mail == ToProcess::LinkGone { link });
+}
+
+#[test]
+fn a_child_that_does_not_run_yet_keeps_the_end() {
+    let daemon = Running::new();
+    let Pair { mut puppet, client, listener, offer: (link, channel, party), .. } = pair(&daemon);
+    let mut child = std::process::Command::new("sleep");
+    let mut child = child.arg("1000").stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a process");
+    puppet.order(&format!("relative {} 0", child.id()));
+    puppet.kill();
+    client.close((link, channel, party));
+    // The daemon looks at the child several times before it drops a claim.
+    let lonely = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+    client.claim(&lonely);
+    hear(&client, |mail| {
+        assert_ne!(*mail, ToProcess::LinkGone { link });
+        matches!(mail, ToProcess::Dropped { .. })
+    });
+    child.kill().expect("a process");
+    child.wait().expect("an end");
+    hear(&client, |mail| *mail == ToProcess::LinkGone { link });
+}
+
+/// A program may write any processes into its slab.
+#[test]
+fn places_of_children_that_never_come_are_not_kept_without_limit() {
+    let daemon = Running::new();
+    let Pair { client, offer, .. } = pair(&daemon);
+    let places = client.slab.header().members.iter().skip(1).take(300);
+    places.clone().for_each(|place| place.pid.store(std::process::id(), Ordering::Release));
+    assert!(client.slab.end(0).expect("an end").holders.add(1));
+    client.close(offer);
+    let kept = || places.clone().filter(|place| place.pid.load(Ordering::Acquire) != 0).count();
+    wait_until(|| kept() == 256);
 }
 
 #[test]

@@ -4,14 +4,15 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::Errno;
 use rustix::process::getpid;
 use weft_sockets::layout::{ENDS, SLAB_LEN};
 use weft_sockets::sync::Ordering;
-use weft_sockets::{Reason, RingPlace, Slab, ToDaemon, ToProcess, VERSION, WaiterName};
+use weft_sockets::{Link, Reason, RingPlace, ToDaemon, ToProcess, VERSION, WaiterName};
 
 use crate::client::{Client, tcp};
-use crate::puppet::Puppet;
+use crate::puppet::{DaemonProcess, Puppet};
 use crate::run::Running;
 
 /// The daemon still serves.
@@ -81,8 +82,9 @@ fn unsealed(len: u64) -> OwnedFd {
 
 /// A slab that can no longer be written to.
 fn sealed() -> OwnedFd {
-    let file = Slab::create().expect("a slab");
-    rustix::fs::fcntl_add_seals(&file, rustix::fs::SealFlags::WRITE).expect("sealed");
+    let file = unsealed(SLAB_LEN);
+    let seals = SealFlags::GROW | SealFlags::SHRINK | SealFlags::WRITE;
+    fcntl_add_seals(&file, seals).expect("sealed");
     file
 }
 
@@ -130,13 +132,14 @@ fn a_process_cannot_speak_for_links_of_others() {
     let ring = RingPlace::new(64, 16).expect("a place");
     let sleeper = Some(WaiterName { member: 5, line: 5 });
     // Of a link that does not exist, or a ring that it does not have: nothing happens.
-    client.send(ToDaemon::Closed { link: 1, channel, party }, &[]);
+    client.send(ToDaemon::Closed { slot: 0, generation: 1, link: 1, channel, party }, &[]);
     client.send(ToDaemon::ReturnRing { link, channel: 77, party, ring }, &[]);
     client.send(ToDaemon::Ring { link, party, sleeper }, &[]);
     client.send(ToDaemon::WantRing { link, channel, party, log2: 16 }, &[]);
     while !matches!(client.mail().message, ToProcess::RingMade { .. }) {}
     // For the other party, or none: the port ends.
-    client.send(ToDaemon::Closed { link, channel, party: 1 - party }, &[]);
+    let of_the_other = ToDaemon::Closed { slot: 0, generation: 1, link, channel, party: 1 - party };
+    client.send(of_the_other, &[]);
     client.hear_end();
     is_well(&daemon);
 }
@@ -242,4 +245,78 @@ fn a_slab_that_lies_does_no_harm() {
         Client::registered(&address);
     }
     is_well(&daemon);
+}
+
+/// The messages of a process that has nothing, with numbers of any size.
+fn of_others(number: u64) -> [ToDaemon; 7] {
+    let [slot, channel] = [u32::MAX - 1, u32::MAX].map(|most| u32::try_from(number).unwrap_or(most));
+    let party = u8::try_from(number).unwrap_or(u8::MAX);
+    let (link, generation, ring) = (number, slot, RingPlace::new(16_383, 16).expect("a place"));
+    [
+        ToDaemon::Withdraw { slot, generation },
+        ToDaemon::WantRing { link, channel, party, log2: party },
+        ToDaemon::ReturnRing { link, channel, party, ring },
+        ToDaemon::Closed { slot, generation, link, channel, party },
+        ToDaemon::Ring { link, party, sleeper: None },
+        ToDaemon::Ring { link, party, sleeper: Some(WaiterName { member: 1019, line: 63 }) },
+        ToDaemon::Register { oldest: party.into(), newest: 0, member: party.into() },
+    ]
+}
+
+#[test]
+fn messages_at_any_time_with_any_numbers_cost_their_sender_only() {
+    let daemon = Running::new();
+    let address = daemon.address.to_string();
+    let null = std::fs::File::open("/dev/null").expect("a file");
+    for number in [0, 1, 2, 255, u64::from(u32::MAX), u64::MAX] {
+        for message in of_others(number) {
+            for client in [Client::connect(&address), Client::registered(&address)] {
+                let descriptors = vec![null.as_fd(); message.descriptors()];
+                // The daemon may have ended the port at the first one.
+                let _sent = client.send_octets(&message.encode(), &descriptors);
+                let _again = client.send_octets(&message.encode(), &descriptors);
+            }
+        }
+    }
+    // Registered twice.
+    let client = Client::registered(&address);
+    client.register(VERSION, getpid());
+    client.hear_end();
+    is_well(&daemon);
+}
+
+#[test]
+fn nobody_takes_the_memory_of_a_link_away_and_no_third_process_hears_of_it() {
+    let daemon = Running::new();
+    let address = daemon.address.to_string();
+    let mut puppets = [Puppet::new(&address), Puppet::new(&address)];
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    puppets[0].order(&format!("connect {}", listener.local_addr().expect("an address")));
+    let (stream, _) = listener.accept().expect("a connection");
+    let client = Client::registered(&address);
+    client.claim(&stream);
+    puppets[0].order("claim");
+    let mut mail = std::iter::repeat_with(|| client.mail());
+    let made = mail.find(|mail| matches!(mail.message, ToProcess::LinkMade { .. })).expect("a link");
+    let (file, link) = (&made.descriptors[0], made.message);
+    assert_eq!([0, 4096, 2 << 30].map(|len| ftruncate(file, len)), [Err(Errno::PERM); 3]);
+    for seal in [SealFlags::FUTURE_WRITE, SealFlags::WRITE, SealFlags::SEAL] {
+        assert_eq!(fcntl_add_seals(file, seal), Err(Errno::PERM), "{seal:?}");
+    }
+    drop(Link::map(file).expect("a relative maps it later"));
+    // A process that asks for somebody else's link is told nothing.
+    let ToProcess::LinkMade { link, .. } = link else { unreachable!("it is one") };
+    puppets[1].order(&format!("speak {link}"));
+    is_well(&daemon);
+}
+
+/// The kernel does not tell the daemon who the process is. So it cannot be watched.
+#[test]
+fn a_process_that_the_daemon_cannot_see_is_turned_away() {
+    let Some(daemon) = DaemonProcess::elsewhere() else {
+        println!("skipped: this user can make no namespace of processes");
+        return;
+    };
+    let client = Client::connect(&daemon.address);
+    client.hear_end();
 }

@@ -1,5 +1,7 @@
 //! Two claims of a connection become a channel.
 
+use std::os::fd::AsFd;
+
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Link, Reason, RingPlace, ToDaemon, ToProcess, VERSION, WaiterName};
 
@@ -33,18 +35,36 @@ fn both_ends_of_one_process_get_one_channel() {
     // A welcome, a link and two offers. The daemon counts what it has sent.
     wait_until(|| client.slab.header().members[0].mail.load(Ordering::Acquire) >= 4);
     let fields = |offer| match offer {
-        ToProcess::Offer { slot, link, channel, party, secret, ring, .. } => {
-            ((link, channel, secret), (slot, party, ring))
-        }
+        ToProcess::Offer { slot, link, channel, party, ring, .. } => ((link, channel), (slot, party, ring)),
         other => panic!("{other:?}"),
     };
     let ((common, mine), (same, yours)) = (fields(first), fields(second));
     assert_eq!(common, same);
     assert_eq!([(mine.0, mine.1), (yours.0, yours.1)], [(slots[0], 0), (slots[1], 1)]);
     assert_ne!(mine.2, yours.2);
-    assert_ne!(common.2, [0, 0], "the secret");
     let written = link.ring(mine.2).write(0, b"octets");
     assert!(written && link.header().link.load(Ordering::Relaxed) == common.0);
+}
+
+/// A process that forks takes its claim back, but the daemon may have matched it already. Then the child claims the end.
+#[test]
+fn an_end_that_has_a_channel_is_offered_it_again() {
+    let daemon = Running::new();
+    let client = Client::registered(&daemon.address.to_string());
+    let (one, other) = tcp();
+    let (slot, state) = client.claim(&one);
+    client.claim(&other);
+    let first = offer(&client).1;
+    offer(&client);
+    let again = ToDaemon::Claim { slot, generation: state.generation };
+    client.send(again, &[one.as_fd()]);
+    assert_eq!(offer(&client).1, first);
+    // A late word of another end in that place does not free the channel.
+    let ToProcess::Offer { link, channel, party, .. } = first else { panic!("{first:?}") };
+    let generation = state.generation + 1;
+    client.send(ToDaemon::Closed { slot, generation, link, channel, party }, &[]);
+    client.send(again, &[one.as_fd()]);
+    assert_eq!(offer(&client).1, first);
 }
 
 #[test]
@@ -145,8 +165,9 @@ fn rings_come_and_go() {
     let (one, other) = tcp();
     client.claim(&one);
     client.claim(&other);
-    let ToProcess::Offer { link, channel, ring: old, .. } = offer(&client).1 else { panic!("no offer") };
-    offer(&client);
+    let offers = [offer(&client).1, offer(&client).1];
+    let ToProcess::Offer { link, channel, ring: old, .. } = offers[0] else { panic!("no offer") };
+    let ends = offers.map(|offer| client.take_offer(offer));
     let want = ToDaemon::WantRing { link, channel, party: 0, log2: 20 };
     client.send(want, &[]);
     let mail = client.mail().message;
@@ -159,9 +180,7 @@ fn rings_come_and_go() {
     }
     // Both ends closed: the channel and its rings are free, and asking for more is of no use.
     client.send(want, &[]);
-    for party in [0, 1] {
-        client.send(ToDaemon::Closed { link, channel, party }, &[]);
-    }
+    ends.iter().for_each(|end| client.close(*end));
     client.send(want, &[]);
     client.claim(&one);
     client.claim(&other);

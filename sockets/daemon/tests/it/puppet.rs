@@ -82,17 +82,23 @@ pub(crate) struct DaemonProcess {
 
 impl DaemonProcess {
     pub(crate) fn new() -> Self {
+        Self::start(&mut Command::new(std::env::current_exe().expect("this program"))).expect("a daemon")
+    }
+
+    /// A daemon in a namespace of processes of its own, if there can be one.
+    pub(crate) fn elsewhere() -> Option<Self> {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]);
+        Self::start(command.arg(std::env::current_exe().expect("this program")))
+    }
+
+    fn start(command: &mut Command) -> Option<Self> {
         let address = config().address.to_string();
-        let program = std::env::current_exe().expect("this program");
-        let mut command = Command::new(program);
         command.args(["--exact", "puppet::daemon", "--nocapture"]).env(DAEMON, &address);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("a process");
+        let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        lines
-            .find(|line| line.as_ref().is_ok_and(|line| line.contains("listens")))
-            .expect("a daemon")
-            .expect("a line");
-        Self { child, address }
+        let is_there = lines.any(|line| line.is_ok_and(|line| line.contains("listens")));
+        is_there.then_some(Self { child, address })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -177,8 +183,16 @@ fn puppet() {
                 let (_, file) = link.as_ref().expect("a link");
                 client.send(ToDaemon::ShowLink { link: channel.0, party: channel.2 }, &[file.as_fd()]);
             }
-            "close" => {
-                client.send(ToDaemon::Closed { link: channel.0, channel: channel.1, party: channel.2 }, &[]);
+            "close" => client.close(channel),
+            // For both parties of a link that others have: the port ends.
+            "speak" => {
+                let link = value.parse().expect("a number");
+                client.send(ToDaemon::Ring { link, party: 0, sleeper: None }, &[]);
+                // The daemon may have closed the port by then.
+                let again = ToDaemon::Ring { link, party: 1, sleeper: None };
+                let _closed = client.send_octets(&again.encode(), &[]);
+                let told = client.next().map(|mail| mail.message);
+                assert_eq!(told, None, "a stranger is told something");
             }
             "ports" => ports.extend((0..value.parse().expect("a number")).map(|_| connected(&address))),
             other => panic!("unknown order {other}"),

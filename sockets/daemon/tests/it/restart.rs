@@ -4,19 +4,24 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use weft_daemon::Config;
 use weft_sockets::sync::Ordering;
-use weft_sockets::{Link, ToDaemon, ToProcess, WaiterName};
+use weft_sockets::{Link, RingPlace, ToDaemon, ToProcess, WaiterName};
 
 use crate::client::{Client, HANG, is_readable, tcp};
 use crate::death::{Pair, hear, pair};
 use crate::run::{Running, config};
 
-/// A pair whose daemon was replaced. This process has shown the link, and the puppet has not.
-fn replaced() -> (Running, Pair) {
+/// A pair whose daemon was replaced, and which has not come to the new one.
+fn left() -> (Running, Pair) {
     let config = config();
     let first = Running::start(&config);
-    let mut pair = pair(&first);
+    let pair = pair(&first);
     drop(first);
-    let second = Running::start(&config);
+    (Running::start(&config), pair)
+}
+
+/// A pair whose daemon was replaced. This process has shown the link, and the puppet has not.
+fn replaced() -> (Running, Pair) {
+    let (second, mut pair) = left();
     pair.client.come_back(&second.address.to_string());
     let (link, _, party) = pair.offer;
     pair.client.send(ToDaemon::ShowLink { link, party }, &[pair.file.as_fd()]);
@@ -44,56 +49,136 @@ fn both_ends_of_an_older_link_find_each_other_again() {
         ToProcess::RingMade { .. } => panic!("a ring that may be in use"),
         other => matches!(other, ToProcess::PeerGone { .. }),
     });
-    client.send(ToDaemon::Closed { link, channel, party }, &[]);
+    client.close((link, channel, party));
     hear(&client, |mail| *mail == ToProcess::LinkGone { link });
 }
 
-#[test]
-fn a_sleeper_behind_an_older_link_is_rung() {
+/// A process that is both parties of a link, and its memory. Its daemon was replaced, and knows nothing of the link.
+fn alone() -> (Running, Client, OwnedFd, [(u64, u32, u8); 2]) {
     let daemon = config();
     let first = Running::start(&daemon);
     let mut client = Client::registered(&first.address.to_string());
     let (one, other) = tcp();
     client.claim(&one);
     client.claim(&other);
-    let (mut file, mut link) = (None::<OwnedFd>, 0);
+    let (mut file, mut offers) = (None::<OwnedFd>, Vec::new());
     for _ in 0..3 {
         let mut mail = client.mail();
         match mail.message {
             ToProcess::LinkMade { .. } => file = mail.descriptors.pop(),
-            offer => (link, _, _) = client.take_offer(offer),
+            offer => offers.push(client.take_offer(offer)),
         }
     }
     drop(first);
     let second = Running::start(&Config { address: daemon.address, ..config() });
     client.come_back(&second.address.to_string());
-    let file = file.expect("memory");
+    offers.sort_unstable();
+    (second, client, file.expect("memory"), [offers[0], offers[1]])
+}
+
+#[test]
+fn a_sleeper_behind_an_older_link_is_rung() {
+    let (_daemon, client, file, [(link, ..), _]) = alone();
     for party in [0, 1] {
         client.send(ToDaemon::ShowLink { link, party }, &[file.as_fd()]);
     }
+    hear_bell(&client, link, 0);
+}
+
+/// Has the daemon ring the other party of a link, and waits for that.
+fn hear_bell(client: &Client, link: u64, party: u8) {
     client.status.page().0[0].asleep.store(1, Ordering::SeqCst);
-    client.send(ToDaemon::Ring { link, party: 0, sleeper: Some(WaiterName { member: 0, line: 0 }) }, &[]);
+    let sleeper = Some(WaiterName { member: 0, line: 0 });
+    client.send(ToDaemon::Ring { link, party, sleeper }, &[]);
     assert!(is_readable(&client.bell, HANG));
+}
+
+/// Another thread closes an end before the process has shown the link of the other one.
+#[test]
+fn a_link_stays_until_both_ends_of_its_process_are_closed() {
+    let (_daemon, client, file, [first, second]) = alone();
+    let link = first.0;
+    client.send(ToDaemon::ShowLink { link, party: 0 }, &[file.as_fd()]);
+    hear_bell(&client, link, 1);
+    client.close(first);
+    client.send(ToDaemon::ShowLink { link, party: 1 }, &[file.as_fd()]);
+    hear(&client, |mail| match mail {
+        ToProcess::LinkGone { .. } => panic!("its second end is in use"),
+        other => matches!(other, ToProcess::LinkMade { .. }),
+    });
+    client.close(second);
+    hear(&client, |mail| *mail == ToProcess::LinkGone { link });
 }
 
 #[test]
 fn a_link_whose_other_end_never_comes_goes_with_the_own_end() {
     let (_daemon, Pair { client, offer: (link, channel, party), .. }) = replaced();
-    client.send(ToDaemon::Closed { link, channel, party }, &[]);
+    client.close((link, channel, party));
     hear(&client, |mail| *mail == ToProcess::LinkGone { link });
 }
 
 #[test]
-fn a_link_of_somebody_else_cannot_be_shown() {
-    let (daemon, Pair { client, file, offer: (link, _, party), .. }) = replaced();
-    // Other memory under the same name.
+fn a_link_that_both_ends_have_left_goes() {
+    let (_daemon, Pair { mut puppet, client, offer, .. }) = replaced();
+    puppet.order("show");
+    client.close(offer);
+    puppet.order("close");
+    hear(&client, |mail| *mail == ToProcess::LinkGone { link: offer.0 });
+}
+
+#[test]
+fn a_link_that_is_shown_without_ends_goes() {
+    let (second, mut pair) = left();
+    let (link, _, party) = pair.offer;
+    pair.client.slab.end(0).expect("an end").identity.link.store(0, Ordering::Relaxed);
+    pair.client.come_back(&second.address.to_string());
+    pair.client.send(ToDaemon::ShowLink { link, party }, &[pair.file.as_fd()]);
+    hear(&pair.client, |mail| *mail == ToProcess::LinkGone { link });
+}
+
+/// The first to show a link may be the other end's process, which has other memory under its name.
+#[test]
+fn a_process_that_shows_other_memory_costs_its_peer_no_more_than_the_link() {
+    let (second, mut pair) = left();
+    let (link, channel, party) = pair.offer;
+    let liar = Client::registered(&second.address.to_string());
     let other = Link::create().expect("memory");
-    client.send(ToDaemon::ShowLink { link, party }, &[other.as_fd()]);
-    client.hear_end();
-    let null = std::fs::File::open("/dev/null").expect("a file");
-    for (party, file) in [(7, file.as_fd()), (party, null.as_fd())] {
-        let client = Client::registered(&daemon.address.to_string());
-        client.send(ToDaemon::ShowLink { link, party }, &[file]);
-        client.hear_end();
+    let (slot, state) = liar.claim(&tcp().0);
+    let ring = RingPlace::new(64, 16).expect("a place");
+    liar.take_offer(ToProcess::Offer {
+        slot,
+        generation: state.generation,
+        link,
+        channel: 0,
+        party: 0,
+        ring,
+    });
+    for party in [0, 1] {
+        liar.send(ToDaemon::ShowLink { link, party }, &[other.as_fd()]);
     }
+    hear(&liar, |mail| matches!(mail, ToProcess::LinkMade { .. }));
+    pair.puppet.order("show");
+    pair.puppet.order("close");
+    // Its port goes on: a new connection is upgraded.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+    pair.puppet.order(&format!("connect {}", listener.local_addr().expect("an address")));
+    let (stream, _) = listener.accept().expect("a connection");
+    pair.client.come_back(&second.address.to_string());
+    pair.client.send(ToDaemon::ShowLink { link, party }, &[pair.file.as_fd()]);
+    pair.client.send(ToDaemon::Ring { link, party, sleeper: None }, &[]);
+    pair.client.send(ToDaemon::WantRing { link, channel, party, log2: 16 }, &[]);
+    pair.client.claim(&stream);
+    pair.puppet.order("claim");
+    hear(&pair.client, |mail| matches!(mail, ToProcess::Offer { .. }));
+}
+
+#[test]
+fn what_is_no_link_cannot_be_shown() {
+    let (daemon, Pair { client, file, offer: (link, _, _), .. }) = replaced();
+    let null = std::fs::File::open("/dev/null").expect("a file");
+    client.send(ToDaemon::ShowLink { link: link + 1, party: 0 }, &[null.as_fd()]);
+    client.hear_end();
+    let client = Client::registered(&daemon.address.to_string());
+    client.send(ToDaemon::ShowLink { link, party: 7 }, &[file.as_fd()]);
+    client.hear_end();
 }

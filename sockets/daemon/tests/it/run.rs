@@ -71,6 +71,17 @@ fn a_path_that_a_killed_daemon_has_left_is_taken_again() {
 }
 
 #[test]
+fn a_file_that_is_no_socket_is_left_alone() {
+    let path = std::env::temp_dir().join(format!("weft-daemon-file-{}", std::process::id()));
+    std::fs::write(&path, "notes").expect("a file");
+    let address: Address = path.to_str().expect("a path").parse().expect("an address");
+    let error = Daemon::start(&Config { address, ..config() }).expect_err("no place");
+    assert!(error.to_string().contains("is no socket"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).expect("the file"), "notes");
+    std::fs::remove_file(path).expect("the file");
+}
+
+#[test]
 fn a_descriptor_that_is_given_away_stops_the_daemon() {
     let stop = eventfd(1, EventfdFlags::CLOEXEC).expect("an eventfd");
     Daemon::start(&config()).expect("a daemon").run(stop).expect("an end");
