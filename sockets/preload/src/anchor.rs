@@ -1,10 +1,11 @@
 //! The kernel's socket below a direction that goes by a ring: it tells of the other end's death, and nothing else.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_short};
 use core::sync::atomic::Ordering;
 
+use libc::{POLLERR, POLLIN, POLLRDHUP, pollfd};
 use weft_sockets::Reason;
-use weft_sockets::end::{DEAD, FAILED};
+use weft_sockets::end::{DEAD, NEWS};
 
 use crate::calls;
 use crate::ends::Stream;
@@ -22,7 +23,19 @@ pub(crate) enum Anchor {
     Foreign,
 }
 
-/// Asks the kernel's socket.
+/// Returns what a poll of the kernel's socket tells: its end, errors, octets. It takes no error away.
+pub(crate) fn news(descriptor: c_int) -> c_short {
+    let mut item = [pollfd { fd: descriptor, events: POLLIN | POLLRDHUP, revents: 0 }];
+    calls::look(&mut item);
+    item[0].revents
+}
+
+/// True if the kernel's socket has an error to tell.
+pub(crate) fn has_failed(descriptor: c_int) -> bool {
+    news(descriptor) & POLLERR != 0
+}
+
+/// Asks the kernel's socket. An error is taken away by that: the program has to hear of it now.
 pub(crate) fn look(descriptor: c_int) -> Anchor {
     match calls::peek(descriptor) {
         0 => Anchor::Ended,
@@ -34,32 +47,47 @@ pub(crate) fn look(descriptor: c_int) -> Anchor {
     }
 }
 
+/// As [`look`], past octets that nobody has taken: the end or the failure behind them counts.
+pub(crate) fn look_beyond(descriptor: c_int) -> Anchor {
+    match look(descriptor) {
+        Anchor::Foreign => {}
+        found => return found,
+    }
+    let news = news(descriptor);
+    let error =
+        || calls::number(descriptor, libc::SOL_SOCKET, libc::SO_ERROR).ok().filter(|error| *error > 0);
+    match (news & POLLERR != 0).then(error).flatten() {
+        Some(error) => Anchor::Failed(error),
+        None if news & POLLRDHUP != 0 => Anchor::Ended,
+        None => Anchor::Foreign,
+    }
+}
+
+/// Notes that the kernel's socket has told a wait something.
+pub(crate) fn note_news(stream: &Stream) {
+    stream.end.inbound.flags.fetch_or(NEWS, Ordering::Relaxed);
+}
+
+/// Forgets that, because the kernel's socket is asked now.
+pub(crate) fn forget_news(stream: &Stream) {
+    if has_news(stream) {
+        stream.end.inbound.flags.fetch_and(!NEWS, Ordering::Relaxed);
+    }
+}
+
+/// True if the kernel's socket has told something, and was not asked since.
+pub(crate) fn has_news(stream: &Stream) -> bool {
+    stream.end.inbound.flags.load(Ordering::Relaxed) & NEWS != 0
+}
+
 /// Notes that the program has heard of the connection's failure, which the kernel tells once.
 pub(crate) fn bury(stream: &Stream) {
     stream.end.inbound.flags.fetch_or(DEAD, Ordering::Relaxed);
 }
 
-/// Notes a failure that the kernel has told, until the program hears of it.
-pub(crate) fn remember(stream: &Stream) {
-    stream.end.inbound.flags.fetch_or(FAILED, Ordering::Relaxed);
-}
-
-/// True if there is a failure that the program has not heard of. It hears of it now.
-pub(crate) fn recall(stream: &Stream) -> bool {
-    let flags = &stream.end.inbound.flags;
-    flags.load(Ordering::Relaxed) & FAILED != 0 && flags.fetch_and(!FAILED, Ordering::Relaxed) & FAILED != 0
-}
-
 /// True if the program has heard of the connection's failure.
 pub(crate) fn is_dead(stream: &Stream) -> bool {
     stream.end.inbound.flags.load(Ordering::Relaxed) & DEAD != 0
-}
-
-/// True if a descriptor still shows the socket of an end. The program may have closed it past the hooks.
-pub(crate) fn is_of(descriptor: c_int, stream: &Stream) -> bool {
-    let mut cookie = [0; 8];
-    let asked = calls::option(descriptor, libc::SOL_SOCKET, libc::SO_COOKIE, &mut cookie);
-    asked.is_ok() && u64::from_ne_bytes(cookie) == stream.end.identity.cookie.load(Ordering::Relaxed)
 }
 
 /// Ends a connection whose other end broke a rule of the link. Returns the error that the program gets.

@@ -1,11 +1,11 @@
 //! The buffers of a program's call.
 #![allow(unsafe_code)]
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_long};
 
 use libc::{iovec, msghdr};
 
-use crate::real::kernel;
+use crate::real::{self, kernel, words};
 
 /// The pieces of memory that a call names. The program guarantees that they can be used during the call.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,7 @@ impl<'a> Buffers<'a> {
     }
 
     /// How many octets the pieces have.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.0.iter().fold(0, |sum, piece| sum.saturating_add(piece.iov_len))
     }
@@ -38,6 +39,19 @@ impl<'a> Buffers<'a> {
         match self.0 {
             // SAFETY: as the maker of the buffers promises.
             [piece] => Some(unsafe { octets(piece.iov_base.cast(), piece.iov_len) }),
+            _ => None,
+        }
+    }
+
+    /// The rest of the only piece from place `skip` on, to be filled, if there is only one and `skip` lies in it.
+    #[inline]
+    pub(crate) fn single_place(self, skip: usize) -> Option<&'a mut [u8]> {
+        match self.0 {
+            [piece] if skip < piece.iov_len => {
+                let start = piece.iov_base.cast::<u8>().wrapping_add(skip);
+                // SAFETY: as the maker of the buffers promises.
+                Some(unsafe { core::slice::from_raw_parts_mut(start, piece.iov_len - skip) })
+            }
             _ => None,
         }
     }
@@ -94,6 +108,33 @@ impl Window {
         unsafe { kernel!(SYS_sendmsg, descriptor, &raw const message, flags) }
     }
 
+    /// How many octets the pieces have.
+    pub(crate) fn len(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.iov_len).sum()
+    }
+
+    /// Has the kernel copy octets of a ring here. Returns how many, or `None` for a bad address.
+    pub(crate) fn fill(&self, from: [(*mut u8, usize); 2]) -> Option<usize> {
+        self.copy(libc::SYS_process_vm_writev, from)
+    }
+
+    /// Has the kernel copy octets from here to a ring. Returns how many, or `None` for a bad address.
+    pub(crate) fn drain(&self, to: [(*mut u8, usize); 2]) -> Option<usize> {
+        self.copy(libc::SYS_process_vm_readv, to)
+    }
+
+    /// Copies as many octets as both sides have, by a call that checks the addresses of these pieces.
+    fn copy(&self, number: c_long, ring: [(*mut u8, usize); 2]) -> Option<usize> {
+        let wanted = self.len().min(ring[0].1 + ring[1].1);
+        let ring = ring.map(|(start, len)| iovec { iov_base: start.cast(), iov_len: len });
+        let process = rustix::process::getpid().as_raw_pid();
+        let arguments = words!(process, ring.as_ptr(), ring.len(), self.pieces.as_ptr(), self.count, 0);
+        // SAFETY: the ring's memory is the caller's to read or write. The kernel checks the pieces.
+        let copied = unsafe { real::call(number, arguments) };
+        // Like the kernel's own sockets it moves nothing if a part of the memory is bad.
+        usize::try_from(copied).ok().filter(|copied| *copied == wanted)
+    }
+
     fn message(&mut self) -> msghdr {
         // SAFETY: all-zero octets are a message without anything.
         let mut message: msghdr = unsafe { core::mem::zeroed() };
@@ -144,9 +185,15 @@ mod tests {
                 assert_eq!(len as u64, most.min(9 - skip as u64));
             }
         }
+        assert!(buffers.single_place(0).is_none());
         for place in buffers.places(4) {
             place.fill(b'x');
         }
         assert_eq!(&memory, b"abcdxxxxxj");
+        with_own(&mut memory, |buffers| {
+            buffers.single_place(8).expect("the last two").fill(b'y');
+            assert!(buffers.single_place(10).is_none());
+        });
+        assert_eq!(&memory, b"abcdxxxxyy");
     }
 }

@@ -32,6 +32,7 @@ mod options;
 mod probe;
 mod process;
 mod rights;
+mod rings;
 mod start;
 mod stdio;
 mod wait;

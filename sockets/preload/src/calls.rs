@@ -40,6 +40,19 @@ pub(crate) fn file_flags(descriptor: c_int) -> Result<c_int, c_int> {
         .map(|flags| c_int::try_from(flags).unwrap_or(0))
 }
 
+/// Chooses the signal that the kernel sends for input, if an open file asks for signals.
+pub(crate) fn set_signal(descriptor: c_int, signal: c_int) -> Result<(), c_int> {
+    // SAFETY: this request touches no memory.
+    check(unsafe { kernel!(SYS_fcntl, descriptor, F_SETSIG, signal) }).map(drop)
+}
+
+/// Returns that signal, 0 if none is chosen.
+pub(crate) fn signal(descriptor: c_int) -> Result<c_int, c_int> {
+    // SAFETY: this request touches no memory.
+    check(unsafe { kernel!(SYS_fcntl, descriptor, F_GETSIG) })
+        .map(|signal| c_int::try_from(signal).unwrap_or(0))
+}
+
 /// True if a socket is connected to itself.
 pub(crate) fn is_own_peer(descriptor: c_int) -> Result<bool, c_int> {
     let mut names = [[0_u8; 128]; 2];
@@ -180,6 +193,13 @@ pub(crate) fn peek(descriptor: c_int) -> isize {
     unsafe { kernel!(SYS_recvfrom, descriptor, &raw mut octet, 1, flags, 0, 0) }
 }
 
+/// Takes an octet that is not urgent. Returns the kernel's answer.
+pub(crate) fn skip_urgent(descriptor: c_int) -> isize {
+    let mut octet = 0_u8;
+    // SAFETY: one octet can be written.
+    unsafe { kernel!(SYS_recvfrom, descriptor, &raw mut octet, 1, libc::MSG_DONTWAIT, 0, 0) }
+}
+
 /// Sends pieces of a ring without waiting. Returns the kernel's answer.
 pub(crate) fn send_pieces(descriptor: c_int, pieces: [(*mut u8, usize); 2]) -> isize {
     let mut pieces = pieces.map(|(start, len)| libc::iovec { iov_base: start.cast(), iov_len: len });
@@ -203,6 +223,13 @@ pub(crate) fn reset(descriptor: c_int) {
 pub(crate) fn set_option(descriptor: c_int, level: c_int, name: c_int, value: &[c_int]) {
     // SAFETY: the value can be read.
     unsafe { kernel!(SYS_setsockopt, descriptor, level, name, value.as_ptr(), size_of_val(value)) };
+}
+
+/// Returns the CPU on which this thread runs. The C library knows it without asking the kernel.
+#[inline]
+pub(crate) fn cpu() -> u16 {
+    // SAFETY: it has no arguments.
+    u16::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(u16::MAX)
 }
 
 /// Sends a signal to this thread.
@@ -253,6 +280,16 @@ pub(crate) fn pause(span: timespec) {
     let _slept = ppoll(&mut [], Some(span), None);
 }
 
+/// True if an octet of this process can be read.
+pub(crate) fn can_read(address: usize) -> bool {
+    let mut octet = 0_u8;
+    let local = libc::iovec { iov_base: (&raw mut octet).cast(), iov_len: 1 };
+    let remote = libc::iovec { iov_base: address as *mut _, iov_len: 1 };
+    let process = rustix::process::getpid().as_raw_pid();
+    // SAFETY: the octet can be written, and the kernel checks the address.
+    unsafe { kernel!(SYS_process_vm_readv, process, &raw const local, 1, &raw const remote, 1, 0) == 1 }
+}
+
 /// Tells a result from an error.
 fn check(result: isize) -> Result<isize, c_int> {
     if result < 0 { Err(c_int::try_from(-result).unwrap_or(libc::EIO)) } else { Ok(result) }
@@ -264,6 +301,10 @@ const GLOBAL_EXPEDITED: c_int = 2;
 const UNSPECIFIED: libc::sa_family_t = 0;
 /// `MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED`
 const REGISTER_GLOBAL_EXPEDITED: c_int = 4;
+
+/// Requests of `fcntl` that libc does not name.
+pub(crate) const F_SETSIG: c_int = 10;
+pub(crate) const F_GETSIG: c_int = 11;
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -26,6 +26,17 @@ impl<T: Copy> Place<T> {
         self.is_full.load(Ordering::Acquire).then(|| unsafe { (*self.value.get()).assume_init_read() })
     }
 
+    /// Returns the value, if there is one and it is not left out.
+    #[inline]
+    pub(crate) fn get_unless(&self, is_left_out: impl FnOnce(&T) -> bool) -> Option<T> {
+        if !self.is_full.load(Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: the value was written before, and the users' lock keeps writers away.
+        let value = unsafe { (*self.value.get()).assume_init_ref() };
+        (!is_left_out(value)).then_some(*value)
+    }
+
     /// Puts a value, or empties the place.
     #[inline]
     pub(crate) fn set(&self, value: Option<T>) {

@@ -6,31 +6,34 @@ use core::sync::atomic::Ordering;
 use weft_sockets::Source;
 use weft_sockets::end::{Phase, SHUT};
 
+use crate::call::{Call, Step};
 use crate::clock::{self, Limit};
 use crate::ends::{self, Stream};
-use crate::transfer::{self, Call, Step};
-use crate::{calls, channel, port};
+use crate::{backlog, calls, channel, sets, transfer};
 
 /// Before the kernel closes a descriptor: forgets it. If it is the last one of an end, tells the other end.
 pub(crate) fn close(descriptor: c_int) {
-    let Some(stream) = ends::last(descriptor) else { return ends::forget(descriptor) };
-    let identity = &stream.end.identity;
+    let Some(stream) = ends::last(descriptor) else { return forget(descriptor) };
     match stream.end.state().phase {
         Phase::Claimed => {
             // The copy on its way to the daemon would hold the end of the stream back.
-            calls::finish(descriptor);
-            let _told = port::withdraw(stream.handle);
-            ends::forget(descriptor);
+            let is_unread = calls::queued(descriptor, libc::FIONREAD).is_ok_and(|octets| octets > 0);
+            if linger(descriptor) == Some(0) || is_unread {
+                calls::reset(descriptor);
+            } else {
+                calls::finish(descriptor);
+            }
         }
-        Phase::Offered => {
-            say_goodbye(&Call { descriptor, stream, flags: 0 });
-            let (link, channel) =
-                (identity.link.load(Ordering::Relaxed), identity.channel.load(Ordering::Relaxed));
-            let party = identity.party.load(Ordering::Relaxed);
-            ends::forget(descriptor);
-            let _told = port::closed(link, channel, party);
-        }
-        _ => ends::forget(descriptor),
+        Phase::Offered => say_goodbye(&Call { descriptor, stream, flags: 0 }),
+        _ => {}
+    }
+    forget(descriptor);
+}
+
+/// Forgets a descriptor. The kernel's sets drop the socket with its last one, unless relatives hold it.
+pub(crate) fn forget(descriptor: c_int) {
+    if let Some(handle) = ends::forget(descriptor) {
+        sets::forget(descriptor, handle);
     }
 }
 
@@ -41,15 +44,33 @@ pub(crate) fn close_range(first: u32, last: u32) {
     }
 }
 
+/// The kernel is about to shut down a socket: its end of the stream must not come before this library's. Returns true if
+/// the program has not shut down what it sends before.
+pub(crate) fn will_shut_down(descriptor: c_int, how: c_int) -> bool {
+    if !matches!(how, libc::SHUT_WR | libc::SHUT_RDWR) {
+        return false;
+    }
+    let Some(stream) = ends::known(descriptor) else { return false };
+    let call = Call { descriptor, stream, flags: 0 };
+    finish(&call);
+    let flags = stream.end.outbound.flags.fetch_or(SHUT, Ordering::SeqCst);
+    // Another thread may have sent meanwhile, or heard of the channel. A thread that attaches from now on finds the flag.
+    finish(&call);
+    flags & SHUT == 0
+}
+
+/// The kernel has refused to shut down what a socket sends.
+pub(crate) fn sends_on(descriptor: c_int) {
+    if let Some(stream) = ends::known(descriptor) {
+        stream.end.outbound.flags.fetch_and(!SHUT, Ordering::Relaxed);
+    }
+}
+
 /// The kernel has shut down a socket.
 pub(crate) fn shut_down(descriptor: c_int, how: c_int) {
     let Some(stream) = ends::known(descriptor) else { return };
     if matches!(how, libc::SHUT_RD | libc::SHUT_RDWR) {
         stream.end.inbound.flags.fetch_or(SHUT, Ordering::Relaxed);
-    }
-    if matches!(how, libc::SHUT_WR | libc::SHUT_RDWR) {
-        finish(&Call { descriptor, stream, flags: 0 });
-        stream.end.outbound.flags.fetch_or(SHUT, Ordering::Relaxed);
     }
     let is_shut = |flags: u32| flags & SHUT != 0;
     let (inbound, outbound) = (&stream.end.inbound.flags, &stream.end.outbound.flags);
@@ -59,20 +80,29 @@ pub(crate) fn shut_down(descriptor: c_int, how: c_int) {
     }
 }
 
-/// Tells the other end that nobody reads what it sends.
+/// Tells the other end that nobody reads what it sends. Of a direction by TCP the kernel tells: another program may go on
+/// with it.
 fn desert(stream: &Stream) {
-    if let Some(outbound) = channel::offered_outbound(stream) {
+    if channel::inbound(stream).is_some()
+        && let Some(outbound) = channel::offered_outbound(stream)
+    {
         outbound.reset();
         transfer::wake(stream, outbound.sleepers());
     }
 }
 
-/// Tells the reader where the stream ends, if it is in a ring.
+/// Tells the reader where the stream ends, if there is a channel. A direction that has stayed on TCP ends, too: the other
+/// end, whose ring may be full, must not take the kernel's end for a death.
 fn finish(call: &Call) {
-    if channel::outbound(&call.stream).is_some() {
+    let is_offered = call.stream.end.state().phase == Phase::Offered;
+    if is_offered && channel::offered_outbound(&call.stream).is_some() {
         transfer::send_nested(call);
+        backlog::obey(call.descriptor, &call.stream);
         transfer::in_outbound(call, |outbound| {
-            let _sent = transfer::send_backlog(call.descriptor, outbound);
+            if transfer::send_backlog(call.descriptor, &call.stream, outbound).is_some() {
+                // What the kernel does not take now is lost: the reader must hear of that.
+                calls::reset(call.descriptor);
+            }
             outbound.finish()?;
             Ok(Step::End)
         });
@@ -106,7 +136,11 @@ fn linger(descriptor: c_int) -> Option<u64> {
 fn has_unread(call: &Call) -> bool {
     channel::inbound(&call.stream).is_some()
         && transfer::in_inbound(call, |inbound| {
-            let is_there = matches!(inbound.source()?, Source::Ring { available: 1.. });
+            let is_there = match inbound.source()? {
+                Source::Tcp { .. } => false,
+                // The kernel forgets an urgent octet that was read only when it is asked for those behind it.
+                Source::Ring { available } => available > 0 || calls::skip_urgent(call.descriptor) > 0,
+            };
             Ok(if is_there { Step::Moved(1) } else { Step::Nothing })
         }) == Step::Moved(1)
 }

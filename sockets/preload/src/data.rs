@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use weft_sockets::end::{MORE, STUCK};
 use weft_sockets::{Gate, Reason};
 
+use crate::call::Call;
 use crate::ends::{self, Stream};
-use crate::transfer::Call;
 use crate::upgrade;
 
 /// Runs a receive of the kernel's on a descriptor, and counts what it took. `flags` are those of `recv`. `ours` runs
@@ -39,6 +39,9 @@ pub(crate) fn receive_counted(
         return if is_beside { kernel() } else { ours(&Call { descriptor, stream, flags }) };
     }
     let result = kernel();
+    if !stream.is_current() {
+        return result;
+    }
     let is_moved = result > 0 && !is_beside && flags & libc::MSG_PEEK == 0;
     if is_moved {
         add(&stream, &stream.end.inbound.consumed, octets(result), is_alone);
@@ -83,6 +86,9 @@ pub(crate) fn send_counted(
         stream.end.outbound.flags.fetch_or(STUCK, Ordering::Relaxed);
     }
     let result = kernel();
+    if !stream.is_current() {
+        return result;
+    }
     if result > 0 {
         note_more(&stream, flags);
         add(&stream, &stream.end.outbound.written, octets(result), is_alone);
@@ -113,5 +119,47 @@ fn add(stream: &Stream, position: &AtomicU64, octets: isize, is_alone: bool) {
     } else {
         position.fetch_add(octets, Ordering::Relaxed);
         calls.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use rustix::net::{AddressFamily, SocketType, socket};
+
+    use super::*;
+    use crate::{family, table};
+
+    #[test]
+    fn a_call_that_outlives_its_end_leaves_the_next_one_in_its_place_alone() {
+        let _turn = family::turn();
+        table::open();
+        family::opened();
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        let descriptor = socket.as_raw_fd();
+        for is_send in [false, true] {
+            ends::enter_stream(descriptor, false);
+            let before = ends::known(descriptor).expect("an end");
+            // Another thread closes the socket meanwhile, and opens the next one.
+            let reopen = || {
+                ends::enter_stream(descriptor, false);
+                7
+            };
+            let moved = if is_send {
+                send(descriptor, 0, reopen, |_| -1)
+            } else {
+                receive(descriptor, 0, reopen, |_| -1)
+            };
+            assert_eq!(moved, 7);
+            let Stream { handle, end } = ends::known(descriptor).expect("an end");
+            assert!(handle.slot == before.handle.slot && handle != before.handle);
+            for (inside, position) in
+                [(&end.inbound.inside, &end.inbound.consumed), (&end.outbound.inside, &end.outbound.written)]
+            {
+                assert_eq!((inside.load(Ordering::Relaxed), position.load(Ordering::Relaxed)), (0, 0));
+            }
+        }
+        ends::forget(descriptor);
     }
 }

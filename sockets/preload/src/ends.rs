@@ -1,20 +1,24 @@
 //! The ends that this process holds: one for each TCP connection whose octets the hooks count.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 use rustix::net::sockopt::{socket_cookie, socket_domain, socket_protocol, socket_type};
 use rustix::net::{AddressFamily, SocketType, ipproto};
 use rustix::time::{ClockId, clock_gettime};
 use weft_sockets::Reason;
-use weft_sockets::end::{CROWDED, FOREIGN, NONBLOCKING, Phase, SHARED, allocate};
+use weft_sockets::end::{CROWDED, EAGER, FOREIGN, NONBLOCKING, Phase, SHARED, allocate};
 use weft_sockets::layout::{ENDS, End};
 
+use crate::calls;
 use crate::evidence;
 use crate::family;
 use crate::guest;
+use crate::policy;
+use crate::port::{self, Sent};
 use crate::real::{self, Once};
+use crate::relatives;
 use crate::table::{self, Entry, Handle};
 
 /// An end, while a call uses it.
@@ -30,14 +34,50 @@ impl Stream {
     /// Returns an end that has not been closed meanwhile.
     #[inline]
     pub(crate) fn of(handle: Handle) -> Option<Self> {
-        let end = family::family()?.slab.end(handle.slot)?;
-        (end.identity.state.load(Ordering::Acquire) >> 8 == handle.generation).then_some(Self { handle, end })
+        let stream = Self { handle, end: family::family()?.slab.end(handle.slot)? };
+        stream.is_current().then_some(stream)
+    }
+
+    /// True if no other end has the place yet. Another thread may have closed this one during a call of the kernel's.
+    #[inline]
+    pub(crate) fn is_current(&self) -> bool {
+        self.end.identity.state.load(Ordering::Acquire) >> 8 == self.handle.generation
     }
 
     /// True if no other thread or process can use the end during this call: then it needs no lock.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
-        real::is_single_threaded() && !self.end.has(SHARED)
+        real::is_single_threaded() && (!self.end.has(SHARED) || self.is_left())
+    }
+
+    /// True if all other processes have left an end that was shared.
+    #[cold]
+    fn is_left(&self) -> bool {
+        let is_left = !self.end.has(CROWDED) && family::member().is_some_and(|me| self.end.holders.only(me));
+        if is_left {
+            self.end.identity.flags.fetch_and(!SHARED, Ordering::Relaxed);
+        }
+        is_left
+    }
+
+    /// True if no other process holds the end. Now and then that is found out anew of those that may be dead.
+    pub(crate) fn is_held_alone(&self) -> bool {
+        if family::member().is_some_and(|member| self.end.holders.only(member)) {
+            return true;
+        }
+        let (now, last) = (milliseconds(), LOOKED.load(Ordering::Relaxed));
+        if now.wrapping_sub(last) < LOOK {
+            return false;
+        }
+        LOOKED.store(now, Ordering::Relaxed);
+        relatives::leave_alone(self.end)
+    }
+
+    /// True if a descriptor still shows the socket of this end. The program may have closed it past the hooks.
+    pub(crate) fn is_at(&self, descriptor: c_int) -> bool {
+        let mut cookie = [0; 8];
+        let asked = calls::option(descriptor, libc::SOL_SOCKET, libc::SO_COOKIE, &mut cookie);
+        asked.is_ok() && u64::from_ne_bytes(cookie) == self.end.identity.cookie.load(Ordering::Relaxed)
     }
 
     /// Notes whether the kernel's socket blocks.
@@ -93,22 +133,24 @@ pub(crate) fn duplicate(from: c_int, to: c_int) {
     let _before = table::replace(to, entry);
 }
 
-/// Forgets what a descriptor was, because it is closed. Its end goes with the last descriptor of the last process.
-pub(crate) fn forget(descriptor: c_int) {
+/// Forgets what a descriptor was, because it is closed. Its end goes with the last descriptor of the last process. Returns
+/// the end if this was its last descriptor in this process.
+pub(crate) fn forget(descriptor: c_int) -> Option<Handle> {
     let is_known = table::entry(descriptor).is_some_and(|entry| entry != Entry::Unknown);
     if is_known
         && !guest::is_guest()
         && let Entry::Stream(handle) = table::replace(descriptor, Entry::Unknown)
     {
-        release(handle);
+        return release(handle).then_some(handle);
     }
+    None
 }
 
 /// Returns the end below a descriptor if this is its last one, of all processes.
 pub(crate) fn last(descriptor: c_int) -> Option<Stream> {
     let stream = known(descriptor).filter(|_| !guest::is_guest())?;
     let is_last = count(stream.handle)?.load(Ordering::Relaxed) == 1;
-    (is_last && stream.end.holders.only(family::member()?)).then_some(stream)
+    (is_last && relatives::leave_alone(stream.end)).then_some(stream)
 }
 
 /// Returns the descriptors of a range, both ends of it included, that may have entries.
@@ -142,12 +184,16 @@ pub(crate) fn unshare(child: u16) {
 }
 
 /// In a child of fork: it holds what its table shows. Other threads of its parent may have changed that since
-/// [`share`].
+/// [`share`], and between the kernel's copies of the descriptors and of the table.
 pub(crate) fn inherit() {
     let (Some(family), Some(member)) = (family::family(), family::member()) else { return };
+    for (descriptor, stream) in all().filter(|(descriptor, stream)| !stream.is_at(*descriptor)) {
+        if table::exchange(descriptor, Entry::Stream(stream.handle), Entry::Unknown) {
+            count(stream.handle).map(|count| count.fetch_sub(1, Ordering::Relaxed));
+        }
+    }
     share(Some(member));
-    for slot in 0..family.slab.header().ends.load(Ordering::Relaxed) {
-        let Some(end) = family.slab.end(slot) else { return };
+    for (slot, end) in family.slab.ends() {
         let handle = Handle { slot, generation: end.state().generation };
         let is_held = end.holders.members().any(|holder| holder == member);
         if is_held && count(handle).is_some_and(|count| count.load(Ordering::Relaxed) == 0) {
@@ -202,7 +248,8 @@ fn create(descriptor: c_int, flags: u32) -> Option<Handle> {
     let handle = Handle { slot, generation: state.generation };
     let end = family.slab.end(slot)?;
     end.identity.cookie.store(cookie, Ordering::Relaxed);
-    end.identity.flags.store(flags, Ordering::Relaxed);
+    let eager = if policy::is_eager() { EAGER } else { 0 };
+    end.identity.flags.store(flags | eager, Ordering::Relaxed);
     end.identity.since.store(milliseconds(), Ordering::Relaxed);
     if flags & FOREIGN != 0 {
         evidence::begin(end, descriptor);
@@ -213,27 +260,99 @@ fn create(descriptor: c_int, flags: u32) -> Option<Handle> {
     Some(handle)
 }
 
-/// A descriptor of this process less. Behind the last one the place is free again.
-fn release(handle: Handle) {
-    let (Some(stream), Some(count)) = (Stream::of(handle), count(handle)) else { return };
-    if count.fetch_sub(1, Ordering::AcqRel) == 1 {
+/// A descriptor of this process less. Behind the last one the place is free again. Returns true if this was it.
+fn release(handle: Handle) -> bool {
+    let (Some(stream), Some(count)) = (Stream::of(handle), count(handle)) else { return false };
+    let is_last = count.fetch_sub(1, Ordering::AcqRel) == 1;
+    if is_last {
         leave(stream);
+    }
+    is_last
+}
+
+/// At the place of a dead relative: it holds no end any more.
+pub(crate) fn leave_for(member: u16) {
+    let Some(family) = family::family() else { return };
+    for (slot, end) in family.slab.ends() {
+        leave_as(member, Stream { handle: Handle { slot, generation: end.state().generation }, end });
     }
 }
 
 /// This process no longer holds the end.
 fn leave(stream: Stream) {
+    if let Some(member) = family::member() {
+        leave_as(member, stream);
+    }
+}
+
+/// A member no longer holds the end. Behind the last one it is closed, and the daemon hears of that.
+fn leave_as(member: u16, stream: Stream) {
     let Stream { handle, end } = stream;
-    let (Some(family), Some(member)) = (family::family(), family::member()) else { return };
-    if !end.holders.remove(member) || end.has(CROWDED) {
+    let Some(family) = family::family() else { return };
+    let was_held = end.holders.members().any(|holder| holder == member);
+    let is_last = end.holders.remove(member);
+    let (state, place) = (end.state(), place(end));
+    if !was_held || end.has(CROWDED) || state.generation != handle.generation {
         return;
     }
-    let state = end.state();
-    if state.generation == handle.generation && end.advance(state, Phase::Closed) {
+    if !is_last {
+        // The daemon looks after the others from now on, which may have no port. It takes the word for this process's own.
+        if state.phase == Phase::Offered
+            && !end.holders.members().any(|other| Some(other) == family::member())
+        {
+            let _told = port::closed(handle, place);
+        }
+    } else if end.advance(state, Phase::Closed) {
         family.slab.header().totals.add(end);
-        let _is_free = end.advance(state.with(Phase::Closed), Phase::Free);
-        HINT.store(handle.slot, Ordering::Relaxed);
+        if state.phase == Phase::Claimed {
+            let _late = port::withdraw(handle);
+        }
+        if state.phase != Phase::Offered || tell(handle, place) {
+            let _is_free = end.advance(state.with(Phase::Closed), Phase::Free);
+            HINT.store(handle.slot, Ordering::Relaxed);
+        }
     }
+}
+
+/// Tells the daemon of a closed end that had a channel, and of those that it did not hear of before. Returns false if the
+/// end has to wait: for the daemon to read, or to look after what this process has left.
+fn tell(handle: Handle, place: (u64, u32, u32)) -> bool {
+    match port::closed(handle, place) {
+        Sent::Yes => {
+            if IS_UNTOLD.swap(false, Ordering::Relaxed) {
+                tell_more();
+            }
+            true
+        }
+        Sent::Later => {
+            IS_UNTOLD.store(true, Ordering::Relaxed);
+            false
+        }
+        Sent::No(_) => !port::is_parents(),
+    }
+}
+
+#[cold]
+fn tell_more() {
+    let Some(family) = family::family() else { return };
+    for (slot, end) in family.slab.ends() {
+        let (state, place) = (end.state(), place(end));
+        if state.phase != Phase::Closed {
+            continue;
+        }
+        match port::closed(Handle { slot, generation: state.generation }, place) {
+            Sent::Later => return IS_UNTOLD.store(true, Ordering::Relaxed),
+            Sent::Yes | Sent::No(_) => end.advance(state, Phase::Free),
+        };
+    }
+}
+
+/// The name of an end's link, its channel, and the party that the end is.
+#[inline]
+pub(crate) fn place(end: &End) -> (u64, u32, u32) {
+    let identity = &end.identity;
+    let [channel, party] = [&identity.channel, &identity.party].map(|word| word.load(Ordering::Relaxed));
+    (identity.link.load(Ordering::Relaxed), channel, party)
 }
 
 /// Returns how many descriptors of this process show the end.
@@ -249,6 +368,40 @@ pub(crate) fn milliseconds() -> u32 {
     ((seconds * 1000 + now.tv_nsec.cast_unsigned() / 1_000_000) & 0xffff_ffff) as u32
 }
 
+/// The daemon has not heard of closed ends, since its queue was full.
+static IS_UNTOLD: AtomicBool = AtomicBool::new(false);
+/// When this process last looked for relatives that are dead, in milliseconds.
+static LOOKED: AtomicU32 = AtomicU32::new(0);
+/// The time between two such looks, in milliseconds.
+const LOOK: u32 = 10;
 static COUNTS: Once<&'static [AtomicU64]> = Once::new();
 /// Where the search for a free place begins: at the last one that became free, whose memory is warm.
 static HINT: AtomicU32 = AtomicU32::new(0);
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use rustix::net::socket;
+
+    use super::*;
+
+    #[test]
+    fn a_child_forgets_descriptors_that_were_other_sockets_when_it_came_to_be() {
+        let _turn = family::turn();
+        table::open();
+        family::opened();
+        let [kept, mut changed, other] =
+            [(); 3].map(|()| socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket"));
+        let streams = [&kept, &changed].map(|socket| {
+            enter_stream(socket.as_raw_fd(), false);
+            known(socket.as_raw_fd()).expect("an end")
+        });
+        // As if another thread had closed and opened sockets since the kernel copied the descriptors.
+        rustix::io::dup2(&other, &mut changed).expect("another socket");
+        inherit();
+        assert_eq!([&kept, &changed].map(|socket| known(socket.as_raw_fd()).is_some()), [true, false]);
+        assert_eq!(streams.map(|stream| stream.end.state().phase), [Phase::Plain, Phase::Free]);
+        forget(kept.as_raw_fd());
+    }
+}

@@ -130,8 +130,14 @@ const fn is_separator(octet: &u8) -> bool {
 
 static KEPT: Once<Kept> = Once::new();
 const LIBRARY: &[u8] = b"/libweft_sockets_preload.so";
-const SETTINGS: [&CStr; 5] =
-    [c"WEFT_SOCKETS", c"WEFT_DAEMON", c"WEFT_SPIN", c"WEFT_SOCKETS_TRACE", c"WEFT_SOCKETS_EXPLAIN"];
+const SETTINGS: [&CStr; 6] = [
+    c"WEFT_SOCKETS",
+    c"WEFT_DAEMON",
+    c"WEFT_SPIN",
+    c"WEFT_SOCKETS_TRACE",
+    c"WEFT_SOCKETS_EXPLAIN",
+    c"WEFT_SOCKETS_STRICT",
+];
 /// Octets of a line. A longer one is left out.
 const LONGEST: usize = 2048;
 /// Variables of an environment. A program with more of them starts others without the library.

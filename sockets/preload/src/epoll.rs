@@ -1,18 +1,19 @@
 //! `epoll_wait` on a set with members whose octets come by rings.
 
 use core::ffi::c_int;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 
-use libc::{EPOLLERR, EPOLLHUP, EPOLLRDHUP, epoll_event, pollfd, timespec};
-use weft_sockets::{Barrier, Inbound, Look, Outbound, Sink, Source};
+use libc::{EPOLLOUT, epoll_event, timespec};
+use weft_sockets::Barrier;
 
 use crate::calls::{self, Signals};
-use crate::clock::Limit;
-use crate::ends::Stream;
-use crate::sets::{self, Member, Set};
+use crate::clock::{self, Limit};
+use crate::member::{self, Member};
+use crate::row::Seat;
+use crate::sets::{self, Set};
 use crate::sleep;
-use crate::spin::{Spin, Turn};
-use crate::{backlog, channel, section, upgrade};
+use crate::spin::{self, Spin, Turn};
+use crate::{anchor, backlog, channel, upgrade};
 
 /// Waits as `epoll_pwait2` does. Returns the kernel's answer.
 pub(crate) fn wait(
@@ -26,11 +27,12 @@ pub(crate) fn wait(
         return calls::epoll_wait(descriptor, events, span, mask);
     };
     set.inner().for_each(|inner| watch(inner, DEPTH));
-    let mut wait = Wait { set, descriptor, events, len: 0 };
-    if set.taken.load(Ordering::Relaxed) == 0 {
+    let until = Limit::behind(span);
+    let mut wait = Wait { set, descriptor, events, len: 0, leaves_some: false, has_slept: false };
+    if set.row.len() == 0 {
         set.inside.fetch_add(1, Ordering::SeqCst);
         // A member that was taken before the thread counted as inside did not ring for it.
-        let is_alone = set.taken.load(Ordering::SeqCst) == 0;
+        let is_alone = set.row.len() == 0;
         let result = if is_alone { calls::epoll_wait(descriptor, wait.events, span, mask) } else { 0 };
         set.inside.fetch_sub(1, Ordering::SeqCst);
         if result < 0 {
@@ -38,12 +40,12 @@ pub(crate) fn wait(
         }
         // A doorbell stays in the set when its last member is gone, and may ring still.
         wait.sort(result);
-        let is_over = is_alone && result == 0 && set.taken.load(Ordering::SeqCst) == 0;
+        let is_over = is_alone && result == 0 && set.row.len() == 0;
         if wait.len > 0 || is_over {
             return wait.answer();
         }
     }
-    wait.run(span, mask)
+    wait.run(until, mask)
 }
 
 /// Readies a set for waits in which it is a descriptor itself: its doorbell rings if, and as long as, its rings have
@@ -53,34 +55,57 @@ pub(crate) fn watch(set: &'static Set, depth: u32) {
         set.inner().for_each(|inner| watch(inner, depth - 1));
     }
     set.is_watched.store(true, Ordering::SeqCst);
-    let waiter = if set.taken.load(Ordering::SeqCst) == 0 { None } else { set.waiter() };
+    let _purged = set.with(|| set.purge());
+    let waiter = if set.row.len() == 0 { None } else { set.waiter() };
     let Some(waiter) = waiter else { return };
-    waiter.doze();
-    announce_all(set, waiter);
+    waiter.doze(false);
+    // Before the look: what a peer rings for behind it is not silenced.
+    waiter.silence();
+    announce(set, waiter, true);
     let is_ready = set.with(|| {
-        set.taken(0).any(|(descriptor, member)| {
-            let mut interest = member.interest;
-            member
-                .stream(descriptor)
-                .is_some_and(|stream| interest.report(&look(&stream, descriptor, &member)) != 0)
+        set.taken().any(|(descriptor, member)| {
+            member.stream(descriptor).is_some_and(|stream| member.is_ready(&stream, descriptor))
         })
     });
-    if is_ready == Some(true) { waiter.ring() } else { waiter.silence() }
+    if is_ready == Some(true) {
+        waiter.ring();
+    }
 }
 
-/// Names the set's waiter in the rings of all members, and makes the barrier that has to follow.
-fn announce_all(set: &'static Set, waiter: &sleep::Waiter) {
-    let barrier = set.with(|| {
-        let streams = set.taken(0).filter_map(|(descriptor, member)| {
-            let stream = member.stream(descriptor)?;
+/// Names the set's waiter in the rings of members, and makes the barrier that has to follow. Unless `all` are wanted, it
+/// leaves out silent members whose rings name the waiter since an earlier sleep. Returns true if the set may sleep for
+/// long: no member was left out, and none has relatives that take the kernel's news.
+fn announce(set: &'static Set, waiter: &sleep::Waiter, all: bool) -> bool {
+    let (sleep, forks) = (sets::sleep(waiter), sets::forks());
+    let announced = set.with(|| {
+        let (mut barrier, mut is_settled) = (Barrier::Fence, true);
+        for place in set.row.places(0) {
+            let Some(Seat { descriptor, .. }) =
+                place.get_unless(|seat| !all && seat.is_named(waiter.name(), sleep))
+            else {
+                is_settled = false;
+                continue;
+            };
+            let Some(mut member) = set.member(descriptor).filter(|member| !member.is_removed) else {
+                continue;
+            };
+            let Some(stream) = member.stream(descriptor) else { continue };
             backlog::obey(descriptor, &stream);
-            Some((stream, member))
-        });
-        streams.filter_map(|(stream, member)| announce(&stream, &member, waiter)).max()
+            barrier = barrier.max(member.announce(&stream, waiter).unwrap_or(Barrier::Fence));
+            let has_relatives = member.ask_anchor(descriptor, forks);
+            if has_relatives.is_some() {
+                set.store(descriptor, member);
+            }
+            is_settled &= has_relatives != Some(true);
+            if has_relatives != Some(true) && !member.interest.wants_room() {
+                place.set(place.get().map(|seat| Seat { named: sleep, ..seat }));
+            }
+        }
+        (barrier, is_settled)
     });
-    if let Some(Some(barrier)) = barrier {
-        sleep::make(barrier);
-    }
+    let (barrier, is_settled) = announced.unwrap_or((Barrier::Fence, false));
+    sleep::make(barrier);
+    is_settled
 }
 
 /// One call of a program's.
@@ -90,57 +115,86 @@ struct Wait<'a> {
     events: &'a mut [epoll_event],
     /// How many events are there for the program.
     len: usize,
+    /// Members that may have something to tell found no room.
+    leaves_some: bool,
+    /// It has slept for nothing.
+    has_slept: bool,
 }
 
 impl Wait<'_> {
-    fn run(&mut self, span: Option<timespec>, mask: Option<Signals>) -> isize {
-        let until = Limit::behind(span);
-        let turn = self.set.turn.fetch_add(1, Ordering::Relaxed);
+    fn run(&mut self, until: Limit, mask: Option<Signals>) -> isize {
+        self.set.turn.fetch_add(1, Ordering::Relaxed);
         self.collect();
         if self.len > 0 {
-            if turn.is_multiple_of(TURNS) {
-                self.ask_kernel(calls::epoll_look);
-            }
             return self.answer();
         }
         loop {
-            let result = self.ask(calls::epoll_look);
-            if self.len > 0 || until.is_over() && result >= 0 {
-                return self.answer();
-            }
-            if result < 0 {
-                return result;
-            }
-            let mut spin = Spin::new(self.is_same_cpu(), false, mask.is_none());
-            let is_done = loop {
-                match spin.next() {
-                    Turn::Sleep => break false,
-                    Turn::Look => self.collect(),
-                    Turn::Ask => {
-                        self.ask(calls::epoll_look);
-                    }
-                }
-                if self.len > 0 || until.is_over() {
-                    break true;
-                }
-            };
-            spin.end();
-            if !is_done {
+            if !until.is_over() && !self.spin(until, mask) {
                 let result = self.sleep(until, mask);
                 if result < 0 {
                     return result;
                 }
             }
-            if self.len > 0 || until.is_over() {
+            if self.len == 0 && until.is_over() {
+                let result = self.ask(calls::epoll_look);
+                return if result < 0 { result } else { self.answer() };
+            }
+            if self.len > 0 {
                 return self.answer();
             }
         }
     }
 
-    /// Has the kernel asked, and looks at the rings, where nothing was found before. A member is told once in a call.
+    /// Looks at the rings, and asks the kernel now and then, as long as that pays. Returns false if the thread has to
+    /// sleep.
+    fn spin(&mut self, until: Limit, mask: Option<Signals>) -> bool {
+        let is_same_cpu = self.is_same_cpu();
+        let looks = FIRST_LOOKS / self.set.row.len().max(1);
+        if mask.is_none() && !is_same_cpu && spin::pays() && self.watch(looks) {
+            self.collect();
+            if self.len > 0 {
+                spin::pay();
+                return true;
+            }
+        }
+        let mut spin = Spin::new(is_same_cpu, false, mask.is_none());
+        let is_done = loop {
+            let turn = spin.next();
+            match turn {
+                Turn::Sleep => break false,
+                Turn::Look => self.collect(),
+                Turn::Ask => {
+                    self.ask(calls::epoll_look);
+                }
+            }
+            // The clock takes longer than a look.
+            if self.len == 0 && self.watch(spin.looks()) {
+                self.collect();
+            }
+            if self.len > 0 || until.is_over() {
+                break true;
+            }
+        };
+        spin.end();
+        is_done
+    }
+
+    /// Looks so often, shortly one after the other, whether members have something to tell.
+    fn watch(&self, looks: u32) -> bool {
+        let (set, turn) = (self.set, self.set.turn.load(Ordering::Relaxed));
+        let is_there = || {
+            core::hint::spin_loop();
+            set.busy(turn).next().is_some()
+        };
+        set.with(|| (0..looks).any(|_| is_there())) == Some(true)
+    }
+
+    /// Has the kernel asked, and looks at the rings if it tells nothing for the program.
     fn ask(&mut self, kernel: impl FnOnce(c_int, &mut [epoll_event]) -> isize) -> isize {
         let result = self.ask_kernel(kernel);
-        self.collect();
+        if self.len == 0 {
+            self.collect();
+        }
         result
     }
 
@@ -163,14 +217,17 @@ impl Wait<'_> {
         for at in first..first + usize::try_from(count).unwrap_or(0) {
             let Some(event) = self.events.get(at).copied() else { return };
             let (events, data) = (event.events, event.u64);
-            if data == sets::bell_tag() {
+            if data == member::bell_tag() {
                 if let Some(waiter) = self.set.waiter() {
                     waiter.silence();
                 }
-            } else if sets::is_tag(data) {
+            } else if member::is_tag(data) {
                 let _noted = self.set.with(|| {
                     if let Some((descriptor, mut member)) = self.set.tagged(data) {
                         member.interest.tell(events);
+                        if events & !EPOLLOUT.cast_unsigned() != 0 {
+                            let _noted = member.stream(descriptor).as_ref().map(anchor::note_news);
+                        }
                         self.set.store(descriptor, member);
                     }
                 });
@@ -181,141 +238,190 @@ impl Wait<'_> {
         }
     }
 
-    /// Adds the events of members whose octets come by rings.
+    /// Adds the events of members whose octets come by rings, where nothing was found before. If other connections are
+    /// on TCP, the kernel is asked behind the rings and told before them: it knows of all octets that were sent earlier.
     fn collect(&mut self) {
         let turn = self.set.turn.load(Ordering::Relaxed);
-        let _collected = self.set.with(|| {
-            for (descriptor, mut member) in self.set.taken(turn) {
-                let Some(place) = self.events.get_mut(self.len) else { return };
-                let Some(stream) = member.stream(descriptor) else { continue };
-                let before = member.interest;
-                let events = member.interest.report(&look(&stream, descriptor, &member));
-                if events != 0 {
-                    *place = epoll_event { events, u64: member.data };
-                    self.len += 1;
+        let asks_kernel = self.set.is_mixed() || turn.is_multiple_of(TURNS);
+        let room = if asks_kernel { self.events.len().div_ceil(2) } else { self.events.len() };
+        let set = self.set;
+        let _collected = set.with(|| {
+            if set.row.len() > 1 {
+                if set.busy(turn).next().is_none() {
+                    return;
                 }
-                if member.interest != before {
-                    self.set.store(descriptor, member);
-                }
+                // What comes during the look may follow octets of a member that was looked at before.
+                let now = clock::stamp();
+                self.tell(set.busy(turn).filter(|(_, member)| !member.came_behind(now)), room, now);
+            }
+            if self.len == 0 {
+                self.tell(set.busy(turn), room, 0);
             }
         });
+        if self.len > 0 && asks_kernel {
+            let rings = self.len;
+            self.ask_kernel(calls::epoll_look);
+            self.events.get_mut(..self.len).unwrap_or_default().rotate_left(rings);
+        }
+    }
+
+    /// Adds the events of these members, as far as there is room, in the order in which their octets came. The caller is
+    /// in a section of the set.
+    fn tell(&mut self, mut members: impl Iterator<Item = (c_int, Member)>, room: usize, now: u32) {
+        loop {
+            // An event names its member and its rank until all are in order.
+            let first = self.len;
+            let places = self.events.get_mut(first..room).unwrap_or_default();
+            let count =
+                places.iter_mut().zip(&mut members).fold(0, |count, (place, (descriptor, member))| {
+                    *place = epoll_event { events: descriptor.cast_unsigned(), u64: member.rank(now) };
+                    count + 1
+                });
+            places.get_mut(..count).unwrap_or_default().sort_unstable_by_key(|event| event.u64);
+            if count == 0 {
+                self.leaves_some |= self.len == room && members.next().is_some();
+                return;
+            }
+            for at in first..first + count {
+                self.report(at);
+            }
+        }
+    }
+
+    /// Puts the events of the member that is named in a place into the next free one, if there are some.
+    fn report(&mut self, at: usize) {
+        let Some(descriptor) = self.events.get(at).map(|event| event.events.cast_signed()) else { return };
+        let Some(mut member) = self.set.member(descriptor) else { return };
+        let Some(stream) = member.stream(descriptor) else { return };
+        let before = member.interest;
+        let look = member.look(&stream, descriptor);
+        if { member.interest }.report(&look) != 0 {
+            member.tell_end(&stream, descriptor);
+        }
+        let events = member.interest.report(&look);
+        if let Some(place) = self.events.get_mut(self.len).filter(|_| events != 0) {
+            *place = epoll_event { events, u64: member.data };
+            self.len += 1;
+        }
+        if member.interest != before {
+            self.set.store(descriptor, member);
+        }
     }
 
     /// Sleeps until something may have happened, and looks. Returns a negative number for an error.
     fn sleep(&mut self, until: Limit, mask: Option<Signals>) -> isize {
         let Some(waiter) = self.set.waiter() else { return -(libc::ENOMEM as isize) };
-        self.set.sleepers.fetch_add(1, Ordering::SeqCst);
-        waiter.doze();
-        announce_all(self.set, waiter);
+        // Before the waiter is named: the daemon may not have known it when a peer wanted to wake it.
+        let is_rung = sleep::is_rung();
+        let is_first = self.set.sleepers.fetch_add(1, Ordering::SeqCst) == 0;
+        waiter.doze(is_first && !self.set.is_watched.load(Ordering::SeqCst));
+        let is_turn = self.set.turn.load(Ordering::Relaxed).is_multiple_of(THOROUGH);
+        let all = self.has_slept || is_turn || self.set.row.len() <= FEW;
+        let is_settled = announce(self.set, waiter, all);
+        self.has_slept = true;
         self.collect();
         let mut result = 0;
         if self.len == 0 {
-            let limit = until.left_at_most(sleep::span(sleep::is_rung()));
+            let limit = until.left_at_most(sleep::span(is_rung && is_settled));
             result = self.ask(|set, events| calls::epoll_wait(set, events, Some(limit), mask));
         }
         let is_last = self.set.sleepers.fetch_sub(1, Ordering::SeqCst) == 1;
         if is_last && !self.set.is_watched.load(Ordering::SeqCst) {
             waiter.wake(false);
+            fence(Ordering::SeqCst);
+            if self.set.has_sleepers() {
+                // Another thread has gone to sleep meanwhile, and counts on its word. It looks once more.
+                waiter.doze(false);
+                waiter.ring();
+            }
         }
         upgrade::look_for_mail();
         if self.len > 0 { 0 } else { result }
     }
 
     fn is_same_cpu(&self) -> bool {
+        // Of several peers, others may answer meanwhile.
+        if self.set.row.len() != 1 {
+            return false;
+        }
         let same = self.set.with(|| {
-            let mut members = self.set.taken(0);
+            let mut members = self.set.taken();
             members.next().is_some_and(|(descriptor, member)| {
                 member.stream(descriptor).is_some_and(|stream| channel::is_on_this_cpu(&stream))
             })
         });
-        same.unwrap_or(false) && self.set.taken.load(Ordering::Relaxed) == 1
+        same.unwrap_or(false)
     }
 
     fn answer(&self) -> isize {
+        // This thread may have silenced the doorbell that others sleep by.
+        if self.leaves_some && self.set.has_sleepers() {
+            self.set.ring();
+        }
         isize::try_from(self.len).unwrap_or(isize::MAX)
     }
 }
 
-/// Looks at a member whose registration is this library's.
-fn look(stream: &Stream, descriptor: c_int, member: &Member) -> Look {
-    let mut look = Look::default();
-    let mut kernel = 0;
-    match channel::inbound(stream) {
-        // All that came is asked for: the believed tail would hide an edge.
-        Some(inbound) => match section::of_inbound(stream, &inbound, |inbound: &Inbound<'_>| {
-            inbound.available(u64::MAX)?;
-            inbound.source()
-        }) {
-            Ok(Source::Tcp { .. }) => kernel |= libc::POLLIN,
-            Ok(Source::Ring { available }) => {
-                look.is_readable = available > 0 || inbound.is_at_end() || inbound.is_reset();
-                look.tail = stream.end.inbound.consumed.load(Ordering::Relaxed).wrapping_add(available);
-            }
-            Err(_) => look.is_readable = true,
-        },
-        None => kernel |= libc::POLLIN,
-    }
-    match channel::outbound(stream).filter(|outbound| outbound.sink() == Sink::Ring) {
-        Some(outbound) if member.interest.wants_room() => {
-            let has_room =
-                section::of_outbound(stream, &outbound, |outbound: &Outbound<'_>| outbound.is_writable());
-            look.is_writable = has_room.unwrap_or(true);
-            look.full = stream.end.outbound.full.load(Ordering::Relaxed);
-        }
-        Some(_) => {}
-        None => kernel |= libc::POLLOUT,
-    }
-    if kernel != 0 {
-        let mut item = [pollfd { fd: descriptor, events: kernel, revents: 0 }];
-        calls::look(&mut item);
-        look.is_readable |= item[0].revents & kernel & libc::POLLIN != 0;
-        look.is_writable |= item[0].revents & kernel & libc::POLLOUT != 0;
-    }
-    if member.interest.was_told(ENDED) {
-        look.is_readable = true;
-        look.is_writable |= member.interest.was_told((EPOLLHUP | EPOLLERR).cast_unsigned());
-    }
-    look
-}
-
-/// Names the set's waiter in the rings of a member. Returns the barrier that has to follow.
-fn announce(stream: &Stream, member: &Member, waiter: &sleep::Waiter) -> Option<Barrier> {
-    let mut barrier = None;
-    if let Some(inbound) = channel::inbound(stream).filter(|_| member.interest.wants_octets()) {
-        barrier = Some(section::of_inbound(stream, &inbound, |inbound| waiter.announce(inbound)));
-    }
-    if let Some(outbound) = channel::outbound(stream).filter(|_| member.interest.wants_room()) {
-        // The last look finds the room that this one does.
-        let _is_full = section::of_outbound(stream, &outbound, |outbound| waiter.ask_for_room(outbound));
-        barrier = barrier.max(Some(Barrier::Fence));
-    }
-    barrier
-}
-
-/// What the kernel tells of an end of the stream.
-const ENDED: u32 = (EPOLLRDHUP | EPOLLHUP | EPOLLERR).cast_unsigned();
 /// Sets in sets, as deep as the kernel has them.
 pub(crate) const DEPTH: u32 = 5;
+/// Looks at members before the clock is asked first: most answers come so soon that it would be late.
+const FIRST_LOOKS: u32 = 32;
+/// So many members are all named at each sleep.
+const FEW: u32 = 16;
+/// Calls until a sleep looks after all members: their peers may have asked for something that wakes nobody.
+const THOROUGH: u32 = 64;
 /// Calls that find something in rings until the kernel is asked, too.
 const TURNS: u32 = 16;
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd;
+    use std::os::fd::{AsRawFd, OwnedFd};
 
     use rustix::event::epoll;
 
     use super::*;
-    use crate::{family, table};
+    use crate::{closing, control, ends, family, jump, table};
 
-    #[test]
-    fn a_doorbell_without_members_is_not_told_to_the_program() {
-        let _turn = family::turn();
+    fn new_set() -> (OwnedFd, &'static Set) {
         table::open();
         family::opened();
         let kernel = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a set");
         sets::enter(kernel.as_raw_fd());
         let set = sets::of(kernel.as_raw_fd()).expect("a set");
+        (kernel, set)
+    }
+
+    #[test]
+    fn a_socket_that_is_closed_leaves_its_sets() {
+        let _turn = family::turn();
+        let (kernel, set) = new_set();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let stream =
+            std::net::TcpStream::connect(listener.local_addr().expect("an address")).expect("a stream");
+        ends::enter_stream(stream.as_raw_fd(), false);
+        let event = Some((libc::EPOLLIN.cast_unsigned(), 7));
+        assert_eq!(control::control(kernel.as_raw_fd(), libc::EPOLL_CTL_ADD, stream.as_raw_fd(), event), 0);
+        assert!(set.is_mixed() && set.member(stream.as_raw_fd()).is_some());
+        closing::close(stream.as_raw_fd());
+        assert!(!set.is_mixed() && set.member(stream.as_raw_fd()).is_none());
+    }
+
+    #[test]
+    fn a_jump_out_of_a_section_leaves_the_set_to_others() {
+        let _turn = family::turn();
+        let (_kernel, set) = new_set();
+        assert_eq!(set.with(|| set.with(|| ())), Some(None), "as in a signal handler");
+        let behind = set.with(|| {
+            jump::abandon();
+            set.with(|| ())
+        });
+        assert_eq!(behind, Some(Some(())));
+    }
+
+    #[test]
+    fn a_doorbell_without_members_is_not_told_to_the_program() {
+        let _turn = family::turn();
+        let (kernel, set) = new_set();
         // The first look at the waiter registers its doorbell.
         let bell = set.waiter().expect("a line").bell().expect("a bell");
         rustix::io::write(bell, &1_u64.to_ne_bytes()).expect("rung");

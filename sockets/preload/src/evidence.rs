@@ -23,7 +23,7 @@ pub(crate) struct Evidence {
 
 impl Evidence {
     /// Asks the kernel. The program must not be inside a call on the direction that the caller looks at. Returns `None`
-    /// if the kernel cannot tell, or if octets of the peer come faster than it can be asked.
+    /// if the kernel cannot tell, if octets of the peer come faster than it can be asked, or if the connection is over.
     pub(crate) fn of(descriptor: c_int) -> Option<Self> {
         let mut before = Info::of(descriptor)?;
         for _ in 0..TURNS {
@@ -31,6 +31,10 @@ impl Evidence {
             let unacknowledged = calls::queued(descriptor, SIOCOUTQ).ok()?;
             let behind = Info::of(descriptor)?;
             if behind.counts() == before.counts() {
+                // Behind both FINs or a reset the kernel does not say whether a FIN is among what it has counted.
+                if behind.state() == CLOSED && behind.bytes_received() > 0 {
+                    return None;
+                }
                 let is_ended = behind.is_ended();
                 return Some(Self {
                     written: behind.bytes_acked() + unacknowledged,
@@ -102,15 +106,15 @@ impl Info {
     }
 
     fn bytes_acked(&self) -> u64 {
-        self.long(120)
+        self.long(BYTES_ACKED)
     }
 
     fn bytes_received(&self) -> u64 {
-        self.long(128)
+        self.long(BYTES_RECEIVED)
     }
 
     fn sent(&self) -> u64 {
-        let (not_sent, sent, again) = (self.word(144), self.long(200), self.long(208));
+        let (not_sent, sent, again) = (self.word(144), self.long(BYTES_SENT), self.long(208));
         sent.wrapping_sub(again).wrapping_add(u64::from(not_sent))
     }
 
@@ -135,12 +139,19 @@ impl Info {
 
 /// Octets of `struct tcp_info` up to and with `tcpi_bytes_retrans` of Linux 4.19.
 const INFO_LEN: usize = 216;
+/// Where `struct tcp_info` has the octets that the peer has acknowledged.
+pub(crate) const BYTES_ACKED: usize = 120;
+/// Where it has the octets that the peer's segments brought.
+pub(crate) const BYTES_RECEIVED: usize = 128;
+/// Where it has the octets of all segments sent.
+pub(crate) const BYTES_SENT: usize = 200;
 /// How often the counts may change while they are read.
 const TURNS: usize = 16;
 const SIOCINQ: u64 = libc::FIONREAD;
 const SIOCOUTQ: u64 = libc::TIOCOUTQ;
 const ESTABLISHED: u8 = 1;
 const TIME_WAIT: u8 = 6;
+const CLOSED: u8 = 7;
 const CLOSE_WAIT: u8 = 8;
 const LAST_ACK: u8 = 9;
 const CLOSING: u8 = 11;
@@ -242,6 +253,21 @@ mod tests {
         assert_eq!(counts(&server), (7, 10), "the other direction goes on");
         client.read_exact(&mut [0; 7]).expect("read");
         assert_eq!(counts(&client).1, 7);
+    }
+
+    #[test]
+    fn a_connection_that_both_ends_have_ended_is_not_counted() {
+        let (mut client, mut server) = pair();
+        client.write_all(b"all").expect("sent");
+        client.shutdown(Shutdown::Write).expect("a FIN");
+        server.write_all(b"answer").expect("sent");
+        server.shutdown(Shutdown::Write).expect("a FIN");
+        while Evidence::of(client.as_raw_fd()).is_some() {
+            std::thread::yield_now();
+        }
+        let mut words = Vec::new();
+        client.read_to_end(&mut words).expect("read");
+        assert_eq!((words.len(), Evidence::of(client.as_raw_fd())), (6, None));
     }
 
     #[test]

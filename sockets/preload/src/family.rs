@@ -2,12 +2,12 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use rustix::fs::{Mode, OFlags};
 use rustix::process::{Uid, getuid};
 use weft_sockets::Slab;
 use weft_sockets::layout::{Member, SLAB_MAGIC};
 
 use crate::own::{Own, Place};
+use crate::procfs;
 use crate::real::{self, Once};
 
 /// The slab, mapped as long as the process lives.
@@ -42,8 +42,9 @@ impl Family {
     pub(crate) fn join(&self, reserved: Option<u16>) {
         let place = reserved.or_else(|| self.reserve());
         if let Some(member) = place.and_then(|place| self.member(place)) {
-            member.started.store(started().unwrap_or(0), Ordering::Relaxed);
+            // A place without a start time is that of a process that is about to come.
             member.pid.store(process(), Ordering::Release);
+            member.started.store(procfs::started().unwrap_or(0), Ordering::Release);
         }
         self.member.store(place.map_or(0, |place| u64::from(place) + 1), Ordering::Release);
     }
@@ -78,11 +79,33 @@ impl Family {
         u16::try_from(self.slab.header().members.iter().position(take)?).ok()
     }
 
+    /// Says which process takes the place that was reserved for it, unless it has said so itself. It may not run for a
+    /// while, and this one may die meanwhile.
+    pub(crate) fn announce(&self, place: u16, child: u32) {
+        if let Some(member) = self.member(place) {
+            let _known = member.pid.compare_exchange(process(), child, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
     /// Gives a place back.
     pub(crate) fn free(&self, place: u16) {
         if let Some(member) = self.member(place) {
             member.started.store(0, Ordering::Relaxed);
             member.pid.store(0, Ordering::Release);
+        }
+    }
+
+    /// Before another program takes this process over: the family need not reckon with it any more. Returns what
+    /// [`come_back`](Self::come_back) needs if that fails.
+    pub(crate) fn depart(&self) -> Option<u64> {
+        let member = self.member(member()?)?;
+        Some(member.started.swap(NEVER, Ordering::AcqRel))
+    }
+
+    /// No other program has taken this process over.
+    pub(crate) fn come_back(&self, started: u64) {
+        if let Some(member) = member().and_then(|place| self.member(place)) {
+            member.started.store(started, Ordering::Release);
         }
     }
 
@@ -111,18 +134,6 @@ fn process() -> u32 {
     rustix::process::getpid().as_raw_pid().cast_unsigned()
 }
 
-/// Returns when this process was started, as `/proc/PID/stat` has it.
-fn started() -> Option<u64> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let file = rustix::fs::open(c"/proc/self/stat", flags, Mode::empty()).ok()?;
-    let mut text = [0; 1024];
-    let len = rustix::io::read(&file, &mut text[..]).ok()?;
-    // The name before the closing bracket may have anything in it.
-    let behind = text.get(..len)?.rsplit(|octet| *octet == b')').next()?;
-    let field = behind.split(|octet| *octet == b' ').nth(FIELD)?;
-    core::str::from_utf8(field).ok()?.parse().ok()
-}
-
 /// The family, which another test may be making.
 #[cfg(test)]
 pub(crate) fn opened() -> &'static Family {
@@ -137,8 +148,8 @@ pub(crate) fn turn() -> std::sync::MutexGuard<'static, ()> {
 }
 
 static FAMILY: Once<Family> = Once::new();
-/// The 22nd field, counted from the space behind the second.
-const FIELD: usize = 20;
+/// The start time of a process that runs another program by now.
+const NEVER: u64 = u64::MAX;
 
 #[cfg(test)]
 mod tests {
@@ -154,5 +165,18 @@ mod tests {
         let started = stat.rsplit(')').next().and_then(|rest| rest.split(' ').nth(20)).expect("a field");
         assert_eq!(words.started.load(Ordering::Relaxed).to_string(), started);
         assert!(family.file.borrow().is_some());
+    }
+
+    #[test]
+    fn a_place_for_a_child_names_it_until_the_child_does() {
+        let _turn = turn();
+        let family = opened();
+        let place = family.reserve().expect("a place");
+        let pid = &family.slab.header().members[usize::from(place)].pid;
+        family.announce(place, 77);
+        assert_eq!(pid.load(Ordering::Relaxed), 77);
+        family.announce(place, 78);
+        assert_eq!(pid.load(Ordering::Relaxed), 77, "the child has named itself");
+        family.free(place);
     }
 }

@@ -2,19 +2,72 @@
 //! this library makes, and io_uring, whose octets no hook sees.
 
 use core::ffi::CStr;
+use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags};
+use rustix::path::Arg;
 
 use crate::clock;
+use crate::line::Line;
 
-/// True if a filter was there when the program began, which it has from those that started it.
-pub(crate) fn is_inherited() -> bool {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let mut text = [0; 4096];
-    let Ok(file) = rustix::fs::open(STATUS, flags, Mode::empty()) else { return true };
-    let len = rustix::io::read(file, &mut text[..]).unwrap_or(0);
-    has_filter(text.get(..len).unwrap_or_default())
+/// What is known of the filters of a process when its program begins: it has them from those that started it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inherited {
+    /// There is none but perhaps this library's.
+    Nothing,
+    /// They allow `clone`. What else they allow, a child can try.
+    Familiar,
+    /// They may kill at any call.
+    Unknown,
+}
+
+/// Looks at the filters. It makes only calls that the loader has made before: a filter has allowed them.
+///
+/// A parent with as many filters has made this process under them. A process without a parent was put into its container
+/// by a runtime, whose filters are made for whole containers. `is_ours` tells whether this library's filter is there.
+pub(crate) fn inherited(is_ours: impl FnOnce() -> bool) -> Inherited {
+    let own = Status::read(c"/proc/self/status");
+    if own.is_some_and(|own| own.mode == 0 || own.filters == 1 && is_ours()) {
+        return Inherited::Nothing;
+    }
+    let mut path = Line::<32>::new();
+    let is_familiar = own.is_some_and(|own| {
+        let _fits = write!(path, "/proc/{}/status", own.parent);
+        own.parent == 0 || Status::read(path.octets()).is_some_and(|other| other.filters == own.filters)
+    });
+    if is_familiar { Inherited::Familiar } else { Inherited::Unknown }
+}
+
+/// What the kernel's text about a process tells of its filters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Status {
+    parent: u32,
+    mode: u32,
+    filters: u32,
+}
+
+impl Status {
+    fn read(path: impl Arg) -> Option<Self> {
+        let mut text = [0; 4096];
+        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let len = rustix::io::read(file, &mut text[..]).ok()?;
+        Self::parse(text.get(..len)?)
+    }
+
+    /// Reads the text. One without a line may hide a filter.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let number = |name: &[u8]| {
+            let mut lines = text.split(|octet| *octet == b'\n');
+            let value = lines.find_map(|line| line.strip_prefix(name))?;
+            core::str::from_utf8(value.trim_ascii()).ok()?.parse().ok()
+        };
+        Some(Self {
+            parent: number(b"PPid:")?,
+            mode: number(b"Seccomp:")?,
+            filters: number(b"Seccomp_filters:")?,
+        })
+    }
 }
 
 /// True if the process has memory of an io_uring, whose octets no hook sees. Looks at most once in 10 seconds.
@@ -51,13 +104,6 @@ fn find(word: &[u8], mut read: impl FnMut(&mut [u8]) -> usize) -> bool {
     }
 }
 
-/// Looks for a filter in the kernel's text about a process. A text without the line may hide one.
-fn has_filter(status: &[u8]) -> bool {
-    let mut lines = status.split(|octet| *octet == b'\n');
-    let mode = lines.find_map(|line| line.strip_prefix(b"Seccomp:"));
-    mode.is_none_or(|mode| mode.trim_ascii() != b"0")
-}
-
 /// When the memory was last looked at, in seconds.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
 static HAS_RINGS: AtomicBool = AtomicBool::new(false);
@@ -65,7 +111,6 @@ static HAS_RINGS: AtomicBool = AtomicBool::new(false);
 const PAUSE: u64 = 10;
 const MAPS: &CStr = c"/proc/self/maps";
 const RING: &[u8] = b"[io_uring]";
-const STATUS: &CStr = c"/proc/self/status";
 
 #[cfg(test)]
 mod tests {
@@ -89,9 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_is_found() {
-        assert!(!has_filter(b"Name:\tcat\nSeccomp:\t0\nSeccomp_filters:\t0\n"));
-        assert!(has_filter(b"Name:\tcat\nSeccomp:\t2\nSeccomp_filters:\t1\n"));
-        assert!(has_filter(b"Name:\tcat\n") && has_filter(b"Name:\tSeccomp:\t0\n"));
+    fn filters_are_counted() {
+        let text = b"Name:\tcat\nPPid:\t12\nSeccomp:\t2\nSeccomp_filters:\t3\n";
+        assert_eq!(Status::parse(text), Some(Status { parent: 12, mode: 2, filters: 3 }));
+        assert_eq!(Status::parse(b"Name:\tSeccomp:\t0\nPPid:\t12\nSeccomp_filters:\t0\n"), None);
     }
 }

@@ -7,7 +7,7 @@ use weft_sockets::Reason;
 use weft_sockets::end::PASSED;
 use weft_sockets::sync::Ordering;
 
-use crate::{ends, guest, lower, real};
+use crate::{ends, family, guest, lower, real};
 
 /// The program prepares a descriptor for a program that it is about to start.
 ///
@@ -42,6 +42,17 @@ pub(crate) fn start() {
             });
         }
     }
+}
+
+/// Makes a call by which another program takes this process over. If it does, its relatives reckon with it no more.
+pub(crate) fn hand_over(exec: impl FnOnce() -> isize) -> isize {
+    let family = family::family().filter(|_| !guest::is_guest());
+    let departed = family.and_then(|family| Some((family, family.depart()?)));
+    let result = exec();
+    if let Some((family, started)) = departed {
+        family.come_back(started);
+    }
+    result
 }
 
 /// The program is about to pass a descriptor to another process.

@@ -4,10 +4,10 @@ use core::ffi::{c_int, c_long};
 use core::sync::atomic::Ordering;
 
 use weft_sockets::Reason;
-use weft_sockets::end::NARROW;
+use weft_sockets::end::{NARROW, WIDE};
 
 use crate::boundary::answer_int;
-use crate::{calls, closing, ends, handover, lower, upgrade};
+use crate::{anchor, calls, channel, closing, ends, handover, lower, upgrade};
 
 /// A socket was made.
 pub(crate) fn made(result: isize, domain: c_int, kind: c_int, protocol: c_int) {
@@ -27,8 +27,14 @@ pub(crate) fn accepted(listener: c_int, result: isize, flags: c_int) {
     if result < 0 {
         return;
     }
-    if ends::stream(listener).is_some() {
+    if let Some(listener) = ends::stream(listener) {
         ends::enter_stream(number(result), flags & libc::SOCK_NONBLOCK != 0);
+        if listener.end.has(NARROW) {
+            narrowed(number(result));
+        }
+        if listener.end.has(WIDE) {
+            widened(number(result));
+        }
         upgrade::greet(number(result));
     } else {
         ends::enter(number(result));
@@ -56,7 +62,7 @@ pub(crate) fn duplicated(from: c_int, result: isize) {
         if to <= libc::STDERR_FILENO {
             handover::prepare(from);
         }
-        ends::forget(to);
+        closing::forget(to);
         ends::duplicate(from, to);
     }
 }
@@ -82,10 +88,29 @@ pub(crate) fn set_nonblocking(descriptor: c_int, is_nonblocking: bool) {
     }
 }
 
+/// The program has heard of a failure from the kernel, which tells it once.
+pub(crate) fn failed(descriptor: c_int) {
+    if let Some(stream) = ends::known(descriptor).filter(|stream| channel::offered_inbound(stream).is_some())
+    {
+        anchor::bury(&stream);
+    }
+}
+
 /// The program wants to receive more than an octet at a time.
 pub(crate) fn narrowed(descriptor: c_int) {
     if let Some(stream) = ends::stream(descriptor) {
         stream.end.identity.flags.fetch_or(NARROW, Ordering::Relaxed);
+    }
+}
+
+/// The program has asked for a buffer above 1 MiB.
+pub(crate) fn widened(descriptor: c_int) {
+    if let Some(stream) = ends::stream(descriptor) {
+        stream.end.identity.flags.fetch_or(WIDE, Ordering::SeqCst);
+        // A thread that attaches from now on finds the flag.
+        if let Some(inbound) = channel::inbound(&stream) {
+            inbound.want_wide();
+        }
     }
 }
 

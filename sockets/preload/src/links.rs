@@ -8,7 +8,6 @@ use std::os::fd::AsFd;
 use weft_sockets::Link;
 use weft_sockets::layout::ENDS;
 
-use crate::ends::Stream;
 use crate::real::{self, Once};
 
 /// A link's name and memory.
@@ -46,25 +45,24 @@ pub(crate) fn remove(name: u64) {
     }
 }
 
-/// Returns the link of an end that has a channel.
+/// Returns the link with this name, for the end at this place of the slab.
 #[inline]
-pub(crate) fn of(stream: &Stream) -> Option<&'static Link> {
-    let name = stream.end.identity.link.load(Ordering::Relaxed);
-    let hint = HINTS.get().and_then(|hints| hints.get(stream.handle.slot as usize));
+pub(crate) fn of(name: u64, end: u32) -> Option<&'static Link> {
+    let hint = HINTS.get().and_then(|hints| hints.get(end as usize));
     if let Some(place) = hint.and_then(|hint| PLACES.get(usize::try_from(hint.load(Ordering::Relaxed)).ok()?))
         && place.name.load(Ordering::Acquire) == name
         && name != FREE
     {
         return place.link.get();
     }
-    search(stream, name)
+    search(name, end)
 }
 
 #[cold]
-fn search(stream: &Stream, name: u64) -> Option<&'static Link> {
+fn search(name: u64, end: u32) -> Option<&'static Link> {
     let place = find(name)?;
     let hints = HINTS.get().or_else(|| HINTS.set(|| real::reserve(ENDS as usize)));
-    if let Some(hint) = hints.and_then(|hints| hints.get(stream.handle.slot as usize)) {
+    if let Some(hint) = hints.and_then(|hints| hints.get(end as usize)) {
         hint.store(place as u64, Ordering::Relaxed);
     }
     PLACES.get(place)?.link.get()

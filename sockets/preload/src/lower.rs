@@ -2,13 +2,14 @@
 //! child that knows nothing of the ring, the C library's own calls.
 
 use core::ffi::c_int;
+use core::sync::atomic::{Ordering, fence};
 
 use rustix::thread::{Timespec, nanosleep};
 
 use weft_sockets::end::Phase;
 use weft_sockets::{Broken, Carrier, Gate, Inbound, Outbound, Reason, Sink, Sleepers};
 
-use crate::anchor::{self, Anchor};
+use crate::anchor;
 use crate::clock::{self, Limit};
 use crate::ends::Stream;
 use crate::section::Section;
@@ -62,20 +63,23 @@ fn give_up(descriptor: c_int, stream: &Stream) {
 fn lower_outbound(descriptor: c_int, stream: &Stream, until: Limit) -> bool {
     let Some(outbound) = channel::offered_outbound(stream) else { return true };
     let step = |outbound: &Outbound<'_>| {
-        let is_back = outbound.obey()? || outbound.sink() == Sink::Tcp || outbound.begin_leg(Carrier::Tcp)?;
+        let is_back = backlog::answer(descriptor, stream, outbound)?
+            || outbound.sink() == Sink::Tcp
+            || outbound.begin_leg(Carrier::Tcp)?;
         Ok::<_, Broken>(is_back && backlog::send(descriptor, stream, outbound))
     };
     wait(until, || {
         // A signal handler cannot change what its thread is in the middle of.
-        let Some(section) = Section::of_outbound(stream) else { return Some(false) };
-        if section.is_inherited {
-            outbound.republish();
-        }
-        let is_lowered = step(&outbound);
+        let Some(section) = Section::of_outbound(stream, &outbound) else { return Some(false) };
+        let is_over = || match outbound.sink() {
+            Sink::Ring => is_dead(descriptor, stream),
+            // Behind the answer, the other end may be a program without this library: its stream ends without a word.
+            Sink::Tcp => anchor::news(descriptor) & (libc::POLLERR | libc::POLLHUP) != 0,
+        };
+        let is_done = step(&outbound).map(|is_lowered| is_lowered || is_over());
         section.leave();
-        match is_lowered {
-            Ok(true) => Some(true),
-            Ok(false) => is_dead(descriptor, stream).then_some(true),
+        match is_done {
+            Ok(is_done) => is_done.then_some(true),
             Err(Broken) => Some(false),
         }
     })
@@ -84,15 +88,14 @@ fn lower_outbound(descriptor: c_int, stream: &Stream, until: Limit) -> bool {
 fn lower_inbound(descriptor: c_int, stream: &Stream, until: Limit) -> bool {
     let Some(inbound) = channel::offered_inbound(stream) else { return true };
     let gate = Gate::new(&stream.end.inbound.inside, false);
+    // Behind the word that the end stays: who closes the gate later sees that.
+    fence(Ordering::SeqCst);
     if !gate.is_closed() {
         // The sender need not wait for it.
         inbound.decline();
         return true;
     }
-    let Some(section) = Section::of_inbound(stream) else { return false };
-    if section.is_inherited {
-        inbound.republish();
-    }
+    let Some(section) = Section::of_inbound(stream, &inbound) else { return false };
     let is_lowered = inbound.withdraw() || inbound.is_at_end() || ask(descriptor, stream, &inbound, until);
     if is_lowered {
         gate.open();
@@ -113,10 +116,15 @@ fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) 
         looks += 1;
         // The other end may be this process's own, or ask for the same.
         backlog::obey_all();
+        // Before the look at the answer: behind its end or its death, the sender cannot answer any more.
+        let is_dead = is_dead(descriptor, stream);
+        let is_final = inbound.end().is_some();
         if inbound.is_answered() {
             Some(inbound.come_back().is_ok())
+        } else if is_final {
+            Some(inbound.is_at_end())
         } else {
-            is_dead(descriptor, stream).then(|| inbound.available(1) == Ok(0))
+            is_dead.then(|| inbound.available(1) == Ok(0))
         }
     });
     if !is_lowered {
@@ -127,12 +135,10 @@ fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) 
 
 /// True if the process at the other end is dead, so that it does not answer.
 fn is_dead(descriptor: c_int, stream: &Stream) -> bool {
+    let news = anchor::news(descriptor);
+    // The sender says so before the kernel does.
     let is_final = channel::offered_inbound(stream).is_some_and(|inbound| inbound.end().is_some());
-    match anchor::look(descriptor) {
-        Anchor::Ended => !is_final,
-        Anchor::Failed(_) => true,
-        Anchor::Silent | Anchor::Foreign => false,
-    }
+    news & libc::POLLERR != 0 || news & libc::POLLRDHUP != 0 && !is_final
 }
 
 /// Looks again and again until there is an answer. It is false behind the limit.
@@ -158,3 +164,36 @@ const LOOKS_A_BELL: u32 = 16;
 /// The time between two looks, in nanoseconds.
 const FIRST_PAUSE: i64 = 20_000;
 const LONGEST_PAUSE: i64 = 2_000_000;
+
+#[cfg(test)]
+mod tests {
+    use std::net::Shutdown;
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+    use crate::backlog::tests::Waiting;
+    use crate::family;
+
+    #[test]
+    fn a_program_that_has_ended_its_stream_waits_for_the_rest_of_a_ring() {
+        let _turn = family::turn();
+        let mut waiting = Waiting::new(0x6008);
+        waiting.inbound.ask_back();
+        let now = Limit::behind(Some(clock::span(0)));
+        let descriptor = waiting.own.as_raw_fd();
+        backlog::obey(descriptor, &waiting.ends[0]);
+        assert!(waiting.inbound.is_answered() && waiting.outbound.backlog().is_some());
+        // The reader is a program without this library by now.
+        waiting.peer.shutdown(Shutdown::Write).expect("a connection");
+        while anchor::news(descriptor) & libc::POLLRDHUP == 0 {
+            std::thread::yield_now();
+        }
+        assert!(!lower_outbound(descriptor, &waiting.ends[0], now), "the rest is not out");
+        let mut octets = Vec::new();
+        while !lower_outbound(descriptor, &waiting.ends[0], now) {
+            assert!(!waiting.drain(&mut octets));
+        }
+        while !waiting.drain(&mut octets) {}
+        channel::tests::forget(0x6008, waiting.ends);
+    }
+}

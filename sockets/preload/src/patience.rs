@@ -1,23 +1,21 @@
 //! How a call of the program's waits for octets or for room.
 
-use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 
 use libc::timespec;
 use weft_sockets::Step;
-use weft_sockets::end::NONBLOCKING;
 
-use crate::calls;
+use crate::call::Call;
 use crate::clock::Limit;
 use crate::ends::Stream;
-use crate::poll;
-use crate::spin::{Spin, Turn};
+use crate::spin::{self, Spin, Turn};
+use crate::{calls, channel, poll};
 
 /// The wait of one call.
 #[derive(Debug)]
 pub(crate) struct Patience {
-    descriptor: c_int,
     events: i16,
+    has_watched: bool,
     spin: Option<Spin>,
     /// Until when the program wants to wait, once the kernel was asked.
     until: Option<Limit>,
@@ -37,19 +35,32 @@ pub(crate) enum Next {
 
 impl Patience {
     /// Prepares to wait for an event: `POLLIN` or `POLLOUT`.
-    pub(crate) const fn new(descriptor: c_int, events: i16) -> Self {
-        Self { descriptor, events, spin: None, until: None, has_limit: false }
+    #[inline]
+    pub(crate) const fn new(events: i16) -> Self {
+        Self { events, has_watched: false, spin: None, until: None, has_limit: false }
     }
 
     /// Decides what to do behind a look that found nothing.
-    pub(crate) fn next(&mut self, stream: &Stream, flags: c_int, is_same_cpu: bool) -> Next {
-        if flags & libc::MSG_DONTWAIT != 0 || stream.end.has(NONBLOCKING) {
+    #[cold]
+    pub(crate) fn next(&mut self, call: &Call) -> Next {
+        if call.is_nonblocking() {
             return Next::Leave;
         }
+        let (stream, is_inbound) = (&call.stream, self.events == libc::POLLIN);
+        let is_same_cpu = is_inbound && channel::is_on_this_cpu(stream);
+        // Most answers come so soon that a look at the clock would be late.
+        let may_watch = !core::mem::replace(&mut self.has_watched, true) && !is_same_cpu && spin::pays();
+        if may_watch && is_inbound && stream.end.inbound.waits_again(stream.end.outbound.accepted()) {
+            (0..PAUSES).for_each(|_| core::hint::spin_loop());
+        }
+        if may_watch && watch(stream, is_inbound, FIRST_LOOKS) {
+            stream.end.counts.spins.fetch_add(1, Ordering::Relaxed);
+            return Next::Look;
+        }
         // A writer waits because its ring is full, in the middle of a transfer.
-        let is_in_stream = self.events == libc::POLLOUT;
-        let spin = self.spin.get_or_insert_with(|| Spin::new(is_same_cpu, is_in_stream, true));
+        let spin = self.spin.get_or_insert_with(|| Spin::new(is_same_cpu, !is_inbound, true));
         if spin.next() != Turn::Sleep {
+            watch(stream, is_inbound, LOOKS);
             return Next::Look;
         }
         self.pay(stream);
@@ -59,6 +70,13 @@ impl Patience {
     /// Learns from the looks since the last sleep, if there were any, and counts what they came to.
     #[inline]
     pub(crate) fn pay(&mut self, stream: &Stream) {
+        if self.spin.is_some() {
+            self.learn(stream);
+        }
+    }
+
+    #[cold]
+    fn learn(&mut self, stream: &Stream) {
         if let Some(spin) = self.spin.take() {
             let counts = &stream.end.counts;
             let count = match spin.end() {
@@ -71,11 +89,11 @@ impl Patience {
         }
     }
 
-    /// Sleeps. Returns the error that ends the call, if one does.
-    pub(crate) fn sleep(&mut self, stream: &Stream) -> Option<isize> {
+    /// Sleeps, until there are `least` octets if that is given. Returns the error that ends the call, if one does.
+    pub(crate) fn sleep(&mut self, call: &Call, least: Option<usize>) -> Option<isize> {
         let until = match self.until {
             Some(until) => until,
-            None => match self.ask(stream) {
+            None => match self.ask(call) {
                 Some(until) => until,
                 None => return Some(-(libc::EAGAIN as isize)),
             },
@@ -83,7 +101,11 @@ impl Patience {
         if until.is_over() {
             return Some(-(libc::EAGAIN as isize));
         }
-        let result = poll::sleep(self.descriptor, self.events, until);
+        let result = poll::sleep(call.descriptor, self.events, until, least);
+        // Another thread has closed the socket, and the next one has its place, and perhaps its number, too.
+        if !call.stream.is_current() {
+            return Some(-(libc::EBADF as isize));
+        }
         let is_interrupted = result == -(libc::EINTR as isize);
         // The kernel restarts a call without a limit if the handler says so.
         let is_restarted = !self.has_limit && is_interrupted && !calls::has_interrupting_handler();
@@ -91,15 +113,15 @@ impl Patience {
     }
 
     /// Asks the kernel how long the program wants to wait. `None`: not at all.
-    fn ask(&mut self, stream: &Stream) -> Option<Limit> {
-        let flags = calls::file_flags(self.descriptor).unwrap_or(0);
-        stream.set_nonblocking(flags & libc::O_NONBLOCK != 0);
+    fn ask(&mut self, call: &Call) -> Option<Limit> {
+        let flags = calls::file_flags(call.descriptor).unwrap_or(0);
+        call.stream.set_nonblocking(flags & libc::O_NONBLOCK != 0);
         if flags & libc::O_NONBLOCK != 0 {
             return None;
         }
         let name = if self.events == libc::POLLIN { libc::SO_RCVTIMEO } else { libc::SO_SNDTIMEO };
         let mut span = [0; size_of::<[i64; 2]>()];
-        let _filled = calls::option(self.descriptor, libc::SOL_SOCKET, name, &mut span);
+        let _filled = calls::option(call.descriptor, libc::SOL_SOCKET, name, &mut span);
         let word = |at: usize| {
             span.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| i64::from_ne_bytes(*word))
         };
@@ -111,3 +133,18 @@ impl Patience {
         Some(until)
     }
 }
+
+/// Looks so often, shortly one after the other, whether the other end has told something. Returns true if it has.
+fn watch(stream: &Stream, is_inbound: bool, looks: u32) -> bool {
+    (0..looks).any(|_| {
+        core::hint::spin_loop();
+        !channel::is_still(stream, is_inbound)
+    })
+}
+
+/// Pauses before the first look in the middle of a stream: each look takes the line of the tail from the sender.
+const PAUSES: u32 = 16;
+/// Looks before the clock is asked first.
+const FIRST_LOOKS: u32 = 32;
+/// Looks between two questions to the clock.
+const LOOKS: u32 = 8;

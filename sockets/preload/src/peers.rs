@@ -6,7 +6,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use weft_sockets::layout::WAITERS;
+use weft_sockets::layout::{ALWAYS, WAITERS};
 use weft_sockets::{Status, WaiterName};
 
 use crate::own::{Own, Place};
@@ -18,6 +18,8 @@ struct Peer {
     name: AtomicU64,
     status: Once<Status>,
     bells: [Place; WAITERS],
+    /// The sleeps that this process's rings have ended.
+    rung: [AtomicU32; WAITERS],
 }
 
 /// The family at the other end of a link.
@@ -108,11 +110,13 @@ pub(crate) fn show_links(daemon: u64, mut show: impl FnMut(u64, u32, BorrowedFd<
             continue;
         }
         let parties = place.parties.load(Ordering::Relaxed);
+        // First, so that the daemon hears of each end that is closed behind its look at them.
+        let before = place.daemon.swap(daemon, Ordering::SeqCst);
         let shown = place.file.borrow().is_some_and(|file| {
             (0..2).filter(|party| parties & 1 << party != 0).all(|party| show(name, party, file))
         });
-        if shown {
-            place.daemon.store(daemon, Ordering::Relaxed);
+        if !shown {
+            place.daemon.store(before, Ordering::Relaxed);
         }
         is_all &= shown;
     }
@@ -141,10 +145,11 @@ pub(crate) fn add(family: u64, member: u16, file: impl AsFd) {
 
 /// Enters what wakes a waiter. Without room for the descriptor the daemon has to.
 pub(crate) fn add_bell(family: u64, waiter: WaiterName, bell: OwnedFd) {
-    let peer = name(family, waiter.member).and_then(find);
-    let place = peer.and_then(|peer| peer.bells.get(usize::from(waiter.line)));
-    if let (Some(place), Ok(own)) = (place, Own::new(bell)) {
+    let (peer, line) = (name(family, waiter.member).and_then(find), usize::from(waiter.line));
+    let places = peer.and_then(|peer| peer.bells.get(line).zip(peer.rung.get(line)));
+    if let (Some((place, rung)), Ok(own)) = (places, Own::new(bell)) {
         place.put(own);
+        rung.store(0, Ordering::Relaxed);
     }
 }
 
@@ -172,12 +177,20 @@ pub(crate) fn wake(family: u64, waiter: WaiterName) -> Woken {
     let Some(peer) = name(family, waiter.member).and_then(find) else { return Woken::Unknown };
     let line = usize::from(waiter.line);
     let asleep = peer.status.get().and_then(|status| status.page().0.get(line));
-    if asleep.is_some_and(|line| line.asleep.load(Ordering::Relaxed) == 0) {
+    let sleep = asleep.map_or(ALWAYS, |line| line.asleep.load(Ordering::Relaxed));
+    if sleep == 0 {
         return Woken::Awake;
     }
     let Some(bell) = peer.bells.get(line).and_then(Place::borrow) else { return Woken::Unknown };
+    let Some(rung) = peer.rung.get(line) else { return Woken::Unknown };
+    // A thread that was rung for takes a while until it runs, and says that it sleeps until then.
+    if sleep != ALWAYS && rung.load(Ordering::Relaxed) == sleep {
+        return Woken::Awake;
+    }
     // A full eventfd has been rung often enough.
     let _rung = rustix::io::write(bell, &1_u64.to_ne_bytes());
+    // Not before: a signal handler that interrupts this thread there would count on a ring that has not come.
+    rung.store(sleep, Ordering::Relaxed);
     Woken::Yes
 }
 
@@ -200,10 +213,9 @@ fn find(name: u64) -> Option<&'static Peer> {
 }
 
 /// The places of a table, beginning with the one where a name usually is.
-fn around<T>(table: &'static [T], name: u64) -> impl Iterator<Item = &'static T> {
+fn around<T, const N: usize>(table: &'static [T; N], name: u64) -> impl Iterator<Item = &'static T> {
     // Names of links count up by one, those of peers by the number of members that fit.
-    let len = table.len().max(1) as u64;
-    let hash = usize::try_from((name ^ name >> MEMBER_BITS) % len).unwrap_or(0);
+    let hash = usize::try_from((name ^ name >> MEMBER_BITS) % N as u64).unwrap_or(0);
     table.get(hash..).unwrap_or_default().iter().chain(table.get(..hash).unwrap_or_default())
 }
 
@@ -222,7 +234,12 @@ static LINKS: [Link; 1024] = [const {
     }
 }; 1024];
 static PEERS: [Peer; 1024] = [const {
-    Peer { name: AtomicU64::new(FREE), status: Once::new(), bells: [const { Place::new() }; WAITERS] }
+    Peer {
+        name: AtomicU64::new(FREE),
+        status: Once::new(),
+        bells: [const { Place::new() }; WAITERS],
+        rung: [const { AtomicU32::new(0) }; WAITERS],
+    }
 }; 1024];
 const FREE: u64 = 0;
 const BUSY: u64 = u64::MAX;
@@ -246,13 +263,20 @@ mod tests {
         assert_eq!(wake(family, waiter), Woken::Unknown);
         add(family, 3, &file);
         assert_eq!(wake(family, waiter), Woken::Awake);
-        status.page().0[9].asleep.store(1, Ordering::Relaxed);
+        let doze = |sleep: u32| status.page().0[9].asleep.store(sleep, Ordering::Relaxed);
+        doze(7);
         assert_eq!(wake(family, waiter), Woken::Unknown, "there is no bell");
         add_bell(family, waiter, copy);
         assert_eq!(wake(family, waiter), Woken::Yes);
+        assert_eq!(wake(family, waiter), Woken::Awake, "one ring ends a sleep");
+        doze(8);
+        assert_eq!(wake(family, waiter), Woken::Yes);
+        doze(ALWAYS);
+        assert_eq!([(); 2].map(|()| wake(family, waiter)), [Woken::Yes; 2], "each ring ends one's sleep");
         let mut count = [0; 8];
         assert_eq!(rustix::io::read(&bell, &mut count), Ok(8));
-        assert_eq!(u64::from_ne_bytes(count), 1);
+        assert_eq!(u64::from_ne_bytes(count), 4);
+        doze(8);
         remove(family, 3);
         assert_eq!(wake(family, waiter), Woken::Unknown);
         // The place shows another process now.

@@ -5,10 +5,11 @@ use core::ffi::{c_int, c_uint};
 use libc::{POLLOUT, pollfd};
 
 use crate::buffers;
+use crate::call::Call;
 use crate::calls;
 use crate::poll;
 use crate::receive;
-use crate::transfer::{self, Call};
+use crate::transfer;
 
 /// Moves octets of a pipe to the stream. Returns the kernel's answer.
 pub(crate) fn send(call: &Call, pipe: c_int, len: usize, flags: c_uint) -> isize {

@@ -62,6 +62,8 @@ pub(crate) struct Policy {
     pub(crate) spin: Option<u32>,
     /// `WEFT_SOCKETS_TRACE`: the file that hears of upgrades and lowerings.
     pub(crate) trace: Option<Text>,
+    /// `WEFT_SOCKETS_STRICT`: bad addresses are told, and there is no io_uring.
+    pub(crate) is_strict: bool,
 }
 
 impl Policy {
@@ -74,6 +76,7 @@ impl Policy {
             daemon: text(c"WEFT_DAEMON"),
             spin: number(c"WEFT_SPIN"),
             trace: text(c"WEFT_SOCKETS_TRACE"),
+            is_strict: octets(c"WEFT_SOCKETS_STRICT") == Some(b"1"),
         }
     }
 }
@@ -86,6 +89,11 @@ pub(crate) fn open() {
 /// Returns the settings once they were read.
 pub(crate) fn policy() -> Option<&'static Policy> {
     POLICY.get()
+}
+
+/// True if connections are to leave TCP as soon as they can.
+pub(crate) fn is_eager() -> bool {
+    policy().is_some_and(|policy| matches!(policy.mode, Mode::Eager | Mode::Require))
 }
 
 static POLICY: Once<Policy> = Once::new();
@@ -102,11 +110,12 @@ mod tests {
             b"WEFT_SOCKETS" => Some(c"eager"),
             b"WEFT_DAEMON" => Some(c"@mine"),
             b"WEFT_SPIN" => Some(c"30"),
+            b"WEFT_SOCKETS_STRICT" => Some(c"1"),
             _ => None,
         });
         assert_eq!((policy.mode, policy.spin), (Mode::Eager, Some(30)));
         assert_eq!(policy.daemon.as_ref().map(Text::octets), Some(&b"@mine"[..]));
-        assert!(policy.trace.is_none());
+        assert!(policy.trace.is_none() && policy.is_strict);
     }
 
     #[test]

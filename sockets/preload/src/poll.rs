@@ -8,8 +8,8 @@ use libc::{
     POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRBAND, POLLWRNORM,
 };
 use libc::{pollfd, timespec};
-use weft_sockets::end::{NONBLOCKING, SHUT, TOLD};
-use weft_sockets::{Barrier, Gate, Inbound, Outbound, Sink, Source};
+use weft_sockets::end::{NARROW, NONBLOCKING, SHUT, TOLD};
+use weft_sockets::{Barrier, Gate, Outbound, Sink};
 
 use crate::calls::{self, Signals};
 use crate::clock::Limit;
@@ -17,7 +17,8 @@ use crate::ends::{self, Stream};
 use crate::select::Sets;
 use crate::sleep::{self, Waiter};
 use crate::spin::{Spin, Turn};
-use crate::{backlog, channel, epoll, family, real, section, sets, upgrade};
+use crate::table::Handle;
+use crate::{anchor, backlog, channel, epoll, real, section, sets, upgrade};
 
 /// Waits as `ppoll` does. Returns the kernel's answer.
 pub(crate) fn wait(items: &mut [pollfd], span: Option<timespec>, mask: Option<Signals>) -> isize {
@@ -29,16 +30,19 @@ pub(crate) fn wait(items: &mut [pollfd], span: Option<timespec>, mask: Option<Si
     }
     if items.len() <= SHORT {
         let (mut shadow, mut entered) = ([EMPTY; SHORT + 1], [0; SHORT]);
-        return List { items, shadow: &mut shadow, entered: &mut entered }.wait(span, mask);
+        return List { items, shadow: &mut shadow, entered: &mut entered, least: None }.wait(span, mask);
     }
-    calls::with_room(items.len() + 1, |shadow, entered| List { items, shadow, entered }.wait(span, mask))
+    calls::with_room(items.len() + 1, |shadow, entered| {
+        List { items, shadow, entered, least: None }.wait(span, mask)
+    })
 }
 
-/// Sleeps until a descriptor whose direction is in this library's hands may be ready, or until that time. Returns a
-/// negative number for an error. The caller has looked, and looks again.
-pub(crate) fn sleep(descriptor: c_int, events: i16, until: Limit) -> isize {
+/// Sleeps until a descriptor whose direction is in this library's hands may be ready, or until that time: with so many
+/// octets to read, or with as many as the program wants at least. Returns a negative number for an error. The caller has
+/// looked, and looks again.
+pub(crate) fn sleep(descriptor: c_int, events: i16, until: Limit, least: Option<usize>) -> isize {
     let mut items = [pollfd { fd: descriptor, events, revents: 0 }];
-    List { items: &mut items, shadow: &mut [EMPTY; 2], entered: &mut [] }.sleep(until, None)
+    List { items: &mut items, shadow: &mut [EMPTY; 2], entered: &mut [], least }.sleep(until, None)
 }
 
 /// Waits as `select` does. Returns the kernel's answer, and how much of the time is left.
@@ -77,29 +81,36 @@ pub(crate) fn is_valid(span: Option<timespec>) -> bool {
 }
 
 /// What the rings say of a descriptor, and what is left to ask the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Look {
     /// What is ready, of that which was asked.
-    pub(crate) ready: i16,
+    ready: i16,
     /// The events for the kernel.
-    pub(crate) ask: i16,
+    ask: i16,
     /// The reader takes octets from a ring.
-    pub(crate) is_inbound: bool,
+    is_inbound: bool,
     /// The sender writes to a ring.
-    pub(crate) is_outbound: bool,
+    is_outbound: bool,
+    /// The reader of that ring has not said where its own stream ends: if the kernel has the end of it, it is dead.
+    is_open: bool,
+    /// An end is done with the connection: the kernel may have more to tell.
+    is_over: bool,
+    /// The kernel does not tell when there are as many octets as are waited for.
+    is_paced: bool,
 }
 
 impl Look {
-    /// Looks at the rings of a stream for these events.
-    pub(crate) fn at(stream: &Stream, events: i16) -> Self {
-        let mut look = Self { ready: 0, ask: events, is_inbound: false, is_outbound: false };
-        look.look_in(stream, events);
+    /// Looks at the rings of a stream for these events. It is readable with `least` octets.
+    fn at(stream: &Stream, item: &pollfd, least: Option<usize>) -> Self {
+        let events = item.events;
+        let mut look = Self { ask: events, ..Self::default() };
+        look.look_in(stream, item, least);
         look.look_out(stream, events);
         look
     }
 
     /// Returns what is ready for a program that asked for `events`, if the kernel's answer is `told`.
-    pub(crate) fn merge(&self, events: i16, told: i16) -> i16 {
+    fn merge(&self, events: i16, told: i16) -> i16 {
         let mut ready =
             self.ready | told & (POLLERR | POLLHUP | POLLNVAL | POLLPRI) | told & events & POLLRDHUP;
         let is_broken = told & (POLLERR | POLLHUP) != 0;
@@ -107,25 +118,30 @@ impl Look {
         if told & (POLLIN | POLLRDNORM) != 0 || is_broken && self.is_inbound {
             ready |= events & READABLE;
         }
-        if told & (POLLOUT | POLLWRNORM) != 0 || is_broken && self.is_outbound {
+        let is_dead = is_broken || self.is_open && told & POLLRDHUP != 0;
+        if told & (POLLOUT | POLLWRNORM) != 0 || is_dead && self.is_outbound {
             ready |= events & (POLLOUT | POLLWRNORM);
         }
         ready
     }
 
-    fn look_in(&mut self, stream: &Stream, events: i16) {
+    fn look_in(&mut self, stream: &Stream, item: &pollfd, least: Option<usize>) {
         let Some(inbound) = channel::inbound(stream) else { return };
-        let is_there = match section::of_inbound(stream, &inbound, Inbound::source) {
-            Ok(Source::Tcp { .. }) => inbound.is_reset(),
-            Ok(Source::Ring { available }) => {
-                self.is_inbound = true;
-                available > 0 || inbound.is_at_end() || inbound.is_reset()
-            }
-            Err(_) => true,
-        };
+        let events = item.events;
+        let is_narrow = stream.end.has(NARROW);
+        let wanted = least.unwrap_or_else(|| if is_narrow { anchor::low_water(item.fd) } else { 1 });
+        let found = section::of_inbound(stream, &inbound, |inbound| channel::look(inbound, item.fd, wanted));
+        let (is_ring, is_there) = found.unwrap_or((false, true));
+        self.is_inbound = is_ring;
         if is_there {
             self.ready |= events & READABLE;
         }
+        if !is_ring && least.is_some() && (is_narrow || wanted > 1) {
+            // The kernel would tell of fewer octets, or wait for more.
+            self.ask = self.ask & !READABLE | POLLRDHUP;
+            self.is_paced = true;
+        }
+        self.is_over = inbound.end().is_some() || inbound.is_reset();
         if events & READABLE != 0 && self.is_inbound {
             self.ask |= POLLIN | POLLRDHUP;
         }
@@ -137,10 +153,16 @@ impl Look {
             return;
         };
         self.is_outbound = true;
+        self.is_open = channel::offered_inbound(stream).is_some_and(|inbound| inbound.end().is_none());
+        self.is_over |= outbound.is_deserted();
         self.ask &= !WRITABLE;
-        let is_shut = || stream.end.outbound.flags.load(Ordering::Relaxed) & SHUT != 0;
+        if events & WRITABLE != 0 && self.is_open {
+            self.ask |= POLLRDHUP;
+        }
+        let is_shut = stream.end.outbound.flags.load(Ordering::Relaxed) & SHUT != 0;
+        self.is_over |= is_shut;
         let has_room = || section::of_outbound(stream, &outbound, Outbound::is_writable).unwrap_or(true);
-        if events & WRITABLE != 0 && (is_shut() || has_room()) {
+        if events & WRITABLE != 0 && (is_shut || outbound.is_deserted() || has_room()) {
             self.ready |= events & (POLLOUT | POLLWRNORM);
         }
     }
@@ -151,6 +173,8 @@ struct List<'a> {
     items: &'a mut [pollfd],
     shadow: &'a mut [pollfd],
     entered: &'a mut [u64],
+    /// The octets to wait for, if not as many as the program wants at least of each socket.
+    least: Option<usize>,
 }
 
 /// What a look at all rings has found.
@@ -164,18 +188,23 @@ struct Found {
     is_taken: bool,
     /// A descriptor's peer ran on this thread's CPU.
     is_same_cpu: bool,
+    /// The thread has to look again by itself.
+    is_paced: bool,
 }
 
 impl List<'_> {
     fn wait(&mut self, span: Option<timespec>, mask: Option<Signals>) -> isize {
         upgrade::look_for_mail();
-        let found = self.look();
-        if found.settled == self.items.len() {
-            return count(found.ready);
-        }
+        // Before the look: what it finds on TCP stays there.
         let entered = if real::is_single_threaded() { 0 } else { self.enter_gates() };
-        let result =
-            if found.is_taken { self.wait_for_rings(span, mask) } else { self.wait_in_kernel(span, mask) };
+        let found = self.look();
+        let result = if found.settled == self.items.len() {
+            count(found.ready)
+        } else if found.is_taken {
+            self.wait_for_rings(span, mask)
+        } else {
+            self.wait_in_kernel(span, mask)
+        };
         self.leave_gates(entered);
         result
     }
@@ -231,13 +260,16 @@ impl List<'_> {
             *shadow = pollfd { revents: 0, ..*item };
             item.revents = 0;
             if let Some(stream) = ends::known(item.fd) {
-                let look = Look::at(&stream, item.events);
+                let look = Look::at(&stream, item, self.least);
                 (shadow.events, item.revents) = (look.ask, look.ready);
                 let all = item.events & (READABLE | POLLOUT | POLLWRNORM);
-                let is_settled =
-                    look.ready != 0 && look.ready == all && item.events & (POLLRDHUP | POLLPRI) == 0;
+                let is_settled = look.ready != 0
+                    && look.ready == all
+                    && item.events & (POLLRDHUP | POLLPRI) == 0
+                    && !look.is_over;
                 found.settled += usize::from(is_settled);
                 found.is_taken |= look.is_inbound || look.is_outbound || channel::inbound(&stream).is_some();
+                found.is_paced |= look.is_paced;
                 found.is_same_cpu |= look.is_inbound && channel::is_on_this_cpu(&stream);
             }
             found.ready += usize::from(item.revents != 0);
@@ -258,7 +290,10 @@ impl List<'_> {
             item.revents = match ends::known(item.fd) {
                 Some(stream) if shadow.revents != 0 || item.revents != 0 => {
                     tell(&stream);
-                    Look::at(&stream, item.events).merge(item.events, shadow.revents)
+                    if shadow.revents & !WRITABLE != 0 {
+                        anchor::note_news(&stream);
+                    }
+                    Look::at(&stream, item, self.least).merge(item.events, shadow.revents)
                 }
                 _ => shadow.revents,
             };
@@ -276,7 +311,7 @@ impl List<'_> {
         // The doorbell comes first: a peer that finds the thread asleep rings it.
         let bell = waiter.filter(|_| sleep::is_rung()).and_then(|waiter| waiter.bell());
         if let Some(waiter) = &waiter {
-            waiter.doze();
+            waiter.doze(true);
             let streams = self.items.iter().filter_map(|item| Some((ends::known(item.fd)?, item.events)));
             let barriers = streams.filter_map(|(stream, events)| announce(&stream, events, waiter));
             if let Some(barrier) = barriers.max() {
@@ -285,12 +320,14 @@ impl List<'_> {
         }
         let mut rang = false;
         let mut result = 0;
-        if self.look().ready == 0 {
+        let found = self.look();
+        if found.ready == 0 {
             let len = self.items.len();
             if let Some(place) = self.shadow.get_mut(len) {
                 *place = pollfd { fd: bell.map_or(-1, |bell| bell.as_raw_fd()), events: POLLIN, revents: 0 };
             }
-            let span = until.left_at_most(sleep::span(bell.is_some()));
+            let span = sleep::span(bell.is_some()).min(if found.is_paced { PACE } else { u64::MAX });
+            let span = until.left_at_most(span);
             result = calls::ppoll(self.shadow.get_mut(..=len).unwrap_or_default(), Some(span), mask);
             rang = self.shadow.get(len).is_some_and(|place| place.revents != 0);
         }
@@ -309,7 +346,7 @@ impl List<'_> {
             if let Some(place) = self.entered.get_mut(entered)
                 && Gate::new(&stream.end.inbound.inside, false).enter()
             {
-                *place = u64::from(stream.handle.slot);
+                *place = u64::from(stream.handle.generation) << 32 | u64::from(stream.handle.slot);
                 entered += 1;
             }
         }
@@ -317,10 +354,12 @@ impl List<'_> {
     }
 
     fn leave_gates(&self, entered: usize) {
-        let Some(family) = family::family() else { return };
-        for slot in self.entered.iter().take(entered) {
-            if let Some(end) = u32::try_from(*slot).ok().and_then(|slot| family.slab.end(slot)) {
-                Gate::new(&end.inbound.inside, false).leave();
+        for word in self.entered.iter().take(entered) {
+            let [a, b, c, d, e, f, g, h] = word.to_le_bytes();
+            let [slot, generation] = [[a, b, c, d], [e, f, g, h]].map(u32::from_le_bytes);
+            // Another thread may have closed it meanwhile.
+            if let Some(stream) = Stream::of(Handle { slot, generation }) {
+                Gate::new(&stream.end.inbound.inside, false).leave();
             }
         }
     }
@@ -357,5 +396,7 @@ const READABLE: i16 = POLLIN | POLLRDNORM;
 /// The events that say that a write would not wait.
 const WRITABLE: i16 = POLLOUT | POLLWRNORM | POLLWRBAND;
 const EMPTY: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
+/// How often a thread looks by itself, in nanoseconds.
+const PACE: u64 = 1_000_000;
 /// Longer lists get memory of their own.
 const SHORT: usize = 64;

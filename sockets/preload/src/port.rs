@@ -8,10 +8,9 @@ use core::fmt::Write;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, recvmsg,
@@ -20,7 +19,7 @@ use rustix::net::{
 use rustix::process::{PidfdFlags, geteuid, getpid, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 use weft_sockets::end::Phase;
-use weft_sockets::layout::{ENDS, EVERYBODY, WAITERS};
+use weft_sockets::layout::{EVERYBODY, WAITERS};
 use weft_sockets::{
     MESSAGE_DESCRIPTORS, MESSAGE_LEN, Reason, RingPlace, ToDaemon, ToProcess, VERSION, WaiterName,
 };
@@ -30,7 +29,7 @@ use crate::line::Line;
 use crate::own::{Own, Place};
 use crate::peers::{self, Woken};
 use crate::table::Handle;
-use crate::{links, policy};
+use crate::{calls, links, policy};
 
 /// What the daemon says of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +49,6 @@ pub(crate) struct Offer {
     pub(crate) link: u64,
     pub(crate) channel: u32,
     pub(crate) party: u32,
-    pub(crate) secret: [u64; 2],
     /// The first ring for what this end sends.
     pub(crate) ring: RingPlace,
 }
@@ -70,8 +68,10 @@ pub(crate) enum Sent {
 ///
 /// The answer is an [`Event`]. A claim of the same end before is replaced.
 pub(crate) fn claim(end: Handle, socket: BorrowedFd<'_>, status: BorrowedFd<'_>) -> Sent {
-    if let Some(reason) = open(status) {
-        return Sent::No(reason);
+    match open(status) {
+        Ok(()) => {}
+        Err(Some(reason)) => return Sent::No(reason),
+        Err(None) => return Sent::Later,
     }
     let Handle { slot, generation } = end;
     send(ToDaemon::Claim { slot, generation }, &[socket])
@@ -93,20 +93,33 @@ pub(crate) fn return_ring(link: u64, channel: u32, party: u32, ring: RingPlace) 
     send(ToDaemon::ReturnRing { link, channel, party: octet(party), ring }, &[])
 }
 
-/// Says that an end is closed for good, and that its channel is not used any more. The end's place is free already, or is
-/// another end's.
-pub(crate) fn closed(link: u64, channel: u32, party: u32) -> Sent {
+/// Says that an end is closed for good, and that its channel is not used any more by this process. The daemon
+/// looks after relatives that hold the end still.
+pub(crate) fn closed(end: Handle, (link, channel, party): (u64, u32, u32)) -> Sent {
     if !peers::is_known(link, EPOCH.load(Ordering::Relaxed)) || !IS_WELCOME.load(Ordering::Acquire) {
         // No daemon knows it. The last end takes the link along.
         forget_unused(link);
         return Sent::No(Reason::NoDaemon);
     }
-    send(ToDaemon::Closed { link, channel, party: octet(party) }, &[])
+    let Handle { slot, generation } = end;
+    send(ToDaemon::Closed { slot, generation, link, channel, party: octet(party) }, &[])
+}
+
+/// True if the port that this process knew is its parent's.
+pub(crate) fn is_parents() -> bool {
+    SOCKET.borrow().is_none() && IS_CHILDS.load(Ordering::Relaxed)
 }
 
 /// Wakes those that sleep at the other end of a link, if they do. `waiter` is what they have left in the link. `is_awake`
-/// knows the lines of this process. Returns false if they are awake.
-pub(crate) fn wake(link: u64, party: u32, waiter: u32, is_awake: impl FnOnce(u8) -> bool) -> bool {
+/// knows the lines of this process. `status` is its page, for a child that has no port yet. Returns false if they are
+/// awake.
+pub(crate) fn wake(
+    link: u64,
+    party: u32,
+    waiter: u32,
+    is_awake: impl FnOnce(u8) -> bool,
+    status: impl FnOnce() -> Option<BorrowedFd<'static>>,
+) -> bool {
     let sleeper = WaiterName::from_word(waiter);
     if waiter != EVERYBODY && sleeper.is_none() {
         return false;
@@ -118,14 +131,17 @@ pub(crate) fn wake(link: u64, party: u32, waiter: u32, is_awake: impl FnOnce(u8)
         peers::wake(family, sleeper)
     });
     if woken == Woken::Unknown {
-        let _asked = send(ToDaemon::Ring { link, party: octet(party), sleeper }, &[]);
+        let ask = || send(ToDaemon::Ring { link, party: octet(party), sleeper }, &[]);
+        if ask() == Sent::No(Reason::NoDaemon) && status().is_some_and(|status| open(status).is_ok()) {
+            let _asked = ask();
+        }
     }
     woken != Woken::Awake
 }
 
 /// True if the daemon is this user's own. Another one takes no eventfd.
 pub(crate) fn is_own_user() -> bool {
-    USER.load(Ordering::Relaxed) == geteuid().as_raw()
+    IS_OWN_USER.load(Ordering::Relaxed)
 }
 
 /// Tells the daemon of a doorbell that was made for a line of this process's status page.
@@ -141,7 +157,7 @@ pub(crate) fn announce_bell(line: u8, bell: Own) {
 /// True if each peer can wake this process's sleepers: by their bells, or through the daemon. Opens the port if there is
 /// none, for a child that inherited connections.
 pub(crate) fn is_rung(status: BorrowedFd<'_>) -> bool {
-    let is_rung = open(status).is_none() && IS_WELCOME.load(Ordering::Acquire) && show_links();
+    let is_rung = open(status).is_ok() && IS_WELCOME.load(Ordering::Acquire) && show_links();
     RUNG.store(if is_rung { seconds() } else { 0 }, Ordering::Relaxed);
     is_rung
 }
@@ -167,6 +183,7 @@ pub(crate) fn leave() {
 
 /// In a child of fork: the port is the parent's, and so are the doorbells.
 pub(crate) fn leave_to_parent() {
+    IS_CHILDS.store(true, Ordering::Relaxed);
     SOCKET.close();
     for bell in &BELLS {
         let _still_open = bell.take();
@@ -230,10 +247,10 @@ fn handle(message: ToProcess, descriptor: Option<OwnedFd>, hear: &mut impl FnMut
         (ToProcess::PeerStatus { family, member }, Some(file)) => peers::add(family, member, file),
         (ToProcess::PeerBell { family, waiter }, Some(bell)) => peers::add_bell(family, waiter, bell),
         (ToProcess::PeerGone { family, member }, _) => peers::remove(family, member),
-        (ToProcess::Offer { slot, generation, link, channel, party, secret, ring }, _) => {
+        (ToProcess::Offer { slot, generation, link, channel, party, ring }, _) => {
             let (end, party) = (Handle { slot, generation }, u32::from(party));
             peers::add_party(link, party);
-            hear(Event::Offer(Offer { end, link, channel, party, secret, ring }));
+            hear(Event::Offer(Offer { end, link, channel, party, ring }));
         }
         (ToProcess::RingMade { link, channel, party, ring }, _) => {
             hear(Event::RingMade { link, channel, party: u32::from(party), ring });
@@ -290,11 +307,11 @@ fn try_send(socket: BorrowedFd<'_>, message: ToDaemon, descriptors: &[BorrowedFd
     sendmsg(socket, &[IoSlice::new(&message.encode())], &mut control, flags).map(drop)
 }
 
-/// Opens the port if there is none. Returns why there is none then.
-fn open(status: BorrowedFd<'_>) -> Option<Reason> {
+/// Opens the port if there is none. The error is why there is none then, or `None` if another thread is opening it.
+fn open(status: BorrowedFd<'_>) -> Result<(), Option<Reason>> {
     if let Some(socket) = SOCKET.borrow() {
         if is_alive(socket) {
-            return None;
+            return Ok(());
         }
         lose();
     }
@@ -304,19 +321,18 @@ fn open(status: BorrowedFd<'_>) -> Option<Reason> {
     if now < next
         || NEXT_TRY.compare_exchange(next, now + PAUSE, Ordering::Relaxed, Ordering::Relaxed).is_err()
     {
-        let refused = u8::try_from(REFUSED.load(Ordering::Relaxed)).ok().and_then(Reason::from_number);
-        return Some(refused.unwrap_or(Reason::NoDaemon));
+        return Err(u8::try_from(REFUSED.load(Ordering::Relaxed)).ok().and_then(Reason::from_number));
     }
     REFUSED.store(0, Ordering::Relaxed);
     match connected().ok_or(Reason::NoDaemon).and_then(|socket| register(socket, status)) {
         Ok(own) => {
             SOCKET.put(own);
             BELLS.iter().zip(0..).for_each(|(bell, line)| tell_bell(line, bell));
-            None
+            Ok(())
         }
         Err(reason) => {
             REFUSED.store(reason as u32, Ordering::Relaxed);
-            Some(reason)
+            Err(Some(reason))
         }
     }
 }
@@ -325,11 +341,11 @@ fn open(status: BorrowedFd<'_>) -> Option<Reason> {
 fn register(socket: OwnedFd, status: BorrowedFd<'_>) -> Result<Own, Reason> {
     let (family, member) = family::family().zip(family::member()).ok_or(Reason::Limit)?;
     SEEN.store(mail().unwrap_or(0), Ordering::Relaxed);
-    let daemon = socket_peercred(&socket).map_err(|_| Reason::NoDaemon)?.uid;
-    if !daemon.is_root() && daemon != geteuid() {
+    let (daemon, own) = (owner(&socket).ok_or(Reason::NoDaemon)?, geteuid().as_raw());
+    if daemon != 0 && daemon != own {
         return Err(Reason::NoDaemon);
     }
-    USER.store(daemon.as_raw(), Ordering::Relaxed);
+    IS_OWN_USER.store(daemon == own, Ordering::Relaxed);
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).map_err(|_| Reason::Kernel)?;
     let slab = family.file.borrow().ok_or(Reason::Limit)?;
     let message = ToDaemon::Register { oldest: VERSION, newest: VERSION, member };
@@ -341,6 +357,15 @@ fn register(socket: OwnedFd, status: BorrowedFd<'_>) -> Result<Own, Reason> {
         socket.close();
     }
     sent.map(|()| socket)
+}
+
+/// Returns the user of the daemon. `None` if this process cannot see the daemon: it belongs to another namespace of
+/// processes, and the kernel tells 0 in the place of its id.
+fn owner(socket: &OwnedFd) -> Option<u32> {
+    let mut octets = [0; size_of::<libc::ucred>()];
+    calls::option(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, &mut octets).ok()?;
+    let word = |at: usize| octets.get(at..)?.first_chunk().copied();
+    (i32::from_ne_bytes(word(0)?) > 0).then_some(u32::from_ne_bytes(word(4)?))
 }
 
 /// Connects to the daemon that the environment names, or to the host's, or to the user's.
@@ -373,6 +398,7 @@ fn is_alive(socket: BorrowedFd<'_>) -> bool {
 
 /// The daemon is gone.
 fn lose() {
+    REFUSED.store(Reason::NoDaemon as u32, Ordering::Relaxed);
     SOCKET.close();
     IS_WELCOME.store(false, Ordering::Relaxed);
     RUNG.store(0, Ordering::Relaxed);
@@ -407,8 +433,7 @@ fn is_own(family: u64) -> bool {
 /// Forgets a link that no end of this family uses.
 fn forget_unused(link: u64) {
     let Some(family) = family::family() else { return };
-    let ends = family.slab.header().ends.load(Ordering::Acquire).min(ENDS);
-    let mut used = (0..ends).filter_map(|slot| family.slab.end(slot)).filter(|end| {
+    let mut used = family.slab.ends().filter(|(_, end)| {
         end.state().phase == Phase::Offered && end.identity.link.load(Ordering::Relaxed) == link
     });
     if used.next().is_none() {
@@ -444,16 +469,18 @@ fn octet(party: u32) -> u8 {
 }
 
 static SOCKET: Place = Place::new();
+/// Fork has made this process.
+static IS_CHILDS: AtomicBool = AtomicBool::new(false);
 /// The doorbells of this process's waiters.
 static BELLS: [Place; WAITERS] = [const { Place::new() }; WAITERS];
 static FAMILY: AtomicU64 = AtomicU64::new(0);
-/// The user of the daemon.
-static USER: AtomicU32 = AtomicU32::new(u32::MAX);
+/// The daemon is of this process's user. A process that changes its user leaves all connections to the kernel.
+static IS_OWN_USER: AtomicBool = AtomicBool::new(false);
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 static IS_WELCOME: AtomicBool = AtomicBool::new(false);
 /// The second in which [`is_rung`] was last true, or 0.
 static RUNG: AtomicU64 = AtomicU64::new(0);
-/// Why the last try came to nothing: a [`Reason`], or 0.
+/// Why the last try came to nothing: a [`Reason`], or 0 during a try.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
 /// No daemon is looked for before this second of the monotonic clock.
 static NEXT_TRY: AtomicU64 = AtomicU64::new(0);
@@ -468,11 +495,15 @@ const LATE: u32 = 2;
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+
     use rustix::event::{EventfdFlags, eventfd};
     use rustix::net::socketpair;
+    use weft_sockets::end::allocate;
     use weft_sockets::{Link, Status};
 
     use super::*;
+    use crate::{calls, ends};
 
     /// The daemon's end of the port.
     struct Daemon(OwnedFd);
@@ -520,6 +551,11 @@ mod tests {
         daemon
     }
 
+    fn is_readable(socket: &OwnedFd) -> bool {
+        let mut item = [libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+        calls::look(&mut item) != 0
+    }
+
     fn mail() -> Vec<Event> {
         let mut events = Vec::new();
         look_for_mail(|event| events.push(event));
@@ -542,12 +578,11 @@ mod tests {
         // What concerns the process stays here, and what concerns a connection is handed out.
         let (memory, ring) = (Link::create().expect("a link"), RingPlace::new(64, 16).expect("a place"));
         daemon.say(ToProcess::LinkMade { link, peer: 10 }, Some(&memory));
-        let secret = [1, 2];
-        let offer = ToProcess::Offer { slot: 5, generation: 6, link, channel: 3, party: 1, secret, ring };
+        let offer = ToProcess::Offer { slot: 5, generation: 6, link, channel: 3, party: 1, ring };
         daemon.say(offer, None);
         daemon.say(ToProcess::Dropped { slot: 7, generation: 8, reason: Reason::Rules }, None);
         let dropped = Event::Dropped { end: Handle { slot: 7, generation: 8 }, reason: Reason::Rules };
-        let offer = Event::Offer(Offer { end, link, channel: 3, party: 1, secret, ring });
+        let offer = Event::Offer(Offer { end, link, channel: 3, party: 1, ring });
         assert_eq!(mail(), [offer, dropped]);
         assert_eq!(mail(), []);
         assert_eq!(peers::family_of(link), Some(10));
@@ -555,7 +590,7 @@ mod tests {
 
         // A sleeper whose bell is unknown is rung by the daemon, and later directly.
         let sleeper = WaiterName { member: 0, line: 2 };
-        assert!(wake(link, 1, sleeper.to_word(), |_| true));
+        assert!(wake(link, 1, sleeper.to_word(), |_| true, || None));
         assert_eq!(daemon.hear(), (ToDaemon::Ring { link, party: 1, sleeper: Some(sleeper) }, 0));
         let (page, peer) = Status::create().expect("a page");
         peer.page().0[2].asleep.store(1, Ordering::Relaxed);
@@ -563,13 +598,13 @@ mod tests {
         daemon.say(ToProcess::PeerStatus { family: 10, member: 0 }, Some(&page));
         daemon.say(ToProcess::PeerBell { family: 10, waiter: sleeper }, Some(&bell));
         assert_eq!(mail(), []);
-        assert!(wake(link, 1, sleeper.to_word(), |_| true));
+        assert!(wake(link, 1, sleeper.to_word(), |_| true, || None));
         assert_eq!(rustix::io::read(&bell, &mut [0; 8]), Ok(8));
         peer.page().0[2].asleep.store(0, Ordering::Relaxed);
-        assert!(!wake(link, 1, sleeper.to_word(), |_| true));
-        assert!(wake(link, 1, EVERYBODY, |_| true));
+        assert!(!wake(link, 1, sleeper.to_word(), |_| true, || None));
+        assert!(wake(link, 1, EVERYBODY, |_| true, || None));
         assert_eq!(daemon.hear(), (ToDaemon::Ring { link, party: 1, sleeper: None }, 0));
-        assert!(!wake(link, 1, 0, |_| true) && !wake(link, 1, EVERYBODY - 1, |_| true));
+        assert!(!wake(link, 1, 0, |_| true, || None) && !wake(link, 1, EVERYBODY - 1, |_| true, || None));
 
         // A daemon that ends takes the port along. The next one is shown what it does not know.
         drop(daemon);
@@ -582,10 +617,13 @@ mod tests {
         assert_eq!(mail(), []);
         assert_eq!(daemon.hear(), (ToDaemon::ShowLink { link, party: 1 }, 1));
         assert!(!is_rung(status.as_fd()), "the memory of one link is not at hand");
-        assert_eq!(closed(old, 3, 1), Sent::No(Reason::NoDaemon));
+        assert_eq!(closed(end, (old, 3, 1)), Sent::No(Reason::NoDaemon));
         assert!(is_rung(status.as_fd()), "its last end has taken it along");
-        assert_eq!(closed(link, 3, 1), Sent::Yes);
-        assert_eq!(daemon.hear(), (ToDaemon::Closed { link, channel: 3, party: 1 }, 0));
+        assert_eq!(closed(end, (link, 3, 1)), Sent::Yes);
+        assert_eq!(
+            daemon.hear(),
+            (ToDaemon::Closed { slot: 5, generation: 6, link, channel: 3, party: 1 }, 0)
+        );
         daemon.say(ToProcess::LinkMade { link, peer: 30 }, Some(&memory));
         assert_eq!(mail(), []);
         assert_eq!(peers::family_of(link), Some(30));
@@ -602,5 +640,37 @@ mod tests {
         // A child has no port until it opens its own.
         leave_to_parent();
         assert_eq!(want_ring(link, 3, 1, 18), Sent::No(Reason::NoDaemon));
+    }
+
+    #[test]
+    fn the_daemon_hears_of_what_a_dead_relative_leaves_to_others() {
+        let _turn = family::turn();
+        family::opened();
+        let (status, _page) = Status::create().expect("a page");
+        let (daemon, link) = (port(status.as_fd()), 0x7777_0000_0002);
+        daemon.say(ToProcess::Welcome { version: VERSION, family: 9, epoch: 0x7777 }, None);
+        let memory = Link::create().expect("a link");
+        daemon.say(ToProcess::LinkMade { link, peer: 10 }, Some(&memory));
+        assert_eq!(mail(), []);
+        // It is shown the links of other tests.
+        while is_readable(&daemon.0) {
+            daemon.hear();
+        }
+        let (slot, state) = allocate(&family::opened().slab, 200).expect("a place");
+        let words = family::opened().slab.end(slot).expect("an end");
+        words.identity.link.store(link, Ordering::Relaxed);
+        assert!(words.advance(state, Phase::Offered) && words.holders.add(9) && words.holders.add(10));
+        let me = family::member().expect("a place");
+        assert!(words.holders.add(me));
+        ends::leave_for(9);
+        assert!(!is_readable(&daemon.0), "the daemon would take it for this process's word");
+        words.holders.remove(me);
+        assert!(words.holders.add(9));
+        ends::leave_for(9);
+        let closed = ToDaemon::Closed { slot, generation: state.generation, link, channel: 0, party: 0 };
+        assert_eq!(daemon.hear(), (closed, 0));
+        words.holders.remove(10);
+        assert!(words.advance(state.with(Phase::Offered), Phase::Free));
+        lose();
     }
 }

@@ -4,7 +4,8 @@ use core::ffi::{c_int, c_ulong};
 
 use weft_sockets::Source;
 
-use crate::transfer::{self, Call, Step};
+use crate::call::{Call, Step};
+use crate::transfer;
 use crate::{channel, ends};
 
 /// Returns the answer to `FIONREAD` or `SIOCOUTQ` if it is not the kernel's, which is `kernel`.
@@ -19,15 +20,24 @@ pub(crate) fn octets(descriptor: c_int, request: c_ulong, kernel: impl FnOnce() 
 
 fn unread(call: &Call, kernel: impl FnOnce() -> c_int) -> Option<c_int> {
     channel::inbound(&call.stream)?;
-    let mut octets = 0;
+    let (octets, is_tcp) = in_ring(call);
+    let kernels = if is_tcp { u64::from(kernel().unsigned_abs()) } else { 0 };
+    Some(c_int::try_from(octets + kernels).unwrap_or(c_int::MAX))
+}
+
+/// Returns how many octets wait in the ring, and whether those of the kernel's socket come before or behind them.
+pub(crate) fn in_ring(call: &Call) -> (u64, bool) {
+    let mut found = (0, true);
     transfer::in_inbound(call, |inbound| {
-        octets = match inbound.source()? {
-            Source::Tcp { .. } => u64::from(kernel().unsigned_abs()) + inbound.behind_tcp()?,
-            Source::Ring { .. } => inbound.available(u64::MAX)?,
+        found = match inbound.source()? {
+            Source::Tcp { .. } => (inbound.behind()?, true),
+            Source::Ring { .. } => {
+                (inbound.available(u64::MAX)? + inbound.behind()?, inbound.is_before_tcp()?)
+            }
         };
         Ok(Step::Nothing)
     });
-    Some(c_int::try_from(octets).unwrap_or(c_int::MAX))
+    found
 }
 
 fn unsent(call: &Call) -> Option<c_int> {

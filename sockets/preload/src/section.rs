@@ -1,15 +1,13 @@
 //! Sections: what a thread does with a direction while it has its lock. No section sleeps.
 
 use core::cell::Cell;
-use core::fmt::Write;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Mode, OFlags};
+use weft_sockets::end::UNSURE;
 use weft_sockets::{Holder, Inbound, Level, Lock, Outbound, Owner};
 
-use crate::ends::{self, Stream};
-use crate::line::Line;
-use crate::{calls, clock, family, real};
+use crate::ends::Stream;
+use crate::{calls, clock, family, real, relatives};
 
 /// A section that this thread is in. It does not end by itself: a thread may be jumped out of it.
 #[derive(Debug)]
@@ -18,20 +16,31 @@ pub(crate) struct Section {
     lock: Lock<'static>,
     level: Level,
     /// The process that was in the section before was killed there: the direction's words have to be published again.
-    pub(crate) is_inherited: bool,
+    is_inherited: bool,
 }
 
 impl Section {
     /// Begins a section of the receiving direction. `None`: this is a signal handler, and its thread is in one.
     #[inline]
-    pub(crate) fn of_inbound(stream: &Stream) -> Option<Self> {
-        Self::begin(&stream.end.inbound.lock, stream.is_alone())
+    pub(crate) fn of_inbound(stream: &Stream, inbound: &Inbound<'_>) -> Option<Self> {
+        let section = Self::begin(&stream.end.inbound.lock, stream.is_alone())?;
+        if section.is_inherited {
+            inbound.republish();
+        }
+        Some(section)
     }
 
     /// Begins a section of the sending direction. `None`: this is a signal handler, and its thread is in one.
     #[inline]
-    pub(crate) fn of_outbound(stream: &Stream) -> Option<Self> {
-        Self::begin(&stream.end.outbound.lock, stream.is_alone())
+    pub(crate) fn of_outbound(stream: &Stream, outbound: &Outbound<'_>) -> Option<Self> {
+        let section = Self::begin(&stream.end.outbound.lock, stream.is_alone())?;
+        if section.is_inherited {
+            outbound.republish();
+            if outbound.backlog().is_some() {
+                stream.end.outbound.flags.fetch_or(UNSURE, Ordering::Relaxed);
+            }
+        }
+        Some(section)
     }
 
     /// Begins a section of something that only this process uses. `None`: this is a signal handler, and its thread is in
@@ -43,9 +52,16 @@ impl Section {
     /// Ends the section.
     #[inline]
     pub(crate) fn leave(self) {
+        self.leave_and(|| ());
+    }
+
+    /// Ends the section, and then tells others what came of it.
+    #[inline]
+    pub(crate) fn leave_and(self, tell: impl FnOnce()) {
         if self.lock.unlock(self.level) {
             self.wake();
         }
+        tell();
         DEPTH.set(DEPTH.get().saturating_sub(1));
     }
 
@@ -83,7 +99,7 @@ impl Section {
             }
             let Some(seen) = self.lock.announce() else { continue };
             let is_late = calls::futex_wait(self.lock.futex(), seen, clock::span(PATIENCE));
-            if let Some(owner) = self.lock.owner().filter(|owner| is_late && is_dead(owner.member()))
+            if let Some(owner) = self.lock.owner().filter(|owner| is_late && relatives::is_owner_dead(*owner))
                 && self.lock.take_over(owner, me)
             {
                 self.is_inherited = true;
@@ -105,10 +121,7 @@ pub(crate) fn of_inbound<'a, T>(
     inbound: &Inbound<'a>,
     look: impl FnOnce(&Inbound<'a>) -> T,
 ) -> T {
-    let Some(section) = Section::of_inbound(stream) else { return look(&inbound.nested()) };
-    if section.is_inherited {
-        inbound.republish();
-    }
+    let Some(section) = Section::of_inbound(stream, inbound) else { return look(&inbound.nested()) };
     let result = look(inbound);
     section.leave();
     result
@@ -122,28 +135,15 @@ pub(crate) fn of_outbound<'a, T>(
     outbound: &Outbound<'a>,
     look: impl FnOnce(&Outbound<'a>) -> T,
 ) -> T {
-    let Some(section) = Section::of_outbound(stream) else { return look(outbound) };
-    if section.is_inherited {
-        outbound.republish();
-    }
+    let Some(section) = Section::of_outbound(stream, outbound) else { return look(outbound) };
     let result = look(outbound);
     section.leave();
     result
 }
 
-/// Frees the locks of this thread, which jumps out of a signal handler and of what that has interrupted. What a section
-/// has not published is given up.
-pub(crate) fn abandon() {
-    if DEPTH.replace(0) == 0 {
-        return;
-    }
-    let me = me();
-    let words = ends::all().flat_map(|(_, stream)| [&stream.end.outbound.lock, &stream.end.inbound.lock]);
-    for lock in words.map(Lock::new).filter(|lock| lock.is_mine(me)) {
-        if lock.unlock(Level::Shared) {
-            calls::futex_wake(lock.futex());
-        }
-    }
+/// True if this thread is in a section, or behind one whose news it has not told yet: it jumps out of that.
+pub(crate) fn leave_all() -> bool {
+    DEPTH.replace(0) != 0
 }
 
 /// The name of this thread in locks.
@@ -166,24 +166,6 @@ fn learn() -> u32 {
     thread
 }
 
-/// True if the process at this place of the family has ended, or is a zombie.
-fn is_dead(member: u16) -> bool {
-    let members = family::family().map(|family| &family.slab.header().members);
-    let Some(member) = members.and_then(|members| members.get(usize::from(member))) else { return true };
-    let process = member.pid.load(Ordering::Acquire);
-    let mut path = Line::<32>::new();
-    let _fits = write!(path, "/proc/{process}/stat");
-    let open = rustix::fs::open(path.octets(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    let mut text = [0; 512];
-    let Ok(len) = open.and_then(|file| rustix::io::read(file, &mut text)) else { return true };
-    // The name before the last bracket may have anything in it.
-    let fields = text[..len].rsplit(|octet| *octet == b')').next().unwrap_or_default();
-    let mut fields = fields.split(|octet| *octet == b' ').skip(1);
-    let is_zombie = matches!(fields.next(), Some(b"Z" | b"X"));
-    let started = fields.nth(18).and_then(|field| core::str::from_utf8(field).ok()?.parse::<u64>().ok());
-    is_zombie || started != Some(member.started.load(Ordering::Acquire))
-}
-
 thread_local! {
     static ME: Cell<u32> = const { Cell::new(0) };
     /// Sections that this thread is in.
@@ -196,7 +178,10 @@ const PATIENCE: u64 = 50_000_000;
 
 #[cfg(test)]
 mod tests {
+    use weft_sockets::{Carrier, RingPlace, Source};
+
     use super::*;
+    use crate::channel;
 
     #[test]
     fn a_section_is_known_to_its_own_thread_and_waited_for_by_others() {
@@ -218,21 +203,27 @@ mod tests {
         // A child has copies of all sockets until it runs its program.
         let _turn = family::turn();
         static WORD: AtomicU64 = AtomicU64::new(0);
-        let family = family::opened();
-        let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("a process");
-        let place = &family.slab.header().members[9];
-        place.pid.store(child.id(), Ordering::Relaxed);
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("the kernel's text");
-        let started = stat.rsplit(')').next().and_then(|rest| rest.split(' ').nth(20)).expect("a field");
-        place.started.store(started.parse().expect("a number"), Ordering::Relaxed);
-        assert!(!is_dead(9));
-        Lock::new(&WORD).try_lock(Owner::new(9, child.id()), Level::Shared).expect("a free lock");
+        family::opened();
+        let mut child = relatives::tests::child(0);
+        let owner = Owner::new(9, child.id());
+        Lock::new(&WORD).try_lock(owner, Level::Shared).expect("a free lock");
         child.kill().expect("a signal");
         // It is a zombie until the test waits for it.
         let section = Section::begin(&WORD, false).expect("taken over");
         assert!(section.is_inherited);
         section.leave();
+        // It began a leg, and could not tell the reader.
+        let ends = channel::tests::pair(0x6009);
+        let outbound = channel::offered_outbound(&ends[0]).expect("a channel");
+        let inbound = channel::offered_inbound(&ends[1]).expect("a channel");
+        let own = &ends[0].end.outbound;
+        Lock::new(&own.lock).try_lock(owner, Level::Shared).expect("a free lock");
+        let ring = Carrier::Ring(RingPlace::new(64, 16).expect("a place in the link"));
+        own.leg.store(own.leg().next(ring).to_word(), Ordering::Relaxed);
+        Section::of_outbound(&ends[0], &outbound).expect("taken over").leave();
+        assert_eq!(inbound.source(), Ok(Source::Ring { available: 0 }));
+        channel::tests::forget(0x6009, ends);
         child.wait().expect("its end");
-        assert!(is_dead(9), "nobody has that number now");
+        family::opened().free(9);
     }
 }

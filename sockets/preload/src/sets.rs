@@ -4,41 +4,22 @@
 //! the kernel alone knows, with data of this library's, and the set's thread looks at the ring.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::os::fd::AsRawFd;
 
-use libc::{
-    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLEXCLUSIVE, EPOLLIN, EPOLLOUT, EPOLLPRI,
-    EPOLLRDHUP,
-};
-use weft_sockets::end::{NONBLOCKING, TOLD};
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN};
+use weft_sockets::Lock;
 use weft_sockets::layout::ENDS;
-use weft_sockets::{Interest, Reason};
 
 use crate::cells::{self, Place};
 use crate::ends::{self, Stream};
+use crate::member::{DESCRIPTOR, Member, bell_tag, registration};
 use crate::real::{self, Once};
+use crate::row::{Row, Seat};
 use crate::section::Section;
 use crate::sleep::{self, GENERATIONS, Waiter};
 use crate::table::{self, Entry, Handle};
-use crate::{calls, channel, clock};
-
-/// A stream socket in a set.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Member {
-    /// Its end.
-    pub(crate) handle: Handle,
-    /// The program's data.
-    pub(crate) data: u64,
-    /// What the program wants to hear.
-    pub(crate) interest: Interest,
-    /// Counts the members that had this descriptor.
-    generation: u32,
-    /// The program's events.
-    events: u32,
-    /// The kernel's registration is this library's.
-    pub(crate) is_taken: bool,
-}
+use crate::{calls, channel};
 
 /// A set.
 #[derive(Debug)]
@@ -48,12 +29,12 @@ pub(crate) struct Set {
     pub(crate) descriptor: AtomicI32,
     lock: AtomicU64,
     members: Once<&'static [Place<Member>]>,
-    /// The descriptors of taken members.
-    list: Once<&'static [AtomicU64]>,
-    /// How many members are taken.
-    pub(crate) taken: AtomicU32,
+    /// The taken members.
+    pub(crate) row: Row,
+    /// How many members are connections, taken or not.
+    connections: AtomicU32,
     /// Behind the highest descriptor that ever was a member.
-    behind: AtomicU32,
+    pub(crate) behind: AtomicU32,
     /// Threads in the kernel's wait.
     pub(crate) inside: AtomicU32,
     /// Threads of them that said that they sleep.
@@ -63,11 +44,11 @@ pub(crate) struct Set {
     /// Who sleeps for this place's sets, in this process and in those that it came from by fork.
     waiters: [Once<Waiter>; GENERATIONS],
     /// The program's data look like this library's.
-    is_barred: AtomicBool,
+    pub(crate) is_barred: AtomicBool,
     /// The set is in another one, or in lists of `poll`: its doorbell tells the kernel of its rings.
     pub(crate) is_watched: AtomicBool,
     /// The descriptors of sets in this one, plus 1.
-    inner: [AtomicI32; INNER],
+    pub(crate) inner: [AtomicI32; INNER],
 }
 
 impl Set {
@@ -77,8 +58,8 @@ impl Set {
             descriptor: AtomicI32::new(-1),
             lock: AtomicU64::new(0),
             members: Once::new(),
-            list: Once::new(),
-            taken: AtomicU32::new(0),
+            row: Row::new(),
+            connections: AtomicU32::new(0),
             behind: AtomicU32::new(0),
             inside: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
@@ -110,20 +91,46 @@ impl Set {
         Some(result)
     }
 
-    /// The taken members, beginning with another one at each turn. The caller is in a section.
-    pub(crate) fn taken(&self, turn: u32) -> impl Iterator<Item = (c_int, Member)> {
-        let count = self.taken.load(Ordering::Relaxed) as usize;
-        let list = self.list.get().and_then(|list| list.get(..count)).unwrap_or_default();
-        let (behind, first) = list.split_at(if count == 0 { 0 } else { turn as usize % count });
-        first.iter().chain(behind).filter_map(|descriptor| {
-            let descriptor = c_int::try_from(descriptor.load(Ordering::Relaxed)).ok()?;
-            Some((descriptor, self.member(descriptor)?))
+    /// The taken members. The caller is in a section.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = (c_int, Member)> {
+        self.seated().filter(|(_, member)| !member.is_removed)
+    }
+
+    /// As [`taken`](Self::taken), without those of which nothing can be told, and beginning with another one at each turn.
+    #[inline]
+    pub(crate) fn busy(&self, turn: u32) -> impl Iterator<Item = (c_int, Member)> {
+        self.row.places(turn).filter_map(|place| {
+            let seat = place.get_unless(Seat::is_silent)?;
+            let member = self.member(seat.descriptor).filter(|member| !member.is_removed)?;
+            let silence = member.silence();
+            if silence.is_some() {
+                place.set(Some(Seat { silence, ..seat }));
+            }
+            silence.is_none().then_some((seat.descriptor, member))
         })
+    }
+
+    /// The taken members and those of them that the program has removed.
+    fn seated(&self) -> impl Iterator<Item = (c_int, Member)> {
+        let seats = self.row.places(0).filter_map(Place::get);
+        seats.filter_map(|seat| Some((seat.descriptor, self.member(seat.descriptor)?)))
     }
 
     /// Returns the member with this descriptor.
     pub(crate) fn member(&self, descriptor: c_int) -> Option<Member> {
         self.members.get()?.get(usize::try_from(descriptor).ok()?)?.get()
+    }
+
+    /// True if the octets of some members come by TCP.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.connections.load(Ordering::Relaxed) > self.row.len()
+    }
+
+    /// Stores a new member. The caller is in a section.
+    pub(crate) fn insert(&self, descriptor: c_int, member: Member) {
+        self.behind.fetch_max(descriptor.cast_unsigned() + 1, Ordering::Relaxed);
+        self.connections.fetch_add(u32::from(member.is_connection), Ordering::Relaxed);
+        self.store(descriptor, member);
     }
 
     /// Stores what has become of a member.
@@ -133,13 +140,16 @@ impl Set {
         if let Some(place) = place {
             place.set(Some(member));
         }
+        if let Some(at) = member.taken {
+            self.row.forget(at);
+        }
     }
 
     /// Returns the taken member that bears this data of the library's.
     pub(crate) fn tagged(&self, data: u64) -> Option<(c_int, Member)> {
         let descriptor = c_int::try_from(data & DESCRIPTOR).ok()?;
         let member = self.member(descriptor)?;
-        (member.is_taken && member.tag(descriptor) == data).then_some((descriptor, member))
+        (member.taken.is_some() && member.tag(descriptor) == data).then_some((descriptor, member))
     }
 
     /// The waiter of the set's sleepers. A child of fork makes its own: its parent goes on with the one before.
@@ -153,8 +163,44 @@ impl Set {
 
     /// Rings for threads that began to wait in the kernel before a member was taken.
     fn call_back(&self) {
-        if self.inside.load(Ordering::SeqCst) > 0 || self.is_watched.load(Ordering::SeqCst) {
+        if self.inside.load(Ordering::SeqCst) > 0 || self.has_sleepers() {
             self.ring();
+        }
+    }
+
+    /// True if threads sleep that have to hear of a change.
+    pub(crate) fn has_sleepers(&self) -> bool {
+        self.sleepers.load(Ordering::SeqCst) > 0 || self.is_watched.load(Ordering::SeqCst)
+    }
+
+    /// Removes the members in the kernel's set that the program has removed. The caller is in a section.
+    pub(crate) fn purge(&self) {
+        let removed = || self.seated().find(|(_, member)| member.is_removed);
+        while let Some((descriptor, member)) = removed() {
+            if table::entry(descriptor) == Some(Entry::Stream(member.handle)) {
+                self.delete(descriptor, &member);
+            } else {
+                // Its socket was closed, so that it is not there any more.
+                self.drop_member(descriptor, member.handle);
+            }
+        }
+    }
+
+    /// Removes a member, in the kernel's set, too. Returns the kernel's answer. The caller is in a section.
+    pub(crate) fn delete(&self, descriptor: c_int, member: &Member) -> isize {
+        let set = self.descriptor.load(Ordering::Relaxed);
+        let result = calls::epoll_ctl(set, EPOLL_CTL_DEL, descriptor, None);
+        self.drop_member(descriptor, member.handle);
+        if member.taken.is_some() {
+            self.renew();
+        }
+        result
+    }
+
+    /// Notes that rings may name the set's waiter though they have left the set.
+    pub(crate) fn renew(&self) {
+        if let Some(waiter) = self.waiter() {
+            waiter.renew();
         }
     }
 
@@ -171,30 +217,41 @@ impl Set {
     }
 
     /// Takes a member's registration over. The caller is in a section.
-    fn take(&self, descriptor: c_int, mut member: Member, stream: &Stream) -> bool {
+    pub(crate) fn take(&self, descriptor: c_int, mut member: Member, stream: &Stream) -> bool {
         if !self.add_bell() {
             return false;
         }
+        let Some(at) = self.row.add(descriptor) else { return false };
+        member.taken = Some(at);
         member.generation = GENERATION.fetch_add(1, Ordering::Relaxed) & 0xfff;
         let set = self.descriptor.load(Ordering::Relaxed);
-        let ours = Some((registration(stream, member.events), member.tag(descriptor)));
+        member.registered = registration(stream, member.events);
+        let ours = Some((member.registered, member.tag(descriptor)));
         if calls::epoll_ctl(set, EPOLL_CTL_MOD, descriptor, ours) != 0 {
+            self.row.remove(at);
             return false;
         }
-        member.is_taken = true;
-        self.note_taken(descriptor);
+        (member.inbound, member.outbound) = (channel::offered_inbound(stream), Some(&stream.end.outbound));
+        member.tell_end(stream, descriptor);
         self.store(descriptor, member);
+        self.want_stamps(&member);
         self.call_back();
         true
     }
 
-    fn note_taken(&self, descriptor: c_int) {
-        let list = self.list.get().or_else(|| self.list.set(|| real::reserve(MEMBERS)));
-        let count = self.taken.load(Ordering::Relaxed);
-        if let Some(place) = list.and_then(|list| list.get(count as usize)) {
-            place.store(u64::from(descriptor.cast_unsigned()), Ordering::Relaxed);
-            self.taken.store(count + 1, Ordering::SeqCst);
+    /// Has the senders to several members stamp their octets, since the set tells these in order.
+    fn want_stamps(&self, member: &Member) {
+        match self.row.len() {
+            0 | 1 => {}
+            2 => self.seated().for_each(|(_, member)| member.want_stamps()),
+            _ => member.want_stamps(),
         }
+    }
+
+    /// Forgets a member that the kernel's set does not have any more either. The caller is in a section.
+    fn drop_member(&self, descriptor: c_int, handle: Handle) {
+        self.remove(descriptor);
+        count(handle, -1);
     }
 
     /// Forgets a member. The caller is in a section.
@@ -206,34 +263,11 @@ impl Set {
         };
         let Some(member) = place.get() else { return };
         place.set(None);
-        if member.is_taken {
-            let count = self.taken.load(Ordering::Relaxed);
-            let list = self.list.get().and_then(|list| list.get(..count as usize)).unwrap_or_default();
-            let is_its =
-                |place: &&AtomicU64| place.load(Ordering::Relaxed) == u64::from(descriptor.cast_unsigned());
-            if let (Some(place), Some(last)) = (list.iter().find(is_its), list.last()) {
-                place.store(last.load(Ordering::Relaxed), Ordering::Relaxed);
-                self.taken.store(count - 1, Ordering::SeqCst);
-            }
+        self.connections.fetch_sub(u32::from(member.is_connection), Ordering::Relaxed);
+        let moved = member.taken.and_then(|at| self.row.remove(at));
+        if let Some((descriptor, other)) = moved.and_then(|moved| Some((moved, self.member(moved)?))) {
+            self.store(descriptor, Member { taken: member.taken, ..other });
         }
-    }
-}
-
-impl Member {
-    fn new(handle: Handle, events: u32, data: u64) -> Self {
-        Self { handle, data, interest: Interest::new(events), generation: 0, events, is_taken: false }
-    }
-
-    /// The data by which the kernel's set names the member while it is taken.
-    fn tag(&self, descriptor: c_int) -> u64 {
-        tag() | u64::from(self.generation) << 20 | u64::from(descriptor.cast_unsigned()) & DESCRIPTOR
-    }
-
-    /// Returns the end, if the descriptor still shows it.
-    pub(crate) fn stream(&self, descriptor: c_int) -> Option<Stream> {
-        (table::entry(descriptor) == Some(Entry::Stream(self.handle)))
-            .then(|| Stream::of(self.handle))
-            .flatten()
     }
 }
 
@@ -254,54 +288,34 @@ pub(crate) fn enter(descriptor: c_int) {
         SETS.iter().position(claim)
     });
     if let Some((place, set)) = place.and_then(|place| Some((place, SETS.get(place)?))) {
+        BEHIND.fetch_max(place + 1, Ordering::Release);
         set.descriptor.store(descriptor, Ordering::Relaxed);
         table::replace(descriptor, Entry::Set(u32::try_from(place).unwrap_or(0)));
     }
 }
 
+/// Before a fork: the child gets the sets, too.
+pub(crate) fn share() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How often this process, or one that it comes from, has forked.
+pub(crate) fn forks() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Names the sleeps of a set's waiter during which its rings need not name it again. It is not 0.
+pub(crate) fn sleep(waiter: &Waiter) -> u64 {
+    (u64::from(waiter.number()) + 1) << 32 | u64::from(forks())
+}
+
 /// In a child of fork: forgets the parent's threads, which are not here.
 pub(crate) fn inherit() {
-    for set in SETS.iter().filter(|set| set.is_used.load(Ordering::Relaxed)) {
+    for set in used() {
         set.lock.store(0, Ordering::Relaxed);
         set.inside.store(0, Ordering::Relaxed);
         set.sleepers.store(0, Ordering::Relaxed);
     }
-}
-
-/// Changes a set as `epoll_ctl` does. Returns the kernel's answer.
-pub(crate) fn control(
-    set_descriptor: c_int,
-    operation: c_int,
-    descriptor: c_int,
-    event: Option<(u32, u64)>,
-) -> isize {
-    let kernel = || calls::epoll_ctl(set_descriptor, operation, descriptor, event);
-    let Some(set) = of(set_descriptor) else { return kernel() };
-    if of(descriptor).is_some() {
-        let result = kernel();
-        if result == 0 {
-            note_inner(set, operation, descriptor);
-        }
-        return result;
-    }
-    let Some(stream) = ends::stream(descriptor) else { return kernel() };
-    let changed = set.with(|| {
-        let known = set.member(descriptor).filter(|member| member.handle == stream.handle);
-        match (operation, event) {
-            (EPOLL_CTL_ADD, Some(event)) => add(set, descriptor, &stream, event),
-            (EPOLL_CTL_MOD, Some(event)) => modify(set, descriptor, &stream, known, event),
-            (EPOLL_CTL_DEL, _) => {
-                let result = kernel();
-                if result == 0 && known.is_some() {
-                    set.remove(descriptor);
-                    count(stream.handle, -1);
-                }
-                result
-            }
-            _ => kernel(),
-        }
-    });
-    changed.unwrap_or_else(kernel)
 }
 
 /// Takes over all registrations of an end whose reader is about to leave TCP. Returns false if one cannot be changed.
@@ -314,12 +328,12 @@ pub(crate) fn take(stream: &Stream, descriptor: c_int) -> bool {
     let mut found = 0;
     let its = |set: &&'static Set| {
         let member = set.member(descriptor);
-        set.is_used.load(Ordering::Acquire) && member.is_some_and(|member| member.handle == stream.handle)
+        member.is_some_and(|member| member.handle == stream.handle)
     };
-    for set in SETS.iter().filter(its) {
+    for set in used().filter(its) {
         let taken = set.with(|| {
             let member = set.member(descriptor).filter(|member| member.handle == stream.handle)?;
-            let is_ours = member.is_taken
+            let is_ours = member.taken.is_some()
                 || !set.is_barred.load(Ordering::Relaxed) && set.take(descriptor, member, stream);
             is_ours.then_some(())
         });
@@ -332,102 +346,51 @@ pub(crate) fn take(stream: &Stream, descriptor: c_int) -> bool {
     found == word & 0xffff_ffff
 }
 
-/// The kernel's data of doorbells.
-pub(crate) fn bell_tag() -> u64 {
-    tag() | DESCRIPTOR
+/// Forgets an end whose last descriptor in this process is closed. The program need not remove it from a set before.
+pub(crate) fn forget(descriptor: c_int, handle: Handle) {
+    if !has(handle) {
+        return;
+    }
+    for set in used() {
+        let _forgotten = set.with(|| {
+            if set.member(descriptor).is_some_and(|member| member.handle == handle) {
+                set.drop_member(descriptor, handle);
+            }
+        });
+    }
 }
 
-/// True if data are of this library.
-pub(crate) fn is_tag(data: u64) -> bool {
-    data & TAG == tag()
-}
-
-/// Notes that a set is in another one, or no longer.
-fn note_inner(set: &Set, operation: c_int, descriptor: c_int) {
-    let (from, to) = match operation {
-        EPOLL_CTL_ADD => (0, descriptor + 1),
-        EPOLL_CTL_DEL => (descriptor + 1, 0),
-        _ => return,
-    };
-    let mut words = set.inner.iter();
-    // Further ones are only the kernel's.
-    let _noted =
-        words.find(|word| word.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok());
-}
-
-fn add(set: &'static Set, descriptor: c_int, stream: &Stream, (events, data): (u32, u64)) -> isize {
-    if is_tag(data) {
-        set.is_barred.store(true, Ordering::Relaxed);
-    }
-    if events & EPOLLEXCLUSIVE.cast_unsigned() != 0 {
-        // The kernel does not change such a registration.
-        stream.end.stay(Reason::Option);
-    }
-    let set_descriptor = set.descriptor.load(Ordering::Relaxed);
-    let result = calls::epoll_ctl(set_descriptor, EPOLL_CTL_ADD, descriptor, Some((events, data)));
-    if result != 0 {
-        return result;
-    }
-    if set.member(descriptor).is_some() {
-        // The descriptor was closed and is another socket's now.
-        set.remove(descriptor);
-    }
-    set.behind.fetch_max(descriptor.cast_unsigned() + 1, Ordering::Relaxed);
-    let member = Member::new(stream.handle, events, data);
-    set.store(descriptor, member);
-    count(stream.handle, 1);
-    if stream.end.has(NONBLOCKING) {
-        // Its program waits by hooked calls.
-        stream.end.identity.flags.fetch_or(TOLD, Ordering::Relaxed);
-    }
-    let is_ours = channel::inbound(stream).is_some() || channel::outbound(stream).is_some();
-    if is_ours && !set.take(descriptor, member, stream) {
-        calls::epoll_ctl(set_descriptor, EPOLL_CTL_DEL, descriptor, None);
-        set.remove(descriptor);
-        count(stream.handle, -1);
-        return -(libc::ENOMEM as isize);
-    }
-    0
-}
-
-fn modify(
-    set: &'static Set,
-    descriptor: c_int,
-    stream: &Stream,
-    known: Option<Member>,
-    (events, data): (u32, u64),
-) -> isize {
-    let set_descriptor = set.descriptor.load(Ordering::Relaxed);
-    let change = |event| calls::epoll_ctl(set_descriptor, EPOLL_CTL_MOD, descriptor, Some(event));
-    let Some(mut member) = known else { return change((events, data)) };
-    let result = if member.is_taken && events & EPOLLEXCLUSIVE.cast_unsigned() == 0 {
-        change((registration(stream, events), member.tag(descriptor)))
-    } else {
-        change((events, data))
-    };
-    if result == 0 {
-        (member.events, member.data) = (events, data);
-        member.interest.modify(events);
-        set.store(descriptor, member);
-    }
-    result
-}
-
-/// What the kernel is to tell of a taken member.
-fn registration(stream: &Stream, events: u32) -> u32 {
-    let is_sending = if channel::outbound(stream).is_none() { EPOLLOUT } else { 0 };
-    (EPOLLIN | EPOLLRDHUP | EPOLLET | is_sending).cast_unsigned() | events & EPOLLPRI.cast_unsigned()
+/// True if an end is in a set.
+#[inline]
+pub(crate) fn has(handle: Handle) -> bool {
+    let word = MEMBERSHIPS.get().and_then(|words| words.get(handle.slot as usize));
+    let word = word.map_or(0, |word| word.load(Ordering::Relaxed));
+    word >> 32 == u64::from(handle.generation) && word & 0xffff_ffff != 0
 }
 
 /// Counts the memberships of an end.
-fn count(handle: Handle, more: i64) {
+pub(crate) fn count(handle: Handle, more: i64) {
     let words = MEMBERSHIPS.get().or_else(|| MEMBERSHIPS.set(|| real::reserve(ENDS as usize)));
     let Some(word) = words.and_then(|words| words.get(handle.slot as usize)) else { return };
     let generation = u64::from(handle.generation) << 32;
     let _counted = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| {
-        let number = if word & !0xffff_ffff == generation { word & 0xffff_ffff } else { 0 };
-        Some(generation | number.saturating_add_signed(more))
+        match (word & !0xffff_ffff == generation, more) {
+            (true, _) => Some(generation | (word & 0xffff_ffff).saturating_add_signed(more)),
+            (false, 1..) => Some(generation | more.unsigned_abs()),
+            // Another end has the place already.
+            (false, _) => None,
+        }
     });
+}
+
+/// The locks of all sets.
+pub(crate) fn locks() -> impl Iterator<Item = Lock<'static>> {
+    used().map(|set| Lock::new(&set.lock))
+}
+
+fn used() -> impl Iterator<Item = &'static Set> {
+    let sets = SETS.get(..BEHIND.load(Ordering::Acquire)).unwrap_or_default();
+    sets.iter().filter(|set| set.is_used.load(Ordering::Acquire))
 }
 
 fn claim(set: &Set) -> bool {
@@ -444,8 +407,7 @@ fn sweep() {
             let _emptied = set.with(|| {
                 for descriptor in 0..set.behind.swap(0, Ordering::Relaxed).cast_signed() {
                     if let Some(member) = set.member(descriptor) {
-                        count(member.handle, -1);
-                        set.remove(descriptor);
+                        set.drop_member(descriptor, member.handle);
                     }
                 }
             });
@@ -457,30 +419,31 @@ fn sweep() {
     }
 }
 
-/// The high half of this library's data.
-fn tag() -> u64 {
-    let known = TAG_WORD.load(Ordering::Relaxed);
-    if known != 0 {
-        return known;
-    }
-    // Data of a program hold an address or a descriptor, and have a high half of few values.
-    let made = (clock::now().wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 << 63) & TAG;
-    match TAG_WORD.compare_exchange(0, made, Ordering::Relaxed, Ordering::Relaxed) {
-        Ok(_) => made,
-        Err(other) => other,
-    }
-}
-
 static SETS: [Set; 256] = [const { Set::new() }; 256];
+/// Behind the last set that was ever used.
+static BEHIND: AtomicUsize = AtomicUsize::new(0);
 /// How often each end is in a set, below its generation.
 static MEMBERSHIPS: Once<&'static [AtomicU64]> = Once::new();
 static GENERATION: AtomicU32 = AtomicU32::new(0);
-static TAG_WORD: AtomicU64 = AtomicU64::new(0);
-const TAG: u64 = 0xffff_ffff << 32;
-/// The descriptor in data of this library. All ones are the doorbell.
-const DESCRIPTOR: u64 = (1 << 20) - 1;
+static FORKS: AtomicU32 = AtomicU32::new(0);
 /// Sets in a set that are looked after.
 const INNER: usize = 8;
 /// Descriptors from here on are never taken.
 const MEMBERS: usize = 1 << 16;
 const EXISTS: isize = -(libc::EEXIST as isize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_is_gone_takes_nothing_from_the_next_one_in_its_place() {
+        let [gone, next] = [7, 8].map(|generation| Handle { slot: ENDS - 1, generation });
+        count(gone, 1);
+        count(next, 1);
+        count(gone, -1);
+        assert_eq!([gone, next].map(has), [false, true]);
+        count(next, -1);
+        assert!(!has(next));
+    }
+}

@@ -7,8 +7,8 @@ use std::os::fd::BorrowedFd;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, test_kill_process};
-use weft_sockets::layout::WAITERS;
-use weft_sockets::{Barrier, Broken, Inbound, Outbound, Sleep, Status, WaiterName};
+use weft_sockets::layout::{ALWAYS, WAITERS};
+use weft_sockets::{Barrier, Broken, Inbound, Outbound, Sleep, Sleepers, Status, WaiterName};
 
 use crate::own::Own;
 use crate::real::Once;
@@ -19,11 +19,13 @@ use crate::{calls, family, port};
 pub(crate) struct Waiters {
     member: u16,
     status: Status,
-    /// The memory of the status page, which the daemon is shown.
-    pub(crate) file: Own,
+    /// The memory of the status page.
+    file: Own,
     bells: [Once<Own>; WAITERS],
     /// How often each line's waiter has gone to sleep.
     sleeps: [AtomicU32; WAITERS],
+    /// How often it has ended its announcements.
+    names: [AtomicU32; WAITERS],
     /// The thread that uses each line, or [`A_SET`], or 0.
     owners: [AtomicU32; WAITERS],
 }
@@ -47,6 +49,7 @@ impl Waiters {
             file: Own::new(file).ok()?,
             bells: [const { Once::new() }; WAITERS],
             sleeps: [const { AtomicU32::new(0) }; WAITERS],
+            names: [const { AtomicU32::new(0) }; WAITERS],
             owners: [const { AtomicU32::new(0) }; WAITERS],
         })
     }
@@ -54,7 +57,7 @@ impl Waiters {
     /// True if this sleep goes on, or if that cannot be known.
     fn goes_on(&self, sleep: Sleep) -> bool {
         let line = usize::from(sleep.waiter.line);
-        let (Some(number), Some(line)) = (self.sleeps.get(line), self.status.page().0.get(line)) else {
+        let (Some(number), Some(line)) = (self.names.get(line), self.status.page().0.get(line)) else {
             return true;
         };
         sleep.waiter.member != self.member
@@ -107,10 +110,31 @@ impl Waiter {
         self.pool.bell(self.line)
     }
 
-    /// Says that the waiter sleeps. Announcements in links, a barrier, and a last look have to follow.
-    pub(crate) fn doze(&self) {
-        self.pool.sleeps[usize::from(self.line)].fetch_add(1, Ordering::Relaxed);
-        self.asleep().store(1, Ordering::Relaxed);
+    /// Says that the waiter sleeps, so that the first ring ends its sleep, or that it sleeps beside others. Announcements
+    /// in links, a barrier, and a last look have to follow. Those of a set are good for all its sleeps until it is
+    /// [renewed](Self::renew): its members stay.
+    pub(crate) fn doze(&self, is_alone: bool) {
+        if self.pool.owners[usize::from(self.line)].load(Ordering::Relaxed) != A_SET {
+            self.renew();
+        }
+        let number = self.pool.sleeps[usize::from(self.line)].fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let word = if is_alone { number.max(ALWAYS) } else { ALWAYS };
+        // Another thread may have come here meanwhile, which then is not alone either.
+        if word == ALWAYS
+            || self.asleep().compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            self.asleep().store(ALWAYS, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends the announcements of earlier sleeps.
+    pub(crate) fn renew(&self) {
+        self.pool.names[usize::from(self.line)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often announcements were ended before.
+    pub(crate) fn number(&self) -> u32 {
+        self.pool.names[usize::from(self.line)].load(Ordering::Relaxed)
     }
 
     /// Names the waiter as one that waits for octets of a direction. A barrier and a last look have to follow.
@@ -136,11 +160,16 @@ impl Waiter {
         port::ring_own(self.line);
     }
 
-    /// Silences the doorbell.
+    /// Silences the doorbell. A look at the rings has to follow.
     pub(crate) fn silence(&self) {
         let Some(bell) = self.bell() else { return };
         // An eventfd is silent behind one read.
         while rustix::io::read(bell, &mut [0; 8]) == Ok(8) && !port::is_own_user() {}
+        // The ring may have been another thread's, which sleeps on.
+        if self.asleep().load(Ordering::Relaxed) != 0 {
+            self.asleep().store(ALWAYS, Ordering::Relaxed);
+            core::sync::atomic::fence(Ordering::SeqCst);
+        }
     }
 
     /// Gives the line back.
@@ -149,10 +178,7 @@ impl Waiter {
     }
 
     fn sleep(&self) -> Sleep {
-        Sleep {
-            waiter: self.name(),
-            number: self.pool.sleeps[usize::from(self.line)].load(Ordering::Relaxed),
-        }
+        Sleep { waiter: self.name(), number: self.number() }
     }
 
     fn asleep(&self) -> &AtomicU32 {
@@ -185,15 +211,35 @@ pub(crate) fn waiters() -> Option<&'static Waiters> {
     pool.get().or_else(|| pool.set(Waiters::new))
 }
 
+/// Wakes those of these sleepers that are of this process. Relatives sleep on until the reader wakes them.
+pub(crate) fn wake_own(sleepers: Option<Sleepers>) {
+    let Some(pool) = POOLS.get(DEPTH.load(Ordering::Relaxed)).and_then(Once::get) else { return };
+    let is_named = |line: &u8| match sleepers {
+        None => false,
+        Some(Sleepers::One(name)) => name == WaiterName { member: pool.member, line: *line },
+        Some(Sleepers::Everybody) => true,
+    };
+    (0..WAITERS).filter_map(|line| u8::try_from(line).ok()).filter(is_named).for_each(|line| {
+        if !is_awake(line) {
+            port::ring_own(line);
+        }
+    });
+}
+
 /// True if the waiter of this line is awake.
 pub(crate) fn is_awake(line: u8) -> bool {
     let line = waiters().and_then(|waiters| waiters.status.page().0.get(usize::from(line)));
     line.is_some_and(|line| line.asleep.load(Ordering::Relaxed) == 0)
 }
 
+/// The memory of this process's status page, which the daemon is shown.
+pub(crate) fn status() -> Option<BorrowedFd<'static>> {
+    waiters()?.file.borrow()
+}
+
 /// True if peers can wake this process's sleepers.
 pub(crate) fn is_rung() -> bool {
-    port::was_rung() || waiters().and_then(|waiters| waiters.file.borrow()).is_some_and(port::is_rung)
+    port::was_rung() || status().is_some_and(port::is_rung)
 }
 
 /// Returns the nanoseconds of a thread's sleep until it looks again by itself.
@@ -244,3 +290,42 @@ const LONG: u64 = 5_000_000_000;
 const SLICE: u64 = 10_000_000;
 /// The owner of a line that an epoll set has.
 const A_SET: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family;
+
+    #[test]
+    fn a_sleep_has_a_number_until_others_sleep_beside_it() {
+        let _turn = family::turn();
+        family::opened();
+        let waiter = Waiter::of_set().expect("a line");
+        let asleep = || waiter.asleep().load(Ordering::Relaxed);
+        let sleeps = [(); 3].map(|()| {
+            waiter.doze(true);
+            let sleep = asleep();
+            waiter.wake(false);
+            assert_eq!(asleep(), 0);
+            sleep
+        });
+        assert!(sleeps[0] != 0 && sleeps[0] < sleeps[1] && sleeps[1] < sleeps[2], "{sleeps:?}");
+        waiter.doze(true);
+        waiter.doze(false);
+        assert_eq!(asleep(), ALWAYS);
+        waiter.wake(false);
+        // In the other order.
+        waiter.doze(false);
+        waiter.doze(true);
+        assert_eq!(asleep(), ALWAYS);
+        waiter.wake(false);
+        // One of two threads takes the ring of the other.
+        waiter.doze(true);
+        waiter.ring();
+        waiter.silence();
+        assert_eq!(asleep(), ALWAYS);
+        waiter.wake(true);
+        assert_eq!(asleep(), 0);
+        waiter.leave();
+    }
+}

@@ -3,52 +3,17 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use weft_sockets::end::{NONBLOCKING, SHUT};
+use weft_sockets::end::{DEAD, SHUT};
 use weft_sockets::layout::EVERYBODY;
 use weft_sockets::{Broken, Carrier, Inbound, Outbound, Reason, Sink, Sleepers};
 
 use crate::anchor::{self, Anchor};
 use crate::buffers::{self, Buffers};
+use crate::call::{Call, Step};
 use crate::ends::Stream;
 use crate::patience::{Next, Patience};
 use crate::section::Section;
-use crate::{calls, channel, growth, nested, poll, port, sleep};
-
-/// A call of the program's on a direction whose gate is closed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Call {
-    /// The descriptor.
-    pub(crate) descriptor: c_int,
-    /// Its end.
-    pub(crate) stream: Stream,
-    /// Those of `recv` or `send`.
-    pub(crate) flags: c_int,
-}
-
-/// What a look at a direction came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// So many octets were moved. More may be possible at once.
-    Moved(usize),
-    /// Nothing can be moved now.
-    Nothing,
-    /// The stream is at its end.
-    End,
-    /// The kernel's error.
-    Failed(c_int),
-}
-
-impl Call {
-    /// True if the call must not wait, as far as this library knows.
-    pub(crate) fn is_nonblocking(&self) -> bool {
-        self.has(libc::MSG_DONTWAIT) || self.stream.end.has(NONBLOCKING)
-    }
-
-    /// True if all of these flags were given.
-    pub(crate) const fn has(&self, flags: c_int) -> bool {
-        self.flags & flags == flags
-    }
-}
+use crate::{backlog, calls, channel, clock, growth, nested, orphan, poll, port, sleep, strict};
 
 /// Sends as `send` does. Returns the kernel's answer.
 pub(crate) fn send(call: &Call, buffers: Buffers<'_>) -> isize {
@@ -56,16 +21,30 @@ pub(crate) fn send(call: &Call, buffers: Buffers<'_>) -> isize {
 }
 
 /// Sends up to `wanted` octets by steps, which get the number of those that are out. `End`: there are no more.
+#[inline]
 pub(crate) fn send_by(call: &Call, wanted: usize, mut give: impl FnMut(usize) -> Step) -> isize {
-    let mut patience = Patience::new(call.descriptor, libc::POLLOUT);
-    let mut given = 0;
+    match give(0) {
+        Step::Moved(octets) if octets == wanted => answer(octets),
+        step => send_on(call, wanted, step, give),
+    }
+}
+
+/// Goes on behind a first step that was not all.
+#[inline(never)]
+fn send_on(call: &Call, wanted: usize, first: Step, mut give: impl FnMut(usize) -> Step) -> isize {
+    let mut patience = Patience::new(libc::POLLOUT);
+    let (mut given, mut first) = (0, Some(first));
     loop {
-        let step = match give(given) {
-            Step::Nothing => match patience.next(&call.stream, call.flags, false) {
+        let step = match first.take().unwrap_or_else(|| give(given)) {
+            Step::Nothing => match patience.next(call) {
                 Next::Look => continue,
-                Next::Leave => Step::Failed(libc::EAGAIN),
-                Next::Sleep if !anchor::is_of(call.descriptor, &call.stream) => Step::Failed(libc::EBADF),
-                Next::Sleep => look_at_reader(call),
+                // Calls that never wait hear of the other end's death here.
+                Next::Leave => match look_at_reader(call, given) {
+                    Step::Nothing => Step::Failed(libc::EAGAIN),
+                    step => step,
+                },
+                Next::Sleep if !call.stream.is_at(call.descriptor) => Step::Failed(libc::EBADF),
+                Next::Sleep => look_at_reader(call, given),
             },
             step => step,
         };
@@ -86,7 +65,7 @@ pub(crate) fn send_by(call: &Call, wanted: usize, mut give: impl FnMut(usize) ->
                 return -(error as isize);
             }
             Step::Nothing => {
-                if let Some(error) = patience.sleep(&call.stream) {
+                if let Some(error) = patience.sleep(call, None) {
                     return if given > 0 { answer(given) } else { error };
                 }
             }
@@ -94,13 +73,23 @@ pub(crate) fn send_by(call: &Call, wanted: usize, mut give: impl FnMut(usize) ->
     }
 }
 
-/// Asks the kernel's socket below a full ring whether the other end lives.
-fn look_at_reader(call: &Call) -> Step {
-    match anchor::look(call.descriptor) {
+/// Asks the kernel's socket below a full ring whether the other end lives. The next call hears of an error, if this one
+/// has sent something.
+fn look_at_reader(call: &Call, given: usize) -> Step {
+    if given > 0 && anchor::has_failed(call.descriptor) {
+        return Step::End;
+    }
+    match anchor::look_beyond(call.descriptor) {
         Anchor::Silent | Anchor::Foreign => Step::Nothing,
-        Anchor::Failed(error) => Step::Failed(error),
-        // It has shut down what it sends, and reads on.
-        Anchor::Ended if is_ended(&call.stream) && !is_deserted(&call.stream) => Step::Nothing,
+        Anchor::Failed(error) => {
+            anchor::bury(&call.stream);
+            Step::Failed(error)
+        }
+        // It has shut down what it sends, and reads on, unless nobody has it any more.
+        Anchor::Ended if goes_on_reading(&call.stream) && !orphan::is_deserted(call.descriptor) => {
+            Step::Nothing
+        }
+        Anchor::Ended if given > 0 => Step::End,
         Anchor::Ended => {
             anchor::bury(&call.stream);
             Step::Failed(libc::ECONNRESET)
@@ -110,15 +99,11 @@ fn look_at_reader(call: &Call) -> Step {
 
 /// What comes before each send. Returns a step if nothing can be sent now.
 pub(crate) fn before_send(call: &Call, outbound: &Outbound<'_>) -> Result<Option<Step>, Broken> {
-    if anchor::recall(&call.stream) {
-        anchor::bury(&call.stream);
-        return Ok(Some(Step::Failed(libc::ECONNRESET)));
-    }
-    if anchor::is_dead(&call.stream) {
+    if anchor::is_dead(&call.stream) && !is_kernels(&call.stream, outbound) {
         return Ok(Some(Step::Failed(libc::EPIPE)));
     }
     if outbound.is_asked_back() {
-        outbound.obey()?;
+        backlog::answer(call.descriptor, &call.stream, outbound)?;
     }
     if call.has(libc::MSG_OOB) && outbound.sink() == Sink::Ring {
         call.stream.end.stay(Reason::Urgent);
@@ -132,16 +117,12 @@ pub(crate) fn before_send(call: &Call, outbound: &Outbound<'_>) -> Result<Option
 /// Sends what there is room for, behind `given` octets that this call already has sent.
 fn give(call: &Call, buffers: Buffers<'_>, given: usize) -> Step {
     let step = in_section(call, |outbound| {
-        if let Some(step) = before_send(call, outbound)? {
+        if !is_plain(call, outbound)
+            && let Some(step) = give_otherwise(call, outbound, buffers, given)?
+        {
             return Ok(step);
         }
-        if outbound.sink() == Sink::Tcp || is_kernels(&call.stream) {
-            return Ok(to_kernel(call, outbound, buffers, given));
-        }
-        if call.has(libc::MSG_OOB) {
-            return send_urgent(call, outbound, buffers, given);
-        }
-        outbound.note_cpu(cpu());
+        outbound.note_cpu(calls::cpu());
         let octets = match buffers.single() {
             Some(octets) => outbound.write(octets.get(given..).unwrap_or_default())?,
             None => outbound.gather(buffers.slices(given), false)?,
@@ -152,6 +133,58 @@ fn give(call: &Call, buffers: Buffers<'_>, given: usize) -> Step {
         0 => Step::Failed(libc::EAGAIN),
         octets => Step::Moved(octets),
     })
+}
+
+/// True if a send goes by the ring, and nothing comes before it.
+#[inline]
+fn is_plain(call: &Call, outbound: &Outbound<'_>) -> bool {
+    let end = call.stream.end;
+    end.inbound.flags.load(Ordering::Relaxed) & DEAD == 0
+        && end.outbound.ring.load(Ordering::Relaxed) == 0
+        && call.flags & libc::MSG_OOB == 0
+        && !strict::is_on()
+        && outbound.sink() == Sink::Ring
+        && !outbound.is_asked_back()
+        && !is_kernels(&call.stream, outbound)
+}
+
+/// Sends what does not simply go by the ring. `None`: it does.
+#[cold]
+fn give_otherwise(
+    call: &Call,
+    outbound: &Outbound<'_>,
+    buffers: Buffers<'_>,
+    given: usize,
+) -> Result<Option<Step>, Broken> {
+    if let Some(step) = before_send(call, outbound)? {
+        return Ok(Some(step));
+    }
+    if outbound.sink() == Sink::Tcp || is_kernels(&call.stream, outbound) {
+        return Ok(Some(to_kernel(call, outbound, buffers, given)));
+    }
+    if call.has(libc::MSG_OOB) {
+        return send_urgent(call, outbound, buffers, given).map(Some);
+    }
+    if strict::is_on() {
+        outbound.note_cpu(calls::cpu());
+        return give_strictly(call, outbound, buffers, given).map(Some);
+    }
+    Ok(None)
+}
+
+/// Sends by the ring, by a call of the kernel's, which tells bad addresses.
+fn give_strictly(
+    call: &Call,
+    outbound: &Outbound<'_>,
+    buffers: Buffers<'_>,
+    given: usize,
+) -> Result<Step, Broken> {
+    let window = buffers.window(given, u64::MAX);
+    let Some(octets) = window.drain(outbound.free(window.len())?) else {
+        return Ok(Step::Failed(libc::EFAULT));
+    };
+    outbound.publish(octets, false)?;
+    Ok(if octets > 0 || given == buffers.len() { self::given(call, octets) } else { Step::Nothing })
 }
 
 /// Sends urgent data beside a ring: the last octet is the urgent one, which the kernel carries out of turn.
@@ -213,8 +246,11 @@ pub(crate) fn given(call: &Call, octets: usize) -> Step {
 
 /// Sends by the kernel's socket: behind the backlog of a ring, or to nobody, for the kernel's answer.
 fn to_kernel(call: &Call, outbound: &Outbound<'_>, buffers: Buffers<'_>, given: usize) -> Step {
-    if let Some(step) = send_backlog(call.descriptor, outbound) {
+    if let Some(step) = send_backlog(call.descriptor, &call.stream, outbound) {
         return step;
+    }
+    if given > 0 && anchor::has_failed(call.descriptor) {
+        return Step::End;
     }
     let flags = call.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     match buffers.window(given, u64::MAX).send(call.descriptor, flags) {
@@ -225,39 +261,40 @@ fn to_kernel(call: &Call, outbound: &Outbound<'_>, buffers: Buffers<'_>, given: 
         }
         error => {
             let step = failed(error);
-            if let Step::Failed(_) = step {
-                anchor::bury(&call.stream);
-            }
+            note_failure(&call.stream, step);
             step
         }
     }
 }
 
-/// Sends what the reader has left in the last ring. Returns a step if that is not all out yet.
-pub(crate) fn send_backlog(descriptor: c_int, outbound: &Outbound<'_>) -> Option<Step> {
-    loop {
-        let [first, second] = outbound.backlog()?;
-        match calls::send_pieces(descriptor, [first, second]) {
-            octets @ 1.. => outbound.resent(octets.unsigned_abs()),
-            0 => return Some(Step::Nothing),
-            error => return Some(failed(error)),
-        }
+/// Notes a failure of the connection that the kernel's socket has told to a send. `EPIPE` is none: the program has shut
+/// down what it sends, or has heard of the failure.
+pub(crate) fn note_failure(stream: &Stream, step: Step) {
+    if let Step::Failed(error) = step
+        && error != libc::EPIPE
+    {
+        anchor::bury(stream);
     }
 }
 
+/// Sends what the reader has left in the last ring. Returns a step if that is not all out yet.
+pub(crate) fn send_backlog(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) -> Option<Step> {
+    backlog::resend(descriptor, stream, outbound).map(failed)
+}
+
 /// True if nothing will go by the ring any more, so that the kernel's socket has the right answer.
-pub(crate) fn is_kernels(stream: &Stream) -> bool {
-    stream.end.outbound.flags.load(Ordering::Relaxed) & SHUT != 0 || is_deserted(stream)
+#[inline]
+pub(crate) fn is_kernels(stream: &Stream, outbound: &Outbound<'_>) -> bool {
+    stream.end.outbound.flags.load(Ordering::Relaxed) & SHUT != 0 || outbound.is_deserted()
 }
 
-/// True if the other end is closed, so that nobody will read the ring.
-fn is_deserted(stream: &Stream) -> bool {
-    channel::offered_inbound(stream).is_some_and(|inbound| inbound.is_reset())
-}
-
-/// True if the other end has said where its stream ends.
-fn is_ended(stream: &Stream) -> bool {
-    channel::offered_inbound(stream).is_some_and(|inbound| inbound.end().is_some())
+/// True if the other end has said where its stream ends, but is not closed. A program without this library, to which the
+/// stream goes by TCP, says nothing.
+fn goes_on_reading(stream: &Stream) -> bool {
+    let is_tcp = || channel::offered_outbound(stream).is_some_and(|outbound| outbound.sink() == Sink::Tcp);
+    is_tcp()
+        || channel::offered_inbound(stream)
+            .is_some_and(|inbound| inbound.end().is_some() && !inbound.is_reset())
 }
 
 /// True if the other end has not read all that was written to it.
@@ -266,27 +303,33 @@ pub(crate) fn has_unread(stream: &Stream) -> bool {
 }
 
 /// Runs a section of the receiving direction. A signal handler that interrupts one runs in the middle of it.
+#[inline]
 pub(crate) fn in_inbound(call: &Call, run: impl FnOnce(&Inbound<'static>) -> Result<Step, Broken>) -> Step {
     let stream = &call.stream;
     let Some(inbound) = channel::offered_inbound(stream) else { return Step::Failed(libc::ECONNRESET) };
-    let Some(section) = Section::of_inbound(stream) else {
+    let Some(section) = Section::of_inbound(stream, &inbound) else {
         return run(&inbound.nested()).unwrap_or_else(|Broken| break_off(call));
     };
-    if section.is_inherited {
-        inbound.republish();
-    }
     let step = run(&inbound);
-    let mut sleepers = inbound.sleepers();
+    let sleepers = inbound.sleepers();
     section.leave();
+    let more = if inbound.is_behind() { catch_up(stream, &inbound) } else { None };
+    wake(stream, sleepers.or(more));
+    step.unwrap_or_else(|Broken| break_off(call))
+}
+
+/// Publishes what signal handlers took in the middle of a section. Returns the sleepers that have to hear of it.
+#[cold]
+fn catch_up(stream: &Stream, inbound: &Inbound<'_>) -> Option<Sleepers> {
+    let mut sleepers = None;
     while inbound.is_behind() {
-        let Some(section) = Section::of_inbound(stream) else { break };
+        let Some(section) = Section::of_inbound(stream, inbound) else { break };
         inbound.republish();
         let more = inbound.sleepers();
         sleepers = sleepers.or(more);
         section.leave();
     }
-    wake(stream, sleepers);
-    step.unwrap_or_else(|Broken| break_off(call))
+    sleepers
 }
 
 /// Runs a section of the sending direction. A signal handler that interrupts one is told to try again.
@@ -298,32 +341,37 @@ pub(crate) fn in_outbound(call: &Call, run: impl FnOnce(&Outbound<'static>) -> R
 fn in_section(call: &Call, run: impl FnOnce(&Outbound<'static>) -> Result<Step, Broken>) -> Option<Step> {
     let stream = &call.stream;
     let Some(outbound) = channel::offered_outbound(stream) else { return Some(Step::Failed(libc::EPIPE)) };
-    let section = Section::of_outbound(stream)?;
-    if section.is_inherited {
-        outbound.republish();
+    let section = Section::of_outbound(stream, &outbound)?;
+    if outbound.wants_stamps() {
+        outbound.stamp(clock::stamp);
     }
     let full = stream.end.outbound.full.load(Ordering::Relaxed);
     let step = run(&outbound);
     let sleepers = outbound.sleepers();
     if stream.end.outbound.full.load(Ordering::Relaxed) != full {
-        growth::want(stream);
+        growth::want(stream, &outbound);
     }
-    section.leave();
-    wake(stream, sleepers);
+    section.leave_and(|| wake(stream, sleepers));
     send_nested(call);
     Some(step.unwrap_or_else(|Broken| break_off(call)))
 }
 
 /// Wakes sleepers of the other end.
+#[inline]
 pub(crate) fn wake(stream: &Stream, sleepers: Option<Sleepers>) {
+    if let Some(sleepers) = sleepers {
+        wake_them(stream, sleepers);
+    }
+}
+
+fn wake_them(stream: &Stream, sleepers: Sleepers) {
     let word = match sleepers {
-        None => return,
-        Some(Sleepers::One(name)) => name.to_word(),
-        Some(Sleepers::Everybody) => EVERYBODY,
+        Sleepers::One(name) => name.to_word(),
+        Sleepers::Everybody => EVERYBODY,
     };
     let identity = &stream.end.identity;
     let (link, party) = (identity.link.load(Ordering::Relaxed), identity.party.load(Ordering::Relaxed));
-    if port::wake(link, party, word, sleep::is_awake) {
+    if port::wake(link, party, word, sleep::is_awake, sleep::status) {
         stream.end.counts.wakes.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -335,19 +383,15 @@ pub(crate) fn add(count: &AtomicU64, octets: usize) {
 }
 
 /// Ends a connection whose other end broke a rule of the link.
+#[cold]
 fn break_off(call: &Call) -> Step {
     Step::Failed(anchor::break_off(call.descriptor, &call.stream))
-}
-
-/// The CPU on which this thread runs.
-fn cpu() -> u16 {
-    u16::try_from(rustix::thread::sched_getcpu()).unwrap_or(u16::MAX)
 }
 
 /// Takes the kernel's error.
 pub(crate) fn failed(error: isize) -> Step {
     match c_int::try_from(-error).unwrap_or(libc::EIO) {
-        libc::EAGAIN | libc::EINTR => Step::Nothing,
+        0 | libc::EAGAIN | libc::EINTR => Step::Nothing,
         error => Step::Failed(error),
     }
 }

@@ -3,11 +3,11 @@
 //! All of it happens at the program's own calls. Nothing here waits.
 
 use core::ffi::c_int;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 
-use weft_sockets::end::{Attach, FOREIGN, MORE, Phase, SHUT, STAYS, STUCK, State, Switch, Traffic};
-use weft_sockets::layout::{ATTACHED, DECLINED};
-use weft_sockets::{Carrier, Gate, Leg, Reason};
+use weft_sockets::end::{Attach, FOREIGN, MORE, Phase, SHUT, STAYS, STUCK, State, Switch, Traffic, WIDE};
+use weft_sockets::layout::{ATTACHED, DECLINED, End};
+use weft_sockets::{Carrier, Gate, Inbound, Leg, Reason};
 
 use crate::clock::{self, Limit};
 use crate::ends::Stream;
@@ -15,6 +15,7 @@ use crate::evidence::{self, Evidence};
 use crate::port::{self, Event, Offer, Sent};
 use crate::section::Section;
 use crate::sleep;
+use crate::table::Handle;
 use crate::trace::trace;
 use crate::{calls, channel, ends, family, filter, policy, real, sets};
 
@@ -37,8 +38,8 @@ pub(crate) fn moved(stream: &Stream, descriptor: c_int) {
 
 /// Claims a connection that has just come into being, or that has come into an epoll set, if the program asks for that.
 pub(crate) fn greet(descriptor: c_int) {
-    if let Some(stream) =
-        ends::known(descriptor).filter(|stream| is_eager() && stream.end.state().phase == Phase::Plain)
+    if let Some(stream) = ends::known(descriptor)
+        .filter(|stream| policy::is_eager() && stream.end.state().phase == Phase::Plain)
     {
         consider(&stream, descriptor);
     }
@@ -77,24 +78,10 @@ pub(crate) fn step(stream: &Stream, descriptor: c_int) {
     }
 }
 
-/// True if connections are to leave TCP as soon as they can.
-fn is_eager() -> bool {
-    policy::policy().is_some_and(|policy| matches!(policy.mode, policy::Mode::Eager | policy::Mode::Require))
-}
-
 /// Claims an end if that is worth it.
 #[inline]
 fn consider(stream: &Stream, descriptor: c_int) {
-    let (identity, end) = (&stream.end.identity, stream.end);
-    let traffic = Traffic {
-        calls: identity.calls.load(Ordering::Relaxed),
-        octets: end.outbound.written.load(Ordering::Relaxed) + end.inbound.consumed.load(Ordering::Relaxed),
-        threshold: identity.threshold.load(Ordering::Relaxed),
-        tries: identity.tries.load(Ordering::Relaxed),
-        age: u32::MAX,
-        flags: identity.flags.load(Ordering::Relaxed),
-        is_eager: is_eager(),
-    };
+    let traffic = stream.end.traffic();
     if traffic.is_worth_it() {
         claim(stream, descriptor, traffic);
     }
@@ -109,17 +96,15 @@ fn claim(stream: &Stream, descriptor: c_int, mut traffic: Traffic) {
         return;
     }
     let sent = may_claim(stream, descriptor).and_then(|()| {
-        let waiters = sleep::waiters().ok_or(Reason::Limit)?;
-        let status = waiters.file.borrow().ok_or(Reason::Limit)?;
         let state = end.state();
         if state.phase != Phase::Plain || !end.advance(state, Phase::Claimed) {
             return Ok(Sent::Later);
         }
-        let sent = port::claim(handle, real::borrow(descriptor), status);
-        if sent != Sent::Yes {
+        let sent = show(handle, descriptor);
+        if sent != Ok(Sent::Yes) {
             end.advance(state.with(Phase::Claimed), Phase::Plain);
         }
-        Ok(sent)
+        sent
     });
     let threshold = match sent {
         Ok(Sent::Yes) => {
@@ -131,6 +116,11 @@ fn claim(stream: &Stream, descriptor: c_int, mut traffic: Traffic) {
         Ok(Sent::No(reason)) => {
             end.note(reason);
             traffic.worth().saturating_add(PAUSE)
+        }
+        // That may end with the next call.
+        Err(Reason::Shared) => {
+            end.note(Reason::Shared);
+            traffic.worth() + 1
         }
         Err(reason) => {
             end.note(reason);
@@ -144,10 +134,28 @@ fn claim(stream: &Stream, descriptor: c_int, mut traffic: Traffic) {
     }
 }
 
+/// Shows an end to the daemon.
+fn show(end: Handle, descriptor: c_int) -> Result<Sent, Reason> {
+    let status = sleep::status().ok_or(Reason::Limit)?;
+    Ok(port::claim(end, real::borrow(descriptor), status))
+}
+
+/// Asks for the memory of an end's link, which came to a relative of this process. The daemon answers with the offer that
+/// the relative has had.
+#[cold]
+fn fetch_link(stream: &Stream, descriptor: c_int) {
+    let traffic = stream.end.traffic();
+    if traffic.worth() >= traffic.threshold {
+        let _answered_by_mail = show(stream.handle, descriptor);
+        let next = traffic.worth().saturating_mul(2).max(1);
+        stream.end.identity.threshold.store(next, Ordering::Relaxed);
+    }
+}
+
 /// Tells what is against the claim of an end.
 fn may_claim(stream: &Stream, descriptor: c_int) -> Result<(), Reason> {
     let end = stream.end;
-    if !is_held_alone(stream) {
+    if !stream.is_held_alone() {
         return Err(Reason::Shared);
     }
     if filter::has_rings() {
@@ -162,15 +170,17 @@ fn may_claim(stream: &Stream, descriptor: c_int) -> Result<(), Reason> {
     let is_inside =
         || end.outbound.inside.load(Ordering::Acquire) | end.inbound.inside.load(Ordering::Acquire) != 0;
     let was_inside = is_inside();
+    let counts = (written(stream), consumed(stream));
     let evidence = Evidence::of(descriptor).ok_or(Reason::Kernel)?;
     let syn = evidence.written.wrapping_sub(evidence.sent);
     if syn <= 1 && !end.has(FOREIGN) {
         end.outbound.kernel.store(syn, Ordering::Relaxed);
     }
     let is_agreed = syn <= 1
-        && evidence.written == written(stream).wrapping_add(end.outbound.kernel.load(Ordering::Relaxed))
-        && evidence.consumed == consumed(stream);
-    match (is_agreed, was_inside || is_inside()) {
+        && evidence.written == counts.0.wrapping_add(end.outbound.kernel.load(Ordering::Relaxed))
+        && evidence.consumed == counts.1;
+    let is_moving = was_inside || is_inside() || counts != (written(stream), consumed(stream));
+    match (is_agreed, is_moving) {
         (true, _) => Ok(()),
         // Octets of a call that has not returned yet are not counted.
         (false, true) => Err(Reason::Short),
@@ -194,39 +204,43 @@ fn hear(event: Event) {
         }
         Event::RingMade { link, channel, party, ring } => {
             let Some(family) = family::family() else { return };
-            let ends = family.slab.header().ends.load(Ordering::Acquire);
-            let is_its = |end: &&weft_sockets::layout::End| {
+            let is_its = |(_, end): &(u32, &End)| {
                 let identity = &end.identity;
                 end.state().phase == Phase::Offered
                     && identity.link.load(Ordering::Relaxed) == link
                     && identity.channel.load(Ordering::Relaxed) == channel
                     && identity.party.load(Ordering::Relaxed) == party
             };
-            if let Some(end) = (0..ends).filter_map(|slot| family.slab.end(slot)).find(is_its) {
+            if let Some((_, end)) = family.slab.ends().find(is_its) {
                 end.outbound.ring.store(packed(Carrier::Ring(ring)), Ordering::Release);
             }
         }
     }
 }
 
-/// Takes a channel for a claimed end.
+/// Takes a channel for an end. A relative may have claimed it, or this process before it forked the relative, so that both
+/// get the offer.
 fn take(offer: &Offer) {
-    let state = State { phase: Phase::Claimed, generation: offer.end.generation };
-    let stream = Stream::of(offer.end).filter(|stream| stream.end.state() == state);
-    let Some(end) = stream.map(|stream| stream.end) else {
-        let _told = port::closed(offer.link, offer.channel, offer.party);
-        return;
-    };
-    let identity = &end.identity;
-    identity.link.store(offer.link, Ordering::Relaxed);
-    identity.channel.store(offer.channel, Ordering::Relaxed);
-    identity.party.store(offer.party, Ordering::Relaxed);
-    for (word, secret) in identity.secret.iter().zip(offer.secret) {
-        word.store(secret, Ordering::Relaxed);
-    }
-    end.outbound.ring.store(packed(Carrier::Ring(offer.ring)), Ordering::Relaxed);
-    if !end.advance(state, Phase::Offered) {
-        let _told = port::closed(offer.link, offer.channel, offer.party);
+    let place = (offer.link, offer.channel, offer.party);
+    let taken = Stream::of(offer.end).is_some_and(|stream| {
+        let (identity, state) = (&stream.end.identity, stream.end.state());
+        match state.phase {
+            Phase::Offered => ends::place(stream.end) == place,
+            // Of several processes that are here at a time one fills the words in.
+            Phase::Plain | Phase::Claimed if stream.end.advance(state, Phase::Fresh) => {
+                identity.link.store(offer.link, Ordering::Relaxed);
+                identity.channel.store(offer.channel, Ordering::Relaxed);
+                identity.party.store(offer.party, Ordering::Relaxed);
+                stream.end.outbound.ring.store(packed(Carrier::Ring(offer.ring)), Ordering::Relaxed);
+                stream.end.note(Reason::Short);
+                stream.end.advance(state.with(Phase::Fresh), Phase::Offered)
+            }
+            Phase::Fresh => true,
+            _ => false,
+        }
+    });
+    if !taken {
+        let _told = port::closed(offer.end, place);
     }
 }
 
@@ -235,24 +249,30 @@ fn take(offer: &Offer) {
 fn attach(stream: &Stream, descriptor: c_int) {
     let end = stream.end;
     let gate = Gate::new(&end.inbound.inside, false);
-    let Some(inbound) = channel::offered_inbound(stream) else { return };
+    let Some(inbound) = channel::offered_inbound(stream) else { return fetch_link(stream, descriptor) };
     let is_stuck = end.inbound.flags.load(Ordering::Relaxed) & STUCK != 0;
-    if is_stuck || consumed(stream) == 0 || !is_held_alone(stream) || !gate.try_close() {
+    if is_stuck || consumed(stream) == 0 || !stream.is_held_alone() {
         return;
     }
-    let kernel = Evidence::of(descriptor);
-    let decision = kernel.and_then(|kernel| {
-        let (consumed, kernel) = (consumed(stream), kernel.consumed);
-        let decision = Attach { is_offered: true, is_alone: true, consumed, kernel }.decide()?;
-        Some(
-            decision.and_then(|()| if sets::take(stream, descriptor) { Ok(()) } else { Err(Reason::Option) }),
-        )
-    });
-    match decision {
-        Some(Ok(())) => {
-            inbound.attach();
+    if end.outbound.flags.load(Ordering::SeqCst) & SHUT != 0
+        && let Some(outbound) = channel::offered_outbound(stream)
+    {
+        // A signal handler leaves it to the thread that it has interrupted.
+        let Some(section) = Section::of_outbound(stream, &outbound) else { return };
+        // Before the channel came, there was nobody to tell. A broken rule shows at the next look, too.
+        let _told = outbound.finish();
+        section.leave();
+    }
+    let Some(section) = Section::of_inbound(stream, &inbound) else { return };
+    let decision = decide_attach(stream, descriptor, &gate);
+    section.leave();
+    // Not in the section: a thread that collects a set's rings is in the set's section first.
+    let is_taken = || if sets::take(stream, descriptor) { Ok(()) } else { Err(Reason::Option) };
+    match decision.map(|decision| decision.and_then(|()| is_taken())) {
+        Some(Ok(())) if tell_sender(stream, &inbound) => {
             trace!("{descriptor}: reads from a ring behind {}", consumed(stream));
         }
+        Some(Ok(())) => gate.open(),
         Some(Err(reason)) => {
             end.note(reason);
             end.inbound.flags.fetch_or(STUCK, Ordering::Relaxed);
@@ -260,20 +280,57 @@ fn attach(stream: &Stream, descriptor: c_int) {
             gate.open();
             trace!("{descriptor}: goes on reading from TCP, {}", reason.name());
         }
-        None => gate.open(),
+        None => {}
     }
+}
+
+/// Closes the gate of a reader, and decides whether it may leave TCP. `None`: not now. Then the gate is open. The caller is
+/// in a section: another thread that finds the gate closed receives in one, and counts what it took there.
+fn decide_attach(stream: &Stream, descriptor: c_int, gate: &Gate<'_>) -> Option<Result<(), Reason>> {
+    if !gate.try_close() {
+        return None;
+    }
+    // An end that has gone back to TCP may be another program's.
+    let kernel = if stream.end.has(STAYS) { None } else { Evidence::of(descriptor) };
+    let decision = kernel.and_then(|kernel| {
+        let (consumed, kernel) = (consumed(stream), kernel.consumed);
+        Attach { is_offered: true, is_alone: true, consumed, kernel }.decide()
+    });
+    if decision.is_none() {
+        gate.open();
+    }
+    decision
+}
+
+/// Tells the sender that its reader has left TCP. Returns false if another thread takes the end back to TCP meanwhile: it
+/// has found the gate open, or is done with its section.
+fn tell_sender(stream: &Stream, inbound: &Inbound<'_>) -> bool {
+    let Some(section) = Section::of_inbound(stream, inbound) else { return false };
+    fence(Ordering::SeqCst);
+    let stays = stream.end.has(STAYS);
+    if !stays {
+        if stream.end.has(WIDE) {
+            inbound.want_wide();
+        }
+        inbound.attach();
+    }
+    section.leave();
+    !stays
 }
 
 /// Begins to send by the ring, if the reader has attached.
 fn switch(stream: &Stream, descriptor: c_int) {
     let end = stream.end;
     let Some(outbound) = channel::offered_outbound(stream) else { return };
-    if outbound.is_attached().is_none() || end.outbound.flags.load(Ordering::Relaxed) & (SHUT | STUCK) != 0 {
+    let is_fixed = end.outbound.flags.load(Ordering::Relaxed) & (SHUT | STUCK) != 0;
+    // Children may not know the link: they must not meet a closed gate.
+    if is_fixed || outbound.is_attached().is_none() || !stream.is_held_alone() {
         return;
     }
-    let Some(section) = Section::of_outbound(stream) else { return };
+    let Some(section) = Section::of_outbound(stream, &outbound) else { return };
     let gate = Gate::new(&end.outbound.inside, false);
-    if gate.try_close() {
+    // Another thread may have taken the end back to TCP, in its own section.
+    if !end.has(STAYS) && gate.try_close() {
         let decision = decide_switch(stream, descriptor, outbound.is_attached());
         let begun = match decision {
             // A reader that has withdrawn meanwhile stays on TCP.
@@ -311,7 +368,7 @@ fn decide_switch(
     let leg = leg.filter(|leg| leg.carrier != Carrier::Tcp)?;
     let switch = Switch {
         attached: is_attached.map_or(0, |is_attached| if is_attached { ATTACHED } else { DECLINED }),
-        is_alone: is_held_alone(stream),
+        is_alone: stream.is_held_alone(),
         is_held: flags & MORE != 0 || is_corked(),
         written: written(stream).wrapping_add(stream.end.outbound.kernel.load(Ordering::Relaxed)),
         kernel: Evidence::of(descriptor)?.written,
@@ -324,24 +381,12 @@ fn decide_switch(
     )
 }
 
-/// True if no other process holds the end.
-fn is_held_alone(stream: &Stream) -> bool {
-    family::member().is_some_and(|member| stream.end.holders.only(member))
-}
-
 fn written(stream: &Stream) -> u64 {
     stream.end.outbound.written.load(Ordering::Relaxed)
 }
 
 fn consumed(stream: &Stream) -> u64 {
     stream.end.inbound.consumed.load(Ordering::Relaxed)
-}
-
-/// The name of an end's link, its channel, and the party that the end is.
-pub(crate) fn place(stream: &Stream) -> (u64, u32, u32) {
-    let identity = &stream.end.identity;
-    let [channel, party] = [&identity.channel, &identity.party].map(|word| word.load(Ordering::Relaxed));
-    (identity.link.load(Ordering::Relaxed), channel, party)
 }
 
 /// The leg's word for a carrier that waits for its number.
@@ -353,3 +398,68 @@ fn packed(carrier: Carrier) -> u64 {
 const SECOND: u64 = 1_000_000_000;
 /// Calls until a daemon is looked for again.
 const PAUSE: u32 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+    use crate::closing;
+    use crate::table::{self, Entry};
+
+    /// A connection whose one end has taken an octet of the other one's.
+    fn connection(stream: &Stream) -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let mut peer = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
+        let mut own = listener.accept().expect("its other end").0;
+        peer.write_all(b"x").expect("room");
+        own.read_exact(&mut [0]).expect("an octet");
+        stream.end.inbound.consumed.store(1, Ordering::Relaxed);
+        (own, peer)
+    }
+
+    fn has_attached(peer: &Stream) -> bool {
+        channel::offered_outbound(peer).expect("a channel").is_attached() == Some(true)
+    }
+
+    #[test]
+    fn a_reader_leaves_tcp_while_no_other_thread_receives() {
+        let _turn = family::turn();
+        let [stream, peer] = channel::tests::pair(0x6002);
+        let (own, _other) = connection(&stream);
+        let gate = Gate::new(&stream.end.inbound.inside, false);
+        // Another thread has taken octets behind a closed gate, and is about to count them.
+        let inbound = channel::offered_inbound(&stream).expect("a channel");
+        let section = Section::of_inbound(&stream, &inbound).expect("a free lock");
+        let attaching = std::thread::spawn(move || attach(&stream, own.as_raw_fd()));
+        while stream.end.inbound.lock.load(Ordering::Relaxed) >> 31 & 1 == 0 && !attaching.is_finished() {
+            std::thread::yield_now();
+        }
+        assert!(!gate.is_closed() && !has_attached(&peer));
+        section.leave();
+        attaching.join().expect("no panic");
+        assert!(gate.is_closed() && has_attached(&peer));
+        channel::tests::forget(0x6002, [stream, peer]);
+    }
+
+    #[test]
+    fn a_reader_that_leaves_tcp_tells_the_end_that_another_thread_is_about_to_tell() {
+        let _turn = family::turn();
+        table::open();
+        let [stream, peer] = channel::tests::pair(0x6003);
+        let (own, _other) = connection(&stream);
+        table::replace(own.as_raw_fd(), Entry::Stream(stream.handle));
+        // The channel comes in the middle of the other thread's call.
+        let offered = stream.end.state();
+        assert!(stream.end.advance(offered, Phase::Claimed));
+        assert!(closing::will_shut_down(own.as_raw_fd(), libc::SHUT_WR));
+        assert!(stream.end.advance(offered.with(Phase::Claimed), Phase::Offered));
+        attach(&stream, own.as_raw_fd());
+        assert!(has_attached(&peer));
+        assert_eq!(channel::offered_inbound(&peer).expect("a channel").end(), Some(0));
+        table::replace(own.as_raw_fd(), Entry::Unknown);
+        channel::tests::forget(0x6003, [stream, peer]);
+    }
+}

@@ -1,9 +1,9 @@
-//! The C library's second names of hooked functions, which other libraries call.
+//! The C library's second names of hooked functions, for other libraries and for programs with 64-bit offsets.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
-use libc::{mmsghdr, mode_t, pid_t, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{iovec, mmsghdr, mode_t, off_t, pid_t, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::{data, life, process};
 
@@ -23,6 +23,8 @@ aliases! {
     __read = data::read(descriptor: c_int, buffer: *mut c_void, len: size_t) -> ssize_t;
     __recv = data::recv(descriptor: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t;
     __write = data::write(descriptor: c_int, buffer: *const c_void, len: size_t) -> ssize_t;
+    preadv64v2 = data::preadv2(from: c_int, pieces: *const iovec, count: c_int, place: off_t, flags: c_int) -> ssize_t;
+    pwritev64v2 = data::pwritev2(to: c_int, pieces: *const iovec, count: c_int, place: off_t, flags: c_int) -> ssize_t;
     __send = data::send(descriptor: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t;
     __sendmmsg = data::sendmmsg(descriptor: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
     __socket = life::socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;

@@ -7,11 +7,12 @@ use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, 
 
 use crate::boundary::{answer, answer_int};
 use crate::buffers::Buffers;
+use crate::call::Call;
 use crate::data;
 use crate::handover;
 use crate::real::{kernel, point};
-use crate::transfer::{self, Call};
-use crate::{file, pipe, receive};
+use crate::transfer;
+use crate::{file, pipe, receive, strict};
 
 hooks! {
     fn read(descriptor: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
@@ -59,6 +60,9 @@ hooks! {
             || unsafe { point!(SYS_recvfrom, descriptor, buffer, len, flags, address, address_len) };
         // SAFETY: the program's own buffer. A stream names no sender.
         let ours = |call: &Call| unsafe {
+            if !address.is_null() && !strict::is_readable(address_len, 1) {
+                return BAD_ADDRESS;
+            }
             if !address.is_null() && !address_len.is_null() {
                 *address_len = 0;
             }
@@ -228,6 +232,7 @@ fn one(buffer: *const c_void, len: size_t) -> iovec {
 unsafe fn pieces_of<'a>(pieces: *const iovec, count: usize) -> Result<&'a [iovec], isize> {
     let pieces = match count {
         0 => &[],
+        1..=MOST_PIECES if !strict::is_readable(pieces, count) => return Err(BAD_ADDRESS),
         // SAFETY: as the caller promises.
         1..=MOST_PIECES => unsafe { core::slice::from_raw_parts(pieces, count) },
         _ => return Err(-(libc::EINVAL as isize)),
@@ -267,6 +272,9 @@ unsafe fn write_pieces(call: &Call, pieces: *const iovec, count: c_int) -> isize
 /// # Safety
 /// `offset` is null, or can be read and written.
 unsafe fn send_file(call: &Call, input: c_int, offset: *mut off_t, count: usize) -> isize {
+    if !offset.is_null() && !strict::is_readable(offset, 1) {
+        return BAD_ADDRESS;
+    }
     // SAFETY: as the caller promises.
     let given = (!offset.is_null()).then(|| unsafe { *offset });
     // SAFETY: this call touches no memory.
@@ -291,6 +299,9 @@ unsafe fn send_file(call: &Call, input: c_int, offset: *mut off_t, count: usize)
 /// # Safety
 /// The message and its pieces can be written.
 unsafe fn receive_message(call: &Call, message: *mut msghdr) -> isize {
+    if !strict::is_readable(message, 1) {
+        return BAD_ADDRESS;
+    }
     // SAFETY: as the caller promises.
     unsafe {
         let pieces = match pieces_of((*message).msg_iov, (*message).msg_iovlen) {
@@ -312,6 +323,9 @@ unsafe fn receive_message(call: &Call, message: *mut msghdr) -> isize {
 /// # Safety
 /// The message and its pieces can be read.
 unsafe fn send_message(call: &Call, message: *const msghdr) -> isize {
+    if !strict::is_readable(message, 1) {
+        return BAD_ADDRESS;
+    }
     // SAFETY: as the caller promises.
     let pieces = unsafe { pieces_of((*message).msg_iov, (*message).msg_iovlen) };
     // SAFETY: as the caller promises.
@@ -376,6 +390,8 @@ fn check(len: size_t, room: size_t) {
     }
 }
 
+/// The kernel's answer to an address where nothing can be read or written.
+const BAD_ADDRESS: isize = -(libc::EFAULT as isize);
 /// `UIO_MAXIOV`
 const MOST_PIECES: usize = 1024;
 
@@ -386,7 +402,10 @@ const MOST_PIECES: usize = 1024;
 unsafe fn pass_descriptors(message: *const msghdr) {
     // SAFETY: as the caller promises. The macros of the headers stay inside of the control data.
     unsafe {
-        if message.is_null() || (*message).msg_controllen == 0 {
+        if message.is_null() || !strict::is_readable(message, 1) || (*message).msg_controllen == 0 {
+            return;
+        }
+        if !strict::is_readable((*message).msg_control.cast::<u8>(), (*message).msg_controllen) {
             return;
         }
         let mut part = libc::CMSG_FIRSTHDR(message);

@@ -10,7 +10,7 @@ use crate::boundary::answer_int;
 use crate::calls::Signals;
 use crate::clock;
 use crate::real::{kernel, point};
-use crate::{epoll, poll, sets, table, upgrade};
+use crate::{control, epoll, poll, sets, strict, table, upgrade};
 
 /// Enters a set that the kernel has made, if it has.
 fn made(result: isize) -> c_int {
@@ -33,6 +33,9 @@ unsafe fn wait(
 ) -> c_int {
     // SAFETY: the C library's sets of signals begin with the kernel's.
     let mask = (!mask.is_null()).then(|| unsafe { *mask.cast::<Signals>() });
+    if !strict::is_readable(events, 1) {
+        return answer_int(-(libc::EFAULT as isize));
+    }
     let count = usize::try_from(count).ok().filter(|count| (1..=MOST).contains(count) && !events.is_null());
     let (Some(count), true) = (count, poll::is_valid(span)) else {
         // SAFETY: the kernel refuses this number of events.
@@ -62,14 +65,14 @@ hooks! {
     }
 
     fn epoll_ctl(set: c_int, operation: c_int, descriptor: c_int, event: *mut epoll_event) -> c_int {
-        if event.is_null() && operation != libc::EPOLL_CTL_DEL {
+        if operation != libc::EPOLL_CTL_DEL && (event.is_null() || !strict::is_readable(event, 1)) {
             // SAFETY: the program's own call, which the kernel refuses.
             return answer_int(unsafe { kernel!(SYS_epoll_ctl, set, operation, descriptor, event) });
         }
         // SAFETY: the event is null or can be read. It is not read for a removal.
         let event = (operation != libc::EPOLL_CTL_DEL).then(|| unsafe { event.read_unaligned() });
         let event = event.map(|event| (event.events, event.u64));
-        let result = sets::control(set, operation, descriptor, event);
+        let result = control::control(set, operation, descriptor, event);
         if result == 0 && operation == libc::EPOLL_CTL_ADD {
             upgrade::greet(descriptor);
         }

@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_long, c_uint};
 
 use weft_sockets::Reason;
 
-use super::{data, life, options, process, rights};
+use super::{data, life, options, process, rights, rings};
 use crate::boundary::answer;
 use crate::life::opened;
 use crate::real::{self, Arguments};
@@ -79,6 +79,7 @@ unsafe fn change_descriptors(number: c_long, arguments: Arguments) -> Option<c_l
             libc::SYS_fcntl if int(b) != libc::F_GETOWN => life::fcntl(descriptor, int(b), c as _),
             libc::SYS_ioctl => life::ioctl(descriptor, b as _, c as _),
             libc::SYS_setsockopt => options::setsockopt(descriptor, int(b), int(c), d as _, unsigned(e)),
+            libc::SYS_getsockopt => options::getsockopt(descriptor, int(b), int(c), d as _, e as _),
             libc::SYS_pipe2 => life::pipe2(a as _, int(b)),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_pipe => life::pipe(a as _),
@@ -101,7 +102,7 @@ unsafe fn change_process(number: c_long, arguments: Arguments) -> Option<c_long>
         // SAFETY: as the caller promises.
         libc::SYS_prctl => return Some(c_long::from(unsafe { rights::prctl(int(flags), stack, c, d, e) })),
         libc::SYS_seccomp if flags <= libc::SECCOMP_SET_MODE_FILTER as usize => retire(Reason::Seccomp),
-        libc::SYS_io_uring_setup => retire(Reason::Evidence),
+        libc::SYS_io_uring_setup if !rings::are_forbidden() => retire(Reason::Evidence),
         _ => {}
     }
     let is_copy = match number {

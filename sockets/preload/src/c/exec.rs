@@ -21,7 +21,7 @@ hooks! {
         // SAFETY: as in the program's call.
         let variables = unsafe { complete(&mut environment, variables) };
         // SAFETY: the program's own call.
-        answer_int(unsafe { kernel!(SYS_execve, path, arguments, variables) })
+        answer_int(handover::hand_over(|| unsafe { kernel!(SYS_execve, path, arguments, variables) }))
     }
 
     fn execv(path: *const c_char, arguments: Texts) -> c_int {
@@ -42,7 +42,9 @@ hooks! {
         let mut search = Search::new(name, real::variable(c"PATH"));
         while let Some(path) = search.next_path() {
             // SAFETY: as in the program's call.
-            let mut result = unsafe { kernel!(SYS_execve, path.as_ptr(), arguments, variables) };
+            let mut result = handover::hand_over(|| unsafe {
+                kernel!(SYS_execve, path.as_ptr(), arguments, variables)
+            });
             if result == -(libc::ENOEXEC as isize) {
                 // SAFETY: as in the program's call.
                 result = unsafe { execute_script(path, arguments, variables) };
@@ -63,7 +65,9 @@ hooks! {
         // SAFETY: as in the program's call.
         let variables = unsafe { complete(&mut environment, variables) };
         // SAFETY: the program's own call.
-        answer_int(unsafe { kernel!(SYS_execveat, folder, path, arguments, variables, flags) })
+        answer_int(handover::hand_over(|| unsafe {
+            kernel!(SYS_execveat, folder, path, arguments, variables, flags)
+        }))
     }
 
     fn posix_spawn_file_actions_adddup2(
@@ -175,7 +179,7 @@ unsafe fn execute_script(path: &CStr, arguments: Texts, variables: Texts) -> isi
     }
     with_shell.iter_mut().zip(all).for_each(|(place, argument)| *place = argument);
     // SAFETY: as the caller promises.
-    unsafe { kernel!(SYS_execve, SHELL.as_ptr(), with_shell.as_ptr(), variables) }
+    handover::hand_over(|| unsafe { kernel!(SYS_execve, SHELL.as_ptr(), with_shell.as_ptr(), variables) })
 }
 
 /// Walks over an array of texts.

@@ -3,16 +3,15 @@
 
 use core::ffi::c_void;
 
+use crate::jump;
 use crate::real::Next;
-use crate::{nested, section};
 
 /// Exports functions that jump. The arguments are handed on as they are.
 macro_rules! jumps {
     ($($name:ident, $prepare:ident, $symbol:literal;)+) => {$(
         extern "C" fn $prepare() -> *mut c_void {
             static NEXT: Next = Next::new($symbol);
-            section::abandon();
-            nested::set_sending(false);
+            jump::abandon();
             NEXT.find()
         }
 

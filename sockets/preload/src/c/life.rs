@@ -46,10 +46,13 @@ hooks! {
     }
 
     fn shutdown(descriptor: c_int, how: c_int) -> c_int {
+        let is_first = closing::will_shut_down(descriptor, how);
         // SAFETY: the program's own call.
         let result = unsafe { kernel!(SYS_shutdown, descriptor, how) };
         if result == 0 {
             closing::shut_down(descriptor, how);
+        } else if is_first {
+            closing::sends_on(descriptor);
         }
         answer_int(result)
     }

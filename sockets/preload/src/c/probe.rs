@@ -4,23 +4,20 @@
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::calls::{F_GETSIG, F_SETSIG};
 use crate::real::{self, Arguments, arguments, kernel};
 
-/// True if the process's filter allows the calls that this library makes. Costs about as much as a fork.
+/// True if the process's filter allows the calls that this library makes. It must allow `clone`. Costs about as much as
+/// a fork.
 pub(crate) fn are_calls_allowed() -> bool {
     let calls = calls();
     let Some(shared) = real::share(1) else { return false };
     let passed = &shared[0];
-    let mut mask = !0_u64;
-    // SAFETY: the mask can be read and written. No handler of the program's may run in the child.
-    unsafe { kernel!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, &raw mut mask, MASK_LEN) };
     // SAFETY: the child has a copy of the memory. It makes only the calls below, and then ends.
     let child = unsafe { kernel!(SYS_clone, libc::CLONE_VFORK, 0, 0, 0, 0) };
     if child == 0 {
         try_each(&calls, passed);
     }
-    // SAFETY: as above.
-    unsafe { kernel!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, MASK_LEN) };
     // The first of the calls is `wait4` itself. The parent waits for the child by it, since the child sends no signal.
     if child > 0 && passed.load(Ordering::Relaxed) > 0 {
         // SAFETY: the call writes nothing.
@@ -50,8 +47,9 @@ fn try_each(calls: &[(c_long, Arguments)], passed: &AtomicU64) -> ! {
 }
 
 /// Calls with arguments that the kernel refuses for another reason, or that change nothing.
-fn calls() -> [(c_long, Arguments); 42] {
+fn calls() -> [(c_long, Arguments); 54] {
     static NO_TIME: [u64; 2] = [0; 2];
+    static ALL_SIGNALS: u64 = !0;
     let no_time = NO_TIME.as_ptr() as usize;
     let name = c"weft-probe".as_ptr() as usize;
     let nothing = usize::MAX;
@@ -59,8 +57,11 @@ fn calls() -> [(c_long, Arguments); 42] {
     let sequence = (libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC) as usize;
     let sealing = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
     let pages = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as usize;
+    let all_signals = &raw const ALL_SIGNALS as usize;
     [
         (libc::SYS_wait4, arguments([nothing, 0, (libc::__WALL | libc::WNOHANG) as usize])),
+        // No handler of the program's runs in the child.
+        (libc::SYS_rt_sigprocmask, arguments([libc::SIG_SETMASK as usize, all_signals, 0, 8])),
         // A child that is killed writes no core.
         (libc::SYS_prctl, arguments([libc::PR_SET_DUMPABLE as usize, 0])),
         (libc::SYS_memfd_create, arguments([name, sealing])),
@@ -69,6 +70,8 @@ fn calls() -> [(c_long, Arguments); 42] {
         (libc::SYS_fcntl, arguments([nothing, libc::F_GET_SEALS as usize])),
         (libc::SYS_fcntl, arguments([nothing, libc::F_DUPFD_CLOEXEC as usize])),
         (libc::SYS_fcntl, arguments([nothing, libc::F_GETFL as usize])),
+        (libc::SYS_fcntl, arguments([nothing, F_SETSIG as usize])),
+        (libc::SYS_fcntl, arguments([nothing, F_GETSIG as usize])),
         (libc::SYS_mmap, arguments([0, 4096, libc::PROT_READ as usize, pages, nothing])),
         (libc::SYS_munmap, arguments([0])),
         (libc::SYS_madvise, arguments([0, 0, libc::MADV_WIPEONFORK as usize])),
@@ -80,7 +83,6 @@ fn calls() -> [(c_long, Arguments); 42] {
         (libc::SYS_close, arguments([nothing])),
         (libc::SYS_ioctl, arguments([nothing, libc::FIONREAD as usize])),
         (libc::SYS_getsockopt, arguments([nothing])),
-        (libc::SYS_rt_sigprocmask, arguments([0, 0, 0, 8])),
         (libc::SYS_setsockopt, arguments([nothing])),
         (libc::SYS_getsockname, arguments([nothing])),
         (libc::SYS_getpeername, arguments([nothing])),
@@ -102,12 +104,19 @@ fn calls() -> [(c_long, Arguments); 42] {
         (libc::SYS_rt_sigaction, arguments([0])),
         (libc::SYS_tgkill, arguments([0])),
         (libc::SYS_gettid, arguments([0])),
+        (libc::SYS_getpid, arguments([0])),
+        (libc::SYS_getuid, arguments([0])),
         (libc::SYS_geteuid, arguments([0])),
+        (libc::SYS_getcpu, arguments([0])),
+        (libc::SYS_nanosleep, arguments([no_time])),
+        (libc::SYS_lseek, arguments([nothing])),
+        (libc::SYS_preadv, arguments([nothing])),
+        (libc::SYS_preadv2, arguments([nothing])),
+        (libc::SYS_pwritev2, arguments([nothing])),
+        (libc::SYS_sendfile, arguments([nothing])),
+        (libc::SYS_epoll_pwait, arguments([nothing])),
     ]
 }
-
-/// Octets of the kernel's set of signals.
-const MASK_LEN: usize = 8;
 
 #[cfg(test)]
 mod tests {

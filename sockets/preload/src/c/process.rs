@@ -46,7 +46,7 @@ hooks! {
             let process = unsafe {
                 next(begin_child as *mut c_void, stack, flags, (&raw mut start).cast(), parent, local, child)
             };
-            fork::parent(process > 0);
+            fork::parent(process as isize);
             return process;
         }
         let is_guest = flags & (libc::CLONE_VM | libc::CLONE_THREAD) == libc::CLONE_VM;
@@ -131,19 +131,9 @@ pub(super) unsafe fn fork_by_number(number: c_long, arguments: Arguments) -> isi
     if process == 0 {
         fork::child();
     } else {
-        fork::parent(process > 0);
+        fork::parent(process);
     }
     process
-}
-
-/// Registers what runs in each child.
-pub(super) fn register() {
-    extern "C" fn child() {
-        fork::child();
-    }
-    // SAFETY: the function is there as long as the library, which is never unloaded. Without memory for the entry,
-    // children have no ends.
-    let _no_memory = unsafe { libc::pthread_atfork(None, None, Some(child)) };
 }
 
 /// Forks by a function of the C library.
@@ -158,7 +148,7 @@ unsafe fn fork_by(next: &Next) -> pid_t {
     // SAFETY: as the caller promises.
     let process = unsafe { next() };
     if process != 0 {
-        fork::parent(process > 0);
+        fork::parent(process as isize);
     }
     process
 }

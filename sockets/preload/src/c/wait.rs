@@ -11,7 +11,7 @@ use crate::calls::Signals;
 use crate::poll;
 use crate::real::point;
 use crate::select::Sets;
-use crate::table;
+use crate::{strict, table};
 
 /// Makes the list of a program a slice. An impossible one is for the kernel to refuse.
 ///
@@ -20,6 +20,9 @@ use crate::table;
 unsafe fn list<'a>(items: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
     let count =
         usize::try_from(count).ok().filter(|&count| count <= MOST && (count == 0 || !items.is_null()))?;
+    if !strict::is_readable(items, count) {
+        return None;
+    }
     // SAFETY: as the caller promises.
     Some(if count == 0 { &mut [] } else { unsafe { slice::from_raw_parts_mut(items, count) } })
 }
