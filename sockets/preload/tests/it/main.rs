@@ -4,10 +4,14 @@ mod calls;
 mod counts;
 mod exec;
 mod growth;
+mod hostile;
+mod info;
 mod processes;
 mod program;
 #[path = "../programs/mod.rs"]
 mod programs;
 mod require;
 mod results;
+mod route;
+mod strict;
 mod waits;

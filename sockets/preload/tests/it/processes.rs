@@ -8,7 +8,7 @@ use crate::programs::{Program, scratch};
 
 /// What the connections of a way have to come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Goal {
+pub(crate) enum Goal {
     /// They go on by rings.
     Rings,
     /// They go by rings first, and then by TCP again.
@@ -34,7 +34,7 @@ fn talks(way: &str, more: &[&str], goal: Option<Goal>) {
 }
 
 /// Runs the program with the library and a daemon.
-fn meets(program: &Program, arguments: &[&str], plain: &str, goal: Option<Goal>) {
+pub(crate) fn meets(program: &Program, arguments: &[&str], plain: &str, goal: Option<Goal>) {
     let way = arguments[0];
     let trace = scratch(&format!("trace-{way}"));
     let path = trace.to_str().expect("a path of text");
@@ -64,15 +64,20 @@ pub(crate) fn daemon() -> &'static str {
     static ADDRESS: OnceLock<String> = OnceLock::new();
     ADDRESS.get_or_init(|| {
         let text = format!("@weft-test-processes-{}", std::process::id());
-        let address = text.parse().expect("an address");
-        let daemon = Daemon::start(&Config { address, rules: Rules::default(), linger: None });
-        let daemon = daemon.expect("a daemon");
-        std::thread::spawn(move || {
-            let (never, _other) = std::io::pipe().expect("a pipe");
-            daemon.run(&never).expect("a daemon that runs");
-        });
+        start_daemon(&text);
         text
     })
+}
+
+/// Starts a daemon that runs as long as the tests do.
+pub(crate) fn start_daemon(address: &str) {
+    let address = address.parse().expect("an address");
+    let daemon = Daemon::start(&Config { address, rules: Rules::default(), linger: None });
+    let daemon = daemon.expect("a daemon");
+    std::thread::spawn(move || {
+        let (never, _other) = std::io::pipe().expect("a pipe");
+        daemon.run(&never).expect("a daemon that runs");
+    });
 }
 
 macro_rules! ways {
@@ -100,6 +105,7 @@ ways! {
     an_option_needs_the_kernel: "option" Back,
     a_daemon_takes_a_connection: "daemon" Rings,
     commands_run_meanwhile: "commands" Rings,
+    a_child_inherits_an_epoll_set: "sets" Rings,
     a_child_gives_up_the_rights_of_root: "nobody" Back,
     a_program_in_a_sandbox_of_its_own_lives: "sandbox" Back,
 }
@@ -110,13 +116,43 @@ fn a_static_program_takes_a_connection() {
     talks("static", &[program.path()], Some(Goal::Back));
 }
 
+/// Calls that the library makes, and programs can do without.
+const CALLS: [libc::c_long; 8] = [
+    libc::SYS_clone,
+    libc::SYS_memfd_create,
+    libc::SYS_membarrier,
+    libc::SYS_sendmsg,
+    libc::SYS_eventfd2,
+    libc::SYS_getsockopt,
+    libc::SYS_pidfd_open,
+    libc::SYS_ppoll,
+];
+
+/// Names calls in an argument of the program.
+fn listed(calls: &[libc::c_long]) -> String {
+    calls.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
 #[test]
 fn a_program_lives_with_a_filter_from_the_one_that_started_it() {
-    let calls = [libc::SYS_memfd_create, libc::SYS_membarrier, libc::SYS_sendmsg, libc::SYS_getsockopt];
-    for call in calls.iter().chain(&[libc::SYS_pidfd_open, libc::SYS_eventfd2, libc::SYS_ppoll]) {
-        talks("inherit", &[&call.to_string()], None);
+    talks("inherit", &[&listed(&CALLS), "alone", "itself"], None);
+    // A child tries these: the program's parent was made under the same filter.
+    for call in &CALLS[1..] {
+        talks("inherit", &[&call.to_string(), "alone", "forked"], None);
     }
-    talks("inherit", &[&libc::SYS_acct.to_string()], Some(Goal::Rings));
+}
+
+#[test]
+fn a_filter_that_allows_all_calls_of_the_library_does_no_harm() {
+    let call = listed(&[libc::SYS_acct]);
+    talks("inherit", &[&call, "alone", "forked"], Some(Goal::Rings));
+    // The program itself cannot know whether it may try. Its children can.
+    talks("inherit", &[&call, "prefork", "itself"], Some(Goal::Rings));
+}
+
+#[test]
+fn a_program_lives_with_a_filter_of_its_own() {
+    talks("own", &[&listed(&CALLS)], Some(Goal::Back));
 }
 
 const TRIES: u32 = 10;

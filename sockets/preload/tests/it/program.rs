@@ -1,11 +1,12 @@
 //! Scripts of Python that run under the library, step by step.
 #![allow(clippy::unwrap_used, reason = "a test fails there")]
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use weft_sockets::Slab;
+use weft_sockets::{Link, Slab};
 
 use crate::programs::library;
 
@@ -45,18 +46,31 @@ impl Script {
 
     /// Lets the script go on behind a call of `input()`.
     pub(crate) fn go_on(&mut self) {
-        self.input.write_all(b"\n").unwrap();
+        self.say("");
+    }
+
+    /// Answers a call of `input()`.
+    pub(crate) fn say(&mut self, line: &str) {
+        writeln!(self.input, "{line}").unwrap();
     }
 
     /// Maps the ends of the script's process.
     pub(crate) fn slab(&self) -> Slab {
+        Slab::map(self.memory("weft-ends").expect("the process has a slab")).unwrap()
+    }
+
+    /// Maps the link of the script's process, if it has one.
+    pub(crate) fn link(&self) -> Option<Link> {
+        self.memory("weft-link").map(|file| Link::map(file).unwrap())
+    }
+
+    fn memory(&self, name: &str) -> Option<File> {
         let folder = PathBuf::from(format!("/proc/{}/fd", self.child.id()));
-        let is_slab = |path: &PathBuf| {
-            std::fs::read_link(path).is_ok_and(|name| name.display().to_string().contains("weft-ends"))
+        let is_it = |path: &PathBuf| {
+            std::fs::read_link(path).is_ok_and(|target| target.display().to_string().contains(name))
         };
         let mut files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let file = files.find(is_slab).expect("the process has a slab");
-        Slab::map(std::fs::File::options().read(true).write(true).open(file).unwrap()).unwrap()
+        files.find(is_it).map(|file| File::options().read(true).write(true).open(file).unwrap())
     }
 
     /// Lets the script go on to its end, which must be a good one.
@@ -67,4 +81,4 @@ impl Script {
 }
 
 /// The interpreter of the scripts.
-const PYTHON: &str = "/usr/bin/python3.11";
+pub(crate) const PYTHON: &str = "/usr/bin/python3.11";

@@ -41,9 +41,23 @@ fn a_signal_handler_sends_in_the_middle_of_a_send() {
 
 /// A call that is jumped out of may have written its octets or not.
 #[test]
-#[ignore = "a known defect: now and then a jump leaves part of a message in the stream"]
 fn a_signal_handler_jumps_out_of_a_send() {
     send_in_handlers(&[("JUMPS", "1")]);
+}
+
+/// A program closes all descriptors by a system call of its own, and has files of its own in their places.
+#[test]
+fn files_in_the_place_of_the_librarys_own_are_left_alone() {
+    let Some(program) = Program::new("places", &[]) else { return };
+    let expected = program.plain(&[]);
+    assert_eq!(expected, "1000 turns, 0 files changed\n");
+    let trace = scratch("trace-places");
+    let _old = std::fs::remove_file(&trace);
+    let path = trace.to_str().expect("a path of text");
+    let variables = [("WEFT_DAEMON", daemon()), ("WEFT_SOCKETS", "eager"), ("WEFT_SOCKETS_TRACE", path)];
+    assert_eq!(program.with(&variables).hooked(&[]), expected);
+    let trace = std::fs::read_to_string(&trace).expect("a trace");
+    assert!(trace.contains("sends by a ring"), "{trace}");
 }
 
 fn send_in_handlers(options: &[(&str, &str)]) {

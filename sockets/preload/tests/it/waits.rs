@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 use crate::processes::daemon;
 use crate::programs::{library, scratch};
 
-/// Runs a step of the script plainly and upgraded, and compares what it prints.
-fn compare(step: &str) {
+/// Runs a step of the script plainly and upgraded, and compares what it prints. `spin` is the longest spin in microseconds.
+fn compare(step: &str, spin: &str) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/waits.py");
     // The limit only turns a hang into a failure.
     let run = |variables: &[(&str, &str)]| {
@@ -24,12 +24,13 @@ fn compare(step: &str) {
         return;
     }
     let name: String = step.chars().filter(char::is_ascii_alphanumeric).collect();
-    let trace = scratch(&format!("trace-waits-{name}"));
+    let trace = scratch(&format!("trace-waits-{name}-{spin}"));
     let _old = std::fs::remove_file(&trace);
     let hooked = run(&[
         ("LD_PRELOAD", library().to_str().expect("a path of text")),
         ("WEFT_DAEMON", daemon()),
         ("WEFT_SOCKETS", "eager"),
+        ("WEFT_SPIN", spin),
         ("WEFT_SOCKETS_TRACE", trace.to_str().expect("a path of text")),
     ]);
     assert_eq!(hooked, run(&[]), "{step}");
@@ -41,9 +42,15 @@ macro_rules! steps {
     ($($test:ident: $step:literal,)+) => {$(
         #[test]
         fn $test() {
-            compare($step);
+            compare($step, SPIN);
         }
     )+};
+}
+
+/// The program's thread has a CPU to itself and never spins: the death is there before its first sleep.
+#[test]
+fn a_killed_peer_is_told_before_the_first_sleep() {
+    compare("killed(are_apart=True)", "0");
 }
 
 steps! {
@@ -58,8 +65,18 @@ steps! {
     signals_interrupt_waits_as_ever: "signals()",
     sets_in_sets_are_told: "nested()",
     each_of_many_members_is_told: "many()",
+    a_set_of_many_members_sleeps_and_is_woken: "crowd()",
     threads_share_a_set: "threads()",
+    threads_share_the_members_of_a_set_out: "shared_out()",
+    a_killed_peer_is_told: "killed()",
+    a_killed_peer_is_told_past_unread_octets: "unheard()",
+    removed_members_come_back_as_new_ones: "removed()",
+    a_set_in_a_set_tells_nothing_of_removed_members: "removed_inside()",
+    sleepers_hear_of_what_is_asked_meanwhile: "rearmed()",
+    members_are_told_in_the_order_in_which_they_became_ready: "ordered()",
 }
 
+/// As without the variable.
+const SPIN: &str = "50";
 /// The interpreter of the script.
 const PYTHON: &str = "/usr/bin/python3.11";

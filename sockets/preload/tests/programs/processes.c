@@ -362,6 +362,64 @@ static void install(const int *calls, int count, int are_allowed, int by_number)
     else check(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), "prctl");
 }
 
+// Echoes what comes to a set's only member, until so many octets came or the end did. Says whether the end did.
+static int echo_by_set(int descriptor, size_t count) {
+    char octets[1000];
+    while (count) {
+        struct epoll_event event = {0};
+        check(epoll_wait(set, &event, 1, -1) == 1 && event.data.u64 == 77, "epoll_wait");
+        ssize_t got = read(descriptor, octets, count < sizeof octets ? count : sizeof octets);
+        if (got < 0 && errno == EAGAIN) continue;
+        if (got <= 0) return 1;
+        check(write(descriptor, octets, got) == got, "echo");
+        count -= got;
+    }
+    return 0;
+}
+
+// A child inherits a set. It uses it in turns with its parent, then instead of it; then both wait for the other end's death.
+static void inherited_sets(int is_left) {
+    struct sockaddr_in address;
+    int door = listener(&address), pair[2];
+    check(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair), "socketpair");
+    char turn = 0;
+    pid_t other = fork();
+    if (!other) {
+        int descriptor = socket(AF_INET, SOCK_STREAM, 0);
+        check(!connect(descriptor, (void *)&address, sizeof address), "connect");
+        warm_up(descriptor);
+        // Each piece is for another process.
+        for (int piece = 0; piece < 20; piece++) {
+            char sent[500], back[500];
+            memset(sent, piece, sizeof sent);
+            check(write(descriptor, sent, sizeof sent) == sizeof sent, "a piece");
+            check(recv(descriptor, back, sizeof back, MSG_WAITALL) == sizeof back && !memcmp(sent, back, sizeof back), "echo");
+        }
+        for (;;) pause();
+    }
+    int descriptor = accept(door, NULL, NULL);
+    check(!fcntl(descriptor, F_SETFL, O_NONBLOCK), "fcntl");
+    set = epoll_create1(0);
+    struct epoll_event event = {EPOLLIN, {.u64 = 77}};
+    check(!epoll_ctl(set, EPOLL_CTL_ADD, descriptor, &event), "epoll_ctl");
+    echo_by_set(descriptor, 400);
+    pid_t child = fork();
+    int mine = pair[!child];
+    if (child && is_left) close(set), close(descriptor);
+    if (child) check(write(mine, &turn, 1) == 1, "the first turn");
+    for (int at = 0; at < 10; at++) {
+        check(read(mine, &turn, 1) == 1, "my turn");
+        if (!child && is_left) echo_by_set(descriptor, 1000);
+        if (!is_left) echo_by_set(descriptor, 500);
+        check(write(mine, &turn, 1) == 1, "the other's turn");
+    }
+    if (!child) check(read(mine, &turn, 1) == 1, "the last turn");
+    if (child) kill(other, SIGKILL), waitpid(other, NULL, 0);
+    if (!child || !is_left) check(echo_by_set(descriptor, 1), "no end");
+    if (!child) _exit(0);
+    wait_for(child);
+}
+
 static int by_number;
 
 // A child that allows itself nothing but to echo.
@@ -376,13 +434,41 @@ static pid_t by_sandbox(int descriptor) {
     return child;
 }
 
-static int forbidden;
+static int forbidden[16], forbidden_count;
 
-// A program that gets a filter from the one that started it. It makes connections of its own.
-static void inherit(void) {
-    if (!forbidden) return;
-    install(&forbidden, 1, 0, 0);
-    execl(self, self, "fork", (char *)0);
+// A child that forbids itself calls in the middle of the conversation.
+static pid_t by_own_filter(int descriptor) {
+    pid_t child = fork();
+    if (!child) {
+        install(forbidden, forbidden_count, 0, 0);
+        echo(descriptor, descriptor);
+        _exit(0);
+    }
+    return child;
+}
+
+// Talks to itself: one thread has both ends.
+static void alone(void) {
+    struct sockaddr_in address;
+    int door = listener(&address), one = socket(AF_INET, SOCK_STREAM, 0);
+    check(!connect(one, (void *)&address, sizeof address), "connect");
+    int other = accept(door, NULL, NULL);
+    char octets[1000];
+    for (int turn = 0; turn < 500; turn++) {
+        memset(octets, turn, sizeof octets);
+        check(give(one, octets, sizeof octets) == sizeof octets, "write");
+        check(recv(other, octets, sizeof octets, MSG_WAITALL) == sizeof octets && octets[999] == (char)turn, "read");
+        check(give(other, octets, 1) == 1 && take(one, octets, 1) == 1, "back");
+        if (turn % 20 == 19) usleep(500);
+    }
+}
+
+// A program that gets a filter from the one that started it, or from the parent of that one.
+static void inherit(const char *way, int is_forked) {
+    install(forbidden, forbidden_count, 0, 0);
+    pid_t child = is_forked ? fork() : 0;
+    if (child) return wait_for(child);
+    execl(self, self, way, (char *)0);
     check(0, "exec");
 }
 
@@ -491,6 +577,12 @@ int main(int count, char **arguments) {
     if (!strcmp(name, "daemon")) other_program(by_daemon);
     if (!strcmp(name, "commands")) commands();
     if (!strcmp(name, "sandbox")) other_program(by_sandbox), by_number = 1, other_program(by_sandbox);
-    if (!strcmp(name, "inherit")) forbidden = atoi(arguments[2]), inherit();
+    if (!strcmp(name, "alone")) alone();
+    if (!strcmp(name, "sets")) inherited_sets(0), inherited_sets(1);
+    if (!strcmp(name, "own") || !strcmp(name, "inherit")) {
+        for (char *call = strtok(arguments[2], ","); call; call = strtok(NULL, ",")) forbidden[forbidden_count++] = atoi(call);
+    }
+    if (!strcmp(name, "own")) other_program(by_own_filter);
+    if (!strcmp(name, "inherit")) inherit(arguments[3], !strcmp(arguments[4], "forked"));
     return 0;
 }

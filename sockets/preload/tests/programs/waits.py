@@ -1,5 +1,5 @@
 # Prints what waits say of connections that are upgraded, if a trace says so. The argument is the step to take.
-import select, socket, sys, threading, time, signal, os, errno, struct
+import random, select, socket, subprocess, sys, threading, time, signal, os, errno, struct
 
 listener = socket.create_server(('127.0.0.1', 0))
 
@@ -179,9 +179,36 @@ def many():
     for a, b in pairs: p.register(a, select.POLLIN); p.register(b, select.POLLIN)
     print(len(p.poll(0)), len(select.select([b for _, b in pairs], [], [], 0)[0]))
 
+def crowd():
+    "A set of many silent members sleeps, and is woken by each of them, whatever other threads and the program do to them."
+    pairs = [warm(*pair()) for _ in range(30)]
+    e = select.epoll()
+    for _, b in pairs: e.register(b, select.EPOLLIN)
+    dice, told = random.Random(5), 0
+    for turn in range(60):
+        a, b = pairs[dice.randrange(30)]
+        other = pairs[dice.randrange(30)][1]
+        # Another thread waits for octets of a member meanwhile, and gets none.
+        sleeper = threading.Thread(target=lambda: p1(other).poll(1)) if turn % 3 == 0 else None
+        if sleeper: sleeper.start()
+        timer = threading.Timer((0, 0.002, 0.015)[turn % 3], lambda: a.send(b'x')); timer.start()
+        told += [fd for fd, _ in e.poll(5)] == [b.fileno()]
+        timer.join(); b.recv(1)
+        if sleeper: sleeper.join()
+    print('told', told)
+    a, b = pairs[7]; name(b=b)
+    e.unregister(b); a.send(b'x'); wait(b); print('removed', bits(e, 0.02))
+    e.register(b, select.EPOLLIN); print('back', bits(e, 5))
+    b.recv(1); print('quiet', bits(e, 0.02))
+    e.modify(b, select.EPOLLIN | select.EPOLLOUT); print('room', bits(e, 5))
+    e.modify(b, select.EPOLLIN); print('none', bits(e, 0.02))
+    threading.Timer(0.02, a.close).start(); print('closed', bits(e, 5), b.recv(1))
+
+kept = []
 def threads():
     "Threads that share one set get each event once."
     a, b = warm(*pair())
+    kept.append(a) # Its end would be told to the other threads.
     e = select.epoll(); e.register(b, select.EPOLLIN | select.EPOLLET)
     count, lock = [0, 0], threading.Lock()
     def run():
@@ -199,6 +226,165 @@ def threads():
     [one.start() for one in t]
     for _ in range(2000): a.send(b'x')
     a.send(b'q'); a2.recv(1)
+    # Another thread may have octets that it has not counted yet.
+    wait_for(lambda: count[0] >= 2001)
     print('threads', count[0])
+
+def shared_out():
+    "Of threads that sleep in one set each hears of a connection, though each takes one event at a time."
+    (a, b), (c, d) = warm(*pair()), warm(*pair())
+    e = select.epoll()
+    for end in b, d: e.register(end, select.EPOLLIN | select.EPOLLET)
+    for turn in range(50):
+        told, both = [], threading.Event()
+        def run():
+            told.extend(fd for fd, _ in e.poll(5, 1))
+            if len(told) == 2: both.set()
+            both.wait(4)
+        t = [threading.Thread(target=run) for _ in range(2)]
+        [one.start() for one in t]
+        time.sleep(0.01)
+        a.send(b'x'); c.send(b'x')
+        is_late = not both.wait(4)
+        [one.join() for one in t]
+        if is_late: break
+        b.recv(1); d.recv(1)
+    print('late', is_late)
+
+def error_of(call):
+    try: call(); return 'none'
+    except OSError as error: return errno.errorcode[error.errno]
+
+def removed():
+    "Members that are removed are not told, and come back as new ones."
+    a, b = warm(*pair()); name(a=a, b=b)
+    e = select.epoll(); e.register(b, select.EPOLLIN | select.EPOLLET)
+    a.send(b'one'); wait(b); print('before', bits(e), bits(e))
+    e.unregister(b); print('removed', bits(e), error_of(lambda: e.unregister(b)), error_of(lambda: e.modify(b, select.EPOLLIN)))
+    a.send(b'two'); wait_for(lambda: len(b.recv(9, socket.MSG_PEEK)) == 6); print('not told', bits(e))
+    e.register(b, select.EPOLLIN | select.EPOLLET); print('back', error_of(lambda: e.register(b, 0)), bits(e), bits(e))
+    b.recv(9); e.unregister(b); e.register(b, select.EPOLLOUT); print('room', bits(e))
+    e.modify(b, select.EPOLLIN); print('no octets', bits(e))
+    a.send(b'three'); wait(b); print('octets', bits(e), b.recv(9))
+    e.unregister(b); a.close(); wait_for(lambda: b.recv(1, socket.MSG_PEEK) == b''); print('its end', bits(e))
+    e.register(b, select.EPOLLIN | select.EPOLLOUT); print('told', bits(e), bits(e))
+    e.unregister(b); b.close()
+    c, d = warm(*pair()); name(c=c, d=d)
+    e.register(c, select.EPOLLIN); e.register(d, select.EPOLLIN); print('others', bits(e))
+    d.send(b'x'); wait(c); print('of the others', bits(e))
+
+def removed_inside():
+    "A set in a set tells nothing of a member that was removed before."
+    a, b = warm(*pair()); name(a=a, b=b)
+    inner, outer = select.epoll(), select.epoll()
+    inner.register(b, select.EPOLLIN); inner.unregister(b); outer.register(inner.fileno(), select.EPOLLIN)
+    print('quiet', len(outer.poll(0)), len(select.select([inner], [], [], 0)[0]))
+    a.close(); wait(b)
+    print('still', len(outer.poll(0.1)), len(select.select([inner], [], [], 0)[0]))
+    inner.register(b, select.EPOLLIN); print('back', len(outer.poll(5)), bits(inner))
+
+ECHO = '''import socket, sys
+s = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+while True: s.send(s.recv(9))'''
+
+def killed(are_apart=False):
+    "A program that waits by a set and reads without waiting hears that its peer was killed, by any wait."
+    cpus = sorted(os.sched_getaffinity(0))
+    if are_apart: os.sched_setaffinity(0, cpus[:1])
+    for title, ask in (('set', lambda e, a: e.poll(5)), ('poll', lambda e, a: p2(a).poll(5000)), ('none', lambda e, a: wait_for(lambda: is_over(a)))):
+        child = subprocess.Popen([sys.executable, '-c', ECHO, str(listener.getsockname()[1])])
+        if are_apart: os.sched_setaffinity(child.pid, cpus[-1:])
+        a, _ = listener.accept()
+        if trace: os.truncate(trace, 0)
+        for turn in range(5000):
+            if turn > 40 and is_upgraded(a): break
+            a.send(b'x'); a.recv(1)
+        e = select.epoll(); e.register(a, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+        a.setblocking(False); e.poll(0)
+        print(title, [error_of(lambda: a.recv(1)) for _ in range(3)])
+        child.kill(); child.wait(); ask(e, a)
+        print([a.recv(1) for _ in range(3)])
+
+SINK = '''import socket, sys
+s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+while order := sys.stdin.buffer.raw.read(1):
+    s.recv(1) if order == b'r' else s.send(b'unread')
+    print(flush=True)'''
+
+def unheard():
+    "A program whose peer reads no more hears that the peer was killed, past octets of the peer that it has not read."
+    for blocks in False, True:
+        child = subprocess.Popen([sys.executable, '-c', SINK, str(listener.getsockname()[1])], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        a, _ = listener.accept(); name(a=a)
+        def order(what): child.stdin.write(what); child.stdout.readline()
+        if trace: os.truncate(trace, 0)
+        for turn in range(5000):
+            if turn > 40 and is_upgraded(a): break
+            a.send(b'x'); order(b'r')
+        else: print('not upgraded')
+        a.setblocking(False)
+        try:
+            while True: a.send(bytes(10000))
+        except BlockingIOError: pass
+        order(b's'); wait(a)
+        child.kill(); child.wait()
+        wait_for(lambda: bits(p1(a))[0][1] & 0x2000)
+        a.setblocking(blocks)
+        print(error_of(lambda: a.send(b'x')), a.recv(9), a.recv(9))
+
+WRITER = '''import socket, sys
+ends = [socket.create_connection(('127.0.0.1', int(sys.argv[1]))) for _ in range(4)]
+for end in ends: end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+while octets := sys.stdin.buffer.raw.read(4):
+    for octet in octets: ends[octet % 8].send(b'x') if octet < 8 else ends[octet % 8].recv(1)'''
+
+def ordered():
+    "A program writes to several connections. The set tells them in this order, by rings and behind TCP."
+    writer = subprocess.Popen([sys.executable, '-c', WRITER, str(listener.getsockname()[1])], stdin=subprocess.PIPE, bufsize=0)
+    ends = [listener.accept()[0] for _ in range(4)]
+    rings, mixed = select.epoll(), select.epoll()
+    for end in ends[:3]: rings.register(end, select.EPOLLIN)
+    # Such a member stays on TCP.
+    mixed.register(ends[0], select.EPOLLIN); mixed.register(ends[3], select.EPOLLIN | select.EPOLLEXCLUSIVE)
+    if trace: os.truncate(trace, 0)
+    for turn in range(5000):
+        if turn > 100 and is_upgraded(*ends[:3]): break
+        for number, end in enumerate(ends):
+            writer.stdin.write(bytes([number, number + 8])); end.recv(1); end.send(b'x')
+    else: print('not upgraded')
+    for title, e, choose in ('rings', rings, lambda: random.sample((0, 1, 2), 3)), ('mixed', mixed, lambda: (3, 0)):
+        wrong = 0
+        for _ in range(1000):
+            order, told = choose(), []
+            # The kernel keeps members that were told in its list until it finds them silent.
+            e.poll(0); writer.stdin.write(bytes(order))
+            while len(told) < len(order):
+                for fd, _ in e.poll(): told.append(fd); os.read(fd, 9)
+            wrong += told != [ends[number].fileno() for number in order]
+        print(title, wrong)
+
+def is_over(end):
+    try: return end.recv(1, socket.MSG_PEEK) == b''
+    except BlockingIOError: return False
+
+def rearmed():
+    "A thread that sleeps in a set hears of what another thread asks for there."
+    a, b = warm(*pair()); name(a=a, b=b)
+    for title, first, ask in (
+        ('once more', lambda e: e.register(b, select.EPOLLIN | select.EPOLLONESHOT) or bits(e) or e,
+            lambda e: e.modify(b, select.EPOLLIN | select.EPOLLONESHOT)),
+        ('room', lambda e: e.register(b, 0), lambda e: e.modify(b, select.EPOLLOUT)),
+        ('back', lambda e: e.register(b, select.EPOLLIN) or e.unregister(b), lambda e: e.register(b, select.EPOLLIN)),
+        ('new', lambda e: e.register(listener, select.EPOLLIN), lambda e: e.register(b, select.EPOLLIN))):
+        for comes_late in False, True:
+            e = select.epoll()
+            if not comes_late: a.send(b'x'); wait(b)
+            first(e)
+            told = []
+            sleeper = threading.Thread(target=lambda: told.extend(bits(e, 4))); sleeper.start()
+            time.sleep(0.05); ask(e)
+            if comes_late: time.sleep(0.05); a.send(b'x')
+            sleeper.join(); print(title, comes_late, told)
+            wait(b); b.recv(1)
 
 eval(sys.argv[1])
