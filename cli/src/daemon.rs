@@ -30,7 +30,8 @@ Examples:
   weft stat sockets             the connections that this user's daemons know"
 )]
 pub struct Args {
-    /// The address: @NAME, an abstract name, or the path of a socket. The default is where programs look for this user's
+    /// The address: @NAME, an abstract name, or the path of a socket. The default is WEFT_DAEMON, or where programs look for
+    /// this user's
     #[arg(long, value_name = "NAME")]
     pub name: Option<Address>,
     /// A file of rules that keep connections on TCP
@@ -56,7 +57,7 @@ impl Args {
             leave_parent();
         }
         let config = Config {
-            address: self.name.clone().unwrap_or_else(|| Address::of_user(geteuid().as_raw())),
+            address: self.address()?,
             rules,
             linger: self.linger.map(|seconds| Duration::from_secs(seconds.into())),
         };
@@ -70,6 +71,14 @@ impl Args {
         // Nobody has to read it.
         let _unread = writeln!(std::io::stdout(), "listening at {}", config.address);
         daemon.run(stop).map_err(Failure::work)
+    }
+
+    fn address(&self) -> Result<Address, Failure> {
+        match (&self.name, std::env::var("WEFT_DAEMON")) {
+            (Some(name), _) => Ok(name.clone()),
+            (None, Ok(name)) => name.parse().map_err(|error| Failure::usage(format!("WEFT_DAEMON: {error}"))),
+            (None, Err(_)) => Ok(Address::of_user(geteuid().as_raw())),
+        }
     }
 
     fn rules(&self) -> Result<Rules, Failure> {

@@ -1,7 +1,8 @@
 //! The failure of a subcommand.
 
-use std::io::Write;
-use std::process::ExitCode;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::process::{Command, ExitCode};
 
 /// A failure in one line, and its exit status.
 #[derive(Debug)]
@@ -10,6 +11,8 @@ pub enum Failure {
     Usage(String),
     /// The work failed on the way: exit status 1.
     Work(String),
+    /// A program that this command was to run did not begin: the exit status stands behind the reason.
+    NotRun(String, u8),
     /// The reader of the output has gone. This is no failure of the command: exit status 0.
     OutputClosed,
 }
@@ -25,11 +28,18 @@ impl Failure {
         Self::Usage(reason.to_string())
     }
 
+    /// Says why a program did not begin, with the exit status that env and shells have for that.
+    pub(crate) fn not_run(command: &Command, error: &std::io::Error) -> Self {
+        let reason = format!("cannot run {}: {error}", Path::new(command.get_program()).display());
+        Self::NotRun(reason, if error.kind() == ErrorKind::NotFound { 127 } else { 126 })
+    }
+
     /// Puts the name of the party that failed in front of the reason.
     pub(crate) fn of(self, party: impl core::fmt::Display) -> Self {
         match self {
             Self::Usage(reason) => Self::Usage(format!("{party}: {reason}")),
             Self::Work(reason) => Self::Work(format!("{party}: {reason}")),
+            Self::NotRun(reason, status) => Self::NotRun(format!("{party}: {reason}"), status),
             Self::OutputClosed => Self::OutputClosed,
         }
     }
@@ -39,6 +49,7 @@ impl Failure {
         match self {
             Self::Usage(reason) => complain(command, reason, 2),
             Self::Work(reason) => complain(command, reason, 1),
+            Self::NotRun(reason, status) => complain(command, reason, *status),
             Self::OutputClosed => ExitCode::SUCCESS,
         }
     }
@@ -47,7 +58,7 @@ impl Failure {
 /// An error of standard output.
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        if error.kind() == std::io::ErrorKind::BrokenPipe {
+        if error.kind() == ErrorKind::BrokenPipe {
             Self::OutputClosed
         } else {
             Self::Work(format!("cannot write the output: {error}"))

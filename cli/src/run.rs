@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::{Parser, ValueEnum};
@@ -102,8 +102,7 @@ pub fn run(args: &Args) -> ExitCode {
     match args.command() {
         Ok(mut command) => {
             let error = command.exec();
-            let program = Path::new(command.get_program()).display();
-            Failure::usage(format!("cannot run {program}: {error}")).print("run")
+            Failure::not_run(&command, &error).print("run")
         }
         Err(failure) => failure.print("run"),
     }

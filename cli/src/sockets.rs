@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
@@ -24,12 +24,12 @@ use crate::usage::number;
 /// their calls can be followed. Every other connection stays on TCP, with the same results. A daemon of the user brings
 /// the two ends together. This command starts it if none answers; it ends by itself after its last program.
 ///
-/// The program keeps this process's number, descriptors and signals, unless --explain is given. The exit status is the
-/// program's.
+/// The program keeps this process's number, descriptors and signals. With --explain it is a child, to which signals are
+/// passed on. The exit status is the program's; 127 if there is no such program, 126 if it cannot be run.
 #[derive(Debug, Clone, Parser)]
 #[command(
     after_help = "The flags set these variables, which a program under LD_PRELOAD can be given by hand as well:
-  WEFT_SOCKETS=auto, eager or require, WEFT_DAEMON, WEFT_SPIN, WEFT_SOCKETS_TRACE
+  WEFT_SOCKETS=auto, eager or require, WEFT_DAEMON, WEFT_SPIN, WEFT_SOCKETS_TRACE, WEFT_SOCKETS_STRICT=1
 UV_USE_IO_URING=0 is set, too: the library cannot follow what a program does by io_uring.
 
 Examples:
@@ -46,6 +46,9 @@ pub struct Args {
     /// Refuse connections inside the host that are not upgraded within a second, for tests
     #[arg(long)]
     pub require: bool,
+    /// Tell bad addresses as the kernel does, and leave the program without io_uring and without set-user-ID programs
+    #[arg(long)]
+    pub strict: bool,
     /// Microseconds for which a wait spins at most before it sleeps; 0 is never
     #[arg(long, value_name = "US", allow_negative_numbers = true, value_parser = number::<u32>(0..=1_000_000))]
     pub spin: Option<u32>,
@@ -72,8 +75,7 @@ pub fn run(args: &Args) -> ExitCode {
         }
         Ok(mut command) => {
             let error = command.exec();
-            let program = Path::new(command.get_program()).display();
-            Failure::usage(format!("cannot run {program}: {error}")).print("sockets")
+            Failure::not_run(&command, &error).print("sockets")
         }
         Err(failure) => failure.print("sockets"),
     }
@@ -86,7 +88,16 @@ impl Args {
         let [program, arguments @ ..] = self.program.as_slice() else {
             return Err(Failure::usage("name a program to run, as in weft sockets -- redis-server"));
         };
+        if program.as_encoded_bytes().starts_with(b"-") {
+            let option = program.display();
+            return Err(Failure::usage(format!(
+                "there is no option {option} (`weft sockets --help` lists what is)"
+            )));
+        }
         let trace = self.trace_output()?;
+        if let Some(reason) = program::obstacle(program).filter(|_| self.strict) {
+            return Err(Failure::usage(format!("--strict: {reason}")));
+        }
         self.check(program::obstacle(program))?;
         let given = self.daemon.clone().or_else(|| std::env::var("WEFT_DAEMON").ok());
         self.check(Daemon::new(given.as_deref())?.start().err())?;
@@ -97,8 +108,13 @@ impl Args {
         let spin = self.spin.map(|spin| spin.to_string().into());
         let trace = trace.map(PathBuf::into_os_string);
         let daemon = given.map(OsString::from);
-        for (variable, value) in [("WEFT_SPIN", spin), ("WEFT_SOCKETS_TRACE", trace), ("WEFT_DAEMON", daemon)]
-        {
+        let strict = self.strict.then(|| "1".into());
+        for (variable, value) in [
+            ("WEFT_SPIN", spin),
+            ("WEFT_SOCKETS_TRACE", trace),
+            ("WEFT_DAEMON", daemon),
+            ("WEFT_SOCKETS_STRICT", strict),
+        ] {
             match value {
                 Some(value) => command.env(variable, value),
                 None => command.env_remove(variable),
@@ -146,9 +162,9 @@ mod tests {
 
     #[test]
     fn words_behind_the_program_are_its_arguments() {
-        let args = args("sockets --spin 0 redis-server --eager -- x");
+        let args = args("sockets --spin 0 --strict redis-server --eager -- x");
         assert_eq!(args.program, ["redis-server", "--eager", "--", "x"]);
-        assert_eq!((args.spin, args.mode()), (Some(0), "auto"));
+        assert_eq!((args.spin, args.mode(), args.strict), (Some(0), "auto", true));
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl Report {
     /// Prints the last JSON object of a demo that failed. Without `--json` only standard error has the reason.
     pub(crate) fn fail(&self, failure: &Failure) {
         let reason = match failure {
-            Failure::Usage(reason) | Failure::Work(reason) => reason,
+            Failure::Usage(reason) | Failure::Work(reason) | Failure::NotRun(reason, _) => reason,
             Failure::OutputClosed => return,
         };
         if self.json {

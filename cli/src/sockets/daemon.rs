@@ -4,10 +4,11 @@ use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
-use rustix::process::geteuid;
+use rustix::process::{Uid, geteuid};
 
 use crate::failure::Failure;
 
@@ -51,13 +52,12 @@ impl Daemon {
             if let Ok(Some(status)) = child.try_wait()
                 && !status.success()
             {
-                return Err(format!(
-                    "the daemon ended ({status}): connections stay on TCP; `weft daemon` says why"
-                ));
+                let name = self.given.as_ref().map_or_else(String::new, |given| format!(" --name {given}"));
+                return Err(format!("no daemon: it ended ({status}); `weft daemon{name}` says why"));
             }
             std::thread::sleep(PAUSE);
         }
-        Err("the daemon does not answer: connections stay on TCP".into())
+        Err("no daemon: the one that was started does not answer".into())
     }
 
     /// Returns true if a daemon of this user or of root answers. A stranger's is an error.
@@ -69,11 +69,14 @@ impl Daemon {
                 Err(Errno::AGAIN) => return Ok(true),
                 Err(_) => continue,
             };
-            let uid = socket_peercred(&socket).map_err(|error| format!("no daemon: {error}"))?.uid;
+            // rustix has no place for the id of a process in another namespace, which is 0.
+            let credentials =
+                getsockopt(&socket, PeerCredentials).map_err(|error| format!("no daemon: {error}"))?;
+            let uid = Uid::from_raw(credentials.uid());
             if uid.is_root() || uid == geteuid() {
                 return Ok(true);
             }
-            return Err(format!("the daemon belongs to user {}: connections stay on TCP", uid.as_raw()));
+            return Err(format!("no daemon: the one at this address belongs to user {}", uid.as_raw()));
         }
         Ok(false)
     }
@@ -104,7 +107,7 @@ fn connected(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
 const LINGER: &str = "60";
 const PAUSE: Duration = Duration::from_millis(5);
 const TRIES: u32 = 600;
-const ADDRESS: &str = "a daemon's address is @NAME or the path of a socket, as in @mine or /run/weft";
+const ADDRESS: &str = "a daemon's address is @NAME or the path of a socket, as in @mine or /run/weft.socket";
 
 #[cfg(test)]
 mod tests {

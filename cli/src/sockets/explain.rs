@@ -1,15 +1,16 @@
 //! `weft sockets --explain`: which connections of a program were upgraded, and why others were not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
 
 use nix::libc::SI_USER;
 use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::signalfd::SignalFd;
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
+use weft_daemon::keep_signals;
 use weft_sockets::Reason;
 
 use crate::failure::Failure;
@@ -23,13 +24,12 @@ pub(super) fn run(mut command: Command) -> Result<ExitCode, Failure> {
         .clone()
         .unwrap_or_else(|| std::env::temp_dir().join(format!("weft-sockets-explain-{}", std::process::id())));
     command.env(TRACE, &file);
+    keep_signals(&mut command);
     let signals = SigSet::from_iter(PASSED.into_iter().chain([Signal::SIGCHLD]));
-    // The program begins with no signal blocked: the standard library sees to that.
-    let blocked = signals.thread_block().and_then(|()| SignalFd::new(&signals));
+    let blocked = signals.thread_block();
+    let blocked = blocked.and_then(|()| SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC));
     let signals = blocked.map_err(|error| Failure::work(format!("signals: {error}")))?;
-    let mut child = command.spawn().map_err(|error| {
-        Failure::usage(format!("cannot run {}: {error}", Path::new(command.get_program()).display()))
-    })?;
+    let mut child = command.spawn().map_err(|error| Failure::not_run(&command, &error))?;
     let status = wait(&mut child, &signals)?;
     let lines = std::fs::read_to_string(&file).unwrap_or_default();
     if given.is_none() {
@@ -64,6 +64,8 @@ struct Story {
     claimed: usize,
     sends: usize,
     reads: usize,
+    /// Claims that came to nothing, and of which no line says why.
+    unanswered: usize,
     /// How often each reason kept a connection, or a direction of it, on TCP or took it back.
     reasons: BTreeMap<Reason, usize>,
 }
@@ -81,6 +83,7 @@ impl Story {
             claimed: count(": claimed"),
             sends: count(": sends by a ring"),
             reads: count(": reads from a ring"),
+            unanswered: unanswered(lines),
             reasons,
         }
     }
@@ -88,19 +91,51 @@ impl Story {
 
 impl core::fmt::Display for Story {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Self { claimed, sends, reads, reasons } = self;
+        let Self { claimed, sends, reads, unanswered, reasons } = self;
         writeln!(
             out,
-            "weft sockets: {claimed} claims; {sends} connections sent by shared memory, {reads} read by it"
+            "weft sockets: connections that sent by shared memory: {sends}; that received by it: {reads}; attempts: {claimed}"
         )?;
         if *claimed == 0 && reasons.is_empty() {
-            writeln!(out, "weft sockets: no connection was long enough, or the library could not be loaded")?;
+            writeln!(
+                out,
+                "weft sockets: no attempt: no connection inside the host had 4 calls, or the library could not be loaded"
+            )?;
+        }
+        if *unanswered > 0 {
+            writeln!(
+                out,
+                "weft sockets: attempts that no other end answered: {unanswered}: it does not run under weft sockets, asks \
+                 another daemon, or did not come to it in time"
+            )?;
         }
         for (reason, count) in reasons {
-            writeln!(out, "weft sockets: {count} times {}: {}", reason.name(), reason.text())?;
+            writeln!(
+                out,
+                "weft sockets: attempts that ended with {}: {count}: {}",
+                reason.name(),
+                reason.text()
+            )?;
         }
         Ok(())
     }
+}
+
+/// Counts the claims behind which neither a ring nor a reason stands.
+fn unanswered(lines: &str) -> usize {
+    let (mut open, mut count, mut dropped) = (BTreeSet::new(), 0, 0);
+    for line in lines.lines() {
+        let Some((connection, event)) = line.split_once(": ") else { continue };
+        if event == "claimed" {
+            // An earlier claim of the same descriptor had no answer.
+            count += usize::from(!open.insert(connection));
+        } else if event.starts_with("claim dropped") {
+            dropped += 1;
+        } else if event.starts_with("sends by a ring") || event.starts_with("reads from a ring") {
+            open.remove(connection);
+        }
+    }
+    (count + open.len()).saturating_sub(dropped)
 }
 
 const TRACE: &str = "WEFT_SOCKETS_TRACE";
@@ -123,12 +158,14 @@ mod tests {
     fn a_trace_is_counted() {
         let story = Story::new(
             "7 4: claimed\n7 4: sends by a ring from 10\n7 4: reads from a ring behind 3\n7 5: claimed\n\
-             7 end 1: claim dropped, no-partner\n7 6: not claimed, shared\n8 6: not claimed, shared\n",
+             7 end 1: claim dropped, no-partner\n7 6: not claimed, shared\n8 6: not claimed, shared\n\
+             7 9: claimed\n7 9: claimed\n",
         );
         let reasons = BTreeMap::from([(Reason::NoPartner, 1), (Reason::Shared, 2)]);
-        assert_eq!(story, Story { claimed: 2, sends: 1, reads: 1, reasons });
+        assert_eq!(story, Story { claimed: 4, sends: 1, reads: 1, unanswered: 2, reasons });
         let text = story.to_string();
-        assert!(text.contains("2 times shared: several processes hold this end"), "{text}");
-        assert!(Story::new("").to_string().contains("no connection was long enough"));
+        assert!(text.contains("ended with shared: 2: several processes hold this end"), "{text}");
+        assert!(text.contains("no other end answered: 2: it does not run under weft sockets"), "{text}");
+        assert!(Story::new("").to_string().contains("no attempt"));
     }
 }

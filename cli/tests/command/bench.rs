@@ -50,12 +50,28 @@ fn the_sweep_names_its_crossovers() {
 }
 
 #[test]
+fn figures_of_programs_on_sockets_are_listed_and_printed() {
+    let list = run("bench sockets --list");
+    assert_eq!((list.status, list.stderr.len()), (0, 0), "{list:?}");
+    for name in ["sockets/ping-8/epoll", "--figure s0-7.1 ", "--figure s1-t2 ", "--figure s1-11 "] {
+        assert!(list.stdout.iter().any(|line| line.starts_with(name)), "{name}: {list:?}");
+    }
+    let features = run("bench sockets --figure s1-t3 --json");
+    assert_eq!((features.status, features.stderr.len()), (0, 0), "{features:?}");
+    assert!(features.stdout.iter().all(|line| line.contains("\"feature\":")), "{features:?}");
+}
+
+#[test]
 fn arguments_that_make_no_sense_are_named() {
     for (line, what) in [
         ("bench --only nothing-like-that", "no case has nothing-like-that in its name"),
         ("bench --pairs 4", "--pairs"),
         ("bench --save /nowhere/at/all --only ping-8", "cannot write /nowhere/at/all"),
         ("bench --update /nowhere/at/all --only ping-8", "cannot read /nowhere/at/all"),
+        ("bench sockets --figure nothing", "there is no figure nothing"),
+        ("bench sockets --figure s1-t2 --update /nowhere/at/all", "cannot read /nowhere/at/all"),
+        ("bench sockets --only nothing", "no case has nothing in its name"),
+        ("bench sockets --turn 0", "--turn"),
         ("bench run --op fly", "--op"),
         ("bench run --size 7", "--size"),
         ("bench run --batch 32", "--batch is at most --depth"),

@@ -8,9 +8,13 @@ use crate::process::{Process, path_in, run};
 use crate::support::Folder;
 
 fn start(folder: &Folder, words: &[&str]) -> Process {
+    Process::start(&mut command(folder, words))
+}
+
+fn command(folder: &Folder, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    command.arg("daemon").args(words).env("WEFT_STAT", path_in(folder, "stat"));
-    Process::start(&mut command)
+    command.arg("daemon").args(words).env("WEFT_STAT", path_in(folder, "stat")).env_remove("WEFT_DAEMON");
+    command
 }
 
 fn signal(daemon: &Process, signal: Signal) {
@@ -25,9 +29,12 @@ fn signals_end_it_and_a_second_one_says_that_the_address_is_taken() {
     for end in [Signal::TERM, Signal::INT] {
         let daemon = start(&folder, &["--name", &name]);
         assert_eq!(daemon.line(), format!("listening at {name}"));
-        let second = start(&folder, &["--name", &name]).finish();
-        assert_eq!((second.status, second.stderr.len()), (1, 1), "{second:?}");
-        assert!(second.stderr[0].contains("another daemon has the address"), "{second:?}");
+        // The variable names the same address.
+        for mut second in [command(&folder, &["--name", &name]), command(&folder, &[])] {
+            let second = Process::start(second.env("WEFT_DAEMON", &name)).finish();
+            assert_eq!((second.status, second.stderr.len()), (1, 1), "{second:?}");
+            assert!(second.stderr[0].contains("another daemon has the address"), "{second:?}");
+        }
         signal(&daemon, end);
         let done = daemon.finish();
         assert_eq!((done.status, done.stderr.len()), (0, 0), "{done:?}");
@@ -49,6 +56,14 @@ fn wrong_arguments_are_one_line() {
         assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (2, 0, 1), "{line}: {done:?}");
         assert!(done.stderr[0].contains(words), "{line}: {done:?}");
     }
+}
+
+#[test]
+fn a_wrong_variable_is_one_line() {
+    let folder = Folder::new();
+    let done = Process::start(command(&folder, &[]).env("WEFT_DAEMON", "mine")).finish();
+    assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (2, 0, 1), "{done:?}");
+    assert!(done.stderr[0].contains("WEFT_DAEMON: `mine`: a daemon's address is @NAME"), "{done:?}");
 }
 
 #[test]

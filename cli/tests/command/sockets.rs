@@ -71,7 +71,20 @@ fn the_exit_status_is_the_programs() {
     assert_eq!(weft.run(&["--", "sh", "-c", "exit 7"]).status, 7);
     let done = weft.run(&["--", "/no/such/program"]);
     let line = "weft sockets: cannot run /no/such/program: No such file or directory (os error 2)";
-    assert_eq!((done.status, done.stderr), (2, vec![line.to_owned()]));
+    assert_eq!((done.status, done.stderr), (127, vec![line.to_owned()]));
+    let done = weft.run(&["--explain", "--", "/dev/null"]);
+    assert_eq!((done.status, done.stderr.len()), (126, 1), "{done:?}");
+    let done = weft.run(&["--nosuch", "--", "true"]);
+    assert_eq!((done.status, done.stderr.len()), (2, 1), "{done:?}");
+    assert!(done.stderr[0].contains("there is no option --nosuch"), "{done:?}");
+}
+
+#[test]
+fn a_program_that_is_explained_inherits_no_blocked_signals_and_no_descriptor() {
+    let weft = Installed::new();
+    let script = "grep SigBlk /proc/self/status; ls -l /proc/self/fd | grep -c signalfd";
+    let explained = weft.run(&["--explain", "--", "sh", "-c", script]);
+    assert_eq!(explained.stdout, ["SigBlk:\t0000000000000000", "0"], "{explained:?}");
 }
 
 #[test]
@@ -85,7 +98,9 @@ fn a_program_without_hooks_runs_on_tcp_unless_upgrades_are_required() {
     let done = weft.run(&["--", &program]);
     assert_eq!(done.stderr[0], line, "{done:?}");
     let done = weft.run(&["--require", "--", &program]);
-    assert_eq!((done.status, done.stderr), (2, vec![line]));
+    assert_eq!((done.status, done.stderr), (2, vec![line.clone()]));
+    let done = weft.run(&["--strict", "--", &program]);
+    assert_eq!((done.status, done.stderr), (2, vec![line.replacen(": ", ": --strict: ", 1)]));
 }
 
 #[test]
@@ -93,7 +108,7 @@ fn explain_passes_the_exit_status_and_signals_on() {
     let weft = Installed::new();
     let done = weft.run(&["--explain", "--", "sh", "-c", "exit 7"]);
     assert_eq!(done.status, 7, "{done:?}");
-    assert!(done.stderr.iter().any(|line| line.starts_with("weft sockets: 0 claims;")), "{done:?}");
+    assert!(done.stderr.iter().any(|line| line.ends_with("attempts: 0")), "{done:?}");
 
     let mut command = Command::new(weft.folder.0.join("weft"));
     let script = "trap 'echo heard; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
