@@ -7,7 +7,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::case::{Case, Effort};
 use crate::ours::Op;
-use crate::sockets::talk::TalkArgs;
+use crate::sockets::terms::TalkArgs;
 
 /// Measures the data path beside references, turn by turn in one run.
 ///
@@ -43,10 +43,10 @@ pub struct Args {
     /// Measure only cases whose names contain NAME; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
-    /// Turns of each side, 5 to 1000
-    #[arg(long, value_name = "N", default_value_t = 5, allow_negative_numbers = true, global = true)]
+    /// Turns of each side, 5 to 1000; by default 5, and 10 of `sockets` without --quick
+    #[arg(long, value_name = "N", allow_negative_numbers = true, global = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(5..=1000))]
-    pub pairs: u32,
+    pub pairs: Option<u32>,
     /// Print one JSON object for each row
     #[arg(long, global = true)]
     pub json: bool,
@@ -160,7 +160,8 @@ pub(crate) struct SweepArgs {
   weft bench sockets --quick
   weft bench sockets --only redis
   weft bench sockets --figure s1-7b --plot target/latency.svg
-  weft bench sockets --pairs 10 --json")]
+  weft bench sockets --only stream --turn 500 --json
+  weft bench sockets --update docs/sockets/performance.md")]
 pub(crate) struct SocketsArgs {
     #[command(subcommand)]
     pub(crate) program: Option<Program>,
@@ -170,9 +171,12 @@ pub(crate) struct SocketsArgs {
     /// List the cases and figures, and measure nothing
     #[arg(long)]
     pub(crate) list: bool,
-    /// Measure a table or figure of the papers instead; `--list` names them. --plot FILE draws it
+    /// Measure a table or figure of the papers instead; `--list` names them. --plot FILE draws a figure
     #[arg(long, value_name = "NAME")]
     pub(crate) figure: Option<String>,
+    /// Milliseconds of a turn, 1 to 60000; by default 2000, and 100 with --quick
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub(crate) turn: Option<u64>,
 }
 
 /// The programs that the benchmark starts.
@@ -186,6 +190,15 @@ pub(crate) enum Program {
     Hog,
 }
 
+impl SocketsArgs {
+    /// Returns the effort that the options ask for.
+    pub(crate) fn effort(&self, args: &Args) -> Effort {
+        let (millis, turns) = if args.quick { SOCKETS_QUICK } else { SOCKETS };
+        let turn = Duration::from_millis(self.turn.unwrap_or(millis));
+        Effort { turn, pairs: args.pairs.unwrap_or(turns) as usize, is_tiny: false }
+    }
+}
+
 impl Args {
     /// Returns true if the measurement takes place in a network namespace of its own. Programs on sockets are measured
     /// where their users run them.
@@ -196,7 +209,7 @@ impl Args {
     /// Returns the effort that the options ask for.
     pub(crate) fn effort(&self) -> Effort {
         let turn = if self.quick { QUICK_TURN } else { TURN };
-        Effort { turn, pairs: self.pairs as usize, is_tiny: false }
+        Effort { turn, pairs: self.pairs.unwrap_or(TURNS) as usize, is_tiny: false }
     }
 
     /// Returns true if `--only` names the case, or no case at all.
@@ -214,4 +227,8 @@ pub(crate) fn loss(text: &str) -> Result<f64, String> {
 }
 
 const TURN: Duration = Duration::from_millis(250);
+const TURNS: u32 = 5;
 const QUICK_TURN: Duration = Duration::from_millis(15);
+/// Milliseconds of a turn of programs on sockets, and turns of each side.
+const SOCKETS: (u64, u32) = (2000, 10);
+const SOCKETS_QUICK: (u64, u32) = (100, 5);

@@ -98,6 +98,8 @@ pub enum Quantity {
     Nanos,
     /// Millions of messages in a second.
     Rate,
+    /// Transfers in a second.
+    Frequency,
     /// Milliseconds of the longest time without an arrival.
     Stall,
     /// A part of a whole.
@@ -121,6 +123,7 @@ impl Quantity {
             Self::Micros => "us",
             Self::Nanos => "ns",
             Self::Rate => "M/s",
+            Self::Frequency => "/s",
             Self::Stall => "ms",
             Self::Share => "",
         }
@@ -129,7 +132,7 @@ impl Quantity {
     /// Returns the direction in which values are better.
     pub const fn better(self) -> Better {
         match self {
-            Self::Throughput | Self::Rate | Self::Share => Better::Higher,
+            Self::Throughput | Self::Rate | Self::Frequency | Self::Share => Better::Higher,
             Self::Micros | Self::Nanos | Self::Stall => Better::Lower,
         }
     }
@@ -218,6 +221,7 @@ impl Sample {
             Quantity::Micros => seconds * 1e6 / transfers,
             Quantity::Nanos => seconds * 1e9 / transfers,
             Quantity::Rate => transfers / seconds / 1e6,
+            Quantity::Frequency => transfers / seconds,
             Quantity::Stall | Quantity::Share => self.figure,
         }
     }

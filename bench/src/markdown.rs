@@ -39,6 +39,20 @@ impl<'a> Page<'a> {
         }
     }
 
+    /// Replaces the lines of a table that begin with the same two cells as lines of `table`. New ones go to its end.
+    pub(crate) fn merge(&mut self, name: &str, table: &str) {
+        let Some((start, end)) = place(&self.text, name) else { return };
+        let key = |line: &str| line.splitn(4, '|').take(3).collect::<String>();
+        let mut lines: Vec<String> = self.text[start..end].trim().lines().map(str::to_owned).collect();
+        for line in table.lines() {
+            match lines.iter_mut().find(|old| key(old) == key(line)) {
+                Some(old) => line.clone_into(old),
+                None => lines.push(line.to_owned()),
+            }
+        }
+        self.replace(name, &lines.join("\n"));
+    }
+
     pub(crate) fn save(&self) -> io::Result<()> {
         fs::write(self.path, &self.text)
     }
@@ -53,6 +67,22 @@ fn place(text: &str, name: &str) -> Option<(usize, usize)> {
 
 fn mark(name: &str) -> String {
     format!("<!-- bench:{name} -->")
+}
+
+/// Returns a paragraph in lines of at most 120 characters.
+pub(crate) fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + word.chars().count() < LONGEST => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
 }
 
 /// Returns the table of all rows.
@@ -88,29 +118,42 @@ pub(crate) fn table(rows: &[Row]) -> String {
 
 /// Returns a description of the machine and of the turns.
 pub(crate) fn machine(cases: &[&Case], pairs: usize) -> String {
-    let cache = |index: u32| first_line(&format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size"));
-    let congestion = first_line("/proc/sys/net/ipv4/tcp_congestion_control");
     let mut scales: Vec<u32> = cases.iter().map(|case| case.clock_scale).collect();
     scales.sort_unstable();
     scales.dedup();
     let scales: Vec<String> = scales.iter().map(u32::to_string).collect();
+    format!("{}; {pairs} turns of each side; TCP's clock at {} times real time", host(), scales.join(", "))
+}
+
+/// Returns a description of the machine.
+pub(crate) fn host() -> String {
+    let cache = |index: u32| first_line(&format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size"));
+    let congestion = first_line("/proc/sys/net/ipv4/tcp_congestion_control");
     format!(
-        "{} (caches: L1d {}, L2 {}, L3 {}), {}, TCP's default {congestion}; {pairs} turns of each \
-         side; TCP's clock at {} times real time",
+        "{} (caches: L1d {}, L2 {}, L3 {}), {}, TCP's default {congestion}",
         processor(),
         cache(0),
         cache(2),
         cache(3),
         kernel(),
-        scales.join(", ")
     )
 }
 
+/// Characters of a line.
+const LONGEST: usize = 120;
 const END: &str = "<!-- bench:end -->";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_paragraph_has_lines_of_a_bounded_length() {
+        let text = "word ".repeat(100);
+        let lines = wrapped(&text);
+        assert!(lines.lines().count() == 5 && lines.lines().all(|line| line.len() <= LONGEST), "{lines}");
+        assert_eq!(lines.split_whitespace().count(), 100);
+    }
 
     #[test]
     fn only_the_text_between_the_marks_is_replaced() {
@@ -124,6 +167,12 @@ mod tests {
             let expected = format!("a\n<!-- bench:table -->\n{}\n<!-- bench:end -->\nb\n", body.trim_end());
             assert_eq!(fs::read_to_string(&path).unwrap(), expected);
         }
+        let mut page = Page::open(&path, &["table"]).unwrap();
+        page.replace("table", "| a | x | 1 |\n| b | x | 2 |");
+        page.merge("table", "| b | x | 3 |\n| b | y | 4 |\n");
+        page.save().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("\n| a | x | 1 |\n| b | x | 3 |\n| b | y | 4 |\n<!--"), "{text}");
         fs::remove_file(&path).unwrap();
         assert!(Page::open(&path, &[]).is_err());
     }

@@ -11,8 +11,10 @@ pub struct Chart {
     pub title: String,
     /// Notes on the measurement, a line each, in smaller letters below.
     pub notes: Vec<String>,
-    /// The title of the horizontal axis, which counts octets.
+    /// The title of the horizontal axis.
     pub x: String,
+    /// The horizontal axis counts octets.
+    pub has_octets: bool,
     /// The title of the vertical axis, with its unit.
     pub y: String,
     /// The corner for the legend, away from the curves.

@@ -62,7 +62,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> io::Result<Result<(), Trouble>> 
         report::footer(out, &wanted)?;
     }
     if let Some(page) = &mut page {
-        page.replace("machine", &markdown::machine(&wanted, effort.pairs));
+        page.replace("machine", &markdown::wrapped(&markdown::machine(&wanted, effort.pairs)));
         page.replace("table", &markdown::table(&rows));
         page.save()?;
     }

@@ -62,6 +62,7 @@ pub(crate) fn plot(file: &Path, effort: &Effort, tick: &mut dyn FnMut()) -> Resu
                 format!("{}, {}", processor(), kernel()),
             ],
             x: "Octets of a message".into(),
+            has_octets: true,
             y: y.into(),
             legend,
             curves,

@@ -1,9 +1,10 @@
 //! `weft bench sockets`: programs on sockets, with the library and without it.
 //!
 //! ```text
-//!   cases.rs     the comparisons            figures.rs   the papers' tables and figures
-//!   talk.rs      a program at one end of a conversation; pair.rs: two of them
-//!   programs.rs  redis and nginx            ring.rs      two threads on a ring alone
+//!   cases.rs     the comparisons            figures.rs, tables.rs, compatibility.rs   those of the papers
+//!   talk.rs      a program at one end of a conversation (end.rs, many.rs, rpc.rs); pair.rs: two of them
+//!   load.rs      a server and its client (server.rs): redis.rs, nginx.rs, iperf.rs, xmlrpc.rs
+//!   ring.rs      two threads on a ring alone; primitives.rs: calls, locks, copies; rstream.rs: rsocket
 //!   carrier.rs   the kernel's TCP, or the library and a daemon of its own
 //! ```
 //!
@@ -12,25 +13,43 @@
 
 mod carrier;
 mod cases;
+mod compatibility;
+mod derived;
+mod end;
 mod figure;
 mod figures;
+mod first;
 mod hog;
 mod idle;
+mod iperf;
+mod load;
+mod many;
+mod nginx;
 mod pair;
+mod paper;
+mod picture;
+mod primitives;
 mod process;
-mod programs;
+mod redis;
 mod ring;
+mod row;
+mod rpc;
+mod rstream;
+mod server;
 mod several;
-pub(crate) mod talk;
+mod tables;
+mod talk;
+pub(crate) mod terms;
+mod xmlrpc;
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use process::{Outcome, say};
 
 use crate::args::{Args, Program, SocketsArgs};
-use crate::case::{Case, Effort};
+use crate::case::Case;
 use crate::harness::{judge, measure, turns};
+use crate::markdown::{self, Page};
 use crate::progress::Progress;
 use crate::report;
 
@@ -41,13 +60,14 @@ pub(crate) fn run(wanted: &SocketsArgs, args: &Args, out: &mut dyn Write) -> io:
         Some(Program::Hog) => return hog::run(),
         None => {}
     }
-    let effort = Effort { turn: if args.quick { QUICK_TURN } else { TURN }, ..args.effort() };
+    let effort = wanted.effort(args);
+    let mut figures = figures::FIGURES.iter().chain(&tables::TABLES);
     if let Some(name) = &wanted.figure {
-        let Some(figure) = figures::FIGURES.iter().find(|figure| figure.name == name) else {
+        let Some(figure) = figures.find(|figure| figure.name == name) else {
             let text = format!("there is no figure {name} (--list names them all)");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         };
-        return figure::run(figure, args, &effort, out);
+        return paper::run(figure, args, &effort, out);
     }
     let is_wanted = |case: &&Case| {
         wanted.only.is_empty() || wanted.only.iter().any(|text| case.name.contains(text.as_str()))
@@ -59,17 +79,18 @@ pub(crate) fn run(wanted: &SocketsArgs, args: &Args, out: &mut dyn Write) -> io:
     }
     if wanted.list {
         report::list(&cases, out)?;
-        for figure in &figures::FIGURES {
+        for figure in figures {
             writeln!(out, "--figure {:<25} {}", figure.name, figure.title)?;
         }
         return Ok(Ok(()));
     }
+    let mut page = args.update.as_deref().map(|path| Page::open(path, &["machine", "table"])).transpose()?;
     let progress = Progress::new(cases.iter().map(|case| turns(case, &effort) as u64).sum());
     if !args.json {
         progress.suspend(|| report::heading(out))?;
     }
     let mut rows = Vec::new();
-    for case in cases {
+    for case in &cases {
         progress.begin(case.name);
         for row in measure(case, &effort, &mut || progress.advance()) {
             progress.suspend(|| report::print(&row, args.json, out))?;
@@ -77,8 +98,15 @@ pub(crate) fn run(wanted: &SocketsArgs, args: &Args, out: &mut dyn Write) -> io:
         }
     }
     progress.finish();
+    if let Some(page) = &mut page {
+        let machine = format!("{}; {}", markdown::host(), picture::turns(&effort));
+        page.replace("machine", &markdown::wrapped(&machine));
+        if wanted.only.is_empty() {
+            page.replace("table", &markdown::table(&rows));
+        } else {
+            page.merge("table", &markdown::table(&rows));
+        }
+        page.save()?;
+    }
     Ok(judge(&rows, args.strict))
 }
-
-const TURN: Duration = Duration::from_secs(2);
-const QUICK_TURN: Duration = Duration::from_millis(100);

@@ -190,6 +190,7 @@ fn charts(points: &[Point], wanted: &SweepArgs) -> [Chart; 2] {
                 wanted.mtu, wanted.transfers
             )],
             x: "Octets of a transfer".to_owned(),
+            has_octets: true,
             y: format!("{what}, µs"),
             legend: Corner::UpperLeft,
             curves: vec![curve("RDMA Write", 0), curve("plain TCP", 1)],

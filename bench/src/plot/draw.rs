@@ -55,7 +55,7 @@ fn draw_chart(area: &Area<'_>, chart: &Chart) -> Drawn {
         .y_labels(8)
         .x_desc(&chart.x)
         .y_desc(&chart.y)
-        .x_label_formatter(&|size| octets(*size))
+        .x_label_formatter(&|size| if chart.has_octets { octets(*size) } else { size.to_string() })
         .y_label_formatter(&|value| value.to_string())
         .label_style(text(area, 13.0, &GREY))
         .axis_desc_style(text(area, 14.0, &INK))
@@ -169,6 +169,7 @@ mod tests {
             title: "Throughput <over> size".into(),
             notes: vec!["5 turns & their spread".into()],
             x: "Octets of a message".into(),
+            has_octets: true,
             y: "Throughput, GB/s".into(),
             legend: Corner::LowerRight,
             curves: vec![curve("ours", true, 1e-6), curve("\"theirs\"", false, 2e-6)],

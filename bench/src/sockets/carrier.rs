@@ -21,6 +21,8 @@ pub(super) enum Carrier {
         daemon: Arc<Daemon>,
         /// The client has the library, too.
         both: bool,
+        /// Each connection leaves TCP at once.
+        is_eager: bool,
     },
 }
 
@@ -33,20 +35,26 @@ pub(super) struct Daemon {
 impl Carrier {
     /// Starts a daemon for programs that have the library.
     pub(super) fn ours() -> Outcome<Self> {
-        Ok(Self::Rings { daemon: Arc::new(Daemon::start()?), both: true })
+        Ok(Self::Rings { daemon: Arc::new(Daemon::start()?), both: true, is_eager: false })
+    }
+
+    /// Starts a daemon for programs whose connections leave TCP at once.
+    pub(super) fn eager() -> Outcome<Self> {
+        Ok(Self::Rings { daemon: Arc::new(Daemon::start()?), both: true, is_eager: true })
     }
 
     /// Starts a daemon for servers that have the library, and whose clients have not.
     pub(super) fn server_only() -> Outcome<Self> {
-        Ok(Self::Rings { daemon: Arc::new(Daemon::start()?), both: false })
+        Ok(Self::Rings { daemon: Arc::new(Daemon::start()?), both: false, is_eager: false })
     }
 
     /// Returns a command that runs a program as users run it.
     pub(super) fn command(&self, serves: bool, program: &OsStr) -> Outcome<Command> {
         match self {
-            Self::Rings { daemon, both } if serves || *both => {
+            Self::Rings { daemon, both, is_eager } if serves || *both => {
                 let mut command = weft()?;
-                command.args(["sockets", "--daemon", &daemon.name, "--"]).arg(program);
+                command.args(["sockets", "--daemon", &daemon.name]);
+                command.args(is_eager.then_some("--eager")).arg("--").arg(program);
                 Ok(command)
             }
             _ => Ok(Command::new(program)),
@@ -54,9 +62,9 @@ impl Carrier {
     }
 
     /// Returns the daemon if both ends have the library.
-    pub(super) fn daemon(&self) -> Option<&Daemon> {
+    pub(super) const fn daemon(&self) -> Option<&Arc<Daemon>> {
         match self {
-            Self::Rings { daemon, both: true } => Some(daemon),
+            Self::Rings { daemon, both: true, .. } => Some(daemon),
             _ => None,
         }
     }
@@ -82,6 +90,15 @@ impl Daemon {
 
     /// Returns how many octets have gone through rings so far.
     pub(super) fn octets_by_ring(&self) -> Outcome<u64> {
+        self.sum("octets_out")
+    }
+
+    /// Returns how many ends have sent through rings so far.
+    pub(super) fn upgrades(&self) -> Outcome<u64> {
+        self.sum("upgraded_out")
+    }
+
+    fn sum(&self, name: &str) -> Outcome<u64> {
         let output = weft()?
             .args(["stat", &self.id().to_string(), "sockets", "--json"])
             .output()
@@ -90,11 +107,19 @@ impl Daemon {
         let lines = output.stdout.split(|octet| *octet == b'\n');
         let mut answers = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
         let own = answers.find(|answer| answer["pid"].as_u64() == Some(self.id().into()));
-        let octets = own.and_then(|answer| answer.pointer("/sums/octets_out")?.as_u64());
-        octets.ok_or_else(|| {
+        own.and_then(|answer| answer["sums"][name].as_u64()).ok_or_else(|| {
             let said = String::from_utf8_lossy(&output.stderr);
-            Trouble::failed(format!("weft stat sockets does not tell octets: {}", said.trim()))
+            Trouble::failed(format!("weft stat sockets does not tell {name}: {}", said.trim()))
         })
+    }
+
+    /// Checks that both ends of nearly all of so many connections have sent through rings since `before`.
+    pub(super) fn check_upgrades(&self, before: u64, connections: u64) -> Outcome<()> {
+        let upgraded = self.upgrades()?.saturating_sub(before) / 2;
+        if upgraded.saturating_mul(100) >= connections.saturating_mul(90) {
+            return Ok(());
+        }
+        Err(Trouble::failed(format!("of {connections} connections only {upgraded} left TCP")))
     }
 
     /// Checks that nearly all of so many octets went through rings since `before`.
@@ -116,6 +141,6 @@ impl Drop for Daemon {
 }
 
 /// Returns a call of this very program.
-fn weft() -> Outcome<Command> {
+pub(super) fn weft() -> Outcome<Command> {
     std::env::current_exe().map(Command::new).map_err(say("finding this program"))
 }

@@ -3,11 +3,12 @@
 use super::carrier::Carrier;
 use super::hog::Hog;
 use super::idle::Idle;
+use super::nginx;
 use super::pair::Talk;
 use super::process::Outcome;
-use super::programs::{Nginx, Redis};
+use super::redis::{Column, Redis};
 use super::ring::Ring;
-use super::talk::{Socket, Wait};
+use super::terms::{Socket, Wait};
 use crate::case::{Case, Quantity, Reference, Side, Sides, Target};
 
 /// All comparisons, in the order of the table.
@@ -18,12 +19,19 @@ pub(super) static CASES: [Case; 18] = [
         references: &[
             Reference::with_target("TCP, blocking", Target::RatioAtMost(0.04)),
             Reference::with_target("TCP, spinning", Target::RatioAtMost(0.1)),
+            Reference::with_target("the bare ring", Target::RatioAtMost(3.0)),
+            Reference::shown("TCP, cubic, 4 MiB, blocking"),
             Reference::shown("AF_UNIX, blocking"),
         ],
         clock_scale: 1,
         open: |_, _| {
             let ping = Talk::ping(8, Wait::Blocking);
-            sides(ping, &[ping, ping.waiting(Wait::Spinning), ping.over(Socket::Unix)])
+            let mut sides = sides(ping, &[ping, ping.waiting(Wait::Spinning)])?;
+            sides.references.push(Ring::round_trips()?);
+            for socket in [Socket::Cubic, Socket::Unix] {
+                sides.references.push(side(ping.over(socket), &Carrier::Kernel)?);
+            }
+            Ok(sides)
         },
     },
     Case {
@@ -58,11 +66,17 @@ pub(super) static CASES: [Case; 18] = [
         references: &[
             Reference::with_target("TCP", Target::RatioAtLeast(30.0)),
             Reference::with_target("the bare ring", Target::RatioAtLeast(0.4)),
+            Reference::shown("TCP, cubic, 4 MiB"),
+            Reference::shown("AF_UNIX"),
         ],
         clock_scale: 1,
         open: |_, _| {
-            let mut sides = sides(Talk::stream(8), &[Talk::stream(8)])?;
+            let talk = Talk::stream(8);
+            let mut sides = sides(talk, &[talk])?;
             sides.references.push(Ring::messages()?);
+            for socket in [Socket::Cubic, Socket::Unix] {
+                sides.references.push(side(talk.over(socket), &Carrier::Kernel)?);
+            }
             Ok(sides)
         },
     },
@@ -93,7 +107,7 @@ pub(super) static CASES: [Case; 18] = [
         quantity: Quantity::Micros,
         references: &[Reference::with_target("TCP", Target::RatioAtMost(1.05))],
         clock_scale: 1,
-        open: |_, _| sides(Talk::connections(), &[Talk::connections()]),
+        open: |_, _| sides(Talk::connections(1), &[Talk::connections(1)]),
     },
     Case {
         name: "sockets/stays-on-tcp/ping-8",
@@ -135,42 +149,42 @@ pub(super) static CASES: [Case; 18] = [
         quantity: Quantity::Rate,
         references: &[Reference::with_target("TCP", Target::RatioAtLeast(2.0))],
         clock_scale: 1,
-        open: |_, _| programs(|carrier| Redis::start(carrier, 1, 1)),
+        open: |_, _| programs(|carrier| redis(1, 1, carrier)),
     },
     Case {
         name: "sockets/redis/c50",
         quantity: Quantity::Rate,
         references: &[Reference::with_target("TCP", Target::RatioAtLeast(1.7))],
         clock_scale: 1,
-        open: |_, _| programs(|carrier| Redis::start(carrier, 50, 1)),
+        open: |_, _| programs(|carrier| redis(50, 1, carrier)),
     },
     Case {
         name: "sockets/redis/c50-p16",
         quantity: Quantity::Rate,
         references: &[Reference::with_target("TCP", Target::RatioAtLeast(1.2))],
         clock_scale: 1,
-        open: |_, _| programs(|carrier| Redis::start(carrier, 50, 16)),
+        open: |_, _| programs(|carrier| redis(50, 16, carrier)),
     },
     Case {
         name: "sockets/nginx/c1",
         quantity: Quantity::Rate,
         references: &[Reference::with_target("TCP", Target::RatioAtLeast(2.0))],
         clock_scale: 1,
-        open: |_, _| programs(|carrier| Nginx::start(carrier, 1, 100)),
+        open: |_, _| programs(|carrier| nginx::files(carrier, 1, 100)),
     },
     Case {
         name: "sockets/nginx/c32",
         quantity: Quantity::Rate,
         references: &[Reference::with_target("TCP", Target::RatioAtLeast(1.4))],
         clock_scale: 1,
-        open: |_, _| programs(|carrier| Nginx::start(carrier, 32, 100)),
+        open: |_, _| programs(|carrier| nginx::files(carrier, 32, 100)),
     },
     Case {
         name: "sockets/nginx/1m",
         quantity: Quantity::Rate,
         references: &[Reference::with_target("TCP", Target::RatioAtLeast(1.2))],
         clock_scale: 1,
-        open: |_, _| programs(|carrier| Nginx::start(carrier, 8, 1 << 20)),
+        open: |_, _| programs(|carrier| nginx::files(carrier, 8, 1 << 20)),
     },
 ];
 
@@ -205,6 +219,10 @@ fn beside_a_hog(talk: Talk) -> Outcome<Sides> {
 fn idle() -> Outcome<Sides> {
     let ping = Talk::ping(8, Wait::Blocking);
     Ok(Sides { ours: Idle::after(ping.start(&Carrier::ours()?)?), references: vec![Idle::one()] })
+}
+
+fn redis(connections: u64, pipeline: u64, carrier: &Carrier) -> Outcome<Box<dyn Side>> {
+    Redis { connections, pipeline, column: Column::Rate }.start(carrier)
 }
 
 /// Returns a program under the library and the same one without it.

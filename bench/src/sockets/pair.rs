@@ -5,10 +5,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
 
-use super::carrier::{Carrier, Daemon};
+use super::carrier::Carrier;
 use super::process::{Outcome, say};
-use super::talk::{Socket, Wait, Work};
+use super::rpc;
+use super::terms::{Socket, Threads, Wait, Work};
 use crate::case::{Effort, Sample, Side, Trouble};
 
 /// The conversation of two programs.
@@ -18,6 +21,9 @@ pub(super) struct Talk {
     pub(super) size: usize,
     pub(super) wait: Wait,
     pub(super) socket: Socket,
+    pub(super) threads: Threads,
+    /// Connections at a time, or messages there and back on each of many connections.
+    pub(super) count: usize,
     /// The cores of client and server.
     pub(super) cores: [Option<usize>; 2],
 }
@@ -49,7 +55,15 @@ struct Program {
 impl Talk {
     /// Returns messages there and back, each end on a core of its own.
     pub(super) const fn ping(size: usize, wait: Wait) -> Self {
-        Self { work: Work::Ping, size, wait, socket: Socket::Tcp, cores: [Some(0), Some(1)] }
+        Self {
+            work: Work::Ping,
+            size,
+            wait,
+            socket: Socket::Tcp,
+            threads: Threads::One,
+            count: 1,
+            cores: [Some(0), Some(1)],
+        }
     }
 
     /// Returns messages one way.
@@ -57,9 +71,24 @@ impl Talk {
         Self { work: Work::Stream, ..Self::ping(size, Wait::Blocking) }
     }
 
-    /// Returns connections with an octet there and back.
-    pub(super) const fn connections() -> Self {
-        Self { work: Work::Connect, ..Self::ping(1, Wait::Blocking) }
+    /// Returns connections, each with so many octets there and back.
+    pub(super) const fn connections(count: usize) -> Self {
+        Self { count, ..Self::ping(1, Wait::Blocking).doing(Work::Connect) }
+    }
+
+    /// Returns so many connections that the server has in one epoll set.
+    pub(super) const fn many(count: usize) -> Self {
+        Self { count, ..Self::ping(8, Wait::Blocking).doing(Work::Many) }
+    }
+
+    /// Returns another conversation with messages of the same size.
+    pub(super) const fn doing(self, work: Work) -> Self {
+        Self { work, ..self }
+    }
+
+    /// Returns the same conversation with a client that has these threads.
+    pub(super) const fn by(self, threads: Threads) -> Self {
+        Self { threads, ..self }
     }
 
     /// Returns the same conversation over another kind of socket.
@@ -77,12 +106,24 @@ impl Talk {
         Self { cores, ..self }
     }
 
+    /// Returns the octets of a transfer, one way.
+    fn octets(&self) -> u64 {
+        let octets = match self.work {
+            Work::Call => 2 * self.size + rpc::overhead(),
+            Work::Operate => 0,
+            Work::Connect => self.count * self.size,
+            _ => self.size,
+        };
+        octets as u64
+    }
+
     /// Returns the messages of a round.
     fn round(&self) -> usize {
         match self.work {
-            Work::Ping => (ROUND / self.size.max(1)).clamp(2, 200),
+            Work::Ping | Work::Many | Work::Call => (ROUND / self.size.max(1)).clamp(2, 200),
             Work::Stream => (ROUND / self.size.max(1)).clamp(4, 16_384),
-            Work::Connect | Work::Relay => 20,
+            Work::Operate => 10_000,
+            Work::Connect | Work::First | Work::Relay => 20,
         }
     }
 
@@ -145,8 +186,11 @@ impl Talk {
             &word(self.wait),
             "--socket",
             &word(self.socket),
+            "--threads",
+            &word(self.threads),
         ]);
         command.args(["--size", &self.size.to_string(), "--round", &self.round().to_string()]);
+        command.args(["--count", &self.count.to_string()]);
         if part.serves {
             command.arg("--serve");
         }
@@ -182,7 +226,12 @@ impl Program {
         Ok(Self { child, input, output: BufReader::new(output) })
     }
 
+    /// Returns the next line that the program prints.
     fn line(&mut self) -> Outcome<String> {
+        let mut wanted = [PollFd::new(self.output.get_ref(), PollFlags::IN)];
+        if poll(&mut wanted, Some(&PATIENCE)).map_err(say("waiting for a program"))? == 0 {
+            return Err(Trouble::failed("a program of the conversation stands still"));
+        }
         let mut line = String::new();
         match self.output.read_line(&mut line) {
             Ok(0) => Err(Trouble::failed("a program of the conversation ended early")),
@@ -202,22 +251,29 @@ impl Drop for Program {
 
 impl Side for Pair {
     fn turn(&mut self, effort: &Effort) -> Outcome<Sample> {
-        let daemon = self.carrier.daemon();
-        let by_ring = daemon.map(Daemon::octets_by_ring).transpose()?;
+        let daemon = self.carrier.daemon().cloned();
+        let (octets_before, upgrades_before) = match &daemon {
+            Some(daemon) => (daemon.octets_by_ring()?, daemon.upgrades()?),
+            None => (0, 0),
+        };
         let before = self.cpu()?;
-        writeln!(self.client.input, "{}", effort.turn.as_nanos().max(1)).map_err(say("asking for a turn"))?;
-        let line = self.client.line()?;
+        let line = self.ask(effort.turn)?;
         let cpu = self.cpu()?.saturating_sub(before);
         let mut numbers = line.split_whitespace().map(str::parse::<u64>);
         let (Some(Ok(transfers)), Some(Ok(nanos))) = (numbers.next(), numbers.next()) else {
             return Err(Trouble::failed(format!("a program answered: {}", line.trim())));
         };
-        let octets = transfers * self.talk.size as u64;
-        if let (Some(daemon), Some(before)) = (daemon, by_ring)
-            && self.talk.work != Work::Connect
+        let octets = transfers * self.talk.octets();
+        // In its first turn the connection leaves TCP.
+        if let Some(daemon) = &daemon
             && std::mem::replace(&mut self.is_warm, true)
         {
-            daemon.check(before, octets * self.passes())?;
+            match self.talk.work {
+                Work::Operate => {}
+                Work::Connect if self.talk.count == 1 => {}
+                Work::Connect => daemon.check_upgrades(upgrades_before, transfers)?,
+                _ => daemon.check(octets_before, octets * self.passes())?,
+            }
         }
         // The programs compare every octet before they report a transfer.
         let wall = Duration::from_nanos(nanos);
@@ -226,15 +282,25 @@ impl Side for Pair {
 }
 
 impl Pair {
+    /// Asks the client for a turn of this time, and returns its answer.
+    pub(super) fn ask(&mut self, turn: Duration) -> Outcome<String> {
+        writeln!(self.client.input, "{}", turn.as_nanos().max(1)).map_err(say("asking for a turn"))?;
+        self.client.line()
+    }
+
+    pub(super) const fn carrier(&self) -> &Carrier {
+        &self.carrier
+    }
+
     /// Returns how often each octet goes through a socket.
     fn passes(&self) -> u64 {
-        let ways = if self.talk.work == Work::Ping { 2 } else { 1 };
+        let ways = if matches!(self.talk.work, Work::Ping | Work::Many) { 2 } else { 1 };
         ways * (self.relays.len() as u64 + 1)
     }
 
-    /// Returns the CPU time of both programs and of the daemon.
+    /// Returns the CPU time of all programs and of the daemon.
     pub(super) fn cpu(&self) -> Outcome<Duration> {
-        let daemon = self.carrier.daemon().map(Daemon::id);
+        let daemon = self.carrier.daemon().map(|daemon| daemon.id());
         let programs = self.relays.iter().chain([&self.server, &self.client]);
         programs.map(|program| program.child.id()).chain(daemon).map(super::process::cpu_of).sum()
     }
@@ -249,3 +315,5 @@ impl Drop for Paths {
 }
 
 const ROUND: usize = 4 << 20;
+/// Seconds after which a program without an answer stands still: a turn has at most 60.
+const PATIENCE: Timespec = Timespec { tv_sec: 90, tv_nsec: 0 };

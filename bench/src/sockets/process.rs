@@ -5,6 +5,9 @@ use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use rustix::param::clock_ticks_per_second;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::case::Trouble;
 
 /// A result, or the reason why there is none.
@@ -30,4 +33,24 @@ pub(super) fn cpu_of(process: u32) -> Outcome<Duration> {
         text.split_whitespace().next()?.parse::<u64>().ok()
     });
     Ok(Duration::from_nanos(nanos.sum()))
+}
+
+/// Returns the CPU time of all processes that this one has started and that have ended.
+pub(super) fn cpu_of_children() -> Outcome<Duration> {
+    let text = fs::read_to_string("/proc/self/stat").map_err(say("asking for CPU time"))?;
+    // The fields behind the name begin with the third one; the 16th and 17th are wanted.
+    let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace().skip(13).take(2);
+    let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
+    Ok(Duration::from_secs(ticks) / u32::try_from(clock_ticks_per_second()).unwrap_or(100))
+}
+
+/// Lets this process and those that it starts have so many descriptors.
+pub(super) fn raise_descriptors(wanted: u64) -> Outcome<()> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return Ok(());
+    }
+    let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
+    setrlimit(Resource::Nofile, raised)
+        .map_err(|error| Trouble::Skipped(format!("{wanted} descriptors: {error}")))
 }

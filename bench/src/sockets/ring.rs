@@ -18,6 +18,9 @@ pub(super) struct Ring {
     goes_back: bool,
 }
 
+/// One thread that writes to a ring what it reads from it: messages of 8 octets.
+pub(super) struct Alone(World);
+
 /// The memory of a connection and of its two ends.
 struct World {
     link: Link,
@@ -33,6 +36,31 @@ impl Ring {
     /// Messages one way.
     pub(super) fn messages() -> Outcome<Box<dyn Side>> {
         Ok(Box::new(Self { world: Arc::new(World::new()?), goes_back: false }))
+    }
+}
+
+impl Alone {
+    pub(super) fn messages() -> Outcome<Box<dyn Side>> {
+        Ok(Box::new(Self(World::new()?)))
+    }
+}
+
+impl Side for Alone {
+    fn turn(&mut self, effort: &Effort) -> Outcome<Sample> {
+        let (outbound, inbound) = (self.0.outbound(0)?, self.0.inbound(1)?);
+        let mut watch = Watch::new(effort);
+        while watch.goes_on() {
+            watch.time(|| {
+                (0..ROUND).try_for_each(|number| {
+                    let mut came = [0; 8];
+                    let sent = outbound.write(&number.to_le_bytes());
+                    let is_whole = sent == Ok(8) && inbound.read(&mut came) == Ok(8);
+                    if is_whole && came == number.to_le_bytes() { Ok(()) } else { Err(lost()) }
+                })
+            })?;
+            watch.count(ROUND, ROUND * 8, ROUND);
+        }
+        Ok(watch.finish())
     }
 }
 

@@ -1,0 +1,112 @@
+//! A server under the load of a client that is started for each turn.
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use super::carrier::Carrier;
+use super::process::{Outcome, cpu_of, cpu_of_children, say};
+use super::server::Server;
+use crate::case::{Effort, Sample, Side, Trouble};
+
+/// A program that loads a server.
+pub(super) trait Client {
+    /// Runs the program for so many requests, or for a time, as it can be told.
+    fn run(&self, carrier: &Carrier, port: u16, work: Work) -> Outcome<Run>;
+}
+
+/// How much a client does.
+#[derive(Clone, Copy)]
+pub(super) struct Work {
+    pub(super) requests: u64,
+    pub(super) turn: Duration,
+}
+
+/// The result of a client's run.
+pub(super) struct Run {
+    pub(super) transfers: u64,
+    pub(super) wall: Duration,
+    /// The time of all requests, which differs from `wall` if that is made of latencies.
+    pub(super) time: Duration,
+    /// Octets of the user.
+    pub(super) octets: u64,
+    /// Octets that have to be sent by rings, at least.
+    pub(super) by_ring: u64,
+}
+
+/// Servers and their client, as a side of a comparison.
+pub(super) struct Load<C> {
+    /// The client's server, and those behind it.
+    servers: Vec<Server>,
+    carrier: Carrier,
+    client: C,
+    /// Requests that fill a turn, measured before the first one.
+    requests: u64,
+}
+
+impl<C: Client + 'static> Load<C> {
+    pub(super) fn boxed(servers: Vec<Server>, carrier: &Carrier, client: C) -> Box<dyn Side> {
+        Box::new(Self { servers, carrier: carrier.clone(), client, requests: 0 })
+    }
+
+    fn run(&self, work: Work) -> Outcome<Run> {
+        let port = self.servers.first().map_or(0, Server::port);
+        self.client.run(&self.carrier, port, work)
+    }
+
+    /// Returns how many requests fill a turn. A short run tells too few, since connections begin slowly.
+    fn fill(&self, turn: Duration) -> Outcome<u64> {
+        let mut requests = FIRST;
+        loop {
+            let Run { transfers, time, .. } = self.run(Work { requests, turn: Duration::ZERO })?;
+            let wanted = u128::from(transfers) * turn.as_nanos() / time.as_nanos().max(1);
+            requests = u64::try_from(wanted).unwrap_or(FIRST).max(FIRST);
+            if time * 2 >= turn {
+                return Ok(requests);
+            }
+        }
+    }
+
+    /// Returns the CPU time of servers and daemon, and of clients that have ended.
+    fn cpu(&self) -> Outcome<Duration> {
+        let daemon = self.carrier.daemon().map(|daemon| daemon.id());
+        let own = self.servers.iter().map(Server::id).chain(daemon);
+        Ok(own.map(cpu_of).sum::<Outcome<Duration>>()? + cpu_of_children()?)
+    }
+}
+
+impl<C: Client + 'static> Side for Load<C> {
+    fn turn(&mut self, effort: &Effort) -> Outcome<Sample> {
+        if self.requests == 0 {
+            self.requests = self.fill(effort.turn)?;
+        }
+        let daemon = self.carrier.daemon().cloned();
+        let by_ring = daemon.as_ref().map(|daemon| daemon.octets_by_ring()).transpose()?;
+        let before = self.cpu()?;
+        let run = self.run(Work { requests: self.requests, turn: effort.turn })?;
+        let cpu = self.cpu()?.saturating_sub(before);
+        if let (Some(daemon), Some(before)) = (daemon, by_ring) {
+            daemon.check(before, run.by_ring)?;
+        }
+        let Run { transfers, wall, octets, .. } = run;
+        Ok(Sample { wall, cpu, transfers, octets, checked: transfers, figure: 0.0 })
+    }
+}
+
+/// Runs a program to its end, and returns what it printed.
+pub(super) fn text_of(mut command: Command) -> Outcome<String> {
+    let Output { status, stdout, stderr } = command.output().map_err(say("starting a program"))?;
+    if status.success() {
+        return Ok(String::from_utf8_lossy(&stdout).into_owned());
+    }
+    Err(Trouble::failed(format!("{status}: {}", String::from_utf8_lossy(&stderr).trim())))
+}
+
+/// Returns the share of octets that goes by rings, if the first calls of each connection do not.
+pub(super) const fn behind_first(transfers: u64, connections: u64, octets: u64) -> u64 {
+    transfers.saturating_sub(connections * FIRST_CALLS) * octets
+}
+
+/// Requests of the first turn.
+const FIRST: u64 = 2000;
+/// Requests on a connection that has not left TCP yet.
+const FIRST_CALLS: u64 = 50;

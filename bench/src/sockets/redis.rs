@@ -1,0 +1,73 @@
+//! redis-server with redis-benchmark, which reads a value of 8 octets.
+
+use std::ffi::OsStr;
+use std::process::Command;
+use std::time::Duration;
+
+use super::carrier::Carrier;
+use super::load::{Client, Load, Run, Work, behind_first, text_of};
+use super::process::Outcome;
+use super::server::Server;
+use crate::case::{Side, Trouble};
+
+/// redis-benchmark.
+#[derive(Clone, Copy)]
+pub(super) struct Redis {
+    pub(super) connections: u64,
+    /// Requests under way on each connection.
+    pub(super) pipeline: u64,
+    /// The figure that counts.
+    pub(super) column: Column,
+}
+
+/// A column of what redis-benchmark prints.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Column {
+    Rate = 1,
+    Mean,
+    Least,
+    Median,
+    Percent95,
+    Percent99,
+}
+
+impl Redis {
+    /// Starts a server that has the value.
+    pub(super) fn start(self, carrier: &Carrier) -> Outcome<Box<dyn Side>> {
+        let server = Server::start(carrier, "redis-server", |port, folder| {
+            let port = port.to_string();
+            let words =
+                ["--port", &port, "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"];
+            Ok(words.map(str::to_owned).to_vec())
+        })?;
+        let mut set = Command::new("redis-benchmark");
+        set.args(["-p", &server.port().to_string(), "-c", "1", "-n", "1", "-t", "set", "-d", "8", "--csv"]);
+        text_of(set)?;
+        Ok(Load::boxed(vec![server], carrier, self))
+    }
+}
+
+impl Client for Redis {
+    fn run(&self, carrier: &Carrier, port: u16, Work { requests, .. }: Work) -> Outcome<Run> {
+        let mut command = carrier.command(false, OsStr::new("redis-benchmark"))?;
+        command.args(["-p", &port.to_string(), "-c", &self.connections.to_string()]);
+        command.args(["-P", &self.pipeline.to_string(), "-n", &requests.to_string()]);
+        command.args(["-t", "get", "-d", "8", "--csv"]);
+        let text = text_of(command)?;
+        let last = text.lines().last().unwrap_or_default();
+        let cell = |column: Column| last.split(',').nth(column as usize)?.trim_matches('"').parse().ok();
+        let (Some(rate), Some(figure)) = (cell(Column::Rate), cell(self.column)) else {
+            return Err(Trouble::failed(format!("redis-benchmark printed: {last}")));
+        };
+        let by_ring = behind_first(requests, self.connections * self.pipeline, OCTETS);
+        let rate: f64 = rate;
+        let time = Duration::from_secs_f64(requests as f64 / rate);
+        let millis: f64 = figure;
+        let latencies = Duration::from_secs_f64(millis / 1e3 * requests as f64);
+        let wall = if self.column == Column::Rate { time } else { latencies };
+        Ok(Run { transfers: requests, wall, time, octets: requests * OCTETS, by_ring })
+    }
+}
+
+/// Octets of `GET key:__rand_int__` and its answer.
+const OCTETS: u64 = 36 + 14;

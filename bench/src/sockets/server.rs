@@ -1,0 +1,88 @@
+//! Servers as Debian has them.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::carrier::Carrier;
+use super::process::{Outcome, next_number, say};
+use crate::case::Trouble;
+
+/// A server that ends with this value, and its folder.
+pub(super) struct Server {
+    child: Child,
+    port: u16,
+    folder: PathBuf,
+}
+
+impl Server {
+    /// Starts a program that listens on a free port, with arguments made of port and folder.
+    pub(super) fn start(
+        carrier: &Carrier,
+        program: &str,
+        arguments: impl Fn(u16, &str) -> std::io::Result<Vec<String>>,
+    ) -> Outcome<Self> {
+        find(program)?;
+        let folder =
+            std::env::temp_dir().join(format!("weft-bench-{}-{}", std::process::id(), next_number()));
+        fs::create_dir(&folder).map_err(say("making a folder"))?;
+        let port = free_port()?;
+        let mut command = carrier.command(true, OsStr::new(program))?;
+        command.args(arguments(port, &folder.display().to_string()).map_err(say("preparing a server"))?);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().map_err(say(program))?;
+        let mut server = Self { child, port, folder };
+        server.wait()?;
+        Ok(server)
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Waits until the server takes connections.
+    #[expect(clippy::disallowed_methods, reason = "a time limit turns a hang into a failure")]
+    fn wait(&mut self) -> Outcome<()> {
+        let start = Instant::now();
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(Trouble::failed(format!("a server ended with {status}")));
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(Trouble::failed("a server does not listen"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+        let _removed = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Checks that the machine has a program.
+pub(super) fn find(program: &str) -> Outcome<()> {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().map(drop).map_err(|error| Trouble::Skipped(format!("{program}: {error}")))
+}
+
+/// Returns a port of 127.0.0.1 that no program listens at.
+pub(super) fn free_port() -> Outcome<u16> {
+    let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    free.map(|address| address.port()).map_err(say("finding a port"))
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);
