@@ -7,6 +7,7 @@ mod ledger;
 mod opponent;
 mod reached;
 mod settings;
+mod sockets;
 mod startup;
 mod stream;
 mod ulpdu;
@@ -14,5 +15,6 @@ mod verbs;
 
 pub use act::Op;
 pub use reached::{Milestone, Reached};
+pub use sockets::{sockets_calls, sockets_link};
 pub use stream::stream;
 pub use verbs::verbs_ops;

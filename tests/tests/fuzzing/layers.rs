@@ -123,7 +123,7 @@ fn messages() -> Vec<(String, Vec<u8>)> {
     let to_process = [
         ("refused", ToProcess::Refused { reason: Reason::Version }),
         ("bell", ToProcess::PeerBell { family: 5, waiter }),
-        ("offer", ToProcess::Offer { slot, generation, link, channel, party, secret: [1, 2], ring }),
+        ("offer", ToProcess::Offer { slot, generation, link, channel, party, ring }),
         ("dropped", ToProcess::Dropped { slot, generation, reason: Reason::NoPartner }),
     ];
     let to_daemon = to_daemon.map(|(name, message)| (format!("to-daemon-{name}"), message.encode().to_vec()));

@@ -5,5 +5,6 @@ mod layers;
 mod script;
 mod scripts;
 mod seeds;
+mod sockets;
 mod stream;
 mod verbs;

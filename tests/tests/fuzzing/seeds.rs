@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use weft_tests::fuzzing;
 
-use crate::{dialogs, layers, scripts, verbs};
+use crate::{dialogs, layers, scripts, sockets, verbs};
 
 /// The seeds of a target: name and octets.
 pub(crate) fn read(target: &str) -> Vec<(String, Vec<u8>)> {
@@ -34,6 +34,7 @@ fn made(target: &str) -> Vec<(String, Vec<u8>)> {
     match target {
         "stream" => [scripts::all(), dialogs::all()].concat(),
         "verbs_ops" => verbs::seeds(),
+        "sockets_link" | "sockets_calls" => sockets::all(target),
         _ => layers::all(target),
     }
 }
@@ -91,6 +92,8 @@ fn run(target: &str, octets: &[u8]) {
         "netif_frame" => weft_netif::fuzzing::frame(octets),
         "sockets_message" => weft_sockets::fuzzing::message(octets),
         "sockets_claim" => weft_sockets::fuzzing::claims(octets),
+        "sockets_link" => fuzzing::sockets_link(octets),
+        "sockets_calls" => fuzzing::sockets_calls(octets),
         "capture" => {
             let _records = weft_cli::fuzzing::capture(octets);
         }
@@ -104,7 +107,7 @@ fn run(target: &str, octets: &[u8]) {
     }
 }
 
-const TARGETS: [&str; 11] = [
+const TARGETS: [&str; 13] = [
     "mpa_startup",
     "mpa_deframe",
     "ddp_header",
@@ -113,6 +116,8 @@ const TARGETS: [&str; 11] = [
     "netif_frame",
     "sockets_message",
     "sockets_claim",
+    "sockets_link",
+    "sockets_calls",
     "capture",
     "stream",
     "verbs_ops",
