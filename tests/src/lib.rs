@@ -11,6 +11,7 @@ mod loopback;
 mod pair;
 mod peer;
 pub mod simulate;
+pub mod sockets;
 
 pub use pair::{HOST, PORT, Pair, PairConfig, Side};
 pub use peer::{PATIENCE, RawHost, RawPeer};

@@ -24,24 +24,24 @@ mod memory;
 mod model;
 mod network;
 mod plan;
-mod random;
+pub(crate) mod random;
 mod request;
 mod sabotage;
-mod tally;
-mod trace;
+pub(crate) mod tally;
+pub(crate) mod trace;
 mod verdict;
 mod workload;
 mod world;
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use sabotage::Sabotage;
 pub use tally::Tally;
 
+use crate::sockets;
 use plan::Plan;
 use sabotage::Saboteur;
-use trace::Trace;
+use trace::{Trace, text_of};
 use world::World;
 
 /// The result of a run.
@@ -66,8 +66,32 @@ pub struct Outcome {
 pub struct Options {
     /// Keep the events as text.
     pub trace: bool,
+    /// What is simulated.
+    pub kind: Kind,
     /// Falsify the engines' results.
     pub sabotage: Option<Sabotage>,
+    /// A step that programs with sockets leave out.
+    pub left_out: Option<sockets::Sabotage>,
+}
+
+/// What is simulated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Engines, their applications and a network.
+    #[default]
+    Verbs,
+    /// Programs on `weft sockets`, their daemon and the kernel's streams.
+    Sockets,
+}
+
+impl Kind {
+    /// Returns the name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Verbs => "verbs",
+            Self::Sockets => "sockets",
+        }
+    }
 }
 
 /// Runs one seed. A panic of the stack is a failure like any other.
@@ -80,7 +104,14 @@ pub fn run(seed: u64, options: Options) -> Outcome {
         tally: Tally { seeds: 1, ..Tally::default() },
         sabotaged: false,
     };
-    let caught = catch_unwind(AssertUnwindSafe(|| simulate(seed, options, &mut outcome)));
+    let caught = catch_unwind(AssertUnwindSafe(|| match options.kind {
+        Kind::Verbs => simulate(seed, options, &mut outcome),
+        Kind::Sockets => {
+            let run = sockets::simulate(seed, options.trace, options.left_out);
+            (outcome.hash, outcome.tally, outcome.lines) = (run.hash, run.tally, run.lines);
+            run.result
+        }
+    }));
     match caught {
         Ok(Ok(())) => {}
         Ok(Err(failure)) => outcome.failure = Some(failure),
@@ -90,8 +121,9 @@ pub fn run(seed: u64, options: Options) -> Outcome {
 }
 
 /// Returns the command that repeats a seed.
-pub fn command(seed: u64) -> String {
-    format!("cargo run --release -p weft-tests --bin simulate -- --seeds 1 --from {seed}")
+pub fn command(kind: Kind, seed: u64) -> String {
+    let world = kind.name();
+    format!("cargo run --release -p weft-tests --bin simulate -- --world {world} --seeds 1 --from {seed}")
 }
 
 fn simulate(seed: u64, options: Options, outcome: &mut Outcome) -> Result<(), String> {
@@ -108,10 +140,4 @@ fn simulate(seed: u64, options: Options, outcome: &mut Outcome) -> Result<(), St
     outcome.tally = Tally { seeds: 1, ..std::mem::take(&mut world.tally) };
     outcome.lines = std::mem::replace(&mut world.trace, Trace::new(false)).into_lines();
     result
-}
-
-/// Returns the message of a panic.
-fn text_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text")
 }

@@ -1,5 +1,6 @@
 //! The events of a run, as a hash and, if a user wants to read them, as lines.
 
+use std::any::Any;
 use std::fmt::{self, Write};
 
 use weft_netif::Instant;
@@ -47,6 +48,12 @@ impl Trace {
     fn number(&mut self, number: u64) {
         self.hash = fold(self.hash, &number.to_le_bytes());
     }
+}
+
+/// Returns the message of a panic.
+pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text")
 }
 
 struct Hasher<'a>(&'a mut u64);

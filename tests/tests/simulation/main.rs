@@ -1,11 +1,15 @@
 //! Seeds of the simulation, and the proof that its model can fail.
 
-use weft_tests::simulate::{Options, Outcome, Sabotage, Tally, command, run};
+mod sockets;
+
+use weft_tests::simulate::{Kind, Options, Outcome, Sabotage, Tally, command, run};
 
 /// The outcomes of seeds, in order; panics at the first that fails.
 fn passed(seeds: impl IntoIterator<Item = u64>) -> Vec<Outcome> {
     let outcomes = seeds.into_iter().map(|seed| run(seed, Options::default()));
-    outcomes.inspect(|outcome| assert_eq!(outcome.failure, None, "{}", command(outcome.seed))).collect()
+    outcomes
+        .inspect(|outcome| assert_eq!(outcome.failure, None, "{}", command(Kind::Verbs, outcome.seed)))
+        .collect()
 }
 
 /// Rare events have to happen, too: a pass means little if nothing was tried.
@@ -62,7 +66,7 @@ fn every_sabotage_is_noticed() {
                 committed += 1;
                 assert_ne!(outcome.failure, None, "{sabotage:?} in seed {seed}");
             } else {
-                assert_eq!(outcome.failure, None, "without {sabotage:?}: {}", command(seed));
+                assert_eq!(outcome.failure, None, "without {sabotage:?}: {}", command(Kind::Verbs, seed));
             }
             if committed == 5 {
                 break;

@@ -1,6 +1,7 @@
 //! The command line.
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
+use weft_tests::simulate::Kind;
 
 /// Simulates engines on a network full of faults, and checks every completion and every octet.
 ///
@@ -20,6 +21,9 @@ use clap::Parser;
   cargo run --release -p weft-tests --bin simulate -- --seeds 500 --json"
 )]
 pub(crate) struct Args {
+    /// Simulate this world
+    #[arg(long, value_enum, default_value_t = World::Verbs)]
+    world: World,
     /// Run so many seeds
     #[arg(long, value_name = "N", default_value_t = 100, conflicts_with_all = ["seconds", "trace"])]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
@@ -44,4 +48,22 @@ pub(crate) struct Args {
     /// Run one seed, and print its plan and what happens
     #[arg(long)]
     pub(crate) trace: bool,
+}
+
+/// What is simulated.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum World {
+    /// Engines, their applications and a network
+    Verbs,
+    /// Programs on `weft sockets`, their daemon and the kernel's streams
+    Sockets,
+}
+
+impl Args {
+    pub(crate) const fn kind(&self) -> Kind {
+        match self.world {
+            World::Verbs => Kind::Verbs,
+            World::Sockets => Kind::Sockets,
+        }
+    }
 }

@@ -32,7 +32,7 @@ fn simulate(args: &Args) -> io::Result<ExitCode> {
 
 /// Prints the plan of one seed and all events in it.
 fn trace(args: &Args) -> io::Result<ExitCode> {
-    let outcome = run(args.from, Options { trace: true, ..Options::default() });
+    let outcome = run(args.from, Options { trace: true, kind: args.kind(), ..Options::default() });
     let mut out = io::stdout().lock();
     for line in &outcome.lines {
         writeln!(out, "{line}")?;
@@ -42,7 +42,7 @@ fn trace(args: &Args) -> io::Result<ExitCode> {
     Ok(match &outcome.failure {
         None => ExitCode::SUCCESS,
         Some(reason) => {
-            report::complain(outcome.seed, reason);
+            report::complain(args.kind(), outcome.seed, reason);
             ExitCode::FAILURE
         }
     })

@@ -5,11 +5,12 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use weft_tests::simulate::{Tally, command};
+use weft_tests::simulate::{Kind, Tally, command};
 
 /// The results of all seeds together.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
+    pub(crate) kind: Kind,
     pub(crate) from: u64,
     pub(crate) tally: Tally,
     /// Seeds and reasons, in the order of the seeds.
@@ -21,9 +22,9 @@ pub(crate) struct Summary {
 }
 
 /// Reports at once that a seed has failed, and the command that repeats it.
-pub(crate) fn complain(seed: u64, reason: &str) {
+pub(crate) fn complain(kind: Kind, seed: u64, reason: &str) {
     // If standard error is closed, the summary and the exit status still report it.
-    let _unread = writeln!(io::stderr(), "seed {seed} failed: {reason}\n  {}", command(seed));
+    let _unread = writeln!(io::stderr(), "seed {seed} failed: {reason}\n  {}", command(kind, seed));
 }
 
 /// Prints the results of all seeds.
@@ -64,7 +65,7 @@ fn table(summary: &Summary, out: &mut impl Write) -> io::Result<()> {
         [] => writeln!(out, "ok"),
         failures => {
             for (seed, _) in failures {
-                writeln!(out, "failed: {}", command(*seed))?;
+                writeln!(out, "failed: {}", command(summary.kind, *seed))?;
             }
             Ok(())
         }
@@ -73,10 +74,9 @@ fn table(summary: &Summary, out: &mut impl Write) -> io::Result<()> {
 
 fn object(summary: &Summary) -> Value {
     let tally = &summary.tally;
-    let failures = summary
-        .failures
-        .iter()
-        .map(|(seed, reason)| json!({ "seed": seed, "reason": reason, "command": command(*seed) }));
+    let failures = summary.failures.iter().map(
+        |(seed, reason)| json!({ "seed": seed, "reason": reason, "command": command(summary.kind, *seed) }),
+    );
     let mut object = json!({
         "seeds": tally.seeds,
         "from": summary.from,

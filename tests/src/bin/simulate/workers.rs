@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use weft_tests::simulate::{Options, Outcome, run as run_seed};
+use weft_tests::simulate::{Kind, Options, Outcome, run as run_seed};
 
 use crate::args::Args;
 use crate::report::{self, Summary};
@@ -38,24 +38,24 @@ pub(crate) fn run(args: &Args) -> Summary {
     let mut summary = thread::scope(|scope| {
         for _ in 0..threads {
             let (sender, work) = (sender.clone(), &work);
-            scope.spawn(move || run_seeds(work, &sender));
+            scope.spawn(move || run_seeds(work, args.kind(), &sender));
         }
         drop(sender);
         collect(args, &work, &receiver)
     });
     summary.failures.sort_unstable();
-    Summary { from: args.from, elapsed: start.elapsed(), threads, ..summary }
+    Summary { kind: args.kind(), from: args.from, elapsed: start.elapsed(), threads, ..summary }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a user waits in real time")]
-fn run_seeds(work: &Work, outcomes: &Sender<Outcome>) {
+fn run_seeds(work: &Work, kind: Kind, outcomes: &Sender<Outcome>) {
     loop {
         let late = work.until.is_some_and(|until| Instant::now() >= until);
         let seed = work.next.fetch_add(1, Ordering::Relaxed);
         if late || work.stop.load(Ordering::Relaxed) || seed >= work.end {
             return;
         }
-        if outcomes.send(run_seed(seed, Options::default())).is_err() {
+        if outcomes.send(run_seed(seed, Options { kind, ..Options::default() })).is_err() {
             return;
         }
     }
@@ -69,7 +69,7 @@ fn collect(args: &Args, work: &Work, outcomes: &Receiver<Outcome>) -> Summary {
         summary.hash = summary.hash.wrapping_add(outcome.hash);
         bar.inc(1);
         if let Some(reason) = outcome.failure {
-            bar.suspend(|| report::complain(outcome.seed, &reason));
+            bar.suspend(|| report::complain(args.kind(), outcome.seed, &reason));
             summary.failures.push((outcome.seed, reason));
             work.stop.fetch_or(args.fail_fast, Ordering::Relaxed);
         }

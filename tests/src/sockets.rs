@@ -1,0 +1,52 @@
+//! The world of sockets for the simulation: programs, daemons and the kernel's streams of one host.
+//!
+//! The core is the real one, built with atomics before each of which another thread may run, or the process be killed. The
+//! daemon's state is the real one, too. What the library does around the core in programs is written again here, without
+//! system calls: `end.rs`, `transfer.rs`, `waits.rs` and `lower.rs` follow its files. They are a model of it: its own
+//! tests show that it has the same steps.
+
+mod app;
+mod connection;
+mod end;
+mod kernel;
+mod lower;
+mod oracle;
+mod plan;
+mod process;
+mod sabotage;
+mod service;
+mod task;
+mod transfer;
+mod waits;
+mod world;
+
+use crate::simulate::tally::Tally;
+use crate::simulate::trace::Trace;
+
+pub use sabotage::Sabotage;
+
+use plan::Plan;
+use world::World;
+
+/// What came of a run.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) result: Result<(), String>,
+    pub(crate) hash: u64,
+    pub(crate) tally: Tally,
+    pub(crate) lines: Vec<String>,
+}
+
+/// Runs one seed.
+pub(crate) fn simulate(seed: u64, is_traced: bool, left_out: Option<Sabotage>) -> Run {
+    let mut plan = Plan::new(seed);
+    let world = World::new(&mut plan, Trace::new(is_traced), left_out);
+    for connection in &plan.connections {
+        world.note(format_args!("{connection:?}"));
+    }
+    app::begin(&world, &plan);
+    let result = world.run(&plan);
+    let trace = world.trace.replace(Trace::new(false));
+    let tally = Tally { seeds: 1, ..world.tally.take() };
+    Run { result, hash: trace.hash(), tally, lines: trace.into_lines() }
+}

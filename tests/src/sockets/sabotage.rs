@@ -1,0 +1,36 @@
+//! Steps that a test leaves out to see that the model notices it.
+
+/// A step that the programs leave out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// A thread that goes to sleep does not look once more.
+    LastLook,
+    /// A sender wakes nobody.
+    Wake,
+    /// A reader that asks for TCP wakes nobody.
+    WakeOfQuestion,
+    /// A sender does not close the gate before it leaves TCP.
+    Gate,
+    /// A thread that waits in the kernel does not go inside the gate.
+    GateOfWait,
+    /// A thread looks whether a direction is on TCP before it goes inside the gate.
+    LookBeforeGate,
+    /// A reader leaves TCP without the lock.
+    AttachUnlocked,
+    /// A ring is given back before the reader has left it.
+    RingTooEarly,
+}
+
+impl Sabotage {
+    /// All kinds.
+    pub const ALL: [Self; 8] = [
+        Self::LastLook,
+        Self::Wake,
+        Self::WakeOfQuestion,
+        Self::Gate,
+        Self::GateOfWait,
+        Self::LookBeforeGate,
+        Self::AttachUnlocked,
+        Self::RingTooEarly,
+    ];
+}
