@@ -1,5 +1,6 @@
 //! The daemon of the workers, which dies and comes again.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -33,17 +34,37 @@ impl Daemon {
 
     /// Returns the octets that went by rings in the life of this daemon.
     pub(crate) fn ring_octets(&self) -> u64 {
-        let Some(child) = &self.child else { return 0 };
+        self.tell()["sums"]["octets_out"].as_u64().unwrap_or_default()
+    }
+
+    /// Returns what the daemon knows of a connection with this address.
+    pub(crate) fn connection(&self, address: &str) -> String {
+        let told = self.tell();
+        let connections = told["connections"].as_array().into_iter().flatten();
+        let has_it = |connection: &&serde_json::Value| connection.to_string().contains(address);
+        connections.filter(has_it).map(ToString::to_string).collect()
+    }
+
+    /// Returns what the daemon holds, once it serves.
+    pub(crate) fn held_at_first(&self) -> Option<Held> {
+        self.child.as_ref()?;
+        while self.tell().is_null() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.held()
+    }
+
+    /// Returns what the daemon holds.
+    pub(crate) fn held(&self) -> Option<Held> {
+        self.child.as_ref().and_then(|child| Held::of(child.id()))
+    }
+
+    fn tell(&self) -> serde_json::Value {
+        let Some(child) = &self.child else { return serde_json::Value::Null };
         let mut command = Command::new(&self.program);
         command.args(["stat", &child.id().to_string(), "sockets", "--json"]).env("WEFT_STAT", &self.folder);
         let answer = command.stderr(Stdio::null()).output().map(|output| output.stdout).unwrap_or_default();
-        let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap_or_default();
-        answer["sums"]["octets_out"].as_u64().unwrap_or_default()
-    }
-
-    /// Returns how many descriptors the daemon holds, and how many of them are memfds.
-    pub(crate) fn descriptors(&self) -> Option<[usize; 2]> {
-        self.child.as_ref().and_then(|child| descriptors(child.id()))
+        serde_json::from_slice(&answer).unwrap_or_default()
     }
 
     fn begin(&mut self) -> io::Result<()> {
@@ -75,12 +96,52 @@ impl Drop for Daemon {
     }
 }
 
-/// Returns how many descriptors a process holds, and how many of them are memfds.
-pub(crate) fn descriptors(pid: u32) -> Option<[usize; 2]> {
-    let all: Vec<PathBuf> = std::fs::read_dir(format!("/proc/{pid}/fd"))
-        .ok()?
-        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
-        .collect();
-    let memory = all.iter().filter(|target| target.to_string_lossy().starts_with("/memfd:"));
-    Some([all.len(), memory.count()])
+/// What a process holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    /// Its descriptors by kind.
+    kinds: BTreeMap<String, usize>,
+    pub(crate) descriptors: usize,
+    pub(crate) memfds: usize,
+    pub(crate) eventfds: usize,
+    /// Memory of its own, in KiB.
+    pub(crate) own: u64,
+    /// Memory of memfds that it has touched, in KiB.
+    pub(crate) shared: u64,
+}
+
+impl Held {
+    /// Looks at a process.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        let all: Vec<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))
+            .ok()?
+            .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+            .map(|target| target.to_string_lossy().replace(|letter: char| letter.is_ascii_digit(), ""))
+            .collect();
+        let count = |kind: &str| all.iter().filter(|target| target.starts_with(kind)).count();
+        let mut kinds = BTreeMap::new();
+        for kind in &all {
+            *kinds.entry(kind.clone()).or_default() += 1;
+        }
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let kib = |name: &str| {
+            let text = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            text.trim().trim_end_matches(" kB").parse().unwrap_or(0)
+        };
+        Some(Self {
+            kinds,
+            descriptors: all.len(),
+            memfds: count("/memfd:"),
+            eventfds: count("anon_inode:[eventfd]"),
+            own: kib("RssAnon:"),
+            shared: kib("RssShmem:"),
+        })
+    }
+}
+
+impl core::fmt::Display for Held {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { kinds, descriptors, own, shared, .. } = self;
+        write!(f, "{descriptors} descriptors {kinds:?}, {own} KiB of its own, {shared} KiB shared")
+    }
 }

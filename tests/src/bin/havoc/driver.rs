@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::args::Args;
-use crate::daemon::{Daemon, descriptors};
+use crate::daemon::{Daemon, Held};
 
 /// A worker and what it has said of itself.
 struct Worker {
     child: Child,
     port: Option<u16>,
     is_stopped: bool,
-    /// Its descriptors before it had a connection.
-    descriptors: usize,
+    /// What it held before it had a connection.
+    held: Option<Held>,
 }
 
 /// A connection between workers that live.
@@ -34,6 +34,10 @@ struct Driver {
     /// All workers ever; those that were killed are `None`.
     workers: Vec<Option<Worker>>,
     connections: BTreeMap<u64, Connection>,
+    /// Children that share a connection with a worker, and the connection.
+    children: BTreeMap<u32, u64>,
+    /// What the first daemon held before it had a client.
+    daemon_held: Option<Held>,
     sender: Sender<(usize, String)>,
     reports: Receiver<(usize, String)>,
     chance: u64,
@@ -49,6 +53,8 @@ struct Counts {
     whole: u64,
     broken: u64,
     kills: u64,
+    shared: u64,
+    children: u64,
     stops: u64,
     restarts: u64,
     ring: u64,
@@ -70,11 +76,12 @@ pub(crate) fn run(args: &Args) -> io::Result<bool> {
         driver.listen(Duration::from_millis(50));
     }
     driver.finish()?;
-    let Counts { connections, whole, broken, kills, stops, restarts, ring } = driver.counts;
+    let Counts { connections, whole, broken, kills, shared, children, stops, restarts, ring } = driver.counts;
     writeln!(
         io::stdout(),
-        "{} s, {kills} kills, {stops} stops, {restarts} restarts of the daemon; {connections} connections, {whole} ends \
-         whole, {broken} broken by kills; {ring} octets by ring; {} faults",
+        "{} s, {kills} kills of workers and {children} of their children, {stops} stops, {restarts} restarts of the \
+         daemon; {connections} connections, {shared} of them shared by fork, {whole} ends whole, {broken} broken by \
+         kills; {ring} octets by ring; {} faults",
         start.elapsed().as_secs(),
         driver.faults,
     )?;
@@ -84,11 +91,14 @@ pub(crate) fn run(args: &Args) -> io::Result<bool> {
 impl Driver {
     fn new(beside: &Path, library: PathBuf, args: &Args) -> io::Result<Self> {
         let (sender, reports) = channel();
+        let daemon = Daemon::start(beside, args.plain)?;
         Ok(Self {
             library: (!args.plain).then_some(library),
-            daemon: Daemon::start(beside, args.plain)?,
+            daemon_held: daemon.held_at_first(),
+            daemon,
             workers: Vec::new(),
             connections: BTreeMap::new(),
+            children: BTreeMap::new(),
             sender,
             reports,
             chance: args.seed,
@@ -117,7 +127,7 @@ impl Driver {
                 }
             }
         });
-        self.workers.push(Some(Worker { child, port: None, is_stopped: false, descriptors: 0 }));
+        self.workers.push(Some(Worker { child, port: None, is_stopped: false, held: None }));
         Ok(())
     }
 
@@ -136,7 +146,10 @@ impl Driver {
             self.next += 1;
             self.connections.insert(id, Connection { workers, ended: 0 });
             self.counts.connections += 1;
-            self.tell(workers[0], &format!("connect {id} {port}"));
+            let is_shared = self.below(SHARED) == 0;
+            self.counts.shared += u64::from(is_shared);
+            let order = if is_shared { "share" } else { "connect" };
+            self.tell(workers[0], &format!("{order} {id} {port}"));
         }
         Ok(())
     }
@@ -168,9 +181,21 @@ impl Driver {
                 self.daemon.restart()?;
                 self.counts.restarts += 1;
             }
+            15..=17 => self.kill_child(),
             _ => {}
         }
         Ok(())
+    }
+
+    fn kill_child(&mut self) {
+        let at = self.below(self.children.len());
+        let Some((&child, &id)) = self.children.iter().nth(at) else { return };
+        let pid = i32::try_from(child).ok().and_then(Pid::from_raw);
+        if pid.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok()) {
+            self.counts.children += 1;
+            self.connections.remove(&id);
+        }
+        self.children.remove(&child);
     }
 
     fn signal(&mut self, worker: usize, signal: Signal) {
@@ -205,8 +230,17 @@ impl Driver {
             "port" => {
                 if let Some(worker) = &mut self.workers[number] {
                     worker.port = u16::try_from(id).ok();
-                    worker.descriptors = descriptors(worker.child.id()).map_or(0, |[all, _]| all);
+                    worker.held = Held::of(worker.child.id());
                 }
+                return;
+            }
+            "child" => {
+                let child = u32::try_from(id).unwrap_or_default();
+                self.children.insert(child, words.next().and_then(|id| id.parse().ok()).unwrap_or_default());
+                return;
+            }
+            "left" => {
+                self.children.remove(&u32::try_from(id).unwrap_or_default());
                 return;
             }
             "over" => self.counts.whole += 1,
@@ -214,7 +248,11 @@ impl Driver {
             "broken" if id == 0 => return,
             // A worker of it was killed.
             "broken" if !self.connections.contains_key(&id) => self.counts.broken += 1,
-            _ => self.fault(&format!("worker {number}: {line}")),
+            _ => {
+                let address = words.next_back().unwrap_or("none");
+                let known = if kind == "stall" { self.daemon.connection(address) } else { String::new() };
+                self.fault(&format!("worker {number}: {line} {known}"));
+            }
         }
         if kind != "stall"
             && let Some(connection) = self.connections.get_mut(&id)
@@ -235,21 +273,9 @@ impl Driver {
         self.listen(Duration::from_millis(500));
         let survivors = self.running(|worker| worker.port.is_some());
         survivors.iter().for_each(|worker| self.tell(*worker, "finish"));
-        let mut waiting = survivors.clone();
-        while !waiting.is_empty()
-            && let Ok((worker, line)) = self.reports.recv_timeout(PATIENCE)
-        {
-            waiting.retain(|other| *other != worker || line != "finished");
-            self.handle(worker, &line);
-        }
-        if !waiting.is_empty() {
-            self.fault(&format!("workers that do not finish: {waiting:?}"));
-        }
+        self.wait_for(&survivors, "finished", true);
         self.counts.ring += self.daemon.ring_octets();
-        let before: Option<[usize; 2]> = self.daemon.descriptors();
-        for worker in &survivors {
-            self.look_at(*worker, survivors.len());
-        }
+        self.look_at(&survivors);
         for worker in survivors {
             self.tell(worker, "exit");
             if let Some(mut worker) = self.workers[worker].take()
@@ -258,35 +284,73 @@ impl Driver {
                 self.fault("a worker ended with a failure");
             }
         }
-        self.look_at_daemon(before);
+        self.look_at_daemon();
         Ok(())
     }
 
-    /// A survivor may hold a link and doorbells for each of the others, and nothing for the dead.
-    fn look_at(&mut self, number: usize, neighbours: usize) {
-        let Some(worker) = &self.workers[number] else { return };
-        let Some([all, memory]) = descriptors(worker.child.id()) else { return };
-        if memory > neighbours + OWN_MEMORY || all > worker.descriptors + DOORBELLS * (neighbours + 1) {
-            let before = worker.descriptors;
-            self.fault(&format!(
-                "worker {number} holds {all} descriptors, {memory} of them memfds; it began with {before}"
-            ));
+    /// Waits until all of these workers have said so, and their children have left if that is wanted.
+    fn wait_for(&mut self, workers: &[usize], word: &str, with_children: bool) {
+        let mut waiting = workers.to_vec();
+        while !waiting.is_empty() || with_children && !self.children.is_empty() {
+            let Ok((worker, line)) = self.reports.recv_timeout(PATIENCE) else {
+                let children = self.children.clone();
+                return self.fault(&format!("not {word}: workers {waiting:?}, or children {children:?}"));
+            };
+            waiting.retain(|other| *other != worker || line != word);
+            self.handle(worker, &line);
         }
     }
 
-    /// The daemon may hold nothing for processes that have gone.
-    fn look_at_daemon(&mut self, before: Option<[usize; 2]>) {
-        let mut left = self.daemon.descriptors();
-        for _ in 0..250 {
-            if left.is_none_or(|[_, memory]| memory == 0) {
-                return;
+    /// A survivor may hold a link and doorbells for each of the others, and nothing for the dead. It hears of the dead
+    /// at its next calls.
+    fn look_at(&mut self, survivors: &[usize]) {
+        let mut faults = Vec::new();
+        for _ in 0..LOOKS {
+            survivors.iter().for_each(|worker| self.tell(*worker, "settle"));
+            self.wait_for(survivors, "settled", false);
+            faults = survivors.iter().filter_map(|worker| self.excess(*worker, survivors.len())).collect();
+            if faults.is_empty() {
+                break;
             }
-            std::thread::sleep(Duration::from_millis(20));
-            left = self.daemon.descriptors();
+            std::thread::sleep(LOOK);
         }
-        self.fault(&format!(
-            "the daemon holds {left:?} descriptors and memfds of nobody; it held {before:?}"
-        ));
+        faults.iter().for_each(|fault| self.fault(fault));
+    }
+
+    /// Tells what a survivor holds if that is too much.
+    fn excess(&self, number: usize, neighbours: usize) -> Option<String> {
+        let worker = self.workers[number].as_ref()?;
+        let (before, now) = (worker.held.as_ref()?, Held::of(worker.child.id())?);
+        let is_well = now.memfds <= neighbours + OWN_MEMORY
+            && now.eventfds <= DOORBELLS * (neighbours + 1)
+            && now.descriptors <= before.descriptors + now.memfds + now.eventfds + OWN_DESCRIPTORS
+            && now.shared <= before.shared + LINK_KIB * neighbours as u64;
+        (!is_well).then(|| format!("worker {number} holds {now}; it began with {before}"))
+    }
+
+    /// The daemon may hold nothing for processes that have gone.
+    fn look_at_daemon(&mut self) {
+        let Some(before) = self.daemon_held.take() else { return };
+        let mut left = None;
+        for _ in 0..LOOKS {
+            left = self.daemon.held();
+            let is_well = left.as_ref().is_some_and(|left| {
+                left.descriptors <= before.descriptors && left.memfds == 0 && left.eventfds == 0
+            });
+            if is_well {
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+        let is_well = left.as_ref().is_some_and(|left| {
+            left.descriptors <= before.descriptors
+                && left.own <= before.own + DAEMON_KIB
+                && left.shared <= before.shared
+        });
+        if !is_well {
+            let left = left.map_or_else(String::new, |left| left.to_string());
+            self.fault(&format!("the daemon holds {left} for nobody; it began with {before}"));
+        }
     }
 
     fn fault(&mut self, text: &str) {
@@ -327,9 +391,20 @@ impl Drop for Driver {
     }
 }
 
-/// Memfds of a process beside its links: its ends, its page, and a link of an earlier daemon.
-const OWN_MEMORY: usize = 4;
-/// Doorbells of a process for each neighbour, generously: one for each of its threads.
-const DOORBELLS: usize = 40;
+/// One of so many connections is shared by fork.
+const SHARED: usize = 6;
+/// Memfds of a process beside its links: its ends, and its page.
+const OWN_MEMORY: usize = 2;
+/// Doorbells of a process for each neighbour at most: one for each of its threads.
+const DOORBELLS: usize = 64;
+/// Other descriptors of a process's own: its port, and what the library opens for a moment.
+const OWN_DESCRIPTORS: usize = 4;
+/// Memory that a link may keep for each neighbour, in KiB, beside rings, which are given back.
+const LINK_KIB: u64 = 1024;
+/// Memory that the daemon's allocator may keep, in KiB.
+const DAEMON_KIB: u64 = 8192;
+/// What is not as it should be is looked at again, so often.
+const LOOKS: u32 = 100;
+const LOOK: Duration = Duration::from_millis(50);
 /// Nothing is reported for so long at the end only if something hangs.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -3,6 +3,8 @@
 mod args;
 mod daemon;
 mod driver;
+mod fork;
+mod shared;
 mod talk;
 mod worker;
 

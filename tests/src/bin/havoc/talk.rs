@@ -11,8 +11,17 @@ pub(crate) struct Talk {
     pub(crate) id: u64,
     /// Octets that were verified.
     pub(crate) verified: AtomicU64,
-    /// Its thread has ended.
+    /// The addresses of both ends.
+    pub(crate) addresses: String,
+    /// Its thread has ended, or another process receives.
     pub(crate) is_over: AtomicBool,
+}
+
+/// How far both directions are when a child begins to share them.
+pub(crate) struct Share {
+    out: Direction,
+    inward: Direction,
+    chance: u64,
 }
 
 /// A direction of a connection: its octets follow from its number and their positions.
@@ -22,30 +31,81 @@ struct Direction {
 }
 
 impl Talk {
-    pub(crate) fn new(id: u64) -> Self {
-        Self { id, verified: AtomicU64::new(0), is_over: AtomicBool::new(false) }
+    pub(crate) fn new(id: u64, stream: &TcpStream) -> Self {
+        let address = |address: io::Result<std::net::SocketAddr>| {
+            address.map_or_else(|_| "none".into(), |it| it.to_string())
+        };
+        let addresses = format!("{} {}", address(stream.peer_addr()), address(stream.local_addr()));
+        Self { id, verified: AtomicU64::new(0), addresses, is_over: AtomicBool::new(false) }
     }
 
     /// Asks and reads answers, until `is_last` says that this round is the last one. Then it waits for the end.
-    pub(crate) fn ask(&self, mut stream: &TcpStream, is_last: impl Fn() -> bool) -> io::Result<()> {
-        stream.write_all(&self.id.to_le_bytes())?;
-        let (mut out, mut inward) = (Direction::new(self.id, 0), Direction::new(self.id, 1));
-        let mut chance = self.id;
+    pub(crate) fn ask(&self, stream: &TcpStream, is_last: impl Fn() -> bool) -> io::Result<()> {
+        let mut share = self.begin(stream, 0)?;
         loop {
             let is_last = is_last();
-            let len = length(&mut chance);
-            let header = [len.to_le_bytes(), u32::from(is_last).to_le_bytes()].concat();
-            stream.write_all(&header)?;
-            stream.write_all(&out.octets(len))?;
-            self.verify(stream, &mut inward, len)?;
+            let len = share.send(stream, is_last)?;
+            self.verify(stream, &mut share.inward, len)?;
             if is_last {
                 stream.shutdown(std::net::Shutdown::Write)?;
                 return end(stream);
             }
-            if !chance.is_multiple_of(4) {
-                std::thread::sleep(Duration::from_millis(chance % 64));
-            }
+            share.rest();
         }
+    }
+
+    /// Sends the number of this conversation, and asks for so many rounds.
+    pub(crate) fn begin(&self, mut stream: &TcpStream, rounds: u32) -> io::Result<Share> {
+        stream.write_all(&self.id.to_le_bytes())?;
+        let (out, inward) = (Direction::new(self.id, 0), Direction::new(self.id, 1));
+        let mut share = Share { out, inward, chance: self.id };
+        for _ in 0..rounds {
+            let len = share.send(stream, false)?;
+            self.verify(stream, &mut share.inward, len)?;
+        }
+        Ok(share)
+    }
+
+    /// Asks without reading answers, until `is_last` says that this is the last one. `look` follows each.
+    pub(crate) fn pour(
+        &self,
+        stream: &TcpStream,
+        share: &mut Share,
+        is_last: impl Fn() -> bool,
+        look: impl Fn(&TcpStream),
+    ) -> io::Result<()> {
+        loop {
+            let is_last = is_last();
+            share.send(stream, is_last)?;
+            if is_last {
+                return stream.shutdown(std::net::Shutdown::Write);
+            }
+            look(stream);
+            share.rest();
+        }
+    }
+
+    /// Reads answers up to the end of the stream. `look` follows each read.
+    pub(crate) fn drain(
+        &self,
+        mut stream: &TcpStream,
+        share: &mut Share,
+        look: impl Fn(&TcpStream),
+    ) -> io::Result<()> {
+        let mut buffer = vec![0; 50_000];
+        loop {
+            let got = stream.read(&mut buffer)?;
+            if got == 0 {
+                return Ok(());
+            }
+            self.compare(&mut share.inward, &buffer[..got])?;
+            look(stream);
+        }
+    }
+
+    /// The watch is to look at this connection no more: another process receives.
+    pub(crate) fn leave_watch(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
     }
 
     /// Answers until the other side says that a round was the last one.
@@ -76,15 +136,38 @@ impl Talk {
             if got == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
-            let position = direction.position;
-            if direction.octets(u32::try_from(got).unwrap_or(u32::MAX)) != buffer[..got] {
-                let reason = format!("wrong octets from {position} on");
-                return Err(Error::new(ErrorKind::InvalidData, reason));
-            }
+            self.compare(direction, &buffer[..got])?;
             left -= got;
-            self.verified.fetch_add(got as u64, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    fn compare(&self, direction: &mut Direction, octets: &[u8]) -> io::Result<()> {
+        let position = direction.position;
+        if direction.octets(u32::try_from(octets.len()).unwrap_or(u32::MAX)) != octets {
+            let reason = format!("wrong octets from {position} on");
+            return Err(Error::new(ErrorKind::InvalidData, reason));
+        }
+        self.verified.fetch_add(octets.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Share {
+    /// Sends the next message. Returns its length.
+    fn send(&mut self, mut stream: &TcpStream, is_last: bool) -> io::Result<u32> {
+        let len = length(&mut self.chance);
+        let header = [len.to_le_bytes(), u32::from(is_last).to_le_bytes()].concat();
+        stream.write_all(&header)?;
+        stream.write_all(&self.out.octets(len))?;
+        Ok(len)
+    }
+
+    /// Rests behind most messages.
+    fn rest(&self) {
+        if !self.chance.is_multiple_of(4) {
+            std::thread::sleep(Duration::from_millis(self.chance % 64));
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{read, write};
 
 use crate::calls::{self, Returned};
-use crate::{connections, stream};
+use crate::{connections, handler, launch, stream};
 
 /// A channel's two named pipes. They are opened and used past the libc, so that no hook sees them.
 struct Channel {
@@ -18,9 +18,12 @@ struct Channel {
 }
 
 /// Serves a channel of a folder, and all that its commands open, until the driver has gone.
-pub(crate) fn serve(folder: &Path, channel: i64) {
+pub(crate) fn serve(folder: &Path, channel: i64, is_executed: bool) {
     calls::end_with_parent();
     if let Some(channel) = Channel::open(folder, channel) {
+        if is_executed {
+            let _told = write(&channel.answers, b"0\n");
+        }
         channel.serve();
     }
 }
@@ -56,6 +59,11 @@ impl Channel {
                     Ok(_) => "0".to_owned(),
                     error => plain(error),
                 },
+                ["spawn", number] => plain(launch::spawn(&self.folder, number)),
+                ["vfork", number] => plain(launch::vfork(&self.folder, number)),
+                ["exec", number] => plain(launch::exec(&self.folder, number)),
+                ["bind"] => plain(launch::bind(&self.folder)),
+                ["give", fd] => plain(launch::give(&self.folder, fd.parse().unwrap_or(-1))),
                 ["exit"] => {
                     let _gone = write(&self.answers, b"0\n");
                     calls::exit()
@@ -77,6 +85,7 @@ impl Channel {
                 return String::from_utf8(line[..end].to_vec()).ok();
             }
             match read(&self.commands, &mut buffer[..]) {
+                Err(rustix::io::Errno::INTR) => {}
                 Ok(0) | Err(_) => return None,
                 Ok(len) => self.left.extend(&buffer[..len]),
             }
@@ -120,6 +129,11 @@ fn obey(words: &[&str]) -> String {
         },
         ("connect", _) => plain(connections::connect(number(0) == 6, number(1) as u16)),
         ("accept", _) => plain(connections::accept(fd, number(1) as i32)),
+        ("take", _) => plain(launch::take(fd)),
+        ("handle", [how, ..]) => {
+            plain(handler::handle(how, number(1) != 0, number(2) as i32, [number(3), number(4), number(5)]))
+        }
+        ("handled", _) => handler::handled(),
         ("sleep", _) => {
             std::thread::sleep(std::time::Duration::from_micros(number(0) as u64));
             "0".to_owned()

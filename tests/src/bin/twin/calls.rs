@@ -267,7 +267,7 @@ pub(crate) fn exit() -> ! {
     unsafe { libc::_exit(0) }
 }
 
-fn returned(value: i64) -> Returned {
+pub(crate) fn returned(value: i64) -> Returned {
     if value < 0 { Err(errno()) } else { Ok(value) }
 }
 

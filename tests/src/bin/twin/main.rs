@@ -10,9 +10,13 @@ mod agent;
 mod calls;
 mod connections;
 mod daemon;
+mod handler;
+mod launch;
 mod model;
 mod play;
+mod processes;
 mod script;
+mod signals;
 mod stream;
 mod waits;
 mod worlds;
@@ -52,6 +56,9 @@ struct Args {
     /// Seconds after which no further seed begins
     #[arg(long, value_name = "S")]
     seconds: Option<u64>,
+    /// Also start programs, pass connections to other processes, and interrupt waits by signals
+    #[arg(long)]
+    programs: bool,
     /// Only these steps of each script, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     steps: Option<Vec<usize>>,
@@ -80,6 +87,9 @@ struct Args {
     agent: Option<PathBuf>,
     #[arg(long, hide = true)]
     channel: Option<i64>,
+    /// The agent answers the command by which it came to be
+    #[arg(long, hide = true)]
+    executed: bool,
 }
 
 fn main() -> ExitCode {
@@ -88,7 +98,7 @@ fn main() -> ExitCode {
         Err(status) => return status,
     };
     if let (Some(folder), Some(channel)) = (&args.agent, args.channel) {
-        agent::serve(folder, channel);
+        agent::serve(folder, channel, args.executed);
         return ExitCode::SUCCESS;
     }
     match run(&args) {
@@ -114,7 +124,7 @@ fn run(args: &Args) -> io::Result<ExitCode> {
         if args.seconds.is_some_and(|limit| start.elapsed().as_secs() >= limit) {
             break;
         }
-        let mut script = Script::new(seed);
+        let mut script = Script::new(seed, args.programs);
         if let Some(steps) = &args.steps {
             script.keep(steps);
         }
@@ -157,7 +167,8 @@ fn report(script: &Script, outcome: &Outcome) -> io::Result<()> {
     let steps: Vec<String> = script.steps.iter().map(|step| step.number.to_string()).collect();
     let fault = outcome.fault.as_deref().unwrap_or("not seen again");
     writeln!(out, "seed {} failed: {fault}", script.seed)?;
-    writeln!(out, "again: twin --from {} --seeds 1 --steps {}", script.seed, steps.join(","))
+    let programs = if script.has_programs { " --programs" } else { "" };
+    writeln!(out, "again: twin --from {} --seeds 1{programs} --steps {}", script.seed, steps.join(","))
 }
 
 /// Leaves out steps as long as the script still fails.

@@ -1,5 +1,7 @@
 //! What a script knows of its connections. It is the same in both worlds after each step.
 
+use std::collections::BTreeMap;
+
 use crate::script::Chance;
 
 /// One end of a connection. Ends come in pairs: the peer of end 2 is end 3.
@@ -48,6 +50,10 @@ pub(crate) struct Model {
     pub(crate) actors: Vec<Actor>,
     pub(crate) sets: Vec<Set>,
     pub(crate) processes: usize,
+    /// Children may be programs of their own.
+    pub(crate) has_programs: bool,
+    /// What the library has told of each member since its registration, by the number of its set and its data.
+    pub(crate) told: BTreeMap<(i32, String), u32>,
     /// The channel of a thread that waits.
     pub(crate) busy: Option<usize>,
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::model::{Actor, End, Model, Set};
+use crate::model::{Actor, End, Model};
 use crate::script::{Chance, Kind, Script, Step};
 use crate::stream;
 use crate::worlds::{Fault, Library, Worlds, differ};
@@ -60,6 +60,7 @@ impl Outcome {
 
 impl Play {
     fn all(&mut self, script: &Script) -> Result<(), Fault> {
+        self.model.has_programs = script.has_programs;
         for process in 0..script.processes {
             let main = self.worlds.start_agent()?;
             self.model.actors.push(Actor { channel: main, process });
@@ -99,6 +100,9 @@ impl Play {
             Kind::Close => self.on_end(chance, Self::close),
             Kind::Shutdown => self.on_end(chance, Self::shutdown),
             Kind::Fork => self.fork(chance),
+            Kind::Exec => self.exec(chance),
+            Kind::Pass => self.on_end(chance, Self::pass),
+            Kind::Signal => self.signal(chance),
         }
     }
 
@@ -188,7 +192,8 @@ impl Play {
         // An empty pipe would block.
         let how = if len == 0 && how == "splice" { "send" } else { how };
         let flags = flag | chance.pick(&[0, libc::MSG_NOSIGNAL, libc::MSG_DONTWAIT]);
-        let pieces = 1 + chance.below(4);
+        // A reset may come between two messages.
+        let pieces = if self.model.ends[end].is_odd { 1 } else { 1 + chance.below(4) };
         let position = self.model.ends[end].written;
         let command = format!("out {fd} {how} {flags} {len} {pieces} {end} {position}");
         let answer = self.worlds.same(channel, &command)?;
@@ -200,8 +205,8 @@ impl Play {
             }
             Err(_) => {}
         }
-        // A peer that is closed answers with a reset, which takes a moment.
-        if !self.model.is_open(end ^ 1) {
+        // A peer that is closed, or has shut down, answers with a reset, which takes a moment.
+        if !self.model.is_open(end ^ 1) || self.model.ends[end].is_odd {
             self.model.make_odd(end);
             self.settle_reset(end, chance)?;
         }
@@ -318,7 +323,10 @@ impl Play {
         let (channel, fd) = self.model.user(end, chance);
         match chance.below(4) {
             0 => self.worlds.same(channel, &format!("fcntl {fd} {} 0", libc::F_GETFL)).map(drop),
-            1 => self.until_same(channel, &format!("ioctl {fd} {} 0", libc::FIONREAD)),
+            // A reset drops what TCP has not sent yet, and a ring has sent all.
+            1 if !self.model.ends[end].is_odd => {
+                self.until_same(channel, &format!("ioctl {fd} {} 0", libc::FIONREAD))
+            }
             // What a reader has not taken counts as sent for TCP, and not for a ring.
             2 if self.model.unread(end ^ 1) == 0 => {
                 self.until_same(channel, &format!("ioctl {fd} {} 0", libc::TIOCOUTQ))
@@ -377,11 +385,19 @@ impl Play {
 
     fn close(&mut self, end: usize, chance: &mut Chance) -> Result<(), Fault> {
         let (process, fd) = chance.pick(&self.model.ends[end].fds);
+        self.close_descriptor(end, process, fd, chance)
+    }
+
+    pub(crate) fn close_descriptor(
+        &mut self,
+        end: usize,
+        process: usize,
+        fd: i32,
+        chance: &mut Chance,
+    ) -> Result<(), Fault> {
         let channel = self.model.channel(process, chance);
-        // Octets on their way would decide by chance between an end and a reset.
-        if self.model.is_open(end ^ 1) && self.model.unread(end) > 0 && !self.model.ends[end].is_odd {
-            self.settle(end, chance)?;
-        }
+        self.arrive(end, chance)?;
+        self.leave_sets(channel, process, fd)?;
         self.worlds.same(channel, &format!("close {fd}"))?;
         self.model.ends[end].fds.retain(|held| *held != (process, fd));
         if self.model.is_open(end) {
@@ -398,9 +414,27 @@ impl Play {
         Ok(())
     }
 
+    /// The kernel tells of a closed descriptor as long as another one shows its socket: a set of the library's does not.
+    fn leave_sets(&mut self, channel: usize, process: usize, fd: i32) -> Result<(), Fault> {
+        let sets = self.model.sets.iter().filter(|set| set.processes == [process]);
+        for set in sets.map(|set| set.fd).collect::<Vec<_>>() {
+            self.worlds.same(channel, &format!("epctl {set} {} {fd} 0 0", libc::EPOLL_CTL_DEL))?;
+        }
+        Ok(())
+    }
+
+    /// Before an end stops to receive: octets on their way would decide by chance between an end and a reset.
+    fn arrive(&mut self, end: usize, chance: &mut Chance) -> Result<(), Fault> {
+        if self.model.is_open(end ^ 1) && self.model.unread(end) > 0 && !self.model.ends[end].is_odd {
+            self.settle_all(end, chance)?;
+        }
+        Ok(())
+    }
+
     fn shutdown(&mut self, end: usize, chance: &mut Chance) -> Result<(), Fault> {
         let (channel, fd) = self.model.user(end, chance);
         let how = chance.pick(&[libc::SHUT_WR, libc::SHUT_WR, libc::SHUT_RD, libc::SHUT_RDWR]);
+        self.arrive(end, chance)?;
         self.worlds.same(channel, &format!("shutdown {fd} {how}"))?;
         let state = &mut self.model.ends[end];
         state.is_finished |= how != libc::SHUT_RD;
@@ -408,26 +442,6 @@ impl Play {
             self.model.make_odd(end);
         }
         if self.model.is_open(end ^ 1) { self.settle_reset(end ^ 1, chance) } else { Ok(()) }
-    }
-
-    fn fork(&mut self, chance: &mut Chance) -> Result<(), Fault> {
-        if self.model.processes > 2 {
-            return Ok(());
-        }
-        let mains: Vec<Actor> = self.model.actors.clone();
-        let parent = chance.pick(&mains);
-        let channel = self.worlds.start("fork", parent.channel)?;
-        let process = self.model.processes;
-        self.model.processes += 1;
-        self.model.actors.push(Actor { channel, process });
-        for end in &mut self.model.ends {
-            let inherited: Vec<_> =
-                end.fds.iter().filter(|(holder, _)| *holder == parent.process).copied().collect();
-            end.fds.extend(inherited.into_iter().map(|(_, fd)| (process, fd)));
-        }
-        let sets = self.model.sets.iter_mut().filter(|set| set.processes.contains(&parent.process));
-        sets.for_each(|Set { processes, .. }| processes.push(process));
-        Ok(())
     }
 
     /// Counts the octets that the kernel has not carried.

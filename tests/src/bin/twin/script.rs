@@ -8,6 +8,8 @@ pub(crate) struct Script {
     pub(crate) processes: usize,
     /// The number of threads in each process.
     pub(crate) threads: usize,
+    /// Steps start programs, pass connections and interrupt waits.
+    pub(crate) has_programs: bool,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -43,6 +45,12 @@ pub(crate) enum Kind {
     Close,
     Shutdown,
     Fork,
+    /// Another program in a process.
+    Exec,
+    /// A connection to another process.
+    Pass,
+    /// A wait that a signal interrupts.
+    Signal,
 }
 
 /// A source of numbers: splitmix64.
@@ -51,7 +59,7 @@ pub(crate) struct Chance(u64);
 
 impl Script {
     /// Returns the script of a seed.
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, has_programs: bool) -> Self {
         let mut chance = Chance(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
         let processes = 1 + chance.below(2) as usize;
         let threads = [1, 1, 2, 3][chance.below(4) as usize];
@@ -60,9 +68,11 @@ impl Script {
         let step = |number| {
             let mut chance = Chance(chance.next());
             let kind = first.get(number).copied().unwrap_or_else(|| kind(&mut chance));
+            let is_program = matches!(kind, Kind::Exec | Kind::Pass | Kind::Signal);
+            let kind = if is_program && !has_programs { Kind::Send } else { kind };
             Step { number, kind, chance }
         };
-        Self { seed, processes, threads, steps: (0..len).map(step).collect() }
+        Self { seed, processes, threads, has_programs, steps: (0..len).map(step).collect() }
     }
 
     /// Leaves out all other steps.
@@ -115,7 +125,7 @@ fn kind(chance: &mut Chance) -> Kind {
 }
 
 /// How often each kind comes.
-const KINDS: [(Kind, u64); 18] = [
+const KINDS: [(Kind, u64); 21] = [
     (Kind::Connect, 2),
     (Kind::Turns, 5),
     (Kind::Send, 26),
@@ -134,4 +144,7 @@ const KINDS: [(Kind, u64); 18] = [
     (Kind::Close, 2),
     (Kind::Shutdown, 1),
     (Kind::Fork, 1),
+    (Kind::Exec, 1),
+    (Kind::Pass, 1),
+    (Kind::Signal, 2),
 ];

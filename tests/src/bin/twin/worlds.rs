@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags, mknodat, open};
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
 
 use crate::calls::kernel_octets;
 
@@ -126,6 +126,35 @@ impl Worlds {
         Ok(answers)
     }
 
+    /// Sends some signals to a process of each world.
+    pub(crate) fn interrupt(processes: &[String; 2]) -> Result<(), Fault> {
+        for process in processes {
+            for _ in 0..3 {
+                signal(process)?;
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the answers to a command, which signals end.
+    pub(crate) fn interrupted(
+        &mut self,
+        channel: usize,
+        command: &str,
+        processes: &[String; 2],
+    ) -> Result<[String; 2], Fault> {
+        for (world, process) in self.worlds.iter().zip(processes) {
+            for _ in 0..SIGNALS {
+                signal(process)?;
+                if world.has_answer(channel, &MOMENT)? {
+                    break;
+                }
+            }
+        }
+        self.answers(channel, command)
+    }
+
     /// Returns how many octets the kernel was given to send by a descriptor of the world with the library.
     pub(crate) fn kernel_octets(&self, agent: usize, fd: i32) -> Option<u64> {
         let pid = Pid::from_raw(self.worlds[1].agents.get(agent)?.id() as i32)?;
@@ -208,20 +237,23 @@ impl World {
             .map_err(|error| error.to_string())
     }
 
-    fn answer(&mut self, channel: usize) -> Result<String, Fault> {
+    /// True if a channel has something to read, or soon has.
+    fn has_answer(&self, channel: usize, span: &Timespec) -> Result<bool, Fault> {
+        let mut wanted = [PollFd::new(&self.channels[channel].answers, PollFlags::IN)];
+        poll(&mut wanted, Some(span)).map(|ready| ready > 0).map_err(|error| error.to_string())
+    }
+
+    fn answer(&mut self, number: usize) -> Result<String, Fault> {
         let mut buffer = [0; 512];
         for _ in 0..PATIENCE {
-            let channel = &mut self.channels[channel];
+            let channel = &mut self.channels[number];
             if let Some(end) = channel.left.iter().position(|octet| *octet == b'\n') {
                 let rest = channel.left.split_off(end + 1);
                 let line = core::mem::replace(&mut channel.left, rest);
                 return Ok(String::from_utf8_lossy(&line[..end]).into_owned());
             }
-            let ready = {
-                let mut wanted = [PollFd::new(&channel.answers, PollFlags::IN)];
-                poll(&mut wanted, Some(&SLICE)).map_err(|error| error.to_string())?
-            };
-            if ready > 0 {
+            if self.has_answer(number, &SLICE)? {
+                let channel = &mut self.channels[number];
                 let len = channel.answers.read(&mut buffer).map_err(|error| error.to_string())?;
                 channel.left.extend(&buffer[..len]);
             } else if let Some(status) =
@@ -248,6 +280,16 @@ pub(crate) fn differ(command: &str, plain: &str, weft: &str) -> Fault {
     format!("{command}: plain says {plain}, weft says {weft}")
 }
 
+/// Sends a signal to the process of this number.
+fn signal(process: &str) -> Result<(), Fault> {
+    let process = process.parse().ok().and_then(Pid::from_raw);
+    let process = process.ok_or("there is no process to interrupt")?;
+    kill_process(process, Signal::USR1).map_err(|error| error.to_string())
+}
+
+/// Signals until a call has to be interrupted, and the time between them.
+const SIGNALS: u32 = 1000;
+const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 /// A wait for an answer: slices, each of which looks for agents that have died.
 const PATIENCE: u32 = 100;
 const SLICE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };

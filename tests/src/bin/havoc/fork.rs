@@ -1,0 +1,62 @@
+//! Children that share the connections of their parent.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Forks. Returns the child's number, or `None` in the child.
+pub(crate) fn fork() -> io::Result<Option<u32>> {
+    // SAFETY: the child takes no lock that another thread of its parent may have: it allocates, which the C library
+    // allows, and it writes past the standard library's streams.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        child => Ok(Some(child.cast_unsigned())),
+    }
+}
+
+/// Closes all descriptors up to `last` but the standard ones and these two, by the C library.
+pub(crate) fn close_others(kept: [BorrowedFd<'_>; 2], last: u32) {
+    let [a, b] = kept.map(|kept| kept.as_raw_fd().cast_unsigned());
+    for (first, last) in [(3, a.min(b) - 1), (a.min(b) + 1, a.max(b) - 1), (a.max(b) + 1, last)] {
+        if first <= last {
+            // SAFETY: this child has only its two descriptors in use.
+            unsafe { libc::close_range(first, last, 0) };
+        }
+    }
+}
+
+/// Waits for the end of a child.
+pub(crate) fn wait(child: u32) {
+    let mut status = 0;
+    // SAFETY: the status is a local variable.
+    unsafe { libc::waitpid(child.cast_signed(), &raw mut status, 0) };
+}
+
+/// Looks at the next octet without waiting, and leaves it there.
+pub(crate) fn peek(socket: &std::net::TcpStream) {
+    let mut octet = 0_u8;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: the octet is a local variable. Nothing there is as good as something.
+    unsafe { libc::recv(socket.as_raw_fd(), (&raw mut octet).cast(), 1, flags) };
+}
+
+/// Asks whether there is room, without waiting.
+pub(crate) fn look_for_room(socket: &std::net::TcpStream) {
+    let mut item = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: the item is a local variable.
+    unsafe { libc::poll(&raw mut item, 1, 0) };
+}
+
+/// Writes a line to standard output, past its lock, which another thread of the parent may have had.
+pub(crate) fn say(line: &str) {
+    let line = format!("{line}\n");
+    // SAFETY: the line is a local variable. A driver that has gone hears nothing.
+    unsafe { libc::write(libc::STDOUT_FILENO, line.as_ptr().cast(), line.len()) };
+}
+
+/// Ends this process at once.
+pub(crate) fn exit() -> ! {
+    // SAFETY: no handler needs to run.
+    unsafe { libc::_exit(0) }
+}
