@@ -1,9 +1,8 @@
 # Python: its servers, and its own tests.
 cases+=(asyncio socketserver forking multiprocessing tornado gevent cpython-few cpython)
 quick+=(asyncio forking multiprocessing tornado cpython-few)
-alone[cpython-few]=yes alone[cpython]=yes loose[cpython-few]=yes loose[cpython]=yes eager[cpython-few]=--eager eager[cpython]=--eager
-# A known shortfall: a connection that a parent and its child hold at first is claimed too late.
-loose[forking]=yes loose[multiprocessing]=yes
+alone[cpython-few]=yes alone[cpython]=yes eager[cpython-few]=--eager eager[cpython]=--eager
+senders[cpython-few]=client senders[cpython]=client
 for name in asyncio socketserver forking multiprocessing tornado gevent; do eager[$name]=--eager; done
 
 talk() {
@@ -32,24 +31,21 @@ case_cpython-few() {
 }
 
 case_cpython() {
-    cpython socket selectors poll ssl ftplib xmlrpc subprocess smtplib poplib urllib2_localnet httpservers wsgiref \
-        multiprocessing_fork
+    cpython socket selectors poll asyncio.test_ssl asyncio.test_sslproto ssl ftplib xmlrpc subprocess smtplib poplib \
+        imaplib nntplib urllib2_localnet httpservers wsgiref asynchat smtpd sendfile eintr \
+        multiprocessing_fork.TestListener multiprocessing_fork.WithProcessesTestListenerClient
 }
 
-# cpython MODULE...: runs modules of CPython's own tests. Tests that fail without the library, too, are no failures.
+# cpython MODULE...: runs modules of CPython's own tests.
 cpython() {
-    local module plain=$FOLDER/cpython.plain
+    local module
     need /usr/bin/python3.11 /usr/lib/python3.11/test/test_socket.py
-    touch "$plain"
     for module in "$@"; do
         (cd "$D" && client /usr/bin/python3.11 -m unittest "test.test_$module") >"$D/module" 2>&1 ||
             { [ $? != 124 ] || echo "HANG: $module"; } >>"$D/module"
         tail -n 1 "$D/module"
-        grep -E '^(FAIL|ERROR|HANG): ' "$D/module" | sort -u >"$D/failures" || true
-        [ ${#CLIENT[@]} != 0 ] || cat "$D/failures" >>"$plain"
-        if grep -vxFf "$plain" "$D/failures" >"$D/new"; then
-            echo "$module: $(cat "$D/new")" && tail -n 40 "$D/module" && bad=yes
-        fi
+        grep -E '^(FAIL|ERROR|HANG): ' "$D/module" >"$D/failures" || true
+        fail_as_plain cpython "$D/failures" || { tail -n 40 "$D/module" && bad=yes; }
     done
     [ -z "${bad:-}" ]
 }
