@@ -280,6 +280,10 @@ pub(crate) const REASONS: &[(&[&str], &str)] = &[
         "messages, the Reads and Atomics in them, and the Terminate that names one of these are one vocabulary",
     ),
     (
+        &["tests/src/sockets/process.rs", "tests/src/sockets/world.rs"],
+        "a world has processes, and a process speaks to the daemon of its world and wakes others there",
+    ),
+    (
         &["verbs/src/cq.rs", "verbs/src/cq/rings.rs"],
         "a completion queue consists of rings, whose sizes end at the queue's limit",
     ),

@@ -119,7 +119,7 @@ const CRATES: [&str; 15] = [
     "sockets", "tests", "fuzz",
 ];
 /// The files with unsafe code, or their folder, each with its reason. There is no other list.
-const UNSAFE: [(&str, &str); 26] = [
+const UNSAFE: [(&str, &str); 29] = [
     ("verbs/src/copy.rs", "tells what the copies of registered memory need"),
     ("verbs/src/copy/", "copies and exchanges of memory that others change or take away"),
     ("verbs/src/guard.rs", "the handler of faults in those copies"),
@@ -144,6 +144,9 @@ const UNSAFE: [(&str, &str); 26] = [
     ("sockets/preload/src/calls.rs", "questions to the kernel and waits in it"),
     ("sockets/preload/src/cells.rs", "values that a lock guards"),
     ("sockets/preload/src/real.rs", "raw system calls, and memory that lives as long as the process"),
+    ("tests/src/bin/havoc/fork.rs", "children that share connections"),
     ("tests/src/bin/twin/calls.rs", "makes socket calls as C programs do"),
     ("tests/src/bin/twin/connections.rs", "makes connections as C programs do"),
+    ("tests/src/bin/twin/handler.rs", "a signal handler that makes socket calls"),
+    ("tests/src/bin/twin/launch.rs", "starts programs and passes descriptors as C programs do"),
 ];
