@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Forks. Returns the child's number, or `None` in the child.
 pub(crate) fn fork() -> io::Result<Option<u32>> {
     // SAFETY: the child takes no lock that another thread of its parent may have: it allocates, which the C library
-    // allows, and it writes past the standard library's streams.
+    // allows, it writes past the standard library's streams, and it starts no thread.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(None),
@@ -46,6 +46,30 @@ pub(crate) fn look_for_room(socket: &std::net::TcpStream) {
     let mut item = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
     // SAFETY: the item is a local variable.
     unsafe { libc::poll(&raw mut item, 1, 0) };
+}
+
+/// Waits until the socket is ready for one of `events`, or the pipe for a read. Returns what each is ready for.
+pub(crate) fn wait_for(
+    socket: &std::net::TcpStream,
+    events: i16,
+    pipe: Option<BorrowedFd<'_>>,
+) -> io::Result<[i16; 2]> {
+    let pipe = pipe.map_or(-1, |pipe| pipe.as_raw_fd());
+    let item = |fd, events| libc::pollfd { fd, events, revents: 0 };
+    let mut items = [item(socket.as_raw_fd(), events), item(pipe, libc::POLLIN)];
+    // SAFETY: the items are a local variable.
+    match unsafe { libc::poll(items.as_mut_ptr(), 2, -1) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(items.map(|item| item.revents)),
+    }
+}
+
+/// Sends what there is room for, without waiting.
+pub(crate) fn send(socket: &std::net::TcpStream, octets: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the octets are the caller's.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), octets.as_ptr().cast(), octets.len(), flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
 /// Writes a line to standard output, past its lock, which another thread of the parent may have had.

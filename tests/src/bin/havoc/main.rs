@@ -1,6 +1,7 @@
 //! `havoc`: processes that talk over many connections while processes and the daemon are killed and stopped by chance.
 
 mod args;
+mod child;
 mod daemon;
 mod driver;
 mod fork;

@@ -2,13 +2,13 @@
 //!
 //! Both look at the other's direction now and then, so that they meet at its lock.
 
-use std::io::{self, PipeReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::child;
 use crate::fork;
-use crate::talk::{Share, Talk};
+use crate::talk::Talk;
 
 /// Has a child share the connection from now on, and says its number to `tell`. Returns when the connection is over.
 pub(crate) fn run(
@@ -22,7 +22,7 @@ pub(crate) fn run(
     let is_child_sender = talk.id.is_multiple_of(2);
     let Some(child) = fork::fork()? else {
         drop(writer);
-        run_child(talk, stream, &mut share, reader, is_child_sender)
+        child::run(talk, stream, &mut share, reader, is_child_sender)
     };
     drop(reader);
     tell(child);
@@ -43,46 +43,18 @@ pub(crate) fn run(
                 }
                 let _gone = { writer }.write_all(b"\n");
             });
-            talk.drain(stream, &mut share, fork::look_for_room)
+            talk.drain(stream, &mut share, || fork::look_for_room(stream))
         } else {
             talk.leave_watch();
-            talk.pour(stream, &mut share, is_last, fork::peek)
+            Talk::pour(stream, &mut share, is_last, || fork::peek(stream))?;
+            stream.shutdown(Shutdown::Write)
         }
     });
     drop(writer);
     result
 }
 
-/// The child's part. It ends as its parent's other connections go on.
-fn run_child(talk: &Talk, stream: &TcpStream, share: &mut Share, parent: PipeReader, is_sender: bool) -> ! {
-    // Some children close all that they see, and with it what the library has opened for itself.
-    let last = if talk.id % 4 < 2 { u32::MAX } else { 1023 };
-    fork::close_others([stream.as_fd(), parent.as_fd()], last);
-    let is_last = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for _ in 0..2 {
-                let _said_or_ended = (&parent).read(&mut [0]);
-                is_last.store(true, Ordering::Relaxed);
-            }
-            stand_in(stream, !is_sender);
-        });
-        let result = if is_sender {
-            talk.pour(stream, share, || is_last.load(Ordering::Relaxed), fork::peek)
-        } else {
-            talk.drain(stream, share, fork::look_for_room)
-        };
-        if let Err(error) = result {
-            let kind = if error.kind() == io::ErrorKind::InvalidData { "wrong" } else { "broken" };
-            fork::say(&format!("{kind} {} {error}", talk.id));
-        }
-        fork::say(&format!("left {}", std::process::id()));
-        // The other thread may wait still.
-        fork::exit()
-    })
-}
-
-/// Does what the other process does no more, which may be dead: ends what it sent, or receives what nobody looks at.
+/// Does what the child does no more, which may be dead: ends what it sent, or receives what nobody looks at.
 fn stand_in(mut stream: &TcpStream, was_sender: bool) {
     if was_sender {
         let _as_before = stream.shutdown(Shutdown::Write);

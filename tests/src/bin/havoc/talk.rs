@@ -68,30 +68,24 @@ impl Talk {
 
     /// Asks without reading answers, until `is_last` says that this is the last one. `look` follows each.
     pub(crate) fn pour(
-        &self,
-        stream: &TcpStream,
+        mut stream: impl Write,
         share: &mut Share,
         is_last: impl Fn() -> bool,
-        look: impl Fn(&TcpStream),
+        look: impl Fn(),
     ) -> io::Result<()> {
         loop {
             let is_last = is_last();
-            share.send(stream, is_last)?;
+            share.send(&mut stream, is_last)?;
             if is_last {
-                return stream.shutdown(std::net::Shutdown::Write);
+                return Ok(());
             }
-            look(stream);
+            look();
             share.rest();
         }
     }
 
     /// Reads answers up to the end of the stream. `look` follows each read.
-    pub(crate) fn drain(
-        &self,
-        mut stream: &TcpStream,
-        share: &mut Share,
-        look: impl Fn(&TcpStream),
-    ) -> io::Result<()> {
+    pub(crate) fn drain(&self, mut stream: impl Read, share: &mut Share, look: impl Fn()) -> io::Result<()> {
         let mut buffer = vec![0; 50_000];
         loop {
             let got = stream.read(&mut buffer)?;
@@ -99,7 +93,7 @@ impl Talk {
                 return Ok(());
             }
             self.compare(&mut share.inward, &buffer[..got])?;
-            look(stream);
+            look();
         }
     }
 
@@ -155,7 +149,7 @@ impl Talk {
 
 impl Share {
     /// Sends the next message. Returns its length.
-    fn send(&mut self, mut stream: &TcpStream, is_last: bool) -> io::Result<u32> {
+    fn send(&mut self, mut stream: impl Write, is_last: bool) -> io::Result<u32> {
         let len = length(&mut self.chance);
         let header = [len.to_le_bytes(), u32::from(is_last).to_le_bytes()].concat();
         stream.write_all(&header)?;
