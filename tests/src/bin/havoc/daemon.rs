@@ -32,9 +32,9 @@ impl Daemon {
         self.begin()
     }
 
-    /// Returns the octets that went by rings in the life of this daemon.
-    pub(crate) fn ring_octets(&self) -> u64 {
-        self.tell()["sums"]["octets_out"].as_u64().unwrap_or_default()
+    /// Returns what this daemon has counted of all processes.
+    pub(crate) fn sums(&self) -> serde_json::Value {
+        self.tell()["sums"].take()
     }
 
     /// Returns what the daemon knows of a connection with this address.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::args::Args;
+use crate::counts::Counts;
 use crate::daemon::{Daemon, Held};
 
 /// A worker and what it has said of itself.
@@ -47,19 +48,6 @@ struct Driver {
     counts: Counts,
 }
 
-#[derive(Debug, Default)]
-struct Counts {
-    connections: u64,
-    whole: u64,
-    broken: u64,
-    kills: u64,
-    shared: u64,
-    children: u64,
-    stops: u64,
-    restarts: u64,
-    ring: u64,
-}
-
 /// Returns true if nothing was wrong.
 #[expect(clippy::disallowed_methods, reason = "the user asks for seconds of real time")]
 pub(crate) fn run(args: &Args) -> io::Result<bool> {
@@ -76,15 +64,8 @@ pub(crate) fn run(args: &Args) -> io::Result<bool> {
         driver.listen(Duration::from_millis(50));
     }
     driver.finish()?;
-    let Counts { connections, whole, broken, kills, shared, children, stops, restarts, ring } = driver.counts;
-    writeln!(
-        io::stdout(),
-        "{} s, {kills} kills of workers and {children} of their children, {stops} stops, {restarts} restarts of the \
-         daemon; {connections} connections, {shared} of them shared by fork, {whole} ends whole, {broken} broken by \
-         kills; {ring} octets by ring; {} faults",
-        start.elapsed().as_secs(),
-        driver.faults,
-    )?;
+    let Driver { counts, faults, .. } = &driver;
+    writeln!(io::stdout(), "{} s, {counts}; {faults} faults", start.elapsed().as_secs())?;
     Ok(driver.faults == 0)
 }
 
@@ -177,7 +158,7 @@ impl Driver {
             }
             13 => self.tell(victim, "spawn"),
             14 if !args.plain && !args.spare_daemon => {
-                self.counts.ring += self.daemon.ring_octets();
+                self.count_upgrades();
                 self.daemon.restart()?;
                 self.counts.restarts += 1;
             }
@@ -274,7 +255,7 @@ impl Driver {
         let survivors = self.running(|worker| worker.port.is_some());
         survivors.iter().for_each(|worker| self.tell(*worker, "finish"));
         self.wait_for(&survivors, "finished", true);
-        self.counts.ring += self.daemon.ring_octets();
+        self.count_upgrades();
         self.look_at(&survivors);
         for worker in survivors {
             self.tell(worker, "exit");
@@ -314,7 +295,19 @@ impl Driver {
             }
             std::thread::sleep(LOOK);
         }
+        let held = survivors.iter().filter_map(|worker| Held::of(self.workers[*worker].as_ref()?.child.id()));
+        self.counts.survivor = held.max_by_key(|held| (held.descriptors, held.shared));
+        self.counts.survivors = survivors.len();
         faults.iter().for_each(|fault| self.fault(fault));
+    }
+
+    /// Adds what this daemon has counted.
+    fn count_upgrades(&mut self) {
+        let sums = self.daemon.sums();
+        let count = |name: &str| sums[name].as_u64().unwrap_or_default();
+        self.counts.ring += count("octets_out");
+        self.counts.eligible += count("eligible");
+        self.counts.upgraded += count("upgraded");
     }
 
     /// Tells what a survivor holds if that is too much.
@@ -348,9 +341,10 @@ impl Driver {
                 && left.shared <= before.shared
         });
         if !is_well {
-            let left = left.map_or_else(String::new, |left| left.to_string());
+            let left = left.as_ref().map_or_else(String::new, ToString::to_string);
             self.fault(&format!("the daemon holds {left} for nobody; it began with {before}"));
         }
+        self.counts.daemon = left;
     }
 
     fn fault(&mut self, text: &str) {

@@ -2,6 +2,7 @@
 
 mod args;
 mod child;
+mod counts;
 mod daemon;
 mod driver;
 mod fork;
