@@ -15,6 +15,7 @@ use clap::Parser;
     after_help = "Examples:
   havoc --seconds 10 --connections 50
   havoc --seconds 600 --connections 1000 --workers 20 --seed 7
+  havoc --seconds 600 --connections 1000 --workers 20 --rest 2000
   havoc --seconds 10 --plain"
 )]
 pub(crate) struct Args {
@@ -30,6 +31,10 @@ pub(crate) struct Args {
     /// What decides all that is left to chance
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Milliseconds of the longest rest between two messages. With long rests threads do not wait for a CPU, so that
+    /// a connection that stands still is found soon
+    #[arg(long, value_name = "MS", default_value_t = 63, value_parser = clap::value_parser!(u64).range(..=5000))]
+    pub(crate) rest: u64,
     /// Leave the daemon alone
     #[arg(long)]
     pub(crate) spare_daemon: bool,

@@ -31,6 +31,8 @@ struct Connection {
 
 struct Driver {
     library: Option<PathBuf>,
+    /// What each worker hears of the longest rest.
+    rest: String,
     daemon: Daemon,
     /// All workers ever; those that were killed are `None`.
     workers: Vec<Option<Worker>>,
@@ -75,6 +77,7 @@ impl Driver {
         let daemon = Daemon::start(beside, args.plain)?;
         Ok(Self {
             library: (!args.plain).then_some(library),
+            rest: args.rest.to_string(),
             daemon_held: daemon.held_at_first(),
             daemon,
             workers: Vec::new(),
@@ -91,7 +94,11 @@ impl Driver {
 
     fn start_worker(&mut self) -> io::Result<()> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("--worker").stdin(Stdio::piped()).stdout(Stdio::piped()).env_remove("LD_PRELOAD");
+        command
+            .args(["--worker", "--rest", &self.rest])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .env_remove("LD_PRELOAD");
         if let Some(library) = &self.library {
             command
                 .env("LD_PRELOAD", library)

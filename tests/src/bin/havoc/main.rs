@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(status) => return status,
     };
-    let done = if args.worker { worker::run().map(|()| true) } else { driver::run(&args) };
+    let done = if args.worker { worker::run(args.rest).map(|()| true) } else { driver::run(&args) };
     match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

@@ -15,6 +15,8 @@ pub(crate) struct Talk {
     pub(crate) addresses: String,
     /// Its thread has ended, or another process receives.
     pub(crate) is_over: AtomicBool,
+    /// Milliseconds of the longest rest between two messages.
+    rest: u64,
 }
 
 /// How far both directions are when a child begins to share them.
@@ -22,6 +24,7 @@ pub(crate) struct Share {
     out: Direction,
     inward: Direction,
     chance: u64,
+    rest: u64,
 }
 
 /// A direction of a connection: its octets follow from its number and their positions.
@@ -31,12 +34,12 @@ struct Direction {
 }
 
 impl Talk {
-    pub(crate) fn new(id: u64, stream: &TcpStream) -> Self {
+    pub(crate) fn new(id: u64, stream: &TcpStream, rest: u64) -> Self {
         let address = |address: io::Result<std::net::SocketAddr>| {
             address.map_or_else(|_| "none".into(), |it| it.to_string())
         };
         let addresses = format!("{} {}", address(stream.peer_addr()), address(stream.local_addr()));
-        Self { id, verified: AtomicU64::new(0), addresses, is_over: AtomicBool::new(false) }
+        Self { id, verified: AtomicU64::new(0), addresses, is_over: AtomicBool::new(false), rest }
     }
 
     /// Asks and reads answers, until `is_last` says that this round is the last one. Then it waits for the end.
@@ -58,7 +61,7 @@ impl Talk {
     pub(crate) fn begin(&self, mut stream: &TcpStream, rounds: u32) -> io::Result<Share> {
         stream.write_all(&self.id.to_le_bytes())?;
         let (out, inward) = (Direction::new(self.id, 0), Direction::new(self.id, 1));
-        let mut share = Share { out, inward, chance: self.id };
+        let mut share = Share { out, inward, chance: self.id, rest: self.rest };
         for _ in 0..rounds {
             let len = share.send(stream, false)?;
             self.verify(stream, &mut share.inward, len)?;
@@ -160,7 +163,7 @@ impl Share {
     /// Rests behind most messages.
     fn rest(&self) {
         if !self.chance.is_multiple_of(4) {
-            std::thread::sleep(Duration::from_millis(self.chance % 64));
+            std::thread::sleep(Duration::from_millis(self.chance % (self.rest + 1)));
         }
     }
 }

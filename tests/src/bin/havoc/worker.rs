@@ -18,12 +18,14 @@ struct Shared {
     talks: Mutex<Vec<Arc<Talk>>>,
     /// Connections whose threads still run.
     open: AtomicU64,
+    /// Milliseconds of the longest rest between two messages.
+    rest: u64,
 }
 
 /// Obeys the lines of standard input: `connect ID PORT`, `share ID PORT`, `settle`, `finish`, `exit`.
-pub(crate) fn run() -> io::Result<()> {
+pub(crate) fn run(rest: u64) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(Shared { rest, ..Shared::default() });
     let listener = TcpListener::bind("127.0.0.1:0")?;
     say(&format!("port {}", listener.local_addr()?.port()));
     let accepting = Arc::clone(&shared);
@@ -87,7 +89,7 @@ fn talk(shared: &Shared, mut stream: &TcpStream, id: Option<u64>, is_shared: boo
     {
         return (0, Err(error));
     }
-    let talk = Arc::new(Talk::new(id.unwrap_or_else(|| u64::from_le_bytes(number)), stream));
+    let talk = Arc::new(Talk::new(id.unwrap_or_else(|| u64::from_le_bytes(number)), stream, shared.rest));
     if let Ok(mut talks) = shared.talks.lock() {
         talks.retain(|talk| !talk.is_over.load(Ordering::Relaxed));
         talks.push(Arc::clone(&talk));
