@@ -10,12 +10,13 @@ use clap::Parser;
 mod daemon;
 mod explain;
 mod program;
+mod settings;
 
 use daemon::Daemon;
+use settings::{Flags, LONGEST_SPIN, Settings};
 
 use crate::failure::Failure;
 use crate::library::Libraries;
-use crate::trace::trace_file;
 use crate::usage::number;
 
 /// Run a program whose TCP connections inside this host go through shared memory instead of the kernel's TCP.
@@ -28,8 +29,8 @@ use crate::usage::number;
 /// passed on. The exit status is the program's; 127 if there is no such program, 126 if it cannot be run.
 #[derive(Debug, Clone, Parser)]
 #[command(
-    after_help = "The flags set these variables, which a program under LD_PRELOAD can be given by hand as well:
-  WEFT_SOCKETS=auto, eager or require, WEFT_DAEMON, WEFT_SPIN, WEFT_SOCKETS_TRACE, WEFT_SOCKETS_STRICT=1
+    after_help = "Each of these variables stands for its flag if the flag is not given. A program under LD_PRELOAD reads them, too:
+  WEFT_SOCKETS=auto, eager, require or off, WEFT_DAEMON, WEFT_SPIN, WEFT_SOCKETS_TRACE, WEFT_SOCKETS_STRICT=1
 UV_USE_IO_URING=0 is set, too: the library cannot follow what a program does by io_uring.
 
 Examples:
@@ -50,7 +51,7 @@ pub struct Args {
     #[arg(long)]
     pub strict: bool,
     /// Microseconds for which a wait spins at most before it sleeps; 0 is never
-    #[arg(long, value_name = "US", allow_negative_numbers = true, value_parser = number::<u32>(0..=1_000_000))]
+    #[arg(long, value_name = "US", allow_negative_numbers = true, value_parser = number::<u32>(LONGEST_SPIN))]
     pub spin: Option<u32>,
     /// Write upgrades and returns to TCP to FILE, one a line
     #[arg(long, value_name = "FILE")]
@@ -94,59 +95,45 @@ impl Args {
                 "there is no option {option} (`weft sockets --help` lists what is)"
             )));
         }
-        let trace = self.trace_output()?;
-        if let Some(reason) = program::obstacle(program).filter(|_| self.strict) {
+        let settings = Settings::new(self.flags())?;
+        let obstacle = program::obstacle(program);
+        if let Some(reason) = obstacle.as_ref().filter(|_| settings.is_strict()) {
             return Err(Failure::usage(format!("--strict: {reason}")));
         }
-        self.check(program::obstacle(program))?;
-        let given = self.daemon.clone().or_else(|| std::env::var("WEFT_DAEMON").ok());
-        self.check(Daemon::new(given.as_deref())?.start().err())?;
+        check(obstacle, settings.is_required())?;
+        let started = Daemon::new(settings.daemon.as_deref())?.start();
+        check(started.err(), settings.is_required())?;
 
         let mut command = Command::new(program);
         command.args(arguments).env(variable, value).env("UV_USE_IO_URING", "0");
-        command.env("WEFT_SOCKETS", self.mode());
-        let spin = self.spin.map(|spin| spin.to_string().into());
-        let trace = trace.map(PathBuf::into_os_string);
-        let daemon = given.map(OsString::from);
-        let strict = self.strict.then(|| "1".into());
-        for (variable, value) in [
-            ("WEFT_SPIN", spin),
-            ("WEFT_SOCKETS_TRACE", trace),
-            ("WEFT_DAEMON", daemon),
-            ("WEFT_SOCKETS_STRICT", strict),
-        ] {
-            match value {
-                Some(value) => command.env(variable, value),
-                None => command.env_remove(variable),
-            };
-        }
+        settings.give(&mut command)?;
         Ok(command)
     }
 
-    /// Returns the value of `WEFT_SOCKETS`.
-    fn mode(&self) -> &'static str {
+    fn flags(&self) -> Flags {
+        let (daemon, trace) = (self.daemon.clone(), self.trace.clone());
+        Flags { mode: self.mode(), spin: self.spin, strict: self.strict, daemon, trace }
+    }
+
+    /// Returns the value of `WEFT_SOCKETS` that a flag asks for.
+    const fn mode(&self) -> Option<&'static str> {
         match (self.eager, self.require) {
-            (true, _) => "eager",
-            (_, true) => "require",
-            _ => "auto",
+            (true, _) => Some("eager"),
+            (_, true) => Some("require"),
+            _ => None,
         }
     }
+}
 
-    /// Reports what keeps the program on TCP. It runs all the same, unless upgrades are required.
-    fn check(&self, obstacle: Option<String>) -> Result<(), Failure> {
-        match obstacle {
-            Some(reason) if self.require => Err(Failure::usage(reason)),
-            Some(reason) => {
-                Failure::usage(reason).print("sockets");
-                Ok(())
-            }
-            None => Ok(()),
+/// Reports what keeps the program on TCP. It runs all the same, unless upgrades are required.
+fn check(obstacle: Option<String>, is_required: bool) -> Result<(), Failure> {
+    match obstacle {
+        Some(reason) if is_required => Err(Failure::usage(reason)),
+        Some(reason) => {
+            Failure::usage(reason).print("sockets");
+            Ok(())
         }
-    }
-
-    /// Returns the value of `WEFT_SOCKETS_TRACE`.
-    fn trace_output(&self) -> Result<Option<PathBuf>, Failure> {
-        self.trace.as_deref().map(trace_file).transpose()
+        None => Ok(()),
     }
 }
 
@@ -164,32 +151,21 @@ mod tests {
     fn words_behind_the_program_are_its_arguments() {
         let args = args("sockets --spin 0 --strict redis-server --eager -- x");
         assert_eq!(args.program, ["redis-server", "--eager", "--", "x"]);
-        assert_eq!((args.spin, args.mode(), args.strict), (Some(0), "auto", true));
+        assert_eq!((args.spin, args.mode(), args.strict), (Some(0), None, true));
     }
 
     #[test]
     fn a_program_is_upgraded_in_one_of_three_ways() {
-        assert_eq!(args("sockets --eager true").mode(), "eager");
-        assert_eq!(args("sockets --require true").mode(), "require");
+        assert_eq!(args("sockets --eager true").mode(), Some("eager"));
+        assert_eq!(args("sockets --require true").mode(), Some("require"));
         assert!(Args::try_parse_from(["sockets", "--eager", "--require", "true"]).is_err());
     }
 
     #[test]
     fn only_a_required_upgrade_makes_an_obstacle_a_failure() {
         let obstacle = || Some("x is statically linked: it stays on TCP".to_owned());
-        assert!(args("sockets true").check(obstacle()).is_ok());
-        assert!(args("sockets --require true").check(None).is_ok());
-        assert!(args("sockets --require true").check(obstacle()).is_err());
-    }
-
-    #[test]
-    fn a_trace_has_an_absolute_path_and_begins_empty() {
-        let file = std::env::temp_dir().join(format!("weft-sockets-trace-{}", std::process::id()));
-        std::fs::write(&file, "old").unwrap();
-        let output = args(&format!("sockets --trace {} true", file.display())).trace_output().unwrap();
-        assert_eq!(output, Some(file.clone()));
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "");
-        std::fs::remove_file(&file).unwrap();
-        assert!(args("sockets --trace /no/such/folder/x true").trace_output().is_err());
+        assert!(check(obstacle(), false).is_ok());
+        assert!(check(None, true).is_ok());
+        assert!(check(obstacle(), true).is_err());
     }
 }

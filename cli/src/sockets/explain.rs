@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use weft_daemon::keep_signals;
 use weft_sockets::Reason;
 
+use super::settings::TRACE;
 use crate::failure::Failure;
 
 /// Runs the program, passes signals on to it, and prints to standard error what its library traced. Returns its exit
@@ -138,7 +139,6 @@ fn unanswered(lines: &str) -> usize {
     (count + open.len()).saturating_sub(dropped)
 }
 
-const TRACE: &str = "WEFT_SOCKETS_TRACE";
 /// The signals that ask a program for something.
 const PASSED: [Signal; 7] = [
     Signal::SIGHUP,

@@ -32,8 +32,13 @@ impl Installed {
 
     /// Runs `weft sockets` with these words as arguments.
     fn run(&self, words: &[&str]) -> Finished {
+        self.run_with("WEFT_SPIN", "7", words)
+    }
+
+    /// Runs `weft sockets` with a variable.
+    fn run_with(&self, variable: &str, value: &str, words: &[&str]) -> Finished {
         let mut command = Command::new(self.folder.0.join("weft"));
-        command.arg("sockets").args(words).env("WEFT_DAEMON", &self.address).env("WEFT_SPIN", "7");
+        command.arg("sockets").args(words).env("WEFT_DAEMON", &self.address).env(variable, value);
         Process::start(&mut command).finish()
     }
 
@@ -51,18 +56,43 @@ fn the_program_finds_the_library_and_its_variables() {
     let library = format!("LD_PRELOAD={}", path_in(&weft.folder, LIBRARY));
     let daemon = format!("WEFT_DAEMON={}", weft.address);
     let lines = weft.environment(&[]);
-    for line in [library.as_str(), daemon.as_str(), "WEFT_SOCKETS=auto", "UV_USE_IO_URING=0"] {
+    for line in [library.as_str(), daemon.as_str(), "WEFT_SOCKETS=auto", "WEFT_SPIN=7", "UV_USE_IO_URING=0"] {
         assert!(lines.iter().any(|other| other == line), "{line}: {lines:?}");
     }
-    assert!(
-        !lines.iter().any(|line| line.starts_with("WEFT_SPIN") || line.starts_with("WEFT_SOCKETS_TRACE"))
-    );
+    assert!(!lines.iter().any(|line| line.starts_with("WEFT_SOCKETS_TRACE")));
 
     let trace = path_in(&weft.folder, "trace");
     let lines = weft.environment(&["--eager", "--spin", "0", "--trace", &trace]);
     for line in ["WEFT_SOCKETS=eager", "WEFT_SPIN=0", format!("WEFT_SOCKETS_TRACE={trace}").as_str()] {
         assert!(lines.iter().any(|other| other == line), "{line}: {lines:?}");
     }
+}
+
+#[test]
+fn a_wrong_variable_is_one_line_before_the_program_starts() {
+    let weft = Installed::new();
+    for (variable, value, words) in [
+        ("WEFT_SPIN", "abc", "WEFT_SPIN: `abc` is not a whole number from 0 to 1000000"),
+        ("WEFT_SOCKETS", "fast", "WEFT_SOCKETS: there is no `fast` (there are auto, eager, require and off)"),
+        ("WEFT_SOCKETS_STRICT", "yes", "WEFT_SOCKETS_STRICT: `yes` is neither 0 nor 1"),
+        ("WEFT_SOCKETS_TRACE", "/no/such/x", "WEFT_SOCKETS_TRACE: /no/such/x: No such file"),
+        ("WEFT_DAEMON", "mine", "WEFT_DAEMON: `mine`: a daemon's address is @NAME"),
+    ] {
+        let done = weft.run_with(variable, value, &["--", "echo", "started"]);
+        assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (2, 0, 1), "{done:?}");
+        assert!(done.stderr[0].starts_with(&format!("weft sockets: {words}")), "{done:?}");
+    }
+}
+
+#[test]
+fn the_trace_of_a_variable_is_continued_and_that_of_a_flag_begins_empty() {
+    let weft = Installed::new();
+    let trace = path_in(&weft.folder, "trace");
+    std::fs::write(&trace, "old").unwrap();
+    let done = weft.run_with("WEFT_SOCKETS_TRACE", &trace, &["--", "true"]);
+    assert_eq!((done.status, std::fs::read_to_string(&trace).unwrap().as_str()), (0, "old"), "{done:?}");
+    let done = weft.run(&["--trace", &trace, "--", "true"]);
+    assert_eq!((done.status, std::fs::read_to_string(&trace).unwrap().as_str()), (0, ""), "{done:?}");
 }
 
 #[test]
