@@ -1,9 +1,10 @@
 //! `weft sockets --explain`: which connections of a program were upgraded, and why others were not.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
 
 use nix::libc::SI_USER;
@@ -21,6 +22,7 @@ use crate::failure::Failure;
 pub(super) fn run(mut command: Command) -> Result<ExitCode, Failure> {
     let given =
         command.get_envs().find(|(name, _)| *name == TRACE).and_then(|(_, file)| file.map(PathBuf::from));
+    let before = given.as_deref().map_or(Ok(0), length)?;
     let file = given
         .clone()
         .unwrap_or_else(|| std::env::temp_dir().join(format!("weft-sockets-explain-{}", std::process::id())));
@@ -32,15 +34,34 @@ pub(super) fn run(mut command: Command) -> Result<ExitCode, Failure> {
     let signals = blocked.map_err(|error| Failure::work(format!("signals: {error}")))?;
     let mut child = command.spawn().map_err(|error| Failure::not_run(&command, &error))?;
     let status = wait(&mut child, &signals)?;
-    let lines = std::fs::read_to_string(&file).unwrap_or_default();
+    // Without connections there is no file.
+    let lines = lines_behind(&file, before).unwrap_or_default();
     if given.is_none() {
-        // Without connections there is no file.
         let _gone = std::fs::remove_file(&file);
     }
     // If standard error is closed, the exit status is still the program's.
-    let _unread = write!(std::io::stderr(), "{}", Story::new(&lines));
+    let _unread = write!(io::stderr(), "{}", Story::new(&lines));
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
+/// Returns the length of the trace's file: the lines of earlier programs. The end of a pipe or of a terminal never comes.
+fn length(file: &Path) -> Result<u64, Failure> {
+    let found = file.metadata().map_err(|error| Failure::work(format!("{}: {error}", file.display())))?;
+    if found.is_file() {
+        return Ok(found.len());
+    }
+    let file = file.display();
+    Err(Failure::usage(format!("--explain reads the trace at the end, and {file} is no regular file")))
+}
+
+/// Returns what was written to a file behind its first `before` octets.
+fn lines_behind(file: &Path, before: u64) -> io::Result<String> {
+    let mut file = File::open(file)?;
+    file.seek(SeekFrom::Start(before))?;
+    let mut lines = String::new();
+    file.read_to_string(&mut lines)?;
+    Ok(lines)
 }
 
 /// Waits for the program's end. A terminal's signals reach the program without help, other processes' signals do not.
@@ -153,6 +174,16 @@ const PASSED: [Signal; 7] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_of_earlier_programs_are_not_counted() {
+        let file = std::env::temp_dir().join(format!("weft-explain-lines-{}", std::process::id()));
+        std::fs::write(&file, "7 4: claimed\n").unwrap();
+        let before = length(&file).unwrap();
+        std::fs::write(&file, "7 4: claimed\n8 4: claimed\n").unwrap();
+        assert_eq!(lines_behind(&file, before).unwrap(), "8 4: claimed\n");
+        std::fs::remove_file(&file).unwrap();
+    }
 
     #[test]
     fn a_trace_is_counted() {
