@@ -12,6 +12,8 @@ mod explain;
 mod program;
 mod settings;
 
+pub(crate) use daemon::{HOST, listening};
+
 use daemon::Daemon;
 use settings::{Flags, LONGEST_SPIN, Settings};
 

@@ -32,6 +32,11 @@ fn show(args: &Args) -> Result<(), Failure> {
     let folder =
         args.dir.clone().or_else(weft_stat::stat_folder_from_env).unwrap_or_else(weft_stat::stat_folder);
     let target = match args.subject {
+        Some(Subject::Sockets) if !matches!(args.what, What::Counters | What::Sockets) => {
+            return Err(Failure::usage(
+                "nothing stands behind `sockets`: weft stat PID sockets is for one process",
+            ));
+        }
         Some(Subject::Sockets) => return sockets::show(args, &folder, None),
         Some(Subject::Process(target)) if args.what == What::Sockets => {
             return sockets::show(args, &folder, Some(target.pid));

@@ -35,7 +35,7 @@ impl core::fmt::Debug for Section {
 pub(crate) fn answer(sections: &[Section], request: &str, index: u32, asker: Asker) -> Value {
     let found = match sections.iter().find(|section| section.name == request) {
         Some(section) => (section.tell)(asker),
-        None => error(&unknown(sections)),
+        None => error(&unknown(request, sections)),
     };
     let mut answer = json!({ "weft_stat": STAT_VERSION, "pid": std::process::id(), "device": index });
     if let (Value::Object(answer), Value::Object(mut found)) = (&mut answer, found) {
@@ -48,11 +48,11 @@ pub(crate) fn error(text: &str) -> Value {
     json!({ "error": text })
 }
 
-fn unknown(sections: &[Section]) -> String {
+fn unknown(request: &str, sections: &[Section]) -> String {
     let names: Vec<_> = sections.iter().map(|section| section.name).collect();
     match names.split_last() {
-        Some((last, [])) => format!("unknown request: there is {last}"),
-        Some((last, others)) => format!("unknown request: there are {} and {last}", others.join(", ")),
-        None => "unknown request: this process has no sections".to_owned(),
+        Some((last, [])) => format!("there is no `{request}`, but {last}"),
+        Some((last, others)) => format!("there is no `{request}`, but {} and {last}", others.join(", ")),
+        None => format!("there is no `{request}`: this process has no sections"),
     }
 }

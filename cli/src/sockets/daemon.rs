@@ -24,8 +24,8 @@ impl Daemon {
     pub(super) fn new(given: Option<&str>) -> Result<Self, Failure> {
         let parse =
             |text: &str| unix_address(text).map_err(|_| Failure::usage(format!("`{text}`: {ADDRESS}")));
-        let own = format!("@weft/1/{}", geteuid().as_raw());
-        let texts = given.map_or_else(|| vec!["@weft/1/0", own.as_str()], |given| vec![given]);
+        let own = own();
+        let texts = given.map_or_else(|| vec![HOST, own.as_str()], |given| vec![given]);
         let addresses = texts.into_iter().map(parse).collect::<Result<_, _>>()?;
         Ok(Self { addresses, given: given.map(str::to_owned) })
     }
@@ -82,6 +82,19 @@ impl Daemon {
     }
 }
 
+/// Returns the first address at which a daemon listens, of those where programs look for one.
+pub(crate) fn listening() -> Option<String> {
+    let is_open = |text: &String| {
+        unix_address(text).is_ok_and(|address| matches!(connected(&address), Ok(_) | Err(Errno::AGAIN)))
+    };
+    [HOST.to_owned(), own()].into_iter().find(is_open)
+}
+
+/// Returns the address of this user's daemon.
+fn own() -> String {
+    format!("@weft/1/{}", geteuid().as_raw())
+}
+
 /// Reads the address of a daemon.
 pub(super) fn address(text: &str) -> Result<String, String> {
     unix_address(text).map(|_| text.to_owned()).map_err(|_| format!("`{text}`: {ADDRESS}"))
@@ -103,6 +116,8 @@ fn connected(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
+/// The address of root's daemon, which serves all users.
+pub(crate) const HOST: &str = "@weft/1/0";
 /// Seconds without a program after which a daemon ends that was started on demand.
 const LINGER: &str = "60";
 const PAUSE: Duration = Duration::from_millis(5);

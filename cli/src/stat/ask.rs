@@ -58,18 +58,26 @@ pub(super) fn of(folder: &Path, target: Target) -> Result<Vec<Socket>, Failure> 
     if !sockets.is_empty() {
         return Ok(sockets);
     }
-    Err(Failure::work(match (fs::metadata(format!("/proc/{pid}")), device) {
-        (Err(_), _) => format!("there is no process {pid}"),
-        (Ok(process), _) if process.uid() != geteuid().as_raw() && !geteuid().is_root() => {
-            format!("process {pid} belongs to another user, and answers only that user and root")
-        }
-        (Ok(_), Some(device)) => {
+    Err(Failure::work(match (out_of_reach(pid), device) {
+        (Some(reason), _) => reason,
+        (None, Some(device)) => {
             format!("process {pid} has no device {device} in {}", folder.display())
         }
-        (Ok(_), None) => {
+        (None, None) => {
             format!("process {pid} has no socket in {}: start it with WEFT_STAT=1", folder.display())
         }
     }))
+}
+
+/// Returns why this user learns nothing of a process, or `None` if it is a process of this user.
+pub(super) fn out_of_reach(pid: u32) -> Option<String> {
+    match fs::metadata(format!("/proc/{pid}")) {
+        Err(_) => Some(format!("there is no process {pid}")),
+        Ok(process) if process.uid() != geteuid().as_raw() && !geteuid().is_root() => {
+            Some(format!("process {pid} belongs to another user, and answers only that user and root"))
+        }
+        Ok(_) => None,
+    }
 }
 
 /// Returns the sockets in the folder, sorted by process and device.

@@ -4,34 +4,88 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::process::geteuid;
 use serde_json::Value;
 
 use super::args::Args;
 use super::ask;
 use super::table::{Table, cell};
 use crate::failure::Failure;
+use crate::sockets::{HOST, listening};
 
 /// Prints what the daemons in the folder tell of all processes, or of this one.
 pub(super) fn show(args: &Args, folder: &Path, pid: Option<u32>) -> Result<(), Failure> {
+    let mut is_first = true;
     loop {
-        let answers = ask::daemons(folder)?;
+        let mut answers = ask::daemons(folder)?;
+        let has_several = answers.len() > 1;
+        let is_silent = answers.is_empty();
+        answers.retain(|answer| pid.is_none_or(|pid| knows(answer, pid)));
         if answers.is_empty() {
-            let folder = folder.display();
-            return Err(Failure::work(format!("no daemon answers in {folder}: weft daemon starts one")));
+            return match pid {
+                // The end of what is watched is no failure.
+                _ if !is_first => Ok(()),
+                Some(pid) if !is_silent => Err(unknown(folder, pid)),
+                _ => Err(Failure::work(silent(folder, listening().as_deref(), geteuid().is_root()))),
+            };
         }
-        for answer in &answers {
-            // The daemon's own number stands for all that it knows.
-            let pid = pid.filter(|pid| answer["pid"] != *pid);
-            if args.json {
-                writeln!(std::io::stdout(), "{answer}")?;
-            } else {
-                connections(answer, pid)?;
-                processes(answer, pid)?;
-            }
+        is_first = false;
+        for answer in answers {
+            print(args, answer, pid, has_several)?;
         }
         let Some(seconds) = args.watch else { return Ok(()) };
         std::io::stdout().flush()?;
         std::thread::sleep(Duration::from_secs_f64(seconds));
+    }
+}
+
+fn print(args: &Args, mut answer: Value, pid: Option<u32>, has_several: bool) -> Result<(), Failure> {
+    // The daemon's own number stands for all that it knows.
+    let pid = pid.filter(|pid| answer["pid"] != *pid);
+    if args.json {
+        if let Some(pid) = pid {
+            keep(&mut answer["connections"], |connection| list(&connection["ends"]).any(|end| has(end, pid)));
+            keep(&mut answer["processes"], |family| has(family, pid));
+        }
+        writeln!(std::io::stdout(), "{answer}")?;
+        return Ok(());
+    }
+    if has_several {
+        let (daemon, address) = (cell(&answer["pid"]), cell(&answer["address"]));
+        writeln!(std::io::stdout(), "daemon {daemon} at {address}")?;
+    }
+    connections(&answer, pid)?;
+    processes(&answer, pid)?;
+    if has_several {
+        writeln!(std::io::stdout())?;
+    }
+    Ok(())
+}
+
+/// Returns true if the answer has something of a process, or is its own.
+fn knows(answer: &Value, pid: u32) -> bool {
+    answer["pid"] == pid || list(&answer["processes"]).any(|family| has(family, pid))
+}
+
+fn unknown(folder: &Path, pid: u32) -> Failure {
+    Failure::work(ask::out_of_reach(pid).unwrap_or_else(|| {
+        let folder = folder.display();
+        format!("no daemon in {folder} knows process {pid}: `weft sockets` did not start it, or it used no socket yet")
+    }))
+}
+
+/// Says why no daemon answers in the folder. `address` is where one listens all the same.
+fn silent(folder: &Path, address: Option<&str>, is_root: bool) -> String {
+    let folder = folder.display();
+    match address {
+        Some(HOST) if !is_root => {
+            format!("no daemon answers in {folder}: that of root, at {HOST}, answers only root")
+        }
+        Some(address) => format!(
+            "no daemon answers in {folder}: the one at {address} has another folder, which its XDG_RUNTIME_DIR or WEFT_STAT \
+             names"
+        ),
+        None => format!("no daemon answers in {folder}: `weft sockets` or `weft daemon` starts one"),
     }
 }
 
@@ -82,6 +136,12 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
+fn keep(values: &mut Value, is_wanted: impl Fn(&Value) -> bool) {
+    if let Value::Array(values) = values {
+        values.retain(is_wanted);
+    }
+}
+
 fn has(value: &Value, pid: u32) -> bool {
     list(&value["pids"]).any(|other| *other == pid)
 }
@@ -118,3 +178,17 @@ const TITLES: [&str; 16] = [
     "SLEEPS",
     "WAKES",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_answers_elsewhere_is_named() {
+        let said = |address, is_root| silent(Path::new("/x"), address, is_root);
+        assert!(said(Some(HOST), false).ends_with("answers only root"));
+        assert!(said(Some(HOST), true).contains("the one at @weft/1/0 has another folder"));
+        assert!(said(Some("@weft/1/7"), false).contains("the one at @weft/1/7 has another folder"));
+        assert!(said(None, false).ends_with("`weft daemon` starts one"));
+    }
+}

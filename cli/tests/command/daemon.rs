@@ -67,6 +67,50 @@ fn a_wrong_variable_is_one_line() {
 }
 
 #[test]
+fn stat_names_each_of_several_daemons() {
+    let folder = Folder::new();
+    let names = ["one", "two"].map(|name| format!("@weft-cli-{name}-{}", std::process::id()));
+    let daemons = names.each_ref().map(|name| start(&folder, &["--name", name]));
+    let dir = path_in(&folder, "stat");
+    for daemon in &daemons {
+        daemon.line();
+    }
+    let text = run(&format!("stat sockets --dir {dir}"));
+    for (daemon, name) in daemons.iter().zip(&names) {
+        let title = format!("daemon {} at {name}", daemon.id());
+        assert!(text.stdout.contains(&title), "{title}: {text:?}");
+    }
+    // By its number one daemon answers, and no other.
+    let json = run(&format!("stat {} sockets --json --dir {dir}", daemons[1].id()));
+    assert_eq!((json.status, json.stdout.len()), (0, 1), "{json:?}");
+    let answer: serde_json::Value = serde_json::from_str(&json.stdout[0]).unwrap();
+    assert_eq!(answer["address"], names[1].as_str());
+}
+
+#[test]
+fn stat_tells_that_no_daemon_knows_a_process() {
+    let folder = Folder::new();
+    let daemon = start(&folder, &["--name", &format!("@weft-cli-unknown-{}", std::process::id())]);
+    daemon.line();
+    let dir = path_in(&folder, "stat");
+    let own = std::process::id();
+    for (line, status, words) in [
+        (format!("stat 4294967295 sockets --dir {dir}"), 1, "there is no process 4294967295".to_owned()),
+        (
+            format!("stat {own} sockets --dir {dir}"),
+            1,
+            format!("knows process {own}: `weft sockets` did not"),
+        ),
+        (format!("stat {} --dir {dir}", daemon.id()), 1, "no `counters`, but device and sockets".to_owned()),
+        (format!("stat sockets qp --dir {dir}"), 2, "nothing stands behind `sockets`".to_owned()),
+    ] {
+        let done = run(&line);
+        assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (status, 0, 1), "{line}: {done:?}");
+        assert!(done.stderr[0].contains(&words), "{line}: {done:?}");
+    }
+}
+
+#[test]
 fn stat_shows_what_the_daemon_knows() {
     let folder = Folder::new();
     let name = format!("@weft-cli-stat-{}", std::process::id());

@@ -152,6 +152,15 @@ fn explain_passes_the_exit_status_and_signals_on() {
 }
 
 #[test]
+fn explain_refuses_a_trace_that_it_cannot_read() {
+    let weft = Installed::new();
+    // Standard error is a pipe, whose end does not come before this process's.
+    let done = weft.run(&["--explain", "--trace", "/dev/stderr", "--", "echo", "started"]);
+    assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (2, 0, 1), "{done:?}");
+    assert!(done.stderr[0].contains("/dev/stderr is no regular file"), "{done:?}");
+}
+
+#[test]
 fn a_missing_library_is_reported_with_what_makes_it() {
     let weft = Installed::new();
     std::fs::remove_file(weft.folder.0.join(LIBRARY)).unwrap();

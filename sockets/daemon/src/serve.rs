@@ -79,10 +79,11 @@ impl Daemon {
     /// # Errors
     /// As of [`Server::start`].
     pub fn serve_stat(&mut self, folder: &Path) -> io::Result<()> {
-        let (state, same, address) = (Arc::clone(&self.state), Arc::clone(&self.state), self.address.clone());
+        let (state, same) = (Arc::clone(&self.state), Arc::clone(&self.state));
+        let (address, same_address) = (self.address.clone(), self.address.clone());
         // The line of the daemon in the list of all processes.
         let device = Section::new("device", move |_| stat::summary(&lock(&state), &address));
-        let sockets = Section::new("sockets", move |_| stat::tell(&lock(&same)));
+        let sockets = Section::new("sockets", move |_| stat::tell(&lock(&same), &same_address));
         self.server = Some(Server::start(folder, vec![device, sockets])?);
         Ok(())
     }

@@ -13,9 +13,9 @@ use crate::link::Channel;
 use crate::state::{Family, State};
 use crate::sums::Sums;
 
-/// Returns the section `sockets`: a line for each connection with a channel, one for each family of processes, and the
+/// Returns the section `sockets`: where the daemon listens, a line for each connection with a channel, one for each family of processes, and the
 /// sums since the daemon began.
-pub(crate) fn tell(state: &State) -> Value {
+pub(crate) fn tell(state: &State, address: &Address) -> Value {
     let mut sums = state.sums.clone();
     let families: Vec<Value> = state
         .families
@@ -40,6 +40,7 @@ pub(crate) fn tell(state: &State) -> Value {
         .map(|(link, number, families, channel)| connection(state, (link, number), families, channel))
         .collect();
     json!({
+        "address": address.to_string(),
         "processes": families,
         "connections": connections,
         "waiting_claims": state.claims.len(),
