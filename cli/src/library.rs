@@ -27,7 +27,13 @@ impl Libraries {
 
     /// Returns cargo's option for the folder of this program, into which the library has to come.
     pub(crate) fn release(&self) -> &'static str {
-        if self.0.first().is_some_and(|folder| folder.ends_with("release")) { " --release" } else { "" }
+        if self.is_built() == Some("debug") { "" } else { " --release" }
+    }
+
+    /// Returns the name of the folder of this program if cargo has built it there.
+    fn is_built(&self) -> Option<&'static str> {
+        let beside = self.0.first()?;
+        ["debug", "release"].into_iter().find(|name| beside.ends_with(name))
     }
 
     /// Returns the path of a library.
@@ -36,7 +42,8 @@ impl Libraries {
         let path = found.ok_or_else(|| {
             let folders: Vec<_> = self.0.iter().map(|folder| folder.display().to_string()).collect();
             let folders = folders.join(" nor in ");
-            Failure::usage(format!("there is no {library} in {folders}: {made_by} makes it"))
+            let advice = self.advice(library, made_by);
+            Failure::usage(format!("there is no {library} in {folders}: {advice}"))
         })?;
         // The dynamic loader takes both for separators, and reports no error.
         if path.as_os_str().as_encoded_bytes().iter().any(|octet| b" :".contains(octet)) {
@@ -46,6 +53,21 @@ impl Libraries {
             )));
         }
         Ok(path)
+    }
+
+    /// Says how the library comes into one of the folders.
+    fn advice(&self, library: &str, made_by: &str) -> String {
+        let other = self.is_built().map(|name| if name == "debug" { "release" } else { "debug" });
+        let other = other.and_then(|name| Some(self.0.first()?.parent()?.join(name)));
+        match (other.filter(|folder| folder.join(library).is_file()), self.is_built()) {
+            (Some(folder), _) => {
+                format!("{made_by} makes it; {} has one, for the weft beside it", folder.display())
+            }
+            (None, Some(_)) => format!("{made_by} makes it"),
+            (None, None) => {
+                format!("{made_by} makes it in target/release of Weft's sources; copy it into one of these")
+            }
+        }
     }
 }
 
@@ -69,9 +91,15 @@ mod tests {
             Err(Failure::Usage(line)) => line,
             other => panic!("{other:?}"),
         };
-        assert!(message(folder.clone()).contains("cargo build -p x"));
-        assert!(message(folder.join("release")).contains("cargo build --release -p x"));
-        std::fs::create_dir(&folder).unwrap();
+        assert!(message(folder.join("debug")).ends_with("cargo build -p x makes it"));
+        assert!(message(folder.join("release")).ends_with("cargo build --release -p x makes it"));
+        // The folder of an installed program is not cargo's.
+        assert!(message(folder.clone()).contains("cargo build --release -p x makes it in target/release"));
+        let release = folder.join("release");
+        std::fs::create_dir_all(&release).unwrap();
+        std::fs::write(release.join("libx.so"), "").unwrap();
+        let line = message(folder.join("debug"));
+        assert!(line.ends_with(&format!("{} has one, for the weft beside it", release.display())), "{line}");
         std::fs::write(folder.join("libx.so"), "").unwrap();
         assert!(message(folder.clone()).contains("a space or a colon"));
         std::fs::remove_dir_all(&folder).unwrap();

@@ -260,8 +260,8 @@ mod tests {
             Err(Failure::Usage(line)) => line,
             other => panic!("{other:?}"),
         };
-        assert!(message(Form::Preload, "/nowhere").contains("cargo build -p weft-preload"));
-        assert!(message(Form::Directory, "/nowhere").contains("capi/directory/link makes it"));
+        assert!(message(Form::Preload, "/nowhere").contains("cargo build --release -p weft-preload"));
+        assert!(message(Form::Directory, "/nowhere/debug").contains("capi/directory/link makes it"));
         assert!(message(Form::Directory, "/nowhere/release").contains("capi/directory/link --release"));
     }
 }

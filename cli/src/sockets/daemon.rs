@@ -1,7 +1,8 @@
 //! The daemon that brings the ends of connections together: whether it answers, and how it is started.
 
+use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::socket::getsockopt;
@@ -41,8 +42,9 @@ impl Daemon {
         if let Some(given) = &self.given {
             command.args(["--name", given]);
         }
-        // The daemon itself leaves the session and closes the caller's other descriptors.
-        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // The daemon itself leaves the session and closes the caller's other descriptors. It may print to a pipe
+        // that nobody reads any more.
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = quiet.spawn().map_err(|error| format!("cannot start a daemon: {error}"))?;
         for _ in 0..TRIES {
             if self.answers()? {
@@ -52,8 +54,7 @@ impl Daemon {
             if let Ok(Some(status)) = child.try_wait()
                 && !status.success()
             {
-                let name = self.given.as_ref().map_or_else(String::new, |given| format!(" --name {given}"));
-                return Err(format!("no daemon: it ended ({status}); `weft daemon{name}` says why"));
+                return Err(format!("no daemon: {}", said(&mut child, status)));
             }
             std::thread::sleep(PAUSE);
         }
@@ -79,6 +80,16 @@ impl Daemon {
             return Err(format!("no daemon: the one at this address belongs to user {}", uid.as_raw()));
         }
         Ok(false)
+    }
+}
+
+/// Returns what a daemon that failed has said last.
+fn said(child: &mut Child, status: ExitStatus) -> String {
+    let mut text = String::new();
+    let read = child.stderr.take().map(|mut pipe| pipe.read_to_string(&mut text));
+    match text.lines().last().filter(|_| matches!(read, Some(Ok(_)))) {
+        Some(line) => line.trim_start_matches("weft daemon: ").to_owned(),
+        None => format!("it ended ({status})"),
     }
 }
 

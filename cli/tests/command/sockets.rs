@@ -161,12 +161,20 @@ fn explain_refuses_a_trace_that_it_cannot_read() {
 }
 
 #[test]
+fn a_daemon_that_cannot_start_says_why() {
+    let weft = Installed::new();
+    let done = weft.run(&["--daemon", "/no/such/x", "--", "true"]);
+    let line = "weft sockets: no daemon: /no/such/x: No such file or directory (os error 2)";
+    assert_eq!((done.status, done.stderr.first().map(String::as_str)), (0, Some(line)), "{done:?}");
+}
+
+#[test]
 fn a_missing_library_is_reported_with_what_makes_it() {
     let weft = Installed::new();
     std::fs::remove_file(weft.folder.0.join(LIBRARY)).unwrap();
     let done = weft.run(&["--", "true"]);
     assert_eq!((done.status, done.stderr.len()), (2, 1), "{done:?}");
-    assert!(done.stderr[0].ends_with("cargo build -p weft-sockets-preload makes it"), "{done:?}");
+    assert!(done.stderr[0].contains("cargo build --release -p weft-sockets-preload makes it"), "{done:?}");
 }
 
 const LIBRARY: &str = "libweft_sockets_preload.so";
