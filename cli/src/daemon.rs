@@ -11,6 +11,7 @@ use weft_daemon::{Address, Config, Daemon, Rules, leave_parent, stop_signals};
 use weft_stat::{stat_folder, stat_folder_from_env};
 
 use crate::failure::Failure;
+use crate::sockets::{HOST, listening};
 use crate::usage::number;
 
 /// Give shared memory to the two ends of connections, for programs under `weft sockets`.
@@ -68,6 +69,9 @@ impl Args {
             // Programs can be served all the same.
             Failure::work(error).print("daemon");
         }
+        if let Some(line) = beside(&config.address.to_string(), listening().as_deref()) {
+            Failure::work(line).print("daemon");
+        }
         // Nobody has to read it.
         let _unread = writeln!(std::io::stdout(), "listening at {}", config.address);
         daemon.run(stop).map_err(Failure::work)
@@ -86,5 +90,28 @@ impl Args {
         let wrong = |error: String| Failure::usage(format!("--rules: {}: {error}", file.display()));
         let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
         text.parse().map_err(wrong)
+    }
+}
+
+/// Warns if programs use the daemon of root, which they look for first, and not the one at this default address.
+fn beside(address: &str, first: Option<&str>) -> Option<String> {
+    let is_default = address == Address::of_user(geteuid().as_raw()).to_string();
+    let is_second = is_default && address != HOST && first == Some(HOST);
+    is_second
+        .then(|| format!("root's daemon is at {HOST}: only `weft sockets --daemon {address}` asks this one"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_programs_do_not_ask_is_told() {
+        let own = Address::of_user(geteuid().as_raw()).to_string();
+        assert_eq!(beside(&own, Some(HOST)).is_some(), own != HOST);
+        assert_eq!(
+            (beside(&own, Some(&own)), beside(&own, None), beside("@mine", Some(HOST))),
+            (None, None, None)
+        );
     }
 }
