@@ -1,5 +1,6 @@
 //! The error about arguments that make no sense: one line that names the argument and a right value.
 
+use core::num::ParseIntError;
 use core::ops::RangeInclusive;
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -34,9 +35,10 @@ fn command_of(weft: &Command, words: impl Iterator<Item = OsString>) -> (&Comman
     (command, name)
 }
 
-/// Returns the names of all commands below this one, in words.
+/// Returns the names of the commands below this one that help shows, in words.
 fn names(command: &Command) -> String {
-    let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+    let names: Vec<&str> =
+        command.get_subcommands().filter(|one| !one.is_hide_set()).map(Command::get_name).collect();
     match names.as_slice() {
         [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
         _ => names.concat(),
@@ -60,8 +62,11 @@ fn reason(error: &Error, command: &Command, weft: &str) -> String {
     let value = context(error, ContextKind::InvalidValue);
     match error.kind() {
         ErrorKind::ValueValidation => {
-            let source =
-                error.source().map_or_else(|| format!("`{value}` is no value for it"), ToString::to_string);
+            let source = match error.source() {
+                Some(source) if source.is::<ParseIntError>() => format!("`{value}` is not a whole number"),
+                Some(source) => source.to_string(),
+                None => format!("`{value}` is no value for it"),
+            };
             format!("{}: {source}", option(&argument))
         }
         ErrorKind::InvalidValue if value.is_empty() => {
@@ -82,6 +87,11 @@ fn reason(error: &Error, command: &Command, weft: &str) -> String {
         }
         ErrorKind::MissingRequiredArgument => {
             format!("missing: {argument} (`{weft} --help` has examples)")
+        }
+        // Commands that only this program starts are no advice.
+        ErrorKind::InvalidSubcommand if names(command).is_empty() => {
+            let given = context(error, ContextKind::InvalidSubcommand);
+            format!("`{given}` is not expected here (`{weft} --help` lists what is)")
         }
         ErrorKind::InvalidSubcommand => {
             let given = context(error, ContextKind::InvalidSubcommand);

@@ -6,7 +6,7 @@ use crate::help::commands_of;
 use crate::process::run;
 
 /// Arguments, and the line about them.
-const TABLE: [(&str, &str); 81] = [
+const TABLE: [(&str, &str); 84] = [
     (
         "",
         "weft: a command is missing: demo, rping, run, sockets, daemon, decode, conform, stat and bench (`weft --help` explains",
@@ -29,6 +29,12 @@ const TABLE: [(&str, &str); 81] = [
         "bench run frobnicate",
         "weft bench run: `frobnicate` is not expected here (`weft bench run --help` lists",
     ),
+    (
+        "bench sockets frobnicate",
+        "weft bench sockets: `frobnicate` is not expected here (`weft bench sockets --help`",
+    ),
+    ("bench sockets --turn x", "weft bench sockets: --turn: `x` is not a whole number"),
+    ("bench sockets --turn 60001", "weft bench sockets: --turn: 60001 is not in 1..=60000"),
     ("demo frobnicate", "weft demo: `frobnicate` is not expected here (`weft demo --help` lists"),
     (
         "stat frobnicate",
