@@ -34,6 +34,7 @@ mod family;
 mod file;
 mod filter;
 mod fork;
+mod gates;
 mod growth;
 mod guest;
 mod handover;

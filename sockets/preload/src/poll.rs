@@ -9,7 +9,7 @@ use libc::{
 };
 use libc::{pollfd, timespec};
 use weft_sockets::end::{NARROW, NONBLOCKING, SHUT, TOLD};
-use weft_sockets::{Barrier, Gate, Outbound, Sink};
+use weft_sockets::{Barrier, Outbound, Sink};
 
 use crate::calls::{self, Signals};
 use crate::clock::Limit;
@@ -17,8 +17,7 @@ use crate::ends::{self, Stream};
 use crate::select::Sets;
 use crate::sleep::{self, Waiter};
 use crate::spin::{Spin, Turn};
-use crate::table::Handle;
-use crate::{anchor, backlog, channel, epoll, real, section, sets, upgrade};
+use crate::{anchor, backlog, channel, epoll, gates, real, section, sets, upgrade};
 
 /// Waits as `ppoll` does. Returns the kernel's answer.
 pub(crate) fn wait(items: &mut [pollfd], span: Option<timespec>, mask: Option<Signals>) -> isize {
@@ -209,7 +208,7 @@ impl List<'_> {
         result
     }
 
-    /// Waits where no descriptor has a ring. None gets one meanwhile: the thread counts as inside a receive.
+    /// Waits where no descriptor has a ring. No direction that it waits for gets one meanwhile: the thread is in its gate.
     fn wait_in_kernel(&mut self, span: Option<timespec>, mask: Option<Signals>) -> isize {
         let result = calls::ppoll(self.items, span, mask);
         for item in self.items.iter().filter(|item| item.revents != 0) {
@@ -268,7 +267,7 @@ impl List<'_> {
                     && item.events & (POLLRDHUP | POLLPRI) == 0
                     && !look.is_over;
                 found.settled += usize::from(is_settled);
-                found.is_taken |= look.is_inbound || look.is_outbound || channel::inbound(&stream).is_some();
+                found.is_taken |= channel::inbound(&stream).is_some() || channel::outbound(&stream).is_some();
                 found.is_paced |= look.is_paced;
                 found.is_same_cpu |= look.is_inbound && channel::is_on_this_cpu(&stream);
             }
@@ -339,29 +338,22 @@ impl List<'_> {
         result
     }
 
-    /// Keeps the directions that are on TCP there, while this thread is in the kernel. Returns how many they are.
+    /// Keeps the directions that are on TCP there, while this thread is in the kernel. Returns how many ends they have.
     fn enter_gates(&mut self) -> usize {
         let mut entered = 0;
-        for stream in self.items.iter().filter_map(|item| ends::known(item.fd)) {
+        for item in self.items.iter() {
             if let Some(place) = self.entered.get_mut(entered)
-                && Gate::new(&stream.end.inbound.inside, false).enter()
+                && let Some(stream) = ends::known(item.fd)
             {
-                *place = u64::from(stream.handle.generation) << 32 | u64::from(stream.handle.slot);
-                entered += 1;
+                *place = gates::enter(&stream, item.events & WRITABLE != 0);
+                entered += usize::from(*place != 0);
             }
         }
         entered
     }
 
     fn leave_gates(&self, entered: usize) {
-        for word in self.entered.iter().take(entered) {
-            let [a, b, c, d, e, f, g, h] = word.to_le_bytes();
-            let [slot, generation] = [[a, b, c, d], [e, f, g, h]].map(u32::from_le_bytes);
-            // Another thread may have closed it meanwhile.
-            if let Some(stream) = Stream::of(Handle { slot, generation }) {
-                Gate::new(&stream.end.inbound.inside, false).leave();
-            }
-        }
+        self.entered.iter().take(entered).for_each(|ends| gates::leave(*ends));
     }
 }
 

@@ -13,6 +13,8 @@ pub enum Sabotage {
     Gate,
     /// A thread that waits in the kernel does not go inside the gate.
     GateOfWait,
+    /// A thread that waits in the kernel for room does not go inside the gate of the sending direction.
+    GateOfRoom,
     /// A thread looks whether a direction is on TCP before it goes inside the gate.
     LookBeforeGate,
     /// A reader leaves TCP without the lock.
@@ -23,12 +25,13 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All kinds.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::LastLook,
         Self::Wake,
         Self::WakeOfQuestion,
         Self::Gate,
         Self::GateOfWait,
+        Self::GateOfRoom,
         Self::LookBeforeGate,
         Self::AttachUnlocked,
         Self::RingTooEarly,

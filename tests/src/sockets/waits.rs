@@ -1,9 +1,10 @@
 //! Waits of a program's threads, by the kernel or beside a ring, as `poll` of the library has them.
 
 use weft_sockets_stepped::end::SHARED;
-use weft_sockets_stepped::{Carrier, Leg, Sink, Source};
+use weft_sockets_stepped::{Carrier, Gate, Leg, Sink, Source};
 
 use super::end::{End, enter_kernel};
+use super::process::LinkView;
 use super::sabotage::Sabotage;
 use super::world::Waits;
 
@@ -34,7 +35,16 @@ impl End {
             enter_kernel();
         }
         let goes_in = !self.process.is_single && self.world.sabotage != Some(Sabotage::GateOfWait);
-        let is_inside = goes_in && self.in_gate().enter();
+        let goes_out = goes_in && wanted.room && self.world.sabotage != Some(Sabotage::GateOfRoom);
+        let words = self.words();
+        let is_outside = goes_out
+            && self.go_in(self.out_gate(), words.outbound.leg(), |link| {
+                self.leave(self.out_section(&self.outbound(link)));
+            });
+        let is_inside = goes_in
+            && self.go_in(self.in_gate(), words.inbound.leg(), |link| {
+                self.leave(self.in_section(&self.inbound(link)));
+            });
         if is_taken.unwrap_or_else(|| self.is_taken()) {
             self.wait_for_ring(wanted);
         } else {
@@ -43,14 +53,36 @@ impl End {
             if !self.process.is_single && self.in_gate().is_closed() {
                 self.world.fail(format!("{self}: waits in the kernel, and the reader leaves TCP"));
             }
+            if !self.process.is_single && wanted.room && self.is_in_ring() {
+                self.world.fail(format!("{self}: waits in the kernel for room, and the sender leaves TCP"));
+            }
         }
         if is_inside {
             self.in_gate().leave();
         }
+        if is_outside {
+            self.out_gate().leave();
+        }
+    }
+
+    /// Goes inside the gate of a direction. Returns false if the direction has left TCP. A thread that closes the gate
+    /// decides in a section whether it opens it again, so that `pass` goes through one.
+    fn go_in(&self, gate: Gate<'_>, leg: Leg, pass: impl Fn(&LinkView)) -> bool {
+        loop {
+            if gate.enter() {
+                return true;
+            }
+            if let Some(link) = self.link().filter(|_| leg.number == 0) {
+                pass(&link);
+            }
+            if gate.is_closed() {
+                return false;
+            }
+        }
     }
 
     fn is_taken(&self) -> bool {
-        self.in_gate().is_closed() || self.out_gate().is_closed() && self.is_in_ring()
+        self.in_gate().is_closed() || self.out_gate().is_closed()
     }
 
     fn is_in_ring(&self) -> bool {
