@@ -1,13 +1,13 @@
 //! Links that an earlier daemon made.
 
 use core::time::Duration;
-use std::os::fd::OwnedFd;
 
-use rustix::fs::fstat;
+use rustix::fs::{fcntl_get_seals, fstat};
 use weft_sockets::ToProcess;
 use weft_sockets::end::Phase;
 use weft_sockets::sync::Ordering;
 
+use crate::foreign::Foreign;
 use crate::link::{End, Link};
 use crate::state::{Broken, Family, State};
 
@@ -18,7 +18,7 @@ impl State {
         &mut self,
         id: u64,
         (name, party): (u64, usize),
-        file: OwnedFd,
+        file: Foreign,
         now: Duration,
     ) -> Result<(), Broken> {
         let own = self.member(id).map(|member| member.family).ok_or(Broken)?;
@@ -26,7 +26,9 @@ impl State {
         if party > 1 || self.is_of_this_daemon(name) {
             return Err(Broken);
         }
-        let file_of = |file: &OwnedFd| fstat(file).map(|stat| (stat.st_dev, stat.st_ino)).map_err(|_| Broken);
+        // Only memory has seals. Of another file its server would have to tell.
+        fcntl_get_seals(&file).map_err(|_| Broken)?;
+        let file_of = |file: &Foreign| fstat(file).map(|stat| (stat.st_dev, stat.st_ino)).map_err(|_| Broken);
         match self.links.get(&name) {
             Some(link) => {
                 let is_its = [0, own].contains(&link.families[party]);
@@ -36,7 +38,11 @@ impl State {
                 }
             }
             None => {
-                let link = Link::adopt(file).map_err(|_| Broken)?;
+                let link = Link::adopt(file, family.uid).map_err(|_| Broken)?;
+                if !self.limits.take_link(family.uid) {
+                    // It goes on without a daemon.
+                    return Ok(());
+                }
                 self.links.insert(name, link);
             }
         }

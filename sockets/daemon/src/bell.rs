@@ -1,10 +1,11 @@
 //! Doorbells: what wakes the sleepers of processes.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
-use rustix::fs::{FileType, fstat};
-use rustix::net::{SendFlags, send};
+use rustix::net::{AddressFamily, SendFlags, send, sockopt};
+
+use crate::foreign::Foreign;
 
 /// What wakes one waiter: an eventfd, or a socket whose other end the waiter has.
 ///
@@ -12,15 +13,14 @@ use rustix::net::{SendFlags, send};
 /// but another user must not be able to. So another user gives a socket, which is never waited for.
 #[derive(Clone, Debug)]
 pub(crate) struct Bell {
-    pub(crate) file: Arc<OwnedFd>,
+    pub(crate) file: Arc<Foreign>,
     is_socket: bool,
 }
 
 impl Bell {
-    /// Takes a doorbell. Returns `None` for anything else.
-    pub(crate) fn new(file: OwnedFd, is_same_user: bool) -> Option<Self> {
-        let is_socket =
-            fstat(&file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);
+    /// Takes a doorbell. Returns `None` for anything else. Asks nothing that a file's server would have to answer.
+    pub(crate) fn new(file: Foreign, is_same_user: bool) -> Option<Self> {
+        let is_socket = sockopt::socket_domain(&file) == Ok(AddressFamily::UNIX);
         let is_bell = is_socket || is_same_user && is_eventfd(&file);
         is_bell.then(|| Self { file: Arc::new(file), is_socket })
     }
@@ -38,7 +38,7 @@ impl Bell {
 }
 
 /// True for an eventfd. A pipe or a file could block.
-fn is_eventfd(file: &OwnedFd) -> bool {
-    let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+fn is_eventfd(file: &Foreign) -> bool {
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()));
     link.is_ok_and(|name| name.as_os_str() == "anon_inode:[eventfd]")
 }

@@ -11,6 +11,8 @@ use weft_sockets::end::Phase;
 use weft_sockets::layout::{FINAL, RESET};
 use weft_sockets::sync::Ordering;
 
+use crate::foreign::Foreign;
+use crate::limits::ADOPTED;
 use crate::link::End;
 use crate::port::{Member, Port};
 use crate::state::State;
@@ -22,6 +24,7 @@ impl State {
         let Some(port) = self.ports.remove(&id) else { return };
         self.limits.give_port(port.uid);
         let Some(member) = port.member else { return };
+        self.limits.give_descriptors(port.uid, member.bells.len());
         let gone = ToProcess::PeerGone { family: member.family, member: member.place };
         for other in &member.known_by {
             self.send(*other, gone, None);
@@ -175,7 +178,7 @@ impl State {
             self.unborn.remove(&(name, place));
             match living(identity) {
                 // A user with too many processes keeps what this one holds.
-                Some((pid, pidfd)) if self.limits.take_port(uid) => {
+                Some((pid, pidfd)) if self.limits.take_port(uid, None) => {
                     self.watch(name, (place, identity), Port::new(uid, pid, None), pidfd);
                 }
                 Some(_) => {}
@@ -203,7 +206,7 @@ impl State {
             family,
             place,
             identity,
-            pidfd,
+            pidfd: Foreign::harmless(pidfd),
             status: None,
             bells: BTreeMap::new(),
             known_by: BTreeSet::new(),
@@ -249,6 +252,11 @@ impl State {
             return;
         }
         let Some(link) = self.links.remove(&name) else { return };
+        let octets = if link.is_adopted() { ADOPTED } else { 0 };
+        for owner in &link.owners {
+            self.limits.give_descriptors(*owner, 1);
+            self.limits.give_ring(*owner, octets);
+        }
         for family in link.families {
             let Some(family) = self.families.get_mut(&family) else { continue };
             family.links.remove(&name);

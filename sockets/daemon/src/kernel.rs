@@ -12,8 +12,8 @@ use rustix::net::{AddressFamily, SocketType, getpeername, getsockname, ipproto, 
 use weft_sockets::{Claim, Reason, Tuple};
 
 /// Returns the process of a pidfd.
-pub(crate) fn pid_of(pidfd: &OwnedFd) -> Option<i32> {
-    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+pub(crate) fn pid_of(pidfd: impl AsFd) -> Option<i32> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_fd().as_raw_fd())).ok()?;
     let pid = text.lines().find_map(|line| line.strip_prefix("Pid:"))?;
     pid.trim().parse().ok().filter(|pid| *pid > 0)
 }

@@ -1,12 +1,14 @@
 //! The daemon of the sockets floor. Programs show it their connections, and it gives a piece of shared memory to the two
 //! ends of each. It does not take part in what they exchange.
 //!
-//! One thread serves all processes, and sleeps while none has anything to say. Nothing that a process sends or does can
+//! One thread serves all processes, and sleeps while none has anything to say. A thread for each user closes what its
+//! processes have sent, since a close may wait. Nothing that a process sends or does can
 //! stop it: every call is non-blocking, every number is checked, and every user has limits.
 
 mod address;
 mod adopt;
 mod bell;
+mod foreign;
 mod janitor;
 mod kernel;
 mod limits;
@@ -20,6 +22,7 @@ pub mod simulated;
 mod stat;
 mod state;
 mod sums;
+mod wake;
 
 pub use address::Address;
 pub use kernel::{keep_signals, leave_parent, stop_signals};

@@ -1,7 +1,7 @@
 //! The memory that two families share, and what of it is given out.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, fallocate};
@@ -9,6 +9,8 @@ use rustix::io::Errno;
 use weft_sockets::layout::{CHANNELS, LINK_LEN, LINK_MAGIC, RING_UNIT, RINGS_AT};
 use weft_sockets::sync::Ordering;
 use weft_sockets::{RingPlace, Tuple};
+
+use crate::foreign::Foreign;
 
 /// A link as its daemon knows it.
 #[derive(Debug)]
@@ -18,13 +20,15 @@ pub(crate) struct Link {
     pub(crate) families: [u64; 2],
     /// The users of both.
     pub(crate) uids: [u32; 2],
-    pub(crate) file: Arc<OwnedFd>,
+    pub(crate) file: Arc<Foreign>,
     pub(crate) memory: weft_sockets::Link,
     pub(crate) channels: BTreeMap<u32, Channel>,
     numbers: Numbers,
     rings: Rings,
     /// An earlier daemon made it, and knew what is given out. So nothing more is.
     is_adopted: bool,
+    /// The users whose descriptor it is.
+    pub(crate) owners: Vec<u32>,
 }
 
 /// A channel that is in use.
@@ -49,28 +53,29 @@ impl Link {
     /// Makes a link's memory.
     pub(crate) fn create(name: u64, families: [u64; 2], uids: [u32; 2]) -> Result<Self, Errno> {
         let file = weft_sockets::Link::create()?;
-        let it = Self::map(file, families, uids)?;
+        let it = Self { owners: uids.to_vec(), ..Self::map(Foreign::harmless(file), families, uids)? };
         it.memory.header().link.store(name, Ordering::Relaxed);
         it.memory.header().magic.store(LINK_MAGIC, Ordering::Release);
         Ok(it)
     }
 
-    /// Takes a link that an earlier daemon made. Nobody has shown either end.
-    pub(crate) fn adopt(file: OwnedFd) -> Result<Self, Errno> {
-        Ok(Self { is_adopted: true, ..Self::map(file, [0; 2], [0; 2])? })
+    /// Takes a link that an earlier daemon made, and that this user shows first. Nobody has shown either end.
+    pub(crate) fn adopt(file: Foreign, uid: u32) -> Result<Self, Errno> {
+        Ok(Self { is_adopted: true, owners: vec![uid], ..Self::map(file, [0; 2], [0; 2])? })
     }
 
-    fn map(file: OwnedFd, families: [u64; 2], uids: [u32; 2]) -> Result<Self, Errno> {
+    fn map(file: Foreign, families: [u64; 2], uids: [u32; 2]) -> Result<Self, Errno> {
         let memory = weft_sockets::Link::map_channels(&file)?;
         Ok(Self {
             families,
             uids,
-            file: Arc::new(file),
+            file: Arc::new(file.found_harmless()),
             memory,
             channels: BTreeMap::new(),
             numbers: Numbers::default(),
             rings: Rings::default(),
             is_adopted: false,
+            owners: Vec::new(),
         })
     }
 

@@ -1,23 +1,23 @@
 //! Claims, and the channels that the two ends of a connection get.
 
 use core::time::Duration;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use weft_sockets::layout::ENDS;
 use weft_sockets::{Claim, Claimant, MIN_LOG2, Outcome, Reason, RingPlace, ToProcess, Tuple};
 
+use crate::foreign::Foreign;
 use crate::kernel::read_claim;
 use crate::link::{End, Link};
 use crate::state::{Broken, State};
 
 impl State {
-    /// Takes a claim. Its socket is closed when this returns, so that its end is not held back.
+    /// Takes a claim. Its socket is given to be closed when this returns, so that its end is not held back.
     pub(crate) fn handle_claim(
         &mut self,
         id: u64,
         end: (u32, u32),
-        socket: OwnedFd,
+        socket: Foreign,
         now: Duration,
     ) -> Result<(), Broken> {
         self.take_claim(id, end, now, || read_claim(&socket))
@@ -146,6 +146,10 @@ impl State {
         let name = self.lasting_name();
         let mut link = Link::create(name, families, uids).ok()?;
         let (channel, rings) = link.open(forth.0, forth.1, MIN_LOG2)?;
+        if !uids.iter().all(|uid| self.limits.has_room(*uid)) {
+            return None;
+        }
+        uids.iter().for_each(|uid| self.limits.take_descriptors(*uid, 1));
         self.links.insert(name, link);
         for family in families {
             self.families.get_mut(&family)?.links.insert(name);

@@ -3,7 +3,7 @@
 use core::mem::MaybeUninit;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -12,9 +12,10 @@ use rustix::net::{
     SendFlags, recvmsg, sendmsg,
 };
 use weft_sockets::sync::Ordering;
-use weft_sockets::{MESSAGE_DESCRIPTORS, MESSAGE_LEN, Status, ToDaemon, ToProcess};
+use weft_sockets::{MESSAGE_LEN, Status, ToDaemon, ToProcess};
 
 use crate::bell::Bell;
+use crate::foreign::{Closer, Foreign};
 
 /// A process as its daemon knows it.
 #[derive(Debug)]
@@ -23,7 +24,8 @@ pub(crate) struct Port {
     pub(crate) uid: u32,
     pub(crate) pid: i32,
     /// `None` if the process has closed the port, or is a relative that never opened one.
-    socket: Option<OwnedFd>,
+    socket: Option<Foreign>,
+    closer: Closer,
     outbox: VecDeque<Mail>,
     /// There once the process has registered.
     pub(crate) member: Option<Member>,
@@ -37,8 +39,8 @@ pub(crate) struct Member {
     pub(crate) place: u16,
     /// The process id and the start time that the slab has in this place.
     pub(crate) identity: (u32, u64),
-    pub(crate) pidfd: OwnedFd,
-    pub(crate) status: Option<(Arc<OwnedFd>, Status)>,
+    pub(crate) pidfd: Foreign,
+    pub(crate) status: Option<(Arc<Foreign>, Status)>,
     pub(crate) bells: BTreeMap<u8, Bell>,
     /// The ports that were told of this process, and those that it was told of.
     pub(crate) known_by: BTreeSet<u64>,
@@ -51,14 +53,14 @@ pub(crate) struct Member {
 #[derive(Debug)]
 pub(crate) struct Mail {
     pub(crate) message: ToProcess,
-    pub(crate) descriptor: Option<Arc<OwnedFd>>,
+    pub(crate) descriptor: Option<Arc<Foreign>>,
 }
 
 /// What came from a process.
 #[derive(Debug)]
 pub(crate) enum Received {
     Nothing,
-    Message(ToDaemon, Vec<OwnedFd>),
+    Message(ToDaemon, Vec<Foreign>),
     /// The process has closed the port, or has broken a rule.
     End,
 }
@@ -76,14 +78,16 @@ pub(crate) enum Outbox {
 }
 
 impl Port {
-    pub(crate) const fn new(uid: u32, pid: i32, socket: Option<OwnedFd>) -> Self {
-        Self { uid, pid, socket, outbox: VecDeque::new(), member: None }
+    pub(crate) fn new(uid: u32, pid: i32, socket: Option<Foreign>) -> Self {
+        let closer = socket.as_ref().map_or_else(Closer::default, Foreign::closer);
+        Self { uid, pid, socket, closer, outbox: VecDeque::new(), member: None }
     }
 
     /// Receives a message without waiting.
     pub(crate) fn receive(&self) -> Received {
         let Some(socket) = &self.socket else { return Received::Nothing };
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_DESCRIPTORS))];
+        // All that one message can bring: what found no room would be closed by this thread.
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut octets = [0; MESSAGE_LEN + 1];
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -96,7 +100,8 @@ impl Port {
             RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
             _ => None,
         });
-        let descriptors: Vec<OwnedFd> = messages.flatten().collect();
+        let foreign = |file| Foreign::new(file, self.closer.clone());
+        let descriptors: Vec<Foreign> = messages.flatten().map(foreign).collect();
         // A message of no octets is the end of the stream.
         match octets.get(..len).and_then(ToDaemon::decode) {
             Some(message) if message.descriptors() == descriptors.len() => {
@@ -143,7 +148,7 @@ impl Port {
         !self.outbox.is_empty()
     }
 
-    pub(crate) const fn socket(&self) -> Option<&OwnedFd> {
+    pub(crate) const fn socket(&self) -> Option<&Foreign> {
         self.socket.as_ref()
     }
 }
@@ -178,5 +183,7 @@ impl Mail {
     }
 }
 
+/// The kernel's limit for a message, `SCM_MAX_FD`.
+const MOST_DESCRIPTORS: usize = 253;
 /// A process that leaves more messages unread loses its port.
 const MOST_MAIL: usize = 4096;

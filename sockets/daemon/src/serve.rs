@@ -18,6 +18,7 @@ use weft_stat::{Section, Server};
 
 use crate::address::Address;
 use crate::kernel::credentials;
+use crate::limits::Limits;
 use crate::rules::Rules;
 use crate::stat;
 use crate::state::State;
@@ -56,10 +57,12 @@ impl Daemon {
     pub fn start(config: &Config) -> io::Result<Self> {
         let path = config.address.socket.path().map(|path| PathBuf::from(to_os(path.to_bytes())));
         let listener = listener(&config.address, path.as_ref())?;
-        raise_limit();
+        let most = raise_limit();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
-        let state = State::new(geteuid().as_raw(), config.rules.clone(), epoll)?;
+        let mut state = State::new(geteuid().as_raw(), config.rules.clone(), epoll)?;
+        // Other users find the rest.
+        state.limits = Limits::new(if geteuid().is_root() { most / 4 } else { most / 4 * 3 });
         let state = Arc::new(Mutex::new(state));
         let (start, linger) = (now(), config.linger);
         Ok(Self {
@@ -154,13 +157,19 @@ impl Daemon {
             match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => {
                     // A process that is turned away finds its port closed.
-                    if let Some((uid, pid)) = credentials(&socket) {
-                        lock(&self.state).accept(socket, uid, pid);
+                    match credentials(&socket) {
+                        Some((uid, pid)) => {
+                            lock(&self.state).accept(socket, uid, pid);
+                        }
+                        None => drop(lock(&self.state).limits.foreign(NOBODY, socket)),
                     }
                 }
                 Err(Errno::MFILE | Errno::NFILE) => {
                     self.spare = None;
-                    drop(accept_with(&self.listener, SocketFlags::CLOEXEC));
+                    if let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC) {
+                        let uid = credentials(&socket).map_or(NOBODY, |(uid, _)| uid);
+                        drop(lock(&self.state).limits.foreign(uid, socket));
+                    }
                     self.spare = spare();
                     return;
                 }
@@ -218,11 +227,12 @@ fn listener(address: &Address, path: Option<&PathBuf>) -> io::Result<OwnedFd> {
     Ok(listener)
 }
 
-/// Lets the process have as many descriptors as it may. A few processes need few.
-fn raise_limit() {
+/// Lets the process have as many descriptors as it may, and returns how many. A few processes need few.
+fn raise_limit() -> u32 {
     let limit = getrlimit(Resource::Nofile);
     let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
     let _as_before = setrlimit(Resource::Nofile, raised);
+    getrlimit(Resource::Nofile).current.and_then(|most| u32::try_from(most).ok()).unwrap_or(u32::MAX)
 }
 
 fn spare() -> Option<OwnedFd> {
@@ -233,6 +243,8 @@ fn to_os(octets: &[u8]) -> &std::ffi::OsStr {
     std::os::unix::ffi::OsStrExt::from_bytes(octets)
 }
 
+/// The user of a process that this one cannot see.
+const NOBODY: u32 = u32::MAX;
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 /// Events that are taken at a time.

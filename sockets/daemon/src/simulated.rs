@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use rustix::event::epoll;
 use weft_sockets::{Claim, ToDaemon, VERSION};
 
+use crate::foreign::Foreign;
 use crate::rules::Rules;
 use crate::state::State;
 
@@ -48,13 +49,14 @@ impl Daemon {
         let Process { pid, member, port, life, status, slab } = process;
         let is_taken = self.0.accept(port, USER, pid);
         let id = is_taken.then(|| self.0.ports.last_key_value().map(|(id, _)| *id))??;
-        self.0.register(id, (VERSION, VERSION, member), [life, status, slab], now).ok().map(|()| id)
+        let memory = [life, status, slab].map(Foreign::harmless);
+        self.0.register(id, (VERSION, VERSION, member), memory, now).ok().map(|()| id)
     }
 
     /// Takes a message that is no claim. Returns false if the process has broken a rule.
     #[must_use]
     pub fn handle(&mut self, id: u64, message: ToDaemon, file: Option<OwnedFd>, now: Duration) -> bool {
-        self.0.handle(id, message, file.into_iter().collect(), now).is_ok()
+        self.0.handle(id, message, file.into_iter().map(Foreign::harmless).collect(), now).is_ok()
     }
 
     /// Takes a claim for an end: its slot and its generation. Returns false if the process has broken a rule.

@@ -9,13 +9,11 @@ use std::sync::Arc;
 
 use rustix::event::epoll;
 use rustix::fs::fstat;
-use weft_sockets::layout::{MEMBERS, WAITERS};
-use weft_sockets::sync::{Ordering, fence};
-use weft_sockets::{
-    Claims, MAX_LOG2, MIN_LOG2, Reason, Slab, Status, ToDaemon, ToProcess, VERSION, WaiterName,
-};
+use weft_sockets::layout::MEMBERS;
+use weft_sockets::sync::Ordering;
+use weft_sockets::{Claims, MAX_LOG2, MIN_LOG2, Reason, Slab, Status, ToDaemon, ToProcess, VERSION};
 
-use crate::bell::Bell;
+use crate::foreign::Foreign;
 use crate::kernel::pid_of;
 use crate::limits::Limits;
 use crate::link::{End, Link};
@@ -36,7 +34,7 @@ pub(crate) struct State {
     /// What the families did that have ended.
     pub(crate) sums: Sums,
     /// The user of the daemon.
-    uid: u32,
+    pub(crate) uid: u32,
     pub(crate) epoch: u64,
     next: u64,
     /// The families by the memory of their slabs.
@@ -91,7 +89,8 @@ impl State {
     /// Takes a process that has connected. Returns false if its user has too many.
     pub(crate) fn accept(&mut self, socket: OwnedFd, uid: u32, pid: i32) -> bool {
         let is_served = self.uid == 0 || self.uid == uid;
-        if !is_served || !self.limits.take_port(uid) {
+        let socket = self.limits.foreign(uid, socket);
+        if !is_served || !self.limits.take_port(uid, Some(&socket)) {
             return false;
         }
         let id = self.name();
@@ -110,7 +109,14 @@ impl State {
             let Some(port) = self.ports.get(&id) else { return };
             let handled = match port.receive() {
                 Received::Nothing => return,
-                Received::Message(message, descriptors) => self.handle(id, message, descriptors, now),
+                Received::Message(message, descriptors) => {
+                    if self.has_room(port.uid, &message) {
+                        self.handle(id, message, descriptors, now)
+                    } else {
+                        self.turn_away(id);
+                        return;
+                    }
+                }
                 Received::End => Err(Broken),
             };
             if handled.is_err() {
@@ -172,13 +178,33 @@ impl State {
     }
 
     /// Puts a message into a port's outbox.
-    pub(crate) fn send(&mut self, id: u64, message: ToProcess, descriptor: Option<Arc<OwnedFd>>) {
+    pub(crate) fn send(&mut self, id: u64, message: ToProcess, descriptor: Option<Arc<Foreign>>) {
         let Some(port) = self.ports.get_mut(&id) else { return };
         if port.push(Mail { message, descriptor }) {
             self.unsent.insert(id);
         } else {
             self.disconnect(id);
         }
+    }
+
+    /// True if the daemon can keep what comes with a message. A port has room for its own registration.
+    fn has_room(&mut self, uid: u32, message: &ToDaemon) -> bool {
+        let is_kept = message.descriptors() > 0 && !matches!(message, ToDaemon::Register { .. });
+        !is_kept || self.limits.has_room(uid)
+    }
+
+    /// Turns away a process whose user has too many descriptors here, and tells it so. It may come back later.
+    fn turn_away(&mut self, id: u64) {
+        self.send(id, ToProcess::Refused { reason: Reason::Limit }, None);
+        let sent = self.ports.get_mut(&id).map_or(0, |port| port.flush().0);
+        self.tell_mail(id, sent);
+        if let Some(port) = self.ports.get_mut(&id)
+            && let Some(member) = &mut port.member
+        {
+            let bells = core::mem::take(&mut member.bells);
+            self.limits.give_descriptors(port.uid, bells.len());
+        }
+        self.disconnect(id);
     }
 
     /// Closes a port. A registered process stays known until it ends.
@@ -214,42 +240,8 @@ impl State {
         self.ports.get(&id)?.member.as_ref()
     }
 
-    fn member_mut(&mut self, id: u64) -> Option<&mut Member> {
+    pub(crate) fn member_mut(&mut self, id: u64) -> Option<&mut Member> {
         self.ports.get_mut(&id)?.member.as_mut()
-    }
-
-    /// Wakes a process, or one of its waiters, of the family at the other end of a link.
-    pub(crate) fn wake(&self, family: u64, sleeper: Option<WaiterName>) {
-        let Some(family) = self.families.get(&family) else { return };
-        match sleeper {
-            Some(name) => {
-                let member = family.members.get(&name.member).and_then(|id| self.member(*id));
-                member.into_iter().for_each(|member| member.ring(name.line));
-            }
-            None => family.members.values().filter_map(|id| self.member(*id)).for_each(Member::ring_all),
-        }
-    }
-
-    /// Tells a port of the status page and the doorbells of another one, which can then be woken without the daemon.
-    pub(crate) fn introduce(&mut self, to: u64, of: u64) {
-        let Some(uid) = self.ports.get(&to).map(|port| port.uid).filter(|_| to != of) else { return };
-        let is_same_user = self.ports.get(&of).is_some_and(|port| port.uid == uid);
-        let Some(member) = self.member_mut(of) else { return };
-        let (family, place) = (member.family, member.place);
-        let Some((status, _)) = member.status.as_ref().filter(|_| !member.known_by.contains(&to)) else {
-            return;
-        };
-        let status = Arc::clone(status);
-        member.known_by.insert(to);
-        let bells: Vec<_> = member.bells.iter().map(|(line, bell)| (*line, Arc::clone(&bell.file))).collect();
-        if let Some(other) = self.member_mut(to) {
-            other.knows.insert(of);
-        }
-        self.send(to, ToProcess::PeerStatus { family, member: place }, Some(status));
-        for (line, file) in bells.into_iter().filter(|_| is_same_user) {
-            let waiter = WaiterName { member: place, line };
-            self.send(to, ToProcess::PeerBell { family, waiter }, Some(file));
-        }
     }
 
     /// Takes a message with the descriptors that came with it.
@@ -257,7 +249,7 @@ impl State {
         &mut self,
         id: u64,
         message: ToDaemon,
-        descriptors: Vec<OwnedFd>,
+        descriptors: Vec<Foreign>,
         now: Duration,
     ) -> Result<(), Broken> {
         let mut descriptors = descriptors.into_iter();
@@ -313,7 +305,7 @@ impl State {
         &mut self,
         id: u64,
         (oldest, newest, place): (u16, u16, u16),
-        [pidfd, status, slab]: [OwnedFd; 3],
+        [pidfd, status, slab]: [Foreign; 3],
         now: Duration,
     ) -> Result<(), Broken> {
         let (uid, pid) = self.ports.get(&id).map(|port| (port.uid, port.pid)).ok_or(Broken)?;
@@ -335,7 +327,7 @@ impl State {
             place,
             identity,
             pidfd,
-            status: Some((Arc::new(status), page)),
+            status: Some((Arc::new(status.found_harmless()), page)),
             bells: BTreeMap::new(),
             known_by: BTreeSet::new(),
             knows: BTreeSet::new(),
@@ -354,8 +346,24 @@ impl State {
         Ok(())
     }
 
+    fn grow(&mut self, id: u64, name: u64, channel: (u32, u8), log2: u8) -> Result<(), Broken> {
+        let (channel, party) = channel;
+        let Some((uid, side)) = self.party(id, name, party)? else { return Ok(()) };
+        if !(MIN_LOG2..=MAX_LOG2).contains(&log2) {
+            return Err(Broken);
+        }
+        if !self.limits.take_ring(uid, 1 << log2) {
+            return Ok(());
+        }
+        match self.links.get_mut(&name).and_then(|link| link.grow(channel, side, log2)) {
+            Some(ring) => self.send(id, ToProcess::RingMade { link: name, channel, party, ring }, None),
+            None => self.limits.give_ring(uid, 1 << log2),
+        }
+        Ok(())
+    }
+
     /// Tells a process that it cannot register. Its slab says that there is mail, as it would to a member.
-    fn refuse(&mut self, id: u64, reason: Reason, (slab, place): (&OwnedFd, u16)) -> Result<(), Broken> {
+    fn refuse(&mut self, id: u64, reason: Reason, (slab, place): (&Foreign, u16)) -> Result<(), Broken> {
         let slab = Slab::map(slab).map_err(|_| Broken)?;
         let words = slab.header().members.get(usize::from(place)).ok_or(Broken)?;
         self.send(id, ToProcess::Refused { reason }, None);
@@ -387,8 +395,10 @@ impl State {
             // The page and the doorbells are the process's own still: those that know it need not hear of it.
             self.claims.forget(earlier);
             let Some(old) = self.ports.remove(&earlier) else { continue };
-            self.limits.give_port(old.uid);
+            let uid = old.uid;
+            self.limits.give_port(uid);
             let Some(old) = old.member else { continue };
+            self.limits.give_descriptors(uid, old.bells.len());
             for (other, is_knowing) in old
                 .known_by
                 .iter()
@@ -408,15 +418,16 @@ impl State {
     }
 
     /// Returns the family with this slab. `None` if it belongs to another user.
-    fn family(&mut self, uid: u32, slab: &OwnedFd) -> Result<Option<u64>, Broken> {
+    fn family(&mut self, uid: u32, slab: &Foreign) -> Result<Option<u64>, Broken> {
+        // First: of a file that is not in memory, its server would have to tell.
+        let memory = Slab::map(slab).map_err(|_| Broken)?;
         let stat = fstat(slab).map_err(|_| Broken)?;
         let by_slab = (stat.st_dev, stat.st_ino);
         if let Some(name) = self.by_slab.get(&by_slab) {
             let is_its = self.families.get(name).is_some_and(|family| family.uid == uid);
             return Ok(is_its.then_some(*name));
         }
-        let slab = Slab::map(slab).map_err(|_| Broken)?;
-        let name = self.lasting_name();
+        let (slab, name) = (memory, self.lasting_name());
         let (members, links, channels) = (BTreeMap::new(), BTreeSet::new(), HashMap::new());
         self.families.insert(name, Family { uid, slab, members, links, channels, by_slab });
         self.by_slab.insert(by_slab, name);
@@ -428,62 +439,6 @@ impl State {
         let family = self.families.remove(&name)?;
         self.by_slab.remove(&family.by_slab);
         Some(family)
-    }
-
-    fn add_bell(&mut self, id: u64, line: u8, file: OwnedFd) -> Result<(), Broken> {
-        let uid = self.ports.get(&id).map(|port| port.uid).ok_or(Broken)?;
-        let bell = Bell::new(file, self.uid == uid).filter(|_| usize::from(line) < WAITERS).ok_or(Broken)?;
-        let member = self.member_mut(id).ok_or(Broken)?;
-        let (family, waiter) = (member.family, WaiterName { member: member.place, line });
-        member.bells.insert(line, bell.clone());
-        // The waiter may sleep already: then it hears of mail that came before its bell.
-        member.ring(line);
-        let known_by: Vec<_> = member.known_by.iter().copied().collect();
-        for other in known_by {
-            if self.ports.get(&other).is_some_and(|port| port.uid == uid) {
-                self.send(other, ToProcess::PeerBell { family, waiter }, Some(Arc::clone(&bell.file)));
-            }
-        }
-        Ok(())
-    }
-
-    fn grow(&mut self, id: u64, name: u64, channel: (u32, u8), log2: u8) -> Result<(), Broken> {
-        let (channel, party) = channel;
-        let Some((uid, side)) = self.party(id, name, party)? else { return Ok(()) };
-        if !(MIN_LOG2..=MAX_LOG2).contains(&log2) {
-            return Err(Broken);
-        }
-        if !self.limits.take_ring(uid, 1 << log2) {
-            return Ok(());
-        }
-        match self.links.get_mut(&name).and_then(|link| link.grow(channel, side, log2)) {
-            Some(ring) => self.send(id, ToProcess::RingMade { link: name, channel, party, ring }, None),
-            None => self.limits.give_ring(uid, 1 << log2),
-        }
-        Ok(())
-    }
-
-    fn ring(&mut self, id: u64, name: u64, party: u8, sleeper: Option<WaiterName>) -> Result<(), Broken> {
-        let Some((_, party)) = self.party(id, name, party)? else { return Ok(()) };
-        let Some(family) = self.links.get(&name).map(|link| link.families[1 - party]) else { return Ok(()) };
-        self.wake(family, sleeper);
-        let of = sleeper.and_then(|name| self.families.get(&family)?.members.get(&name.member).copied());
-        if let Some(of) = of {
-            self.introduce(id, of);
-        }
-        Ok(())
-    }
-
-    /// Tells a process that mail has come.
-    fn tell_mail(&self, id: u64, sent: u32) {
-        let Some(member) = self.member(id).filter(|_| sent > 0) else { return };
-        let header = self.families.get(&member.family).map(|family| family.slab.header());
-        if let Some(words) = header.and_then(|header| header.members.get(usize::from(member.place))) {
-            words.mail.fetch_add(sent, Ordering::Release);
-        }
-        // A sleeper marks itself and then looks for mail.
-        fence(Ordering::SeqCst);
-        member.ring_all();
     }
 }
 

@@ -1,12 +1,16 @@
 //! Processes that send what they should not. Others are served all the same.
 
+use std::io::Write;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
-use rustix::process::getpid;
+use rustix::net::sockopt::set_socket_linger;
+use rustix::process::{Pid, Signal, getpid, kill_process};
+use weft_sockets::end::{Phase, allocate};
 use weft_sockets::layout::{ENDS, SLAB_LEN};
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Link, Reason, RingPlace, ToDaemon, ToProcess, VERSION, WaiterName};
@@ -216,6 +220,56 @@ fn a_process_that_reads_nothing_holds_nobody_up() {
     assert!(refused > 0, "the daemon has kept all of it in its memory");
     drop(flood);
     is_well(&daemon);
+}
+
+/// The last close of such a socket waits until its octets have arrived. The process leaves it to the daemon.
+#[test]
+fn a_socket_that_lingers_holds_nobody_up() {
+    let daemon = DaemonProcess::new();
+    let pid = Pid::from_raw(i32::try_from(daemon.pid()).expect("a number")).expect("a process");
+    for garbage in [&[][..], &[0xff]] {
+        let client = Client::registered(&daemon.address);
+        let (mut lingers, _unread) = tcp();
+        set_socket_linger(&lingers, Some(Duration::from_secs(1000))).expect("an option");
+        lingers.set_nonblocking(true).expect("a mode");
+        while lingers.write(&[0; 0x10000]).is_ok() {}
+        // Until this process has closed its own descriptor, the daemon's is not the last one.
+        kill_process(pid, Signal::STOP).expect("a process");
+        if !garbage.is_empty() {
+            // The port is closed with the message behind it unread.
+            client.send_octets(garbage, &[]).expect("sent");
+        }
+        client.send(ToDaemon::Claim { slot: 0, generation: 0 }, &[lingers.as_fd()]);
+        drop(lingers);
+        kill_process(pid, Signal::CONT).expect("a process");
+        Client::registered(&daemon.address);
+    }
+}
+
+#[test]
+fn a_user_has_a_share_of_the_daemons_descriptors() {
+    let daemon = DaemonProcess::with_descriptors(60);
+    let refused = |client: &Client| {
+        while client.mail().message != (ToProcess::Refused { reason: Reason::Limit }) {}
+        client.hear_end();
+    };
+    let client = Client::registered(&daemon.address);
+    for line in 0..64 {
+        // The daemon may have closed the port.
+        let _sent = client.send_octets(&ToDaemon::Bell { line }.encode(), &[client.rope.as_fd()]);
+    }
+    refused(&client);
+    // The process may come back, and have others.
+    let client = Client::registered(&daemon.address);
+    for link in 1..=64 {
+        let (slot, state) = allocate(&client.slab, 0).expect("a place");
+        let end = client.slab.end(slot).expect("an end");
+        end.identity.link.store(link, Ordering::Relaxed);
+        assert!(end.advance(state, Phase::Offered));
+        let file = Link::create().expect("memory");
+        let _sent = client.send_octets(&ToDaemon::ShowLink { link, party: 0 }.encode(), &[file.as_fd()]);
+    }
+    refused(&client);
 }
 
 #[test]

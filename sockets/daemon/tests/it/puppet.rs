@@ -92,6 +92,13 @@ impl DaemonProcess {
         Self::start(command.arg(std::env::current_exe().expect("this program")))
     }
 
+    /// A daemon that may have so many descriptors.
+    pub(crate) fn with_descriptors(number: u32) -> Self {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={number}:{number}"));
+        Self::start(command.arg(std::env::current_exe().expect("this program"))).expect("a daemon")
+    }
+
     fn start(command: &mut Command) -> Option<Self> {
         let address = config().address.to_string();
         command.args(["--exact", "puppet::daemon", "--nocapture"]).env(DAEMON, &address);
