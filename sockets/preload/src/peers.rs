@@ -147,7 +147,7 @@ pub(crate) fn add(family: u64, member: u16, file: impl AsFd) {
 pub(crate) fn add_bell(family: u64, waiter: WaiterName, bell: OwnedFd) {
     let (peer, line) = (name(family, waiter.member).and_then(find), usize::from(waiter.line));
     let places = peer.and_then(|peer| peer.bells.get(line).zip(peer.rung.get(line)));
-    if let (Some((place, rung)), Ok(own)) = (places, Own::new(bell)) {
+    if let (Some((place, rung)), Ok(own)) = (places, Own::bell(bell)) {
         place.put(own);
         rung.store(0, Ordering::Relaxed);
     }

@@ -261,14 +261,14 @@ pub(crate) fn leave_to_parent() {
 /// sockets, with which another user can do no harm.
 fn make_bell(line: u8) -> Option<Own> {
     if port::is_own_user() {
-        let bell = Own::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).ok()?).ok()?;
+        let bell = Own::bell(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).ok()?).ok()?;
         port::announce_bell(line, bell);
         return Some(bell);
     }
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (bell, rope) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None).ok()?;
-    port::announce_bell(line, Own::new(rope).ok()?);
-    Own::new(bell).ok()
+    port::announce_bell(line, Own::bell(rope).ok()?);
+    Own::bell(bell).ok()
 }
 
 /// True if a thread of this process with that number has ended.
