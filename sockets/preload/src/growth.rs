@@ -22,7 +22,7 @@ pub(crate) fn want(stream: &Stream, outbound: &Outbound<'_>) {
     if is_worth_it && own.ring.load(Ordering::Relaxed) == 0 {
         let (link, channel, party) = ends::place(stream.end);
         if port::want_ring(link, channel, party, ring.log2 + STEP) == port::Sent::Yes {
-            own.ring.store(ASKED.to_word(), Ordering::Relaxed);
+            own.ring.store(asked(clock::now()).to_word(), Ordering::Relaxed);
         }
     }
     upgrade::look_for_mail();
@@ -41,7 +41,13 @@ fn step(stream: &Stream, outbound: &Outbound<'_>) -> Result<(), Broken> {
         return Ok(());
     };
     match next {
-        ASKED => {}
+        // A daemon without room does not answer, nor does one that has died. The next full ring asks again.
+        Leg { carrier: Carrier::Tcp, .. } => {
+            let now = clock::now();
+            if next != asked(now) && next != asked(now.saturating_sub(SECOND)) {
+                own.ring.store(0, Ordering::Relaxed);
+            }
+        }
         Leg { number: LEFT, carrier: Carrier::Ring(ring) } => {
             if outbound.is_adopted() {
                 let (link, channel, party) = ends::place(stream.end);
@@ -62,6 +68,13 @@ fn step(stream: &Stream, outbound: &Outbound<'_>) -> Result<(), Broken> {
     Ok(())
 }
 
+/// What stands in the place of a ring that the daemon was asked for at this time, in nanoseconds: a leg by TCP, whose number
+/// is the second.
+fn asked(now: u64) -> Leg {
+    let second = u16::try_from((now / SECOND) & 0x7fff).unwrap_or(0);
+    Leg { number: second << 1 | 1, carrier: Carrier::Tcp }
+}
+
 /// The word for the ring before the current one.
 fn before(own: &OwnOutbound) -> u64 {
     match Leg::from_word(own.before.load(Ordering::Relaxed)) {
@@ -72,8 +85,7 @@ fn before(own: &OwnOutbound) -> u64 {
 
 /// The number of a leg that was left: its ring has to be given back.
 const LEFT: u16 = 1;
-/// In the place of a ring that the daemon was asked for.
-const ASKED: Leg = Leg { number: 2, carrier: Carrier::Tcp };
+const SECOND: u64 = 1_000_000_000;
 /// A ring grows by this logarithm at a time: to four times its size.
 const STEP: u8 = 2;
 /// The logarithm of the largest ring, 1 MiB, unless an end asked for more: then it is 4 MiB.
@@ -86,6 +98,20 @@ mod tests {
     use super::*;
     use crate::sleep::Waiter;
     use crate::{channel, family};
+
+    #[test]
+    fn a_question_without_an_answer_is_asked_again() {
+        let _turn = family::turn();
+        let ends = channel::tests::pair(0x600b);
+        let outbound = channel::offered_outbound(&ends[0]).expect("a channel");
+        let ring = &ends[0].end.outbound.ring;
+        for (age, stays) in [(0, true), (3 * SECOND, false)] {
+            ring.store(asked(clock::now().saturating_sub(age)).to_word(), Ordering::Relaxed);
+            go_on(&ends[0], &outbound).expect("a sound link");
+            assert_eq!(ring.load(Ordering::Relaxed) != 0, stays);
+        }
+        channel::tests::forget(0x600b, ends);
+    }
 
     #[test]
     fn a_thread_that_sleeps_for_room_is_woken_by_a_larger_ring() {

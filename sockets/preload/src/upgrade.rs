@@ -6,7 +6,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{Ordering, fence};
 
 use weft_sockets::end::{Attach, FOREIGN, MORE, Phase, SHUT, STAYS, STUCK, State, Switch, Traffic, WIDE};
-use weft_sockets::layout::{ATTACHED, DECLINED, End};
+use weft_sockets::layout::{ATTACHED, DECLINED, End, OwnOutbound};
 use weft_sockets::{Carrier, Gate, Inbound, Leg, Reason};
 
 use crate::clock::{self, Limit};
@@ -211,11 +211,24 @@ fn hear(event: Event) {
                     && identity.channel.load(Ordering::Relaxed) == channel
                     && identity.party.load(Ordering::Relaxed) == party
             };
-            if let Some((_, end)) = family.slab.ends().find(is_its) {
-                end.outbound.ring.store(packed(Carrier::Ring(ring)), Ordering::Release);
+            // An answer that comes late finds the place taken.
+            match family.slab.ends().find(is_its) {
+                Some((_, end)) if waits_for_ring(&end.outbound) => {
+                    end.outbound.ring.store(packed(Carrier::Ring(ring)), Ordering::Release);
+                }
+                Some(_) => {
+                    let _given_back = port::return_ring(link, channel, party, ring);
+                }
+                None => {}
             }
         }
     }
+}
+
+/// True if a direction waits for a larger ring, or may take one.
+fn waits_for_ring(own: &OwnOutbound) -> bool {
+    let next = own.ring.load(Ordering::Relaxed);
+    next == 0 || Leg::from_word(next).is_some_and(|next| next.carrier == Carrier::Tcp)
 }
 
 /// Takes a channel for an end. A relative may have claimed it, or this process before it forked the relative, so that both
