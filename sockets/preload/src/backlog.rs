@@ -171,12 +171,12 @@ pub(crate) mod tests {
             octets.len() >= 2 * HALF && octets == &[[1; HALF], [2; HALF]].concat()
         }
 
-        fn answer(&self) -> Result<bool, Broken> {
+        pub(crate) fn answer(&self) -> Result<bool, Broken> {
             answer(self.own.as_raw_fd(), &self.ends[0], &self.outbound)
         }
 
         /// The sender leaves the ring by itself, and its threads use the kernel's socket. Then the reader asks for TCP.
-        fn leave(&self) -> Gate<'static> {
+        pub(crate) fn leave(&self) -> Gate<'static> {
             let gate = Gate::new(&self.ends[0].end.outbound.inside, false);
             assert_eq!(self.outbound.begin_leg(Carrier::Tcp), Ok(true));
             gate.open();
