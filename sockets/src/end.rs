@@ -337,6 +337,8 @@ pub const NEWS: u32 = 32;
 /// In the flags of the sending direction: a process was killed that may have sent more of the
 /// [backlog](crate::Outbound::backlog) than it has noted.
 pub const UNSURE: u32 = 64;
+/// `flags` of the receiving direction: the other end broke a rule, and the connection was reset for that.
+pub const BROKEN: u32 = 128;
 /// Calls that make a connection known whose beginning the family did not see.
 const KNOWN: u32 = 64;
 /// Claims of an end in all.

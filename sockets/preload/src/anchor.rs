@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 
 use libc::{POLLERR, POLLIN, POLLRDHUP, pollfd};
 use weft_sockets::Reason;
-use weft_sockets::end::{DEAD, NEWS};
+use weft_sockets::end::{BROKEN, DEAD, NEWS};
 
 use crate::calls;
 use crate::ends::Stream;
@@ -54,9 +54,7 @@ pub(crate) fn look_beyond(descriptor: c_int) -> Anchor {
         found => return found,
     }
     let news = news(descriptor);
-    let error =
-        || calls::number(descriptor, libc::SOL_SOCKET, libc::SO_ERROR).ok().filter(|error| *error > 0);
-    match (news & POLLERR != 0).then(error).flatten() {
+    match (news & POLLERR != 0).then(|| take_error(descriptor)).flatten() {
         Some(error) => Anchor::Failed(error),
         None if news & POLLRDHUP != 0 => Anchor::Ended,
         None => Anchor::Foreign,
@@ -93,8 +91,25 @@ pub(crate) fn is_dead(stream: &Stream) -> bool {
 /// Ends a connection whose other end broke a rule of the link. Returns the error that the program gets.
 pub(crate) fn break_off(descriptor: c_int, stream: &Stream) -> c_int {
     stream.end.note(Reason::Peer);
+    stream.end.inbound.flags.fetch_or(BROKEN, Ordering::Relaxed);
     calls::reset(descriptor);
     libc::ECONNRESET
+}
+
+/// Returns the answer for a receive that the kernel has answered so. Behind a [break](break_off) the kernel tells of a reset
+/// once, and then that there is no connection. On TCP the stream has ended then.
+pub(crate) fn answer_behind_break(stream: &Stream, answer: isize) -> isize {
+    if answer == -(libc::ENOTCONN as isize) && is_broken(stream) { 0 } else { answer }
+}
+
+/// Takes the error that the kernel's socket has to tell.
+pub(crate) fn take_error(descriptor: c_int) -> Option<c_int> {
+    calls::number(descriptor, libc::SOL_SOCKET, libc::SO_ERROR).ok().filter(|error| *error > 0)
+}
+
+/// True if the connection was reset because its other end broke a rule.
+pub(crate) fn is_broken(stream: &Stream) -> bool {
+    stream.end.inbound.flags.load(Ordering::Relaxed) & BROKEN != 0
 }
 
 /// Returns the octets that a receive waits for at least.

@@ -8,7 +8,7 @@ use weft_sockets::{Gate, Reason};
 
 use crate::call::Call;
 use crate::ends::{self, Stream};
-use crate::upgrade;
+use crate::{anchor, upgrade};
 
 /// Runs a receive of the kernel's on a descriptor, and counts what it took. `flags` are those of `recv`. `ours` runs
 /// instead if the direction is in this library's hands.
@@ -50,7 +50,7 @@ pub(crate) fn receive_counted(
     if is_moved {
         upgrade::moved(&stream, descriptor);
     }
-    result
+    if result < 0 { anchor::answer_behind_break(&stream, result) } else { result }
 }
 
 /// Runs a send of the kernel's on a descriptor, and counts what it took. `ours` runs instead if the direction is in this

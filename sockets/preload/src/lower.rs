@@ -14,7 +14,7 @@ use crate::clock::{self, Limit};
 use crate::ends::Stream;
 use crate::section::Section;
 use crate::trace::trace;
-use crate::{backlog, calls, channel, ends, family, port, transfer};
+use crate::{backlog, channel, ends, family, port, transfer};
 
 /// Takes both directions of a connection back to TCP, for good. Waits until the other end has come along, at most 30
 /// seconds. Returns false if it has not: then the connection is reset.
@@ -55,8 +55,7 @@ fn try_lower(descriptor: c_int, stream: &Stream, reason: Reason, until: Limit) -
 }
 
 fn give_up(descriptor: c_int, stream: &Stream) {
-    stream.end.note(Reason::Peer);
-    calls::reset(descriptor);
+    anchor::break_off(descriptor, stream);
     trace!("{descriptor}: reset, the other end does not go back to TCP");
 }
 

@@ -55,7 +55,7 @@ fn receive_on(call: &Call, buffers: Buffers<'_>, first: Step, mut is_drained: bo
             }
             Step::End | Step::Failed(_) if taken > 0 => return answer(all_to_see(call, buffers, taken)),
             Step::End => return 0,
-            Step::Failed(error) => return -(error as isize),
+            Step::Failed(error) => return anchor::answer_behind_break(&call.stream, -(error as isize)),
             Step::Nothing => {
                 let error = patience.sleep(call, Some(if is_peek { least(call, wanted) } else { 1 }));
                 // As the kernel does: without room a call waits once, whatever comes of it.
@@ -362,3 +362,30 @@ thread_local! {
     static UNASKED: Cell<u32> = const { Cell::new(0) };
 }
 const TURNS: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+    use crate::{buffers, family, transfer};
+
+    #[test]
+    fn behind_a_broken_rule_calls_answer_as_behind_a_reset() {
+        let _turn = family::turn();
+        let ends = channel::tests::pair(0x600d);
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let own = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let call = Call { descriptor: own.as_raw_fd(), stream: ends[0], flags };
+        anchor::break_off(call.descriptor, &call.stream);
+        let mut octets = [0; 8];
+        let mut received = || buffers::with_own(&mut octets, |buffers| receive(&call, buffers));
+        let reset = -(libc::ECONNRESET as isize);
+        assert_eq!([received(), received(), received()], [reset, 0, 0]);
+        let sent = buffers::with_own(&mut [7; 8], |buffers| transfer::send(&call, buffers));
+        assert_eq!(sent, -(libc::EPIPE as isize));
+        channel::tests::forget(0x600d, ends);
+    }
+}

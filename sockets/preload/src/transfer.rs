@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use weft_sockets::end::{DEAD, SHUT};
+use weft_sockets::end::{BROKEN, DEAD, SHUT};
 use weft_sockets::layout::EVERYBODY;
 use weft_sockets::{Broken, Carrier, Inbound, Outbound, Reason, Sink, Sleepers};
 
@@ -102,6 +102,10 @@ pub(crate) fn before_send(call: &Call, outbound: &Outbound<'_>) -> Result<Option
     if anchor::is_dead(&call.stream) && !is_kernels(&call.stream, outbound) {
         return Ok(Some(Step::Failed(libc::EPIPE)));
     }
+    if anchor::is_broken(&call.stream) {
+        let error = anchor::take_error(call.descriptor).unwrap_or(libc::EPIPE);
+        return Ok(Some(Step::Failed(error)));
+    }
     if outbound.is_asked_back() {
         backlog::answer(call.descriptor, &call.stream, outbound)?;
     }
@@ -139,7 +143,7 @@ fn give(call: &Call, buffers: Buffers<'_>, given: usize) -> Step {
 #[inline]
 fn is_plain(call: &Call, outbound: &Outbound<'_>) -> bool {
     let end = call.stream.end;
-    end.inbound.flags.load(Ordering::Relaxed) & DEAD == 0
+    end.inbound.flags.load(Ordering::Relaxed) & (DEAD | BROKEN) == 0
         && end.outbound.ring.load(Ordering::Relaxed) == 0
         && call.flags & libc::MSG_OOB == 0
         && !strict::is_on()
@@ -382,10 +386,14 @@ pub(crate) fn add(count: &AtomicU64, octets: usize) {
     count.store(count.load(Ordering::Relaxed).wrapping_add(octets as u64), Ordering::Relaxed);
 }
 
-/// Ends a connection whose other end broke a rule of the link.
+/// Ends a connection whose other end broke a rule of the link. The program hears of the reset once.
 #[cold]
 fn break_off(call: &Call) -> Step {
-    Step::Failed(anchor::break_off(call.descriptor, &call.stream))
+    if anchor::is_broken(&call.stream) {
+        return anchor::take_error(call.descriptor).map_or(Step::End, Step::Failed);
+    }
+    let error = anchor::break_off(call.descriptor, &call.stream);
+    Step::Failed(anchor::take_error(call.descriptor).unwrap_or(error))
 }
 
 /// Takes the kernel's error.
