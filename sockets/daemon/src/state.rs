@@ -188,7 +188,7 @@ impl State {
     }
 
     /// True if the daemon can keep what comes with a message. A port has room for its own registration.
-    fn has_room(&mut self, uid: u32, message: &ToDaemon) -> bool {
+    fn has_room(&self, uid: u32, message: &ToDaemon) -> bool {
         let is_kept = message.descriptors() > 0 && !matches!(message, ToDaemon::Register { .. });
         !is_kept || self.limits.has_room(uid)
     }
