@@ -339,6 +339,9 @@ pub const NEWS: u32 = 32;
 pub const UNSURE: u32 = 64;
 /// `flags` of the receiving direction: the other end broke a rule, and the connection was reset for that.
 pub const BROKEN: u32 = 128;
+/// `flags` of the receiving direction: a thread asks the sender for TCP, and takes nothing from the ring meanwhile. Nor does
+/// a signal handler of that thread.
+pub const ASKING: u32 = 256;
 /// Calls that make a connection known whose beginning the family did not see.
 const KNOWN: u32 = 64;
 /// Claims of an end in all.

@@ -1,5 +1,8 @@
 //! Jumps out of signal handlers: what a handler has interrupted does not go on.
 
+use core::sync::atomic::Ordering;
+
+use weft_sockets::end::ASKING;
 use weft_sockets::{Level, Lock};
 
 use crate::ends::{self, Stream};
@@ -20,6 +23,7 @@ fn abandon_stream(stream: &Stream) {
     let (inbound, outbound) = (channel::inbound(stream), channel::outbound(stream));
     let lock = Lock::new(&stream.end.inbound.lock);
     if lock.is_mine(me) {
+        stream.end.inbound.flags.fetch_and(!ASKING, Ordering::Relaxed);
         if let Some(inbound) = inbound {
             inbound.republish();
         }

@@ -6,7 +6,7 @@ use core::sync::atomic::{Ordering, fence};
 
 use rustix::thread::{Timespec, nanosleep};
 
-use weft_sockets::end::Phase;
+use weft_sockets::end::{ASKING, Phase};
 use weft_sockets::{Broken, Carrier, Gate, Inbound, Outbound, Reason, Sink, Sleepers};
 
 use crate::anchor;
@@ -105,7 +105,7 @@ fn lower_inbound(descriptor: c_int, stream: &Stream, until: Limit) -> bool {
 
 /// Asks the sender for TCP, and waits for its answer.
 fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) -> bool {
-    inbound.ask_back();
+    question(stream, inbound);
     let mut looks = 0_u32;
     let is_lowered = wait(until, || {
         // A thread that is on its way to sleep may not have seen the question.
@@ -129,7 +129,14 @@ fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) 
     if !is_lowered {
         inbound.ask_no_more();
     }
+    stream.end.inbound.flags.fetch_and(!ASKING, Ordering::Relaxed);
     is_lowered
+}
+
+/// Asks the sender for TCP. What a signal handler takes from the ring behind that would come again by TCP.
+fn question(stream: &Stream, inbound: &Inbound<'_>) {
+    stream.end.inbound.flags.fetch_or(ASKING, Ordering::SeqCst);
+    inbound.ask_back();
 }
 
 /// True if the process at the other end is dead, so that it does not answer.
@@ -171,7 +178,26 @@ mod tests {
 
     use super::*;
     use crate::backlog::tests::Waiting;
-    use crate::family;
+    use crate::call::Call;
+    use crate::{buffers, family, receive};
+
+    #[test]
+    fn a_signal_handler_takes_nothing_that_comes_again_by_tcp() {
+        let _turn = family::turn();
+        let waiting = Waiting::new(0x600e);
+        let stream = waiting.ends[1];
+        let call = Call { descriptor: waiting.peer.as_raw_fd(), stream, flags: libc::MSG_DONTWAIT };
+        // As in a handler that interrupts the thread in its section.
+        let section = Section::of_inbound(&stream, &waiting.inbound).expect("a free lock");
+        let take = || buffers::with_own(&mut [0; 8], |buffers| receive::receive(&call, buffers));
+        assert_eq!(take(), 8);
+        question(&stream, &waiting.inbound);
+        assert_eq!(take(), -(libc::EAGAIN as isize));
+        stream.end.inbound.flags.fetch_and(!ASKING, Ordering::Relaxed);
+        assert_eq!(take(), 8);
+        section.leave();
+        channel::tests::forget(0x600e, waiting.ends);
+    }
 
     #[test]
     fn a_program_that_has_ended_its_stream_waits_for_the_rest_of_a_ring() {

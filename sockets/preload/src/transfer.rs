@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use weft_sockets::end::{BROKEN, DEAD, SHUT};
+use weft_sockets::end::{ASKING, BROKEN, DEAD, SHUT};
 use weft_sockets::layout::EVERYBODY;
 use weft_sockets::{Broken, Carrier, Inbound, Outbound, Reason, Sink, Sleepers};
 
@@ -306,12 +306,16 @@ pub(crate) fn has_unread(stream: &Stream) -> bool {
     channel::outbound(stream).is_some_and(|outbound| outbound.unread() != Ok(0))
 }
 
-/// Runs a section of the receiving direction. A signal handler that interrupts one runs in the middle of it.
+/// Runs a section of the receiving direction. A signal handler that interrupts one runs in the middle of it, or is told to
+/// try again if the thread takes the direction back to TCP.
 #[inline]
 pub(crate) fn in_inbound(call: &Call, run: impl FnOnce(&Inbound<'static>) -> Result<Step, Broken>) -> Step {
     let stream = &call.stream;
     let Some(inbound) = channel::offered_inbound(stream) else { return Step::Failed(libc::ECONNRESET) };
     let Some(section) = Section::of_inbound(stream, &inbound) else {
+        if stream.end.inbound.flags.load(Ordering::Relaxed) & ASKING != 0 {
+            return Step::Failed(libc::EAGAIN);
+        }
         return run(&inbound.nested()).unwrap_or_else(|Broken| break_off(call));
     };
     let step = run(&inbound);
