@@ -106,6 +106,17 @@ impl<'a> Outbound<'a> {
         Ok(self.room(third)? >= third)
     }
 
+    /// True if a third of the ring is free by what is known of the reader already. Needs no lock, and asks no memory of
+    /// the link. After `false`, [`is_writable`](Self::is_writable) may still find room.
+    #[inline]
+    #[must_use]
+    pub fn is_known_writable(&self) -> bool {
+        let accepted = self.own.accepted();
+        // The head behind the position: one that has passed it meanwhile makes the difference large.
+        let used = accepted.wrapping_sub(self.own.head.load(Ordering::Relaxed));
+        self.ring().is_some_and(|ring| ring.size().saturating_sub(used) >= ring.size() / 3)
+    }
+
     /// Copies octets to the ring, as many as it has room for, and publishes them. Returns how many: 0 if the ring is
     /// full or if the direction goes by TCP.
     ///

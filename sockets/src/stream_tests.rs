@@ -88,7 +88,9 @@ fn a_full_ring_takes_no_more_and_wakes_its_sender_when_half_of_it_is_free() {
     let octets = vec![7; 30_000];
     let full = || world.end(0).outbound.full.load(Ordering::Relaxed);
     assert_eq!((outbound.write(&octets), outbound.is_writable(), full()), (Ok(30_000), Ok(true), 0));
+    assert!(outbound.is_known_writable());
     assert_eq!((outbound.write(&octets), outbound.is_writable(), full()), (Ok(30_000), Ok(false), 0));
+    assert!(!outbound.is_known_writable());
     assert_eq!((outbound.write(&octets), outbound.is_writable(), full()), (Ok(5_536), Ok(false), 65_537));
     assert_eq!((outbound.free(1).map(|pieces| pieces[0].1), full()), (Ok(0), 65_537));
     assert_eq!((outbound.write(b"x"), outbound.unread(), full()), (Ok(0), Ok(65_536), 65_537));
@@ -100,6 +102,11 @@ fn a_full_ring_takes_no_more_and_wakes_its_sender_when_half_of_it_is_free() {
     assert_eq!((inbound.discard(1), inbound.sleepers()), (Ok(1), Some(Sleepers::One(waiter))));
     assert_eq!(outbound.ask_for_room(sleep(waiter), |_| false), Ok(false));
     assert_eq!((outbound.room(1), inbound.sleepers()), (Ok(32_768), None));
+    assert!(outbound.is_known_writable(), "`ask_for_room` has looked at the head");
+    // The sender has not looked at the room that the reader makes now.
+    assert_eq!((outbound.write(&octets[..11_000]), inbound.discard(32_768)), (Ok(11_000), Ok(32_768)));
+    assert_eq!((outbound.is_known_writable(), outbound.is_writable()), (false, Ok(true)));
+    assert!(outbound.is_known_writable());
 }
 
 #[test]

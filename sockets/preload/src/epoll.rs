@@ -150,8 +150,8 @@ impl Wait<'_> {
     fn spin(&mut self, until: Limit, mask: Option<Signals>) -> bool {
         let is_same_cpu = self.is_same_cpu();
         let looks = FIRST_LOOKS / self.set.row.len().max(1);
-        if mask.is_none() && !is_same_cpu && spin::pays() && self.watch(looks) {
-            self.collect();
+        if mask.is_none() && !is_same_cpu && spin::pays() {
+            self.watch(looks);
             if self.len > 0 {
                 spin::pay();
                 return true;
@@ -168,8 +168,8 @@ impl Wait<'_> {
                 }
             }
             // The clock takes longer than a look.
-            if self.len == 0 && self.watch(spin.looks()) {
-                self.collect();
+            if self.len == 0 {
+                self.watch(spin.looks());
             }
             if self.len > 0 || until.is_over() {
                 break true;
@@ -179,14 +179,14 @@ impl Wait<'_> {
         is_done
     }
 
-    /// Looks so often, shortly one after the other, whether members have something to tell.
-    fn watch(&self, looks: u32) -> bool {
+    /// Looks up to so often, shortly one after the other, and adds what the first look finds that finds something.
+    fn watch(&mut self, looks: u32) {
         let (set, turn) = (self.set, self.set.turn.load(Ordering::Relaxed));
         let is_there = || {
             core::hint::spin_loop();
             set.busy(turn).next().is_some()
         };
-        set.with(|| (0..looks).any(|_| is_there())) == Some(true)
+        self.collect_behind(|| (0..looks).any(|_| is_there()));
     }
 
     /// Has the kernel asked, and looks at the rings if it tells nothing for the program.
@@ -241,27 +241,45 @@ impl Wait<'_> {
     /// Adds the events of members whose octets come by rings, where nothing was found before. If other connections are
     /// on TCP, the kernel is asked behind the rings and told before them: it knows of all octets that were sent earlier.
     fn collect(&mut self) {
+        self.collect_behind(|| true);
+    }
+
+    /// As [`collect`](Self::collect), if `is_worth_it`, which runs in the same section.
+    #[inline]
+    fn collect_behind(&mut self, is_worth_it: impl FnOnce() -> bool) {
         let turn = self.set.turn.load(Ordering::Relaxed);
         let asks_kernel = self.set.is_mixed() || turn.is_multiple_of(TURNS);
         let room = if asks_kernel { self.events.len().div_ceil(2) } else { self.events.len() };
         let set = self.set;
         let _collected = set.with(|| {
-            if set.row.len() > 1 {
-                if set.busy(turn).next().is_none() {
-                    return;
-                }
-                // What comes during the look may follow octets of a member that was looked at before.
-                let now = clock::stamp();
-                self.tell(set.busy(turn).filter(|(_, member)| !member.came_behind(now)), room, now);
-            }
-            if self.len == 0 {
-                self.tell(set.busy(turn), room, 0);
+            if is_worth_it() {
+                self.find(turn, room);
             }
         });
         if self.len > 0 && asks_kernel {
             let rings = self.len;
             self.ask_kernel(calls::epoll_look);
             self.events.get_mut(..self.len).unwrap_or_default().rotate_left(rings);
+        }
+    }
+
+    /// Adds events of members, up to place `room`. The caller is in a section of the set.
+    fn find(&mut self, turn: u32, room: usize) {
+        let set = self.set;
+        if set.row.len() == 1 {
+            if let Some((descriptor, member)) = set.busy(turn).next() {
+                self.report(descriptor, member);
+            }
+            return;
+        }
+        if set.busy(turn).next().is_none() {
+            return;
+        }
+        // What comes during the look may follow octets of a member that was looked at before.
+        let now = clock::stamp();
+        self.tell(set.busy(turn).filter(|(_, member)| !member.came_behind(now)), room, now);
+        if self.len == 0 {
+            self.tell(set.busy(turn), room, 0);
         }
     }
 
@@ -283,22 +301,28 @@ impl Wait<'_> {
                 return;
             }
             for at in first..first + count {
-                self.report(at);
+                let named = self.events.get(at).map(|event| event.events.cast_signed());
+                if let Some(descriptor) = named
+                    && let Some(member) = self.set.member(descriptor)
+                {
+                    self.report(descriptor, member);
+                }
             }
         }
     }
 
-    /// Puts the events of the member that is named in a place into the next free one, if there are some.
-    fn report(&mut self, at: usize) {
-        let Some(descriptor) = self.events.get(at).map(|event| event.events.cast_signed()) else { return };
-        let Some(mut member) = self.set.member(descriptor) else { return };
+    /// Puts the events of a member into the next free place, if there are some.
+    #[inline]
+    fn report(&mut self, descriptor: c_int, mut member: Member) {
         let Some(stream) = member.stream(descriptor) else { return };
         let before = member.interest;
         let look = member.look(&stream, descriptor);
-        if { member.interest }.report(&look) != 0 {
+        let mut events = member.interest.report(&look);
+        if events != 0 && member::has_ended(&stream) {
+            member.interest = before;
             member.tell_end(&stream, descriptor);
+            events = member.interest.report(&look);
         }
-        let events = member.interest.report(&look);
         if let Some(place) = self.events.get_mut(self.len).filter(|_| events != 0) {
             *place = epoll_event { events, u64: member.data };
             self.len += 1;
@@ -364,8 +388,9 @@ impl Wait<'_> {
 
 /// Sets in sets, as deep as the kernel has them.
 pub(crate) const DEPTH: u32 = 5;
-/// Looks at members before the clock is asked first: most answers come so soon that it would be late.
-const FIRST_LOOKS: u32 = 32;
+/// Looks at members before the clock and the kernel are asked first, for about 4 microseconds: most answers come so soon
+/// that it would be late.
+const FIRST_LOOKS: u32 = 128;
 /// So many members are all named at each sleep.
 const FEW: u32 = 16;
 /// Calls until a sleep looks after all members: their peers may have asked for something that wakes nobody.

@@ -128,11 +128,9 @@ impl Member {
         Some(!is_alone)
     }
 
-    /// Notes what the kernel has to tell of a connection that an end is done with, so that the next report has it.
+    /// Notes what the kernel has to tell of a connection that [has ended](has_ended), so that the next report has it.
     pub(crate) fn tell_end(&mut self, stream: &Stream, descriptor: c_int) {
-        let is_shut = stream.end.outbound.flags.load(Ordering::Relaxed) & SHUT != 0;
-        let is_over = |inbound: Inbound<'_>| is_shut || inbound.end().is_some() || inbound.is_reset();
-        if channel::offered_inbound(stream).is_some_and(is_over) {
+        if has_ended(stream) {
             let news = u32::from(anchor::news(descriptor).cast_unsigned());
             if !self.interest.knows(news) {
                 anchor::note_news(stream);
@@ -168,9 +166,10 @@ impl Member {
         }
         match channel::outbound(stream).filter(|outbound| outbound.sink() == Sink::Ring) {
             Some(outbound) if self.interest.wants_room() => {
-                let has_room =
-                    section::of_outbound(stream, &outbound, |outbound: &Outbound<'_>| outbound.is_writable());
-                look.is_writable = has_room.unwrap_or(true);
+                let has_room = || {
+                    section::of_outbound(stream, &outbound, |outbound: &Outbound<'_>| outbound.is_writable())
+                };
+                look.is_writable = outbound.is_known_writable() || has_room().unwrap_or(true);
                 look.full = stream.end.outbound.full.load(Ordering::Relaxed);
             }
             None if self.interest.wants_room() => kernel |= libc::POLLOUT,
@@ -218,6 +217,14 @@ impl Member {
         let mut interest = self.interest;
         interest.report(&self.look(stream, descriptor)) != 0
     }
+}
+
+/// True if an end is done with the connection, so that the kernel has to tell something of it.
+#[inline]
+pub(crate) fn has_ended(stream: &Stream) -> bool {
+    let is_shut = stream.end.outbound.flags.load(Ordering::Relaxed) & SHUT != 0;
+    let is_over = |inbound: Inbound<'_>| is_shut || inbound.end().is_some() || inbound.is_reset();
+    channel::offered_inbound(stream).is_some_and(is_over)
 }
 
 /// What the kernel is to tell of a taken member.
