@@ -56,6 +56,8 @@ impl State {
         self.tell_adopted(id, name, party);
         // Relatives without a port hold ends, too.
         self.watch_relatives(own, now);
+        // A relative may have shown the link before. From now on this process tells what it closes.
+        self.sweep(own);
         self.end_if_spent(name);
         Ok(())
     }

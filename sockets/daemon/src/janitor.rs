@@ -153,6 +153,30 @@ impl State {
         }
     }
 
+    /// Closes the ends that a family has left without a word. A process without a port tells nothing, but a relative may
+    /// have shown the link, or the daemon may have known it before the port was lost.
+    pub(crate) fn sweep(&mut self, name: u64) {
+        let Some(family) = self.families.get(&name) else { return };
+        let is_left = |end: End| {
+            let state = family.slab.end(end.slot).map(weft_sockets::layout::End::state).unwrap_or_default();
+            let is_closed = matches!(state.phase, Phase::Free | Phase::Fresh | Phase::Closed);
+            is_closed || state.generation != end.generation
+        };
+        let mut left = Vec::new();
+        for (name_of_link, link) in
+            family.links.iter().filter_map(|link| Some((*link, self.links.get(link)?)))
+        {
+            for party in (0..2).filter(|party| link.families[*party] == name) {
+                let ends = link.channels.iter().map(|(number, channel)| (*number, channel.ends[party]));
+                let closed = ends.filter(|(_, end)| end.is_some_and(is_left));
+                left.extend(closed.map(|(number, _)| (name_of_link, number, party)));
+            }
+        }
+        for (link, number, party) in left {
+            self.close(link, number, party);
+        }
+    }
+
     /// Watches the relatives of a dead process that have no port: they may hold its ends.
     pub(crate) fn watch_relatives(&mut self, name: u64, now: Duration) {
         let Some(family) = self.families.get(&name) else { return };

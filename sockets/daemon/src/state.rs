@@ -343,6 +343,7 @@ impl State {
             port.member = Some(member);
         }
         self.send(id, ToProcess::Welcome { version: VERSION, family, epoch: self.epoch }, None);
+        self.sweep(family);
         Ok(())
     }
 

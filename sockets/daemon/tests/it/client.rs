@@ -118,6 +118,12 @@ impl Client {
         self.send(ToDaemon::Closed { slot, generation, link, channel, party }, &[]);
     }
 
+    /// Leaves an end for good, as a process does that has no port.
+    pub(crate) fn leave_silently(&self, slot: u32) {
+        let end = self.slab.end(slot).expect("an end");
+        assert!(end.holders.remove(0) && end.advance(end.state(), Phase::Free));
+    }
+
     pub(crate) fn send(&self, message: ToDaemon, descriptors: &[BorrowedFd<'_>]) {
         self.send_octets(&message.encode(), descriptors).expect("sent");
     }

@@ -2,10 +2,14 @@
 
 use std::os::fd::AsFd;
 
+use rustix::fs::fstat;
+use rustix::io::pwrite;
+use weft_sockets::layout::RINGS_AT;
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Link, Reason, RingPlace, ToDaemon, ToProcess, VERSION, WaiterName};
 
 use crate::client::{Client, HANG, Mail, is_readable, tcp, wait_until};
+use crate::death::{Pair, pair};
 use crate::puppet::Puppet;
 use crate::run::{Running, config};
 
@@ -253,4 +257,18 @@ fn a_process_that_has_lost_its_port_comes_back() {
     let ToProcess::Offer { link, channel, .. } = link else { panic!("{offered:?}") };
     client.send(ToDaemon::WantRing { link, channel, party: 0, log2: 16 }, &[]);
     assert!(matches!(client.mail().message, ToProcess::RingMade { .. }));
+}
+
+#[test]
+fn what_a_process_without_a_port_has_closed_is_given_back_when_it_comes_back() {
+    let daemon = Running::new();
+    let Pair { mut puppet, mut client, file, .. } = pair(&daemon);
+    let blocks = || fstat(&file).expect("a file").st_blocks;
+    let before = blocks();
+    assert_eq!(pwrite(&file, b"octets", RINGS_AT), Ok(6));
+    assert!(blocks() > before);
+    client.leave_silently(0);
+    client.come_back(&daemon.address.to_string());
+    puppet.order("close");
+    wait_until(|| blocks() == before);
 }

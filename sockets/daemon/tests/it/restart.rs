@@ -126,6 +126,15 @@ fn a_link_that_both_ends_have_left_goes() {
     hear(&client, |mail| *mail == ToProcess::LinkGone { link: offer.0 });
 }
 
+/// A relative shows the link for the whole family. This process has no port yet, and tells nothing of what it closes.
+#[test]
+fn an_end_that_was_closed_without_a_word_goes_when_its_link_is_shown_again() {
+    let (_daemon, Pair { client, file, offer: (link, _, party), .. }) = replaced();
+    client.leave_silently(0);
+    client.send(ToDaemon::ShowLink { link, party }, &[file.as_fd()]);
+    hear(&client, |mail| *mail == ToProcess::LinkGone { link });
+}
+
 #[test]
 fn a_link_that_is_shown_without_ends_goes() {
     let (second, mut pair) = left();
