@@ -171,6 +171,15 @@ impl Inbound<'_> {
         self.shared.reader.attached.load(Ordering::Acquire) == DECLINED
     }
 
+    /// Goes on to the leg by TCP that the sender has begun by itself, if all octets before it are taken. Returns true if
+    /// the reader is there. The sender stays on TCP and need not be asked: its process may be another program by now.
+    #[must_use]
+    pub fn follow(&self) -> bool {
+        let is_sound = self.source().is_ok();
+        let leg = self.own.leg();
+        is_sound && leg.carrier == Carrier::Tcp && leg.number != 0
+    }
+
     /// Goes on with TCP after the sender's answer.
     ///
     /// # Errors

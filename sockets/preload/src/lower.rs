@@ -95,7 +95,10 @@ fn lower_inbound(descriptor: c_int, stream: &Stream, until: Limit) -> bool {
         return true;
     }
     let Some(section) = Section::of_inbound(stream, &inbound) else { return false };
-    let is_lowered = inbound.withdraw() || inbound.is_at_end() || ask(descriptor, stream, &inbound, until);
+    let is_lowered = inbound.withdraw()
+        || inbound.is_at_end()
+        || inbound.follow()
+        || ask(descriptor, stream, &inbound, until);
     if is_lowered {
         gate.open();
     }
@@ -122,6 +125,8 @@ fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) 
             Some(inbound.come_back().is_ok())
         } else if is_final {
             Some(inbound.is_at_end())
+        } else if inbound.follow() {
+            Some(true)
         } else {
             is_dead.then(|| inbound.available(1) == Ok(0))
         }
@@ -197,6 +202,21 @@ mod tests {
         assert_eq!(take(), 8);
         section.leave();
         channel::tests::forget(0x600e, waiting.ends);
+    }
+
+    #[test]
+    fn a_reader_follows_a_sender_that_has_left_by_itself_and_answers_no_more() {
+        let _turn = family::turn();
+        let waiting = Waiting::new(0x600b);
+        let [_, reader] = &waiting.ends;
+        let (now, descriptor) = (Limit::behind(Some(clock::span(0))), waiting.peer.as_raw_fd());
+        assert!(Gate::new(&reader.end.inbound.inside, false).try_close());
+        assert_eq!(waiting.outbound.begin_leg(Carrier::Tcp), Ok(true));
+        assert!(!lower_inbound(descriptor, reader, now), "the ring has octets still");
+        while waiting.inbound.discard(65_536).expect("a ring") > 0 {}
+        assert!(lower_inbound(descriptor, reader, now));
+        assert!(!Gate::new(&reader.end.inbound.inside, false).is_closed());
+        channel::tests::forget(0x600b, waiting.ends);
     }
 
     #[test]

@@ -64,6 +64,19 @@ fn a_reader_that_is_behind_in_the_ring_before_tcp_gets_its_rest_by_tcp() {
 }
 
 #[test]
+fn a_reader_that_has_taken_all_follows_its_sender_without_a_question() {
+    let world = World::new();
+    let (outbound, inbound) = (world.outbound(), world.inbound());
+    inbound.attach();
+    assert!(outbound.commit() && !inbound.follow(), "the ring comes");
+    assert_eq!((outbound.begin_leg(ring(64, 16)), inbound.follow()), (Ok(true), false));
+    assert_eq!((outbound.write(b"two"), outbound.begin_leg(Carrier::Tcp)), (Ok(3), Ok(true)));
+    assert_eq!((inbound.read(&mut [0; 2]), inbound.follow()), (Ok(2), false));
+    assert_eq!((inbound.read(&mut [0; 2]), inbound.follow()), (Ok(1), true));
+    assert_eq!(inbound.source(), Ok(Source::Tcp { left: None }));
+}
+
+#[test]
 fn a_sender_that_has_left_the_ring_by_itself_answers_behind_the_rest() {
     for (taken, is_owed) in [(5, true), (15, false)] {
         let world = World::new();

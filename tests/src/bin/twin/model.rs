@@ -26,6 +26,8 @@ pub(crate) struct End {
     pub(crate) is_lost: bool,
     /// Closing it resets the connection.
     pub(crate) resets: bool,
+    /// It went to another program, which cannot send again what its peer has not taken from a ring.
+    pub(crate) is_handed: bool,
     pub(crate) has_connected: bool,
 }
 
@@ -71,6 +73,7 @@ impl End {
             is_odd: false,
             is_lost: false,
             resets: false,
+            is_handed: false,
             has_connected,
         }
     }

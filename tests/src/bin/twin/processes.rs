@@ -92,6 +92,10 @@ impl Play {
     ) -> Result<(), Fault> {
         let mut waiting = Vec::new();
         for end in ends {
+            if self.model.ends[end ^ 1].is_handed {
+                self.drain(*end, chance)?;
+            }
+            self.model.ends[*end].is_handed = true;
             let (peer, fd) = self.model.user(end ^ 1, chance);
             if peer != channel && !waiting.contains(&peer) {
                 self.worlds.tell(peer, &format!("poll poll {PATIENCE} {fd} 0"))?;
