@@ -38,7 +38,7 @@ case_cpython() {
 
 # cpython MODULE...: runs modules of CPython's own tests.
 cpython() {
-    local module
+    local module patience=600
     need /usr/bin/python3.11 /usr/lib/python3.11/test/test_socket.py
     for module in "$@"; do
         (cd "$D" && client /usr/bin/python3.11 -m unittest "test.test_$module") >"$D/module" 2>&1 ||

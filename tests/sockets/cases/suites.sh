@@ -5,7 +5,7 @@ for name in redis-own libuv-own; do alone[$name]=yes senders[$name]=client judge
 for name in libuv-own node; do eager[$name]=--eager; done
 
 case_redis-own() {
-    local program unit passed
+    local program unit passed patience=600
     need tclsh redis-server redis-cli redis-benchmark redis-check-aof redis-check-rdb
     source_of redis
     for program in server cli benchmark check-aof check-rdb; do
