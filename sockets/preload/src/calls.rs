@@ -173,9 +173,10 @@ pub(crate) fn barrier_everywhere() -> bool {
     unsafe { kernel!(SYS_membarrier, GLOBAL_EXPEDITED, 0, 0) == 0 }
 }
 
-/// True if some signal has a handler that interrupts calls for good: without `SA_RESTART`.
+/// True if some signal has a handler that interrupts calls for good: without `SA_RESTART`. A signal that tells of the
+/// thread's own fault does not come while the thread waits, and its handlers, as Rust's own, have no such flag.
 pub(crate) fn has_interrupting_handler() -> bool {
-    (1..=64).any(|signal| {
+    (1..=64).filter(|signal| !FAULTS.contains(signal)).any(|signal| {
         let mut action = [0_u64; 4];
         // SAFETY: `action` is as long as the kernel's structure: handler, flags, restorer, mask.
         let result =
@@ -184,6 +185,8 @@ pub(crate) fn has_interrupting_handler() -> bool {
         result == 0 && action[0] > libc::SIG_IGN as u64 && !restarts
     })
 }
+
+const FAULTS: [c_int; 5] = [libc::SIGILL, libc::SIGTRAP, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV];
 
 /// Looks at a stream without waiting and without taking from it. Returns the kernel's answer: 0 behind its end.
 pub(crate) fn peek(descriptor: c_int) -> isize {
@@ -309,6 +312,12 @@ pub(crate) const F_GETSIG: c_int = 11;
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+
+    #[test]
+    fn handlers_of_faults_do_not_interrupt_a_wait() {
+        // Rust has its own for SIGSEGV and SIGBUS, without `SA_RESTART`.
+        assert!(!has_interrupting_handler());
+    }
 
     #[test]
     fn limits_are_told_in_milliseconds_if_that_tells_all() {
