@@ -319,9 +319,7 @@ fn leave_as(member: u16, stream: Stream) {
 fn tell(handle: Handle, place: (u64, u32, u32)) -> bool {
     match port::closed(handle, place) {
         Sent::Yes => {
-            if IS_UNTOLD.swap(false, Ordering::Relaxed) {
-                tell_more();
-            }
+            tell_late();
             true
         }
         Sent::Later => {
@@ -329,6 +327,13 @@ fn tell(handle: Handle, place: (u64, u32, u32)) -> bool {
             false
         }
         Sent::No(_) => !port::is_parents(),
+    }
+}
+
+/// Tells the daemon of the closed ends that it could not hear of when they were closed.
+pub(crate) fn tell_late() {
+    if IS_UNTOLD.swap(false, Ordering::Relaxed) {
+        tell_more();
     }
 }
 
@@ -368,7 +373,7 @@ pub(crate) fn milliseconds() -> u32 {
     ((seconds * 1000 + now.tv_nsec.cast_unsigned() / 1_000_000) & 0xffff_ffff) as u32
 }
 
-/// The daemon has not heard of closed ends, since its queue was full.
+/// The daemon has not heard of closed ends, since its queue was full, or since it had not answered this process.
 static IS_UNTOLD: AtomicBool = AtomicBool::new(false);
 /// When this process last looked for relatives that are dead, in milliseconds.
 static LOOKED: AtomicU32 = AtomicU32::new(0);

@@ -38,6 +38,8 @@ pub(crate) enum Event {
     Offer(Offer),
     /// A claim came to nothing.
     Dropped { end: Handle, reason: Reason },
+    /// The daemon has registered this process, and hears from now on which ends are closed.
+    Welcome,
     /// A further ring for what a party sends.
     RingMade { link: u64, channel: u32, party: u32, ring: RingPlace },
 }
@@ -96,7 +98,13 @@ pub(crate) fn return_ring(link: u64, channel: u32, party: u32, ring: RingPlace) 
 /// Says that an end is closed for good, and that its channel is not used any more by this process. The daemon
 /// looks after relatives that hold the end still.
 pub(crate) fn closed(end: Handle, (link, channel, party): (u64, u32, u32)) -> Sent {
-    if !peers::is_known(link, EPOCH.load(Ordering::Relaxed)) || !IS_WELCOME.load(Ordering::Acquire) {
+    let is_welcome = IS_WELCOME.load(Ordering::Acquire);
+    if !is_welcome && SOCKET.borrow().is_some_and(is_alive) {
+        // The daemon has looked for closed ends when it registered this process, or will hear of this one behind its
+        // welcome.
+        return Sent::Later;
+    }
+    if !is_welcome || !peers::is_known(link, EPOCH.load(Ordering::Relaxed)) {
         // No daemon knows it. The last end takes the link along.
         forget_unused(link);
         return Sent::No(Reason::NoDaemon);
@@ -228,6 +236,7 @@ fn handle(message: ToProcess, descriptor: Option<OwnedFd>, hear: &mut impl FnMut
             EPOCH.store(epoch, Ordering::Relaxed);
             IS_WELCOME.store(true, Ordering::Release);
             show_links();
+            hear(Event::Welcome);
         }
         (ToProcess::Refused { reason }, _) => {
             lose();
@@ -537,6 +546,11 @@ mod tests {
             let place = family::member().expect("a place");
             members[usize::from(place)].mail.fetch_add(1, Ordering::Release);
         }
+
+        fn welcome(&self, family: u64, epoch: u64) {
+            self.say(ToProcess::Welcome { version: VERSION, family, epoch }, None);
+            assert_eq!(mail(), [Event::Welcome]);
+        }
     }
 
     fn port(status: BorrowedFd<'_>) -> Daemon {
@@ -570,7 +584,7 @@ mod tests {
         let end = Handle { slot: 5, generation: 6 };
         let (link, old) = (0x7777_0000_0001, 0x6666_0000_0001);
         let daemon = port(status.as_fd());
-        daemon.say(ToProcess::Welcome { version: VERSION, family: 9, epoch: 0x7777 }, None);
+        daemon.welcome(9, 0x7777);
         let (socket, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
         assert_eq!(claim(end, socket.as_fd(), status.as_fd()), Sent::Yes);
         assert_eq!(daemon.hear(), (ToDaemon::Claim { slot: 5, generation: 6 }, 1));
@@ -613,17 +627,19 @@ mod tests {
         assert!(SOCKET.borrow().is_none());
         let daemon = port(status.as_fd());
         assert!(peers::add_link(old, 10, 0x6666));
-        daemon.say(ToProcess::Welcome { version: VERSION, family: 20, epoch: 0x8888 }, None);
-        assert_eq!(mail(), []);
+        assert_eq!(
+            closed(end, (link, 3, 1)),
+            Sent::Later,
+            "it may know the end from before, or from a relative"
+        );
+        daemon.welcome(20, 0x8888);
         assert_eq!(daemon.hear(), (ToDaemon::ShowLink { link, party: 1 }, 1));
         assert!(!is_rung(status.as_fd()), "the memory of one link is not at hand");
         assert_eq!(closed(end, (old, 3, 1)), Sent::No(Reason::NoDaemon));
         assert!(is_rung(status.as_fd()), "its last end has taken it along");
         assert_eq!(closed(end, (link, 3, 1)), Sent::Yes);
-        assert_eq!(
-            daemon.hear(),
-            (ToDaemon::Closed { slot: 5, generation: 6, link, channel: 3, party: 1 }, 0)
-        );
+        let told = ToDaemon::Closed { slot: 5, generation: 6, link, channel: 3, party: 1 };
+        assert_eq!(daemon.hear(), (told, 0));
         daemon.say(ToProcess::LinkMade { link, peer: 30 }, Some(&memory));
         assert_eq!(mail(), []);
         assert_eq!(peers::family_of(link), Some(30));
@@ -631,6 +647,7 @@ mod tests {
         // A daemon that refuses says why, until it is asked again.
         drop(daemon);
         lose();
+        assert_eq!(closed(end, (link, 3, 1)), Sent::No(Reason::NoDaemon));
         let daemon = port(status.as_fd());
         NEXT_TRY.store(u64::MAX, Ordering::Relaxed);
         daemon.say(ToProcess::Refused { reason: Reason::User }, None);
@@ -651,7 +668,7 @@ mod tests {
         daemon.say(ToProcess::Welcome { version: VERSION, family: 9, epoch: 0x7777 }, None);
         let memory = Link::create().expect("a link");
         daemon.say(ToProcess::LinkMade { link, peer: 10 }, Some(&memory));
-        assert_eq!(mail(), []);
+        assert_eq!(mail(), [Event::Welcome]);
         // It is shown the links of other tests.
         while is_readable(&daemon.0) {
             daemon.hear();

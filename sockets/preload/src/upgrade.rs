@@ -194,6 +194,7 @@ fn may_claim(stream: &Stream, descriptor: c_int) -> Result<(), Reason> {
 fn hear(event: Event) {
     match event {
         Event::Offer(offer) => take(&offer),
+        Event::Welcome => ends::tell_late(),
         Event::Dropped { end, reason } => {
             let Some(stream) = Stream::of(end) else { return };
             let state = State { phase: Phase::Claimed, generation: end.generation };
