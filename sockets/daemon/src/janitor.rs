@@ -159,7 +159,8 @@ impl State {
         let Some(family) = self.families.get(&name) else { return };
         let is_left = |end: End| {
             let state = family.slab.end(end.slot).map(weft_sockets::layout::End::state).unwrap_or_default();
-            let is_closed = matches!(state.phase, Phase::Free | Phase::Fresh | Phase::Closed);
+            // A member that is about to take an offer leaves the end `Fresh` for a moment.
+            let is_closed = matches!(state.phase, Phase::Free | Phase::Closed);
             is_closed || state.generation != end.generation
         };
         let mut left = Vec::new();

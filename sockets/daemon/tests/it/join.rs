@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 
 use rustix::fs::fstat;
 use rustix::io::pwrite;
+use weft_sockets::end::Phase;
 use weft_sockets::layout::RINGS_AT;
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Link, Reason, RingPlace, ToDaemon, ToProcess, VERSION, WaiterName};
@@ -271,4 +272,20 @@ fn what_a_process_without_a_port_has_closed_is_given_back_when_it_comes_back() {
     client.come_back(&daemon.address.to_string());
     puppet.order("close");
     wait_until(|| blocks() == before);
+}
+
+#[test]
+fn an_end_that_takes_its_offer_is_not_given_back_when_a_relative_comes() {
+    let daemon = Running::new();
+    let Pair { mut puppet, mut client, file, .. } = pair(&daemon);
+    assert_eq!(pwrite(&file, b"octets", RINGS_AT), Ok(6));
+    let blocks = fstat(&file).expect("a file").st_blocks;
+    let address = daemon.address.to_string();
+    let end = client.slab.end(0).expect("an end");
+    assert!(end.advance(end.state(), Phase::Fresh));
+    client.come_back(&address);
+    puppet.order("close");
+    // The daemon has heard the puppet by the second answer.
+    (0..2).for_each(|_| client.come_back(&address));
+    assert_eq!(fstat(&file).expect("a file").st_blocks, blocks);
 }
