@@ -278,7 +278,13 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Option<(ToProcess, Option<OwnedFd>)
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut octets = [0; MESSAGE_LEN + 1];
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let len = match recvmsg(socket, &mut [IoSliceMut::new(&mut octets)], &mut control, flags) {
+    let mut receive = || recvmsg(socket, &mut [IoSliceMut::new(&mut octets)], &mut control, flags);
+    let received = match receive() {
+        // The daemon has closed the port without reading all. The kernel tells that first, and once. Its last mail follows.
+        Err(Errno::CONNRESET) => receive(),
+        received => received,
+    };
+    let len = match received {
         Ok(received) => received.bytes,
         Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
         Err(_) => return Err(()),
@@ -644,19 +650,31 @@ mod tests {
         assert_eq!(mail(), []);
         assert_eq!(peers::family_of(link), Some(30));
 
-        // A daemon that refuses says why, until it is asked again.
         drop(daemon);
         lose();
         assert_eq!(closed(end, (link, 3, 1)), Sent::No(Reason::NoDaemon));
-        let daemon = port(status.as_fd());
-        NEXT_TRY.store(u64::MAX, Ordering::Relaxed);
-        daemon.say(ToProcess::Refused { reason: Reason::User }, None);
-        assert_eq!(mail(), []);
-        assert_eq!(claim(end, socket.as_fd(), status.as_fd()), Sent::No(Reason::User));
 
         // A child has no port until it opens its own.
         leave_to_parent();
         assert_eq!(want_ring(link, 3, 1, 18), Sent::No(Reason::NoDaemon));
+    }
+
+    #[test]
+    fn a_refusal_is_heard_though_the_daemon_has_not_read_all() {
+        let _turn = family::turn();
+        family::opened();
+        let (status, _page) = Status::create().expect("a page");
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let end = Handle { slot: 5, generation: 6 };
+        let daemon = port(status.as_fd());
+        NEXT_TRY.store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(withdraw(end), Sent::Yes);
+        daemon.say(ToProcess::Refused { reason: Reason::User }, None);
+        drop(daemon);
+        assert_eq!(mail(), []);
+        // The reason stays until the daemon is asked again.
+        assert_eq!(claim(end, socket.as_fd(), status.as_fd()), Sent::No(Reason::User));
+        leave_to_parent();
     }
 
     #[test]

@@ -149,7 +149,13 @@ impl Client {
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut octets = [0; 128];
         let flags = RecvFlags::CMSG_CLOEXEC;
-        let received = recvmsg(&self.port, &mut [IoSliceMut::new(&mut octets)], &mut control, flags).ok()?;
+        let mut receive = || recvmsg(&self.port, &mut [IoSliceMut::new(&mut octets)], &mut control, flags);
+        let received = match receive() {
+            // A daemon that has closed the port without reading all: the kernel tells that first, and once.
+            Err(Errno::CONNRESET) => receive(),
+            received => received,
+        };
+        let received = received.ok()?;
         let descriptors: Vec<OwnedFd> = control
             .drain()
             .filter_map(|message| match message {
