@@ -24,6 +24,7 @@ mod channel;
 mod clock;
 mod closing;
 mod control;
+mod daemon;
 mod data;
 mod ends;
 mod environment;

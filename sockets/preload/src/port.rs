@@ -4,17 +4,15 @@
 //! Threads and signal handlers may be here at the same time. Only the reading of mail is one thread's at a time, and a
 //! thread that finds another one there goes on without.
 
-use core::fmt::Write;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, recvmsg,
-    sendmsg, socket_with,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
 };
 use rustix::process::{PidfdFlags, geteuid, getpid, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
@@ -25,11 +23,10 @@ use weft_sockets::{
 };
 
 use crate::family;
-use crate::line::Line;
 use crate::own::{Own, Place};
 use crate::peers::{self, Woken};
 use crate::table::Handle;
-use crate::{calls, links, policy};
+use crate::{daemon, links};
 
 /// What the daemon says of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +96,7 @@ pub(crate) fn return_ring(link: u64, channel: u32, party: u32, ring: RingPlace) 
 /// looks after relatives that hold the end still.
 pub(crate) fn closed(end: Handle, (link, channel, party): (u64, u32, u32)) -> Sent {
     let is_welcome = IS_WELCOME.load(Ordering::Acquire);
-    if !is_welcome && SOCKET.borrow().is_some_and(is_alive) {
+    if !is_welcome && SOCKET.borrow().is_some_and(daemon::is_alive) {
         // The daemon has looked for closed ends when it registered this process, or will hear of this one behind its
         // welcome.
         return Sent::Later;
@@ -325,7 +322,7 @@ fn try_send(socket: BorrowedFd<'_>, message: ToDaemon, descriptors: &[BorrowedFd
 /// Opens the port if there is none. The error is why there is none then, or `None` if another thread is opening it.
 fn open(status: BorrowedFd<'_>) -> Result<(), Option<Reason>> {
     if let Some(socket) = SOCKET.borrow() {
-        if is_alive(socket) {
+        if daemon::is_alive(socket) {
             return Ok(());
         }
         lose();
@@ -339,7 +336,7 @@ fn open(status: BorrowedFd<'_>) -> Result<(), Option<Reason>> {
         return Err(u8::try_from(REFUSED.load(Ordering::Relaxed)).ok().and_then(Reason::from_number));
     }
     REFUSED.store(0, Ordering::Relaxed);
-    match connected().ok_or(Reason::NoDaemon).and_then(|socket| register(socket, status)) {
+    match daemon::connected().ok_or(Reason::NoDaemon).and_then(|socket| register(socket, status)) {
         Ok(own) => {
             SOCKET.put(own);
             BELLS.iter().zip(0..).for_each(|(bell, line)| tell_bell(line, bell));
@@ -356,11 +353,11 @@ fn open(status: BorrowedFd<'_>) -> Result<(), Option<Reason>> {
 fn register(socket: OwnedFd, status: BorrowedFd<'_>) -> Result<Own, Reason> {
     let (family, member) = family::family().zip(family::member()).ok_or(Reason::Limit)?;
     SEEN.store(mail().unwrap_or(0), Ordering::Relaxed);
-    let (daemon, own) = (owner(&socket).ok_or(Reason::NoDaemon)?, geteuid().as_raw());
-    if daemon != 0 && daemon != own {
+    let (user, own) = (daemon::owner(&socket).ok_or(Reason::NoDaemon)?, geteuid().as_raw());
+    if user != 0 && user != own {
         return Err(Reason::NoDaemon);
     }
-    IS_OWN_USER.store(daemon == own, Ordering::Relaxed);
+    IS_OWN_USER.store(user == own, Ordering::Relaxed);
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty()).map_err(|_| Reason::Kernel)?;
     let slab = family.file.borrow().ok_or(Reason::Limit)?;
     let message = ToDaemon::Register { oldest: VERSION, newest: VERSION, member };
@@ -372,43 +369,6 @@ fn register(socket: OwnedFd, status: BorrowedFd<'_>) -> Result<Own, Reason> {
         socket.close();
     }
     sent.map(|()| socket)
-}
-
-/// Returns the user of the daemon. `None` if this process cannot see the daemon: it belongs to another namespace of
-/// processes, and the kernel tells 0 in the place of its id.
-fn owner(socket: &OwnedFd) -> Option<u32> {
-    let mut octets = [0; size_of::<libc::ucred>()];
-    calls::option(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, &mut octets).ok()?;
-    let word = |at: usize| octets.get(at..)?.first_chunk().copied();
-    (i32::from_ne_bytes(word(0)?) > 0).then_some(u32::from_ne_bytes(word(4)?))
-}
-
-/// Connects to the daemon that the environment names, or to the host's, or to the user's.
-fn connected() -> Option<OwnedFd> {
-    if let Some(name) = policy::policy().and_then(|policy| policy.daemon.as_ref()) {
-        let address = match name.octets().split_first()? {
-            (b'@', name) => SocketAddrUnix::new_abstract_name(name),
-            _ => SocketAddrUnix::new(name.octets()),
-        };
-        return try_connect(&address.ok()?);
-    }
-    let mut own = Line::<32>::new();
-    let _fits = write!(own, "weft/1/{}", geteuid().as_raw());
-    let names = [b"weft/1/0", own.octets()];
-    names.iter().find_map(|name| try_connect(&SocketAddrUnix::new_abstract_name(name).ok()?))
-}
-
-fn try_connect(address: &SocketAddrUnix) -> Option<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;
-    connect(&socket, address).ok().map(|()| socket)
-}
-
-/// True if the daemon has not closed the port.
-fn is_alive(socket: BorrowedFd<'_>) -> bool {
-    let mut octet = [0_u8; 1];
-    let looked = recv(socket, &mut octet, RecvFlags::PEEK | RecvFlags::DONTWAIT);
-    matches!(looked, Ok((1.., _)) | Err(Errno::AGAIN | Errno::INTR))
 }
 
 /// The daemon is gone.
@@ -513,7 +473,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     use rustix::event::{EventfdFlags, eventfd};
-    use rustix::net::socketpair;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use weft_sockets::end::allocate;
     use weft_sockets::{Link, Status};
 
@@ -628,7 +588,7 @@ mod tests {
 
         // A daemon that ends takes the port along. The next one is shown what it does not know.
         drop(daemon);
-        assert!(SOCKET.borrow().is_some_and(|socket| !is_alive(socket)));
+        assert!(SOCKET.borrow().is_some_and(|socket| !daemon::is_alive(socket)));
         assert_eq!(withdraw(end), Sent::No(Reason::NoDaemon));
         assert!(SOCKET.borrow().is_none());
         let daemon = port(status.as_fd());
