@@ -190,7 +190,9 @@ fn one_line_asks_and_one_line_answers() {
         assert_eq!(ask(&socket, empty)[empty].as_array().map(Vec::len), Some(0), "{empty}");
     }
     assert_eq!(ask(&socket, "device")["address"], "10.0.0.1");
-    assert!(ask(&socket, "secrets")["error"].as_str().unwrap().contains("there are device, counters"));
+    assert!(
+        ask(&socket, "secrets")["error"].as_str().unwrap().contains("no `secrets`, but device, counters")
+    );
 }
 
 #[test]
