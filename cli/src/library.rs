@@ -27,11 +27,11 @@ impl Libraries {
 
     /// Returns cargo's option for the folder of this program, into which the library has to come.
     pub(crate) fn release(&self) -> &'static str {
-        if self.is_built() == Some("debug") { "" } else { " --release" }
+        if self.build_folder() == Some("debug") { "" } else { " --release" }
     }
 
     /// Returns the name of the folder of this program if cargo has built it there.
-    fn is_built(&self) -> Option<&'static str> {
+    fn build_folder(&self) -> Option<&'static str> {
         let beside = self.0.first()?;
         ["debug", "release"].into_iter().find(|name| beside.ends_with(name))
     }
@@ -57,9 +57,9 @@ impl Libraries {
 
     /// Says how the library comes into one of the folders.
     fn advice(&self, library: &str, made_by: &str) -> String {
-        let other = self.is_built().map(|name| if name == "debug" { "release" } else { "debug" });
+        let other = self.build_folder().map(|name| if name == "debug" { "release" } else { "debug" });
         let other = other.and_then(|name| Some(self.0.first()?.parent()?.join(name)));
-        match (other.filter(|folder| folder.join(library).is_file()), self.is_built()) {
+        match (other.filter(|folder| folder.join(library).is_file()), self.build_folder()) {
             (Some(folder), _) => {
                 format!("{made_by} makes it; {} has one, for the weft beside it", folder.display())
             }

@@ -202,7 +202,8 @@ impl<'a> Outbound<'a> {
         self.take(&ring, end.wrapping_add(len as u64), more)
     }
 
-    /// Returns the sleepers that the latest publication has to wake. Call it behind each publication. Those who are named need a wake-up only if their line says that they are asleep.
+    /// Returns the sleepers that the latest publication has to wake. Call it behind each publication. Those who are named
+    /// need a wake-up only if their line says that they are asleep.
     #[inline]
     #[must_use]
     pub fn sleepers(&self) -> Option<Sleepers> {

@@ -2,8 +2,8 @@
 //! ends of each. It does not take part in what they exchange.
 //!
 //! One thread serves all processes, and sleeps while none has anything to say. A thread for each user closes what its
-//! processes have sent, since a close may wait. Nothing that a process sends or does can
-//! stop it: every call is non-blocking, every number is checked, and every user has limits.
+//! processes have sent, since a close may wait. Nothing that a process sends or does can stop it: every call is
+//! non-blocking, every number is checked, and every user has limits.
 
 mod address;
 mod adopt;

@@ -13,8 +13,8 @@ use crate::link::Channel;
 use crate::state::{Family, State};
 use crate::sums::Sums;
 
-/// Returns the section `sockets`: where the daemon listens, a line for each connection with a channel, one for each family of processes, and the
-/// sums since the daemon began.
+/// Returns the section `sockets`: where the daemon listens, a line for each connection with a channel, one for each
+/// family of processes, and the sums since the daemon began.
 pub(crate) fn tell(state: &State, address: &Address) -> Value {
     let mut sums = state.sums.clone();
     let families: Vec<Value> = state
