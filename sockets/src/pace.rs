@@ -7,6 +7,8 @@ pub struct Pace {
     budget: u64,
     /// Sleeps without any spin before.
     sleeps: u32,
+    /// The next spin is tried anew, behind sleeps without any.
+    is_trial: bool,
     /// Another thread wants this CPU until then.
     busy_until: u64,
 }
@@ -49,7 +51,7 @@ impl Pace {
     /// The pace of a thread that has not waited yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { budget: FIRST, sleeps: 0, busy_until: 0 }
+        Self { budget: FIRST, sleeps: 0, is_trial: false, busy_until: 0 }
     }
 
     /// True if a spin is worth it.
@@ -60,6 +62,7 @@ impl Pace {
 
     /// Learns that a spin has found something.
     pub fn pay(&mut self) {
+        self.is_trial = false;
         self.budget = if self.budget > LONGEST / 2 { LONGEST } else { self.budget * 2 };
     }
 
@@ -95,12 +98,13 @@ impl Pace {
         match wait.latest {
             Some(Step::Spin) if !wait.is_in_stream => self.pay(),
             Some(Step::Sleep) if wait.spin > 0 && !wait.is_in_stream => {
-                self.budget = if self.budget / 2 < SHORTEST { 0 } else { self.budget / 2 };
+                let is_over = self.is_trial || self.budget / 2 < SHORTEST;
+                (self.budget, self.is_trial) = (if is_over { 0 } else { self.budget / 2 }, false);
             }
             Some(Step::Sleep) if self.budget == 0 => {
                 self.sleeps += 1;
                 if self.sleeps == SLEEPS {
-                    (self.sleeps, self.budget) = (0, ANEW);
+                    (self.sleeps, self.budget, self.is_trial) = (0, LONGEST, true);
                 }
             }
             _ => {}
@@ -153,9 +157,8 @@ pub const LONGEST: u64 = 50 * MICROSECOND;
 const FIRST: u64 = 20 * MICROSECOND;
 /// A shorter budget is none.
 const SHORTEST: u64 = MICROSECOND;
-/// The budget with which spinning is tried anew.
-const ANEW: u64 = 5 * MICROSECOND;
-/// Sleeps without a budget until it is tried anew.
+/// Sleeps without a budget until one spin is tried anew. It is the longest one: if both ends sleep, the answer takes as
+/// long as a wake-up, and with shorter spins neither end would ever find one.
 const SLEEPS: u32 = 64;
 /// The spin in the middle of a transfer, before the yields.
 const IN_STREAM: u64 = 2 * MICROSECOND;
@@ -222,9 +225,38 @@ mod tests {
         for _ in 0..2 {
             assert!(!pace.pays());
             assert!((0..64).all(|_| sleep(&mut pace, 0, ALONE) == (0, 0)));
-            let halved: Vec<_> = (0..3).map(|_| sleep(&mut pace, 0, ALONE).0).collect();
-            assert_eq!(halved, [5, 3, 2]);
+            assert_eq!(sleep(&mut pace, 0, ALONE), (50, 0), "once");
         }
+        assert!((0..64).all(|_| sleep(&mut pace, 0, ALONE) == (0, 0)));
+        assert_eq!(find(&mut pace), Some(Step::Spin));
+        assert_eq!(sleep(&mut pace, 0, ALONE), (50, 0));
+        assert_eq!(sleep(&mut pace, 0, ALONE), (25, 0), "as before the sleeps");
+    }
+
+    #[test]
+    fn two_ends_that_both_sleep_find_each_other_again() {
+        // A message and its answer take a microsecond if the one that waits for it spins, and a wake-up if it sleeps.
+        const WAKE: u64 = 40 * MICROSECOND;
+        let asleep = Pace { budget: 0, ..Pace::new() };
+        let mut ends = [asleep, Pace { sleeps: 17, ..asleep }];
+        let (mut now, mut latest) = (0, [WAKE; 2]);
+        for message in 0..1000 {
+            // The other end works as soon as it has got what this one has sent.
+            let (me, until) = (message % 2, now + latest[1 - message % 2] + MICROSECOND);
+            let mut wait = ends[me].begin(now, ALONE);
+            let mut time = now;
+            let is_found = loop {
+                match wait.next(time) {
+                    Step::Spin if time >= until => break true,
+                    Step::Sleep => break false,
+                    _ => time += MICROSECOND / 2,
+                }
+            };
+            ends[me].end(&wait, time);
+            latest[me] = if is_found { 0 } else { WAKE };
+            now = until;
+        }
+        assert_eq!(latest, [0; 2]);
     }
 
     #[test]
