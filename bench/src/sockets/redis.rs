@@ -55,16 +55,19 @@ impl Client for Redis {
         command.args(["-t", "get", "-d", "8", "--csv"]);
         let text = text_of(command)?;
         let last = text.lines().last().unwrap_or_default();
-        let cell = |column: Column| last.split(',').nth(column as usize)?.trim_matches('"').parse().ok();
+        let cell = |column: Column| -> Option<f64> {
+            last.split(',').nth(column as usize)?.trim_matches('"').parse().ok()
+        };
         let (Some(rate), Some(figure)) = (cell(Column::Rate), cell(self.column)) else {
             return Err(Trouble::failed(format!("redis-benchmark printed: {last}")));
         };
         let by_ring = behind_first(requests, self.connections * self.pipeline, OCTETS);
-        let rate: f64 = rate;
         let time = Duration::from_secs_f64(requests as f64 / rate);
-        let millis: f64 = figure;
-        let latencies = Duration::from_secs_f64(millis / 1e3 * requests as f64);
+        let latencies = Duration::from_secs_f64(figure / 1e3 * requests as f64);
         let wall = if self.column == Column::Rate { time } else { latencies };
+        if wall.is_zero() {
+            return Err(Trouble::Skipped("less than 8 us, the unit of redis-benchmark".to_owned()));
+        }
         Ok(Run { transfers: requests, wall, time, octets: requests * OCTETS, by_ring })
     }
 }
