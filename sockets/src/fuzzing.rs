@@ -4,7 +4,7 @@ use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use std::collections::HashMap;
 
-use crate::{Claim, Claimant, Claims, Outcome, ToDaemon, ToProcess, Tuple};
+use crate::{Claim, Claimant, Claims, Hello, Outcome, ToDaemon, ToProcess, Tuple};
 
 /// Reads `data` as a message in both directions. What is read has to be written as the same octets.
 pub fn message(data: &[u8]) {
@@ -13,6 +13,16 @@ pub fn message(data: &[u8]) {
     }
     if let Some(message) = ToProcess::decode(data) {
         assert_eq!(&*message.encode(), data);
+    }
+}
+
+/// Reads `data` as the private data of a lane. What is read has to be written as the same octets.
+pub fn hello(data: &[u8]) {
+    if let Some(hello) = Hello::decode(data) {
+        assert_eq!(hello.encode(), data);
+        assert!(data.len() <= Hello::MAX_LEN);
+        let own = (hello.oldest <= hello.newest).then_some(hello.newest);
+        assert_eq!(hello.common_version(&hello), own);
     }
 }
 

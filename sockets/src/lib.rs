@@ -11,6 +11,7 @@ pub mod end;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gate;
+mod hello;
 mod inbound;
 mod interest;
 pub mod layout;
@@ -42,6 +43,7 @@ mod waiter;
 pub use broken::Broken;
 pub use claim::{Claim, Tuple};
 pub use gate::Gate;
+pub use hello::{Hello, LaneKind, NONCE_LEN, PROOF_LEN, Proof};
 pub use inbound::{Barrier, Inbound, Quiet, Source};
 pub use interest::{Interest, Look};
 pub use leg::{Carrier, Leg, MAX_LOG2, MIN_LOG2, RingPlace};

@@ -1,7 +1,7 @@
 //! Seeds for the targets of single layers, from the vectors and the captures of Linux siw.
 
 use weft_mpa::{Crc32c, Deframer, STAGING_LEN};
-use weft_sockets::{Reason, RingPlace, ToDaemon, ToProcess, WaiterName};
+use weft_sockets::{Hello, LaneKind, Proof, Reason, RingPlace, ToDaemon, ToProcess, WaiterName};
 
 use crate::dialogs::dialog;
 use crate::seeds;
@@ -17,6 +17,7 @@ pub(crate) fn all(target: &str) -> Vec<(String, Vec<u8>)> {
         "netif_frame" => frames(),
         "sockets_message" => messages(),
         "sockets_claim" => claims(),
+        "sockets_hello" => hellos(),
         "capture" => captures(),
         _ => Vec::new(),
     };
@@ -147,6 +148,28 @@ fn claims() -> Vec<(String, Vec<u8>)> {
         ("forgotten", forgotten),
     ];
     seeds.map(|(name, octets)| (name.to_owned(), octets)).into()
+}
+
+/// Private data of an MPA Request and of MPA Replies, without a key and with one.
+fn hellos() -> Vec<(String, Vec<u8>)> {
+    let request = Hello {
+        oldest: 1,
+        newest: 2,
+        kind: LaneKind::Interactive,
+        epoch: 0x1234_5678_9abc_def0,
+        boot_id: *b"0123456789abcdef",
+        namespace: 4096,
+        nonce: [0x5a; 16],
+        proof: Proof::Without,
+    };
+    let seeds = [
+        ("request", request),
+        ("request-bulk", Hello { kind: LaneKind::Bulk, ..request }),
+        ("request-key", Hello { proof: Proof::Wanted, ..request }),
+        ("reply-key", Hello { proof: Proof::Given([0xa5; 32]), ..request }),
+        ("no-version", Hello { oldest: 3, ..request }),
+    ];
+    seeds.map(|(name, hello)| (name.to_owned(), hello.encode())).into()
 }
 
 fn captures() -> Vec<(String, Vec<u8>)> {

@@ -92,6 +92,7 @@ fn run(target: &str, octets: &[u8]) {
         "netif_frame" => weft_netif::fuzzing::frame(octets),
         "sockets_message" => weft_sockets::fuzzing::message(octets),
         "sockets_claim" => weft_sockets::fuzzing::claims(octets),
+        "sockets_hello" => weft_sockets::fuzzing::hello(octets),
         "sockets_link" => fuzzing::sockets_link(octets),
         "sockets_calls" => fuzzing::sockets_calls(octets),
         "capture" => {
@@ -107,7 +108,7 @@ fn run(target: &str, octets: &[u8]) {
     }
 }
 
-const TARGETS: [&str; 13] = [
+const TARGETS: [&str; 14] = [
     "mpa_startup",
     "mpa_deframe",
     "ddp_header",
@@ -116,6 +117,7 @@ const TARGETS: [&str; 13] = [
     "netif_frame",
     "sockets_message",
     "sockets_claim",
+    "sockets_hello",
     "sockets_link",
     "sockets_calls",
     "capture",
