@@ -322,6 +322,8 @@ pub const NARROW: u32 = 128;
 pub const EAGER: u32 = 256;
 /// The program has asked the kernel for a buffer above 1 MiB: rings of 4 MiB are worth it in both directions.
 pub const WIDE: u32 = 512;
+/// The other end is on another host. The other party of the link is the daemon.
+pub const FAR: u32 = 1024;
 /// `flags` of a direction: the program has shut it down.
 pub const SHUT: u32 = 1;
 /// `flags` of a direction: the program has been told of its end.

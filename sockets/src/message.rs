@@ -198,6 +198,8 @@ messages! {
         link: u64,
         /// The family that has the other end. It may be the own.
         peer: u64,
+        /// Not 0 if that family stands for another host: the other party is the daemon, which carries all to that host.
+        far: u8,
     }
     /// Nobody uses this link any more, and the other family is gone.
     LinkGone = 4, 0 descriptors {
@@ -342,7 +344,7 @@ impl Field for Option<WaiterName> {
 }
 
 /// The version of these messages, and of what the memory holds that they bring.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// No message is longer.
 pub const MESSAGE_LEN: usize = 64;
 /// No message has more descriptors.

@@ -112,7 +112,7 @@ impl State {
 
     fn tell_link_again(&mut self, id: u64, name: u64, peer: u64) {
         let file = self.links.get(&name).map(|link| std::sync::Arc::clone(&link.file));
-        self.send(id, ToProcess::LinkMade { link: name, peer }, file);
+        self.send(id, ToProcess::LinkMade { link: name, peer, far: 0 }, file);
     }
 }
 

@@ -161,7 +161,7 @@ impl State {
         let Some(file) = self.links.get(&name).map(|link| Arc::clone(&link.file)) else { return };
         let member = self.ports.get_mut(&id).and_then(|port| port.member.as_mut());
         if member.is_some_and(|member| member.links.insert(name)) {
-            self.send(id, ToProcess::LinkMade { link: name, peer }, Some(file));
+            self.send(id, ToProcess::LinkMade { link: name, peer, far: 0 }, Some(file));
         }
     }
 }

@@ -3,7 +3,7 @@
 //! The tables are as long as the process lives, and threads look at them while others change them. So a status page keeps
 //! its address when its process is gone, and shows another one later.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use weft_sockets::layout::{ALWAYS, WAITERS};
@@ -29,6 +29,8 @@ struct Link {
     peer: AtomicU64,
     /// The parties that this family is, as bits.
     parties: AtomicU32,
+    /// The other party is a daemon that stands for a remote host.
+    is_far: AtomicBool,
     /// The daemon that knows it: the high half of its names.
     daemon: AtomicU64,
     /// Its memory, to be shown to a later daemon.
@@ -46,9 +48,11 @@ pub(crate) enum Woken {
     Unknown,
 }
 
-/// Enters a link, or the new name of the family at its other end. Returns false if there is no room.
-pub(crate) fn add_link(link: u64, peer: u64, daemon: u64) -> bool {
+/// Enters a link, or the new name of the family at its other end. `is_far` says that this family is a remote host. Returns
+/// false if there is no room.
+pub(crate) fn add_link(link: u64, peer: u64, is_far: bool, daemon: u64) -> bool {
     if let Some(place) = link_place(link) {
+        place.is_far.store(is_far, Ordering::Relaxed);
         let old = place.peer.swap(peer, Ordering::Relaxed);
         place.daemon.store(daemon, Ordering::Relaxed);
         if old != peer {
@@ -58,6 +62,7 @@ pub(crate) fn add_link(link: u64, peer: u64, daemon: u64) -> bool {
     }
     let Some(place) = around(&LINKS, link).find(|place| claim(&place.name)) else { return false };
     place.peer.store(peer, Ordering::Relaxed);
+    place.is_far.store(is_far, Ordering::Relaxed);
     place.parties.store(0, Ordering::Relaxed);
     place.daemon.store(daemon, Ordering::Relaxed);
     place.name.store(link, Ordering::Release);
@@ -93,6 +98,11 @@ pub(crate) fn remove_link(link: u64) {
 /// Returns the family at the other end of a link.
 pub(crate) fn family_of(link: u64) -> Option<u64> {
     link_place(link).map(|place| place.peer.load(Ordering::Relaxed))
+}
+
+/// True if the other end of a link is on another host.
+pub(crate) fn is_far(link: u64) -> bool {
+    link_place(link).is_some_and(|place| place.is_far.load(Ordering::Relaxed))
 }
 
 /// True if this daemon knows the link.
@@ -228,6 +238,7 @@ static LINKS: [Link; 1024] = [const {
     Link {
         name: AtomicU64::new(FREE),
         peer: AtomicU64::new(0),
+        is_far: AtomicBool::new(false),
         parties: AtomicU32::new(0),
         daemon: AtomicU64::new(0),
         file: Place::new(),
@@ -284,7 +295,7 @@ mod tests {
         add(family + 1, 3, &other);
         assert_eq!(wake(family + 1, waiter), Woken::Awake);
         // It goes with the last link that leads to it.
-        assert!(add_link(1, family + 1, 7) && add_link(2, family + 1, 7));
+        assert!(add_link(1, family + 1, false, 7) && add_link(2, family + 1, false, 7));
         remove_link(1);
         assert_eq!(wake(family + 1, waiter), Woken::Awake);
         remove_link(2);
@@ -295,14 +306,15 @@ mod tests {
     fn links_name_the_family_at_the_other_end() {
         let _turn = crate::family::turn();
         let name = |number: u64| 0x1234_5678_0000_0000 + number;
-        assert!((1..=1000).all(|number| add_link(name(number), number, 5)));
+        assert!((1..=1000).all(|number| add_link(name(number), number, false, 5)));
         assert_eq!(
             (family_of(name(7)), family_of(name(1000)), family_of(name(1001))),
             (Some(7), Some(1000), None)
         );
         // Another daemon has another name for the family.
-        assert!(add_link(name(7), 99, 6));
+        assert!(!is_far(name(7)) && add_link(name(7), 99, true, 6));
         assert_eq!(family_of(name(7)), Some(99));
+        assert!(is_far(name(7)) && !is_far(name(8)) && !is_far(name(1001)));
         assert!(is_known(name(7), 6) && is_known(name(8), 5) && !is_known(name(8), 6));
         (1..=1000).for_each(|number| remove_link(name(number)));
         assert_eq!(family_of(name(7)), None);

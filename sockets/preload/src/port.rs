@@ -239,9 +239,9 @@ fn handle(message: ToProcess, descriptor: Option<OwnedFd>, hear: &mut impl FnMut
             lose();
             REFUSED.store(reason as u32, Ordering::Relaxed);
         }
-        (ToProcess::LinkMade { link, peer }, Some(file)) => {
+        (ToProcess::LinkMade { link, peer, far }, Some(file)) => {
             let daemon = EPOCH.load(Ordering::Relaxed);
-            if peers::add_link(link, peer, daemon) && !links::add(link, &file) {
+            if peers::add_link(link, peer, far != 0, daemon) && !links::add(link, &file) {
                 peers::remove_link(link);
             }
             peers::keep_link(link, file);
@@ -557,7 +557,7 @@ mod tests {
 
         // What concerns the process stays here, and what concerns a connection is handed out.
         let (memory, ring) = (Link::create().expect("a link"), RingPlace::new(64, 16).expect("a place"));
-        daemon.say(ToProcess::LinkMade { link, peer: 10 }, Some(&memory));
+        daemon.say(ToProcess::LinkMade { link, peer: 10, far: 0 }, Some(&memory));
         let offer = ToProcess::Offer { slot: 5, generation: 6, link, channel: 3, party: 1, ring };
         daemon.say(offer, None);
         daemon.say(ToProcess::Dropped { slot: 7, generation: 8, reason: Reason::Rules }, None);
@@ -592,7 +592,7 @@ mod tests {
         assert_eq!(withdraw(end), Sent::No(Reason::NoDaemon));
         assert!(SOCKET.borrow().is_none());
         let daemon = port(status.as_fd());
-        assert!(peers::add_link(old, 10, 0x6666));
+        assert!(peers::add_link(old, 10, false, 0x6666));
         assert_eq!(
             closed(end, (link, 3, 1)),
             Sent::Later,
@@ -606,9 +606,9 @@ mod tests {
         assert_eq!(closed(end, (link, 3, 1)), Sent::Yes);
         let told = ToDaemon::Closed { slot: 5, generation: 6, link, channel: 3, party: 1 };
         assert_eq!(daemon.hear(), (told, 0));
-        daemon.say(ToProcess::LinkMade { link, peer: 30 }, Some(&memory));
+        daemon.say(ToProcess::LinkMade { link, peer: 30, far: 1 }, Some(&memory));
         assert_eq!(mail(), []);
-        assert_eq!(peers::family_of(link), Some(30));
+        assert_eq!((peers::family_of(link), peers::is_far(link)), (Some(30), true));
 
         drop(daemon);
         lose();
@@ -645,7 +645,7 @@ mod tests {
         let (daemon, link) = (port(status.as_fd()), 0x7777_0000_0002);
         daemon.say(ToProcess::Welcome { version: VERSION, family: 9, epoch: 0x7777 }, None);
         let memory = Link::create().expect("a link");
-        daemon.say(ToProcess::LinkMade { link, peer: 10 }, Some(&memory));
+        daemon.say(ToProcess::LinkMade { link, peer: 10, far: 0 }, Some(&memory));
         assert_eq!(mail(), [Event::Welcome]);
         // It is shown the links of other tests.
         while is_readable(&daemon.0) {

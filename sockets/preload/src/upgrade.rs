@@ -5,7 +5,9 @@
 use core::ffi::c_int;
 use core::sync::atomic::{Ordering, fence};
 
-use weft_sockets::end::{Attach, FOREIGN, MORE, Phase, SHUT, STAYS, STUCK, State, Switch, Traffic, WIDE};
+use weft_sockets::end::{
+    Attach, FAR, FOREIGN, MORE, Phase, SHUT, STAYS, STUCK, State, Switch, Traffic, WIDE,
+};
 use weft_sockets::layout::{ATTACHED, DECLINED, End, OwnOutbound};
 use weft_sockets::{Carrier, Gate, Inbound, Leg, Reason};
 
@@ -17,7 +19,7 @@ use crate::section::Section;
 use crate::sleep;
 use crate::table::Handle;
 use crate::trace::trace;
-use crate::{calls, channel, ends, family, filter, policy, real, sets};
+use crate::{calls, channel, ends, family, filter, peers, policy, real, sets};
 
 /// Reads the daemon's mail, if there is any.
 #[inline]
@@ -245,6 +247,9 @@ fn take(offer: &Offer) {
                 identity.link.store(offer.link, Ordering::Relaxed);
                 identity.channel.store(offer.channel, Ordering::Relaxed);
                 identity.party.store(offer.party, Ordering::Relaxed);
+                if peers::is_far(offer.link) {
+                    identity.flags.fetch_or(FAR, Ordering::Relaxed);
+                }
                 stream.end.outbound.ring.store(packed(Carrier::Ring(offer.ring)), Ordering::Relaxed);
                 stream.end.note(Reason::Short);
                 stream.end.advance(state.with(Phase::Fresh), Phase::Offered)
@@ -456,6 +461,22 @@ mod tests {
         attaching.join().expect("no panic");
         assert!(gate.is_closed() && has_attached(&peer));
         channel::tests::forget(0x6002, [stream, peer]);
+    }
+
+    #[test]
+    fn an_end_knows_whether_the_other_one_is_on_another_host() {
+        let _turn = family::turn();
+        for is_far in [false, true] {
+            let [stream, peer] = channel::tests::pair(0x6012);
+            assert!(peers::add_link(0x6012, 1, is_far, 1));
+            let (handle, state) = (stream.handle, stream.end.state());
+            assert!(stream.end.advance(state, Phase::Claimed));
+            let ring = weft_sockets::RingPlace::new(64, 16).expect("a place");
+            take(&Offer { end: handle, link: 0x6012, channel: 0, party: 0, ring });
+            assert_eq!((stream.end.state(), stream.end.has(FAR)), (state, is_far));
+            peers::remove_link(0x6012);
+            channel::tests::forget(0x6012, [stream, peer]);
+        }
     }
 
     #[test]

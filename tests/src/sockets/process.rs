@@ -211,7 +211,7 @@ impl Process {
                     self.is_welcome.set(true);
                     self.show_links(world);
                 }
-                (ToProcess::LinkMade { link, peer }, Some(file)) => self.add_link(link, peer, file),
+                (ToProcess::LinkMade { link, peer, .. }, Some(file)) => self.add_link(link, peer, file),
                 (ToProcess::LinkGone { link }, _) => _ = self.links.borrow_mut().remove(&link),
                 (ToProcess::PeerStatus { family, member }, Some(file)) => {
                     let status = Rc::new(Status::map(file).expect("a page"));

@@ -35,7 +35,7 @@ fn both_ends_of_an_older_link_find_each_other_again() {
     let mut names = Vec::new();
     hear(&client, |mail| {
         match mail {
-            ToProcess::LinkMade { link: name, peer } if *name == link => names.push(*peer),
+            ToProcess::LinkMade { link: name, peer, .. } if *name == link => names.push(*peer),
             ToProcess::PeerStatus { family, member: 0 } => names.push(*family),
             _ => {}
         }
