@@ -2,8 +2,10 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-/// A connection as one of its ends has it. The daemon reads all of it from the kernel's socket, which the claiming
-/// process has sent: possession of the descriptor is the proof.
+use crate::digest::Digests;
+
+/// A connection as one of its ends has it. The daemon reads it from the kernel's socket, which the claiming process has
+/// sent: possession of the descriptor is the proof. Only the digests are the process's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The addresses.
@@ -16,6 +18,8 @@ pub struct Claim {
     pub written: u64,
     /// Octets that were taken from this end, or a few less.
     pub consumed: u64,
+    /// Digests of the first octets of both directions.
+    pub digests: Digests,
 }
 
 /// The addresses of a connection in its network namespace.
@@ -53,6 +57,7 @@ impl Claim {
             && self.window_scales == (later.window_scales.1, later.window_scales.0)
             && self.options == later.options
             && self.consumed <= later.written
+            && self.digests.agree(&later.digests.mirrored()) != Some(false)
     }
 }
 
@@ -67,11 +72,13 @@ fn plain(address: SocketAddr) -> SocketAddr {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::digest::Prefixes;
 
     pub(crate) fn claim(local: &str, peer: &str) -> Claim {
         let (local, peer) = (local.parse().expect("an address"), peer.parse().expect("an address"));
         let tuple = Tuple::new(1, local, peer);
-        Claim { tuple, window_scales: (7, 7), options: 7, written: 100, consumed: 100 }
+        let digests = Digests::default();
+        Claim { tuple, window_scales: (7, 7), options: 7, written: 100, consumed: 100, digests }
     }
 
     #[test]
@@ -90,6 +97,21 @@ pub(crate) mod tests {
         assert!(first.fits(&later));
         assert!(!first.fits(&Claim { window_scales: (7, 9), ..later }));
         assert!(!first.fits(&Claim { options: 6, ..later }));
+    }
+
+    #[test]
+    fn other_octets_are_another_connection() {
+        let digests =
+            |written, received| Digests { written: Prefixes::of(written), received: Prefixes::of(received) };
+        let first = Claim { digests: digests(&[1; 64], &[2; 15]), ..claim("10.0.0.1:80", "10.0.0.2:5000") };
+        let later = claim("10.0.0.2:5000", "10.0.0.1:80");
+        assert!(first.fits(&later), "a program whose first octets were not seen");
+        assert!(first.fits(&Claim { digests: digests(&[2; 300], &[1; 20]), ..later }));
+        assert!(!first.fits(&Claim { digests: digests(&[2; 300], &[3; 20]), ..later }));
+        assert!(
+            first.fits(&Claim { digests: digests(&[3; 300], &[1; 64]), ..later }),
+            "too few for a digest"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use std::collections::HashMap;
 
-use crate::{Claim, Claimant, Claims, Hello, Outcome, ToDaemon, ToProcess, Tuple};
+use crate::{Claim, Claimant, Claims, Digests, Hello, Outcome, Prefixes, ToDaemon, ToProcess, Tuple};
 
 /// Reads `data` as a message in both directions. What is read has to be written as the same octets.
 pub fn message(data: &[u8]) {
@@ -51,7 +51,7 @@ pub fn claims(data: &[u8]) {
                 assert!(waiting.values().all(|(_, since)| now < *since + Duration::from_secs(5)));
             }
             _ => {
-                let claim = claim(tuple, counts);
+                let claim = Claim { digests: digests(tuple, kind), ..claim(tuple, counts) };
                 waiting.remove(&claimant);
                 match claims.handle_claim(now, claimant, claim) {
                     Outcome::Matched(other) => {
@@ -90,5 +90,14 @@ fn claim(tuple: u8, counts: u8) -> Claim {
         options: 7 ^ tuple >> 5 & 1,
         written: u64::from(counts >> 4),
         consumed: u64::from(counts >> 1 & 7),
+        digests: Digests::default(),
     }
+}
+
+/// Digests of what one of two connections has said, as one of its ends has seen it.
+fn digests(tuple: u8, kind: u8) -> Digests {
+    let begin =
+        |bit: u8| if kind >> bit & 1 == 0 { Prefixes::default() } else { Prefixes::of(&[kind >> 7; 20]) };
+    let digests = Digests { written: begin(5), received: begin(6) };
+    if tuple & 1 == 0 { digests } else { digests.mirrored() }
 }

@@ -6,6 +6,7 @@
 
 mod broken;
 mod claim;
+mod digest;
 pub mod end;
 #[cfg(not(loom))]
 #[doc(hidden)]
@@ -42,6 +43,7 @@ mod waiter;
 
 pub use broken::Broken;
 pub use claim::{Claim, Tuple};
+pub use digest::{Digests, PREFIXES, Prefixes};
 pub use gate::Gate;
 pub use hello::{Hello, LaneKind, NONCE_LEN, PROOF_LEN, Proof};
 pub use inbound::{Barrier, Inbound, Quiet, Source};

@@ -3,6 +3,7 @@
 //! A message is an octet that names its kind and the fields of that kind, little-endian, without gaps. Both sides read
 //! messages of strangers, so that [`ToDaemon::decode`] and [`ToProcess::decode`] take exactly what `encode` writes.
 
+use crate::digest::{Digests, Prefixes};
 use crate::leg::RingPlace;
 use crate::reason::Reason;
 use crate::waiter::WaiterName;
@@ -114,6 +115,8 @@ messages! {
         slot: u32,
         /// The generation in the end's state.
         generation: u32,
+        /// Digests of the first octets, as far as the process has seen all of those.
+        digests: Digests,
     }
     /// Takes a claim back.
     Withdraw = 4, 0 descriptors {
@@ -320,6 +323,29 @@ impl Field for Reason {
     }
 }
 
+impl Field for Prefixes {
+    fn put(&self, encoded: &mut Encoded) {
+        encoded.put(&[u8::try_from(self.digests().len()).unwrap_or(0)]);
+        self.digests().iter().for_each(|digest| digest.put(encoded));
+    }
+
+    fn take(rest: &mut &[u8]) -> Option<Self> {
+        let count = u8::take(rest)?;
+        Self::from_digests((0..count).map(|_| u64::take(rest)))
+    }
+}
+
+impl Field for Digests {
+    fn put(&self, encoded: &mut Encoded) {
+        self.written.put(encoded);
+        self.received.put(encoded);
+    }
+
+    fn take(rest: &mut &[u8]) -> Option<Self> {
+        Some(Self { written: Prefixes::take(rest)?, received: Prefixes::take(rest)? })
+    }
+}
+
 impl Field for WaiterName {
     fn put(&self, encoded: &mut Encoded) {
         self.to_word().put(encoded);
@@ -346,7 +372,7 @@ impl Field for Option<WaiterName> {
 /// The version of these messages, and of what the memory holds that they bring.
 pub const VERSION: u16 = 2;
 /// No message is longer.
-pub const MESSAGE_LEN: usize = 64;
+pub const MESSAGE_LEN: usize = 128;
 /// No message has more descriptors.
 pub const MESSAGE_DESCRIPTORS: usize = 3;
 
@@ -389,6 +415,19 @@ mod tests {
         assert!((0..octets.len()).all(|len| ToProcess::decode(&octets[..len]).is_none()));
         let longer: Vec<u8> = octets.iter().copied().chain([0]).collect();
         assert_eq!(ToProcess::decode(&longer), None);
+    }
+
+    #[test]
+    fn a_claim_has_all_digests_of_both_directions() {
+        let [written, received] = [1, 2].map(|octet| Prefixes::of(&[octet; 256]));
+        let claim = ToDaemon::Claim { slot: 7, generation: 8, digests: Digests { written, received } };
+        let octets = claim.encode();
+        assert_eq!((ToDaemon::decode(&octets), octets.len()), (Some(claim), 9 + 2 * 25));
+        let none = ToDaemon::Claim { slot: 7, generation: 8, digests: Digests::default() }.encode();
+        let mut more = none.to_vec();
+        more[9] = 4;
+        more.splice(10..10, [0; 32]);
+        assert_eq!(ToDaemon::decode(&more), None, "there are three prefixes");
     }
 
     #[test]

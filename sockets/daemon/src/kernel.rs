@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::net::{AddressFamily, SocketType, getpeername, getsockname, ipproto, sockopt};
-use weft_sockets::{Claim, Reason, Tuple};
+use weft_sockets::{Claim, Digests, Reason, Tuple};
 
 /// Returns the process of a pidfd.
 pub(crate) fn pid_of(pidfd: impl AsFd) -> Option<i32> {
@@ -28,7 +28,7 @@ pub(crate) fn credentials(socket: impl AsFd) -> Option<(u32, i32)> {
     (len == octets.len() && pid > 0).then_some((uid, pid))
 }
 
-/// Reads what decides about a claim from its socket.
+/// Reads what decides about a claim from its socket. That does not tell the digests.
 ///
 /// # Errors
 /// Why this socket cannot be claimed.
@@ -66,6 +66,7 @@ pub(crate) fn read_claim(socket: impl AsFd) -> Result<Claim, Reason> {
         options: info[OPTIONS] & AGREED,
         written: count(BYTES_ACKED) + unsent,
         consumed: count(BYTES_RECEIVED).saturating_sub(unread),
+        digests: Digests::default(),
     })
 }
 

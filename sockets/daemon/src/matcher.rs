@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use weft_sockets::layout::ENDS;
-use weft_sockets::{Claim, Claimant, MIN_LOG2, Outcome, Reason, RingPlace, ToProcess, Tuple};
+use weft_sockets::{Claim, Claimant, Digests, MIN_LOG2, Outcome, Reason, RingPlace, ToProcess, Tuple};
 
 use crate::foreign::Foreign;
 use crate::kernel::read_claim;
@@ -12,15 +12,16 @@ use crate::link::{End, Link};
 use crate::state::{Broken, State};
 
 impl State {
-    /// Takes a claim. Its socket is given to be closed when this returns, so that its end is not held back.
+    /// Takes a claim of an end, with what its process says of the first octets. Its socket is given to be closed when this
+    /// returns, so that its end is not held back.
     pub(crate) fn handle_claim(
         &mut self,
         id: u64,
         end: (u32, u32),
-        socket: Foreign,
+        (socket, digests): (Foreign, Digests),
         now: Duration,
     ) -> Result<(), Broken> {
-        self.take_claim(id, end, now, || read_claim(&socket))
+        self.take_claim(id, end, now, || Ok(Claim { digests, ..read_claim(&socket)? }))
     }
 
     /// Takes a claim for an end, a slot and its generation. `read` tells what the kernel says of the socket.

@@ -267,9 +267,9 @@ impl State {
                 let file = next()?;
                 self.add_bell(id, line, file)
             }
-            ToDaemon::Claim { slot, generation } => {
+            ToDaemon::Claim { slot, generation, digests } => {
                 let socket = next()?;
-                self.handle_claim(id, (slot, generation), socket, now)
+                self.handle_claim(id, (slot, generation), (socket, digests), now)
             }
             ToDaemon::Withdraw { slot, generation } => {
                 self.claims.withdraw(weft_sockets::Claimant { process: id, slot, generation });

@@ -19,7 +19,7 @@ use rustix::time::{ClockId, clock_gettime};
 use weft_sockets::end::Phase;
 use weft_sockets::layout::{EVERYBODY, WAITERS};
 use weft_sockets::{
-    MESSAGE_DESCRIPTORS, MESSAGE_LEN, Reason, RingPlace, ToDaemon, ToProcess, VERSION, WaiterName,
+    Digests, MESSAGE_DESCRIPTORS, MESSAGE_LEN, Reason, RingPlace, ToDaemon, ToProcess, VERSION, WaiterName,
 };
 
 use crate::family;
@@ -63,17 +63,18 @@ pub(crate) enum Sent {
     No(Reason),
 }
 
-/// Shows the daemon a connection that is worth a ring. `status` is the memory of this process's status page.
+/// Shows the daemon a connection that is worth a ring, and tells what was said first on it. `status` is the memory of this
+/// process's status page.
 ///
 /// The answer is an [`Event`]. A claim of the same end before is replaced.
-pub(crate) fn claim(end: Handle, socket: BorrowedFd<'_>, status: BorrowedFd<'_>) -> Sent {
+pub(crate) fn claim(end: Handle, digests: Digests, socket: BorrowedFd<'_>, status: BorrowedFd<'_>) -> Sent {
     match open(status) {
         Ok(()) => {}
         Err(Some(reason)) => return Sent::No(reason),
         Err(None) => return Sent::Later,
     }
     let Handle { slot, generation } = end;
-    send(ToDaemon::Claim { slot, generation }, &[socket])
+    send(ToDaemon::Claim { slot, generation, digests }, &[socket])
 }
 
 /// Takes a claim back. Its answer may be on its way.
@@ -475,7 +476,7 @@ mod tests {
     use rustix::event::{EventfdFlags, eventfd};
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use weft_sockets::end::allocate;
-    use weft_sockets::{Link, Status};
+    use weft_sockets::{Link, Prefixes, Status};
 
     use super::*;
     use crate::{calls, ends};
@@ -552,8 +553,9 @@ mod tests {
         let daemon = port(status.as_fd());
         daemon.welcome(9, 0x7777);
         let (socket, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
-        assert_eq!(claim(end, socket.as_fd(), status.as_fd()), Sent::Yes);
-        assert_eq!(daemon.hear(), (ToDaemon::Claim { slot: 5, generation: 6 }, 1));
+        let digests = Digests { written: Prefixes::of(&[1; 256]), received: Prefixes::of(&[2; 20]) };
+        assert_eq!(claim(end, digests, socket.as_fd(), status.as_fd()), Sent::Yes);
+        assert_eq!(daemon.hear(), (ToDaemon::Claim { slot: 5, generation: 6, digests }, 1));
 
         // What concerns the process stays here, and what concerns a connection is handed out.
         let (memory, ring) = (Link::create().expect("a link"), RingPlace::new(64, 16).expect("a place"));
@@ -633,7 +635,8 @@ mod tests {
         drop(daemon);
         assert_eq!(mail(), []);
         // The reason stays until the daemon is asked again.
-        assert_eq!(claim(end, socket.as_fd(), status.as_fd()), Sent::No(Reason::User));
+        let refused = claim(end, Digests::default(), socket.as_fd(), status.as_fd());
+        assert_eq!(refused, Sent::No(Reason::User));
         leave_to_parent();
     }
 

@@ -9,7 +9,7 @@ use weft_sockets::end::{
     Attach, FAR, FOREIGN, MORE, Phase, SHUT, STAYS, STUCK, State, Switch, Traffic, WIDE,
 };
 use weft_sockets::layout::{ATTACHED, DECLINED, End, OwnOutbound};
-use weft_sockets::{Carrier, Gate, Inbound, Leg, Reason};
+use weft_sockets::{Carrier, Digests, Gate, Inbound, Leg, Reason};
 
 use crate::clock::{self, Limit};
 use crate::ends::Stream;
@@ -139,7 +139,7 @@ fn claim(stream: &Stream, descriptor: c_int, mut traffic: Traffic) {
 /// Shows an end to the daemon.
 fn show(end: Handle, descriptor: c_int) -> Result<Sent, Reason> {
     let status = sleep::status().ok_or(Reason::Limit)?;
-    Ok(port::claim(end, real::borrow(descriptor), status))
+    Ok(port::claim(end, Digests::default(), real::borrow(descriptor), status))
 }
 
 /// Asks for the memory of an end's link, which came to a relative of this process. The daemon answers with the offer that

@@ -7,7 +7,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use weft_netif::Instant;
-use weft_sockets::{Claim, Tuple};
+use weft_sockets::{Claim, Digests, Tuple};
 
 use super::connection::Connection;
 use super::kernel::Kernel;
@@ -450,7 +450,8 @@ impl World {
         let (written, consumed) = kernel.counts(socket);
         kernel.release(socket, self.later());
         let tuple = Tuple::new(1, address(socket), address(socket ^ 1));
-        Claim { tuple, window_scales: (7, 7), options: 0, written, consumed }
+        let digests = Digests::default();
+        Claim { tuple, window_scales: (7, 7), options: 0, written, consumed, digests }
     }
 
     /// All threads have ended: each stream of which nothing has died is whole.

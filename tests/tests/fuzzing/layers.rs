@@ -1,7 +1,9 @@
 //! Seeds for the targets of single layers, from the vectors and the captures of Linux siw.
 
 use weft_mpa::{Crc32c, Deframer, STAGING_LEN};
-use weft_sockets::{Hello, LaneKind, Proof, Reason, RingPlace, ToDaemon, ToProcess, WaiterName};
+use weft_sockets::{
+    Digests, Hello, LaneKind, Prefixes, Proof, Reason, RingPlace, ToDaemon, ToProcess, WaiterName,
+};
 
 use crate::dialogs::dialog;
 use crate::seeds;
@@ -115,13 +117,15 @@ fn messages() -> Vec<(String, Vec<u8>)> {
     let ring = RingPlace::new(80, 18).expect("a place");
     let waiter = WaiterName { member: 3, line: 9 };
     let (link, channel, party, slot, generation) = (0x1234_5678_0000_0009, 7, 1, 11, 12);
+    let digests = Digests { written: Prefixes::of(&[1; 64]), received: Prefixes::of(&[2; 256]) };
     let to_daemon = [
         ("register", ToDaemon::Register { oldest: 1, newest: 2, member: 3 }),
-        ("claim", ToDaemon::Claim { slot, generation }),
+        ("claim", ToDaemon::Claim { slot, generation, digests }),
         ("return-ring", ToDaemon::ReturnRing { link, channel, party, ring }),
         ("ring", ToDaemon::Ring { link, party, sleeper: Some(waiter) }),
     ];
     let to_process = [
+        ("link", ToProcess::LinkMade { link, peer: 5, far: 1 }),
         ("refused", ToProcess::Refused { reason: Reason::Version }),
         ("bell", ToProcess::PeerBell { family: 5, waiter }),
         ("offer", ToProcess::Offer { slot, generation, link, channel, party, ring }),
@@ -146,6 +150,7 @@ fn claims() -> Vec<(String, Vec<u8>)> {
         ("proxied", proxied),
         ("replaced", replaced),
         ("forgotten", forgotten),
+        ("other-octets", [[0x23, 1, 0, 0, 10], [0xa3, 2, 1, 0xf0, 10], [0x23, 2, 1, 0xf0, 10]].concat()),
     ];
     seeds.map(|(name, octets)| (name.to_owned(), octets)).into()
 }

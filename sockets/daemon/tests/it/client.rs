@@ -19,7 +19,7 @@ use rustix::process::{Pid, PidfdFlags, geteuid, getpid, pidfd_open};
 use weft_sockets::end::{Phase, State, allocate};
 use weft_sockets::layout::End;
 use weft_sockets::sync::Ordering;
-use weft_sockets::{MESSAGE_DESCRIPTORS, Slab, Status, ToDaemon, ToProcess, VERSION};
+use weft_sockets::{Digests, MESSAGE_DESCRIPTORS, Slab, Status, ToDaemon, ToProcess, VERSION};
 
 pub(crate) struct Client {
     pub(crate) port: OwnedFd,
@@ -82,10 +82,16 @@ impl Client {
 
     /// Claims a connection. Returns its end.
     pub(crate) fn claim(&self, socket: impl AsFd) -> (u32, State) {
+        self.claim_with(socket, Digests::default())
+    }
+
+    /// As [`claim`](Self::claim), with digests of the first octets.
+    pub(crate) fn claim_with(&self, socket: impl AsFd, digests: Digests) -> (u32, State) {
         let (slot, state) = allocate(&self.slab, 0).expect("a place");
         let end = self.slab.end(slot).expect("an end");
         assert!(end.holders.add(0) && end.advance(state, Phase::Claimed));
-        self.send(ToDaemon::Claim { slot, generation: state.generation }, &[socket.as_fd()]);
+        let generation = state.generation;
+        self.send(ToDaemon::Claim { slot, generation, digests }, &[socket.as_fd()]);
         (slot, state.with(Phase::Claimed))
     }
 

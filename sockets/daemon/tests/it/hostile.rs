@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 use weft_sockets::end::{Phase, allocate};
 use weft_sockets::layout::{ENDS, SLAB_LEN};
 use weft_sockets::sync::Ordering;
-use weft_sockets::{Link, Reason, RingPlace, ToDaemon, ToProcess, VERSION, WaiterName};
+use weft_sockets::{Digests, Link, Reason, RingPlace, ToDaemon, ToProcess, VERSION, WaiterName};
 
 use crate::client::{Client, tcp};
 use crate::puppet::{DaemonProcess, Puppet};
@@ -28,7 +28,7 @@ fn is_well(daemon: &Running) {
 fn garbage_ends_the_port_of_its_sender_only() {
     let daemon = Running::new();
     let address = daemon.address.to_string();
-    let claim = ToDaemon::Claim { slot: 0, generation: 0 };
+    let claim = ToDaemon::Claim { slot: 0, generation: 0, digests: Digests::default() };
     let descriptor = std::fs::File::open("/dev/null").expect("a file");
     let files = [descriptor.as_fd(); 8];
     let long = [7; 100];
@@ -108,7 +108,7 @@ fn wrong_claims_are_refused() {
     assert!(matches!(client.mail().message, ToProcess::Dropped { reason: Reason::NoPartner, .. }));
     client.claim(&other);
     while !matches!(client.mail().message, ToProcess::Offer { .. }) {}
-    client.send(ToDaemon::Claim { slot: ENDS, generation: 0 }, &[one.as_fd()]);
+    client.send(ToDaemon::Claim { slot: ENDS, generation: 0, digests: Digests::default() }, &[one.as_fd()]);
     client.hear_end();
     is_well(&daemon);
 }
@@ -214,7 +214,7 @@ fn a_process_that_reads_nothing_holds_nobody_up() {
     // Each pair of claims makes mail. At last the daemon reads no more from this port.
     for slot in 0..20_000_u32 {
         let socket = if slot % 2 == 0 { &one } else { &other };
-        let message = ToDaemon::Claim { slot: slot % ENDS, generation: 1 };
+        let message = ToDaemon::Claim { slot: slot % ENDS, generation: 1, digests: Digests::default() };
         refused += u32::from(flood.send_octets(&message.encode(), &[socket.as_fd()]).is_err());
     }
     assert!(refused > 0, "the daemon has kept all of it in its memory");
@@ -239,7 +239,10 @@ fn a_socket_that_lingers_holds_nobody_up() {
             // The port is closed with the message behind it unread.
             client.send_octets(garbage, &[]).expect("sent");
         }
-        client.send(ToDaemon::Claim { slot: 0, generation: 0 }, &[lingers.as_fd()]);
+        client.send(
+            ToDaemon::Claim { slot: 0, generation: 0, digests: Digests::default() },
+            &[lingers.as_fd()],
+        );
         drop(lingers);
         kill_process(pid, Signal::CONT).expect("a process");
         Client::registered(&daemon.address);

@@ -7,7 +7,7 @@ use rustix::io::pwrite;
 use weft_sockets::end::Phase;
 use weft_sockets::layout::RINGS_AT;
 use weft_sockets::sync::Ordering;
-use weft_sockets::{Link, Reason, RingPlace, ToDaemon, ToProcess, VERSION, WaiterName};
+use weft_sockets::{Digests, Link, Prefixes, Reason, RingPlace, ToDaemon, ToProcess, VERSION, WaiterName};
 
 use crate::client::{Client, HANG, Mail, is_readable, tcp, wait_until};
 use crate::death::{Pair, pair};
@@ -61,7 +61,8 @@ fn an_end_that_has_a_channel_is_offered_it_again() {
     client.claim(&other);
     let first = offer(&client).1;
     offer(&client);
-    let again = ToDaemon::Claim { slot, generation: state.generation };
+    let digests = Digests::default();
+    let again = ToDaemon::Claim { slot, generation: state.generation, digests };
     client.send(again, &[one.as_fd()]);
     assert_eq!(offer(&client).1, first);
     // A late word of another end in that place does not free the channel.
@@ -70,6 +71,26 @@ fn an_end_that_has_a_channel_is_offered_it_again() {
     client.send(ToDaemon::Closed { slot, generation, link, channel, party }, &[]);
     client.send(again, &[one.as_fd()]);
     assert_eq!(offer(&client).1, first);
+}
+
+/// Somebody else's connection can have the same addresses, but says other things.
+#[test]
+fn ends_that_have_said_other_things_do_not_match() {
+    let daemon = Running::new();
+    let client = Client::registered(&daemon.address.to_string());
+    let digests = |written: u8, received: u8| {
+        let [written, received] = [written, received].map(|octet| Prefixes::of(&[octet; 64]));
+        Digests { written, received }
+    };
+    let (one, other) = tcp();
+    let first = client.claim_with(&one, digests(1, 2)).0;
+    let _liar = client.claim_with(&other, digests(2, 3));
+    let second = client.claim_with(&other, digests(2, 1)).0;
+    let slots = [(); 2].map(|()| match offer(&client).1 {
+        ToProcess::Offer { slot, .. } => slot,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(slots, [first, second]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-use weft_sockets::{Claim, Claimant, Claims, Outcome, Tuple};
+use weft_sockets::{Claim, Claimant, Claims, Digests, Outcome, Tuple};
 use weft_sockets_stepped::{Encoded, RingPlace, ToDaemon, ToProcess};
 
 use super::shared::Shared;
@@ -36,7 +36,7 @@ impl Daemon {
     pub(super) fn handle(&mut self, shared: &Shared, party: usize) {
         let Some(order) = self.orders[party].pop_front() else { return };
         match ToDaemon::decode(&order).expect("a message") {
-            ToDaemon::Claim { slot, generation } => self.claim(shared, party, slot, generation),
+            ToDaemon::Claim { slot, generation, .. } => self.claim(shared, party, slot, generation),
             ToDaemon::WantRing { link, channel, party: of, log2 } => {
                 assert_eq!((link, channel, usize::from(of)), (LINK, CHANNEL, party));
                 let Some(ring) = self.give(party, log2) else { return };
@@ -65,6 +65,7 @@ impl Daemon {
             options: 7,
             written,
             consumed,
+            digests: Digests::default(),
         };
         let process = u64::try_from(party).expect("a number");
         match self.claims.handle_claim(Duration::ZERO, Claimant { process, slot, generation }, claim) {

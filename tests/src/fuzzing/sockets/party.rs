@@ -7,7 +7,7 @@ use weft_sockets_stepped::end::{Attach, Switch};
 use weft_sockets_stepped::layout::{ATTACHED, DECLINED, End};
 use weft_sockets_stepped::sync::Ordering::Relaxed;
 use weft_sockets_stepped::{
-    Broken, Carrier, Gate, Inbound, MIN_LOG2, Outbound, RingPlace, Sink, Source, ToDaemon, ToProcess,
+    Broken, Carrier, Digests, Gate, Inbound, MIN_LOG2, Outbound, RingPlace, Sink, Source, ToDaemon, ToProcess,
 };
 
 use super::daemon::{CHANNEL, Daemon, gift, wish};
@@ -52,7 +52,8 @@ impl Party {
     pub(super) fn claim(&mut self, daemon: &mut Daemon) {
         if !self.is_claimed && self.sending.is_none() && self.receiving.is_none() {
             self.is_claimed = true;
-            daemon.tell(self.number, &ToDaemon::Claim { slot: self.slot(), generation: 1 });
+            let (slot, digests) = (self.slot(), Digests::default());
+            daemon.tell(self.number, &ToDaemon::Claim { slot, generation: 1, digests });
         }
     }
 
