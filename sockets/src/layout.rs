@@ -294,7 +294,10 @@ pub struct OwnInbound {
     pub sleeps: [AtomicU64; 3],
     /// The position up to which this end had written when its reader last waited.
     pub answered: AtomicU64,
-    reserved: [UnusedU64; 3],
+    /// When the kernel's socket of a [far](crate::end::FAR) end first told what the link had not told, in milliseconds of
+    /// the monotonic clock, the low half. 0: never.
+    pub early: AtomicU32,
+    reserved: [UnusedU32; 5],
 }
 
 /// The members that hold an end.

@@ -9,7 +9,7 @@ use weft_sockets::end::{Phase, SHUT};
 use crate::call::{Call, Step};
 use crate::clock::{self, Limit};
 use crate::ends::{self, Stream};
-use crate::{backlog, calls, channel, sets, transfer};
+use crate::{backlog, calls, channel, overtaken, sets, transfer};
 
 /// Before the kernel closes a descriptor: forgets it. If it is the last one of an end, tells the other end.
 pub(crate) fn close(descriptor: c_int) {
@@ -151,7 +151,7 @@ fn wait_for_reader(call: &Call, seconds: u64) {
     let Some(outbound) = channel::outbound(&call.stream) else { return };
     while outbound.unread().is_ok_and(|octets| octets > 0)
         && !until.is_over()
-        && calls::peek(call.descriptor) < 0
+        && (calls::peek(call.descriptor) < 0 || overtaken::is_early(&call.stream))
     {
         calls::pause(until.left_at_most(PAUSE));
     }

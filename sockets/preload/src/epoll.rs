@@ -13,7 +13,7 @@ use crate::row::Seat;
 use crate::sets::{self, Set};
 use crate::sleep;
 use crate::spin::{self, Spin, Turn};
-use crate::{anchor, backlog, channel, upgrade};
+use crate::{anchor, backlog, channel, overtaken, upgrade};
 
 /// Waits as `epoll_pwait2` does. Returns the kernel's answer.
 pub(crate) fn wait(
@@ -56,6 +56,7 @@ pub(crate) fn watch(set: &'static Set, depth: u32) {
     }
     set.is_watched.store(true, Ordering::SeqCst);
     let _purged = set.with(|| set.purge());
+    set.catch_up();
     let waiter = if set.row.len() == 0 { None } else { set.waiter() };
     let Some(waiter) = waiter else { return };
     waiter.doze(false);
@@ -91,6 +92,9 @@ fn announce(set: &'static Set, waiter: &sleep::Waiter, all: bool) -> bool {
             };
             let Some(stream) = member.stream(descriptor) else { continue };
             backlog::obey(descriptor, &stream);
+            if overtaken::left(&stream).is_some() {
+                set.is_early.store(true, Ordering::Relaxed);
+            }
             barrier = barrier.max(member.announce(&stream, waiter).unwrap_or(Barrier::Fence));
             let has_relatives = member.ask_anchor(descriptor, forks);
             if has_relatives.is_some() {
@@ -124,6 +128,7 @@ struct Wait<'a> {
 impl Wait<'_> {
     fn run(&mut self, until: Limit, mask: Option<Signals>) -> isize {
         self.set.turn.fetch_add(1, Ordering::Relaxed);
+        self.set.catch_up();
         self.collect();
         if self.len > 0 {
             return self.answer();
@@ -222,20 +227,32 @@ impl Wait<'_> {
                     waiter.silence();
                 }
             } else if member::is_tag(data) {
-                let _noted = self.set.with(|| {
-                    if let Some((descriptor, mut member)) = self.set.tagged(data) {
-                        member.interest.tell(events);
-                        if events & !EPOLLOUT.cast_unsigned() != 0 {
-                            let _noted = member.stream(descriptor).as_ref().map(anchor::note_news);
-                        }
-                        self.set.store(descriptor, member);
-                    }
-                });
+                self.note(events, data);
             } else if let Some(place) = self.events.get_mut(self.len) {
                 *place = event;
                 self.len += 1;
             }
         }
+    }
+
+    /// Notes what the kernel tells of a taken member.
+    fn note(&self, events: u32, data: u64) {
+        let _noted = self.set.with(|| {
+            let Some((descriptor, mut member)) = self.set.tagged(data) else { return };
+            let stream = member.stream(descriptor);
+            let counted =
+                stream.map_or(events, |stream| overtaken::counted_events(&stream, descriptor, events));
+            if counted != events {
+                self.set.is_early.store(true, Ordering::Relaxed);
+            }
+            if counted != 0 {
+                member.interest.tell(counted);
+                if counted & !EPOLLOUT.cast_unsigned() != 0 {
+                    let _noted = stream.as_ref().map(anchor::note_news);
+                }
+                self.set.store(descriptor, member);
+            }
+        });
     }
 
     /// Adds the events of members whose octets come by rings, where nothing was found before. If other connections are
@@ -343,10 +360,11 @@ impl Wait<'_> {
         let all = self.has_slept || is_turn || self.set.row.len() <= FEW;
         let is_settled = announce(self.set, waiter, all);
         self.has_slept = true;
+        let left = self.set.catch_up();
         self.collect();
         let mut result = 0;
         if self.len == 0 {
-            let limit = until.left_at_most(sleep::span(is_rung && is_settled));
+            let limit = until.left_at_most(sleep::span(is_rung && is_settled).min(left));
             result = self.ask(|set, events| calls::epoll_wait(set, events, Some(limit), mask));
         }
         let is_last = self.set.sleepers.fetch_sub(1, Ordering::SeqCst) == 1;

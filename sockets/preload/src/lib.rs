@@ -48,6 +48,7 @@ mod lower;
 mod member;
 mod nested;
 mod orphan;
+mod overtaken;
 mod own;
 mod patience;
 mod peers;

@@ -14,7 +14,7 @@ use crate::clock::{self, Limit};
 use crate::ends::Stream;
 use crate::section::Section;
 use crate::trace::trace;
-use crate::{backlog, channel, ends, family, port, transfer};
+use crate::{backlog, channel, ends, family, overtaken, port, transfer};
 
 /// Takes both directions of a connection back to TCP, for good. Waits until the other end has come along, at most 30
 /// seconds. Returns false if it has not: then the connection is reset.
@@ -149,7 +149,8 @@ fn is_dead(descriptor: c_int, stream: &Stream) -> bool {
     let news = anchor::news(descriptor);
     // The sender says so before the kernel does.
     let is_final = channel::offered_inbound(stream).is_some_and(|inbound| inbound.end().is_some());
-    news & libc::POLLERR != 0 || news & libc::POLLRDHUP != 0 && !is_final
+    let is_ended = news & libc::POLLRDHUP != 0 && !is_final;
+    news & libc::POLLERR != 0 || is_ended && !overtaken::is_early(stream)
 }
 
 /// Looks again and again until there is an answer. It is false behind the limit.

@@ -12,7 +12,7 @@ use crate::ends::Stream;
 use crate::row::Silence;
 use crate::sleep::Waiter;
 use crate::table::{self, Entry, Handle};
-use crate::{anchor, calls, channel, clock, section, sleep};
+use crate::{anchor, calls, channel, clock, overtaken, section, sleep};
 
 /// A stream socket in a set.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +120,8 @@ impl Member {
         let mut item = [pollfd { fd: descriptor, events: libc::POLLRDHUP, revents: 0 }];
         calls::look(&mut item);
         // The bits of both kinds of waits are the same.
-        let news = u32::from(item[0].revents.cast_unsigned()) & ENDED;
+        let told = overtaken::counted(&stream, descriptor, item[0].revents);
+        let news = u32::from(told.cast_unsigned()) & ENDED;
         if news != 0 && !self.interest.was_told(news) {
             self.interest.tell(news);
             anchor::note_news(&stream);
@@ -131,11 +132,17 @@ impl Member {
     /// Notes what the kernel has to tell of a connection that [has ended](has_ended), so that the next report has it.
     pub(crate) fn tell_end(&mut self, stream: &Stream, descriptor: c_int) {
         if has_ended(stream) {
-            let news = u32::from(anchor::news(descriptor).cast_unsigned());
-            if !self.interest.knows(news) {
-                anchor::note_news(stream);
-                self.interest.tell(news);
-            }
+            self.tell_news(stream, descriptor);
+        }
+    }
+
+    /// Notes what the kernel has to tell, so that the next report has it.
+    pub(crate) fn tell_news(&mut self, stream: &Stream, descriptor: c_int) {
+        let told = overtaken::counted(stream, descriptor, anchor::news(descriptor));
+        let news = u32::from(told.cast_unsigned());
+        if !self.interest.knows(news) {
+            anchor::note_news(stream);
+            self.interest.tell(news);
         }
     }
 
@@ -176,10 +183,12 @@ impl Member {
             _ => {}
         }
         if kernel != 0 {
-            let mut item = [pollfd { fd: descriptor, events: kernel, revents: 0 }];
+            let events = kernel | libc::POLLRDHUP;
+            let mut item = [pollfd { fd: descriptor, events, revents: 0 }];
             calls::look(&mut item);
-            look.is_readable |= item[0].revents & kernel & libc::POLLIN != 0;
-            look.is_writable |= item[0].revents & kernel & libc::POLLOUT != 0;
+            let told = overtaken::counted(stream, descriptor, item[0].revents);
+            look.is_readable |= told & kernel & libc::POLLIN != 0;
+            look.is_writable |= told & kernel & libc::POLLOUT != 0;
         }
         if self.interest.was_told(ENDED) {
             look.is_readable = true;

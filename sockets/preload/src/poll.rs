@@ -17,7 +17,7 @@ use crate::ends::{self, Stream};
 use crate::select::Sets;
 use crate::sleep::{self, Waiter};
 use crate::spin::{Spin, Turn};
-use crate::{anchor, backlog, channel, epoll, gates, real, section, sets, upgrade};
+use crate::{anchor, backlog, channel, epoll, gates, overtaken, real, section, sets, upgrade};
 
 /// Waits as `ppoll` does. Returns the kernel's answer.
 pub(crate) fn wait(items: &mut [pollfd], span: Option<timespec>, mask: Option<Signals>) -> isize {
@@ -96,15 +96,22 @@ struct Look {
     is_over: bool,
     /// The kernel does not tell when there are as many octets as are waited for.
     is_paced: bool,
+    /// For so many nanoseconds, news of the kernel's do not count unless the link tells the same.
+    left: Option<u64>,
+    /// The kernel would tell nothing else.
+    is_deaf: bool,
 }
 
 impl Look {
     /// Looks at the rings of a stream for these events. It is readable with `least` octets.
     fn at(stream: &Stream, item: &pollfd, least: Option<usize>) -> Self {
         let events = item.events;
-        let mut look = Self { ask: events, ..Self::default() };
+        let mut look = Self { ask: events, left: overtaken::left(stream), ..Self::default() };
         look.look_in(stream, item, least);
         look.look_out(stream, events);
+        if look.left.is_some() {
+            look.wait_for_link(stream, item.fd);
+        }
         look
     }
 
@@ -146,13 +153,24 @@ impl Look {
         }
     }
 
+    /// Leaves out of the questions to the kernel what it would answer at once though it does not count yet.
+    #[cold]
+    fn wait_for_link(&mut self, stream: &Stream, descriptor: c_int) {
+        let news = anchor::news(descriptor);
+        if overtaken::hides(stream, descriptor, news) {
+            self.ask &= !(READABLE | POLLRDHUP);
+            self.is_deaf = self.ask == 0 && news & POLLHUP != 0;
+        }
+    }
+
     fn look_out(&mut self, stream: &Stream, events: i16) {
         let Some(outbound) = channel::outbound(stream).filter(|outbound| outbound.sink() == Sink::Ring)
         else {
             return;
         };
         self.is_outbound = true;
-        self.is_open = channel::offered_inbound(stream).is_some_and(|inbound| inbound.end().is_none());
+        self.is_open = self.left.is_none()
+            && channel::offered_inbound(stream).is_some_and(|inbound| inbound.end().is_none());
         self.is_over |= outbound.is_deserted();
         self.ask &= !WRITABLE;
         if events & WRITABLE != 0 && self.is_open {
@@ -189,6 +207,8 @@ struct Found {
     is_same_cpu: bool,
     /// The thread has to look again by itself.
     is_paced: bool,
+    /// The thread has to ask the kernel again behind so many nanoseconds.
+    left: Option<u64>,
 }
 
 impl List<'_> {
@@ -261,6 +281,10 @@ impl List<'_> {
             if let Some(stream) = ends::known(item.fd) {
                 let look = Look::at(&stream, item, self.least);
                 (shadow.events, item.revents) = (look.ask, look.ready);
+                if look.is_deaf {
+                    shadow.fd = -1;
+                }
+                found.left = [found.left, look.left].into_iter().flatten().min();
                 let all = item.events & (READABLE | POLLOUT | POLLWRNORM);
                 let is_settled = look.ready != 0
                     && look.ready == all
@@ -289,10 +313,12 @@ impl List<'_> {
             item.revents = match ends::known(item.fd) {
                 Some(stream) if shadow.revents != 0 || item.revents != 0 => {
                     tell(&stream);
-                    if shadow.revents & !WRITABLE != 0 {
+                    // Before the look: what the link tells by now is found.
+                    let told = overtaken::counted(&stream, item.fd, shadow.revents);
+                    if told & !WRITABLE != 0 {
                         anchor::note_news(&stream);
                     }
-                    Look::at(&stream, item, self.least).merge(item.events, shadow.revents)
+                    Look::at(&stream, item, self.least).merge(item.events, told)
                 }
                 _ => shadow.revents,
             };
@@ -326,6 +352,7 @@ impl List<'_> {
                 *place = pollfd { fd: bell.map_or(-1, |bell| bell.as_raw_fd()), events: POLLIN, revents: 0 };
             }
             let span = sleep::span(bell.is_some()).min(if found.is_paced { PACE } else { u64::MAX });
+            let span = span.min(found.left.unwrap_or(u64::MAX));
             let span = until.left_at_most(span);
             result = calls::ppoll(self.shadow.get_mut(..=len).unwrap_or_default(), Some(span), mask);
             rang = self.shadow.get(len).is_some_and(|place| place.revents != 0);

@@ -12,7 +12,7 @@ use crate::call::{Call, Step};
 use crate::ends::Stream;
 use crate::patience::{Next, Patience};
 use crate::transfer::{add, answer, failed, has_unread, in_inbound};
-use crate::{calls, channel, sets, sleep, strict};
+use crate::{calls, channel, overtaken, sets, sleep, strict};
 
 /// Receives as `recv` does. Returns the kernel's answer.
 pub(crate) fn receive(call: &Call, buffers: Buffers<'_>) -> isize {
@@ -164,10 +164,15 @@ fn take_otherwise(
                 return Ok(step);
             }
             let is_over = is_shut(call) || anchor::is_dead(&call.stream);
+            if !is_over && overtaken::hides_now(&call.stream, call.descriptor) {
+                return Ok(Step::Nothing);
+            }
+            // A ring may have begun on the other host.
+            let is_lost = overtaken::is_late(&call.stream) && call.stream.end.inbound.leg().number == 0;
             // The sender may have begun a ring, and ended the stream behind it, since the look.
             Ok(match inbound.source()? {
                 // Before a ring there is no end of the stream.
-                Source::Tcp { left: Some(_) } if !is_over => {
+                Source::Tcp { left } if !is_over && (left.is_some() || is_lost) => {
                     anchor::bury(&call.stream);
                     Step::Failed(libc::ECONNRESET)
                 }
@@ -319,6 +324,9 @@ fn look_at_anchor(call: &Call, buffers: Buffers<'_>, taken: usize) -> Step {
         return Step::Nothing;
     }
     anchor::note_news(&call.stream);
+    if overtaken::hides(&call.stream, call.descriptor, news) {
+        return Step::Nothing;
+    }
     // What the other end wrote to the ring before comes first.
     in_inbound(call, |inbound| match inbound.source()? {
         EMPTY if taken > 0 => Ok(Step::End),
@@ -330,7 +338,11 @@ fn look_at_anchor(call: &Call, buffers: Buffers<'_>, taken: usize) -> Step {
 
 /// Receives what the kernel's socket below an empty ring has: its end, an error, or octets that do not belong there.
 fn ask_anchor(call: &Call, inbound: &Inbound<'_>, buffers: Buffers<'_>) -> Result<Step, Broken> {
-    Ok(match anchor::look(call.descriptor) {
+    let told = anchor::look(call.descriptor);
+    // Between the kernel's word and the look at the ring: the octets come before the word of their end.
+    let is_final = inbound.end().is_some();
+    let is_lost = overtaken::is_late(&call.stream);
+    Ok(match told {
         Anchor::Silent => Step::Nothing,
         Anchor::Failed(error) => {
             anchor::bury(&call.stream);
@@ -343,7 +355,7 @@ fn ask_anchor(call: &Call, inbound: &Inbound<'_>, buffers: Buffers<'_>) -> Resul
             from_kernel(call, buffers, 0, u64::MAX)
         }
         Anchor::Ended
-            if anchor::is_dead(&call.stream) || inbound.end().is_some() || !has_unread(&call.stream) =>
+            if anchor::is_dead(&call.stream) || is_final || !is_lost && !has_unread(&call.stream) =>
         {
             Step::End
         }

@@ -19,7 +19,7 @@ use crate::row::{Row, Seat};
 use crate::section::Section;
 use crate::sleep::{self, GENERATIONS, Waiter};
 use crate::table::{self, Entry, Handle};
-use crate::{calls, channel};
+use crate::{calls, channel, overtaken};
 
 /// A set.
 #[derive(Debug)]
@@ -47,6 +47,8 @@ pub(crate) struct Set {
     pub(crate) is_barred: AtomicBool,
     /// The set is in another one, or in lists of `poll`: its doorbell tells the kernel of its rings.
     pub(crate) is_watched: AtomicBool,
+    /// The kernel has told of a member what does not count yet.
+    pub(crate) is_early: AtomicBool,
     /// The descriptors of sets in this one, plus 1.
     pub(crate) inner: [AtomicI32; INNER],
 }
@@ -67,6 +69,7 @@ impl Set {
             waiters: [const { Once::new() }; GENERATIONS],
             is_barred: AtomicBool::new(false),
             is_watched: AtomicBool::new(false),
+            is_early: AtomicBool::new(false),
             inner: [const { AtomicI32::new(0) }; INNER],
         }
     }
@@ -171,6 +174,34 @@ impl Set {
     /// True if threads sleep that have to hear of a change.
     pub(crate) fn has_sleepers(&self) -> bool {
         self.sleepers.load(Ordering::SeqCst) > 0 || self.is_watched.load(Ordering::SeqCst)
+    }
+
+    /// Tells what the kernel told of members before it counted, if it counts by now. Returns the nanoseconds until the
+    /// rest of that does.
+    #[inline]
+    pub(crate) fn catch_up(&'static self) -> u64 {
+        if self.is_early.load(Ordering::Relaxed) { self.tell_early() } else { u64::MAX }
+    }
+
+    #[cold]
+    fn tell_early(&'static self) -> u64 {
+        let told = self.with(|| {
+            let mut least = None;
+            for (descriptor, mut member) in self.taken() {
+                let Some(stream) = member.stream(descriptor) else { continue };
+                match overtaken::left(&stream) {
+                    Some(left) => least = Some(least.map_or(left, |least: u64| least.min(left))),
+                    None if stream.end.inbound.early.load(Ordering::Relaxed) != 0 => {
+                        member.tell_news(&stream, descriptor);
+                        self.store(descriptor, member);
+                    }
+                    None => {}
+                }
+            }
+            self.is_early.store(least.is_some(), Ordering::Relaxed);
+            least
+        });
+        told.flatten().unwrap_or(u64::MAX)
     }
 
     /// Removes the members in the kernel's set that the program has removed. The caller is in a section.

@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use weft_sockets::end::{ASKING, BROKEN, DEAD, SHUT};
+use weft_sockets::end::{ASKING, BROKEN, DEAD, FAR, SHUT};
 use weft_sockets::layout::EVERYBODY;
 use weft_sockets::{Broken, Carrier, Inbound, Outbound, Reason, Sink, Sleepers};
 
@@ -13,7 +13,7 @@ use crate::call::{Call, Step};
 use crate::ends::Stream;
 use crate::patience::{Next, Patience};
 use crate::section::Section;
-use crate::{backlog, calls, channel, clock, growth, nested, orphan, poll, port, sleep, strict};
+use crate::{backlog, calls, channel, clock, growth, nested, orphan, overtaken, poll, port, sleep, strict};
 
 /// Sends as `send` does. Returns the kernel's answer.
 pub(crate) fn send(call: &Call, buffers: Buffers<'_>) -> isize {
@@ -85,10 +85,9 @@ fn look_at_reader(call: &Call, given: usize) -> Step {
             anchor::bury(&call.stream);
             Step::Failed(error)
         }
+        Anchor::Ended if overtaken::is_early(&call.stream) => Step::Nothing,
         // It has shut down what it sends, and reads on, unless nobody has it any more.
-        Anchor::Ended if goes_on_reading(&call.stream) && !orphan::is_deserted(call.descriptor) => {
-            Step::Nothing
-        }
+        Anchor::Ended if goes_on_reading(&call.stream) && !is_deserted(call) => Step::Nothing,
         Anchor::Ended if given > 0 => Step::End,
         Anchor::Ended => {
             anchor::bury(&call.stream);
@@ -299,6 +298,12 @@ fn goes_on_reading(stream: &Stream) -> bool {
     is_tcp()
         || channel::offered_inbound(stream)
             .is_some_and(|inbound| inbound.end().is_some() && !inbound.is_reset())
+}
+
+/// True if no process holds the other end. This host's kernel does not know that of another host, whose daemon tells it by
+/// the link.
+fn is_deserted(call: &Call) -> bool {
+    !call.stream.end.has(FAR) && orphan::is_deserted(call.descriptor)
 }
 
 /// True if the other end has not read all that was written to it.

@@ -1,0 +1,286 @@
+//! Ends whose other one is on another host. The test plays the daemon.
+
+use std::io::Write;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+
+use libc::{POLLOUT, epoll_event, pollfd};
+use rustix::event::epoll;
+use weft_sockets::{Gate, Inbound, Outbound, RingPlace};
+
+use super::*;
+use crate::call::Call;
+use crate::table::{self, Entry};
+use crate::{buffers, clock, control, epoll as waits, family, poll, receive, sets, transfer};
+
+/// A far end, and what the daemon has of its connection.
+struct Far {
+    ends: [Stream; 2],
+    /// The kernel's socket of the end.
+    own: TcpStream,
+    /// That of the other end, on the other host.
+    other: TcpStream,
+    /// By it the daemon writes what comes from there.
+    from_there: Outbound<'static>,
+    /// By it the daemon reads what goes there.
+    to_there: Inbound<'static>,
+}
+
+impl Far {
+    /// An end that takes octets from a ring, and sends by one.
+    fn new(link: u64) -> Self {
+        let far = Self::before_a_ring(link);
+        far.begin();
+        far.to_there.attach();
+        let sender = channel::offered_outbound(&far.ends[0]).expect("a channel");
+        assert!(Gate::new(&far.ends[0].end.outbound.inside, false).try_close());
+        assert_eq!((sender.commit(), sender.begin_leg(ring(65))), (true, Ok(true)));
+        assert!(far.to_there.source().is_ok());
+        far
+    }
+
+    /// An end whose reader has attached. Nobody sends by a ring yet.
+    fn before_a_ring(link: u64) -> Self {
+        table::open();
+        let ends = channel::tests::pair(link);
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let other = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
+        let own = listener.accept().expect("its other end").0;
+        let cookie = rustix::net::sockopt::socket_cookie(&own).expect("a socket");
+        ends[0].end.identity.cookie.store(cookie, Ordering::Relaxed);
+        ends[0].end.identity.flags.fetch_or(FAR, Ordering::Relaxed);
+        table::replace(own.as_raw_fd(), Entry::Stream(ends[0].handle));
+        channel::offered_inbound(&ends[0]).expect("a channel").attach();
+        assert!(Gate::new(&ends[0].end.inbound.inside, false).try_close());
+        let from_there = channel::offered_outbound(&ends[1]).expect("a channel");
+        let to_there = channel::offered_inbound(&ends[1]).expect("a channel");
+        Self { ends, own, other, from_there, to_there }
+    }
+
+    /// A ring begins on the other host.
+    fn begin(&self) {
+        assert_eq!((self.from_there.commit(), self.from_there.begin_leg(ring(64))), (true, Ok(true)));
+    }
+
+    fn call(&self, flags: c_int) -> Call {
+        let descriptor = self.own.as_raw_fd();
+        Call { descriptor, stream: self.ends[0], flags: flags | libc::MSG_NOSIGNAL }
+    }
+
+    /// The kernel's end of the stream comes.
+    fn end_early(&self) {
+        self.other.shutdown(Shutdown::Write).expect("a connection");
+        while anchor::news(self.own.as_raw_fd()) & POLLRDHUP == 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    fn receive(&self) -> isize {
+        receive(&self.call(libc::MSG_DONTWAIT))
+    }
+
+    fn send(&self) -> isize {
+        let call = self.call(libc::MSG_DONTWAIT);
+        buffers::with_own(&mut [0; 4096], |buffers| transfer::send(&call, buffers))
+    }
+
+    fn poll(&self, events: c_short) -> c_short {
+        let mut item = [pollfd { fd: self.own.as_raw_fd(), events, revents: 0 }];
+        poll::wait(&mut item, Some(clock::span(0)), None);
+        item[0].revents
+    }
+
+    /// Time passes since the kernel's socket told its end.
+    fn wait_in_vain(&self) {
+        let early = &self.ends[0].end.inbound.early;
+        assert_ne!(early.load(Ordering::Relaxed), 0, "nobody has told the end");
+        early.store(ends::milliseconds().wrapping_sub(PATIENCE), Ordering::Relaxed);
+    }
+
+    fn forget(self, link: u64) {
+        table::replace(self.own.as_raw_fd(), Entry::Unknown);
+        channel::tests::forget(link, self.ends);
+    }
+}
+
+fn ring(unit: u32) -> Carrier {
+    Carrier::Ring(RingPlace::new(unit, 16).expect("a place in the link"))
+}
+
+fn receive(call: &Call) -> isize {
+    buffers::with_own(&mut [0; 8], |buffers| receive::receive(call, buffers))
+}
+
+#[test]
+fn a_reader_takes_what_comes_behind_the_kernels_end() {
+    let _turn = family::turn();
+    let far = Far::new(0x6020);
+    far.end_early();
+    assert_eq!(far.receive(), AGAIN);
+    assert_eq!(far.from_there.write(b"abc"), Ok(3));
+    assert_eq!((far.receive(), far.receive()), (3, AGAIN), "there may be more");
+    far.from_there.write(b"de").expect("room");
+    far.from_there.finish().expect("a sound link");
+    assert_eq!((far.receive(), far.receive(), far.receive()), (2, 0, 0));
+    far.forget(0x6020);
+}
+
+#[test]
+fn a_call_that_waits_sleeps_until_the_link_tells_the_end() {
+    let _turn = family::turn();
+    for tells in [true, false] {
+        let far = Far::new(0x6021);
+        far.end_early();
+        let call = far.call(libc::MSG_WAITALL);
+        let begin = clock::now();
+        let reading = std::thread::spawn(move || [receive(&call), receive(&call)]);
+        while far.ends[0].end.counts.sleeps.load(Ordering::Relaxed) == 0 && !reading.is_finished() {
+            std::thread::yield_now();
+        }
+        if tells {
+            far.from_there.write(b"abc").expect("room");
+            far.from_there.finish().expect("a sound link");
+            assert_eq!(reading.join().expect("no panic"), [3, 0]);
+        } else {
+            // The program hears of the failure once, as from the kernel.
+            assert_eq!(reading.join().expect("no panic"), [-(libc::ECONNRESET as isize), 0]);
+            assert!(clock::now() - begin >= 1_900 * MILLISECOND);
+            // A thread that does not sleep looks more often than that.
+            assert!(far.ends[0].end.counts.sleeps.load(Ordering::Relaxed) < 500);
+        }
+        far.forget(0x6021);
+    }
+}
+
+#[test]
+fn octets_of_a_ring_that_begins_late_are_read() {
+    let _turn = family::turn();
+    for tells in [true, false] {
+        let mut far = Far::before_a_ring(0x6022);
+        far.other.write_all(b"tcp").expect("room");
+        far.end_early();
+        assert_eq!((far.poll(POLLIN), far.receive()), (POLLIN, 3));
+        assert_eq!((far.poll(POLLIN | POLLRDHUP), far.receive()), (0, AGAIN));
+        if tells {
+            far.ends[1].end.outbound.count(3);
+            far.begin();
+            far.from_there.write(b"ring").expect("room");
+            far.from_there.finish().expect("a sound link");
+            assert_eq!((far.poll(POLLIN), far.receive(), far.receive()), (POLLIN, 4, 0));
+        } else {
+            far.wait_in_vain();
+            assert_eq!((far.poll(POLLIN), far.receive()), (POLLIN, -(libc::ECONNRESET as isize)));
+        }
+        far.forget(0x6022);
+    }
+}
+
+#[test]
+fn octets_by_tcp_wait_for_the_word_that_they_follow_the_ring() {
+    let _turn = family::turn();
+    let mut far = Far::new(0x6023);
+    far.from_there.write(b"ring").expect("room");
+    far.other.write_all(b"tcp").expect("room");
+    while anchor::news(far.own.as_raw_fd()) & POLLIN == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!((far.receive(), far.receive(), far.poll(POLLIN)), (4, AGAIN, 0));
+    assert_eq!(far.from_there.begin_leg(Carrier::Tcp), Ok(true));
+    assert_eq!((far.poll(POLLIN), far.receive()), (POLLIN, 3));
+    // Nothing can come behind the kernel's end any more.
+    far.end_early();
+    assert_eq!((far.poll(POLLIN | POLLRDHUP), far.receive()), (POLLIN | POLLRDHUP, 0));
+    far.forget(0x6023);
+}
+
+#[test]
+fn an_end_that_was_reset_on_the_other_host_ends_as_in_this_one() {
+    let _turn = family::turn();
+    let far = Far::new(0x6024);
+    far.end_early();
+    assert_eq!(far.receive(), AGAIN);
+    far.from_there.reset();
+    assert_eq!(far.receive(), 0, "it has read all");
+    far.forget(0x6024);
+    let far = Far::new(0x6024);
+    assert_eq!(far.send(), 4096);
+    far.end_early();
+    far.from_there.reset();
+    assert_eq!(far.receive(), -(libc::ECONNRESET as isize), "it has left octets unread");
+    far.forget(0x6024);
+}
+
+#[test]
+fn waits_tell_the_end_once_the_link_does_or_the_time_is_over() {
+    let _turn = family::turn();
+    for (tells, modes) in [(true, 0), (false, 0), (true, libc::EPOLLET), (false, libc::EPOLLET)] {
+        let far = Far::new(0x6025);
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a set");
+        sets::enter(set.as_raw_fd());
+        let wanted = (libc::EPOLLIN | libc::EPOLLRDHUP | modes).cast_unsigned();
+        let (own, set_number) = (far.own.as_raw_fd(), set.as_raw_fd());
+        assert_eq!(control::control(set_number, libc::EPOLL_CTL_ADD, own, Some((wanted, 7))), 0);
+        let asked = || {
+            let mut events = [epoll_event { events: 0, u64: 0 }; 4];
+            match waits::wait(set_number, &mut events, Some(clock::span(0)), None) {
+                1 => (far.poll(POLLIN | POLLRDHUP), events[0].events),
+                0 => (far.poll(POLLIN | POLLRDHUP), 0),
+                other => panic!("{other}"),
+            }
+        };
+        assert_eq!(asked(), (0, 0));
+        far.end_early();
+        assert_eq!((asked(), asked()), ((0, 0), (0, 0)));
+        assert!(sets::of(set_number).expect("a set").catch_up() <= 2_000 * MILLISECOND);
+        if tells {
+            far.from_there.finish().expect("a sound link");
+        } else {
+            far.wait_in_vain();
+        }
+        let both = (libc::EPOLLIN | libc::EPOLLRDHUP).cast_unsigned();
+        assert_eq!(asked(), (POLLIN | POLLRDHUP, both), "{tells}, {modes:x}");
+        sets::forget(own, far.ends[0].handle);
+        table::replace(set_number, Entry::Unknown);
+        far.forget(0x6025);
+    }
+}
+
+#[test]
+fn a_sender_goes_on_behind_the_kernels_end_until_the_reader_is_dead() {
+    let _turn = family::turn();
+    for tells in [true, false] {
+        let mut far = Far::new(0x6026);
+        while far.send() > 0 {}
+        far.end_early();
+        assert_eq!((far.send(), far.poll(POLLOUT)), (AGAIN, 0));
+        if tells {
+            // It goes on reading, though this kernel knows of nobody who has the socket there.
+            far.other = far.own.try_clone().expect("a descriptor");
+            while !crate::orphan::is_deserted(far.own.as_raw_fd()) {
+                std::thread::yield_now();
+            }
+            far.from_there.finish().expect("a sound link");
+            far.wait_in_vain();
+            assert_eq!((far.send(), far.poll(POLLOUT)), (AGAIN, 0));
+            far.from_there.reset();
+            assert_eq!(far.send(), 4096, "nobody has it any more, and the kernel has the answer");
+        } else {
+            far.wait_in_vain();
+            assert_eq!((far.poll(POLLOUT), far.send()), (POLLOUT, -(libc::ECONNRESET as isize)));
+        }
+        far.forget(0x6026);
+    }
+}
+
+#[test]
+fn inside_a_host_the_kernels_end_counts_at_once() {
+    let _turn = family::turn();
+    let far = Far::new(0x6027);
+    far.ends[0].end.identity.flags.fetch_and(!FAR, Ordering::Relaxed);
+    far.end_early();
+    assert_eq!((far.poll(POLLIN | POLLRDHUP), far.receive()), (POLLIN | POLLRDHUP, 0));
+    assert_eq!(far.ends[0].end.inbound.early.load(Ordering::Relaxed), 0);
+    far.forget(0x6027);
+}
+
+const AGAIN: isize = -(libc::EAGAIN as isize);
