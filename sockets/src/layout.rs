@@ -43,7 +43,7 @@ pub struct Producer {
     pub beside: [AtomicU64; 5],
     /// The CPU on which the sender ran when it published.
     pub cpu: AtomicU16,
-    /// [`FINAL`], [`RESET`].
+    /// [`FINAL`], [`RESET`], [`KILLED`].
     pub flags: AtomicU16,
     /// When octets came into the empty ring, if the reader wants [stamps](Reader::stamps): the low half of a count of 16
     /// nanoseconds.
@@ -347,6 +347,8 @@ pub const NOWHERE: u64 = u64::MAX;
 pub const FINAL: u16 = 1;
 /// The connection was reset.
 pub const RESET: u16 = 2;
+/// All processes of this end were killed, and had not read all that was sent to them. The daemon says so.
+pub const KILLED: u16 = 4;
 /// [`Reader::attached`]: the reader will take octets from a ring.
 pub const ATTACHED: u32 = 1;
 /// [`Reader::attached`]: the reader stays on TCP.

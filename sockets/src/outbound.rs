@@ -2,7 +2,7 @@
 
 use crate::broken::Broken;
 use crate::layout::{
-    ATTACHED, COMMITTED, DECLINED, Direction, FINAL, MODE_NO_FENCE, NOWHERE, OwnOutbound, RESET,
+    ATTACHED, COMMITTED, DECLINED, Direction, FINAL, KILLED, MODE_NO_FENCE, NOWHERE, OwnOutbound, RESET,
 };
 use crate::leg::{Carrier, Leg};
 use crate::memory::Link;
@@ -97,13 +97,13 @@ impl<'a> Outbound<'a> {
             && !self.is_asked_back()
     }
 
-    /// True if a third of the ring is free: then a poll tells that the socket is writable.
+    /// True if a third of the ring is free, or none will ever be: then a poll tells that the socket is writable.
     ///
     /// # Errors
     /// As [`room`](Self::room).
     pub fn is_writable(&self) -> Result<bool, Broken> {
         let third = self.ring().map_or(0, |ring| ring.size() / 3);
-        Ok(self.room(third)? >= third)
+        Ok(self.room(third)? >= third || self.is_killed())
     }
 
     /// True if a third of the ring is free by what is known of the reader already. Needs no lock, and asks no memory of
@@ -216,7 +216,7 @@ impl<'a> Outbound<'a> {
     }
 
     /// Names this thread as one that sleeps until half of the ring is free, and looks once more. Returns false if that
-    /// much is free: the thread must not sleep. Its line must say that it is asleep already. `goes_on` tells whether
+    /// much is free, or the other end is gone: the thread must not sleep. Its line must say that it is asleep already. `goes_on` tells whether
     /// another sleep of the family goes on.
     ///
     /// # Errors
@@ -227,7 +227,8 @@ impl<'a> Outbound<'a> {
         self.shared.legs.waiter.store(names, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let half = ring.size() / 2;
-        Ok(self.room_behind(&ring, self.own.accepted(), u64::MAX)? < half)
+        let is_full = self.room_behind(&ring, self.own.accepted(), u64::MAX)? < half;
+        Ok(is_full && !self.is_told(RESET | KILLED))
     }
 
     /// Returns the sleepers of this end that have [asked for room](Self::ask_for_room), for a thread that has begun a
@@ -341,11 +342,23 @@ impl<'a> Outbound<'a> {
     #[inline]
     #[must_use]
     pub fn is_deserted(&self) -> bool {
+        self.is_told(RESET)
+    }
+
+    /// True if the other end was killed before it had read all that was sent to it.
+    #[must_use]
+    pub fn is_killed(&self) -> bool {
+        self.is_told(KILLED)
+    }
+
+    /// True if the other end has set one of these flags.
+    #[inline]
+    fn is_told(&self, flags: u16) -> bool {
         let other = self
             .link
             .channel(self.channel)
             .map(|channel| &channel.directions[index(u64::from(1 - self.party))]);
-        other.is_some_and(|other| other.producer.flags.load(Ordering::Acquire) & RESET != 0)
+        other.is_some_and(|other| other.producer.flags.load(Ordering::Acquire) & flags != 0)
     }
 
     /// True if the reader wants a larger ring than others.

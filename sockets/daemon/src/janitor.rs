@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::epoll;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use weft_sockets::ToProcess;
 use weft_sockets::end::Phase;
-use weft_sockets::layout::{FINAL, RESET};
+use weft_sockets::layout::{Direction, FINAL, KILLED, RESET};
 use weft_sockets::sync::Ordering;
+use weft_sockets::{Carrier, Leg, ToProcess};
 
 use crate::foreign::Foreign;
 use crate::limits::ADOPTED;
@@ -105,15 +105,22 @@ impl State {
         }
     }
 
-    /// Tells the other end that this party is dead, if the kernel's socket cannot: its FIN was sent before.
+    /// Tells the other end that this party is dead, if the kernel's socket cannot: its FIN was sent before, or comes behind
+    /// octets that the other end does not take while it waits for room in a ring.
     fn reset(&self, name: u64, number: u32, party: usize) {
         let Some(link) = self.links.get(&name) else { return };
-        let direction = link.memory.channel(number).and_then(|channel| channel.directions.get(party));
-        let Some(flags) = direction.map(|direction| &direction.producer.flags) else { return };
-        if flags.load(Ordering::Acquire) & FINAL != 0 {
-            flags.fetch_or(RESET, Ordering::SeqCst);
-            self.wake(link.families[1 - party], None);
-        }
+        let Some(channel) = link.memory.channel(number) else { return };
+        let Some((own, other)) = channel.directions.get(party).zip(channel.directions.get(1 - party)) else {
+            return;
+        };
+        let flags = &own.producer.flags;
+        let news = match flags.load(Ordering::Acquire) & FINAL {
+            0 if has_unread(other) => KILLED,
+            0 => return,
+            _ => RESET,
+        };
+        flags.fetch_or(news, Ordering::SeqCst);
+        self.wake(link.families[1 - party], None);
     }
 
     /// Notes that a process has closed an end. If relatives hold it still, they are watched from now on.
@@ -294,6 +301,13 @@ impl State {
             }
         }
     }
+}
+
+/// True if octets in the ring were not taken. The kernel resets a connection whose dead end has not read all.
+fn has_unread(words: &Direction) -> bool {
+    let leg = Leg::from_word(words.legs.leg.load(Ordering::Acquire)).unwrap_or_default();
+    let (tail, head) = (&words.producer.tail, &words.consumer.head);
+    leg.carrier != Carrier::Tcp && tail.load(Ordering::Acquire) != head.load(Ordering::Acquire)
 }
 
 /// True if a process, or the one that was about to fork it, lives.

@@ -80,7 +80,8 @@ fn look_at_reader(call: &Call, given: usize) -> Step {
         return Step::End;
     }
     match anchor::look_beyond(call.descriptor) {
-        Anchor::Silent | Anchor::Foreign => Step::Nothing,
+        // The end of the stream may wait behind octets that this end does not take.
+        Anchor::Silent | Anchor::Foreign if !is_killed(&call.stream) => Step::Nothing,
         Anchor::Failed(error) => {
             anchor::bury(&call.stream);
             Step::Failed(error)
@@ -88,12 +89,17 @@ fn look_at_reader(call: &Call, given: usize) -> Step {
         Anchor::Ended if overtaken::is_early(&call.stream) => Step::Nothing,
         // It has shut down what it sends, and reads on, unless nobody has it any more.
         Anchor::Ended if goes_on_reading(&call.stream) && !is_deserted(call) => Step::Nothing,
-        Anchor::Ended if given > 0 => Step::End,
-        Anchor::Ended => {
+        _ if given > 0 => Step::End,
+        _ => {
             anchor::bury(&call.stream);
             Step::Failed(libc::ECONNRESET)
         }
     }
+}
+
+/// True if the other end was killed before it had read all that was sent to it.
+fn is_killed(stream: &Stream) -> bool {
+    channel::outbound(stream).is_some_and(|outbound| outbound.is_killed())
 }
 
 /// What comes before each send. Returns a step if nothing can be sent now.

@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
 use rustix::process::Signal;
-use weft_sockets::layout::RESET;
+use weft_sockets::layout::{Direction, KILLED, RESET};
 use weft_sockets::sync::Ordering;
-use weft_sockets::{Link, ToDaemon, ToProcess, WaiterName};
+use weft_sockets::{Carrier, Leg, Link, RingPlace, ToDaemon, ToProcess, WaiterName};
 
 use crate::client::{Client, HANG, is_readable, wait_until};
 use crate::puppet::{DaemonProcess, Puppet};
@@ -76,21 +76,35 @@ fn a_link_whose_ends_are_closed_ends_with_the_other_process() {
     hear(&client, |mail| *mail == ToProcess::LinkGone { link: offer.0 });
 }
 
-#[test]
-fn death_behind_a_final_octet_resets_the_other_direction_and_wakes() {
+/// Kills the other end while this process sleeps until there is room in what it sends.
+fn die_before(flag: u16, prepare: impl FnOnce(&mut Puppet, &Direction)) {
     let daemon = Running::new();
     let Pair { mut puppet, client, link, offer, .. } = pair(&daemon);
     let channel = link.channel(offer.1).expect("a channel");
     let (own, other) = (usize::from(offer.2), usize::from(1 - offer.2));
-    puppet.order("final");
-    // This process sleeps until there is room in what it sends.
+    prepare(&mut puppet, &channel.directions[own]);
     let me = WaiterName { member: 0, line: 0 };
     channel.directions[own].legs.waiter.store(me.to_word(), Ordering::SeqCst);
     client.status.page().0[0].asleep.store(1, Ordering::SeqCst);
     puppet.kill();
     assert!(is_readable(&client.bell, HANG));
     hear(&client, |mail| matches!(mail, ToProcess::PeerGone { .. }));
-    assert_ne!(channel.directions[other].producer.flags.load(Ordering::Acquire) & RESET, 0);
+    let flags = channel.directions[other].producer.flags.load(Ordering::Acquire);
+    assert_eq!(flags & (RESET | KILLED), flag);
+}
+
+#[test]
+fn death_behind_a_final_octet_resets_the_other_direction_and_wakes() {
+    die_before(RESET, |puppet, _| puppet.order("final"));
+}
+
+#[test]
+fn death_before_octets_in_the_ring_is_told_and_wakes() {
+    die_before(KILLED, |_, own| {
+        let ring = RingPlace::new(64, 16).expect("a place");
+        own.legs.leg.store(Leg { number: 1, carrier: Carrier::Ring(ring) }.to_word(), Ordering::Release);
+        own.producer.tail.store(8, Ordering::Release);
+    });
 }
 
 #[test]

@@ -70,6 +70,7 @@ steps! {
     threads_share_the_members_of_a_set_out: "shared_out()",
     a_killed_peer_is_told: "killed()",
     a_killed_peer_is_told_past_unread_octets: "unheard()",
+    a_killed_peer_is_told_to_a_sender_that_does_not_read: "stuffed()",
     removed_members_come_back_as_new_ones: "removed()",
     a_set_in_a_set_tells_nothing_of_removed_members: "removed_inside()",
     sleepers_hear_of_what_is_asked_meanwhile: "rearmed()",

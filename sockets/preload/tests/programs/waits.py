@@ -334,6 +334,36 @@ def unheard():
         a.setblocking(blocks)
         print(error_of(lambda: a.send(b'x')), a.recv(9), a.recv(9))
 
+STUFFER = '''import socket, sys
+s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+while order := sys.stdin.buffer.raw.read(1):
+    if order == b'r': s.recv(1)
+    else:
+        # Its octets go by TCP from now on.
+        s.send(b'!', socket.MSG_OOB)
+        s.setblocking(False)
+        try:
+            while True: s.send(bytes(10000))
+        except BlockingIOError: pass
+    print(flush=True)'''
+
+def stuffed():
+    "A program that waits for room hears that its peer was killed, though the FIN waits behind octets that it does not read."
+    child = subprocess.Popen([sys.executable, '-c', STUFFER, str(listener.getsockname()[1])], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    a, _ = listener.accept()
+    def order(what): child.stdin.write(what); child.stdout.readline()
+    if trace: os.truncate(trace, 0)
+    for turn in range(5000):
+        if turn > 40 and is_upgraded(a): break
+        a.send(b'x'); order(b'r')
+    else: print('not upgraded')
+    order(b's')
+    threading.Timer(0.5, child.kill).start()
+    try:
+        while True: a.send(bytes(10000))
+    except (ConnectionResetError, BrokenPipeError): print('ended')
+    child.wait()
+
 WRITER = '''import socket, sys
 ends = [socket.create_connection(('127.0.0.1', int(sys.argv[1]))) for _ in range(4)]
 for end in ends: end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
