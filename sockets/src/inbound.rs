@@ -290,9 +290,9 @@ impl<'a> Inbound<'a> {
         }
     }
 
-    /// True if a signal handler took octets in the middle of a section. The thread looks behind each section, without
-    /// the lock, and if so, takes the lock again, [publishes](Self::republish) what the handler left to it, and asks for
-    /// [sleepers](Self::sleepers).
+    /// True if a signal handler took octets in the middle of a section, or if the reader [has adopted](Self::has_adopted) a
+    /// leg. The thread looks behind each section, without the lock, and if so, takes the lock again,
+    /// [publishes](Self::republish) what was left to it, and asks for [sleepers](Self::sleepers).
     #[inline]
     #[must_use]
     pub fn is_behind(&self) -> bool {
@@ -399,6 +399,9 @@ impl<'a> Inbound<'a> {
         self.own.leg.store(leg.to_word(), Ordering::Release);
         self.publish(consumed);
         self.shared.consumer.adopted.store(u64::from(leg.number), Ordering::Release);
+        if self.shared.legs.waiter.load(Ordering::Relaxed) != 0 {
+            self.own.behind.fetch_or(ADOPTED, Ordering::Relaxed);
+        }
     }
 
     /// Copies up to `available` octets from position `from` on. Returns how many.
@@ -447,7 +450,7 @@ impl<'a> Inbound<'a> {
         let is_much = now.wrapping_sub(published) >= (ring.size() / 2).min(AT_A_TIME as u64);
         if is_much || now >= self.own.tail.load(Ordering::Relaxed) {
             if self.is_nested {
-                self.own.behind.store(1, Ordering::Relaxed);
+                self.own.behind.fetch_or(TAKEN, Ordering::Relaxed);
             } else {
                 self.publish(now);
             }
@@ -482,5 +485,9 @@ const AWAKE: u32 = if cfg!(loom) {
 } else {
     1000
 };
+/// In [`OwnInbound::behind`]: a signal handler took octets.
+const TAKEN: u32 = 1;
+/// The reader has come to another leg.
+const ADOPTED: u32 = 2;
 /// Legs without an octet that a reader goes through at a time.
 const LEGS_AT_A_TIME: u32 = 16;

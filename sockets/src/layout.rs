@@ -286,7 +286,8 @@ pub struct OwnInbound {
     pub flags: AtomicU32,
     /// Messages taken since the last sleep, for the mode of waking.
     pub awake: AtomicU32,
-    /// 1 if a signal handler took octets in the middle of a section, and the link does not show that yet.
+    /// Bits of what the thread has to do behind its section: a signal handler took octets, and the link does not show that
+    /// yet; or the reader has come to another leg, and the sender's waiter has to hear of that.
     pub behind: AtomicU32,
     /// The second line: what the kernel has counted less `consumed`, in the current TCP leg.
     pub kernel: AtomicU64,

@@ -10,7 +10,7 @@ use crate::ends::Stream;
 use crate::evidence::Evidence;
 use crate::section::Section;
 use crate::trace::trace;
-use crate::{anchor, calls, channel, ends};
+use crate::{anchor, calls, channel, ends, wake};
 
 /// Takes a sending direction back to TCP if its reader has asked for that. Does not wait: what the kernel's socket does
 /// not take now is left for the next call.
@@ -78,6 +78,7 @@ fn obey_now(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) {
         trace!("{descriptor}: sends by TCP again, as its reader asks");
     }
     section.leave();
+    wake::tell_reader(stream, outbound);
     if obeyed.is_err() {
         anchor::break_off(descriptor, stream);
     }

@@ -9,7 +9,7 @@ use weft_sockets::end::{Phase, SHUT};
 use crate::call::{Call, Step};
 use crate::clock::{self, Limit};
 use crate::ends::{self, Stream};
-use crate::{backlog, calls, channel, overtaken, sets, transfer};
+use crate::{backlog, calls, channel, overtaken, sets, transfer, wake};
 
 /// Before the kernel closes a descriptor: forgets it. If it is the last one of an end, tells the other end.
 pub(crate) fn close(descriptor: c_int) {
@@ -87,7 +87,7 @@ fn desert(stream: &Stream) {
         && let Some(outbound) = channel::offered_outbound(stream)
     {
         outbound.reset();
-        transfer::wake(stream, outbound.sleepers());
+        wake::wake(stream, outbound.sleepers());
     }
 }
 

@@ -6,7 +6,7 @@ use weft_sockets::end::ASKING;
 use weft_sockets::{Level, Lock};
 
 use crate::ends::{self, Stream};
-use crate::{calls, channel, nested, section, sets, transfer};
+use crate::{calls, channel, nested, section, sets, wake};
 
 /// Frees the locks of this thread, which jumps out of a signal handler and of what that has interrupted. What a section
 /// has not written is given up. What it has written goes to the other end, which hears of it.
@@ -37,7 +37,7 @@ fn abandon_stream(stream: &Stream) {
         free(lock);
     }
     if let Some(outbound) = outbound {
-        transfer::wake(stream, outbound.sleepers());
+        wake::wake(stream, outbound.sleepers());
     }
 }
 

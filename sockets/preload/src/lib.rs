@@ -73,3 +73,4 @@ mod table;
 mod trace;
 mod transfer;
 mod upgrade;
+mod wake;

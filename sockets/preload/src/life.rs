@@ -7,7 +7,7 @@ use weft_sockets::Reason;
 use weft_sockets::end::{NARROW, WIDE};
 
 use crate::boundary::answer_int;
-use crate::{anchor, calls, channel, closing, ends, handover, lower, upgrade};
+use crate::{anchor, calls, channel, closing, ends, handover, lower, upgrade, wake};
 
 /// A socket was made.
 pub(crate) fn made(result: isize, domain: c_int, kind: c_int, protocol: c_int) {
@@ -110,6 +110,7 @@ pub(crate) fn widened(descriptor: c_int) {
         // A thread that attaches from now on finds the flag.
         if let Some(inbound) = channel::inbound(&stream) {
             inbound.want_wide();
+            wake::tell_sender(&stream, &inbound);
         }
     }
 }

@@ -6,7 +6,7 @@ use core::sync::atomic::{Ordering, fence};
 
 use rustix::thread::{Timespec, nanosleep};
 
-use weft_sockets::end::{ASKING, Phase};
+use weft_sockets::end::{ASKING, FAR, Phase};
 use weft_sockets::{Broken, Carrier, Gate, Inbound, Outbound, Reason, Sink, Sleepers};
 
 use crate::anchor;
@@ -14,7 +14,7 @@ use crate::clock::{self, Limit};
 use crate::ends::Stream;
 use crate::section::Section;
 use crate::trace::trace;
-use crate::{backlog, channel, ends, family, overtaken, port, transfer};
+use crate::{backlog, channel, ends, family, overtaken, port, wake};
 
 /// Takes both directions of a connection back to TCP, for good. Waits until the other end has come along, at most 30
 /// seconds. Returns false if it has not: then the connection is reset.
@@ -77,6 +77,7 @@ fn lower_outbound(descriptor: c_int, stream: &Stream, until: Limit) -> bool {
         };
         let is_done = step(&outbound).map(|is_lowered| is_lowered || is_over());
         section.leave();
+        wake::tell_reader(stream, &outbound);
         match is_done {
             Ok(is_done) => is_done.then_some(true),
             Err(Broken) => Some(false),
@@ -92,10 +93,12 @@ fn lower_inbound(descriptor: c_int, stream: &Stream, until: Limit) -> bool {
     if !gate.is_closed() {
         // The sender need not wait for it.
         inbound.decline();
+        wake::tell_sender(stream, &inbound);
         return true;
     }
     let Some(section) = Section::of_inbound(stream, &inbound) else { return false };
-    let is_lowered = inbound.withdraw()
+    // Another host's sender may have begun a ring of which this host does not know yet.
+    let is_lowered = !stream.end.has(FAR) && inbound.withdraw()
         || inbound.is_at_end()
         || inbound.follow()
         || ask(descriptor, stream, &inbound, until);
@@ -113,7 +116,8 @@ fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) 
     let is_lowered = wait(until, || {
         // A thread that is on its way to sleep may not have seen the question.
         if looks.is_multiple_of(LOOKS_A_BELL) {
-            transfer::wake(stream, Some(Sleepers::Everybody));
+            wake::tell_sender(stream, inbound);
+            wake::wake(stream, Some(Sleepers::Everybody));
         }
         looks += 1;
         // The other end may be this process's own, or ask for the same.
@@ -133,6 +137,7 @@ fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) 
     });
     if !is_lowered {
         inbound.ask_no_more();
+        wake::tell_sender(stream, inbound);
     }
     stream.end.inbound.flags.fetch_and(!ASKING, Ordering::Relaxed);
     is_lowered
@@ -185,6 +190,7 @@ mod tests {
     use super::*;
     use crate::backlog::tests::Waiting;
     use crate::call::Call;
+    use crate::overtaken::tests::{Daemon, Far};
     use crate::{buffers, family, receive};
 
     #[test]
@@ -218,6 +224,24 @@ mod tests {
         assert!(lower_inbound(descriptor, reader, now));
         assert!(!Gate::new(&reader.end.inbound.inside, false).is_closed());
         channel::tests::forget(0x600b, waiting.ends);
+    }
+
+    #[test]
+    fn another_hosts_sender_is_asked_though_it_seems_to_send_by_tcp_still() {
+        let _turn = family::turn();
+        let far = Far::before_a_ring(0x6029);
+        let daemon = Daemon::new(0x6029, &far.ends[0]);
+        let (descriptor, stream) = (far.own.as_raw_fd(), far.ends[0]);
+        let until = Limit::behind(Some(clock::span(PATIENCE)));
+        let asking = std::thread::spawn(move || lower_inbound(descriptor, &stream, until));
+        while far.from_there.obey() != Ok(true) {
+            assert!(!asking.is_finished());
+            std::thread::yield_now();
+        }
+        assert!(asking.join().expect("no panic") && daemon.was_woken());
+        assert!(!Gate::new(&stream.end.inbound.inside, false).is_closed());
+        daemon.forget(0x6029);
+        far.forget(0x6029);
     }
 
     #[test]

@@ -102,4 +102,4 @@ const MILLISECOND: u64 = 1_000_000;
 
 #[cfg(test)]
 #[path = "overtaken_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -2,26 +2,29 @@
 
 use std::io::Write;
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use libc::{POLLOUT, epoll_event, pollfd};
-use rustix::event::epoll;
-use weft_sockets::{Gate, Inbound, Outbound, RingPlace};
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use weft_sockets::layout::ALWAYS;
+use weft_sockets::{Gate, Inbound, Outbound, RingPlace, Status, WaiterName};
 
 use super::*;
 use crate::call::Call;
 use crate::table::{self, Entry};
-use crate::{buffers, clock, control, epoll as waits, family, poll, receive, sets, transfer};
+use crate::{
+    buffers, clock, control, epoll as waits, family, life, links, peers, poll, receive, sets, transfer,
+};
 
 /// A far end, and what the daemon has of its connection.
-struct Far {
-    ends: [Stream; 2],
+pub(crate) struct Far {
+    pub(crate) ends: [Stream; 2],
     /// The kernel's socket of the end.
-    own: TcpStream,
+    pub(crate) own: TcpStream,
     /// That of the other end, on the other host.
     other: TcpStream,
     /// By it the daemon writes what comes from there.
-    from_there: Outbound<'static>,
+    pub(crate) from_there: Outbound<'static>,
     /// By it the daemon reads what goes there.
     to_there: Inbound<'static>,
 }
@@ -40,7 +43,7 @@ impl Far {
     }
 
     /// An end whose reader has attached. Nobody sends by a ring yet.
-    fn before_a_ring(link: u64) -> Self {
+    pub(crate) fn before_a_ring(link: u64) -> Self {
         table::open();
         let ends = channel::tests::pair(link);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
@@ -97,9 +100,43 @@ impl Far {
         early.store(ends::milliseconds().wrapping_sub(PATIENCE), Ordering::Relaxed);
     }
 
-    fn forget(self, link: u64) {
+    pub(crate) fn forget(self, link: u64) {
         table::replace(self.own.as_raw_fd(), Entry::Unknown);
         channel::tests::forget(link, self.ends);
+    }
+}
+
+/// The daemon, which sleeps until it has something to carry.
+pub(crate) struct Daemon {
+    status: Status,
+    bell: OwnedFd,
+}
+
+impl Daemon {
+    /// Names itself in all directions of a connection.
+    pub(crate) fn new(link: u64, end: &Stream) -> Self {
+        assert!(peers::add_link(link, HOST, true, 1));
+        let (page, status) = Status::create().expect("a page");
+        peers::add(HOST, NAME.member, page);
+        let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).expect("an eventfd");
+        peers::add_bell(HOST, NAME, bell.try_clone().expect("a descriptor"));
+        let channel = links::of(link, end.handle.slot).and_then(|link| link.channel(0)).expect("a channel");
+        for direction in &channel.directions {
+            direction.legs.waiter.store(NAME.to_word(), Ordering::Relaxed);
+            direction.reader.waiter.store(NAME.to_word(), Ordering::Relaxed);
+        }
+        status.page().0[0].asleep.store(ALWAYS, Ordering::Relaxed);
+        Self { status, bell }
+    }
+
+    /// True if it was woken since the last question.
+    pub(crate) fn was_woken(&self) -> bool {
+        rustix::io::read(&self.bell, &mut [0; 8]) == Ok(8)
+    }
+
+    pub(crate) fn forget(self, link: u64) {
+        self.status.page().0[0].asleep.store(0, Ordering::Relaxed);
+        peers::remove_link(link);
     }
 }
 
@@ -283,4 +320,28 @@ fn inside_a_host_the_kernels_end_counts_at_once() {
     far.forget(0x6027);
 }
 
+#[test]
+fn the_daemon_hears_when_a_reader_comes_to_a_leg_or_wants_larger_ones() {
+    let _turn = family::turn();
+    let far = Far::new(0x6028);
+    let daemon = Daemon::new(0x6028, &far.ends[0]);
+    assert_eq!((far.receive(), daemon.was_woken()), (AGAIN, true), "the reader has come to the first ring");
+    assert_eq!((far.receive(), daemon.was_woken()), (AGAIN, false));
+    assert_eq!(far.from_there.begin_leg(ring(66)), Ok(true));
+    assert_eq!((far.poll(POLLIN), daemon.was_woken()), (0, true));
+    assert_eq!((far.poll(POLLIN), daemon.was_woken()), (0, false));
+    life::widened(far.own.as_raw_fd());
+    assert!(daemon.was_woken());
+    // A sender in this host looks by itself.
+    far.ends[0].end.identity.flags.fetch_and(!FAR, Ordering::Relaxed);
+    life::widened(far.own.as_raw_fd());
+    assert!(!daemon.was_woken());
+    daemon.forget(0x6028);
+    far.forget(0x6028);
+}
+
+/// The daemon's name in a link.
+const NAME: WaiterName = WaiterName { member: 0, line: 0 };
+/// The family that stands for the other host.
+const HOST: u64 = 0x0005_0000_0005;
 const AGAIN: isize = -(libc::EAGAIN as isize);

@@ -7,7 +7,7 @@ use weft_sockets::end::UNSURE;
 use weft_sockets::{Holder, Inbound, Level, Lock, Outbound, Owner};
 
 use crate::ends::Stream;
-use crate::{calls, clock, family, real, relatives};
+use crate::{calls, clock, family, real, relatives, wake};
 
 /// A section that this thread is in. It does not end by itself: a thread may be jumped out of it.
 #[derive(Debug)]
@@ -114,6 +114,20 @@ impl Section {
     }
 }
 
+/// Publishes what signal handlers took in the middle of a section, and wakes those that have to hear of it or of the leg
+/// that the reader has come to.
+#[cold]
+pub(crate) fn catch_up(stream: &Stream, inbound: &Inbound<'_>) {
+    while inbound.is_behind() {
+        let Some(section) = Section::of_inbound(stream, inbound) else { break };
+        let has_adopted = inbound.has_adopted();
+        inbound.republish();
+        let sleepers = if has_adopted { inbound.waiting_sender() } else { inbound.sleepers() };
+        section.leave();
+        wake::wake(stream, sleepers);
+    }
+}
+
 /// Runs `look` in a section of a receiving direction. In a signal handler that interrupted one, it runs as nested.
 #[inline]
 pub(crate) fn of_inbound<'a, T>(
@@ -124,6 +138,9 @@ pub(crate) fn of_inbound<'a, T>(
     let Some(section) = Section::of_inbound(stream, inbound) else { return look(&inbound.nested()) };
     let result = look(inbound);
     section.leave();
+    if inbound.is_behind() {
+        catch_up(stream, inbound);
+    }
     result
 }
 

@@ -4,16 +4,16 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use weft_sockets::end::{ASKING, BROKEN, DEAD, FAR, SHUT};
-use weft_sockets::layout::EVERYBODY;
-use weft_sockets::{Broken, Carrier, Inbound, Outbound, Reason, Sink, Sleepers};
+use weft_sockets::{Broken, Carrier, Inbound, Outbound, Reason, Sink};
 
 use crate::anchor::{self, Anchor};
 use crate::buffers::{self, Buffers};
 use crate::call::{Call, Step};
 use crate::ends::Stream;
 use crate::patience::{Next, Patience};
-use crate::section::Section;
-use crate::{backlog, calls, channel, clock, growth, nested, orphan, overtaken, poll, port, sleep, strict};
+use crate::section::{Section, catch_up};
+use crate::wake::wake;
+use crate::{backlog, calls, channel, clock, growth, nested, orphan, overtaken, poll, strict};
 
 /// Sends as `send` does. Returns the kernel's answer.
 pub(crate) fn send(call: &Call, buffers: Buffers<'_>) -> isize {
@@ -332,23 +332,11 @@ pub(crate) fn in_inbound(call: &Call, run: impl FnOnce(&Inbound<'static>) -> Res
     let step = run(&inbound);
     let sleepers = inbound.sleepers();
     section.leave();
-    let more = if inbound.is_behind() { catch_up(stream, &inbound) } else { None };
-    wake(stream, sleepers.or(more));
-    step.unwrap_or_else(|Broken| break_off(call))
-}
-
-/// Publishes what signal handlers took in the middle of a section. Returns the sleepers that have to hear of it.
-#[cold]
-fn catch_up(stream: &Stream, inbound: &Inbound<'_>) -> Option<Sleepers> {
-    let mut sleepers = None;
-    while inbound.is_behind() {
-        let Some(section) = Section::of_inbound(stream, inbound) else { break };
-        inbound.republish();
-        let more = inbound.sleepers();
-        sleepers = sleepers.or(more);
-        section.leave();
+    wake(stream, sleepers);
+    if inbound.is_behind() {
+        catch_up(stream, &inbound);
     }
-    sleepers
+    step.unwrap_or_else(|Broken| break_off(call))
 }
 
 /// Runs a section of the sending direction. A signal handler that interrupts one is told to try again.
@@ -373,26 +361,6 @@ fn in_section(call: &Call, run: impl FnOnce(&Outbound<'static>) -> Result<Step, 
     section.leave_and(|| wake(stream, sleepers));
     send_nested(call);
     Some(step.unwrap_or_else(|Broken| break_off(call)))
-}
-
-/// Wakes sleepers of the other end.
-#[inline]
-pub(crate) fn wake(stream: &Stream, sleepers: Option<Sleepers>) {
-    if let Some(sleepers) = sleepers {
-        wake_them(stream, sleepers);
-    }
-}
-
-fn wake_them(stream: &Stream, sleepers: Sleepers) {
-    let word = match sleepers {
-        Sleepers::One(name) => name.to_word(),
-        Sleepers::Everybody => EVERYBODY,
-    };
-    let identity = &stream.end.identity;
-    let (link, party) = (identity.link.load(Ordering::Relaxed), identity.party.load(Ordering::Relaxed));
-    if port::wake(link, party, word, sleep::is_awake, sleep::status) {
-        stream.end.counts.wakes.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 /// Adds to a count of a direction, whose lock this thread has.

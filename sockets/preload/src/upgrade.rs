@@ -19,7 +19,7 @@ use crate::section::Section;
 use crate::sleep;
 use crate::table::Handle;
 use crate::trace::trace;
-use crate::{calls, channel, ends, family, filter, peers, policy, real, sets};
+use crate::{calls, channel, ends, family, filter, peers, policy, real, sets, wake};
 
 /// Reads the daemon's mail, if there is any.
 #[inline]
@@ -281,6 +281,7 @@ fn attach(stream: &Stream, descriptor: c_int) {
         // Before the channel came, there was nobody to tell. A broken rule shows at the next look, too.
         let _told = outbound.finish();
         section.leave();
+        wake::tell_reader(stream, &outbound);
     }
     let Some(section) = Section::of_inbound(stream, &inbound) else { return };
     let decision = decide_attach(stream, descriptor, &gate);
@@ -288,7 +289,7 @@ fn attach(stream: &Stream, descriptor: c_int) {
     // Not in the section: a thread that collects a set's rings is in the set's section first.
     let is_taken = || if sets::take(stream, descriptor) { Ok(()) } else { Err(Reason::Option) };
     match decision.map(|decision| decision.and_then(|()| is_taken())) {
-        Some(Ok(())) if tell_sender(stream, &inbound) => {
+        Some(Ok(())) if tell_attached(stream, &inbound) => {
             trace!("{descriptor}: reads from a ring behind {}", consumed(stream));
         }
         Some(Ok(())) => gate.open(),
@@ -296,6 +297,7 @@ fn attach(stream: &Stream, descriptor: c_int) {
             end.note(reason);
             end.inbound.flags.fetch_or(STUCK, Ordering::Relaxed);
             inbound.decline();
+            wake::tell_sender(stream, &inbound);
             gate.open();
             trace!("{descriptor}: goes on reading from TCP, {}", reason.name());
         }
@@ -321,9 +323,9 @@ fn decide_attach(stream: &Stream, descriptor: c_int, gate: &Gate<'_>) -> Option<
     decision
 }
 
-/// Tells the sender that its reader has left TCP. Returns false if another thread takes the end back to TCP meanwhile: it
+/// Attaches the reader, which has left TCP. Returns false if another thread takes the end back to TCP meanwhile: it
 /// has found the gate open, or is done with its section.
-fn tell_sender(stream: &Stream, inbound: &Inbound<'_>) -> bool {
+fn tell_attached(stream: &Stream, inbound: &Inbound<'_>) -> bool {
     let Some(section) = Section::of_inbound(stream, inbound) else { return false };
     fence(Ordering::SeqCst);
     let stays = stream.end.has(STAYS);
@@ -334,6 +336,9 @@ fn tell_sender(stream: &Stream, inbound: &Inbound<'_>) -> bool {
         inbound.attach();
     }
     section.leave();
+    if !stays {
+        wake::tell_sender(stream, inbound);
+    }
     !stays
 }
 
@@ -426,6 +431,7 @@ mod tests {
 
     use super::*;
     use crate::closing;
+    use crate::overtaken::tests::Daemon;
     use crate::table::{self, Entry};
 
     /// A connection whose one end has taken an octet of the other one's.
@@ -461,6 +467,23 @@ mod tests {
         attaching.join().expect("no panic");
         assert!(gate.is_closed() && has_attached(&peer));
         channel::tests::forget(0x6002, [stream, peer]);
+    }
+
+    #[test]
+    fn the_daemon_of_a_far_end_hears_what_its_reader_decides() {
+        let _turn = family::turn();
+        for (consumed, decision) in [(1, Some(true)), (2, Some(false))] {
+            let [stream, peer] = channel::tests::pair(0x6013);
+            let (own, _other) = connection(&stream);
+            stream.end.identity.flags.fetch_or(FAR, Ordering::Relaxed);
+            stream.end.inbound.consumed.store(consumed, Ordering::Relaxed);
+            let daemon = Daemon::new(0x6013, &stream);
+            attach(&stream, own.as_raw_fd());
+            let attached = channel::offered_outbound(&peer).expect("a channel").is_attached();
+            assert_eq!((attached, daemon.was_woken()), (decision, true));
+            daemon.forget(0x6013);
+            channel::tests::forget(0x6013, [stream, peer]);
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! What a reader wants of its sender.
+//! What a reader wants of its sender, and who carries that to it.
 
-use crate::inbound::Inbound;
+use crate::inbound::{ADOPTED, Inbound};
 use crate::layout::{ATTACHED, DECLINED};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fence};
+use crate::waiter::Sleepers;
 
 impl Inbound<'_> {
     /// Tells the sender that this reader takes octets from a ring. The gate has to be closed.
@@ -23,5 +24,19 @@ impl Inbound<'_> {
     /// Asks the sender to [stamp](crate::Outbound::stamp) what it sends.
     pub fn want_stamps(&self) {
         self.shared.reader.stamps.store(1, Ordering::Relaxed);
+    }
+
+    /// True if the reader has come to another leg while somebody waited for room. That may be a daemon, which carries the
+    /// reader's words to another host.
+    #[must_use]
+    pub fn has_adopted(&self) -> bool {
+        self.own.behind.load(Ordering::Relaxed) & ADOPTED != 0
+    }
+
+    /// Returns who waits for room, or carries the reader's words to another host, behind a store of such a word.
+    #[must_use]
+    pub fn waiting_sender(&self) -> Option<Sleepers> {
+        fence(Ordering::SeqCst);
+        Sleepers::from_word(self.shared.legs.waiter.load(Ordering::Relaxed))
     }
 }
