@@ -8,18 +8,20 @@ use weft_sockets::{Gate, Reason};
 
 use crate::call::Call;
 use crate::ends::{self, Stream};
+use crate::first::{self, First, Side};
 use crate::{anchor, upgrade};
 
 /// Runs a receive of the kernel's on a descriptor, and counts what it took. `flags` are those of `recv`. `ours` runs
-/// instead if the direction is in this library's hands.
+/// instead if the direction is in this library's hands. `see` shows the first octets of the connection.
 #[inline]
 pub(crate) fn receive(
     descriptor: c_int,
     flags: c_int,
     kernel: impl FnOnce() -> isize,
     ours: impl FnOnce(&Call) -> isize,
+    see: impl FnOnce(First),
 ) -> isize {
-    receive_counted(descriptor, flags, kernel, |result| result, ours)
+    receive_counted(descriptor, flags, kernel, ours, (|result| result, see))
 }
 
 /// As [`receive`], for a call whose octets follow from its result by `octets`.
@@ -28,8 +30,8 @@ pub(crate) fn receive_counted(
     descriptor: c_int,
     flags: c_int,
     kernel: impl FnOnce() -> isize,
-    octets: impl FnOnce(isize) -> isize,
     ours: impl FnOnce(&Call) -> isize,
+    (octets, see): (impl FnOnce(isize) -> isize, impl FnOnce(First)),
 ) -> isize {
     let Some(stream) = ends::stream(descriptor) else { return kernel() };
     let is_beside = flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0;
@@ -38,13 +40,22 @@ pub(crate) fn receive_counted(
     if !gate.enter() {
         return if is_beside { kernel() } else { ours(&Call { descriptor, stream, flags }) };
     }
+    let position = &stream.end.inbound.consumed;
     let result = kernel();
     if !stream.is_current() {
         return result;
     }
     let is_moved = result > 0 && !is_beside && flags & libc::MSG_PEEK == 0;
     if is_moved {
-        add(&stream, &stream.end.inbound.consumed, octets(result), is_alone);
+        let octets = octets(result).unsigned_abs();
+        let at = add(&stream, position, octets, is_alone);
+        // With `MSG_TRUNC` the kernel drops them.
+        if at < first::LEN
+            && flags & libc::MSG_TRUNC == 0
+            && let Some(first) = First::new(&stream, Side::Received, at, octets)
+        {
+            see(first);
+        }
     }
     gate.leave();
     if is_moved {
@@ -54,15 +65,16 @@ pub(crate) fn receive_counted(
 }
 
 /// Runs a send of the kernel's on a descriptor, and counts what it took. `ours` runs instead if the direction is in this
-/// library's hands.
+/// library's hands. `see` shows the first octets of the connection.
 #[inline]
 pub(crate) fn send(
     descriptor: c_int,
     flags: c_int,
     kernel: impl FnOnce() -> isize,
     ours: impl FnOnce(&Call) -> isize,
+    see: impl FnOnce(First),
 ) -> isize {
-    send_counted(descriptor, flags, kernel, |result| result, ours)
+    send_counted(descriptor, flags, kernel, ours, (|result| result, see))
 }
 
 /// As [`send`], for a call whose octets follow from its result by `octets`.
@@ -71,8 +83,8 @@ pub(crate) fn send_counted(
     descriptor: c_int,
     flags: c_int,
     kernel: impl FnOnce() -> isize,
-    octets: impl FnOnce(isize) -> isize,
     ours: impl FnOnce(&Call) -> isize,
+    (octets, see): (impl FnOnce(isize) -> isize, impl FnOnce(First)),
 ) -> isize {
     let Some(stream) = ends::stream(descriptor) else { return kernel() };
     let is_alone = stream.is_alone();
@@ -85,13 +97,20 @@ pub(crate) fn send_counted(
         // The reader may take an urgent octet out of turn: its count would never come to the ring's start.
         stream.end.outbound.flags.fetch_or(STUCK, Ordering::Relaxed);
     }
+    let position = &stream.end.outbound.written;
     let result = kernel();
     if !stream.is_current() {
         return result;
     }
     if result > 0 {
         note_more(&stream, flags);
-        add(&stream, &stream.end.outbound.written, octets(result), is_alone);
+        let octets = octets(result).unsigned_abs();
+        let at = add(&stream, position, octets, is_alone);
+        if at < first::LEN
+            && let Some(first) = First::new(&stream, Side::Written, at, octets)
+        {
+            see(first);
+        }
     }
     gate.leave();
     if result > 0 {
@@ -109,16 +128,18 @@ fn note_more(stream: &Stream, flags: c_int) {
     }
 }
 
-/// Counts octets of a direction, and the call.
+/// Counts octets of a direction, and the call. Returns the position of the first of them.
 #[inline]
-fn add(stream: &Stream, position: &AtomicU64, octets: isize, is_alone: bool) {
-    let (calls, octets) = (&stream.end.identity.calls, octets.unsigned_abs() as u64);
+fn add(stream: &Stream, position: &AtomicU64, octets: usize, is_alone: bool) -> u64 {
+    let (calls, octets) = (&stream.end.identity.calls, octets as u64);
     if is_alone {
-        position.store(position.load(Ordering::Relaxed) + octets, Ordering::Relaxed);
+        let at = position.load(Ordering::Relaxed);
+        position.store(at + octets, Ordering::Relaxed);
         calls.store(calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        at
     } else {
-        position.fetch_add(octets, Ordering::Relaxed);
         calls.fetch_add(1, Ordering::Relaxed);
+        position.fetch_add(octets, Ordering::Relaxed)
     }
 }
 
@@ -147,9 +168,9 @@ mod tests {
                 7
             };
             let moved = if is_send {
-                send(descriptor, 0, reopen, |_| -1)
+                send(descriptor, 0, reopen, |_| -1, |_| ())
             } else {
-                receive(descriptor, 0, reopen, |_| -1)
+                receive(descriptor, 0, reopen, |_| -1, |_| ())
             };
             assert_eq!(moved, 7);
             let Stream { handle, end } = ends::known(descriptor).expect("an end");

@@ -34,6 +34,7 @@ mod exec;
 mod family;
 mod file;
 mod filter;
+mod first;
 mod fork;
 mod gates;
 mod growth;

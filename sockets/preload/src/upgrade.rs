@@ -9,7 +9,7 @@ use weft_sockets::end::{
     Attach, FAR, FOREIGN, MORE, Phase, SHUT, STAYS, STUCK, State, Switch, Traffic, WIDE,
 };
 use weft_sockets::layout::{ATTACHED, DECLINED, End, OwnOutbound};
-use weft_sockets::{Carrier, Digests, Gate, Inbound, Leg, Reason};
+use weft_sockets::{Carrier, Gate, Inbound, Leg, Reason};
 
 use crate::clock::{self, Limit};
 use crate::ends::Stream;
@@ -17,9 +17,8 @@ use crate::evidence::{self, Evidence};
 use crate::port::{self, Event, Offer, Sent};
 use crate::section::Section;
 use crate::sleep;
-use crate::table::Handle;
 use crate::trace::trace;
-use crate::{calls, channel, ends, family, filter, peers, policy, real, sets, wake};
+use crate::{calls, channel, ends, family, filter, first, peers, policy, real, sets, wake};
 
 /// Reads the daemon's mail, if there is any.
 #[inline]
@@ -92,7 +91,7 @@ fn consider(stream: &Stream, descriptor: c_int) {
 /// Claims an end if nothing is against it. If something is for now, asks again behind more traffic.
 #[cold]
 fn claim(stream: &Stream, descriptor: c_int, mut traffic: Traffic) {
-    let Stream { end, handle } = *stream;
+    let end = stream.end;
     traffic.age = ends::milliseconds().wrapping_sub(end.identity.since.load(Ordering::Relaxed));
     if !traffic.is_worth_it() {
         return;
@@ -102,7 +101,7 @@ fn claim(stream: &Stream, descriptor: c_int, mut traffic: Traffic) {
         if state.phase != Phase::Plain || !end.advance(state, Phase::Claimed) {
             return Ok(Sent::Later);
         }
-        let sent = show(handle, descriptor);
+        let sent = show(stream, descriptor);
         if sent != Ok(Sent::Yes) {
             end.advance(state.with(Phase::Claimed), Phase::Plain);
         }
@@ -137,9 +136,9 @@ fn claim(stream: &Stream, descriptor: c_int, mut traffic: Traffic) {
 }
 
 /// Shows an end to the daemon.
-fn show(end: Handle, descriptor: c_int) -> Result<Sent, Reason> {
+fn show(stream: &Stream, descriptor: c_int) -> Result<Sent, Reason> {
     let status = sleep::status().ok_or(Reason::Limit)?;
-    Ok(port::claim(end, Digests::default(), real::borrow(descriptor), status))
+    Ok(port::claim(stream.handle, first::digests(stream), real::borrow(descriptor), status))
 }
 
 /// Asks for the memory of an end's link, which came to a relative of this process. The daemon answers with the offer that
@@ -148,7 +147,7 @@ fn show(end: Handle, descriptor: c_int) -> Result<Sent, Reason> {
 fn fetch_link(stream: &Stream, descriptor: c_int) {
     let traffic = stream.end.traffic();
     if traffic.worth() >= traffic.threshold {
-        let _answered_by_mail = show(stream.handle, descriptor);
+        let _answered_by_mail = show(stream, descriptor);
         let next = traffic.worth().saturating_mul(2).max(1);
         stream.end.identity.threshold.store(next, Ordering::Relaxed);
     }

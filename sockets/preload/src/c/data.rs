@@ -9,6 +9,7 @@ use crate::boundary::{answer, answer_int};
 use crate::buffers::Buffers;
 use crate::call::Call;
 use crate::data;
+use crate::first::First;
 use crate::handover;
 use crate::real::{kernel, point};
 use crate::transfer;
@@ -19,14 +20,18 @@ hooks! {
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_read, descriptor, buffer, len) };
         // SAFETY: the program's own buffer.
-        answer(data::receive(descriptor, 0, kernel, |call| unsafe { read_pieces(call, &one(buffer, len), 1) }))
+        let ours = |call: &Call| unsafe { read_pieces(call, &one(buffer, len), 1) };
+        // SAFETY: as above.
+        answer(data::receive(descriptor, 0, kernel, ours, |first| unsafe { see_one(first, buffer, len) }))
     }
 
     fn readv(descriptor: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_readv, descriptor, pieces, count) };
         // SAFETY: the program's own buffers.
-        answer(data::receive(descriptor, 0, kernel, |call| unsafe { read_pieces(call, pieces, count) }))
+        let ours = |call: &Call| unsafe { read_pieces(call, pieces, count) };
+        // SAFETY: as above.
+        answer(data::receive(descriptor, 0, kernel, ours, |first| unsafe { see_pieces(first, pieces, count) }))
     }
 
     fn preadv2(descriptor: c_int, pieces: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
@@ -36,7 +41,9 @@ hooks! {
             return answer(kernel());
         }
         // SAFETY: the program's own buffers.
-        answer(data::receive(descriptor, 0, kernel, |call| unsafe { read_pieces(call, pieces, count) }))
+        let ours = |call: &Call| unsafe { read_pieces(call, pieces, count) };
+        // SAFETY: as above.
+        answer(data::receive(descriptor, 0, kernel, ours, |first| unsafe { see_pieces(first, pieces, count) }))
     }
 
     fn recv(descriptor: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
@@ -44,7 +51,8 @@ hooks! {
         let kernel = || unsafe { point!(SYS_recvfrom, descriptor, buffer, len, flags, 0, 0) };
         // SAFETY: the program's own buffer.
         let ours = |call: &Call| unsafe { receive::receive(call, Buffers::new(&[one(buffer, len)])) };
-        answer(data::receive(descriptor, flags, kernel, ours))
+        // SAFETY: as above.
+        answer(data::receive(descriptor, flags, kernel, ours, |first| unsafe { see_one(first, buffer, len) }))
     }
 
     fn recvfrom(
@@ -68,14 +76,17 @@ hooks! {
             }
             receive::receive(call, Buffers::new(&[one(buffer, len)]))
         };
-        answer(data::receive(descriptor, flags, kernel, ours))
+        // SAFETY: as above.
+        answer(data::receive(descriptor, flags, kernel, ours, |first| unsafe { see_one(first, buffer, len) }))
     }
 
     fn recvmsg(descriptor: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_recvmsg, descriptor, message, flags) };
         // SAFETY: the program's own message.
-        answer(data::receive(descriptor, flags, kernel, |call| unsafe { receive_message(call, message) }))
+        let ours = |call: &Call| unsafe { receive_message(call, message) };
+        // SAFETY: as above.
+        answer(data::receive(descriptor, flags, kernel, ours, |first| unsafe { see_message(first, message) }))
     }
 
     fn recvmmsg(
@@ -91,23 +102,25 @@ hooks! {
         let octets = |filled| unsafe { octets(messages, filled) };
         // SAFETY: the program's own messages.
         let ours = |call: &Call| unsafe { receive_messages(call, messages, count) };
-        answer_int(data::receive_counted(descriptor, flags, kernel, octets, ours))
+        answer_int(data::receive_counted(descriptor, flags, kernel, ours, (octets, unseen)))
     }
 
     fn write(descriptor: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_write, descriptor, buffer, len) };
         // SAFETY: the program's own buffer.
-        answer(data::send(descriptor, 0, kernel, |call| unsafe {
-            transfer::send(call, Buffers::new(&[one(buffer, len)]))
-        }))
+        let ours = |call: &Call| unsafe { transfer::send(call, Buffers::new(&[one(buffer, len)])) };
+        // SAFETY: as above.
+        answer(data::send(descriptor, 0, kernel, ours, |first| unsafe { see_one(first, buffer, len) }))
     }
 
     fn writev(descriptor: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_writev, descriptor, pieces, count) };
         // SAFETY: the program's own buffers.
-        answer(data::send(descriptor, 0, kernel, |call| unsafe { write_pieces(call, pieces, count) }))
+        let ours = |call: &Call| unsafe { write_pieces(call, pieces, count) };
+        // SAFETY: as above.
+        answer(data::send(descriptor, 0, kernel, ours, |first| unsafe { see_pieces(first, pieces, count) }))
     }
 
     fn pwritev2(descriptor: c_int, pieces: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
@@ -117,7 +130,9 @@ hooks! {
             return answer(kernel());
         }
         // SAFETY: the program's own buffers.
-        answer(data::send(descriptor, 0, kernel, |call| unsafe { write_pieces(call, pieces, count) }))
+        let ours = |call: &Call| unsafe { write_pieces(call, pieces, count) };
+        // SAFETY: as above.
+        answer(data::send(descriptor, 0, kernel, ours, |first| unsafe { see_pieces(first, pieces, count) }))
     }
 
     fn send(descriptor: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t {
@@ -125,7 +140,8 @@ hooks! {
         let kernel = || unsafe { point!(SYS_sendto, descriptor, buffer, len, flags, 0, 0) };
         // SAFETY: the program's own buffer.
         let ours = |call: &Call| unsafe { transfer::send(call, Buffers::new(&[one(buffer, len)])) };
-        answer(data::send(descriptor, flags, kernel, ours))
+        // SAFETY: as above.
+        answer(data::send(descriptor, flags, kernel, ours, |first| unsafe { see_one(first, buffer, len) }))
     }
 
     fn sendto(
@@ -140,7 +156,8 @@ hooks! {
         let kernel = || unsafe { point!(SYS_sendto, descriptor, buffer, len, flags, address, address_len) };
         // SAFETY: the program's own buffer.
         let ours = |call: &Call| unsafe { transfer::send(call, Buffers::new(&[one(buffer, len)])) };
-        answer(data::send(descriptor, flags, kernel, ours))
+        // SAFETY: as above.
+        answer(data::send(descriptor, flags, kernel, ours, |first| unsafe { see_one(first, buffer, len) }))
     }
 
     fn sendmsg(descriptor: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
@@ -149,7 +166,9 @@ hooks! {
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_sendmsg, descriptor, message, flags) };
         // SAFETY: the program's own message.
-        answer(data::send(descriptor, flags, kernel, |call| unsafe { send_message(call, message) }))
+        let ours = |call: &Call| unsafe { send_message(call, message) };
+        // SAFETY: as above.
+        answer(data::send(descriptor, flags, kernel, ours, |first| unsafe { see_message(first, message) }))
     }
 
     fn sendmmsg(descriptor: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
@@ -163,7 +182,7 @@ hooks! {
         let octets = |sent| unsafe { octets(messages, sent) };
         // SAFETY: the program's own messages.
         let ours = |call: &Call| unsafe { send_messages(call, messages, count) };
-        answer_int(data::send_counted(descriptor, flags, kernel, octets, ours))
+        answer_int(data::send_counted(descriptor, flags, kernel, ours, (octets, unseen)))
     }
 
     fn sendfile(out: c_int, input: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
@@ -171,7 +190,7 @@ hooks! {
         let kernel = || unsafe { kernel!(SYS_sendfile, out, input, offset, count) };
         // SAFETY: the program's own place of a number.
         let ours = |call: &Call| unsafe { send_file(call, input, offset, count) };
-        answer(data::send(out, 0, kernel, ours))
+        answer(data::send(out, 0, kernel, ours, unseen))
     }
 
     fn sendfile64(out: c_int, input: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
@@ -189,8 +208,8 @@ hooks! {
     ) -> ssize_t {
         // SAFETY: the program's own call.
         let kernel = || unsafe { point!(SYS_splice, input, input_offset, out, out_offset, len, flags) };
-        let send = || data::send(out, 0, kernel, |call| pipe::send(call, input, len, flags));
-        answer(data::receive(input, 0, send, |call| pipe::receive(call, out, len, flags)))
+        let send = || data::send(out, 0, kernel, |call| pipe::send(call, input, len, flags), unseen);
+        answer(data::receive(input, 0, send, |call| pipe::receive(call, out, len, flags), unseen))
     }
 
     fn __read_chk(descriptor: c_int, buffer: *mut c_void, len: size_t, room: size_t) -> ssize_t {
@@ -266,6 +285,42 @@ unsafe fn write_pieces(call: &Call, pieces: *const iovec, count: c_int) -> isize
         |buffers| if buffers.len() == 0 { 0 } else { transfer::send(call, buffers) },
     )
 }
+
+/// Keeps the first octets of a connection from a buffer through which the kernel has moved them.
+///
+/// # Safety
+/// The buffer can be read as far as the kernel has used it.
+unsafe fn see_one(first: First, buffer: *const c_void, len: size_t) {
+    // SAFETY: as the caller promises.
+    unsafe { see_pieces(first, &one(buffer, len), 1) }
+}
+
+/// As [`see_one`], from pieces. The octets that are read are those that the kernel has moved.
+///
+/// # Safety
+/// As for [`see_one`]. So many pieces can be read.
+unsafe fn see_pieces(first: First, pieces: *const iovec, count: c_int) {
+    // SAFETY: as the caller promises.
+    if let Ok(pieces) = unsafe { pieces_of(pieces, count as usize) } {
+        // SAFETY: as above.
+        first.see(unsafe { Buffers::new(pieces) });
+    }
+}
+
+/// As [`see_one`], from a message.
+///
+/// # Safety
+/// As for [`see_one`]. The kernel has read the message.
+unsafe fn see_message(first: First, message: *const msghdr) {
+    // SAFETY: as the caller promises.
+    if let Ok(pieces) = unsafe { pieces_of((*message).msg_iov, (*message).msg_iovlen) } {
+        // SAFETY: as above.
+        first.see(unsafe { Buffers::new(pieces) });
+    }
+}
+
+/// The octets of a call are not in the program's memory, or in many pieces of it.
+fn unseen(_: First) {}
 
 /// Sends from a file: from the place in `offset`, or from where the file is read next.
 ///
