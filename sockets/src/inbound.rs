@@ -281,7 +281,7 @@ impl<'a> Inbound<'a> {
     /// Publishes all words again. The thread that takes the lock of a dead owner calls it, since the owner may have been
     /// killed between its own words and the link's; so does a thread that finds itself [behind](Self::is_behind).
     pub fn republish(&self) {
-        self.own.behind.store(0, Ordering::Relaxed);
+        self.own.behind.fetch_and(!TAKEN, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         let leg = self.own.leg();
         if leg.number != 0 {
@@ -290,7 +290,7 @@ impl<'a> Inbound<'a> {
         }
     }
 
-    /// True if a signal handler took octets in the middle of a section, or if the reader [has adopted](Self::has_adopted) a
+    /// True if a signal handler took octets in the middle of a section, or if the reader [has adopted](Self::take_adopted) a
     /// leg. The thread looks behind each section, without the lock, and if so, takes the lock again,
     /// [publishes](Self::republish) what was left to it, and asks for [sleepers](Self::sleepers).
     #[inline]

@@ -240,6 +240,21 @@ fn the_mode_says_which_barrier_a_sleeper_needs() {
 }
 
 #[test]
+fn a_waiter_hears_once_of_each_leg_that_the_reader_comes_to() {
+    let world = World::new();
+    let (outbound, inbound) = world.ringed();
+    assert!(!inbound.is_behind(), "nobody waits");
+    let waiter = WaiterName { member: 0, line: 0 };
+    world.link.channel(5).unwrap().directions[0].legs.waiter.store(waiter.to_word(), Ordering::Relaxed);
+    assert_eq!(outbound.begin_leg(ring(80, 18)), Ok(true));
+    assert_eq!((inbound.source(), inbound.is_behind()), (Ok(Source::Ring { available: 0 }), true));
+    // As behind a thread that was killed before it told the waiter.
+    inbound.republish();
+    assert_eq!([(); 2].map(|()| inbound.take_adopted()), [true, false]);
+    assert_eq!((inbound.is_behind(), inbound.waiting_sender()), (false, Some(Sleepers::One(waiter))));
+}
+
+#[test]
 fn a_signal_handler_reads_in_the_middle_of_a_section() {
     let world = World::new();
     let (outbound, inbound) = world.ringed();

@@ -2,6 +2,7 @@
 
 use core::ffi::c_int;
 
+use weft_sockets::end::FAR;
 use weft_sockets::{Broken, Gate, Inbound, Outbound, Source};
 
 use crate::ends::{self, Stream};
@@ -33,9 +34,9 @@ pub(crate) fn offered_outbound(stream: &Stream) -> Option<Outbound<'static>> {
     Outbound::new(&stream.end.outbound, links::of(link, stream.handle.slot)?, channel, party)
 }
 
-/// True if the sender ran on this thread's CPU when it published last.
+/// True if the sender ran on this thread's CPU when it published last. One on another host runs on none of these.
 pub(crate) fn is_on_this_cpu(stream: &Stream) -> bool {
-    inbound(stream).is_some_and(|inbound| inbound.sender_cpu() == calls::cpu())
+    !stream.end.has(FAR) && inbound(stream).is_some_and(|inbound| inbound.sender_cpu() == calls::cpu())
 }
 
 /// True if the other end has told nothing since the last look at a direction that is run here: no octets, or no room.

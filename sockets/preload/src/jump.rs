@@ -39,6 +39,9 @@ fn abandon_stream(stream: &Stream) {
     if let Some(outbound) = outbound {
         wake::wake(stream, outbound.sleepers());
     }
+    if let Some(inbound) = inbound {
+        wake::tell_sender(stream, &inbound);
+    }
 }
 
 fn free(lock: Lock<'_>) {

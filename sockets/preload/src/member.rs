@@ -41,6 +41,8 @@ pub(crate) struct Member {
     pub(crate) inbound: Option<Inbound<'static>>,
     /// Its sending direction.
     pub(crate) outbound: Option<&'static OwnOutbound>,
+    /// Its sender is on another host, which has another clock.
+    pub(crate) is_far: bool,
 }
 
 impl Member {
@@ -58,6 +60,7 @@ impl Member {
             is_removed: false,
             inbound: None,
             outbound: None,
+            is_far: false,
         }
     }
 
@@ -83,7 +86,8 @@ impl Member {
         self.stamp().is_some_and(|stamp| (1..MILLISECOND).contains(&stamp.wrapping_sub(now)))
     }
 
-    /// A number that is greater the later the octets in its ring came. In a leg by TCP they came before all of them.
+    /// A number that is greater the later the octets in its ring came. Octets in a leg by TCP, or of another host, came
+    /// before all of them.
     #[inline]
     pub(crate) fn rank(&self, now: u32) -> u64 {
         // Half of all stamps are before now, and half behind it.
@@ -93,7 +97,7 @@ impl Member {
     /// When the octets in its ring came, as their sender says.
     #[inline]
     fn stamp(&self) -> Option<u32> {
-        self.inbound.and_then(|inbound| inbound.stamp())
+        self.inbound.filter(|_| !self.is_far).and_then(|inbound| inbound.stamp())
     }
 
     /// The data by which the kernel's set names the member while it is taken.

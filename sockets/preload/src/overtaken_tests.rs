@@ -340,6 +340,33 @@ fn the_daemon_hears_when_a_reader_comes_to_a_leg_or_wants_larger_ones() {
     far.forget(0x6028);
 }
 
+#[test]
+fn an_end_on_another_host_runs_on_no_cpu_of_this_one_and_by_another_clock() {
+    let _turn = family::turn();
+    let far = Far::new(0x602a);
+    far.from_there.note_cpu(calls::cpu());
+    assert!(!channel::is_on_this_cpu(&far.ends[0]));
+    far.from_there.stamp(|| 77);
+    far.from_there.write(b"abc").expect("room");
+    assert_eq!(far.receive(), 3);
+    let set = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a set");
+    let (own, number) = (far.own.as_raw_fd(), set.as_raw_fd());
+    for is_far in [true, false] {
+        if !is_far {
+            far.ends[0].end.identity.flags.fetch_and(!FAR, Ordering::Relaxed);
+        }
+        sets::enter(number);
+        let added =
+            control::control(number, libc::EPOLL_CTL_ADD, own, Some((libc::EPOLLIN.cast_unsigned(), 7)));
+        let member = sets::of(number).and_then(|set| set.member(own)).expect("a member");
+        assert_eq!((added, member.rank(70) == 0), (0, is_far));
+        assert_eq!(control::control(number, libc::EPOLL_CTL_DEL, own, None), 0);
+        let _purged = sets::of(number).map(|set| set.with(|| set.purge()));
+    }
+    table::replace(number, Entry::Unknown);
+    far.forget(0x602a);
+}
+
 /// The daemon's name in a link.
 const NAME: WaiterName = WaiterName { member: 0, line: 0 };
 /// The family that stands for the other host.

@@ -120,7 +120,7 @@ impl Section {
 pub(crate) fn catch_up(stream: &Stream, inbound: &Inbound<'_>) {
     while inbound.is_behind() {
         let Some(section) = Section::of_inbound(stream, inbound) else { break };
-        let has_adopted = inbound.has_adopted();
+        let has_adopted = inbound.take_adopted();
         inbound.republish();
         let sleepers = if has_adopted { inbound.waiting_sender() } else { inbound.sleepers() };
         section.leave();

@@ -9,6 +9,7 @@ use std::os::fd::AsRawFd;
 
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN};
 use weft_sockets::Lock;
+use weft_sockets::end::FAR;
 use weft_sockets::layout::ENDS;
 
 use crate::cells::{self, Place};
@@ -263,6 +264,7 @@ impl Set {
             return false;
         }
         (member.inbound, member.outbound) = (channel::offered_inbound(stream), Some(&stream.end.outbound));
+        member.is_far = stream.end.has(FAR);
         member.tell_end(stream, descriptor);
         self.store(descriptor, member);
         self.want_stamps(&member);

@@ -26,11 +26,11 @@ impl Inbound<'_> {
         self.shared.reader.stamps.store(1, Ordering::Relaxed);
     }
 
-    /// True if the reader has come to another leg while somebody waited for room. That may be a daemon, which carries the
-    /// reader's words to another host.
+    /// True once behind each leg that the reader has come to while somebody waited for room. That may be a daemon, which
+    /// carries the reader's words to another host: [it](Self::waiting_sender) has to hear of the leg.
     #[must_use]
-    pub fn has_adopted(&self) -> bool {
-        self.own.behind.load(Ordering::Relaxed) & ADOPTED != 0
+    pub fn take_adopted(&self) -> bool {
+        self.own.behind.fetch_and(!ADOPTED, Ordering::Relaxed) & ADOPTED != 0
     }
 
     /// Returns who waits for room, or carries the reader's words to another host, behind a store of such a word.
