@@ -26,7 +26,41 @@ pub(crate) fn wait(
     let Some(set) = sets::of(descriptor).filter(|_| !events.is_empty()) else {
         return calls::epoll_wait(descriptor, events, span, mask);
     };
-    set.inner().for_each(|inner| watch(inner, DEPTH));
+    let left = watch_all(set.inner(), DEPTH);
+    if left == u64::MAX {
+        return wait_for(set, (descriptor, events), span, mask);
+    }
+    wait_by_turns(left, span, |span| {
+        let result = wait_for(set, (descriptor, events), span, mask);
+        (result, watch_all(set.inner(), DEPTH))
+    })
+}
+
+/// Waits by turns, each at most as long as the one before has told, until one finds something or the time is over. `left`
+/// is the length of the first one, in nanoseconds.
+#[cold]
+pub(crate) fn wait_by_turns(
+    mut left: u64,
+    span: Option<timespec>,
+    mut turn: impl FnMut(Option<timespec>) -> (isize, u64),
+) -> isize {
+    let until = Limit::behind(span);
+    loop {
+        let (result, next) = turn(Some(until.left_at_most(left)));
+        if result != 0 || until.is_over() {
+            return result;
+        }
+        left = next;
+    }
+}
+
+/// Waits for a set whose inner sets are watched.
+fn wait_for(
+    set: &'static Set,
+    (descriptor, events): (c_int, &mut [epoll_event]),
+    span: Option<timespec>,
+    mask: Option<Signals>,
+) -> isize {
     let until = Limit::behind(span);
     let mut wait = Wait { set, descriptor, events, len: 0, leaves_some: false, has_slept: false };
     if set.row.len() == 0 {
@@ -48,21 +82,24 @@ pub(crate) fn wait(
     wait.run(until, mask)
 }
 
-/// Readies a set for waits in which it is a descriptor itself: its doorbell rings if, and as long as, its rings have
-/// something.
-pub(crate) fn watch(set: &'static Set, depth: u32) {
-    if depth > 0 {
-        set.inner().for_each(|inner| watch(inner, depth - 1));
-    }
+/// Readies sets for waits in which they are descriptors themselves. Returns how many nanoseconds the wait may take until it
+/// has to do so again: news that the kernel has told of a member may count by then.
+pub(crate) fn watch_all(sets: impl Iterator<Item = &'static Set>, depth: u32) -> u64 {
+    sets.map(|set| watch(set, depth)).min().unwrap_or(u64::MAX)
+}
+
+/// Readies a set: its doorbell rings if, and as long as, its rings have something.
+fn watch(set: &'static Set, depth: u32) -> u64 {
+    let inner = if depth > 0 { watch_all(set.inner(), depth - 1) } else { u64::MAX };
     set.is_watched.store(true, Ordering::SeqCst);
     let _purged = set.with(|| set.purge());
-    set.catch_up();
     let waiter = if set.row.len() == 0 { None } else { set.waiter() };
-    let Some(waiter) = waiter else { return };
+    let Some(waiter) = waiter else { return inner };
     waiter.doze(false);
     // Before the look: what a peer rings for behind it is not silenced.
     waiter.silence();
     announce(set, waiter, true);
+    let left = inner.min(set.catch_up());
     let is_ready = set.with(|| {
         set.taken().any(|(descriptor, member)| {
             member.stream(descriptor).is_some_and(|stream| member.is_ready(&stream, descriptor))
@@ -71,6 +108,7 @@ pub(crate) fn watch(set: &'static Set, depth: u32) {
     if is_ready == Some(true) {
         waiter.ring();
     }
+    left
 }
 
 /// Names the set's waiter in the rings of members, and makes the barrier that has to follow. Unless `all` are wanted, it

@@ -283,6 +283,52 @@ fn waits_tell_the_end_once_the_link_does_or_the_time_is_over() {
 }
 
 #[test]
+fn a_wait_for_a_set_in_a_list_or_in_a_set_hears_of_an_end_that_the_link_does_not_tell() {
+    let _turn = family::turn();
+    for is_in_a_set in [false, true] {
+        let far = Far::new(0x602b);
+        let [inner, outer] = [(); 2].map(|()| epoll::create(epoll::CreateFlags::CLOEXEC).expect("a set"));
+        let [inner_number, outer_number] = [&inner, &outer].map(|set| {
+            sets::enter(set.as_raw_fd());
+            set.as_raw_fd()
+        });
+        let add = |set, descriptor, events: c_int| {
+            let event = Some((events.cast_unsigned(), 7));
+            assert_eq!(control::control(set, libc::EPOLL_CTL_ADD, descriptor, event), 0);
+        };
+        let own = far.own.as_raw_fd();
+        add(inner_number, own, libc::EPOLLIN | libc::EPOLLRDHUP);
+        add(outer_number, inner_number, libc::EPOLLIN);
+        let wait = |milliseconds: u64| {
+            let span = Some(clock::span(milliseconds * MILLISECOND));
+            if is_in_a_set {
+                let mut events = [epoll_event { events: 0, u64: 0 }];
+                waits::wait(outer_number, &mut events, span, None)
+            } else {
+                poll::wait(&mut [pollfd { fd: inner_number, events: POLLIN, revents: 0 }], span, None)
+            }
+        };
+        let look = || {
+            waits::wait(inner_number, &mut [epoll_event { events: 0, u64: 0 }], Some(clock::span(0)), None)
+        };
+        // The first look may find a doorbell that is new.
+        let _rung = wait(0);
+        far.end_early();
+        assert_eq!((look(), wait(0)), (0, 0));
+        let early = &far.ends[0].end.inbound.early;
+        early.store(ends::milliseconds().wrapping_sub(PATIENCE - 100), Ordering::Relaxed);
+        let begin = clock::now();
+        assert_eq!((wait(20_000), look()), (1, 1));
+        assert!(clock::now() - begin < 15_000 * MILLISECOND);
+        sets::forget(own, far.ends[0].handle);
+        for set in [inner_number, outer_number] {
+            table::replace(set, Entry::Unknown);
+        }
+        far.forget(0x602b);
+    }
+}
+
+#[test]
 fn a_sender_goes_on_behind_the_kernels_end_until_the_reader_is_dead() {
     let _turn = family::turn();
     for tells in [true, false] {

@@ -21,9 +21,18 @@ use crate::{anchor, backlog, channel, epoll, gates, overtaken, real, section, se
 
 /// Waits as `ppoll` does. Returns the kernel's answer.
 pub(crate) fn wait(items: &mut [pollfd], span: Option<timespec>, mask: Option<Signals>) -> isize {
-    for set in items.iter().filter_map(|item| sets::of(item.fd)) {
-        epoll::watch(set, epoll::DEPTH);
+    let left = epoll::watch_all(items.iter().filter_map(|item| sets::of(item.fd)), epoll::DEPTH);
+    if left == u64::MAX {
+        return wait_watched(items, span, mask);
     }
+    epoll::wait_by_turns(left, span, |span| {
+        let result = wait_watched(items, span, mask);
+        (result, epoll::watch_all(items.iter().filter_map(|item| sets::of(item.fd)), epoll::DEPTH))
+    })
+}
+
+/// As [`wait`], for a list whose sets are watched.
+fn wait_watched(items: &mut [pollfd], span: Option<timespec>, mask: Option<Signals>) -> isize {
     if items.iter().all(|item| ends::known(item.fd).is_none()) {
         return calls::ppoll(items, span, mask);
     }
