@@ -9,6 +9,8 @@ mod claim;
 mod digest;
 pub mod end;
 #[cfg(not(loom))]
+pub mod far;
+#[cfg(not(loom))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod gate;

@@ -1,0 +1,222 @@
+//! The receiving direction of an end of this host: its daemon publishes what the other daemon tells of the sender.
+
+use crate::broken::Broken;
+use crate::far::notice::NoticeKind;
+use crate::far::{low_half, widen};
+use crate::layout::{ATTACHED, COMMITTED, DECLINED, Direction, FINAL, NOWHERE, RESET};
+use crate::leg::{Carrier, Leg, RingPlace};
+use crate::sync::{Ordering, fence};
+use crate::waiter::{Sleepers, WaiterName};
+
+/// What a daemon knows of a direction whose reader is on its host.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    leg: Leg,
+    start: u64,
+    /// The position behind the last octet that has come by a ring.
+    tail: u64,
+    /// The head that the other daemon was told.
+    credited: u64,
+    /// The rings that the other daemon may write to.
+    rings: Vec<RingPlace>,
+    adopted: u16,
+    attached: u32,
+    is_asked_back: bool,
+    is_wide: bool,
+    is_ended: bool,
+}
+
+/// The readers who have to be woken behind a publication.
+pub type Published = Option<Sleepers>;
+
+impl Incoming {
+    /// A direction that has begun no leg but that by TCP. `first` is the ring that the other daemon may write to.
+    #[must_use]
+    pub fn new(first: RingPlace) -> Self {
+        Self {
+            leg: Leg::default(),
+            start: 0,
+            tail: 0,
+            credited: 0,
+            rings: vec![first],
+            adopted: 0,
+            attached: 0,
+            is_asked_back: false,
+            is_wide: false,
+            is_ended: false,
+        }
+    }
+
+    /// Lets the other daemon write to a further ring.
+    pub fn add_ring(&mut self, ring: RingPlace) {
+        self.rings.push(ring);
+    }
+
+    /// Takes a ring back that the sender has given back. Returns false if it is none of this direction, or in use.
+    pub fn remove_ring(&mut self, ring: RingPlace) -> bool {
+        let at = self.rings.iter().position(|own| *own == ring);
+        let Some(at) = at.filter(|_| self.leg.carrier != Carrier::Ring(ring)) else { return false };
+        self.rings.swap_remove(at);
+        true
+    }
+
+    /// Names the daemon as the one who sleeps until the reader says something. It stays named.
+    pub fn announce(words: &Direction, waiter: WaiterName) {
+        words.legs.waiter.store(waiter.to_word(), Ordering::SeqCst);
+    }
+
+    /// Begins the sender's next leg.
+    ///
+    /// # Errors
+    /// The other daemon broke a rule.
+    pub fn handle_leg(
+        &mut self,
+        words: &Direction,
+        number: u16,
+        ring: Option<RingPlace>,
+        start: u64,
+    ) -> Result<Published, Broken> {
+        let carrier = ring.map_or(Carrier::Tcp, Carrier::Ring);
+        let is_sound = match (number.wrapping_sub(self.leg.number), ring) {
+            (1, Some(ring)) => {
+                let is_first = self.leg.carrier == Carrier::Tcp;
+                let follows = if is_first { start >= self.tail } else { start == self.tail };
+                follows && self.adopted == self.leg.number && self.rings.contains(&ring)
+            }
+            (0, None) => self.leg.carrier == Carrier::Tcp,
+            (1 | 2, None) => true,
+            _ => false,
+        };
+        if !is_sound || start < self.credited || self.is_ended {
+            return Err(Broken);
+        }
+        if ring.is_some() && self.leg.carrier == Carrier::Tcp {
+            self.credited = start;
+        }
+        (self.leg, self.start, self.tail) = (Leg { number, carrier }, start, start);
+        words.producer.beside_start.store(NOWHERE, Ordering::Relaxed);
+        words.producer.tail.store(start, Ordering::Release);
+        words.legs.start.store(start, Ordering::Relaxed);
+        words.legs.leg.store(self.leg.to_word(), Ordering::Release);
+        Ok(sleepers(words))
+    }
+
+    /// Takes a notice of the sender's daemon.
+    ///
+    /// # Errors
+    /// That daemon broke a rule.
+    pub fn handle(&mut self, words: &Direction, kind: NoticeKind, value: u32) -> Result<Published, Broken> {
+        match kind {
+            NoticeKind::Data => self.handle_data(words, value),
+            NoticeKind::Reset => {
+                set(words, RESET);
+                Ok(sleepers(words))
+            }
+            NoticeKind::Declined if self.is_asked_back => {
+                words.reader.attached.store(DECLINED, Ordering::Release);
+                Ok(sleepers(words))
+            }
+            _ => Err(Broken),
+        }
+    }
+
+    /// The stream ends behind this position.
+    ///
+    /// # Errors
+    /// The other daemon broke a rule.
+    pub fn handle_final(&mut self, words: &Direction, end: u64) -> Result<Published, Broken> {
+        let is_at_tail = self.leg.carrier == Carrier::Tcp || end == self.tail;
+        if !is_at_tail || self.is_ended {
+            return Err(Broken);
+        }
+        self.is_ended = true;
+        words.legs.end.store(end, Ordering::Relaxed);
+        set(words, FINAL);
+        Ok(sleepers(words))
+    }
+
+    /// Tells what the other daemon has to hear next of the reader. `is_idle`: the daemon is about to sleep.
+    ///
+    /// # Errors
+    /// The reader broke a rule of the link.
+    pub fn poll(&mut self, words: &Direction, is_idle: bool) -> Result<Option<(NoticeKind, u32)>, Broken> {
+        // Before the head: a reader takes nothing behind its question.
+        let is_asked_back = words.reader.please.load(Ordering::Acquire) != 0;
+        let adopted = words.consumer.adopted.load(Ordering::Acquire);
+        let head = words.consumer.head.load(Ordering::Acquire);
+        // In a leg by TCP a reader may show where it is there.
+        let head = if self.leg.carrier == Carrier::Tcp { head.min(self.tail) } else { head };
+        let is_last = is_idle && head == self.tail || is_asked_back || self.is_ended;
+        if self.is_credit_due(head, is_last)? {
+            self.credited = head;
+            return Ok(Some((NoticeKind::Credit, low_half(head))));
+        }
+        if adopted == u64::from(self.leg.number) && self.adopted != self.leg.number {
+            self.adopted = self.leg.number;
+            return Ok(Some((NoticeKind::Adopted, u32::from(self.adopted))));
+        }
+        if self.attached == 0 {
+            // From now on the reader has to ask: the sender may begin a ring at any moment.
+            let attached = &words.reader.attached;
+            let _committed =
+                attached.compare_exchange(ATTACHED, COMMITTED, Ordering::AcqRel, Ordering::Relaxed);
+            let told = match attached.load(Ordering::Acquire) {
+                COMMITTED => ATTACHED,
+                DECLINED => DECLINED,
+                _ => 0,
+            };
+            self.attached = told;
+            if told != 0 {
+                return Ok(Some((NoticeKind::Attached, told)));
+            }
+        }
+        if is_asked_back != self.is_asked_back {
+            self.is_asked_back = is_asked_back;
+            return Ok(Some((NoticeKind::Please, u32::from(is_asked_back))));
+        }
+        if !self.is_wide && words.reader.wide.load(Ordering::Relaxed) != 0 {
+            self.is_wide = true;
+            return Ok(Some((NoticeKind::Wide, 0)));
+        }
+        Ok(None)
+    }
+
+    /// True if the other daemon has to hear of this head: behind a quarter of the ring, or if it is the last for now.
+    fn is_credit_due(&self, head: u64, is_last: bool) -> Result<bool, Broken> {
+        // A reader that is not in this leg yet shows a head of the one before.
+        if head <= self.credited {
+            return Ok(false);
+        }
+        if head > self.tail {
+            return Err(Broken);
+        }
+        let much = match self.leg.carrier {
+            Carrier::Ring(ring) => ring.len() / 4,
+            // The rest of the ring before it.
+            Carrier::Tcp => 1,
+        };
+        Ok(is_last || head - self.credited >= much)
+    }
+
+    fn handle_data(&mut self, words: &Direction, value: u32) -> Result<Published, Broken> {
+        let Carrier::Ring(ring) = self.leg.carrier else { return Err(Broken) };
+        let end = self.credited.max(self.start).checked_add(ring.len()).ok_or(Broken)?;
+        if self.is_ended {
+            return Err(Broken);
+        }
+        self.tail = widen(self.tail, value, end.checked_sub(self.tail).ok_or(Broken)?)?;
+        words.producer.tail.store(self.tail, Ordering::Release);
+        Ok(sleepers(words))
+    }
+}
+
+/// The readers who sleep.
+fn sleepers(words: &Direction) -> Published {
+    fence(Ordering::SeqCst);
+    Sleepers::from_word(words.reader.waiter.load(Ordering::Relaxed))
+}
+
+fn set(words: &Direction, flag: u16) {
+    let flags = &words.producer.flags;
+    flags.store(flags.load(Ordering::Relaxed) | flag, Ordering::Release);
+}

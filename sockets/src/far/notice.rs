@@ -1,0 +1,97 @@
+//! What one daemon tells another for nearly each message: 8 octets of Immediate Data (RFC 7306 section 6).
+
+/// A short message between two daemons.
+///
+/// The octets are a number in network order: the kind in the highest 4 bits, the channel in the next 28, the value.
+///
+/// ```
+/// use weft_sockets::far::{Notice, NoticeKind};
+/// let notice = Notice { kind: NoticeKind::Data, channel: 5, value: 0x1_0000 };
+/// assert_eq!(notice.encode(), [0x10, 0, 0, 5, 0, 1, 0, 0]);
+/// assert_eq!(Notice::decode(notice.encode()), Some(notice));
+/// assert_eq!(Notice::decode([0; 8]), None);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// What is told.
+    pub kind: NoticeKind,
+    /// The number that the receiving daemon has given the channel, below 2^28.
+    pub channel: u32,
+    /// See the kind.
+    pub value: u32,
+}
+
+/// What a [`Notice`] tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum NoticeKind {
+    /// Octets are in the ring, up to the position of which the value is the low half.
+    Data = 1,
+    /// The reader has taken the octets up to this position, and their memory may be used again.
+    Credit = 2,
+    /// The reader has decided: the value is that of [`Reader::attached`](crate::layout::Reader::attached).
+    Attached = 3,
+    /// The sender has gone back to TCP, or stays there, as the reader has asked.
+    Declined = 4,
+    /// The reader is in the leg whose number is the value.
+    Adopted = 5,
+    /// The value is 1 if the reader wants the stream back on TCP, and 0 if it wants that no more.
+    Please = 6,
+    /// The reader wants larger rings than others.
+    Wide = 7,
+    /// The connection was reset.
+    Reset = 8,
+    /// The end of this daemon's host is closed, and all that it has sent is told.
+    Closed = 9,
+}
+
+/// Channels of a host: 28 bits.
+pub(crate) const CHANNELS: u32 = 1 << 28;
+
+impl Notice {
+    /// Returns the octets.
+    #[must_use]
+    pub const fn encode(self) -> [u8; 8] {
+        let head = (self.kind as u32) << 28 | self.channel & (CHANNELS - 1);
+        ((head as u64) << 32 | self.value as u64).to_be_bytes()
+    }
+
+    /// Returns the notice in these octets, if there is one.
+    #[must_use]
+    pub const fn decode(octets: [u8; 8]) -> Option<Self> {
+        let [a, b, c, d, e, f, g, h] = octets;
+        let kind = match a >> 4 {
+            1 => NoticeKind::Data,
+            2 => NoticeKind::Credit,
+            3 => NoticeKind::Attached,
+            4 => NoticeKind::Declined,
+            5 => NoticeKind::Adopted,
+            6 => NoticeKind::Please,
+            7 => NoticeKind::Wide,
+            8 => NoticeKind::Reset,
+            9 => NoticeKind::Closed,
+            _ => return None,
+        };
+        let channel = u32::from_be_bytes([a, b, c, d]) & (CHANNELS - 1);
+        Some(Self { kind, channel, value: u32::from_be_bytes([e, f, g, h]) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_read_is_what_is_written(octets: [u8; 8]) {
+            if let Some(notice) = Notice::decode(octets) {
+                prop_assert!(notice.channel < CHANNELS);
+                prop_assert_eq!(notice.encode(), octets);
+            } else {
+                prop_assert!(!(1..=9).contains(&(octets[0] >> 4)));
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The sending direction of an end of this host: its daemon reads what the sender publishes, and sends it on.
+
+use crate::broken::Broken;
+use crate::far::notice::NoticeKind;
+use crate::far::{low_half, widen};
+use crate::layout::{ATTACHED, COMMITTED, DECLINED, Direction, FINAL, RESET};
+use crate::leg::{Carrier, Leg, RingPlace};
+use crate::sync::{Ordering, fence};
+use crate::waiter::{Sleepers, WaiterName};
+
+/// What a daemon knows of a direction whose sender is on its host.
+///
+/// The words of the link are the sender's. They are checked against what stands here.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// The leg that the other daemon was told of, and where it begins.
+    leg: Leg,
+    start: u64,
+    /// The position behind the last octet that was sent by a ring.
+    sent: u64,
+    /// The position up to which the reader has taken octets.
+    head: u64,
+    /// The rings of the sender, each with its place in the link of the reader.
+    rings: Vec<(RingPlace, RingPlace)>,
+    is_asked_back: bool,
+    is_end_told: bool,
+    is_reset_told: bool,
+    is_declined_told: bool,
+}
+
+/// What has to be sent to the other daemon next. Each is to be sent before the next is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duty {
+    /// Octets from one ring to the other, by an RDMA Write, and behind them a [`NoticeKind::Data`] with this value.
+    Write {
+        /// The octets in the link of the sender.
+        from: u64,
+        /// The place for them in the link of the reader.
+        to: u64,
+        /// How many.
+        len: u32,
+        /// The low half of the position behind them.
+        value: u32,
+    },
+    /// A leg begins.
+    Leg {
+        /// Its number.
+        number: u16,
+        /// The ring in the link of the reader. `None`: TCP.
+        ring: Option<RingPlace>,
+        /// The position of its first octet.
+        start: u64,
+    },
+    /// The stream ends behind this position.
+    Final {
+        /// The position.
+        end: u64,
+    },
+    /// A notice without further fields.
+    Notice {
+        /// Its kind.
+        kind: NoticeKind,
+        /// Its value.
+        value: u32,
+    },
+}
+
+impl Outgoing {
+    /// A direction that has begun no leg but that by TCP. `first` is the sender's first ring, with its place in the link
+    /// of the reader.
+    #[must_use]
+    pub fn new(first: (RingPlace, RingPlace)) -> Self {
+        Self {
+            leg: Leg::default(),
+            start: 0,
+            sent: 0,
+            head: 0,
+            rings: vec![first],
+            is_asked_back: false,
+            is_end_told: false,
+            is_reset_told: false,
+            is_declined_told: false,
+        }
+    }
+
+    /// Takes a further ring, with its place in the link of the reader.
+    pub fn add_ring(&mut self, here: RingPlace, there: RingPlace) {
+        self.rings.push((here, there));
+    }
+
+    /// Forgets a ring that the sender gives back. Returns its place in the link of the reader.
+    pub fn remove_ring(&mut self, here: RingPlace) -> Option<RingPlace> {
+        let at = self.rings.iter().position(|(own, _)| *own == here)?;
+        Some(self.rings.swap_remove(at).1)
+    }
+
+    /// Names the daemon as the one who sleeps until there are octets. It stays named.
+    pub fn announce(words: &Direction, waiter: WaiterName) {
+        words.reader.waiter.store(waiter.to_word(), Ordering::SeqCst);
+    }
+
+    /// True if all octets are sent and taken, and the end is told.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        (self.is_end_told || self.is_reset_told) && self.head >= self.sent
+    }
+
+    /// Tells what the other daemon has to hear next. A `Write` has at most `most` octets. With `may_write` false, the
+    /// octets wait, and all that comes behind them.
+    ///
+    /// # Errors
+    /// The sender broke a rule of the link.
+    pub fn poll(&mut self, words: &Direction, most: u32, may_write: bool) -> Result<Option<Duty>, Broken> {
+        // What is seen here first covers what was published before: the answer comes behind its leg, the end behind the
+        // last octet, and a tail in the next leg behind that leg.
+        let is_declined = words.reader.attached.load(Ordering::Acquire) == DECLINED;
+        let flags = words.producer.flags.load(Ordering::Acquire);
+        let tail = words.producer.tail.load(Ordering::Acquire);
+        let leg = Leg::from_word(words.legs.leg.load(Ordering::Acquire)).ok_or(Broken)?;
+        let start = words.legs.start.load(Ordering::Relaxed);
+        let is_next = self.is_next(leg, start)?;
+        if let Some(ring) = self.ring() {
+            // The sender has published all octets of a leg before it begins the next. This tail may be older.
+            let end = if is_next { start } else { tail };
+            if end > self.sent {
+                return if may_write { self.write(ring, end, most).map(Some) } else { Ok(None) };
+            }
+        }
+        if is_next {
+            return self.begin(leg, start).map(Some);
+        }
+        if flags & FINAL != 0 && !self.is_end_told {
+            self.is_end_told = true;
+            let end = words.legs.end.load(Ordering::Relaxed);
+            let is_sound = self.leg.carrier == Carrier::Tcp || end == self.sent;
+            return if is_sound { Ok(Some(Duty::Final { end })) } else { Err(Broken) };
+        }
+        if flags & RESET != 0 && !self.is_reset_told {
+            self.is_reset_told = true;
+            return Ok(Some(Duty::Notice { kind: NoticeKind::Reset, value: 0 }));
+        }
+        if is_declined && self.is_asked_back && !self.is_declined_told {
+            self.is_declined_told = true;
+            return Ok(Some(Duty::Notice { kind: NoticeKind::Declined, value: 0 }));
+        }
+        Ok(None)
+    }
+
+    /// Takes what the daemon of the reader has told. Returns those who have to be woken.
+    ///
+    /// # Errors
+    /// That daemon broke a rule.
+    pub fn handle(
+        &mut self,
+        words: &Direction,
+        kind: NoticeKind,
+        value: u32,
+    ) -> Result<Option<Sleepers>, Broken> {
+        match kind {
+            NoticeKind::Credit => return self.handle_credit(words, value),
+            NoticeKind::Adopted if value == u32::from(self.leg.number) => {
+                self.head = self.head.max(self.start.min(self.sent));
+                words.consumer.head.store(self.head, Ordering::Relaxed);
+                words.consumer.adopted.store(u64::from(self.leg.number), Ordering::Release);
+            }
+            NoticeKind::Attached if value == ATTACHED || value == DECLINED => {
+                let attached = &words.reader.attached;
+                let _decided = attached.compare_exchange(0, value, Ordering::AcqRel, Ordering::Relaxed);
+            }
+            NoticeKind::Please if value <= 1 => return Ok(self.handle_question(words, value)),
+            // The leg was taken back before the other daemon heard of that.
+            NoticeKind::Adopted if self.is_asked_back => {}
+            NoticeKind::Wide => words.reader.wide.store(1, Ordering::Relaxed),
+            _ => return Err(Broken),
+        }
+        Ok(None)
+    }
+
+    fn handle_credit(&mut self, words: &Direction, value: u32) -> Result<Option<Sleepers>, Broken> {
+        let head = widen(self.head, value, self.sent.saturating_sub(self.head))?;
+        self.head = head;
+        words.consumer.head.store(head, Ordering::Release);
+        fence(Ordering::SeqCst);
+        Ok(Sleepers::from_word(words.legs.waiter.load(Ordering::Relaxed)))
+    }
+
+    /// The reader wants the stream back on TCP. If the sender has not promised a ring yet, the daemon answers for it.
+    fn handle_question(&mut self, words: &Direction, value: u32) -> Option<Sleepers> {
+        self.is_asked_back |= value == 1;
+        let attached = &words.reader.attached;
+        if value == 1 {
+            let _answered =
+                attached.compare_exchange(ATTACHED, DECLINED, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        words.reader.please.store(value, Ordering::Release);
+        (attached.load(Ordering::Relaxed) == COMMITTED).then_some(Sleepers::Everybody)
+    }
+
+    /// True if the sender has begun a leg that the other daemon does not know.
+    fn is_next(&self, leg: Leg, start: u64) -> Result<bool, Broken> {
+        let step = leg.number.wrapping_sub(self.leg.number);
+        match (step, leg.carrier) {
+            (0, carrier) if carrier == self.leg.carrier => {
+                // A sender that has gone back by itself, and then is asked back, begins the leg at an earlier octet.
+                let is_earlier = carrier == Carrier::Tcp && start < self.start;
+                if !is_earlier || self.is_asked_back && start >= self.head {
+                    Ok(is_earlier)
+                } else {
+                    Err(Broken)
+                }
+            }
+            (1, Carrier::Ring(_)) if start >= self.sent.max(self.start) => Ok(true),
+            (1, Carrier::Tcp) if start >= self.sent => Ok(true),
+            // A sender that is asked back takes back what was not read. It may be a leg before its reader.
+            (1 | 2, Carrier::Tcp) if self.is_asked_back && start >= self.head => Ok(true),
+            _ => Err(Broken),
+        }
+    }
+
+    fn begin(&mut self, leg: Leg, start: u64) -> Result<Duty, Broken> {
+        let ring = match leg.carrier {
+            Carrier::Tcp => None,
+            Carrier::Ring(here) => Some(self.there(here).ok_or(Broken)?),
+        };
+        match (ring, self.leg.carrier) {
+            // What is taken back goes by TCP.
+            (None, _) => self.sent = self.sent.min(start),
+            (Some(_), Carrier::Tcp) => (self.sent, self.head) = (start, start),
+            (Some(_), Carrier::Ring(_)) => {}
+        }
+        (self.leg, self.start) = (leg, start);
+        Ok(Duty::Leg { number: leg.number, ring, start })
+    }
+
+    fn write(&mut self, (here, there): (RingPlace, RingPlace), end: u64, most: u32) -> Result<Duty, Broken> {
+        if end - self.head.max(self.start) > here.len() {
+            return Err(Broken);
+        }
+        let at = self.sent & (here.len() - 1);
+        let len = (end - self.sent).min(here.len() - at).min(u64::from(most));
+        self.sent += len;
+        Ok(Duty::Write {
+            from: here.offset() + at,
+            to: there.offset() + at,
+            len: low_half(len),
+            value: low_half(self.sent),
+        })
+    }
+
+    /// The ring of the current leg, and its place in the link of the reader.
+    fn ring(&self) -> Option<(RingPlace, RingPlace)> {
+        let Carrier::Ring(here) = self.leg.carrier else { return None };
+        Some((here, self.there(here)?))
+    }
+
+    fn there(&self, here: RingPlace) -> Option<RingPlace> {
+        self.rings.iter().find(|(own, _)| *own == here).map(|(_, there)| *there)
+    }
+}

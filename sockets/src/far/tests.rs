@@ -1,0 +1,348 @@
+//! A sender and a reader on two hosts, with their daemons between them, and what is on its way.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::{Duty, Incoming, NoticeKind, Outgoing};
+use crate::layout::{Direction, End};
+use crate::leg::{Carrier, RingPlace};
+use crate::memory::{Link, Slab};
+use crate::ring::index;
+use crate::sync::Ordering::Relaxed;
+use crate::{Broken, Inbound, Outbound, Sink, Sleepers, Source, WaiterName};
+
+/// The rings of the sender's link, and of the reader's, by number.
+const HERE: [(u32, u8); 3] = [(64, 16), (66, 17), (68, 16)];
+const THERE: [(u32, u8); 3] = [(80, 16), (70, 17), (81, 16)];
+const DAEMON: WaiterName = WaiterName { member: 0, line: 0 };
+
+fn place((unit, log2): (u32, u8)) -> RingPlace {
+    RingPlace::new(unit, log2).unwrap()
+}
+
+/// One direction between two hosts.
+struct Hosts {
+    links: [Link; 2],
+    slab: Slab,
+    outgoing: Outgoing,
+    incoming: Incoming,
+    forth: VecDeque<Duty>,
+    back: VecDeque<(NoticeKind, u32)>,
+    tcp: VecDeque<u8>,
+    sent: Vec<u8>,
+    received: Vec<u8>,
+}
+
+impl Hosts {
+    fn new() -> Self {
+        let links = [(); 2].map(|()| Link::map(Link::create().unwrap()).unwrap());
+        let mut outgoing = Outgoing::new((place(HERE[0]), place(THERE[0])));
+        let mut incoming = Incoming::new(place(THERE[0]));
+        for number in 1..HERE.len() {
+            outgoing.add_ring(place(HERE[number]), place(THERE[number]));
+            incoming.add_ring(place(THERE[number]));
+        }
+        let slab = Slab::map(Slab::create().unwrap()).unwrap();
+        let (forth, back, tcp) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        let it = Self { links, slab, outgoing, incoming, forth, back, tcp, sent: vec![], received: vec![] };
+        Outgoing::announce(it.words(0), DAEMON);
+        Incoming::announce(it.words(1), DAEMON);
+        it
+    }
+
+    fn end(&self, slot: u32) -> &End {
+        self.slab.end(slot).unwrap()
+    }
+
+    /// The sender is party 0 of its link, and the reader party 1 of its own.
+    fn words(&self, host: usize) -> &Direction {
+        &self.links[host].channel(5).unwrap().directions[0]
+    }
+
+    fn outbound(&self) -> Outbound<'_> {
+        Outbound::new(&self.end(0).outbound, &self.links[0], 5, 0).unwrap()
+    }
+
+    fn inbound(&self) -> Inbound<'_> {
+        Inbound::new(&self.end(1).inbound, &self.links[1], 5, 1).unwrap()
+    }
+
+    /// The sender's daemon works. Returns false if it has nothing to do.
+    fn send(&mut self, most: u32) -> bool {
+        let words = &self.links[0].channel(5).unwrap().directions[0];
+        let Some(duty) = self.outgoing.poll(words, most, true).unwrap() else { return false };
+        self.forth.push_back(duty);
+        true
+    }
+
+    /// What the sender's daemon sent first arrives.
+    fn arrive(&mut self) -> bool {
+        let Some(duty) = self.forth.pop_front() else { return false };
+        let words = &self.links[1].channel(5).unwrap().directions[0];
+        match duty {
+            Duty::Write { from, to, len, value } => {
+                let mut octets = vec![0; len as usize];
+                let (source, target) = (covering(from), covering(to));
+                assert!(self.links[0].ring(source).read(index(from - source.offset()), &mut octets));
+                assert!(self.links[1].ring(target).write(index(to - target.offset()), &octets));
+                self.incoming.handle(words, NoticeKind::Data, value).unwrap();
+            }
+            Duty::Leg { number, ring, start } => {
+                self.incoming.handle_leg(words, number, ring, start).unwrap();
+            }
+            Duty::Final { end } => _ = self.incoming.handle_final(words, end).unwrap(),
+            Duty::Notice { kind, value } => _ = self.incoming.handle(words, kind, value).unwrap(),
+        }
+        true
+    }
+
+    /// The reader's daemon works, or what it sent first arrives. Returns false if there is nothing.
+    fn answer(&mut self, is_idle: bool) -> bool {
+        let words = &self.links[1].channel(5).unwrap().directions[0];
+        let told = self.incoming.poll(words, is_idle).unwrap();
+        self.back.extend(told);
+        told.is_some()
+    }
+
+    fn hear(&mut self) -> bool {
+        let Some((kind, value)) = self.back.pop_front() else { return false };
+        let words = &self.links[0].channel(5).unwrap().directions[0];
+        self.outgoing.handle(words, kind, value).unwrap();
+        true
+    }
+
+    fn settle(&mut self) {
+        while self.send(10_000) | self.arrive() | self.answer(true) | self.hear() {}
+    }
+
+    fn write(&mut self, len: usize) {
+        let begin = self.sent.len();
+        let octets: Vec<u8> =
+            (begin..begin + len).map(|at| (at * 31 + at / 251 + at / 65_521).to_le_bytes()[0]).collect();
+        let len = match self.outbound().sink() {
+            Sink::Ring => self.outbound().write(&octets).unwrap(),
+            Sink::Tcp => {
+                self.tcp.extend(&octets);
+                self.end(0).outbound.count(len as u64);
+                len
+            }
+        };
+        self.sent.extend(&octets[..len]);
+    }
+
+    fn read(&mut self, len: usize) -> usize {
+        let octets: Vec<u8> = match self.inbound().source().unwrap() {
+            Source::Ring { .. } => {
+                let mut octets = vec![0; len];
+                let len = self.inbound().read(&mut octets).unwrap();
+                octets[..len].to_vec()
+            }
+            Source::Tcp { left } => {
+                let left = left.map_or(usize::MAX, index);
+                let octets: Vec<u8> = self.tcp.drain(..len.min(left).min(self.tcp.len())).collect();
+                self.end(1).inbound.count(octets.len() as u64);
+                octets
+            }
+        };
+        let at = self.received.len();
+        assert_eq!(octets, self.sent[at..at + octets.len()], "what came is what was sent, from {at} on");
+        self.received.extend(&octets);
+        octets.len()
+    }
+
+    fn begin_leg(&self, number: usize) {
+        let carrier = HERE.get(number).map_or(Carrier::Tcp, |ring| Carrier::Ring(place(*ring)));
+        let current = self.end(0).outbound.leg().carrier;
+        let is_promised = carrier == Carrier::Tcp || self.outbound().is_attached() == Some(true);
+        if carrier != current && is_promised && (carrier == Carrier::Tcp || self.outbound().commit()) {
+            self.outbound().begin_leg(carrier).unwrap();
+        }
+    }
+
+    /// The reader wants TCP, and gets it for good.
+    fn lower(&mut self) {
+        self.inbound().ask_back();
+        let mut looks = 0;
+        while !self.inbound().is_answered() {
+            self.settle();
+            if self.outbound().owes_rest().unwrap() {
+                // What went by TCP since the leg before would come before the rest.
+                if self.outbound().give_back() == Err(Broken) {
+                    self.inbound().ask_no_more();
+                    return;
+                }
+                self.resend();
+            }
+            self.outbound().obey().unwrap();
+            self.resend();
+            looks += 1;
+            assert!(looks < 10, "nobody answers");
+        }
+        self.settle();
+        self.inbound().come_back().unwrap();
+        assert_eq!(self.outbound().sink(), Sink::Tcp);
+    }
+
+    /// The sender writes what the reader has left to the kernel's socket.
+    fn resend(&mut self) {
+        let head = index(self.end(0).outbound.head.load(Relaxed));
+        if let Some(pieces) = self.outbound().backlog() {
+            let len = pieces.iter().map(|piece| piece.1).sum();
+            self.tcp.extend(&self.sent[head..head + len]);
+            self.outbound().resent(len);
+        }
+    }
+}
+
+/// The ring in which an octet of a link lies.
+fn covering(at: u64) -> RingPlace {
+    let rings = HERE.iter().chain(&THERE).map(|ring| place(*ring));
+    let mut covering = rings.filter(|ring| (ring.offset()..ring.offset() + ring.len()).contains(&at));
+    covering.next().expect("inside of a ring")
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(usize),
+    Read(usize),
+    BeginLeg(usize),
+    Send(u32),
+    Arrive,
+    Answer(bool),
+    Hear,
+    Settle,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let size = || prop_oneof![3 => 0..100_usize, 1 => 0..40_000_usize, 1 => 60_000..140_000_usize];
+    prop_oneof![
+        6 => size().prop_map(Step::Write),
+        6 => size().prop_map(Step::Read),
+        2 => (0..=HERE.len()).prop_map(Step::BeginLeg),
+        6 => (1..70_000_u32).prop_map(Step::Send),
+        6 => Just(Step::Arrive),
+        6 => any::<bool>().prop_map(Step::Answer),
+        6 => Just(Step::Hear),
+        1 => Just(Step::Settle),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_stream_between_hosts_is_what_was_sent(
+        steps in proptest::collection::vec(step(), 1..200), is_lowered: bool,
+    ) {
+        let mut hosts = Hosts::new();
+        hosts.write(50);
+        hosts.inbound().attach();
+        hosts.settle();
+        for step in steps {
+            match step {
+                Step::Write(len) => hosts.write(len),
+                Step::Read(len) => _ = hosts.read(len),
+                Step::BeginLeg(number) => hosts.begin_leg(number),
+                Step::Send(most) => _ = hosts.send(most),
+                Step::Arrive => _ = hosts.arrive(),
+                Step::Answer(is_idle) => _ = hosts.answer(is_idle),
+                Step::Hear => _ = hosts.hear(),
+                Step::Settle => hosts.settle(),
+            }
+        }
+        if is_lowered {
+            hosts.lower();
+        }
+        hosts.write(700);
+        hosts.settle();
+        hosts.outbound().finish().unwrap();
+        loop {
+            hosts.settle();
+            if hosts.read(30_000) == 0 {
+                break;
+            }
+        }
+        hosts.settle();
+        prop_assert!(hosts.inbound().is_at_end(), "{:?}", hosts.inbound().end());
+        prop_assert_eq!(hosts.received.len(), hosts.sent.len());
+        prop_assert!(hosts.outgoing.is_over());
+        let unread = hosts.outbound().unread();
+        prop_assert_eq!(unread, Ok(0), "the sender hears that all is taken");
+    }
+
+    #[test]
+    fn daemons_take_any_words(words in proptest::collection::vec((0..16_u32, any::<u64>()), 1..60)) {
+        let mut hosts = Hosts::new();
+        for (at, word) in words {
+            let low = crate::far::low_half(word);
+            let near = word % 200_000;
+            let (sender, reader) = (&hosts.links[0].channel(5).unwrap().directions[0], hosts.words(1));
+            let number = u16::try_from(word % 4).unwrap();
+            let ring = THERE.get(index(word / 4 % 5)).map(|ring| place(*ring));
+            match at {
+                0 => sender.producer.tail.store(near, Relaxed),
+                1 => sender.legs.start.store(near, Relaxed),
+                2 => {
+                    let carrier = HERE.get(index(word / 4 % 5)).map_or(Carrier::Tcp, |ring| Carrier::Ring(place(*ring)));
+                    sender.legs.leg.store(crate::Leg { number, carrier }.to_word(), Relaxed);
+                }
+                3 => sender.legs.leg.store(word, Relaxed),
+                4 => sender.producer.flags.store(number, Relaxed),
+                5 => sender.legs.end.store(near, Relaxed),
+                6 => sender.producer.tail.store(word, Relaxed),
+                7 => reader.consumer.head.store(near, Relaxed),
+                8 => reader.consumer.adopted.store(word % 4, Relaxed),
+                9 => reader.reader.please.store(low % 2, Relaxed),
+                10 => reader.reader.attached.store(low % 4, Relaxed),
+                11 => _ = hosts.incoming.handle_leg(&hosts.links[1].channel(5).unwrap().directions[0], number, ring, near),
+                12 => _ = hosts.incoming.handle_final(&hosts.links[1].channel(5).unwrap().directions[0], near),
+                kind => {
+                    let notice = super::Notice::decode([((low % 9 + 1) << 4).to_le_bytes()[0], 0, 0, 0, 0, 0, 0, 0]).unwrap();
+                    let value = if kind == 13 { low } else { crate::far::low_half(near) };
+                    let [first, second] = hosts.links.each_ref().map(|link| &link.channel(5).unwrap().directions[0]);
+                    let _ = hosts.incoming.handle(second, notice.kind, value);
+                    let _ = hosts.outgoing.handle(first, notice.kind, value);
+                }
+            }
+            let [first, second] = hosts.links.each_ref().map(|link| &link.channel(5).unwrap().directions[0]);
+            if let Ok(Some(Duty::Write { from, to, len, .. })) = hosts.outgoing.poll(first, 70_000, true) {
+                let (here, there) = (covering(from), covering(to));
+                prop_assert!(HERE.iter().any(|ring| place(*ring) == here) && THERE.iter().any(|ring| place(*ring) == there));
+                prop_assert!(from + u64::from(len) <= here.offset() + here.len());
+                prop_assert!(to + u64::from(len) <= there.offset() + there.len());
+            }
+            let _ = hosts.incoming.poll(second, true);
+        }
+    }
+}
+
+#[test]
+fn a_question_before_the_ring_is_answered_by_the_senders_daemon() {
+    let mut hosts = Hosts::new();
+    hosts.inbound().attach();
+    hosts.settle();
+    assert_eq!(hosts.outbound().is_attached(), Some(true));
+    assert!(!hosts.inbound().withdraw(), "the sender may have begun already");
+    hosts.inbound().ask_back();
+    hosts.settle();
+    assert!(hosts.inbound().is_answered() && !hosts.outbound().commit());
+}
+
+#[test]
+fn sleepers_are_told_and_the_daemon_is_named() {
+    let mut hosts = Hosts::new();
+    hosts.inbound().attach();
+    hosts.settle();
+    hosts.begin_leg(0);
+    hosts.write(8);
+    assert_eq!(hosts.outbound().sleepers(), Some(Sleepers::One(DAEMON)));
+    while hosts.send(100) {}
+    let reader = WaiterName { member: 3, line: 4 };
+    let _barrier = hosts.inbound().announce(crate::Sleep { waiter: reader, number: 1 }, |_| false);
+    let words = &hosts.links[1].channel(5).unwrap().directions[0];
+    let leg = hosts.incoming.handle_leg(words, 1, Some(place(THERE[0])), 0);
+    assert_eq!(leg, Ok(Some(Sleepers::One(reader))));
+    assert_eq!(hosts.incoming.handle(words, NoticeKind::Data, 8), Ok(Some(Sleepers::One(reader))));
+    assert_eq!(hosts.incoming.handle(words, NoticeKind::Data, 70_000), Err(Broken), "no room for so many");
+}
