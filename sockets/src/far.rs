@@ -6,12 +6,14 @@
 //! The octets go from ring to ring, to the same place modulo the size.
 
 mod incoming;
+mod letter;
 mod notice;
 mod outgoing;
 #[cfg(test)]
 mod tests;
 
 pub use incoming::{Incoming, Published};
+pub use letter::Letter;
 pub use notice::{Notice, NoticeKind};
 pub use outgoing::{Duty, Outgoing};
 

@@ -16,11 +16,11 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { octets: [0; MESSAGE_LEN], len: 0 }
     }
 
-    fn put(&mut self, octets: &[u8]) {
+    pub(crate) fn put(&mut self, octets: &[u8]) {
         let end = self.len + octets.len();
         if let Some(place) = self.octets.get_mut(self.len..end) {
             place.copy_from_slice(octets);
@@ -91,6 +91,8 @@ macro_rules! messages {
         }
     };
 }
+
+pub(crate) use messages;
 
 messages! {
     /// What a process tells its daemon.
@@ -269,7 +271,7 @@ messages! {
 }
 
 /// Something in a message.
-trait Field: Sized {
+pub(crate) trait Field: Sized {
     fn put(&self, encoded: &mut Encoded);
     fn take(rest: &mut &[u8]) -> Option<Self>;
 }

@@ -2,12 +2,12 @@
 
 /// A short message between two daemons.
 ///
-/// The octets are a number in network order: the kind in the highest 4 bits, the channel in the next 28, the value.
+/// The octets are a little-endian number: the kind in the highest 4 bits, the channel in the next 28, the value.
 ///
 /// ```
 /// use weft_sockets::far::{Notice, NoticeKind};
 /// let notice = Notice { kind: NoticeKind::Data, channel: 5, value: 0x1_0000 };
-/// assert_eq!(notice.encode(), [0x10, 0, 0, 5, 0, 1, 0, 0]);
+/// assert_eq!(notice.encode(), [0, 0, 1, 0, 5, 0, 0, 0x10]);
 /// assert_eq!(Notice::decode(notice.encode()), Some(notice));
 /// assert_eq!(Notice::decode([0; 8]), None);
 /// ```
@@ -53,14 +53,14 @@ impl Notice {
     #[must_use]
     pub const fn encode(self) -> [u8; 8] {
         let head = (self.kind as u32) << 28 | self.channel & (CHANNELS - 1);
-        ((head as u64) << 32 | self.value as u64).to_be_bytes()
+        ((head as u64) << 32 | self.value as u64).to_le_bytes()
     }
 
     /// Returns the notice in these octets, if there is one.
     #[must_use]
     pub const fn decode(octets: [u8; 8]) -> Option<Self> {
         let [a, b, c, d, e, f, g, h] = octets;
-        let kind = match a >> 4 {
+        let kind = match h >> 4 {
             1 => NoticeKind::Data,
             2 => NoticeKind::Credit,
             3 => NoticeKind::Attached,
@@ -72,8 +72,8 @@ impl Notice {
             9 => NoticeKind::Closed,
             _ => return None,
         };
-        let channel = u32::from_be_bytes([a, b, c, d]) & (CHANNELS - 1);
-        Some(Self { kind, channel, value: u32::from_be_bytes([e, f, g, h]) })
+        let channel = u32::from_le_bytes([e, f, g, h]) & (CHANNELS - 1);
+        Some(Self { kind, channel, value: u32::from_le_bytes([a, b, c, d]) })
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
                 prop_assert!(notice.channel < CHANNELS);
                 prop_assert_eq!(notice.encode(), octets);
             } else {
-                prop_assert!(!(1..=9).contains(&(octets[0] >> 4)));
+                prop_assert!(!(1..=9).contains(&(octets[7] >> 4)));
             }
         }
     }

@@ -298,7 +298,7 @@ proptest! {
                 11 => _ = hosts.incoming.handle_leg(&hosts.links[1].channel(5).unwrap().directions[0], number, ring, near),
                 12 => _ = hosts.incoming.handle_final(&hosts.links[1].channel(5).unwrap().directions[0], near),
                 kind => {
-                    let notice = super::Notice::decode([((low % 9 + 1) << 4).to_le_bytes()[0], 0, 0, 0, 0, 0, 0, 0]).unwrap();
+                    let notice = super::Notice::decode([0, 0, 0, 0, 0, 0, 0, ((low % 9 + 1) << 4).to_le_bytes()[0]]).unwrap();
                     let value = if kind == 13 { low } else { crate::far::low_half(near) };
                     let [first, second] = hosts.links.each_ref().map(|link| &link.channel(5).unwrap().directions[0]);
                     let _ = hosts.incoming.handle(second, notice.kind, value);
