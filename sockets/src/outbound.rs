@@ -216,8 +216,8 @@ impl<'a> Outbound<'a> {
     }
 
     /// Names this thread as one that sleeps until half of the ring is free, and looks once more. Returns false if that
-    /// much is free, or the other end is gone: the thread must not sleep. Its line must say that it is asleep already. `goes_on` tells whether
-    /// another sleep of the family goes on.
+    /// much is free, or the other end is gone: the thread must not sleep. Its line must say that it is asleep already.
+    /// `goes_on` tells whether another sleep of the family goes on.
     ///
     /// # Errors
     /// As [`room`](Self::room).
