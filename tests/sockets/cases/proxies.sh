@@ -70,11 +70,13 @@ case_nginx-proxy() {
 case_haproxy() {
     need haproxy curl
     files 60
+    # Without this option, a worker that is to end closes connections whose answers it has not written out: docs/sockets/judges.md.
     cat >"$D/haproxy.cfg" <<CONF
 global
     nbthread 2
 defaults
     mode http
+    option idle-close-on-response
     timeout connect 5s
     timeout client 20s
     timeout server 20s
