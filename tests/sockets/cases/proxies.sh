@@ -70,7 +70,7 @@ case_nginx-proxy() {
 case_haproxy() {
     need haproxy curl
     files 60
-    # Without this option, a worker that is to end closes connections whose answers it has not written out: docs/sockets/judges.md.
+    # Without idle-close-on-response an old worker closes connections before all is written: docs/sockets/judges.md.
     cat >"$D/haproxy.cfg" <<CONF
 global
     nbthread 2
