@@ -20,6 +20,8 @@ pub struct Claim {
     pub consumed: u64,
     /// Digests of the first octets of both directions.
     pub digests: Digests,
+    /// The claim is the word of another host's daemon. Nobody knows when the socket was read.
+    pub is_far: bool,
 }
 
 /// The addresses of a connection in its network namespace.
@@ -50,13 +52,15 @@ impl Tuple {
 impl Claim {
     /// True if `later`, whose socket was read after this one's, can be the other end of the connection.
     ///
-    /// Both ends go on while the claims travel, so that only the octets that this end had taken are compared.
+    /// Both ends go on while the claims travel, so that only the octets that the earlier one had taken are compared. Of a
+    /// claim from another host it is not known which one is the earlier.
     #[must_use]
     pub fn fits(&self, later: &Self) -> bool {
         self.tuple == later.tuple.mirrored()
             && self.window_scales == (later.window_scales.1, later.window_scales.0)
             && self.options == later.options
-            && self.consumed <= later.written
+            && (self.consumed <= later.written
+                || (self.is_far || later.is_far) && later.consumed <= self.written)
             && self.digests.agree(&later.digests.mirrored()) != Some(false)
     }
 }
@@ -78,7 +82,15 @@ pub(crate) mod tests {
         let (local, peer) = (local.parse().expect("an address"), peer.parse().expect("an address"));
         let tuple = Tuple::new(1, local, peer);
         let digests = Digests::default();
-        Claim { tuple, window_scales: (7, 7), options: 7, written: 100, consumed: 100, digests }
+        Claim {
+            tuple,
+            window_scales: (7, 7),
+            options: 7,
+            written: 100,
+            consumed: 100,
+            digests,
+            is_far: false,
+        }
     }
 
     #[test]
@@ -88,6 +100,18 @@ pub(crate) mod tests {
         assert!(first.fits(&later) && later.fits(&first));
         assert!(!first.fits(&first));
         assert!(!first.fits(&Claim { tuple: Tuple { namespace: 2, ..later.tuple }, ..later }));
+    }
+
+    #[test]
+    fn claims_of_two_hosts_fit_in_either_order() {
+        let first = Claim { written: 300, consumed: 200, ..claim("10.0.0.1:80", "10.0.0.2:5000") };
+        let later = Claim { written: 150, consumed: 100, ..claim("10.0.0.2:5000", "10.0.0.1:80") };
+        assert!(!first.fits(&later), "it has taken what the other one had not written");
+        for (first_far, later_far) in [(false, true), (true, false)] {
+            let (first, later) = (Claim { is_far: first_far, ..first }, Claim { is_far: later_far, ..later });
+            assert!(first.fits(&later) && later.fits(&first));
+            assert!(!first.fits(&Claim { consumed: 301, ..later }), "each has taken what was never written");
+        }
     }
 
     #[test]

@@ -9,13 +9,15 @@ mod incoming;
 mod letter;
 mod notice;
 mod outgoing;
+mod session;
 #[cfg(test)]
 mod tests;
 
-pub use incoming::{Incoming, Published};
+pub use incoming::Incoming;
 pub use letter::Letter;
 pub use notice::{Notice, NoticeKind};
 pub use outgoing::{Duty, Outgoing};
+pub use session::Session;
 
 use crate::broken::Broken;
 

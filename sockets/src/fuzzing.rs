@@ -91,6 +91,7 @@ fn claim(tuple: u8, counts: u8) -> Claim {
         written: u64::from(counts >> 4),
         consumed: u64::from(counts >> 1 & 7),
         digests: Digests::default(),
+        is_far: false,
     }
 }
 

@@ -12,6 +12,8 @@
 //! | 8 | the epoch of the daemon |
 //! | 16 | the boot id of its kernel |
 //! | 8 | the cookie of its network namespace |
+//! | 8 | the name of the session that the daemon has with the other one, 0 if there is none |
+//! | 8 | how many messages of that session it has received |
 //! | 16 | a nonce |
 //! | 32 | the proof, if there is one |
 //!
@@ -33,6 +35,11 @@ pub struct Hello {
     pub boot_id: [u8; 16],
     /// The cookie of the daemon's network namespace.
     pub namespace: u64,
+    /// The name of the session that the daemon has with the other one. 0: it has none. The daemon that answers takes the
+    /// name of the other one's, or gives a new one.
+    pub session: u64,
+    /// How many messages of that session the daemon has received.
+    pub received: u64,
     /// Random octets, new in each hello.
     pub nonce: [u8; NONCE_LEN],
     /// What the daemon says of its key.
@@ -64,7 +71,7 @@ impl Hello {
     /// The octets by which the private data of a lane is known.
     pub const MAGIC: [u8; 8] = *b"weft-soc";
     /// No hello is longer. An MPA frame has room for 512 octets.
-    pub const MAX_LEN: usize = 62 + PROOF_LEN;
+    pub const MAX_LEN: usize = 78 + PROOF_LEN;
 
     /// Returns the octets to be sent.
     #[must_use]
@@ -76,7 +83,9 @@ impl Hello {
         octets.extend([self.kind as u8, self.proof.number()]);
         octets.extend(self.epoch.to_be_bytes());
         octets.extend(self.boot_id);
-        octets.extend(self.namespace.to_be_bytes());
+        for number in [self.namespace, self.session, self.received] {
+            octets.extend(number.to_be_bytes());
+        }
         octets.extend(self.nonce);
         if let Proof::Given(proof) = self.proof {
             octets.extend(proof);
@@ -95,6 +104,8 @@ impl Hello {
         let epoch = u64::from_be_bytes(take(&mut rest)?);
         let boot_id = take(&mut rest)?;
         let namespace = u64::from_be_bytes(take(&mut rest)?);
+        let session = u64::from_be_bytes(take(&mut rest)?);
+        let received = u64::from_be_bytes(take(&mut rest)?);
         let nonce = take(&mut rest)?;
         let proof = match key {
             0 => Proof::Without,
@@ -102,7 +113,7 @@ impl Hello {
             2 => Proof::Given(take(&mut rest)?),
             _ => return None,
         };
-        let hello = Self { oldest, newest, kind, epoch, boot_id, namespace, nonce, proof };
+        let hello = Self { oldest, newest, kind, epoch, boot_id, namespace, session, received, nonce, proof };
         rest.is_empty().then_some(hello)
     }
 
@@ -206,17 +217,10 @@ mod tests {
         let kind = prop_oneof![Just(LaneKind::Interactive), Just(LaneKind::Bulk)];
         let given = any::<[u8; PROOF_LEN]>().prop_map(Proof::Given);
         let proof = prop_oneof![Just(Proof::Without), Just(Proof::Wanted), given];
-        let (versions, names) = (any::<(u16, u16)>(), any::<(u64, u64)>());
+        let (versions, names) = (any::<(u16, u16)>(), any::<(u64, u64, u64, u64)>());
         (versions, names, any::<([u8; 16], [u8; NONCE_LEN])>(), kind, proof).prop_map(
-            |((oldest, newest), (epoch, namespace), (boot_id, nonce), kind, proof)| Hello {
-                oldest,
-                newest,
-                kind,
-                epoch,
-                boot_id,
-                namespace,
-                nonce,
-                proof,
+            |((oldest, newest), (epoch, namespace, session, received), (boot_id, nonce), kind, proof)| {
+                Hello { oldest, newest, kind, epoch, boot_id, namespace, session, received, nonce, proof }
             },
         )
     }
@@ -231,6 +235,8 @@ mod tests {
             epoch: 0x0405_0607_0809_0a0b,
             boot_id: [0xb0; 16],
             namespace: 0x1112_1314_1516_1718,
+            session: 0x191a_1b1c_1d1e_1f20,
+            received: 0x2122_2324_2526_2728,
             nonce: [0xcc; NONCE_LEN],
             proof: Proof::Given([0xdd; PROOF_LEN]),
         };
@@ -238,7 +244,7 @@ mod tests {
             b"weft-soc\x00\x01\x02\x03\x02\x02",
             b"\x04\x05\x06\x07\x08\x09\x0a\x0b",
             &[0xb0; 16],
-            b"\x11\x12\x13\x14\x15\x16\x17\x18",
+            b"\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f\x20\x21\x22\x23\x24\x25\x26\x27\x28",
             &[0xcc; 16],
             &[0xdd; 32],
         ];
@@ -246,7 +252,7 @@ mod tests {
         assert_eq!(hello.encode().len(), Hello::MAX_LEN);
         for (proof, number) in [(Proof::Without, 0), (Proof::Wanted, 1)] {
             let octets = Hello { kind: LaneKind::Interactive, proof, ..hello }.encode();
-            assert_eq!((octets.len(), &octets[12..14]), (62, &[1, number][..]));
+            assert_eq!((octets.len(), &octets[12..14]), (78, &[1, number][..]));
         }
     }
 
@@ -259,6 +265,8 @@ mod tests {
             epoch: 1,
             boot_id: [0; 16],
             namespace: 1,
+            session: 0,
+            received: 0,
             nonce: [0; NONCE_LEN],
             proof: Proof::Wanted,
         };

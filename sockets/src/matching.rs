@@ -73,6 +73,17 @@ impl Claims {
         true
     }
 
+    /// Takes a claim back and returns it, if it waits.
+    pub fn take(&mut self, claimant: Claimant) -> Option<Claim> {
+        let tuple = self.by_claimant.remove(&claimant)?;
+        self.waiting.remove(&tuple).map(|waiting| waiting.claim)
+    }
+
+    /// The claims that wait.
+    pub fn waiting(&self) -> impl Iterator<Item = (Claimant, Claim)> + '_ {
+        self.waiting.values().map(|waiting| (waiting.claimant, waiting.claim))
+    }
+
     /// Takes all claims of a process back.
     pub fn forget(&mut self, process: u64) {
         let is_its = |claimant: &Claimant| claimant.process == process;

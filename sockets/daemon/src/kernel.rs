@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use rustix::net::{AddressFamily, SocketType, getpeername, getsockname, ipproto, sockopt};
+use rustix::net::{AddressFamily, SocketType, getpeername, getsockname, ipproto, socket, sockopt};
 use weft_sockets::{Claim, Digests, Reason, Tuple};
 
 /// Returns the process of a pidfd.
@@ -67,7 +67,42 @@ pub(crate) fn read_claim(socket: impl AsFd) -> Result<Claim, Reason> {
         written: count(BYTES_ACKED) + unsent,
         consumed: count(BYTES_RECEIVED).saturating_sub(unread),
         digests: Digests::default(),
+        is_far: false,
     })
+}
+
+/// Returns the cookie of this process's network namespace.
+///
+/// # Errors
+/// The kernel's, and `Unsupported` before Linux 5.14.
+pub(crate) fn namespace() -> std::io::Result<u64> {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    let mut cookie = [0; 8];
+    match option(socket.as_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie) {
+        Ok(8) => Ok(u64::from_ne_bytes(cookie)),
+        _ => Err(std::io::ErrorKind::Unsupported.into()),
+    }
+}
+
+/// Returns random octets.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
+    let mut octets = [0; N];
+    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut octets)?;
+    Ok(octets)
+}
+
+/// Returns the name of this boot of the kernel.
+///
+/// # Errors
+/// The kernel's, and `InvalidData` if it tells something else.
+pub(crate) fn boot_id() -> std::io::Result<[u8; 16]> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let number = u128::from_str_radix(&digits, 16).map_err(|_| std::io::ErrorKind::InvalidData)?;
+    Ok(number.to_be_bytes())
 }
 
 /// Leaves the session of the parent, and closes the descriptors that it has left open, but for the standard ones. The

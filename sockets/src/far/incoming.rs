@@ -26,9 +26,6 @@ pub struct Incoming {
     is_ended: bool,
 }
 
-/// The readers who have to be woken behind a publication.
-pub type Published = Option<Sleepers>;
-
 impl Incoming {
     /// A direction that has begun no leg but that by TCP. `first` is the ring that the other daemon may write to.
     #[must_use]
@@ -75,7 +72,7 @@ impl Incoming {
         number: u16,
         ring: Option<RingPlace>,
         start: u64,
-    ) -> Result<Published, Broken> {
+    ) -> Result<Option<Sleepers>, Broken> {
         let carrier = ring.map_or(Carrier::Tcp, Carrier::Ring);
         let is_sound = match (number.wrapping_sub(self.leg.number), ring) {
             (1, Some(ring)) => {
@@ -105,7 +102,12 @@ impl Incoming {
     ///
     /// # Errors
     /// That daemon broke a rule.
-    pub fn handle(&mut self, words: &Direction, kind: NoticeKind, value: u32) -> Result<Published, Broken> {
+    pub fn handle(
+        &mut self,
+        words: &Direction,
+        kind: NoticeKind,
+        value: u32,
+    ) -> Result<Option<Sleepers>, Broken> {
         match kind {
             NoticeKind::Data => self.handle_data(words, value),
             NoticeKind::Reset => {
@@ -124,7 +126,7 @@ impl Incoming {
     ///
     /// # Errors
     /// The other daemon broke a rule.
-    pub fn handle_final(&mut self, words: &Direction, end: u64) -> Result<Published, Broken> {
+    pub fn handle_final(&mut self, words: &Direction, end: u64) -> Result<Option<Sleepers>, Broken> {
         let is_at_tail = self.leg.carrier == Carrier::Tcp || end == self.tail;
         if !is_at_tail || self.is_ended {
             return Err(Broken);
@@ -198,7 +200,7 @@ impl Incoming {
         Ok(is_last || head - self.credited >= much)
     }
 
-    fn handle_data(&mut self, words: &Direction, value: u32) -> Result<Published, Broken> {
+    fn handle_data(&mut self, words: &Direction, value: u32) -> Result<Option<Sleepers>, Broken> {
         let Carrier::Ring(ring) = self.leg.carrier else { return Err(Broken) };
         let end = self.credited.max(self.start).checked_add(ring.len()).ok_or(Broken)?;
         if self.is_ended {
@@ -211,7 +213,7 @@ impl Incoming {
 }
 
 /// The readers who sleep.
-fn sleepers(words: &Direction) -> Published {
+fn sleepers(words: &Direction) -> Option<Sleepers> {
     fence(Ordering::SeqCst);
     Sleepers::from_word(words.reader.waiter.load(Ordering::Relaxed))
 }

@@ -43,6 +43,9 @@ pub enum NoticeKind {
     Reset = 8,
     /// The end of this daemon's host is closed, and all that it has sent is told.
     Closed = 9,
+    /// The daemon has received all messages before the one whose number has this low half. The channel is 0. This notice
+    /// has no number itself.
+    Received = 10,
 }
 
 /// Channels of a host: 28 bits.
@@ -70,6 +73,7 @@ impl Notice {
             7 => NoticeKind::Wide,
             8 => NoticeKind::Reset,
             9 => NoticeKind::Closed,
+            10 => NoticeKind::Received,
             _ => return None,
         };
         let channel = u32::from_le_bytes([e, f, g, h]) & (CHANNELS - 1);
@@ -90,7 +94,7 @@ mod tests {
                 prop_assert!(notice.channel < CHANNELS);
                 prop_assert_eq!(notice.encode(), octets);
             } else {
-                prop_assert!(!(1..=9).contains(&(octets[7] >> 4)));
+                prop_assert!(!(1..=10).contains(&(octets[7] >> 4)));
             }
         }
     }

@@ -105,6 +105,17 @@ impl Outgoing {
         (self.is_end_told || self.is_reset_told) && self.head >= self.sent
     }
 
+    /// Ends the stream for a sender that is gone and has not told its end: behind the last octet in the ring. The end of
+    /// what went by TCP is the kernel's to tell.
+    pub fn end_for_sender(&self, words: &Direction) {
+        let flags = words.producer.flags.load(Ordering::Acquire);
+        let leg = Leg::from_word(words.legs.leg.load(Ordering::Acquire)).unwrap_or_default();
+        if flags & (FINAL | RESET) == 0 && leg.carrier != Carrier::Tcp {
+            words.legs.end.store(words.producer.tail.load(Ordering::Acquire), Ordering::Relaxed);
+            words.producer.flags.store(flags | FINAL, Ordering::Release);
+        }
+    }
+
     /// Tells what the other daemon has to hear next. A `Write` has at most `most` octets. With `may_write` false, the
     /// octets wait, and all that comes behind them.
     ///

@@ -451,7 +451,7 @@ impl World {
         kernel.release(socket, self.later());
         let tuple = Tuple::new(1, address(socket), address(socket ^ 1));
         let digests = Digests::default();
-        Claim { tuple, window_scales: (7, 7), options: 0, written, consumed, digests }
+        Claim { tuple, window_scales: (7, 7), options: 0, written, consumed, digests, is_far: false }
     }
 
     /// All threads have ended: each stream of which nothing has died is whole.

@@ -164,6 +164,8 @@ fn hellos() -> Vec<(String, Vec<u8>)> {
         epoch: 0x1234_5678_9abc_def0,
         boot_id: *b"0123456789abcdef",
         namespace: 4096,
+        session: 0x4321,
+        received: 77,
         nonce: [0x5a; 16],
         proof: Proof::Without,
     };

@@ -66,6 +66,7 @@ impl Daemon {
             written,
             consumed,
             digests: Digests::default(),
+            is_far: false,
         };
         let process = u64::try_from(party).expect("a number");
         match self.claims.handle_claim(Duration::ZERO, Claimant { process, slot, generation }, claim) {
