@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use rustix::process::geteuid;
-use weft_daemon::{Address, Config, Daemon, Rules, leave_parent, stop_signals};
+use weft_daemon::{Address, Config, Daemon, Key, Lanes, Networks, Rules, leave_parent, stop_signals};
+use weft_netif::Spec;
 use weft_stat::{stat_folder, stat_folder_from_env};
 
 use crate::failure::Failure;
@@ -24,10 +25,15 @@ use crate::usage::number;
     after_help = "A rule is a line `allow|deny uid NAME net CIDR port N`, each condition at most once or left out. It looks at
 both ends of a connection. The first rule that fits decides; without one a connection is allowed.
 
+Daemons of two hosts carry connections between them over lanes, if both allow the other's address and have the same key
+or none. A key is a file of 16 to 4096 octets that its owner alone may read, the same on all hosts.
+
 Examples:
   weft daemon
   weft daemon --name @mine
   weft daemon --rules /etc/weft/rules
+  weft daemon --lanes 10.0.0.0/8,fd00::/8 --key /etc/weft/key
+  weft daemon --lanes none      no lanes
   weft stat sockets             the connections that this user's daemons know"
 )]
 pub struct Args {
@@ -38,6 +44,20 @@ pub struct Args {
     /// A file of rules that keep connections on TCP
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
+    /// The networks to whose hosts lanes may lead, or `none`. The default is all networks that this host reaches
+    /// without a gateway
+    #[arg(long, value_name = "CIDR[,CIDR...]")]
+    pub lanes: Option<Networks>,
+    /// A file with the key that the daemons of other hosts have to have, too
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// The port of the daemons' lanes, the same on all hosts
+    #[arg(long, value_name = "N", default_value_t = Lanes::PORT, allow_negative_numbers = true)]
+    #[arg(value_parser = number::<u16>(1..=65_535))]
+    pub port: u16,
+    /// The device of the lanes: host, the operating system's TCP, or one of those that `weft rping --help` lists
+    #[arg(long, value_name = "SPEC", default_value_t = Spec::Host)]
+    pub netif: Spec,
     /// End after so many seconds without a program, and leave the session of the caller at once
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = number::<u32>(0..=86_400))]
     pub linger: Option<u32>,
@@ -53,7 +73,7 @@ pub fn run(args: &Args) -> ExitCode {
 
 impl Args {
     fn serve(&self) -> Result<(), Failure> {
-        let rules = self.rules()?;
+        let (rules, lanes) = (self.rules()?, self.lanes.is_some().then(|| self.lanes()).transpose()?);
         if self.linger.is_some() {
             leave_parent();
         }
@@ -61,6 +81,7 @@ impl Args {
             address: self.address()?,
             rules,
             linger: self.linger.map(|seconds| Duration::from_secs(seconds.into())),
+            lanes,
         };
         let stop = stop_signals().map_err(|error| Failure::work(format!("signals: {error}")))?;
         let mut daemon = Daemon::start(&config).map_err(Failure::work)?;
@@ -90,6 +111,24 @@ impl Args {
         let wrong = |error: String| Failure::usage(format!("--rules: {}: {error}", file.display()));
         let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
         text.parse().map_err(wrong)
+    }
+
+    fn lanes(&self) -> Result<Lanes, Failure> {
+        if self.netif == Spec::Pair {
+            let wires = Spec::wires("or");
+            let line =
+                format!("--netif: pair stays in one process: other hosts are reached by host, {wires}");
+            return Err(Failure::usage(line));
+        }
+        let read = |file: &PathBuf| {
+            Key::read(file).map_err(|error| Failure::usage(format!("--key: {}: {error}", file.display())))
+        };
+        Ok(Lanes {
+            networks: self.lanes.clone().unwrap_or_default(),
+            key: self.key.as_ref().map(read).transpose()?,
+            port: self.port,
+            netif: self.netif.clone(),
+        })
     }
 }
 

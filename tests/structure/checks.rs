@@ -238,7 +238,7 @@ const CRATES: [(&str, &[&str]); 15] = [
     ("capi/directory", &["capi"]),
     ("conform", &["netif"]),
     ("sockets/preload", &["sockets"]),
-    ("sockets/daemon", &["sockets", "stat"]),
+    ("sockets/daemon", &["netif", "rnic", "sockets", "stat"]),
     ("bench", &["mpa", "netif", "verbs", "rnic", "sockets"]),
 ];
 

@@ -51,6 +51,16 @@ fn wrong_arguments_are_one_line() {
         (format!("daemon --rules {rules}"), "line 2: `prot`"),
         (format!("daemon --rules {rules}x"), "rulesx: No such file"),
         ("daemon --linger -1".to_owned(), "--linger"),
+        (
+            "daemon --lanes 10.0.0.0/33".to_owned(),
+            "--lanes: `10.0.0.0/33`: a network is an address and a prefix",
+        ),
+        ("daemon --lanes none,10.0.0.0/8".to_owned(), "--lanes: `none`"),
+        (format!("daemon --key {rules}x"), "rulesx: No such file"),
+        ("daemon --key /dev/null".to_owned(), "--key: /dev/null: a key is in a plain file"),
+        ("daemon --port 0".to_owned(), "--port: `0` is not a whole number from 1 to 65535"),
+        ("daemon --netif eth0".to_owned(), "--netif: device `eth0`: no such device"),
+        ("daemon --netif pair".to_owned(), "--netif: pair stays in one process"),
     ] {
         let done = run(&line);
         assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (2, 0, 1), "{line}: {done:?}");

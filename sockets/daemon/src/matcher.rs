@@ -9,6 +9,7 @@ use weft_sockets::{Claim, Claimant, Digests, MIN_LOG2, Outcome, Reason, RingPlac
 use crate::foreign::Foreign;
 use crate::kernel::read_claim;
 use crate::link::{End, Link};
+use crate::remote::remote_id;
 use crate::state::{Broken, State};
 
 impl State {
@@ -48,16 +49,29 @@ impl State {
                     if self.rules.allow(uid, &claim.tuple) { Ok(claim) } else { Err(Reason::Rules) }
                 },
             );
-        match allowed.map(|claim| (claim.tuple, self.claims.handle_claim(now, claimant, claim))) {
-            Err(reason) => self.drop_claim(claimant, reason),
-            Ok((tuple, Outcome::Matched(other))) => {
-                if self.join(other, claimant, tuple).is_none() {
+        let claim = match allowed {
+            Ok(claim) => claim,
+            Err(reason) => {
+                self.drop_claim(claimant, reason);
+                return Ok(());
+            }
+        };
+        match self.claims.handle_claim(now, claimant, claim) {
+            Outcome::Matched(other) if self.is_host(other.process) => {
+                self.join_host(claimant, other.process, remote_id(other), claim.tuple);
+            }
+            Outcome::Matched(other) => {
+                if self.join(other, claimant, claim.tuple).is_none() {
                     self.drop_claim(other, Reason::Limit);
                     self.drop_claim(claimant, Reason::Limit);
                 }
             }
-            Ok((_, Outcome::Waits { replaced: Some(old) })) => self.drop_claim(old, Reason::NoPartner),
-            Ok((_, Outcome::Waits { replaced: None })) => {}
+            Outcome::Waits { replaced } => {
+                if let Some(old) = replaced {
+                    self.drop_claim(old, Reason::NoPartner);
+                }
+                self.ask_host(claimant, &claim, now);
+            }
         }
         Ok(())
     }
@@ -115,14 +129,14 @@ impl State {
         Some(())
     }
 
-    fn offer(&mut self, me: Claimant, (link, channel, party): (u64, u32, usize), ring: RingPlace) {
+    pub(crate) fn offer(&mut self, me: Claimant, (link, channel, party): (u64, u32, usize), ring: RingPlace) {
         let Claimant { process, slot, generation } = me;
         let party = u8::from(party == 1);
         self.send(process, ToProcess::Offer { slot, generation, link, channel, party, ring }, None);
     }
 
     /// Opens a channel in a link of both families. Returns the link, the channel, its rings, and each claimant's party.
-    fn channel(
+    pub(crate) fn channel(
         &mut self,
         claimants: [Claimant; 2],
         (families, uids): ([u64; 2], [u32; 2]),
@@ -158,11 +172,12 @@ impl State {
         Some((name, channel, rings, forth.2))
     }
 
-    fn tell_link(&mut self, id: u64, name: u64, peer: u64) {
+    pub(crate) fn tell_link(&mut self, id: u64, name: u64, peer: u64) {
         let Some(file) = self.links.get(&name).map(|link| Arc::clone(&link.file)) else { return };
         let member = self.ports.get_mut(&id).and_then(|port| port.member.as_mut());
         if member.is_some_and(|member| member.links.insert(name)) {
-            self.send(id, ToProcess::LinkMade { link: name, peer, far: 0 }, Some(file));
+            let far = u8::from(self.is_host(peer));
+            self.send(id, ToProcess::LinkMade { link: name, peer, far }, Some(file));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The rules by which the administrator keeps connections on TCP.
 
-use core::net::IpAddr;
-
 use weft_sockets::Tuple;
+
+use crate::network::Network;
 
 /// Rules in order. The first that fits a connection decides. Without one the connection may be upgraded.
 ///
@@ -21,12 +21,6 @@ struct Rule {
     uid: Option<u32>,
     network: Option<Network>,
     port: Option<u16>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Network {
-    ip: IpAddr,
-    prefix: u8,
 }
 
 impl Rules {
@@ -84,32 +78,6 @@ impl Rule {
         self.uid.is_none_or(|wanted| wanted == uid)
             && self.network.is_none_or(|network| ends.iter().any(|end| network.contains(end.ip())))
             && self.port.is_none_or(|port| ends.iter().any(|end| end.port() == port))
-    }
-}
-
-impl core::str::FromStr for Network {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}`: a network is an address and a prefix, as in 10.0.0.0/8");
-        let (ip, prefix) = text.split_once('/').unwrap_or((text, ""));
-        let ip: IpAddr = ip.parse().map_err(|_| wrong())?;
-        let longest = if ip.is_ipv4() { 32 } else { 128 };
-        let prefix = if prefix.is_empty() { Ok(longest) } else { prefix.parse().map_err(|_| wrong()) }?;
-        if prefix > longest || text.ends_with('/') { Err(wrong()) } else { Ok(Self { ip, prefix }) }
-    }
-}
-
-impl Network {
-    fn contains(self, ip: IpAddr) -> bool {
-        let (own, other, len) = match (self.ip, ip) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => (own.to_bits().into(), other.to_bits().into(), 32),
-            (IpAddr::V6(own), IpAddr::V6(other)) => (own.to_bits(), other.to_bits(), 128),
-            _ => return false,
-        };
-        let rest = len - u32::from(self.prefix);
-        let cut = |bits: u128| bits.checked_shr(rest).unwrap_or(0);
-        cut(own) == cut(other)
     }
 }
 

@@ -17,7 +17,9 @@ use rustix::process::{Resource, geteuid, getrlimit, setrlimit};
 use weft_stat::{Section, Server};
 
 use crate::address::Address;
+use crate::hosts::Hosts;
 use crate::kernel::credentials;
+use crate::lanes::Lanes;
 use crate::limits::Limits;
 use crate::rules::Rules;
 use crate::stat;
@@ -30,6 +32,8 @@ pub struct Config {
     pub address: Address,
     /// Which connections it upgrades.
     pub rules: Rules,
+    /// How it reaches other hosts. `None`: it does not.
+    pub lanes: Option<Lanes>,
     /// The time without a process after which it ends.
     pub linger: Option<Duration>,
 }
@@ -63,6 +67,18 @@ impl Daemon {
         let mut state = State::new(geteuid().as_raw(), config.rules.clone(), epoll)?;
         // Other users find the rest.
         state.limits = Limits::new(if geteuid().is_root() { most / 4 } else { most / 4 * 3 });
+        if let Some(lanes) = &config.lanes {
+            let hosts = Hosts::start(lanes, state.epoch)?;
+            for descriptor in hosts.descriptors() {
+                epoll::add(
+                    &state.epoll,
+                    descriptor,
+                    epoll::EventData::new_u64(LANES),
+                    epoll::EventFlags::IN,
+                )?;
+            }
+            state.hosts = Some(hosts);
+        }
         let state = Arc::new(Mutex::new(state));
         let (start, linger) = (now(), config.linger);
         Ok(Self {
@@ -103,6 +119,7 @@ impl Daemon {
         loop {
             let timeout = {
                 let mut state = lock(&self.state);
+                state.serve_hosts(self.start.elapsed());
                 let is_stalled = state.flush();
                 if !state.ports.is_empty() {
                     busy = self.start.elapsed();
@@ -122,6 +139,8 @@ impl Daemon {
                 match event.data.u64() {
                     STOP => return Ok(()),
                     LISTENER => self.accept(),
+                    // Each round begins with them.
+                    LANES => {}
                     token => self.handle(token, event.flags),
                 }
             }
@@ -247,6 +266,7 @@ fn to_os(octets: &[u8]) -> &std::ffi::OsStr {
 const NOBODY: u32 = u32::MAX;
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
+const LANES: u64 = u64::MAX;
 /// Events that are taken at a time.
 const EVENTS: usize = 64;
 const BACKLOG: i32 = 1024;

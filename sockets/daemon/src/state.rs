@@ -2,8 +2,6 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::File;
-use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -14,6 +12,7 @@ use weft_sockets::sync::Ordering;
 use weft_sockets::{Claims, MAX_LOG2, MIN_LOG2, Reason, Slab, Status, ToDaemon, ToProcess, VERSION};
 
 use crate::foreign::Foreign;
+use crate::hosts::Hosts;
 use crate::kernel::pid_of;
 use crate::limits::Limits;
 use crate::link::{End, Link};
@@ -33,6 +32,8 @@ pub(crate) struct State {
     pub(crate) rules: Rules,
     /// What the families did that have ended.
     pub(crate) sums: Sums,
+    /// Other hosts, if there are lanes.
+    pub(crate) hosts: Option<Hosts>,
     /// The user of the daemon.
     pub(crate) uid: u32,
     pub(crate) epoch: u64,
@@ -55,7 +56,7 @@ pub(crate) struct Family {
     pub(crate) links: BTreeSet<u64>,
     /// The last channel of an end in each place of the slab: link, number and party.
     pub(crate) channels: HashMap<u32, (u64, u32, usize)>,
-    by_slab: (u64, u64),
+    pub(crate) by_slab: (u64, u64),
 }
 
 /// A process has broken a rule of the messages. It loses its port.
@@ -73,6 +74,7 @@ impl State {
             limits: Limits::default(),
             rules,
             sums: Sums::default(),
+            hosts: None,
             uid,
             epoch: 0,
             next: 1,
@@ -80,9 +82,7 @@ impl State {
             unsent: BTreeSet::new(),
             unborn: BTreeMap::new(),
         };
-        let mut epoch = [0; 8];
-        File::open("/dev/urandom")?.read_exact(&mut epoch)?;
-        it.epoch = u64::from_ne_bytes(epoch);
+        it.epoch = u64::from_ne_bytes(crate::kernel::random()?);
         Ok(it)
     }
 
@@ -145,7 +145,7 @@ impl State {
 
     /// Returns when [`expire`](Self::expire) has something to do.
     pub(crate) fn deadline(&mut self) -> Option<Duration> {
-        self.unborn.values().copied().chain(self.claims.deadline()).min()
+        self.unborn.values().copied().chain(self.claims.deadline()).chain(self.lanes_deadline()).min()
     }
 
     /// Sends what is to be sent. Returns true if some of it has to be tried again soon.
@@ -281,6 +281,7 @@ impl State {
                 let is_its = self.links.get_mut(&link).is_some_and(|link| link.shrink(channel, party, ring));
                 if is_its {
                     self.limits.give_ring(uid, ring.len());
+                    self.tell_returned(link, channel, ring);
                 }
                 Ok(())
             }
@@ -353,7 +354,7 @@ impl State {
         if !(MIN_LOG2..=MAX_LOG2).contains(&log2) {
             return Err(Broken);
         }
-        if !self.limits.take_ring(uid, 1 << log2) {
+        if self.ask_for_ring(name, channel, log2) || !self.limits.take_ring(uid, 1 << log2) {
             return Ok(());
         }
         match self.links.get_mut(&name).and_then(|link| link.grow(channel, side, log2)) {

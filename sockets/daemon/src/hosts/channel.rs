@@ -1,0 +1,37 @@
+//! The channels of lanes: the daemon's end of a connection to another host.
+
+use weft_sockets::far::{Incoming, Outgoing};
+use weft_sockets::layout;
+
+/// A connection between an end of this host and one of another.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    /// The link, the channel in it, and the parties of the process and of this daemon.
+    pub(crate) link: u64,
+    pub(crate) number: u32,
+    pub(crate) party: usize,
+    /// The number and the memory of the other daemon.
+    pub(crate) peer: u32,
+    pub(crate) stag: u32,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) incoming: Incoming,
+    /// Writes without a completion.
+    pub(crate) under_way: u8,
+    /// This daemon has told that its end is closed.
+    pub(crate) is_told_closed: bool,
+    /// The other one has.
+    pub(crate) is_closed_there: bool,
+    /// A rule was broken: nothing more is sent but that it is closed.
+    pub(crate) is_broken: bool,
+}
+
+impl Channel {
+    /// The words of both directions: those of the process, and those of this daemon.
+    pub(crate) fn words<'a>(
+        &self,
+        memory: &'a weft_sockets::Link,
+    ) -> Option<(&'a layout::Direction, &'a layout::Direction)> {
+        let directions = &memory.channel(self.number)?.directions;
+        Some((directions.get(self.party)?, directions.get(1 - self.party)?))
+    }
+}

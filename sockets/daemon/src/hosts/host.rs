@@ -1,0 +1,193 @@
+//! A remote host as this daemon knows it.
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::AsFd;
+
+use weft_rnic::{Access, Mr, Pd, Region};
+use weft_sockets::far::{Letter, Notice, Session};
+use weft_sockets::layout::{LINK_LEN, RINGS_AT};
+use weft_sockets::{Claimant, NONCE_LEN};
+
+use crate::hosts::channel::Channel;
+use crate::hosts::failure::Lost;
+use crate::hosts::half::Half;
+use crate::hosts::lane::{Lane, Message};
+use crate::link::Link;
+
+/// A remote host, or one that may be one.
+#[derive(Debug)]
+pub(crate) struct Host {
+    /// Its name among the families.
+    pub(crate) name: u64,
+    pub(crate) local: IpAddr,
+    pub(crate) remote: IpAddr,
+    pub(crate) contact: Contact,
+    /// The name of the session with the other daemon, and its messages.
+    pub(crate) session: Option<(u64, Session<Message>)>,
+    /// When the session lost its lane.
+    pub(crate) lost: Option<Duration>,
+    /// The nonce over which the other daemon has to prove its key.
+    pub(crate) challenge: Option<[u8; NONCE_LEN]>,
+    /// Only memory that is shared with this host is in its domain.
+    pub(crate) pd: Pd,
+    /// The rings of links, by the links' names.
+    pub(crate) memory: BTreeMap<u64, Mr>,
+    pub(crate) channels: BTreeMap<u32, Channel>,
+    /// The channels that the other daemon has not answered yet.
+    pub(crate) halves: BTreeMap<u32, Half>,
+    next_channel: u32,
+    /// The claims that the other daemon was told.
+    pub(crate) told: HashMap<u64, Claimant>,
+    pub(crate) next_claim: u64,
+}
+
+/// Whether there is a lane.
+#[derive(Debug)]
+pub(crate) enum Contact {
+    /// There is none. This daemon does not ask before this time.
+    None(Duration),
+    /// One of the daemons has asked.
+    Opening(Opening),
+    /// There is one.
+    Up(Lane),
+}
+
+/// A lane that is not open yet.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) lane: Lane,
+    /// This daemon has asked.
+    pub(crate) is_asking: bool,
+    /// The nonce of this daemon.
+    pub(crate) nonce: [u8; NONCE_LEN],
+    /// The nonce of the other one, over which this daemon has proved its key.
+    pub(crate) challenge: Option<[u8; NONCE_LEN]>,
+}
+
+impl Host {
+    pub(crate) fn new(name: u64, (local, remote): (IpAddr, IpAddr), pd: Pd) -> Self {
+        Self {
+            name,
+            local,
+            remote,
+            contact: Contact::None(Duration::ZERO),
+            session: None,
+            lost: None,
+            challenge: None,
+            pd,
+            memory: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            halves: BTreeMap::new(),
+            next_channel: 0,
+            told: HashMap::new(),
+            next_claim: 0,
+        }
+    }
+
+    /// Sends a letter as soon as there is room.
+    pub(crate) fn send(&mut self, letter: Letter) {
+        self.push(Message::Letter(letter));
+    }
+
+    /// Sends a notice as soon as there is room.
+    pub(crate) fn notify(&mut self, notice: Notice) {
+        self.push(Message::Notice(notice));
+    }
+
+    pub(crate) fn push(&mut self, message: Message) {
+        if let Some((_, session)) = &mut self.session {
+            session.push(message);
+        }
+    }
+
+    /// True if the lane takes what is sent now.
+    pub(crate) fn has_room(&self) -> bool {
+        let Contact::Up(lane) = &self.contact else { return false };
+        lane.has_room()
+            && self.session.as_ref().is_some_and(|(_, session)| session.is_posted() && session.len() < MANY)
+    }
+
+    /// Gives the lane what it has room for.
+    pub(crate) fn flush(&mut self) -> Result<(), Lost> {
+        let (Contact::Up(lane), Some((_, session))) = (&mut self.contact, &mut self.session) else {
+            return Ok(());
+        };
+        if lane.has_room()
+            && let Some(value) = session.acknowledgment()
+        {
+            lane.acknowledge(value)?;
+        }
+        while lane.has_room()
+            && let Some((number, message)) = session.post()
+        {
+            lane.post(number, message, &self.memory)?;
+        }
+        // Another daemon that never says what it has received gets no more memory.
+        if session.len() < TOO_MANY { Ok(()) } else { Err(Lost) }
+    }
+
+    /// Hears that a request of the lane is done.
+    pub(crate) fn complete(&mut self, id: u64) {
+        let (Contact::Up(lane), Some((_, session))) = (&mut self.contact, &mut self.session) else { return };
+        if let Some(Message::Write { own, .. }) =
+            lane.complete(id).and_then(|number| session.complete(number))
+            && let Some(channel) = self.channels.get_mut(own)
+        {
+            channel.under_way = channel.under_way.saturating_sub(1);
+        }
+    }
+
+    /// Hears how many messages the other daemon has received, of all that any lane had, or of this lane's.
+    pub(crate) fn hear(&mut self, received: Received) -> Result<(), weft_sockets::Broken> {
+        let Some((_, session)) = &mut self.session else { return Ok(()) };
+        let channels = &mut self.channels;
+        let done = |message| {
+            if let Message::Write { own, .. } = message
+                && let Some(channel) = channels.get_mut(&own)
+            {
+                channel.under_way = channel.under_way.saturating_sub(1);
+            }
+        };
+        match received {
+            Received::ByLane(low) => session.acknowledge(low, done),
+            Received::InAll(number) => session.resume(number, done),
+        }
+    }
+
+    /// Registers the rings of a link, if they are not yet. A tagged offset is the place in the link.
+    pub(crate) fn register(&mut self, name: u64, link: &Link) -> Option<&Mr> {
+        if !self.memory.contains_key(&name) {
+            let len = usize::try_from(LINK_LEN - RINGS_AT).ok()?;
+            let region = Region::shared(link.file.as_fd(), RINGS_AT, len).ok()?;
+            let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+            self.memory.insert(name, self.pd.register_at(region, access, RINGS_AT).ok()?);
+        }
+        self.memory.get(&name)
+    }
+
+    /// Returns a number for a channel, which none has.
+    pub(crate) fn number(&mut self) -> u32 {
+        loop {
+            self.next_channel = (self.next_channel + 1) % (1 << 28);
+            let number = self.next_channel;
+            if !self.channels.contains_key(&number) && !self.halves.contains_key(&number) {
+                return self.next_channel;
+            }
+        }
+    }
+}
+
+/// What the other daemon has received.
+pub(crate) enum Received {
+    /// The low half of the number, of messages that this lane has sent.
+    ByLane(u32),
+    /// The number, of messages that any lane has sent.
+    InAll(u64),
+}
+
+/// Messages that the other daemon has not received, from which on octets wait.
+const MANY: usize = 4096;
+/// Messages that the other daemon has not received, from which on it is not served any more.
+const TOO_MANY: usize = 1 << 16;

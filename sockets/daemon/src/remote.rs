@@ -1,0 +1,87 @@
+//! What the daemon does for connections to other hosts.
+
+mod completions;
+mod greeting;
+mod letters;
+mod losing;
+mod opening;
+mod turns;
+
+use core::time::Duration;
+
+use weft_rnic::Completion;
+
+pub(crate) use crate::remote::letters::remote_id;
+use crate::state::State;
+
+impl State {
+    /// Serves the lanes until nothing is left to do, and says that the daemon sleeps from now on.
+    pub(crate) fn serve_hosts(&mut self, now: Duration) {
+        self.look_for_lanes(now);
+        let Some(hosts) = &self.hosts else { return };
+        hosts.set_asleep(false);
+        hosts.silence();
+        let _busy = (0..TURNS).all(|_| self.serve_once(now, false));
+        let Some(hosts) = &self.hosts else { return };
+        hosts.set_asleep(true);
+        // Who has published before that word has not rung.
+        if self.serve_once(now, true)
+            && let Some(hosts) = &self.hosts
+        {
+            // There may be more: the doorbell ends the sleep at once.
+            let _rung = rustix::io::write(&*hosts.bell, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// True if this family stands for another host.
+    pub(crate) fn is_host(&self, family: u64) -> bool {
+        self.hosts.as_ref().is_some_and(|hosts| hosts.names.contains(&family))
+    }
+
+    /// Handles what is there. Returns false if there was nothing.
+    fn serve_once(&mut self, now: Duration, is_idle: bool) -> bool {
+        let mut is_busy = false;
+        is_busy |= self.hear_events(now);
+        is_busy |= self.complete(now);
+        let names: Vec<u64> = self.hosts.iter().flat_map(|hosts| hosts.hosts.keys().copied()).collect();
+        for name in names {
+            is_busy |= self.serve_host(name, is_idle, now);
+        }
+        is_busy
+    }
+
+    /// Handles the events of connections. Returns false if there were none.
+    fn hear_events(&mut self, now: Duration) -> bool {
+        let mut is_busy = false;
+        while let Some(event) = self.hosts.as_ref().and_then(|hosts| hosts.events.next()) {
+            self.handle_lane_event(event, now);
+            is_busy = true;
+        }
+        is_busy
+    }
+
+    /// Handles completions. Returns false if there were none.
+    fn complete(&mut self, now: Duration) -> bool {
+        let mut done = [Completion::EMPTY; 64];
+        let mut is_busy = false;
+        while let Some(hosts) = &self.hosts {
+            while hosts.completions.next().is_some() {
+                hosts.cq.request_notification(false);
+            }
+            let count = hosts.cq.poll(&mut done);
+            // A lane tells that it is open before it brings something.
+            self.hear_events(now);
+            for completion in done.get(..count).unwrap_or_default() {
+                self.handle_completion(completion, now);
+            }
+            is_busy |= count > 0;
+            if count < done.len() {
+                break;
+            }
+        }
+        is_busy
+    }
+}
+
+/// Rounds of work until processes and their messages have their turn.
+const TURNS: u32 = 64;

@@ -1,0 +1,379 @@
+//! What the daemons of two hosts say to each other.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use weft_sockets::far::{Incoming, Letter, Notice, NoticeKind, Outgoing};
+use weft_sockets::{
+    Broken, Claim, Claimant, MAX_LOG2, MIN_LOG2, Outcome, Reason, RingPlace, Sleepers, ToProcess, Tuple,
+};
+
+use crate::hosts::channel::Channel;
+use crate::hosts::failure::Failure;
+use crate::hosts::half::Half;
+use crate::hosts::host::Host;
+use crate::hosts::{OURS, key};
+use crate::state::State;
+
+impl State {
+    /// Tells the daemon of a host that the end of a process waits for the other one, unless that daemon tells its own: of
+    /// both, that of the lower address compares them.
+    pub(crate) fn tell_claim(&mut self, name: u64, claimant: Claimant, claim: &Claim) {
+        if claim.tuple.local < claim.tuple.peer {
+            return;
+        }
+        let Some(hosts) = &mut self.hosts else { return };
+        let Some(host) = hosts.hosts.get_mut(&name) else { return };
+        host.next_claim += 1;
+        let id = host.next_claim;
+        host.told.retain(|_, other| *other != claimant);
+        host.told.insert(id, claimant);
+        let letter = Letter::Claim {
+            id,
+            local: claim.tuple.local,
+            peer: claim.tuple.peer,
+            own_scale: claim.window_scales.0,
+            peer_scale: claim.window_scales.1,
+            options: claim.options,
+            written: claim.written,
+            consumed: claim.consumed,
+            digests: claim.digests,
+        };
+        host.send(letter);
+    }
+
+    pub(crate) fn handle_letter(&mut self, name: u64, letter: Letter, now: Duration) -> Result<(), Failure> {
+        match letter {
+            Letter::Claim { id, local, peer, own_scale, peer_scale, options, written, consumed, digests } => {
+                let Some(hosts) = &mut self.hosts else { return Ok(()) };
+                let namespace = hosts.namespace;
+                let host = hosts.host(name).ok_or(Failure::Lane)?;
+                if key(peer, local) != (host.local, host.remote) || local < peer {
+                    return Err(Failure::Host);
+                }
+                let tuple = Tuple::new(namespace, local, peer);
+                let window_scales = (own_scale, peer_scale);
+                let claim = Claim { tuple, window_scales, options, written, consumed, digests, is_far: true };
+                let claimant = remote_claimant(name, id);
+                match self.claims.handle_claim(now, claimant, claim) {
+                    Outcome::Matched(other) => self.join_host(other, name, id, tuple.mirrored()),
+                    Outcome::Waits { replaced: Some(old) } => self.drop_claim(old, Reason::NoPartner),
+                    Outcome::Waits { replaced: None } => {}
+                }
+                Ok(())
+            }
+            Letter::Withdraw { id } => {
+                self.claims.withdraw(remote_claimant(name, id));
+                Ok(())
+            }
+            Letter::Open { id, channel, stag, ring } => self.handle_open(name, id, (channel, stag, ring)),
+            Letter::Opened { channel, own, stag, ring } => {
+                let mut host = self.take_host(name).ok_or(Failure::Lane)?;
+                if let Some(half) = host.halves.remove(&channel) {
+                    self.begin(&mut host, channel, half, (own, stag, ring));
+                }
+                self.put_host(host);
+                Ok(())
+            }
+            Letter::Refused { channel } => {
+                let host = self.hosts.as_mut().and_then(|hosts| hosts.host(name)).ok_or(Failure::Lane)?;
+                if let Some(half) = host.halves.remove(&channel) {
+                    self.abandon(&half);
+                    self.drop_claim(half.claimant, Reason::NoPartner);
+                }
+                Ok(())
+            }
+            Letter::Leg { channel, .. }
+            | Letter::Final { channel, .. }
+            | Letter::WantRing { channel, .. }
+            | Letter::RingMade { channel, .. }
+            | Letter::ReturnRing { channel, .. } => self.handle_channel_letter(name, channel, letter),
+        }
+    }
+
+    /// Gives a channel to a process whose connection's other end a host has claimed, and tells its daemon.
+    pub(crate) fn join_host(&mut self, claimant: Claimant, name: u64, id: u64, tuple: Tuple) {
+        let half = self.half(claimant, name, tuple);
+        let Some(mut host) = self.take_host(name) else { return };
+        if let Some(half) = half {
+            let channel = host.number();
+            host.halves.insert(channel, half);
+            let letter = Letter::Open { id, channel, stag: half.stag, ring: half.ring };
+            host.send(letter);
+        } else {
+            self.drop_claim(claimant, Reason::Limit);
+        }
+        self.put_host(host);
+    }
+
+    /// The other daemon has a channel for a claim that it was told.
+    fn handle_open(
+        &mut self,
+        name: u64,
+        id: u64,
+        (channel, stag, ring): (u32, u32, RingPlace),
+    ) -> Result<(), Failure> {
+        let mut host = self.take_host(name).ok_or(Failure::Lane)?;
+        let claimant = host.told.remove(&id);
+        self.put_host(host);
+        let waiting = claimant.and_then(|claimant| self.claims.take(claimant).map(|claim| (claimant, claim)));
+        let half = waiting.and_then(|(claimant, claim)| self.half(claimant, name, claim.tuple));
+        if half.is_none()
+            && let Some((claimant, _)) = waiting
+        {
+            self.drop_claim(claimant, Reason::Limit);
+        }
+        host = self.take_host(name).ok_or(Failure::Lane)?;
+        let letter = match half {
+            Some(half) => {
+                let own = host.number();
+                self.begin(&mut host, own, half, (channel, stag, ring));
+                Letter::Opened { channel, own, stag: half.stag, ring: half.ring }
+            }
+            None => Letter::Refused { channel },
+        };
+        host.send(letter);
+        self.put_host(host);
+        Ok(())
+    }
+
+    /// Gives a process a channel with this daemon in the place of a host.
+    fn half(&mut self, claimant: Claimant, name: u64, tuple: Tuple) -> Option<Half> {
+        let member = self.member(claimant.process)?.family;
+        let uid = self.families.get(&member)?.uid;
+        let len = 2 << MIN_LOG2;
+        if !self.limits.take_ring(uid, len) {
+            return None;
+        }
+        let remote = remote_claimant(name, 0);
+        let opened = self.channel([claimant, remote], ([member, name], [uid, uid]), tuple);
+        let Some((link, number, rings, [party, other])) = opened else {
+            self.limits.give_ring(uid, len);
+            return None;
+        };
+        let known = self.links.get(&link)?;
+        let memory = self.hosts.as_mut()?.hosts.get_mut(&name)?.register(link, known)?;
+        let half = Half {
+            claimant,
+            link,
+            number,
+            party,
+            own_ring: *rings.get(party)?,
+            ring: *rings.get(other)?,
+            stag: memory.rkey().0,
+        };
+        let words = known.memory.channel(number)?;
+        Outgoing::announce(words.directions.get(party)?, OURS);
+        Incoming::announce(words.directions.get(other)?, OURS);
+        Some(half)
+    }
+
+    /// Both daemons have a channel: the process hears of it.
+    fn begin(&mut self, host: &mut Host, own: u32, half: Half, (peer, stag, ring): (u32, u32, RingPlace)) {
+        let Half { claimant: me, link, number, party, own_ring, .. } = half;
+        let channel = Channel {
+            link,
+            number,
+            party,
+            peer,
+            stag,
+            outgoing: Outgoing::new((own_ring, ring)),
+            incoming: Incoming::new(half.ring),
+            under_way: 0,
+            is_told_closed: false,
+            is_closed_there: false,
+            is_broken: false,
+        };
+        host.channels.insert(own, channel);
+        if let Some(family) = self.member(me.process).map(|member| member.family)
+            && let Some(family) = self.families.get_mut(&family)
+        {
+            family.channels.insert(me.slot, (link, number, party));
+        }
+        self.tell_link(me.process, link, host.name);
+        self.introduce_ourselves(me.process, host.name);
+        self.offer(me, (link, number, party), own_ring);
+    }
+
+    /// Tells a process how to wake this daemon.
+    fn introduce_ourselves(&mut self, to: u64, family: u64) {
+        let Some(hosts) = &self.hosts else { return };
+        let (page, bell) = (Arc::clone(&hosts.status.0), Arc::clone(&hosts.bell));
+        self.send(to, ToProcess::PeerStatus { family, member: OURS.member }, Some(page));
+        if self.ports.get(&to).is_some_and(|port| port.uid == self.uid) {
+            self.send(to, ToProcess::PeerBell { family, waiter: OURS }, Some(bell));
+        }
+    }
+
+    /// Frees a channel of which the process has not heard.
+    fn abandon(&mut self, half: &Half) {
+        self.close(half.link, half.number, half.party);
+        self.close(half.link, half.number, 1 - half.party);
+    }
+
+    /// Ends what waits for the answer of a host that is lost.
+    pub(crate) fn abandon_all(&mut self, halves: impl Iterator<Item = Half>) {
+        for half in halves {
+            self.abandon(&half);
+            self.drop_claim(half.claimant, Reason::NoPartner);
+        }
+    }
+
+    /// Takes a notice about a channel. One that is over may still be on the other daemon's mind.
+    pub(crate) fn handle_notice(&mut self, name: u64, notice: Notice) -> Result<(), Failure> {
+        self.on_channel(name, notice.channel, |state, channel| {
+            let Some(link) = state.links.get(&channel.link) else { return Ok(None) };
+            let Some((ours, theirs)) = channel.words(&link.memory) else { return Ok(None) };
+            match notice.kind {
+                NoticeKind::Closed => {
+                    channel.is_closed_there = true;
+                    Ok(None)
+                }
+                NoticeKind::Data | NoticeKind::Reset | NoticeKind::Declined => {
+                    channel.incoming.handle(theirs, notice.kind, notice.value)
+                }
+                _ => channel.outgoing.handle(ours, notice.kind, notice.value),
+            }
+        })
+    }
+
+    fn handle_channel_letter(&mut self, name: u64, number: u32, letter: Letter) -> Result<(), Failure> {
+        match letter {
+            Letter::WantRing { log2, .. } => return self.make_ring(name, number, log2),
+            Letter::RingMade { ring, .. } => return self.take_ring(name, number, ring),
+            _ => {}
+        }
+        self.on_channel(name, number, |state, channel| {
+            let Some(link) = state.links.get(&channel.link) else { return Ok(None) };
+            let Some((_, theirs)) = channel.words(&link.memory) else { return Ok(None) };
+            match letter {
+                Letter::Leg { number, ring, start, .. } => {
+                    channel.incoming.handle_leg(theirs, number, ring, start)
+                }
+                Letter::Final { end, .. } => channel.incoming.handle_final(theirs, end),
+                Letter::ReturnRing { ring, .. } => {
+                    let (link, number, other) = (channel.link, channel.number, 1 - channel.party);
+                    let is_its = channel.incoming.remove_ring(ring)
+                        && state.links.get_mut(&link).is_some_and(|link| link.shrink(number, other, ring));
+                    if is_its && let Some(uid) = state.links.get(&link).map(|link| link.uids[other]) {
+                        state.limits.give_ring(uid, ring.len());
+                    }
+                    Ok(None)
+                }
+                _ => Ok(None),
+            }
+        })
+    }
+
+    /// Does something with a channel, and wakes those that it concerns.
+    fn on_channel(
+        &mut self,
+        name: u64,
+        own: u32,
+        act: impl FnOnce(&mut Self, &mut Channel) -> Result<Option<Sleepers>, Broken>,
+    ) -> Result<(), Failure> {
+        let mut host = self.take_host(name).ok_or(Failure::Lane)?;
+        if let Some(mut channel) = host.channels.remove(&own) {
+            match act(self, &mut channel) {
+                Ok(sleepers) => self.wake_end(&channel, sleepers),
+                // What was on its way when the channel broke.
+                Err(Broken) if channel.is_broken => {}
+                Err(Broken) => self.break_channel(&mut host, &mut channel),
+            }
+            host.channels.insert(own, channel);
+        }
+        self.put_host(host);
+        Ok(())
+    }
+
+    /// Asks the daemon of the reader for a larger ring, if that is on another host. Returns false if it is not.
+    pub(crate) fn ask_for_ring(&mut self, link: u64, channel: u32, log2: u8) -> bool {
+        let Some((name, own)) = self.find_channel(link, channel) else { return false };
+        let Some(hosts) = &mut self.hosts else { return true };
+        let Some(host) = hosts.host(name) else { return true };
+        let Some(peer) = host.channels.get(&own).map(|channel| channel.peer) else { return true };
+        host.send(Letter::WantRing { channel: peer, log2 });
+        true
+    }
+
+    /// Tells the daemon of the reader that a ring was given back.
+    pub(crate) fn tell_returned(&mut self, link: u64, channel: u32, ring: RingPlace) {
+        let Some((name, own)) = self.find_channel(link, channel) else { return };
+        let Some(host) = self.hosts.as_mut().and_then(|hosts| hosts.host(name)) else { return };
+        let Some(known) = host.channels.get_mut(&own) else { return };
+        let peer = known.peer;
+        if let Some(there) = known.outgoing.remove_ring(ring) {
+            host.send(Letter::ReturnRing { channel: peer, ring: there });
+        }
+    }
+
+    /// Makes a further ring for what the other end sends.
+    fn make_ring(&mut self, name: u64, own: u32, log2: u8) -> Result<(), Failure> {
+        let Some(host) = self.hosts.as_mut().and_then(|hosts| hosts.host(name)) else { return Ok(()) };
+        let Some(channel) = host.channels.get_mut(&own) else { return Ok(()) };
+        let Some(link) = self.links.get_mut(&channel.link) else { return Ok(()) };
+        if !(MIN_LOG2..=MAX_LOG2).contains(&log2) {
+            return Err(Failure::Host);
+        }
+        let uid = link.uids[1 - channel.party];
+        if !self.limits.take_ring(uid, 1 << log2) {
+            return Ok(());
+        }
+        let Some(ring) = link.grow(channel.number, 1 - channel.party, log2) else {
+            self.limits.give_ring(uid, 1 << log2);
+            return Ok(());
+        };
+        channel.incoming.add_ring(ring);
+        let letter = Letter::RingMade { channel: channel.peer, ring };
+        host.send(letter);
+        Ok(())
+    }
+
+    /// The other daemon has made a ring: its counterpart is made here, for the process.
+    fn take_ring(&mut self, name: u64, own: u32, there: RingPlace) -> Result<(), Failure> {
+        let Some(host) = self.hosts.as_mut().and_then(|hosts| hosts.host(name)) else { return Ok(()) };
+        let Some(channel) = host.channels.get_mut(&own) else { return Ok(()) };
+        let (name_of_link, number, party) = (channel.link, channel.number, channel.party);
+        let Some(link) = self.links.get_mut(&name_of_link) else { return Ok(()) };
+        let (uid, family) = (link.uids[party], link.families[party]);
+        let is_free = self.limits.take_ring(uid, there.len());
+        let Some(ring) = link.grow(number, party, there.log2).filter(|_| is_free) else {
+            if is_free {
+                self.limits.give_ring(uid, there.len());
+            }
+            let letter = Letter::ReturnRing { channel: channel.peer, ring: there };
+            host.send(letter);
+            return Ok(());
+        };
+        channel.outgoing.add_ring(ring, there);
+        let members = self.families.get(&family).map(|family| family.members.values().copied());
+        let members: Vec<u64> = members.into_iter().flatten().collect();
+        let octet = u8::from(party == 1);
+        for id in members {
+            let made = ToProcess::RingMade { link: name_of_link, channel: number, party: octet, ring };
+            self.send(id, made, None);
+        }
+        Ok(())
+    }
+
+    /// The host and the number of a channel of a link to another host.
+    fn find_channel(&self, link: u64, number: u32) -> Option<(u64, u32)> {
+        let families = self.links.get(&link)?.families;
+        let hosts = self.hosts.as_ref()?;
+        let host = families.iter().find_map(|family| hosts.hosts.get(family))?;
+        let mut channels = host.channels.iter();
+        let (own, _) = channels.find(|(_, channel)| channel.link == link && channel.number == number)?;
+        Some((host.name, *own))
+    }
+}
+
+/// The claim of another host's process, among those of this one.
+#[expect(clippy::cast_possible_truncation, reason = "both halves are kept")]
+pub(crate) const fn remote_claimant(host: u64, id: u64) -> Claimant {
+    Claimant { process: host, slot: id as u32, generation: (id >> 32) as u32 }
+}
+
+/// The number of a remote claim.
+pub(crate) const fn remote_id(claimant: Claimant) -> u64 {
+    claimant.slot as u64 | (claimant.generation as u64) << 32
+}

@@ -1,0 +1,99 @@
+//! How lanes are lost, and what comes of their sessions.
+
+use core::time::Duration;
+
+use crate::hosts::host::{Contact, Host};
+use crate::remote::opening::NOBODY;
+use crate::state::State;
+
+impl State {
+    /// Ends a lane. Its session waits for another one.
+    pub(crate) fn lose_lane(&mut self, name: u64, now: Duration) {
+        let again = self.again(name, now);
+        self.drop_lane(name, again);
+        if let Some(host) = self.hosts.as_mut().and_then(|hosts| hosts.host(name))
+            && host.session.is_some()
+        {
+            host.lost.get_or_insert(now);
+        }
+    }
+
+    /// Ends the lane and the session with a host whose daemon broke a rule.
+    pub(crate) fn refuse_host(&mut self, name: u64, now: Duration) {
+        self.drop_lane(name, now + NOBODY);
+        self.end_session(name);
+    }
+
+    /// Destroys the queue pair to a host, if there is one. This daemon asks for none before `until`.
+    pub(crate) fn drop_lane(&mut self, name: u64, until: Duration) {
+        let Some(hosts) = &mut self.hosts else { return };
+        hosts.by_qp.retain(|_, host| *host != name);
+        if let Some(host) = hosts.host(name) {
+            host.contact = Contact::None(until);
+        }
+    }
+
+    /// When this daemon may ask a host again. Of two daemons that have lost a lane, that of the lower address asks first.
+    pub(crate) fn again(&self, name: u64, now: Duration) -> Duration {
+        match self.hosts.as_ref().and_then(|hosts| hosts.hosts.get(&name)) {
+            Some(Host { session: Some(_), local, remote, .. }) if local < remote => now + SOON,
+            Some(Host { session: Some(_), .. }) => now + 3 * SOON,
+            _ => now + NOBODY,
+        }
+    }
+
+    /// Ends the session with a host. Its connections are reset.
+    pub(crate) fn end_session(&mut self, name: u64) {
+        let Some(mut host) = self.take_host(name) else { return };
+        let channels = core::mem::take(&mut host.channels);
+        let halves = core::mem::take(&mut host.halves);
+        (host.session, host.lost) = (None, None);
+        host.told.clear();
+        host.memory.clear();
+        self.put_host(host);
+        for channel in channels.into_values() {
+            self.reset_end(&channel);
+            self.close(channel.link, channel.number, 1 - channel.party);
+        }
+        self.abandon_all(halves.into_values());
+        self.claims.forget(name);
+    }
+
+    /// Asks for new lanes where some were lost, and ends the sessions that have waited too long.
+    pub(crate) fn look_for_lanes(&mut self, now: Duration) {
+        for (name, lost, again) in self.lost() {
+            if lost + PATIENCE <= now {
+                self.drop_lane(name, now + SOON);
+                self.end_session(name);
+            } else if again.is_some_and(|again| again <= now) {
+                self.open_lane(name, None, now);
+            }
+        }
+    }
+
+    /// Returns when [`look_for_lanes`](Self::look_for_lanes) has something to do.
+    pub(crate) fn lanes_deadline(&self) -> Option<Duration> {
+        self.lost()
+            .into_iter()
+            .map(|(_, lost, again)| again.map_or(lost + PATIENCE, |again| again.min(lost + PATIENCE)))
+            .min()
+    }
+
+    /// The hosts whose sessions have no lane, since when, and when this daemon may ask for one.
+    fn lost(&self) -> Vec<(u64, Duration, Option<Duration>)> {
+        let hosts = self.hosts.iter().flat_map(|hosts| hosts.hosts.values());
+        let lost = hosts.filter_map(|host| {
+            let again = match host.contact {
+                Contact::None(until) => Some(until),
+                Contact::Opening(_) | Contact::Up(_) => None,
+            };
+            Some((host.name, host.lost?, again))
+        });
+        lost.collect()
+    }
+}
+
+/// How long a daemon waits until it asks for a lane anew.
+const SOON: Duration = Duration::from_millis(100);
+/// How long a session goes on without a lane.
+const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,0 +1,278 @@
+//! How lanes are opened.
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use weft_rnic::{CmEvent, ConnParam, ConnectRequest};
+use weft_sockets::{Claim, Claimant, Hello, LaneKind, NONCE_LEN, Proof, Slab, VERSION};
+
+use crate::hosts::host::{Contact, Host, Opening, Received};
+use crate::hosts::key;
+use crate::hosts::lane::Lane;
+use crate::remote::greeting::{self, Addresses, Answer};
+use crate::routes;
+use crate::state::{Family, State};
+
+impl State {
+    /// Looks for the other end of a claim on another host, if there may be one.
+    pub(crate) fn ask_host(&mut self, claimant: Claimant, claim: &Claim, now: Duration) {
+        let Some(hosts) = &self.hosts else { return };
+        let is_here = claim.tuple.namespace == hosts.namespace;
+        let address = key(claim.tuple.local, claim.tuple.peer);
+        if !is_here || address.0 == address.1 || address.1.is_loopback() {
+            return;
+        }
+        let Some(name) = self.name_host(address, now) else { return };
+        let Some(host) = self.hosts.as_mut().and_then(|hosts| hosts.host(name)) else { return };
+        match host.contact {
+            _ if host.session.is_some() => self.tell_claim(name, claimant, claim),
+            Contact::None(until) if until <= now => self.open_lane(name, None, now),
+            _ => {}
+        }
+    }
+
+    /// Returns the name of the host with this address, which may be new.
+    fn name_host(&mut self, address: (IpAddr, IpAddr), now: Duration) -> Option<u64> {
+        let known = self.hosts.as_ref()?.by_address.get(&address).copied();
+        if known.is_some() {
+            return known;
+        }
+        let hosts = self.hosts.as_mut()?;
+        if hosts.hosts.len() >= HOSTS || !hosts.neighbours.have(address.1, now, routes::read) {
+            return None;
+        }
+        // Links are shared by two families.
+        let slab = Slab::map(Slab::create().ok()?).ok()?;
+        let name = self.lasting_name();
+        let family = Family {
+            uid: self.uid,
+            slab,
+            members: BTreeMap::new(),
+            links: BTreeSet::new(),
+            channels: HashMap::new(),
+            by_slab: (0, name),
+        };
+        self.families.insert(name, family);
+        let hosts = self.hosts.as_mut()?;
+        let pd = hosts.device.alloc_pd();
+        hosts.hosts.insert(name, Host::new(name, address, pd));
+        hosts.names.insert(name);
+        hosts.by_address.insert(address, name);
+        Some(name)
+    }
+
+    /// What this daemon says of itself to a host. `None`: that is unknown.
+    fn hello(&self, name: u64, nonce: [u8; NONCE_LEN], proof: Proof) -> Option<Vec<u8>> {
+        let hosts = self.hosts.as_ref()?;
+        let session = hosts.hosts.get(&name)?.session.as_ref();
+        let hello = Hello {
+            oldest: VERSION,
+            newest: VERSION,
+            kind: LaneKind::Interactive,
+            epoch: self.epoch,
+            boot_id: hosts.boot_id,
+            namespace: hosts.namespace,
+            session: session.map_or(0, |(name, _)| *name),
+            received: session.map_or(0, |(_, session)| session.received()),
+            nonce,
+            proof,
+        };
+        Some(hello.encode())
+    }
+
+    /// Asks for a daemon on a host. `before` has the nonces of both, if the other daemon wants a proof.
+    pub(crate) fn open_lane(
+        &mut self,
+        name: u64,
+        before: Option<([u8; NONCE_LEN], [u8; NONCE_LEN])>,
+        now: Duration,
+    ) {
+        let again = self.again(name, now);
+        let Some(hosts) = &mut self.hosts else { return };
+        let Some(host) = hosts.hosts.get_mut(&name) else { return };
+        host.contact = Contact::None(again);
+        let addresses = Addresses { initiator: host.local, responder: host.remote };
+        let challenge = before.map(|(_, challenge)| challenge);
+        let Some(nonce) = before.map(|(nonce, _)| nonce).or_else(|| crate::kernel::random().ok()) else {
+            return;
+        };
+        let Some(lane) = Lane::new(&hosts.device, &host.pd, &hosts.cq) else { return };
+        let proof = greeting::ask(hosts.key.as_ref(), addresses, nonce, challenge);
+        let Some(hello) = self.hello(name, nonce, proof) else { return };
+        let Some(hosts) = &mut self.hosts else { return };
+        let Some(host) = hosts.hosts.get_mut(&name) else { return };
+        let (remote, local) = (SocketAddr::new(host.remote, hosts.port), SocketAddr::new(host.local, 0));
+        let param = ConnParam {
+            private_data: &hello,
+            peer_to_peer: Some(true),
+            local: Some(local),
+            ..ConnParam::NONE
+        };
+        if hosts.device.connect(&hosts.events, &lane.qp, remote, param).is_ok() {
+            hosts.by_qp.insert(lane.qp.number(), name);
+            host.contact = Contact::Opening(Opening { lane, is_asking: true, nonce, challenge });
+        }
+    }
+
+    /// Takes an event of the device.
+    pub(crate) fn handle_lane_event(&mut self, event: CmEvent, now: Duration) {
+        match event {
+            CmEvent::ConnectRequest(request) => {
+                if let Err(refusal) = self.accept_lane(&request, now)
+                    && let Some(hosts) = &self.hosts
+                {
+                    // A daemon that has gone meanwhile needs no answer.
+                    let _told = hosts.device.reject(request.id, &refusal);
+                }
+            }
+            CmEvent::Established { qp_num, private_data, .. } => {
+                self.establish(qp_num, &private_data, now);
+            }
+            CmEvent::Rejected { qp_num, private_data, .. } => {
+                let Some(name) = self.host_of(qp_num) else { return };
+                match self.challenged(name, &private_data) {
+                    Some(nonces) => {
+                        self.drop_lane(name, now);
+                        self.open_lane(name, Some(nonces), now);
+                    }
+                    None => self.lose_lane(name, now),
+                }
+            }
+            CmEvent::ConnectError { qp_num, .. } | CmEvent::Disconnected { qp_num, .. } => {
+                if let Some(name) = self.host_of(qp_num) {
+                    self.lose_lane(name, now);
+                }
+            }
+            CmEvent::StreamRequest(_) | CmEvent::StreamReady { .. } | CmEvent::StreamFailed { .. } => {}
+        }
+    }
+
+    /// Returns this daemon's nonce and that of the other one, if the other one wants a proof over both.
+    fn challenged(&mut self, name: u64, private_data: &[u8]) -> Option<([u8; NONCE_LEN], [u8; NONCE_LEN])> {
+        let hosts = self.hosts.as_mut()?;
+        let has_key = hosts.key.is_some();
+        let theirs = Hello::decode(private_data)?;
+        match &hosts.host(name)?.contact {
+            Contact::Opening(Opening { is_asking: true, challenge: None, nonce, .. })
+                if has_key && theirs.proof == Proof::Wanted =>
+            {
+                Some((*nonce, theirs.nonce))
+            }
+            _ => None,
+        }
+    }
+
+    /// Answers a daemon that asks. The error is the private data of a refusal.
+    fn accept_lane(&mut self, request: &ConnectRequest, now: Duration) -> Result<(), Vec<u8>> {
+        const NOTHING: fn() -> Vec<u8> = Vec::new;
+        let theirs = Hello::decode(&request.private_data)
+            // This host has several addresses.
+            .filter(|theirs| theirs.epoch != self.epoch)
+            .ok_or_else(NOTHING)?;
+        let address = key(request.local, request.peer);
+        let name = self.name_host(address, now).ok_or_else(NOTHING)?;
+        let addresses = Addresses { initiator: address.1, responder: address.0 };
+        let hosts = self.hosts.as_mut().ok_or_else(NOTHING)?;
+        let own_key = hosts.key.clone();
+        let host = hosts.host(name).ok_or_else(NOTHING)?;
+        let challenge = host.challenge.take();
+        let proof = match greeting::answer(own_key.as_ref(), &theirs, addresses, challenge) {
+            Answer::Accept(proof) => proof,
+            Answer::Refuse => return Err(NOTHING()),
+            Answer::Challenge => {
+                let nonce = crate::kernel::random().map_err(|_| NOTHING())?;
+                host.challenge = Some(nonce);
+                return Err(self.hello(name, nonce, Proof::Wanted).unwrap_or_default());
+            }
+        };
+        // Of two that cross, that of the lower address stays.
+        let is_crossing = matches!(&host.contact, Contact::Opening(opening) if opening.is_asking);
+        if is_crossing && address.0 < address.1 {
+            return Err(NOTHING());
+        }
+        // Behind this, no Write of an old lane reaches the memory of this host.
+        self.drop_lane(name, now);
+        self.meet(name, &theirs, Received::InAll(theirs.received), now).ok_or_else(NOTHING)?;
+        let nonce = match challenge {
+            Some(nonce) => nonce,
+            None => crate::kernel::random().map_err(|_| NOTHING())?,
+        };
+        let hello = self.hello(name, nonce, proof).ok_or_else(NOTHING)?;
+        let hosts = self.hosts.as_mut().ok_or_else(NOTHING)?;
+        let host = hosts.hosts.get_mut(&name).ok_or_else(NOTHING)?;
+        let lane = Lane::new(&hosts.device, &host.pd, &hosts.cq).ok_or_else(NOTHING)?;
+        let param = ConnParam { private_data: &hello, ..ConnParam::NONE };
+        hosts.device.accept(request.id, &lane.qp, param).map_err(|_| NOTHING())?;
+        hosts.by_qp.insert(lane.qp.number(), name);
+        host.contact = Contact::Opening(Opening { lane, is_asking: false, nonce, challenge });
+        Ok(())
+    }
+
+    /// A lane is open.
+    fn establish(&mut self, qp_num: u32, private_data: &[u8], now: Duration) {
+        let Some(name) = self.host_of(qp_num) else { return };
+        let Some(hosts) = &mut self.hosts else { return };
+        let own_key = hosts.key.clone();
+        let Some(host) = hosts.host(name) else { return };
+        let Contact::Opening(Opening { is_asking, nonce, challenge, .. }) = &host.contact else { return };
+        if *is_asking {
+            let addresses = Addresses { initiator: host.local, responder: host.remote };
+            let theirs = Hello::decode(private_data).filter(|theirs| {
+                greeting::is_answer(own_key.as_ref(), theirs, addresses, *nonce, *challenge)
+                    && theirs.session != 0
+            });
+            let met = theirs.and_then(|theirs| {
+                let received = Received::InAll(theirs.received);
+                self.meet(name, &theirs, received, now)
+            });
+            if met.is_none() {
+                self.drop_lane(name, now + NOBODY);
+                return;
+            }
+        }
+        let Some(host) = self.hosts.as_mut().and_then(|hosts| hosts.host(name)) else { return };
+        host.lost = None;
+        let contact = core::mem::replace(&mut host.contact, Contact::None(Duration::ZERO));
+        host.contact = match contact {
+            Contact::Opening(Opening { lane, .. }) => Contact::Up(lane),
+            other => other,
+        };
+    }
+
+    /// Goes on with the session that both daemons have, or begins a new one. A daemon that answers gives it its name.
+    fn meet(&mut self, name: u64, theirs: &Hello, received: Received, now: Duration) -> Option<()> {
+        let host = self.hosts.as_mut()?.host(name)?;
+        let is_same = theirs.session != 0
+            && host.session.as_ref().is_some_and(|(session, _)| *session == theirs.session);
+        if is_same && host.hear(received).is_ok() {
+            host.lost.get_or_insert(now);
+            return Some(());
+        }
+        let is_asking = matches!(&host.contact, Contact::Opening(opening) if opening.is_asking);
+        self.end_session(name);
+        let session =
+            if is_asking { theirs.session } else { u64::from_ne_bytes(crate::kernel::random().ok()?) };
+        let host = self.hosts.as_mut()?.host(name)?;
+        host.session = Some((session.max(1), weft_sockets::far::Session::new()));
+        host.lost = Some(now);
+        let address = (host.local, host.remote);
+        let is_its = |claim: &Claim| key(claim.tuple.local, claim.tuple.peer) == address;
+        let waiting: Vec<(Claimant, Claim)> =
+            self.claims.waiting().filter(|(_, claim)| is_its(claim)).collect();
+        for (claimant, claim) in waiting {
+            self.tell_claim(name, claimant, &claim);
+        }
+        Some(())
+    }
+
+    /// The host to which a queue pair leads.
+    pub(crate) fn host_of(&self, qp_num: u32) -> Option<u64> {
+        self.hosts.as_ref()?.by_qp.get(&qp_num).copied()
+    }
+}
+
+/// Remote addresses that are known at most.
+const HOSTS: usize = 4096;
+/// So long nobody is asked on a host where nobody has answered.
+pub(crate) const NOBODY: Duration = Duration::from_secs(60);

@@ -1,0 +1,146 @@
+//! The turns of channels: what each has to send.
+
+use core::time::Duration;
+
+use weft_sockets::far::{Duty, Letter, Notice, NoticeKind};
+use weft_sockets::layout::{self, RESET};
+use weft_sockets::sync::Ordering;
+use weft_sockets::{Broken, Sleepers};
+
+use crate::hosts::channel::Channel;
+use crate::hosts::failure::Failure;
+use crate::hosts::host::Host;
+use crate::hosts::lane::Message;
+use crate::state::State;
+
+/// What became of a look at a channel.
+enum Step {
+    Nothing,
+    Sent,
+    /// Nothing of it is in use any more.
+    Over,
+}
+
+impl Channel {
+    /// Sends what is to be sent next, if there is room.
+    fn step(&mut self, host: &mut Host, state: &State, own: u32, is_idle: bool) -> Result<Step, Failure> {
+        let Some(link) = state.links.get(&self.link) else { return Ok(Step::Over) };
+        let (ours, theirs) = self.words(&link.memory).ok_or(Broken)?;
+        host.flush()?;
+        if !host.has_room() {
+            return Ok(Step::Nothing);
+        }
+        let notice = |kind, value| Notice { kind, channel: self.peer, value };
+        if !self.is_broken
+            && let Some((kind, value)) = self.incoming.poll(theirs, is_idle)?
+        {
+            host.notify(notice(kind, value));
+            return Ok(Step::Sent);
+        }
+        let is_closed = link.end(self.number, self.party).is_none();
+        if is_closed {
+            self.outgoing.end_for_sender(ours);
+        }
+        let channel = self.peer;
+        let may_write = self.under_way < UNDER_WAY;
+        let duty = if self.is_broken { None } else { self.outgoing.poll(ours, MOST, may_write)? };
+        match duty {
+            Some(Duty::Write { from, to, len, value }) => {
+                let at = usize::try_from(from - layout::RINGS_AT).map_err(|_| Broken)?;
+                let notice = Notice { kind: NoticeKind::Data, channel, value };
+                host.push(Message::Write { own, link: self.link, at, len, to: (self.stag, to), notice });
+                self.under_way += 1;
+            }
+            Some(Duty::Leg { number, ring, start }) => {
+                host.send(Letter::Leg { channel, number, ring, start });
+            }
+            Some(Duty::Final { end }) => host.send(Letter::Final { channel, end }),
+            Some(Duty::Notice { kind, value }) => host.notify(Notice { kind, channel, value }),
+            None if is_closed && !self.is_told_closed && self.under_way == 0 => {
+                self.is_told_closed = true;
+                host.notify(Notice { kind: NoticeKind::Closed, channel, value: 0 });
+            }
+            None if self.is_told_closed && self.is_closed_there => return Ok(Step::Over),
+            None => return Ok(Step::Nothing),
+        }
+        Ok(Step::Sent)
+    }
+}
+
+impl State {
+    /// Gives each channel of a host its turns. Returns false if there was nothing to send.
+    pub(crate) fn serve_host(&mut self, name: u64, is_idle: bool, now: Duration) -> bool {
+        let Some(mut host) = self.take_host(name) else { return false };
+        let mut is_busy = false;
+        let numbers: Vec<u32> = host.channels.keys().copied().collect();
+        let mut lost = false;
+        for own in numbers {
+            let Some(mut channel) = host.channels.remove(&own) else { continue };
+            let mut is_over = false;
+            for _ in 0..STEPS {
+                match channel.step(&mut host, self, own, is_idle) {
+                    Ok(Step::Nothing) => break,
+                    Ok(Step::Sent) => is_busy = true,
+                    Ok(Step::Over) => {
+                        is_over = true;
+                        break;
+                    }
+                    Err(Failure::Channel) => {
+                        self.break_channel(&mut host, &mut channel);
+                        break;
+                    }
+                    Err(Failure::Lane | Failure::Host) => {
+                        lost = true;
+                        break;
+                    }
+                }
+            }
+            if is_over {
+                self.close(channel.link, channel.number, 1 - channel.party);
+            } else {
+                host.channels.insert(own, channel);
+            }
+        }
+        host.memory.retain(|link, _| self.links.contains_key(link));
+        lost |= host.flush().is_err();
+        self.put_host(host);
+        if lost {
+            self.lose_lane(name, now);
+        }
+        is_busy
+    }
+
+    /// Ends a connection whose rules were broken, for both ends.
+    pub(crate) fn break_channel(&self, host: &mut Host, channel: &mut Channel) {
+        channel.is_broken = true;
+        self.reset_end(channel);
+        host.notify(Notice { kind: NoticeKind::Reset, channel: channel.peer, value: 0 });
+    }
+
+    /// Tells the process that its connection is broken.
+    pub(crate) fn reset_end(&self, channel: &Channel) {
+        let Some(link) = self.links.get(&channel.link) else { return };
+        let Some((_, theirs)) = channel.words(&link.memory) else { return };
+        theirs.producer.flags.fetch_or(RESET, Ordering::SeqCst);
+        if let Some(family) = link.families.get(channel.party) {
+            self.wake(*family, None);
+        }
+    }
+
+    /// Wakes those of a process that a publication concerns.
+    pub(crate) fn wake_end(&self, channel: &Channel, sleepers: Option<Sleepers>) {
+        let family = self.links.get(&channel.link).and_then(|link| link.families.get(channel.party));
+        match (family, sleepers) {
+            (Some(family), Some(Sleepers::One(waiter))) => self.wake(*family, Some(waiter)),
+            (Some(family), Some(Sleepers::Everybody)) => self.wake(*family, None),
+            _ => {}
+        }
+    }
+}
+
+/// Octets of a Write at most.
+const MOST: u32 = 64 << 10;
+/// Writes of a channel without a completion at most.
+const UNDER_WAY: u8 = 2;
+/// What a channel sends until the others have their turn.
+const STEPS: usize = 8;
