@@ -344,6 +344,8 @@ pub const BROKEN: u32 = 128;
 /// `flags` of the receiving direction: a thread asks the sender for TCP, and takes nothing from the ring meanwhile. Nor does
 /// a signal handler of that thread.
 pub const ASKING: u32 = 256;
+/// `flags` of the sending direction: a [record](crate::Record) has to go out before all else.
+pub const RECORD: u32 = 512;
 /// Calls that make a connection known whose beginning the family did not see.
 const KNOWN: u32 = 64;
 /// Claims of an end in all.

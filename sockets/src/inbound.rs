@@ -161,9 +161,10 @@ impl<'a> Inbound<'a> {
     #[must_use]
     pub fn is_still(&self) -> bool {
         let (producer, own) = (&self.shared.producer, self.own);
-        producer.tail.load(Ordering::Relaxed) == own.tail.load(Ordering::Relaxed)
+        let is_still = producer.tail.load(Ordering::Relaxed) == own.tail.load(Ordering::Relaxed)
             && self.shared.legs.leg.load(Ordering::Relaxed) == own.leg.load(Ordering::Relaxed)
-            && producer.flags.load(Ordering::Relaxed) == 0
+            && producer.flags.load(Ordering::Relaxed) == 0;
+        is_still || self.has_left()
     }
 
     /// True if all octets that the last look has found are taken, and none can follow by another leg.
@@ -172,6 +173,7 @@ impl<'a> Inbound<'a> {
     pub fn is_drained(&self) -> bool {
         self.own.tail.load(Ordering::Relaxed) == self.own.consumed.load(Ordering::Relaxed)
             && self.shared.legs.leg.load(Ordering::Relaxed) == self.own.leg.load(Ordering::Relaxed)
+            || self.has_left()
     }
 
     /// Returns what the sender has told, if a ring has nothing for the reader: all octets are taken, and there is no end of
@@ -303,7 +305,7 @@ impl<'a> Inbound<'a> {
     #[inline]
     #[must_use]
     pub fn end(&self) -> Option<u64> {
-        let is_final = self.shared.producer.flags.load(Ordering::Acquire) & FINAL != 0;
+        let is_final = self.shared.producer.flags.load(Ordering::Acquire) & FINAL != 0 && !self.has_left();
         is_final.then(|| self.shared.legs.end.load(Ordering::Relaxed))
     }
 
@@ -318,7 +320,7 @@ impl<'a> Inbound<'a> {
     #[inline]
     #[must_use]
     pub fn is_reset(&self) -> bool {
-        self.shared.producer.flags.load(Ordering::Acquire) & RESET != 0
+        self.shared.producer.flags.load(Ordering::Acquire) & RESET != 0 && !self.has_left()
     }
 
     /// How many octets the ring holds, 0 in a leg by TCP.

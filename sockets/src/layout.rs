@@ -43,7 +43,7 @@ pub struct Producer {
     pub beside: [AtomicU64; 5],
     /// The CPU on which the sender ran when it published.
     pub cpu: AtomicU16,
-    /// [`FINAL`], [`RESET`], [`KILLED`].
+    /// [`FINAL`], [`RESET`], [`KILLED`], [`LOWERED`].
     pub flags: AtomicU16,
     /// When octets came into the empty ring, if the reader wants [stamps](Reader::stamps): the low half of a count of 16
     /// nanoseconds.
@@ -87,13 +87,15 @@ pub struct Reader {
     pub waiter: AtomicU32,
     /// 0, or [`MODE_NO_FENCE`].
     pub mode: AtomicU32,
-    /// Not 0 once the reader wants the stream back on TCP.
+    /// [`ASKED`] once the reader wants the stream back on TCP, [`LOST`] once the daemon has nobody to carry it to.
     pub please: AtomicU32,
     /// Not 0 once the reader wants to tell which of several rings had octets first.
     pub stamps: AtomicU32,
     /// Not 0 if the reader wants rings of 4 MiB, should smaller ones be full.
     pub wide: AtomicU32,
-    reserved: [UnusedU32; 10],
+    /// Not 0 once the reader has left the ring behind a [record](crate::Record): the daemon carries nothing more.
+    pub left: AtomicU32,
+    reserved: [UnusedU32; 9],
 }
 
 /// The first page of a link.
@@ -104,7 +106,7 @@ pub struct LinkHeader {
     pub magic: AtomicU64,
     /// The daemon's own name for the link, never used twice.
     pub link: AtomicU64,
-    /// Counts up while the daemon attends the link's far end. Unused inside a host.
+    /// Counts up whenever the daemon attends the link's far end. Unused inside a host.
     pub heartbeat: AtomicU64,
     reserved: [UnusedU64; 509],
 }
@@ -221,7 +223,8 @@ pub struct Identity {
     pub threshold: AtomicU32,
     /// When it was first seen, in milliseconds of the monotonic clock, the low half.
     pub since: AtomicU32,
-    reserved: [UnusedU64; 2],
+    /// The [secret](crate::record::Secret) of a [far](crate::end::FAR) end's channel.
+    pub secret: [AtomicU64; 2],
 }
 
 /// An end's sending direction, as its own family knows it. Each change of a word leaves a valid state behind: its owner
@@ -298,7 +301,10 @@ pub struct OwnInbound {
     /// When the kernel's socket of a [far](crate::end::FAR) end first told what the link had not told, in milliseconds of
     /// the monotonic clock, the low half. 0: never.
     pub early: AtomicU32,
-    reserved: [UnusedU32; 5],
+    /// Octets of the kernel's stream that have to be dropped before the next one is read: a [record](crate::Record), and
+    /// what has come by the ring already.
+    pub skip: AtomicU64,
+    reserved: [UnusedU32; 2],
 }
 
 /// The members that hold an end.
@@ -322,7 +328,10 @@ pub struct Counts {
     pub sleeps: AtomicU64,
     /// Wake-ups sent to the peer.
     pub wakes: AtomicU64,
-    reserved: [UnusedU64; 2],
+    /// The [heartbeat](LinkHeader::heartbeat) that a sender with octets under way saw last, and since when, in
+    /// milliseconds: the low halves. 0: it has none under way.
+    pub pulse: AtomicU64,
+    reserved: [UnusedU64; 1],
 }
 
 /// The offset of a channel's words in a link.
@@ -350,12 +359,18 @@ pub const FINAL: u16 = 1;
 pub const RESET: u16 = 2;
 /// All processes of this end were killed, and had not read all that was sent to them. The daemon says so.
 pub const KILLED: u16 = 4;
+/// The sender has gone back to TCP behind a [record](crate::Record): the daemon carries nothing more.
+pub const LOWERED: u16 = 8;
 /// [`Reader::attached`]: the reader will take octets from a ring.
 pub const ATTACHED: u32 = 1;
 /// [`Reader::attached`]: the reader stays on TCP.
 pub const DECLINED: u32 = 2;
 /// [`Reader::attached`]: the sender has begun to use a ring. The sender stores it.
 pub const COMMITTED: u32 = 3;
+/// [`Reader::please`]: the reader asks for TCP.
+pub const ASKED: u32 = 1;
+/// [`Reader::please`]: the daemon lets go of a direction between hosts.
+pub const LOST: u32 = 2;
 /// [`Reader::mode`]: the sender needs no fence before it looks for a sleeper. All-zero memory asks for the fence.
 pub const MODE_NO_FENCE: u32 = 1;
 /// [`Reader::waiter`]: the daemon rings all that sleep.

@@ -81,7 +81,7 @@ impl Leg {
     #[must_use]
     pub(crate) const fn from_own_word(word: u64) -> Self {
         let place = RingPlace { unit: (word >> 32) as u32, log2: (word >> 24 & 63) as u8 };
-        let carrier = if word >> 16 & 0xff == 0 { Carrier::Tcp } else { Carrier::Ring(place) };
+        let carrier = if word >> 16 & 0xff == 1 { Carrier::Ring(place) } else { Carrier::Tcp };
         Self { number: (word & 0xffff) as u16, carrier }
     }
 
@@ -96,6 +96,21 @@ impl Leg {
         rest | u64::from(self.number)
     }
 
+    /// Packs the leg by TCP that a reader begins behind a [record](crate::Record), for a word of its own family. It is not 0,
+    /// and no sender's.
+    #[must_use]
+    pub(crate) const fn word_behind_record(self) -> u64 {
+        let next = self.number.wrapping_add(1);
+        BY_RECORD | if next == 0 { 1 } else { next as u64 }
+    }
+
+    /// True if a word of this family's own is a leg [behind a record](Self::word_behind_record).
+    #[inline]
+    #[must_use]
+    pub(crate) const fn is_behind_record(word: u64) -> bool {
+        word & BY_RECORD != 0
+    }
+
     /// Returns the leg behind this one.
     #[must_use]
     pub const fn next(self, carrier: Carrier) -> Self {
@@ -103,6 +118,8 @@ impl Leg {
     }
 }
 
+/// The bit of a leg behind a record.
+const BY_RECORD: u64 = 2 << 16;
 /// The smallest ring: 64 KiB. In the simulation rings have a 512th of their octets.
 pub const MIN_LOG2: u8 = if cfg!(stepped) { 7 } else { 16 };
 /// The largest ring: 4 MiB.

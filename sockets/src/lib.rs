@@ -35,6 +35,8 @@ mod message;
 mod outbound;
 mod pace;
 mod reason;
+#[cfg(not(loom))]
+mod record;
 mod ring;
 #[cfg(test)]
 #[cfg(not(loom))]
@@ -60,4 +62,6 @@ pub use message::{Encoded, MESSAGE_DESCRIPTORS, MESSAGE_LEN, ToDaemon, ToProcess
 pub use outbound::{Outbound, Sink};
 pub use pace::{LONGEST, Pace, Situation, Step, Wait};
 pub use reason::Reason;
+#[cfg(not(loom))]
+pub use record::{Record, Secret};
 pub use waiter::{Sleep, Sleepers, WaiterName};

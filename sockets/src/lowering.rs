@@ -6,7 +6,7 @@
 
 use crate::broken::Broken;
 use crate::inbound::Inbound;
-use crate::layout::{ATTACHED, COMMITTED, DECLINED, FINAL};
+use crate::layout::{ASKED, ATTACHED, COMMITTED, DECLINED, FINAL};
 use crate::leg::{Carrier, Leg};
 use crate::outbound::Outbound;
 #[cfg(not(loom))]
@@ -124,7 +124,7 @@ impl Outbound<'_> {
         if is_possible { Ok(head) } else { Err(Broken) }
     }
 
-    fn start_of(&self, leg: Leg) -> u64 {
+    pub(crate) fn start_of(&self, leg: Leg) -> u64 {
         self.own.starts[usize::from(leg.number & 1)].load(Ordering::Relaxed)
     }
 
@@ -157,7 +157,7 @@ impl Inbound<'_> {
     /// [has answered](Self::is_answered).
     pub fn ask_back(&self) {
         self.republish();
-        self.shared.reader.please.store(1, Ordering::Release);
+        self.shared.reader.please.store(ASKED, Ordering::Release);
     }
 
     /// Takes the question back, since the sender has not answered for long.

@@ -247,6 +247,8 @@ messages! {
         party: u8,
         /// The first ring for what this end sends.
         ring: RingPlace,
+        /// What [records](crate::Record) of this channel begin with. 0: the other end is on this host.
+        secret: [u64; 2],
     }
     /// The answer to [`ToDaemon::WantRing`].
     RingMade = 9, 0 descriptors {
@@ -372,7 +374,7 @@ impl Field for Option<WaiterName> {
 }
 
 /// The version of these messages, and of what the memory holds that they bring.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// No message is longer.
 pub const MESSAGE_LEN: usize = 128;
 /// No message has more descriptors.
@@ -411,7 +413,15 @@ mod tests {
     #[test]
     fn a_message_that_is_cut_or_longer_is_refused() {
         let ring = RingPlace::new(64, 16).expect("a place");
-        let offer = ToProcess::Offer { slot: 7, generation: 8, link: 9, channel: 10, party: 1, ring };
+        let offer = ToProcess::Offer {
+            slot: 7,
+            generation: 8,
+            link: 9,
+            channel: 10,
+            party: 1,
+            ring,
+            secret: [11, 12],
+        };
         let octets = offer.encode();
         assert_eq!(ToProcess::decode(&octets), Some(offer));
         assert!((0..octets.len()).all(|len| ToProcess::decode(&octets[..len]).is_none()));

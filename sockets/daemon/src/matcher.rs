@@ -4,7 +4,9 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use weft_sockets::layout::ENDS;
-use weft_sockets::{Claim, Claimant, Digests, MIN_LOG2, Outcome, Reason, RingPlace, ToProcess, Tuple};
+use weft_sockets::{
+    Claim, Claimant, Digests, MIN_LOG2, Outcome, Reason, RingPlace, Secret, ToProcess, Tuple,
+};
 
 use crate::foreign::Foreign;
 use crate::kernel::read_claim;
@@ -106,7 +108,7 @@ impl State {
             }
             self.tell_link(me.process, name, families[1 - at]);
             self.introduce(me.process, other.process);
-            self.offer(me, (name, channel, party), rings[party]);
+            self.offer(me, (name, channel, party), (rings[party], NEAR));
         }
         Some(())
     }
@@ -124,15 +126,20 @@ impl State {
         let (peer, ring) = (link.families[1 - party], link.ring(channel, party));
         self.tell_link(me.process, name, peer);
         if let Some(ring) = ring {
-            self.offer(me, place, ring);
+            self.offer(me, place, (ring, self.secret_of(name, channel)));
         }
         Some(())
     }
 
-    pub(crate) fn offer(&mut self, me: Claimant, (link, channel, party): (u64, u32, usize), ring: RingPlace) {
+    pub(crate) fn offer(
+        &mut self,
+        me: Claimant,
+        (link, channel, party): (u64, u32, usize),
+        (ring, secret): (RingPlace, Secret),
+    ) {
         let Claimant { process, slot, generation } = me;
         let party = u8::from(party == 1);
-        self.send(process, ToProcess::Offer { slot, generation, link, channel, party, ring }, None);
+        self.send(process, ToProcess::Offer { slot, generation, link, channel, party, ring, secret }, None);
     }
 
     /// Opens a channel in a link of both families. Returns the link, the channel, its rings, and each claimant's party.
@@ -181,3 +188,6 @@ impl State {
         }
     }
 }
+
+/// The secret of a channel inside a host, which needs none.
+const NEAR: Secret = [0; 2];

@@ -10,7 +10,9 @@ mod turns;
 use core::time::Duration;
 
 use weft_rnic::Completion;
+use weft_sockets::sync::Ordering;
 
+use crate::hosts::Hosts;
 pub(crate) use crate::remote::letters::remote_id;
 use crate::state::State;
 
@@ -20,6 +22,7 @@ impl State {
         self.look_for_lanes(now);
         let Some(hosts) = &self.hosts else { return };
         hosts.set_asleep(false);
+        self.beat(hosts);
         hosts.silence();
         let _busy = (0..TURNS).all(|_| self.serve_once(now, false));
         let Some(hosts) = &self.hosts else { return };
@@ -30,6 +33,14 @@ impl State {
         {
             // There may be more: the doorbell ends the sleep at once.
             let _rung = rustix::io::write(&*hosts.bell, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Tells the processes with links to other hosts that this daemon is alive.
+    fn beat(&self, hosts: &Hosts) {
+        let links = hosts.hosts.values().flat_map(|host| host.memory.keys());
+        for link in links.filter_map(|name| self.links.get(name)) {
+            link.memory.header().heartbeat.fetch_add(1, Ordering::Relaxed);
         }
     }
 

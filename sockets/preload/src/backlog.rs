@@ -3,14 +3,14 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 
-use weft_sockets::end::{Phase, UNSURE};
-use weft_sockets::{Broken, Gate, Outbound, Reason};
+use weft_sockets::end::{FAR, Phase, UNSURE};
+use weft_sockets::{Broken, Carrier, Gate, Outbound, Reason};
 
 use crate::ends::Stream;
 use crate::evidence::Evidence;
 use crate::section::Section;
 use crate::trace::trace;
-use crate::{anchor, calls, channel, ends, wake};
+use crate::{anchor, calls, channel, ends, record, wake};
 
 /// Takes a sending direction back to TCP if its reader has asked for that. Does not wait: what the kernel's socket does
 /// not take now is left for the next call.
@@ -21,10 +21,15 @@ pub(crate) fn obey(descriptor: c_int, stream: &Stream) {
         && stream.end.state().phase == Phase::Offered
         && let Some(outbound) = channel::offered_outbound(stream)
         && outbound.is_asked_back()
-        && (outbound.is_attached() != Some(false) || outbound.backlog().is_some())
+        && (outbound.is_attached() != Some(false) || owes(&outbound))
     {
         obey_now(descriptor, stream, &outbound);
     }
+}
+
+/// True if a record or the rest of a ring has to go out before all else.
+pub(crate) fn owes(outbound: &Outbound<'_>) -> bool {
+    outbound.record().is_some() || outbound.backlog().is_some()
 }
 
 /// As [`obey`], for all connections of this process.
@@ -32,8 +37,12 @@ pub(crate) fn obey_all() {
     ends::all().for_each(|(descriptor, stream)| obey(descriptor, &stream));
 }
 
-/// Answers the reader's question for TCP, as [`Outbound::obey`] does. The caller has the direction's lock.
+/// Answers the reader's question for TCP, as [`Outbound::obey`] does. Of a far end the daemon may ask, because nobody carries
+/// the octets any more. The caller has the direction's lock.
 pub(crate) fn answer(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) -> Result<bool, Broken> {
+    if stream.end.has(FAR) {
+        return Ok(outbound.is_asked_back() && outbound.depart()?);
+    }
     if outbound.owes_rest()? && !give_rest(descriptor, stream, outbound)? {
         return Ok(false);
     }
@@ -73,7 +82,7 @@ fn obey_now(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) {
     let Some(section) = Section::of_outbound(stream, outbound) else { return };
     let obeyed = answer(descriptor, stream, outbound);
     if obeyed == Ok(true) {
-        stream.end.stay(Reason::Refused);
+        stream.end.stay(if stream.end.has(FAR) { Reason::Lane } else { Reason::Refused });
         let _is_out = send(descriptor, stream, outbound);
         trace!("{descriptor}: sends by TCP again, as its reader asks");
     }
@@ -82,6 +91,12 @@ fn obey_now(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) {
     if obeyed.is_err() {
         anchor::break_off(descriptor, stream);
     }
+}
+
+/// Takes a sending direction back to TCP, for good: a far one behind a record, at once, and another one if its reader is in
+/// the current leg. Returns false if it stays. The caller has the direction's lock.
+pub(crate) fn leave_ring(stream: &Stream, outbound: &Outbound<'_>) -> Result<bool, Broken> {
+    if stream.end.has(FAR) { outbound.depart() } else { outbound.begin_leg(Carrier::Tcp) }
 }
 
 /// Sends what the reader has left in the ring. Behind it the sender is free to use the kernel's socket.
@@ -97,12 +112,15 @@ pub(crate) fn send(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) 
 /// Sends what the reader has left in the last ring. Returns the kernel's answer if it does not take all of that.
 pub(crate) fn resend(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) -> Option<isize> {
     loop {
-        let pieces = outbound.backlog()?;
         let is_unsure = stream.end.outbound.flags.load(Ordering::Relaxed) & UNSURE != 0;
         if is_unsure && !is_untouched(descriptor, stream) {
             // Some of them may be out already.
             return Some(-(anchor::break_off(descriptor, stream) as isize));
         }
+        if let Some(refused) = record::send(descriptor, stream, outbound) {
+            return Some(refused);
+        }
+        let pieces = outbound.backlog()?;
         match calls::send_pieces(descriptor, pieces) {
             octets @ 1.. => {
                 outbound.resent(octets.unsigned_abs());
@@ -122,7 +140,7 @@ pub(crate) mod tests {
 
     use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
     use rustix::net::{AddressFamily, SocketType, connect, socket};
-    use weft_sockets::{Carrier, Inbound, Level, Lock, Owner, RingPlace, Source};
+    use weft_sockets::{Inbound, Level, Lock, Owner, RingPlace, Source};
 
     use super::*;
     use crate::{family, relatives};

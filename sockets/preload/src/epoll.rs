@@ -13,7 +13,7 @@ use crate::row::Seat;
 use crate::sets::{self, Set};
 use crate::sleep;
 use crate::spin::{self, Spin, Turn};
-use crate::{anchor, backlog, channel, overtaken, upgrade};
+use crate::{anchor, backlog, channel, overtaken, upgrade, watch};
 
 /// Waits as `epoll_pwait2` does. Returns the kernel's answer.
 pub(crate) fn wait(
@@ -166,6 +166,7 @@ struct Wait<'a> {
 impl Wait<'_> {
     fn run(&mut self, until: Limit, mask: Option<Signals>) -> isize {
         self.set.turn.fetch_add(1, Ordering::Relaxed);
+        watch::look();
         self.set.catch_up();
         self.collect();
         if self.len > 0 {
@@ -390,6 +391,7 @@ impl Wait<'_> {
     /// Sleeps until something may have happened, and looks. Returns a negative number for an error.
     fn sleep(&mut self, until: Limit, mask: Option<Signals>) -> isize {
         let Some(waiter) = self.set.waiter() else { return -(libc::ENOMEM as isize) };
+        watch::look();
         // Before the waiter is named: the daemon may not have known it when a peer wanted to wake it.
         let is_rung = sleep::is_rung();
         let is_first = self.set.sleepers.fetch_add(1, Ordering::SeqCst) == 0;
@@ -402,7 +404,7 @@ impl Wait<'_> {
         self.collect();
         let mut result = 0;
         if self.len == 0 {
-            let limit = until.left_at_most(sleep::span(is_rung && is_settled).min(left));
+            let limit = until.left_at_most(sleep::span(is_rung && is_settled).min(left).min(watch::left()));
             result = self.ask(|set, events| calls::epoll_wait(set, events, Some(limit), mask));
         }
         let is_last = self.set.sleepers.fetch_sub(1, Ordering::SeqCst) == 1;

@@ -7,14 +7,14 @@ use core::sync::atomic::{Ordering, fence};
 use rustix::thread::{Timespec, nanosleep};
 
 use weft_sockets::end::{ASKING, FAR, Phase};
-use weft_sockets::{Broken, Carrier, Gate, Inbound, Outbound, Reason, Sink, Sleepers};
+use weft_sockets::{Broken, Gate, Inbound, Outbound, Reason, Sink, Sleepers};
 
 use crate::anchor;
 use crate::clock::{self, Limit};
 use crate::ends::Stream;
 use crate::section::Section;
 use crate::trace::trace;
-use crate::{backlog, channel, ends, family, overtaken, port, wake};
+use crate::{backlog, channel, ends, family, overtaken, port, record, wake};
 
 /// Takes both directions of a connection back to TCP, for good. Waits until the other end has come along, at most 30
 /// seconds. Returns false if it has not: then the connection is reset.
@@ -64,7 +64,7 @@ fn lower_outbound(descriptor: c_int, stream: &Stream, until: Limit) -> bool {
     let step = |outbound: &Outbound<'_>| {
         let is_back = backlog::answer(descriptor, stream, outbound)?
             || outbound.sink() == Sink::Tcp
-            || outbound.begin_leg(Carrier::Tcp)?;
+            || backlog::leave_ring(stream, outbound)?;
         Ok::<_, Broken>(is_back && backlog::send(descriptor, stream, outbound))
     };
     wait(until, || {
@@ -97,10 +97,12 @@ fn lower_inbound(descriptor: c_int, stream: &Stream, until: Limit) -> bool {
         return true;
     }
     let Some(section) = Section::of_inbound(stream, &inbound) else { return false };
+    let has_left = || record::settle(descriptor, stream, &inbound) == Ok(true) && inbound.skip() == 0;
     // Another host's sender may have begun a ring of which this host does not know yet.
     let is_lowered = !stream.end.has(FAR) && inbound.withdraw()
         || inbound.is_at_end()
-        || inbound.follow()
+        || has_left()
+        || inbound.follow() && inbound.skip() == 0
         || ask(descriptor, stream, &inbound, until);
     if is_lowered {
         gate.open();
@@ -125,7 +127,13 @@ fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) 
         // Before the look at the answer: behind its end or its death, the sender cannot answer any more.
         let is_dead = is_dead(descriptor, stream);
         let is_final = inbound.end().is_some();
-        if inbound.is_answered() {
+        if record::settle(descriptor, stream, inbound) != Ok(false) {
+            // What follows the record is on its way.
+            (inbound.skip() == 0 || is_dead).then(|| inbound.skip() == 0)
+        } else if inbound.is_answered() && stream.end.has(FAR) {
+            // In a ring, the record is the answer.
+            inbound.is_before_ring().then(|| inbound.remain()).map(|()| true)
+        } else if inbound.is_answered() {
             Some(inbound.come_back().is_ok())
         } else if is_final {
             Some(inbound.is_at_end())
@@ -186,6 +194,8 @@ const LONGEST_PAUSE: i64 = 2_000_000;
 mod tests {
     use std::net::Shutdown;
     use std::os::fd::AsRawFd;
+
+    use weft_sockets::Carrier;
 
     use super::*;
     use crate::backlog::tests::Waiting;

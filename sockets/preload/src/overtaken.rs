@@ -12,6 +12,7 @@ use weft_sockets::Carrier;
 use weft_sockets::end::FAR;
 
 use crate::ends::{self, Stream};
+use crate::record::{self, Sifted};
 use crate::{anchor, calls, channel};
 
 /// Returns those of the kernel's news that count now. They are bits of `poll`.
@@ -45,6 +46,11 @@ pub(crate) fn hides_now(stream: &Stream, descriptor: c_int) -> bool {
 
 #[cold]
 fn hides_from_far(stream: &Stream, descriptor: c_int, news: c_short) -> bool {
+    match record::sift(descriptor, stream, news) {
+        Sifted::Same => {}
+        Sifted::Nothing => return true,
+        Sifted::Broken => return false,
+    }
     let leg = stream.end.inbound.leg();
     let is_ring = leg.carrier != Carrier::Tcp;
     let is_end = news & (POLLRDHUP | POLLHUP) != 0;

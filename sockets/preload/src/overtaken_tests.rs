@@ -22,16 +22,16 @@ pub(crate) struct Far {
     /// The kernel's socket of the end.
     pub(crate) own: TcpStream,
     /// That of the other end, on the other host.
-    other: TcpStream,
+    pub(crate) other: TcpStream,
     /// By it the daemon writes what comes from there.
     pub(crate) from_there: Outbound<'static>,
     /// By it the daemon reads what goes there.
-    to_there: Inbound<'static>,
+    pub(crate) to_there: Inbound<'static>,
 }
 
 impl Far {
     /// An end that takes octets from a ring, and sends by one.
-    fn new(link: u64) -> Self {
+    pub(crate) fn new(link: u64) -> Self {
         let far = Self::before_a_ring(link);
         far.begin();
         far.to_there.attach();
@@ -65,29 +65,29 @@ impl Far {
         assert_eq!((self.from_there.commit(), self.from_there.begin_leg(ring(64))), (true, Ok(true)));
     }
 
-    fn call(&self, flags: c_int) -> Call {
+    pub(crate) fn call(&self, flags: c_int) -> Call {
         let descriptor = self.own.as_raw_fd();
         Call { descriptor, stream: self.ends[0], flags: flags | libc::MSG_NOSIGNAL }
     }
 
     /// The kernel's end of the stream comes.
-    fn end_early(&self) {
+    pub(crate) fn end_early(&self) {
         self.other.shutdown(Shutdown::Write).expect("a connection");
         while anchor::news(self.own.as_raw_fd()) & POLLRDHUP == 0 {
             std::thread::yield_now();
         }
     }
 
-    fn receive(&self) -> isize {
+    pub(crate) fn receive(&self) -> isize {
         receive(&self.call(libc::MSG_DONTWAIT))
     }
 
-    fn send(&self) -> isize {
+    pub(crate) fn send(&self) -> isize {
         let call = self.call(libc::MSG_DONTWAIT);
         buffers::with_own(&mut [0; 4096], |buffers| transfer::send(&call, buffers))
     }
 
-    fn poll(&self, events: c_short) -> c_short {
+    pub(crate) fn poll(&self, events: c_short) -> c_short {
         let mut item = [pollfd { fd: self.own.as_raw_fd(), events, revents: 0 }];
         poll::wait(&mut item, Some(clock::span(0)), None);
         item[0].revents

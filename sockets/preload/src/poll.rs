@@ -17,7 +17,7 @@ use crate::ends::{self, Stream};
 use crate::select::Sets;
 use crate::sleep::{self, Waiter};
 use crate::spin::{Spin, Turn};
-use crate::{anchor, backlog, channel, epoll, gates, overtaken, real, section, sets, upgrade};
+use crate::{anchor, backlog, channel, epoll, gates, overtaken, real, section, sets, upgrade, watch};
 
 /// Waits as `ppoll` does. Returns the kernel's answer.
 pub(crate) fn wait(items: &mut [pollfd], span: Option<timespec>, mask: Option<Signals>) -> isize {
@@ -223,6 +223,7 @@ struct Found {
 impl List<'_> {
     fn wait(&mut self, span: Option<timespec>, mask: Option<Signals>) -> isize {
         upgrade::look_for_mail();
+        watch::look();
         // Before the look: what it finds on TCP stays there.
         let entered = if real::is_single_threaded() { 0 } else { self.enter_gates() };
         let found = self.look();
@@ -341,6 +342,7 @@ impl List<'_> {
         for item in self.items.iter() {
             let _stream = ends::known(item.fd).inspect(|stream| backlog::obey(item.fd, stream));
         }
+        watch::look();
         let waiter = Waiter::of_thread();
         // The doorbell comes first: a peer that finds the thread asleep rings it.
         let bell = waiter.filter(|_| sleep::is_rung()).and_then(|waiter| waiter.bell());
@@ -361,7 +363,7 @@ impl List<'_> {
                 *place = pollfd { fd: bell.map_or(-1, |bell| bell.as_raw_fd()), events: POLLIN, revents: 0 };
             }
             let span = sleep::span(bell.is_some()).min(if found.is_paced { PACE } else { u64::MAX });
-            let span = span.min(found.left.unwrap_or(u64::MAX));
+            let span = span.min(found.left.unwrap_or(u64::MAX)).min(watch::left());
             let span = until.left_at_most(span);
             result = calls::ppoll(self.shadow.get_mut(..=len).unwrap_or_default(), Some(span), mask);
             rang = self.shadow.get(len).is_some_and(|place| place.revents != 0);

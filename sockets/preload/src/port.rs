@@ -19,7 +19,8 @@ use rustix::time::{ClockId, clock_gettime};
 use weft_sockets::end::Phase;
 use weft_sockets::layout::{EVERYBODY, WAITERS};
 use weft_sockets::{
-    Digests, MESSAGE_DESCRIPTORS, MESSAGE_LEN, Reason, RingPlace, ToDaemon, ToProcess, VERSION, WaiterName,
+    Digests, MESSAGE_DESCRIPTORS, MESSAGE_LEN, Reason, RingPlace, Secret, ToDaemon, ToProcess, VERSION,
+    WaiterName,
 };
 
 use crate::family;
@@ -50,6 +51,7 @@ pub(crate) struct Offer {
     pub(crate) party: u32,
     /// The first ring for what this end sends.
     pub(crate) ring: RingPlace,
+    pub(crate) secret: Secret,
 }
 
 /// What became of a message to the daemon.
@@ -254,10 +256,10 @@ fn handle(message: ToProcess, descriptor: Option<OwnedFd>, hear: &mut impl FnMut
         (ToProcess::PeerStatus { family, member }, Some(file)) => peers::add(family, member, file),
         (ToProcess::PeerBell { family, waiter }, Some(bell)) => peers::add_bell(family, waiter, bell),
         (ToProcess::PeerGone { family, member }, _) => peers::remove(family, member),
-        (ToProcess::Offer { slot, generation, link, channel, party, ring }, _) => {
+        (ToProcess::Offer { slot, generation, link, channel, party, ring, secret }, _) => {
             let (end, party) = (Handle { slot, generation }, u32::from(party));
             peers::add_party(link, party);
-            hear(Event::Offer(Offer { end, link, channel, party, ring }));
+            hear(Event::Offer(Offer { end, link, channel, party, ring, secret }));
         }
         (ToProcess::RingMade { link, channel, party, ring }, _) => {
             hear(Event::RingMade { link, channel, party: u32::from(party), ring });
@@ -560,11 +562,12 @@ mod tests {
         // What concerns the process stays here, and what concerns a connection is handed out.
         let (memory, ring) = (Link::create().expect("a link"), RingPlace::new(64, 16).expect("a place"));
         daemon.say(ToProcess::LinkMade { link, peer: 10, far: 0 }, Some(&memory));
-        let offer = ToProcess::Offer { slot: 5, generation: 6, link, channel: 3, party: 1, ring };
+        let offer =
+            ToProcess::Offer { slot: 5, generation: 6, link, channel: 3, party: 1, ring, secret: [7, 8] };
         daemon.say(offer, None);
         daemon.say(ToProcess::Dropped { slot: 7, generation: 8, reason: Reason::Rules }, None);
         let dropped = Event::Dropped { end: Handle { slot: 7, generation: 8 }, reason: Reason::Rules };
-        let offer = Event::Offer(Offer { end, link, channel: 3, party: 1, ring });
+        let offer = Event::Offer(Offer { end, link, channel: 3, party: 1, ring, secret: [7, 8] });
         assert_eq!(mail(), [offer, dropped]);
         assert_eq!(mail(), []);
         assert_eq!(peers::family_of(link), Some(10));

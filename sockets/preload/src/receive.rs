@@ -12,7 +12,7 @@ use crate::call::{Call, Step};
 use crate::ends::Stream;
 use crate::patience::{Next, Patience};
 use crate::transfer::{add, answer, failed, has_unread, in_inbound};
-use crate::{calls, channel, overtaken, sets, sleep, strict};
+use crate::{calls, channel, overtaken, record, sets, sleep, strict};
 
 /// Receives as `recv` does. Returns the kernel's answer.
 pub(crate) fn receive(call: &Call, buffers: Buffers<'_>) -> isize {
@@ -150,7 +150,10 @@ fn take_otherwise(
 ) -> Result<Step, Broken> {
     match source {
         Source::Tcp { left } => {
-            let step = from_kernel(call, buffers, taken, left.unwrap_or(u64::MAX));
+            let Some(most) = record::most(call.descriptor, &call.stream, inbound)? else {
+                return Ok(Step::Nothing);
+            };
+            let step = from_kernel(call, buffers, taken, left.unwrap_or(most));
             match step {
                 Step::Moved(octets) if !call.has(libc::MSG_PEEK) => {
                     call.stream.end.inbound.count(octets as u64);
@@ -172,7 +175,7 @@ fn take_otherwise(
             // The sender may have begun a ring, and ended the stream behind it, since the look.
             Ok(match inbound.source()? {
                 // Before a ring there is no end of the stream.
-                Source::Tcp { left } if !is_over && (left.is_some() || is_lost) => {
+                Source::Tcp { left } if !is_over && (left.is_some() || is_lost || inbound.skip() > 0) => {
                     anchor::bury(&call.stream);
                     Step::Failed(libc::ECONNRESET)
                 }
@@ -329,6 +332,7 @@ fn look_at_anchor(call: &Call, buffers: Buffers<'_>, taken: usize) -> Step {
     }
     // What the other end wrote to the ring before comes first.
     in_inbound(call, |inbound| match inbound.source()? {
+        EMPTY if record::settle(call.descriptor, &call.stream, inbound)? => Ok(Step::Moved(0)),
         EMPTY if taken > 0 => Ok(Step::End),
         EMPTY => ask_anchor(call, inbound, buffers),
         _ if has_seen => Ok(Step::End),

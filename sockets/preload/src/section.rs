@@ -36,7 +36,7 @@ impl Section {
         let section = Self::begin(&stream.end.outbound.lock, stream.is_alone())?;
         if section.is_inherited {
             outbound.republish();
-            if outbound.backlog().is_some() {
+            if outbound.record().is_some() || outbound.backlog().is_some() {
                 stream.end.outbound.flags.fetch_or(UNSURE, Ordering::Relaxed);
             }
         }

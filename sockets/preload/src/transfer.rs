@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use weft_sockets::end::{ASKING, BROKEN, DEAD, FAR, SHUT};
-use weft_sockets::{Broken, Carrier, Inbound, Outbound, Reason, Sink};
+use weft_sockets::{Broken, Inbound, Outbound, Reason, Sink};
 
 use crate::anchor::{self, Anchor};
 use crate::buffers::{self, Buffers};
@@ -13,7 +13,7 @@ use crate::ends::Stream;
 use crate::patience::{Next, Patience};
 use crate::section::{Section, catch_up};
 use crate::wake::wake;
-use crate::{backlog, calls, channel, clock, growth, nested, orphan, overtaken, poll, strict};
+use crate::{backlog, calls, channel, clock, growth, nested, orphan, overtaken, poll, strict, watch};
 
 /// Sends as `send` does. Returns the kernel's answer.
 pub(crate) fn send(call: &Call, buffers: Buffers<'_>) -> isize {
@@ -76,6 +76,7 @@ fn send_on(call: &Call, wanted: usize, first: Step, mut give: impl FnMut(usize) 
 /// Asks the kernel's socket below a full ring whether the other end lives. The next call hears of an error, if this one
 /// has sent something.
 fn look_at_reader(call: &Call, given: usize) -> Step {
+    watch::look();
     if given > 0 && anchor::has_failed(call.descriptor) {
         return Step::End;
     }
@@ -117,7 +118,7 @@ pub(crate) fn before_send(call: &Call, outbound: &Outbound<'_>) -> Result<Option
     if call.has(libc::MSG_OOB) && outbound.sink() == Sink::Ring {
         call.stream.end.stay(Reason::Urgent);
         // A reader that has not come to the ring yet does not let the sender leave it: see `send_urgent`.
-        let _is_back = outbound.begin_leg(Carrier::Tcp)?;
+        let _is_back = backlog::leave_ring(&call.stream, outbound)?;
     }
     growth::go_on(&call.stream, outbound)?;
     Ok(None)

@@ -18,7 +18,7 @@ use crate::port::{self, Event, Offer, Sent};
 use crate::section::Section;
 use crate::sleep;
 use crate::trace::trace;
-use crate::{calls, channel, ends, family, filter, first, peers, policy, real, sets, wake};
+use crate::{calls, channel, ends, family, filter, first, peers, policy, real, record, sets, wake, watch};
 
 /// Reads the daemon's mail, if there is any.
 #[inline]
@@ -248,6 +248,8 @@ fn take(offer: &Offer) {
                 identity.party.store(offer.party, Ordering::Relaxed);
                 if peers::is_far(offer.link) {
                     identity.flags.fetch_or(FAR, Ordering::Relaxed);
+                    record::keep(&stream, offer.secret);
+                    watch::begin();
                 }
                 stream.end.outbound.ring.store(packed(Carrier::Ring(offer.ring)), Ordering::Relaxed);
                 stream.end.note(Reason::Short);
@@ -494,7 +496,7 @@ mod tests {
             let (handle, state) = (stream.handle, stream.end.state());
             assert!(stream.end.advance(state, Phase::Claimed));
             let ring = weft_sockets::RingPlace::new(64, 16).expect("a place");
-            take(&Offer { end: handle, link: 0x6012, channel: 0, party: 0, ring });
+            take(&Offer { end: handle, link: 0x6012, channel: 0, party: 0, ring, secret: [1, 2] });
             assert_eq!((stream.end.state(), stream.end.has(FAR)), (state, is_far));
             peers::remove_link(0x6012);
             channel::tests::forget(0x6012, [stream, peer]);

@@ -62,7 +62,7 @@ impl Incoming {
         words.legs.waiter.store(waiter.to_word(), Ordering::SeqCst);
     }
 
-    /// Begins the sender's next leg.
+    /// Begins the sender's next leg, by a ring. One by TCP begins with a [record](crate::Record) in the kernel's stream.
     ///
     /// # Errors
     /// The other daemon broke a rule.
@@ -70,27 +70,23 @@ impl Incoming {
         &mut self,
         words: &Direction,
         number: u16,
-        ring: Option<RingPlace>,
+        ring: RingPlace,
         start: u64,
     ) -> Result<Option<Sleepers>, Broken> {
-        let carrier = ring.map_or(Carrier::Tcp, Carrier::Ring);
-        let is_sound = match (number.wrapping_sub(self.leg.number), ring) {
-            (1, Some(ring)) => {
-                let is_first = self.leg.carrier == Carrier::Tcp;
-                let follows = if is_first { start >= self.tail } else { start == self.tail };
-                follows && self.adopted == self.leg.number && self.rings.contains(&ring)
-            }
-            (0, None) => self.leg.carrier == Carrier::Tcp,
-            (1 | 2, None) => true,
-            _ => false,
-        };
-        if !is_sound || start < self.credited || self.is_ended {
+        if has_left(words) {
+            return Ok(None);
+        }
+        let is_first = self.leg.carrier == Carrier::Tcp;
+        let follows = if is_first { start >= self.tail } else { start == self.tail };
+        let is_next = number == self.leg.number.wrapping_add(1) && self.adopted == self.leg.number;
+        if !follows || !is_next || !self.rings.contains(&ring) || self.is_ended {
             return Err(Broken);
         }
-        if ring.is_some() && self.leg.carrier == Carrier::Tcp {
+        if is_first {
             self.credited = start;
         }
-        (self.leg, self.start, self.tail) = (Leg { number, carrier }, start, start);
+        let leg = Leg { number, carrier: Carrier::Ring(ring) };
+        (self.leg, self.start, self.tail) = (leg, start, start);
         words.producer.beside_start.store(NOWHERE, Ordering::Relaxed);
         words.producer.tail.store(start, Ordering::Release);
         words.legs.start.store(start, Ordering::Relaxed);
@@ -108,6 +104,9 @@ impl Incoming {
         kind: NoticeKind,
         value: u32,
     ) -> Result<Option<Sleepers>, Broken> {
+        if has_left(words) {
+            return Ok(None);
+        }
         match kind {
             NoticeKind::Data => self.handle_data(words, value),
             NoticeKind::Reset => {
@@ -127,6 +126,9 @@ impl Incoming {
     /// # Errors
     /// The other daemon broke a rule.
     pub fn handle_final(&mut self, words: &Direction, end: u64) -> Result<Option<Sleepers>, Broken> {
+        if has_left(words) {
+            return Ok(None);
+        }
         let is_at_tail = self.leg.carrier == Carrier::Tcp || end == self.tail;
         if !is_at_tail || self.is_ended {
             return Err(Broken);
@@ -144,18 +146,21 @@ impl Incoming {
     pub fn poll(&mut self, words: &Direction, is_idle: bool) -> Result<Option<(NoticeKind, u32)>, Broken> {
         // Before the head: a reader takes nothing behind its question.
         let is_asked_back = words.reader.please.load(Ordering::Acquire) != 0;
-        let adopted = words.consumer.adopted.load(Ordering::Acquire);
         let head = words.consumer.head.load(Ordering::Acquire);
-        // In a leg by TCP a reader may show where it is there.
-        let head = if self.leg.carrier == Carrier::Tcp { head.min(self.tail) } else { head };
-        let is_last = is_idle && head == self.tail || is_asked_back || self.is_ended;
-        if self.is_credit_due(head, is_last)? {
-            self.credited = head;
-            return Ok(Some((NoticeKind::Credit, low_half(head))));
+        // Behind the head, and told before it: a head in a leg comes behind the word that the reader has come to that leg.
+        let adopted = words.consumer.adopted.load(Ordering::Acquire);
+        // Behind the words: a reader that leaves the ring behind a record says so before it changes them.
+        if has_left(words) {
+            return Ok(None);
         }
         if adopted == u64::from(self.leg.number) && self.adopted != self.leg.number {
             self.adopted = self.leg.number;
             return Ok(Some((NoticeKind::Adopted, u32::from(self.adopted))));
+        }
+        let is_last = is_idle && head == self.tail || is_asked_back || self.is_ended;
+        if self.is_credit_due(head, is_last)? {
+            self.credited = head;
+            return Ok(Some((NoticeKind::Credit, low_half(head))));
         }
         if self.attached == 0 {
             // From now on the reader has to ask: the sender may begin a ring at any moment.
@@ -192,12 +197,8 @@ impl Incoming {
         if head > self.tail {
             return Err(Broken);
         }
-        let much = match self.leg.carrier {
-            Carrier::Ring(ring) => ring.len() / 4,
-            // The rest of the ring before it.
-            Carrier::Tcp => 1,
-        };
-        Ok(is_last || head - self.credited >= much)
+        let Carrier::Ring(ring) = self.leg.carrier else { return Err(Broken) };
+        Ok(is_last || head - self.credited >= ring.len() / 4)
     }
 
     fn handle_data(&mut self, words: &Direction, value: u32) -> Result<Option<Sleepers>, Broken> {
@@ -210,6 +211,11 @@ impl Incoming {
         words.producer.tail.store(self.tail, Ordering::Release);
         Ok(sleepers(words))
     }
+}
+
+/// True if the reader goes on by the kernel's stream, and hears nothing of the link any more.
+fn has_left(words: &Direction) -> bool {
+    words.reader.left.load(Ordering::Acquire) != 0
 }
 
 /// The readers who sleep.

@@ -46,6 +46,8 @@ messages! {
         stag: u32,
         /// The ring for what the receiving host's end sends.
         ring: RingPlace,
+        /// What [records](crate::Record) of the channel begin with.
+        secret: [u64; 2],
     }
     /// The answer to [`Letter::Open`].
     Opened = 4, 0 descriptors {
@@ -63,14 +65,14 @@ messages! {
         /// The receiving daemon's number for the channel.
         channel: u32,
     }
-    /// The sender of a direction begins a leg.
+    /// The sender of a direction begins a leg by a ring. A leg by TCP begins with a [record](crate::Record).
     Leg = 6, 0 descriptors {
         /// The receiving daemon's number for the channel.
         channel: u32,
         /// The number of the leg.
         number: u16,
-        /// The ring, in the link of the receiving host. `None`: TCP.
-        ring: Option<RingPlace>,
+        /// The ring, in the link of the receiving host.
+        ring: RingPlace,
         /// The position of its first octet.
         start: u64,
     }
@@ -118,23 +120,6 @@ impl Field for SocketAddr {
         let (octets, behind) = rest.split_first_chunk::<16>()?;
         *rest = behind;
         Some(Self::new(Ipv6Addr::from(*octets).to_canonical(), u16::take(rest)?))
-    }
-}
-
-impl Field for Option<RingPlace> {
-    fn put(&self, encoded: &mut Encoded) {
-        match self {
-            Some(ring) => ring.put(encoded),
-            None => encoded.put(&[0; 5]),
-        }
-    }
-
-    fn take(rest: &mut &[u8]) -> Option<Self> {
-        if let Some(behind) = rest.strip_prefix(&[0; 5]) {
-            *rest = behind;
-            return Some(None);
-        }
-        RingPlace::take(rest).map(Some)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::broken::Broken;
 use crate::far::notice::NoticeKind;
 use crate::far::{low_half, widen};
-use crate::layout::{ATTACHED, COMMITTED, DECLINED, Direction, FINAL, RESET};
+use crate::layout::{ATTACHED, COMMITTED, DECLINED, Direction, FINAL, LOST, LOWERED, RESET};
 use crate::leg::{Carrier, Leg, RingPlace};
 use crate::sync::{Ordering, fence};
 use crate::waiter::{Sleepers, WaiterName};
@@ -42,12 +42,12 @@ pub enum Duty {
         /// The low half of the position behind them.
         value: u32,
     },
-    /// A leg begins.
+    /// A leg by a ring begins.
     Leg {
         /// Its number.
         number: u16,
-        /// The ring in the link of the reader. `None`: TCP.
-        ring: Option<RingPlace>,
+        /// The ring in the link of the reader.
+        ring: RingPlace,
         /// The position of its first octet.
         start: u64,
     },
@@ -105,6 +105,18 @@ impl Outgoing {
         (self.is_end_told || self.is_reset_told) && self.head >= self.sent
     }
 
+    /// Asks the sender to go back to TCP behind a [record](crate::Record), because nobody carries its octets any more. Returns
+    /// those who have to be woken.
+    pub fn lower(words: &Direction) -> Option<Sleepers> {
+        let attached = &words.reader.attached;
+        for undecided in [0, ATTACHED] {
+            let _decided =
+                attached.compare_exchange(undecided, DECLINED, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        words.reader.please.store(LOST, Ordering::Release);
+        (attached.load(Ordering::Relaxed) == COMMITTED).then_some(Sleepers::Everybody)
+    }
+
     /// Ends the stream for a sender that is gone and has not told its end: behind the last octet in the ring. The end of
     /// what went by TCP is the kernel's to tell.
     pub fn end_for_sender(&self, words: &Direction) {
@@ -122,12 +134,16 @@ impl Outgoing {
     /// # Errors
     /// The sender broke a rule of the link.
     pub fn poll(&mut self, words: &Direction, most: u32, may_write: bool) -> Result<Option<Duty>, Broken> {
-        // What is seen here first covers what was published before: the answer comes behind its leg, the end behind the
-        // last octet, and a tail in the next leg behind that leg.
-        let is_declined = words.reader.attached.load(Ordering::Acquire) == DECLINED;
+        // What is seen here first covers what was published before: the end comes behind the last octet, and a tail in the
+        // next leg behind that leg.
         let flags = words.producer.flags.load(Ordering::Acquire);
         let tail = words.producer.tail.load(Ordering::Acquire);
         let leg = Leg::from_word(words.legs.leg.load(Ordering::Acquire)).ok_or(Broken)?;
+        // Behind the leg: a sender that goes back to TCP behind a record says so before it begins the leg. The reader hears
+        // of all that follows by the kernel's stream.
+        if words.producer.flags.load(Ordering::Acquire) & LOWERED != 0 {
+            return Ok(self.declined(words));
+        }
         let start = words.legs.start.load(Ordering::Relaxed);
         let is_next = self.is_next(leg, start)?;
         if let Some(ring) = self.ring() {
@@ -150,11 +166,17 @@ impl Outgoing {
             self.is_reset_told = true;
             return Ok(Some(Duty::Notice { kind: NoticeKind::Reset, value: 0 }));
         }
-        if is_declined && self.is_asked_back && !self.is_declined_told {
-            self.is_declined_told = true;
-            return Ok(Some(Duty::Notice { kind: NoticeKind::Declined, value: 0 }));
+        Ok(self.declined(words))
+    }
+
+    /// The answer to a reader that has asked for TCP, once the sender has given it.
+    fn declined(&mut self, words: &Direction) -> Option<Duty> {
+        let is_declined = words.reader.attached.load(Ordering::Acquire) == DECLINED;
+        if !is_declined || !self.is_asked_back || self.is_declined_told {
+            return None;
         }
-        Ok(None)
+        self.is_declined_told = true;
+        Some(Duty::Notice { kind: NoticeKind::Declined, value: 0 })
     }
 
     /// Takes what the daemon of the reader has told. Returns those who have to be woken.
@@ -179,8 +201,6 @@ impl Outgoing {
                 let _decided = attached.compare_exchange(0, value, Ordering::AcqRel, Ordering::Relaxed);
             }
             NoticeKind::Please if value <= 1 => return Ok(self.handle_question(words, value)),
-            // The leg was taken back before the other daemon heard of that.
-            NoticeKind::Adopted if self.is_asked_back => {}
             NoticeKind::Wide => words.reader.wide.store(1, Ordering::Relaxed),
             _ => return Err(Broken),
         }
@@ -209,35 +229,18 @@ impl Outgoing {
 
     /// True if the sender has begun a leg that the other daemon does not know.
     fn is_next(&self, leg: Leg, start: u64) -> Result<bool, Broken> {
-        let step = leg.number.wrapping_sub(self.leg.number);
-        match (step, leg.carrier) {
-            (0, carrier) if carrier == self.leg.carrier => {
-                // A sender that has gone back by itself, and then is asked back, begins the leg at an earlier octet.
-                let is_earlier = carrier == Carrier::Tcp && start < self.start;
-                if !is_earlier || self.is_asked_back && start >= self.head {
-                    Ok(is_earlier)
-                } else {
-                    Err(Broken)
-                }
-            }
+        match (leg.number.wrapping_sub(self.leg.number), leg.carrier) {
+            (0, carrier) if carrier == self.leg.carrier => Ok(false),
             (1, Carrier::Ring(_)) if start >= self.sent.max(self.start) => Ok(true),
-            (1, Carrier::Tcp) if start >= self.sent => Ok(true),
-            // A sender that is asked back takes back what was not read. It may be a leg before its reader.
-            (1 | 2, Carrier::Tcp) if self.is_asked_back && start >= self.head => Ok(true),
             _ => Err(Broken),
         }
     }
 
     fn begin(&mut self, leg: Leg, start: u64) -> Result<Duty, Broken> {
-        let ring = match leg.carrier {
-            Carrier::Tcp => None,
-            Carrier::Ring(here) => Some(self.there(here).ok_or(Broken)?),
-        };
-        match (ring, self.leg.carrier) {
-            // What is taken back goes by TCP.
-            (None, _) => self.sent = self.sent.min(start),
-            (Some(_), Carrier::Tcp) => (self.sent, self.head) = (start, start),
-            (Some(_), Carrier::Ring(_)) => {}
+        let Carrier::Ring(here) = leg.carrier else { return Err(Broken) };
+        let ring = self.there(here).ok_or(Broken)?;
+        if self.leg.carrier == Carrier::Tcp {
+            (self.sent, self.head) = (start, start);
         }
         (self.leg, self.start) = (leg, start);
         Ok(Duty::Leg { number: leg.number, ring, start })

@@ -106,9 +106,23 @@ impl<T> Session<T> {
         self.received
     }
 
-    /// Returns what the other daemon has to be told of the messages that were received, if they are many.
-    pub const fn acknowledgment(&mut self) -> Option<u32> {
-        if self.received - self.told < OFTEN {
+    /// The number of the oldest message that the other daemon may not have received.
+    #[must_use]
+    pub const fn oldest(&self) -> u64 {
+        self.first
+    }
+
+    /// True if messages were received of which the other daemon was not told.
+    #[must_use]
+    pub const fn owes_acknowledgment(&self) -> bool {
+        self.received != self.told
+    }
+
+    /// Returns what the other daemon has to be told of the messages that were received: if they are many, or if it is
+    /// due.
+    pub const fn acknowledgment(&mut self, is_due: bool) -> Option<u32> {
+        let least = if is_due { 1 } else { OFTEN };
+        if self.received - self.told < least {
             return None;
         }
         self.told = self.received;
@@ -201,7 +215,7 @@ mod tests {
                     if let Some((_, message)) = self.on_its_way.pop_front() {
                         self.reader.receive();
                         self.received.push(message);
-                        self.acknowledgments.extend(self.reader.acknowledgment());
+                        self.acknowledgments.extend(self.reader.acknowledgment(step == 6));
                     }
                 }
                 _ => {

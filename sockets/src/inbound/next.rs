@@ -38,7 +38,7 @@ impl<'a> Inbound<'a> {
     pub(super) fn next_leg(&self, consumed: u64) -> Result<Option<(Leg, u64)>, Broken> {
         let (word, own) =
             (self.shared.legs.leg.load(Ordering::Acquire), self.own.leg.load(Ordering::Relaxed));
-        if word == own {
+        if word == own || self.has_left() {
             return Ok(None);
         }
         let start = self.shared.legs.start.load(Ordering::Relaxed);

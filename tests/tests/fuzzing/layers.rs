@@ -128,7 +128,7 @@ fn messages() -> Vec<(String, Vec<u8>)> {
         ("link", ToProcess::LinkMade { link, peer: 5, far: 1 }),
         ("refused", ToProcess::Refused { reason: Reason::Version }),
         ("bell", ToProcess::PeerBell { family: 5, waiter }),
-        ("offer", ToProcess::Offer { slot, generation, link, channel, party, ring }),
+        ("offer", ToProcess::Offer { slot, generation, link, channel, party, ring, secret: [0; 2] }),
         ("dropped", ToProcess::Dropped { slot, generation, reason: Reason::NoPartner }),
     ];
     let to_daemon = to_daemon.map(|(name, message)| (format!("to-daemon-{name}"), message.encode().to_vec()));

@@ -1,5 +1,6 @@
 //! The channels of lanes: the daemon's end of a connection to another host.
 
+use weft_sockets::Secret;
 use weft_sockets::far::{Incoming, Outgoing};
 use weft_sockets::layout;
 
@@ -13,6 +14,8 @@ pub(crate) struct Channel {
     /// The number and the memory of the other daemon.
     pub(crate) peer: u32,
     pub(crate) stag: u32,
+    /// What its ends know each other by in the kernel's stream.
+    pub(crate) secret: Secret,
     pub(crate) outgoing: Outgoing,
     pub(crate) incoming: Incoming,
     /// Writes without a completion.

@@ -1,6 +1,6 @@
 //! A channel that only one of two daemons has.
 
-use weft_sockets::{Claimant, RingPlace};
+use weft_sockets::{Claimant, RingPlace, Secret};
 
 /// A channel of a process with this daemon, before the other daemon has its own.
 #[derive(Clone, Copy, Debug)]
@@ -15,4 +15,6 @@ pub(crate) struct Half {
     pub(crate) ring: RingPlace,
     /// The memory of the rings, for the other daemon.
     pub(crate) stag: u32,
+    /// What the ends of the channel know each other by in the kernel's stream.
+    pub(crate) secret: Secret,
 }

@@ -28,6 +28,10 @@ pub(crate) struct Host {
     pub(crate) session: Option<(u64, Session<Message>)>,
     /// When the session lost its lane.
     pub(crate) lost: Option<Duration>,
+    /// When the other daemon has to be told of what was received last.
+    pub(crate) due: Option<Duration>,
+    /// The oldest message of which the other daemon has told nothing, and since when it is the oldest.
+    pub(crate) oldest: Option<(u64, Duration)>,
     /// The nonce over which the other daemon has to prove its key.
     pub(crate) challenge: Option<[u8; NONCE_LEN]>,
     /// Only memory that is shared with this host is in its domain.
@@ -75,6 +79,8 @@ impl Host {
             contact: Contact::None(Duration::ZERO),
             session: None,
             lost: None,
+            due: None,
+            oldest: None,
             challenge: None,
             pd,
             memory: BTreeMap::new(),
@@ -115,7 +121,7 @@ impl Host {
             return Ok(());
         };
         if lane.has_room()
-            && let Some(value) = session.acknowledgment()
+            && let Some(value) = session.acknowledgment(false)
         {
             lane.acknowledge(value)?;
         }
@@ -126,6 +132,42 @@ impl Host {
         }
         // Another daemon that never says what it has received gets no more memory.
         if session.len() < TOO_MANY { Ok(()) } else { Err(Lost) }
+    }
+
+    /// Tells the other daemon of what was received, if that is due.
+    ///
+    /// # Errors
+    /// The lane is lost, or the other daemon has told nothing for [`SILENCE`] though it has to.
+    pub(crate) fn keep_in_touch(&mut self, now: Duration) -> Result<(), Silent> {
+        let (Contact::Up(lane), Some((_, session))) = (&mut self.contact, &mut self.session) else {
+            (self.due, self.oldest) = (None, None);
+            return Ok(());
+        };
+        if session.owes_acknowledgment() {
+            let is_due = *self.due.get_or_insert(now + SOON) <= now;
+            if is_due
+                && lane.has_room()
+                && let Some(value) = session.acknowledgment(true)
+            {
+                lane.acknowledge(value).map_err(|Lost| Silent)?;
+                self.due = None;
+            }
+        } else {
+            self.due = None;
+        }
+        let oldest = (!session.is_empty()).then(|| session.oldest());
+        self.oldest = match (oldest, self.oldest) {
+            (Some(now_oldest), Some((before, since))) if now_oldest == before => Some((before, since)),
+            (Some(oldest), _) => Some((oldest, now)),
+            (None, _) => None,
+        };
+        let is_silent = self.oldest.is_some_and(|(_, since)| since + SILENCE <= now);
+        if is_silent { Err(Silent) } else { Ok(()) }
+    }
+
+    /// Returns when [`keep_in_touch`](Self::keep_in_touch) has something to do.
+    pub(crate) fn touch_deadline(&self) -> Option<Duration> {
+        self.due.into_iter().chain(self.oldest.map(|(_, since)| since + SILENCE)).min()
     }
 
     /// Hears that a request of the lane is done.
@@ -179,6 +221,9 @@ impl Host {
     }
 }
 
+/// The other daemon is not heard any more.
+pub(crate) struct Silent;
+
 /// What the other daemon has received.
 pub(crate) enum Received {
     /// The low half of the number, of messages that this lane has sent.
@@ -187,6 +232,10 @@ pub(crate) enum Received {
     InAll(u64),
 }
 
+/// How long a daemon may wait until it tells what it has received.
+const SOON: Duration = Duration::from_millis(500);
+/// How long a daemon waits for the other one's word of what it has received.
+const SILENCE: Duration = Duration::from_secs(5);
 /// Messages that the other daemon has not received, from which on octets wait.
 const MANY: usize = 4096;
 /// Messages that the other daemon has not received, from which on it is not served any more.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use weft_sockets::far::{Incoming, Letter, Notice, NoticeKind, Outgoing};
 use weft_sockets::{
-    Broken, Claim, Claimant, MAX_LOG2, MIN_LOG2, Outcome, Reason, RingPlace, Sleepers, ToProcess, Tuple,
+    Broken, Claim, Claimant, MAX_LOG2, MIN_LOG2, Outcome, Reason, RingPlace, Secret, Sleepers, ToProcess,
+    Tuple,
 };
 
 use crate::hosts::channel::Channel;
@@ -66,7 +67,9 @@ impl State {
                 self.claims.withdraw(remote_claimant(name, id));
                 Ok(())
             }
-            Letter::Open { id, channel, stag, ring } => self.handle_open(name, id, (channel, stag, ring)),
+            Letter::Open { id, channel, stag, ring, secret } => {
+                self.handle_open(name, id, (channel, stag, ring), secret)
+            }
             Letter::Opened { channel, own, stag, ring } => {
                 let mut host = self.take_host(name).ok_or(Failure::Lane)?;
                 if let Some(half) = host.halves.remove(&channel) {
@@ -93,12 +96,13 @@ impl State {
 
     /// Gives a channel to a process whose connection's other end a host has claimed, and tells its daemon.
     pub(crate) fn join_host(&mut self, claimant: Claimant, name: u64, id: u64, tuple: Tuple) {
-        let half = self.half(claimant, name, tuple);
+        let half = new_secret().ok().and_then(|secret| self.half(claimant, name, tuple, secret));
         let Some(mut host) = self.take_host(name) else { return };
         if let Some(half) = half {
             let channel = host.number();
             host.halves.insert(channel, half);
-            let letter = Letter::Open { id, channel, stag: half.stag, ring: half.ring };
+            let Half { stag, ring, secret, .. } = half;
+            let letter = Letter::Open { id, channel, stag, ring, secret };
             host.send(letter);
         } else {
             self.drop_claim(claimant, Reason::Limit);
@@ -112,12 +116,13 @@ impl State {
         name: u64,
         id: u64,
         (channel, stag, ring): (u32, u32, RingPlace),
+        secret: Secret,
     ) -> Result<(), Failure> {
         let mut host = self.take_host(name).ok_or(Failure::Lane)?;
         let claimant = host.told.remove(&id);
         self.put_host(host);
         let waiting = claimant.and_then(|claimant| self.claims.take(claimant).map(|claim| (claimant, claim)));
-        let half = waiting.and_then(|(claimant, claim)| self.half(claimant, name, claim.tuple));
+        let half = waiting.and_then(|(claimant, claim)| self.half(claimant, name, claim.tuple, secret));
         if half.is_none()
             && let Some((claimant, _)) = waiting
         {
@@ -138,7 +143,7 @@ impl State {
     }
 
     /// Gives a process a channel with this daemon in the place of a host.
-    fn half(&mut self, claimant: Claimant, name: u64, tuple: Tuple) -> Option<Half> {
+    fn half(&mut self, claimant: Claimant, name: u64, tuple: Tuple, secret: Secret) -> Option<Half> {
         let member = self.member(claimant.process)?.family;
         let uid = self.families.get(&member)?.uid;
         let len = 2 << MIN_LOG2;
@@ -161,6 +166,7 @@ impl State {
             own_ring: *rings.get(party)?,
             ring: *rings.get(other)?,
             stag: memory.rkey().0,
+            secret,
         };
         let words = known.memory.channel(number)?;
         Outgoing::announce(words.directions.get(party)?, OURS);
@@ -170,13 +176,14 @@ impl State {
 
     /// Both daemons have a channel: the process hears of it.
     fn begin(&mut self, host: &mut Host, own: u32, half: Half, (peer, stag, ring): (u32, u32, RingPlace)) {
-        let Half { claimant: me, link, number, party, own_ring, .. } = half;
+        let Half { claimant: me, link, number, party, own_ring, secret, .. } = half;
         let channel = Channel {
             link,
             number,
             party,
             peer,
             stag,
+            secret,
             outgoing: Outgoing::new((own_ring, ring)),
             incoming: Incoming::new(half.ring),
             under_way: 0,
@@ -192,7 +199,7 @@ impl State {
         }
         self.tell_link(me.process, link, host.name);
         self.introduce_ourselves(me.process, host.name);
-        self.offer(me, (link, number, party), own_ring);
+        self.offer(me, (link, number, party), (own_ring, secret));
     }
 
     /// Tells a process how to wake this daemon.
@@ -357,6 +364,15 @@ impl State {
     }
 
     /// The host and the number of a channel of a link to another host.
+    /// What the ends of a channel know each other by in the kernel's stream. Those inside a host need nothing for that.
+    pub(crate) fn secret_of(&self, link: u64, channel: u32) -> Secret {
+        let found = self.find_channel(link, channel);
+        let hosts = self.hosts.as_ref();
+        found
+            .and_then(|(name, own)| hosts?.hosts.get(&name)?.channels.get(&own))
+            .map_or([0; 2], |channel| channel.secret)
+    }
+
     fn find_channel(&self, link: u64, number: u32) -> Option<(u64, u32)> {
         let families = self.links.get(&link)?.families;
         let hosts = self.hosts.as_ref()?;
@@ -365,6 +381,11 @@ impl State {
         let (own, _) = channels.find(|(_, channel)| channel.link == link && channel.number == number)?;
         Some((host.name, *own))
     }
+}
+
+fn new_secret() -> std::io::Result<Secret> {
+    let words: [[u8; 8]; 2] = [crate::kernel::random()?, crate::kernel::random()?];
+    Ok(words.map(u64::from_ne_bytes))
 }
 
 /// The claim of another host's process, among those of this one.

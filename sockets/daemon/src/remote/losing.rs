@@ -18,7 +18,7 @@ impl State {
         }
     }
 
-    /// Ends the lane and the session with a host whose daemon broke a rule.
+    /// Ends the lane and the session with a host whose daemon broke a rule, or is silent.
     pub(crate) fn refuse_host(&mut self, name: u64, now: Duration) {
         self.drop_lane(name, now + NOBODY);
         self.end_session(name);
@@ -42,7 +42,7 @@ impl State {
         }
     }
 
-    /// Ends the session with a host. Its connections are reset.
+    /// Ends the session with a host. Its connections go on by TCP.
     pub(crate) fn end_session(&mut self, name: u64) {
         let Some(mut host) = self.take_host(name) else { return };
         let channels = core::mem::take(&mut host.channels);
@@ -52,7 +52,7 @@ impl State {
         host.memory.clear();
         self.put_host(host);
         for channel in channels.into_values() {
-            self.reset_end(&channel);
+            self.lower_end(&channel);
             self.close(channel.link, channel.number, 1 - channel.party);
         }
         self.abandon_all(halves.into_values());
@@ -73,10 +73,11 @@ impl State {
 
     /// Returns when [`look_for_lanes`](Self::look_for_lanes) has something to do.
     pub(crate) fn lanes_deadline(&self) -> Option<Duration> {
-        self.lost()
-            .into_iter()
-            .map(|(_, lost, again)| again.map_or(lost + PATIENCE, |again| again.min(lost + PATIENCE)))
-            .min()
+        let lost = self.lost().into_iter();
+        let lost =
+            lost.map(|(_, lost, again)| again.map_or(lost + PATIENCE, |again| again.min(lost + PATIENCE)));
+        let hosts = self.hosts.iter().flat_map(|hosts| hosts.hosts.values());
+        lost.chain(hosts.filter_map(Host::touch_deadline)).min()
     }
 
     /// The hosts whose sessions have no lane, since when, and when this daemon may ask for one.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use weft_sockets::far::{Duty, Letter, Notice, NoticeKind};
+use weft_sockets::far::{Duty, Letter, Notice, NoticeKind, Outgoing};
 use weft_sockets::layout::{self, RESET};
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Broken, Sleepers};
@@ -103,8 +103,12 @@ impl State {
         }
         host.memory.retain(|link, _| self.links.contains_key(link));
         lost |= host.flush().is_err();
+        let is_silent = host.keep_in_touch(now).is_err();
         self.put_host(host);
-        if lost {
+        if is_silent {
+            // The daemon may be stopped. Its kernel takes what is sent.
+            self.refuse_host(name, now);
+        } else if lost {
             self.lose_lane(name, now);
         }
         is_busy
@@ -125,6 +129,14 @@ impl State {
         if let Some(family) = link.families.get(channel.party) {
             self.wake(*family, None);
         }
+    }
+
+    /// Lets the process go on by the kernel's stream, because nobody carries its octets any more.
+    pub(crate) fn lower_end(&self, channel: &Channel) {
+        let Some(link) = self.links.get(&channel.link) else { return };
+        let Some((ours, _)) = channel.words(&link.memory) else { return };
+        let sleepers = Outgoing::lower(ours);
+        self.wake_end(channel, sleepers);
     }
 
     /// Wakes those of a process that a publication concerns.

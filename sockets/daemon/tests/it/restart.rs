@@ -161,6 +161,7 @@ fn a_process_that_shows_other_memory_costs_its_peer_no_more_than_the_link() {
         channel: 0,
         party: 0,
         ring,
+        secret: [0; 2],
     });
     for party in [0, 1] {
         liar.send(ToDaemon::ShowLink { link, party }, &[other.as_fd()]);

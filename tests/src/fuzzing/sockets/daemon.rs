@@ -85,7 +85,9 @@ impl Daemon {
         let ring = self.give(to, weft_sockets_stepped::MIN_LOG2).expect("a first ring");
         let Claimant { slot, generation, .. } = claimant;
         let party = u8::try_from(to).expect("a number");
-        self.post(to, &ToProcess::Offer { slot, generation, link: LINK, channel: CHANNEL, party, ring });
+        let offer =
+            ToProcess::Offer { slot, generation, link: LINK, channel: CHANNEL, party, ring, secret: [0; 2] };
+        self.post(to, &offer);
     }
 
     fn give(&mut self, party: usize, log2: u8) -> Option<RingPlace> {

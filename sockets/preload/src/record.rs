@@ -1,0 +1,164 @@
+//! Records: how a sender between hosts tells that it goes back to TCP.
+//!
+//! The sender writes a record to the kernel's socket, and behind it what its reader may not have. The reader looks for one
+//! when the socket below an empty ring has octets. A reader that has attached and knows of no ring yet may find one in the
+//! middle of the stream. The sender sends it there only if all octets before it have arrived, so that it comes in one
+//! piece.
+
+use core::ffi::{c_int, c_short};
+use core::sync::atomic::Ordering;
+
+use libc::{MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, POLLERR, POLLHUP, POLLIN, POLLRDHUP, POLLRDNORM};
+use weft_sockets::end::FAR;
+use weft_sockets::{Broken, Carrier, Inbound, Outbound, Reason, Record, Secret};
+
+use crate::ends::Stream;
+use crate::section::Section;
+use crate::trace::trace;
+use crate::{anchor, buffers, calls, channel};
+
+/// Keeps what the records of a channel begin with.
+pub(crate) fn keep(stream: &Stream, secret: Secret) {
+    let words = &stream.end.identity.secret;
+    words.iter().zip(secret).for_each(|(to, from)| to.store(from, Ordering::Relaxed));
+}
+
+/// Sends the record that is due. Returns the kernel's answer if it does not take it now. `None`: none is due any more.
+pub(crate) fn send(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) -> Option<isize> {
+    let mut octets = outbound.record()?.encode(secret(stream));
+    // A reader that may know of no ring has to find it in one piece.
+    let is_ready = outbound.was_adopted() || calls::queued(descriptor, libc::TIOCOUTQ) == Ok(0);
+    if !is_ready {
+        return Some(-(libc::EAGAIN as isize));
+    }
+    let flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+    let sent = buffers::with_own(&mut octets, |buffers| buffers.window(0, u64::MAX).send(descriptor, flags));
+    match usize::try_from(sent) {
+        Ok(Record::LEN) => {
+            outbound.record_sent();
+            None
+        }
+        // A part of it means nothing to the reader.
+        Ok(_) => Some(-(anchor::break_off(descriptor, stream) as isize)),
+        Err(_) => Some(sent),
+    }
+}
+
+/// Leaves the ring if the kernel's socket has a record, and drops what the reader has already. The caller has the
+/// direction's lock. Returns true if the reader has left the ring by now.
+pub(crate) fn settle(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>) -> Result<bool, Broken> {
+    if !inbound.has_left() {
+        let is_in_ring = stream.end.inbound.leg().carrier != Carrier::Tcp;
+        if !stream.end.has(FAR) || !is_in_ring && !inbound.expects_ring() {
+            return Ok(false);
+        }
+        let mut octets = [0; Record::LEN];
+        let Ok(Some(record)) = Record::decode(peek(descriptor, &mut octets), secret(stream)) else {
+            return Ok(false);
+        };
+        inbound.leave(record)?;
+        stream.end.stay(Reason::Lane);
+        stream.end.inbound.early.store(0, Ordering::Relaxed);
+        trace!("{descriptor}: reads from TCP from {}", record.position);
+    }
+    drop_known(descriptor, inbound);
+    Ok(true)
+}
+
+/// Returns how many octets a reader may receive by the kernel's socket now, so that it stops before a record, or `None` if
+/// there is nothing that it may take. The caller has the direction's lock.
+#[inline]
+pub(crate) fn most(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>) -> Result<Option<u64>, Broken> {
+    if stream.end.has(FAR) { look(descriptor, stream, inbound) } else { Ok(Some(u64::MAX)) }
+}
+
+#[cold]
+fn look(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>) -> Result<Option<u64>, Broken> {
+    if settle(descriptor, stream, inbound)? {
+        let is_settled = inbound.skip() == 0 || is_ended(anchor::news(descriptor));
+        return Ok(is_settled.then_some(u64::MAX));
+    }
+    if !inbound.expects_ring() {
+        return Ok(Some(u64::MAX));
+    }
+    let mut octets = [0; AT_A_TIME];
+    let seen = peek(descriptor, &mut octets);
+    if seen.is_empty() {
+        // The end of the stream, an error, or nothing.
+        let is_over = is_ended(anchor::news(descriptor));
+        return Ok(is_over.then_some(u64::MAX));
+    }
+    let most = match Record::find(seen, secret(stream)) {
+        Some(place) => place,
+        // A record may begin at the end of what was seen.
+        None if seen.len() == AT_A_TIME => seen.len() - Record::LEN,
+        None => seen.len(),
+    };
+    Ok(Some(most as u64))
+}
+
+/// What the kernel's word of octets means once a record, and what the reader has already, is taken off them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sifted {
+    /// It is as it was.
+    Same,
+    /// Nothing is left for the reader.
+    Nothing,
+    /// The sender broke a rule. The next receive hears of that.
+    Broken,
+}
+
+/// Takes a record and the octets that the reader has already, if the kernel's socket tells of octets.
+pub(crate) fn sift(descriptor: c_int, stream: &Stream, news: c_short) -> Sifted {
+    let is_readable = news & (POLLIN | POLLRDNORM) != 0;
+    let Some(inbound) = channel::inbound(stream).filter(|_| is_readable) else { return Sifted::Same };
+    // A thread that is in a section of the direction looks there.
+    let Some(section) = Section::of_inbound(stream, &inbound) else { return Sifted::Same };
+    let is_done = inbound.has_left() && inbound.skip() == 0;
+    let settled = if is_done { Ok(false) } else { settle(descriptor, stream, &inbound) };
+    section.leave();
+    let is_empty = || inbound.skip() > 0 || calls::queued(descriptor, libc::FIONREAD) == Ok(0);
+    match settled {
+        Err(Broken) => Sifted::Broken,
+        Ok(true) if !is_ended(news) && is_empty() => Sifted::Nothing,
+        Ok(_) => Sifted::Same,
+    }
+}
+
+/// Drops octets of the kernel's stream that the reader has already.
+fn drop_known(descriptor: c_int, inbound: &Inbound<'_>) {
+    let mut octets = [0; AT_A_TIME];
+    while inbound.skip() > 0 {
+        let skip = inbound.skip();
+        let dropped = buffers::with_own(&mut octets, |buffers| {
+            buffers.window(0, skip).receive(descriptor, MSG_DONTWAIT)
+        });
+        match u64::try_from(dropped) {
+            Ok(octets @ 1..) => inbound.skipped(octets),
+            _ => return,
+        }
+    }
+}
+
+/// Looks at the next octets of the kernel's stream.
+fn peek(descriptor: c_int, octets: &mut [u8]) -> &[u8] {
+    let flags = MSG_DONTWAIT | MSG_PEEK;
+    let seen = buffers::with_own(octets, |buffers| buffers.window(0, u64::MAX).receive(descriptor, flags));
+    usize::try_from(seen).ok().and_then(|len| octets.get(..len)).unwrap_or_default()
+}
+
+/// True if nothing follows what the kernel's socket has.
+const fn is_ended(news: c_short) -> bool {
+    news & (POLLERR | POLLHUP | POLLRDHUP) != 0
+}
+
+fn secret(stream: &Stream) -> Secret {
+    stream.end.identity.secret.each_ref().map(|word| word.load(Ordering::Relaxed))
+}
+
+/// Octets that are looked at, or dropped, at a time.
+const AT_A_TIME: usize = 4096;
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

@@ -1,0 +1,220 @@
+//! Both sides of a record. The test plays the daemons, and the process at the other end.
+
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+
+use libc::POLLOUT;
+use weft_sockets::far::Outgoing;
+use weft_sockets::layout::Direction;
+
+use super::*;
+use crate::overtaken::tests::{Daemon, Far};
+use crate::{backlog, ends, family, links, watch};
+
+fn far(link: u64) -> Far {
+    let far = Far::new(link);
+    keep(&far.ends[0], SECRET);
+    far
+}
+
+/// The words of the direction in which the far end sends.
+fn words(far: &Far) -> &'static Direction {
+    let (link, channel, party) = ends::place(far.ends[0].end);
+    let link = links::of(link, far.ends[0].handle.slot).expect("a link");
+    &link.channel(channel).expect("a channel").directions[party as usize]
+}
+
+/// Octets of the kernel's stream arrive.
+fn arrive(far: &mut Far, octets: &[u8]) {
+    far.other.write_all(octets).expect("room");
+    let len = u64::try_from(octets.len()).expect("a number");
+    while calls::queued(far.own.as_raw_fd(), libc::FIONREAD) != Ok(len) {
+        std::thread::yield_now();
+    }
+}
+
+fn receive(far: &Far) -> Result<Vec<u8>, isize> {
+    let mut octets = [0; 64];
+    let call = far.call(MSG_DONTWAIT);
+    let len = buffers::with_own(&mut octets, |buffers| crate::receive::receive(&call, buffers));
+    usize::try_from(len).map(|len| octets[..len].to_vec()).map_err(|_| len)
+}
+
+/// Reads what the kernel's stream has for the other end.
+fn hear(far: &mut Far, len: usize) -> Vec<u8> {
+    let mut octets = vec![0; len];
+    far.other.read_exact(&mut octets).expect("octets");
+    octets
+}
+
+#[test]
+fn a_reader_goes_on_by_tcp_behind_a_record_and_drops_what_it_has() {
+    let _turn = family::turn();
+    let mut far = far(0x6040);
+    far.from_there.write(b"abcd").expect("room");
+    assert_eq!(receive(&far), Ok(b"abcd".to_vec()));
+    far.from_there.write(b"ef").expect("room");
+    assert_eq!(far.poll(POLLIN), POLLIN);
+    // The sender knows that two octets were taken. The rest of the ring is not read yet.
+    let record = Record { position: 2 }.encode(SECRET);
+    arrive(&mut far, &[&record[..], b"cdef"].concat());
+    assert_eq!(receive(&far), Ok(b"ef".to_vec()), "what has come by the ring");
+    assert_eq!((far.poll(POLLIN), receive(&far)), (0, Err(AGAIN)), "it came again");
+    arrive(&mut far, b"gh");
+    assert_eq!((far.poll(POLLIN), receive(&far)), (POLLIN, Ok(b"gh".to_vec())));
+    // Late words of the daemon count no more.
+    far.from_there.write(b"ghij").expect("room");
+    assert_eq!((far.poll(POLLIN), receive(&far)), (0, Err(AGAIN)));
+    assert_eq!(far.ends[0].end.reason(), Some(Reason::Lane));
+    far.end_early();
+    assert_eq!((far.poll(POLLIN), receive(&far)), (POLLIN, Ok(Vec::new())));
+    far.forget(0x6040);
+}
+
+#[test]
+fn what_was_taken_and_comes_again_later_does_not_make_the_reader_ready() {
+    let _turn = family::turn();
+    let mut far = far(0x6041);
+    far.from_there.write(b"abcdefgh").expect("room");
+    assert_eq!(receive(&far).map(|octets| octets.len()), Ok(8));
+    let record = Record { position: 0 }.encode(SECRET);
+    arrive(&mut far, &record[..10]);
+    assert_eq!((far.poll(POLLIN), receive(&far)), (0, Err(AGAIN)), "a piece of a record");
+    far.other.write_all(&record[10..]).expect("room");
+    while far.poll(POLLIN) != 0 || !is_left(&far) {}
+    arrive(&mut far, b"abcdef");
+    assert_eq!((far.poll(POLLIN), receive(&far)), (0, Err(AGAIN)));
+    arrive(&mut far, b"ghXY");
+    assert_eq!((far.poll(POLLIN), receive(&far)), (POLLIN, Ok(b"XY".to_vec())));
+    far.forget(0x6041);
+}
+
+fn is_left(far: &Far) -> bool {
+    channel::offered_inbound(&far.ends[0]).expect("a channel").has_left()
+}
+
+#[test]
+fn a_reader_that_knows_of_no_ring_finds_the_record_in_the_middle_of_the_stream() {
+    let _turn = family::turn();
+    let mut far = Far::before_a_ring(0x6042);
+    keep(&far.ends[0], SECRET);
+    let record = Record { position: 5 }.encode(SECRET);
+    // What begins as a secret does is an octet like others.
+    arrive(&mut far, &[&b"abcd"[..], &record[..1]].concat());
+    assert_eq!(receive(&far), Ok([&b"abcd"[..], &record[..1]].concat()));
+    arrive(&mut far, &[&record[..], b"fgh"].concat());
+    assert_eq!((far.poll(POLLIN), receive(&far)), (POLLIN, Ok(b"fgh".to_vec())));
+    far.forget(0x6042);
+    let mut far = Far::before_a_ring(0x6042);
+    keep(&far.ends[0], SECRET);
+    arrive(&mut far, &[&b"abcde"[..], &record, b"fgh"].concat());
+    assert_eq!((receive(&far), receive(&far)), (Ok(b"abcdefgh".to_vec()), Err(AGAIN)));
+    far.forget(0x6042);
+}
+
+#[test]
+fn a_record_of_octets_that_were_never_sent_or_that_ends_early_is_a_failure() {
+    let _turn = family::turn();
+    let mut far = far(0x6043);
+    far.from_there.write(b"abcd").expect("room");
+    assert_eq!(receive(&far).map(|octets| octets.len()), Ok(4));
+    arrive(&mut far, &Record { position: 5 }.encode(SECRET));
+    assert_eq!(receive(&far), Err(-(libc::ECONNRESET as isize)));
+    far.forget(0x6043);
+    let mut far = self::far(0x6043);
+    far.from_there.write(b"abcd").expect("room");
+    assert_eq!(receive(&far).map(|octets| octets.len()), Ok(4));
+    arrive(&mut far, &[&Record { position: 0 }.encode(SECRET)[..], b"ab"].concat());
+    far.end_early();
+    assert_eq!(receive(&far), Err(-(libc::ECONNRESET as isize)), "octets are missing");
+    far.forget(0x6043);
+}
+
+#[test]
+fn a_sender_whose_daemon_asks_sends_what_is_not_read_behind_a_record() {
+    let _turn = family::turn();
+    let mut far = far(0x6044);
+    assert_eq!(far.send(), 4096);
+    assert_eq!(far.to_there.discard(1000), Ok(1000));
+    far.to_there.republish();
+    let daemon = Daemon::new(0x6044, &far.ends[0]);
+    let sleepers = Outgoing::lower(words(&far));
+    assert_eq!(sleepers, Some(weft_sockets::Sleepers::Everybody));
+    assert_eq!(far.send(), 4096);
+    let all = hear(&mut far, Record::LEN + 3096 + 4096);
+    assert_eq!(all[..Record::LEN], Record { position: 1000 }.encode(SECRET));
+    assert!(words(&far).producer.flags.load(Ordering::Relaxed) & weft_sockets::layout::LOWERED != 0);
+    // It has gone for good, and the kernel tells of room.
+    assert_eq!((far.poll(POLLOUT), far.send()), (POLLOUT, 4096));
+    assert_eq!(hear(&mut far, 4096).len(), 4096);
+    daemon.forget(0x6044);
+    far.forget(0x6044);
+}
+
+#[test]
+fn a_sender_whose_reader_may_know_of_no_ring_waits_until_all_before_it_has_arrived() {
+    let _turn = family::turn();
+    let mut far = far(0x6045);
+    let outbound = channel::offered_outbound(&far.ends[0]).expect("a channel");
+    words(&far).consumer.adopted.store(0, Ordering::Relaxed);
+    assert_eq!(far.send(), 4096);
+    // Octets from before the ring, of which the other end takes none, so that some do not arrive.
+    let descriptor = far.own.as_raw_fd();
+    let fill = || {
+        let flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+        buffers::with_own(&mut [7; 4096], |buffers| buffers.window(0, u64::MAX).send(descriptor, flags))
+    };
+    let mut filled = 0;
+    while let Ok(octets) = usize::try_from(fill()) {
+        filled += octets;
+    }
+    assert_eq!((outbound.depart(), send(descriptor, &far.ends[0], &outbound)), (Ok(true), Some(AGAIN)));
+    assert!(backlog::owes(&outbound));
+    far.other.set_nonblocking(true).expect("a socket");
+    let (mut octets, mut some) = (Vec::new(), [0; 65_536]);
+    while send(descriptor, &far.ends[0], &outbound).is_some() || octets.len() < filled + Record::LEN {
+        let len = far.other.read(&mut some).unwrap_or(0);
+        octets.extend(&some[..len]);
+    }
+    assert!(octets.ends_with(&Record { position: 0 }.encode(SECRET)));
+    far.forget(0x6045);
+}
+
+#[test]
+fn a_sender_goes_back_when_no_heartbeat_came_for_five_seconds() {
+    let _turn = family::turn();
+    let mut far = far(0x6046);
+    let daemon = Daemon::new(0x6046, &far.ends[0]);
+    let (end, descriptor) = (far.ends[0].end, far.own.as_raw_fd());
+    let beat = || {
+        let link = links::of(ends::place(end).0, far.ends[0].handle.slot).expect("a link");
+        link.header().heartbeat.fetch_add(1, Ordering::Relaxed);
+    };
+    let look = || watch::look_at(descriptor, &far.ends[0], ends::milliseconds());
+    assert_eq!(look(), watch::QUIET);
+    assert_eq!(far.send(), 4096);
+    let _rung = daemon.was_woken();
+    assert_eq!((look(), daemon.was_woken()), (watch::UNDER_WAY, true));
+    let age = |by: u32| {
+        let pulse = &end.counts.pulse;
+        let word = pulse.load(Ordering::Relaxed);
+        let since = watch::low_half(word).wrapping_sub(by);
+        pulse.store(word & 0xffff_ffff_0000_0000 | u64::from(since), Ordering::Relaxed);
+    };
+    age(4000);
+    assert_eq!(look(), watch::UNDER_WAY);
+    beat();
+    age(1000);
+    assert_eq!(look(), watch::UNDER_WAY, "the daemon is alive");
+    age(5000);
+    look();
+    let record = hear(&mut far, Record::LEN);
+    assert_eq!(record, Record { position: 0 }.encode(SECRET));
+    assert_eq!(hear(&mut far, 4096).len(), 4096);
+    assert_eq!(far.ends[0].end.reason(), Some(Reason::Lane));
+    daemon.forget(0x6046);
+    far.forget(0x6046);
+}
+
+const SECRET: Secret = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
+const AGAIN: isize = -(libc::EAGAIN as isize);

@@ -1,0 +1,177 @@
+//! The record by which a sender goes back to TCP between hosts.
+//!
+//! Between hosts a word in the link may be lost with the lane or the daemon that carries it. So a sender that leaves the
+//! ring writes a record to the kernel's socket, before all else that goes there. The record names the position of the first
+//! octet behind it. Octets that the reader has taken from the ring already come again, and the reader drops them. Neither
+//! a lane nor a daemon nor an answer is needed.
+//!
+//! | octets | meaning |
+//! |---|---|
+//! | 16 | the secret of the channel, which only its two ends and their daemons know |
+//! | 8 | the position, little-endian |
+
+use crate::broken::Broken;
+use crate::end::RECORD;
+use crate::inbound::Inbound;
+use crate::layout::{ASKED, ATTACHED, COMMITTED, DECLINED, FINAL, LOWERED, RESET};
+use crate::leg::{Carrier, Leg, MAX_LOG2};
+use crate::outbound::Outbound;
+use crate::sync::Ordering;
+
+/// The secret of a channel. All zero: the channel has none.
+pub type Secret = [u64; 2];
+
+/// A record, as it stands in the kernel's stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The position of the first octet behind the record.
+    pub position: u64,
+}
+
+impl Record {
+    /// Octets of a record.
+    pub const LEN: usize = 24;
+
+    /// Returns the octets to be sent.
+    #[must_use]
+    pub fn encode(self, secret: Secret) -> [u8; Self::LEN] {
+        let words = [secret[0], secret[1], self.position].map(u64::to_le_bytes);
+        let mut octets = [0; Self::LEN];
+        octets.iter_mut().zip(words.as_flattened()).for_each(|(to, from)| *to = *from);
+        octets
+    }
+
+    /// Looks for a record at the beginning of these octets. An error says that there is none. `Ok(None)`: too few octets
+    /// are there to tell.
+    ///
+    /// # Errors
+    /// The octets are none of a record.
+    pub fn decode(octets: &[u8], secret: Secret) -> Result<Option<Self>, Broken> {
+        let known = Self { position: 0 }.encode(secret);
+        let known = known.get(..SECRET_LEN).unwrap_or_default();
+        if secret == [0; 2] || !octets.iter().zip(known).all(|(octet, known)| octet == known) {
+            return Err(Broken);
+        }
+        let position = octets.get(SECRET_LEN..Self::LEN).and_then(|octets| octets.try_into().ok());
+        Ok(position.map(|octets| Self { position: u64::from_le_bytes(octets) }))
+    }
+
+    /// Returns the place of a whole secret in these octets.
+    #[must_use]
+    pub fn find(octets: &[u8], secret: Secret) -> Option<usize> {
+        let known = Self { position: 0 }.encode(secret);
+        let known = known.get(..SECRET_LEN).filter(|_| secret != [0; 2])?;
+        octets.windows(SECRET_LEN).position(|window| window == known)
+    }
+}
+
+impl Outbound<'_> {
+    /// Goes back to TCP for good, behind a [record](Self::record). What the reader may not have taken becomes the
+    /// [backlog](Self::backlog). Returns false, and changes nothing, if the stream has ended: the kernel takes nothing behind
+    /// the end. A sender that has not begun a ring stays on TCP, and owes no record. Nor does one whose reader has asked
+    /// before it came to the first ring: that reader stays on TCP, and its daemon is told so.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room).
+    pub fn depart(&self) -> Result<bool, Broken> {
+        if self.shared.producer.flags.load(Ordering::Relaxed) & (FINAL | RESET) != 0 {
+            return Ok(false);
+        }
+        let leg = self.own.leg();
+        if leg.carrier != Carrier::Tcp {
+            // A reader tells that it has come to a ring before it asks, and comes to none while it asks.
+            let is_asked = self.shared.reader.please.load(Ordering::Acquire) == ASKED;
+            let is_before_ring = leg.number == 1 && self.shared.consumer.adopted.load(Ordering::Acquire) == 0;
+            if !is_asked || !is_before_ring {
+                // Before the leg. A process that is killed in between leaves a sender in the ring that owes a record.
+                self.own.flags.fetch_or(RECORD, Ordering::Relaxed);
+            }
+            // A daemon that finds the leg by TCP finds this, too.
+            self.shared.producer.flags.fetch_or(LOWERED, Ordering::Release);
+            self.give_back()?;
+        }
+        self.shared.reader.attached.store(DECLINED, Ordering::Release);
+        Ok(true)
+    }
+
+    /// Returns the record that has to go out before all else, if one is due.
+    #[must_use]
+    pub fn record(&self) -> Option<Record> {
+        let (leg, flags) = (self.own.leg(), self.own.flags.load(Ordering::Relaxed));
+        (flags & RECORD != 0 && leg.carrier == Carrier::Tcp).then(|| Record { position: self.start_of(leg) })
+    }
+
+    /// True if the reader was in the ring that the sender has left last. Else it may know of no ring at all.
+    #[must_use]
+    pub fn was_adopted(&self) -> bool {
+        let before = self.own.leg().number.wrapping_sub(1);
+        self.shared.consumer.adopted.load(Ordering::Acquire) == u64::from(before)
+    }
+
+    /// Notes that the kernel's socket has taken the record.
+    pub fn record_sent(&self) {
+        self.own.kernel.fetch_add(Record::LEN as u64, Ordering::Relaxed);
+        self.own.flags.fetch_and(!RECORD, Ordering::Relaxed);
+    }
+}
+
+impl Inbound<'_> {
+    /// True if a ring may have begun of which this reader does not know yet.
+    #[must_use]
+    pub fn expects_ring(&self) -> bool {
+        let attached = self.shared.reader.attached.load(Ordering::Relaxed);
+        self.own.leg() == Leg::default() && matches!(attached, ATTACHED | COMMITTED)
+    }
+
+    /// True if the reader has never come to a ring.
+    #[must_use]
+    pub fn is_before_ring(&self) -> bool {
+        self.own.leg() == Leg::default()
+    }
+
+    /// Leaves the ring for the kernel's stream, whose next octets are this record. The [octets to be dropped](Self::skip)
+    /// begin with the record.
+    ///
+    /// # Errors
+    /// The record names octets that the reader has not come to, or more than two rings of octets before that.
+    pub fn leave(&self, record: Record) -> Result<(), Broken> {
+        let consumed = self.own.consumed.load(Ordering::Relaxed);
+        let again = consumed.checked_sub(record.position).filter(|again| *again <= MOST).ok_or(Broken)?;
+        // First: from now on the daemon of this host carries nothing between this reader and its sender.
+        self.shared.reader.left.store(1, Ordering::SeqCst);
+        self.own.skip.store(again + Record::LEN as u64, Ordering::Relaxed);
+        self.own.tail.store(consumed, Ordering::Relaxed);
+        self.own.leg.store(self.own.leg().word_behind_record(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Stays on TCP for good, behind the [answer](Self::is_answered) of a sender on another host whose ring the reader has
+    /// never come to.
+    pub fn remain(&self) {
+        self.shared.reader.left.store(1, Ordering::SeqCst);
+        self.own.leg.store(self.own.leg().word_behind_record(), Ordering::Release);
+    }
+
+    /// True if the reader has left the ring behind a record: the link tells nothing any more.
+    #[inline]
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        Leg::is_behind_record(self.own.leg.load(Ordering::Relaxed))
+    }
+
+    /// Octets of the kernel's stream that have to be dropped before the next one is read.
+    #[inline]
+    #[must_use]
+    pub fn skip(&self) -> u64 {
+        self.own.skip.load(Ordering::Relaxed)
+    }
+
+    /// Notes that octets were dropped.
+    pub fn skipped(&self, octets: u64) {
+        self.own.skip.store(self.skip().saturating_sub(octets), Ordering::Relaxed);
+    }
+}
+
+const SECRET_LEN: usize = 16;
+/// A reader may be a ring behind the sender's.
+const MOST: u64 = 2 << MAX_LOG2;
