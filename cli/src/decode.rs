@@ -2,6 +2,8 @@
 
 pub mod connection;
 pub mod fpdu;
+pub mod hex;
+pub mod lane;
 pub mod packet;
 pub mod pcap;
 pub mod print;
@@ -31,6 +33,9 @@ use crate::failure::Failure;
 /// octets of the ULPDU, verdict on the CRC. TCP streams are put back in order first, so a segment is
 /// shown once however often TCP repeated it. Octets that the capture missed are noted, and segments
 /// are looked for behind them.
+///
+/// Lanes, the connections between two daemons of `weft sockets`, are known by their private data: hellos,
+/// letters (Sends) and notices (Immediate Data) are shown in words.
 ///
 /// With --json: one object a line with the keys time (the packet's own stamp in seconds), src, dst,
 /// kind, length, crc, last and further ones; notes go to stderr.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use super::fpdu::Framing;
+use super::lane;
 use super::packet::{Checksum, TcpSegment};
 use super::pcap::Stamp;
 use super::reassembly::{Next, Piece, Reassembly};
@@ -122,8 +123,10 @@ impl Connection {
         }
         let crc = first.1 || second.1;
         self.settled = true;
-        self.sides[0].stream.begin(Framing { crc, markers: second.0 });
-        self.sides[1].stream.begin(Framing { crc, markers: first.0 });
+        let startups = self.sides.iter().filter_map(|side| side.stream.startup());
+        let is_lane = startups.into_iter().any(|startup| lane::is_lane(&startup.private_data));
+        self.sides[0].stream.begin(Framing { crc, markers: second.0 }, is_lane);
+        self.sides[1].stream.begin(Framing { crc, markers: first.0 }, is_lane);
     }
 
     fn give_up(&mut self) {

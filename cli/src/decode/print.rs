@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::fpdu::Crc;
+use super::hex::hex;
+use super::lane;
 use super::pcap::Time;
 use super::record::{Item, Record};
 use super::segment::{Address, Detail, Kind, Segment, Terminate};
@@ -38,6 +40,7 @@ impl Style {
                 line.push_str(&if *crc == Crc::Bad { self.paint(RED, &crc_text) } else { crc_text });
                 line.push_str(if segment.is_last() { "  last" } else { "" });
                 push(&mut line, &detail_text(&segment.detail));
+                push(&mut line, &segment.said.as_ref().map_or_else(String::new, lane::Said::text));
                 if let Some(remark) = segment.remark {
                     push(&mut line, &self.paint(RED, &format!("({remark})")));
                 }
@@ -69,14 +72,6 @@ pub fn json(record: &Record) -> Option<Value> {
         Item::Note(_) => return None,
     }
     Some(Value::Object(object))
-}
-
-/// Returns octets as hexadecimal digits.
-fn hex(octets: &[u8]) -> String {
-    octets.iter().fold(String::new(), |mut out, octet| {
-        let _ = write!(out, "{octet:02x}");
-        out
-    })
 }
 
 fn push(line: &mut String, part: &str) {
@@ -113,8 +108,12 @@ fn startup_text(startup: &Startup) -> String {
         );
     }
     let _ = write!(out, "  private data {}", startup.private_data.len());
-    if !startup.private_data.is_empty() {
-        let _ = write!(out, " ({})", hex(&startup.private_data));
+    match lane::hello(&startup.private_data) {
+        Some(hello) => push(&mut out, &hello.text()),
+        None if startup.private_data.is_empty() => {}
+        None => {
+            let _ = write!(out, " ({})", hex(&startup.private_data));
+        }
     }
     out
 }
@@ -224,6 +223,9 @@ fn startup_json(startup: &Startup, set: &mut impl FnMut(&str, Value) -> Option<V
     set("markers", json!(startup.markers));
     set("reject", json!(startup.reject));
     set("private_data", json!(hex(&startup.private_data)));
+    if let Some(hello) = lane::hello(&startup.private_data) {
+        set("lane", hello.json());
+    }
     if let Some(enhanced) = startup.enhanced {
         set("ird", json!(enhanced.ird));
         set("ord", json!(enhanced.ord));
@@ -258,6 +260,9 @@ fn segment_json(segment: &Segment, set: &mut impl FnMut(&str, Value) -> Option<V
         }
     }
     detail_json(&segment.detail, set);
+    if let Some(said) = &segment.said {
+        set("lane", said.json());
+    }
 }
 
 fn detail_json(detail: &Detail, set: &mut impl FnMut(&str, Value) -> Option<Value>) {

@@ -4,6 +4,8 @@ use bytes::Bytes;
 use nom::number::complete::{be_u8, be_u16, be_u32, be_u64};
 use nom::{IResult, Parser};
 
+use super::lane::Said;
+
 /// A DDP Segment (RFC 5041) with its RDMAP header (RFC 5040, 7306).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
@@ -19,6 +21,8 @@ pub struct Segment {
     pub detail: Detail,
     /// The fault of the segment, if it has one.
     pub remark: Option<&'static str>,
+    /// What a daemon tells another one by it, on a lane.
+    pub said: Option<Said>,
 }
 
 /// The DDP header with the RDMAP control octet.
@@ -161,7 +165,7 @@ impl Segment {
         let Ok((payload, header)) = header(ulpdu) else {
             let remark = Some("too short for a DDP header");
             let (kind, detail) = (Kind::Unknown, Detail::None);
-            return Self { len: ulpdu.len(), kind, header: None, payload_len: 0, detail, remark };
+            return Self { len: ulpdu.len(), kind, header: None, payload_len: 0, detail, remark, said: None };
         };
         let kind = Kind::from_opcode(header.opcode);
         let detail = kind.detail(payload).map_or(Detail::None, |(_, detail)| detail);
@@ -171,7 +175,8 @@ impl Segment {
                 .is_some_and(|len| payload.len() < len || (payload.len() > len && kind != Kind::Terminate));
             wrong.then_some("the length does not fit the opcode")
         });
-        Self { len: ulpdu.len(), kind, header: Some(header), payload_len: payload.len(), detail, remark }
+        let (len, payload_len) = (ulpdu.len(), payload.len());
+        Self { len, kind, header: Some(header), payload_len, detail, remark, said: None }
     }
 
     /// Returns the flag L: the segment is the last of its message. Returns false without a header.

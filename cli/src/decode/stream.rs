@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use bytes::{Buf, BytesMut};
 
 use super::fpdu::{Crc, Framing};
+use super::lane::{self, Said};
 use super::pcap::Stamp;
 use super::reassembly::Piece;
 use super::record::{Item, Note};
-use super::segment::Segment;
+use super::segment::{Address, Detail, Kind, Segment};
 use super::startup::{self, Reading, Startup};
 
 /// The reader of one direction. `handle_*` take octets in order, [`Stream::next_item`] returns the items in them.
@@ -33,6 +34,8 @@ pub struct Stream {
     stamp: Stamp,
     /// No more octets will come.
     over: bool,
+    /// The connection is a lane of two daemons.
+    is_lane: bool,
     items: VecDeque<(Stamp, Item)>,
 }
 
@@ -61,6 +64,7 @@ impl Stream {
             origin: 0,
             stamp: Stamp::default(),
             over: false,
+            is_lane: false,
             items: VecDeque::new(),
         }
     }
@@ -106,8 +110,9 @@ impl Stream {
         self.note(Note::Gap { octets, incomplete });
     }
 
-    /// Takes the framing of this side, now that it is known.
-    pub fn begin(&mut self, framing: Framing) {
+    /// Takes the framing of this side, now that it is known. `is_lane` says that the connection is a lane of two daemons.
+    pub fn begin(&mut self, framing: Framing, is_lane: bool) {
+        self.is_lane = is_lane;
         self.phase = match self.phase {
             Phase::Settling { torn: false } => Phase::Framed { framing, skip: 0, doubt: false },
             Phase::Settling { torn: true } => Phase::searching(framing),
@@ -240,6 +245,9 @@ impl Stream {
         if !fpdu.markers_fit {
             segment.remark = Some("a Marker does not point to the beginning of this FPDU");
         }
+        if self.is_lane {
+            read_lane(&mut segment, &fpdu.ulpdu);
+        }
         self.items.push_back((self.stamp, Item::Segment { segment, crc: fpdu.crc }));
         self.discard(fpdu.wire_len);
         self.phase = Phase::Framed { framing, skip: 0, doubt: fpdu.crc == Crc::Bad || !fpdu.markers_fit };
@@ -308,6 +316,25 @@ impl Stream {
     const fn position(&self) -> u64 {
         self.start - self.origin
     }
+}
+
+/// Reads what a daemon tells another one by a segment. A Write has octets of a program.
+fn read_lane(segment: &mut Segment, ulpdu: &[u8]) {
+    let payload = ulpdu.get(ulpdu.len() - segment.payload_len..).unwrap_or_default();
+    let is_first = segment
+        .header
+        .is_some_and(|header| header.last && matches!(header.address, Address::Untagged { mo: 0, .. }));
+    let (said, fault): (Option<Said>, _) = match (segment.kind, &segment.detail) {
+        (_, Detail::Immediate(data)) => (lane::notice(*data), "no notice that this version knows"),
+        (Kind::Send | Kind::SendSolicited, _) if is_first && !payload.is_empty() => {
+            (lane::letter(payload), "no letter that this version knows")
+        }
+        _ => return,
+    };
+    if said.is_none() {
+        segment.remark = segment.remark.or(Some(fault));
+    }
+    segment.said = said;
 }
 
 impl Default for Stream {

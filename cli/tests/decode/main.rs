@@ -5,6 +5,7 @@
 mod files;
 mod garbage;
 mod holes;
+mod lanes;
 mod siw;
 mod streams;
 #[path = "../support/mod.rs"]
