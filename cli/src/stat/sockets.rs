@@ -56,6 +56,9 @@ fn print(args: &Args, mut answer: Value, pid: Option<u32>, has_several: bool) ->
     }
     connections(&answer, pid)?;
     processes(&answer, pid)?;
+    if pid.is_none() {
+        hosts(&answer)?;
+    }
     if has_several {
         writeln!(std::io::stdout())?;
     }
@@ -93,7 +96,7 @@ fn silent(folder: &Path, address: Option<&str>, is_root: bool) -> String {
 fn connections(answer: &Value, pid: Option<u32>) -> Result<(), Failure> {
     let mut table = Table::new(&TITLES);
     for connection in list(&answer["connections"]) {
-        let is_its = |end: &Value| pid.is_none_or(|pid| has(end, pid));
+        let is_its = |end: &Value| end["is_remote"] != true && pid.is_none_or(|pid| has(end, pid));
         let ends = [&connection["ends"][0], &connection["ends"][1]];
         let Some(own) = ends.iter().position(|end| !end.is_null() && is_its(end)) else { continue };
         let (own, other) = (ends[own], ends[1 - own]);
@@ -104,7 +107,7 @@ fn connections(answer: &Value, pid: Option<u32>) -> Result<(), Failure> {
     }
     if table.is_empty() {
         let whose = pid.map_or_else(String::new, |pid| format!(" of process {pid}"));
-        writeln!(std::io::stdout(), "no connection{whose} shares memory")?;
+        writeln!(std::io::stdout(), "no connection{whose} has left TCP")?;
         return Ok(());
     }
     table.print()
@@ -113,7 +116,7 @@ fn connections(answer: &Value, pid: Option<u32>) -> Result<(), Failure> {
 /// Prints a line for the processes of each family, and the sums since the daemon began.
 fn processes(answer: &Value, pid: Option<u32>) -> Result<(), Failure> {
     let mut table =
-        Table::new(&["PROCESSES", "UID", "SEEN", "CLAIMED", "SENT-BY-MEMORY", "READ-BY-MEMORY", "ON-TCP"]);
+        Table::new(&["PROCESSES", "UID", "SEEN", "CLAIMED", "SENT-BY-RING", "READ-BY-RING", "ON-TCP"]);
     let mut push = |of: &Value, name: String| {
         let reasons = of["tcp_by_reason"].as_object().into_iter().flatten();
         let reasons: Vec<String> = reasons.map(|(reason, count)| format!("{reason} {count}")).collect();
@@ -128,6 +131,19 @@ fn processes(answer: &Value, pid: Option<u32>) -> Result<(), Failure> {
         }
     }
     push(&answer["sums"], "all since the start".to_owned());
+    writeln!(std::io::stdout())?;
+    table.print()
+}
+
+/// Prints a line for each remote host that the daemon has asked, or that has asked it.
+fn hosts(answer: &Value) -> Result<(), Failure> {
+    let mut table = Table::new(&["HOST", "LOCAL", "LANE", "CHANNELS"]);
+    for host in list(&answer["hosts"]) {
+        table.push(["address", "local", "state", "channels"].map(|field| cell(&host[field])).into());
+    }
+    if table.is_empty() {
+        return Ok(());
+    }
     writeln!(std::io::stdout())?;
     table.print()
 }
@@ -167,10 +183,10 @@ const TITLES: [&str; 16] = [
     "PEER-PIDS",
     "SENDS-BY",
     "SENT",
-    "BY-MEMORY",
+    "BY-RING",
     "READS-BY",
     "READ",
-    "BY-MEMORY",
+    "BY-RING",
     "WINDOW",
     "UNREAD",
     "SPINS",

@@ -22,7 +22,7 @@ use weft_sockets::sync::{Ordering, fence};
 use weft_sockets::{Status, WaiterName};
 
 use crate::foreign::Foreign;
-use crate::hosts::host::Host;
+pub(crate) use crate::hosts::host::{Contact, Host};
 use crate::key::Key;
 use crate::lanes::Lanes;
 use crate::networks::Neighbours;
@@ -94,6 +94,11 @@ impl Hosts {
     /// What wakes the daemon: events of connections, completions, and processes.
     pub(crate) fn descriptors(&self) -> [std::os::fd::BorrowedFd<'_>; 3] {
         [self.events.as_fd(), self.completions.as_fd(), self.bell.as_fd()]
+    }
+
+    /// The remote hosts that are known.
+    pub(crate) fn known(&self) -> impl Iterator<Item = &Host> {
+        self.hosts.values()
     }
 
     /// The host with this name.

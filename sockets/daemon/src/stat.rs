@@ -3,24 +3,27 @@
 use core::net::SocketAddr;
 
 use serde_json::{Map, Value, json};
-use weft_sockets::end::Phase;
+use weft_sockets::end::{FAR, Phase};
 use weft_sockets::layout::{End, Totals};
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Carrier, Leg};
 
 use crate::address::Address;
+use crate::hosts::{Contact, Host};
 use crate::link::Channel;
 use crate::state::{Family, State};
 use crate::sums::Sums;
 
 /// Returns the section `sockets`: where the daemon listens, a line for each connection with a channel, one for each
-/// family of processes, and the sums since the daemon began.
+/// family of processes, one for each remote host, and the sums since the daemon began.
 pub(crate) fn tell(state: &State, address: &Address) -> Value {
     let mut sums = state.sums.clone();
     let families: Vec<Value> = state
         .families
-        .values()
-        .map(|family| {
+        .iter()
+        // A remote host has a family without processes.
+        .filter(|(name, _)| !state.is_host(**name))
+        .map(|(_, family)| {
             let mut own = Sums::default();
             for totals in [&family.slab.header().totals, &living(family)] {
                 own.add(totals);
@@ -33,16 +36,22 @@ pub(crate) fn tell(state: &State, address: &Address) -> Value {
         })
         .collect();
     let channels = state.links.iter().flat_map(|(name, link)| {
-        let families = link.families.map(|family| state.families.get(&family));
+        let families = link.families.map(|family| match state.families.get(&family) {
+            Some(_) if state.is_host(family) => Party::Host,
+            Some(family) => Party::Processes(family),
+            None => Party::Unknown,
+        });
         link.channels.iter().map(move |(number, channel)| (*name, *number, families, (&link.memory, channel)))
     });
     let connections: Vec<Value> = channels
         .map(|(link, number, families, channel)| connection(state, (link, number), families, channel))
         .collect();
+    let hosts: Option<Vec<Value>> = state.hosts.as_ref().map(|hosts| hosts.known().map(tell_host).collect());
     json!({
         "address": address.to_string(),
         "processes": families,
         "connections": connections,
+        "hosts": hosts,
         "waiting_claims": state.claims.len(),
         "ports": state.ports.len(),
         "links": state.links.len(),
@@ -54,6 +63,16 @@ pub(crate) fn tell(state: &State, address: &Address) -> Value {
 pub(crate) fn summary(state: &State, address: &Address) -> Value {
     let connections: usize = state.links.values().map(|link| link.channels.len()).sum();
     json!({ "address": address.to_string(), "connections": connections })
+}
+
+/// Who has an end of a channel.
+#[derive(Clone, Copy)]
+enum Party<'a> {
+    Processes(&'a Family),
+    /// A program of a remote host.
+    Host,
+    /// A family that has not shown a link of an earlier daemon.
+    Unknown,
 }
 
 /// What the ends of a family have done that are not closed.
@@ -83,12 +102,12 @@ fn pids(state: &State, family: &Family) -> Vec<i32> {
 fn connection(
     state: &State,
     (link, number): (u64, u32),
-    families: [Option<&Family>; 2],
+    families: [Party<'_>; 2],
     (memory, channel): (&weft_sockets::Link, &Channel),
 ) -> Value {
     let addresses = [channel.tuple.map(|tuple| tuple.local), channel.tuple.map(|tuple| tuple.peer)];
     let ends = [0, 1].map(|party: usize| match (families[party], channel.ends[party]) {
-        (Some(family), Some(end)) => family.slab.end(end.slot).map_or(Value::Null, |words| {
+        (Party::Processes(family), Some(end)) => family.slab.end(end.slot).map_or(Value::Null, |words| {
             let members = words.holders.members().filter_map(|place| family.members.get(&place));
             let ports = members.filter_map(|id| state.ports.get(id));
             let pids: Vec<i32> = ports.map(|port| port.pid).collect();
@@ -101,6 +120,10 @@ fn connection(
             }
             told
         }),
+        (Party::Host, Some(_)) => json!({
+            "address": addresses[party].map(|address| address.to_string()),
+            "is_remote": true,
+        }),
         _ => Value::Null,
     });
     json!({ "link": link, "channel": number, "ends": ends })
@@ -111,8 +134,9 @@ fn tell_end(end: &End, (uid, pids): (u32, Vec<i32>), address: Option<SocketAddr>
     let (out, counts) = (&end.outbound, &end.counts);
     let (written, consumed) = (load(&out.written), load(&end.inbound.consumed));
     let (out_ring, in_ring) = (load(&counts.out_ring), load(&counts.in_ring));
-    let (sends_by, window) = carrier(load(&out.leg));
-    let (reads_by, _) = carrier(load(&end.inbound.leg));
+    let is_far = end.has(FAR);
+    let (sends_by, window) = carrier(load(&out.leg), is_far);
+    let (reads_by, _) = carrier(load(&end.inbound.leg), is_far);
     json!({
         "address": address.map(|address| address.to_string()),
         "uid": uid,
@@ -133,9 +157,118 @@ fn tell_end(end: &End, (uid, pids): (u32, Vec<i32>), address: Option<SocketAddr>
 }
 
 /// Returns the name of what carries a direction, and the octets of its ring.
-fn carrier(leg: u64) -> (&'static str, u64) {
+fn carrier(leg: u64, is_far: bool) -> (&'static str, u64) {
     match Leg::from_word(leg).map(|leg| leg.carrier) {
-        Some(Carrier::Ring(place)) => ("memory", place.len()),
+        Some(Carrier::Ring(place)) => (if is_far { "rdma" } else { "memory" }, place.len()),
         _ => ("tcp", 0),
+    }
+}
+
+/// What is known of a remote host.
+fn tell_host(host: &Host) -> Value {
+    let state = match host.contact {
+        Contact::Up(_) => "up",
+        Contact::Opening(_) => "opening",
+        Contact::None(_) => "none",
+    };
+    json!({
+        "address": host.remote.to_string(),
+        "local": host.local.to_string(),
+        "state": state,
+        "channels": host.channels.len(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+    use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+    use rustix::event::epoll;
+    use weft_sockets::end::allocate;
+    use weft_sockets::{Claim, Claimant, Digests, Slab, Tuple};
+
+    use super::*;
+    use crate::hosts::Hosts;
+    use crate::lanes::Lanes;
+    use crate::rules::Rules;
+
+    /// A daemon with lanes, which is asked for the other end of this connection. No host has the addresses.
+    fn asked(tuple: (&str, &str)) -> (State, Tuple) {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a set");
+        let mut state = State::new(1000, Rules::default(), epoll).expect("a state");
+        let free = std::net::TcpListener::bind("0.0.0.0:0").expect("a port");
+        let port = free.local_addr().expect("a port").port();
+        drop(free);
+        let networks = "198.51.100.0/24".parse().expect("networks");
+        let hosts = Hosts::start(&Lanes { port, networks, ..Lanes::default() }, 1).expect("a device");
+        state.hosts = Some(hosts);
+        let (local, peer) = tuple;
+        let namespace = crate::kernel::namespace().expect("a namespace");
+        let address = |text: &str| text.parse().expect("an address");
+        let tuple = Tuple::new(namespace, address(local), address(peer));
+        let digests = Digests::default();
+        let (window_scales, options, is_far) = ((7, 7), 0, false);
+        let claim = Claim { tuple, window_scales, options, written: 1, consumed: 1, digests, is_far };
+        state.ask_host(Claimant { process: 1, slot: 0, generation: 0 }, &claim, Duration::from_secs(1));
+        (state, tuple)
+    }
+
+    fn section(state: &State) -> Value {
+        tell(state, &"@x".parse().expect("an address"))
+    }
+
+    #[test]
+    fn a_remote_host_is_listed_and_is_no_family_of_processes() {
+        let (state, _) = asked(("198.51.100.1:80", "198.51.100.2:5000"));
+        let told = section(&state);
+        let host = &told["hosts"][0];
+        assert_eq!((&host["address"], &host["local"]), (&json!("198.51.100.2"), &json!("198.51.100.1")));
+        assert!(["opening", "none"].contains(&host["state"].as_str().expect("a word")), "{host}");
+        assert_eq!((&host["channels"], told["hosts"].as_array().map(Vec::len)), (&json!(0), Some(1)));
+        assert_eq!(told["processes"], json!([]));
+        let (state, _) = asked(("198.51.100.1:80", "192.0.2.1:5000"));
+        assert_eq!(section(&state)["hosts"], json!([]), "lanes lead to other networks");
+    }
+
+    #[test]
+    fn a_daemon_without_lanes_knows_no_hosts() {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a set");
+        let state = State::new(1000, Rules::default(), epoll).expect("a state");
+        assert_eq!(section(&state)["hosts"], Value::Null);
+    }
+
+    #[test]
+    fn what_goes_to_another_host_goes_by_rdma() {
+        let (mut state, tuple) = asked(("198.51.100.1:80", "198.51.100.2:5000"));
+        let host = state.hosts.as_ref().and_then(|hosts| hosts.known().next()).expect("a host").name;
+        let slab = Slab::map(Slab::create().expect("a slab")).expect("a slab");
+        let (slot, end) = allocate(&slab, 0).expect("a place");
+        let family = Family {
+            uid: 1000,
+            slab,
+            members: BTreeMap::new(),
+            links: BTreeSet::new(),
+            channels: HashMap::new(),
+            by_slab: (0, 1),
+        };
+        let name = state.lasting_name();
+        state.families.insert(name, family);
+        let claimant = |process| Claimant { process, slot, generation: end.generation };
+        let opened =
+            state.channel([claimant(1), claimant(host)], ([name, host], [1000; 2]), tuple.mirrored());
+        let (_, _, rings, [party, other]) = opened.expect("a channel");
+        let words = state.families.get(&name).and_then(|family| family.slab.end(slot)).expect("an end");
+        let ring = Leg { number: 1, carrier: Carrier::Ring(rings[party]) };
+        words.outbound.leg.store(ring.to_word(), Ordering::Relaxed);
+        words.identity.flags.fetch_or(FAR, Ordering::Relaxed);
+        let told = section(&state);
+        let ends = &told["connections"][0]["ends"];
+        let (own, far) = (&ends[party], &ends[other]);
+        assert_eq!((&own["sends_by"], &own["reads_by"]), (&json!("rdma"), &json!("tcp")));
+        let remote = json!({ "address": "198.51.100.2:5000", "is_remote": true });
+        assert_eq!((&own["address"], far), (&json!("198.51.100.1:80"), &remote));
+        words.identity.flags.fetch_and(!FAR, Ordering::Relaxed);
+        assert_eq!(section(&state)["connections"][0]["ends"][party]["sends_by"], "memory");
     }
 }
