@@ -6,6 +6,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+
+mod notify;
+
 use rustix::process::geteuid;
 use weft_daemon::{Address, Config, Daemon, Key, Lanes, Networks, Rules, leave_parent, stop_signals};
 use weft_netif::Spec;
@@ -96,6 +99,10 @@ impl Args {
         // Nobody has to read it.
         let _unread = writeln!(std::io::stdout(), "listening at {}", config.address);
         daemon.run(stop).map_err(Failure::work)
+        // A daemon on demand has the variables of a program, and is not the service that is waited for.
+        if self.linger.is_none() {
+            notify::ready();
+        }
     }
 
     fn address(&self) -> Result<Address, Failure> {

@@ -1,10 +1,11 @@
 //! `weft daemon`: its address, its rules, its end, and what `weft stat sockets` says of it.
 
+use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::process::{Process, path_in, run};
+use crate::process::{PATIENCE, Process, path_in, run};
 use crate::support::Folder;
 
 fn start(folder: &Folder, words: &[&str]) -> Process {
@@ -39,6 +40,26 @@ fn signals_end_it_and_a_second_one_says_that_the_address_is_taken() {
         let done = daemon.finish();
         assert_eq!((done.status, done.stderr.len()), (0, 0), "{done:?}");
     }
+}
+
+#[test]
+fn a_service_manager_hears_when_programs_can_come() {
+    let folder = Folder::new();
+    let (path, name) = (path_in(&folder, "notify"), format!("@weft-cli-ready-{}", std::process::id()));
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let daemon = Process::start(command(&folder, &["--name", &name]).env("NOTIFY_SOCKET", &path));
+    let mut word = [0; 64];
+    let len = manager.recv(&mut word).unwrap();
+    assert_eq!(&word[..len], b"READY=1");
+    assert_eq!(daemon.line(), format!("listening at {name}"));
+    signal(&daemon, Signal::TERM);
+    assert_eq!(daemon.finish().status, 0);
+    // One on demand is not the service.
+    let mut on_demand = command(&folder, &["--name", &name, "--linger", "0"]);
+    assert_eq!(Process::start(on_demand.env("NOTIFY_SOCKET", &path)).finish().status, 0);
+    manager.set_nonblocking(true).unwrap();
+    assert!(manager.recv(&mut word).is_err());
 }
 
 #[test]

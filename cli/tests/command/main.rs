@@ -22,5 +22,6 @@ mod stat;
 mod support;
 mod tap;
 mod tshark;
+mod units;
 mod usage;
 mod xdp;
