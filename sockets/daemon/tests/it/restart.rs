@@ -3,6 +3,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use weft_daemon::Config;
+use weft_sockets::end::FAR;
+use weft_sockets::layout::RESET;
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Link, RingPlace, ToDaemon, ToProcess, WaiterName};
 
@@ -115,6 +117,36 @@ fn a_link_whose_other_end_never_comes_goes_with_the_own_end() {
     let (_daemon, Pair { client, offer: (link, channel, party), .. }) = replaced();
     client.close((link, channel, party));
     hear(&client, |mail| *mail == ToProcess::LinkGone { link });
+}
+
+/// The daemon that ended was the other party itself. What the other host has received is not known any more.
+#[test]
+fn an_end_whose_other_end_is_on_another_host_is_reset() {
+    for is_far in [true, false] {
+        let (second, mut pair) = left();
+        let (link, channel, party) = pair.offer;
+        let end = pair.client.slab.end(0).expect("an end");
+        end.identity.flags.fetch_or(if is_far { FAR } else { 0 }, Ordering::Relaxed);
+        pair.client.come_back(&second.address.to_string());
+        pair.client.status.page().0[0].asleep.store(1, Ordering::SeqCst);
+        pair.client.send(ToDaemon::ShowLink { link, party }, &[pair.file.as_fd()]);
+        if is_far {
+            assert!(is_readable(&pair.client.bell, HANG), "its sleepers hear of it");
+        } else {
+            // The daemon handles messages in order.
+            pair.client.send(ToDaemon::Ring { link, party, sleeper: None }, &[]);
+            pair.puppet.order("show");
+            hear(&pair.client, |mail| matches!(mail, ToProcess::LinkMade { .. }));
+        }
+        let memory = Link::map(&pair.file).expect("a link");
+        let words = &memory.channel(channel).expect("a channel").directions[1 - usize::from(party)];
+        assert_eq!(words.producer.flags.load(Ordering::SeqCst) & RESET != 0, is_far);
+        if is_far {
+            pair.client.send(ToDaemon::WantRing { link, channel, party, log2: 16 }, &[]);
+            pair.client.close(pair.offer);
+            hear(&pair.client, |mail| *mail == ToProcess::LinkGone { link });
+        }
+    }
 }
 
 #[test]
