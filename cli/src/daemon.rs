@@ -76,7 +76,8 @@ pub fn run(args: &Args) -> ExitCode {
 
 impl Args {
     fn serve(&self) -> Result<(), Failure> {
-        let (rules, lanes) = (self.rules()?, self.lanes.is_some().then(|| self.lanes()).transpose()?);
+        // Their settings are checked, also if they are not wanted.
+        let (rules, lanes) = (self.rules()?, Some(self.lanes()?).filter(|_| self.lanes.is_some()));
         if self.linger.is_some() {
             leave_parent();
         }
@@ -98,11 +99,11 @@ impl Args {
         }
         // Nobody has to read it.
         let _unread = writeln!(std::io::stdout(), "listening at {}", config.address);
-        daemon.run(stop).map_err(Failure::work)
         // A daemon on demand has the variables of a program, and is not the service that is waited for.
         if self.linger.is_none() {
             notify::ready();
         }
+        daemon.run(stop).map_err(Failure::work)
     }
 
     fn address(&self) -> Result<Address, Failure> {

@@ -91,6 +91,11 @@ impl Args {
         let [program, arguments @ ..] = self.program.as_slice() else {
             return Err(Failure::usage("name a program to run, as in weft sockets -- redis-server"));
         };
+        if program.is_empty() {
+            return Err(Failure::usage(
+                "the program's name is empty: name one, as in weft sockets -- redis-server",
+            ));
+        }
         if program.as_encoded_bytes().starts_with(b"-") {
             let option = program.display();
             return Err(Failure::usage(format!(

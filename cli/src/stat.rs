@@ -29,6 +29,9 @@ fn show(args: &Args) -> Result<(), Failure> {
     if args.stags && args.what != What::Mr {
         return Err(Failure::usage("--stags is for mr"));
     }
+    if args.all && (args.what != What::Counters || args.subject == Some(Subject::Sockets)) {
+        return Err(Failure::usage("--all is for counters"));
+    }
     let folder =
         args.dir.clone().or_else(weft_stat::stat_folder_from_env).unwrap_or_else(weft_stat::stat_folder);
     let target = match args.subject {

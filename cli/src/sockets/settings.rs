@@ -46,6 +46,12 @@ enum Trace {
 impl Settings {
     /// Returns the settings of these flags and of the environment.
     pub(super) fn new(flags: Flags) -> Result<Self, Failure> {
+        if let Some(name) = unknown(std::env::vars_os().map(|(name, _)| name)) {
+            let name = name.display();
+            return Err(Failure::usage(format!(
+                "{name}: there is no such variable (there are {MODE}, {STRICT} and {TRACE})"
+            )));
+        }
         Self::with(flags, |name| std::env::var_os(name))
     }
 
@@ -121,6 +127,14 @@ fn appended(file: &Path) -> Result<PathBuf, Failure> {
     path.map_err(|error| wrong(TRACE, &format!("{}: {error}", file.display())))
 }
 
+/// Returns the first name that begins as those of the library, and that it does not know.
+fn unknown(mut names: impl Iterator<Item = OsString>) -> Option<OsString> {
+    names.find(|name| {
+        name.as_encoded_bytes().starts_with(b"WEFT_SOCKET")
+            && ![MODE, STRICT, TRACE].iter().any(|known| name == known)
+    })
+}
+
 fn mode(word: String) -> Result<String, Failure> {
     if MODES.contains(&word.as_str()) {
         return Ok(word);
@@ -183,6 +197,15 @@ mod tests {
         let found = settings(Flags::default(), &empty).unwrap();
         assert_eq!(found, settings(Flags::default(), &[]).unwrap());
         assert_eq!((found.mode.as_str(), found.spin, found.daemon), ("auto", None, None));
+    }
+
+    #[test]
+    fn a_name_that_is_misspelt_is_found() {
+        let found = |names: &[&str]| unknown(names.iter().map(OsString::from));
+        assert_eq!(found(&[MODE, SPIN, STRICT, DAEMON, TRACE, "PATH", "WEFT_STAT"]), None);
+        for name in ["WEFT_SOCKETS_TRAC", "WEFT_SOCKETS_SPIN", "WEFT_SOCKET", "WEFT_SOCKETSTRICT"] {
+            assert_eq!(found(&["PATH", MODE, name]), Some(name.into()));
+        }
     }
 
     #[test]

@@ -76,6 +76,10 @@ fn wrong_arguments_are_one_line() {
             "daemon --lanes 10.0.0.0/33".to_owned(),
             "--lanes: `10.0.0.0/33`: a network is an address and a prefix",
         ),
+        (
+            "daemon --lanes 10.0.0.1/8".to_owned(),
+            "--lanes: `10.0.0.1/8`: the address has bits behind the prefix: 10.0.0.0/8 is the network",
+        ),
         ("daemon --lanes none,10.0.0.0/8".to_owned(), "--lanes: `none`"),
         (format!("daemon --key {rules}x"), "rulesx: No such file"),
         ("daemon --key /dev/null".to_owned(), "--key: /dev/null: a key is in a plain file"),
@@ -133,6 +137,8 @@ fn stat_tells_that_no_daemon_knows_a_process() {
             format!("knows process {own}: `weft sockets` did not"),
         ),
         (format!("stat {} --dir {dir}", daemon.id()), 1, "no `counters`, but device and sockets".to_owned()),
+        (format!("stat sockets --all --dir {dir}"), 2, "--all is for counters".to_owned()),
+        (format!("stat {own} sockets --all --dir {dir}"), 2, "--all is for counters".to_owned()),
         (format!("stat sockets qp --dir {dir}"), 2, "nothing stands behind `sockets`".to_owned()),
     ] {
         let done = run(&line);

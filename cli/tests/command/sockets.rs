@@ -77,6 +77,7 @@ fn a_wrong_variable_is_one_line_before_the_program_starts() {
         ("WEFT_SOCKETS_STRICT", "yes", "WEFT_SOCKETS_STRICT: `yes` is neither 0 nor 1"),
         ("WEFT_SOCKETS_TRACE", "/no/such/x", "WEFT_SOCKETS_TRACE: /no/such/x: No such file"),
         ("WEFT_DAEMON", "mine", "WEFT_DAEMON: `mine`: a daemon's address is @NAME"),
+        ("WEFT_SOCKETS_TRAC", "x", "WEFT_SOCKETS_TRAC: there is no such variable (there are WEFT_SOCKETS, "),
     ] {
         let done = weft.run_with(variable, value, &["--", "echo", "started"]);
         assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (2, 0, 1), "{done:?}");
@@ -104,6 +105,9 @@ fn the_exit_status_is_the_programs() {
     assert_eq!((done.status, done.stderr), (127, vec![line.to_owned()]));
     let done = weft.run(&["--explain", "--", "/dev/null"]);
     assert_eq!((done.status, done.stderr.len()), (126, 1), "{done:?}");
+    let done = weft.run(&["--", ""]);
+    assert_eq!((done.status, done.stderr.len()), (2, 1), "{done:?}");
+    assert!(done.stderr[0].contains("the program's name is empty"), "{done:?}");
     let done = weft.run(&["--nosuch", "--", "true"]);
     assert_eq!((done.status, done.stderr.len()), (2, 1), "{done:?}");
     assert!(done.stderr[0].contains("there is no option --nosuch"), "{done:?}");

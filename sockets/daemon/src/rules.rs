@@ -131,6 +131,7 @@ mod tests {
             ("deny port", "`port`: a value is missing"),
             ("deny port 70000", "`70000`"),
             ("deny net 10.0.0.0/33", "`10.0.0.0/33`"),
+            ("deny net 10.0.0.1/8", "10.0.0.0/8 is the network"),
             ("deny net 10.0.0.0/", "`10.0.0.0/`"),
             ("deny uid no-such-user-here", "no such user"),
             ("deny port 1 port 2", "`port` stands twice"),
