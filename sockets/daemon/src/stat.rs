@@ -182,13 +182,14 @@ fn tell_host(host: &Host) -> Value {
 #[cfg(test)]
 mod tests {
     use core::time::Duration;
-    use std::collections::{BTreeMap, BTreeSet, HashMap};
 
     use rustix::event::epoll;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use weft_sockets::end::allocate;
-    use weft_sockets::{Claim, Claimant, Digests, Slab, Tuple};
+    use weft_sockets::{Claim, Claimant, Digests, Slab, Status, Tuple, VERSION};
 
     use super::*;
+    use crate::foreign::Foreign;
     use crate::hosts::Hosts;
     use crate::lanes::Lanes;
     use crate::rules::Rules;
@@ -238,33 +239,41 @@ mod tests {
         assert_eq!(section(&state)["hosts"], Value::Null);
     }
 
+    /// A process that comes to a daemon, with an end that it has claimed.
+    fn claimant(state: &mut State) -> Claimant {
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (port, _other) = pair.expect("a pair");
+        assert!(state.accept(port, 1000, 7));
+        let process = *state.ports.last_key_value().expect("a port").0;
+        let memory = Slab::create().expect("a slab");
+        let (slot, end) = allocate(&Slab::map(&memory).expect("a slab"), 0).expect("a place");
+        let life = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("an eventfd");
+        let (page, _status) = Status::create().expect("a page");
+        let memory = [life, page, memory].map(Foreign::harmless);
+        state.register(process, (VERSION, VERSION, 0), memory, Duration::ZERO).expect("a member");
+        Claimant { process, slot, generation: end.generation }
+    }
+
     #[test]
     fn what_goes_to_another_host_goes_by_rdma() {
         let (mut state, tuple) = asked(("198.51.100.1:80", "198.51.100.2:5000"));
         let host = state.hosts.as_ref().and_then(|hosts| hosts.known().next()).expect("a host").name;
-        let slab = Slab::map(Slab::create().expect("a slab")).expect("a slab");
-        let (slot, end) = allocate(&slab, 0).expect("a place");
-        let family = Family {
-            uid: 1000,
-            slab,
-            members: BTreeMap::new(),
-            links: BTreeSet::new(),
-            channels: HashMap::new(),
-            by_slab: (0, 1),
+        let me = claimant(&mut state);
+        state.join_host(me, host, 1, tuple);
+        let (link, channel, party) = {
+            let (name, link) = state.links.first_key_value().expect("a link");
+            let party = usize::from(link.families[0] == host);
+            (*name, *link.channels.first_key_value().expect("a channel").0, party)
         };
-        let name = state.lasting_name();
-        state.families.insert(name, family);
-        let claimant = |process| Claimant { process, slot, generation: end.generation };
-        let opened =
-            state.channel([claimant(1), claimant(host)], ([name, host], [1000; 2]), tuple.mirrored());
-        let (_, _, rings, [party, other]) = opened.expect("a channel");
-        let words = state.families.get(&name).and_then(|family| family.slab.end(slot)).expect("an end");
-        let ring = Leg { number: 1, carrier: Carrier::Ring(rings[party]) };
-        words.outbound.leg.store(ring.to_word(), Ordering::Relaxed);
+        let ring = state.links.get(&link).and_then(|link| link.ring(channel, party)).expect("a ring");
+        let family = state.member(me.process).expect("a member").family;
+        let words = state.families.get(&family).and_then(|family| family.slab.end(me.slot)).expect("an end");
+        let leg = Leg { number: 1, carrier: Carrier::Ring(ring) };
+        words.outbound.leg.store(leg.to_word(), Ordering::Relaxed);
         words.identity.flags.fetch_or(FAR, Ordering::Relaxed);
         let told = section(&state);
         let ends = &told["connections"][0]["ends"];
-        let (own, far) = (&ends[party], &ends[other]);
+        let (own, far) = (&ends[party], &ends[1 - party]);
         assert_eq!((&own["sends_by"], &own["reads_by"]), (&json!("rdma"), &json!("tcp")));
         let remote = json!({ "address": "198.51.100.2:5000", "is_remote": true });
         assert_eq!((&own["address"], far), (&json!("198.51.100.1:80"), &remote));

@@ -142,7 +142,7 @@ impl State {
         Ok(())
     }
 
-    /// Gives a process a channel with this daemon in the place of a host.
+    /// Gives a process a channel with this daemon in the place of a host. `tuple` is that of the process.
     fn half(&mut self, claimant: Claimant, name: u64, tuple: Tuple, secret: Secret) -> Option<Half> {
         let member = self.member(claimant.process)?.family;
         let uid = self.families.get(&member)?.uid;
@@ -151,7 +151,7 @@ impl State {
             return None;
         }
         let remote = remote_claimant(name, 0);
-        let opened = self.channel([claimant, remote], ([member, name], [uid, uid]), tuple);
+        let opened = self.channel([claimant, remote], ([member, name], [uid, uid]), tuple.mirrored());
         let Some((link, number, rings, [party, other])) = opened else {
             self.limits.give_ring(uid, len);
             return None;
