@@ -150,6 +150,16 @@ impl Member {
         }
     }
 
+    /// Notes what the kernel has told before it counted, so that the next report has it. That may be octets, too, which the
+    /// kernel tells once.
+    pub(crate) fn tell_late_news(&mut self, stream: &Stream, descriptor: c_int) {
+        let told = overtaken::counted(stream, descriptor, anchor::news(descriptor));
+        if told != 0 {
+            anchor::note_news(stream);
+            self.interest.tell(u32::from(told.cast_unsigned()));
+        }
+    }
+
     /// Looks at the rings.
     pub(crate) fn look(&self, stream: &Stream, descriptor: c_int) -> Look {
         let mut look = Look::default();

@@ -94,9 +94,11 @@ pub(crate) fn is_late(stream: &Stream) -> bool {
     stream.end.has(FAR) && stream.end.inbound.early.load(Ordering::Relaxed) != 0 && !is_told(stream)
 }
 
-/// True if the link tells that the other end is done with the connection.
+/// True if the link tells that the other end is done with the connection, or with the ring.
 fn is_told(stream: &Stream) -> bool {
-    channel::offered_inbound(stream).is_none_or(|inbound| inbound.end().is_some() || inbound.is_reset())
+    channel::offered_inbound(stream).is_none_or(|inbound| {
+        inbound.end().is_some() || inbound.is_reset() || inbound.is_before_tcp() == Ok(true)
+    })
 }
 
 /// The news of an end of the stream.

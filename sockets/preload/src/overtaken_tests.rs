@@ -283,6 +283,34 @@ fn waits_tell_the_end_once_the_link_does_or_the_time_is_over() {
 }
 
 #[test]
+fn a_set_tells_octets_by_tcp_once_the_link_does() {
+    let _turn = family::turn();
+    for modes in [0, libc::EPOLLET] {
+        let mut far = Far::new(0x602c);
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a set");
+        let (own, set_number) = (far.own.as_raw_fd(), set.as_raw_fd());
+        sets::enter(set_number);
+        let wanted = (libc::EPOLLIN | modes).cast_unsigned();
+        assert_eq!(control::control(set_number, libc::EPOLL_CTL_ADD, own, Some((wanted, 7))), 0);
+        let asked = || {
+            let mut events = [epoll_event { events: 0, u64: 0 }; 4];
+            let count = waits::wait(set_number, &mut events, Some(clock::span(0)), None);
+            (count, if count == 1 { events[0].events } else { 0 })
+        };
+        far.other.write_all(b"tcp").expect("room");
+        while anchor::news(own) & POLLIN == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!((asked(), asked()), ((0, 0), (0, 0)), "octets of the ring may come before them");
+        assert_eq!(far.from_there.begin_leg(Carrier::Tcp), Ok(true));
+        assert_eq!((asked(), far.receive()), ((1, libc::EPOLLIN.cast_unsigned()), 3));
+        sets::forget(own, far.ends[0].handle);
+        table::replace(set_number, Entry::Unknown);
+        far.forget(0x602c);
+    }
+}
+
+#[test]
 fn a_wait_for_a_set_in_a_list_or_in_a_set_hears_of_an_end_that_the_link_does_not_tell() {
     let _turn = family::turn();
     for is_in_a_set in [false, true] {

@@ -193,7 +193,7 @@ impl Set {
                 match overtaken::left(&stream) {
                     Some(left) => least = Some(least.map_or(left, |least: u64| least.min(left))),
                     None if stream.end.inbound.early.load(Ordering::Relaxed) != 0 => {
-                        member.tell_news(&stream, descriptor);
+                        member.tell_late_news(&stream, descriptor);
                         self.store(descriptor, member);
                     }
                     None => {}
