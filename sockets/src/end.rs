@@ -324,6 +324,9 @@ pub const EAGER: u32 = 256;
 pub const WIDE: u32 = 512;
 /// The other end is on another host. The other party of the link is the daemon.
 pub const FAR: u32 = 1024;
+/// The daemon wants both directions back on TCP. A process that holds the end obeys at its next call, and takes the mark
+/// away.
+pub const DRAIN: u32 = 2048;
 /// `flags` of a direction: the program has shut it down.
 pub const SHUT: u32 = 1;
 /// `flags` of a direction: the program has been told of its end.

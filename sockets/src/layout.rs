@@ -176,7 +176,9 @@ pub struct Member {
     pub mail: AtomicU32,
     /// When it started, as `/proc/PID/stat` has it, since process ids come again.
     pub started: AtomicU64,
-    reserved: [UnusedU64; 6],
+    /// Not 0 if the daemon has marked ends that this member [drains](crate::end::DRAIN).
+    pub drain: AtomicU32,
+    reserved: [UnusedU32; 11],
 }
 
 /// One end of a connection, as the processes that inherited it from one another know it.

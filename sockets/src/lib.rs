@@ -32,6 +32,8 @@ mod memory;
 #[path = "memory/model.rs"]
 mod memory;
 mod message;
+#[cfg(not(loom))]
+mod order;
 mod outbound;
 mod pace;
 mod reason;
@@ -59,6 +61,8 @@ pub use matching::{Claimant, Claims, Outcome};
 #[cfg(not(loom))]
 pub use memory::{Link, Mapping, Octets, Slab, Status};
 pub use message::{Encoded, MESSAGE_DESCRIPTORS, MESSAGE_LEN, ToDaemon, ToProcess, VERSION};
+#[cfg(not(loom))]
+pub use order::{Answer, Denial, Order};
 pub use outbound::{Outbound, Sink};
 pub use pace::{LONGEST, Pace, Situation, Step, Wait};
 pub use reason::Reason;

@@ -12,7 +12,7 @@ use rustix::net::{
     SendFlags, recvmsg, sendmsg,
 };
 use weft_sockets::sync::Ordering;
-use weft_sockets::{MESSAGE_LEN, Status, ToDaemon, ToProcess};
+use weft_sockets::{Answer, MESSAGE_LEN, Order, Status, ToDaemon, ToProcess};
 
 use crate::bell::Bell;
 use crate::foreign::{Closer, Foreign};
@@ -61,6 +61,8 @@ pub(crate) struct Mail {
 pub(crate) enum Received {
     Nothing,
     Message(ToDaemon, Vec<Foreign>),
+    /// A command of an operator, and no process, has the port.
+    Order(Order),
     /// The process has closed the port, or has broken a rule.
     End,
 }
@@ -107,8 +109,17 @@ impl Port {
             Some(message) if message.descriptors() == descriptors.len() => {
                 Received::Message(message, descriptors)
             }
+            None if descriptors.is_empty() && self.member.is_none() => {
+                octets.get(..len).and_then(Order::decode).map_or(Received::End, Received::Order)
+            }
             _ => Received::End,
         }
+    }
+
+    /// Answers a command without waiting. Returns false if it does not hear that.
+    pub(crate) fn answer(&self, answer: Answer, descriptor: Option<BorrowedFd<'_>>) -> bool {
+        let Some(socket) = &self.socket else { return false };
+        send(socket.as_fd(), &answer.encode(), descriptor).is_ok()
     }
 
     /// Adds a message to the outbox. Returns false if the process has left too many unread.
@@ -171,16 +182,21 @@ impl Member {
 
 impl Mail {
     fn send(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
-        let octets = self.message.encode();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let descriptors = self.descriptor.as_ref().map(|descriptor| [descriptor.as_fd()]);
-        if let Some(descriptors) = &descriptors {
-            control.push(SendAncillaryMessage::ScmRights(descriptors));
-        }
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        sendmsg(socket, &[IoSlice::new(&octets)], &mut control, flags).map(drop)
+        let descriptor = self.descriptor.as_ref().map(|descriptor| descriptor.as_fd());
+        send(socket, &self.message.encode(), descriptor)
     }
+}
+
+/// Sends a message without waiting.
+fn send(socket: BorrowedFd<'_>, octets: &[u8], descriptor: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = descriptor.map(|descriptor| [descriptor]);
+    if let Some(descriptors) = &descriptors {
+        control.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(socket, &[IoSlice::new(octets)], &mut control, flags).map(drop)
 }
 
 /// The kernel's limit for a message, `SCM_MAX_FD`.

@@ -14,6 +14,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with};
 use rustix::process::{Resource, geteuid, getrlimit, setrlimit};
+use weft_sockets::Answer;
 use weft_stat::{Section, Server};
 
 use crate::address::Address;
@@ -21,6 +22,8 @@ use crate::hosts::Hosts;
 use crate::kernel::credentials;
 use crate::lanes::Lanes;
 use crate::limits::Limits;
+use crate::operator::Operator;
+use crate::orders::Succession;
 use crate::rules::Rules;
 use crate::stat;
 use crate::state::State;
@@ -51,6 +54,12 @@ pub struct Daemon {
     server: Option<Server>,
     /// The path of the listener, removed at the end.
     path: Option<PathBuf>,
+    /// The port to the daemon whose place this one takes, until that has left.
+    predecessor: Option<OwnedFd>,
+    /// The lanes that are to be opened, and since when: the port may be the predecessor's for a moment still.
+    lanes: Option<(Lanes, Duration)>,
+    /// Since when a successor has the listener.
+    giving: Option<Duration>,
 }
 
 impl Daemon {
@@ -59,26 +68,41 @@ impl Daemon {
     /// # Errors
     /// If another daemon has the address, or the kernel refuses what is needed.
     pub fn start(config: &Config) -> io::Result<Self> {
-        let path = config.address.socket.path().map(|path| PathBuf::from(to_os(path.to_bytes())));
-        let listener = listener(&config.address, path.as_ref())?;
+        let listener = listener(&config.address, path_of(config).as_ref())?;
+        let it = Self::with(config, listener)?;
+        if let Some(lanes) = &config.lanes {
+            it.open_lanes(lanes)?;
+        }
+        Ok(it)
+    }
+
+    /// As [`start`](Self::start), in the place of a daemon that has the address, if there is one. That daemon gives its
+    /// socket away, so that no program finds the address without a daemon, and leaves. Links between programs go on.
+    /// Connections to other hosts go on by TCP.
+    ///
+    /// # Errors
+    /// As of [`start`](Self::start), and if the other daemon does not obey. Then it goes on.
+    pub fn replace(config: &Config) -> io::Result<Self> {
+        let Some(other) = Operator::connect(&config.address)? else { return Self::start(config) };
+        let listener = other.replace()?;
+        // The kernel tells programs who has called this last.
+        listen(&listener, BACKLOG)?;
+        let mut it = Self::with(config, listener)?;
+        let predecessor = other.take_over()?;
+        let event = epoll::EventData::new_u64(PREDECESSOR);
+        epoll::add(&lock(&it.state).epoll, &predecessor, event, epoll::EventFlags::IN)?;
+        it.predecessor = Some(predecessor);
+        it.lanes = config.lanes.clone().map(|lanes| (lanes, Duration::ZERO));
+        Ok(it)
+    }
+
+    fn with(config: &Config, listener: OwnedFd) -> io::Result<Self> {
         let most = raise_limit();
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
         let mut state = State::new(geteuid().as_raw(), config.rules.clone(), epoll)?;
         // Other users find the rest.
         state.limits = Limits::new(if geteuid().is_root() { most / 4 } else { most / 4 * 3 });
-        if let Some(lanes) = &config.lanes {
-            let hosts = Hosts::start(lanes, state.epoch)?;
-            for descriptor in hosts.descriptors() {
-                epoll::add(
-                    &state.epoll,
-                    descriptor,
-                    epoll::EventData::new_u64(LANES),
-                    epoll::EventFlags::IN,
-                )?;
-            }
-            state.hosts = Some(hosts);
-        }
         let state = Arc::new(Mutex::new(state));
         let (start, linger) = (now(), config.linger);
         Ok(Self {
@@ -89,8 +113,22 @@ impl Daemon {
             linger,
             spare: spare(),
             server: None,
-            path,
+            path: path_of(config),
+            predecessor: None,
+            lanes: None,
+            giving: None,
         })
+    }
+
+    fn open_lanes(&self, lanes: &Lanes) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        let hosts = Hosts::start(lanes, state.epoch)?;
+        for descriptor in hosts.descriptors() {
+            let event = epoll::EventData::new_u64(LANES);
+            epoll::add(&state.epoll, descriptor, event, epoll::EventFlags::IN)?;
+        }
+        state.hosts = Some(hosts);
+        Ok(())
     }
 
     /// Answers `weft stat` in this folder from now on.
@@ -125,7 +163,9 @@ impl Daemon {
                     busy = self.start.elapsed();
                 }
                 let alone = self.linger.filter(|_| state.ports.is_empty()).map(|linger| busy + linger);
-                let retry = is_stalled.then(|| self.start.elapsed() + RETRY);
+                let is_opening = self.lanes.is_some() && self.predecessor.is_none();
+                let retry =
+                    (is_stalled || is_opening || self.giving.is_some()).then(|| self.start.elapsed() + RETRY);
                 let next = [state.deadline(), alone, retry].into_iter().flatten().min();
                 next.map(|next| next.saturating_sub(self.start.elapsed()) + ROUNDING)
             };
@@ -141,16 +181,74 @@ impl Daemon {
                     LISTENER => self.accept(),
                     // Each round begins with them.
                     LANES => {}
+                    PREDECESSOR => self.come_after()?,
                     token => self.handle(token, event.flags),
                 }
             }
+            self.try_lanes()?;
             let now = self.start.elapsed();
             let mut state = lock(&self.state);
             state.expire(now);
-            if self.linger.is_some_and(|linger| state.ports.is_empty() && now >= busy + linger) {
+            let is_spent = self.linger.is_some_and(|linger| state.ports.is_empty() && now >= busy + linger);
+            drop(state);
+            if is_spent || self.make_way()? {
                 return Ok(());
             }
         }
+    }
+
+    /// The predecessor has left.
+    fn come_after(&mut self) -> io::Result<()> {
+        if let Some(predecessor) = self.predecessor.take() {
+            epoll::delete(&lock(&self.state).epoll, &predecessor)?;
+        }
+        let now = self.start.elapsed();
+        self.lanes.iter_mut().for_each(|(_, since)| *since = now);
+        Ok(())
+    }
+
+    /// Opens the lanes once the predecessor has left.
+    fn try_lanes(&mut self) -> io::Result<()> {
+        let Some((lanes, since)) = self.lanes.take_if(|_| self.predecessor.is_none()) else { return Ok(()) };
+        match self.open_lanes(&lanes) {
+            // The kernel, or another thread of the predecessor, may have to close it.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && self.start.elapsed() < since + LATE => {
+                self.lanes = Some((lanes, since));
+                Ok(())
+            }
+            opened => opened,
+        }
+    }
+
+    /// Goes on with giving the place to a successor. Returns true if this daemon has to leave now.
+    fn make_way(&mut self) -> io::Result<bool> {
+        let (mut state, now) = (lock(&self.state), self.start.elapsed());
+        match (state.succession, self.giving) {
+            (Succession::Asked(id), _) => {
+                epoll::delete(&state.epoll, &self.listener)?;
+                self.giving = Some(now);
+                state.succession = Succession::Given(id);
+                state.answer(id, Answer::Listener {}, Some(self.listener.as_fd()));
+            }
+            (Succession::Given(id), Some(since)) if now >= since + LATE => state.disconnect(id),
+            // It has gone before it served.
+            (Succession::None, Some(_)) => {
+                let event = epoll::EventData::new_u64(LISTENER);
+                epoll::add(&state.epoll, &self.listener, event, epoll::EventFlags::IN)?;
+                // The kernel tells programs who has called this last.
+                listen(&self.listener, BACKLOG)?;
+                self.giving = None;
+            }
+            (Succession::Taken, _) if !state.is_draining_hosts() => {
+                // What goes with the next turn: their last words.
+                state.serve_hosts(now);
+                state.hosts = None;
+                self.path = None;
+                return Ok(true);
+            }
+            _ => {}
+        }
+        Ok(false)
     }
 
     fn handle(&self, token: u64, flags: epoll::EventFlags) {
@@ -258,6 +356,11 @@ fn spare() -> Option<OwnedFd> {
     open("/dev/null", OFlags::CLOEXEC | OFlags::RDONLY, Mode::empty()).ok()
 }
 
+/// The path at which a daemon listens, if it has one.
+fn path_of(config: &Config) -> Option<PathBuf> {
+    config.address.socket.path().map(|path| PathBuf::from(to_os(path.to_bytes())))
+}
+
 fn to_os(octets: &[u8]) -> &std::ffi::OsStr {
     std::os::unix::ffi::OsStrExt::from_bytes(octets)
 }
@@ -267,10 +370,13 @@ const NOBODY: u32 = u32::MAX;
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 const LANES: u64 = u64::MAX;
+const PREDECESSOR: u64 = u64::MAX - 1;
 /// Events that are taken at a time.
 const EVENTS: usize = 64;
 const BACKLOG: i32 = 1024;
 /// After this time the daemon tries again what the kernel had no memory for.
 const RETRY: Duration = Duration::from_millis(100);
+/// The time that a successor has to serve, and the port of a predecessor to become free.
+const LATE: Duration = Duration::from_secs(5);
 /// The kernel may wake a little early.
 const ROUNDING: Duration = Duration::from_millis(1);

@@ -11,11 +11,13 @@ use weft_sockets::layout::MEMBERS;
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Claims, MAX_LOG2, MIN_LOG2, Reason, Slab, Status, ToDaemon, ToProcess, VERSION};
 
+use crate::drains::Drain;
 use crate::foreign::Foreign;
 use crate::hosts::Hosts;
 use crate::kernel::pid_of;
 use crate::limits::Limits;
 use crate::link::{End, Link};
+use crate::orders::Succession;
 use crate::port::{Mail, Member, Outbox, Port, Received};
 use crate::rules::Rules;
 use crate::sums::Sums;
@@ -45,6 +47,9 @@ pub(crate) struct State {
     /// Places of families that a process has taken for a child that it was about to fork, and when they are looked at
     /// again.
     pub(crate) unborn: BTreeMap<(u64, u16), Duration>,
+    /// The connections that are on their way back to TCP.
+    pub(crate) drains: Vec<Drain>,
+    pub(crate) succession: Succession,
 }
 
 /// Processes with one slab.
@@ -81,6 +86,8 @@ impl State {
             by_slab: HashMap::new(),
             unsent: BTreeSet::new(),
             unborn: BTreeMap::new(),
+            drains: Vec::new(),
+            succession: Succession::None,
         };
         it.epoch = u64::from_ne_bytes(crate::kernel::random()?);
         Ok(it)
@@ -88,7 +95,8 @@ impl State {
 
     /// Takes a process that has connected. Returns false if its user has too many.
     pub(crate) fn accept(&mut self, socket: OwnedFd, uid: u32, pid: i32) -> bool {
-        let is_served = self.uid == 0 || self.uid == uid;
+        // Commands of root come to each daemon.
+        let is_served = self.uid == 0 || self.uid == uid || uid == 0;
         let socket = self.limits.foreign(uid, socket);
         if !is_served || !self.limits.take_port(uid, Some(&socket)) {
             return false;
@@ -117,6 +125,10 @@ impl State {
                         return;
                     }
                 }
+                Received::Order(order) => {
+                    self.obey(id, order, now);
+                    Ok(())
+                }
                 Received::End => Err(Broken),
             };
             if handled.is_err() {
@@ -141,11 +153,14 @@ impl State {
             self.drop_claim(claimant, Reason::NoPartner);
         }
         self.look_for_births(now);
+        self.look_at_drains(now);
     }
 
     /// Returns when [`expire`](Self::expire) has something to do.
     pub(crate) fn deadline(&mut self) -> Option<Duration> {
-        self.unborn.values().copied().chain(self.claims.deadline()).chain(self.lanes_deadline()).min()
+        let births = self.unborn.values().copied();
+        let others = [self.claims.deadline(), self.lanes_deadline(), self.drains_deadline()];
+        births.chain(others.into_iter().flatten()).min()
     }
 
     /// Sends what is to be sent. Returns true if some of it has to be tried again soon.
@@ -210,6 +225,7 @@ impl State {
     /// Closes a port. A registered process stays known until it ends.
     pub(crate) fn disconnect(&mut self, id: u64) {
         self.claims.forget(id);
+        self.end_succession(id);
         let Some(port) = self.ports.get_mut(&id) else { return };
         port.disconnect();
         if port.member.is_none() {

@@ -4,6 +4,7 @@ mod client;
 mod death;
 mod hostile;
 mod join;
+mod orders;
 mod puppet;
 mod restart;
 mod run;

@@ -8,7 +8,7 @@ use weft_sockets::layout::RESET;
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Link, RingPlace, ToDaemon, ToProcess, WaiterName};
 
-use crate::client::{Client, HANG, is_readable, tcp};
+use crate::client::{Client, HANG, is_readable, tcp, wait_until};
 use crate::death::{Pair, hear, pair};
 use crate::run::{Running, config};
 
@@ -130,7 +130,11 @@ fn an_end_whose_other_end_is_on_another_host_is_reset() {
         pair.client.come_back(&second.address.to_string());
         pair.client.status.page().0[0].asleep.store(1, Ordering::SeqCst);
         pair.client.send(ToDaemon::ShowLink { link, party }, &[pair.file.as_fd()]);
+        let memory = Link::map(&pair.file).expect("a link");
+        let words = &memory.channel(channel).expect("a channel").directions[1 - usize::from(party)];
+        let is_reset = || words.producer.flags.load(Ordering::SeqCst) & RESET != 0;
         if is_far {
+            wait_until(is_reset);
             assert!(is_readable(&pair.client.bell, HANG), "its sleepers hear of it");
         } else {
             // The daemon handles messages in order.
@@ -138,9 +142,7 @@ fn an_end_whose_other_end_is_on_another_host_is_reset() {
             pair.puppet.order("show");
             hear(&pair.client, |mail| matches!(mail, ToProcess::LinkMade { .. }));
         }
-        let memory = Link::map(&pair.file).expect("a link");
-        let words = &memory.channel(channel).expect("a channel").directions[1 - usize::from(party)];
-        assert_eq!(words.producer.flags.load(Ordering::SeqCst) & RESET != 0, is_far);
+        assert_eq!(is_reset(), is_far);
         if is_far {
             pair.client.send(ToDaemon::WantRing { link, channel, party, log2: 16 }, &[]);
             pair.client.close(pair.offer);

@@ -25,7 +25,22 @@ pub(crate) fn config() -> Config {
 
 impl Running {
     pub(crate) fn start(config: &Config) -> Self {
-        let daemon = Daemon::start(config).expect("a daemon");
+        Self::run(Daemon::start(config).expect("a daemon"), config)
+    }
+
+    /// Takes the place of the daemon at the address.
+    pub(crate) fn replace(config: &Config) -> Self {
+        Self::run(Daemon::replace(config).expect("a daemon"), config)
+    }
+
+    /// Waits until the daemon has left by itself.
+    pub(crate) fn join(mut self) {
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("no panic");
+        }
+    }
+
+    fn run(daemon: Daemon, config: &Config) -> Self {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd"));
         let thread = {
             let stop = Arc::clone(&stop);
