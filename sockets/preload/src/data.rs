@@ -9,7 +9,7 @@ use weft_sockets::{Gate, Reason};
 use crate::call::Call;
 use crate::ends::{self, Stream};
 use crate::first::{self, First, Side};
-use crate::{anchor, upgrade};
+use crate::{anchor, drain, upgrade};
 
 /// Runs a receive of the kernel's on a descriptor, and counts what it took. `flags` are those of `recv`. `ours` runs
 /// instead if the direction is in this library's hands. `see` shows the first octets of the connection.
@@ -38,6 +38,7 @@ pub(crate) fn receive_counted(
     let is_alone = stream.is_alone();
     let gate = Gate::new(&stream.end.inbound.inside, is_alone);
     if !gate.enter() {
+        drain::obey_for(&stream);
         return if is_beside { kernel() } else { ours(&Call { descriptor, stream, flags }) };
     }
     let position = &stream.end.inbound.consumed;
@@ -60,6 +61,7 @@ pub(crate) fn receive_counted(
     gate.leave();
     if is_moved {
         upgrade::moved(&stream, descriptor);
+        drain::obey();
     }
     if result < 0 { anchor::answer_behind_break(&stream, result) } else { result }
 }
@@ -90,6 +92,7 @@ pub(crate) fn send_counted(
     let is_alone = stream.is_alone();
     let gate = Gate::new(&stream.end.outbound.inside, is_alone);
     if !gate.enter() {
+        drain::obey_for(&stream);
         return ours(&Call { descriptor, stream, flags });
     }
     if flags & libc::MSG_OOB != 0 {
@@ -115,6 +118,7 @@ pub(crate) fn send_counted(
     gate.leave();
     if result > 0 {
         upgrade::moved(&stream, descriptor);
+        drain::obey();
     }
     result
 }

@@ -13,7 +13,7 @@ use crate::row::Seat;
 use crate::sets::{self, Set};
 use crate::sleep;
 use crate::spin::{self, Spin, Turn};
-use crate::{anchor, backlog, channel, overtaken, upgrade, watch};
+use crate::{anchor, backlog, channel, drain, overtaken, upgrade, watch};
 
 /// Waits as `epoll_pwait2` does. Returns the kernel's answer.
 pub(crate) fn wait(
@@ -23,6 +23,7 @@ pub(crate) fn wait(
     mask: Option<Signals>,
 ) -> isize {
     upgrade::look_for_mail();
+    drain::obey();
     let Some(set) = sets::of(descriptor).filter(|_| !events.is_empty()) else {
         return calls::epoll_wait(descriptor, events, span, mask);
     };
@@ -418,6 +419,7 @@ impl Wait<'_> {
             }
         }
         upgrade::look_for_mail();
+        drain::obey();
         if self.len > 0 { 0 } else { result }
     }
 

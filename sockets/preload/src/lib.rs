@@ -26,6 +26,7 @@ mod closing;
 mod control;
 mod daemon;
 mod data;
+mod drain;
 mod ends;
 mod environment;
 mod epoll;

@@ -38,7 +38,8 @@ pub(crate) fn lower_all(reason: Reason) {
     }
 }
 
-fn try_lower(descriptor: c_int, stream: &Stream, reason: Reason, until: Limit) -> bool {
+/// As [`lower`], until a limit. Resets nothing: without an answer a direction stays as it is.
+pub(crate) fn try_lower(descriptor: c_int, stream: &Stream, reason: Reason, until: Limit) -> bool {
     stream.end.stay(reason);
     let state = stream.end.state();
     if state.phase == Phase::Claimed && stream.end.advance(state, Phase::Plain) {

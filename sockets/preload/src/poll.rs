@@ -17,7 +17,9 @@ use crate::ends::{self, Stream};
 use crate::select::Sets;
 use crate::sleep::{self, Waiter};
 use crate::spin::{Spin, Turn};
-use crate::{anchor, backlog, channel, epoll, gates, overtaken, real, section, sets, upgrade, watch};
+use crate::{
+    anchor, backlog, channel, drain, epoll, gates, overtaken, real, section, sets, upgrade, watch,
+};
 
 /// Waits as `ppoll` does. Returns the kernel's answer.
 pub(crate) fn wait(items: &mut [pollfd], span: Option<timespec>, mask: Option<Signals>) -> isize {
@@ -224,6 +226,7 @@ impl List<'_> {
     fn wait(&mut self, span: Option<timespec>, mask: Option<Signals>) -> isize {
         upgrade::look_for_mail();
         watch::look();
+        drain::obey();
         // Before the look: what it finds on TCP stays there.
         let entered = if real::is_single_threaded() { 0 } else { self.enter_gates() };
         let found = self.look();
@@ -373,6 +376,7 @@ impl List<'_> {
             waiter.leave();
         }
         upgrade::look_for_mail();
+        drain::obey();
         result
     }
 

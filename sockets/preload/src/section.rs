@@ -163,6 +163,11 @@ pub(crate) fn leave_all() -> bool {
     DEPTH.replace(0) != 0
 }
 
+/// True if this thread is in a section. A signal handler is, if it has interrupted one.
+pub(crate) fn is_inside() -> bool {
+    DEPTH.get() != 0
+}
+
 /// The name of this thread in locks.
 #[inline]
 pub(crate) fn me() -> Owner {

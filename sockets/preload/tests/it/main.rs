@@ -2,6 +2,7 @@
 
 mod calls;
 mod counts;
+mod drain;
 mod exec;
 mod growth;
 mod hostile;

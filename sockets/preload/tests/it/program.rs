@@ -37,6 +37,11 @@ impl Script {
         Some(Self { child, input, output })
     }
 
+    /// The process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits for the script's next line.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
