@@ -103,6 +103,8 @@ fn connections(answer: &Value, pid: Option<u32>) -> Result<(), Failure> {
         let mut row: Vec<String> =
             [&own["address"], &other["address"], &own["pids"], &other["pids"]].map(cell).into();
         row.extend(FIELDS.map(|field| cell(&own[field])));
+        let is_on_tcp = ["sends_by", "reads_by"].iter().any(|field| own[field] == "tcp");
+        row.push(if is_on_tcp { cell(&own["reason"]) } else { "-".to_owned() });
         table.push(row);
     }
     if table.is_empty() {
@@ -176,7 +178,7 @@ const FIELDS: [&str; 12] = [
     "sleeps",
     "wakes",
 ];
-const TITLES: [&str; 16] = [
+const TITLES: [&str; 17] = [
     "LOCAL",
     "PEER",
     "PIDS",
@@ -193,6 +195,7 @@ const TITLES: [&str; 16] = [
     "YIELDS",
     "SLEEPS",
     "WAKES",
+    "REASON",
 ];
 
 #[cfg(test)]
