@@ -68,11 +68,13 @@ impl Daemon {
     /// # Errors
     /// If another daemon has the address, or the kernel refuses what is needed.
     pub fn start(config: &Config) -> io::Result<Self> {
-        let listener = listener(&config.address, path_of(config).as_ref())?;
+        let listener = bound(&config.address, path_of(config).as_ref())?;
         let it = Self::with(config, listener)?;
         if let Some(lanes) = &config.lanes {
             it.open_lanes(lanes)?;
         }
+        // Nobody finds a daemon that does not come to serve.
+        listen(&it.listener, BACKLOG)?;
         Ok(it)
     }
 
@@ -122,7 +124,9 @@ impl Daemon {
 
     fn open_lanes(&self, lanes: &Lanes) -> io::Result<()> {
         let mut state = lock(&self.state);
-        let hosts = Hosts::start(lanes, state.epoch)?;
+        let told =
+            |error: io::Error| io::Error::new(error.kind(), format!("lanes at port {}: {error}", lanes.port));
+        let hosts = Hosts::start(lanes, state.epoch).map_err(told)?;
         for descriptor in hosts.descriptors() {
             let event = epoll::EventData::new_u64(LANES);
             epoll::add(&state.epoll, descriptor, event, epoll::EventFlags::IN)?;
@@ -211,8 +215,8 @@ impl Daemon {
     fn try_lanes(&mut self) -> io::Result<()> {
         let Some((lanes, since)) = self.lanes.take_if(|_| self.predecessor.is_none()) else { return Ok(()) };
         match self.open_lanes(&lanes) {
-            // The kernel, or another thread of the predecessor, may have to close it.
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && self.start.elapsed() < since + LATE => {
+            // The kernel, or another thread of the predecessor, may have to close the port.
+            Err(_) if self.start.elapsed() < since + LATE => {
                 self.lanes = Some((lanes, since));
                 Ok(())
             }
@@ -317,7 +321,8 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn listener(address: &Address, path: Option<&PathBuf>) -> io::Result<OwnedFd> {
+/// Returns a socket that has the address.
+fn bound(address: &Address, path: Option<&PathBuf>) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let new = || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
     let listener = new()?;
@@ -340,7 +345,6 @@ fn listener(address: &Address, path: Option<&PathBuf>) -> io::Result<OwnedFd> {
         ),
         error => io::Error::new(io::Error::from(error).kind(), format!("{address}: {error}")),
     })?;
-    listen(&listener, BACKLOG)?;
     Ok(listener)
 }
 
