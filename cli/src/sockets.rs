@@ -1,4 +1,4 @@
-//! `weft sockets`: a program whose TCP connections inside the host go through shared memory.
+//! `weft sockets`: a program whose TCP connections go through shared memory, and to other hosts by RDMA.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
+use weft_daemon::Networks;
 
 mod daemon;
 mod explain;
@@ -25,7 +26,8 @@ use crate::usage::number;
 ///
 /// A preloaded library moves a connection's octets to shared memory when both ends run under `weft sockets` and all
 /// their calls can be followed. Every other connection stays on TCP, with the same results. A daemon of the user brings
-/// the two ends together. This command starts it if none answers; it ends by itself after its last program.
+/// the two ends together. This command starts it if none answers; it ends by itself after its last program. With --lanes
+/// the daemons of two hosts carry connections between their programs by RDMA.
 ///
 /// The program keeps this process's number, descriptors and signals. With --explain it is a child, to which signals are
 /// passed on. The exit status is the program's; 127 if there is no such program, 126 if it cannot be run.
@@ -40,7 +42,9 @@ Examples:
   weft sockets -- redis-benchmark -t get -c 1
   weft sockets --explain -- curl -o page http://127.0.0.1:8000/
   weft sockets --eager --trace /tmp/trace -- curl http://127.0.0.1:8000/
-  weft sockets --daemon @mine -- iperf3 -s"
+  weft sockets --daemon @mine -- iperf3 -s
+  weft sockets --lanes on-link -- redis-server         here, and there
+  weft sockets --lanes on-link -- redis-benchmark -h HOST"
 )]
 pub struct Args {
     /// Upgrade each connection as soon as possible, instead of after 4 calls or 64 KiB
@@ -65,6 +69,10 @@ pub struct Args {
     /// user's own
     #[arg(long, value_name = "NAME", value_parser = daemon::address)]
     pub daemon: Option<String>,
+    /// Take connections to the hosts of these networks off TCP, too: their daemons and this user's exchange the octets by
+    /// RDMA. `on-link` is all that this host reaches without a gateway. The default is no other host
+    #[arg(long, value_name = "CIDR[,CIDR...]|on-link")]
+    pub lanes: Option<Networks>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
@@ -108,7 +116,7 @@ impl Args {
             return Err(Failure::usage(format!("--strict: {reason}")));
         }
         check(obstacle, settings.is_required())?;
-        let started = Daemon::new(settings.daemon.as_deref())?.start();
+        let started = Daemon::new(settings.daemon.as_deref())?.start(self.lanes.as_ref());
         check(started.err(), settings.is_required())?;
 
         let mut command = Command::new(program);

@@ -10,12 +10,14 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::{Uid, geteuid};
+use weft_daemon::{Networks, Operator};
 
 use crate::failure::Failure;
 
 /// A daemon by the addresses at which the library looks for it.
 pub(super) struct Daemon {
-    addresses: Vec<SocketAddrUnix>,
+    /// As text and for the kernel.
+    addresses: Vec<(String, SocketAddrUnix)>,
     /// The address that was asked for, or `None` for the user's own.
     given: Option<String>,
 }
@@ -23,18 +25,21 @@ pub(super) struct Daemon {
 impl Daemon {
     /// Returns the daemon at this address, or the host's and the user's own.
     pub(super) fn new(given: Option<&str>) -> Result<Self, Failure> {
-        let parse =
-            |text: &str| unix_address(text).map_err(|_| Failure::usage(format!("`{text}`: {ADDRESS}")));
+        let parse = |text: &str| match unix_address(text) {
+            Ok(address) => Ok((text.to_owned(), address)),
+            Err(_) => Err(Failure::usage(format!("`{text}`: {ADDRESS}"))),
+        };
         let own = own();
         let texts = given.map_or_else(|| vec![HOST, own.as_str()], |given| vec![given]);
         let addresses = texts.into_iter().map(parse).collect::<Result<_, _>>()?;
         Ok(Self { addresses, given: given.map(str::to_owned) })
     }
 
-    /// Starts the daemon unless it answers, and waits until it does. The error is one line.
-    pub(super) fn start(&self) -> Result<(), String> {
-        if self.answers()? {
-            return Ok(());
+    /// Starts the daemon unless it answers, and waits until it does. With `lanes` it has lanes to the hosts of these
+    /// networks: one that answers and has none is an error. The error is one line.
+    pub(super) fn start(&self, lanes: Option<&Networks>) -> Result<(), String> {
+        if let Some(address) = self.answers()? {
+            return if lanes.is_some_and(|lanes| !lanes.is_none()) { has_lanes(address) } else { Ok(()) };
         }
         let program = std::env::current_exe().map_err(|error| format!("cannot start a daemon: {error}"))?;
         let mut command = Command::new(program);
@@ -42,12 +47,15 @@ impl Daemon {
         if let Some(given) = &self.given {
             command.args(["--name", given]);
         }
+        if let Some(lanes) = lanes {
+            command.args(["--lanes", &lanes.to_string()]);
+        }
         // The daemon itself leaves the session and closes the caller's other descriptors. It may print to a pipe
         // that nobody reads any more.
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = quiet.spawn().map_err(|error| format!("cannot start a daemon: {error}"))?;
         for _ in 0..TRIES {
-            if self.answers()? {
+            if self.answers()?.is_some() {
                 return Ok(());
             }
             // Another daemon may have taken the address first: the child ends, and the other one answers.
@@ -61,13 +69,13 @@ impl Daemon {
         Err("no daemon: the one that was started does not answer".into())
     }
 
-    /// Returns true if a daemon of this user or of root answers. A stranger's is an error.
-    fn answers(&self) -> Result<bool, String> {
-        for address in &self.addresses {
+    /// Returns the address at which a daemon of this user or of root answers. A stranger's is an error.
+    fn answers(&self) -> Result<Option<&str>, String> {
+        for (text, address) in &self.addresses {
             let socket = match connected(address) {
                 Ok(socket) => socket,
                 // Its queue is full of other programs.
-                Err(Errno::AGAIN) => return Ok(true),
+                Err(Errno::AGAIN) => return Ok(Some(text)),
                 Err(_) => continue,
             };
             // rustix has no place for the id of a process in another namespace, which is 0.
@@ -75,11 +83,27 @@ impl Daemon {
                 getsockopt(&socket, PeerCredentials).map_err(|error| format!("no daemon: {error}"))?;
             let uid = Uid::from_raw(credentials.uid());
             if uid.is_root() || uid == geteuid() {
-                return Ok(true);
+                return Ok(Some(text));
             }
             return Err(format!("no daemon: the one at this address belongs to user {}", uid.as_raw()));
         }
-        Ok(false)
+        Ok(None)
+    }
+}
+
+/// Makes sure that the daemon at an address has lanes. The error is one line.
+fn has_lanes(address: &str) -> Result<(), String> {
+    let asked = address.parse().map_err(std::io::Error::other).and_then(|address| {
+        let daemon = Operator::connect(&address)?;
+        daemon.map_or(Ok(false), |daemon| daemon.has_lanes())
+    });
+    match asked {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(format!(
+            "the daemon at {address} has no lanes, so that connections to other hosts stay on TCP: \
+             `weft daemon --replace --lanes on-link` starts one that has"
+        )),
+        Err(error) => Err(format!("--lanes: {error}")),
     }
 }
 
@@ -153,7 +177,7 @@ mod tests {
     #[test]
     fn the_hosts_daemon_comes_before_the_users() {
         let daemon = Daemon::new(None).unwrap_or_else(|_| panic!("there are default addresses"));
-        assert_eq!(daemon.addresses[0].abstract_name(), Some(&b"weft/1/0"[..]));
+        assert_eq!(daemon.addresses[0].1.abstract_name(), Some(&b"weft/1/0"[..]));
         assert_eq!(daemon.addresses.len(), 2);
     }
 }

@@ -51,6 +51,32 @@ impl Installed {
 }
 
 #[test]
+fn a_daemon_without_lanes_is_told_if_the_program_wants_some() {
+    let weft = Installed::new();
+    let name = format!("@weft-cli-lanes-{}", std::process::id());
+    let mut daemon = Command::new(weft.folder.0.join("weft"));
+    let daemon = Process::start(daemon.args(["daemon", "--name", &name]).env("WEFT_STAT", &weft.folder.0));
+    daemon.line();
+    for (lanes, is_told) in
+        [(Some("on-link"), true), (Some("10.0.0.0/8"), true), (Some("none"), false), (None, false)]
+    {
+        let flag = lanes.map_or_else(Vec::new, |lanes| vec!["--lanes", lanes]);
+        let done = weft.run(&[&["--daemon", &name], &flag[..], &["--", "echo", "started"]].concat());
+        let told: Vec<_> = done.stderr.iter().filter(|line| line.starts_with("weft sockets: ")).collect();
+        assert_eq!(
+            (done.status, &done.stdout[..], told.len()),
+            (0, &["started".to_owned()][..], is_told.into()),
+            "{done:?}"
+        );
+        let line =
+            format!("the daemon at {name} has no lanes, so that connections to other hosts stay on TCP");
+        assert!(!is_told || told[0].contains(&line), "{done:?}");
+    }
+    let done = weft.run(&["--daemon", &name, "--lanes", "on-link", "--require", "--", "echo", "started"]);
+    assert_eq!((done.status, done.stdout.len()), (2, 0), "{done:?}");
+}
+
+#[test]
 fn the_program_finds_the_library_and_its_variables() {
     let weft = Installed::new();
     let library = format!("LD_PRELOAD={}", path_in(&weft.folder, LIBRARY));

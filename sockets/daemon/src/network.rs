@@ -48,6 +48,12 @@ impl Network {
     }
 }
 
+impl core::fmt::Display for Network {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}/{}", self.ip, self.prefix)
+    }
+}
+
 impl core::str::FromStr for Network {
     type Err = String;
 

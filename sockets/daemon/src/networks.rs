@@ -26,13 +26,36 @@ pub enum Networks {
 impl core::str::FromStr for Networks {
     type Err = String;
 
-    /// Reads `none`, or networks with commas between them.
+    /// Reads `on-link`, `none`, or networks with commas between them.
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "none" {
-            return Ok(Self::Listed(Vec::new()));
+        match text {
+            "on-link" => return Ok(Self::OnLink),
+            "none" => return Ok(Self::Listed(Vec::new())),
+            _ => {}
         }
         let networks: Result<_, String> = text.split(',').map(str::parse).collect();
-        networks.map(Self::Listed).map_err(|error| format!("{error}, or `none` alone"))
+        networks.map(Self::Listed).map_err(|error| format!("{error}, or `on-link` or `none` alone"))
+    }
+}
+
+impl core::fmt::Display for Networks {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::OnLink => f.write_str("on-link"),
+            Self::Listed(networks) if networks.is_empty() => f.write_str("none"),
+            Self::Listed(networks) => {
+                let texts: Vec<String> = networks.iter().map(ToString::to_string).collect();
+                f.write_str(&texts.join(","))
+            }
+        }
+    }
+}
+
+impl Networks {
+    /// True if there are no lanes.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        matches!(self, Self::Listed(networks) if networks.is_empty())
     }
 }
 
@@ -106,6 +129,15 @@ mod tests {
     }
 
     #[test]
+    fn networks_are_read_back() {
+        for text in ["on-link", "none", "10.0.0.0/8", "10.0.0.0/8,fd00::/8,192.168.1.7/32"] {
+            let networks: Networks = text.parse().expect("networks");
+            assert_eq!((networks.to_string().as_str(), networks.is_none()), (text, text == "none"));
+        }
+        assert_eq!("on-link".parse(), Ok(Networks::default()));
+    }
+
+    #[test]
     fn none_switches_lanes_off() {
         let mut nobody = neighbours("none");
         assert!(!nobody.have(ip("10.0.0.1"), Duration::ZERO, |_| Ok(ROUTE.into())));
@@ -113,8 +145,16 @@ mod tests {
 
     #[test]
     fn wrong_networks_are_told_in_a_line() {
-        for text in ["", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/+8", "10.0.0.0/8,", "none,10.0.0.0/8", "eth0"]
-        {
+        for text in [
+            "",
+            "10.0.0.0/33",
+            "10.0.0.0/",
+            "10.0.0.0/+8",
+            "10.0.0.0/8,",
+            "none,10.0.0.0/8",
+            "on-link,::/0",
+            "eth0",
+        ] {
             let error = text.parse::<Networks>().expect_err(text);
             assert!(error.contains("10.0.0.0/8") && error.contains("`none`"), "{error}");
             assert!(!error.contains('\n'), "{error}");
