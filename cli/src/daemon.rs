@@ -6,17 +6,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-
-mod notify;
-
 use rustix::process::geteuid;
-use weft_daemon::{Address, Config, Daemon, Key, Lanes, Networks, Rules, leave_parent, stop_signals};
+use weft_daemon::{Address, Config, Daemon, Drained, Key, Lanes, Networks, Operator, Rules};
+use weft_daemon::{leave_parent, stop_signals};
 use weft_netif::Spec;
 use weft_stat::{stat_folder, stat_folder_from_env};
 
 use crate::failure::Failure;
 use crate::sockets::{HOST, listening};
 use crate::usage::number;
+
+mod notify;
 
 /// Give shared memory to the two ends of connections, for programs under `weft sockets`.
 ///
@@ -29,14 +29,17 @@ use crate::usage::number;
 both ends of a connection. The first rule that fits decides; without one a connection is allowed.
 
 Daemons of two hosts carry connections between them over lanes, if both allow the other's address and have the same key
-or none. A key is a file of 16 to 4096 octets that its owner alone may read, the same on all hosts.
+or none. A key is a file of 16 to 4096 octets that its owner alone may read, the same on all hosts. Each of --key, --port
+and --netif asks for lanes to all hosts that are reached without a gateway, unless --lanes names others.
 
 Examples:
   weft daemon
   weft daemon --name @mine
   weft daemon --rules /etc/weft/rules
   weft daemon --lanes 10.0.0.0/8,fd00::/8 --key /etc/weft/key
-  weft daemon --lanes none      no lanes
+  weft daemon --lanes on-link   all hosts that this one reaches without a gateway
+  weft daemon --replace         in the place of the one that runs, with other settings or of another version
+  weft daemon --drain 4711      process 4711 goes back to TCP, to be moved to another host
   weft stat sockets             the connections that this user's daemons know"
 )]
 pub struct Args {
@@ -47,28 +50,39 @@ pub struct Args {
     /// A file of rules that keep connections on TCP
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
-    /// The networks to whose hosts lanes may lead, or `none`. The default is all networks that this host reaches
-    /// without a gateway
-    #[arg(long, value_name = "CIDR[,CIDR...]")]
+    /// Have lanes to the hosts of these networks. `on-link` is all that this host reaches without a gateway, `none` is the
+    /// default without a setting of lanes
+    #[arg(long, value_name = "CIDR[,CIDR...]|on-link|none")]
     pub lanes: Option<Networks>,
     /// A file with the key that the daemons of other hosts have to have, too
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// The port of the daemons' lanes, the same on all hosts
-    #[arg(long, value_name = "N", default_value_t = Lanes::PORT, allow_negative_numbers = true)]
-    #[arg(value_parser = number::<u16>(1..=65_535))]
-    pub port: u16,
-    /// The device of the lanes: host, the operating system's TCP, or one of those that `weft rping --help` lists
-    #[arg(long, value_name = "SPEC", default_value_t = Spec::Host)]
-    pub netif: Spec,
+    /// The port of the daemons' lanes, the same on all hosts. The default is 7176
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u16>(1..=65_535))]
+    pub port: Option<u16>,
+    /// The device of the lanes: host, which is the operating system's TCP and the default, or one of those that `weft
+    /// rping --help` lists
+    #[arg(long, value_name = "SPEC")]
+    pub netif: Option<Spec>,
     /// End after so many seconds without a program, and leave the session of the caller at once
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = number::<u32>(0..=86_400))]
     pub linger: Option<u32>,
+    /// Take the place of the daemon that has the address, if there is one. It leaves, and programs go on
+    #[arg(long)]
+    pub replace: bool,
+    /// Start no daemon: have the one that runs take all connections of a process back to TCP, and wait for that
+    #[arg(long, value_name = "PID", allow_negative_numbers = true, value_parser = number::<u32>(1..=0x7fff_ffff))]
+    #[arg(conflicts_with_all = ["rules", "lanes", "key", "port", "netif", "linger", "replace"])]
+    pub drain: Option<u32>,
 }
 
 /// Serves programs until a signal comes.
 pub fn run(args: &Args) -> ExitCode {
-    match args.serve() {
+    let done = match args.drain {
+        Some(pid) => args.drain(pid),
+        None => args.serve(),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.print("daemon"),
     }
@@ -76,8 +90,7 @@ pub fn run(args: &Args) -> ExitCode {
 
 impl Args {
     fn serve(&self) -> Result<(), Failure> {
-        // Their settings are checked, also if they are not wanted.
-        let (rules, lanes) = (self.rules()?, Some(self.lanes()?).filter(|_| self.lanes.is_some()));
+        let (rules, lanes) = (self.rules()?, self.lanes()?);
         if self.linger.is_some() {
             leave_parent();
         }
@@ -88,7 +101,8 @@ impl Args {
             lanes,
         };
         let stop = stop_signals().map_err(|error| Failure::work(format!("signals: {error}")))?;
-        let mut daemon = Daemon::start(&config).map_err(Failure::work)?;
+        let start = if self.replace { Daemon::replace } else { Daemon::start };
+        let mut daemon = start(&config).map_err(Failure::work)?;
         let folder = stat_folder_from_env().unwrap_or_else(stat_folder);
         if let Err(error) = daemon.serve_stat(&folder) {
             // Programs can be served all the same.
@@ -121,8 +135,10 @@ impl Args {
         text.parse().map_err(wrong)
     }
 
-    fn lanes(&self) -> Result<Lanes, Failure> {
-        if self.netif == Spec::Pair {
+    /// Returns the settings of lanes, or `None` if there are none. A setting that concerns them asks for them.
+    fn lanes(&self) -> Result<Option<Lanes>, Failure> {
+        let is_asked = self.key.is_some() || self.port.is_some() || self.netif.is_some();
+        if self.netif == Some(Spec::Pair) {
             let wires = Spec::wires("or");
             let line =
                 format!("--netif: pair stays in one process: other hosts are reached by host, {wires}");
@@ -131,12 +147,36 @@ impl Args {
         let read = |file: &PathBuf| {
             Key::read(file).map_err(|error| Failure::usage(format!("--key: {}: {error}", file.display())))
         };
-        Ok(Lanes {
-            networks: self.lanes.clone().unwrap_or_default(),
-            key: self.key.as_ref().map(read).transpose()?,
-            port: self.port,
-            netif: self.netif.clone(),
-        })
+        let key = self.key.as_ref().map(read).transpose()?;
+        let networks = self.lanes.clone().or_else(|| is_asked.then(Networks::default));
+        Ok(networks.filter(|networks| !networks.is_none()).map(|networks| Lanes {
+            networks,
+            key,
+            port: self.port.unwrap_or(Lanes::PORT),
+            netif: self.netif.clone().unwrap_or(Spec::Host),
+        }))
+    }
+
+    /// Has the daemon that runs take a process back to TCP.
+    fn drain(&self, pid: u32) -> Result<(), Failure> {
+        let is_default = self.name.is_none() && std::env::var_os("WEFT_DAEMON").is_none();
+        let first = listening().filter(|_| is_default).and_then(|text| text.parse().ok());
+        let address: Address = first.map_or_else(|| self.address(), Ok)?;
+        let Some(daemon) = Operator::connect(&address).map_err(Failure::work)? else {
+            return Err(Failure::work(format!("no daemon answers at {address}")));
+        };
+        let Drained { done, left } = daemon.drain(pid).map_err(Failure::work)?;
+        let text = |count: u32| format!("{count} {}", if count == 1 { "connection" } else { "connections" });
+        if left > 0 {
+            let line = format!(
+                "process {pid}: {} did not go back to TCP, {} did: a program at one of the ends makes no call",
+                text(left),
+                text(done)
+            );
+            return Err(Failure::work(line));
+        }
+        writeln!(std::io::stdout(), "process {pid}: {} went back to TCP", text(done))?;
+        Ok(())
     }
 }
 

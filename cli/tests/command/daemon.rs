@@ -81,6 +81,13 @@ fn wrong_arguments_are_one_line() {
             "--lanes: `10.0.0.1/8`: the address has bits behind the prefix: 10.0.0.0/8 is the network",
         ),
         ("daemon --lanes none,10.0.0.0/8".to_owned(), "--lanes: `none`"),
+        ("daemon --lanes on-link,10.0.0.0/8".to_owned(), "--lanes: `on-link`"),
+        ("sockets --lanes 10.0.0.1/8 -- true".to_owned(), "10.0.0.0/8 is the network"),
+        ("sockets --lanes eth0 -- true".to_owned(), "or `on-link` or `none` alone"),
+        ("daemon --drain 0".to_owned(), "--drain: `0` is not a whole number from 1"),
+        ("daemon --drain redis-server".to_owned(), "--drain: `redis-server` is not a whole number from 1"),
+        ("daemon --drain 4711 --replace".to_owned(), "--drain"),
+        ("daemon --drain 4711 --lanes on-link".to_owned(), "--drain"),
         (format!("daemon --key {rules}x"), "rulesx: No such file"),
         ("daemon --key /dev/null".to_owned(), "--key: /dev/null: a key is in a plain file"),
         ("daemon --port 0".to_owned(), "--port: `0` is not a whole number from 1 to 65535"),
@@ -91,6 +98,41 @@ fn wrong_arguments_are_one_line() {
         assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (2, 0, 1), "{line}: {done:?}");
         assert!(done.stderr[0].contains(words), "{line}: {done:?}");
     }
+}
+
+#[test]
+fn a_daemon_takes_the_place_of_another_one() {
+    let folder = Folder::new();
+    let name = format!("@weft-cli-replace-{}", std::process::id());
+    // Nobody is there.
+    let mut last = start(&folder, &["--name", &name, "--replace"]);
+    assert_eq!(last.line(), format!("listening at {name}"));
+    for _ in 0..3 {
+        let next = start(&folder, &["--name", &name, "--replace"]);
+        assert_eq!(next.line(), format!("listening at {name}"));
+        let done = last.finish();
+        assert_eq!((done.status, done.stderr.len()), (0, 0), "{done:?}");
+        last = next;
+    }
+    signal(&last, Signal::TERM);
+    assert_eq!(last.finish().status, 0);
+}
+
+#[test]
+fn a_daemon_drains_only_what_it_knows() {
+    let folder = Folder::new();
+    let name = format!("@weft-cli-drain-{}", std::process::id());
+    let drain = |name: &str, pid: &str| {
+        Process::start(&mut command(&folder, &["--name", name, "--drain", pid])).finish()
+    };
+    let done = drain(&name, "1");
+    assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (1, 0, 1), "{done:?}");
+    assert!(done.stderr[0].contains(&format!("no daemon answers at {name}")), "{done:?}");
+    let daemon = start(&folder, &["--name", &name]);
+    daemon.line();
+    let done = drain(&name, "1");
+    assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (1, 0, 1), "{done:?}");
+    assert!(done.stderr[0].contains(&format!("the daemon at {name} knows no process 1 ")), "{done:?}");
 }
 
 #[test]
