@@ -94,7 +94,8 @@ pub fn letter(payload: &[u8]) -> Option<Said> {
             ("claim", fields)
         }
         Letter::Withdraw { id } => ("withdraw", vec![("id", json!(id))]),
-        Letter::Open { id, channel, stag, ring } => {
+        // The secret is not printed: with it, somebody could forge a record.
+        Letter::Open { id, channel, stag, ring, secret: _ } => {
             ("open", with_ring(vec![("id", json!(id)), channel_of(channel), memory(stag)], ring))
         }
         Letter::Opened { channel, own, stag, ring } => {
@@ -102,20 +103,8 @@ pub fn letter(payload: &[u8]) -> Option<Said> {
         }
         Letter::Refused { channel } => ("refused", vec![channel_of(channel)]),
         Letter::Leg { channel, number, ring, start } => {
-            let carrier = if ring.is_some() { "ring" } else { "tcp" };
-            let fields = vec![
-                channel_of(channel),
-                ("number", json!(number)),
-                ("carrier", json!(carrier)),
-                ("start", json!(start)),
-            ];
-            (
-                "leg",
-                match ring {
-                    Some(ring) => with_ring(fields, ring),
-                    None => fields,
-                },
-            )
+            let fields = vec![channel_of(channel), ("number", json!(number)), ("start", json!(start))];
+            ("leg", with_ring(fields, ring))
         }
         Letter::Final { channel, end } => ("final", vec![channel_of(channel), ("end", json!(end))]),
         Letter::WantRing { channel, log2 } => ("want-ring", vec![channel_of(channel), ("log2", json!(log2))]),

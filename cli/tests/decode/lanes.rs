@@ -93,7 +93,7 @@ fn each_letter_is_named_with_its_fields() {
         ),
         (Letter::Withdraw { id: 4 }, "letter withdraw: id 4"),
         (
-            Letter::Open { id: 4, channel: 5, stag: 0x1200, ring },
+            Letter::Open { id: 4, channel: 5, stag: 0x1200, ring, secret: [7, 8] },
             "letter open: id 4, channel 5, stag 0x00001200, ring 0x400000, ring_len 65536",
         ),
         (
@@ -102,12 +102,8 @@ fn each_letter_is_named_with_its_fields() {
         ),
         (Letter::Refused { channel: 5 }, "letter refused: channel 5"),
         (
-            Letter::Leg { channel: 5, number: 1, ring: Some(ring), start: 256 },
-            "letter leg: channel 5, number 1, carrier ring, start 256, ring 0x400000, ring_len 65536",
-        ),
-        (
-            Letter::Leg { channel: 5, number: 2, ring: None, start: 512 },
-            "letter leg: channel 5, number 2, carrier tcp, start 512",
+            Letter::Leg { channel: 5, number: 1, ring, start: 256 },
+            "letter leg: channel 5, number 1, start 256, ring 0x400000, ring_len 65536",
         ),
         (Letter::Final { channel: 5, end: 700 }, "letter final: channel 5, end 700"),
         (Letter::WantRing { channel: 5, log2: 20 }, "letter want-ring: channel 5, log2 20"),

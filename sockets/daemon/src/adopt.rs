@@ -5,7 +5,7 @@ use core::time::Duration;
 use rustix::fs::{fcntl_get_seals, fstat};
 use weft_sockets::ToProcess;
 use weft_sockets::end::{FAR, Phase};
-use weft_sockets::layout::RESET;
+use weft_sockets::far::Outgoing;
 use weft_sockets::sync::Ordering;
 
 use crate::foreign::Foreign;
@@ -55,7 +55,7 @@ impl State {
             family.links.insert(name);
         }
         self.tell_adopted(id, name, party);
-        self.reset_far_ends(name, party);
+        self.lower_far_ends(name, party);
         // Relatives without a port hold ends, too.
         self.watch_relatives(own, now);
         // A relative may have shown the link before. From now on this process tells what it closes.
@@ -76,21 +76,20 @@ impl State {
         }
     }
 
-    /// Resets those connections of a link whose other ends are on another host. The earlier daemon was the other party: what
-    /// the other host has received is not known any more. The link stays until its ends are closed.
-    fn reset_far_ends(&self, name: u64, party: usize) {
+    /// Lets those connections of a link go on by TCP whose other ends are on another host. The earlier daemon was the other
+    /// party: what the other host has received is not known any more. The link stays until its ends are closed.
+    fn lower_far_ends(&self, name: u64, party: usize) {
         let Some(link) = self.links.get(&name) else { return };
         let Some(family) = link.families.get(party).and_then(|family| self.families.get(family)) else {
             return;
         };
         let mut is_far = false;
         for (number, end) in ends(family, name, party) {
-            let words = link.memory.channel(number).and_then(|words| words.directions.get(1 - party));
+            let words = link.memory.channel(number).and_then(|words| words.directions.get(party));
             if let Some(words) =
                 words.filter(|_| family.slab.end(end.slot).is_some_and(|words| words.has(FAR)))
             {
-                words.producer.flags.fetch_or(RESET, Ordering::SeqCst);
-                is_far = true;
+                is_far |= Outgoing::lower(words).is_some();
             }
         }
         if is_far && let Some(family) = link.families.get(party) {

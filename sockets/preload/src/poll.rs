@@ -17,9 +17,7 @@ use crate::ends::{self, Stream};
 use crate::select::Sets;
 use crate::sleep::{self, Waiter};
 use crate::spin::{Spin, Turn};
-use crate::{
-    anchor, backlog, channel, drain, epoll, gates, overtaken, real, section, sets, upgrade, watch,
-};
+use crate::{anchor, backlog, channel, drain, epoll, gates, overtaken, real, section, sets, upgrade, watch};
 
 /// Waits as `ppoll` does. Returns the kernel's answer.
 pub(crate) fn wait(items: &mut [pollfd], span: Option<timespec>, mask: Option<Signals>) -> isize {

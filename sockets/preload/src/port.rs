@@ -113,6 +113,11 @@ pub(crate) fn closed(end: Handle, (link, channel, party): (u64, u32, u32)) -> Se
     send(ToDaemon::Closed { slot, generation, link, channel, party: octet(party) }, &[])
 }
 
+/// True if the daemon of this process is alive.
+pub(crate) fn has_daemon() -> bool {
+    SOCKET.borrow().is_some_and(daemon::is_alive)
+}
+
 /// True if the port that this process knew is its parent's.
 pub(crate) fn is_parents() -> bool {
     SOCKET.borrow().is_none() && IS_CHILDS.load(Ordering::Relaxed)

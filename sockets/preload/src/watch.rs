@@ -13,7 +13,7 @@ use weft_sockets::{Outbound, Reason, Sink};
 use crate::ends::{self, Stream};
 use crate::section::Section;
 use crate::trace::trace;
-use crate::{anchor, backlog, channel, links, wake};
+use crate::{anchor, backlog, channel, links, port, wake};
 
 /// There is a far end from now on.
 pub(crate) fn begin() {
@@ -74,7 +74,7 @@ pub(crate) fn look_at(descriptor: c_int, stream: &Stream, now: u32) -> u32 {
     let [since, seen] = [before, before >> 32].map(low_half);
     if before == 0 || seen != beat {
         pulse.store(u64::from(beat) << 32 | u64::from(now.max(1)), Ordering::Relaxed);
-    } else if now.wrapping_sub(since) >= PATIENCE {
+    } else if now.wrapping_sub(since) >= if port::has_daemon() { PATIENCE } else { GRACE } {
         depart(descriptor, stream, &outbound);
         return OWING;
     }
@@ -126,5 +126,7 @@ const OWING: u32 = 2;
 const PAUSE: u32 = 500;
 /// How long a daemon may be silent, in milliseconds.
 const PATIENCE: u32 = 5000;
+/// The same of a daemon that is dead. Another one asks for the way back at once.
+const GRACE: u32 = 1000;
 /// In nanoseconds.
 const MILLISECOND: u64 = 1_000_000;

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use weft_daemon::Config;
 use weft_sockets::end::FAR;
-use weft_sockets::layout::RESET;
+use weft_sockets::layout::{COMMITTED, LOST};
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Link, RingPlace, ToDaemon, ToProcess, WaiterName};
 
@@ -121,7 +121,7 @@ fn a_link_whose_other_end_never_comes_goes_with_the_own_end() {
 
 /// The daemon that ended was the other party itself. What the other host has received is not known any more.
 #[test]
-fn an_end_whose_other_end_is_on_another_host_is_reset() {
+fn an_end_whose_other_end_is_on_another_host_goes_back_to_tcp() {
     for is_far in [true, false] {
         let (second, mut pair) = left();
         let (link, channel, party) = pair.offer;
@@ -129,12 +129,14 @@ fn an_end_whose_other_end_is_on_another_host_is_reset() {
         end.identity.flags.fetch_or(if is_far { FAR } else { 0 }, Ordering::Relaxed);
         pair.client.come_back(&second.address.to_string());
         pair.client.status.page().0[0].asleep.store(1, Ordering::SeqCst);
-        pair.client.send(ToDaemon::ShowLink { link, party }, &[pair.file.as_fd()]);
         let memory = Link::map(&pair.file).expect("a link");
-        let words = &memory.channel(channel).expect("a channel").directions[1 - usize::from(party)];
-        let is_reset = || words.producer.flags.load(Ordering::SeqCst) & RESET != 0;
+        let words = &memory.channel(channel).expect("a channel").directions[usize::from(party)];
+        // It sends by a ring.
+        words.reader.attached.store(COMMITTED, Ordering::SeqCst);
+        pair.client.send(ToDaemon::ShowLink { link, party }, &[pair.file.as_fd()]);
+        let is_lowered = || words.reader.please.load(Ordering::SeqCst) == LOST;
         if is_far {
-            wait_until(is_reset);
+            wait_until(is_lowered);
             assert!(is_readable(&pair.client.bell, HANG), "its sleepers hear of it");
         } else {
             // The daemon handles messages in order.
@@ -142,7 +144,7 @@ fn an_end_whose_other_end_is_on_another_host_is_reset() {
             pair.puppet.order("show");
             hear(&pair.client, |mail| matches!(mail, ToProcess::LinkMade { .. }));
         }
-        assert_eq!(is_reset(), is_far);
+        assert_eq!(is_lowered(), is_far);
         if is_far {
             pair.client.send(ToDaemon::WantRing { link, channel, party, log2: 16 }, &[]);
             pair.client.close(pair.offer);
