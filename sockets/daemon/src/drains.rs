@@ -11,23 +11,8 @@ use weft_sockets::sync::Ordering;
 use weft_sockets::{Answer, Carrier, Denial, Gate, Leg, Reason};
 
 use crate::link::End;
+use crate::pending::Drain;
 use crate::state::State;
-
-/// Ends that are on their way back to TCP.
-#[derive(Debug)]
-pub(crate) struct Drain {
-    /// The port whose command waits for that. `None`: this daemon waits, to leave.
-    asker: Option<u64>,
-    /// The process to be drained: its family, its place there, and its number.
-    process: Option<(u64, u16, u32)>,
-    /// The ends by their families that are not there yet.
-    waiting: Vec<(u64, End)>,
-    done: u32,
-    left: u32,
-    until: Duration,
-    /// When the ends are looked at again.
-    next: Duration,
-}
 
 /// Where an end is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

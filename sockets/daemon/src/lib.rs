@@ -22,6 +22,7 @@ mod network;
 mod networks;
 mod operator;
 mod orders;
+mod pending;
 mod port;
 mod remote;
 mod routes;

@@ -5,20 +5,8 @@ use std::os::fd::BorrowedFd;
 
 use weft_sockets::{Answer, Denial, Order};
 
+use crate::pending::Succession;
 use crate::state::State;
-
-/// How far another daemon is on its way to take the place of this one. The command that starts it has a port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Succession {
-    #[default]
-    None,
-    /// It asks for the listener.
-    Asked(u64),
-    /// It has the listener.
-    Given(u64),
-    /// It serves.
-    Taken,
-}
 
 impl State {
     /// Obeys a command, or tells it why not.

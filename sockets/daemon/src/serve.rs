@@ -23,7 +23,7 @@ use crate::kernel::credentials;
 use crate::lanes::Lanes;
 use crate::limits::Limits;
 use crate::operator::Operator;
-use crate::orders::Succession;
+use crate::pending::Succession;
 use crate::rules::Rules;
 use crate::stat;
 use crate::state::State;

@@ -11,13 +11,12 @@ use weft_sockets::layout::MEMBERS;
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Claims, MAX_LOG2, MIN_LOG2, Reason, Slab, Status, ToDaemon, ToProcess, VERSION};
 
-use crate::drains::Drain;
 use crate::foreign::Foreign;
 use crate::hosts::Hosts;
 use crate::kernel::pid_of;
 use crate::limits::Limits;
 use crate::link::{End, Link};
-use crate::orders::Succession;
+use crate::pending::{Drain, Succession};
 use crate::port::{Mail, Member, Outbox, Port, Received};
 use crate::rules::Rules;
 use crate::sums::Sums;

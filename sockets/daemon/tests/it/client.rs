@@ -19,7 +19,9 @@ use rustix::process::{Pid, PidfdFlags, geteuid, getpid, pidfd_open};
 use weft_sockets::end::{Phase, State, allocate};
 use weft_sockets::layout::End;
 use weft_sockets::sync::Ordering;
-use weft_sockets::{Digests, MESSAGE_DESCRIPTORS, Slab, Status, ToDaemon, ToProcess, VERSION};
+use weft_sockets::{
+    Carrier, Digests, Leg, MESSAGE_DESCRIPTORS, RingPlace, Slab, Status, ToDaemon, ToProcess, VERSION,
+};
 
 pub(crate) struct Client {
     pub(crate) port: OwnedFd,
@@ -108,6 +110,11 @@ impl Client {
         (link, channel, party)
     }
 
+    /// Sends by a ring from now on, as its slab says.
+    pub(crate) fn send_by_ring(&self) {
+        self.slab.end(0).expect("an end").outbound.leg.store(legs()[0], Ordering::Release);
+    }
+
     /// Leaves the end of an offer, and says that it is closed.
     pub(crate) fn close(&self, (link, channel, party): (u64, u32, u8)) {
         let ends = (0..8).filter_map(|slot| Some((slot, self.slab.end(slot)?)));
@@ -190,6 +197,12 @@ pub(crate) fn connected(address: &str) -> OwnedFd {
     let port = port.expect("a socket");
     connect(&port, &name).expect("a daemon");
     port
+}
+
+/// A word for a leg by a ring, and one for the leg by TCP behind it.
+pub(crate) fn legs() -> [u64; 2] {
+    let ring = Leg { number: 1, carrier: Carrier::Ring(RingPlace::new(64, 16).expect("a place")) };
+    [ring.to_word(), ring.next(Carrier::Tcp).to_word()]
 }
 
 /// A connection of the kernel: the end that connected and the one that accepted.

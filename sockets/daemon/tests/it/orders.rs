@@ -11,9 +11,9 @@ use weft_daemon::{Drained, Lanes, Operator};
 use weft_sockets::end::{DRAIN, STAYS};
 use weft_sockets::layout::End;
 use weft_sockets::sync::Ordering;
-use weft_sockets::{Carrier, Leg, Order, Reason, RingPlace, ToDaemon, ToProcess};
+use weft_sockets::{Order, Reason, ToDaemon, ToProcess};
 
-use crate::client::{Client, HANG, connected, is_readable, wait_until};
+use crate::client::{Client, HANG, connected, is_readable, legs, wait_until};
 use crate::death::{Pair, hear, pair};
 use crate::run::{Running, config};
 
@@ -23,17 +23,6 @@ fn operator(daemon: &Running) -> Operator {
 
 fn own() -> u32 {
     getpid().as_raw_nonzero().get().cast_unsigned()
-}
-
-/// A word for a leg by a ring, and one for the leg by TCP behind it.
-fn legs() -> [u64; 2] {
-    let ring = Leg { number: 1, carrier: Carrier::Ring(RingPlace::new(64, 16).expect("a place")) };
-    [ring.to_word(), ring.next(Carrier::Tcp).to_word()]
-}
-
-/// A process sends by a ring, as its slab says.
-pub(crate) fn send_by_ring(client: &Client) {
-    client.slab.end(0).expect("an end").outbound.leg.store(legs()[0], Ordering::Release);
 }
 
 fn end(pair: &Pair) -> &End {

@@ -13,7 +13,6 @@ use weft_sockets::sync::Ordering;
 use weft_sockets::{Link, ToDaemon, ToProcess};
 
 use crate::client::{Client, HANG, connected, is_readable};
-use crate::orders::send_by_ring;
 use crate::run::config;
 
 pub(crate) struct Puppet {
@@ -183,7 +182,7 @@ fn puppet() {
                 client.send(ToDaemon::Bell { line: 1 }, &[bell.as_fd()]);
                 client.hear_end();
             }
-            "ring" => send_by_ring(&client),
+            "ring" => client.send_by_ring(),
             "sleep" => client.status.page().0[0].asleep.store(1, Ordering::SeqCst),
             "rung" => assert!(is_readable(&client.bell, HANG)),
             // The daemon is another one.
