@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use clap::Parser;
 use rustix::process::geteuid;
-use weft_daemon::{Address, Config, Daemon, Drained, Key, Lanes, Networks, Operator, Rules};
+use weft_daemon::{Address, Config, Daemon, Drained, Key, Lanes, Networks, Operator, Rules, Wire};
 use weft_daemon::{leave_parent, stop_signals};
-use weft_netif::Spec;
+use weft_netif::{IpSetting, Spec};
 use weft_stat::{stat_folder, stat_folder_from_env};
 
 use crate::failure::Failure;
@@ -32,6 +32,9 @@ Daemons of two hosts carry connections between them over lanes, if both allow th
 or none. A key is a file of 16 to 4096 octets that its owner alone may read, the same on all hosts. Each of --key, --port
 and --netif asks for lanes to all hosts that are reached without a gateway, unless --lanes names others.
 
+With --netif the lanes go by a wire of the daemon's own, to daemons that have one, too. The daemons greet each other by the
+host's TCP at first, which says who they are. If the wire does not lead to the other daemon, its lane stays there.
+
 Examples:
   weft daemon
   weft daemon --name @mine
@@ -40,6 +43,7 @@ Examples:
   weft daemon --lanes on-link   all hosts that this one reaches without a gateway
   weft daemon --replace         in the place of the one that runs, with other settings or of another version
   weft daemon --drain 4711      process 4711 goes back to TCP, to be moved to another host
+  weft daemon --lanes 10.0.0.0/8 --netif packet:eth0 --ip 10.9.0.1/24
   weft stat sockets             the connections that this user's daemons know"
 )]
 pub struct Args {
@@ -64,6 +68,13 @@ pub struct Args {
     /// rping --help` lists
     #[arg(long, value_name = "SPEC")]
     pub netif: Option<Spec>,
+    /// The daemon's own IP address with prefix on the device, on all devices but host, as for `weft rping`
+    #[arg(long, value_name = "CIDR[,gw ADDR]")]
+    pub ip: Option<IpSetting>,
+    /// Octets of the largest IP packet on the device, 576 to 65535
+    #[arg(long, value_name = "N", default_value_t = 1500, allow_negative_numbers = true)]
+    #[arg(value_parser = number::<u32>(576..=65_535))]
+    pub mtu: u32,
     /// End after so many seconds without a program, and leave the session of the caller at once
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = number::<u32>(0..=86_400))]
     pub linger: Option<u32>,
@@ -138,22 +149,17 @@ impl Args {
     /// Returns the settings of lanes, or `None` if there are none. A setting that concerns them asks for them.
     fn lanes(&self) -> Result<Option<Lanes>, Failure> {
         let is_asked = self.key.is_some() || self.port.is_some() || self.netif.is_some();
-        if self.netif == Some(Spec::Pair) {
-            let wires = Spec::wires("or");
-            let line =
-                format!("--netif: pair stays in one process: other hosts are reached by host, {wires}");
-            return Err(Failure::usage(line));
-        }
         let read = |file: &PathBuf| {
             Key::read(file).map_err(|error| Failure::usage(format!("--key: {}: {error}", file.display())))
         };
         let key = self.key.as_ref().map(read).transpose()?;
+        let wire = self.wire()?;
         let networks = self.lanes.clone().or_else(|| is_asked.then(Networks::default));
         Ok(networks.filter(|networks| !networks.is_none()).map(|networks| Lanes {
             networks,
             key,
             port: self.port.unwrap_or(Lanes::PORT),
-            netif: self.netif.clone().unwrap_or(Spec::Host),
+            wire,
         }))
     }
 
@@ -177,6 +183,28 @@ impl Args {
         }
         writeln!(std::io::stdout(), "process {pid}: {} went back to TCP", text(done))?;
         Ok(())
+    }
+
+    /// Returns the wire of the lanes, if they are not on the host's TCP.
+    fn wire(&self) -> Result<Option<Wire>, Failure> {
+        match (self.netif.as_ref().unwrap_or(&Spec::Host), &self.ip) {
+            (Spec::Host, None) => Ok(None),
+            (Spec::Host, Some(_)) => Err(Failure::usage(
+                "--ip is for the other devices: host has the operating system's addresses",
+            )),
+            (Spec::Pair, _) => {
+                let wires = Spec::wires("or");
+                let line =
+                    format!("--netif: pair stays in one process: other hosts are reached by host, {wires}");
+                Err(Failure::usage(line))
+            }
+            (device, None) => Err(Failure::usage(format!(
+                "--netif: {device} needs an IP address of the daemon's own, as in --ip 10.9.0.1/24"
+            ))),
+            (device, Some(ip)) => {
+                Ok(Some(Wire { spec: device.clone(), ip: ip.clone(), mtu: self.mtu as usize }))
+            }
+        }
     }
 }
 

@@ -14,11 +14,19 @@
 //! | 8 | the cookie of its network namespace |
 //! | 8 | the name of the session that the daemon has with the other one, 0 if there is none |
 //! | 8 | how many messages of that session it has received |
+//! | 1 | the wire: 0 the daemon has none for this lane, 4 or 6 the version of its address there |
+//! | 16, 2 | the address of the daemon on its wire, and the port. The octets behind an IPv4 address are 0 |
 //! | 16 | a nonce |
 //! | 32 | the proof, if there is one |
 //!
 //! The proof of one daemon covers the nonces of both. The daemon that connects knows the other nonce only after the
 //! Reply, so that its own proof is in no hello.
+//!
+//! Two daemons greet each other by the TCP of their hosts, because the addresses of that connection say which hosts they
+//! are. If both hellos name a wire, the lane itself is opened there by the daemon that has connected. Each daemon shows
+//! there that it has heard the other one's greeting: the nonce of its hello on the wire is the other one's.
+
+use core::net::{IpAddr, SocketAddr};
 
 /// The private data of a lane's MPA Request or MPA Reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +48,9 @@ pub struct Hello {
     pub session: u64,
     /// How many messages of that session the daemon has received.
     pub received: u64,
-    /// Random octets, new in each hello.
+    /// Where the lane of the daemon ends: at this address on its wire. `None`: at the host's TCP.
+    pub wire: Option<SocketAddr>,
+    /// Random octets, new in each greeting.
     pub nonce: [u8; NONCE_LEN],
     /// What the daemon says of its key.
     pub proof: Proof,
@@ -71,7 +81,7 @@ impl Hello {
     /// The octets by which the private data of a lane is known.
     pub const MAGIC: [u8; 8] = *b"weft-soc";
     /// No hello is longer. An MPA frame has room for 512 octets.
-    pub const MAX_LEN: usize = 78 + PROOF_LEN;
+    pub const MAX_LEN: usize = 97 + PROOF_LEN;
 
     /// Returns the octets to be sent.
     #[must_use]
@@ -86,6 +96,7 @@ impl Hello {
         for number in [self.namespace, self.session, self.received] {
             octets.extend(number.to_be_bytes());
         }
+        octets.extend(encode_wire(self.wire));
         octets.extend(self.nonce);
         if let Proof::Given(proof) = self.proof {
             octets.extend(proof);
@@ -106,6 +117,7 @@ impl Hello {
         let namespace = u64::from_be_bytes(take(&mut rest)?);
         let session = u64::from_be_bytes(take(&mut rest)?);
         let received = u64::from_be_bytes(take(&mut rest)?);
+        let wire = decode_wire(take(&mut rest)?)?;
         let nonce = take(&mut rest)?;
         let proof = match key {
             0 => Proof::Without,
@@ -113,7 +125,8 @@ impl Hello {
             2 => Proof::Given(take(&mut rest)?),
             _ => return None,
         };
-        let hello = Self { oldest, newest, kind, epoch, boot_id, namespace, session, received, nonce, proof };
+        let hello =
+            Self { oldest, newest, kind, epoch, boot_id, namespace, session, received, wire, nonce, proof };
         rest.is_empty().then_some(hello)
     }
 
@@ -149,12 +162,48 @@ impl Proof {
     }
 }
 
+fn encode_wire(wire: Option<SocketAddr>) -> [u8; WIRE_LEN] {
+    let mut octets = [0; WIRE_LEN];
+    let Some(wire) = wire else { return octets };
+    let (version, address) = octets.split_at_mut(1);
+    let (address, port) = address.split_at_mut(16);
+    match wire.ip() {
+        IpAddr::V4(ip) => {
+            version.copy_from_slice(&[4]);
+            address.get_mut(..4).unwrap_or_default().copy_from_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            version.copy_from_slice(&[6]);
+            address.copy_from_slice(&ip.octets());
+        }
+    }
+    port.copy_from_slice(&wire.port().to_be_bytes());
+    octets
+}
+
+/// Returns the wire, which may be none, or `None` if the octets say neither.
+fn decode_wire(octets: [u8; WIRE_LEN]) -> Option<Option<SocketAddr>> {
+    let [version, rest @ ..] = octets;
+    let mut rest = rest.as_slice();
+    let address: [u8; 16] = take(&mut rest)?;
+    let port = u16::from_be_bytes(take(&mut rest)?);
+    let ip: IpAddr = match (version, address) {
+        (0, _) => return (octets == [0; WIRE_LEN]).then_some(None),
+        (4, [a, b, c, d, rest @ ..]) if rest == [0; 12] => [a, b, c, d].into(),
+        (6, octets) => octets.into(),
+        _ => return None,
+    };
+    Some(Some(SocketAddr::new(ip, port)))
+}
+
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (octets, behind) = rest.split_first_chunk()?;
     *rest = behind;
     Some(*octets)
 }
 
+/// Octets of a wire.
+const WIRE_LEN: usize = 19;
 /// Octets of a nonce.
 pub const NONCE_LEN: usize = 16;
 /// Octets of a proof.
@@ -215,12 +264,26 @@ mod tests {
 
     fn any_hello() -> impl Strategy<Value = Hello> {
         let kind = prop_oneof![Just(LaneKind::Interactive), Just(LaneKind::Bulk)];
+        let wire = any::<Option<(IpAddr, u16)>>();
         let given = any::<[u8; PROOF_LEN]>().prop_map(Proof::Given);
         let proof = prop_oneof![Just(Proof::Without), Just(Proof::Wanted), given];
         let (versions, names) = (any::<(u16, u16)>(), any::<(u64, u64, u64, u64)>());
-        (versions, names, any::<([u8; 16], [u8; NONCE_LEN])>(), kind, proof).prop_map(
-            |((oldest, newest), (epoch, namespace, session, received), (boot_id, nonce), kind, proof)| {
-                Hello { oldest, newest, kind, epoch, boot_id, namespace, session, received, nonce, proof }
+        (versions, names, any::<([u8; 16], [u8; NONCE_LEN])>(), kind, (wire, proof)).prop_map(
+            |((oldest, newest), (epoch, namespace, session, received), (boot_id, nonce), kind, rest)| {
+                let (wire, proof) = (rest.0.map(SocketAddr::from), rest.1);
+                Hello {
+                    oldest,
+                    newest,
+                    kind,
+                    epoch,
+                    boot_id,
+                    namespace,
+                    session,
+                    received,
+                    wire,
+                    nonce,
+                    proof,
+                }
             },
         )
     }
@@ -237,22 +300,29 @@ mod tests {
             namespace: 0x1112_1314_1516_1718,
             session: 0x191a_1b1c_1d1e_1f20,
             received: 0x2122_2324_2526_2728,
+            wire: Some(SocketAddr::from(([10, 9, 8, 7], 0x2930))),
             nonce: [0xcc; NONCE_LEN],
             proof: Proof::Given([0xdd; PROOF_LEN]),
         };
-        let parts: [&[u8]; 6] = [
+        let parts: [&[u8]; 9] = [
             b"weft-soc\x00\x01\x02\x03\x02\x02",
             b"\x04\x05\x06\x07\x08\x09\x0a\x0b",
             &[0xb0; 16],
             b"\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f\x20\x21\x22\x23\x24\x25\x26\x27\x28",
+            &[4, 10, 9, 8, 7],
+            &[0; 12],
+            &[0x29, 0x30],
             &[0xcc; 16],
             &[0xdd; 32],
         ];
         assert_eq!(hello.encode(), parts.concat());
         assert_eq!(hello.encode().len(), Hello::MAX_LEN);
+        let v6 = Hello { wire: Some(SocketAddr::from(([0xee; 16], 7))), ..hello }.encode();
+        assert_eq!(v6[62..81], [&[6][..], &[0xee; 16], &[0, 7]].concat());
+        assert_eq!(Hello { wire: None, ..hello }.encode()[62..81], [0; 19]);
         for (proof, number) in [(Proof::Without, 0), (Proof::Wanted, 1)] {
             let octets = Hello { kind: LaneKind::Interactive, proof, ..hello }.encode();
-            assert_eq!((octets.len(), &octets[12..14]), (78, &[1, number][..]));
+            assert_eq!((octets.len(), &octets[12..14]), (97, &[1, number][..]));
         }
     }
 
@@ -267,10 +337,12 @@ mod tests {
             namespace: 1,
             session: 0,
             received: 0,
+            wire: None,
             nonce: [0; NONCE_LEN],
             proof: Proof::Wanted,
         };
-        for (place, octet) in [(0, b'W'), (12, 0), (12, 3), (13, 3)] {
+        let wires = [(62, 1), (62, 5), (68, 1), (80, 1)];
+        for (place, octet) in [(0, b'W'), (12, 0), (12, 3), (13, 3)].into_iter().chain(wires) {
             let mut octets = hello.encode();
             assert_eq!(Hello::decode(&octets), Some(hello));
             octets[place] = octet;

@@ -93,6 +93,13 @@ fn wrong_arguments_are_one_line() {
         ("daemon --port 0".to_owned(), "--port: `0` is not a whole number from 1 to 65535"),
         ("daemon --netif eth0".to_owned(), "--netif: device `eth0`: no such device"),
         ("daemon --netif pair".to_owned(), "--netif: pair stays in one process"),
+        (
+            "daemon --netif packet:eth0".to_owned(),
+            "--netif: packet:eth0 needs an IP address of the daemon's own, as in --ip 10.9.0.1/24",
+        ),
+        ("daemon --ip 10.9.0.1/24".to_owned(), "--ip is for the other devices"),
+        ("daemon --netif tap:w --ip 10.9.0.1".to_owned(), "--ip"),
+        ("daemon --netif tap:w --ip 10.9.0.1/24 --mtu 100".to_owned(), "--mtu"),
     ] {
         let done = run(&line);
         assert_eq!((done.status, done.stdout.len(), done.stderr.len()), (2, 0, 1), "{line}: {done:?}");

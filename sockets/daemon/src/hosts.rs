@@ -1,4 +1,4 @@
-//! Other hosts: the device, the daemons that were found, and the lanes to them.
+//! Other hosts: the devices, the daemons that were found, and the lanes to them.
 //!
 //! A remote host looks like a family of processes: it has a name, a party in links, and a status page and a doorbell,
 //! which are this daemon's own.
@@ -8,23 +8,26 @@ pub(crate) mod failure;
 pub(crate) mod half;
 pub(crate) mod host;
 pub(crate) mod lane;
+pub(crate) mod rnic;
 
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
-use weft_rnic::{CompChannel, Config, Cq, Device, EventChannel, Ground, Listener, Progress};
+use weft_rnic::{Config, Ground};
 use weft_sockets::layout::ALWAYS;
 use weft_sockets::sync::{Ordering, fence};
 use weft_sockets::{Status, WaiterName};
 
 use crate::foreign::Foreign;
 pub(crate) use crate::hosts::host::{Contact, Host};
+use crate::hosts::rnic::{Rnic, Way};
 use crate::key::Key;
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, Wire};
 use crate::networks::Neighbours;
 
 /// The waiter of this daemon in links to other hosts.
@@ -33,12 +36,9 @@ pub(crate) const OURS: WaiterName = WaiterName { member: 0, line: 0 };
 /// The lanes of a daemon.
 #[derive(Debug)]
 pub(crate) struct Hosts {
-    pub(crate) device: Device,
-    pub(crate) events: EventChannel,
-    pub(crate) completions: CompChannel,
-    pub(crate) cq: Cq,
-    /// Kept, so that it listens.
-    _listener: Listener,
+    pub(crate) kernel: Rnic,
+    /// The daemon's own wire, if it has one, and its address there.
+    pub(crate) wire: Option<(Rnic, SocketAddr)>,
     pub(crate) port: u16,
     pub(crate) key: Option<Key>,
     pub(crate) neighbours: Neighbours,
@@ -50,33 +50,25 @@ pub(crate) struct Hosts {
     /// The remote hosts by their names.
     pub(crate) hosts: BTreeMap<u64, Host>,
     pub(crate) by_address: HashMap<(IpAddr, IpAddr), u64>,
-    pub(crate) by_qp: HashMap<u32, u64>,
+    pub(crate) by_qp: HashMap<(Way, u32), u64>,
     pub(crate) names: BTreeSet<u64>,
 }
 
 impl Hosts {
-    /// Opens the device and listens for other daemons.
+    /// Opens the devices and listens for other daemons.
     ///
     /// # Errors
-    /// The device's, and the kernel's.
+    /// The devices', and the kernel's.
     pub(crate) fn start(lanes: &Lanes, seed: u64) -> io::Result<Self> {
         let any = IpAddr::from([0; 4]);
-        let config = Config { progress: Progress::Thread, ..Config::host(any, seed) };
-        let device = Device::open(Ground::Host, config)?;
-        let events = device.create_event_channel()?;
-        let listener = device.listen(&events, lanes.port).map_err(io::Error::other)?;
-        let completions = device.create_comp_channel()?;
-        let cq = device.create_cq(COMPLETIONS, Some(&completions)).map_err(io::Error::other)?;
-        cq.request_notification(false);
+        let kernel = Rnic::open(Ground::Host, Config::host(any, seed), lanes.port)?;
+        let wire = lanes.wire.as_ref().map(|wire| open_wire(wire, seed, lanes.port)).transpose()?;
         let (page, status) = Status::create()?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let own = |file: OwnedFd| Arc::new(Foreign::harmless(file));
         Ok(Self {
-            device,
-            events,
-            completions,
-            cq,
-            _listener: listener,
+            kernel,
+            wire,
             port: lanes.port,
             key: lanes.key.clone(),
             neighbours: Neighbours::new(lanes.networks.clone()),
@@ -92,8 +84,29 @@ impl Hosts {
     }
 
     /// What wakes the daemon: events of connections, completions, and processes.
-    pub(crate) fn descriptors(&self) -> [std::os::fd::BorrowedFd<'_>; 3] {
-        [self.events.as_fd(), self.completions.as_fd(), self.bell.as_fd()]
+    pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.rnics().flat_map(|(_, rnic)| rnic.descriptors()).chain([self.bell.as_fd()]).collect()
+    }
+
+    /// The devices.
+    pub(crate) fn rnics(&self) -> impl Iterator<Item = (Way, &Rnic)> {
+        let wire = self.wire.iter().map(|(rnic, _)| (Way::Wire, rnic));
+        core::iter::once((Way::Kernel, &self.kernel)).chain(wire)
+    }
+
+    /// The device of a way.
+    pub(crate) fn rnic(&self, way: Way) -> Option<&Rnic> {
+        match way {
+            Way::Kernel => Some(&self.kernel),
+            Way::Wire => self.wire.as_ref().map(|(rnic, _)| rnic),
+        }
+    }
+
+    /// The daemon's own address on its wire, if the wire leads to this address.
+    pub(crate) fn wire_to(&self, remote: SocketAddr) -> Option<SocketAddr> {
+        let (rnic, own) = self.wire.as_ref()?;
+        let is_way = own.is_ipv4() == remote.is_ipv4() && rnic.device.route_to(remote.ip()).is_some();
+        (is_way && own.ip() != remote.ip() && remote.port() != 0).then_some(*own)
     }
 
     /// The remote hosts that are known.
@@ -125,5 +138,14 @@ pub(crate) const fn key(local: SocketAddr, remote: SocketAddr) -> (IpAddr, IpAdd
     (local.ip(), remote.ip())
 }
 
-/// Completions that the device keeps.
-const COMPLETIONS: u32 = 1 << 16;
+fn open_wire(wire: &Wire, seed: u64, port: u16) -> io::Result<(Rnic, SocketAddr)> {
+    let mut config = Config::new(wire.ip.clone(), seed);
+    config.stack.mtu = wire.mtu;
+    // A wire that does not lead to the other daemon is given up before a session is.
+    config.startup_timeout = config.engine_time(STARTUP);
+    let ground = weft_netif::Wire::open_queues(&wire.spec, wire.mtu, 1)?;
+    Ok((Rnic::open(ground.into(), config, port)?, SocketAddr::new(wire.ip.address, port)))
+}
+
+/// How long a lane on a wire may need to open.
+const STARTUP: Duration = Duration::from_secs(2);

@@ -1,6 +1,6 @@
 //! How a daemon reaches the daemons of other hosts.
 
-use weft_netif::Spec;
+use weft_netif::{IpSetting, Spec};
 
 use crate::key::Key;
 use crate::networks::Networks;
@@ -14,8 +14,19 @@ pub struct Lanes {
     pub key: Option<Key>,
     /// The port where a daemon waits for others, and looks for them.
     pub port: u16,
-    /// The device of the RNIC.
-    pub netif: Spec,
+    /// The daemon's own wire. Lanes to daemons that have one, too, go there. The others go by the host's TCP.
+    pub wire: Option<Wire>,
+}
+
+/// A device with a TCP/IP of the daemon's own.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    /// The device.
+    pub spec: Spec,
+    /// The address of the daemon on it, which no other station there has.
+    pub ip: IpSetting,
+    /// Octets of the largest IP packet.
+    pub mtu: usize,
 }
 
 impl Lanes {
@@ -25,6 +36,6 @@ impl Lanes {
 
 impl Default for Lanes {
     fn default() -> Self {
-        Self { networks: Networks::default(), key: None, port: Self::PORT, netif: Spec::Host }
+        Self { networks: Networks::default(), key: None, port: Self::PORT, wire: None }
     }
 }

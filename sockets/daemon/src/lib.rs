@@ -38,7 +38,7 @@ mod wake;
 pub use address::Address;
 pub use kernel::{keep_signals, leave_parent, stop_signals};
 pub use key::Key;
-pub use lanes::Lanes;
+pub use lanes::{Lanes, Wire};
 pub use network::Network;
 pub use networks::Networks;
 pub use operator::{Drained, Operator};

@@ -6,6 +6,7 @@ mod letters;
 mod losing;
 mod opening;
 mod turns;
+mod wiring;
 
 use core::time::Duration;
 
@@ -13,6 +14,7 @@ use weft_rnic::Completion;
 use weft_sockets::sync::Ordering;
 
 use crate::hosts::Hosts;
+use crate::hosts::rnic::Way;
 pub(crate) use crate::remote::letters::remote_id;
 use crate::state::State;
 
@@ -64,8 +66,12 @@ impl State {
     /// Handles the events of connections. Returns false if there were none.
     fn hear_events(&mut self, now: Duration) -> bool {
         let mut is_busy = false;
-        while let Some(event) = self.hosts.as_ref().and_then(|hosts| hosts.events.next()) {
-            self.handle_lane_event(event, now);
+        let next = |state: &Self| {
+            let mut rnics = state.hosts.iter().flat_map(Hosts::rnics);
+            rnics.find_map(|(way, rnic)| Some((way, rnic.event()?)))
+        };
+        while let Some((way, event)) = next(self) {
+            self.handle_lane_event(way, event, now);
             is_busy = true;
         }
         is_busy
@@ -73,17 +79,18 @@ impl State {
 
     /// Handles completions. Returns false if there were none.
     fn complete(&mut self, now: Duration) -> bool {
+        self.complete_of(Way::Kernel, now) | self.complete_of(Way::Wire, now)
+    }
+
+    fn complete_of(&mut self, way: Way, now: Duration) -> bool {
         let mut done = [Completion::EMPTY; 64];
         let mut is_busy = false;
-        while let Some(hosts) = &self.hosts {
-            while hosts.completions.next().is_some() {
-                hosts.cq.request_notification(false);
-            }
-            let count = hosts.cq.poll(&mut done);
+        while let Some(rnic) = self.hosts.as_ref().and_then(|hosts| hosts.rnic(way)) {
+            let count = rnic.poll(&mut done);
             // A lane tells that it is open before it brings something.
             self.hear_events(now);
             for completion in done.get(..count).unwrap_or_default() {
-                self.handle_completion(completion, now);
+                self.handle_completion(way, completion, now);
             }
             is_busy |= count > 0;
             if count < done.len() {

@@ -166,6 +166,7 @@ fn hellos() -> Vec<(String, Vec<u8>)> {
         namespace: 4096,
         session: 0x4321,
         received: 77,
+        wire: None,
         nonce: [0x5a; 16],
         proof: Proof::Without,
     };
@@ -173,6 +174,8 @@ fn hellos() -> Vec<(String, Vec<u8>)> {
         ("request", request),
         ("request-bulk", Hello { kind: LaneKind::Bulk, ..request }),
         ("request-key", Hello { proof: Proof::Wanted, ..request }),
+        ("request-wire", Hello { wire: Some(([10, 9, 0, 1], 7176).into()), ..request }),
+        ("request-wire6", Hello { wire: Some(([0xfd; 16], 7176).into()), ..request }),
         ("reply-key", Hello { proof: Proof::Given([0xa5; 32]), ..request }),
         ("no-version", Hello { oldest: 3, ..request }),
     ];

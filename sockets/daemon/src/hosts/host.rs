@@ -1,6 +1,6 @@
 //! A remote host as this daemon knows it.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsFd;
@@ -14,6 +14,7 @@ use crate::hosts::channel::Channel;
 use crate::hosts::failure::Lost;
 use crate::hosts::half::Half;
 use crate::hosts::lane::{Lane, Message};
+use crate::hosts::rnic::Way;
 use crate::link::Link;
 
 /// A remote host, or one that may be one.
@@ -34,8 +35,12 @@ pub(crate) struct Host {
     pub(crate) oldest: Option<(u64, Duration)>,
     /// The nonce over which the other daemon has to prove its key.
     pub(crate) challenge: Option<[u8; NONCE_LEN]>,
-    /// Only memory that is shared with this host is in its domain.
-    pub(crate) pd: Pd,
+    /// Only memory that is shared with this host is in its domains, one for each device.
+    pub(crate) pds: BTreeMap<Way, Pd>,
+    /// The way of the session's lanes. A session stays on one device, whose names of memory both daemons know.
+    pub(crate) way: Way,
+    /// A wire has not led to the other daemon. Its host's TCP is taken until this time.
+    pub(crate) off_wire: Duration,
     /// The rings of links, by the links' names.
     pub(crate) memory: BTreeMap<u64, Mr>,
     pub(crate) channels: BTreeMap<u32, Channel>,
@@ -61,6 +66,7 @@ pub(crate) enum Contact {
 /// A lane that is not open yet.
 #[derive(Debug)]
 pub(crate) struct Opening {
+    /// The queue pair of the greeting. It becomes the lane, if that is not to be on a wire.
     pub(crate) lane: Lane,
     /// This daemon has asked.
     pub(crate) is_asking: bool,
@@ -68,10 +74,23 @@ pub(crate) struct Opening {
     pub(crate) nonce: [u8; NONCE_LEN],
     /// The nonce of the other one, over which this daemon has proved its key.
     pub(crate) challenge: Option<[u8; NONCE_LEN]>,
+    /// The lane is to be on the wires of both.
+    pub(crate) wire: Option<OnWire>,
+}
+
+/// What is known of a lane that is to be on a wire, behind the greeting by the host's TCP.
+#[derive(Debug)]
+pub(crate) struct OnWire {
+    /// The address of the other daemon.
+    pub(crate) remote: SocketAddr,
+    /// The nonce of its greeting.
+    pub(crate) nonce: [u8; NONCE_LEN],
+    /// `None`: the other daemon has yet to connect.
+    pub(crate) lane: Option<Lane>,
 }
 
 impl Host {
-    pub(crate) fn new(name: u64, (local, remote): (IpAddr, IpAddr), pd: Pd) -> Self {
+    pub(crate) fn new(name: u64, (local, remote): (IpAddr, IpAddr), pds: BTreeMap<Way, Pd>) -> Self {
         Self {
             name,
             local,
@@ -82,7 +101,9 @@ impl Host {
             due: None,
             oldest: None,
             challenge: None,
-            pd,
+            pds,
+            way: Way::Kernel,
+            off_wire: Duration::ZERO,
             memory: BTreeMap::new(),
             channels: BTreeMap::new(),
             halves: BTreeMap::new(),
@@ -204,7 +225,7 @@ impl Host {
             let len = usize::try_from(LINK_LEN - RINGS_AT).ok()?;
             let region = Region::shared(link.file.as_fd(), RINGS_AT, len).ok()?;
             let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-            self.memory.insert(name, self.pd.register_at(region, access, RINGS_AT).ok()?);
+            self.memory.insert(name, self.pds.get(&self.way)?.register_at(region, access, RINGS_AT).ok()?);
         }
         self.memory.get(&name)
     }

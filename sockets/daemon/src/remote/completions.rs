@@ -8,12 +8,17 @@ use weft_sockets::far::{Notice, NoticeKind};
 use crate::hosts::failure::Failure;
 use crate::hosts::host::{Contact, Host, Received};
 use crate::hosts::lane::RECEIVE;
+use crate::hosts::rnic::Way;
 use crate::state::State;
 
 impl State {
     /// Takes a completion.
-    pub(crate) fn handle_completion(&mut self, done: &Completion, now: Duration) {
-        let Some(name) = self.host_of(done.qp_num) else { return };
+    pub(crate) fn handle_completion(&mut self, way: Way, done: &Completion, now: Duration) {
+        let Some(name) = self.host_of(way, done.qp_num) else { return };
+        if way == Way::Kernel && self.is_past_greeting(name) {
+            // The end of the greeting's connection, or what should not be there.
+            return;
+        }
         let result = match done.status {
             Status::Success => self.handle_done(name, done, now),
             _ => Err(Failure::Lane),

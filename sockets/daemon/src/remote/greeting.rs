@@ -113,6 +113,7 @@ mod tests {
             namespace: 1,
             session: 0,
             received: 0,
+            wire: None,
             nonce: [nonce; NONCE_LEN],
             proof,
         }

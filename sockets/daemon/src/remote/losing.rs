@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use crate::hosts::host::{Contact, Host};
+use crate::hosts::rnic::Way;
 use crate::remote::opening::NOBODY;
 use crate::state::State;
 
@@ -65,10 +66,21 @@ impl State {
             if lost + PATIENCE <= now {
                 self.drop_lane(name, now + SOON);
                 self.end_session(name);
+                if self.leave_wire(name, now) {
+                    self.open_lane(name, None, now);
+                }
             } else if again.is_some_and(|again| again <= now) {
                 self.open_lane(name, None, now);
             }
         }
+    }
+
+    /// Takes the TCP of a host for a while if its session was on a wire, which does not lead there now.
+    fn leave_wire(&mut self, name: u64, now: Duration) -> bool {
+        let host = self.hosts.as_mut().and_then(|hosts| hosts.host(name));
+        let Some(host) = host.filter(|host| host.way == Way::Wire) else { return false };
+        (host.way, host.off_wire) = (Way::Kernel, now + NOBODY);
+        true
     }
 
     /// Returns when [`look_for_lanes`](Self::look_for_lanes) has something to do.

@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use weft_rnic::{CmEvent, ConnParam, ConnectRequest};
 use weft_sockets::{Claim, Claimant, Hello, LaneKind, NONCE_LEN, Proof, Slab, VERSION};
 
-use crate::hosts::host::{Contact, Host, Opening, Received};
+use crate::hosts::host::{Contact, Host, OnWire, Opening, Received};
 use crate::hosts::key;
 use crate::hosts::lane::Lane;
+use crate::hosts::rnic::Way;
 use crate::remote::greeting::{self, Addresses, Answer};
 use crate::routes;
 use crate::state::{Family, State};
@@ -55,15 +56,28 @@ impl State {
         };
         self.families.insert(name, family);
         let hosts = self.hosts.as_mut()?;
-        let pd = hosts.device.alloc_pd();
-        hosts.hosts.insert(name, Host::new(name, address, pd));
+        let pds = hosts.rnics().map(|(way, rnic)| (way, rnic.device.alloc_pd())).collect();
+        hosts.hosts.insert(name, Host::new(name, address, pds));
         hosts.names.insert(name);
         hosts.by_address.insert(address, name);
         Some(name)
     }
 
-    /// What this daemon says of itself to a host. `None`: that is unknown.
-    fn hello(&self, name: u64, nonce: [u8; NONCE_LEN], proof: Proof) -> Option<Vec<u8>> {
+    /// Makes a queue pair for a host.
+    pub(crate) fn lane(&self, name: u64, way: Way) -> Option<Lane> {
+        let hosts = self.hosts.as_ref()?;
+        let rnic = hosts.rnic(way)?;
+        Lane::new(&rnic.device, hosts.hosts.get(&name)?.pds.get(&way)?, &rnic.cq)
+    }
+
+    /// What this daemon says of itself to a host, and where its lane ends. `None`: that host is unknown.
+    pub(crate) fn hello(
+        &self,
+        name: u64,
+        nonce: [u8; NONCE_LEN],
+        proof: Proof,
+        wire: Option<SocketAddr>,
+    ) -> Option<Vec<u8>> {
         let hosts = self.hosts.as_ref()?;
         let session = hosts.hosts.get(&name)?.session.as_ref();
         let hello = Hello {
@@ -75,6 +89,7 @@ impl State {
             namespace: hosts.namespace,
             session: session.map_or(0, |(name, _)| *name),
             received: session.map_or(0, |(_, session)| session.received()),
+            wire,
             nonce,
             proof,
         };
@@ -97,9 +112,10 @@ impl State {
         let Some(nonce) = before.map(|(nonce, _)| nonce).or_else(|| crate::kernel::random().ok()) else {
             return;
         };
-        let Some(lane) = Lane::new(&hosts.device, &host.pd, &hosts.cq) else { return };
+        let wire = hosts.wire.as_ref().map(|(_, own)| *own).filter(|_| host.off_wire <= now);
         let proof = greeting::ask(hosts.key.as_ref(), addresses, nonce, challenge);
-        let Some(hello) = self.hello(name, nonce, proof) else { return };
+        let Some(lane) = self.lane(name, Way::Kernel) else { return };
+        let Some(hello) = self.hello(name, nonce, proof, wire) else { return };
         let Some(hosts) = &mut self.hosts else { return };
         let Some(host) = hosts.hosts.get_mut(&name) else { return };
         let (remote, local) = (SocketAddr::new(host.remote, hosts.port), SocketAddr::new(host.local, 0));
@@ -109,28 +125,37 @@ impl State {
             local: Some(local),
             ..ConnParam::NONE
         };
-        if hosts.device.connect(&hosts.events, &lane.qp, remote, param).is_ok() {
-            hosts.by_qp.insert(lane.qp.number(), name);
-            host.contact = Contact::Opening(Opening { lane, is_asking: true, nonce, challenge });
+        if hosts.kernel.connect(&lane, remote, param) {
+            hosts.by_qp.insert((Way::Kernel, lane.qp.number()), name);
+            let opening = Opening { lane, is_asking: true, nonce, challenge, wire: None };
+            host.contact = Contact::Opening(opening);
         }
     }
 
-    /// Takes an event of the device.
-    pub(crate) fn handle_lane_event(&mut self, event: CmEvent, now: Duration) {
+    /// Takes an event of a device.
+    pub(crate) fn handle_lane_event(&mut self, way: Way, event: CmEvent, now: Duration) {
         match event {
             CmEvent::ConnectRequest(request) => {
-                if let Err(refusal) = self.accept_lane(&request, now)
-                    && let Some(hosts) = &self.hosts
+                let answered = match way {
+                    Way::Kernel => self.accept_lane(&request, now),
+                    Way::Wire => self.accept_on_wire(&request).ok_or_else(Vec::new),
+                };
+                if let Err(refusal) = answered
+                    && let Some(rnic) = self.hosts.as_ref().and_then(|hosts| hosts.rnic(way))
                 {
                     // A daemon that has gone meanwhile needs no answer.
-                    let _told = hosts.device.reject(request.id, &refusal);
+                    let _told = rnic.device.reject(request.id, &refusal);
                 }
             }
             CmEvent::Established { qp_num, private_data, .. } => {
-                self.establish(qp_num, &private_data, now);
+                let Some(name) = self.host_of(way, qp_num) else { return };
+                match way {
+                    Way::Kernel => self.establish(name, &private_data, now),
+                    Way::Wire => self.establish_on_wire(name, &private_data, now),
+                }
             }
             CmEvent::Rejected { qp_num, private_data, .. } => {
-                let Some(name) = self.host_of(qp_num) else { return };
+                let Some(name) = self.host_of(way, qp_num) else { return };
                 match self.challenged(name, &private_data) {
                     Some(nonces) => {
                         self.drop_lane(name, now);
@@ -140,7 +165,9 @@ impl State {
                 }
             }
             CmEvent::ConnectError { qp_num, .. } | CmEvent::Disconnected { qp_num, .. } => {
-                if let Some(name) = self.host_of(qp_num) {
+                if let Some(name) = self.host_of(way, qp_num)
+                    && !(way == Way::Kernel && self.is_past_greeting(name))
+                {
                     self.lose_lane(name, now);
                 }
             }
@@ -183,53 +210,57 @@ impl State {
             Answer::Challenge => {
                 let nonce = crate::kernel::random().map_err(|_| NOTHING())?;
                 host.challenge = Some(nonce);
-                return Err(self.hello(name, nonce, Proof::Wanted).unwrap_or_default());
+                return Err(self.hello(name, nonce, Proof::Wanted, None).unwrap_or_default());
             }
         };
+        let remote = theirs.wire.filter(|_| host.off_wire <= now);
         // Of two that cross, that of the lower address stays.
         let is_crossing = matches!(&host.contact, Contact::Opening(opening) if opening.is_asking);
         if is_crossing && address.0 < address.1 {
             return Err(NOTHING());
         }
+        let wire = remote.and_then(|remote| Some((hosts.wire_to(remote)?, remote)));
+        let way = if wire.is_some() { Way::Wire } else { Way::Kernel };
         // Behind this, no Write of an old lane reaches the memory of this host.
         self.drop_lane(name, now);
-        self.meet(name, &theirs, Received::InAll(theirs.received), now).ok_or_else(NOTHING)?;
+        self.meet(name, &theirs, way, now).ok_or_else(NOTHING)?;
         let nonce = match challenge {
             Some(nonce) => nonce,
             None => crate::kernel::random().map_err(|_| NOTHING())?,
         };
-        let hello = self.hello(name, nonce, proof).ok_or_else(NOTHING)?;
+        let hello = self.hello(name, nonce, proof, wire.map(|(own, _)| own)).ok_or_else(NOTHING)?;
+        let lane = self.lane(name, Way::Kernel).ok_or_else(NOTHING)?;
         let hosts = self.hosts.as_mut().ok_or_else(NOTHING)?;
         let host = hosts.hosts.get_mut(&name).ok_or_else(NOTHING)?;
-        let lane = Lane::new(&hosts.device, &host.pd, &hosts.cq).ok_or_else(NOTHING)?;
         let param = ConnParam { private_data: &hello, ..ConnParam::NONE };
-        hosts.device.accept(request.id, &lane.qp, param).map_err(|_| NOTHING())?;
-        hosts.by_qp.insert(lane.qp.number(), name);
-        host.contact = Contact::Opening(Opening { lane, is_asking: false, nonce, challenge });
+        hosts.kernel.device.accept(request.id, &lane.qp, param).map_err(|_| NOTHING())?;
+        hosts.by_qp.insert((Way::Kernel, lane.qp.number()), name);
+        let wire = wire.map(|(_, remote)| OnWire { remote, nonce: theirs.nonce, lane: None });
+        host.contact = Contact::Opening(Opening { lane, is_asking: false, nonce, challenge, wire });
         Ok(())
     }
 
-    /// A lane is open.
-    fn establish(&mut self, qp_num: u32, private_data: &[u8], now: Duration) {
-        let Some(name) = self.host_of(qp_num) else { return };
+    /// The other daemon is greeted by the host's TCP. That is the lane, if it is not to be on a wire.
+    fn establish(&mut self, name: u64, private_data: &[u8], now: Duration) {
         let Some(hosts) = &mut self.hosts else { return };
         let own_key = hosts.key.clone();
         let Some(host) = hosts.host(name) else { return };
-        let Contact::Opening(Opening { is_asking, nonce, challenge, .. }) = &host.contact else { return };
-        if *is_asking {
+        let Contact::Opening(opening) = &host.contact else { return };
+        if opening.is_asking {
             let addresses = Addresses { initiator: host.local, responder: host.remote };
             let theirs = Hello::decode(private_data).filter(|theirs| {
-                greeting::is_answer(own_key.as_ref(), theirs, addresses, *nonce, *challenge)
+                let (nonce, challenge) = (opening.nonce, opening.challenge);
+                greeting::is_answer(own_key.as_ref(), theirs, addresses, nonce, challenge)
                     && theirs.session != 0
             });
-            let met = theirs.and_then(|theirs| {
-                let received = Received::InAll(theirs.received);
-                self.meet(name, &theirs, received, now)
-            });
-            if met.is_none() {
-                self.drop_lane(name, now + NOBODY);
-                return;
+            let way = theirs.and_then(|theirs| theirs.wire).map_or(Way::Kernel, |_| Way::Wire);
+            let met = theirs.filter(|theirs| self.meet(name, theirs, way, now).is_some());
+            let Some(theirs) = met else { return self.drop_lane(name, now + NOBODY) };
+            if let Some(remote) = theirs.wire {
+                return self.connect_on_wire(name, remote, theirs.nonce, now);
             }
+        } else if opening.wire.is_some() {
+            return;
         }
         let Some(host) = self.hosts.as_mut().and_then(|hosts| hosts.host(name)) else { return };
         host.lost = None;
@@ -241,9 +272,11 @@ impl State {
     }
 
     /// Goes on with the session that both daemons have, or begins a new one. A daemon that answers gives it its name.
-    fn meet(&mut self, name: u64, theirs: &Hello, received: Received, now: Duration) -> Option<()> {
+    fn meet(&mut self, name: u64, theirs: &Hello, way: Way, now: Duration) -> Option<()> {
         let host = self.hosts.as_mut()?.host(name)?;
+        let received = Received::InAll(theirs.received);
         let is_same = theirs.session != 0
+            && host.way == way
             && host.session.as_ref().is_some_and(|(session, _)| *session == theirs.session);
         if is_same && host.hear(received).is_ok() {
             host.lost.get_or_insert(now);
@@ -255,7 +288,7 @@ impl State {
             if is_asking { theirs.session } else { u64::from_ne_bytes(crate::kernel::random().ok()?) };
         let host = self.hosts.as_mut()?.host(name)?;
         host.session = Some((session.max(1), weft_sockets::far::Session::new()));
-        host.lost = Some(now);
+        (host.way, host.lost) = (way, Some(now));
         let address = (host.local, host.remote);
         let is_its = |claim: &Claim| key(claim.tuple.local, claim.tuple.peer) == address;
         let waiting: Vec<(Claimant, Claim)> =
@@ -267,8 +300,8 @@ impl State {
     }
 
     /// The host to which a queue pair leads.
-    pub(crate) fn host_of(&self, qp_num: u32) -> Option<u64> {
-        self.hosts.as_ref()?.by_qp.get(&qp_num).copied()
+    pub(crate) fn host_of(&self, way: Way, qp_num: u32) -> Option<u64> {
+        self.hosts.as_ref()?.by_qp.get(&(way, qp_num)).copied()
     }
 }
 

@@ -1,0 +1,220 @@
+//! Connections between two hosts: over the TCP of the hosts, and over a wire of the daemons' own.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use weft_daemon::{Config, Lanes, Wire};
+use weft_sockets::layout::{ATTACHED, COMMITTED, Direction};
+use weft_sockets::sync::Ordering;
+use weft_sockets::{Carrier, Leg, Link, Reason, RingPlace, ToDaemon, ToProcess};
+
+use crate::client::{Client, Mail, wait_until};
+use crate::run::{Running, config};
+use crate::space::{Space, tcp_between};
+
+/// A daemon and a process of a host.
+pub(crate) struct Host {
+    /// Runs until the host is dropped.
+    _daemon: Running,
+    pub(crate) client: Client,
+    link: Option<Link>,
+}
+
+/// One end of a connection with a channel, as its process knows it.
+#[derive(Clone, Copy)]
+pub(crate) struct End {
+    pub(crate) channel: (u64, u32, u8),
+    ring: RingPlace,
+}
+
+impl Host {
+    pub(crate) fn new(space: &Space, lanes: Lanes) -> Self {
+        let config = Config { lanes: Some(lanes), ..config() };
+        let daemon = space.run(|| Running::start(&config));
+        let client = space.run(|| Client::registered(&daemon.address.to_string()));
+        Self { _daemon: daemon, client, link: None }
+    }
+
+    /// Waits until a connection that was claimed has a channel. `None`: it has none.
+    pub(crate) fn offer(&mut self) -> Option<End> {
+        loop {
+            let Mail { message, descriptors } = self.client.mail();
+            match message {
+                ToProcess::LinkMade { .. } => self.link = Some(Link::map(&descriptors[0]).expect("a link")),
+                ToProcess::Offer { link, channel, party, ring, .. } => {
+                    return Some(End { channel: (link, channel, party), ring });
+                }
+                ToProcess::Dropped { reason: Reason::NoPartner, .. } => return None,
+                ToProcess::PeerStatus { .. } | ToProcess::PeerBell { .. } => {}
+                other => panic!("{other:?} and no offer"),
+            }
+        }
+    }
+
+    pub(crate) fn link(&self) -> &Link {
+        self.link.as_ref().expect("a link")
+    }
+
+    /// The words of what an end sends, and of what it reads.
+    pub(crate) fn words(&self, end: &End) -> (&Direction, &Direction) {
+        let (_, number, party) = end.channel;
+        let [first, second] = &self.link().channel(number).expect("a channel").directions;
+        if party == 0 { (first, second) } else { (second, first) }
+    }
+
+    /// Rings the daemon as the library does, behind a publication.
+    pub(crate) fn ring(&self, end: &End) {
+        let (link, _, party) = end.channel;
+        self.client.send(ToDaemon::Ring { link, party, sleeper: None }, &[]);
+    }
+
+    /// Sends octets by the ring, from this position on. The ring begins there, if it has not begun yet.
+    pub(crate) fn send(&self, end: &End, at: usize, octets: &[u8]) {
+        let (ours, _) = self.words(end);
+        let position = at as u64;
+        if ours.legs.leg.load(Ordering::Relaxed) == 0 {
+            wait_until(|| ours.reader.attached.load(Ordering::Acquire) == ATTACHED);
+            ours.reader.attached.store(COMMITTED, Ordering::Release);
+            ours.producer.tail.store(position, Ordering::Relaxed);
+            ours.legs.start.store(position, Ordering::Relaxed);
+            let leg = Leg { number: 1, carrier: Carrier::Ring(end.ring) };
+            ours.legs.leg.store(leg.to_word(), Ordering::Release);
+        }
+        assert!(self.link().ring(end.ring).write(at, octets), "this end does not know how a ring turns");
+        ours.producer.tail.store(position + octets.len() as u64, Ordering::Release);
+        self.ring(end);
+    }
+
+    /// Reads octets by the ring, from this position on.
+    pub(crate) fn receive(&self, end: &End, at: usize, len: usize) -> Vec<u8> {
+        let (_, theirs) = self.words(end);
+        let position = (at + len) as u64;
+        wait_until(|| theirs.producer.tail.load(Ordering::Acquire) >= position);
+        let leg = Leg::from_word(theirs.legs.leg.load(Ordering::Acquire)).expect("a leg");
+        let Carrier::Ring(ring) = leg.carrier else { panic!("{leg:?}") };
+        let mut octets = vec![0; len];
+        assert!(self.link().ring(ring).read(at, &mut octets));
+        theirs.consumer.adopted.store(1, Ordering::Release);
+        theirs.consumer.head.store(position, Ordering::Release);
+        self.ring(end);
+        octets
+    }
+
+    /// The reader of an end takes octets from a ring from now on.
+    pub(crate) fn attach(&self, end: &End) {
+        self.words(end).1.reader.attached.store(ATTACHED, Ordering::Release);
+        self.ring(end);
+    }
+}
+
+/// Joins two ends, and sends octets both ways: by TCP first and then by rings.
+pub(crate) fn talk(spaces: &[Space; 2], hosts: &mut [Host; 2]) -> Talk {
+    let [one, other] = spaces;
+    let (mut first, mut second) = tcp_between(one, other);
+    first.write_all(&[7; 20]).expect("sent");
+    second.read_exact(&mut [0; 20]).expect("received");
+    let [here, there] = hosts;
+    // The second time if the daemons had no lane within the time of a claim.
+    let ends = (0..2).find_map(|_| {
+        here.client.claim(&first);
+        there.client.claim(&second);
+        let [first, second] = [here.offer(), there.offer()];
+        Some([first?, second?])
+    });
+    let ends = ends.expect("offers");
+    here.attach(&ends[0]);
+    there.attach(&ends[1]);
+    let mut talk = Talk { _streams: (first, second), ends, turn: 0 };
+    talk.exchange(hosts);
+    talk
+}
+
+/// A connection with a channel at both hosts.
+pub(crate) struct Talk {
+    _streams: (TcpStream, TcpStream),
+    pub(crate) ends: [End; 2],
+    turn: usize,
+}
+
+impl Talk {
+    /// Sends 1,000 octets each way.
+    pub(crate) fn exchange(&mut self, hosts: &[Host; 2]) {
+        let turn = self.turn;
+        self.turn += 1;
+        let octets = |from: usize| -> Vec<u8> {
+            (0..1000).map(|at| u8::try_from((at * 7 + turn + from) % 256).expect("an octet")).collect()
+        };
+        for (from, to, start) in [(0, 1, 20), (1, 0, 0)] {
+            let at = start + turn * 1000;
+            hosts[from].send(&self.ends[from], at, &octets(from));
+            assert_eq!(hosts[to].receive(&self.ends[to], at, 1000), octets(from), "turn {turn}");
+        }
+    }
+}
+
+fn wire(spec: &str, ip: &str) -> Option<Wire> {
+    Some(Wire { spec: spec.parse().expect("a device"), ip: ip.parse().expect("an address"), mtu: 1500 })
+}
+
+fn hosts(spaces: &[Space; 2], wires: [Option<Wire>; 2]) -> [Host; 2] {
+    let [first, second] = wires;
+    [(0, first), (1, second)].map(|(at, wire)| Host::new(&spaces[at], Lanes { wire, ..lanes() }))
+}
+
+/// Settings for hosts in namespaces. The kernel tells the routes of the first thread's namespace, so they are not asked.
+pub(crate) fn lanes() -> Lanes {
+    Lanes { networks: "10.77.0.0/24".parse().expect("a network"), ..Lanes::default() }
+}
+
+/// Connections of the hosts' TCP that are lanes, as the first host sees them.
+fn lanes_of_the_kernel(spaces: &[Space; 2]) -> usize {
+    spaces[0].established(Lanes::PORT)
+}
+
+#[test]
+fn without_a_wire_lanes_go_by_the_tcp_of_the_hosts() {
+    let Some(spaces) = Space::two() else { return };
+    let mut hosts = hosts(&spaces, [None, None]);
+    let mut talking = talk(&spaces, &mut hosts);
+    assert_eq!(lanes_of_the_kernel(&spaces), 1);
+    (1..20).for_each(|_| talking.exchange(&hosts));
+    talk(&spaces, &mut hosts);
+    assert_eq!(lanes_of_the_kernel(&spaces), 1, "one lane carries all connections");
+}
+
+#[test]
+fn two_daemons_with_wires_have_their_lane_there() {
+    let Some(spaces) = Space::two() else { return };
+    let wires = [wire("packet:w", "10.78.0.1/24"), wire("packet:w", "10.78.0.2/24")];
+    let mut hosts = hosts(&spaces, wires);
+    let mut talking = talk(&spaces, &mut hosts);
+    wait_until(|| lanes_of_the_kernel(&spaces) == 0);
+    (1..20).for_each(|_| talking.exchange(&hosts));
+    talk(&spaces, &mut hosts);
+    assert_eq!(lanes_of_the_kernel(&spaces), 0);
+}
+
+#[test]
+fn a_wire_of_one_daemon_alone_is_not_used() {
+    let Some(spaces) = Space::two() else { return };
+    for at in [0, 1] {
+        let mut wires = [None, None];
+        wires[at] = wire("packet:w", "10.78.0.1/24");
+        let mut hosts = hosts(&spaces, wires);
+        talk(&spaces, &mut hosts);
+        assert_eq!(lanes_of_the_kernel(&spaces), 1);
+    }
+}
+
+/// The second wire is in a net of its own, and then there is nobody at its address.
+#[test]
+fn a_wire_that_does_not_lead_to_the_other_daemon_is_left() {
+    let Some(spaces) = Space::two() else { return };
+    spaces[1].command(&["ip", "link", "add", "v", "type", "veth", "peer", "name", "u"]);
+    spaces[1].command(&["ip", "link", "set", "v", "up"]);
+    for second in [wire("packet:w", "10.79.0.2/24"), wire("packet:v", "10.78.0.2/24")] {
+        let mut hosts = hosts(&spaces, [wire("packet:w", "10.78.0.1/24"), second]);
+        talk(&spaces, &mut hosts);
+        assert_eq!(lanes_of_the_kernel(&spaces), 1);
+    }
+}
