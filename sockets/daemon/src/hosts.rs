@@ -36,9 +36,9 @@ pub(crate) const OURS: WaiterName = WaiterName { member: 0, line: 0 };
 /// The lanes of a daemon.
 #[derive(Debug)]
 pub(crate) struct Hosts {
-    pub(crate) kernel: Rnic,
+    pub(crate) kernel: Arc<Rnic>,
     /// The daemon's own wire, if it has one, and its address there.
-    pub(crate) wire: Option<(Rnic, SocketAddr)>,
+    pub(crate) wire: Option<(Arc<Rnic>, SocketAddr)>,
     pub(crate) port: u16,
     pub(crate) key: Option<Key>,
     pub(crate) neighbours: Neighbours,
@@ -61,7 +61,7 @@ impl Hosts {
     /// The devices', and the kernel's.
     pub(crate) fn start(lanes: &Lanes, seed: u64) -> io::Result<Self> {
         let any = IpAddr::from([0; 4]);
-        let kernel = Rnic::open(Ground::Host, Config::host(any, seed), lanes.port)?;
+        let kernel = Arc::new(Rnic::open(Ground::Host, Config::host(any, seed), lanes.port)?);
         let wire = lanes.wire.as_ref().map(|wire| open_wire(wire, seed, lanes.port)).transpose()?;
         let (page, status) = Status::create()?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -89,17 +89,24 @@ impl Hosts {
     }
 
     /// The devices.
-    pub(crate) fn rnics(&self) -> impl Iterator<Item = (Way, &Rnic)> {
+    pub(crate) fn rnics(&self) -> impl Iterator<Item = (Way, &Arc<Rnic>)> {
         let wire = self.wire.iter().map(|(rnic, _)| (Way::Wire, rnic));
         core::iter::once((Way::Kernel, &self.kernel)).chain(wire)
     }
 
     /// The device of a way.
-    pub(crate) fn rnic(&self, way: Way) -> Option<&Rnic> {
+    pub(crate) fn rnic(&self, way: Way) -> Option<&Arc<Rnic>> {
         match way {
             Way::Kernel => Some(&self.kernel),
             Way::Wire => self.wire.as_ref().map(|(rnic, _)| rnic),
         }
+    }
+
+    /// The device on which the daemon sleeps: that of its lanes.
+    pub(crate) fn bed(&self) -> Arc<Rnic> {
+        let is_on_wire = self.hosts.values().any(|host| host.way == Way::Wire);
+        let way = if is_on_wire { Way::Wire } else { Way::Kernel };
+        Arc::clone(self.rnic(way).unwrap_or(&self.kernel))
     }
 
     /// The daemon's own address on its wire, if the wire leads to this address.
@@ -119,8 +126,11 @@ impl Hosts {
         self.hosts.get_mut(&name)
     }
 
-    /// Says that the daemon sleeps, or that it is awake.
+    /// Says that the daemon sleeps, or that it is awake. The caller looks for work once more before it sleeps.
     pub(crate) fn set_asleep(&self, is_asleep: bool) {
+        if is_asleep {
+            self.rnics().for_each(|(_, rnic)| rnic.arm());
+        }
         if let Some(line) = self.status.1.page().0.first() {
             line.asleep.store(if is_asleep { ALWAYS } else { 0 }, Ordering::SeqCst);
         }
@@ -138,13 +148,13 @@ pub(crate) const fn key(local: SocketAddr, remote: SocketAddr) -> (IpAddr, IpAdd
     (local.ip(), remote.ip())
 }
 
-fn open_wire(wire: &Wire, seed: u64, port: u16) -> io::Result<(Rnic, SocketAddr)> {
+fn open_wire(wire: &Wire, seed: u64, port: u16) -> io::Result<(Arc<Rnic>, SocketAddr)> {
     let mut config = Config::new(wire.ip.clone(), seed);
     config.stack.mtu = wire.mtu;
     // A wire that does not lead to the other daemon is given up before a session is.
     config.startup_timeout = config.engine_time(STARTUP);
     let ground = weft_netif::Wire::open_queues(&wire.spec, wire.mtu, 1)?;
-    Ok((Rnic::open(ground.into(), config, port)?, SocketAddr::new(wire.ip.address, port)))
+    Ok((Arc::new(Rnic::open(ground.into(), config, port)?), SocketAddr::new(wire.ip.address, port)))
 }
 
 /// How long a lane on a wire may need to open.

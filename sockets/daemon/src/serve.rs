@@ -159,7 +159,7 @@ impl Daemon {
         let mut events = Vec::with_capacity(EVENTS);
         let mut busy = Duration::ZERO;
         loop {
-            let timeout = {
+            let (timeout, bed) = {
                 let mut state = lock(&self.state);
                 state.serve_hosts(self.start.elapsed());
                 let is_stalled = state.flush();
@@ -171,7 +171,15 @@ impl Daemon {
                 let retry =
                     (is_stalled || is_opening || self.giving.is_some()).then(|| self.start.elapsed() + RETRY);
                 let next = [state.deadline(), alone, retry].into_iter().flatten().min();
-                next.map(|next| next.saturating_sub(self.start.elapsed()) + ROUNDING)
+                let left = next.map(|next| next.saturating_sub(self.start.elapsed()) + ROUNDING);
+                (left, state.hosts.as_ref().map(Hosts::bed))
+            };
+            let timeout = match bed {
+                None => timeout,
+                Some(rnic) => {
+                    rnic.sleep(&epoll, timeout);
+                    Some(Duration::ZERO)
+                }
             };
             let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
             events.clear();

@@ -1,11 +1,15 @@
 //! A device with all that lanes need of it.
 
 use core::net::SocketAddr;
+use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use weft_rnic::{
-    CmEvent, CompChannel, Completion, Config, ConnParam, Cq, Device, EventChannel, Ground, Listener, Progress,
+    CmEvent, CompChannel, Completion, Config, ConnParam, Cq, Device, EventChannel, Ground, Listener,
+    Progress, Until,
 };
 
 use crate::hosts::lane::Lane;
@@ -38,7 +42,6 @@ impl Rnic {
         let listener = device.listen(&events, port).map_err(io::Error::other)?;
         let completions = device.create_comp_channel()?;
         let cq = device.create_cq(COMPLETIONS, Some(&completions)).map_err(io::Error::other)?;
-        cq.request_notification(false);
         Ok(Self { device, events, completions, cq, _listener: listener })
     }
 
@@ -52,12 +55,29 @@ impl Rnic {
         self.events.next()
     }
 
-    /// Takes completions, and asks to be woken for the next. Returns how many there are.
+    /// Takes completions. Returns how many there are.
     pub(crate) fn poll(&self, done: &mut [Completion]) -> usize {
-        while self.completions.next().is_some() {
-            self.cq.request_notification(false);
-        }
         self.cq.poll(done)
+    }
+
+    /// Asks to be woken for the next completion. The caller looks for completions once more before it sleeps.
+    pub(crate) fn arm(&self) {
+        while self.completions.next().is_some() {}
+        self.cq.request_notification(false);
+    }
+
+    /// Sleeps until there is a completion, until `others` can be read, or for so long. Drives the engine meanwhile: a
+    /// message that comes wakes this thread alone, and not the driver thread first.
+    pub(crate) fn sleep(&self, others: impl AsFd, timeout: Option<Duration>) {
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let poll_both = |fds: &mut [PollFd<'_>], until: Option<&Timespec>| {
+            let mut all = fds.to_vec();
+            all.push(PollFd::new(&others, PollFlags::IN));
+            let ready = poll(&mut all, until.into_iter().chain(&timeout).min())?;
+            let is_over = ready == 0 || all.last().is_some_and(|others| !others.revents().is_empty());
+            if is_over { Err(Errno::INTR) } else { poll(fds, Some(&AT_ONCE)) }
+        };
+        let _announced = self.completions.wait_until(Until::Interrupted(&poll_both));
     }
 
     /// Asks a daemon for a lane. Returns false if no way leads there.
@@ -66,5 +86,6 @@ impl Rnic {
     }
 }
 
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// Completions that the device keeps.
 const COMPLETIONS: u32 = 1 << 16;
