@@ -52,6 +52,8 @@ pub(crate) struct Hosts {
     pub(crate) by_address: HashMap<(IpAddr, IpAddr), u64>,
     pub(crate) by_qp: HashMap<(Way, u32), u64>,
     pub(crate) names: BTreeSet<u64>,
+    /// When the lanes will have been quiet for a while.
+    pub(crate) quiet: Option<Duration>,
 }
 
 impl Hosts {
@@ -80,6 +82,7 @@ impl Hosts {
             by_address: HashMap::new(),
             by_qp: HashMap::new(),
             names: BTreeSet::new(),
+            quiet: None,
         })
     }
 

@@ -26,13 +26,22 @@ impl State {
         hosts.set_asleep(false);
         self.beat(hosts);
         hosts.silence();
-        let _busy = (0..TURNS).all(|_| self.serve_once(now, false));
-        let Some(hosts) = &self.hosts else { return };
+        let quiet = self.hosts.as_mut().map(|hosts| &mut hosts.quiet);
+        let is_quiet = quiet.is_some_and(|quiet| quiet.take_if(|quiet| *quiet <= now).is_some());
+        let mut turns = 0;
+        while turns < TURNS && self.serve_once(now, is_quiet) {
+            turns += 1;
+        }
+        let Some(hosts) = &mut self.hosts else { return };
+        if turns > 0 && !is_quiet {
+            hosts.quiet.get_or_insert(now + QUIET);
+        }
         hosts.set_asleep(true);
         // Who has published before that word has not rung.
-        if self.serve_once(now, true)
-            && let Some(hosts) = &self.hosts
+        if self.serve_once(now, is_quiet)
+            && let Some(hosts) = &mut self.hosts
         {
+            hosts.quiet.get_or_insert(now + QUIET);
             // There may be more: the doorbell ends the sleep at once.
             let _rung = rustix::io::write(&*hosts.bell, &1_u64.to_ne_bytes());
         }
@@ -52,13 +61,13 @@ impl State {
     }
 
     /// Handles what is there. Returns false if there was nothing.
-    fn serve_once(&mut self, now: Duration, is_idle: bool) -> bool {
+    fn serve_once(&mut self, now: Duration, is_quiet: bool) -> bool {
         let mut is_busy = false;
         is_busy |= self.hear_events(now);
         is_busy |= self.complete(now);
         let names: Vec<u64> = self.hosts.iter().flat_map(|hosts| hosts.hosts.keys().copied()).collect();
         for name in names {
-            is_busy |= self.serve_host(name, is_idle, now);
+            is_busy |= self.serve_host(name, is_quiet, now);
         }
         is_busy
     }
@@ -101,5 +110,8 @@ impl State {
     }
 }
 
+/// After this time without work, the other daemons hear how far all readers are. An answer mostly comes sooner, and then
+/// a message of its own would only take time from it.
+const QUIET: Duration = Duration::from_millis(1);
 /// Rounds of work until processes and their messages have their turn.
 const TURNS: u32 = 64;

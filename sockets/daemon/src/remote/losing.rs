@@ -83,13 +83,14 @@ impl State {
         true
     }
 
-    /// Returns when [`look_for_lanes`](Self::look_for_lanes) has something to do.
+    /// Returns when the lanes want to be looked at, although nothing comes.
     pub(crate) fn lanes_deadline(&self) -> Option<Duration> {
         let lost = self.lost().into_iter();
         let lost =
             lost.map(|(_, lost, again)| again.map_or(lost + PATIENCE, |again| again.min(lost + PATIENCE)));
         let hosts = self.hosts.iter().flat_map(|hosts| hosts.hosts.values());
-        lost.chain(hosts.filter_map(Host::touch_deadline)).min()
+        let quiet = self.hosts.as_ref().and_then(|hosts| hosts.quiet);
+        lost.chain(hosts.filter_map(Host::touch_deadline)).chain(quiet).min()
     }
 
     /// The hosts whose sessions have no lane, since when, and when this daemon may ask for one.
