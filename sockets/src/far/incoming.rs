@@ -157,7 +157,8 @@ impl Incoming {
             self.adopted = self.leg.number;
             return Ok(Some((NoticeKind::Adopted, u32::from(self.adopted))));
         }
-        let is_last = is_idle && head == self.tail || is_asked_back || self.is_ended;
+        let is_last =
+            is_idle && (head == self.tail || self.may_want_room()) || is_asked_back || self.is_ended;
         if self.is_credit_due(head, is_last)? {
             self.credited = head;
             return Ok(Some((NoticeKind::Credit, low_half(head))));
@@ -186,6 +187,15 @@ impl Incoming {
             return Ok(Some((NoticeKind::Wide, 0)));
         }
         Ok(None)
+    }
+
+    /// True if the sender may sleep until it hears of room: by the head that it was told, more than half of the ring is full.
+    ///
+    /// The reader rings only if it has taken octets behind the head for which it rang last: see `Inbound::sleepers`. So the
+    /// sender has to know that head before the daemon sleeps, however little was taken. While less is full, the
+    /// sender does not sleep, and needs no credit.
+    fn may_want_room(&self) -> bool {
+        matches!(self.leg.carrier, Carrier::Ring(ring) if self.tail.saturating_sub(self.credited) > ring.len() / 2)
     }
 
     /// True if the other daemon has to hear of this head: behind a quarter of the ring, or if it is the last for now.

@@ -412,3 +412,31 @@ fn sleepers_are_told_and_the_daemon_is_named() {
     assert_eq!(hosts.incoming.handle(words, NoticeKind::Data, 8), Ok(Some(Sleepers::One(reader))));
     assert_eq!(hosts.incoming.handle(words, NoticeKind::Data, 70_000), Err(Broken), "no room for so many");
 }
+
+#[test]
+fn a_sender_that_waits_for_room_hears_of_it_though_the_reader_rings_no_more() {
+    let mut hosts = Hosts::new();
+    hosts.inbound().attach();
+    hosts.settle();
+    hosts.begin_leg(0);
+    hosts.write(1);
+    hosts.settle();
+    assert_eq!(hosts.read(1), 1);
+    hosts.settle();
+    // The daemon looks before these octets are taken, and the reader does not ring for them.
+    hosts.write(16_000);
+    hosts.settle();
+    assert_eq!(hosts.read(16_000), 16_000);
+    assert_eq!(hosts.inbound().sleepers(), None);
+    hosts.write(22_000);
+    hosts.settle();
+    assert_eq!(hosts.read(1), 1);
+    assert_eq!(hosts.inbound().sleepers(), Some(Sleepers::One(DAEMON)), "for the first 16,001");
+    hosts.settle();
+    // Too little of the ring is free for a sender that has not heard of those.
+    hosts.write(10_500);
+    hosts.settle();
+    assert_eq!(hosts.read(20_000) + hosts.read(20_000), 32_499);
+    assert_eq!(hosts.inbound().sleepers(), None);
+    assert_eq!(hosts.outbound().is_writable(), Ok(true));
+}
