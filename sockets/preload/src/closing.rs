@@ -3,8 +3,8 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 
-use weft_sockets::Source;
-use weft_sockets::end::{Phase, SHUT};
+use weft_sockets::end::{FAR, Phase, SHUT};
+use weft_sockets::{Outbound, Sink, Source};
 
 use crate::call::{Call, Step};
 use crate::clock::{self, Limit};
@@ -99,6 +99,9 @@ fn finish(call: &Call) {
         transfer::send_nested(call);
         backlog::obey(call.descriptor, &call.stream);
         transfer::in_outbound(call, |outbound| {
+            if may_depart(call, outbound) {
+                backlog::leave_ring(&call.stream, outbound)?;
+            }
             if transfer::send_backlog(call.descriptor, &call.stream, outbound).is_some() {
                 // What the kernel does not take now is lost: the reader must hear of that.
                 calls::reset(call.descriptor);
@@ -107,6 +110,18 @@ fn finish(call: &Call) {
             Ok(Step::End)
         });
     }
+}
+
+/// True if the last octets of a far end's stream are to go by the kernel's socket, too: its program may end now, and its
+/// daemon or the lane before they have arrived. They have to fit into the kernel's buffer, and the record before them has to
+/// be expected.
+fn may_depart(call: &Call, outbound: &Outbound<'_>) -> bool {
+    if !call.stream.end.has(FAR) || outbound.sink() != Sink::Ring || !outbound.is_adopted() {
+        return false;
+    }
+    let room = calls::number(call.descriptor, libc::SOL_SOCKET, libc::SO_SNDBUF).unwrap_or(0);
+    let room = u64::try_from(room).unwrap_or(0) / SHARE_OF_BUFFER;
+    outbound.unread().is_ok_and(|octets| octets > 0 && octets <= room)
 }
 
 /// Ends both directions as the kernel does with its own: a reset if octets were not read or the program wants it.
@@ -157,5 +172,7 @@ fn wait_for_reader(call: &Call, seconds: u64) {
     }
 }
 
+/// The kernel counts about as much for its own structures as for octets.
+const SHARE_OF_BUFFER: u64 = 3;
 /// How often a lingering thread looks, in nanoseconds.
 const PAUSE: u64 = 1_000_000;

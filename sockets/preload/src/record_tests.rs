@@ -9,7 +9,7 @@ use weft_sockets::layout::Direction;
 
 use super::*;
 use crate::overtaken::tests::{Daemon, Far};
-use crate::{backlog, ends, family, links, watch};
+use crate::{backlog, closing, ends, family, links, watch};
 
 fn far(link: u64) -> Far {
     let far = Far::new(link);
@@ -212,6 +212,26 @@ fn a_sender_goes_back_when_no_heartbeat_came_for_five_seconds() {
     assert_eq!(far.ends[0].end.reason(), Some(Reason::Lane));
     daemon.forget(0x6046);
     far.forget(0x6046);
+}
+
+#[test]
+fn the_last_octets_of_a_stream_go_by_tcp_too() {
+    let _turn = family::turn();
+    for is_taken in [false, true] {
+        let mut far = far(0x6047);
+        assert_eq!(far.send(), 4096);
+        if is_taken {
+            assert_eq!(far.to_there.discard(4096), Ok(4096));
+        }
+        assert!(closing::will_shut_down(far.own.as_raw_fd(), libc::SHUT_WR));
+        far.own.shutdown(std::net::Shutdown::Write).expect("a connection");
+        let mut octets = Vec::new();
+        far.other.read_to_end(&mut octets).expect("the end");
+        let record = Record { position: 0 }.encode(SECRET);
+        let all = if is_taken { Vec::new() } else { [&record[..], &[0; 4096]].concat() };
+        assert_eq!(octets, all);
+        far.forget(0x6047);
+    }
 }
 
 const SECRET: Secret = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
