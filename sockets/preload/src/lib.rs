@@ -59,6 +59,7 @@ mod policy;
 mod poll;
 mod port;
 mod procfs;
+mod pulse;
 mod queue;
 mod real;
 mod receive;

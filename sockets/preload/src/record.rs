@@ -15,7 +15,7 @@ use weft_sockets::{Broken, Carrier, Inbound, Outbound, Reason, Record, Secret};
 use crate::ends::Stream;
 use crate::section::Section;
 use crate::trace::trace;
-use crate::{anchor, buffers, calls, channel};
+use crate::{anchor, buffers, calls, channel, pulse};
 
 /// Keeps what the records of a channel begin with.
 pub(crate) fn keep(stream: &Stream, secret: Secret) {
@@ -59,6 +59,7 @@ pub(crate) fn settle(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>) 
         inbound.leave(record)?;
         stream.end.stay(Reason::Lane);
         stream.end.inbound.early.store(0, Ordering::Relaxed);
+        pulse::suspect(stream);
         trace!("{descriptor}: reads from TCP from {}", record.position);
     }
     drop_known(descriptor, inbound);

@@ -198,7 +198,7 @@ fn a_sender_goes_back_when_no_heartbeat_came_for_five_seconds() {
     let age = |by: u32| {
         let pulse = &end.counts.pulse;
         let word = pulse.load(Ordering::Relaxed);
-        let since = watch::low_half(word).wrapping_sub(by);
+        let since = pulse::low_half(word).wrapping_sub(by);
         pulse.store(word & 0xffff_ffff_0000_0000 | u64::from(since), Ordering::Relaxed);
     };
     beat();

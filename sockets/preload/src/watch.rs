@@ -11,9 +11,10 @@ use weft_sockets::end::FAR;
 use weft_sockets::{Outbound, Reason, Sink};
 
 use crate::ends::{self, Stream};
+use crate::pulse::{self, PATIENCE};
 use crate::section::Section;
 use crate::trace::trace;
-use crate::{anchor, backlog, channel, links, port, wake};
+use crate::{anchor, backlog, channel, port, wake};
 
 /// There is a far end from now on.
 pub(crate) fn begin() {
@@ -62,19 +63,15 @@ fn look_if_due() {
 pub(crate) fn look_at(descriptor: c_int, stream: &Stream, now: u32) -> u32 {
     backlog::obey(descriptor, stream);
     let Some(outbound) = channel::outbound(stream) else { return QUIET };
-    let pulse = &stream.end.counts.pulse;
     if outbound.sink() == Sink::Tcp {
         return if backlog::owes(&outbound) { OWING } else { QUIET };
     }
     if outbound.unread() == Ok(0) {
-        pulse.store(0, Ordering::Relaxed);
+        pulse::forget(stream);
         return QUIET;
     }
-    let (beat, before) = (beat(stream), pulse.load(Ordering::Relaxed));
-    let [since, seen] = [before, before >> 32].map(low_half);
-    if before == 0 || seen != beat {
-        pulse.store(u64::from(beat) << 32 | u64::from(now.max(1)), Ordering::Relaxed);
-    } else if now.wrapping_sub(since) >= if port::has_daemon() { PATIENCE } else { GRACE } {
+    let silence = pulse::silence(stream, now);
+    if silence >= if port::has_daemon() { PATIENCE } else { GRACE } {
         depart(descriptor, stream, &outbound);
         return OWING;
     }
@@ -98,17 +95,6 @@ fn depart(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) {
     }
 }
 
-/// The low half of the heartbeat of the daemon that carries an end's octets.
-fn beat(stream: &Stream) -> u32 {
-    let link = links::of(ends::place(stream.end).0, stream.handle.slot);
-    link.map_or(0, |link| low_half(link.header().heartbeat.load(Ordering::Relaxed)))
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the low half is wanted")]
-pub(crate) const fn low_half(number: u64) -> u32 {
-    number as u32
-}
-
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 /// When the last look was, in milliseconds.
 static LAST: AtomicU32 = AtomicU32::new(0);
@@ -124,9 +110,7 @@ pub(crate) const UNDER_WAY: u32 = 1;
 const OWING: u32 = 2;
 /// The time between two looks, in milliseconds.
 const PAUSE: u32 = 500;
-/// How long a daemon may be silent, in milliseconds.
-const PATIENCE: u32 = 5000;
-/// The same of a daemon that is dead. Another one asks for the way back at once.
+/// How long a daemon that is dead may be silent, in milliseconds. Another one asks for the way back at once.
 const GRACE: u32 = 1000;
 /// In nanoseconds.
 const MILLISECOND: u64 = 1_000_000;
