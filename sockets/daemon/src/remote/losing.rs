@@ -25,6 +25,13 @@ impl State {
         self.end_session(name);
     }
 
+    /// No daemon listens on a host any more. Another one would know nothing of the session.
+    pub(crate) fn bury_daemon(&mut self, name: u64, now: Duration) {
+        let had_session = self.hosts.as_mut().and_then(|hosts| hosts.host(name)?.session.take()).is_some();
+        self.drop_lane(name, now + if had_session { RESTART } else { NOBODY });
+        self.end_session(name);
+    }
+
     /// Destroys the queue pair to a host, if there is one. This daemon asks for none before `until`.
     pub(crate) fn drop_lane(&mut self, name: u64, until: Duration) {
         let Some(hosts) = &mut self.hosts else { return };
@@ -109,5 +116,7 @@ impl State {
 
 /// How long a daemon waits until it asks for a lane anew.
 const SOON: Duration = Duration::from_millis(100);
+/// When this daemon asks a host again whose daemon has gone.
+const RESTART: Duration = Duration::from_secs(1);
 /// How long a session goes on without a lane.
 const PATIENCE: Duration = Duration::from_secs(5);

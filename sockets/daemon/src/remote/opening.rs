@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use weft_rnic::{CmEvent, ConnParam, ConnectRequest};
+use weft_rnic::{CmEvent, ConnectFailure, ConnParam, ConnectRequest};
 use weft_sockets::{Claim, Claimant, Hello, LaneKind, NONCE_LEN, Proof, Slab, VERSION};
 
 use crate::hosts::host::{Contact, Host, OnWire, Opening, Received};
@@ -162,6 +162,11 @@ impl State {
                         self.open_lane(name, Some(nonces), now);
                     }
                     None => self.lose_lane(name, now),
+                }
+            }
+            CmEvent::ConnectError { qp_num, reason: ConnectFailure::Refused } if way == Way::Kernel => {
+                if let Some(name) = self.host_of(way, qp_num) {
+                    self.bury_daemon(name, now);
                 }
             }
             CmEvent::ConnectError { qp_num, .. } | CmEvent::Disconnected { qp_num, .. } => {
