@@ -5,7 +5,7 @@
 use core::sync::atomic::AtomicU64;
 use core::time::Duration;
 
-use weft_sockets::end::{DRAIN, FAR, Phase};
+use weft_sockets::end::{DRAIN, FAR, Phase, RECORD};
 use weft_sockets::layout;
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Answer, Carrier, Denial, Gate, Leg, Reason};
@@ -170,29 +170,11 @@ impl State {
         }
         // Before the look at the directions: the process takes the mark off behind its last word on them.
         let is_marked = end.identity.flags.load(Ordering::Acquire) & DRAIN != 0;
-        match (is_on_tcp(end) && self.has_heard(end), is_marked) {
+        match (is_on_tcp(end), is_marked) {
             (true, _) => Way::OnTcp,
             (false, true) => Way::InRing,
-            // The library has done what it can; another host has not answered yet.
-            (false, false) if is_on_tcp(end) => Way::InRing,
             (false, false) => Way::GivenUp,
         }
-    }
-
-    /// True if the reader of what an end sends has heard that the sender is back on TCP. Another host hears of it by this
-    /// daemon.
-    fn has_heard(&self, end: &layout::End) -> bool {
-        let leg = end.outbound.leg.load(Ordering::Acquire);
-        let number = Leg::from_word(leg).map_or(0, |leg| leg.number);
-        if !end.has(FAR) || number == 0 {
-            return true;
-        }
-        let identity = &end.identity;
-        let [channel, party] = [&identity.channel, &identity.party].map(|word| word.load(Ordering::Relaxed));
-        let link = self.links.get(&identity.link.load(Ordering::Relaxed));
-        let words = link.and_then(|link| link.memory.channel(channel));
-        let words = words.and_then(|words| words.directions.get(party as usize));
-        words.is_none_or(|words| words.consumer.adopted.load(Ordering::Acquire) == u64::from(number))
     }
 }
 
@@ -216,7 +198,8 @@ fn is_on_tcp(end: &layout::End) -> bool {
     let is_tcp = sends_by.carrier == Carrier::Tcp && reads_by.carrier == Carrier::Tcp;
     // Its sender may begin the first ring at any moment. Behind a ring, a leg by TCP is the last one.
     let is_attached = reads_by.number == 0 && Gate::new(&inbound.inside, false).is_closed();
-    is_tcp && !is_attached && outbound.backlog.load(Ordering::Acquire) == 0
+    let owes_record = outbound.flags.load(Ordering::Acquire) & RECORD != 0;
+    is_tcp && !is_attached && !owes_record && outbound.backlog.load(Ordering::Acquire) == 0
 }
 
 /// How long processes have. Longer than a process has for its connections.
