@@ -7,6 +7,7 @@ mod exec;
 mod growth;
 mod hostile;
 mod info;
+mod migrate;
 mod processes;
 mod program;
 #[path = "../programs/mod.rs"]

@@ -6,7 +6,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use weft_sockets::{Link, Slab};
+use weft_sockets::end::Phase;
+use weft_sockets::sync::Ordering;
+use weft_sockets::{Carrier, Leg, Link, Slab};
 
 use crate::programs::library;
 
@@ -28,6 +30,19 @@ impl Script {
         let mut command = Command::new(PYTHON);
         command.args(["-u", "-c", text]);
         command.env("LD_PRELOAD", library()).envs(variables.iter().copied());
+        Self::run(&mut command)
+    }
+
+    /// As [`start_with`](Self::start_with), in a network namespace.
+    pub(crate) fn start_in(namespace: &str, text: &str, variables: &[(&str, &str)]) -> Option<Self> {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace, "env"]);
+        command.arg(format!("LD_PRELOAD={}", library().display()));
+        command.args(variables.iter().map(|(name, value)| format!("{name}={value}")));
+        Self::run(command.args([PYTHON, "-u", "-c", text]))
+    }
+
+    fn run(command: &mut Command) -> Option<Self> {
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let Ok(mut child) = started else {
             println!("skipped: {PYTHON} is not installed");
@@ -78,9 +93,24 @@ impl Script {
         files.find(is_it).map(|file| File::options().read(true).write(true).open(file).unwrap())
     }
 
+    /// Which directions of the script's only connection with a channel go by rings: what it sends, and what it reads.
+    pub(crate) fn rings(&self) -> [bool; 2] {
+        let slab = self.slab();
+        let end = slab.ends().map(|(_, end)| end).find(|end| end.state().phase == Phase::Offered);
+        let is_ring = |word: u64| Leg::from_word(word).is_some_and(|leg| leg.carrier != Carrier::Tcp);
+        end.map_or([false; 2], |end| {
+            [&end.outbound.leg, &end.inbound.leg].map(|word| is_ring(word.load(Ordering::Acquire)))
+        })
+    }
+
     /// Lets the script go on to its end, which must be a good one.
     pub(crate) fn end(mut self) {
         self.go_on();
+        self.end_by_itself();
+    }
+
+    /// Waits for the end of the script, which must be a good one.
+    pub(crate) fn end_by_itself(mut self) {
         assert!(self.child.wait().unwrap().success());
     }
 }
