@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use weft_rnic::{CmEvent, ConnectFailure, ConnParam, ConnectRequest};
+use weft_rnic::{CmEvent, ConnParam, ConnectFailure, ConnectRequest};
 use weft_sockets::{Claim, Claimant, Hello, LaneKind, NONCE_LEN, Proof, Slab, VERSION};
 
 use crate::hosts::host::{Contact, Host, OnWire, Opening, Received};
