@@ -20,6 +20,7 @@ fn hello(proof: Proof) -> Hello {
         nonce: [0xcc; 16],
         session: 0xdef,
         received: 12,
+        wire: None,
         proof,
     }
 }

@@ -60,7 +60,7 @@ impl State {
         };
         match self.claims.handle_claim(now, claimant, claim) {
             Outcome::Matched(other) if self.is_host(other.process) => {
-                self.join_host(claimant, other.process, remote_id(other), claim.tuple);
+                self.join_host(claimant, (other.process, remote_id(other)), claim.tuple, now);
             }
             Outcome::Matched(other) => {
                 if self.join(other, claimant, claim.tuple).is_none() {

@@ -1,10 +1,12 @@
 //! What the daemon does for connections to other hosts.
 
+mod bounds;
 mod completions;
 mod greeting;
 mod letters;
 mod losing;
 mod opening;
+mod rings;
 mod turns;
 mod wiring;
 
@@ -94,7 +96,8 @@ impl State {
     fn complete_of(&mut self, way: Way, now: Duration) -> bool {
         let mut done = [Completion::EMPTY; 64];
         let mut is_busy = false;
-        while let Some(rnic) = self.hosts.as_ref().and_then(|hosts| hosts.rnic(way)) {
+        for _ in 0..BATCHES {
+            let Some(rnic) = self.hosts.as_ref().and_then(|hosts| hosts.rnic(way)) else { break };
             let count = rnic.poll(&mut done);
             // A lane tells that it is open before it brings something.
             self.hear_events(now);
@@ -113,5 +116,7 @@ impl State {
 /// After this time without work, the other daemons hear how far all readers are. An answer mostly comes sooner, and then
 /// a message of its own would only take time from it.
 const QUIET: Duration = Duration::from_millis(1);
+/// Batches of completions until channels have their turn. A host that floods this one brings more all the time.
+const BATCHES: usize = 16;
 /// Rounds of work until processes and their messages have their turn.
 const TURNS: u32 = 64;

@@ -176,6 +176,7 @@ fn tell_host(host: &Host) -> Value {
         "local": host.local.to_string(),
         "state": state,
         "channels": host.channels.len(),
+        "faults": host.faults,
     })
 }
 
@@ -259,7 +260,7 @@ mod tests {
         let (mut state, tuple) = asked(("198.51.100.1:80", "198.51.100.2:5000"));
         let host = state.hosts.as_ref().and_then(|hosts| hosts.known().next()).expect("a host").name;
         let me = claimant(&mut state);
-        state.join_host(me, host, 1, tuple);
+        state.join_host(me, (host, 1), tuple, Duration::ZERO);
         let (link, channel, party) = {
             let (name, link) = state.links.first_key_value().expect("a link");
             let party = usize::from(link.families[0] == host);

@@ -18,6 +18,8 @@ pub(crate) struct Channel {
     pub(crate) secret: Secret,
     pub(crate) outgoing: Outgoing,
     pub(crate) incoming: Incoming,
+    /// Larger rings that the other daemon was asked for and has not made yet.
+    pub(crate) asked: u8,
     /// Writes without a completion.
     pub(crate) under_way: u8,
     /// This daemon has told that its end is closed.

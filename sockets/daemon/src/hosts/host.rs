@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 
 use weft_rnic::{Access, Mr, Pd, Region};
@@ -47,8 +47,14 @@ pub(crate) struct Host {
     /// The channels that the other daemon has not answered yet.
     pub(crate) halves: BTreeMap<u32, Half>,
     next_channel: u32,
+    /// Numbers of channels are used again.
+    has_wrapped: bool,
     /// The claims that the other daemon was told.
-    pub(crate) told: HashMap<u64, Claimant>,
+    pub(crate) told: BTreeMap<u64, Claimant>,
+    /// The claims of the other daemon in the second that began then.
+    pub(crate) claims: (Duration, u32),
+    /// How often the other daemon broke a rule.
+    pub(crate) faults: u64,
     pub(crate) next_claim: u64,
 }
 
@@ -108,7 +114,10 @@ impl Host {
             channels: BTreeMap::new(),
             halves: BTreeMap::new(),
             next_channel: 0,
-            told: HashMap::new(),
+            has_wrapped: false,
+            told: BTreeMap::new(),
+            claims: (Duration::ZERO, 0),
+            faults: 0,
             next_claim: 0,
         }
     }
@@ -230,10 +239,16 @@ impl Host {
         self.memory.get(&name)
     }
 
+    /// True if a channel has this number, or has had it.
+    pub(crate) const fn has_had(&self, number: u32) -> bool {
+        self.has_wrapped || 0 < number && number <= self.next_channel
+    }
+
     /// Returns a number for a channel, which none has.
     pub(crate) fn number(&mut self) -> u32 {
         loop {
             self.next_channel = (self.next_channel + 1) % (1 << 28);
+            self.has_wrapped |= self.next_channel == 0;
             let number = self.next_channel;
             if !self.channels.contains_key(&number) && !self.halves.contains_key(&number) {
                 return self.next_channel;

@@ -26,7 +26,12 @@ impl State {
         match result {
             Ok(()) => {}
             Err(Failure::Lane) => self.lose_lane(name, now),
-            Err(Failure::Channel | Failure::Host) => self.refuse_host(name, now),
+            Err(Failure::Channel | Failure::Host) => {
+                if let Some(host) = self.hosts.as_mut().and_then(|hosts| hosts.host(name)) {
+                    host.faults += 1;
+                }
+                self.refuse_host(name, now);
+            }
         }
     }
 

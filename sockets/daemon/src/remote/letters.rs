@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use weft_sockets::far::{Incoming, Letter, Notice, NoticeKind, Outgoing};
 use weft_sockets::{
-    Broken, Claim, Claimant, MAX_LOG2, MIN_LOG2, Outcome, Reason, RingPlace, Secret, Sleepers, ToProcess,
-    Tuple,
+    Broken, Claim, Claimant, MIN_LOG2, Outcome, Reason, RingPlace, Secret, Sleepers, ToProcess, Tuple,
 };
 
 use crate::hosts::channel::Channel;
@@ -27,8 +26,7 @@ impl State {
         let Some(host) = hosts.hosts.get_mut(&name) else { return };
         host.next_claim += 1;
         let id = host.next_claim;
-        host.told.retain(|_, other| *other != claimant);
-        host.told.insert(id, claimant);
+        host.note_claim(id, claimant);
         let letter = Letter::Claim {
             id,
             local: claim.tuple.local,
@@ -52,12 +50,15 @@ impl State {
                 if key(peer, local) != (host.local, host.remote) || local < peer {
                     return Err(Failure::Host);
                 }
+                if !host.take_claim(now) {
+                    return Ok(());
+                }
                 let tuple = Tuple::new(namespace, local, peer);
                 let window_scales = (own_scale, peer_scale);
                 let claim = Claim { tuple, window_scales, options, written, consumed, digests, is_far: true };
                 let claimant = remote_claimant(name, id);
                 match self.claims.handle_claim(now, claimant, claim) {
-                    Outcome::Matched(other) => self.join_host(other, name, id, tuple.mirrored()),
+                    Outcome::Matched(other) => self.join_host(other, (name, id), tuple.mirrored(), now),
                     Outcome::Waits { replaced: Some(old) } => self.drop_claim(old, Reason::NoPartner),
                     Outcome::Waits { replaced: None } => {}
                 }
@@ -68,15 +69,18 @@ impl State {
                 Ok(())
             }
             Letter::Open { id, channel, stag, ring, secret } => {
-                self.handle_open(name, id, (channel, stag, ring), secret)
+                self.handle_open((name, id), (channel, stag, ring), secret, now)
             }
             Letter::Opened { channel, own, stag, ring } => {
                 let mut host = self.take_host(name).ok_or(Failure::Lane)?;
-                if let Some(half) = host.halves.remove(&channel) {
-                    self.begin(&mut host, channel, half, (own, stag, ring));
+                let known = host.check_number(channel);
+                match host.halves.remove(&channel) {
+                    Some(half) => self.begin(&mut host, channel, half, (own, stag, ring)),
+                    None if !host.channels.contains_key(&channel) => host.close_late(own),
+                    None => {}
                 }
                 self.put_host(host);
-                Ok(())
+                known
             }
             Letter::Refused { channel } => {
                 let host = self.hosts.as_mut().and_then(|hosts| hosts.host(name)).ok_or(Failure::Lane)?;
@@ -95,8 +99,14 @@ impl State {
     }
 
     /// Gives a channel to a process whose connection's other end a host has claimed, and tells its daemon.
-    pub(crate) fn join_host(&mut self, claimant: Claimant, name: u64, id: u64, tuple: Tuple) {
-        let half = new_secret().ok().and_then(|secret| self.half(claimant, name, tuple, secret));
+    pub(crate) fn join_host(
+        &mut self,
+        claimant: Claimant,
+        (name, id): (u64, u64),
+        tuple: Tuple,
+        now: Duration,
+    ) {
+        let half = new_secret().ok().and_then(|secret| self.half((claimant, now), name, tuple, secret));
         let Some(mut host) = self.take_host(name) else { return };
         if let Some(half) = half {
             let channel = host.number();
@@ -113,16 +123,17 @@ impl State {
     /// The other daemon has a channel for a claim that it was told.
     fn handle_open(
         &mut self,
-        name: u64,
-        id: u64,
+        (name, id): (u64, u64),
         (channel, stag, ring): (u32, u32, RingPlace),
         secret: Secret,
+        now: Duration,
     ) -> Result<(), Failure> {
         let mut host = self.take_host(name).ok_or(Failure::Lane)?;
         let claimant = host.told.remove(&id);
         self.put_host(host);
         let waiting = claimant.and_then(|claimant| self.claims.take(claimant).map(|claim| (claimant, claim)));
-        let half = waiting.and_then(|(claimant, claim)| self.half(claimant, name, claim.tuple, secret));
+        let half =
+            waiting.and_then(|(claimant, claim)| self.half((claimant, now), name, claim.tuple, secret));
         if half.is_none()
             && let Some((claimant, _)) = waiting
         {
@@ -143,7 +154,13 @@ impl State {
     }
 
     /// Gives a process a channel with this daemon in the place of a host. `tuple` is that of the process.
-    fn half(&mut self, claimant: Claimant, name: u64, tuple: Tuple, secret: Secret) -> Option<Half> {
+    fn half(
+        &mut self,
+        (claimant, since): (Claimant, Duration),
+        name: u64,
+        tuple: Tuple,
+        secret: Secret,
+    ) -> Option<Half> {
         let member = self.member(claimant.process)?.family;
         let uid = self.families.get(&member)?.uid;
         let len = 2 << MIN_LOG2;
@@ -160,6 +177,7 @@ impl State {
         let memory = self.hosts.as_mut()?.hosts.get_mut(&name)?.register(link, known)?;
         let half = Half {
             claimant,
+            since,
             link,
             number,
             party,
@@ -186,6 +204,7 @@ impl State {
             secret,
             outgoing: Outgoing::new((own_ring, ring)),
             incoming: Incoming::new(half.ring),
+            asked: 0,
             under_way: 0,
             is_told_closed: false,
             is_closed_there: false,
@@ -213,7 +232,7 @@ impl State {
     }
 
     /// Frees a channel of which the process has not heard.
-    fn abandon(&mut self, half: &Half) {
+    pub(crate) fn abandon(&mut self, half: &Half) {
         self.close(half.link, half.number, half.party);
         self.close(half.link, half.number, 1 - half.party);
     }
@@ -280,90 +299,23 @@ impl State {
         act: impl FnOnce(&mut Self, &mut Channel) -> Result<Option<Sleepers>, Broken>,
     ) -> Result<(), Failure> {
         let mut host = self.take_host(name).ok_or(Failure::Lane)?;
+        let known = host.check_number(own);
         if let Some(mut channel) = host.channels.remove(&own) {
             match act(self, &mut channel) {
                 Ok(sleepers) => self.wake_end(&channel, sleepers),
                 // What was on its way when the channel broke.
                 Err(Broken) if channel.is_broken => {}
-                Err(Broken) => self.break_channel(&mut host, &mut channel),
+                Err(Broken) => {
+                    host.faults += 1;
+                    self.break_channel(&mut host, &mut channel);
+                }
             }
             host.channels.insert(own, channel);
         }
         self.put_host(host);
-        Ok(())
+        known
     }
 
-    /// Asks the daemon of the reader for a larger ring, if that is on another host. Returns false if it is not.
-    pub(crate) fn ask_for_ring(&mut self, link: u64, channel: u32, log2: u8) -> bool {
-        let Some((name, own)) = self.find_channel(link, channel) else { return false };
-        let Some(hosts) = &mut self.hosts else { return true };
-        let Some(host) = hosts.host(name) else { return true };
-        let Some(peer) = host.channels.get(&own).map(|channel| channel.peer) else { return true };
-        host.send(Letter::WantRing { channel: peer, log2 });
-        true
-    }
-
-    /// Tells the daemon of the reader that a ring was given back.
-    pub(crate) fn tell_returned(&mut self, link: u64, channel: u32, ring: RingPlace) {
-        let Some((name, own)) = self.find_channel(link, channel) else { return };
-        let Some(host) = self.hosts.as_mut().and_then(|hosts| hosts.host(name)) else { return };
-        let Some(known) = host.channels.get_mut(&own) else { return };
-        let peer = known.peer;
-        if let Some(there) = known.outgoing.remove_ring(ring) {
-            host.send(Letter::ReturnRing { channel: peer, ring: there });
-        }
-    }
-
-    /// Makes a further ring for what the other end sends.
-    fn make_ring(&mut self, name: u64, own: u32, log2: u8) -> Result<(), Failure> {
-        let Some(host) = self.hosts.as_mut().and_then(|hosts| hosts.host(name)) else { return Ok(()) };
-        let Some(channel) = host.channels.get_mut(&own) else { return Ok(()) };
-        let Some(link) = self.links.get_mut(&channel.link) else { return Ok(()) };
-        if !(MIN_LOG2..=MAX_LOG2).contains(&log2) {
-            return Err(Failure::Host);
-        }
-        let uid = link.uids[1 - channel.party];
-        if !self.limits.take_ring(uid, 1 << log2) {
-            return Ok(());
-        }
-        let Some(ring) = link.grow(channel.number, 1 - channel.party, log2) else {
-            self.limits.give_ring(uid, 1 << log2);
-            return Ok(());
-        };
-        channel.incoming.add_ring(ring);
-        let letter = Letter::RingMade { channel: channel.peer, ring };
-        host.send(letter);
-        Ok(())
-    }
-
-    /// The other daemon has made a ring: its counterpart is made here, for the process.
-    fn take_ring(&mut self, name: u64, own: u32, there: RingPlace) -> Result<(), Failure> {
-        let Some(host) = self.hosts.as_mut().and_then(|hosts| hosts.host(name)) else { return Ok(()) };
-        let Some(channel) = host.channels.get_mut(&own) else { return Ok(()) };
-        let (name_of_link, number, party) = (channel.link, channel.number, channel.party);
-        let Some(link) = self.links.get_mut(&name_of_link) else { return Ok(()) };
-        let (uid, family) = (link.uids[party], link.families[party]);
-        let is_free = self.limits.take_ring(uid, there.len());
-        let Some(ring) = link.grow(number, party, there.log2).filter(|_| is_free) else {
-            if is_free {
-                self.limits.give_ring(uid, there.len());
-            }
-            let letter = Letter::ReturnRing { channel: channel.peer, ring: there };
-            host.send(letter);
-            return Ok(());
-        };
-        channel.outgoing.add_ring(ring, there);
-        let members = self.families.get(&family).map(|family| family.members.values().copied());
-        let members: Vec<u64> = members.into_iter().flatten().collect();
-        let octet = u8::from(party == 1);
-        for id in members {
-            let made = ToProcess::RingMade { link: name_of_link, channel: number, party: octet, ring };
-            self.send(id, made, None);
-        }
-        Ok(())
-    }
-
-    /// The host and the number of a channel of a link to another host.
     /// What the ends of a channel know each other by in the kernel's stream. Those inside a host need nothing for that.
     pub(crate) fn secret_of(&self, link: u64, channel: u32) -> Secret {
         let found = self.find_channel(link, channel);
@@ -373,7 +325,8 @@ impl State {
             .map_or([0; 2], |channel| channel.secret)
     }
 
-    fn find_channel(&self, link: u64, number: u32) -> Option<(u64, u32)> {
+    /// The host and the number of a channel of a link to another host.
+    pub(crate) fn find_channel(&self, link: u64, number: u32) -> Option<(u64, u32)> {
         let families = self.links.get(&link)?.families;
         let hosts = self.hosts.as_ref()?;
         let host = families.iter().find_map(|family| hosts.hosts.get(family))?;

@@ -69,6 +69,7 @@ impl State {
 
     /// Asks for new lanes where some were lost, and ends the sessions that have waited too long.
     pub(crate) fn look_for_lanes(&mut self, now: Duration) {
+        self.expire_halves(now);
         for (name, lost, again) in self.lost() {
             if lost + PATIENCE <= now {
                 self.drop_lane(name, now + SOON);
@@ -97,7 +98,7 @@ impl State {
             lost.map(|(_, lost, again)| again.map_or(lost + PATIENCE, |again| again.min(lost + PATIENCE)));
         let hosts = self.hosts.iter().flat_map(|hosts| hosts.hosts.values());
         let quiet = self.hosts.as_ref().and_then(|hosts| hosts.quiet);
-        lost.chain(hosts.filter_map(Host::touch_deadline)).chain(quiet).min()
+        lost.chain(hosts.filter_map(Host::touch_deadline)).chain(quiet).chain(self.halves_deadline()).min()
     }
 
     /// The hosts whose sessions have no lane, since when, and when this daemon may ask for one.

@@ -4,7 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use weft_rnic::{CmEvent, ConnParam, ConnectFailure, ConnectRequest};
+use weft_rnic::{Cause, CmEvent, ConnParam, ConnectFailure, ConnectRequest, DisconnectReason};
 use weft_sockets::{Claim, Claimant, Hello, LaneKind, NONCE_LEN, Proof, Slab, VERSION};
 
 use crate::hosts::host::{Contact, Host, OnWire, Opening, Received};
@@ -40,7 +40,7 @@ impl State {
             return known;
         }
         let hosts = self.hosts.as_mut()?;
-        if hosts.hosts.len() >= HOSTS || !hosts.neighbours.have(address.1, now, routes::read) {
+        if !hosts.neighbours.have(address.1, now, routes::read) || !self.make_room_for_host(now) {
             return None;
         }
         // Links are shared by two families.
@@ -169,14 +169,27 @@ impl State {
                     self.bury_daemon(name, now);
                 }
             }
-            CmEvent::ConnectError { qp_num, .. } | CmEvent::Disconnected { qp_num, .. } => {
-                if let Some(name) = self.host_of(way, qp_num)
-                    && !(way == Way::Kernel && self.is_past_greeting(name))
+            CmEvent::Disconnected { qp_num, reason } => {
+                let name = self.host_of(way, qp_num);
+                if let DisconnectReason::LocalTerminate(Cause::Peer(_)) = reason
+                    && let Some(host) = self.hosts.as_mut().and_then(|hosts| hosts.host(name?))
                 {
-                    self.lose_lane(name, now);
+                    // The other daemon asked for memory that it was not given.
+                    host.faults += 1;
                 }
+                self.end_lane(way, qp_num, now);
             }
+            CmEvent::ConnectError { qp_num, .. } => self.end_lane(way, qp_num, now),
             CmEvent::StreamRequest(_) | CmEvent::StreamReady { .. } | CmEvent::StreamFailed { .. } => {}
+        }
+    }
+
+    /// A connection has ended.
+    fn end_lane(&mut self, way: Way, qp_num: u32, now: Duration) {
+        if let Some(name) = self.host_of(way, qp_num)
+            && !(way == Way::Kernel && self.is_past_greeting(name))
+        {
+            self.lose_lane(name, now);
         }
     }
 
@@ -310,7 +323,5 @@ impl State {
     }
 }
 
-/// Remote addresses that are known at most.
-const HOSTS: usize = 4096;
 /// So long nobody is asked on a host where nobody has answered.
 pub(crate) const NOBODY: Duration = Duration::from_secs(60);

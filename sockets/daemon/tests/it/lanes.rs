@@ -1,5 +1,6 @@
 //! Connections between two hosts: over the TCP of the hosts, and over a wire of the daemons' own.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -17,7 +18,7 @@ pub(crate) struct Host {
     /// Runs until the host is dropped.
     _daemon: Running,
     pub(crate) client: Client,
-    link: Option<Link>,
+    links: BTreeMap<u64, Link>,
 }
 
 /// One end of a connection with a channel, as its process knows it.
@@ -32,7 +33,7 @@ impl Host {
         let config = Config { lanes: Some(lanes), ..config() };
         let daemon = space.run(|| Running::start(&config));
         let client = space.run(|| Client::registered(&daemon.address.to_string()));
-        Self { _daemon: daemon, client, link: None }
+        Self { _daemon: daemon, client, links: BTreeMap::new() }
     }
 
     /// Waits until a connection that was claimed has a channel. `None`: it has none.
@@ -40,7 +41,9 @@ impl Host {
         loop {
             let Mail { message, descriptors } = self.client.mail();
             match message {
-                ToProcess::LinkMade { .. } => self.link = Some(Link::map(&descriptors[0]).expect("a link")),
+                ToProcess::LinkMade { link, .. } => {
+                    self.links.insert(link, Link::map(&descriptors[0]).expect("a link"));
+                }
                 ToProcess::Offer { link, channel, party, ring, .. } => {
                     return Some(End { channel: (link, channel, party), ring });
                 }
@@ -51,14 +54,14 @@ impl Host {
         }
     }
 
-    pub(crate) fn link(&self) -> &Link {
-        self.link.as_ref().expect("a link")
+    fn link(&self, end: &End) -> &Link {
+        &self.links[&end.channel.0]
     }
 
     /// The words of what an end sends, and of what it reads.
     pub(crate) fn words(&self, end: &End) -> (&Direction, &Direction) {
         let (_, number, party) = end.channel;
-        let [first, second] = &self.link().channel(number).expect("a channel").directions;
+        let [first, second] = &self.link(end).channel(number).expect("a channel").directions;
         if party == 0 { (first, second) } else { (second, first) }
     }
 
@@ -80,7 +83,7 @@ impl Host {
             let leg = Leg { number: 1, carrier: Carrier::Ring(end.ring) };
             ours.legs.leg.store(leg.to_word(), Ordering::Release);
         }
-        assert!(self.link().ring(end.ring).write(at, octets), "this end does not know how a ring turns");
+        assert!(self.link(end).ring(end.ring).write(at, octets), "this end does not know how a ring turns");
         ours.producer.tail.store(position + octets.len() as u64, Ordering::Release);
         self.ring(end);
     }
@@ -93,7 +96,7 @@ impl Host {
         let leg = Leg::from_word(theirs.legs.leg.load(Ordering::Acquire)).expect("a leg");
         let Carrier::Ring(ring) = leg.carrier else { panic!("{leg:?}") };
         let mut octets = vec![0; len];
-        assert!(self.link().ring(ring).read(at, &mut octets));
+        assert!(self.link(end).ring(ring).read(at, &mut octets));
         theirs.consumer.adopted.store(1, Ordering::Release);
         theirs.consumer.head.store(position, Ordering::Release);
         self.ring(end);
@@ -156,14 +159,14 @@ fn wire(spec: &str, ip: &str) -> Option<Wire> {
     Some(Wire { spec: spec.parse().expect("a device"), ip: ip.parse().expect("an address"), mtu: 1500 })
 }
 
-fn hosts(spaces: &[Space; 2], wires: [Option<Wire>; 2]) -> [Host; 2] {
+pub(crate) fn hosts(spaces: &[Space; 2], wires: [Option<Wire>; 2]) -> [Host; 2] {
     let [first, second] = wires;
     [(0, first), (1, second)].map(|(at, wire)| Host::new(&spaces[at], Lanes { wire, ..lanes() }))
 }
 
 /// Settings for hosts in namespaces. The kernel tells the routes of the first thread's namespace, so they are not asked.
 pub(crate) fn lanes() -> Lanes {
-    Lanes { networks: "10.77.0.0/24".parse().expect("a network"), ..Lanes::default() }
+    Lanes { networks: "10.77.0.0/16".parse().expect("a network"), ..Lanes::default() }
 }
 
 /// Connections of the hosts' TCP that are lanes, as the first host sees them.

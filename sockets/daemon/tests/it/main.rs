@@ -10,3 +10,4 @@ mod puppet;
 mod restart;
 mod run;
 mod space;
+mod stranger;

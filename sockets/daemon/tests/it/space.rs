@@ -24,14 +24,26 @@ impl Space {
             println!("skipped: only root may make network namespaces");
             return None;
         };
+        one.join("w", one.ip, &other);
+        Some([one, other])
+    }
+
+    /// Returns a further host, which a wire joins to this one. Its address there is lower than this one's.
+    pub(crate) fn stranger(&self) -> Self {
+        let other = Self::new("10.77.1.3").expect("a namespace");
+        self.join("x", "10.77.1.9", &other);
+        other
+    }
+
+    /// Makes a wire to another host: an interface with this name at both.
+    fn join(&self, name: &str, ip: &str, other: &Self) {
         let path = format!("/proc/{}/fd/{}", std::process::id(), other.file.as_raw_fd());
-        one.command(&["ip", "link", "add", "w", "type", "veth", "peer", "name", "w", "netns", &path]);
-        for space in [&one, &other] {
-            space.command(&["ip", "addr", "add", &format!("{}/24", space.ip), "dev", "w"]);
-            space.command(&["ip", "link", "set", "w", "up"]);
+        self.command(&["ip", "link", "add", name, "type", "veth", "peer", "name", name, "netns", &path]);
+        for (space, ip) in [(self, ip), (other, other.ip)] {
+            space.command(&["ip", "addr", "add", &format!("{ip}/24"), "dev", name]);
+            space.command(&["ip", "link", "set", name, "up"]);
             space.command(&["ip", "link", "set", "lo", "up"]);
         }
-        Some([one, other])
     }
 
     fn new(ip: &'static str) -> Option<Self> {
