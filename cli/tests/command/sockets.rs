@@ -72,6 +72,19 @@ fn a_daemon_without_lanes_is_told_if_the_program_wants_some() {
             format!("the daemon at {name} has no lanes, so that connections to other hosts stay on TCP");
         assert!(!is_told || told[0].contains(&line), "{done:?}");
     }
+    // A setting that concerns lanes asks for them.
+    let free = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = free.local_addr().unwrap().port().to_string();
+    drop(free);
+    for (settings, is_told) in [(&["--port", &port][..], false), (&["--port", &port, "--lanes", "none"], true)] {
+        let name = format!("@weft-cli-lanes-{is_told}-{}", std::process::id());
+        let mut other = Command::new(weft.folder.0.join("weft"));
+        other.args(["daemon", "--name", &name]).args(settings).env("WEFT_STAT", &weft.folder.0);
+        let other = Process::start(&mut other);
+        assert_eq!(other.line(), format!("listening at {name}"));
+        let done = weft.run(&["--daemon", &name, "--lanes", "on-link", "--", "true"]);
+        assert_eq!(done.stderr.iter().any(|line| line.contains("has no lanes")), is_told, "{done:?}");
+    }
     let done = weft.run(&["--daemon", &name, "--lanes", "on-link", "--require", "--", "echo", "started"]);
     assert_eq!((done.status, done.stdout.len()), (2, 0), "{done:?}");
 }
