@@ -68,6 +68,7 @@ pub fn hello(private_data: &[u8]) -> Option<Said> {
         ("nonce", json!(hex(&hello.nonce))),
         ("session", json!(format!("{:#x}", hello.session))),
         ("received", json!(hello.received)),
+        ("wire", json!(hello.wire.map_or_else(|| "none".to_owned(), |wire| wire.to_string()))),
         ("proof", json!(key)),
     ];
     Some(Said { form: "hello", name: "", fields })

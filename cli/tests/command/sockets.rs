@@ -76,7 +76,9 @@ fn a_daemon_without_lanes_is_told_if_the_program_wants_some() {
     let free = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
     let port = free.local_addr().unwrap().port().to_string();
     drop(free);
-    for (settings, is_told) in [(&["--port", &port][..], false), (&["--port", &port, "--lanes", "none"], true)] {
+    for (settings, is_told) in
+        [(&["--port", &port][..], false), (&["--port", &port, "--lanes", "none"], true)]
+    {
         let name = format!("@weft-cli-lanes-{is_told}-{}", std::process::id());
         let mut other = Command::new(weft.folder.0.join("weft"));
         other.args(["daemon", "--name", &name]).args(settings).env("WEFT_STAT", &weft.folder.0);

@@ -20,7 +20,7 @@ fn hello(proof: Proof) -> Hello {
         nonce: [0xcc; 16],
         session: 0xdef,
         received: 12,
-        wire: None,
+        wire: Some("10.0.0.9:7176".parse().unwrap()),
         proof,
     }
 }
@@ -65,7 +65,7 @@ fn hellos_are_shown_in_words() {
     let decoded = opened().decode();
     let said = lines(&decoded);
     assert!(said[0].contains("hello: oldest 1, newest 2, kind interactive, epoch 0xabc"), "{}", said[0]);
-    assert!(said[0].contains("session 0xdef, received 12, proof wanted"), "{}", said[0]);
+    assert!(said[0].contains("session 0xdef, received 12, wire 10.0.0.9:7176, proof wanted"), "{}", said[0]);
     assert!(said[1].contains(&format!("proof {}", "dd".repeat(32))), "{}", said[1]);
     let objects = decoded.objects();
     assert_eq!((&objects[0]["lane"]["form"], &objects[0]["lane"]["newest"]), (&json!("hello"), &json!(2)));
