@@ -369,7 +369,7 @@ impl State {
         if !(MIN_LOG2..=MAX_LOG2).contains(&log2) {
             return Err(Broken);
         }
-        if self.ask_for_ring(name, channel, log2) || !self.limits.take_ring(uid, 1 << log2) {
+        if self.ask_for_ring(id, (name, channel), log2) || !self.limits.take_ring(uid, 1 << log2) {
             return Ok(());
         }
         match self.links.get_mut(&name).and_then(|link| link.grow(channel, side, log2)) {

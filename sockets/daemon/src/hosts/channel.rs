@@ -20,6 +20,8 @@ pub(crate) struct Channel {
     pub(crate) incoming: Incoming,
     /// Larger rings that the other daemon was asked for and has not made yet.
     pub(crate) asked: u8,
+    /// The process that has asked for a larger ring last, and has no answer.
+    pub(crate) asker: Option<u64>,
     /// Writes without a completion.
     pub(crate) under_way: u8,
     /// This daemon has told that its end is closed.

@@ -205,6 +205,7 @@ impl State {
             outgoing: Outgoing::new((own_ring, ring)),
             incoming: Incoming::new(half.ring),
             asked: 0,
+            asker: None,
             under_way: 0,
             is_told_closed: false,
             is_closed_there: false,

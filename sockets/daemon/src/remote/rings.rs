@@ -9,12 +9,13 @@ use crate::state::State;
 
 impl State {
     /// Asks the daemon of the reader for a larger ring, if that is on another host. Returns false if it is not.
-    pub(crate) fn ask_for_ring(&mut self, link: u64, channel: u32, log2: u8) -> bool {
+    pub(crate) fn ask_for_ring(&mut self, asker: u64, (link, channel): (u64, u32), log2: u8) -> bool {
         let Some((name, own)) = self.find_channel(link, channel) else { return false };
         let Some(hosts) = &mut self.hosts else { return true };
         let Some(host) = hosts.host(name) else { return true };
         let Some(known) = host.channels.get_mut(&own) else { return true };
         known.asked = known.asked.saturating_add(1);
+        known.asker = Some(asker);
         let peer = known.peer;
         host.send(Letter::WantRing { channel: peer, log2 });
         true
@@ -53,7 +54,8 @@ impl State {
         Ok(())
     }
 
-    /// The other daemon has made a ring: its counterpart is made here, for the process.
+    /// The other daemon has made a ring: its counterpart is made here, for the process that has asked. Of two members of a
+    /// family, the second would give back what the first has begun to use.
     pub(crate) fn take_ring(&mut self, name: u64, own: u32, there: RingPlace) -> Result<(), Failure> {
         let Some(host) = self.hosts.as_mut().and_then(|hosts| hosts.host(name)) else { return Ok(()) };
         let Some(channel) = host.channels.get_mut(&own) else { return Ok(()) };
@@ -61,8 +63,12 @@ impl State {
         let (name_of_link, number, party) = (channel.link, channel.number, channel.party);
         let Some(link) = self.links.get_mut(&name_of_link) else { return Ok(()) };
         let (uid, family) = (link.uids[party], link.families[party]);
-        let is_free = self.limits.take_ring(uid, there.len());
-        let Some(ring) = link.grow(number, party, there.log2).filter(|_| is_free) else {
+        let members = self.families.get(&family).map(|family| &family.members);
+        let is_member = |asker: &u64| members.is_some_and(|members| members.values().any(|id| id == asker));
+        let asker = channel.asker.take().filter(is_member);
+        let is_free = asker.is_some() && self.limits.take_ring(uid, there.len());
+        let ring = if is_free { link.grow(number, party, there.log2) } else { None };
+        let (Some(asker), Some(ring)) = (asker, ring) else {
             if is_free {
                 self.limits.give_ring(uid, there.len());
             }
@@ -71,13 +77,9 @@ impl State {
             return Ok(());
         };
         channel.outgoing.add_ring(ring, there);
-        let members = self.families.get(&family).map(|family| family.members.values().copied());
-        let members: Vec<u64> = members.into_iter().flatten().collect();
-        let octet = u8::from(party == 1);
-        for id in members {
-            let made = ToProcess::RingMade { link: name_of_link, channel: number, party: octet, ring };
-            self.send(id, made, None);
-        }
+        let made =
+            ToProcess::RingMade { link: name_of_link, channel: number, party: u8::from(party == 1), ring };
+        self.send(asker, made, None);
         Ok(())
     }
 }
