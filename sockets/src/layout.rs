@@ -43,7 +43,7 @@ pub struct Producer {
     pub beside: [AtomicU64; 5],
     /// The CPU on which the sender ran when it published.
     pub cpu: AtomicU16,
-    /// [`FINAL`], [`RESET`], [`KILLED`], [`LOWERED`].
+    /// [`FINAL`], [`RESET`], [`KILLED`], [`CLOSED`], [`LOWERED`].
     pub flags: AtomicU16,
     /// When octets came into the empty ring, if the reader wants [stamps](Reader::stamps): the low half of a count of 16
     /// nanoseconds.
@@ -363,6 +363,9 @@ pub const RESET: u16 = 2;
 pub const KILLED: u16 = 4;
 /// The sender has gone back to TCP behind a [record](crate::Record): the daemon carries nothing more.
 pub const LOWERED: u16 = 8;
+/// The other end was closed before it has begun a ring: the kernel's socket tells the rest. The daemon says so of an end on
+/// another host.
+pub const CLOSED: u16 = 16;
 /// [`Reader::attached`]: the reader will take octets from a ring.
 pub const ATTACHED: u32 = 1;
 /// [`Reader::attached`]: the reader stays on TCP.

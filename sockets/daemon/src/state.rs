@@ -287,7 +287,11 @@ impl State {
                 self.handle_claim(id, (slot, generation), (socket, digests), now)
             }
             ToDaemon::Withdraw { slot, generation } => {
-                self.claims.withdraw(weft_sockets::Claimant { process: id, slot, generation });
+                let is_late = !self.claims.withdraw(weft_sockets::Claimant { process: id, slot, generation });
+                // The end is closed, and its process takes the offer that is on its way only with its next call.
+                if is_late && let Some(family) = self.member(id).map(|member| member.family) {
+                    self.sweep(family);
+                }
                 Ok(())
             }
             ToDaemon::WantRing { link, channel, party, log2 } => self.grow(id, link, (channel, party), log2),

@@ -97,7 +97,8 @@ pub(crate) fn is_late(stream: &Stream) -> bool {
 /// True if the link tells that the other end is done with the connection, or with the ring.
 fn is_told(stream: &Stream) -> bool {
     channel::offered_inbound(stream).is_none_or(|inbound| {
-        inbound.end().is_some() || inbound.is_reset() || inbound.is_before_tcp() == Ok(true)
+        let is_done = inbound.end().is_some() || inbound.is_reset() || inbound.is_closed();
+        is_done || inbound.is_before_tcp() == Ok(true)
     })
 }
 

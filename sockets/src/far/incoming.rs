@@ -3,7 +3,7 @@
 use crate::broken::Broken;
 use crate::far::notice::NoticeKind;
 use crate::far::{low_half, widen};
-use crate::layout::{ATTACHED, COMMITTED, DECLINED, Direction, FINAL, NOWHERE, RESET};
+use crate::layout::{ATTACHED, CLOSED, COMMITTED, DECLINED, Direction, FINAL, NOWHERE, RESET};
 use crate::leg::{Carrier, Leg, RingPlace};
 use crate::sync::{Ordering, fence};
 use crate::waiter::{Sleepers, WaiterName};
@@ -143,6 +143,15 @@ impl Incoming {
         words.legs.end.store(end, Ordering::Relaxed);
         set(words, FINAL);
         Ok(sleepers(words))
+    }
+
+    /// The other end is closed, and tells nothing more. Of a ring it has told the [end](Self::handle_final) before.
+    pub fn handle_closed(&self, words: &Direction) -> Option<Sleepers> {
+        if has_left(words) || self.leg.number != 0 {
+            return None;
+        }
+        set(words, CLOSED);
+        sleepers(words)
     }
 
     /// Tells what the other daemon has to hear next of the reader. `is_idle`: the daemon is about to sleep.

@@ -1,7 +1,7 @@
-//! What a reader wants of its sender, and who carries that to it.
+//! What a reader wants of its sender, who carries that to it, and whether the sender is there.
 
 use crate::inbound::{ADOPTED, Inbound};
-use crate::layout::{ATTACHED, DECLINED};
+use crate::layout::{ATTACHED, CLOSED, DECLINED};
 use crate::sync::{Ordering, fence};
 use crate::waiter::Sleepers;
 
@@ -38,5 +38,12 @@ impl Inbound<'_> {
     pub fn waiting_sender(&self) -> Option<Sleepers> {
         fence(Ordering::SeqCst);
         Sleepers::from_word(self.shared.legs.waiter.load(Ordering::Relaxed))
+    }
+
+    /// True if the other end was closed before it has begun a ring: the kernel tells the end of the stream alone.
+    #[inline]
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.shared.producer.flags.load(Ordering::Acquire) & CLOSED != 0
     }
 }

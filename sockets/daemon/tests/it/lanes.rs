@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use weft_daemon::{Config, Lanes, Wire};
-use weft_sockets::layout::{ATTACHED, COMMITTED, Direction};
+use weft_sockets::layout::{ATTACHED, CLOSED, COMMITTED, Direction};
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Carrier, Leg, Link, Reason, RingPlace, ToDaemon, ToProcess};
 
@@ -220,4 +220,19 @@ fn a_wire_that_does_not_lead_to_the_other_daemon_is_left() {
         talk(&spaces, &mut hosts);
         assert_eq!(lanes_of_the_kernel(&spaces), 1);
     }
+}
+
+#[test]
+fn a_reader_hears_that_the_other_end_was_closed_before_its_offer() {
+    let Some(spaces) = Space::two() else { return };
+    let mut hosts = hosts(&spaces, [None, None]);
+    talk(&spaces, &mut hosts);
+    let (first, second) = tcp_between(&spaces[0], &spaces[1]);
+    let [here, there] = &mut hosts;
+    here.client.claim(&first);
+    let (slot, state) = there.client.claim(&second);
+    let end = here.offer().expect("an offer");
+    there.client.leave_silently(slot);
+    there.client.send(ToDaemon::Withdraw { slot, generation: state.generation }, &[]);
+    wait_until(|| here.words(&end).1.producer.flags.load(Ordering::Acquire) & CLOSED != 0);
 }
