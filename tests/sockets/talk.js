@@ -1,13 +1,13 @@
-// A server and a client of node, which is made of libuv: talk.js KIND PORT. The client ends with status 0 if all octets were right.
+// A server and a client of node, which is made of libuv: talk.js KIND ADDRESS:PORT. The client ends with status 0 if all octets were right.
 'use strict';
 const net = require('net');
 const crypto = require('crypto');
-const [kind, port] = [process.argv[2], Number(process.argv[3])];
+const [kind, [host, port]] = [process.argv[2], process.argv[3].split(':')];
 const SIZES = [1, 8, 40, 41, 1000, 70000, 300000];
 
 // Twenty messages over one connection, each compared with what comes back.
 function talk(number) {
-    const connection = net.connect(port, '127.0.0.1');
+    const connection = net.connect(Number(port), host);
     let turn = 0, message = null, got = 0;
     const next = () => {
         if (turn === 20) return connection.end();
@@ -27,7 +27,7 @@ function talk(number) {
 }
 
 if (kind === 'server') {
-    net.createServer({ allowHalfOpen: true }, (connection) => connection.pipe(connection)).listen(port, '127.0.0.1');
+    net.createServer({ allowHalfOpen: true }, (connection) => connection.pipe(connection)).listen(Number(port), host);
 } else {
     for (let number = 0; number < 8; number++) talk(number);
 }

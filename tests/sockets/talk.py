@@ -1,4 +1,4 @@
-"""Servers and clients of the judges: talk.py KIND PORT [FOLDER]. A client ends with status 0 if all octets were right."""
+"""Servers and clients of the judges: talk.py KIND ADDRESS:PORT [FOLDER]. A client ends with status 0 if all octets were right."""
 
 import asyncio
 import hashlib
@@ -35,12 +35,12 @@ class Forking(socketserver.ForkingTCPServer):
     request_queue_size = 64
 
 
-def echo_client(port):
+def echo_client(place):
     """Eight connections in threads, twenty messages each, sent and received side by side."""
     wrong = []
 
     def talk(number):
-        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        with socket.create_connection(place, timeout=60) as connection:
             for turn in range(20):
                 octets = body(number * 100 + turn)
                 sender = threading.Thread(target=connection.sendall, args=(octets,))
@@ -67,20 +67,20 @@ def echo_client(port):
     sys.exit(f"wrong: {wrong}" if wrong else 0)
 
 
-async def asyncio_server(port):
+async def asyncio_server(place):
     async def handle(reader, writer):
         while octets := await reader.read(65536):
             writer.write(octets)
             await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(handle, "127.0.0.1", port, backlog=64)
+    server = await asyncio.start_server(handle, *place, backlog=64)
     await server.serve_forever()
 
 
-async def asyncio_client(port):
+async def asyncio_client(place):
     async def talk(number):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection(*place)
         for turn in range(20):
             octets = body(number * 100 + turn)
             writer.write(octets)
@@ -93,7 +93,7 @@ async def asyncio_client(port):
     await asyncio.gather(*(talk(number) for number in range(16)))
 
 
-def listener(port):
+def listener(place):
     """Answers each object with its digest, in a process for each connection."""
 
     def serve(connection):
@@ -105,7 +105,7 @@ def listener(port):
             pass
 
     context = multiprocessing.get_context("fork")
-    with multiprocessing.connection.Listener(("127.0.0.1", port), backlog=16) as server:
+    with multiprocessing.connection.Listener(place, backlog=16) as server:
         while True:
             connection = server.accept()
             process = context.Process(target=serve, args=(connection,), daemon=True)
@@ -113,22 +113,22 @@ def listener(port):
             connection.close()
 
 
-def listener_client(port):
+def listener_client(place):
     for number in range(6):
-        with multiprocessing.connection.Client(("127.0.0.1", port)) as connection:
+        with multiprocessing.connection.Client(place) as connection:
             for turn in range(20):
                 octets = body(number * 100 + turn)
                 connection.send(octets)
                 assert connection.recv() == (len(octets), hashlib.sha256(octets).hexdigest())
 
 
-def memcached(port):
+def memcached(place):
     """Sets and gets, pipelined, over eight connections at a time."""
 
     def line(file):
         return file.readline().strip()
 
-    connections = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(8)]
+    connections = [socket.create_connection(place, timeout=60) for _ in range(8)]
     files = [connection.makefile("rwb") for connection in connections]
     for turn in range(6):
         for number, file in enumerate(files):
@@ -150,7 +150,7 @@ def memcached(port):
                 assert file.read(len(octets) + 2) == octets + b"\r\n" and line(file) == b"END"
 
 
-def tornado(port):
+def tornado(place):
     import tornado.ioloop
     import tornado.iostream
     import tornado.tcpserver
@@ -163,21 +163,21 @@ def tornado(port):
             except tornado.iostream.StreamClosedError:
                 pass
 
-    Server().listen(port, "127.0.0.1")
+    Server().listen(place[1], place[0])
     tornado.ioloop.IOLoop.current().start()
 
 
-def gevent(port):
+def gevent(place):
     from gevent.server import StreamServer
 
     def handle(connection, address):
         while octets := connection.recv(65536):
             connection.sendall(octets)
 
-    StreamServer(("127.0.0.1", port), handle).serve_forever()
+    StreamServer(place, handle).serve_forever()
 
 
-def httpd(port):
+def httpd(place):
     class Handler(http.server.SimpleHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -187,23 +187,25 @@ def httpd(port):
         def log_message(self, *arguments):
             pass
 
-    http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+    http.server.ThreadingHTTPServer(place, Handler).serve_forever()
 
 
 def main():
-    kind, port = sys.argv[1], int(sys.argv[2])
+    kind = sys.argv[1]
+    host, port = sys.argv[2].rsplit(":", 1)
+    place = (host, int(port))
     kinds = {
-        "asyncio": lambda: asyncio.run(asyncio_server(port)),
-        "asyncio-client": lambda: asyncio.run(asyncio_client(port)),
-        "threading": lambda: Threading(("127.0.0.1", port), Echo).serve_forever(),
-        "forking": lambda: Forking(("127.0.0.1", port), Echo).serve_forever(),
-        "echo-client": lambda: echo_client(port),
-        "listener": lambda: listener(port),
-        "listener-client": lambda: listener_client(port),
-        "memcached": lambda: memcached(port),
-        "tornado": lambda: tornado(port),
-        "gevent": lambda: gevent(port),
-        "httpd": lambda: httpd(port),
+        "asyncio": lambda: asyncio.run(asyncio_server(place)),
+        "asyncio-client": lambda: asyncio.run(asyncio_client(place)),
+        "threading": lambda: Threading(place, Echo).serve_forever(),
+        "forking": lambda: Forking(place, Echo).serve_forever(),
+        "echo-client": lambda: echo_client(place),
+        "listener": lambda: listener(place),
+        "listener-client": lambda: listener_client(place),
+        "memcached": lambda: memcached(place),
+        "tornado": lambda: tornado(place),
+        "gevent": lambda: gevent(place),
+        "httpd": lambda: httpd(place),
     }
     kinds[kind]()
 

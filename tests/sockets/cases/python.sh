@@ -1,13 +1,14 @@
 # Python: its servers, and its own tests.
 cases+=(asyncio socketserver forking multiprocessing tornado gevent cpython-few cpython)
 quick+=(asyncio forking multiprocessing tornado cpython-few)
+between+=(asyncio)
 alone[cpython-few]=yes alone[cpython]=yes eager[cpython-few]=--eager eager[cpython]=--eager
 senders[cpython-few]=client senders[cpython]=client
 for name in asyncio socketserver forking multiprocessing tornado gevent; do eager[$name]=--eager; done
 
 talk() {
-    server /usr/bin/python3 tests/sockets/talk.py "$1" "$PORT"
-    client /usr/bin/python3 tests/sockets/talk.py "$2" "$PORT"
+    server /usr/bin/python3 tests/sockets/talk.py "$1" "$HOST:$PORT"
+    client /usr/bin/python3 tests/sockets/talk.py "$2" "$HOST:$PORT"
 }
 
 case_asyncio() { talk asyncio asyncio-client; }

@@ -55,6 +55,6 @@ build_libuv_tests() {
 
 case_node() {
     need node
-    server node tests/sockets/talk.js server "$PORT"
-    client node tests/sockets/talk.js client "$PORT"
+    server node tests/sockets/talk.js server "$HOST:$PORT"
+    client node tests/sockets/talk.js client "$HOST:$PORT"
 }

@@ -9,11 +9,11 @@ case_rsync() {
     need rsync
     files 60
     printf 'use chroot = no\n[www]\npath = %s\nread only = no\n' "$D/www" >"$D/rsyncd.conf"
-    server rsync --daemon --no-detach --port "$PORT" --address 127.0.0.1 --config "$D/rsyncd.conf"
-    client rsync --archive "rsync://127.0.0.1:$PORT/www/" "$D/copy/"
+    server rsync --daemon --no-detach --port "$PORT" --address "$HOST" --config "$D/rsyncd.conf"
+    client rsync --archive "rsync://$HOST:$PORT/www/" "$D/copy/"
     (cd "$D/copy" && sha256sum --quiet --check "$D/sums")
     head -c 2000000 /dev/urandom >"$D/copy/new"
-    client rsync --archive "$D/copy/" "rsync://127.0.0.1:$PORT/www/"
+    client rsync --archive "$D/copy/" "rsync://$HOST:$PORT/www/"
     cmp "$D/copy/new" "$D/www/new"
 }
 
@@ -26,8 +26,8 @@ case_git() {
     git config --global --add safe.directory '*'
     git init --quiet "$D/www"
     (cd "$D/www" && git add . && git commit --quiet --message x)
-    server git daemon --port="$PORT" --listen=127.0.0.1 --base-path="$D" --export-all "$D/www"
-    client git clone --quiet "git://127.0.0.1:$PORT/www" "$D/clone"
+    server git daemon --port="$PORT" --listen="$HOST" --base-path="$D" --export-all "$D/www"
+    client git clone --quiet "git://$HOST:$PORT/www" "$D/clone"
     (cd "$D/clone" && sha256sum --quiet --check "$D/sums")
 }
 
@@ -55,9 +55,9 @@ UserKnownHostsFile $D/known
 BatchMode yes
 CONF
     chmod 600 "$D/key"
-    server /usr/sbin/sshd -D -e -f "$D/sshd_config" -o "ListenAddress=127.0.0.1:$PORT"
+    server /usr/sbin/sshd -D -e -f "$D/sshd_config" -o "ListenAddress=$HOST:$PORT"
     mkdir "$D/got"
     printf 'lcd %s/got\nget %s/www/*\n' "$D" "$D" >"$D/batch"
-    client sftp -q -F "$D/ssh_config" -P "$PORT" -b "$D/batch" "$user@127.0.0.1"
+    client sftp -q -F "$D/ssh_config" -P "$PORT" -b "$D/batch" "$user@$HOST"
     (cd "$D/got" && sha256sum --quiet --check "$D/sums")
 }
