@@ -94,6 +94,14 @@ pub(crate) fn is_late(stream: &Stream) -> bool {
     stream.end.has(FAR) && stream.end.inbound.early.load(Ordering::Relaxed) != 0 && !is_told(stream)
 }
 
+/// True if the link tells of a reset that this host's kernel does not know: the daemons have ended the connection, or the
+/// kernel's word of the other end is still on its way.
+pub(crate) fn is_broken(stream: &Stream, descriptor: c_int) -> bool {
+    stream.end.has(FAR)
+        && channel::inbound(stream).is_some_and(|inbound| inbound.is_reset() && inbound.end().is_none())
+        && anchor::news(descriptor) & (POLLERR | POLLHUP | POLLRDHUP) == 0
+}
+
 /// True if the link tells that the other end is done with the connection, or with the ring.
 fn is_told(stream: &Stream) -> bool {
     channel::offered_inbound(stream).is_none_or(|inbound| {

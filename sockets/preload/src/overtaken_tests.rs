@@ -446,3 +446,17 @@ const NAME: WaiterName = WaiterName { member: 0, line: 0 };
 /// The family that stands for the other host.
 const HOST: u64 = 0x0005_0000_0005;
 const AGAIN: isize = -(libc::EAGAIN as isize);
+
+#[test]
+fn a_reset_by_the_daemon_counts_though_the_kernels_socket_lives() {
+    let _turn = family::turn();
+    let far = Far::new(0xfa20);
+    far.from_there.reset();
+    assert_eq!((far.poll(POLLIN), far.receive()), (POLLIN, -(libc::ECONNRESET as isize)));
+    assert_eq!((far.receive(), far.send()), (0, -(libc::EPIPE as isize)));
+    far.forget(0xfa20);
+    let far = Far::new(0xfa21);
+    far.from_there.reset();
+    assert_eq!(far.send(), -(libc::ECONNRESET as isize));
+    far.forget(0xfa21);
+}

@@ -183,6 +183,7 @@ fn take_otherwise(
                 Source::Ring { .. } => Step::Moved(0),
             })
         }
+        Source::Ring { available: 0 } if overtaken::is_broken(&call.stream, call.descriptor) => Err(Broken),
         Source::Ring { available: 0 } => Ok(silence(call, inbound, buffers, taken)),
         Source::Ring { .. } if strict::is_on() && !call.has(libc::MSG_TRUNC) => {
             from_ring_strictly(call, inbound, buffers, taken)

@@ -112,6 +112,9 @@ pub(crate) fn before_send(call: &Call, outbound: &Outbound<'_>) -> Result<Option
         let error = anchor::take_error(call.descriptor).unwrap_or(libc::EPIPE);
         return Ok(Some(Step::Failed(error)));
     }
+    if outbound.sink() == Sink::Ring && overtaken::is_broken(&call.stream, call.descriptor) {
+        return Err(Broken);
+    }
     if outbound.is_asked_back() {
         backlog::answer(call.descriptor, &call.stream, outbound)?;
     }
