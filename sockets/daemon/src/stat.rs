@@ -256,6 +256,21 @@ mod tests {
     }
 
     #[test]
+    fn an_offer_that_a_host_never_answers_is_given_up() {
+        let (mut state, tuple) = asked(("198.51.100.1:80", "198.51.100.2:5000"));
+        let host = state.hosts.as_ref().and_then(|hosts| hosts.known().next()).expect("a host").name;
+        let me = claimant(&mut state);
+        let since = Duration::from_secs(3);
+        state.join_host(me, (host, 1), tuple, since);
+        let channels = |state: &State| state.links.values().map(|link| link.channels.len()).sum::<usize>();
+        let end = state.halves_deadline().expect("a time");
+        state.expire_halves(end - Duration::from_millis(1));
+        assert_eq!((end - since, channels(&state)), (Duration::from_secs(10), 1));
+        state.expire_halves(end);
+        assert_eq!((state.halves_deadline(), channels(&state)), (None, 0), "its rings are free");
+    }
+
+    #[test]
     fn what_goes_to_another_host_goes_by_rdma() {
         let (mut state, tuple) = asked(("198.51.100.1:80", "198.51.100.2:5000"));
         let host = state.hosts.as_ref().and_then(|hosts| hosts.known().next()).expect("a host").name;

@@ -155,7 +155,7 @@ impl Talk {
     }
 }
 
-fn wire(spec: &str, ip: &str) -> Option<Wire> {
+pub(crate) fn wire(spec: &str, ip: &str) -> Option<Wire> {
     Some(Wire { spec: spec.parse().expect("a device"), ip: ip.parse().expect("an address"), mtu: 1500 })
 }
 

@@ -15,7 +15,7 @@ use weft_sockets::sync::Ordering;
 use weft_sockets::{Digests, Hello, LaneKind, MESSAGE_LEN, Proof, RingPlace, VERSION};
 
 use crate::client::{HANG, wait_until};
-use crate::lanes::{End, Host, Talk, hosts, lanes, talk};
+use crate::lanes::{End, Host, Talk, hosts, lanes, talk, wire};
 use crate::space::{Space, tcp_between};
 
 /// A daemon of the test's own.
@@ -31,7 +31,20 @@ impl Stranger {
     fn new(space: &Space) -> Self {
         let ip = space.ip.parse().expect("an address");
         let config = Config { progress: Progress::Thread, ..Config::host(ip, 7) };
-        let device = space.run(|| Device::open(Ground::Host, config)).expect("a device");
+        Self::with(space.run(|| Device::open(Ground::Host, config)).expect("a device"))
+    }
+
+    /// A stranger at an address on the wire of the honest hosts.
+    fn on_wire(space: &Space) -> Self {
+        let config = Config {
+            progress: Progress::Thread,
+            ..Config::new("10.78.0.9/24".parse().expect("an address"), 7)
+        };
+        let wire = space.run(|| weft_netif::Wire::open(&"packet:w".parse().expect("a device"), 1500));
+        Self::with(Device::open(wire.expect("a wire"), config).expect("a device"))
+    }
+
+    fn with(device: Device) -> Self {
         let cq = device.create_cq(4096, None).expect("a queue");
         let pd = device.alloc_pd();
         let capacity =
@@ -52,9 +65,13 @@ impl Stranger {
 
     /// Asks the daemon of the first host for a lane. `None`: it is refused.
     fn greet(&self, space: &Space, private_data: &[u8]) -> Option<Hello> {
-        let remote = SocketAddr::from(([10, 77, 1, 9], Lanes::PORT));
+        space.run(|| self.ask([10, 77, 1, 9], private_data))
+    }
+
+    fn ask(&self, remote: [u8; 4], private_data: &[u8]) -> Option<Hello> {
+        let remote = SocketAddr::from((remote, Lanes::PORT));
         let param = ConnParam { private_data, peer_to_peer: Some(true), ..ConnParam::NONE };
-        space.run(|| self.device.connect(&self.events, &self.qp, remote, param)).expect("a way");
+        self.device.connect(&self.events, &self.qp, remote, param).expect("a way");
         match self.events.wait(Some(HANG)).expect("an answer") {
             CmEvent::Established { private_data, .. } => Some(Hello::decode(&private_data).expect("a hello")),
             CmEvent::Rejected { .. } => None,
@@ -224,6 +241,20 @@ fn a_daemon_without_the_key_has_no_lane() {
     for proof in [Proof::Without, Proof::Wanted, Proof::Given([5; 32]), Proof::Given([6; 32])] {
         assert_eq!(Stranger::new(&far).greet(&far, &Hello { proof, ..hello() }.encode()), None, "{proof:?}");
     }
+}
+
+/// A wire says nothing of who is there. Only a greeting by the hosts' TCP does.
+#[test]
+fn a_daemon_that_was_not_greeted_has_no_lane_on_a_wire() {
+    let Some(spaces) = Space::two() else { return };
+    let wires = ["10.78.0.1/24", "10.78.0.2/24"].map(|ip| wire("packet:w", ip));
+    let mut hosts = hosts(&spaces, wires);
+    let mut talk = talk(&spaces, &mut hosts);
+    for wire in [None, Some(([10, 78, 0, 9], 7176).into())] {
+        let hello = Hello { wire, ..hello() }.encode();
+        assert_eq!(Stranger::on_wire(&spaces[1]).ask([10, 78, 0, 1], &hello), None);
+    }
+    talk.exchange(&hosts);
 }
 
 /// RDMA Writes to control words, behind the memory, and by names of memory that the host was not given.
