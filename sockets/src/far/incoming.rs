@@ -49,12 +49,6 @@ impl Incoming {
         self.rings.push(ring);
     }
 
-    /// How many rings the other daemon may write to.
-    #[must_use]
-    pub const fn rings(&self) -> usize {
-        self.rings.len()
-    }
-
     /// Takes a ring back that the sender has given back. Returns false if it is none of this direction, or in use.
     pub fn remove_ring(&mut self, ring: RingPlace) -> bool {
         let at = self.rings.iter().position(|own| *own == ring);

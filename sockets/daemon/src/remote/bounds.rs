@@ -87,5 +87,3 @@ const TOLD: usize = 1 << 14;
 const ANSWER: Duration = Duration::from_secs(10);
 /// Remote addresses that are known at most.
 const HOSTS: usize = 4096;
-/// Rings for what the other end of a channel sends. A sender that asks for a larger one has an older one and its own.
-pub(crate) const RINGS: usize = 4;

@@ -4,7 +4,6 @@ use weft_sockets::far::Letter;
 use weft_sockets::{MAX_LOG2, MIN_LOG2, RingPlace, ToProcess};
 
 use crate::hosts::failure::Failure;
-use crate::remote::bounds::RINGS;
 use crate::state::State;
 
 impl State {
@@ -41,7 +40,7 @@ impl State {
             return Err(Failure::Host);
         }
         let uid = link.uids[1 - channel.party];
-        if channel.incoming.rings() >= RINGS || !self.limits.take_ring(uid, 1 << log2) {
+        if !self.limits.take_ring(uid, 1 << log2) {
             return Ok(());
         }
         let Some(ring) = link.grow(channel.number, 1 - channel.party, log2) else {
