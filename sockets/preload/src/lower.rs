@@ -7,7 +7,7 @@ use core::sync::atomic::{Ordering, fence};
 use rustix::thread::{Timespec, nanosleep};
 
 use weft_sockets::end::{ASKING, FAR, Phase};
-use weft_sockets::{Broken, Gate, Inbound, Outbound, Reason, Sink, Sleepers};
+use weft_sockets::{Broken, Gate, Inbound, Outbound, Reason, Sink, Sleepers, Source};
 
 use crate::anchor;
 use crate::clock::{self, Limit};
@@ -136,6 +136,9 @@ fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) 
             inbound.is_before_ring().then(|| inbound.remain()).map(|()| true)
         } else if inbound.is_answered() {
             Some(inbound.come_back().is_ok())
+        } else if is_final && is_ended_by_tcp(stream, inbound) {
+            inbound.remain();
+            Some(true)
         } else if is_final {
             Some(inbound.is_at_end())
         } else if inbound.follow() {
@@ -150,6 +153,13 @@ fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) 
     }
     stream.end.inbound.flags.fetch_and(!ASKING, Ordering::Relaxed);
     is_lowered
+}
+
+/// True if a far sender has ended its stream and has never begun a ring. The end is told behind each ring.
+fn is_ended_by_tcp(stream: &Stream, inbound: &Inbound<'_>) -> bool {
+    stream.end.has(FAR)
+        && inbound.is_before_ring()
+        && matches!(inbound.source(), Ok(Source::Tcp { left: None }))
 }
 
 /// Asks the sender for TCP. What a signal handler takes from the ring behind that would come again by TCP.
@@ -253,6 +263,19 @@ mod tests {
         assert!(!Gate::new(&stream.end.inbound.inside, false).is_closed());
         daemon.forget(0x6029);
         far.forget(0x6029);
+    }
+
+    #[test]
+    fn a_far_reader_whose_sender_has_ended_its_stream_by_tcp_stays_there() {
+        let _turn = family::turn();
+        let far = Far::before_a_ring(0x602c);
+        let (descriptor, stream) = (far.own.as_raw_fd(), far.ends[0]);
+        far.ends[1].end.outbound.count(5);
+        far.from_there.finish().expect("a sound link");
+        let now = Limit::behind(Some(clock::span(0)));
+        assert!(lower_inbound(descriptor, &stream, now), "five octets are unread in the kernel");
+        assert!(!Gate::new(&stream.end.inbound.inside, false).is_closed());
+        far.forget(0x602c);
     }
 
     #[test]

@@ -89,7 +89,9 @@ fn look_at_reader(call: &Call, given: usize) -> Step {
         }
         Anchor::Ended if overtaken::is_early(&call.stream) => Step::Nothing,
         // It has shut down what it sends, and reads on, unless nobody has it any more.
-        Anchor::Ended if goes_on_reading(&call.stream) && !is_deserted(call) => Step::Nothing,
+        Anchor::Ended if goes_on_reading(&call.stream) && !is_deserted(call) && !is_killed(&call.stream) => {
+            Step::Nothing
+        }
         _ if given > 0 => Step::End,
         _ => {
             anchor::bury(&call.stream);

@@ -3,7 +3,7 @@
 use crate::broken::Broken;
 use crate::far::notice::NoticeKind;
 use crate::far::{low_half, widen};
-use crate::layout::{ATTACHED, CLOSED, COMMITTED, DECLINED, Direction, FINAL, NOWHERE, RESET};
+use crate::layout::{ATTACHED, CLOSED, COMMITTED, DECLINED, Direction, FINAL, KILLED, NOWHERE, RESET};
 use crate::leg::{Carrier, Leg, RingPlace};
 use crate::sync::{Ordering, fence};
 use crate::waiter::{Sleepers, WaiterName};
@@ -22,6 +22,8 @@ pub struct Incoming {
     adopted: u16,
     attached: u32,
     is_asked_back: bool,
+    /// The reader has asked at least once.
+    was_asked_back: bool,
     is_wide: bool,
     is_ended: bool,
 }
@@ -39,6 +41,7 @@ impl Incoming {
             adopted: 0,
             attached: 0,
             is_asked_back: false,
+            was_asked_back: false,
             is_wide: false,
             is_ended: false,
         }
@@ -113,7 +116,8 @@ impl Incoming {
                 set(words, RESET);
                 Ok(sleepers(words))
             }
-            NoticeKind::Declined if self.is_asked_back => {
+            // The reader may have given up meanwhile.
+            NoticeKind::Declined if self.was_asked_back => {
                 words.reader.attached.store(DECLINED, Ordering::Release);
                 Ok(sleepers(words))
             }
@@ -139,13 +143,16 @@ impl Incoming {
         Ok(sleepers(words))
     }
 
-    /// The other end is closed, and tells nothing more. Of a ring it has told the [end](Self::handle_final) before.
-    pub fn handle_closed(&self, words: &Direction) -> Option<Sleepers> {
-        if has_left(words) || self.leg.number != 0 {
-            return None;
+    /// The other end is closed, and tells nothing more. Of a ring it has told the [end](Self::handle_final) before. `ours` are
+    /// the words of the other direction: a sender that waits for room there waits for a reader that may have been killed.
+    pub fn handle_closed(&self, words: &Direction, ours: &Direction) -> Option<Sleepers> {
+        let is_without_ring = self.leg.number == 0 && !has_left(words);
+        set(words, if is_without_ring { KILLED | CLOSED } else { KILLED });
+        let readers = sleepers(words);
+        match (readers, Sleepers::from_word(ours.legs.waiter.load(Ordering::Relaxed))) {
+            (one, None) | (None, one) => one,
+            (Some(_), Some(_)) => Some(Sleepers::Everybody),
         }
-        set(words, CLOSED);
-        sleepers(words)
     }
 
     /// Tells what the other daemon has to hear next of the reader. `is_idle`: the daemon is about to sleep.
@@ -189,6 +196,7 @@ impl Incoming {
         }
         if is_asked_back != self.is_asked_back {
             self.is_asked_back = is_asked_back;
+            self.was_asked_back = true;
             return Ok(Some((NoticeKind::Please, u32::from(is_asked_back))));
         }
         if !self.is_wide && words.reader.wide.load(Ordering::Relaxed) != 0 {

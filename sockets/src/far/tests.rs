@@ -440,3 +440,30 @@ fn a_sender_that_waits_for_room_hears_of_it_though_the_reader_rings_no_more() {
     assert_eq!(hosts.inbound().sleepers(), None);
     assert_eq!(hosts.outbound().is_writable(), Ok(true));
 }
+
+#[test]
+fn a_sender_that_waits_for_room_hears_that_its_reader_is_gone() {
+    let hosts = Hosts::new();
+    let [ours, theirs] = &hosts.links[1].channel(5).unwrap().directions;
+    // Party 1 of this link sends in the other direction, and waits for room.
+    let own = Outbound::new(&hosts.end(1).outbound, &hosts.links[1], 5, 1).unwrap();
+    assert_eq!(hosts.incoming.handle_closed(ours, theirs), None, "nobody waits");
+    let waiter = WaiterName { member: 3, line: 4 };
+    theirs.legs.waiter.store(waiter.to_word(), Relaxed);
+    assert_eq!(hosts.incoming.handle_closed(ours, theirs), Some(Sleepers::One(waiter)));
+    assert!(own.is_killed() && !own.is_deserted());
+}
+
+#[test]
+fn an_answer_may_come_behind_the_end_of_the_question() {
+    let mut hosts = Hosts::new();
+    hosts.inbound().attach();
+    hosts.settle();
+    let words = &hosts.links[1].channel(5).unwrap().directions[0];
+    assert_eq!(hosts.incoming.handle(words, NoticeKind::Declined, 0), Err(Broken), "nobody has asked");
+    for please in [1, 0] {
+        words.reader.please.store(please, Relaxed);
+        assert_eq!(hosts.incoming.poll(words, false), Ok(Some((NoticeKind::Please, please))));
+    }
+    assert_eq!(hosts.incoming.handle(words, NoticeKind::Declined, 0), Ok(None));
+}

@@ -254,7 +254,7 @@ impl State {
             match notice.kind {
                 NoticeKind::Closed => {
                     channel.is_closed_there = true;
-                    Ok(channel.incoming.handle_closed(theirs))
+                    Ok(channel.incoming.handle_closed(theirs, ours))
                 }
                 NoticeKind::Data | NoticeKind::Reset | NoticeKind::Declined => {
                     channel.incoming.handle(theirs, notice.kind, notice.value)
