@@ -116,7 +116,7 @@ impl core::fmt::Display for Story {
         let Self { claimed, sends, reads, unanswered, reasons } = self;
         writeln!(
             out,
-            "weft sockets: connections that sent by shared memory: {sends}; that received by it: {reads}; attempts: {claimed}"
+            "weft sockets: connections that sent by shared memory or RDMA: {sends}; that received so: {reads}; attempts: {claimed}"
         )?;
         if *claimed == 0 && reasons.is_empty() {
             writeln!(
