@@ -94,6 +94,19 @@ impl Outbound<'_> {
         Ok(true)
     }
 
+    /// Goes on with a [departure](Self::depart) in the middle of which a process was killed: no daemon carries this ring any
+    /// more.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room).
+    pub fn depart_for_the_dead(&self) -> Result<(), Broken> {
+        let is_lowered = self.shared.producer.flags.load(Ordering::Relaxed) & LOWERED != 0;
+        if is_lowered && self.own.leg().carrier != Carrier::Tcp {
+            self.depart()?;
+        }
+        Ok(())
+    }
+
     /// Returns the record that has to go out before all else, if one is due.
     #[must_use]
     pub fn record(&self) -> Option<Record> {
@@ -101,11 +114,10 @@ impl Outbound<'_> {
         (flags & RECORD != 0 && leg.carrier == Carrier::Tcp).then(|| Record { position: self.start_of(leg) })
     }
 
-    /// True if the reader was in the ring that the sender has left last. Else it may know of no ring at all.
+    /// True if the reader has come to a ring. Else it may know of none.
     #[must_use]
     pub fn was_adopted(&self) -> bool {
-        let before = self.own.leg().number.wrapping_sub(1);
-        self.shared.consumer.adopted.load(Ordering::Acquire) == u64::from(before)
+        self.shared.consumer.adopted.load(Ordering::Acquire) != 0
     }
 
     /// Notes that the kernel's socket has taken the record.

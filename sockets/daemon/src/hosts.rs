@@ -106,7 +106,7 @@ impl Hosts {
     }
 
     /// The device on which the daemon sleeps: that of its lanes.
-    pub(crate) fn bed(&self) -> Arc<Rnic> {
+    pub(crate) fn lanes_device(&self) -> Arc<Rnic> {
         let is_on_wire = self.hosts.values().any(|host| host.way == Way::Wire);
         let way = if is_on_wire { Way::Wire } else { Way::Kernel };
         Arc::clone(self.rnic(way).unwrap_or(&self.kernel))

@@ -39,7 +39,7 @@ impl State {
             hosts.quiet.get_or_insert(now + QUIET);
         }
         hosts.set_asleep(true);
-        // Who has published before that word has not rung.
+        // A process that has published before that word has not rung.
         if self.serve_once(now, is_quiet)
             && let Some(hosts) = &mut self.hosts
         {

@@ -159,7 +159,7 @@ impl Daemon {
         let mut events = Vec::with_capacity(EVENTS);
         let mut busy = Duration::ZERO;
         loop {
-            let (timeout, bed) = {
+            let (timeout, device) = {
                 let mut state = lock(&self.state);
                 state.serve_hosts(self.start.elapsed());
                 let is_stalled = state.flush();
@@ -172,9 +172,9 @@ impl Daemon {
                     (is_stalled || is_opening || self.giving.is_some()).then(|| self.start.elapsed() + RETRY);
                 let next = [state.deadline(), alone, retry].into_iter().flatten().min();
                 let left = next.map(|next| next.saturating_sub(self.start.elapsed()) + ROUNDING);
-                (left, state.hosts.as_ref().map(Hosts::bed))
+                (left, state.hosts.as_ref().map(Hosts::lanes_device))
             };
-            let timeout = match bed {
+            let timeout = match device {
                 None => timeout,
                 Some(rnic) => {
                     rnic.sleep(&epoll, timeout);

@@ -98,25 +98,36 @@ fn finish(call: &Call) {
     if is_offered && channel::offered_outbound(&call.stream).is_some() {
         transfer::send_nested(call);
         backlog::obey(call.descriptor, &call.stream);
-        transfer::in_outbound(call, |outbound| {
-            if may_depart(call, outbound) {
-                backlog::leave_ring(&call.stream, outbound)?;
-            }
-            if transfer::send_backlog(call.descriptor, &call.stream, outbound).is_some() {
-                // What the kernel does not take now is lost: the reader must hear of that.
-                calls::reset(call.descriptor);
-            }
-            outbound.finish()?;
-            Ok(Step::End)
-        });
+        let until = Limit::behind(Some(clock::span(FULL_BUFFER)));
+        while finish_now(call, until.is_over()) == Step::Nothing {
+            calls::pause(until.left_at_most(PAUSE));
+        }
     }
+}
+
+/// Tells the reader where the stream ends, behind what has to go by the kernel's socket before that. `Nothing`: the kernel
+/// does not take all of that yet. With `is_last` the connection is reset then: the reader must hear that octets are lost.
+fn finish_now(call: &Call, is_last: bool) -> Step {
+    transfer::in_outbound(call, |outbound| {
+        if may_depart(call, outbound) {
+            backlog::leave_ring(&call.stream, outbound)?;
+        }
+        match transfer::send_backlog(call.descriptor, &call.stream, outbound) {
+            None => {}
+            Some(Step::Nothing) if !is_last => return Ok(Step::Nothing),
+            Some(_) => calls::reset(call.descriptor),
+        }
+        outbound.finish()?;
+        Ok(Step::End)
+    })
 }
 
 /// True if the last octets of a far end's stream are to go by the kernel's socket, too: its program may end now, and its
 /// daemon or the lane before they have arrived. They have to fit into the kernel's buffer, and the record before them has to
 /// be expected.
 fn may_depart(call: &Call, outbound: &Outbound<'_>) -> bool {
-    if !call.stream.end.has(FAR) || outbound.sink() != Sink::Ring || !outbound.is_adopted() {
+    let is_silent = || calls::queued(call.descriptor, libc::TIOCOUTQ) == Ok(0);
+    if !call.stream.end.has(FAR) || outbound.sink() != Sink::Ring || !outbound.is_adopted() || !is_silent() {
         return false;
     }
     let room = calls::number(call.descriptor, libc::SOL_SOCKET, libc::SO_SNDBUF).unwrap_or(0);
@@ -174,5 +185,7 @@ fn wait_for_reader(call: &Call, seconds: u64) {
 
 /// The kernel counts about as much for its own structures as for octets.
 const SHARE_OF_BUFFER: u64 = 3;
+/// How long the end of a stream waits until the kernel's socket has room for what comes before it, in nanoseconds.
+const FULL_BUFFER: u64 = 5_000_000_000;
 /// How often a lingering thread looks, in nanoseconds.
 const PAUSE: u64 = 1_000_000;

@@ -2,11 +2,11 @@
 
 use core::ffi::{c_int, c_ulong};
 
-use weft_sockets::Source;
+use weft_sockets::{Sink, Source};
 
 use crate::call::{Call, Step};
 use crate::transfer;
-use crate::{channel, ends};
+use crate::{calls, channel, ends, record};
 
 /// Returns the answer to `FIONREAD` or `SIOCOUTQ` if it is not the kernel's, which is `kernel`.
 pub(crate) fn octets(descriptor: c_int, request: c_ulong, kernel: impl FnOnce() -> c_int) -> Option<c_int> {
@@ -29,6 +29,7 @@ fn unread(call: &Call, kernel: impl FnOnce() -> c_int) -> Option<c_int> {
 pub(crate) fn in_ring(call: &Call) -> (u64, bool) {
     let mut found = (0, true);
     transfer::in_inbound(call, |inbound| {
+        record::settle(call.descriptor, &call.stream, inbound)?;
         found = match inbound.source()? {
             Source::Tcp { .. } => (inbound.behind()?, true),
             Source::Ring { .. } => {
@@ -42,5 +43,12 @@ pub(crate) fn in_ring(call: &Call) -> (u64, bool) {
 
 fn unsent(call: &Call) -> Option<c_int> {
     let outbound = channel::outbound(&call.stream)?;
-    outbound.unread().ok().map(|octets| c_int::try_from(octets).unwrap_or(c_int::MAX))
+    let octets = match outbound.sink() {
+        Sink::Ring => outbound.unread().ok()?,
+        Sink::Tcp => {
+            let left = outbound.backlog().map_or(0, |pieces| pieces.iter().map(|piece| piece.1 as u64).sum());
+            left + calls::queued(call.descriptor, libc::TIOCOUTQ).unwrap_or(0)
+        }
+    };
+    Some(c_int::try_from(octets).unwrap_or(c_int::MAX))
 }

@@ -35,6 +35,8 @@ impl Section {
     pub(crate) fn of_outbound(stream: &Stream, outbound: &Outbound<'_>) -> Option<Self> {
         let section = Self::begin(&stream.end.outbound.lock, stream.is_alone())?;
         if section.is_inherited {
+            // A rule of the link that was broken shows at the next look.
+            let _departed = outbound.depart_for_the_dead();
             outbound.republish();
             if outbound.record().is_some() || outbound.backlog().is_some() {
                 stream.end.outbound.flags.fetch_or(UNSURE, Ordering::Relaxed);

@@ -72,17 +72,17 @@ pub(crate) fn look_at(descriptor: c_int, stream: &Stream, now: u32) -> u32 {
     }
     let silence = pulse::silence(stream, now);
     if silence >= if port::has_daemon() { PATIENCE } else { GRACE } {
-        depart(descriptor, stream, &outbound);
-        return OWING;
+        // A stream that has ended stays where it is: the kernel takes nothing behind its end.
+        return if depart(descriptor, stream, &outbound) { OWING } else { QUIET };
     }
     // A daemon that sleeps has to show that it is alive.
     wake::tell_reader(stream, &outbound);
     UNDER_WAY
 }
 
-/// Takes a direction back to TCP whose daemon does not carry it any more.
-fn depart(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) {
-    let Some(section) = Section::of_outbound(stream, outbound) else { return };
+/// Takes a direction back to TCP whose daemon does not carry it any more. Returns false if it stays.
+fn depart(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) -> bool {
+    let Some(section) = Section::of_outbound(stream, outbound) else { return false };
     let departed = outbound.depart();
     if departed == Ok(true) {
         stream.end.stay(Reason::Lane);
@@ -93,12 +93,13 @@ fn depart(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) {
     if departed.is_err() {
         anchor::break_off(descriptor, stream);
     }
+    departed == Ok(true)
 }
 
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 /// When the last look was, in milliseconds.
 static LAST: AtomicU32 = AtomicU32::new(0);
-/// A wait has begun since the last look. It may have sent something before.
+/// A wait has begun since the last look. Its program may have sent something before it.
 static IS_MISSED: AtomicBool = AtomicBool::new(false);
 /// What the last look has found, of all ends that of the largest number.
 static STATE: AtomicU32 = AtomicU32::new(QUIET);

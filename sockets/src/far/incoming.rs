@@ -65,7 +65,8 @@ impl Incoming {
         words.legs.waiter.store(waiter.to_word(), Ordering::SeqCst);
     }
 
-    /// Begins the sender's next leg, by a ring. One by TCP begins with a [record](crate::Record) in the kernel's stream.
+    /// Begins the sender's next leg, by a ring. The sender announces a leg by TCP with a [record](crate::Record) in the
+    /// kernel's stream, and no letter tells it.
     ///
     /// # Errors
     /// The other daemon broke a rule.

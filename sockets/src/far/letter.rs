@@ -65,7 +65,8 @@ messages! {
         /// The receiving daemon's number for the channel.
         channel: u32,
     }
-    /// The sender of a direction begins a leg by a ring. A leg by TCP begins with a [record](crate::Record).
+    /// The sender of a direction begins a leg by a ring. It announces a leg by TCP with a [record](crate::Record) in the
+    /// kernel's stream.
     Leg = 6, 0 descriptors {
         /// The receiving daemon's number for the channel.
         channel: u32,

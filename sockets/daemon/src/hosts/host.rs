@@ -181,6 +181,8 @@ impl Host {
             {
                 lane.acknowledge(value).map_err(|Lost| Silent)?;
                 self.due = None;
+            } else if is_due {
+                self.due = Some(now + SOON);
             }
         } else {
             self.due = None;

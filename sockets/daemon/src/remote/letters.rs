@@ -246,7 +246,7 @@ impl State {
         }
     }
 
-    /// Takes a notice about a channel. One that is over may still be on the other daemon's mind.
+    /// Takes a notice about a channel. The other daemon may not know yet that the channel is over.
     pub(crate) fn handle_notice(&mut self, name: u64, notice: Notice) -> Result<(), Failure> {
         self.on_channel(name, notice.channel, |state, channel| {
             let Some(link) = state.links.get(&channel.link) else { return Ok(None) };

@@ -13,7 +13,11 @@ impl State {
         let Some(hosts) = &mut self.hosts else { return true };
         let Some(host) = hosts.host(name) else { return true };
         let Some(known) = host.channels.get_mut(&own) else { return true };
-        known.asked = known.asked.saturating_add(1);
+        // No daemon gives more. One that has no room does not answer.
+        if known.asked >= MOST_ASKED {
+            return true;
+        }
+        known.asked += 1;
         known.asker = Some(asker);
         let peer = known.peer;
         host.send(Letter::WantRing { channel: peer, log2 });
@@ -82,3 +86,6 @@ impl State {
         Ok(())
     }
 }
+
+/// Rings that a daemon may have been asked for without an answer, for one channel.
+const MOST_ASKED: u8 = 4;
