@@ -79,6 +79,25 @@ impl Claims {
         self.waiting.remove(&tuple).map(|waiting| waiting.claim)
     }
 
+    /// Returns the earlier claim of the same connection that waits in another network namespace.
+    ///
+    /// Namespaces may have equal addresses, so that the first octets have to agree. That says too little if programs begin
+    /// alike: the caller knows that these addresses of both namespaces reach each other.
+    #[must_use]
+    pub fn partner_in(&self, namespace: u64, claim: &Claim) -> Option<Claimant> {
+        let moved = Claim { tuple: Tuple { namespace, ..claim.tuple }, ..*claim };
+        let other = self.waiting.get(&moved.tuple.mirrored())?;
+        let is_same = other.claim.digests.agree(&claim.digests.mirrored()) == Some(true);
+        let is_near = !claim.is_far && !other.claim.is_far;
+        (is_same && is_near && other.claim.fits(&moved)).then_some(other.claimant)
+    }
+
+    /// True if a claim waits.
+    #[must_use]
+    pub fn waits(&self, claimant: Claimant) -> bool {
+        self.by_claimant.contains_key(&claimant)
+    }
+
     /// The claims that wait.
     pub fn waiting(&self) -> impl Iterator<Item = (Claimant, Claim)> + '_ {
         self.waiting.values().map(|waiting| (waiting.claimant, waiting.claim))
@@ -145,6 +164,7 @@ mod tests {
 
     use super::*;
     use crate::claim::tests::claim;
+    use crate::{Digests, Prefixes};
 
     const fn claimant(process: u64, slot: u32) -> Claimant {
         Claimant { process, slot, generation: 1 }
@@ -191,6 +211,27 @@ mod tests {
         assert!(!claims.withdraw(claimant(1, 0)));
         claims.forget(2);
         assert!(claims.is_empty());
+    }
+
+    #[test]
+    fn a_partner_in_another_namespace_has_said_the_same() {
+        let digests =
+            |written, received| Digests { written: Prefixes::of(written), received: Prefixes::of(received) };
+        let server = Claim { digests: digests(&[1; 16], &[2; 20]), ..claim("10.0.0.1:80", "10.0.0.2:5000") };
+        let client = claim("10.0.0.2:5000", "10.0.0.1:80");
+        let client = Claim { tuple: Tuple { namespace: 2, ..client.tuple }, ..client };
+        let mut claims = Claims::default();
+        claims.handle_claim(seconds(0), claimant(1, 0), server);
+        let same = Claim { digests: digests(&[2; 16], &[1; 16]), ..client };
+        assert_eq!(claims.handle_claim(seconds(0), claimant(2, 0), same), Outcome::Waits { replaced: None });
+        assert_eq!(claims.partner_in(1, &same), Some(claimant(1, 0)));
+        assert_eq!(claims.partner_in(3, &same), None, "nobody claims there");
+        assert_eq!(claims.partner_in(1, &client), None, "nothing is known of its octets");
+        assert_eq!(claims.partner_in(1, &Claim { digests: digests(&[3; 16], &[1; 16]), ..client }), None);
+        assert_eq!(claims.partner_in(1, &Claim { written: 99, ..same }), None, "more was taken");
+        assert_eq!(claims.partner_in(1, &Claim { is_far: true, ..same }), None);
+        assert!(claims.waits(claimant(1, 0)) && claims.withdraw(claimant(1, 0)));
+        assert!(!claims.waits(claimant(1, 0)) && claims.partner_in(1, &same).is_none());
     }
 
     proptest! {

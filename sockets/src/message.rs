@@ -178,6 +178,9 @@ messages! {
         /// The family's party of the link.
         party: u8,
     }
+    /// With it comes a new UDP socket of the process's network namespace, which the process leaves alone. By such sockets
+    /// the daemon finds out which namespaces reach each other.
+    Network = 10, 1 descriptors {}
 }
 
 messages! {
@@ -374,7 +377,7 @@ impl Field for Option<WaiterName> {
 }
 
 /// The version of these messages, and of what the memory holds that they bring.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// No message is longer.
 pub const MESSAGE_LEN: usize = 128;
 /// No message has more descriptors.
