@@ -44,6 +44,7 @@ Examples:
   weft daemon --replace         in the place of the one that runs, with other settings or of another version
   weft daemon --drain 4711      process 4711 goes back to TCP, to be moved to another host
   weft daemon --lanes 10.0.0.0/8 --netif packet:eth0 --ip 10.9.0.1/24
+  weft daemon --name /run/weft/socket   for containers of one network that all have this file
   weft stat sockets             the connections that this user's daemons know"
 )]
 pub struct Args {
@@ -75,6 +76,9 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1500, allow_negative_numbers = true)]
     #[arg(value_parser = number::<u32>(576..=65_535))]
     pub mtu: u32,
+    /// Give no shared memory to two programs of different network namespaces, which are containers of one host
+    #[arg(long)]
+    pub rdma_always: bool,
     /// End after so many seconds without a program, and leave the session of the caller at once
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = number::<u32>(0..=86_400))]
     pub linger: Option<u32>,
@@ -83,7 +87,7 @@ pub struct Args {
     pub replace: bool,
     /// Start no daemon: have the one that runs take all connections of a process back to TCP, and wait for that
     #[arg(long, value_name = "PID", allow_negative_numbers = true, value_parser = number::<u32>(1..=0x7fff_ffff))]
-    #[arg(conflicts_with_all = ["rules", "lanes", "key", "port", "netif", "linger", "replace"])]
+    #[arg(conflicts_with_all = ["rules", "lanes", "key", "port", "netif", "linger", "replace", "rdma_always"])]
     pub drain: Option<u32>,
 }
 
@@ -110,6 +114,7 @@ impl Args {
             rules,
             linger: self.linger.map(|seconds| Duration::from_secs(seconds.into())),
             lanes,
+            rdma_always: self.rdma_always,
         };
         let stop = stop_signals().map_err(|error| Failure::work(format!("signals: {error}")))?;
         let start = if self.replace { Daemon::replace } else { Daemon::start };

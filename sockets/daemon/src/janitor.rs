@@ -21,6 +21,7 @@ impl State {
     /// Forgets a process that has ended, and frees what only it had.
     pub(crate) fn bury(&mut self, id: u64, now: Duration) {
         self.claims.forget(id);
+        self.forget_networks(id);
         let Some(port) = self.ports.remove(&id) else { return };
         self.limits.give_port(port.uid);
         let Some(member) = port.member else { return };
@@ -185,9 +186,13 @@ impl State {
         }
     }
 
-    /// Watches the relatives of a dead process that have no port: they may hold its ends.
+    /// Watches the relatives of a dead process that have no port: they may hold its ends. In another namespace of processes
+    /// the numbers of the slab are those of other processes here.
     pub(crate) fn watch_relatives(&mut self, name: u64, now: Duration) {
         let Some(family) = self.families.get(&name) else { return };
+        if family.members.values().filter_map(|id| self.ports.get(id)).any(Port::is_elsewhere) {
+            return;
+        }
         let uid = family.uid;
         let members = family.slab.header().members.iter().zip(0_u16..);
         let found = members.map(|(words, place)| {

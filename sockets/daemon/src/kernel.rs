@@ -76,7 +76,14 @@ pub(crate) fn read_claim(socket: impl AsFd) -> Result<Claim, Reason> {
 /// # Errors
 /// The kernel's, and `Unsupported` before Linux 5.14.
 pub(crate) fn namespace() -> std::io::Result<u64> {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    namespace_of(socket(AddressFamily::INET, SocketType::STREAM, None)?)
+}
+
+/// Returns the cookie of a socket's network namespace.
+///
+/// # Errors
+/// As of [`namespace`].
+pub(crate) fn namespace_of(socket: impl AsFd) -> std::io::Result<u64> {
     let mut cookie = [0; 8];
     match option(socket.as_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie) {
         Ok(8) => Ok(u64::from_ne_bytes(cookie)),

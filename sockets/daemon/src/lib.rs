@@ -8,6 +8,7 @@
 mod address;
 mod adopt;
 mod bell;
+mod containers;
 mod drains;
 mod foreign;
 mod hosts;

@@ -72,7 +72,9 @@ impl State {
                 if let Some(old) = replaced {
                     self.drop_claim(old, Reason::NoPartner);
                 }
-                self.ask_host(claimant, &claim, now);
+                if !self.look_across(claimant, &claim, now) {
+                    self.ask_host(claimant, &claim, now);
+                }
             }
         }
         Ok(())
@@ -85,7 +87,7 @@ impl State {
     }
 
     /// Gives a channel to two ends. `tuple` is that of the second.
-    fn join(&mut self, first: Claimant, second: Claimant, tuple: Tuple) -> Option<()> {
+    pub(crate) fn join(&mut self, first: Claimant, second: Claimant, tuple: Tuple) -> Option<()> {
         let families = [self.member(first.process)?.family, self.member(second.process)?.family];
         let uids = families.map(|family| self.families.get(&family).map_or(0, |family| family.uid));
         let len = 1 << MIN_LOG2;

@@ -80,6 +80,12 @@ pub(crate) enum Outbox {
 }
 
 impl Port {
+    /// True if the process knows itself by another number: it belongs to another namespace of processes.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        let identity = self.member.as_ref().map(|member| member.identity.0);
+        identity.is_some_and(|own| u32::try_from(self.pid) != Ok(own))
+    }
+
     pub(crate) fn new(uid: u32, pid: i32, socket: Option<Foreign>) -> Self {
         let closer = socket.as_ref().map_or_else(Closer::default, Foreign::closer);
         Self { uid, pid, socket, closer, outbox: VecDeque::new(), member: None }

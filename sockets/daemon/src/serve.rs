@@ -39,6 +39,8 @@ pub struct Config {
     pub lanes: Option<Lanes>,
     /// The time without a process after which it ends.
     pub linger: Option<Duration>,
+    /// Connections between network namespaces get no memory, though both ends are on this host.
+    pub rdma_always: bool,
 }
 
 /// A daemon that listens.
@@ -105,6 +107,7 @@ impl Daemon {
         let mut state = State::new(geteuid().as_raw(), config.rules.clone(), epoll)?;
         // Other users find the rest.
         state.limits = Limits::new(if geteuid().is_root() { most / 4 } else { most / 4 * 3 });
+        state.containers.is_off = config.rdma_always;
         let state = Arc::new(Mutex::new(state));
         let (start, linger) = (now(), config.linger);
         Ok(Self {

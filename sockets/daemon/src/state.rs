@@ -11,6 +11,7 @@ use weft_sockets::layout::MEMBERS;
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Claims, MAX_LOG2, MIN_LOG2, Reason, Slab, Status, ToDaemon, ToProcess, VERSION};
 
+use crate::containers::Containers;
 use crate::foreign::Foreign;
 use crate::hosts::Hosts;
 use crate::kernel::pid_of;
@@ -49,6 +50,8 @@ pub(crate) struct State {
     /// The connections that are on their way back to TCP.
     pub(crate) drains: Vec<Drain>,
     pub(crate) succession: Succession,
+    /// The network namespaces of the processes.
+    pub(crate) containers: Containers,
 }
 
 /// Processes with one slab.
@@ -87,6 +90,7 @@ impl State {
             unborn: BTreeMap::new(),
             drains: Vec::new(),
             succession: Succession::None,
+            containers: Containers::default(),
         };
         it.epoch = u64::from_ne_bytes(crate::kernel::random()?);
         Ok(it)
@@ -148,6 +152,7 @@ impl State {
 
     /// Drops the claims that have waited in vain, and looks for children that were about to be forked.
     pub(crate) fn expire(&mut self, now: Duration) {
+        self.look_at_probes(now);
         while let Some(claimant) = self.claims.poll_expired(now) {
             self.drop_claim(claimant, Reason::NoPartner);
         }
@@ -158,8 +163,9 @@ impl State {
     /// Returns when [`expire`](Self::expire) has something to do.
     pub(crate) fn deadline(&mut self) -> Option<Duration> {
         let births = self.unborn.values().copied();
-        let others = [self.claims.deadline(), self.lanes_deadline(), self.drains_deadline()];
-        births.chain(others.into_iter().flatten()).min()
+        let deadlines = [self.lanes_deadline(), self.drains_deadline(), self.probes_deadline()];
+        let others = deadlines.into_iter().chain([self.claims.deadline()]);
+        births.chain(others.flatten()).min()
     }
 
     /// Sends what is to be sent. Returns true if some of it has to be tried again soon.
@@ -224,6 +230,7 @@ impl State {
     /// Closes a port. A registered process stays known until it ends.
     pub(crate) fn disconnect(&mut self, id: u64) {
         self.claims.forget(id);
+        self.forget_networks(id);
         self.end_succession(id);
         let Some(port) = self.ports.get_mut(&id) else { return };
         port.disconnect();
@@ -316,6 +323,10 @@ impl State {
             ToDaemon::ShowLink { link, party } => {
                 let file = next()?;
                 self.adopt(id, (link, usize::from(party)), file, now)
+            }
+            ToDaemon::Network {} => {
+                let file = next()?;
+                self.add_network(id, file)
             }
         }
     }
@@ -415,6 +426,7 @@ impl State {
             }
             // The page and the doorbells are the process's own still: those that know it need not hear of it.
             self.claims.forget(earlier);
+            self.forget_networks(earlier);
             let Some(old) = self.ports.remove(&earlier) else { continue };
             let uid = old.uid;
             self.limits.give_port(uid);

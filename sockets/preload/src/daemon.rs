@@ -14,11 +14,30 @@ use crate::{calls, policy};
 
 /// Returns the user of the daemon. `None` if this process cannot see the daemon: it belongs to another namespace of
 /// processes, and the kernel tells 0 in the place of its id.
+///
+/// A daemon that the environment names by a path may serve containers. It sees this process, or it closes the port.
 pub(crate) fn owner(socket: &OwnedFd) -> Option<u32> {
     let mut octets = [0; size_of::<libc::ucred>()];
     calls::option(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, &mut octets).ok()?;
     let word = |at: usize| octets.get(at..)?.first_chunk().copied();
-    (i32::from_ne_bytes(word(0)?) > 0).then_some(u32::from_ne_bytes(word(4)?))
+    let (pid, uid) = (i32::from_ne_bytes(word(0)?), u32::from_ne_bytes(word(4)?));
+    (pid > 0 || is_path() && uid != NOBODY).then_some(uid)
+}
+
+/// Returns a UDP socket of this network namespace, if programs of other ones may have the same daemon.
+pub(crate) fn network() -> Option<OwnedFd> {
+    let new =
+        |family| socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None);
+    if !is_path() {
+        return None;
+    }
+    new(AddressFamily::INET6).or_else(|_| new(AddressFamily::INET)).ok()
+}
+
+/// True if the environment names the daemon by a path. Abstract names belong to the network namespace.
+fn is_path() -> bool {
+    let name = policy::policy().and_then(|policy| policy.daemon.as_ref());
+    name.and_then(|name| name.octets().first()).is_some_and(|octet| *octet != b'@')
 }
 
 /// Connects to the daemon that the environment names, or to the host's, or to the user's.
@@ -48,3 +67,6 @@ pub(crate) fn is_alive(socket: BorrowedFd<'_>) -> bool {
     let looked = recv(socket, &mut octet, RecvFlags::PEEK | RecvFlags::DONTWAIT);
     matches!(looked, Ok((1.., _)) | Err(Errno::AGAIN | Errno::INTR))
 }
+
+/// The user that the kernel tells for those who have no number in this namespace of users.
+const NOBODY: u32 = 65534;

@@ -371,7 +371,12 @@ fn register(socket: OwnedFd, status: BorrowedFd<'_>) -> Result<Own, Reason> {
     let message = ToDaemon::Register { oldest: VERSION, newest: VERSION, member };
     let socket = Own::new(socket).map_err(|_| Reason::Limit)?;
     let sent = socket.borrow().ok_or(Reason::Limit).and_then(|port| {
-        try_send(port, message, &[pidfd.as_fd(), status, slab]).map_err(|_| Reason::NoDaemon)
+        try_send(port, message, &[pidfd.as_fd(), status, slab]).map_err(|_| Reason::NoDaemon)?;
+        if let Some(network) = daemon::network() {
+            // Without it connections to other network namespaces stay on TCP.
+            let _sent = try_send(port, ToDaemon::Network {}, &[network.as_fd()]);
+        }
+        Ok(())
     });
     if sent.is_err() {
         socket.close();

@@ -82,6 +82,11 @@ impl Client {
         self.send(message, &[pidfd.as_fd(), self.status_file.as_fd(), self.slab_file.as_fd()]);
     }
 
+    /// Gives the daemon a socket of a network namespace.
+    pub(crate) fn tell_network(&self, socket: impl AsFd) {
+        self.send(ToDaemon::Network {}, &[socket.as_fd()]);
+    }
+
     /// Claims a connection. Returns its end.
     pub(crate) fn claim(&self, socket: impl AsFd) -> (u32, State) {
         self.claim_with(socket, Digests::default())

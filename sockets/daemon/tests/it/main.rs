@@ -1,6 +1,7 @@
 //! A real daemon at an address of its own, and processes that talk to it by the messages alone.
 
 mod client;
+mod containers;
 mod death;
 mod hostile;
 mod join;

@@ -20,7 +20,7 @@ pub(crate) fn config() -> Config {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let address = format!("@weft-test-{}-{number}", std::process::id()).parse().expect("an address");
-    Config { address, rules: Rules::default(), lanes: None, linger: None }
+    Config { address, rules: Rules::default(), lanes: None, linger: None, rdma_always: false }
 }
 
 impl Running {
