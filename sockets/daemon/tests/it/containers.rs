@@ -35,7 +35,8 @@ fn new_udp() -> std::os::fd::OwnedFd {
 fn connection(spaces: &[Space; 2], ports: (u16, u16)) -> [TcpStream; 2] {
     use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
     let [from, to] = spaces;
-    let address = |space: &Space, port| std::net::SocketAddr::new(space.ip.parse().expect("an address"), port);
+    let address =
+        |space: &Space, port| std::net::SocketAddr::new(space.ip.parse().expect("an address"), port);
     let listener = to.run(|| TcpListener::bind(address(to, ports.1))).expect("a listener");
     let client = from.run(|| {
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
