@@ -14,7 +14,7 @@ mod fabric;
 mod kernel;
 mod place;
 mod raw;
-mod scene;
+pub(crate) mod scene;
 mod verbs;
 mod way;
 mod work;

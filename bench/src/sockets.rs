@@ -5,21 +5,25 @@
 //!   talk.rs      a program at one end of a conversation (end.rs, many.rs, rpc.rs); pair.rs: two of them
 //!   load.rs      a server and its client (server.rs): redis.rs, nginx.rs, iperf.rs, xmlrpc.rs
 //!   ring.rs      two threads on a ring alone; primitives.rs: calls, locks, copies; rstream.rs: rsocket
-//!   carrier.rs   the kernel's TCP, or the library and a daemon of its own
+//!   carrier.rs   the kernel's TCP, or the library with daemons of its own (daemon.rs)
+//!   hosts.rs     one host, or two that a veth joins: comparisons and figures between them are in between.rs
 //! ```
 //!
 //! Each side has programs of its own, which stay connected from turn to turn. The programs compare every octet. A turn
 //! of ours counts only if the daemon has seen the octets go through rings.
 
+mod between;
 mod carrier;
 mod cases;
 mod compatibility;
+mod daemon;
 mod derived;
 mod end;
 mod figure;
 mod figures;
 mod first;
 mod hog;
+mod hosts;
 mod idle;
 mod iperf;
 mod load;
@@ -61,7 +65,7 @@ pub(crate) fn run(wanted: &SocketsArgs, args: &Args, out: &mut dyn Write) -> io:
         None => {}
     }
     let effort = wanted.effort(args);
-    let mut figures = figures::FIGURES.iter().chain(&tables::TABLES);
+    let mut figures = figures::FIGURES.iter().chain(&tables::TABLES).chain(&between::FIGURES);
     if let Some(name) = &wanted.figure {
         let Some(figure) = figures.find(|figure| figure.name == name) else {
             let text = format!("there is no figure {name} (--list names them all)");
@@ -72,7 +76,7 @@ pub(crate) fn run(wanted: &SocketsArgs, args: &Args, out: &mut dyn Write) -> io:
     let is_wanted = |case: &&Case| {
         wanted.only.is_empty() || wanted.only.iter().any(|text| case.name.contains(text.as_str()))
     };
-    let cases: Vec<&'static Case> = cases::CASES.iter().filter(is_wanted).collect();
+    let cases: Vec<&'static Case> = cases::CASES.iter().chain(&between::CASES).filter(is_wanted).collect();
     if cases.is_empty() {
         let text = format!("no case has {} in its name (--list names them all)", wanted.only.join(" or "));
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));

@@ -88,7 +88,7 @@ impl Scene {
 }
 
 /// Makes a further network namespace, and returns the process that keeps it.
-fn neighbor() -> Outcome<(Child, OwnedFd)> {
+pub(crate) fn neighbor() -> Outcome<(Child, OwnedFd)> {
     let failed = |error| Trouble::failed(format!("a second network namespace: {error}"));
     let mut holder = Command::new("unshare");
     holder.args(["--net", "sh", "-c", "echo ready; exec cat"]);
@@ -142,7 +142,7 @@ fn command(program: &str, arguments: &[&str]) -> Outcome {
 }
 
 /// Runs a program. Returns its complaint if it fails.
-fn complaint(program: &str, arguments: &[&str]) -> Option<String> {
+pub(crate) fn complaint(program: &str, arguments: &[&str]) -> Option<String> {
     match Command::new(program).args(arguments).stdin(Stdio::null()).output() {
         Ok(output) if output.status.success() => None,
         Ok(output) => Some(String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ")),

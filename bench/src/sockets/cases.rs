@@ -29,7 +29,7 @@ pub(super) static CASES: [Case; 18] = [
             let mut sides = sides(ping, &[ping, ping.waiting(Wait::Spinning)])?;
             sides.references.push(Ring::round_trips()?);
             for socket in [Socket::Cubic, Socket::Unix] {
-                sides.references.push(side(ping.over(socket), &Carrier::Kernel)?);
+                sides.references.push(side(ping.over(socket), &Carrier::KERNEL)?);
             }
             Ok(sides)
         },
@@ -75,7 +75,7 @@ pub(super) static CASES: [Case; 18] = [
             let mut sides = sides(talk, &[talk])?;
             sides.references.push(Ring::messages()?);
             for socket in [Socket::Cubic, Socket::Unix] {
-                sides.references.push(side(talk.over(socket), &Carrier::Kernel)?);
+                sides.references.push(side(talk.over(socket), &Carrier::KERNEL)?);
             }
             Ok(sides)
         },
@@ -190,7 +190,7 @@ pub(super) static CASES: [Case; 18] = [
 
 /// Returns ours beside conversations on the kernel's sockets.
 fn sides(ours: Talk, references: &[Talk]) -> Outcome<Sides> {
-    let references = references.iter().map(|talk| side(*talk, &Carrier::Kernel)).collect::<Outcome<_>>()?;
+    let references = references.iter().map(|talk| side(*talk, &Carrier::KERNEL)).collect::<Outcome<_>>()?;
     Ok(Sides { ours: side(ours, &Carrier::ours()?)?, references })
 }
 
@@ -205,7 +205,7 @@ fn stream(size: usize) -> Outcome<Sides> {
 
 /// Returns a conversation of which only the server has the library, so that it stays on TCP.
 fn alone(talk: Talk) -> Outcome<Sides> {
-    Ok(Sides { ours: side(talk, &Carrier::server_only()?)?, references: vec![side(talk, &Carrier::Kernel)?] })
+    Ok(Sides { ours: side(talk, &Carrier::server_only()?)?, references: vec![side(talk, &Carrier::KERNEL)?] })
 }
 
 /// Returns a conversation beside a third program that never stops computing.
@@ -227,5 +227,5 @@ fn redis(connections: u64, pipeline: u64, carrier: &Carrier) -> Outcome<Box<dyn 
 
 /// Returns a program under the library and the same one without it.
 fn programs(start: fn(&Carrier) -> Outcome<Box<dyn Side>>) -> Outcome<Sides> {
-    Ok(Sides { ours: start(&Carrier::ours()?)?, references: vec![start(&Carrier::Kernel)?] })
+    Ok(Sides { ours: start(&Carrier::ours()?)?, references: vec![start(&Carrier::KERNEL)?] })
 }

@@ -24,13 +24,13 @@ impl Door {
     pub(super) fn open(args: &TalkArgs) -> io::Result<Self> {
         Ok(match args.socket {
             Socket::Unix => Self::Unix(UnixListener::bind(&args.at)?, args.at.clone()),
-            Socket::Tcp | Socket::Cubic => Self::Tcp(TcpListener::bind(("127.0.0.1", 0))?),
+            Socket::Tcp | Socket::Cubic => Self::Tcp(TcpListener::bind(&args.at)?),
         })
     }
 
     pub(super) fn place(&self) -> io::Result<String> {
         Ok(match self {
-            Self::Tcp(listener) => listener.local_addr()?.port().to_string(),
+            Self::Tcp(listener) => listener.local_addr()?.to_string(),
             Self::Unix(_, path) => path.clone(),
         })
     }
@@ -92,10 +92,7 @@ impl End {
     pub(super) fn connect(args: &TalkArgs) -> io::Result<Self> {
         let stream = match args.socket {
             Socket::Unix => Stream::Unix(UnixStream::connect(&args.at)?),
-            Socket::Tcp | Socket::Cubic => {
-                let port: u16 = args.at.parse().map_err(io::Error::other)?;
-                Stream::Tcp(TcpStream::connect(("127.0.0.1", port))?)
-            }
+            Socket::Tcp | Socket::Cubic => Stream::Tcp(TcpStream::connect(&args.at)?),
         };
         Self::new(stream, args)
     }

@@ -2,6 +2,7 @@
 //!
 //! S0 is the thesis "Low-Latency Implementation of Network Sockets over Remote DMA", S1 is SocksDirect (SIGCOMM 2019).
 
+use super::carrier::Carrier;
 use super::compatibility::Feature;
 use super::process::Outcome;
 use crate::case::{Quantity, Side};
@@ -48,6 +49,14 @@ pub(super) struct Line {
 
 /// The sides of a point, in the order of the columns.
 pub(super) type Compared = Vec<Outcome<Box<dyn Side>>>;
+
+/// Returns a program on each carrier, in the order of the columns.
+pub(super) fn compare(
+    carriers: [Outcome<Carrier>; 2],
+    start: impl Fn(&Carrier) -> Outcome<Box<dyn Side>>,
+) -> Compared {
+    carriers.into_iter().map(|carrier| carrier.and_then(|carrier| start(&carrier))).collect()
+}
 
 impl Figure {
     /// Returns the name of the column of names, and the names of the others.

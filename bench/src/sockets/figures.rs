@@ -1,7 +1,7 @@
 //! The figures of the papers that are drawn.
 
 use super::carrier::Carrier;
-use super::figure::{Body, Compared, Figure};
+use super::figure::{Body, Compared, Figure, compare};
 use super::iperf::Iperf;
 use super::nginx;
 use super::pair::Talk;
@@ -27,10 +27,22 @@ pub(super) static FIGURES: [Figure; 12] = [
             },
         },
     },
-    iperf::<1>("s0-7.2-1", "S0, table 7.2: iperf3 with 1 stream inside one host, over the size of writes"),
-    iperf::<2>("s0-7.2-2", "S0, table 7.2: iperf3 with 2 streams inside one host, over the size of writes"),
-    iperf::<4>("s0-7.2-4", "S0, table 7.2: iperf3 with 4 streams inside one host, over the size of writes"),
-    iperf::<8>("s0-7.2-8", "S0, table 7.2: iperf3 with 8 streams inside one host, over the size of writes"),
+    iperf::<1, false>(
+        "s0-7.2-1",
+        "S0, table 7.2: iperf3 with 1 stream inside one host, over the size of writes",
+    ),
+    iperf::<2, false>(
+        "s0-7.2-2",
+        "S0, table 7.2: iperf3 with 2 streams inside one host, over the size of writes",
+    ),
+    iperf::<4, false>(
+        "s0-7.2-4",
+        "S0, table 7.2: iperf3 with 4 streams inside one host, over the size of writes",
+    ),
+    iperf::<8, false>(
+        "s0-7.2-8",
+        "S0, table 7.2: iperf3 with 8 streams inside one host, over the size of writes",
+    ),
     Figure {
         name: "s1-7a",
         title: "S1, figure 7a: throughput inside one host over the size of messages",
@@ -94,7 +106,7 @@ pub(super) static FIGURES: [Figure; 12] = [
             quantity: Quantity::Micros,
             columns: &["Weft", "TCP"],
             points: ANSWERS,
-            open: |size| programs(|carrier| nginx::proxy(carrier, size)),
+            open: |size| compare(Carrier::both(false), |carrier| nginx::proxy(carrier, size)),
         },
     },
     Figure {
@@ -111,8 +123,8 @@ pub(super) static FIGURES: [Figure; 12] = [
                 let start = |talk: Talk, carrier: &Carrier| boxed(talk.start_behind(programs, carrier)?);
                 vec![
                     Carrier::ours().and_then(|carrier| start(talk, &carrier)),
-                    start(talk, &Carrier::Kernel),
-                    start(talk.over(Socket::Unix), &Carrier::Kernel),
+                    start(talk, &Carrier::KERNEL),
+                    start(talk.over(Socket::Unix), &Carrier::KERNEL),
                 ]
             },
         },
@@ -132,7 +144,10 @@ pub(super) static FIGURES: [Figure; 12] = [
 ];
 
 /// One part of S0's table 7.2.
-const fn iperf<const STREAMS: usize>(name: &'static str, title: &'static str) -> Figure {
+pub(super) const fn iperf<const STREAMS: usize, const IS_FAR: bool>(
+    name: &'static str,
+    title: &'static str,
+) -> Figure {
     Figure {
         name,
         title,
@@ -142,7 +157,9 @@ const fn iperf<const STREAMS: usize>(name: &'static str, title: &'static str) ->
             quantity: Quantity::Throughput,
             columns: &["Weft", "TCP"],
             points: SMALL,
-            open: |size| programs(|carrier| Iperf { streams: STREAMS, size }.start(carrier)),
+            open: |size| {
+                compare(Carrier::both(IS_FAR), |carrier| Iperf { streams: STREAMS, size }.start(carrier))
+            },
         },
     }
 }
@@ -150,18 +167,15 @@ const fn iperf<const STREAMS: usize>(name: &'static str, title: &'static str) ->
 /// Returns ours and conversations on the kernel's sockets.
 fn beside(ours: Talk, others: &[Talk]) -> Compared {
     let ours = Carrier::ours().and_then(|carrier| boxed(ours.start(&carrier)?));
-    let others = others.iter().map(|talk| boxed(talk.start(&Carrier::Kernel)?));
+    let others = others.iter().map(|talk| boxed(talk.start(&Carrier::KERNEL)?));
     core::iter::once(ours).chain(others).collect()
-}
-
-/// Returns a program under the library and the same one without it.
-fn programs(start: impl Fn(&Carrier) -> Outcome<Box<dyn Side>>) -> Compared {
-    vec![Carrier::ours().and_then(|carrier| start(&carrier)), start(&Carrier::Kernel)]
 }
 
 /// Returns so many conversations of ours, and as many on the kernel's TCP.
 fn several(talk: Talk, pairs: usize) -> Compared {
-    programs(|carrier| Ok(Several::of((0..pairs).map(|_| talk.start(carrier)).collect::<Outcome<_>>()?)))
+    compare(Carrier::both(false), |carrier| {
+        Ok(Several::of((0..pairs).map(|_| talk.start(carrier)).collect::<Outcome<_>>()?))
+    })
 }
 
 /// Returns so many connections of two programs.
@@ -171,13 +185,13 @@ fn many(connections: usize) -> Compared {
         raise_descriptors(connections as u64 + 1000)?;
         boxed(Talk::many(connections).start(&carrier?)?)
     };
-    vec![start(Carrier::eager()), start(Ok(Carrier::Kernel))]
+    vec![start(Carrier::eager()), start(Ok(Carrier::KERNEL))]
 }
 
 fn boxed(side: impl Side + 'static) -> Outcome<Box<dyn Side>> {
     Ok(Box::new(side))
 }
 
-const SMALL: &[usize] = &[16, 64, 256, 1024, 4096];
-const SIZES: &[usize] = &[8, 64, 512, 4096, 32_768, 262_144, 1_048_576];
-const ANSWERS: &[usize] = &[64, 4096, 65_536, 1_048_576];
+pub(super) const SMALL: &[usize] = &[16, 64, 256, 1024, 4096];
+pub(super) const SIZES: &[usize] = &[8, 64, 512, 4096, 32_768, 262_144, 1_048_576];
+pub(super) const ANSWERS: &[usize] = &[64, 4096, 65_536, 1_048_576];

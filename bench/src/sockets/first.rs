@@ -28,8 +28,8 @@ impl First {
 
     /// Makes a connection, and returns the time that is asked for.
     fn connection(&mut self) -> Outcome<Duration> {
-        let daemon = self.pair.carrier().daemon().cloned();
-        let octets = || daemon.as_ref().map_or(Ok(0), |daemon| daemon.octets_by_ring());
+        let daemons = self.pair.carrier().daemons().cloned();
+        let octets = || daemons.as_ref().map_or(Ok(0), |daemons| daemons.octets_by_ring());
         let before = octets()?;
         let line = self.pair.ask(Duration::ZERO)?;
         let times: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();

@@ -19,7 +19,9 @@ pub(super) struct Iperf {
 impl Iperf {
     pub(super) fn start(self, carrier: &Carrier) -> Outcome<Box<dyn Side>> {
         let server = Server::start(carrier, "iperf3", |port, _| {
-            Ok(["-s", "-B", "127.0.0.1", "-p", &port.to_string()].map(str::to_owned).to_vec())
+            Ok(["-s", "-B", &carrier.address().to_string(), "-p", &port.to_string()]
+                .map(str::to_owned)
+                .to_vec())
         })?;
         Ok(Load::boxed(vec![server], carrier, self))
     }
@@ -31,7 +33,7 @@ impl Client for Iperf {
         // It takes whole seconds only, and so octets if a first run has told how many.
         let octets = (work.requests * self.size as u64).to_string();
         let length = if work.turn.is_zero() { ["-t", "1"] } else { ["-n", &octets] };
-        command.args(["-c", "127.0.0.1", "-p", &port.to_string(), "-J"]).args(length);
+        command.args(["-c", &carrier.address().to_string(), "-p", &port.to_string(), "-J"]).args(length);
         command.args(["-P", &self.streams.to_string(), "-l", &self.size.to_string()]);
         let text = text_of(command)?;
         let answer: serde_json::Value = serde_json::from_str(&text).map_err(say("iperf3"))?;

@@ -66,10 +66,10 @@ impl<C: Client + 'static> Load<C> {
         }
     }
 
-    /// Returns the CPU time of servers and daemon, and of clients that have ended.
+    /// Returns the CPU time of servers and daemons, and of clients that have ended.
     fn cpu(&self) -> Outcome<Duration> {
-        let daemon = self.carrier.daemon().map(|daemon| daemon.id());
-        let own = self.servers.iter().map(Server::id).chain(daemon);
+        let daemons = self.carrier.daemons().into_iter().flat_map(|daemons| daemons.ids());
+        let own = self.servers.iter().map(Server::id).chain(daemons);
         Ok(own.map(cpu_of).sum::<Outcome<Duration>>()? + cpu_of_children()?)
     }
 }
@@ -79,13 +79,13 @@ impl<C: Client + 'static> Side for Load<C> {
         if self.requests == 0 {
             self.requests = self.fill(effort.turn)?;
         }
-        let daemon = self.carrier.daemon().cloned();
-        let by_ring = daemon.as_ref().map(|daemon| daemon.octets_by_ring()).transpose()?;
+        let daemons = self.carrier.daemons().cloned();
+        let by_ring = daemons.as_ref().map(|daemons| daemons.octets_by_ring()).transpose()?;
         let before = self.cpu()?;
         let run = self.run(Work { requests: self.requests, turn: effort.turn })?;
         let cpu = self.cpu()?.saturating_sub(before);
-        if let (Some(daemon), Some(before)) = (daemon, by_ring) {
-            daemon.check(before, run.by_ring)?;
+        if let (Some(daemons), Some(before)) = (daemons, by_ring) {
+            daemons.check(before, run.by_ring)?;
         }
         let Run { transfers, wall, octets, .. } = run;
         Ok(Sample { wall, cpu, transfers, octets, checked: transfers, figure: 0.0 })

@@ -27,11 +27,11 @@ pub(super) fn files(carrier: &Carrier, connections: u64, size: usize) -> Outcome
 /// Starts nginx in front of such a server, for one connection at a time.
 pub(super) fn proxy(carrier: &Carrier, size: usize) -> Outcome<Box<dyn Side>> {
     let behind = serve(carrier, size)?;
-    let at = behind.port();
+    let (at, host) = (behind.port(), carrier.address());
     let proxy = start(carrier, |port, _| {
         Ok(format!(
-            "upstream behind {{ server 127.0.0.1:{at}; keepalive 16; keepalive_requests 1000000000; }}
-             server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://behind; proxy_http_version 1.1;
+            "upstream behind {{ server {host}:{at}; keepalive 16; keepalive_requests 1000000000; }}
+             server {{ listen {host}:{port}; location / {{ proxy_pass http://behind; proxy_http_version 1.1;
              proxy_set_header Connection \"\"; proxy_max_temp_file_size 0; }} }}"
         ))
     })?;
@@ -39,9 +39,10 @@ pub(super) fn proxy(carrier: &Carrier, size: usize) -> Outcome<Box<dyn Side>> {
 }
 
 fn serve(carrier: &Carrier, size: usize) -> Outcome<Server> {
+    let host = carrier.address();
     start(carrier, |port, folder| {
         fs::write(format!("{folder}/file"), vec![b'w'; size])?;
-        Ok(format!("server {{ listen 127.0.0.1:{port}; root {folder}; }}"))
+        Ok(format!("server {{ listen {host}:{port}; root {folder}; }}"))
     })
 }
 
@@ -66,7 +67,7 @@ impl Client for Wrk {
         let seconds = work.turn.as_secs().max(1).to_string();
         let mut command = carrier.command(false, OsStr::new("wrk"))?;
         command.args(["-t", "1", "-c", &self.connections.to_string(), "-d", &seconds]);
-        command.arg(format!("http://127.0.0.1:{port}/file"));
+        command.arg(format!("http://{}:{port}/file", carrier.address()));
         let text = text_of(command)?;
         // "  123456 requests in 2.00s, 100MB read"
         let line = text.lines().find(|line| line.contains(" requests in ")).unwrap_or_default();

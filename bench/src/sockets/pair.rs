@@ -137,12 +137,12 @@ impl Talk {
         let mut paths = Paths::default();
         let mut server = self.program(
             carrier,
-            &Part { serves: true, work: self.work, at: &self.place(&mut paths), next: None },
+            &Part { serves: true, work: self.work, at: &self.place(carrier, &mut paths), next: None },
         )?;
         let mut place = server.line()?;
         let mut between = Vec::new();
         for _ in 0..relays {
-            let at = self.place(&mut paths);
+            let at = self.place(carrier, &mut paths);
             let part = Part { serves: true, work: Work::Relay, at: &at, next: Some(place.trim()) };
             let mut relay = self.program(carrier, &part)?;
             place = relay.line()?;
@@ -165,9 +165,9 @@ impl Talk {
     }
 
     /// Returns where a program listens: at a port that it chooses, or at a path.
-    fn place(&self, paths: &mut Paths) -> String {
+    fn place(&self, carrier: &Carrier, paths: &mut Paths) -> String {
         if self.socket != Socket::Unix {
-            return "0".to_owned();
+            return format!("{}:0", carrier.address());
         }
         let name = format!("weft-bench-{}-{}", std::process::id(), super::process::next_number());
         let path = std::env::temp_dir().join(name).display().to_string();
@@ -251,9 +251,9 @@ impl Drop for Program {
 
 impl Side for Pair {
     fn turn(&mut self, effort: &Effort) -> Outcome<Sample> {
-        let daemon = self.carrier.daemon().cloned();
-        let (octets_before, upgrades_before) = match &daemon {
-            Some(daemon) => (daemon.octets_by_ring()?, daemon.upgrades()?),
+        let daemons = self.carrier.daemons().cloned();
+        let (octets_before, upgrades_before) = match &daemons {
+            Some(daemons) => (daemons.octets_by_ring()?, daemons.upgrades()?),
             None => (0, 0),
         };
         let before = self.cpu()?;
@@ -265,14 +265,14 @@ impl Side for Pair {
         };
         let octets = transfers * self.talk.octets();
         // In its first turn the connection leaves TCP.
-        if let Some(daemon) = &daemon
+        if let Some(daemons) = &daemons
             && std::mem::replace(&mut self.is_warm, true)
         {
             match self.talk.work {
                 Work::Operate => {}
                 Work::Connect if self.talk.count == 1 => {}
-                Work::Connect => daemon.check_upgrades(upgrades_before, transfers)?,
-                _ => daemon.check(octets_before, octets * self.passes())?,
+                Work::Connect => daemons.check_upgrades(upgrades_before, transfers)?,
+                _ => daemons.check(octets_before, octets * self.passes())?,
             }
         }
         // The programs compare every octet before they report a transfer.
@@ -298,11 +298,11 @@ impl Pair {
         ways * (self.relays.len() as u64 + 1)
     }
 
-    /// Returns the CPU time of all programs and of the daemon.
+    /// Returns the CPU time of all programs and of the daemons.
     pub(super) fn cpu(&self) -> Outcome<Duration> {
-        let daemon = self.carrier.daemon().map(|daemon| daemon.id());
+        let daemons = self.carrier.daemons().into_iter().flat_map(|daemons| daemons.ids());
         let programs = self.relays.iter().chain([&self.server, &self.client]);
-        programs.map(|program| program.child.id()).chain(daemon).map(super::process::cpu_of).sum()
+        programs.map(|program| program.child.id()).chain(daemons).map(super::process::cpu_of).sum()
     }
 }
 

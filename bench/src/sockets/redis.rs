@@ -1,7 +1,6 @@
 //! redis-server with redis-benchmark, which reads a value of 8 octets.
 
 use std::ffi::OsStr;
-use std::process::Command;
 use std::time::Duration;
 
 use super::carrier::Carrier;
@@ -35,13 +34,14 @@ impl Redis {
     /// Starts a server that has the value.
     pub(super) fn start(self, carrier: &Carrier) -> Outcome<Box<dyn Side>> {
         let server = Server::start(carrier, "redis-server", |port, folder| {
-            let port = port.to_string();
+            let (port, host) = (port.to_string(), carrier.address().to_string());
             let words =
-                ["--port", &port, "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"];
-            Ok(words.map(str::to_owned).to_vec())
+                ["--port", &port, "--bind", &host, "--dir", folder, "--save", "", "--appendonly", "no"];
+            Ok([&words[..], &["--protected-mode", "no"]].concat().into_iter().map(str::to_owned).collect())
         })?;
-        let mut set = Command::new("redis-benchmark");
-        set.args(["-p", &server.port().to_string(), "-c", "1", "-n", "1", "-t", "set", "-d", "8", "--csv"]);
+        let mut set = carrier.hosts().command(false, OsStr::new("redis-benchmark"));
+        set.args(["-h", &carrier.address().to_string(), "-p", &server.port().to_string()]);
+        set.args(["-c", "1", "-n", "1", "-t", "set", "-d", "8", "--csv"]);
         text_of(set)?;
         Ok(Load::boxed(vec![server], carrier, self))
     }
@@ -50,7 +50,8 @@ impl Redis {
 impl Client for Redis {
     fn run(&self, carrier: &Carrier, port: u16, Work { requests, .. }: Work) -> Outcome<Run> {
         let mut command = carrier.command(false, OsStr::new("redis-benchmark"))?;
-        command.args(["-p", &port.to_string(), "-c", &self.connections.to_string()]);
+        command.args(["-h", &carrier.address().to_string(), "-p", &port.to_string()]);
+        command.args(["-c", &self.connections.to_string()]);
         command.args(["-P", &self.pipeline.to_string(), "-n", &requests.to_string()]);
         command.args(["-t", "get", "-d", "8", "--csv"]);
         let text = text_of(command)?;

@@ -1,10 +1,11 @@
 //! rdma-core's rstream on Weft's librdmacm: rsocket beside sockets.
 
+use core::net::Ipv4Addr;
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::carrier::weft;
+use super::daemon::weft;
 use super::load::text_of;
 use super::process::{Outcome, say};
 use super::server::{find, free_port};
@@ -33,7 +34,7 @@ impl Rstream {
 
     /// Returns the microseconds of one message.
     fn run(&self) -> Outcome<f64> {
-        let port = free_port()?;
+        let port = free_port(Ipv4Addr::LOCALHOST)?;
         let mut server = self.command(port)?;
         server.args(["-b", "127.0.0.1"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut server = server.spawn().map_err(say(PROGRAM))?;

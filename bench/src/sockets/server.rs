@@ -1,5 +1,6 @@
 //! Servers as Debian has them.
 
+use core::net::Ipv4Addr;
 use std::ffi::OsStr;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -26,16 +27,18 @@ impl Server {
         arguments: impl Fn(u16, &str) -> std::io::Result<Vec<String>>,
     ) -> Outcome<Self> {
         find(program)?;
+        let hosts = carrier.hosts();
+        let address = hosts.address(true);
         let folder =
             std::env::temp_dir().join(format!("weft-bench-{}-{}", std::process::id(), next_number()));
         fs::create_dir(&folder).map_err(say("making a folder"))?;
-        let port = free_port()?;
+        let port = hosts.at_servers(|| free_port(address))??;
         let mut command = carrier.command(true, OsStr::new(program))?;
         command.args(arguments(port, &folder.display().to_string()).map_err(say("preparing a server"))?);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(say(program))?;
         let mut server = Self { child, port, folder };
-        server.wait()?;
+        hosts.at_servers(|| server.wait(address))??;
         Ok(server)
     }
 
@@ -49,9 +52,9 @@ impl Server {
 
     /// Waits until the server takes connections.
     #[expect(clippy::disallowed_methods, reason = "a time limit turns a hang into a failure")]
-    fn wait(&mut self) -> Outcome<()> {
+    fn wait(&mut self, address: Ipv4Addr) -> Outcome<()> {
         let start = Instant::now();
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+        while TcpStream::connect((address, self.port)).is_err() {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(Trouble::failed(format!("a server ended with {status}")));
             }
@@ -79,9 +82,9 @@ pub(super) fn find(program: &str) -> Outcome<()> {
     command.status().map(drop).map_err(|error| Trouble::Skipped(format!("{program}: {error}")))
 }
 
-/// Returns a port of 127.0.0.1 that no program listens at.
-pub(super) fn free_port() -> Outcome<u16> {
-    let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+/// Returns a port of the address that no program listens at.
+pub(super) fn free_port(address: Ipv4Addr) -> Outcome<u16> {
+    let free = TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());
     free.map(|address| address.port()).map_err(say("finding a port"))
 }
 

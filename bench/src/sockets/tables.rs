@@ -3,7 +3,7 @@
 use super::carrier::Carrier;
 use super::compatibility::FEATURES;
 use super::derived::{Slope, Times};
-use super::figure::{Body, Compared, Figure, Line};
+use super::figure::{Body, Compared, Figure, Line, compare};
 use super::first::First;
 use super::pair::Talk;
 use super::process::Outcome;
@@ -78,7 +78,7 @@ pub(super) static TABLES: [Figure; 10] = [
 ];
 
 const CONNECT: &[Line] = &[
-    line("connect", Quantity::Micros, || compare(First::connect)),
+    line("connect", Quantity::Micros, || compare(Carrier::both(false), First::connect)),
     line("up to the first octet by a ring, auto", Quantity::Micros, || {
         vec![Carrier::ours().and_then(|carrier| First::ring(&carrier)), none()]
     }),
@@ -105,7 +105,7 @@ const STATIONS: &[Line] = &[
     }),
     line("all, the reader awake", Quantity::Nanos, || {
         let spinning = Talk::ping(8, Wait::Spinning);
-        vec![Carrier::ours().and_then(|carrier| one_way(PING, &carrier)), one_way(spinning, &Carrier::Kernel)]
+        vec![Carrier::ours().and_then(|carrier| one_way(PING, &carrier)), one_way(spinning, &Carrier::KERNEL)]
     }),
     line("a wake-up, if the reader sleeps", Quantity::Nanos, || {
         vec![primitives::wakes().map(Times::one_way), primitives::wakes().map(Times::one_way)]
@@ -120,11 +120,11 @@ const OVERHEADS: &[Line] = &[
     line("packet: 8 octets, one way, the reader awake", Quantity::Micros, || {
         vec![
             Ring::round_trips().map(Times::one_way),
-            one_way(Talk::ping(8, Wait::Spinning), &Carrier::Kernel),
+            one_way(Talk::ping(8, Wait::Spinning), &Carrier::KERNEL),
         ]
     }),
     line("packet: a wake-up", Quantity::Micros, || vec![none(), primitives::wakes().map(Times::one_way)]),
-    line("KiB: copies", Quantity::Nanos, || vec![slope(Carrier::ours()), slope(Ok(Carrier::Kernel))]),
+    line("KiB: copies", Quantity::Nanos, || vec![slope(Carrier::ours()), slope(Ok(Carrier::KERNEL))]),
     line("connection: socket, bind, listen, close", Quantity::Micros, || vec![none(), primitives::socket()]),
     line("connection: connect, an octet, close", Quantity::Micros, || talks(Talk::connections(1))),
 ];
@@ -160,12 +160,12 @@ const PRIMITIVES: &[Line] = &[
 const COSTS: &[Line] = &[
     line("operation: fcntl", Quantity::Nanos, || and(talks(PING.doing(Work::Operate)), not_told())),
     line("packet: 8 octets, send to recv", Quantity::Micros, || {
-        and(compare(|carrier| one_way(PING, carrier)), Rstream::one_way(8))
+        and(compare(Carrier::both(false), |carrier| one_way(PING, carrier)), Rstream::one_way(8))
     }),
     line("KiB: slope from 4 KiB to 64 KiB", Quantity::Nanos, || {
         let rsocket = Rstream::one_way(SMALL)
             .and_then(|small| Ok(Slope::between(small, Rstream::one_way(LARGE)?, KIB)));
-        and(vec![slope(Carrier::ours()), slope(Ok(Carrier::Kernel))], rsocket)
+        and(vec![slope(Carrier::ours()), slope(Ok(Carrier::KERNEL))], rsocket)
     }),
     line("connection: connect, an octet, close", Quantity::Micros, || {
         and(talks(Talk::connections(1)), not_told())
@@ -187,7 +187,7 @@ const CALLS: &[Line] = &[
         quantity: Quantity::Micros,
         open: || talks(Talk::ping(1024, Wait::Blocking).doing(Work::Call)),
     },
-    line("xmlrpc of Python", Quantity::Micros, || compare(xmlrpc::start)),
+    line("xmlrpc of Python", Quantity::Micros, || compare(Carrier::both(false), xmlrpc::start)),
 ];
 
 const THREADS: &[Line] = &[
@@ -214,21 +214,21 @@ const THREADS: &[Line] = &[
 const UPGRADES: &[Line] = &[
     line("connections of 50 messages, eager", Quantity::Frequency, || {
         let talk = Talk::connections(50);
-        vec![start(talk, Carrier::eager()), start(talk, Ok(Carrier::Kernel))]
+        vec![start(talk, Carrier::eager()), start(talk, Ok(Carrier::KERNEL))]
     }),
     line("connections of 1 message, never upgraded", Quantity::Frequency, || talks(Talk::connections(1))),
 ];
 
-const fn line(name: &'static str, quantity: Quantity, open: fn() -> Compared) -> Line {
+pub(super) const fn line(name: &'static str, quantity: Quantity, open: fn() -> Compared) -> Line {
     Line { name, paper: NOT_KNOWN, quantity, open }
 }
 
-const fn get(name: &'static str, paper: &'static str, open: fn() -> Compared) -> Line {
+pub(super) const fn get(name: &'static str, paper: &'static str, open: fn() -> Compared) -> Line {
     Line { name, paper, quantity: Quantity::Micros, open }
 }
 
 /// Returns a cell for which there is nothing to measure.
-fn none() -> Outcome<Box<dyn Side>> {
+pub(super) fn none() -> Outcome<Box<dyn Side>> {
     Err(Trouble::Skipped(String::new()))
 }
 
@@ -241,17 +241,12 @@ fn and(mut sides: Compared, last: Outcome<Box<dyn Side>>) -> Compared {
     sides
 }
 
-/// Returns a program under the library and the same one without it.
-fn compare(open: impl Fn(&Carrier) -> Outcome<Box<dyn Side>>) -> Compared {
-    vec![Carrier::ours().and_then(|carrier| open(&carrier)), open(&Carrier::Kernel)]
-}
-
 fn talks(talk: Talk) -> Compared {
-    vec![start(talk, Carrier::ours()), start(talk, Ok(Carrier::Kernel))]
+    vec![start(talk, Carrier::ours()), start(talk, Ok(Carrier::KERNEL))]
 }
 
 fn kernel(talk: Talk) -> Compared {
-    vec![start(talk, Ok(Carrier::Kernel))]
+    vec![start(talk, Ok(Carrier::KERNEL))]
 }
 
 fn start(talk: Talk, carrier: Outcome<Carrier>) -> Outcome<Box<dyn Side>> {
@@ -269,7 +264,7 @@ fn slope(carrier: Outcome<Carrier>) -> Outcome<Box<dyn Side>> {
 }
 
 fn redis(column: Column) -> Compared {
-    compare(|carrier| Redis { connections: 1, pipeline: 1, column }.start(carrier))
+    compare(Carrier::both(false), |carrier| Redis { connections: 1, pipeline: 1, column }.start(carrier))
 }
 
 const NOT_KNOWN: &str = "not known here";

@@ -32,7 +32,7 @@ pub(crate) struct TalkArgs {
     /// The index of the core among those of the benchmark; by default all
     #[arg(long)]
     pub(crate) core: Option<usize>,
-    /// Where to listen, or to connect to: a port of 127.0.0.1, or a path
+    /// Where to listen, or to connect to: an address and a port, or a path
     #[arg(long)]
     pub(crate) at: String,
     /// Where a relay connects to

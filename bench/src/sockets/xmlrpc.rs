@@ -15,7 +15,7 @@ struct Calls;
 /// Starts a server of the function `echo`.
 pub(super) fn start(carrier: &Carrier) -> Outcome<Box<dyn Side>> {
     let server = Server::start(carrier, PYTHON, |port, _| {
-        Ok(["-c", SERVER, &port.to_string()].map(str::to_owned).to_vec())
+        Ok(["-c", SERVER, &carrier.address().to_string(), &port.to_string()].map(str::to_owned).to_vec())
     })?;
     Ok(Load::boxed(vec![server], carrier, Calls))
 }
@@ -23,7 +23,13 @@ pub(super) fn start(carrier: &Carrier) -> Outcome<Box<dyn Side>> {
 impl Client for Calls {
     fn run(&self, carrier: &Carrier, port: u16, Work { requests, .. }: Work) -> Outcome<Run> {
         let mut command = carrier.command(false, OsStr::new(PYTHON))?;
-        command.args(["-c", CLIENT, &port.to_string(), &requests.to_string()]);
+        command.args([
+            "-c",
+            CLIENT,
+            &carrier.address().to_string(),
+            &port.to_string(),
+            &requests.to_string(),
+        ]);
         let text = text_of(command)?;
         let Ok(seconds) = text.trim().parse() else {
             return Err(Trouble::failed(format!("the client printed: {text}")));
@@ -42,17 +48,17 @@ const SERVER: &str = "
 import sys
 from xmlrpc.server import SimpleXMLRPCServer, SimpleXMLRPCRequestHandler
 SimpleXMLRPCRequestHandler.protocol_version = 'HTTP/1.1'
-server = SimpleXMLRPCServer(('127.0.0.1', int(sys.argv[1])), logRequests=False)
+server = SimpleXMLRPCServer((sys.argv[1], int(sys.argv[2])), logRequests=False)
 server.register_function(lambda text: text, 'echo')
 server.serve_forever()
 ";
 /// Compares each answer.
 const CLIENT: &str = "
 import sys, time, xmlrpc.client
-server = xmlrpc.client.ServerProxy('http://127.0.0.1:' + sys.argv[1])
+server = xmlrpc.client.ServerProxy('http://' + sys.argv[1] + ':' + sys.argv[2])
 text = 'w' * 1024
 start = time.monotonic()
-for _ in range(int(sys.argv[2])):
+for _ in range(int(sys.argv[3])):
     assert server.echo(text) == text
 print(time.monotonic() - start)
 ";
