@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::Timespec;
 
 use super::carrier::Carrier;
@@ -251,6 +252,26 @@ impl Drop for Program {
 
 impl Side for Pair {
     fn turn(&mut self, effort: &Effort) -> Outcome<Sample> {
+        self.signal_spinner(Signal::CONT)?;
+        let sample = self.timed_turn(effort);
+        self.signal_spinner(Signal::STOP)?;
+        sample
+    }
+}
+
+impl Pair {
+    /// Stops a server that spins between its turns, or has it go on. It would take a core from all other sides.
+    fn signal_spinner(&self, signal: Signal) -> Outcome<()> {
+        if self.talk.wait != Wait::Spinning {
+            return Ok(());
+        }
+        let server = i32::try_from(self.server.child.id()).ok().and_then(Pid::from_raw);
+        server
+            .map_or(Ok(()), |server| kill_process(server, signal))
+            .map_err(say("stopping a server that spins"))
+    }
+
+    fn timed_turn(&mut self, effort: &Effort) -> Outcome<Sample> {
         let daemons = self.carrier.daemons().cloned();
         let (octets_before, upgrades_before) = match &daemons {
             Some(daemons) => (daemons.octets_by_ring()?, daemons.upgrades()?),
