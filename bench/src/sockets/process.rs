@@ -1,7 +1,9 @@
 //! What the sides have in common: programs that they start, and how they fail.
 
 use core::fmt::Display;
+use core::net::Ipv4Addr;
 use std::fs;
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -53,4 +55,10 @@ pub(super) fn raise_descriptors(wanted: u64) -> Outcome<()> {
     let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
     setrlimit(Resource::Nofile, raised)
         .map_err(|error| Trouble::Skipped(format!("{wanted} descriptors: {error}")))
+}
+
+/// Returns a port of the address that no program listens at.
+pub(super) fn free_port(address: Ipv4Addr) -> Outcome<u16> {
+    let free = TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());
+    free.map(|address| address.port()).map_err(say("finding a port"))
 }

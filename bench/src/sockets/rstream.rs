@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::daemon::weft;
 use super::load::text_of;
-use super::process::{Outcome, say};
-use super::server::{find, free_port};
+use super::process::{Outcome, free_port, say};
+use super::server::find;
 use crate::case::{Effort, Sample, Side, Trouble};
 
 /// Messages there and back by rsocket.

@@ -3,13 +3,13 @@
 use core::net::Ipv4Addr;
 use std::ffi::OsStr;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::carrier::Carrier;
-use super::process::{Outcome, next_number, say};
+use super::process::{Outcome, free_port, next_number, say};
 use crate::case::Trouble;
 
 /// A server that ends with this value, and its folder.
@@ -80,12 +80,6 @@ pub(super) fn find(program: &str) -> Outcome<()> {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().map(drop).map_err(|error| Trouble::Skipped(format!("{program}: {error}")))
-}
-
-/// Returns a port of the address that no program listens at.
-pub(super) fn free_port(address: Ipv4Addr) -> Outcome<u16> {
-    let free = TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());
-    free.map(|address| address.port()).map_err(say("finding a port"))
 }
 
 const PATIENCE: Duration = Duration::from_secs(10);

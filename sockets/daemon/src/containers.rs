@@ -14,11 +14,10 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, bind, getsockname, ipproto};
 use rustix::net::{recvfrom, sendto, sockopt};
-use weft_sockets::{Claim, Claimant, Reason};
+use weft_sockets::Claimant;
 
 use crate::foreign::Foreign;
 use crate::kernel::{namespace_of, random};
-use crate::state::{Broken, State};
 
 /// What the daemon knows of the namespaces of its processes. Time is an argument.
 #[derive(Debug, Default)]
@@ -26,24 +25,24 @@ pub(crate) struct Containers {
     /// Connections between namespaces get no memory.
     pub(crate) is_off: bool,
     /// The sockets of the processes, by port and namespace.
-    stations: BTreeMap<Name, Station>,
+    pub(crate) stations: BTreeMap<Name, Station>,
     /// The ports with a socket in each namespace of a user.
-    spaces: BTreeMap<(u32, u64), BTreeSet<u64>>,
-    probes: Vec<Probe>,
+    pub(crate) spaces: BTreeMap<(u32, u64), BTreeSet<u64>>,
+    pub(crate) probes: Vec<Probe>,
     /// The pairs of places that reach each other, and until when that is believed.
-    proofs: HashMap<[Place; 2], Duration>,
+    pub(crate) proofs: HashMap<[Place; 2], Duration>,
 }
 
 /// A port and a namespace.
-type Name = (u64, u64);
+pub(crate) type Name = (u64, u64);
 /// An address in a namespace.
-type Place = (u64, IpAddr);
+pub(crate) type Place = (u64, IpAddr);
 
 /// A UDP socket in a namespace.
 #[derive(Debug)]
-struct Station {
+pub(crate) struct Station {
     /// The user of the process that has given it.
-    uid: u32,
+    pub(crate) uid: u32,
     file: Foreign,
     port: u16,
     is_v6: bool,
@@ -51,9 +50,9 @@ struct Station {
 
 /// The question whether two places reach each other.
 #[derive(Debug)]
-struct Probe {
+pub(crate) struct Probe {
     places: [Place; 2],
-    stations: [Name; 2],
+    pub(crate) stations: [Name; 2],
     /// What each place sends.
     secrets: [[u8; SECRET]; 2],
     /// Whether that has arrived.
@@ -61,7 +60,7 @@ struct Probe {
     /// The claims that wait for the answer, the earlier one of each connection first.
     claims: Vec<[Claimant; 2]>,
     /// When the next look is due, and how long after the last one that is.
-    next: Duration,
+    pub(crate) next: Duration,
     pause: Duration,
 }
 
@@ -72,103 +71,20 @@ struct Arrival {
     secret: [u8; SECRET],
 }
 
-impl State {
-    /// Takes a socket of a process's namespace.
-    pub(crate) fn add_network(&mut self, id: u64, file: Foreign) -> Result<(), Broken> {
-        let uid =
-            self.ports.get(&id).filter(|port| port.member.is_some()).map(|port| port.uid).ok_or(Broken)?;
-        if self.containers.is_off {
-            return Ok(());
-        }
-        let (namespace, station) = Station::new(uid, file).ok_or(Broken)?;
-        self.containers.spaces.entry((uid, namespace)).or_default().insert(id);
-        if self.containers.stations.insert((id, namespace), station).is_none() {
-            self.limits.take_descriptors(uid, 1);
-        }
-        Ok(())
-    }
-
-    /// Closes the sockets of a process: they keep its namespace alive.
-    pub(crate) fn forget_networks(&mut self, id: u64) {
-        let Containers { stations, spaces, .. } = &mut self.containers;
-        let names: Vec<_> = stations.range((id, 0)..=(id, u64::MAX)).map(|(name, _)| *name).collect();
-        for name in names {
-            let Some(uid) = stations.remove(&name).map(|station| station.uid) else { continue };
-            let space = (uid, name.1);
-            if spaces.get_mut(&space).is_some_and(|ports| ports.remove(&id) && ports.is_empty()) {
-                spaces.remove(&space);
-            }
-            self.limits.give_descriptors(uid, 1);
-        }
-    }
-
-    /// Looks for the other end of a claim that waits in the other namespaces of the same user. Returns true if both have a
-    /// channel. Otherwise the answer may come later.
-    ///
-    /// Other users do not count: a process may give its namespace the addresses of a stranger, and what both ends have said
-    /// may be known to it.
-    pub(crate) fn look_across(&mut self, me: Claimant, claim: &Claim, now: Duration) -> bool {
-        let Some(uid) = self.ports.get(&me.process).map(|port| port.uid) else { return false };
-        let own = claim.tuple.namespace;
-        if self.containers.station(uid, own).is_none() {
-            return false;
-        }
-        let namespaces = self.containers.namespaces(uid);
-        for namespace in namespaces.into_iter().filter(|namespace| *namespace != own) {
-            let Some(other) = self.claims.partner_in(namespace, claim) else { continue };
-            if self.ports.get(&other.process).is_none_or(|port| port.uid != uid) {
-                continue;
-            }
-            let places = [(namespace, claim.tuple.peer.ip()), (own, claim.tuple.local.ip())];
-            if self.containers.proofs.get(&places).is_some_and(|end| now < *end) {
-                return self.join_across([other, me]);
-            }
-            self.containers.ask(uid, places, [other, me], now);
-        }
-        false
-    }
-
-    /// Looks whether datagrams have arrived, and gives channels to the claims that wait for them.
-    pub(crate) fn look_at_probes(&mut self, now: Duration) {
-        for claims in self.containers.look(now) {
-            self.join_across(claims);
-        }
-    }
-
-    /// Returns when [`look_at_probes`](Self::look_at_probes) has something to do.
-    pub(crate) fn probes_deadline(&self) -> Option<Duration> {
-        self.containers.probes.iter().map(|probe| probe.next).min()
-    }
-
-    /// Gives a channel to two claims, if both wait still.
-    fn join_across(&mut self, [first, second]: [Claimant; 2]) -> bool {
-        if !self.claims.waits(first) || !self.claims.waits(second) {
-            return false;
-        }
-        self.claims.withdraw(first);
-        let Some(claim) = self.claims.take(second) else { return false };
-        if self.join(first, second, claim.tuple).is_none() {
-            self.drop_claim(first, Reason::Limit);
-            self.drop_claim(second, Reason::Limit);
-        }
-        true
-    }
-}
-
 impl Containers {
     /// The namespaces of a user's processes.
-    fn namespaces(&self, uid: u32) -> Vec<u64> {
+    pub(crate) fn namespaces(&self, uid: u32) -> Vec<u64> {
         let spaces = self.spaces.range((uid, 0)..=(uid, u64::MAX));
         spaces.map(|((_, namespace), _)| *namespace).take(NAMESPACES).collect()
     }
 
-    fn station(&self, uid: u32, namespace: u64) -> Option<Name> {
+    pub(crate) fn station(&self, uid: u32, namespace: u64) -> Option<Name> {
         let port = self.spaces.get(&(uid, namespace))?.first()?;
         Some((*port, namespace))
     }
 
     /// Sends a datagram from each place to the other one, unless that was done already.
-    fn ask(&mut self, uid: u32, places: [Place; 2], claims: [Claimant; 2], now: Duration) {
+    pub(crate) fn ask(&mut self, uid: u32, places: [Place; 2], claims: [Claimant; 2], now: Duration) {
         let of_user = |probe: &&mut Probe| {
             let station = self.stations.get(&probe.stations[0]);
             probe.places == places && station.is_some_and(|station| station.uid == uid)
@@ -211,7 +127,7 @@ impl Containers {
     }
 
     /// Takes what has arrived. Returns the claims of the places that reach each other.
-    fn look(&mut self, now: Duration) -> Vec<[Claimant; 2]> {
+    pub(crate) fn look(&mut self, now: Duration) -> Vec<[Claimant; 2]> {
         let due: BTreeSet<Name> =
             self.probes.iter().filter(|probe| probe.next <= now).flat_map(|probe| probe.stations).collect();
         if due.is_empty() {
@@ -261,7 +177,7 @@ impl Containers {
 
 impl Station {
     /// Takes a socket, and returns it with its namespace. `None` if it is another kind of socket, or used already.
-    fn new(uid: u32, file: Foreign) -> Option<(u64, Self)> {
+    pub(crate) fn new(uid: u32, file: Foreign) -> Option<(u64, Self)> {
         let is_udp = sockopt::socket_type(&file) == Ok(SocketType::DGRAM)
             && sockopt::socket_protocol(&file) == Ok(Some(ipproto::UDP));
         let is_v6 = match sockopt::socket_domain(&file) {

@@ -5,6 +5,7 @@
 //! processes have sent, since a close may wait. Nothing that a process sends or does can stop it: every call is
 //! non-blocking, every number is checked, and every user has limits.
 
+mod across;
 mod address;
 mod adopt;
 mod bell;

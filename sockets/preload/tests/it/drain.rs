@@ -167,7 +167,7 @@ fn a_connection_whose_other_end_makes_no_call_stays_as_it_is() {
 fn a_stream_goes_on_by_rings_while_one_daemon_takes_the_place_of_another() {
     let name = format!("@weft-test-replace-{}", std::process::id());
     let address = name.parse().unwrap_or_else(|error| panic!("{error}"));
-    let config = Config { address, rules: Rules::default(), lanes: None, linger: None };
+    let config = Config { address, rules: Rules::default(), lanes: None, rdma_always: false, linger: None };
     let run = |daemon: Daemon| {
         std::thread::spawn(move || {
             let (never, _other) = std::io::pipe().expect("a pipe");

@@ -126,7 +126,8 @@ impl Hosts {
             // Not `on-link`: `/proc/net/route` is that of the process's first thread.
             let networks = "10.78.0.0/24".parse().unwrap_or_else(|error| panic!("{error}"));
             let (rules, lanes) = (Rules::default(), Some(Lanes { networks, ..Lanes::default() }));
-            let daemon = Daemon::start(&Config { address, rules, lanes, linger: None }).expect("a daemon");
+            let daemon = Daemon::start(&Config { address, rules, lanes, rdma_always: false, linger: None })
+                .expect("a daemon");
             started.send(()).expect("the test waits");
             let (never, _other) = std::io::pipe().expect("a pipe");
             daemon.run(&never).expect("a daemon that runs");

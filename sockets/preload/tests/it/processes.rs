@@ -72,7 +72,13 @@ pub(crate) fn daemon() -> &'static str {
 /// Starts a daemon that runs as long as the tests do.
 pub(crate) fn start_daemon(address: &str) {
     let address = address.parse().expect("an address");
-    let daemon = Daemon::start(&Config { address, rules: Rules::default(), lanes: None, linger: None });
+    let daemon = Daemon::start(&Config {
+        address,
+        rules: Rules::default(),
+        lanes: None,
+        rdma_always: false,
+        linger: None,
+    });
     let daemon = daemon.expect("a daemon");
     std::thread::spawn(move || {
         let (never, _other) = std::io::pipe().expect("a pipe");
