@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::library::Libraries;
 use crate::usage::number;
 
-/// Run a program whose TCP connections inside this host go through shared memory instead of the kernel's TCP.
+/// Run a program whose TCP connections go through shared memory, and to other hosts by RDMA, instead of the kernel's TCP.
 ///
 /// A preloaded library moves a connection's octets to shared memory when both ends run under `weft sockets` and all
 /// their calls can be followed. Every other connection stays on TCP, with the same results. A daemon of the user brings

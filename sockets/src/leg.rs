@@ -76,10 +76,11 @@ impl Leg {
         Some(Self { number, carrier })
     }
 
-    /// Returns the leg in a word of this family's own, which [`to_word`](Self::to_word) has packed.
+    /// Returns the leg in a word of a family's own slab, which [`to_word`](Self::to_word) has packed, or which tells of a leg
+    /// by TCP behind a [record](crate::Record).
     #[inline]
     #[must_use]
-    pub(crate) const fn from_own_word(word: u64) -> Self {
+    pub const fn from_own_word(word: u64) -> Self {
         let place = RingPlace { unit: (word >> 32) as u32, log2: (word >> 24 & 63) as u8 };
         let carrier = if word >> 16 & 0xff == 1 { Carrier::Ring(place) } else { Carrier::Tcp };
         Self { number: (word & 0xffff) as u16, carrier }

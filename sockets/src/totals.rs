@@ -1,17 +1,19 @@
 //! What a family has done in all.
 
+use crate::end::FAR;
 use crate::layout::{End, Totals};
 use crate::leg::Leg;
 use crate::reason::Reason;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 
 impl Totals {
     /// Adds what an end has done. Its last holder calls this before the place is free again, or the daemon if that
     /// process was killed.
     pub fn add(&self, end: &End) {
-        let is_ring = |leg: u64| Leg::from_word(leg).is_some_and(|leg| leg.number > 0);
-        let (outbound, inbound) = (&end.outbound.leg, &end.inbound.leg);
-        let [is_out, is_in] = [outbound, inbound].map(|leg| is_ring(leg.load(Ordering::Relaxed)));
+        let has_begun = |leg: &AtomicU64| Leg::from_own_word(leg.load(Ordering::Relaxed)).number > 0;
+        let (is_out, has_left) = (has_begun(&end.outbound.leg), has_begun(&end.inbound.leg));
+        // A reader on another host may have left TCP for a record without a ring before it.
+        let is_in = has_left && (!end.has(FAR) || end.counts.in_ring.load(Ordering::Relaxed) > 0);
         let is_claimed = end.identity.tries.load(Ordering::Relaxed) > 0;
         for (total, more) in [
             (&self.seen, 1),
@@ -57,6 +59,10 @@ mod tests {
         let sums =
             [&totals.seen, &totals.claimed, &totals.out_upgraded, &totals.in_upgraded, &totals.out_ring];
         assert_eq!(sums.map(|sum| sum.load(Ordering::Relaxed)), [3, 1, 1, 0, 70]);
+        // A reader that has gone back to TCP behind a record has read by a ring before.
+        ringed.inbound.leg.store(Leg::default().next(ring).word_behind_record(), Ordering::Relaxed);
+        totals.add(ringed);
+        assert_eq!(totals.in_upgraded.load(Ordering::Relaxed), 1);
         let by_reason = |reason: Reason| totals.reasons[reason as usize].load(Ordering::Relaxed);
         assert_eq!([Reason::Short, Reason::NoPartner, Reason::Peer].map(by_reason), [1, 1, 0]);
     }

@@ -193,7 +193,7 @@ fn mark(family: u64, slot: u32, end: &layout::End) -> Option<(u64, End)> {
 /// True if the kernel's socket carries both directions of an end, and no ring has octets of them.
 fn is_on_tcp(end: &layout::End) -> bool {
     let (outbound, inbound) = (&end.outbound, &end.inbound);
-    let leg = |word: &AtomicU64| Leg::from_word(word.load(Ordering::Acquire)).unwrap_or_default();
+    let leg = |word: &AtomicU64| Leg::from_own_word(word.load(Ordering::Acquire));
     let (sends_by, reads_by) = (leg(&outbound.leg), leg(&inbound.leg));
     let is_tcp = sends_by.carrier == Carrier::Tcp && reads_by.carrier == Carrier::Tcp;
     // Its sender may begin the first ring at any moment. Behind a ring, a leg by TCP is the last one.
