@@ -467,3 +467,23 @@ fn an_answer_may_come_behind_the_end_of_the_question() {
     }
     assert_eq!(hosts.incoming.handle(words, NoticeKind::Declined, 0), Ok(None));
 }
+
+#[test]
+fn a_ring_that_begins_behind_the_end_of_the_stream_breaks_nothing() {
+    let mut hosts = Hosts::new();
+    hosts.inbound().attach();
+    hosts.settle();
+    hosts.write(20);
+    hosts.outbound().finish().unwrap();
+    hosts.settle();
+    // Another thread has looked before that, and begins it now.
+    assert!(hosts.outbound().commit());
+    assert_eq!(hosts.outbound().begin_leg(Carrier::Ring(place(HERE[0]))), Ok(true));
+    hosts.settle();
+    assert_eq!((hosts.inbound().end(), hosts.inbound().is_reset()), (Some(20), false));
+    // What a sender sends behind its end is not lost in silence.
+    hosts.write(1);
+    let words = &hosts.links[0].channel(5).unwrap().directions[0];
+    let leg = Duty::Leg { number: 1, ring: place(THERE[0]), start: 20 };
+    assert_eq!(hosts.outgoing.poll(words, 100, true), Ok(Some(leg)));
+}
