@@ -10,6 +10,7 @@ pub mod fuzzing;
 mod loopback;
 mod pair;
 mod peer;
+mod relay;
 pub mod simulate;
 pub mod sockets;
 

@@ -2,10 +2,14 @@
 
 mod calls;
 mod daemon;
+mod far;
 mod hostile;
+mod letter;
 mod link;
 mod party;
 mod shared;
 
 pub use calls::sockets_calls;
+pub use far::sockets_far;
+pub use letter::sockets_letter;
 pub use link::sockets_link;

@@ -34,7 +34,7 @@ fn made(target: &str) -> Vec<(String, Vec<u8>)> {
     match target {
         "stream" => [scripts::all(), dialogs::all()].concat(),
         "verbs_ops" => verbs::seeds(),
-        "sockets_link" | "sockets_calls" => sockets::all(target),
+        "sockets_link" | "sockets_calls" | "sockets_far" | "sockets_letter" => sockets::all(target),
         _ => layers::all(target),
     }
 }
@@ -93,6 +93,8 @@ fn run(target: &str, octets: &[u8]) {
         "sockets_message" => weft_sockets::fuzzing::message(octets),
         "sockets_claim" => weft_sockets::fuzzing::claims(octets),
         "sockets_hello" => weft_sockets::fuzzing::hello(octets),
+        "sockets_far" => fuzzing::sockets_far(octets),
+        "sockets_letter" => fuzzing::sockets_letter(octets),
         "sockets_link" => fuzzing::sockets_link(octets),
         "sockets_calls" => fuzzing::sockets_calls(octets),
         "capture" => {
@@ -108,7 +110,7 @@ fn run(target: &str, octets: &[u8]) {
     }
 }
 
-const TARGETS: [&str; 14] = [
+const TARGETS: [&str; 16] = [
     "mpa_startup",
     "mpa_deframe",
     "ddp_header",
@@ -118,6 +120,8 @@ const TARGETS: [&str; 14] = [
     "sockets_message",
     "sockets_claim",
     "sockets_hello",
+    "sockets_far",
+    "sockets_letter",
     "sockets_link",
     "sockets_calls",
     "capture",

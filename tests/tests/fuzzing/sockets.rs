@@ -74,6 +74,7 @@ fn chance_keeps_the_rules_of_shared_memory() {
     for seed in 100..100 + CHANCES {
         weft_tests::fuzzing::sockets_link(&chance(seed));
         weft_tests::fuzzing::sockets_calls(&chance(seed));
+        weft_tests::fuzzing::sockets_far(&chance(seed));
     }
 }
 
