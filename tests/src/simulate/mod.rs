@@ -82,6 +82,8 @@ pub enum Kind {
     Verbs,
     /// Programs on `weft sockets`, their daemon and the kernel's streams.
     Sockets,
+    /// The same on two hosts, whose daemons have lanes.
+    Hosts,
 }
 
 impl Kind {
@@ -90,6 +92,7 @@ impl Kind {
         match self {
             Self::Verbs => "verbs",
             Self::Sockets => "sockets",
+            Self::Hosts => "hosts",
         }
     }
 }
@@ -106,8 +109,9 @@ pub fn run(seed: u64, options: Options) -> Outcome {
     };
     let caught = catch_unwind(AssertUnwindSafe(|| match options.kind {
         Kind::Verbs => simulate(seed, options, &mut outcome),
-        Kind::Sockets => {
-            let run = sockets::simulate(seed, options.trace, options.left_out);
+        Kind::Sockets | Kind::Hosts => {
+            let is_far = options.kind == Kind::Hosts;
+            let run = sockets::simulate(seed, is_far, options.trace, options.left_out);
             (outcome.hash, outcome.tally, outcome.lines) = (run.hash, run.tally, run.lines);
             run.result
         }

@@ -32,9 +32,9 @@ struct Program {
 /// Begins the processes and their connections.
 pub(crate) fn begin(world: &Rc<World>, plan: &Plan) {
     let is_single = plan.is_single && plan.connections.len() == 1 && !plan.is_one_process;
-    let make = || world.new_process(|number| Process::new(number, Family::new(), is_single));
-    let left = make();
-    let right = if plan.is_one_process { Rc::clone(&left) } else { make() };
+    let make = |host| world.new_process(|number| Process::new(number, Family::new(), is_single, host));
+    let left = make(0);
+    let right = if plan.is_one_process { Rc::clone(&left) } else { make(usize::from(plan.is_far)) };
     for connection in &plan.connections {
         let own = world.connect();
         for (side, process) in [&left, &right].into_iter().enumerate() {
@@ -149,7 +149,7 @@ impl Program {
         let end = &self.end;
         let family = Rc::clone(&end.process.family);
         end.withdraw();
-        let child = end.world.new_process(|number| Process::new(number, family, true));
+        let child = end.world.new_process(|number| Process::new(number, family, true, end.process.host));
         end.words().identity.flags.fetch_or(SHARED, Relaxed);
         let _is_held = end.words().holders.add(child.member);
         child.inherit(&end.process);

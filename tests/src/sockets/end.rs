@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use weft_sockets::{ToDaemon, ToProcess};
 use weft_sockets_stepped::end::{
-    Attach, EAGER, Phase, SHARED, SHUT, STAYS, STUCK, State, Switch, Traffic, UNSURE, allocate,
+    Attach, EAGER, FAR, Phase, SHARED, SHUT, STAYS, STUCK, State, Switch, Traffic, UNSURE, allocate,
 };
 use weft_sockets_stepped::layout::{self, ATTACHED, DECLINED};
 use weft_sockets_stepped::sync::AtomicU64;
@@ -15,6 +15,7 @@ use weft_sockets_stepped::{
 };
 
 use super::connection::Connection;
+use super::places::{FAR_NAME, SMALLER};
 use super::process::{LinkView, Process};
 use super::sabotage::Sabotage;
 use super::service::Post;
@@ -276,6 +277,9 @@ impl End {
                             identity.link.store(link, Relaxed);
                             identity.channel.store(channel, Relaxed);
                             identity.party.store(party.into(), Relaxed);
+                            if link & FAR_NAME != 0 {
+                                identity.flags.fetch_or(FAR, Relaxed);
+                            }
                             end.outbound.ring.store(packed(place_of(ring)), Relaxed);
                             end.advance(state.with(Phase::Fresh), Phase::Offered)
                         }
@@ -325,6 +329,7 @@ impl End {
             let section = self.out_section(&outbound);
             let told = outbound.finish();
             self.leave(section);
+            self.tell_reader_of(&outbound);
             if told.is_err() {
                 return;
             }
@@ -368,6 +373,7 @@ impl End {
             inbound.attach();
         }
         self.leave(section);
+        self.tell_sender_of(inbound);
         !stays
     }
 
@@ -442,9 +448,6 @@ fn packed(carrier: Carrier) -> u64 {
 fn place_of(ring: weft_sockets::RingPlace) -> Carrier {
     RingPlace::new(ring.unit, ring.log2 - SMALLER).map_or(Carrier::Tcp, Carrier::Ring)
 }
-
-/// The logarithm by which rings are smaller than the daemon has them.
-pub(crate) const SMALLER: u8 = weft_sockets::MIN_LOG2 - weft_sockets_stepped::MIN_LOG2;
 
 /// Lets other threads run, as a call of the kernel's does.
 pub(crate) fn enter_kernel() {

@@ -132,6 +132,11 @@ impl Kernel {
         !own.ready.is_empty() || own.is_ended || own.is_reset || own.is_dead
     }
 
+    /// Octets that wait here.
+    pub(crate) fn queued_here(&self, socket: usize) -> usize {
+        self.sockets[socket].ready.len()
+    }
+
     pub(crate) fn is_ended(&self, socket: usize) -> bool {
         self.sockets[socket].is_ended
     }

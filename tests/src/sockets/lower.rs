@@ -1,7 +1,7 @@
 //! The way back to TCP, and closing, as the library does them.
 
 use weft_sockets::ToDaemon;
-use weft_sockets_stepped::end::{Phase, SHUT, STAYS};
+use weft_sockets_stepped::end::{FAR, Phase, SHUT, STAYS};
 use weft_sockets_stepped::sync::Ordering::Relaxed;
 use weft_sockets_stepped::{Broken, Carrier, Inbound, Outbound, Reason, Sink, Source};
 
@@ -63,6 +63,7 @@ impl End {
             };
             let is_done = step().map(|is_lowered| is_lowered || is_over());
             self.leave(section);
+            self.tell_reader_of(&outbound);
             match is_done {
                 Ok(is_done) => is_done.then_some(true),
                 // The rest of a ring cannot go behind what went by TCP already.
@@ -76,10 +77,15 @@ impl End {
         let (gate, inbound) = (self.in_gate(), self.inbound(&link));
         if !gate.is_closed() {
             inbound.decline();
+            self.tell_sender_of(&inbound);
             return true;
         }
         let section = self.in_section(&inbound);
-        let is_lowered = inbound.withdraw() || inbound.is_at_end() || self.ask(&inbound, until);
+        // Another host's sender may have begun a ring of which this host does not know yet.
+        let is_lowered = !self.words().has(FAR) && inbound.withdraw()
+            || inbound.is_at_end()
+            || inbound.follow()
+            || self.ask(&inbound, until);
         if is_lowered {
             gate.open();
         }
@@ -94,6 +100,7 @@ impl End {
         let mut looks = 0_u32;
         let is_lowered = self.look_until(until, || {
             if looks.is_multiple_of(4) && self.world.sabotage != Some(Sabotage::WakeOfQuestion) {
+                self.tell_sender_of(inbound);
                 self.process.wake(&self.world, self.place(), ALL);
             }
             looks += 1;
@@ -105,12 +112,15 @@ impl End {
                 Some(inbound.come_back().is_ok())
             } else if is_final {
                 Some(inbound.is_at_end())
+            } else if inbound.follow() {
+                Some(true)
             } else {
                 is_dead.then(|| inbound.available(1) == Ok(0))
             }
         });
         if !is_lowered {
             inbound.ask_no_more();
+            self.tell_sender_of(inbound);
         } else if self.is_too_long(start.max(self.connection.busy_until[1 - self.side].get())) {
             self.world.fail(format!("{self}: the other end sleeps over a question"));
         }
@@ -133,6 +143,7 @@ impl End {
             let _is_out = self.go_back(&link, &outbound);
         }
         self.leave(section);
+        self.tell_reader_of(&outbound);
         if obeyed.is_err() {
             self.reset();
         }
@@ -191,7 +202,7 @@ impl End {
         let is_over = kernel.is_ended(socket) || kernel.is_broken(socket);
         drop(kernel);
         // The sender says so before the kernel does.
-        has_failed || is_over && self.inbound(&link).end().is_none()
+        has_failed || is_over && self.inbound(&link).end().is_none() && !self.is_early()
     }
 
     fn look_until(&self, until: u64, mut look: impl FnMut() -> Option<bool>) -> bool {
@@ -243,23 +254,22 @@ impl End {
     pub(crate) fn close(&self) {
         let (words, socket) = (self.words(), self.socket());
         let is_last = self.is_held_alone();
-        match words.state().phase {
-            Phase::Claimed if is_last => self.withdraw(),
-            Phase::Offered if is_last => self.say_goodbye(),
-            _ => {}
+        if words.state().phase == Phase::Offered && is_last {
+            self.say_goodbye();
         }
         let state = words.state();
         if words.holders.remove(self.process.member)
             && words.advance(state, Phase::Closed)
             && words.advance(state.with(Phase::Closed), Phase::Free)
-            && state.phase == Phase::Offered
         {
             let (slot, generation, (link, party)) = (self.slot, self.generation, self.place());
             let (channel, party) = (words.identity.channel.load(Relaxed), u8::from(party == 1));
-            self.process.tell(
-                &self.world,
-                Post::Other(ToDaemon::Closed { slot, generation, link, channel, party }, None),
-            );
+            let message = match state.phase {
+                Phase::Offered => ToDaemon::Closed { slot, generation, link, channel, party },
+                // An offer may be on its way.
+                _ => ToDaemon::Withdraw { slot, generation },
+            };
+            self.process.tell(&self.world, Post::Other(message, None));
         }
         enter_kernel();
         self.process.sockets.borrow_mut().retain(|held| *held != socket);

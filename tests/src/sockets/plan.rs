@@ -13,6 +13,8 @@ pub(crate) struct Plan {
     pub(crate) delay: usize,
     /// Both ends belong to one process.
     pub(crate) is_one_process: bool,
+    /// The ends belong to two hosts.
+    pub(crate) is_far: bool,
     /// The processes have no second thread.
     pub(crate) is_single: bool,
     pub(crate) connections: Vec<ConnectionPlan>,
@@ -68,14 +70,16 @@ pub(crate) enum Event {
     KillDaemon(u64),
     StartDaemon,
     StopDaemon(u64),
+    /// The lane between two hosts is lost. With `true`, octets are placed of which nobody hears.
+    LoseLane(bool),
 }
 
 impl Plan {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, is_far: bool) -> Self {
         let mut random = Random::new(seed ^ 0x5357_4c4b);
         let is_single = random.percent(40);
         let count = random.pick(&[1, 1, 2, 3]);
-        let connections = (0..count).map(|_| connection(&mut random, is_single)).collect();
+        let mut connections: Vec<_> = (0..count).map(|_| connection(&mut random, is_single)).collect();
         let mut events = Vec::new();
         if random.percent(60) {
             for _ in 0..random.between(1, 3) {
@@ -83,15 +87,20 @@ impl Plan {
             }
         }
         events.sort_by_key(|(at, _)| Reverse(*at));
-        Self {
-            is_eager: random.percent(60),
-            delay: random.pick(&[30, 200, 2000]),
-            is_one_process: random.percent(10),
-            is_single,
-            connections,
-            events,
-            random,
+        let is_eager = random.percent(60);
+        let delay = random.pick(&[30, 200, 2000]);
+        let is_one_process = random.percent(10) && !is_far;
+        if is_far {
+            events.clear();
+            // The way back to TCP goes by records there, of which this world knows nothing.
+            let scripts = connections.iter_mut().flat_map(|connection| &mut connection.ends);
+            scripts.for_each(|script| script.acts.retain(|(_, act)| !matches!(act, Act::Lower(_))));
+            for _ in 0..random.pick(&[0, 1, 2, 6]) {
+                events.push((random.below(2500) as u64, far_event(&mut random)));
+            }
+            events.sort_by_key(|(at, _)| Reverse(*at));
         }
+        Self { is_eager, delay, is_one_process, is_far, is_single, connections, events, random }
     }
 }
 
@@ -105,6 +114,7 @@ impl Event {
             Self::KillDaemon(_) => "daemon killed",
             Self::StartDaemon => "daemon started again",
             Self::StopDaemon(_) => "daemon stopped",
+            Self::LoseLane(_) => "lane lost",
         }
     }
 }
@@ -140,6 +150,15 @@ fn event(random: &mut Random) -> Event {
         4..6 => Event::Stop(random.below(4), random.between(100, 200_000) as u64),
         6..8 => Event::KillDaemon(random.between(1, 500) as u64),
         _ => Event::StopDaemon(random.between(100, 200_000) as u64),
+    }
+}
+
+fn far_event(random: &mut Random) -> Event {
+    match random.below(12) {
+        0..2 => Event::Kill(random.below(4)),
+        2..4 => Event::Stop(random.below(4), random.between(100, 200_000) as u64),
+        4..6 => Event::StopDaemon(random.between(100, 200_000) as u64),
+        _ => Event::LoseLane(random.percent(50)),
     }
 }
 

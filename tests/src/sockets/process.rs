@@ -8,8 +8,8 @@ use std::rc::Rc;
 use rustix::event::{EventfdFlags, eventfd};
 use weft_daemon::simulated;
 use weft_sockets::{ToDaemon, ToProcess};
-use weft_sockets_stepped::layout::EVERYBODY;
-use weft_sockets_stepped::sync::Ordering::Relaxed;
+use weft_sockets_stepped::layout::{ALWAYS, EVERYBODY};
+use weft_sockets_stepped::sync::Ordering::{Relaxed, SeqCst};
 use weft_sockets_stepped::{Link, Lock, Owner, Slab, Sleep, Sleepers, Status, WaiterName};
 
 use super::service::Post;
@@ -29,6 +29,10 @@ pub(crate) struct Process {
     pub(crate) number: usize,
     pub(crate) family: Rc<Family>,
     pub(crate) member: u16,
+    /// 0 or 1.
+    pub(crate) host: usize,
+    /// It stands for the daemon of its host.
+    pub(crate) is_daemon: bool,
     pub(crate) is_alive: Cell<bool>,
     /// It has a thread, or had one.
     pub(crate) has_begun: Cell<bool>,
@@ -85,7 +89,7 @@ impl Family {
 }
 
 impl Process {
-    pub(crate) fn new(number: usize, family: Rc<Family>, is_single: bool) -> Self {
+    pub(crate) fn new(number: usize, family: Rc<Family>, is_single: bool, host: usize) -> Self {
         let (status_file, status) = Status::create().expect("memory");
         let member = family.members.get();
         family.members.set(member + 1);
@@ -93,6 +97,8 @@ impl Process {
             number,
             family,
             member,
+            host,
+            is_daemon: false,
             is_alive: Cell::new(true),
             has_begun: Cell::new(false),
             is_single,
@@ -109,6 +115,30 @@ impl Process {
             links: RefCell::default(),
             peers: RefCell::default(),
         }
+    }
+
+    /// One that stands for a daemon. Its first line is the daemon's waiter.
+    pub(crate) fn of_daemon(number: usize, host: usize, world: &World) -> Self {
+        let it = Self { is_daemon: true, ..Self::new(number, Family::new(), true, host) };
+        let line = it.take_line();
+        it.need_bell(world, line);
+        it
+    }
+
+    /// Says that the daemon sleeps, or that it is awake and has heard its bell.
+    pub(crate) fn set_asleep(&self, is_asleep: bool) {
+        self.status.page().0[0].asleep.store(if is_asleep { ALWAYS } else { 0 }, SeqCst);
+        if !is_asleep {
+            self.hear_bells();
+            self.lines.borrow_mut()[0].rang = false;
+        }
+    }
+
+    /// What the processes get of a daemon: its status page and its bell.
+    pub(crate) fn card(&self) -> [OwnedFd; 2] {
+        let lines = self.lines.borrow();
+        let bell = lines[0].bell.as_ref().expect("a bell");
+        [&self.status_file, bell].map(|file| file.try_clone().expect("a descriptor"))
     }
 
     /// Takes over what a parent knows, behind a fork.
@@ -134,18 +164,20 @@ impl Process {
 
     /// Sends a message, or loses it if there is no daemon.
     pub(crate) fn tell(&self, world: &World, post: Post) -> bool {
-        let is_open = self.epoch.get() == world.service.borrow().epoch && world.service.borrow().is_alive();
+        let service = &world.services[self.host];
+        let is_open = self.epoch.get() == service.borrow().epoch && service.borrow().is_alive();
         if is_open {
             let arrival = world.later();
-            world.service.borrow_mut().post(self.number, post, arrival);
+            service.borrow_mut().post(self.number, post, arrival);
         }
         is_open
     }
 
     /// Opens the port if there is none. Returns false if there is no daemon.
     pub(crate) fn open_port(&self, world: &World) -> bool {
-        let epoch = world.service.borrow().epoch;
-        if self.epoch.get() == epoch && world.service.borrow().is_alive() {
+        let service = &world.services[self.host];
+        let epoch = service.borrow().epoch;
+        if self.epoch.get() == epoch && service.borrow().is_alive() {
             return true;
         }
         self.is_welcome.set(false);
@@ -153,7 +185,7 @@ impl Process {
             return false;
         }
         self.next_try.set(world.now.get() + 5_000_000);
-        let Some(port) = world.service.borrow_mut().open(self.number) else { return false };
+        let Some(port) = service.borrow_mut().open(self.number) else { return false };
         self.epoch.set(epoch);
         self.inbox.borrow_mut().clear();
         let copy = |file: &OwnedFd| file.try_clone().expect("a descriptor");

@@ -5,6 +5,8 @@
 pub enum Sabotage {
     /// A thread that goes to sleep does not look once more.
     LastLook,
+    /// A far reader takes the end of the kernel's stream for that of the link.
+    EarlyEnd,
     /// A sender wakes nobody.
     Wake,
     /// A reader that asks for TCP wakes nobody.
@@ -25,8 +27,9 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All kinds.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::LastLook,
+        Self::EarlyEnd,
         Self::Wake,
         Self::WakeOfQuestion,
         Self::Gate,

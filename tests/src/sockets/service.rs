@@ -45,6 +45,13 @@ pub(crate) enum Post {
     Other(ToDaemon, Option<OwnedFd>),
 }
 
+impl Post {
+    /// True if it concerns a connection, and not the process alone.
+    pub(crate) const fn is_of_connection(&self) -> bool {
+        !matches!(self, Self::Register(_) | Self::Other(ToDaemon::Bell { .. }, _))
+    }
+}
+
 impl Service {
     /// A daemon begins.
     pub(crate) fn begin(&mut self) {
@@ -138,6 +145,14 @@ impl Service {
             }
             (Post::Other(message, file), Some(id), _) => daemon.handle(id, message, file, now),
             _ => false,
+        }
+    }
+
+    /// Another daemon of the host tells a process something, if that has a port.
+    pub(crate) fn mail(&mut self, process: usize, message: ToProcess, file: Option<OwnedFd>, arrival: u64) {
+        if self.ports.contains_key(&process) {
+            let key = self.key(process, false, arrival);
+            self.outward.insert(key, (process, message, file));
         }
     }
 

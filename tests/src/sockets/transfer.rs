@@ -1,12 +1,13 @@
 //! Sends and receives of a program, by TCP or by the ring, as the library does them.
 
 use weft_sockets::ToDaemon;
-use weft_sockets_stepped::end::{DEAD, UNSURE};
+use weft_sockets_stepped::end::{DEAD, FAR, UNSURE};
 use weft_sockets_stepped::sync::Ordering::{Acquire, Relaxed};
 use weft_sockets_stepped::{Broken, Carrier, Inbound, Leg, Outbound, Reason, Sink, Source};
 
-use super::end::{End, SMALLER, enter_kernel};
+use super::end::{End, enter_kernel};
 use super::kernel::{Anchor, Failed};
+use super::places::SMALLER;
 use super::process::LinkView;
 use super::sabotage::Sabotage;
 use super::service::Post;
@@ -262,9 +263,15 @@ impl End {
                 if step != Step::End {
                     return Ok(step);
                 }
+                if !self.is_dead() && self.hides() {
+                    return Ok(Step::Nothing);
+                }
+                // A ring may have begun on the other host.
+                let is_lost = self.is_late() && self.words().inbound.leg().number == 0;
                 // The sender may have begun a ring, and ended the stream, behind the look.
                 Ok(match inbound.source()? {
-                    Source::Tcp { left: Some(_) } if !self.is_dead() => {
+                    Source::Tcp { left } if !self.is_dead() && (left.is_some() || is_lost) => {
+                        self.excuse_late();
                         self.bury();
                         Step::Failed
                     }
@@ -292,16 +299,23 @@ impl End {
     fn look_at_reader(&self) -> Step {
         enter_kernel();
         let look = self.world.kernel.borrow_mut().look_beyond(self.socket());
-        let is_orphan = || self.world.kernel.borrow().is_orphan(self.socket());
+        // The daemon of a far end tells it by the link.
+        let is_orphan = || !self.words().has(FAR) && self.world.kernel.borrow().is_orphan(self.socket());
         match look {
-            Anchor::Silent | Anchor::Foreign => Step::Nothing,
+            Anchor::Silent | Anchor::Foreign if !self.is_killed() => Step::Nothing,
+            Anchor::Ended if self.is_early() => Step::Nothing,
             // It has shut down what it sends, and reads on, unless nobody has it any more.
-            Anchor::Ended if self.goes_on_reading() && !is_orphan() => Step::Nothing,
-            Anchor::Ended | Anchor::Failed => {
+            Anchor::Ended if self.goes_on_reading() && !is_orphan() && !self.is_killed() => Step::Nothing,
+            _ => {
                 self.bury();
                 Step::Failed
             }
         }
+    }
+
+    /// True if the other end was killed before it had read all that was sent to it.
+    fn is_killed(&self) -> bool {
+        self.link().is_some_and(|link| self.out_gate().is_closed() && self.outbound(&link).is_killed())
     }
 
     /// True if the other end has said where its stream ends, but is not closed. A program without the library, to which
@@ -315,7 +329,7 @@ impl End {
     /// Asks the kernel's socket below an empty ring whether the other end lives.
     fn look_at_anchor(&self, len: usize) -> Step {
         enter_kernel();
-        if !self.world.kernel.borrow().is_readable(self.socket()) {
+        if !self.world.kernel.borrow().is_readable(self.socket()) || self.hides() {
             return Step::Nothing;
         }
         // What the other end wrote to the ring before comes first.
@@ -329,6 +343,9 @@ impl End {
     fn ask_anchor(&self, inbound: &Inbound<'_>, len: usize) -> Result<Step, Broken> {
         enter_kernel();
         let look = self.world.kernel.borrow_mut().look(self.socket());
+        // Before the look at the ring: the octets come before the word of their end.
+        let is_final = inbound.end().is_some();
+        let is_lost = self.is_late();
         Ok(match look {
             Anchor::Silent => Step::Nothing,
             Anchor::Failed => {
@@ -341,8 +358,9 @@ impl End {
                 self.words().stay(Reason::Foreign);
                 self.receive_by_kernel(len)
             }
-            Anchor::Ended if self.is_dead() || inbound.end().is_some() || !self.has_unread() => Step::End,
+            Anchor::Ended if self.is_dead() || is_final || !is_lost && !self.has_unread() => Step::End,
             Anchor::Ended => {
+                self.excuse_late();
                 self.bury();
                 Step::Failed
             }
@@ -350,12 +368,12 @@ impl End {
     }
 
     /// Notes that the program has heard of the connection's failure, which the kernel tells once.
-    fn bury(&self) {
+    pub(crate) fn bury(&self) {
         self.words().inbound.flags.fetch_or(DEAD, Relaxed);
     }
 
     /// True if the program has heard of the connection's failure.
-    fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         self.words().inbound.flags.load(Relaxed) & DEAD != 0
     }
 
@@ -374,6 +392,7 @@ impl End {
         let sleepers = inbound.sleepers();
         self.leave(section);
         self.process.wake(&self.world, self.place(), sleepers);
+        self.catch_up(&inbound);
         self.unbroken(step)
     }
 

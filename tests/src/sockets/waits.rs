@@ -128,14 +128,19 @@ impl End {
         // The kernel is asked for all that the program wants, unless the thread waits for a ring.
         let look = if line.is_some() { self.look(wanted) } else { Look::default() };
         let start = self.world.now.get();
+        // What does not count yet would end the wait at once.
+        let early = if line.is_some() { self.left() } else { None };
+        let hides = early.is_some() && self.hides();
+        let is_open = look.is_outbound && !look.is_ended && early.is_none();
         self.world.wait(Waits {
-            until: line.map(|(_, span)| self.world.now.get() + span),
-            readable: wanted.octets.then(|| self.socket()),
-            ended: (look.is_outbound && !look.is_ended).then(|| self.socket()),
+            until: line.map(|(_, span)| start + span.min(early.unwrap_or(span))),
+            readable: (wanted.octets && !hides).then(|| self.socket()),
+            ended: is_open.then(|| self.socket()),
             writable: (wanted.room && !look.is_outbound).then(|| self.socket()),
-            broken: Some(self.socket()),
+            broken: (!hides).then(|| self.socket()),
             bell: line.map(|(line, _)| (self.process.number, line)),
             futex: None,
+            news: None,
         });
         // A process that begins a larger ring does not wake its relatives.
         let room = wanted.room && (!self.words().has(SHARED) || self.words().outbound.leg() == leg);

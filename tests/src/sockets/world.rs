@@ -1,5 +1,7 @@
-//! The host of a run: its clock, its kernel, its daemon and its processes, and the scheduler, which draws the thread that
+//! The hosts of a run: their clock, their kernels, their daemons and their processes, and the scheduler, which draws the thread that
 //! goes on and what goes wrong.
+
+mod trouble;
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -11,7 +13,8 @@ use weft_sockets::{Claim, Digests, Tuple};
 
 use super::connection::Connection;
 use super::kernel::Kernel;
-use super::plan::{Event, LARGEST, Plan};
+use super::lanes::{Lanes, News};
+use super::plan::{Event, Plan};
 use super::process::Process;
 use super::sabotage::Sabotage;
 use super::service::{Post, Service};
@@ -28,7 +31,10 @@ pub(crate) struct World {
     pub(crate) trace: RefCell<Trace>,
     pub(crate) tally: RefCell<Tally>,
     pub(crate) kernel: RefCell<Kernel>,
-    pub(crate) service: RefCell<Service>,
+    /// The daemons, by host.
+    pub(crate) services: [RefCell<Service>; 2],
+    pub(crate) lanes: RefCell<Lanes>,
+    is_far: bool,
     pub(crate) processes: RefCell<Vec<Rc<Process>>>,
     pub(crate) connections: RefCell<Vec<Rc<Connection>>>,
     /// When a process or a daemon last died, stopped or went on.
@@ -64,6 +70,8 @@ pub(crate) struct Waits {
     pub(crate) broken: Option<usize>,
     pub(crate) bell: Option<(usize, usize)>,
     pub(crate) futex: Option<usize>,
+    /// The host for whose daemon there may be news.
+    pub(crate) news: Option<usize>,
 }
 
 /// What the scheduler has.
@@ -100,7 +108,9 @@ impl World {
             trace: RefCell::new(trace),
             tally: RefCell::default(),
             kernel: RefCell::default(),
-            service: RefCell::default(),
+            services: Default::default(),
+            lanes: RefCell::default(),
+            is_far: plan.is_far,
             processes: RefCell::default(),
             connections: RefCell::default(),
             trouble: Cell::default(),
@@ -122,7 +132,6 @@ impl World {
     pub(crate) fn run(self: &Rc<Self>, plan: &Plan) -> Result<(), String> {
         let events = plan.events.clone();
         let mut course = Course { threads: Vec::new(), dead: Vec::new(), events, round: 0 };
-        self.service.borrow_mut().begin();
         let result = loop {
             if let Some(result) = self.turn(&mut course) {
                 break result;
@@ -145,7 +154,7 @@ impl World {
     }
 
     /// Lets what is due happen, and a thread run. Returns the result once all have ended.
-    fn turn(&self, course: &mut Course) -> Option<Result<(), String>> {
+    fn turn(self: &Rc<Self>, course: &mut Course) -> Option<Result<(), String>> {
         course.threads.append(&mut self.begun.borrow_mut());
         while let Some((_, event)) = course.events.pop_if(|(at, _)| *at <= course.round) {
             self.strike(event, course);
@@ -159,7 +168,7 @@ impl World {
         if course.threads.len() < before {
             self.exit(course);
         }
-        if course.threads.is_empty() {
+        if course.threads.iter().all(|thread| thread.process.is_daemon) {
             return Some(self.judge());
         }
         course.round += 1;
@@ -194,6 +203,10 @@ impl World {
         let process = Rc::new(make(processes.len()));
         processes.push(Rc::clone(&process));
         process
+    }
+
+    pub(crate) fn new_daemon(&self, host: usize) -> Rc<Process> {
+        self.new_process(|number| Process::of_daemon(number, host, self))
     }
 
     pub(crate) fn connect(&self) -> Rc<Connection> {
@@ -270,6 +283,7 @@ impl World {
             || waits.writable.is_some_and(|socket| kernel.is_writable(socket))
             || waits.broken.is_some_and(|socket| kernel.is_broken(socket))
             || waits.bell.is_some_and(|(process, line)| self.processes.borrow()[process].rang(line))
+            || waits.news.is_some_and(|host| !self.lanes.borrow().inboxes[host].is_empty())
             || waits.futex.is_some_and(|futex| self.woken.borrow().contains(&futex));
         if let Some(futex) = waits.futex.filter(|_| is_woken) {
             let mut woken = self.woken.borrow_mut();
@@ -288,10 +302,21 @@ impl World {
         let now = self.now.get();
         self.bereaved.borrow_mut().clear();
         self.kernel.borrow_mut().arrive(now);
-        let mut service = self.service.borrow_mut();
+        self.lanes.borrow_mut().arrive(now);
+        (0..1 + usize::from(self.is_far)).for_each(|host| self.move_host(host, dead));
+    }
+
+    /// Moves what is on its way between a daemon and processes.
+    fn move_host(&self, host: usize, dead: &mut Vec<(u64, usize)>) {
+        let now = self.now.get();
+        let mut service = self.services[host].borrow_mut();
         let mut is_changed = service.deadline().is_some_and(|deadline| deadline <= now);
         service.expire(now);
         while let Some((process, post)) = service.next_post(now) {
+            if self.is_far && post.is_of_connection() {
+                self.lanes.borrow_mut().later(host, News::Post(process, post), now);
+                continue;
+            }
             let told = format!("{post:?}");
             let claim =
                 if let Post::Claim { socket, .. } = post { Some(self.read_claim(socket)) } else { None };
@@ -313,6 +338,7 @@ impl World {
         // The daemon watches relatives without a port, too.
         let (due, later): (Vec<_>, Vec<_>) = dead.drain(..).partition(|(at, process)| {
             *at <= now
+                && self.processes.borrow()[*process].host == host
                 && service.stopped_until <= now
                 && !service.has_post(*process)
                 && !is_relative_unknown(*process)
@@ -321,6 +347,9 @@ impl World {
         for (_, process) in due {
             is_changed = true;
             service.bury(process, now);
+            if self.is_far {
+                self.lanes.borrow_mut().later(host, News::Dead(process), now);
+            }
         }
         if is_changed {
             service.flush(now, || self.later() - now);
@@ -337,7 +366,8 @@ impl World {
             let stopped = thread.process.stopped_until.get();
             if stopped > self.now.get() { Some(stopped) } else { thread.waits?.until }
         });
-        let others = [self.kernel.borrow().deadline(), self.service.borrow_mut().deadline()];
+        let [one, other] = self.services.each_ref().map(|service| service.borrow_mut().deadline());
+        let others = [self.kernel.borrow().deadline(), one, other, self.lanes.borrow().deadline()];
         let burials = dead.iter().map(|(at, _)| (*at).max(self.now.get() + 1000));
         let next = untils.chain(others.into_iter().flatten()).chain(burials).min();
         let Some(next) = next else {
@@ -345,102 +375,6 @@ impl World {
         };
         self.now.set(next.max(self.now.get() + 1));
         if self.now.get() > LIMIT { Err("the threads do not end".to_owned()) } else { Ok(()) }
-    }
-
-    fn strike(&self, event: Event, course: &mut Course) {
-        let now = self.now.get();
-        let processes = self.processes.borrow().clone();
-        if event != Event::KillBetween {
-            self.hear_of(event);
-        }
-        match event {
-            // Its parent is about to fork it.
-            Event::Kill(number) if !processes[number % processes.len()].has_begun.get() => {}
-            Event::Kill(number) => {
-                let process = &processes[number % processes.len()];
-                self.kill(process, course);
-            }
-            Event::KillBetween => match processes.iter().find(|process| process.is_between()) {
-                Some(process) => {
-                    self.hear_of(event);
-                    self.kill(process, course);
-                }
-                None => course.postpone(Event::KillBetween, 1),
-            },
-            Event::Stop(number, span) => {
-                let process = &processes[number % processes.len()];
-                process.stopped_until.set(now + span);
-                self.trouble.set(Some(now + span));
-            }
-            Event::KillDaemon(rounds) => {
-                let lost = self.service.borrow_mut().die();
-                for socket in lost {
-                    let arrival = self.later();
-                    self.kernel.borrow_mut().release(socket, arrival);
-                }
-                course.postpone(Event::StartDaemon, rounds);
-            }
-            Event::StartDaemon if self.service.borrow().is_alive() => {}
-            Event::StartDaemon => self.service.borrow_mut().begin(),
-            Event::StopDaemon(span) => {
-                self.service.borrow_mut().stopped_until = now + span;
-                self.trouble.set(Some(now + span));
-            }
-        }
-    }
-
-    fn hear_of(&self, event: Event) {
-        self.trouble.set(Some(self.now.get()));
-        self.note(format_args!("{event:?}"));
-        self.tally.borrow_mut().fault(event.name(), 1);
-    }
-
-    fn kill(&self, process: &Rc<Process>, course: &mut Course) {
-        course.threads.append(&mut self.begun.borrow_mut());
-        let its = course.threads.iter_mut().filter(|thread| Rc::ptr_eq(&thread.process, process));
-        its.filter_map(|thread| thread.task.take()).for_each(Task::kill);
-        let is_reading = process.is_reading();
-        if is_reading {
-            self.excuse.set(Some("relative that waits for what a killed reader took"));
-        }
-        if process.is_alive.replace(false) {
-            self.bury(process, is_reading);
-            course.dead.push((self.later(), process.number));
-        }
-    }
-
-    /// Processes without a thread end.
-    fn exit(&self, course: &mut Course) {
-        let begun = self.begun.borrow();
-        for process in
-            self.processes.borrow().iter().filter(|process| process.is_alive.get() && process.has_begun.get())
-        {
-            let mut all = course.threads.iter().chain(&*begun);
-            if !all.any(|thread| Rc::ptr_eq(&thread.process, process)) {
-                process.is_alive.set(false);
-                course.dead.push((self.later(), process.number));
-            }
-        }
-    }
-
-    /// The kernel closes what a process had.
-    fn bury(&self, process: &Rc<Process>, is_reading: bool) {
-        for socket in process.sockets.take() {
-            let connections = self.connections.borrow();
-            let connection = &connections[socket / 2];
-            connection.directions[1 - socket % 2].borrow_mut().excuse(LARGEST as u64);
-            connection.writers[socket % 2].borrow_mut().retain(|writer| *writer != process.number);
-            // What relatives of a dead process send arrives, unless that was about to go back to TCP.
-            if is_reading
-                || !self.processes.borrow().iter().any(|other| other.sockets.borrow().contains(&socket))
-            {
-                connection.excuse();
-            }
-            self.kernel.borrow_mut().release(socket, self.now.get() + 120);
-        }
-        let relatives = self.processes.borrow();
-        let relatives = relatives.iter().filter(|other| Rc::ptr_eq(&other.family, &process.family));
-        self.bereaved.borrow_mut().extend(relatives.map(|relative| relative.number));
     }
 
     /// What the kernel says of a claim's socket, which the daemon closes.

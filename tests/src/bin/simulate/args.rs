@@ -57,6 +57,8 @@ enum World {
     Verbs,
     /// Programs on `weft sockets`, their daemon and the kernel's streams
     Sockets,
+    /// The same on two hosts, whose daemons have lanes
+    Hosts,
 }
 
 impl Args {
@@ -64,6 +66,7 @@ impl Args {
         match self.world {
             World::Verbs => Kind::Verbs,
             World::Sockets => Kind::Sockets,
+            World::Hosts => Kind::Hosts,
         }
     }
 }

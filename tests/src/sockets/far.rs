@@ -1,0 +1,20 @@
+//! The daemons of two hosts. They follow the real one: its own tests show that it has the same steps.
+
+mod channel;
+mod contact;
+mod host;
+mod letters;
+
+use std::rc::Rc;
+
+use super::world::World;
+use host::Host;
+
+/// Begins the daemons of both hosts.
+pub(crate) fn begin(world: &Rc<World>) {
+    for number in 0..2 {
+        let epoch = world.services[number].borrow().epoch;
+        let host = Host::new(world, number, epoch);
+        world.begin(&host.process(), move || host.run());
+    }
+}

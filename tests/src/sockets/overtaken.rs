@@ -1,0 +1,105 @@
+//! What the kernel tells of a far end before its link does, and words that a daemon carries, as the library has them.
+
+use weft_sockets_stepped::end::FAR;
+use weft_sockets_stepped::sync::Ordering::Relaxed;
+use weft_sockets_stepped::{Carrier, Inbound, Outbound};
+
+use super::end::End;
+use super::sabotage::Sabotage;
+
+impl End {
+    /// True if the kernel's news are an end of the stream, or octets, that the reader must not see yet.
+    pub(crate) fn hides(&self) -> bool {
+        if !self.words().has(FAR) || self.world.sabotage == Some(Sabotage::EarlyEnd) {
+            return false;
+        }
+        let leg = self.words().inbound.leg();
+        let is_ring = leg.carrier != Carrier::Tcp;
+        let (kernel, socket) = (self.world.kernel.borrow(), self.socket());
+        let is_ahead =
+            kernel.is_ended(socket) || kernel.is_broken(socket) || is_ring && kernel.is_readable(socket);
+        let is_unread = kernel.queued_here(socket) > 0;
+        let has_failed = kernel.has_failed(socket);
+        drop(kernel);
+        if has_failed || !is_ahead || !self.is_early() {
+            return false;
+        }
+        is_ring || leg.number == 0 && self.in_gate().is_closed() && !is_unread
+    }
+
+    /// True if the kernel's word that the other end is done with the connection does not count yet.
+    pub(crate) fn is_early(&self) -> bool {
+        if !self.words().has(FAR) || self.world.sabotage == Some(Sabotage::EarlyEnd) {
+            return false;
+        }
+        let _told_before =
+            self.words().inbound.early.compare_exchange(0, self.milliseconds(), Relaxed, Relaxed);
+        self.left().is_some()
+    }
+
+    /// Returns the microseconds until earlier news of the kernel's count.
+    pub(crate) fn left(&self) -> Option<u64> {
+        let since = self.words().inbound.early.load(Relaxed);
+        if since == 0 {
+            return None;
+        }
+        let left = PATIENCE.checked_sub(self.milliseconds() - since).filter(|left| *left > 0)?;
+        (!self.is_told()).then_some(u64::from(left) * 1000)
+    }
+
+    /// True if the kernel's socket is at its end, and the link has not told of one for too long.
+    pub(crate) fn is_late(&self) -> bool {
+        self.words().has(FAR) && self.words().inbound.early.load(Relaxed) != 0 && !self.is_told()
+    }
+
+    /// The link is late. A lane that is lost or a daemon that is stopped makes it so. So does a program that has ended its
+    /// stream before it heard of the channel, and makes no call since then.
+    pub(crate) fn excuse_late(&self) {
+        let is_troubled = self.world.trouble.get().is_some_and(|at| at + 10_000_000 > self.world.now.get());
+        let is_begun = self.words().inbound.leg().number != 0;
+        if self.is_late() && (is_troubled || !is_begun) {
+            self.world.tally.borrow_mut().fault("link later than the kernel by two seconds", 1);
+            self.connection.excuse();
+        }
+    }
+
+    fn is_told(&self) -> bool {
+        self.link().is_none_or(|link| {
+            let inbound = self.inbound(&link);
+            inbound.end().is_some() || inbound.is_reset() || inbound.is_closed()
+        })
+    }
+
+    fn milliseconds(&self) -> u32 {
+        u32::try_from(self.world.now.get() / 1000).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Wakes the daemon that carries a word of the reader's.
+    pub(crate) fn tell_sender_of(&self, inbound: &Inbound<'_>) {
+        if self.words().has(FAR) {
+            self.process.wake(&self.world, self.place(), inbound.waiting_sender());
+        }
+    }
+
+    /// As `tell_sender_of`, behind a word of the sender's.
+    pub(crate) fn tell_reader_of(&self, outbound: &Outbound<'_>) {
+        if self.words().has(FAR) {
+            self.process.wake(&self.world, self.place(), outbound.sleepers());
+        }
+    }
+
+    /// Publishes what was left behind in a section, and tells who waits for that.
+    pub(crate) fn catch_up(&self, inbound: &Inbound<'_>) {
+        while inbound.is_behind() {
+            let section = self.in_section(inbound);
+            let has_adopted = inbound.take_adopted();
+            inbound.republish();
+            let sleepers = if has_adopted { inbound.waiting_sender() } else { inbound.sleepers() };
+            self.leave(section);
+            self.process.wake(&self.world, self.place(), sleepers);
+        }
+    }
+}
+
+/// How long the link may take behind the kernel's socket, in milliseconds.
+const PATIENCE: u32 = 2000;
