@@ -60,7 +60,12 @@ pub(super) const FEATURES: &[Feature] = &[
         "a_program_without_hooks_runs_on_tcp_unless_upgrades_are_required",
     ),
     is("inside a host", "yes, by shared memory", PROCESSES, "children_take_connections"),
-    is_not("between hosts", "not yet: TCP"),
+    is(
+        "between hosts",
+        "yes, by RDMA",
+        "sockets/daemon/tests/it/lanes.rs",
+        "without_a_wire_lanes_go_by_the_tcp_of_the_hosts",
+    ),
     is("poll and select", "yes", WAITS, "poll_and_select_tell_the_same"),
     is("epoll, by level", "yes", WAITS, "epoll_by_level_tells_the_same"),
     is("epoll, by edge", "yes", WAITS, "epoll_by_edge_tells_the_same"),
@@ -98,7 +103,12 @@ pub(super) const FEATURES: &[Feature] = &[
         "a_hostile_peer_moves_nobody_out_of_the_ring",
     ),
     is_not("quality of service", "no: a ring has no rate"),
-    is_not("live migration", "not yet"),
+    is(
+        "live migration",
+        "yes, on TCP: a drained process moves with its connections",
+        "sockets/preload/tests/it/migrate.rs",
+        "a_drained_process_moves_to_another_host_with_its_connection",
+    ),
     is_not("zero copy", "no: two copies through the ring"),
 ];
 
