@@ -89,7 +89,7 @@ impl Daemon {
     pub fn replace(config: &Config) -> io::Result<Self> {
         let Some(other) = Operator::connect(&config.address)? else { return Self::start(config) };
         let listener = other.replace()?;
-        // The kernel tells programs who has called this last.
+        // The kernel tells programs the user of the last caller.
         listen(&listener, BACKLOG)?;
         let mut it = Self::with(config, listener)?;
         let predecessor = other.take_over()?;
@@ -250,7 +250,7 @@ impl Daemon {
             (Succession::None, Some(_)) => {
                 let event = epoll::EventData::new_u64(LISTENER);
                 epoll::add(&state.epoll, &self.listener, event, epoll::EventFlags::IN)?;
-                // The kernel tells programs who has called this last.
+                // The kernel tells programs the user of the last caller.
                 listen(&self.listener, BACKLOG)?;
                 self.giving = None;
             }

@@ -65,7 +65,7 @@ pub(crate) fn summary(state: &State, address: &Address) -> Value {
     json!({ "address": address.to_string(), "connections": connections })
 }
 
-/// Who has an end of a channel.
+/// The owner of an end of a channel.
 #[derive(Clone, Copy)]
 enum Party<'a> {
     Processes(&'a Family),

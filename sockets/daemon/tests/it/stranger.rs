@@ -358,7 +358,7 @@ fn a_flood_leaves_others_their_turn() {
     scene.goes_on();
 }
 
-/// Rings count for the user whose connection it is, whoever asks for them.
+/// Rings count for the user of the connection, also if another user asks for them.
 #[test]
 fn a_channel_gets_few_rings() {
     let Some(mut scene) = Scene::new() else { return };
