@@ -110,10 +110,7 @@ pub(super) static FIGURES: [Figure; 11] = [
             quantity: Quantity::Micros,
             columns: &["Weft", "TCP, blocking", "TCP, spinning"],
             points: SMALL,
-            open: |size| {
-                let ping = Talk::ping(size, Wait::Blocking);
-                beside(ping, &[ping, ping.waiting(Wait::Spinning)])
-            },
+            open: round_trip,
         },
     },
     iperf::<1, true>(
@@ -156,10 +153,7 @@ pub(super) static FIGURES: [Figure; 11] = [
             quantity: Quantity::Micros,
             columns: &["Weft", "TCP, blocking", "TCP, spinning"],
             points: SIZES,
-            open: |size| {
-                let ping = Talk::ping(size, Wait::Blocking);
-                beside(ping, &[ping, ping.waiting(Wait::Spinning)])
-            },
+            open: round_trip,
         },
     },
     Figure {
@@ -248,6 +242,12 @@ fn sides(wire: Wire, ours: Talk, references: &[Talk]) -> Outcome<Sides> {
     let kernel = Carrier::kernel_between()?;
     let references = references.iter().map(|talk| boxed(*talk, &kernel)).collect::<Outcome<_>>()?;
     Ok(Sides { ours, references })
+}
+
+/// Returns what a round trip of so many octets takes: ours, and by TCP with ends that block or spin.
+fn round_trip(size: usize) -> Compared {
+    let ping = Talk::ping(size, Wait::Blocking);
+    beside(ping, &[ping, ping.waiting(Wait::Spinning)])
 }
 
 /// Returns ours and conversations on the kernel's sockets, for a point of a figure.

@@ -127,7 +127,15 @@ pub(crate) fn sift(descriptor: c_int, stream: &Stream, news: c_short) -> Sifted 
 }
 
 /// Drops octets of the kernel's stream that the reader has already.
+#[inline]
 fn drop_known(descriptor: c_int, inbound: &Inbound<'_>) {
+    if inbound.skip() > 0 {
+        drop_next(descriptor, inbound);
+    }
+}
+
+#[cold]
+fn drop_next(descriptor: c_int, inbound: &Inbound<'_>) {
     let mut octets = [0; AT_A_TIME];
     while inbound.skip() > 0 {
         let skip = inbound.skip();
