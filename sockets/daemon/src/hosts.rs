@@ -21,7 +21,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use weft_rnic::{Config, Ground};
 use weft_sockets::layout::ALWAYS;
 use weft_sockets::sync::{Ordering, fence};
-use weft_sockets::{Status, WaiterName};
+use weft_sockets::{Pace, Status, WaiterName};
 
 use crate::foreign::Foreign;
 pub(crate) use crate::hosts::host::{Contact, Host};
@@ -54,6 +54,8 @@ pub(crate) struct Hosts {
     pub(crate) names: BTreeSet<u64>,
     /// When the lanes will have been quiet for a while.
     pub(crate) quiet: Option<Duration>,
+    /// How the daemon waits for the next message.
+    pub(crate) pace: Pace,
 }
 
 impl Hosts {
@@ -83,6 +85,7 @@ impl Hosts {
             by_qp: HashMap::new(),
             names: BTreeSet::new(),
             quiet: None,
+            pace: Pace::new(),
         })
     }
 

@@ -12,8 +12,10 @@ mod wiring;
 
 use core::time::Duration;
 
+use rustix::thread::sched_yield;
 use weft_rnic::Completion;
 use weft_sockets::sync::Ordering;
+use weft_sockets::{LONGEST, Situation, Step, Wait};
 
 use crate::hosts::Hosts;
 use crate::hosts::rnic::Way;
@@ -21,8 +23,10 @@ pub(crate) use crate::remote::letters::remote_id;
 use crate::state::State;
 
 impl State {
-    /// Serves the lanes until nothing is left to do, and says that the daemon sleeps from now on.
-    pub(crate) fn serve_hosts(&mut self, now: Duration) {
+    /// Serves the lanes until nothing is left to do, and says that the daemon sleeps from now on. If the next message
+    /// mostly comes soon, waits a little for it: a wake-up takes longer.
+    pub(crate) fn serve_hosts(&mut self, clock: &dyn Fn() -> Duration) {
+        let now = clock();
         self.look_for_lanes(now);
         let Some(hosts) = &self.hosts else { return };
         hosts.set_asleep(false);
@@ -30,10 +34,7 @@ impl State {
         hosts.silence();
         let quiet = self.hosts.as_mut().map(|hosts| &mut hosts.quiet);
         let is_quiet = quiet.is_some_and(|quiet| quiet.take_if(|quiet| *quiet <= now).is_some());
-        let mut turns = 0;
-        while turns < TURNS && self.serve_once(now, is_quiet) {
-            turns += 1;
-        }
+        let turns = self.serve_awake(clock, is_quiet);
         let Some(hosts) = &mut self.hosts else { return };
         if turns > 0 && !is_quiet {
             hosts.quiet.get_or_insert(now + QUIET);
@@ -47,6 +48,32 @@ impl State {
             // There may be more: the doorbell ends the sleep at once.
             let _rung = rustix::io::write(&*hosts.bell, &1_u64.to_ne_bytes());
         }
+    }
+
+    /// Handles what is there, and what comes as long as waiting for it pays. Returns how many rounds had work.
+    fn serve_awake(&mut self, clock: &dyn Fn() -> Duration, is_quiet: bool) -> u32 {
+        let nanoseconds = |now: Duration| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let mut turns = 0;
+        let mut wait: Option<Wait> = None;
+        while turns < TURNS {
+            let now = clock();
+            let is_busy = self.serve_once(now, is_quiet);
+            turns += u32::from(is_busy);
+            let Some(hosts) = self.hosts.as_mut().filter(|_| turns > 0) else { break };
+            let now = nanoseconds(now);
+            if is_busy {
+                wait = wait.take().and_then(|wait| hosts.pace.end(&wait, now)).and(None);
+                continue;
+            }
+            let wait = wait.get_or_insert_with(|| hosts.pace.begin(now, ALONE));
+            if wait.next(now) == Step::Sleep {
+                hosts.pace.end(wait, now);
+                break;
+            }
+            // A program, or the daemon of the other host, may need this CPU to send the next message.
+            sched_yield();
+        }
+        turns
     }
 
     /// Tells the processes with links to other hosts that this daemon is alive.
@@ -113,6 +140,8 @@ impl State {
     }
 }
 
+/// The daemon's waits. The writer of the next message is another thread, and maybe far.
+const ALONE: Situation = Situation { is_same_cpu: false, is_in_stream: false, bound: LONGEST };
 /// After this time without work, the other daemons hear how far all readers are. An answer mostly comes sooner, and then
 /// a message of its own would only take time from it.
 const QUIET: Duration = Duration::from_millis(1);

@@ -164,7 +164,7 @@ impl Daemon {
         loop {
             let (timeout, device) = {
                 let mut state = lock(&self.state);
-                state.serve_hosts(self.start.elapsed());
+                state.serve_hosts(&|| self.start.elapsed());
                 let is_stalled = state.flush();
                 if !state.ports.is_empty() {
                     busy = self.start.elapsed();
@@ -256,7 +256,7 @@ impl Daemon {
             }
             (Succession::Taken, _) if !state.is_draining_hosts() => {
                 // What goes with the next turn: their last words.
-                state.serve_hosts(now);
+                state.serve_hosts(&|| now);
                 state.hosts = None;
                 self.path = None;
                 return Ok(true);
