@@ -24,11 +24,15 @@ between_hosts() {
         if ! can_cut "$hosts"; then echo "skipped: this kernel lets nobody end a connection (CONFIG_INET_DIAG_DESTROY)" && return 0; fi
         cut_lanes "$hosts" &
     fi
+    if [ -n "$loss" ] && ! lose_packets "$hosts" 2>/dev/null; then
+        echo "skipped: this kernel loses no packets on request (CONFIG_NET_CLS_BPF or CONFIG_NET_SCH_NETEM)" && return 0
+    fi
     # In the background, so that a signal is heard at once. remove_hosts ends it.
     WEFT_JUDGES_HOSTS=$hosts nsenter --net="/run/netns/$hosts-client" setpriv --reuid=$NOBODY --regid=$NOBODY --clear-groups \
         --inh-caps=-all,+sys_admin --ambient-caps=-all,+sys_admin env HOME=/nonexistent "$PWD/tests/sockets/run" "$@" &
     wait $! || status=$?
     if [ -n "$cut" ]; then echo "lanes were cut $(wc -l <"/run/$hosts.cuts") times"; fi
+    if [ -n "$loss" ]; then echo "$loss % of packets were lost; TCP sent $(sent_again "$hosts") segments again"; fi
     return "$status"
 }
 
@@ -42,6 +46,29 @@ make_hosts() {
         ip -n "$1-$place" link set lane up
         ip -n "$1-$place" link set lo up
     done
+}
+
+# lose_packets NAME: loses $loss of 100 packets that come to either host. A filter of classic BPF does it: it loads a number of
+# chance (the word at SKF_AD_OFF + SKF_AD_RANDOM), and drops (TC_ACT_SHOT, 2) what is below the share. Else netem does. Each
+# packet holds one segment of TCP, so that a loss is not one of 64 KiB.
+lose_packets() {
+    local place program
+    program="4,32 0 0 4294963256,53 1 0 $(awk "BEGIN { printf \"%.0f\", $loss / 100 * 4294967296 }"),6 0 0 2,6 0 0 0"
+    for place in server client; do
+        ip -n "$1-$place" link set dev lane gso_max_segs 1 || return 1
+        { tc -n "$1-$place" qdisc add dev lane clsact &&
+            tc -n "$1-$place" filter add dev lane ingress protocol all bpf direct-action bytecode "$program"; } ||
+            tc -n "$1-$place" qdisc add dev lane root netem loss "$loss%" || return 1
+    done
+}
+
+# sent_again NAME: prints how many segments TCP sent again.
+sent_again() {
+    local place
+    for place in server client; do
+        nsenter --net="/run/netns/$1-$place" awk '/^Tcp:/ { if (head) print $column; else for (head = 1; $column != "RetransSegs"; ) column++ }' \
+            column=1 /proc/net/snmp
+    done | awk '{ sum += $1 } END { print sum }'
 }
 
 # remove_hosts NAME: ends what is left in both namespaces, and removes them.
