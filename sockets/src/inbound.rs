@@ -1,7 +1,7 @@
 //! The receiving side of a direction: where the next octets come from, and what the sender has to be told.
 
 use crate::broken::Broken;
-use crate::layout::{Direction, FINAL, MODE_NO_FENCE, OwnInbound, RESET};
+use crate::layout::{ASKED, Direction, FINAL, MODE_NO_FENCE, OwnInbound, RESET};
 use crate::leg::{Carrier, Leg};
 use crate::memory::Link;
 use crate::outbound::BESIDE;
@@ -360,6 +360,12 @@ impl<'a> Inbound<'a> {
         }
     }
 
+    /// True if the reader has asked for TCP before it came to a ring. It comes to none any more: a sender on another host sends
+    /// no record then.
+    fn asks_before_ring(&self) -> bool {
+        self.is_before_ring() && self.shared.reader.please.load(Ordering::Relaxed) == ASKED
+    }
+
     /// Looks at what the sender has published.
     fn look(&self) -> Result<Source, Broken> {
         // A sender needs this reader's word for each leg, so a few empty ones at a time are many.
@@ -371,13 +377,16 @@ impl<'a> Inbound<'a> {
             if let Some((leg, start)) = next
                 && start == consumed
                 && !self.is_nested
+                && !self.asks_before_ring()
             {
                 self.adopt(leg);
                 continue;
             }
             let Some(ring) = self.ring() else {
                 let left = next.map(|(_, start)| start - consumed);
-                return if left == Some(0) {
+                return if left == Some(0) && self.asks_before_ring() && self.is_answered() {
+                    Ok(Source::Tcp { left: None })
+                } else if left == Some(0) {
                     Ok(Source::Ring { available: 0 })
                 } else {
                     Ok(Source::Tcp { left })

@@ -16,7 +16,7 @@ use crate::inbound::Inbound;
 use crate::layout::{ASKED, ATTACHED, COMMITTED, DECLINED, FINAL, LOWERED, RESET};
 use crate::leg::{Carrier, Leg, MAX_LOG2};
 use crate::outbound::Outbound;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fence};
 
 /// The secret of a channel. All zero: the channel has none.
 pub type Secret = [u64; 2];
@@ -79,6 +79,10 @@ impl Outbound<'_> {
         }
         let leg = self.own.leg();
         if leg.carrier != Carrier::Tcp {
+            // Before the look at the question: the daemon promises no answer without a record behind this word. It is set
+            // before the leg, so that a daemon that finds the leg by TCP finds it, too.
+            self.shared.producer.flags.fetch_or(LOWERED, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
             // A reader tells that it has come to a ring before it asks, and comes to none while it asks.
             let is_asked = self.shared.reader.please.load(Ordering::Acquire) == ASKED;
             let is_before_ring = leg.number == 1 && self.shared.consumer.adopted.load(Ordering::Acquire) == 0;
@@ -86,8 +90,6 @@ impl Outbound<'_> {
                 // Before the leg. A process that is killed in between leaves a sender in the ring that owes a record.
                 self.own.flags.fetch_or(RECORD, Ordering::Relaxed);
             }
-            // A daemon that finds the leg by TCP finds this, too.
-            self.shared.producer.flags.fetch_or(LOWERED, Ordering::Release);
             self.give_back()?;
         }
         self.shared.reader.attached.store(DECLINED, Ordering::Release);

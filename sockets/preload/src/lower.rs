@@ -148,7 +148,10 @@ fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) 
         }
     });
     if !is_lowered {
-        inbound.ask_no_more();
+        // A far sender may answer without a record, as long as the reader has not come to a ring. So it stays asked.
+        if !stream.end.has(FAR) || !inbound.is_before_ring() {
+            inbound.ask_no_more();
+        }
         wake::tell_sender(stream, inbound);
     }
     stream.end.inbound.flags.fetch_and(!ASKING, Ordering::Relaxed);

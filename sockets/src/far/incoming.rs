@@ -1,7 +1,7 @@
 //! The receiving direction of an end of this host: its daemon publishes what the other daemon tells of the sender.
 
 use crate::broken::Broken;
-use crate::far::notice::NoticeKind;
+use crate::far::notice::{NoticeKind, PROMISED};
 use crate::far::{low_half, widen};
 use crate::layout::{ATTACHED, CLOSED, COMMITTED, DECLINED, Direction, FINAL, KILLED, NOWHERE, RESET};
 use crate::leg::{Carrier, Leg, RingPlace};
@@ -24,6 +24,8 @@ pub struct Incoming {
     is_asked_back: bool,
     /// The reader has asked at least once.
     was_asked_back: bool,
+    /// The sender goes back to TCP without a record.
+    is_promised: bool,
     is_wide: bool,
     is_ended: bool,
 }
@@ -42,6 +44,7 @@ impl Incoming {
             attached: 0,
             is_asked_back: false,
             was_asked_back: false,
+            is_promised: false,
             is_wide: false,
             is_ended: false,
         }
@@ -117,6 +120,10 @@ impl Incoming {
                 set(words, RESET);
                 Ok(sleepers(words))
             }
+            NoticeKind::Declined if self.was_asked_back && value == PROMISED => {
+                self.is_promised = true;
+                Ok(None)
+            }
             // The reader may have given up meanwhile.
             NoticeKind::Declined if self.was_asked_back => {
                 words.reader.attached.store(DECLINED, Ordering::Release);
@@ -154,6 +161,16 @@ impl Incoming {
             (one, None) | (None, one) => one,
             (Some(_), Some(_)) => Some(Sleepers::Everybody),
         }
+    }
+
+    /// Answers the reader's question, if that is certain, because the sender's daemon is not heard any more. Returns those who
+    /// have to be woken.
+    pub fn lower(&self, words: &Direction) -> Option<Sleepers> {
+        if !self.is_promised || has_left(words) {
+            return None;
+        }
+        words.reader.attached.store(DECLINED, Ordering::Release);
+        sleepers(words)
     }
 
     /// Tells what the other daemon has to hear next of the reader. `is_idle`: the daemon is about to sleep.

@@ -31,7 +31,8 @@ pub enum NoticeKind {
     Credit = 2,
     /// The reader has decided: the value is that of [`Reader::attached`](crate::layout::Reader::attached).
     Attached = 3,
-    /// The sender has gone back to TCP, or stays there, as the reader has asked.
+    /// The sender has gone back to TCP, or stays there, as the reader has asked. With the value 1 ([`PROMISED`]): it will do
+    /// so without a [record](crate::Record), since the reader has asked before it came to a ring.
     Declined = 4,
     /// The reader is in the leg whose number is the value.
     Adopted = 5,
@@ -48,6 +49,8 @@ pub enum NoticeKind {
     Received = 10,
 }
 
+/// The value of a [`NoticeKind::Declined`] that is a promise.
+pub(crate) const PROMISED: u32 = 1;
 /// Channels of a host: 28 bits.
 pub(crate) const CHANNELS: u32 = 1 << 28;
 

@@ -1,9 +1,9 @@
 //! The sending direction of an end of this host: its daemon reads what the sender publishes, and sends it on.
 
 use crate::broken::Broken;
-use crate::far::notice::NoticeKind;
+use crate::far::notice::{NoticeKind, PROMISED};
 use crate::far::{low_half, widen};
-use crate::layout::{ATTACHED, COMMITTED, DECLINED, Direction, FINAL, LOST, LOWERED, RESET};
+use crate::layout::{ASKED, ATTACHED, COMMITTED, DECLINED, Direction, FINAL, LOST, LOWERED, RESET};
 use crate::leg::{Carrier, Leg, RingPlace};
 use crate::sync::{Ordering, fence};
 use crate::waiter::{Sleepers, WaiterName};
@@ -22,7 +22,10 @@ pub struct Outgoing {
     head: u64,
     /// The rings of the sender, each with its place in the link of the reader.
     rings: Vec<(RingPlace, RingPlace)>,
+    /// The reader has asked, and no record was due then.
     is_asked_back: bool,
+    /// The reader has to hear that no record will come.
+    owes_promise: bool,
     is_end_told: bool,
     is_reset_told: bool,
     is_declined_told: bool,
@@ -77,6 +80,7 @@ impl Outgoing {
             head: 0,
             rings: vec![first],
             is_asked_back: false,
+            owes_promise: false,
             is_end_told: false,
             is_reset_told: false,
             is_declined_told: false,
@@ -106,14 +110,16 @@ impl Outgoing {
     }
 
     /// Asks the sender to go back to TCP behind a [record](crate::Record), because nobody carries its octets any more. Returns
-    /// those who have to be woken.
+    /// those who have to be woken. A question of the reader stays: a sender that answers it sends no record before a reader
+    /// that has not come to a ring.
     pub fn lower(words: &Direction) -> Option<Sleepers> {
         let attached = &words.reader.attached;
         for undecided in [0, ATTACHED] {
             let _decided =
                 attached.compare_exchange(undecided, DECLINED, Ordering::AcqRel, Ordering::Relaxed);
         }
-        words.reader.please.store(LOST, Ordering::Release);
+        let please = &words.reader.please;
+        let _asked_already = please.compare_exchange(0, LOST, Ordering::AcqRel, Ordering::Relaxed);
         (attached.load(Ordering::Relaxed) == COMMITTED).then_some(Sleepers::Everybody)
     }
 
@@ -134,6 +140,9 @@ impl Outgoing {
     /// # Errors
     /// The sender broke a rule of the link.
     pub fn poll(&mut self, words: &Direction, most: u32, may_write: bool) -> Result<Option<Duty>, Broken> {
+        if core::mem::take(&mut self.owes_promise) {
+            return Ok(Some(Duty::Notice { kind: NoticeKind::Declined, value: PROMISED }));
+        }
         // What is seen here first covers what was published before: the end comes behind the last octet, and a tail in the
         // next leg behind that leg.
         let flags = words.producer.flags.load(Ordering::Acquire);
@@ -219,13 +228,20 @@ impl Outgoing {
 
     /// The reader wants the stream back on TCP. If the sender has not promised a ring yet, the daemon answers for it.
     fn handle_question(&mut self, words: &Direction, value: u32) -> Option<Sleepers> {
-        self.is_asked_back |= value == 1;
         let attached = &words.reader.attached;
-        if value == 1 {
+        if value == ASKED {
             let _answered =
                 attached.compare_exchange(ATTACHED, DECLINED, Ordering::AcqRel, Ordering::Relaxed);
         }
-        words.reader.please.store(value, Ordering::Release);
+        words.reader.please.store(value, Ordering::SeqCst);
+        if value == ASKED {
+            // As in `Outbound::depart`, the other way round: either the sender finds the question, or this finds its word.
+            fence(Ordering::SeqCst);
+            let flags = words.producer.flags.load(Ordering::Relaxed);
+            self.is_asked_back |= flags & LOWERED == 0;
+            let is_before_ring = words.consumer.adopted.load(Ordering::Relaxed) == 0;
+            self.owes_promise = is_before_ring && flags & (LOWERED | FINAL | RESET) == 0;
+        }
         (attached.load(Ordering::Relaxed) == COMMITTED).then_some(Sleepers::Everybody)
     }
 

@@ -487,3 +487,65 @@ fn a_ring_that_begins_behind_the_end_of_the_stream_breaks_nothing() {
     let leg = Duty::Leg { number: 1, ring: place(THERE[0]), start: 20 };
     assert_eq!(hosts.outgoing.poll(words, 100, true), Ok(Some(leg)));
 }
+
+/// A direction whose sender has begun a ring, while its reader has octets by TCP still, and asks for TCP.
+fn asked_before_the_ring(begins: bool) -> Hosts {
+    let mut hosts = Hosts::new();
+    hosts.write(50);
+    hosts.inbound().attach();
+    hosts.settle();
+    if begins {
+        hosts.begin_leg(0);
+        hosts.write(3_000);
+        hosts.settle();
+    }
+    assert_eq!(hosts.read(20), 20);
+    hosts.inbound().ask_back();
+    hosts
+}
+
+#[test]
+fn a_question_that_has_arrived_is_answered_without_a_record_though_the_session_ends() {
+    let mut hosts = asked_before_the_ring(true);
+    hosts.settle();
+    assert!(!hosts.inbound().is_answered(), "the sender has not come along yet");
+    Outgoing::lower(hosts.words(0));
+    hosts.incoming.lower(hosts.words(1));
+    hosts.depart();
+    assert!(hosts.inbound().is_answered() && hosts.inbound().is_before_ring());
+    hosts.inbound().remain();
+    hosts.write(700);
+    while hosts.read(1_000) > 0 {}
+    assert_eq!((hosts.received.len(), hosts.tcp.len()), (3_750, 0));
+}
+
+#[test]
+fn a_question_that_has_not_arrived_is_answered_by_a_record() {
+    // The lane is lost, or the sender has gone back by itself.
+    for is_lost in [true, false] {
+        let mut hosts = asked_before_the_ring(true);
+        if is_lost {
+            Outgoing::lower(hosts.words(0));
+            hosts.incoming.lower(hosts.words(1));
+            hosts.depart();
+        } else {
+            hosts.depart();
+            hosts.settle();
+        }
+        assert!(!hosts.inbound().is_answered(), "a program without the library would read the record");
+        hosts.write(700);
+        while hosts.read(1_000) > 0 {}
+        assert_eq!((hosts.received.len(), hosts.tcp.len()), (3_750, 0));
+    }
+}
+
+#[test]
+fn a_reader_that_has_asked_before_a_ring_comes_to_none() {
+    let mut hosts = asked_before_the_ring(true);
+    assert_eq!(hosts.read(30), 30);
+    assert_eq!((hosts.read(100), hosts.inbound().is_before_ring()), (0, true));
+    hosts.settle();
+    hosts.depart();
+    hosts.settle();
+    assert_eq!((hosts.read(4_000), hosts.tcp.len()), (3_000, 0));
+}

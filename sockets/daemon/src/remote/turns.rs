@@ -134,9 +134,10 @@ impl State {
     /// Lets the process go on by the kernel's stream, because nobody carries its octets any more.
     pub(crate) fn lower_end(&self, channel: &Channel) {
         let Some(link) = self.links.get(&channel.link) else { return };
-        let Some((ours, _)) = channel.words(&link.memory) else { return };
-        let sleepers = Outgoing::lower(ours);
-        self.wake_end(channel, sleepers);
+        let Some((ours, theirs)) = channel.words(&link.memory) else { return };
+        for sleepers in [Outgoing::lower(ours), channel.incoming.lower(theirs)] {
+            self.wake_end(channel, sleepers);
+        }
     }
 
     /// Wakes those of a process that a publication concerns.
