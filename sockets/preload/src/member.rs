@@ -12,7 +12,7 @@ use crate::ends::Stream;
 use crate::row::Silence;
 use crate::sleep::Waiter;
 use crate::table::{self, Entry, Handle};
-use crate::{anchor, calls, channel, clock, overtaken, section, sleep};
+use crate::{anchor, calls, channel, clock, overtaken, record, section, sleep};
 
 /// A stream socket in a set.
 #[derive(Clone, Copy, Debug)]
@@ -185,15 +185,16 @@ impl Member {
             }
             None => kernel |= libc::POLLIN,
         }
-        match channel::outbound(stream).filter(|outbound| outbound.sink() == Sink::Ring) {
-            Some(outbound) if self.interest.wants_room() => {
+        match channel::outbound(stream) {
+            Some(outbound) if self.interest.wants_room() && outbound.sink() == Sink::Ring => {
                 let has_room = || {
                     section::of_outbound(stream, &outbound, |outbound: &Outbound<'_>| outbound.is_writable())
                 };
                 look.is_writable = outbound.is_known_writable() || has_room().unwrap_or(true);
                 look.full = stream.end.outbound.full.load(Ordering::Relaxed);
             }
-            None if self.interest.wants_room() => kernel |= libc::POLLOUT,
+            Some(outbound) if record::is_early(descriptor, &outbound) => {}
+            _ if self.interest.wants_room() => kernel |= libc::POLLOUT,
             _ => {}
         }
         if kernel != 0 {

@@ -17,7 +17,9 @@ use crate::ends::{self, Stream};
 use crate::select::Sets;
 use crate::sleep::{self, Waiter};
 use crate::spin::{Spin, Turn};
-use crate::{anchor, backlog, channel, drain, epoll, gates, overtaken, real, section, sets, upgrade, watch};
+use crate::{
+    anchor, backlog, channel, drain, epoll, gates, overtaken, real, record, section, sets, upgrade, watch,
+};
 
 /// Waits as `ppoll` does. Returns the kernel's answer.
 pub(crate) fn wait(items: &mut [pollfd], span: Option<timespec>, mask: Option<Signals>) -> isize {
@@ -117,7 +119,7 @@ impl Look {
         let events = item.events;
         let mut look = Self { ask: events, left: overtaken::left(stream), ..Self::default() };
         look.look_in(stream, item, least);
-        look.look_out(stream, events);
+        look.look_out(stream, item);
         if look.left.is_some() {
             look.wait_for_link(stream, item.fd);
         }
@@ -172,11 +174,16 @@ impl Look {
         }
     }
 
-    fn look_out(&mut self, stream: &Stream, events: i16) {
-        let Some(outbound) = channel::outbound(stream).filter(|outbound| outbound.sink() == Sink::Ring)
-        else {
+    fn look_out(&mut self, stream: &Stream, item: &pollfd) {
+        let events = item.events;
+        let Some(outbound) = channel::outbound(stream) else { return };
+        if outbound.sink() == Sink::Tcp {
+            if events & WRITABLE != 0 && record::is_early(item.fd, &outbound) {
+                self.ask &= !WRITABLE;
+                (self.is_outbound, self.is_paced) = (true, true);
+            }
             return;
-        };
+        }
         self.is_outbound = true;
         self.is_open = self.left.is_none()
             && channel::offered_inbound(stream).is_some_and(|inbound| inbound.end().is_none());

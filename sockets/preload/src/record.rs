@@ -15,7 +15,7 @@ use weft_sockets::{Broken, Carrier, Inbound, Outbound, Reason, Record, Secret};
 use crate::ends::Stream;
 use crate::section::Section;
 use crate::trace::trace;
-use crate::{anchor, buffers, calls, channel, pulse};
+use crate::{anchor, buffers, calls, channel, pulse, watch};
 
 /// Keeps what the records of a channel begin with.
 pub(crate) fn keep(stream: &Stream, secret: Secret) {
@@ -26,9 +26,8 @@ pub(crate) fn keep(stream: &Stream, secret: Secret) {
 /// Sends the record that is due. Returns the kernel's answer if it does not take it now. `None`: none is due any more.
 pub(crate) fn send(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) -> Option<isize> {
     let mut octets = outbound.record()?.encode(secret(stream));
-    // A reader that may know of no ring has to find it in one piece.
-    let is_ready = outbound.was_adopted() || calls::queued(descriptor, libc::TIOCOUTQ) == Ok(0);
-    if !is_ready {
+    if is_early(descriptor, outbound) {
+        watch::owe();
         return Some(-(libc::EAGAIN as isize));
     }
     let flags = MSG_DONTWAIT | MSG_NOSIGNAL;
@@ -42,6 +41,14 @@ pub(crate) fn send(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) 
         Ok(_) => Some(-(anchor::break_off(descriptor, stream) as isize)),
         Err(_) => Some(sent),
     }
+}
+
+/// True if the record that is due may not go out yet: octets before it have not arrived, and a reader that may know of no
+/// ring has to find it in one piece. The kernel tells of room nevertheless, so that waits look by themselves.
+pub(crate) fn is_early(descriptor: c_int, outbound: &Outbound<'_>) -> bool {
+    outbound.record().is_some()
+        && !outbound.was_adopted()
+        && calls::queued(descriptor, libc::TIOCOUTQ) != Ok(0)
 }
 
 /// Leaves the ring if the kernel's socket has a record, and drops what the reader has already. The caller has the

@@ -9,7 +9,7 @@ use weft_sockets::layout::Direction;
 
 use super::*;
 use crate::overtaken::tests::{Daemon, Far};
-use crate::{backlog, closing, ends, family, links, watch};
+use crate::{backlog, clock, closing, control, ends, epoll, family, links, sets, table, watch};
 
 fn far(link: u64) -> Far {
     let far = Far::new(link);
@@ -151,14 +151,13 @@ fn a_sender_whose_daemon_asks_sends_what_is_not_read_behind_a_record() {
     far.forget(0x6044);
 }
 
-#[test]
-fn a_sender_whose_reader_may_know_of_no_ring_waits_until_all_before_it_has_arrived() {
-    let _turn = family::turn();
-    let mut far = far(0x6045);
+/// A sender that has gone back to TCP, whose reader may know of no ring, and the number of octets from before the ring. The
+/// other end takes none, so that some of them do not arrive.
+fn with_an_early_record(link: u64) -> (Far, usize) {
+    let far = far(link);
     let outbound = channel::offered_outbound(&far.ends[0]).expect("a channel");
     words(&far).consumer.adopted.store(0, Ordering::Relaxed);
     assert_eq!(far.send(), 4096);
-    // Octets from before the ring, of which the other end takes none, so that some do not arrive.
     let descriptor = far.own.as_raw_fd();
     let fill = || {
         let flags = MSG_DONTWAIT | MSG_NOSIGNAL;
@@ -170,6 +169,15 @@ fn a_sender_whose_reader_may_know_of_no_ring_waits_until_all_before_it_has_arriv
     }
     assert_eq!((outbound.depart(), send(descriptor, &far.ends[0], &outbound)), (Ok(true), Some(AGAIN)));
     assert!(backlog::owes(&outbound));
+    (far, filled)
+}
+
+#[test]
+fn a_sender_whose_reader_may_know_of_no_ring_waits_until_all_before_it_has_arrived() {
+    let _turn = family::turn();
+    let (mut far, filled) = with_an_early_record(0x6045);
+    let outbound = channel::offered_outbound(&far.ends[0]).expect("a channel");
+    let descriptor = far.own.as_raw_fd();
     far.other.set_nonblocking(true).expect("a socket");
     let (mut octets, mut some) = (Vec::new(), [0; 65_536]);
     while send(descriptor, &far.ends[0], &outbound).is_some() || octets.len() < filled + Record::LEN {
@@ -178,6 +186,76 @@ fn a_sender_whose_reader_may_know_of_no_ring_waits_until_all_before_it_has_arriv
     }
     assert!(octets.ends_with(&Record { position: 0 }.encode(SECRET)));
     far.forget(0x6045);
+}
+
+/// Takes so many octets of the kernel's stream in a thread.
+fn take(far: &Far, mut octets: usize) -> std::thread::JoinHandle<()> {
+    let mut other = far.other.try_clone().expect("a descriptor");
+    std::thread::spawn(move || {
+        let mut some = [0; 65_536];
+        while octets > 0 {
+            octets = octets.saturating_sub(other.read(&mut some).expect("octets"));
+        }
+    })
+}
+
+/// Makes the kernel's socket writable, though the record may not go out.
+fn make_room(far: &Far) {
+    let size = rustix::net::sockopt::socket_send_buffer_size(&far.own).expect("a socket");
+    rustix::net::sockopt::set_socket_send_buffer_size(&far.own, 4 * size).expect("a larger buffer");
+    let descriptor = far.own.as_raw_fd();
+    let mut item = [libc::pollfd { fd: descriptor, events: POLLOUT, revents: 0 }];
+    calls::look(&mut item);
+    assert_eq!(item[0].revents, POLLOUT, "the kernel's word means nothing");
+    assert_ne!(calls::queued(descriptor, libc::TIOCOUTQ), Ok(0));
+}
+
+#[test]
+fn a_call_that_waits_for_the_time_of_a_record_sleeps() {
+    let _turn = family::turn();
+    let (far, filled) = with_an_early_record(0x6049);
+    make_room(&far);
+    let (call, sleeps) = (far.call(0), &far.ends[0].end.counts.sleeps);
+    let before = sleeps.load(Ordering::Relaxed);
+    let sending = std::thread::spawn(move || {
+        buffers::with_own(&mut [0; 4096], |buffers| crate::transfer::send(&call, buffers))
+    });
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(!sending.is_finished());
+    let slept = sleeps.load(Ordering::Relaxed) - before;
+    assert!((1..400).contains(&slept), "{slept}");
+    let taking = take(&far, filled + Record::LEN + 2 * 4096);
+    assert_eq!(sending.join().expect("no panic"), 4096);
+    taking.join().expect("no panic");
+    far.forget(0x6049);
+}
+
+#[test]
+fn waits_tell_no_room_until_a_record_may_go_out() {
+    let _turn = family::turn();
+    for modes in [0, libc::EPOLLET] {
+        let (far, filled) = with_an_early_record(0x604a);
+        make_room(&far);
+        let set = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).expect("a set");
+        let (own, number) = (far.own.as_raw_fd(), set.as_raw_fd());
+        sets::enter(number);
+        let wanted = (libc::EPOLLOUT | modes).cast_unsigned();
+        assert_eq!(control::control(number, libc::EPOLL_CTL_ADD, own, Some((wanted, 7))), 0);
+        let wait = |milliseconds: u64| {
+            let mut events = [libc::epoll_event { events: 0, u64: 0 }; 4];
+            epoll::wait(number, &mut events, Some(clock::span(milliseconds * 1_000_000)), None)
+        };
+        assert_eq!((far.poll(POLLOUT), wait(20)), (0, 0));
+        let taking = take(&far, filled);
+        // The limit only turns a hang into a failure.
+        assert_eq!(wait(60_000), 1);
+        assert_eq!((far.poll(POLLOUT), far.send()), (POLLOUT, 4096));
+        take(&far, Record::LEN + 2 * 4096).join().expect("no panic");
+        taking.join().expect("no panic");
+        sets::forget(own, far.ends[0].handle);
+        table::replace(number, table::Entry::Unknown);
+        far.forget(0x604a);
+    }
 }
 
 #[test]

@@ -59,6 +59,11 @@ fn look_if_due() {
     STATE.store(state.unwrap_or(QUIET), Ordering::Relaxed);
 }
 
+/// An end has something to send by the kernel's socket, which that does not take now.
+pub(crate) fn owe() {
+    STATE.store(OWING, Ordering::Relaxed);
+}
+
 /// Looks at an end. Returns what it has to send.
 pub(crate) fn look_at(descriptor: c_int, stream: &Stream, now: u32) -> u32 {
     backlog::obey(descriptor, stream);
