@@ -9,7 +9,7 @@ use weft_sockets::{Outbound, Sink, Source};
 use crate::call::{Call, Step};
 use crate::clock::{self, Limit};
 use crate::ends::{self, Stream};
-use crate::{backlog, calls, channel, overtaken, sets, transfer, wake};
+use crate::{anchor, backlog, calls, channel, overtaken, sets, transfer, wake, watch};
 
 /// Before the kernel closes a descriptor: forgets it. If it is the last one of an end, tells the other end.
 pub(crate) fn close(descriptor: c_int) {
@@ -98,10 +98,31 @@ fn finish(call: &Call) {
     if is_offered && channel::offered_outbound(&call.stream).is_some() {
         transfer::send_nested(call);
         backlog::obey(call.descriptor, &call.stream);
+        wait_for_room(call);
         let until = Limit::behind(Some(clock::span(FULL_BUFFER)));
         while finish_now(call, until.is_over()) == Step::Nothing {
             calls::pause(until.left_at_most(PAUSE));
         }
+    }
+}
+
+/// Waits for a while until the last octets of a far end's stream fit into the kernel's buffer, if the socket blocks. If its
+/// daemon dies meanwhile, they go by the kernel's socket. Behind the end it takes nothing.
+fn wait_for_room(call: &Call) {
+    let (descriptor, stream) = (call.descriptor, &call.stream);
+    let is_shut = stream.end.outbound.flags.load(Ordering::Relaxed) & SHUT != 0;
+    if !stream.end.has(FAR) || is_shut || call.is_nonblocking() {
+        return;
+    }
+    let Some(outbound) = channel::outbound(stream) else { return };
+    let until = Limit::behind(Some(clock::span(LAST_OCTETS)));
+    while outbound.sink() == Sink::Ring
+        && outbound.unread().is_ok_and(|octets| !fits(descriptor, octets))
+        && anchor::news(descriptor) & (libc::POLLERR | libc::POLLHUP) == 0
+        && !until.is_over()
+    {
+        calls::pause(until.left_at_most(PAUSE));
+        watch::look_at(descriptor, stream, ends::milliseconds());
     }
 }
 
@@ -130,9 +151,22 @@ fn may_depart(call: &Call, outbound: &Outbound<'_>) -> bool {
     if !call.stream.end.has(FAR) || outbound.sink() != Sink::Ring || !outbound.is_adopted() || !is_silent() {
         return false;
     }
-    let room = calls::number(call.descriptor, libc::SOL_SOCKET, libc::SO_SNDBUF).unwrap_or(0);
-    let room = u64::try_from(room).unwrap_or(0) / SHARE_OF_BUFFER;
-    outbound.unread().is_ok_and(|octets| octets > 0 && octets <= room)
+    outbound.unread().is_ok_and(|octets| octets > 0 && fits(call.descriptor, octets))
+}
+
+/// True if the kernel's buffer has room for so many octets. It is made larger for the last octets of a stream.
+fn fits(descriptor: c_int, octets: u64) -> bool {
+    let room = || {
+        let size = calls::number(descriptor, libc::SOL_SOCKET, libc::SO_SNDBUF).unwrap_or(0);
+        u64::try_from(size).unwrap_or(0) / SHARE_OF_BUFFER
+    };
+    if octets <= room() {
+        return true;
+    }
+    // The kernel doubles the size, and does not go beyond what the system allows.
+    let half = c_int::try_from(octets * SHARE_OF_BUFFER / 2 + 1).unwrap_or(c_int::MAX);
+    calls::set_option(descriptor, libc::SOL_SOCKET, libc::SO_SNDBUF, &[half]);
+    octets <= room()
 }
 
 /// Ends both directions as the kernel does with its own: a reset if octets were not read or the program wants it.
@@ -187,5 +221,8 @@ fn wait_for_reader(call: &Call, seconds: u64) {
 const SHARE_OF_BUFFER: u64 = 3;
 /// How long the end of a stream waits until the kernel's socket has room for what comes before it, in nanoseconds.
 const FULL_BUFFER: u64 = 5_000_000_000;
+/// How long the end of a stream waits until the last octets fit into the kernel's buffer, in nanoseconds. It is longer than a
+/// dead daemon may be silent.
+const LAST_OCTETS: u64 = 2_000_000_000;
 /// How often a lingering thread looks, in nanoseconds.
 const PAUSE: u64 = 1_000_000;

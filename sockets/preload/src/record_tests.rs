@@ -312,5 +312,54 @@ fn the_last_octets_of_a_stream_go_by_tcp_too() {
     }
 }
 
+/// A far end that has filled a ring of that size, and its octets. Its reader has taken none.
+fn with_a_full_ring(link: u64, unit: u32, log2: u8) -> (Far, usize) {
+    let far = far(link);
+    let outbound = channel::offered_outbound(&far.ends[0]).expect("a channel");
+    let ring = weft_sockets::RingPlace::new(unit, log2).expect("a place in the link");
+    assert_eq!(outbound.begin_leg(Carrier::Ring(ring)), Ok(true));
+    assert!(far.to_there.source().is_ok());
+    let mut octets = 0;
+    while let Ok(some) = usize::try_from(far.send()) {
+        octets += some;
+    }
+    (far, octets)
+}
+
+/// What the other end reads by the kernel's stream once this one has shut down what it sends.
+fn read_behind_the_end(far: &Far) -> Vec<u8> {
+    let (descriptor, own) = (far.own.as_raw_fd(), far.own.try_clone().expect("a descriptor"));
+    let ending = std::thread::spawn(move || {
+        assert!(closing::will_shut_down(descriptor, libc::SHUT_WR));
+        own.shutdown(std::net::Shutdown::Write).expect("a connection");
+    });
+    let mut octets = Vec::new();
+    (&far.other).read_to_end(&mut octets).expect("the end");
+    ending.join().expect("no panic");
+    octets
+}
+
+#[test]
+fn the_end_of_a_stream_makes_the_kernels_buffer_large_enough() {
+    let _turn = family::turn();
+    let (far, octets) = with_a_full_ring(0x604b, 66, 16);
+    rustix::net::sockopt::set_socket_send_buffer_size(&far.own, 4096).expect("a smaller buffer");
+    far.ends[0].set_nonblocking(true);
+    let begin = clock::now();
+    assert_eq!(read_behind_the_end(&far).len(), Record::LEN + octets);
+    assert!(clock::now() - begin < 1_000_000_000, "the socket does not block");
+    far.forget(0x604b);
+}
+
+#[test]
+fn the_end_of_a_stream_waits_while_too_much_is_under_way() {
+    let _turn = family::turn();
+    // There is no daemon.
+    let (far, octets) = with_a_full_ring(0x604c, 128, 22);
+    assert_eq!(octets, 4 << 20);
+    assert_eq!(read_behind_the_end(&far).len(), Record::LEN + octets);
+    far.forget(0x604c);
+}
+
 const SECRET: Secret = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
 const AGAIN: isize = -(libc::EAGAIN as isize);
