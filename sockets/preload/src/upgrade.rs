@@ -394,7 +394,8 @@ fn decide_switch(
     let switch = Switch {
         attached: is_attached.map_or(0, |is_attached| if is_attached { ATTACHED } else { DECLINED }),
         is_alone: stream.is_held_alone(),
-        is_held: flags & MORE != 0 || is_corked(),
+        // A thread that has shut the direction down since tells the end in a section of its own, behind this flag.
+        is_held: flags & (MORE | SHUT) != 0 || is_corked(),
         written: written(stream).wrapping_add(stream.end.outbound.kernel.load(Ordering::Relaxed)),
         kernel: Evidence::of(descriptor)?.written,
     };
@@ -429,6 +430,8 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
+
+    use weft_sockets::Sink;
 
     use super::*;
     use crate::closing;
@@ -468,6 +471,35 @@ mod tests {
         attaching.join().expect("no panic");
         assert!(gate.is_closed() && has_attached(&peer));
         channel::tests::forget(0x6002, [stream, peer]);
+    }
+
+    #[test]
+    fn a_direction_that_another_thread_shuts_down_meanwhile_begins_no_ring() {
+        let _turn = family::turn();
+        for is_shut in [false, true] {
+            let [stream, peer] = channel::tests::pair(0x6014);
+            let (own, _other) = connection(&stream);
+            let outbound = channel::offered_outbound(&stream).expect("a channel");
+            channel::offered_inbound(&peer).expect("a channel").attach();
+            let ring = weft_sockets::RingPlace::new(64, 16).expect("a place");
+            stream.end.outbound.ring.store(packed(Carrier::Ring(ring)), Ordering::Relaxed);
+            let kernel = Evidence::of(own.as_raw_fd()).expect("the kernel's counts").written;
+            stream.end.outbound.kernel.store(kernel, Ordering::Relaxed);
+            let section = Section::of_outbound(&stream, &outbound).expect("a free lock");
+            let switching = std::thread::spawn(move || switch(&stream, own.as_raw_fd()));
+            while stream.end.outbound.lock.load(Ordering::Relaxed) >> 31 & 1 == 0 && !switching.is_finished()
+            {
+                std::thread::yield_now();
+            }
+            if is_shut {
+                stream.end.outbound.flags.fetch_or(SHUT, Ordering::SeqCst);
+            }
+            section.leave();
+            switching.join().expect("no panic");
+            assert_eq!(outbound.sink() == Sink::Ring, !is_shut);
+            assert_eq!(Gate::new(&stream.end.outbound.inside, false).is_closed(), !is_shut);
+            channel::tests::forget(0x6014, [stream, peer]);
+        }
     }
 
     #[test]
