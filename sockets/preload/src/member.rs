@@ -176,6 +176,9 @@ impl Member {
                 look.is_readable = is_there;
                 if !is_ring {
                     kernel |= libc::POLLIN;
+                } else if overtaken::is_broken(stream, descriptor) {
+                    // The kernel has nothing to tell of it. A position behind the last one is an edge.
+                    look.tail = u64::MAX;
                 } else if is_there || available == 0 {
                     look.tail = stream.end.inbound.consumed.load(Ordering::Relaxed).wrapping_add(available);
                 } else {

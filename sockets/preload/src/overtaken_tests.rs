@@ -460,3 +460,28 @@ fn a_reset_by_the_daemon_counts_though_the_kernels_socket_lives() {
     assert_eq!(far.send(), -(libc::ECONNRESET as isize));
     far.forget(0xfa21);
 }
+
+#[test]
+fn a_set_tells_a_reset_by_the_daemon_though_the_kernels_socket_lives() {
+    let _turn = family::turn();
+    for modes in [0, libc::EPOLLET] {
+        let far = Far::new(0xfa22);
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a set");
+        let (own, number) = (far.own.as_raw_fd(), set.as_raw_fd());
+        sets::enter(number);
+        let wanted = (libc::EPOLLIN | modes).cast_unsigned();
+        assert_eq!(control::control(number, libc::EPOLL_CTL_ADD, own, Some((wanted, 7))), 0);
+        let asked = || {
+            let mut events = [epoll_event { events: 0, u64: 0 }; 4];
+            let count = waits::wait(number, &mut events, Some(clock::span(0)), None);
+            (count, if count == 1 { events[0].events } else { 0 })
+        };
+        assert_eq!(asked(), (0, 0));
+        far.from_there.reset();
+        assert_eq!(asked(), (1, libc::EPOLLIN.cast_unsigned()), "{modes:x}");
+        assert_eq!((far.receive(), far.receive()), (-(libc::ECONNRESET as isize), 0));
+        sets::forget(own, far.ends[0].handle);
+        table::replace(number, Entry::Unknown);
+        far.forget(0xfa22);
+    }
+}
