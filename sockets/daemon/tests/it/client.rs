@@ -57,6 +57,15 @@ impl Client {
         Self { port, slab_file, slab, status_file, status, bell, rope }
     }
 
+    /// Connects and registers as member 1 of the family that has this slab, without a doorbell.
+    pub(crate) fn relative(slab_file: OwnedFd, address: &str) -> Self {
+        let slab = Slab::map(&slab_file).expect("a slab");
+        let client = Self { slab_file, slab, ..Self::connect(address) };
+        client.register_as(1, VERSION, getpid());
+        assert!(matches!(client.mail().message, ToProcess::Welcome { version: VERSION, .. }));
+        client
+    }
+
     /// Connects, registers as member 0 with a doorbell on line 0, and hears that it is welcome.
     pub(crate) fn registered(address: &str) -> Self {
         let client = Self::connect(address);
@@ -75,10 +84,14 @@ impl Client {
     }
 
     pub(crate) fn register(&self, version: u16, pid: Pid) {
-        let member = &self.slab.header().members[0];
-        member.pid.store(getpid().as_raw_nonzero().get().cast_unsigned(), Ordering::Release);
+        self.register_as(0, version, pid);
+    }
+
+    fn register_as(&self, member: u16, version: u16, pid: Pid) {
+        let words = &self.slab.header().members[usize::from(member)];
+        words.pid.store(getpid().as_raw_nonzero().get().cast_unsigned(), Ordering::Release);
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).expect("a pidfd");
-        let message = ToDaemon::Register { oldest: version, newest: version, member: 0 };
+        let message = ToDaemon::Register { oldest: version, newest: version, member };
         self.send(message, &[pidfd.as_fd(), self.status_file.as_fd(), self.slab_file.as_fd()]);
     }
 

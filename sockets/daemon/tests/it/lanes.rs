@@ -3,20 +3,23 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use weft_daemon::{Config, Lanes, Wire};
 use weft_sockets::layout::{ATTACHED, CLOSED, COMMITTED, Direction};
 use weft_sockets::sync::Ordering;
 use weft_sockets::{Carrier, Leg, Link, Reason, RingPlace, ToDaemon, ToProcess};
 
-use crate::client::{Client, Mail, wait_until};
+use crate::client::{Client, Mail, is_readable, wait_until};
+use crate::puppet::Puppet;
 use crate::run::{Running, config};
 use crate::space::{Space, tcp_between};
 
 /// A daemon and a process of a host.
 pub(crate) struct Host {
     /// Runs until the host is dropped.
-    _daemon: Running,
+    daemon: Running,
     pub(crate) client: Client,
     links: BTreeMap<u64, Link>,
 }
@@ -33,7 +36,7 @@ impl Host {
         let config = Config { lanes: Some(lanes), ..config() };
         let daemon = space.run(|| Running::start(&config));
         let client = space.run(|| Client::registered(&daemon.address.to_string()));
-        Self { _daemon: daemon, client, links: BTreeMap::new() }
+        Self { daemon, client, links: BTreeMap::new() }
     }
 
     /// Waits until a connection that was claimed has a channel. `None`: it has none.
@@ -237,4 +240,29 @@ fn a_reader_hears_that_the_other_end_was_closed_before_its_offer() {
     there.client.leave_silently(slot);
     there.client.send(ToDaemon::Withdraw { slot, generation: state.generation }, &[]);
     wait_until(|| here.words(&end).1.producer.flags.load(Ordering::Acquire) & CLOSED != 0);
+}
+
+#[test]
+fn a_larger_ring_goes_to_the_member_of_the_family_that_has_asked() {
+    let Some(spaces) = Space::two() else { return };
+    let mut hosts = hosts(&spaces, [None, None]);
+    let talking = talk(&spaces, &mut hosts);
+    let here = &hosts[0];
+    let slab = format!("/proc/{}/fd/{}", std::process::id(), here.client.slab_file.as_raw_fd());
+    let mut relative = spaces[0].run(|| Puppet::new(&here.daemon.address.to_string()));
+    relative.order(&format!("join {slab}"));
+    let (link, channel, party) = talking.ends[0].channel;
+    // Without the answer, the puppet waits in vain.
+    relative.order(&format!("want {link} {channel} {party}"));
+    while is_readable(&here.client.port, Duration::from_millis(50)) {
+        let message = here.client.mail().message;
+        assert!(!matches!(message, ToProcess::RingMade { .. }), "{message:?}");
+    }
+    here.client.send(ToDaemon::WantRing { link, channel, party, log2: 17 }, &[]);
+    let made = loop {
+        if let ToProcess::RingMade { link, channel, party, ring } = here.client.mail().message {
+            break ((link, channel, party), ring.log2);
+        }
+    };
+    assert_eq!(made, (talking.ends[0].channel, 17));
 }

@@ -169,13 +169,10 @@ fn puppet() {
                 words.directions[usize::from(channel.2)].producer.flags.store(FINAL, Ordering::Release);
             }
             // Another process, by its number and start time, holds the end as well.
-            "relative" => {
-                let (pid, started) = value.split_once(' ').expect("two numbers");
-                let member = &client.slab.header().members[1];
-                member.started.store(started.parse().expect("a number"), Ordering::Relaxed);
-                member.pid.store(pid.parse().expect("a number"), Ordering::Release);
-                assert!(client.slab.end(0).expect("an end").holders.add(1));
-            }
+            "relative" => add_relative(&client, value),
+            // The puppet is a member of another process's family from now on.
+            "join" => client = join(value, &address),
+            "want" => want(&client, value),
             // A doorbell that can be made to block.
             "eventfd" => {
                 let bell = eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
@@ -207,6 +204,28 @@ fn puppet() {
         }
         println!("done");
     }
+}
+
+fn add_relative(client: &Client, value: &str) {
+    let (pid, started) = value.split_once(' ').expect("two numbers");
+    let member = &client.slab.header().members[1];
+    member.started.store(started.parse().expect("a number"), Ordering::Relaxed);
+    member.pid.store(pid.parse().expect("a number"), Ordering::Release);
+    assert!(client.slab.end(0).expect("an end").holders.add(1));
+}
+
+fn join(slab: &str, address: &str) -> Client {
+    let slab = std::fs::File::options().read(true).write(true).open(slab).expect("a slab");
+    Client::relative(slab.into(), address)
+}
+
+/// Asks for a ring, and waits for it.
+fn want(client: &Client, value: &str) {
+    let numbers: Vec<u64> = value.split(' ').map(|number| number.parse().expect("a number")).collect();
+    let [link, channel, party] = numbers[..] else { panic!("{value}") };
+    let (channel, party) = (channel.try_into().expect("small"), party.try_into().expect("small"));
+    client.send(ToDaemon::WantRing { link, channel, party, log2: 17 }, &[]);
+    while !matches!(client.mail().message, ToProcess::RingMade { .. }) {}
 }
 
 /// The variable that makes a puppet of this program.
