@@ -103,12 +103,6 @@ impl Outgoing {
         words.reader.waiter.store(waiter.to_word(), Ordering::SeqCst);
     }
 
-    /// True if all octets are sent and taken, and the end is told.
-    #[must_use]
-    pub const fn is_over(&self) -> bool {
-        (self.is_end_told || self.is_reset_told) && self.head >= self.sent
-    }
-
     /// Asks the sender to go back to TCP behind a [record](crate::Record), because nobody carries its octets any more. Returns
     /// those who have to be woken. A question of the reader stays: a sender that answers it sends no record before a reader
     /// that has not come to a ring.

@@ -304,7 +304,6 @@ proptest! {
             return Ok(());
         }
         prop_assert!(hosts.inbound().is_at_end(), "{:?}", hosts.inbound().end());
-        prop_assert!(hosts.outgoing.is_over());
         let unread = hosts.outbound().unread();
         prop_assert_eq!(unread, Ok(0), "the sender hears that all is taken");
     }
