@@ -60,15 +60,26 @@ pub(crate) fn settle(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>) 
             return Ok(false);
         }
         let mut octets = [0; Record::LEN];
-        let Ok(Some(record)) = Record::decode(peek(descriptor, &mut octets), secret(stream)) else {
-            return Ok(false);
-        };
-        inbound.leave(record)?;
-        stream.end.stay(Reason::Lane);
-        stream.end.inbound.early.store(0, Ordering::Relaxed);
-        pulse::suspect(stream);
-        trace!("{descriptor}: reads from TCP from {}", record.position);
+        let seen = peek(descriptor, &mut octets);
+        return leave_behind(seen, descriptor, stream, inbound);
     }
+    drop_known(descriptor, inbound);
+    Ok(true)
+}
+
+/// Leaves the ring if these octets, the next ones of the kernel's stream, are a record. As [`settle`].
+fn leave_behind(
+    seen: &[u8],
+    descriptor: c_int,
+    stream: &Stream,
+    inbound: &Inbound<'_>,
+) -> Result<bool, Broken> {
+    let Ok(Some(record)) = Record::decode(seen, secret(stream)) else { return Ok(false) };
+    inbound.leave(record)?;
+    stream.end.stay(Reason::Lane);
+    stream.end.inbound.early.store(0, Ordering::Relaxed);
+    pulse::suspect(stream);
+    trace!("{descriptor}: reads from TCP from {}", record.position);
     drop_known(descriptor, inbound);
     Ok(true)
 }
@@ -82,15 +93,19 @@ pub(crate) fn most(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>) ->
 
 #[cold]
 fn look(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>) -> Result<Option<u64>, Broken> {
-    if settle(descriptor, stream, inbound)? {
+    let all_settled = || {
         let is_settled = inbound.skip() == 0 || is_ended(anchor::news(descriptor));
-        return Ok(is_settled.then_some(u64::MAX));
-    }
+        Ok(is_settled.then_some(u64::MAX))
+    };
     if !inbound.expects_ring() {
-        return Ok(Some(u64::MAX));
+        return if settle(descriptor, stream, inbound)? { all_settled() } else { Ok(Some(u64::MAX)) };
     }
+    // One look finds a record at the beginning, and further on.
     let mut octets = [0; AT_A_TIME];
     let seen = peek(descriptor, &mut octets);
+    if leave_behind(seen, descriptor, stream, inbound)? {
+        return all_settled();
+    }
     if seen.is_empty() {
         // The end of the stream, an error, or nothing.
         let is_over = is_ended(anchor::news(descriptor));
