@@ -15,7 +15,7 @@ use weft_sockets::{Broken, Carrier, Inbound, Outbound, Reason, Record, Secret};
 use crate::ends::Stream;
 use crate::section::Section;
 use crate::trace::trace;
-use crate::{anchor, buffers, calls, channel, pulse, watch};
+use crate::{anchor, buffers, calls, channel, pulse};
 
 /// Keeps what the records of a channel begin with.
 pub(crate) fn keep(stream: &Stream, secret: Secret) {
@@ -27,7 +27,6 @@ pub(crate) fn keep(stream: &Stream, secret: Secret) {
 pub(crate) fn send(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) -> Option<isize> {
     let mut octets = outbound.record()?.encode(secret(stream));
     if is_early(descriptor, outbound) {
-        watch::owe();
         return Some(-(libc::EAGAIN as isize));
     }
     let flags = MSG_DONTWAIT | MSG_NOSIGNAL;

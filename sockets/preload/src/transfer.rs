@@ -294,7 +294,8 @@ pub(crate) fn note_failure(stream: &Stream, step: Step) {
 
 /// Sends what the reader has left in the last ring. Returns a step if that is not all out yet.
 pub(crate) fn send_backlog(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) -> Option<Step> {
-    backlog::resend(descriptor, stream, outbound).map(failed)
+    // The program's waits look for the time when the kernel's socket takes it.
+    backlog::resend(descriptor, stream, outbound).inspect(|_| watch::owe()).map(failed)
 }
 
 /// True if nothing will go by the ring any more, so that the kernel's socket has the right answer.
