@@ -1,7 +1,7 @@
 //! The receiving side of a direction: where the next octets come from, and what the sender has to be told.
 
 use crate::broken::Broken;
-use crate::layout::{ASKED, Direction, FINAL, MODE_NO_FENCE, OwnInbound, RESET};
+use crate::layout::{Direction, FINAL, MODE_NO_FENCE, OwnInbound, RESET};
 use crate::leg::{Carrier, Leg};
 use crate::memory::Link;
 use crate::outbound::BESIDE;
@@ -358,12 +358,6 @@ impl<'a> Inbound<'a> {
             Source::Tcp { .. } => Ok(None),
             Source::Ring { available } => Ok(self.ring().map(|ring| (ring, available))),
         }
-    }
-
-    /// True if the reader has asked for TCP before it came to a ring. It comes to none any more: a sender on another host sends
-    /// no record then.
-    fn asks_before_ring(&self) -> bool {
-        self.is_before_ring() && self.shared.reader.please.load(Ordering::Relaxed) == ASKED
     }
 
     /// Looks at what the sender has published.

@@ -2,6 +2,7 @@
 
 use crate::broken::Broken;
 use crate::inbound::Inbound;
+use crate::layout::ASKED;
 use crate::leg::{Carrier, Leg};
 use crate::ring::Ring;
 use crate::sync::Ordering;
@@ -31,6 +32,12 @@ impl<'a> Inbound<'a> {
     pub fn peek_behind(&self, offset: u64, octets: &mut [u8]) -> Result<usize, Broken> {
         let Some((ring, start, available)) = self.next_ring()? else { return Ok(0) };
         Ok(self.copy(&ring, available.saturating_sub(offset), start.wrapping_add(offset), octets))
+    }
+
+    /// True if the reader has asked for TCP before it came to a ring. It comes to none any more: a sender on another host sends
+    /// no record then.
+    pub(super) fn asks_before_ring(&self) -> bool {
+        self.is_before_ring() && self.shared.reader.please.load(Ordering::Relaxed) == ASKED
     }
 
     /// The leg behind the current one and its start, if the sender has begun it.
