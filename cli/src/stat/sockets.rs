@@ -109,7 +109,7 @@ fn connections(answer: &Value, pid: Option<u32>) -> Result<(), Failure> {
     }
     if table.is_empty() {
         let whose = pid.map_or_else(String::new, |pid| format!(" of process {pid}"));
-        writeln!(std::io::stdout(), "no connection{whose} has left TCP")?;
+        writeln!(std::io::stdout(), "no open connection{whose} has left TCP")?;
         return Ok(());
     }
     table.print()
@@ -139,9 +139,10 @@ fn processes(answer: &Value, pid: Option<u32>) -> Result<(), Failure> {
 
 /// Prints a line for each remote host that the daemon has asked, or that has asked it.
 fn hosts(answer: &Value) -> Result<(), Failure> {
-    let mut table = Table::new(&["HOST", "LOCAL", "LANE", "CHANNELS"]);
+    let mut table = Table::new(&["HOST", "LOCAL", "LANE", "CHANNELS", "REASON"]);
     for host in list(&answer["hosts"]) {
-        table.push(["address", "local", "state", "channels"].map(|field| cell(&host[field])).into());
+        table
+            .push(["address", "local", "state", "channels", "reason"].map(|field| cell(&host[field])).into());
     }
     if table.is_empty() {
         return Ok(());

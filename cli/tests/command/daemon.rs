@@ -210,7 +210,7 @@ fn stat_shows_what_the_daemon_knows() {
     assert_eq!(answer["sums"]["seen"], 0);
     let text = run(&format!("stat sockets --dir {dir}"));
     assert_eq!((text.status, text.stderr.len()), (0, 0), "{text:?}");
-    assert!(text.stdout.iter().any(|line| line.contains("no connection has left TCP")), "{text:?}");
+    assert!(text.stdout.iter().any(|line| line.contains("no open connection has left TCP")), "{text:?}");
     let all = run(&format!("stat --dir {dir}"));
     assert!(all.stdout.iter().any(|line| line.contains(&name)), "{all:?}");
     let by_process = run(&format!("stat {} sockets --dir {dir}", daemon.id()));

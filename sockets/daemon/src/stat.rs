@@ -9,6 +9,7 @@ use weft_sockets::sync::Ordering;
 use weft_sockets::{Carrier, Leg};
 
 use crate::address::Address;
+use crate::hosts::why::Why;
 use crate::hosts::{Contact, Host};
 use crate::link::Channel;
 use crate::state::{Family, State};
@@ -175,6 +176,7 @@ fn tell_host(host: &Host) -> Value {
         "address": host.remote.to_string(),
         "local": host.local.to_string(),
         "state": state,
+        "reason": host.why.map(Why::name),
         "channels": host.channels.len(),
         "faults": host.faults,
     })
@@ -186,12 +188,14 @@ mod tests {
 
     use rustix::event::epoll;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use weft_rnic::CmEvent;
     use weft_sockets::end::allocate;
-    use weft_sockets::{Claim, Claimant, Digests, Slab, Status, Tuple, VERSION};
+    use weft_sockets::{Claim, Claimant, Digests, Hello, LaneKind, Proof, Slab, Status, Tuple, VERSION};
 
     use super::*;
     use crate::foreign::Foreign;
     use crate::hosts::Hosts;
+    use crate::hosts::rnic::Way;
     use crate::lanes::Lanes;
     use crate::rules::Rules;
 
@@ -231,6 +235,37 @@ mod tests {
         assert_eq!(told["processes"], json!([]));
         let (state, _) = asked(("198.51.100.1:80", "192.0.2.1:5000"));
         assert_eq!(section(&state)["hosts"], json!([]), "lanes lead to other networks");
+    }
+
+    #[test]
+    fn a_host_tells_why_there_is_no_lane() {
+        let (mut state, _) = asked(("198.51.100.1:80", "198.51.100.2:5000"));
+        let (fine, other) = (hello(VERSION), hello(VERSION + 1));
+        for (refusal, why) in [(fine, "key"), (other, "version"), (Vec::new(), "refused")] {
+            let hosts = state.hosts.as_mut().expect("lanes");
+            let name = hosts.known().next().expect("a host").name;
+            hosts.by_qp.insert((Way::Kernel, 77), name);
+            let event = CmEvent::Rejected { qp_num: 77, private_data: refusal.into(), peer_depths: None };
+            state.handle_lane_event(Way::Kernel, event, Duration::from_secs(2));
+            assert_eq!(section(&state)["hosts"][0]["reason"], why);
+        }
+    }
+
+    fn hello(version: u16) -> Vec<u8> {
+        let hello = Hello {
+            oldest: version,
+            newest: version,
+            kind: LaneKind::Interactive,
+            epoch: 1,
+            boot_id: [0; 16],
+            namespace: 1,
+            session: 0,
+            received: 0,
+            wire: None,
+            nonce: [0; 16],
+            proof: Proof::Wanted,
+        };
+        hello.encode()
     }
 
     #[test]

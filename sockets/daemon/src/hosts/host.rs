@@ -15,6 +15,7 @@ use crate::hosts::failure::Lost;
 use crate::hosts::half::Half;
 use crate::hosts::lane::{Lane, Message};
 use crate::hosts::rnic::Way;
+use crate::hosts::why::Why;
 use crate::link::Link;
 
 /// A remote host, or one that may be one.
@@ -25,6 +26,10 @@ pub(crate) struct Host {
     pub(crate) local: IpAddr,
     pub(crate) remote: IpAddr,
     pub(crate) contact: Contact,
+    /// Why there was no lane the last time. `None`: there is one, or nobody has asked.
+    pub(crate) why: Option<Why>,
+    /// What the operator was told of this host, once for each cause.
+    pub(crate) complaints: Vec<Why>,
     /// The name of the session with the other daemon, and its messages.
     pub(crate) session: Option<(u64, Session<Message>)>,
     /// When the session lost its lane.
@@ -102,6 +107,8 @@ impl Host {
             local,
             remote,
             contact: Contact::None(Duration::ZERO),
+            why: None,
+            complaints: Vec::new(),
             session: None,
             lost: None,
             due: None,

@@ -9,6 +9,7 @@ use crate::hosts::failure::Failure;
 use crate::hosts::host::{Contact, Host, Received};
 use crate::hosts::lane::RECEIVE;
 use crate::hosts::rnic::Way;
+use crate::hosts::why::Why;
 use crate::state::State;
 
 impl State {
@@ -30,7 +31,7 @@ impl State {
                 if let Some(host) = self.hosts.as_mut().and_then(|hosts| hosts.host(name)) {
                     host.faults += 1;
                 }
-                self.refuse_host(name, now);
+                self.refuse_host(name, Why::Rule, now);
             }
         }
     }

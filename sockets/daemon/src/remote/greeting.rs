@@ -4,6 +4,7 @@ use core::net::IpAddr;
 
 use weft_sockets::{Hello, LaneKind, NONCE_LEN, Proof, VERSION};
 
+use crate::hosts::why::Why;
 use crate::key::{Key, Opening, Party, Role};
 
 /// What a daemon answers to one that asks.
@@ -82,7 +83,16 @@ pub(crate) fn is_answer(
         }
 }
 
-fn is_known(theirs: &Hello) -> bool {
+/// Returns why a daemon with this hello and this one have no lane. A refusal without a hello tells nothing.
+pub(crate) fn why(theirs: Option<&Hello>) -> Why {
+    match theirs {
+        None => Why::Refused,
+        Some(theirs) if !is_known(theirs) => Why::Version,
+        Some(_) => Why::Key,
+    }
+}
+
+pub(crate) fn is_known(theirs: &Hello) -> bool {
     (theirs.oldest..=theirs.newest).contains(&VERSION) && theirs.kind == LaneKind::Interactive
 }
 

@@ -1,9 +1,11 @@
 //! How lanes are lost, and what comes of their sessions.
 
 use core::time::Duration;
+use std::io::Write;
 
 use crate::hosts::host::{Contact, Host};
 use crate::hosts::rnic::Way;
+use crate::hosts::why::Why;
 use crate::remote::opening::NOBODY;
 use crate::state::State;
 
@@ -19,8 +21,22 @@ impl State {
         }
     }
 
+    /// Notes why there is no lane to a host. The operator is told what only an operator can mend, once for each host.
+    pub(crate) fn note_why(&mut self, name: u64, why: Why) {
+        let Some(host) = self.hosts.as_mut().and_then(|hosts| hosts.host(name)) else { return };
+        host.why = Some(why);
+        if let Some(complaint) = why.complaint()
+            && !host.complaints.contains(&why)
+        {
+            host.complaints.push(why);
+            // Nobody has to read it: `weft stat sockets` shows the reason, too.
+            let _unread = writeln!(std::io::stderr(), "weft daemon: no lane to {}: {complaint}", host.remote);
+        }
+    }
+
     /// Ends the lane and the session with a host whose daemon broke a rule, or is silent.
-    pub(crate) fn refuse_host(&mut self, name: u64, now: Duration) {
+    pub(crate) fn refuse_host(&mut self, name: u64, why: Why, now: Duration) {
+        self.note_why(name, why);
         self.drop_lane(name, now + NOBODY);
         self.end_session(name);
     }

@@ -11,6 +11,7 @@ use crate::hosts::host::{Contact, Host, OnWire, Opening, Received};
 use crate::hosts::key;
 use crate::hosts::lane::Lane;
 use crate::hosts::rnic::Way;
+use crate::hosts::why::Why;
 use crate::remote::greeting::{self, Addresses, Answer};
 use crate::routes;
 use crate::state::{Family, State};
@@ -129,6 +130,8 @@ impl State {
             hosts.by_qp.insert((Way::Kernel, lane.qp.number()), name);
             let opening = Opening { lane, is_asking: true, nonce, challenge, wire: None };
             host.contact = Contact::Opening(opening);
+        } else {
+            self.note_why(name, Why::NoRoute);
         }
     }
 
@@ -161,11 +164,15 @@ impl State {
                         self.drop_lane(name, now);
                         self.open_lane(name, Some(nonces), now);
                     }
-                    None => self.lose_lane(name, now),
+                    None => {
+                        self.note_why(name, greeting::why(Hello::decode(&private_data).as_ref()));
+                        self.lose_lane(name, now);
+                    }
                 }
             }
             CmEvent::ConnectError { qp_num, reason: ConnectFailure::Refused } if way == Way::Kernel => {
                 if let Some(name) = self.host_of(way, qp_num) {
+                    self.note_why(name, Why::NoDaemon);
                     self.bury_daemon(name, now);
                 }
             }
@@ -177,18 +184,27 @@ impl State {
                     // The other daemon asked for memory that it was not given.
                     host.faults += 1;
                 }
-                self.end_lane(way, qp_num, now);
+                self.end_lane(way, qp_num, Why::Lost, now);
             }
-            CmEvent::ConnectError { qp_num, .. } => self.end_lane(way, qp_num, now),
+            CmEvent::ConnectError { qp_num, reason } => {
+                let why = match reason {
+                    ConnectFailure::Unreachable => Why::NoRoute,
+                    ConnectFailure::TimedOut => Why::NoAnswer,
+                    ConnectFailure::Refused => Why::NoDaemon,
+                    ConnectFailure::Closed | ConnectFailure::Protocol(_) => Why::Refused,
+                };
+                self.end_lane(way, qp_num, why, now);
+            }
             CmEvent::StreamRequest(_) | CmEvent::StreamReady { .. } | CmEvent::StreamFailed { .. } => {}
         }
     }
 
     /// A connection has ended.
-    fn end_lane(&mut self, way: Way, qp_num: u32, now: Duration) {
+    fn end_lane(&mut self, way: Way, qp_num: u32, why: Why, now: Duration) {
         if let Some(name) = self.host_of(way, qp_num)
             && !(way == Way::Kernel && self.is_past_greeting(name))
         {
+            self.note_why(name, why);
             self.lose_lane(name, now);
         }
     }
@@ -200,7 +216,7 @@ impl State {
         let theirs = Hello::decode(private_data)?;
         match &hosts.host(name)?.contact {
             Contact::Opening(Opening { is_asking: true, challenge: None, nonce, .. })
-                if has_key && theirs.proof == Proof::Wanted =>
+                if has_key && theirs.proof == Proof::Wanted && greeting::is_known(&theirs) =>
             {
                 Some((*nonce, theirs.nonce))
             }
@@ -224,7 +240,12 @@ impl State {
         let challenge = host.challenge.take();
         let proof = match greeting::answer(own_key.as_ref(), &theirs, addresses, challenge) {
             Answer::Accept(proof) => proof,
-            Answer::Refuse => return Err(NOTHING()),
+            Answer::Refuse => {
+                // The other daemon reads from the hello why it is refused.
+                self.note_why(name, greeting::why(Some(&theirs)));
+                let proof = if own_key.is_some() { Proof::Wanted } else { Proof::Without };
+                return Err(self.hello(name, [0; NONCE_LEN], proof, None).unwrap_or_default());
+            }
             Answer::Challenge => {
                 let nonce = crate::kernel::random().map_err(|_| NOTHING())?;
                 host.challenge = Some(nonce);
@@ -273,7 +294,10 @@ impl State {
             });
             let way = theirs.and_then(|theirs| theirs.wire).map_or(Way::Kernel, |_| Way::Wire);
             let met = theirs.filter(|theirs| self.meet(name, theirs, way, now).is_some());
-            let Some(theirs) = met else { return self.drop_lane(name, now + NOBODY) };
+            let Some(theirs) = met else {
+                self.note_why(name, greeting::why(Hello::decode(private_data).as_ref()));
+                return self.drop_lane(name, now + NOBODY);
+            };
             if let Some(remote) = theirs.wire {
                 return self.connect_on_wire(name, remote, theirs.nonce, now);
             }
@@ -281,7 +305,7 @@ impl State {
             return;
         }
         let Some(host) = self.hosts.as_mut().and_then(|hosts| hosts.host(name)) else { return };
-        host.lost = None;
+        (host.lost, host.why) = (None, None);
         let contact = core::mem::replace(&mut host.contact, Contact::None(Duration::ZERO));
         host.contact = match contact {
             Contact::Opening(Opening { lane, .. }) => Contact::Up(lane),

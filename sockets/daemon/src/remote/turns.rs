@@ -11,6 +11,7 @@ use crate::hosts::channel::Channel;
 use crate::hosts::failure::Failure;
 use crate::hosts::host::Host;
 use crate::hosts::lane::Message;
+use crate::hosts::why::Why;
 use crate::state::State;
 
 /// What became of a look at a channel.
@@ -107,7 +108,7 @@ impl State {
         self.put_host(host);
         if is_silent {
             // The daemon may be stopped. Its kernel takes what is sent.
-            self.refuse_host(name, now);
+            self.refuse_host(name, Why::Silent, now);
         } else if lost {
             self.lose_lane(name, now);
         }

@@ -85,7 +85,7 @@ impl State {
                 nonce,
                 ..
             }) if !is_asking || Hello::decode(private_data).is_some_and(|theirs| theirs.nonce == nonce) => {
-                host.lost = None;
+                (host.lost, host.why) = (None, None);
                 Contact::Up(lane)
             }
             Contact::Opening(_) => return self.lose_lane(name, now),

@@ -68,13 +68,22 @@ impl Stranger {
         space.run(|| self.ask([10, 77, 1, 9], private_data))
     }
 
+    /// Asks the daemon of the first host for a lane, and returns what it says when it refuses.
+    fn refusal(&self, space: &Space, private_data: &[u8]) -> Option<Box<Hello>> {
+        space.run(|| self.answer([10, 77, 1, 9], private_data)).expect_err("a refusal")
+    }
+
     fn ask(&self, remote: [u8; 4], private_data: &[u8]) -> Option<Hello> {
+        self.answer(remote, private_data).ok()
+    }
+
+    fn answer(&self, remote: [u8; 4], private_data: &[u8]) -> Result<Hello, Option<Box<Hello>>> {
         let remote = SocketAddr::from((remote, Lanes::PORT));
         let param = ConnParam { private_data, peer_to_peer: Some(true), ..ConnParam::NONE };
         self.device.connect(&self.events, &self.qp, remote, param).expect("a way");
         match self.events.wait(Some(HANG)).expect("an answer") {
-            CmEvent::Established { private_data, .. } => Some(Hello::decode(&private_data).expect("a hello")),
-            CmEvent::Rejected { .. } => None,
+            CmEvent::Established { private_data, .. } => Ok(Hello::decode(&private_data).expect("a hello")),
+            CmEvent::Rejected { private_data, .. } => Err(Hello::decode(&private_data).map(Box::new)),
             other => panic!("{other:?}"),
         }
     }
@@ -241,6 +250,8 @@ fn a_daemon_without_the_key_has_no_lane() {
     for proof in [Proof::Without, Proof::Wanted, Proof::Given([5; 32]), Proof::Given([6; 32])] {
         assert_eq!(Stranger::new(&far).greet(&far, &Hello { proof, ..hello() }.encode()), None, "{proof:?}");
     }
+    let refusal = Stranger::new(&far).refusal(&far, &hello().encode()).expect("a hello that says why");
+    assert_eq!(refusal.proof, Proof::Wanted);
 }
 
 /// A wire says nothing of who is there. Only a greeting by the hosts' TCP does.
