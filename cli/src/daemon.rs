@@ -18,7 +18,7 @@ use crate::usage::number;
 
 mod notify;
 
-/// Give shared memory to the two ends of connections, for programs under `weft sockets`.
+/// Bring together the two ends of TCP connections of programs under `weft sockets`, in this host and between hosts.
 ///
 /// Programs of the same user find the daemon by its address. A daemon of root serves all users of the network namespace.
 /// `weft sockets` starts one if none answers, so this command is for settings of your own. It runs until SIGTERM or SIGINT;

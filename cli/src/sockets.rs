@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::library::Libraries;
 use crate::usage::number;
 
-/// Run a program whose TCP connections go through shared memory, and to other hosts by RDMA, instead of the kernel's TCP.
+/// Run an unmodified program: its TCP connections go through shared memory, and by RDMA to other hosts.
 ///
 /// A preloaded library moves a connection's octets to shared memory when both ends run under `weft sockets` and all
 /// their calls can be followed. Every other connection stays on TCP, with the same results. A daemon of the user brings
@@ -70,8 +70,9 @@ pub struct Args {
     #[arg(long, value_name = "NAME", value_parser = daemon::address)]
     pub daemon: Option<String>,
     /// Take connections to the hosts of these networks off TCP, too: their daemons and this user's exchange the octets by
-    /// RDMA. `on-link` is all that this host reaches without a gateway. The default is no other host
-    #[arg(long, value_name = "CIDR[,CIDR...]|on-link")]
+    /// RDMA. `on-link` is all that this host reaches without a gateway. `none` is no other host, which is the
+    /// default; a daemon that runs already keeps its lanes
+    #[arg(long, value_name = "CIDR[,CIDR...]|on-link|none")]
     pub lanes: Option<Networks>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]

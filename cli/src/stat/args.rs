@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-/// Counters and objects of the devices in running processes, as `rdma statistic` and `rdma resource` show them, and the
-/// connections that daemons know.
+/// Show the counters and objects of running processes, and the connections of programs under `weft sockets`.
 ///
 /// A process answers if it was started with WEFT_STAT=1, or if it has started a weft_stat::Server. It listens
 /// on a Unix socket in $XDG_RUNTIME_DIR/weft, or without that variable in /tmp/weft-UID, and answers its own user and
@@ -19,7 +18,20 @@ use clap::{Parser, ValueEnum};
   weft stat 4711 mr --stags     its memory with the STags, which are a secret towards peers
   weft stat 4711-1 cq --json    the completion queues of its second device, for machines
   weft stat sockets             the connections of programs under `weft sockets`, and why others stay on TCP
-  weft stat 4711 sockets        those of process 4711, or all if it is a daemon")]
+  weft stat 4711 sockets        those of process 4711, or all if it is a daemon
+
+Columns of `weft stat sockets`, connections that are open and have left TCP:
+  LOCAL, PEER             the addresses of both ends
+  PIDS, PEER-PIDS         the processes that hold each end; - is an end on another host, whose address is that of PEER
+  SENDS-BY, READS-BY      what carries a direction now: tcp, memory, or rdma to another host
+  SENT, READ, BY-RING     octets in all, and those of them that did not go by TCP
+  WINDOW, UNREAD          octets of the ring for what is sent, and those in it that the reader has not taken
+  SPINS, YIELDS, SLEEPS, WAKES   how often a wait spun, yielded and slept, and how often this end woke the other one
+  REASON                  why a direction is on TCP
+Columns of its table of processes: connections that were SEEN and CLAIMED, octets by rings, and ON-TCP, how many
+connections stayed there for which reason. Columns of its table of hosts: LANE is up, opening or none, and REASON says
+why there is none: no-daemon, no-route, no-answer, key, version, refused, rule, silent or lost. docs/sockets.md explains
+all reasons.")]
 pub struct Args {
     /// The process, or one device of it as PID-N; without it all are listed. Or the word sockets
     #[arg(value_name = "PID", value_parser = subject)]
