@@ -344,6 +344,8 @@ fn look_at_anchor(call: &Call, buffers: Buffers<'_>, taken: usize) -> Step {
 /// Receives what the kernel's socket below an empty ring has: its end, an error, or octets that do not belong there.
 fn ask_anchor(call: &Call, inbound: &Inbound<'_>, buffers: Buffers<'_>) -> Result<Step, Broken> {
     let told = anchor::look(call.descriptor);
+    // Another reader may have come to a ring since the news were looked at. In a ring they may not count yet.
+    let hides = overtaken::hides_now(&call.stream, call.descriptor);
     // Between the kernel's word and the look at the ring: the octets come before the word of their end.
     let is_final = inbound.end().is_some();
     let is_lost = overtaken::is_late(&call.stream);
@@ -355,6 +357,7 @@ fn ask_anchor(call: &Call, inbound: &Inbound<'_>, buffers: Buffers<'_>) -> Resul
         }
         // What came to the ring since the look comes first.
         _ if inbound.source()? != EMPTY => Step::Moved(0),
+        _ if hides => Step::Nothing,
         Anchor::Foreign => {
             call.stream.end.stay(Reason::Foreign);
             from_kernel(call, buffers, 0, u64::MAX)
@@ -386,7 +389,32 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     use super::*;
+    use crate::overtaken::tests::Far;
     use crate::{buffers, family, transfer};
+
+    #[test]
+    fn an_end_that_another_reader_has_left_to_the_ring_does_not_count_yet() {
+        let _turn = family::turn();
+        for told_before in [false, true] {
+            let far = Far::new(0x600f);
+            far.end_early();
+            // While this thread looked at the kernel's news, they were of TCP. Another thread has come to the ring since.
+            let call = far.call(libc::MSG_DONTWAIT);
+            if told_before {
+                assert!(overtaken::is_early(&call.stream));
+            }
+            let ask = || {
+                buffers::with_own(&mut [0; 8], |buffers| {
+                    in_inbound(&call, |inbound| ask_anchor(&call, inbound, buffers))
+                })
+            };
+            assert_eq!(ask(), Step::Nothing);
+            far.from_there.write(b"abc").expect("room");
+            far.from_there.finish().expect("a sound link");
+            assert_eq!((ask(), far.receive(), ask()), (Step::Moved(0), 3, Step::End));
+            far.forget(0x600f);
+        }
+    }
 
     #[test]
     fn behind_a_broken_rule_calls_answer_as_behind_a_reset() {

@@ -343,6 +343,8 @@ impl End {
     fn ask_anchor(&self, inbound: &Inbound<'_>, len: usize) -> Result<Step, Broken> {
         enter_kernel();
         let look = self.world.kernel.borrow_mut().look(self.socket());
+        // Another reader may have come to a ring since the news were looked at. In a ring they may not count yet.
+        let hides = self.hides();
         // Before the look at the ring: the octets come before the word of their end.
         let is_final = inbound.end().is_some();
         let is_lost = self.is_late();
@@ -354,6 +356,7 @@ impl End {
             }
             // What came to the ring since the look comes first.
             _ if inbound.source()? != EMPTY => Step::Moved(0),
+            _ if hides => Step::Nothing,
             Anchor::Foreign => {
                 self.words().stay(Reason::Foreign);
                 self.receive_by_kernel(len)
