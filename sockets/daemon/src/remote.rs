@@ -62,7 +62,7 @@ impl State {
             let Some(hosts) = self.hosts.as_mut().filter(|_| turns > 0) else { break };
             let now = nanoseconds(now);
             if is_busy {
-                wait = wait.take().and_then(|wait| hosts.pace.end(&wait, now)).and(None);
+                wait.take().map(|wait| hosts.pace.end(&wait, now));
                 continue;
             }
             let wait = wait.get_or_insert_with(|| hosts.pace.begin(now, ALONE));
