@@ -22,6 +22,8 @@ pub struct Situation {
     pub is_in_stream: bool,
     /// The longest spin. 0: this thread never spins.
     pub bound: u64,
+    /// The thread lets others run between its looks.
+    pub is_yielding: bool,
 }
 
 /// One wait, from the first look that found nothing on.
@@ -34,6 +36,10 @@ pub struct Wait {
     latest: Option<Step>,
     is_disturbed: bool,
     is_in_stream: bool,
+    /// A longer time between two looks of a spin means that a thread that takes no part ran on this CPU.
+    gap: u64,
+    /// How long a thread does not spin after such a gap.
+    rest: u64,
 }
 
 /// What a thread does before it looks again.
@@ -69,7 +75,7 @@ impl Pace {
     /// Begins a wait.
     #[must_use]
     pub const fn begin(&self, now: u64, situation: Situation) -> Wait {
-        let Situation { is_same_cpu, is_in_stream, bound } = situation;
+        let Situation { is_same_cpu, is_in_stream, bound, is_yielding } = situation;
         let spin = if is_in_stream { IN_STREAM } else { self.budget };
         let is_idle = is_same_cpu || now < self.busy_until;
         let spin = if is_idle || bound == 0 {
@@ -86,14 +92,25 @@ impl Pace {
         } else {
             0
         };
-        Wait { began: now, looked: now, spin, yields, latest: None, is_disturbed: false, is_in_stream }
+        let (gap, rest) = if is_yielding { (LONG_GAP, LONG_REST) } else { (GAP, REST) };
+        Wait {
+            began: now,
+            looked: now,
+            spin,
+            yields,
+            latest: None,
+            is_disturbed: false,
+            is_in_stream,
+            gap,
+            rest,
+        }
     }
 
     /// Learns from a wait, once its thread has found something, or before it sleeps. Returns what the wait came to:
     /// `None` if the thread found something at its first look.
     pub fn end(&mut self, wait: &Wait, now: u64) -> Option<Step> {
         if wait.is_disturbed || wait.is_late(now) {
-            self.busy_until = now.saturating_add(BUSY);
+            self.busy_until = now.saturating_add(wait.rest);
         }
         match wait.latest {
             Some(Step::Spin) if !wait.is_in_stream => self.pay(),
@@ -147,7 +164,7 @@ impl Wait {
 
     /// True if another thread ran on this CPU since the look before.
     fn is_late(&self, now: u64) -> bool {
-        now.saturating_sub(self.looked) > GAP && self.latest == Some(Step::Spin)
+        now.saturating_sub(self.looked) > self.gap && self.latest == Some(Step::Spin)
     }
 }
 
@@ -164,16 +181,19 @@ const SLEEPS: u32 = 64;
 const IN_STREAM: u64 = 2 * MICROSECOND;
 const YIELDS_IN_STREAM: u32 = 20;
 const YIELDS_ON_CPU: u32 = 2;
-/// A longer time between two looks of a spin means that another thread ran on this CPU.
 const GAP: u64 = 30 * MICROSECOND;
-/// How long a thread does not spin after such a gap.
-const BUSY: u64 = 1000 * MICROSECOND;
+const REST: u64 = 1000 * MICROSECOND;
+/// The gap and the rest of a thread that yields. The others of an exchange run for a shorter time. A thread that computes
+/// keeps the CPU for milliseconds, while a sleeper would be woken before its slice ends: so yielding is dear beside it.
+const LONG_GAP: u64 = 300 * MICROSECOND;
+const LONG_REST: u64 = 100_000 * MICROSECOND;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALONE: Situation = Situation { is_same_cpu: false, is_in_stream: false, bound: LONGEST };
+    const ALONE: Situation =
+        Situation { is_same_cpu: false, is_in_stream: false, bound: LONGEST, is_yielding: false };
     const ON_CPU: Situation = Situation { is_same_cpu: true, ..ALONE };
     const IN_STREAM: Situation = Situation { is_in_stream: true, ..ALONE };
 
@@ -281,7 +301,7 @@ mod tests {
         assert_eq!(wait.next(start), Step::Spin);
         assert_eq!(wait.next(start + GAP + 1), Step::Sleep);
         pace.end(&wait, start + GAP + 1);
-        let again = start + GAP + 1 + BUSY;
+        let again = start + GAP + 1 + REST;
         assert_eq!(sleep(&mut pace, again - 1, ALONE), (0, 0));
         assert_eq!(sleep(&mut pace, again, ALONE), (10, 0));
         let mut wait = pace.begin(again, ALONE);
@@ -304,6 +324,21 @@ mod tests {
         assert_eq!(sleep(&mut pace, 0, IN_STREAM), (2, 20));
         assert_eq!(sleep(&mut pace, 0, Situation { is_same_cpu: true, ..IN_STREAM }), (0, 20));
         assert_eq!(sleep(&mut pace, 0, ALONE), (20, 0), "that teaches nothing about other waits");
+    }
+
+    #[test]
+    fn a_thread_that_yields_is_disturbed_by_long_gaps_alone_and_rests_longer() {
+        let situation = Situation { is_yielding: true, ..ALONE };
+        let mut pace = Pace::new();
+        pace.pay();
+        pace.pay();
+        let mut wait = pace.begin(0, situation);
+        assert_eq!((wait.next(0), wait.next(GAP + 1)), (Step::Spin, Step::Spin));
+        assert_eq!(wait.next(GAP + 1 + LONG_GAP + 1), Step::Sleep);
+        let now = GAP + 1 + LONG_GAP + 1;
+        pace.end(&wait, now);
+        assert_eq!(sleep(&mut pace, now + LONG_REST - MICROSECOND, situation), (0, 0));
+        assert!(sleep(&mut pace, now + LONG_REST, situation).0 > 0);
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl State {
                 wait.take().map(|wait| hosts.pace.end(&wait, now));
                 continue;
             }
-            let wait = wait.get_or_insert_with(|| hosts.pace.begin(now, ALONE));
+            let wait = wait.get_or_insert_with(|| hosts.pace.begin(now, WAIT));
             if wait.next(now) == Step::Sleep {
                 hosts.pace.end(wait, now);
                 break;
@@ -141,7 +141,8 @@ impl State {
 }
 
 /// The daemon's waits. The writer of the next message is another thread, and maybe far.
-const ALONE: Situation = Situation { is_same_cpu: false, is_in_stream: false, bound: LONGEST };
+const WAIT: Situation =
+    Situation { is_same_cpu: false, is_in_stream: false, bound: LONGEST, is_yielding: true };
 /// After this time without work, the other daemons hear how far all readers are. An answer mostly comes sooner, and then
 /// a message of its own would only take time from it.
 const QUIET: Duration = Duration::from_millis(1);

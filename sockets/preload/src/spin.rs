@@ -31,7 +31,7 @@ impl Spin {
     pub(crate) fn new(is_same_cpu: bool, is_in_stream: bool, may_spin: bool) -> Self {
         let now = clock::now();
         let bound = if may_spin { bound() } else { 0 };
-        let wait = PACE.get().begin(now, Situation { is_same_cpu, is_in_stream, bound });
+        let wait = PACE.get().begin(now, Situation { is_same_cpu, is_in_stream, bound, is_yielding: false });
         Self { wait, kernel: ASKED.get() + KERNEL }
     }
 
