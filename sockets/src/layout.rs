@@ -87,7 +87,8 @@ pub struct Reader {
     pub waiter: AtomicU32,
     /// 0, or [`MODE_NO_FENCE`].
     pub mode: AtomicU32,
-    /// [`ASKED`] once the reader wants the stream back on TCP, [`LOST`] once the daemon has nobody to carry it to.
+    /// [`ASKED`] once the reader wants the stream back on TCP, [`LOST`] or [`LOST_BEFORE_RING`] once the daemon has nobody
+    /// to carry it to.
     pub please: AtomicU32,
     /// Not 0 once the reader wants to tell which of several rings had octets first.
     pub stamps: AtomicU32,
@@ -376,6 +377,8 @@ pub const COMMITTED: u32 = 3;
 pub const ASKED: u32 = 1;
 /// [`Reader::please`]: the daemon lets go of a direction between hosts.
 pub const LOST: u32 = 2;
+/// [`Reader::please`]: the same, and the sender has begun no ring, though the reader has attached.
+pub const LOST_BEFORE_RING: u32 = 3;
 /// [`Reader::mode`]: the sender needs no fence before it looks for a sleeper. All-zero memory asks for the fence.
 pub const MODE_NO_FENCE: u32 = 1;
 /// [`Reader::waiter`]: the daemon rings all that sleep.

@@ -13,7 +13,7 @@
 use crate::broken::Broken;
 use crate::end::RECORD;
 use crate::inbound::Inbound;
-use crate::layout::{ASKED, ATTACHED, COMMITTED, DECLINED, FINAL, LOWERED, RESET};
+use crate::layout::{ASKED, ATTACHED, COMMITTED, DECLINED, FINAL, LOST, LOST_BEFORE_RING, LOWERED, RESET};
 use crate::leg::{Carrier, Leg, MAX_LOG2};
 use crate::outbound::Outbound;
 use crate::sync::{Ordering, fence};
@@ -94,6 +94,59 @@ impl Outbound<'_> {
         }
         self.shared.reader.attached.store(DECLINED, Ordering::Release);
         Ok(true)
+    }
+
+    /// True if the reader waits for a ring that this sender has not begun and will not begin: nobody carries its octets any
+    /// more. Without a [word](Self::renounce) the reader cannot tell that from a ring of which it has not heard.
+    #[must_use]
+    pub fn is_awaited_in_vain(&self) -> bool {
+        self.is_before_ring() && self.shared.reader.please.load(Ordering::Acquire) == LOST_BEFORE_RING
+    }
+
+    /// True if the reader waits for a ring that this sender has not begun.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.is_before_ring() && self.shared.reader.attached.load(Ordering::Acquire) == ATTACHED
+    }
+
+    /// True if the sender has begun no ring, and the stream goes on.
+    fn is_before_ring(&self) -> bool {
+        let flags = self.shared.producer.flags.load(Ordering::Relaxed);
+        self.own.leg() == Leg::default() && flags & (FINAL | RESET) == 0
+    }
+
+    /// Stays on TCP for good behind a [record](Self::record), though the reader [waits](Self::is_awaited) for a ring. Returns
+    /// false if no record is due: the reader waits for none, or asks for TCP already. The gate has to be closed.
+    #[must_use]
+    pub fn renounce(&self) -> bool {
+        let attached = &self.shared.reader.attached;
+        let is_early =
+            attached.compare_exchange(ATTACHED, DECLINED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if !self.is_before_ring() || !is_early && !self.is_awaited_in_vain() {
+            return false;
+        }
+        // As in `depart`.
+        self.shared.producer.flags.fetch_or(LOWERED, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if self.shared.reader.please.load(Ordering::Acquire) == ASKED {
+            return false;
+        }
+        let (leg, start) = (self.own.leg(), self.own.written.load(Ordering::Relaxed));
+        let next = leg.next(Carrier::Tcp);
+        self.own.before.store(leg.to_word(), Ordering::Relaxed);
+        self.own.starts[usize::from(next.number & 1)].store(start, Ordering::Relaxed);
+        self.own.head.store(start, Ordering::Relaxed);
+        self.own.leg.store(next.to_word(), Ordering::Release);
+        // Behind the leg: the record names its start.
+        self.own.flags.fetch_or(RECORD, Ordering::Relaxed);
+        self.republish();
+        true
+    }
+
+    /// Sends no record to a reader that waits in vain, since it may not be sent for good.
+    pub fn keep_silent(&self) {
+        let please = &self.shared.reader.please;
+        let _asked = please.compare_exchange(LOST_BEFORE_RING, LOST, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// Goes on with a [departure](Self::depart) in the middle of which a process was killed: no daemon carries this ring any

@@ -9,7 +9,7 @@ use weft_sockets::{Outbound, Sink, Source};
 use crate::call::{Call, Step};
 use crate::clock::{self, Limit};
 use crate::ends::{self, Stream};
-use crate::{anchor, backlog, calls, channel, overtaken, sets, transfer, wake, watch};
+use crate::{anchor, backlog, calls, channel, overtaken, port, sets, transfer, upgrade, wake, watch};
 
 /// Before the kernel closes a descriptor: forgets it. If it is the last one of an end, tells the other end.
 pub(crate) fn close(descriptor: c_int) {
@@ -98,11 +98,30 @@ fn finish(call: &Call) {
     if is_offered && channel::offered_outbound(&call.stream).is_some() {
         transfer::send_nested(call);
         backlog::obey(call.descriptor, &call.stream);
+        renounce(call);
         wait_for_room(call);
         let until = Limit::behind(Some(clock::span(FULL_BUFFER)));
         while finish_now(call, until.is_over()) == Step::Nothing {
             calls::pause(until.left_at_most(PAUSE));
         }
+    }
+}
+
+/// Tells a far reader that waits for a ring that none comes, if nobody else can: it could not tell the end of the stream from
+/// a loss. A socket that blocks waits for a while until all octets have arrived.
+fn renounce(call: &Call) {
+    let (descriptor, stream) = (call.descriptor, &call.stream);
+    if !stream.end.has(FAR) {
+        return;
+    }
+    let until = Limit::behind(Some(clock::span(LAST_OCTETS)));
+    while !upgrade::renounce(stream, descriptor, true)
+        && !call.is_nonblocking()
+        && calls::queued(descriptor, libc::TIOCOUTQ).is_ok_and(|octets| octets > 0)
+        && anchor::news(descriptor) & (libc::POLLERR | libc::POLLHUP) == 0
+        && !until.is_over()
+    {
+        calls::pause(until.left_at_most(PAUSE));
     }
 }
 
@@ -145,13 +164,16 @@ fn finish_now(call: &Call, is_last: bool) -> Step {
 
 /// True if the last octets of a far end's stream are to go by the kernel's socket, too: its program may end now, and its
 /// daemon or the lane before they have arrived. They have to fit into the kernel's buffer, and the record before them has to
-/// be expected.
+/// be expected. A dead daemon has not told the reader of the ring: it looks for a record.
 fn may_depart(call: &Call, outbound: &Outbound<'_>) -> bool {
     let is_silent = || calls::queued(call.descriptor, libc::TIOCOUTQ) == Ok(0);
-    if !call.stream.end.has(FAR) || outbound.sink() != Sink::Ring || !outbound.is_adopted() || !is_silent() {
+    if !call.stream.end.has(FAR) || outbound.sink() != Sink::Ring || !is_silent() {
         return false;
     }
-    outbound.unread().is_ok_and(|octets| octets > 0 && fits(call.descriptor, octets))
+    let is_unknown = !outbound.was_adopted() && !port::has_daemon();
+    let is_expected = is_unknown || outbound.is_adopted();
+    is_expected
+        && outbound.unread().is_ok_and(|octets| (octets > 0 || is_unknown) && fits(call.descriptor, octets))
 }
 
 /// True if the kernel's buffer has room for so many octets. It is made larger for the last octets of a stream.

@@ -60,6 +60,15 @@ impl Far {
         Self { ends, own, other, from_there, to_there }
     }
 
+    /// Takes another socket of the kernel's for this end.
+    pub(crate) fn take_socket(&mut self, own: TcpStream) {
+        table::replace(self.own.as_raw_fd(), Entry::Unknown);
+        let cookie = rustix::net::sockopt::socket_cookie(&own).expect("a socket");
+        self.ends[0].end.identity.cookie.store(cookie, Ordering::Relaxed);
+        table::replace(own.as_raw_fd(), Entry::Stream(self.ends[0].handle));
+        self.own = own;
+    }
+
     /// A ring begins on the other host.
     fn begin(&self) {
         assert_eq!((self.from_there.commit(), self.from_there.begin_leg(ring(64))), (true, Ok(true)));
@@ -94,7 +103,7 @@ impl Far {
     }
 
     /// Time passes since the kernel's socket told its end.
-    fn wait_in_vain(&self) {
+    pub(crate) fn wait_in_vain(&self) {
         let early = &self.ends[0].end.inbound.early;
         assert_ne!(early.load(Ordering::Relaxed), 0, "nobody has told the end");
         early.store(ends::milliseconds().wrapping_sub(PATIENCE), Ordering::Relaxed);

@@ -6,7 +6,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{Ordering, fence};
 
 use weft_sockets::end::{
-    Attach, FAR, FOREIGN, MORE, Phase, SHUT, STAYS, STUCK, State, Switch, Traffic, WIDE,
+    Attach, FAR, FOREIGN, MORE, PASSED, Phase, SHUT, STAYS, STUCK, State, Switch, Traffic, WIDE,
 };
 use weft_sockets::layout::{ATTACHED, DECLINED, End, OwnOutbound};
 use weft_sockets::{Carrier, Gate, Inbound, Leg, Reason};
@@ -18,7 +18,9 @@ use crate::port::{self, Event, Offer, Sent};
 use crate::section::Section;
 use crate::sleep;
 use crate::trace::trace;
-use crate::{calls, channel, ends, family, filter, first, peers, policy, real, record, sets, wake, watch};
+use crate::{
+    backlog, calls, channel, ends, family, filter, first, peers, policy, real, record, sets, wake, watch,
+};
 
 /// Reads the daemon's mail, if there is any.
 #[inline]
@@ -77,6 +79,55 @@ pub(crate) fn step(stream: &Stream, descriptor: c_int) {
             switch(stream, descriptor);
         }
     }
+    if stream.end.has(FAR) {
+        let _later = renounce(stream, descriptor, false);
+    }
+}
+
+/// Tells a reader on another host that the ring for which it waits never comes, by a record in the kernel's stream. That is
+/// due once nobody carries octets to it, and with `is_last`, before the end of the stream, if the daemon is dead. Returns
+/// false if the record can go out later: it is sent only if all octets before it have arrived.
+pub(crate) fn renounce(stream: &Stream, descriptor: c_int, is_last: bool) -> bool {
+    let end = stream.end;
+    if end.outbound.leg().number != 0 || end.state().phase != Phase::Offered {
+        return true;
+    }
+    let Some(outbound) = channel::offered_outbound(stream) else { return true };
+    let is_dead = || is_last && outbound.is_awaited() && !port::has_daemon();
+    // Another program may have a socket that was passed on, or went back to TCP for another reason.
+    let is_others = end.has(PASSED) || end.has(STAYS) && end.reason() != Some(Reason::Lane);
+    if is_others || !outbound.is_awaited_in_vain() && !is_dead() {
+        return true;
+    }
+    let is_silent = || calls::queued(descriptor, libc::TIOCOUTQ) == Ok(0);
+    // Children may not know the link.
+    if !stream.is_held_alone() {
+        return true;
+    }
+    if !is_silent() {
+        return false;
+    }
+    let Some(section) = Section::of_outbound(stream, &outbound) else { return false };
+    let gate = Gate::new(&end.outbound.inside, false);
+    let mut is_done = false;
+    if gate.try_close() {
+        let decision = if is_silent() { decide_switch(stream, descriptor, Some(true)) } else { None };
+        is_done = decision.is_some();
+        match decision {
+            Some(Ok(_)) if outbound.renounce() => {
+                end.stay(Reason::Lane);
+                let _is_out = backlog::send(descriptor, stream, &outbound);
+                trace!("{descriptor}: sends by TCP for good from {}", written(stream));
+            }
+            Some(Err(_)) => {
+                outbound.keep_silent();
+                gate.open();
+            }
+            _ => gate.open(),
+        }
+    }
+    section.leave();
+    is_done
 }
 
 /// Claims an end if that is worth it.
@@ -349,7 +400,8 @@ fn switch(stream: &Stream, descriptor: c_int) {
     let Some(outbound) = channel::offered_outbound(stream) else { return };
     let is_fixed = end.outbound.flags.load(Ordering::Relaxed) & (SHUT | STUCK) != 0;
     // Children may not know the link: they must not meet a closed gate.
-    if is_fixed || outbound.is_attached().is_none() || !stream.is_held_alone() {
+    let is_vain = end.has(FAR) && outbound.is_awaited_in_vain();
+    if is_fixed || is_vain || outbound.is_attached().is_none() || !stream.is_held_alone() {
         return;
     }
     let Some(section) = Section::of_outbound(stream, &outbound) else { return };
@@ -424,6 +476,10 @@ fn packed(carrier: Carrier) -> u64 {
 const SECOND: u64 = 1_000_000_000;
 /// Calls until a daemon is looked for again.
 const PAUSE: u32 = 1000;
+
+#[cfg(test)]
+#[path = "renounce_tests.rs"]
+mod renounce_tests;
 
 #[cfg(test)]
 mod tests {

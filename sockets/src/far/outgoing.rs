@@ -3,7 +3,9 @@
 use crate::broken::Broken;
 use crate::far::notice::{NoticeKind, PROMISED};
 use crate::far::{low_half, widen};
-use crate::layout::{ASKED, ATTACHED, COMMITTED, DECLINED, Direction, FINAL, LOST, LOWERED, RESET};
+use crate::layout::{
+    ASKED, ATTACHED, COMMITTED, DECLINED, Direction, FINAL, LOST, LOST_BEFORE_RING, LOWERED, RESET,
+};
 use crate::leg::{Carrier, Leg, RingPlace};
 use crate::sync::{Ordering, fence};
 use crate::waiter::{Sleepers, WaiterName};
@@ -105,15 +107,17 @@ impl Outgoing {
 
     /// Asks the sender to go back to TCP behind a [record](crate::Record), because nobody carries its octets any more. Returns
     /// those who have to be woken. A question of the reader stays: a sender that answers it sends no record before a reader
-    /// that has not come to a ring.
+    /// that has not come to a ring. A sender that has begun no ring begins none any more. It hears whether its reader waits for
+    /// one.
     pub fn lower(words: &Direction) -> Option<Sleepers> {
         let attached = &words.reader.attached;
-        for undecided in [0, ATTACHED] {
-            let _decided =
-                attached.compare_exchange(undecided, DECLINED, Ordering::AcqRel, Ordering::Relaxed);
-        }
+        let decide = |undecided| {
+            attached.compare_exchange(undecided, DECLINED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let is_before_ring = !decide(0) && decide(ATTACHED);
         let please = &words.reader.please;
-        let _asked_already = please.compare_exchange(0, LOST, Ordering::AcqRel, Ordering::Relaxed);
+        let lost = if is_before_ring { LOST_BEFORE_RING } else { LOST };
+        let _asked_already = please.compare_exchange(0, lost, Ordering::AcqRel, Ordering::Relaxed);
         (attached.load(Ordering::Relaxed) == COMMITTED).then_some(Sleepers::Everybody)
     }
 
