@@ -60,7 +60,7 @@ impl Side for First {
 
 const SIZE: usize = 8;
 /// Messages there and back on each connection.
-const TRIPS: usize = 200;
+const TRIPS: usize = 1000;
 /// Connections of a turn.
 const CONNECTIONS: u64 = 10;
 const TALK: Talk = Talk { count: TRIPS, ..Talk::ping(SIZE, Wait::Blocking).doing(Work::First) };
