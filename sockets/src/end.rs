@@ -349,6 +349,8 @@ pub const BROKEN: u32 = 128;
 pub const ASKING: u32 = 256;
 /// `flags` of the sending direction: a [record](crate::Record) has to go out before all else.
 pub const RECORD: u32 = 512;
+/// `flags` of the sending direction: the [record](crate::Record) goes out because the stream ends.
+pub const ENDING: u32 = 1024;
 /// Calls that make a connection known whose beginning the family did not see.
 const KNOWN: u32 = 64;
 /// Claims of an end in all.

@@ -67,5 +67,5 @@ pub use outbound::{Outbound, Sink};
 pub use pace::{LONGEST, Pace, Situation, Step, Wait};
 pub use reason::Reason;
 #[cfg(not(loom))]
-pub use record::{Record, Secret};
+pub use record::{Cause, Record, Secret};
 pub use waiter::{Sleep, Sleepers, WaiterName};

@@ -8,14 +8,16 @@
 //! | octets | meaning |
 //! |---|---|
 //! | 16 | the secret of the channel, which only its two ends and their daemons know |
-//! | 8 | the position, little-endian |
+//! | 7 | the position, little-endian |
+//! | 1 | why the sender goes back: 0 the lane or a daemon is lost, 1 the stream ends, 2 the process is drained |
 
 use crate::broken::Broken;
-use crate::end::RECORD;
+use crate::end::{ENDING, RECORD};
 use crate::inbound::Inbound;
 use crate::layout::{ASKED, ATTACHED, COMMITTED, DECLINED, FINAL, LOST, LOST_BEFORE_RING, LOWERED, RESET};
 use crate::leg::{Carrier, Leg, MAX_LOG2};
 use crate::outbound::Outbound;
+use crate::reason::Reason;
 use crate::sync::{Ordering, fence};
 
 /// The secret of a channel. All zero: the channel has none.
@@ -26,40 +28,81 @@ pub type Secret = [u64; 2];
 pub struct Record {
     /// The position of the first octet behind the record.
     pub position: u64,
+    /// Why the sender goes back.
+    pub cause: Cause,
+}
+
+/// Why a sender goes back to TCP behind a [record](Record).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Cause {
+    /// The lane is lost, or a daemon. Also any cause without a number of its own.
+    #[default]
+    Lost = 0,
+    /// The stream ends. Its last octets go by the kernel's socket as well.
+    Ended = 1,
+    /// The sender's process is drained.
+    Drained = 2,
+}
+
+impl Cause {
+    const ALL: [Self; 3] = [Self::Lost, Self::Ended, Self::Drained];
+
+    /// Returns the reason that the reader notes. `None`: the end of a stream is no reason.
+    #[must_use]
+    pub const fn reason(self) -> Option<Reason> {
+        match self {
+            Self::Lost => Some(Reason::Lane),
+            Self::Ended => None,
+            Self::Drained => Some(Reason::Drained),
+        }
+    }
 }
 
 impl Record {
+    /// A record of this position, of a sender that has lost its lane.
+    #[must_use]
+    pub const fn new(position: u64) -> Self {
+        Self { position, cause: Cause::Lost }
+    }
+
     /// Octets of a record.
     pub const LEN: usize = 24;
 
     /// Returns the octets to be sent.
     #[must_use]
     pub fn encode(self, secret: Secret) -> [u8; Self::LEN] {
-        let words = [secret[0], secret[1], self.position].map(u64::to_le_bytes);
+        let last = self.position & POSITION | u64::from(self.cause as u8) << POSITION_BITS;
+        let words = [secret[0], secret[1], last].map(u64::to_le_bytes);
         let mut octets = [0; Self::LEN];
         octets.iter_mut().zip(words.as_flattened()).for_each(|(to, from)| *to = *from);
         octets
     }
 
     /// Looks for a record at the beginning of these octets. An error says that there is none. `Ok(None)`: too few octets
-    /// are there to tell.
+    /// are there to tell. A cause without a meaning gives a position that no reader has come to.
     ///
     /// # Errors
     /// The octets are none of a record.
     pub fn decode(octets: &[u8], secret: Secret) -> Result<Option<Self>, Broken> {
-        let known = Self { position: 0 }.encode(secret);
+        let known = Self::new(0).encode(secret);
         let known = known.get(..SECRET_LEN).unwrap_or_default();
         if secret == [0; 2] || !octets.iter().zip(known).all(|(octet, known)| octet == known) {
             return Err(Broken);
         }
-        let position = octets.get(SECRET_LEN..Self::LEN).and_then(|octets| octets.try_into().ok());
-        Ok(position.map(|octets| Self { position: u64::from_le_bytes(octets) }))
+        let last = octets.get(SECRET_LEN..Self::LEN).and_then(|octets| octets.try_into().ok());
+        Ok(last.map(|octets| Self::from_last(u64::from_le_bytes(octets))))
+    }
+
+    fn from_last(word: u64) -> Self {
+        let cause = Cause::ALL.into_iter().find(|cause| u64::from(*cause as u8) == word >> POSITION_BITS);
+        cause.map_or(Self::new(u64::MAX), |cause| Self { position: word & POSITION, cause })
     }
 
     /// Returns the place of a whole secret in these octets.
     #[must_use]
     pub fn find(octets: &[u8], secret: Secret) -> Option<usize> {
-        let known = Self { position: 0 }.encode(secret);
+        let known = Self::new(0).encode(secret);
         let known = known.get(..SECRET_LEN).filter(|_| secret != [0; 2])?;
         octets.windows(SECRET_LEN).position(|window| window == known)
     }
@@ -162,11 +205,24 @@ impl Outbound<'_> {
         Ok(())
     }
 
-    /// Returns the record that has to go out before all else, if one is due.
+    /// As [`depart`](Self::depart), because the stream ends: its reader notes no reason.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room).
+    pub fn depart_at_end(&self) -> Result<bool, Broken> {
+        // Before the record is due.
+        self.own.flags.fetch_or(ENDING, Ordering::Relaxed);
+        self.depart()
+    }
+
+    /// Returns the record that has to go out before all else, if one is due. Why the stream does not go on in the ring is
+    /// told only if it ends.
     #[must_use]
     pub fn record(&self) -> Option<Record> {
         let (leg, flags) = (self.own.leg(), self.own.flags.load(Ordering::Relaxed));
-        (flags & RECORD != 0 && leg.carrier == Carrier::Tcp).then(|| Record { position: self.start_of(leg) })
+        let cause = if flags & ENDING == 0 { Cause::Lost } else { Cause::Ended };
+        let is_due = flags & RECORD != 0 && leg.carrier == Carrier::Tcp;
+        is_due.then(|| Record { position: self.start_of(leg), cause })
     }
 
     /// True if the reader has come to a ring. Else it may know of none.
@@ -240,5 +296,35 @@ impl Inbound<'_> {
 }
 
 const SECRET_LEN: usize = 16;
+const POSITION_BITS: u32 = 56;
+const POSITION: u64 = (1 << POSITION_BITS) - 1;
 /// A reader may be a ring behind the sender's.
 const MOST: u64 = 2 << MAX_LOG2;
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    const SECRET: Secret = [0x0807_0605_0403_0201, 0x100f_0e0d_0c0b_0a09];
+
+    #[test]
+    fn a_record_has_the_secret_the_position_and_the_cause() {
+        for (number, cause) in (0..).zip(Cause::ALL) {
+            let record = Record { position: 0x03_0201, cause };
+            let octets = record.encode(SECRET);
+            assert!(octets[..16].iter().copied().eq(1..=16));
+            assert_eq!(octets[16..], [1, 2, 3, 0, 0, 0, 0, number]);
+            assert_eq!(Record::decode(&octets, SECRET), Ok(Some(record)));
+            assert_eq!(Record::decode(&octets[..23], SECRET), Ok(None));
+        }
+    }
+
+    #[test]
+    fn a_record_with_an_unknown_cause_names_octets_that_never_come() {
+        let mut octets = Record::new(0).encode(SECRET);
+        octets[23] = 3;
+        let record = Record::decode(&octets, SECRET).expect("a record").expect("all of it");
+        assert_eq!(record.position, u64::MAX);
+    }
+}

@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 
 use weft_sockets::end::{FAR, Phase, UNSURE};
-use weft_sockets::{Broken, Carrier, Gate, Outbound, Reason};
+use weft_sockets::{Broken, Carrier, Cause, Gate, Outbound, Reason};
 
 use crate::ends::Stream;
 use crate::evidence::Evidence;
@@ -82,7 +82,7 @@ fn obey_now(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) {
     let Some(section) = Section::of_outbound(stream, outbound) else { return };
     let obeyed = answer(descriptor, stream, outbound);
     if obeyed == Ok(true) {
-        stream.end.stay(if stream.end.has(FAR) { Reason::Lane } else { Reason::Refused });
+        stream.end.stay(why_asked(descriptor, stream));
         let _is_out = send(descriptor, stream, outbound);
         trace!("{descriptor}: sends by TCP again, as its reader asks");
     }
@@ -91,6 +91,15 @@ fn obey_now(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) {
     if obeyed.is_err() {
         anchor::break_off(descriptor, stream);
     }
+}
+
+/// Why the reader, or the daemon in its place, asks for TCP. The record of a far end that is drained comes by the kernel's
+/// socket, and this process may not have looked there yet.
+fn why_asked(descriptor: c_int, stream: &Stream) -> Reason {
+    if !stream.end.has(FAR) {
+        return Reason::Refused;
+    }
+    record::cause_ahead(descriptor, stream).and_then(Cause::reason).unwrap_or(Reason::Lane)
 }
 
 /// Takes a sending direction back to TCP, for good: a far one behind a record, at once, and another one if its reader is in

@@ -150,7 +150,7 @@ fn wait_for_room(call: &Call) {
 fn finish_now(call: &Call, is_last: bool) -> Step {
     transfer::in_outbound(call, |outbound| {
         if may_depart(call, outbound) {
-            backlog::leave_ring(&call.stream, outbound)?;
+            outbound.depart_at_end()?;
         }
         match transfer::send_backlog(call.descriptor, &call.stream, outbound) {
             None => {}

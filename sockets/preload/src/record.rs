@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 
 use libc::{MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, POLLERR, POLLHUP, POLLIN, POLLRDHUP, POLLRDNORM};
 use weft_sockets::end::FAR;
-use weft_sockets::{Broken, Carrier, Inbound, Outbound, Reason, Record, Secret};
+use weft_sockets::{Broken, Carrier, Cause, Inbound, Outbound, Reason, Record, Secret};
 
 use crate::ends::Stream;
 use crate::section::Section;
@@ -25,7 +25,7 @@ pub(crate) fn keep(stream: &Stream, secret: Secret) {
 
 /// Sends the record that is due. Returns the kernel's answer if it does not take it now. `None`: none is due any more.
 pub(crate) fn send(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) -> Option<isize> {
-    let mut octets = outbound.record()?.encode(secret(stream));
+    let mut octets = due(stream, outbound)?.encode(secret(stream));
     if is_early(descriptor, outbound) {
         return Some(-(libc::EAGAIN as isize));
     }
@@ -40,6 +40,21 @@ pub(crate) fn send(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) 
         Ok(_) => Some(-(anchor::break_off(descriptor, stream) as isize)),
         Err(_) => Some(sent),
     }
+}
+
+/// The record that is due. It tells the reader if this end is drained.
+fn due(stream: &Stream, outbound: &Outbound<'_>) -> Option<Record> {
+    let record = outbound.record()?;
+    let is_drained = record.cause == Cause::Lost && stream.end.reason() == Some(Reason::Drained);
+    Some(if is_drained { Record { cause: Cause::Drained, ..record } } else { record })
+}
+
+/// Returns why the other end has gone back to TCP, if the kernel's socket has its record next. The reader leaves the ring
+/// later, by [`settle`].
+pub(crate) fn cause_ahead(descriptor: c_int, stream: &Stream) -> Option<Cause> {
+    let mut octets = [0; Record::LEN];
+    let record = Record::decode(peek(descriptor, &mut octets), secret(stream)).ok()??;
+    Some(record.cause)
 }
 
 /// True if the record that is due may not go out yet: octets before it have not arrived, and a reader that may know of no
@@ -75,9 +90,13 @@ fn leave_behind(
 ) -> Result<bool, Broken> {
     let Ok(Some(record)) = Record::decode(seen, secret(stream)) else { return Ok(false) };
     inbound.leave(record)?;
-    stream.end.stay(Reason::Lane);
+    if let Some(reason) = record.cause.reason() {
+        stream.end.stay(reason);
+    }
     stream.end.inbound.early.store(0, Ordering::Relaxed);
-    pulse::suspect(stream);
+    if record.cause == Cause::Lost {
+        pulse::suspect(stream);
+    }
     trace!("{descriptor}: reads from TCP from {}", record.position);
     drop_known(descriptor, inbound);
     Ok(true)

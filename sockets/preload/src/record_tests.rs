@@ -56,7 +56,7 @@ fn a_reader_goes_on_by_tcp_behind_a_record_and_drops_what_it_has() {
     far.from_there.write(b"ef").expect("room");
     assert_eq!(far.poll(POLLIN), POLLIN);
     // The sender knows that two octets were taken. The rest of the ring is not read yet.
-    let record = Record { position: 2 }.encode(SECRET);
+    let record = Record::new(2).encode(SECRET);
     arrive(&mut far, &[&record[..], b"cdef"].concat());
     assert_eq!(receive(&far), Ok(b"ef".to_vec()), "what has come by the ring");
     assert_eq!((far.poll(POLLIN), receive(&far)), (0, Err(AGAIN)), "it came again");
@@ -77,7 +77,7 @@ fn what_was_taken_and_comes_again_later_does_not_make_the_reader_ready() {
     let mut far = far(0x6041);
     far.from_there.write(b"abcdefgh").expect("room");
     assert_eq!(receive(&far).map(|octets| octets.len()), Ok(8));
-    let record = Record { position: 0 }.encode(SECRET);
+    let record = Record::new(0).encode(SECRET);
     arrive(&mut far, &record[..10]);
     assert_eq!((far.poll(POLLIN), receive(&far)), (0, Err(AGAIN)), "a piece of a record");
     far.other.write_all(&record[10..]).expect("room");
@@ -89,6 +89,68 @@ fn what_was_taken_and_comes_again_later_does_not_make_the_reader_ready() {
     far.forget(0x6041);
 }
 
+#[test]
+fn a_reader_notes_the_reason_that_the_record_names() {
+    let _turn = family::turn();
+    let known =
+        [(Cause::Lost, Some(Reason::Lane)), (Cause::Ended, None), (Cause::Drained, Some(Reason::Drained))];
+    for (cause, reason) in known {
+        let mut far = far(0x604d);
+        far.from_there.write(b"abcd").expect("room");
+        assert_eq!(receive(&far), Ok(b"abcd".to_vec()));
+        assert_eq!(cause_ahead(far.own.as_raw_fd(), &far.ends[0]), None);
+        arrive(&mut far, &Record { position: 4, cause }.encode(SECRET));
+        assert_eq!(cause_ahead(far.own.as_raw_fd(), &far.ends[0]), Some(cause));
+        assert_eq!((far.ends[0].end.reason(), receive(&far)), (None, Err(AGAIN)));
+        assert_eq!((is_left(&far), far.ends[0].end.reason()), (true, reason));
+        far.forget(0x604d);
+    }
+}
+
+#[test]
+fn a_record_with_an_unknown_cause_breaks_the_connection() {
+    let _turn = family::turn();
+    let mut far = far(0x604e);
+    far.from_there.write(b"abcd").expect("room");
+    assert_eq!(receive(&far), Ok(b"abcd".to_vec()));
+    let mut record = Record::new(4).encode(SECRET);
+    record[23] = 9;
+    arrive(&mut far, &record);
+    assert_eq!(receive(&far), Err(-(libc::ECONNRESET as isize)));
+    assert!(!is_left(&far));
+    far.forget(0x604e);
+}
+
+#[test]
+fn the_other_end_of_a_drained_one_hears_of_that() {
+    let _turn = family::turn();
+    let mut far = far(0x604f);
+    assert_eq!(far.send(), 4096);
+    far.ends[0].end.stay(Reason::Drained);
+    let outbound = channel::offered_outbound(&far.ends[0]).expect("a channel");
+    assert_eq!(outbound.depart(), Ok(true));
+    assert_eq!(send(far.own.as_raw_fd(), &far.ends[0], &outbound), None);
+    let record = Record { position: 0, cause: Cause::Drained };
+    assert_eq!(hear(&mut far, Record::LEN), record.encode(SECRET));
+    far.forget(0x604f);
+}
+
+#[test]
+fn a_sender_that_is_asked_finds_the_cause_in_a_record_that_was_not_read() {
+    let _turn = family::turn();
+    for (record, reason) in [(None, Reason::Lane), (Some(Cause::Drained), Reason::Drained)] {
+        let mut far = far(0x6050);
+        assert_eq!(far.send(), 4096);
+        if let Some(cause) = record {
+            arrive(&mut far, &Record { position: 0, cause }.encode(SECRET));
+        }
+        far.to_there.ask_back();
+        backlog::obey(far.own.as_raw_fd(), &far.ends[0]);
+        assert_eq!(far.ends[0].end.reason(), Some(reason));
+        far.forget(0x6050);
+    }
+}
+
 fn is_left(far: &Far) -> bool {
     channel::offered_inbound(&far.ends[0]).expect("a channel").has_left()
 }
@@ -98,7 +160,7 @@ fn a_reader_that_knows_of_no_ring_finds_the_record_in_the_middle_of_the_stream()
     let _turn = family::turn();
     let mut far = Far::before_a_ring(0x6042);
     keep(&far.ends[0], SECRET);
-    let record = Record { position: 5 }.encode(SECRET);
+    let record = Record::new(5).encode(SECRET);
     // What begins as a secret does is an octet like others.
     arrive(&mut far, &[&b"abcd"[..], &record[..1]].concat());
     assert_eq!(receive(&far), Ok([&b"abcd"[..], &record[..1]].concat()));
@@ -118,13 +180,13 @@ fn a_record_of_octets_that_were_never_sent_or_that_ends_early_is_a_failure() {
     let mut far = far(0x6043);
     far.from_there.write(b"abcd").expect("room");
     assert_eq!(receive(&far).map(|octets| octets.len()), Ok(4));
-    arrive(&mut far, &Record { position: 5 }.encode(SECRET));
+    arrive(&mut far, &Record::new(5).encode(SECRET));
     assert_eq!(receive(&far), Err(-(libc::ECONNRESET as isize)));
     far.forget(0x6043);
     let mut far = self::far(0x6043);
     far.from_there.write(b"abcd").expect("room");
     assert_eq!(receive(&far).map(|octets| octets.len()), Ok(4));
-    arrive(&mut far, &[&Record { position: 0 }.encode(SECRET)[..], b"ab"].concat());
+    arrive(&mut far, &[&Record::new(0).encode(SECRET)[..], b"ab"].concat());
     far.end_early();
     assert_eq!(receive(&far), Err(-(libc::ECONNRESET as isize)), "octets are missing");
     far.forget(0x6043);
@@ -142,7 +204,7 @@ fn a_sender_whose_daemon_asks_sends_what_is_not_read_behind_a_record() {
     assert_eq!(sleepers, Some(weft_sockets::Sleepers::Everybody));
     assert_eq!(far.send(), 4096);
     let all = hear(&mut far, Record::LEN + 3096 + 4096);
-    assert_eq!(all[..Record::LEN], Record { position: 1000 }.encode(SECRET));
+    assert_eq!(all[..Record::LEN], Record::new(1000).encode(SECRET));
     assert!(words(&far).producer.flags.load(Ordering::Relaxed) & weft_sockets::layout::LOWERED != 0);
     // It has gone for good, and the kernel tells of room.
     assert_eq!((far.poll(POLLOUT), far.send()), (POLLOUT, 4096));
@@ -184,7 +246,7 @@ fn a_sender_whose_reader_may_know_of_no_ring_waits_until_all_before_it_has_arriv
         let len = far.other.read(&mut some).unwrap_or(0);
         octets.extend(&some[..len]);
     }
-    assert!(octets.ends_with(&Record { position: 0 }.encode(SECRET)));
+    assert!(octets.ends_with(&Record::new(0).encode(SECRET)));
     far.forget(0x6045);
 }
 
@@ -285,7 +347,7 @@ fn a_sender_goes_back_when_no_heartbeat_came_for_five_seconds() {
     age(5000);
     look();
     let record = hear(&mut far, Record::LEN);
-    assert_eq!(record, Record { position: 0 }.encode(SECRET));
+    assert_eq!(record, Record::new(0).encode(SECRET));
     assert_eq!(hear(&mut far, 4096).len(), 4096);
     assert_eq!(far.ends[0].end.reason(), Some(Reason::Lane));
     daemon.forget(0x6046);
@@ -305,7 +367,7 @@ fn the_last_octets_of_a_stream_go_by_tcp_too() {
         far.own.shutdown(std::net::Shutdown::Write).expect("a connection");
         let mut octets = Vec::new();
         far.other.read_to_end(&mut octets).expect("the end");
-        let record = Record { position: 0 }.encode(SECRET);
+        let record = Record { position: 0, cause: Cause::Ended }.encode(SECRET);
         let all = if is_taken { Vec::new() } else { [&record[..], &[0; 4096]].concat() };
         assert_eq!(octets, all);
         far.forget(0x6047);
