@@ -377,7 +377,7 @@ impl Field for Option<WaiterName> {
 }
 
 /// The version of these messages, and of what the memory holds that they bring.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// No message is longer.
 pub const MESSAGE_LEN: usize = 128;
 /// No message has more descriptors.
