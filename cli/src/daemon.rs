@@ -13,7 +13,7 @@ use weft_netif::{IpSetting, Spec};
 use weft_stat::{stat_folder, stat_folder_from_env};
 
 use crate::failure::Failure;
-use crate::sockets::{HOST, listening};
+use crate::sockets::{HOST, listening, start_on_demand};
 use crate::usage::number;
 
 mod notify;
@@ -89,12 +89,19 @@ pub struct Args {
     #[arg(long, value_name = "PID", allow_negative_numbers = true, value_parser = number::<u32>(1..=0x7fff_ffff))]
     #[arg(conflicts_with_all = ["rules", "lanes", "key", "port", "netif", "linger", "replace", "rdma_always"])]
     pub drain: Option<u32>,
+    /// Start a daemon for `weft sockets`, which passes the name and the lanes on, and end once it answers
+    #[arg(long, hide = true)]
+    pub on_demand: bool,
 }
 
 /// Serves programs until a signal comes.
 pub fn run(args: &Args) -> ExitCode {
     let done = match args.drain {
         Some(pid) => args.drain(pid),
+        None if args.on_demand => {
+            let name = args.name.as_ref().map(ToString::to_string);
+            start_on_demand(name.as_deref(), args.lanes.as_ref())
+        }
         None => args.serve(),
     };
     match done {

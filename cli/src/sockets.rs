@@ -13,7 +13,7 @@ mod explain;
 mod program;
 mod settings;
 
-pub(crate) use daemon::{HOST, listening};
+pub(crate) use daemon::{HOST, listening, start_on_demand};
 
 use daemon::Daemon;
 use settings::{Flags, LONGEST_SPIN, Settings};

@@ -41,9 +41,43 @@ impl Daemon {
         if let Some(address) = self.answers()? {
             return if lanes.is_some_and(|lanes| !lanes.is_none()) { has_lanes(address) } else { Ok(()) };
         }
+        let mut child = self.spawn(lanes, &["--on-demand"])?;
+        // The error stream ends with the process.
+        let line = last_line(&mut child);
+        let ended = child.wait();
+        // If this process ignores the ends of children, the system tells it no status.
+        if self.answers()?.is_some() {
+            return Ok(());
+        }
+        Err(line
+            .unwrap_or_else(|| format!("no daemon: {}", ended.map_or_else(|error| error.to_string(), end))))
+    }
+
+    /// Starts the daemon as a child that outlives this process, and waits until it answers. The program that needs the
+    /// daemon need not reap it: this process is between them, and ends. The error is one line.
+    fn start_child(&self, lanes: Option<&Networks>) -> Result<(), String> {
+        let mut child = self.spawn(lanes, &["--linger", LINGER])?;
+        for _ in 0..TRIES {
+            if self.answers()?.is_some() {
+                return Ok(());
+            }
+            // Another daemon may have taken the address first: the child ends, and the other one answers.
+            if let Ok(Some(status)) = child.try_wait()
+                && !status.success()
+            {
+                let line = last_line(&mut child).unwrap_or_else(|| end(status));
+                return Err(format!("no daemon: {line}"));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Err("no daemon: the one that was started does not answer".into())
+    }
+
+    /// Starts `weft daemon` with the settings of this daemon.
+    fn spawn(&self, lanes: Option<&Networks>, flags: &[&str]) -> Result<Child, String> {
         let program = std::env::current_exe().map_err(|error| format!("cannot start a daemon: {error}"))?;
         let mut command = Command::new(program);
-        command.args(["daemon", "--linger", LINGER]);
+        command.arg("daemon").args(flags);
         if let Some(given) = &self.given {
             command.args(["--name", given]);
         }
@@ -53,20 +87,7 @@ impl Daemon {
         // The daemon itself leaves the session and closes the caller's other descriptors. It may print to a pipe
         // that nobody reads any more.
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = quiet.spawn().map_err(|error| format!("cannot start a daemon: {error}"))?;
-        for _ in 0..TRIES {
-            if self.answers()?.is_some() {
-                return Ok(());
-            }
-            // Another daemon may have taken the address first: the child ends, and the other one answers.
-            if let Ok(Some(status)) = child.try_wait()
-                && !status.success()
-            {
-                return Err(format!("no daemon: {}", said(&mut child, status)));
-            }
-            std::thread::sleep(PAUSE);
-        }
-        Err("no daemon: the one that was started does not answer".into())
+        quiet.spawn().map_err(|error| format!("cannot start a daemon: {error}"))
     }
 
     /// Returns the address at which a daemon of this user or of root answers. A stranger's is an error.
@@ -107,14 +128,20 @@ fn has_lanes(address: &str) -> Result<(), String> {
     }
 }
 
-/// Returns what a daemon that failed has said last.
-fn said(child: &mut Child, status: ExitStatus) -> String {
+/// Starts the daemon for `weft sockets`, and waits until it answers.
+pub(crate) fn start_on_demand(given: Option<&str>, lanes: Option<&Networks>) -> Result<(), Failure> {
+    Daemon::new(given)?.start_child(lanes).map_err(Failure::work)
+}
+
+/// Waits for the end of what a child writes to its error stream. Returns the last line.
+fn last_line(child: &mut Child) -> Option<String> {
     let mut text = String::new();
-    let read = child.stderr.take().map(|mut pipe| pipe.read_to_string(&mut text));
-    match text.lines().last().filter(|_| matches!(read, Some(Ok(_)))) {
-        Some(line) => line.trim_start_matches("weft daemon: ").to_owned(),
-        None => format!("it ended ({status})"),
-    }
+    child.stderr.take()?.read_to_string(&mut text).ok()?;
+    text.lines().last().map(|line| line.trim_start_matches("weft daemon: ").to_owned())
+}
+
+fn end(status: ExitStatus) -> String {
+    format!("it ended ({status})")
 }
 
 /// Returns the first address at which a daemon listens, of those where programs look for one.

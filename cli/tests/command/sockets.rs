@@ -214,6 +214,29 @@ fn a_daemon_that_cannot_start_says_why() {
 }
 
 #[test]
+fn a_daemon_that_is_started_on_demand_is_no_child_of_the_program() {
+    let weft = Installed::new();
+    let name = format!("@weft-cli-demand-{}", std::process::id());
+    let command = |words: &[&str]| {
+        let mut command = Command::new(weft.folder.0.join("weft"));
+        command.args(words).env("WEFT_STAT", &weft.folder.0);
+        command
+    };
+    // The shell becomes grep, which keeps its number and has no children of its own.
+    let script = r#"exec grep -ls "^PPid:[[:space:]]*$$\$" /proc/[0-9]*/status"#;
+    let done =
+        Process::start(&mut command(&["sockets", "--daemon", &name, "--", "sh", "-c", script])).finish();
+    assert_eq!((done.status, done.stdout.len()), (1, 0), "{done:?}");
+    assert!(!done.stderr.iter().any(|line| line.contains("no daemon")), "{done:?}");
+    // The daemon runs still: its address is taken.
+    let taken = Process::start(&mut command(&["daemon", "--name", &name, "--linger", "0"])).finish();
+    assert_ne!(taken.status, 0, "{taken:?}");
+    let last =
+        Process::start(&mut command(&["daemon", "--name", &name, "--linger", "0", "--replace"])).finish();
+    assert_eq!(last.status, 0, "{last:?}");
+}
+
+#[test]
 fn a_missing_library_is_reported_with_what_makes_it() {
     let weft = Installed::new();
     std::fs::remove_file(weft.folder.0.join(LIBRARY)).unwrap();
