@@ -240,14 +240,26 @@ impl End {
     pub(crate) fn finish(&self) {
         if self.link().is_some() && self.words().state().phase == Phase::Offered {
             self.obey();
-            self.in_outbound(|link, outbound| {
-                if self.send_backlog(link, outbound)?.is_some() {
-                    self.reset();
-                }
-                outbound.finish()?;
-                Ok(Step::End)
+            let until = self.world.now.get() + FULL_BUFFER;
+            let _is_told = self.look_until(until + 1, || {
+                let is_last = self.world.now.get() >= until;
+                (self.finish_now(is_last) != Step::Nothing).then_some(true)
             });
         }
+    }
+
+    /// Tells the reader where the stream ends, behind what has to go by the kernel's socket before that. `Nothing`: the kernel
+    /// does not take all of that yet. With `is_last` the connection is reset then.
+    fn finish_now(&self, is_last: bool) -> Step {
+        self.in_outbound(|link, outbound| {
+            match self.send_backlog(link, outbound)? {
+                None => {}
+                Some(Step::Nothing) if !is_last => return Ok(Step::Nothing),
+                Some(_) => self.reset(),
+            }
+            outbound.finish()?;
+            Ok(Step::End)
+        })
     }
 
     /// Closes the descriptor of this process.
@@ -302,3 +314,6 @@ impl End {
         }
     }
 }
+
+/// How long the end of a stream waits until the kernel's socket has room for what comes before it, in microseconds.
+const FULL_BUFFER: u64 = 5_000_000;

@@ -66,7 +66,8 @@ impl End {
     fn is_told(&self) -> bool {
         self.link().is_none_or(|link| {
             let inbound = self.inbound(&link);
-            inbound.end().is_some() || inbound.is_reset() || inbound.is_closed()
+            let is_done = inbound.end().is_some() || inbound.is_reset() || inbound.is_closed();
+            is_done || inbound.is_before_tcp() == Ok(true)
         })
     }
 
