@@ -188,16 +188,64 @@ fn without_a_wire_lanes_go_by_the_tcp_of_the_hosts() {
     assert_eq!(lanes_of_the_kernel(&spaces), 1, "one lane carries all connections");
 }
 
+/// Two daemons with these wires leave the TCP of their hosts, and all octets come right.
+fn assert_lane_on_wires(spaces: &[Space; 2], wires: [Option<Wire>; 2]) {
+    let mut hosts = hosts(spaces, wires);
+    let mut talking = talk(spaces, &mut hosts);
+    wait_until(|| lanes_of_the_kernel(spaces) == 0);
+    (1..20).for_each(|_| talking.exchange(&hosts));
+    talk(spaces, &mut hosts);
+    assert_eq!(lanes_of_the_kernel(spaces), 0);
+}
+
 #[test]
 fn two_daemons_with_wires_have_their_lane_there() {
     let Some(spaces) = Space::two() else { return };
-    let wires = [wire("packet:w", "10.78.0.1/24"), wire("packet:w", "10.78.0.2/24")];
-    let mut hosts = hosts(&spaces, wires);
-    let mut talking = talk(&spaces, &mut hosts);
-    wait_until(|| lanes_of_the_kernel(&spaces) == 0);
-    (1..20).for_each(|_| talking.exchange(&hosts));
-    talk(&spaces, &mut hosts);
-    assert_eq!(lanes_of_the_kernel(&spaces), 0);
+    assert_lane_on_wires(&spaces, [wire("packet:w", "10.78.0.1/24"), wire("packet:w", "10.78.0.2/24")]);
+}
+
+#[test]
+fn a_lane_goes_by_af_xdp() {
+    let Some(spaces) = Space::two() else { return };
+    let wires = ["10.78.0.1/24", "10.78.0.2/24"].map(|ip| wire("xdp:w", ip));
+    let spec = "xdp:w".parse().expect("a device");
+    if let Err(error) = spaces[0].run(|| weft_netif::Wire::open(&spec, 1500)) {
+        let text = error.to_string();
+        assert!(text.contains("needs CAP") || text.contains("has no AF_XDP"), "{text}");
+        println!("skipped: {text}");
+        return;
+    }
+    assert_lane_on_wires(&spaces, wires);
+}
+
+/// Each host has a bridge with its TAP device and an interface to the other host.
+#[test]
+fn a_lane_goes_by_tap_devices_on_bridges() {
+    let Some(spaces) = Space::two() else { return };
+    if let Err(error) = std::fs::File::open("/dev/net/tun") {
+        println!("skipped: no TAP devices: {error}");
+        return;
+    }
+    spaces[0].link("v", &spaces[1]);
+    for space in &spaces {
+        space.command(&["ip", "link", "add", "name", "bridge", "type", "bridge"]);
+        space.command(&["ip", "tuntap", "add", "dev", "tap", "mode", "tap"]);
+        for name in ["v", "tap"] {
+            space.command(&["ip", "link", "set", name, "master", "bridge", "up"]);
+        }
+        space.command(&["ip", "link", "set", "bridge", "up"]);
+    }
+    assert_lane_on_wires(&spaces, [wire("tap:tap", "10.78.0.1/24"), wire("tap:tap", "10.78.0.2/24")]);
+}
+
+#[test]
+fn a_lane_goes_by_a_unix_socket() {
+    let Some(spaces) = Space::two() else { return };
+    let path = std::env::temp_dir().join(format!("weft-lane-{}", std::process::id()));
+    let path = path.display();
+    let wires =
+        [wire(&format!("unix-listen:{path}"), "10.78.0.1/24"), wire(&format!("unix:{path}"), "10.78.0.2/24")];
+    assert_lane_on_wires(&spaces, wires);
 }
 
 #[test]

@@ -37,13 +37,18 @@ impl Space {
 
     /// Makes a wire to another host: an interface with this name at both.
     fn join(&self, name: &str, ip: &str, other: &Self) {
-        let path = format!("/proc/{}/fd/{}", std::process::id(), other.file.as_raw_fd());
-        self.command(&["ip", "link", "add", name, "type", "veth", "peer", "name", name, "netns", &path]);
+        self.link(name, other);
         for (space, ip) in [(self, ip), (other, other.ip)] {
             space.command(&["ip", "addr", "add", &format!("{ip}/24"), "dev", name]);
             space.command(&["ip", "link", "set", name, "up"]);
             space.command(&["ip", "link", "set", "lo", "up"]);
         }
+    }
+
+    /// Makes an interface with this name at both hosts, without addresses, and a wire between them.
+    pub(crate) fn link(&self, name: &str, other: &Self) {
+        let path = format!("/proc/{}/fd/{}", std::process::id(), other.file.as_raw_fd());
+        self.command(&["ip", "link", "add", name, "type", "veth", "peer", "name", name, "netns", &path]);
     }
 
     fn new(ip: &'static str) -> Option<Self> {
