@@ -133,6 +133,11 @@ impl Hosts {
         self.hosts.get_mut(&name)
     }
 
+    /// True if a connection has a channel to another host.
+    pub(crate) fn has_channels(&self) -> bool {
+        self.hosts.values().any(|host| !host.channels.is_empty())
+    }
+
     /// Says that the daemon sleeps, or that it is awake. The caller looks for work once more before it sleeps.
     pub(crate) fn set_asleep(&self, is_asleep: bool) {
         if is_asleep {

@@ -1,7 +1,7 @@
 //! What the other end hears when a program is done with a connection.
 
 use core::ffi::c_int;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 
 use weft_sockets::end::{FAR, Phase, SHUT};
 use weft_sockets::{Outbound, Sink, Source};
@@ -54,6 +54,9 @@ pub(crate) fn will_shut_down(descriptor: c_int, how: c_int) -> bool {
     let call = Call { descriptor, stream, flags: 0 };
     finish(&call);
     let flags = stream.end.outbound.flags.fetch_or(SHUT, Ordering::SeqCst);
+    // A daemon that has sent mail looks at the flag. Without mail it tells the end for a process that has not heard of a channel.
+    fence(Ordering::SeqCst);
+    upgrade::look_for_mail();
     // Another thread may have sent meanwhile, or heard of the channel. A thread that attaches from now on finds the flag.
     finish(&call);
     flags & SHUT == 0

@@ -304,7 +304,12 @@ fn take(offer: &Offer) {
                 }
                 stream.end.outbound.ring.store(packed(Carrier::Ring(offer.ring)), Ordering::Relaxed);
                 stream.end.note(Reason::Short);
-                stream.end.advance(state.with(Phase::Fresh), Phase::Offered)
+                let is_taken = stream.end.advance(state.with(Phase::Fresh), Phase::Offered);
+                // A thread that shuts the stream down says so, and then looks at the phase. The program may make no further
+                // call before it hears of the other end, which may wait for this word.
+                fence(Ordering::SeqCst);
+                let _told = is_taken && tell_shut(&stream);
+                is_taken
             }
             Phase::Fresh => true,
             _ => false,
@@ -325,15 +330,8 @@ fn attach(stream: &Stream, descriptor: c_int) {
     if is_stuck || consumed(stream) == 0 || !stream.is_held_alone() {
         return;
     }
-    if end.outbound.flags.load(Ordering::SeqCst) & SHUT != 0
-        && let Some(outbound) = channel::offered_outbound(stream)
-    {
-        // A signal handler leaves it to the thread that it has interrupted.
-        let Some(section) = Section::of_outbound(stream, &outbound) else { return };
-        // Before the channel came, there was nobody to tell. A broken rule shows at the next look, too.
-        let _told = outbound.finish();
-        section.leave();
-        wake::tell_reader(stream, &outbound);
+    if !tell_shut(stream) {
+        return;
     }
     let Some(section) = Section::of_inbound(stream, &inbound) else { return };
     let decision = decide_attach(stream, descriptor, &gate);
@@ -355,6 +353,21 @@ fn attach(stream: &Stream, descriptor: c_int) {
         }
         None => {}
     }
+}
+
+/// Tells the end of a stream that was shut down before the channel came: there was nobody to tell. Returns false in a signal
+/// handler that leaves it to the thread that it has interrupted.
+fn tell_shut(stream: &Stream) -> bool {
+    if stream.end.outbound.flags.load(Ordering::SeqCst) & SHUT != 0
+        && let Some(outbound) = channel::offered_outbound(stream)
+    {
+        let Some(section) = Section::of_outbound(stream, &outbound) else { return false };
+        // A broken rule shows at the next look, too.
+        let _told = outbound.finish();
+        section.leave();
+        wake::tell_reader(stream, &outbound);
+    }
+    true
 }
 
 /// Closes the gate of a reader, and decides whether it may leave TCP. `None`: not now. Then the gate is open. The caller is
@@ -507,6 +520,24 @@ mod tests {
 
     fn has_attached(peer: &Stream) -> bool {
         channel::offered_outbound(peer).expect("a channel").is_attached() == Some(true)
+    }
+
+    #[test]
+    fn an_end_that_was_shut_down_before_its_channel_came_tells_so_when_it_takes_the_channel() {
+        let _turn = family::turn();
+        let [stream, peer] = channel::tests::pair(0x6017);
+        let ring = weft_sockets::RingPlace::new(64, 16).expect("a place");
+        let (link, channel, party) = ends::place(stream.end);
+        let offer = Offer { end: stream.handle, link, channel, party, ring, secret: [0; 2] };
+        let offered = stream.end.state();
+        assert!(stream.end.advance(offered, Phase::Claimed));
+        stream.end.outbound.written.store(934, Ordering::Relaxed);
+        stream.end.outbound.flags.fetch_or(SHUT, Ordering::Relaxed);
+        // The program makes no call of this connection any more.
+        take(&offer);
+        let inbound = channel::offered_inbound(&peer).expect("a channel");
+        assert_eq!((stream.end.state(), inbound.end()), (offered, Some(934)));
+        channel::tests::forget(0x6017, [stream, peer]);
     }
 
     #[test]

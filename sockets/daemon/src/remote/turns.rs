@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use weft_sockets::end::{Phase, SHUT};
 use weft_sockets::far::{Duty, Letter, Notice, NoticeKind, Outgoing};
 use weft_sockets::layout::{self, RESET};
 use weft_sockets::sync::Ordering;
@@ -44,7 +45,10 @@ impl Channel {
         }
         let channel = self.peer;
         let may_write = self.under_way < UNDER_WAY;
-        let duty = if self.is_broken { None } else { self.outgoing.poll(ours, MOST, may_write)? };
+        let mut duty = if self.is_broken { None } else { self.outgoing.poll(ours, MOST, may_write)? };
+        if duty.is_none() && !self.is_broken && self.outgoing.is_before_ring() {
+            duty = state.end_of_shut(self).and_then(|end| self.outgoing.end_before_ring(end));
+        }
         match duty {
             Some(Duty::Write { from, to, len, value }) => {
                 let at = usize::try_from(from - layout::RINGS_AT).map_err(|_| Broken)?;
@@ -120,6 +124,19 @@ impl State {
         channel.is_broken = true;
         self.reset_end(channel);
         host.notify(Notice { kind: NoticeKind::Reset, channel: channel.peer, value: 0 });
+    }
+
+    /// Returns where a stream ends that its process has shut down before it heard of the channel. The process may sleep, and
+    /// hear of the channel only when the other end has ended its stream, too. That end waits for this word.
+    fn end_of_shut(&self, channel: &Channel) -> Option<u64> {
+        let link = self.links.get(&channel.link)?;
+        let end = link.end(channel.number, channel.party)?;
+        let words = self.families.get(link.families.get(channel.party)?)?.slab.end(end.slot)?;
+        let state = words.state();
+        let has_not_heard = matches!(state.phase, Phase::Plain | Phase::Claimed);
+        let is_shut = words.outbound.flags.load(Ordering::SeqCst) & SHUT != 0;
+        (has_not_heard && is_shut && state.generation == end.generation)
+            .then(|| words.outbound.written.load(Ordering::Acquire))
     }
 
     /// Tells the process that its connection is broken.
