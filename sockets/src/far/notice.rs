@@ -31,7 +31,7 @@ pub enum NoticeKind {
     Credit = 2,
     /// The reader has decided: the value is that of [`Reader::attached`](crate::layout::Reader::attached).
     Attached = 3,
-    /// The sender has gone back to TCP, or stays there, as the reader has asked. With the value 1 ([`PROMISED`]): it will do
+    /// The sender has gone back to TCP, or stays there, as the reader has asked. With the value 1: it will do
     /// so without a [record](crate::Record), since the reader has asked before it came to a ring.
     Declined = 4,
     /// The reader is in the leg whose number is the value.
