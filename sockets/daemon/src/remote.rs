@@ -2,7 +2,7 @@
 
 mod bounds;
 mod completions;
-mod greeting;
+pub(crate) mod greeting;
 mod letters;
 mod losing;
 mod opening;

@@ -190,13 +190,14 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use weft_rnic::CmEvent;
     use weft_sockets::end::allocate;
-    use weft_sockets::{Claim, Claimant, Digests, Hello, LaneKind, Proof, Slab, Status, Tuple, VERSION};
+    use weft_sockets::{Claim, Claimant, Digests, Hello, Proof, Slab, Status, Tuple, VERSION};
 
     use super::*;
     use crate::foreign::Foreign;
     use crate::hosts::Hosts;
     use crate::hosts::rnic::Way;
     use crate::lanes::Lanes;
+    use crate::remote::greeting::tests::hello;
     use crate::rules::Rules;
 
     /// A daemon with lanes, which is asked for the other end of this connection. No host has the addresses.
@@ -240,7 +241,7 @@ mod tests {
     #[test]
     fn a_host_tells_why_there_is_no_lane() {
         let (mut state, _) = asked(("198.51.100.1:80", "198.51.100.2:5000"));
-        let (fine, other) = (hello(VERSION), hello(VERSION + 1));
+        let (fine, other) = (hello_of(VERSION), hello_of(VERSION + 1));
         for (refusal, why) in [(fine, "key"), (other, "version"), (Vec::new(), "refused")] {
             let hosts = state.hosts.as_mut().expect("lanes");
             let name = hosts.known().next().expect("a host").name;
@@ -251,21 +252,8 @@ mod tests {
         }
     }
 
-    fn hello(version: u16) -> Vec<u8> {
-        let hello = Hello {
-            oldest: version,
-            newest: version,
-            kind: LaneKind::Interactive,
-            epoch: 1,
-            boot_id: [0; 16],
-            namespace: 1,
-            session: 0,
-            received: 0,
-            wire: None,
-            nonce: [0; 16],
-            proof: Proof::Wanted,
-        };
-        hello.encode()
+    fn hello_of(version: u16) -> Vec<u8> {
+        Hello { oldest: version, newest: version, ..hello(Proof::Wanted, 0) }.encode()
     }
 
     #[test]

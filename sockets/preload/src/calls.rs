@@ -25,6 +25,11 @@ pub(crate) fn number(descriptor: c_int, level: c_int, name: c_int) -> Result<c_i
     option(descriptor, level, name, &mut value).map(|_| c_int::from_ne_bytes(value))
 }
 
+/// True if the other host has acknowledged all octets that the kernel's socket was given.
+pub(crate) fn has_arrived(descriptor: c_int) -> bool {
+    queued(descriptor, libc::TIOCOUTQ) == Ok(0)
+}
+
 /// Asks for a number by `ioctl`: `SIOCINQ`, `SIOCOUTQ`.
 pub(crate) fn queued(descriptor: c_int, request: u64) -> Result<u64, c_int> {
     let mut value: c_int = 0;

@@ -169,7 +169,7 @@ fn finish_now(call: &Call, is_last: bool) -> Step {
 /// daemon or the lane before they have arrived. They have to fit into the kernel's buffer, and the record before them has to
 /// be expected. A dead daemon has not told the reader of the ring: it looks for a record.
 fn may_depart(call: &Call, outbound: &Outbound<'_>) -> bool {
-    let is_silent = || calls::queued(call.descriptor, libc::TIOCOUTQ) == Ok(0);
+    let is_silent = || calls::has_arrived(call.descriptor);
     if !call.stream.end.has(FAR) || outbound.sink() != Sink::Ring || !is_silent() {
         return false;
     }

@@ -60,9 +60,7 @@ pub(crate) fn cause_ahead(descriptor: c_int, stream: &Stream) -> Option<Cause> {
 /// True if the record that is due may not go out yet: octets before it have not arrived, and a reader that may know of no
 /// ring has to find it in one piece. The kernel tells of room nevertheless, so that waits look by themselves.
 pub(crate) fn is_early(descriptor: c_int, outbound: &Outbound<'_>) -> bool {
-    outbound.record().is_some()
-        && !outbound.was_adopted()
-        && calls::queued(descriptor, libc::TIOCOUTQ) != Ok(0)
+    outbound.record().is_some() && !outbound.was_adopted() && !calls::has_arrived(descriptor)
 }
 
 /// Leaves the ring if the kernel's socket has a record, and drops what the reader has already. The caller has the

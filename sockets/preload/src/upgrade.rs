@@ -99,7 +99,7 @@ pub(crate) fn renounce(stream: &Stream, descriptor: c_int, is_last: bool) -> boo
     if is_others || !outbound.is_awaited_in_vain() && !is_dead() {
         return true;
     }
-    let is_silent = || calls::queued(descriptor, libc::TIOCOUTQ) == Ok(0);
+    let is_silent = || calls::has_arrived(descriptor);
     // Children may not know the link.
     if !stream.is_held_alone() {
         return true;

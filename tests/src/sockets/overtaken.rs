@@ -89,7 +89,7 @@ impl End {
         }
     }
 
-    /// Publishes what was left behind in a section, and tells who waits for that.
+    /// Publishes what was left behind in a section, and wakes the sender that waits for it.
     pub(crate) fn catch_up(&self, inbound: &Inbound<'_>) {
         while inbound.is_behind() {
             let section = self.in_section(inbound);

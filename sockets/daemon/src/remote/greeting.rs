@@ -105,7 +105,7 @@ const fn opening(addresses: Addresses, initiator: [u8; NONCE_LEN], responder: [u
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     const ADDRESSES: Addresses = Addresses {
@@ -113,7 +113,8 @@ mod tests {
         responder: IpAddr::V4(core::net::Ipv4Addr::new(10, 0, 0, 2)),
     };
 
-    fn hello(proof: Proof, nonce: u8) -> Hello {
+    /// The hello of a daemon without a session or a wire.
+    pub(crate) fn hello(proof: Proof, nonce: u8) -> Hello {
         Hello {
             oldest: VERSION,
             newest: VERSION,
