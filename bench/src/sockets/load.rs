@@ -60,7 +60,7 @@ impl<C: Client + 'static> Load<C> {
             let Run { transfers, time, .. } = self.run(Work { requests, turn: Duration::ZERO })?;
             let wanted = u128::from(transfers) * turn.as_nanos() / time.as_nanos().max(1);
             requests = u64::try_from(wanted).unwrap_or(FIRST).max(FIRST);
-            if time * 2 >= turn {
+            if time * 2 >= turn || time >= ENOUGH {
                 return Ok(requests);
             }
         }
@@ -108,5 +108,29 @@ pub(super) const fn behind_first(transfers: u64, connections: u64, octets: u64) 
 
 /// Requests of the first turn.
 const FIRST: u64 = 2000;
+/// A run of that time tells how many requests fill a turn of any length. A client may be unable to run longer for that.
+const ENOUGH: Duration = Duration::from_millis(900);
 /// Requests on a connection that has not left TCP yet.
 const FIRST_CALLS: u64 = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs for a second, however long it is told to.
+    struct Second;
+
+    impl Client for Second {
+        fn run(&self, _: &Carrier, _: u16, _: Work) -> Outcome<Run> {
+            let second = Duration::from_secs(1);
+            Ok(Run { transfers: 1000, wall: second, time: second, octets: 0, by_ring: 0 })
+        }
+    }
+
+    /// iperf3 measures a second when it is to find out how much fills a turn.
+    #[test]
+    fn a_turn_is_filled_also_by_a_client_that_cannot_run_for_so_long() {
+        let load = Load { servers: Vec::new(), carrier: Carrier::KERNEL, client: Second, requests: 0 };
+        assert_eq!(load.fill(Duration::from_secs(4)).ok(), Some(4000));
+    }
+}
