@@ -2,6 +2,7 @@
 cases+=(nginx-1 nginx-2 nginx-reload nginx-proxy haproxy)
 quick+=(nginx-1 nginx-2 nginx-proxy haproxy)
 between+=(nginx-proxy)
+senders[nginx-reload]=server
 eager[haproxy]=--eager eager[nginx-proxy]=--eager eager[nginx-1]=--eager eager[nginx-2]=--eager eager[nginx-reload]=--eager
 
 # nginx_conf WORKERS LOCATION: writes a configuration.
