@@ -167,14 +167,14 @@ fn finish_now(call: &Call, is_last: bool) -> Step {
 
 /// True if the last octets of a far end's stream are to go by the kernel's socket, too: its program may end now, and its
 /// daemon or the lane before they have arrived. They have to fit into the kernel's buffer, and the record before them has to
-/// be expected. A dead daemon has not told the reader of the ring: it looks for a record.
+/// be expected. A dead daemon has not told the reader of the ring: it looks for a record, which goes out once all octets before
+/// it have arrived.
 fn may_depart(call: &Call, outbound: &Outbound<'_>) -> bool {
-    let is_silent = || calls::has_arrived(call.descriptor);
-    if !call.stream.end.has(FAR) || outbound.sink() != Sink::Ring || !is_silent() {
+    if !call.stream.end.has(FAR) || outbound.sink() != Sink::Ring {
         return false;
     }
     let is_unknown = !outbound.was_adopted() && !port::has_daemon();
-    let is_expected = is_unknown || outbound.is_adopted();
+    let is_expected = is_unknown || outbound.is_adopted() && calls::has_arrived(call.descriptor);
     is_expected
         && outbound.unread().is_ok_and(|octets| (octets > 0 || is_unknown) && fits(call.descriptor, octets))
 }
