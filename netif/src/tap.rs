@@ -37,7 +37,10 @@ impl Tap {
             Err(error) if offload && error.raw_os_error() == Some(libc::EINVAL) => {
                 Self::open_queues(name, false, count)
             }
-            Err(error) if count > 1 => Err(advise(name, error)),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Err(Self::refused(name, count)),
+            Err(error) if error.raw_os_error() == Some(libc::E2BIG) => {
+                Err(io::Error::new(error.kind(), "the device has no further queue"))
+            }
             opened => opened.map_err(explain),
         }
     }
@@ -103,6 +106,17 @@ impl Tap {
         Ok(queues)
     }
 
+    /// Says why the kernel finds a request for so many queues invalid: of an interface of another kind it opens none.
+    fn refused(name: &str, count: usize) -> io::Error {
+        let is_tap = count > 1 && Self::attach(name, 0).is_ok();
+        let text = if is_tap {
+            format!("the device has one queue: `ip tuntap add {name} mode tap multi_queue`")
+        } else {
+            "this interface is no TAP device: name one that `ip tuntap list` shows, or a new one".to_owned()
+        };
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    }
+
     /// Opens the only queue of a device without offloads, and returns it with the device's name.
     fn open_plain(name: &str) -> io::Result<(Self, String)> {
         // The crate would cut a name that is too long.
@@ -154,17 +168,6 @@ impl Tap {
 impl fmt::Debug for Tap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tap").field("fd", &self.fd).finish_non_exhaustive()
-    }
-}
-
-fn advise(name: &str, error: io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(libc::EINVAL) => {
-            let text = format!("the device has one queue: `ip tuntap add {name} mode tap multi_queue`");
-            io::Error::new(io::ErrorKind::InvalidInput, text)
-        }
-        Some(libc::E2BIG) => io::Error::new(error.kind(), "the device has no further queue"),
-        _ => explain(error),
     }
 }
 

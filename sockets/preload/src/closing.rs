@@ -117,15 +117,10 @@ fn renounce(call: &Call) {
     if !stream.end.has(FAR) {
         return;
     }
-    let until = Limit::behind(Some(clock::span(LAST_OCTETS)));
-    while !upgrade::renounce(stream, descriptor, true)
-        && !call.is_nonblocking()
-        && calls::queued(descriptor, libc::TIOCOUTQ).is_ok_and(|octets| octets > 0)
-        && anchor::news(descriptor) & (libc::POLLERR | libc::POLLHUP) == 0
-        && !until.is_over()
-    {
-        calls::pause(until.left_at_most(PAUSE));
-    }
+    wait_while(call, || {
+        !upgrade::renounce(stream, descriptor, true)
+            && calls::queued(descriptor, libc::TIOCOUTQ).is_ok_and(|octets| octets > 0)
+    });
 }
 
 /// Waits for a while until the last octets of a far end's stream fit into the kernel's buffer, if the socket blocks. If its
@@ -137,14 +132,25 @@ fn wait_for_room(call: &Call) {
         return;
     }
     let Some(outbound) = channel::outbound(stream) else { return };
+    let is_full =
+        || outbound.sink() == Sink::Ring && outbound.unread().is_ok_and(|octets| !fits(descriptor, octets));
+    wait_while(call, || {
+        if is_full() {
+            watch::look_at(descriptor, stream, ends::milliseconds());
+        }
+        is_full()
+    });
+}
+
+/// Has the end of a stream wait while `is_due` says so: at most a while, on a socket that blocks, whose connection has not failed.
+fn wait_while(call: &Call, mut is_due: impl FnMut() -> bool) {
     let until = Limit::behind(Some(clock::span(LAST_OCTETS)));
-    while outbound.sink() == Sink::Ring
-        && outbound.unread().is_ok_and(|octets| !fits(descriptor, octets))
-        && anchor::news(descriptor) & (libc::POLLERR | libc::POLLHUP) == 0
+    while is_due()
+        && !call.is_nonblocking()
+        && anchor::news(call.descriptor) & (libc::POLLERR | libc::POLLHUP) == 0
         && !until.is_over()
     {
         calls::pause(until.left_at_most(PAUSE));
-        watch::look_at(descriptor, stream, ends::milliseconds());
     }
 }
 

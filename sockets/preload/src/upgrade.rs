@@ -79,7 +79,8 @@ pub(crate) fn step(stream: &Stream, descriptor: c_int) {
             switch(stream, descriptor);
         }
     }
-    if stream.end.has(FAR) {
+    // Behind the first ring no reader waits for one.
+    if stream.end.outbound.leg().number == 0 && stream.end.has(FAR) {
         let _later = renounce(stream, descriptor, false);
     }
 }

@@ -134,14 +134,14 @@ impl Outgoing {
 
     /// True if the sender has begun no ring, and has not told the end of its stream.
     #[must_use]
-    pub fn is_before_ring(&self) -> bool {
+    pub fn may_end_before_ring(&self) -> bool {
         self.leg.number == 0 && !self.is_end_told
     }
 
     /// Ends the stream of a sender that has shut down what it sends before it heard of the channel, behind `end` octets by
     /// TCP. It begins no ring.
     pub fn end_before_ring(&mut self, end: u64) -> Option<Duty> {
-        if !self.is_before_ring() {
+        if !self.may_end_before_ring() {
             return None;
         }
         self.is_end_told = true;

@@ -279,7 +279,7 @@ fn a_daemon_tells_once_the_end_of_a_stream_that_was_shut_down_before_its_process
     assert!(hosts.arrive());
     assert_eq!(hosts.inbound().end(), Some(934));
     // The process takes the channel later, and says the same.
-    assert!(!hosts.outgoing.is_before_ring() && hosts.outgoing.end_before_ring(934).is_none());
+    assert!(!hosts.outgoing.may_end_before_ring() && hosts.outgoing.end_before_ring(934).is_none());
     hosts.outbound().finish().unwrap();
     assert!(!hosts.send(1));
 }

@@ -46,7 +46,7 @@ impl Channel {
         let channel = self.peer;
         let may_write = self.under_way < UNDER_WAY;
         let mut duty = if self.is_broken { None } else { self.outgoing.poll(ours, MOST, may_write)? };
-        if duty.is_none() && !self.is_broken && self.outgoing.is_before_ring() {
+        if duty.is_none() && !self.is_broken && self.outgoing.may_end_before_ring() {
             duty = state.end_of_shut(self).and_then(|end| self.outgoing.end_before_ring(end));
         }
         match duty {
