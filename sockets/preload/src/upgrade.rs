@@ -145,7 +145,7 @@ fn consider(stream: &Stream, descriptor: c_int) {
 fn claim(stream: &Stream, descriptor: c_int, mut traffic: Traffic) {
     let end = stream.end;
     traffic.age = ends::milliseconds().wrapping_sub(end.identity.since.load(Ordering::Relaxed));
-    if !traffic.is_worth_it() {
+    if !traffic.is_worth_it() || port::is_between_looks() {
         return;
     }
     let sent = may_claim(stream, descriptor).and_then(|()| {
@@ -168,7 +168,8 @@ fn claim(stream: &Stream, descriptor: c_int, mut traffic: Traffic) {
         Ok(Sent::Later) => traffic.worth() + 1,
         Ok(Sent::No(reason)) => {
             end.note(reason);
-            traffic.worth().saturating_add(PAUSE)
+            // One that was there a moment ago is looked for at a pace of its own.
+            traffic.worth().saturating_add(if port::is_between_looks() { 1 } else { PAUSE })
         }
         // That may end with the next call.
         Err(Reason::Shared) => {
