@@ -43,7 +43,7 @@ pub struct Producer {
     pub beside: [AtomicU64; 5],
     /// The CPU on which the sender ran when it published.
     pub cpu: AtomicU16,
-    /// [`FINAL`], [`RESET`], [`KILLED`], [`CLOSED`], [`LOWERED`].
+    /// [`FINAL`], [`RESET`], [`KILLED`], [`CLOSED`], [`LOWERED`], [`SILENT`].
     pub flags: AtomicU16,
     /// When octets came into the empty ring, if the reader wants [stamps](Reader::stamps): the low half of a count of 16
     /// nanoseconds.
@@ -367,6 +367,8 @@ pub const LOWERED: u16 = 8;
 /// The other end was closed before it has begun a ring: the kernel's socket tells the rest. The daemon says so of an end on
 /// another host.
 pub const CLOSED: u16 = 16;
+/// Beside [`LOWERED`]: no record comes, since the reader asks for TCP and has come to no ring.
+pub const SILENT: u16 = 32;
 /// [`Reader::attached`]: the reader will take octets from a ring.
 pub const ATTACHED: u32 = 1;
 /// [`Reader::attached`]: the reader stays on TCP.

@@ -181,6 +181,14 @@ messages! {
     /// With it comes a new UDP socket of the process's network namespace, which the process leaves alone. By such sockets
     /// the daemon finds out which namespaces reach each other.
     Network = 10, 1 descriptors {}
+    /// The reader of a far end has asked for TCP before it came to a ring, and has no answer. With it comes the socket. The
+    /// daemon asks the other host, unless a session of its own carries the question already.
+    Ask = 11, 1 descriptors {
+        /// The end in the slab.
+        slot: u32,
+        /// The generation in the end's state.
+        generation: u32,
+    }
 }
 
 messages! {

@@ -14,7 +14,9 @@
 use crate::broken::Broken;
 use crate::end::{ENDING, RECORD};
 use crate::inbound::Inbound;
-use crate::layout::{ASKED, ATTACHED, COMMITTED, DECLINED, FINAL, LOST, LOST_BEFORE_RING, LOWERED, RESET};
+use crate::layout::{
+    ASKED, ATTACHED, COMMITTED, DECLINED, FINAL, LOST, LOST_BEFORE_RING, LOWERED, RESET, SILENT,
+};
 use crate::leg::{Carrier, Leg, MAX_LOG2};
 use crate::outbound::Outbound;
 use crate::reason::Reason;
@@ -129,7 +131,9 @@ impl Outbound<'_> {
             // A reader tells that it has come to a ring before it asks, and comes to none while it asks.
             let is_asked = self.shared.reader.please.load(Ordering::Acquire) == ASKED;
             let is_before_ring = leg.number == 1 && self.shared.consumer.adopted.load(Ordering::Acquire) == 0;
-            if !is_asked || !is_before_ring {
+            if is_asked && is_before_ring {
+                self.shared.producer.flags.fetch_or(SILENT, Ordering::SeqCst);
+            } else {
                 // Before the leg. A process that is killed in between leaves a sender in the ring that owes a record.
                 self.own.flags.fetch_or(RECORD, Ordering::Relaxed);
             }
@@ -172,6 +176,7 @@ impl Outbound<'_> {
         self.shared.producer.flags.fetch_or(LOWERED, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if self.shared.reader.please.load(Ordering::Acquire) == ASKED {
+            self.shared.producer.flags.fetch_or(SILENT, Ordering::SeqCst);
             return false;
         }
         let (leg, start) = (self.own.leg(), self.own.written.load(Ordering::Relaxed));

@@ -111,6 +111,8 @@ pub fn letter(payload: &[u8]) -> Option<Said> {
         Letter::WantRing { channel, log2 } => ("want-ring", vec![channel_of(channel), ("log2", json!(log2))]),
         Letter::RingMade { channel, ring } => ("ring-made", with_ring(vec![channel_of(channel)], ring)),
         Letter::ReturnRing { channel, ring } => ("return-ring", with_ring(vec![channel_of(channel)], ring)),
+        Letter::Ask { secret: _ } => ("ask", Vec::new()),
+        Letter::Stays { secret: _ } => ("stays", Vec::new()),
     };
     Some(Said { form: "letter", name, fields })
 }

@@ -39,9 +39,7 @@ pub(crate) fn read_claim(socket: impl AsFd) -> Result<Claim, Reason> {
     if !is_stream || !is_ip || sockopt::socket_protocol(socket) != Ok(Some(ipproto::TCP)) {
         return Err(Reason::Option);
     }
-    let local = getsockname(socket).ok().and_then(|address| SocketAddr::try_from(address).ok());
-    let peer = getpeername(socket).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
-    let (Some(local), Some(peer)) = (local, peer) else { return Err(Reason::Short) };
+    let (local, peer) = addresses(socket)?;
     // The sending queue is asked before what was acknowledged, and the receiving queue behind what was received. So
     // octets on their way make `written` more and `consumed` less, never the other way round.
     let unsent = queue(socket, libc::TIOCOUTQ)?;
@@ -69,6 +67,23 @@ pub(crate) fn read_claim(socket: impl AsFd) -> Result<Claim, Reason> {
         digests: Digests::default(),
         is_far: false,
     })
+}
+
+/// Reads the namespace and the addresses of a connection.
+///
+/// # Errors
+/// Why this socket has none.
+pub(crate) fn read_tuple(socket: impl AsFd) -> Result<Tuple, Reason> {
+    let (local, peer) = addresses(socket.as_fd())?;
+    let namespace = namespace_of(&socket).map_err(|_| Reason::Kernel)?;
+    Ok(Tuple::new(namespace, local, peer))
+}
+
+/// The own address of a connection, and that of the other end.
+fn addresses(socket: BorrowedFd<'_>) -> Result<(SocketAddr, SocketAddr), Reason> {
+    let local = getsockname(socket).ok().and_then(|address| SocketAddr::try_from(address).ok());
+    let peer = getpeername(socket).ok().flatten().and_then(|address| SocketAddr::try_from(address).ok());
+    local.zip(peer).ok_or(Reason::Short)
 }
 
 /// Returns the cookie of this process's network namespace.

@@ -3,6 +3,7 @@
 mod bounds;
 mod completions;
 pub(crate) mod greeting;
+mod late;
 mod letters;
 mod losing;
 mod opening;

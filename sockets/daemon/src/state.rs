@@ -328,6 +328,10 @@ impl State {
                 let file = next()?;
                 self.add_network(id, file)
             }
+            ToDaemon::Ask { slot, generation } => {
+                let socket = next()?;
+                self.ask_late(id, (slot, generation), &socket, now)
+            }
         }
     }
 

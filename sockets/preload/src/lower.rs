@@ -14,7 +14,7 @@ use crate::clock::{self, Limit};
 use crate::ends::Stream;
 use crate::section::Section;
 use crate::trace::trace;
-use crate::{backlog, channel, ends, family, overtaken, port, record, wake};
+use crate::{backlog, channel, ends, family, overtaken, port, real, record, sleep, upgrade, wake};
 
 /// Takes both directions of a connection back to TCP, for good. Waits until the other end has come along, at most 30
 /// seconds. Returns false if it has not: then the connection is reset.
@@ -116,7 +116,9 @@ fn lower_inbound(descriptor: c_int, stream: &Stream, until: Limit) -> bool {
 fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) -> bool {
     question(stream, inbound);
     let mut looks = 0_u32;
+    let mut asked = ends::milliseconds();
     let is_lowered = wait(until, || {
+        ask_again(descriptor, stream, inbound, &mut asked);
         // A thread that is on its way to sleep may not have seen the question.
         if looks.is_multiple_of(LOOKS_A_BELL) {
             wake::tell_sender(stream, inbound);
@@ -156,6 +158,21 @@ fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) 
     }
     stream.end.inbound.flags.fetch_and(!ASKING, Ordering::Relaxed);
     is_lowered
+}
+
+/// Asks a far sender once more, if it has not answered for a while and no record can be the answer. The session that was to
+/// carry the question may have ended, or the daemon. Another one carries it, once this process has found it.
+fn ask_again(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, asked: &mut u32) {
+    let now = ends::milliseconds();
+    if !stream.end.has(FAR) || !inbound.is_before_ring() || now.wrapping_sub(*asked) < AGAIN {
+        return;
+    }
+    *asked = now;
+    // The daemon's welcome: it has to be shown the link, by which it answers.
+    upgrade::look_for_mail();
+    if let Some(status) = sleep::status() {
+        let _heard = port::ask(stream.handle, real::borrow(descriptor), status);
+    }
 }
 
 /// True if a far sender has ended its stream and has never begun a ring. The end is told behind each ring.
@@ -198,6 +215,8 @@ fn wait(until: Limit, mut look: impl FnMut() -> Option<bool>) -> bool {
 
 /// How long the other end has, in nanoseconds.
 const PATIENCE: u64 = 30_000_000_000;
+/// The time behind which a far sender is asked again, in milliseconds.
+const AGAIN: u32 = 200;
 /// Looks between two rings of the bells.
 const LOOKS_A_BELL: u32 = 16;
 /// The time between two looks, in nanoseconds.

@@ -79,6 +79,16 @@ pub(crate) fn claim(end: Handle, digests: Digests, socket: BorrowedFd<'_>, statu
     send(ToDaemon::Claim { slot, generation, digests }, &[socket])
 }
 
+/// Asks the other host once more for a reader that has no answer. `socket` and `status` as of [`claim`].
+pub(crate) fn ask(end: Handle, socket: BorrowedFd<'_>, status: BorrowedFd<'_>) -> Sent {
+    let Handle { slot, generation } = end;
+    match open(status) {
+        Ok(()) => send(ToDaemon::Ask { slot, generation }, &[socket]),
+        Err(Some(reason)) => Sent::No(reason),
+        Err(None) => Sent::Later,
+    }
+}
+
 /// Takes a claim back. Its answer may be on its way.
 pub(crate) fn withdraw(end: Handle) -> Sent {
     let Handle { slot, generation } = end;

@@ -3,7 +3,7 @@
 use crate::broken::Broken;
 use crate::far::notice::{NoticeKind, PROMISED};
 use crate::far::{low_half, widen};
-use crate::layout::{ATTACHED, CLOSED, COMMITTED, DECLINED, Direction, FINAL, KILLED, NOWHERE, RESET};
+use crate::layout::{ASKED, ATTACHED, CLOSED, COMMITTED, DECLINED, Direction, FINAL, KILLED, NOWHERE, RESET};
 use crate::leg::{Carrier, Leg, RingPlace};
 use crate::sync::{Ordering, fence};
 use crate::waiter::{Sleepers, WaiterName};
@@ -167,6 +167,18 @@ impl Incoming {
     /// have to be woken.
     pub fn lower(&self, words: &Direction) -> Option<Sleepers> {
         if !self.is_promised || has_left(words) {
+            return None;
+        }
+        words.reader.attached.store(DECLINED, Ordering::Release);
+        sleepers(words)
+    }
+
+    /// Answers the question of a reader that has come to no ring, and whose session has ended before the answer came: the
+    /// sender stays on TCP, and sends no record. Returns those who have to be woken.
+    pub fn answer_late(words: &Direction) -> Option<Sleepers> {
+        let is_asked = words.reader.please.load(Ordering::Acquire) == ASKED;
+        let is_before_ring = words.consumer.adopted.load(Ordering::Relaxed) == 0;
+        if !is_asked || !is_before_ring || has_left(words) {
             return None;
         }
         words.reader.attached.store(DECLINED, Ordering::Release);

@@ -105,6 +105,18 @@ messages! {
         /// The ring, in the link of the receiving host.
         ring: RingPlace,
     }
+    /// A reader of the sending host has asked for TCP before it came to a ring, and the session that carried its question
+    /// has ended.
+    Ask = 11, 0 descriptors {
+        /// The secret of the channel that both ends have had.
+        secret: [u64; 2],
+    }
+    /// The answer to [`Letter::Ask`]: the sender stays on TCP, and no [record](crate::Record) comes. If one comes, it is the
+    /// answer, and no letter is sent.
+    Stays = 12, 0 descriptors {
+        /// As in [`Letter::Ask`].
+        secret: [u64; 2],
+    }
 }
 
 impl Field for SocketAddr {

@@ -4,7 +4,7 @@ use crate::broken::Broken;
 use crate::far::notice::{NoticeKind, PROMISED};
 use crate::far::{low_half, widen};
 use crate::layout::{
-    ASKED, ATTACHED, COMMITTED, DECLINED, Direction, FINAL, LOST, LOST_BEFORE_RING, LOWERED, RESET,
+    ASKED, ATTACHED, COMMITTED, DECLINED, Direction, FINAL, LOST, LOST_BEFORE_RING, LOWERED, RESET, SILENT,
 };
 use crate::leg::{Carrier, Leg, RingPlace};
 use crate::sync::{Ordering, fence};
@@ -121,6 +121,27 @@ impl Outgoing {
         (attached.load(Ordering::Relaxed) == COMMITTED).then_some(Sleepers::Everybody)
     }
 
+    /// Takes the question of a reader that has come to no ring, and whose session has ended before the answer came. Returns
+    /// true if the sender stays on TCP, or goes back to it, without a [record](crate::Record). With false a record comes, as far
+    /// as is known, or octets of a ring are lost. Also returns those who have to be woken.
+    pub fn handle_late_question(words: &Direction) -> (bool, Option<Sleepers>) {
+        let attached = &words.reader.attached;
+        for undecided in [0, ATTACHED] {
+            let _decided =
+                attached.compare_exchange(undecided, DECLINED, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        words.reader.please.store(ASKED, Ordering::SeqCst);
+        // As in `handle_question`.
+        fence(Ordering::SeqCst);
+        let flags = words.producer.flags.load(Ordering::Acquire);
+        let has_ring = words.legs.leg.load(Ordering::Acquire) != 0;
+        let is_before_ring = words.consumer.adopted.load(Ordering::Relaxed) == 0;
+        let is_whole = flags & RESET == 0 && (flags & FINAL == 0 || !has_ring);
+        let is_silent = flags & LOWERED == 0 || flags & SILENT != 0;
+        let is_committed = attached.load(Ordering::Relaxed) == COMMITTED;
+        (is_before_ring && is_whole && is_silent, is_committed.then_some(Sleepers::Everybody))
+    }
+
     /// Ends the stream for a sender that is gone and has not told its end: behind the last octet in the ring. The end of
     /// what went by TCP is the kernel's to tell.
     pub fn end_for_sender(&self, words: &Direction) {
@@ -197,7 +218,9 @@ impl Outgoing {
     /// The answer to a reader that has asked for TCP, once the sender has given it.
     fn declined(&mut self, words: &Direction) -> Option<Duty> {
         let is_declined = words.reader.attached.load(Ordering::Acquire) == DECLINED;
-        if !is_declined || !self.is_asked_back || self.is_declined_told {
+        // A question that came while the sender went back may have found it before it knew whether a record is due.
+        let is_asked = self.is_asked_back || words.producer.flags.load(Ordering::Acquire) & SILENT != 0;
+        if !is_declined || !is_asked || self.is_declined_told {
             return None;
         }
         self.is_declined_told = true;

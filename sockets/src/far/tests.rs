@@ -560,3 +560,47 @@ fn a_reader_that_has_asked_before_a_ring_comes_to_none() {
     hosts.settle();
     assert_eq!((hosts.read(4_000), hosts.tcp.len()), (3_000, 0));
 }
+
+#[test]
+fn a_question_that_comes_by_another_session_is_answered_unless_a_record_comes() {
+    for (begins, departs) in [(false, false), (true, false), (false, true), (true, true)] {
+        let hosts = asked_before_the_ring(begins);
+        Outgoing::lower(hosts.words(0));
+        if departs {
+            assert!(if begins { hosts.outbound().depart() == Ok(true) } else { hosts.outbound().renounce() });
+        }
+        let (stays, _) = Outgoing::handle_late_question(hosts.words(0));
+        assert_eq!(stays, !departs, "{begins}");
+        if departs {
+            assert!(hosts.outbound().record().is_some());
+            continue;
+        }
+        assert!(!hosts.outbound().renounce() && hosts.outbound().depart() == Ok(true));
+        assert_eq!(hosts.outbound().record(), None, "it would be in the way of the next program");
+        assert!(Outgoing::handle_late_question(hosts.words(0)).0, "it asks until it hears the answer");
+        assert!(!hosts.inbound().is_answered());
+        Incoming::answer_late(hosts.words(1));
+        assert!(hosts.inbound().is_answered() && hosts.inbound().is_before_ring());
+    }
+}
+
+#[test]
+fn a_question_that_finds_its_sender_on_the_way_back_is_answered_later() {
+    let mut hosts = asked_before_the_ring(true);
+    assert!(hosts.answer(true), "the question is on its way");
+    // The sender has said that it goes back, and has found the question. The daemon has told the question, and finds that word.
+    hosts.words(0).reader.please.store(crate::layout::ASKED, Relaxed);
+    assert_eq!(hosts.outbound().depart(), Ok(true));
+    hosts.settle();
+    assert!(hosts.inbound().is_answered() && hosts.outbound().record().is_none());
+}
+
+#[test]
+fn a_reader_that_has_come_to_a_ring_takes_no_late_answer() {
+    let mut hosts = asked_before_the_ring(true);
+    hosts.inbound().ask_no_more();
+    while hosts.read(1_000) > 0 {}
+    hosts.inbound().ask_back();
+    assert_eq!(Incoming::answer_late(hosts.words(1)), None);
+    assert!(!hosts.inbound().is_answered());
+}

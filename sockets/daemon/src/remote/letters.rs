@@ -90,6 +90,14 @@ impl State {
                 }
                 Ok(())
             }
+            Letter::Ask { secret } => {
+                self.handle_ask(name, secret, now);
+                Ok(())
+            }
+            Letter::Stays { secret } => {
+                self.handle_stays(name, secret);
+                Ok(())
+            }
             Letter::Leg { channel, .. }
             | Letter::Final { channel, .. }
             | Letter::WantRing { channel, .. }

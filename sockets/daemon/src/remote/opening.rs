@@ -35,7 +35,7 @@ impl State {
     }
 
     /// Returns the name of the host with this address, which may be new.
-    fn name_host(&mut self, address: (IpAddr, IpAddr), now: Duration) -> Option<u64> {
+    pub(crate) fn name_host(&mut self, address: (IpAddr, IpAddr), now: Duration) -> Option<u64> {
         let known = self.hosts.as_ref()?.by_address.get(&address).copied();
         if known.is_some() {
             return known;
