@@ -96,7 +96,9 @@ pub struct Reader {
     pub wide: AtomicU32,
     /// Not 0 once the reader has left the ring behind a [record](crate::Record): the daemon carries nothing more.
     pub left: AtomicU32,
-    reserved: [UnusedU32; 9],
+    /// Why the reader wants the stream back on TCP: a [`Reason`](crate::reason::Reason), 0 for none. Stored before `please`.
+    pub why: AtomicU32,
+    reserved: [UnusedU32; 8],
 }
 
 /// The first page of a link.

@@ -9,6 +9,7 @@ use crate::inbound::Inbound;
 use crate::layout::{ASKED, ATTACHED, COMMITTED, DECLINED, FINAL};
 use crate::leg::{Carrier, Leg};
 use crate::outbound::Outbound;
+use crate::reason::Reason;
 #[cfg(not(loom))]
 use crate::ring::{Ring, index};
 use crate::sync::Ordering;
@@ -38,6 +39,16 @@ impl Outbound<'_> {
             self.shared.reader.attached.store(DECLINED, Ordering::Release);
         }
         Ok(true)
+    }
+
+    /// Returns why the reader asks for TCP, as a reason of this end: the other one is drained, or declined. `None`: it does not
+    /// ask, though its daemon may.
+    #[must_use]
+    pub fn why_asked(&self) -> Option<Reason> {
+        let reader = &self.shared.reader;
+        let is_asked = reader.please.load(Ordering::Acquire) == ASKED;
+        let is_drained = reader.why.load(Ordering::Relaxed) == Reason::Drained as u32;
+        is_asked.then_some(if is_drained { Reason::Drained } else { Reason::Refused })
     }
 
     /// True if the reader asks for TCP, and has not taken all of a ring that the sender has left by itself. What others
@@ -158,6 +169,12 @@ impl Inbound<'_> {
     pub fn ask_back(&self) {
         self.republish();
         self.shared.reader.please.store(ASKED, Ordering::Release);
+    }
+
+    /// As [`ask_back`](Self::ask_back), and tells the sender why.
+    pub fn ask_back_because(&self, reason: Option<Reason>) {
+        self.shared.reader.why.store(reason.map_or(0, |reason| reason as u32), Ordering::Relaxed);
+        self.ask_back();
     }
 
     /// Takes the question back, since the sender has not answered for long.

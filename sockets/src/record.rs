@@ -9,7 +9,7 @@
 //! |---|---|
 //! | 16 | the secret of the channel, which only its two ends and their daemons know |
 //! | 7 | the position, little-endian |
-//! | 1 | why the sender goes back: 0 the lane or a daemon is lost, 1 the stream ends, 2 the process is drained |
+//! | 1 | why the sender goes back: 0 the lane or a daemon is lost, 1 the stream ends, 2 the process is drained, 3 it needs TCP |
 
 use crate::broken::Broken;
 use crate::end::{ENDING, RECORD};
@@ -45,10 +45,12 @@ pub enum Cause {
     Ended = 1,
     /// The sender's process is drained.
     Drained = 2,
+    /// The sender's program does something for which the connection has to be on TCP, as to hand it to another program.
+    Refused = 3,
 }
 
 impl Cause {
-    const ALL: [Self; 3] = [Self::Lost, Self::Ended, Self::Drained];
+    const ALL: [Self; 4] = [Self::Lost, Self::Ended, Self::Drained, Self::Refused];
 
     /// Returns the reason that the reader notes. `None`: the end of a stream is no reason.
     #[must_use]
@@ -57,6 +59,7 @@ impl Cause {
             Self::Lost => Some(Reason::Lane),
             Self::Ended => None,
             Self::Drained => Some(Reason::Drained),
+            Self::Refused => Some(Reason::Refused),
         }
     }
 }
@@ -328,7 +331,7 @@ mod tests {
     #[test]
     fn a_record_with_an_unknown_cause_names_octets_that_never_come() {
         let mut octets = Record::new(0).encode(SECRET);
-        octets[23] = 3;
+        octets[23] = 4;
         let record = Record::decode(&octets, SECRET).expect("a record").expect("all of it");
         assert_eq!(record.position, u64::MAX);
     }

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 use weft_sockets::far::{Letter, Notice, NoticeKind};
-use weft_sockets::{Digests, Hello, LaneKind, Proof, RingPlace};
+use weft_sockets::{Digests, Hello, LaneKind, Proof, Reason, RingPlace};
 
 use super::hex::hex;
 
@@ -133,8 +133,13 @@ pub fn notice(data: [u8; 8]) -> Option<Said> {
         NoticeKind::Closed => ("closed", None),
         NoticeKind::Received => ("received", Some("count")),
     };
+    let (value, reason) = match kind {
+        NoticeKind::Please => (value & 0xff, u8::try_from(value >> 8).ok().and_then(Reason::from_number)),
+        _ => (value, None),
+    };
     let value = meaning.map(|meaning| (meaning, json!(value)));
-    let fields = [("channel", json!(channel))].into_iter().chain(value).collect();
+    let reason = reason.map(|reason| ("reason", json!(reason.name())));
+    let fields = [("channel", json!(channel))].into_iter().chain(value).chain(reason).collect();
     Some(Said { form: "notice", name, fields })
 }
 

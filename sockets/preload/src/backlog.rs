@@ -82,7 +82,7 @@ fn obey_now(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) {
     let Some(section) = Section::of_outbound(stream, outbound) else { return };
     let obeyed = answer(descriptor, stream, outbound);
     if obeyed == Ok(true) {
-        stream.end.stay(why_asked(descriptor, stream));
+        stream.end.stay(why_asked(descriptor, stream, outbound));
         let _is_out = send(descriptor, stream, outbound);
         trace!("{descriptor}: sends by TCP again, as its reader asks");
     }
@@ -95,11 +95,12 @@ fn obey_now(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) {
 
 /// Why the reader, or the daemon in its place, asks for TCP. The record of a far end that is drained comes by the kernel's
 /// socket, and this process may not have looked there yet.
-fn why_asked(descriptor: c_int, stream: &Stream) -> Reason {
+pub(crate) fn why_asked(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) -> Reason {
     if !stream.end.has(FAR) {
         return Reason::Refused;
     }
-    record::cause_ahead(descriptor, stream).and_then(Cause::reason).unwrap_or(Reason::Lane)
+    let told = record::cause_ahead(descriptor, stream).and_then(Cause::reason);
+    told.or_else(|| outbound.why_asked()).unwrap_or(Reason::Lane)
 }
 
 /// Takes a sending direction back to TCP, for good: a far one behind a record, at once, and another one if its reader is in

@@ -185,7 +185,7 @@ fn is_ended_by_tcp(stream: &Stream, inbound: &Inbound<'_>) -> bool {
 /// Asks the sender for TCP. What a signal handler takes from the ring behind that would come again by TCP.
 fn question(stream: &Stream, inbound: &Inbound<'_>) {
     stream.end.inbound.flags.fetch_or(ASKING, Ordering::SeqCst);
-    inbound.ask_back();
+    inbound.ask_back_because(stream.end.reason());
 }
 
 /// True if the process at the other end is dead, so that it does not answer.

@@ -9,7 +9,7 @@ use core::ffi::{c_int, c_short};
 use core::sync::atomic::Ordering;
 
 use libc::{MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, POLLERR, POLLHUP, POLLIN, POLLRDHUP, POLLRDNORM};
-use weft_sockets::end::FAR;
+use weft_sockets::end::{FAR, STAYS};
 use weft_sockets::{Broken, Carrier, Cause, Inbound, Outbound, Reason, Record, Secret};
 
 use crate::ends::Stream;
@@ -42,11 +42,17 @@ pub(crate) fn send(descriptor: c_int, stream: &Stream, outbound: &Outbound<'_>) 
     }
 }
 
-/// The record that is due. It tells the reader if this end is drained.
+/// The record that is due. It tells the reader why this end stays on TCP, if not because of the lane.
 fn due(stream: &Stream, outbound: &Outbound<'_>) -> Option<Record> {
     let record = outbound.record()?;
-    let is_drained = record.cause == Cause::Lost && stream.end.reason() == Some(Reason::Drained);
-    Some(if is_drained { Record { cause: Cause::Drained, ..record } } else { record })
+    let reason = stream.end.reason().filter(|_| stream.end.has(STAYS));
+    let cause = match (record.cause, reason) {
+        (Cause::Lost, Some(Reason::Drained)) => Cause::Drained,
+        (Cause::Lost, None | Some(Reason::Lane)) => Cause::Lost,
+        (Cause::Lost, Some(_)) => Cause::Refused,
+        (cause, _) => cause,
+    };
+    Some(Record { cause, ..record })
 }
 
 /// Returns why the other end has gone back to TCP, if the kernel's socket has its record next. The reader leaves the ring

@@ -92,8 +92,12 @@ fn what_was_taken_and_comes_again_later_does_not_make_the_reader_ready() {
 #[test]
 fn a_reader_notes_the_reason_that_the_record_names() {
     let _turn = family::turn();
-    let known =
-        [(Cause::Lost, Some(Reason::Lane)), (Cause::Ended, None), (Cause::Drained, Some(Reason::Drained))];
+    let known = [
+        (Cause::Lost, Some(Reason::Lane)),
+        (Cause::Ended, None),
+        (Cause::Drained, Some(Reason::Drained)),
+        (Cause::Refused, Some(Reason::Refused)),
+    ];
     for (cause, reason) in known {
         let mut far = far(0x604d);
         far.from_there.write(b"abcd").expect("room");
@@ -122,23 +126,31 @@ fn a_record_with_an_unknown_cause_breaks_the_connection() {
 }
 
 #[test]
-fn the_other_end_of_a_drained_one_hears_of_that() {
+fn the_other_end_hears_why_a_sender_goes_back() {
     let _turn = family::turn();
-    let mut far = far(0x604f);
-    assert_eq!(far.send(), 4096);
-    far.ends[0].end.stay(Reason::Drained);
-    let outbound = channel::offered_outbound(&far.ends[0]).expect("a channel");
-    assert_eq!(outbound.depart(), Ok(true));
-    assert_eq!(send(far.own.as_raw_fd(), &far.ends[0], &outbound), None);
-    let record = Record { position: 0, cause: Cause::Drained };
-    assert_eq!(hear(&mut far, Record::LEN), record.encode(SECRET));
-    far.forget(0x604f);
+    let causes = [
+        (Reason::Drained, Cause::Drained),
+        (Reason::Exec, Cause::Refused),
+        (Reason::Stdio, Cause::Refused),
+        (Reason::Lane, Cause::Lost),
+    ];
+    for (reason, cause) in causes {
+        let mut far = far(0x604f);
+        assert_eq!(far.send(), 4096);
+        far.ends[0].end.stay(reason);
+        let outbound = channel::offered_outbound(&far.ends[0]).expect("a channel");
+        assert_eq!(outbound.depart(), Ok(true));
+        assert_eq!(send(far.own.as_raw_fd(), &far.ends[0], &outbound), None);
+        let record = Record { position: 0, cause };
+        assert_eq!(hear(&mut far, Record::LEN), record.encode(SECRET), "{reason:?}");
+        far.forget(0x604f);
+    }
 }
 
 #[test]
 fn a_sender_that_is_asked_finds_the_cause_in_a_record_that_was_not_read() {
     let _turn = family::turn();
-    for (record, reason) in [(None, Reason::Lane), (Some(Cause::Drained), Reason::Drained)] {
+    for (record, reason) in [(None, Reason::Refused), (Some(Cause::Drained), Reason::Drained)] {
         let mut far = far(0x6050);
         assert_eq!(far.send(), 4096);
         if let Some(cause) = record {
@@ -148,6 +160,22 @@ fn a_sender_that_is_asked_finds_the_cause_in_a_record_that_was_not_read() {
         backlog::obey(far.own.as_raw_fd(), &far.ends[0]);
         assert_eq!(far.ends[0].end.reason(), Some(reason));
         far.forget(0x6050);
+    }
+}
+
+#[test]
+fn a_sender_that_is_asked_hears_why_from_a_reader_that_sends_by_no_ring() {
+    let _turn = family::turn();
+    let reasons = [(Reason::Drained, Reason::Drained), (Reason::Exec, Reason::Refused)];
+    for (why, reason) in reasons {
+        let far = far(0x6051);
+        assert_eq!(far.send(), 4096);
+        far.to_there.ask_back_because(Some(why));
+        let call = far.call(MSG_DONTWAIT | MSG_NOSIGNAL);
+        let sent = buffers::with_own(&mut [7; 8], |buffers| crate::transfer::send(&call, buffers));
+        assert!(sent == 8 || sent == AGAIN, "{sent}");
+        assert_eq!(far.ends[0].end.reason(), Some(reason));
+        far.forget(0x6051);
     }
 }
 

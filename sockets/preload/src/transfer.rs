@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use weft_sockets::end::{ASKING, BROKEN, DEAD, FAR, SHUT};
+use weft_sockets::end::{ASKING, BROKEN, DEAD, FAR, SHUT, STAYS};
 use weft_sockets::{Broken, Inbound, Outbound, Reason, Sink};
 
 use crate::anchor::{self, Anchor};
@@ -117,8 +117,11 @@ pub(crate) fn before_send(call: &Call, outbound: &Outbound<'_>) -> Result<Option
     if outbound.sink() == Sink::Ring && overtaken::is_broken(&call.stream, call.descriptor) {
         return Err(Broken);
     }
-    if outbound.is_asked_back() {
-        backlog::answer(call.descriptor, &call.stream, outbound)?;
+    if outbound.is_asked_back()
+        && backlog::answer(call.descriptor, &call.stream, outbound)?
+        && !call.stream.end.has(STAYS)
+    {
+        call.stream.end.stay(backlog::why_asked(call.descriptor, &call.stream, outbound));
     }
     if call.has(libc::MSG_OOB) && outbound.sink() == Sink::Ring {
         call.stream.end.stay(Reason::Urgent);

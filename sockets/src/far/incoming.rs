@@ -1,7 +1,7 @@
 //! The receiving direction of an end of this host: its daemon publishes what the other daemon tells of the sender.
 
 use crate::broken::Broken;
-use crate::far::notice::{NoticeKind, PROMISED};
+use crate::far::notice::{NoticeKind, PROMISED, WHY};
 use crate::far::{low_half, widen};
 use crate::layout::{ASKED, ATTACHED, CLOSED, COMMITTED, DECLINED, Direction, FINAL, KILLED, NOWHERE, RESET};
 use crate::leg::{Carrier, Leg, RingPlace};
@@ -227,7 +227,8 @@ impl Incoming {
         if is_asked_back != self.is_asked_back {
             self.is_asked_back = is_asked_back;
             self.was_asked_back = true;
-            return Ok(Some((NoticeKind::Please, u32::from(is_asked_back))));
+            let why = if is_asked_back { words.reader.why.load(Ordering::Relaxed) & 0xff } else { 0 };
+            return Ok(Some((NoticeKind::Please, u32::from(is_asked_back) | why << WHY)));
         }
         if !self.is_wide && words.reader.wide.load(Ordering::Relaxed) != 0 {
             self.is_wide = true;

@@ -36,7 +36,8 @@ pub enum NoticeKind {
     Declined = 4,
     /// The reader is in the leg whose number is the value.
     Adopted = 5,
-    /// The value is 1 if the reader wants the stream back on TCP, and 0 if it wants that no more.
+    /// The low octet of the value is 1 if the reader wants the stream back on TCP, and 0 if it wants that no more. The octet
+    /// above it is the number of the [`Reason`](crate::Reason), or 0.
     Please = 6,
     /// The reader wants larger rings than others.
     Wide = 7,
@@ -51,6 +52,8 @@ pub enum NoticeKind {
 
 /// The value of a [`NoticeKind::Declined`] that is a promise.
 pub(crate) const PROMISED: u32 = 1;
+/// The place of the reason in the value of a [`NoticeKind::Please`].
+pub(crate) const WHY: u32 = 8;
 /// Channels of a host: 28 bits.
 pub(crate) const CHANNELS: u32 = 1 << 28;
 

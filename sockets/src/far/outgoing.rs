@@ -1,7 +1,7 @@
 //! The sending direction of an end of this host: its daemon reads what the sender publishes, and sends it on.
 
 use crate::broken::Broken;
-use crate::far::notice::{NoticeKind, PROMISED};
+use crate::far::notice::{NoticeKind, PROMISED, WHY};
 use crate::far::{low_half, widen};
 use crate::layout::{
     ASKED, ATTACHED, COMMITTED, DECLINED, Direction, FINAL, LOST, LOST_BEFORE_RING, LOWERED, RESET, SILENT,
@@ -248,7 +248,10 @@ impl Outgoing {
                 let attached = &words.reader.attached;
                 let _decided = attached.compare_exchange(0, value, Ordering::AcqRel, Ordering::Relaxed);
             }
-            NoticeKind::Please if value <= 1 => return Ok(self.handle_question(words, value)),
+            NoticeKind::Please if value & LOW <= 1 && value >> WHY <= LOW => {
+                words.reader.why.store(value >> WHY, Ordering::Relaxed);
+                return Ok(self.handle_question(words, value & LOW));
+            }
             NoticeKind::Wide => words.reader.wide.store(1, Ordering::Relaxed),
             _ => return Err(Broken),
         }
@@ -326,3 +329,6 @@ impl Outgoing {
         self.rings.iter().find(|(own, _)| *own == here).map(|(_, there)| *there)
     }
 }
+
+/// The question in the value of a [`NoticeKind::Please`], below the reason.
+const LOW: u32 = (1 << WHY) - 1;
