@@ -1,9 +1,11 @@
 //! Programs under the library give the results that they give without it, and the library knows what they did.
 
+mod between;
 mod calls;
 mod counts;
 mod drain;
 mod exec;
+mod far;
 mod growth;
 mod hostile;
 mod info;
