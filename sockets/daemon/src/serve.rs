@@ -157,6 +157,12 @@ impl Daemon {
     /// # Errors
     /// If the kernel refuses to wait.
     pub fn run(mut self, stop: impl AsFd) -> io::Result<()> {
+        let served = self.serve(stop);
+        lock(&self.state).take_leave();
+        served
+    }
+
+    fn serve(&mut self, stop: impl AsFd) -> io::Result<()> {
         let epoll = lock(&self.state).epoll.try_clone()?;
         epoll::add(&epoll, &stop, epoll::EventData::new_u64(STOP), epoll::EventFlags::IN)?;
         let mut events = Vec::with_capacity(EVENTS);

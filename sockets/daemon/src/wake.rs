@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rustix::net::{Shutdown, shutdown};
 use weft_sockets::layout::WAITERS;
 use weft_sockets::sync::{Ordering, fence};
 use weft_sockets::{ToProcess, WaiterName};
@@ -79,6 +80,17 @@ impl State {
             self.introduce(id, of);
         }
         Ok(())
+    }
+
+    /// Tells all processes that this daemon leaves: their ports have ended. Those that sleep look for another daemon, too.
+    pub(crate) fn take_leave(&self) {
+        for (id, port) in &self.ports {
+            if let Some(socket) = port.socket() {
+                // A port whose process is gone needs no end.
+                let _ended = shutdown(socket, Shutdown::Both);
+            }
+            self.tell_mail(*id, 1);
+        }
     }
 
     /// Tells a process that mail has come.

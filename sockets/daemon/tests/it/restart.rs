@@ -228,3 +228,24 @@ fn what_is_no_link_cannot_be_shown() {
     client.send(ToDaemon::ShowLink { link, party: 7 }, &[file.as_fd()]);
     client.hear_end();
 }
+
+/// A process that sleeps, or has nothing to tell, looks for another daemon only if it hears that this one has left.
+#[test]
+fn a_daemon_that_leaves_tells_its_processes() {
+    for is_replaced in [false, true] {
+        let config = config();
+        let first = Running::start(&config);
+        let client = Client::registered(&first.address.to_string());
+        let mail = || client.slab.header().members[0].mail.load(Ordering::Acquire);
+        let told = mail();
+        client.status.page().0[0].asleep.store(1, Ordering::SeqCst);
+        if is_replaced {
+            let _second = Running::replace(&config);
+            first.join();
+        } else {
+            drop(first);
+        }
+        assert!(mail() > told && is_readable(&client.bell, HANG));
+        client.hear_end();
+    }
+}
