@@ -98,7 +98,9 @@ pub struct Reader {
     pub left: AtomicU32,
     /// Why the reader wants the stream back on TCP: a [`Reason`](crate::reason::Reason), 0 for none. Stored before `please`.
     pub why: AtomicU32,
-    reserved: [UnusedU32; 8],
+    /// Not 0 once the daemon knows that the process of the other host has the channel. Only such a process begins rings.
+    pub met: AtomicU32,
+    reserved: [UnusedU32; 7],
 }
 
 /// The first page of a link.

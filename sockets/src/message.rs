@@ -385,7 +385,7 @@ impl Field for Option<WaiterName> {
 }
 
 /// The version of these messages, and of what the memory holds that they bring.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 /// No message is longer.
 pub const MESSAGE_LEN: usize = 128;
 /// No message has more descriptors.

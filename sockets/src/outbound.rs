@@ -332,6 +332,12 @@ impl<'a> Outbound<'a> {
         }
     }
 
+    /// True if the daemon knows that the process of the other host has the channel. Another one begins no ring.
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        self.shared.reader.met.load(Ordering::Acquire) != 0
+    }
+
     /// True if the reader is in the current leg: it has left the ring of the leg before.
     #[must_use]
     pub fn is_adopted(&self) -> bool {

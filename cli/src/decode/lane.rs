@@ -132,6 +132,7 @@ pub fn notice(data: [u8; 8]) -> Option<Said> {
         NoticeKind::Reset => ("reset", None),
         NoticeKind::Closed => ("closed", None),
         NoticeKind::Received => ("received", Some("count")),
+        NoticeKind::Heard => ("heard", None),
     };
     let (value, reason) = match kind {
         NoticeKind::Please => (value & 0xff, u8::try_from(value >> 8).ok().and_then(Reason::from_number)),

@@ -163,13 +163,17 @@ impl Incoming {
         }
     }
 
-    /// Answers the reader's question, if that is certain, because the sender's daemon is not heard any more. Returns those who
-    /// have to be woken.
-    pub fn lower(&self, words: &Direction) -> Option<Sleepers> {
-        if !self.is_promised || has_left(words) {
+    /// Answers the reader's question, if that is certain, because the sender's daemon is not heard any more. A reader that waits
+    /// for a ring hears that none comes, if the sender has not heard of the channel: `ours` are the words of the other
+    /// direction. Returns those who have to be woken.
+    pub fn lower(&self, words: &Direction, ours: &Direction) -> Option<Sleepers> {
+        let attached = &words.reader.attached;
+        let is_unmet = self.leg.number == 0 && ours.reader.met.load(Ordering::Acquire) == 0;
+        let is_waiting = matches!(attached.load(Ordering::Acquire), ATTACHED | COMMITTED);
+        if has_left(words) || !self.is_promised && !(is_unmet && is_waiting) {
             return None;
         }
-        words.reader.attached.store(DECLINED, Ordering::Release);
+        attached.store(DECLINED, Ordering::Release);
         sleepers(words)
     }
 

@@ -26,6 +26,11 @@ pub struct Outgoing {
     rings: Vec<(RingPlace, RingPlace)>,
     /// The reader has asked, and no record was due then.
     is_asked_back: bool,
+    /// What the reader has decided. The sender hears of it once the other host knows of the sender.
+    decision: u32,
+    /// The other daemon knows that the process of this host has the channel.
+    is_heard: bool,
+    owes_heard: bool,
     /// The reader has to hear that no record will come.
     owes_promise: bool,
     is_end_told: bool,
@@ -82,6 +87,9 @@ impl Outgoing {
             head: 0,
             rings: vec![first],
             is_asked_back: false,
+            decision: 0,
+            is_heard: false,
+            owes_heard: false,
             owes_promise: false,
             is_end_told: false,
             is_reset_told: false,
@@ -175,6 +183,9 @@ impl Outgoing {
     /// # Errors
     /// The sender broke a rule of the link.
     pub fn poll(&mut self, words: &Direction, most: u32, may_write: bool) -> Result<Option<Duty>, Broken> {
+        if core::mem::take(&mut self.owes_heard) {
+            return Ok(Some(Duty::Notice { kind: NoticeKind::Heard, value: 0 }));
+        }
         if core::mem::take(&mut self.owes_promise) {
             return Ok(Some(Duty::Notice { kind: NoticeKind::Declined, value: PROMISED }));
         }
@@ -245,8 +256,13 @@ impl Outgoing {
                 words.consumer.adopted.store(u64::from(self.leg.number), Ordering::Release);
             }
             NoticeKind::Attached if value == ATTACHED || value == DECLINED => {
-                let attached = &words.reader.attached;
-                let _decided = attached.compare_exchange(0, value, Ordering::AcqRel, Ordering::Relaxed);
+                words.reader.met.store(1, Ordering::Release);
+                (self.decision, self.owes_heard) = (value, true);
+                self.publish_decision(words);
+            }
+            NoticeKind::Heard if value == 0 => {
+                self.is_heard = true;
+                self.publish_decision(words);
             }
             NoticeKind::Please if value & LOW <= 1 && value >> WHY <= LOW => {
                 words.reader.why.store(value >> WHY, Ordering::Relaxed);
@@ -256,6 +272,15 @@ impl Outgoing {
             _ => return Err(Broken),
         }
         Ok(None)
+    }
+
+    /// Tells the sender what the reader has decided. A sender that may begin a ring hears of that only when the reader's host
+    /// knows of the sender: else nobody there could tell the end of its stream from a loss.
+    fn publish_decision(&self, words: &Direction) {
+        if self.decision == DECLINED || self.decision != 0 && self.is_heard {
+            let attached = &words.reader.attached;
+            let _decided = attached.compare_exchange(0, self.decision, Ordering::AcqRel, Ordering::Relaxed);
+        }
     }
 
     fn handle_credit(&mut self, words: &Direction, value: u32) -> Result<Option<Sleepers>, Broken> {
@@ -270,6 +295,8 @@ impl Outgoing {
     fn handle_question(&mut self, words: &Direction, value: u32) -> Option<Sleepers> {
         let attached = &words.reader.attached;
         if value == ASKED {
+            self.decision = DECLINED;
+            self.publish_decision(words);
             let _answered =
                 attached.compare_exchange(ATTACHED, DECLINED, Ordering::AcqRel, Ordering::Relaxed);
         }
