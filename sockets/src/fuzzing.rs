@@ -1,9 +1,16 @@
 //! Bodies of the fuzz targets. Plain tests run them too.
 
+mod answer;
+mod record;
+mod session;
+
 use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use std::collections::HashMap;
 
+pub use self::answer::answers;
+pub use self::record::record;
+pub use self::session::session;
 use crate::{Claim, Claimant, Claims, Digests, Hello, Outcome, Prefixes, ToDaemon, ToProcess, Tuple};
 
 /// Reads `data` as a message in both directions. What is read has to be written as the same octets.

@@ -15,6 +15,6 @@ mod verbs;
 
 pub use act::Op;
 pub use reached::{Milestone, Reached};
-pub use sockets::{sockets_calls, sockets_far, sockets_letter, sockets_link};
+pub use sockets::{sockets_calls, sockets_far, sockets_letter, sockets_link, sockets_order};
 pub use stream::stream;
 pub use verbs::verbs_ops;

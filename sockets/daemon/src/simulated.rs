@@ -47,10 +47,27 @@ impl Daemon {
     /// Takes a process. Returns the daemon's name for it, or `None` if the daemon turns it away.
     pub fn register(&mut self, process: Process, now: Duration) -> Option<u64> {
         let Process { pid, member, port, life, status, slab } = process;
-        let is_taken = self.0.accept(port, USER, pid);
-        let id = is_taken.then(|| self.0.ports.last_key_value().map(|(id, _)| *id))??;
+        let id = self.connect(port, pid)?;
         let memory = [life, status, slab].map(Foreign::harmless);
         self.0.register(id, (VERSION, VERSION, member), memory, now).ok().map(|()| id)
+    }
+
+    /// Takes somebody that has connected and is no process yet: a command. Returns the daemon's name for it, or `None` if the
+    /// daemon turns it away.
+    pub fn connect(&mut self, port: OwnedFd, pid: i32) -> Option<u64> {
+        let is_taken = self.0.accept(port, USER, pid);
+        is_taken.then(|| self.0.ports.last_key_value().map(|(id, _)| *id))?
+    }
+
+    /// Reads what has come by the socket of a port. One that breaks a rule loses its port.
+    pub fn read(&mut self, id: u64, now: Duration) {
+        self.0.read(id, now);
+    }
+
+    /// True if the daemon has a port open.
+    #[must_use]
+    pub fn has_port(&self, id: u64) -> bool {
+        self.0.ports.get(&id).is_some_and(|port| port.socket().is_some())
     }
 
     /// Takes a message that is no claim. Returns false if the process has broken a rule.

@@ -6,6 +6,7 @@ mod far;
 mod hostile;
 mod letter;
 mod link;
+mod order;
 mod party;
 mod shared;
 
@@ -13,3 +14,4 @@ pub use calls::sockets_calls;
 pub use far::sockets_far;
 pub use letter::sockets_letter;
 pub use link::sockets_link;
+pub use order::sockets_order;

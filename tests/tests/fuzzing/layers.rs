@@ -1,9 +1,7 @@
 //! Seeds for the targets of single layers, from the vectors and the captures of Linux siw.
 
 use weft_mpa::{Crc32c, Deframer, STAGING_LEN};
-use weft_sockets::{
-    Digests, Hello, LaneKind, Prefixes, Proof, Reason, RingPlace, ToDaemon, ToProcess, WaiterName,
-};
+use weft_sockets::{Hello, LaneKind, Proof};
 
 use crate::dialogs::dialog;
 use crate::seeds;
@@ -17,7 +15,6 @@ pub(crate) fn all(target: &str) -> Vec<(String, Vec<u8>)> {
         "rdmap_accept" => exchanges(),
         "rdmap_terminate" => terminates(),
         "netif_frame" => frames(),
-        "sockets_message" => messages(),
         "sockets_claim" => claims(),
         "sockets_hello" => hellos(),
         "capture" => captures(),
@@ -110,31 +107,6 @@ fn frames() -> Vec<(String, Vec<u8>)> {
         ("opened-v6".to_owned(), with_head(&[1], &opened.concat())),
         ("arp".to_owned(), with_head(&[0], &raw)),
     ]
-}
-
-/// Messages of both directions, one of each kind with fields.
-fn messages() -> Vec<(String, Vec<u8>)> {
-    let ring = RingPlace::new(80, 18).expect("a place");
-    let waiter = WaiterName { member: 3, line: 9 };
-    let (link, channel, party, slot, generation) = (0x1234_5678_0000_0009, 7, 1, 11, 12);
-    let digests = Digests { written: Prefixes::of(&[1; 64]), received: Prefixes::of(&[2; 256]) };
-    let to_daemon = [
-        ("register", ToDaemon::Register { oldest: 1, newest: 2, member: 3 }),
-        ("claim", ToDaemon::Claim { slot, generation, digests }),
-        ("return-ring", ToDaemon::ReturnRing { link, channel, party, ring }),
-        ("ring", ToDaemon::Ring { link, party, sleeper: Some(waiter) }),
-    ];
-    let to_process = [
-        ("link", ToProcess::LinkMade { link, peer: 5, far: 1 }),
-        ("refused", ToProcess::Refused { reason: Reason::Version }),
-        ("bell", ToProcess::PeerBell { family: 5, waiter }),
-        ("offer", ToProcess::Offer { slot, generation, link, channel, party, ring, secret: [0; 2] }),
-        ("dropped", ToProcess::Dropped { slot, generation, reason: Reason::NoPartner }),
-    ];
-    let to_daemon = to_daemon.map(|(name, message)| (format!("to-daemon-{name}"), message.encode().to_vec()));
-    let to_process =
-        to_process.map(|(name, message)| (format!("to-process-{name}"), message.encode().to_vec()));
-    to_daemon.into_iter().chain(to_process).collect()
 }
 
 /// Steps of claims: kind, claimant, addresses, counts, time.

@@ -7,4 +7,5 @@ mod scripts;
 mod seeds;
 mod sockets;
 mod stream;
+mod talk;
 mod verbs;

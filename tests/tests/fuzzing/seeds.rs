@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use weft_tests::fuzzing;
 
-use crate::{dialogs, layers, scripts, sockets, verbs};
+use crate::{dialogs, layers, scripts, sockets, talk, verbs};
 
 /// The seeds of a target: name and octets.
 pub(crate) fn read(target: &str) -> Vec<(String, Vec<u8>)> {
@@ -34,7 +34,9 @@ fn made(target: &str) -> Vec<(String, Vec<u8>)> {
     match target {
         "stream" => [scripts::all(), dialogs::all()].concat(),
         "verbs_ops" => verbs::seeds(),
-        "sockets_link" | "sockets_calls" | "sockets_far" | "sockets_letter" => sockets::all(target),
+        "sockets_link" | "sockets_calls" | "sockets_far" => sockets::all(target),
+        "sockets_message" | "sockets_order" | "sockets_answer" | "sockets_letter" | "sockets_record"
+        | "sockets_session" => talk::all(target),
         _ => layers::all(target),
     }
 }
@@ -81,6 +83,38 @@ fn every_target_is_known_here() {
     assert_eq!(found, TARGETS.iter().map(|&name| name.into()).collect());
 }
 
+/// Each kind of message that one party sends another is among the seeds.
+#[test]
+fn every_kind_of_message_has_a_seed() {
+    let kinds = |target: &str, prefix: &str| -> BTreeSet<u8> {
+        let named = read(target).into_iter().filter(|(name, _)| name.starts_with(prefix));
+        named.map(|(_, octets)| octets[0]).collect()
+    };
+    let all: BTreeSet<u8> = (1..=10).collect();
+    assert_eq!(kinds("sockets_message", "to-daemon-"), all);
+    assert_eq!(kinds("sockets_message", "to-process-"), all);
+    assert_eq!(kinds("sockets_letter", "letter-"), all);
+    let notices = read("sockets_letter").into_iter().filter(|(name, _)| name == "notices");
+    let kinds: BTreeSet<u8> =
+        notices.flat_map(|(_, octets)| octets.into_iter().skip(7).step_by(8)).map(|last| last >> 4).collect();
+    assert_eq!(kinds, all);
+}
+
+/// Octets of the seeds are changed, one at a time.
+#[test]
+fn seeds_with_a_change_break_nothing() {
+    for target in ["sockets_order", "sockets_answer", "sockets_record", "sockets_session"] {
+        for (number, (_, seed)) in (100..).zip(read(target)) {
+            let noise = sockets::chance(number);
+            for at in 0..seed.len().min(CHANGES) {
+                let mut octets = seed.clone();
+                octets[at] ^= noise[at];
+                run(target, &octets);
+            }
+        }
+    }
+}
+
 /// Does the same as libFuzzer's target.
 fn run(target: &str, octets: &[u8]) {
     match target {
@@ -91,10 +125,14 @@ fn run(target: &str, octets: &[u8]) {
         "rdmap_terminate" => weft_rdmap::fuzzing::terminate(octets),
         "netif_frame" => weft_netif::fuzzing::frame(octets),
         "sockets_message" => weft_sockets::fuzzing::message(octets),
+        "sockets_order" => fuzzing::sockets_order(octets),
+        "sockets_answer" => weft_sockets::fuzzing::answers(octets),
         "sockets_claim" => weft_sockets::fuzzing::claims(octets),
         "sockets_hello" => weft_sockets::fuzzing::hello(octets),
         "sockets_far" => fuzzing::sockets_far(octets),
         "sockets_letter" => fuzzing::sockets_letter(octets),
+        "sockets_session" => weft_sockets::fuzzing::session(octets),
+        "sockets_record" => weft_sockets::fuzzing::record(octets),
         "sockets_link" => fuzzing::sockets_link(octets),
         "sockets_calls" => fuzzing::sockets_calls(octets),
         "capture" => {
@@ -110,7 +148,9 @@ fn run(target: &str, octets: &[u8]) {
     }
 }
 
-const TARGETS: [&str; 16] = [
+/// Octets of each seed that are changed.
+const CHANGES: usize = 40;
+const TARGETS: [&str; 20] = [
     "mpa_startup",
     "mpa_deframe",
     "ddp_header",
@@ -118,10 +158,14 @@ const TARGETS: [&str; 16] = [
     "rdmap_terminate",
     "netif_frame",
     "sockets_message",
+    "sockets_order",
+    "sockets_answer",
     "sockets_claim",
     "sockets_hello",
     "sockets_far",
     "sockets_letter",
+    "sockets_session",
+    "sockets_record",
     "sockets_link",
     "sockets_calls",
     "capture",

@@ -59,7 +59,7 @@ fn links() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 /// Octets that look like chance: without a fuzzer's guidance, inputs grow from those that are there.
-fn chance(seed: u64) -> Vec<u8> {
+pub(crate) fn chance(seed: u64) -> Vec<u8> {
     let mut state = seed;
     let octets = core::iter::repeat_with(|| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
