@@ -16,6 +16,7 @@
 //! | 8 | how many messages of that session it has received |
 //! | 1 | the wire: 0 the daemon has none for this lane, 4 or 6 the version of its address there |
 //! | 16, 2 | the address of the daemon on its wire, and the port. The octets behind an IPv4 address are 0 |
+//! | 16, 16 | the addresses of the daemon's host and of the other one, as the daemon knows them. IPv4 as IPv6 maps it |
 //! | 16 | a nonce |
 //! | 32 | the proof, if there is one |
 //!
@@ -25,6 +26,9 @@
 //! Two daemons greet each other by the TCP of their hosts, because the addresses of that connection say which hosts they
 //! are. If both hellos name a wire, the lane itself is opened there by the daemon that has connected. Each daemon shows
 //! there that it has heard the other one's greeting: the nonce of its hello on the wire is the other one's.
+//!
+//! Each daemon tells the addresses by which it knows both hosts. If a router between them changes addresses, the two
+//! differ. Then the ends of a connection know it by different addresses as well, and a lane would carry none.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -50,6 +54,10 @@ pub struct Hello {
     pub received: u64,
     /// Where the lane of the daemon ends: at this address on its wire. `None`: at the host's TCP.
     pub wire: Option<SocketAddr>,
+    /// The address of the daemon's own host, as the daemon knows it.
+    pub local: IpAddr,
+    /// The address of the other host, as the daemon knows it.
+    pub remote: IpAddr,
     /// Random octets, new in each greeting.
     pub nonce: [u8; NONCE_LEN],
     /// What the daemon says of its key.
@@ -81,7 +89,7 @@ impl Hello {
     /// The octets by which the private data of a lane is known.
     pub const MAGIC: [u8; 8] = *b"weft-soc";
     /// No hello is longer. An MPA frame has room for 512 octets.
-    pub const MAX_LEN: usize = 97 + PROOF_LEN;
+    pub const MAX_LEN: usize = 129 + PROOF_LEN;
 
     /// Returns the octets to be sent.
     #[must_use]
@@ -97,6 +105,7 @@ impl Hello {
             octets.extend(number.to_be_bytes());
         }
         octets.extend(encode_wire(self.wire));
+        octets.extend([self.local, self.remote].map(encode_ip).as_flattened());
         octets.extend(self.nonce);
         if let Proof::Given(proof) = self.proof {
             octets.extend(proof);
@@ -118,6 +127,7 @@ impl Hello {
         let session = u64::from_be_bytes(take(&mut rest)?);
         let received = u64::from_be_bytes(take(&mut rest)?);
         let wire = decode_wire(take(&mut rest)?)?;
+        let [local, remote] = [take(&mut rest)?, take(&mut rest)?].map(decode_ip);
         let nonce = take(&mut rest)?;
         let proof = match key {
             0 => Proof::Without,
@@ -125,9 +135,28 @@ impl Hello {
             2 => Proof::Given(take(&mut rest)?),
             _ => return None,
         };
-        let hello =
-            Self { oldest, newest, kind, epoch, boot_id, namespace, session, received, wire, nonce, proof };
+        let hello = Self {
+            oldest,
+            newest,
+            kind,
+            epoch,
+            boot_id,
+            namespace,
+            session,
+            received,
+            wire,
+            local,
+            remote,
+            nonce,
+            proof,
+        };
         rest.is_empty().then_some(hello)
+    }
+
+    /// True if the daemon knows its own host and the other one by these addresses.
+    #[must_use]
+    pub fn knows(&self, local: IpAddr, remote: IpAddr) -> bool {
+        [self.local, self.remote].map(|ip| ip.to_canonical()) == [local, remote].map(|ip| ip.to_canonical())
     }
 
     /// Returns the highest version that both daemons know, or `None` if there is none.
@@ -194,6 +223,17 @@ fn decode_wire(octets: [u8; WIRE_LEN]) -> Option<Option<SocketAddr>> {
         _ => return None,
     };
     Some(Some(SocketAddr::new(ip, port)))
+}
+
+fn encode_ip(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    }
+}
+
+fn decode_ip(octets: [u8; 16]) -> IpAddr {
+    IpAddr::from(octets).to_canonical()
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
@@ -267,10 +307,12 @@ mod tests {
         let wire = any::<Option<(IpAddr, u16)>>();
         let given = any::<[u8; PROOF_LEN]>().prop_map(Proof::Given);
         let proof = prop_oneof![Just(Proof::Without), Just(Proof::Wanted), given];
+        let ip = any::<IpAddr>().prop_map(|ip| ip.to_canonical());
+        let addresses = (ip.clone(), ip);
         let (versions, names) = (any::<(u16, u16)>(), any::<(u64, u64, u64, u64)>());
-        (versions, names, any::<([u8; 16], [u8; NONCE_LEN])>(), kind, (wire, proof)).prop_map(
+        (versions, names, any::<([u8; 16], [u8; NONCE_LEN])>(), kind, (wire, addresses, proof)).prop_map(
             |((oldest, newest), (epoch, namespace, session, received), (boot_id, nonce), kind, rest)| {
-                let (wire, proof) = (rest.0.map(SocketAddr::from), rest.1);
+                let (wire, (local, remote), proof) = (rest.0.map(SocketAddr::from), rest.1, rest.2);
                 Hello {
                     oldest,
                     newest,
@@ -281,6 +323,8 @@ mod tests {
                     session,
                     received,
                     wire,
+                    local,
+                    remote,
                     nonce,
                     proof,
                 }
@@ -301,10 +345,12 @@ mod tests {
             session: 0x191a_1b1c_1d1e_1f20,
             received: 0x2122_2324_2526_2728,
             wire: Some(SocketAddr::from(([10, 9, 8, 7], 0x2930))),
+            local: [10, 9, 8, 6].into(),
+            remote: [0x99; 16].into(),
             nonce: [0xcc; NONCE_LEN],
             proof: Proof::Given([0xdd; PROOF_LEN]),
         };
-        let parts: [&[u8]; 9] = [
+        let parts: [&[u8]; 12] = [
             b"weft-soc\x00\x01\x02\x03\x02\x02",
             b"\x04\x05\x06\x07\x08\x09\x0a\x0b",
             &[0xb0; 16],
@@ -312,6 +358,9 @@ mod tests {
             &[4, 10, 9, 8, 7],
             &[0; 12],
             &[0x29, 0x30],
+            &[0; 10],
+            &[0xff, 0xff, 10, 9, 8, 6],
+            &[0x99; 16],
             &[0xcc; 16],
             &[0xdd; 32],
         ];
@@ -322,7 +371,7 @@ mod tests {
         assert_eq!(Hello { wire: None, ..hello }.encode()[62..81], [0; 19]);
         for (proof, number) in [(Proof::Without, 0), (Proof::Wanted, 1)] {
             let octets = Hello { kind: LaneKind::Interactive, proof, ..hello }.encode();
-            assert_eq!((octets.len(), &octets[12..14]), (97, &[1, number][..]));
+            assert_eq!((octets.len(), &octets[12..14]), (129, &[1, number][..]));
         }
     }
 
@@ -338,6 +387,8 @@ mod tests {
             session: 0,
             received: 0,
             wire: None,
+            local: [10, 0, 0, 1].into(),
+            remote: [10, 0, 0, 2].into(),
             nonce: [0; NONCE_LEN],
             proof: Proof::Wanted,
         };

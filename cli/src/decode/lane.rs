@@ -69,6 +69,8 @@ pub fn hello(private_data: &[u8]) -> Option<Said> {
         ("session", json!(format!("{:#x}", hello.session))),
         ("received", json!(hello.received)),
         ("wire", json!(hello.wire.map_or_else(|| "none".to_owned(), |wire| wire.to_string()))),
+        ("local", json!(hello.local.to_string())),
+        ("remote", json!(hello.remote.to_string())),
         ("proof", json!(key)),
     ];
     Some(Said { form: "hello", name: "", fields })

@@ -21,6 +21,8 @@ fn hello(proof: Proof) -> Hello {
         session: 0xdef,
         received: 12,
         wire: Some("10.0.0.9:7176".parse().unwrap()),
+        local: "10.0.0.1".parse().unwrap(),
+        remote: "fd00::2".parse().unwrap(),
         proof,
     }
 }
@@ -65,7 +67,12 @@ fn hellos_are_shown_in_words() {
     let decoded = opened().decode();
     let said = lines(&decoded);
     assert!(said[0].contains("hello: oldest 1, newest 2, kind interactive, epoch 0xabc"), "{}", said[0]);
-    assert!(said[0].contains("session 0xdef, received 12, wire 10.0.0.9:7176, proof wanted"), "{}", said[0]);
+    assert!(
+        said[0].contains("session 0xdef, received 12, wire 10.0.0.9:7176, local 10.0.0.1"),
+        "{}",
+        said[0]
+    );
+    assert!(said[0].contains("local 10.0.0.1, remote fd00::2, proof wanted"), "{}", said[0]);
     assert!(said[1].contains(&format!("proof {}", "dd".repeat(32))), "{}", said[1]);
     let objects = decoded.objects();
     assert_eq!((&objects[0]["lane"]["form"], &objects[0]["lane"]["newest"]), (&json!("hello"), &json!(2)));

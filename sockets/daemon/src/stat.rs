@@ -241,8 +241,11 @@ mod tests {
     #[test]
     fn a_host_tells_why_there_is_no_lane() {
         let (mut state, _) = asked(("198.51.100.1:80", "198.51.100.2:5000"));
-        let (fine, other) = (hello_of(VERSION), hello_of(VERSION + 1));
-        for (refusal, why) in [(fine, "key"), (other, "version"), (Vec::new(), "refused")] {
+        let (fine, other) = (hello_of(VERSION, "198.51.100.1"), hello_of(VERSION + 1, "198.51.100.1"));
+        let elsewhere = hello_of(VERSION, "198.51.100.9");
+        for (refusal, why) in
+            [(fine, "key"), (other, "version"), (elsewhere, "addresses"), (Vec::new(), "refused")]
+        {
             let hosts = state.hosts.as_mut().expect("lanes");
             let name = hosts.known().next().expect("a host").name;
             hosts.by_qp.insert((Way::Kernel, 77), name);
@@ -252,8 +255,10 @@ mod tests {
         }
     }
 
-    fn hello_of(version: u16) -> Vec<u8> {
-        Hello { oldest: version, newest: version, ..hello(Proof::Wanted, 0) }.encode()
+    /// The hello of the host 198.51.100.2, which knows this one by the address `remote`.
+    fn hello_of(version: u16, remote: &str) -> Vec<u8> {
+        let [local, remote] = ["198.51.100.2", remote].map(|ip| ip.parse().expect("an address"));
+        Hello { oldest: version, newest: version, local, remote, ..hello(Proof::Wanted, 0) }.encode()
     }
 
     #[test]

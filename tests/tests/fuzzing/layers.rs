@@ -139,6 +139,8 @@ fn hellos() -> Vec<(String, Vec<u8>)> {
         session: 0x4321,
         received: 77,
         wire: None,
+        local: [10, 0, 0, 2].into(),
+        remote: [10, 0, 0, 1].into(),
         nonce: [0x5a; 16],
         proof: Proof::Without,
     };
@@ -148,6 +150,7 @@ fn hellos() -> Vec<(String, Vec<u8>)> {
         ("request-key", Hello { proof: Proof::Wanted, ..request }),
         ("request-wire", Hello { wire: Some(([10, 9, 0, 1], 7176).into()), ..request }),
         ("request-wire6", Hello { wire: Some(([0xfd; 16], 7176).into()), ..request }),
+        ("request-v6", Hello { local: [0xfd; 16].into(), remote: [0xfe; 16].into(), ..request }),
         ("reply-key", Hello { proof: Proof::Given([0xa5; 32]), ..request }),
         ("no-version", Hello { oldest: 3, ..request }),
     ];

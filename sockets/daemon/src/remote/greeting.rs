@@ -33,7 +33,7 @@ pub(crate) fn answer(
     challenge: Option<[u8; NONCE_LEN]>,
 ) -> Answer {
     match (key, theirs.proof) {
-        _ if !is_known(theirs) => Answer::Refuse,
+        _ if !is_known(theirs) || !theirs.knows(addresses.initiator, addresses.responder) => Answer::Refuse,
         (None, Proof::Without) => Answer::Accept(Proof::Without),
         (Some(_), Proof::Wanted) => Answer::Challenge,
         (Some(key), Proof::Given(proof)) => {
@@ -74,6 +74,7 @@ pub(crate) fn is_answer(
     challenge: Option<[u8; NONCE_LEN]>,
 ) -> bool {
     is_known(theirs)
+        && theirs.knows(addresses.responder, addresses.initiator)
         && match (key, theirs.proof, challenge) {
             (None, Proof::Without, None) => true,
             (Some(key), Proof::Given(proof), Some(challenge)) => {
@@ -83,11 +84,13 @@ pub(crate) fn is_answer(
         }
 }
 
-/// Returns why a daemon with this hello and this one have no lane. A refusal without a hello tells nothing.
-pub(crate) fn why(theirs: Option<&Hello>) -> Why {
+/// Returns why a daemon with this hello and this one have no lane. A refusal without a hello tells nothing. This daemon knows
+/// both hosts by the addresses `local` and `remote`.
+pub(crate) fn why(theirs: Option<&Hello>, (local, remote): (IpAddr, IpAddr)) -> Why {
     match theirs {
         None => Why::Refused,
         Some(theirs) if !is_known(theirs) => Why::Version,
+        Some(theirs) if !theirs.knows(remote, local) => Why::Addresses,
         Some(_) => Why::Key,
     }
 }
@@ -113,7 +116,7 @@ pub(crate) mod tests {
         responder: IpAddr::V4(core::net::Ipv4Addr::new(10, 0, 0, 2)),
     };
 
-    /// The hello of a daemon without a session or a wire.
+    /// The hello of a daemon that has connected, without a session or a wire.
     pub(crate) fn hello(proof: Proof, nonce: u8) -> Hello {
         Hello {
             oldest: VERSION,
@@ -125,9 +128,16 @@ pub(crate) mod tests {
             session: 0,
             received: 0,
             wire: None,
+            local: ADDRESSES.initiator,
+            remote: ADDRESSES.responder,
             nonce: [nonce; NONCE_LEN],
             proof,
         }
+    }
+
+    /// The hello of the daemon that answers.
+    fn reply(proof: Proof, nonce: u8) -> Hello {
+        Hello { local: ADDRESSES.responder, remote: ADDRESSES.initiator, ..hello(proof, nonce) }
     }
 
     fn key(octet: u8) -> Key {
@@ -145,9 +155,9 @@ pub(crate) mod tests {
         let Answer::Accept(proof) = answer(Some(&key), &hello(second, 1), ADDRESSES, Some(other)) else {
             panic!("refused");
         };
-        assert!(is_answer(Some(&key), &hello(proof, 2), ADDRESSES, own, Some(other)));
-        assert!(!is_answer(Some(&key), &hello(second, 2), ADDRESSES, own, Some(other)), "its own proof");
-        assert!(!is_answer(None, &hello(proof, 2), ADDRESSES, own, Some(other)));
+        assert!(is_answer(Some(&key), &reply(proof, 2), ADDRESSES, own, Some(other)));
+        assert!(!is_answer(Some(&key), &reply(second, 2), ADDRESSES, own, Some(other)), "its own proof");
+        assert!(!is_answer(None, &reply(proof, 2), ADDRESSES, own, Some(other)));
         // A proof over an older nonce, or one that was never given.
         let again = answer(Some(&key), &hello(second, 1), ADDRESSES, Some([3; NONCE_LEN]));
         assert_eq!(again, Answer::Refuse);
@@ -167,7 +177,7 @@ pub(crate) mod tests {
         assert_eq!(answer_to(Some(&key(b'a')), Proof::Without), Answer::Refuse);
         assert_eq!(answer_to(None, Proof::Without), Answer::Accept(Proof::Without));
         let is_answer = |key: Option<&Key>, proof, challenge| {
-            is_answer(key, &hello(proof, 2), ADDRESSES, [1; NONCE_LEN], challenge)
+            is_answer(key, &reply(proof, 2), ADDRESSES, [1; NONCE_LEN], challenge)
         };
         assert!(is_answer(None, Proof::Without, None));
         assert!(!is_answer(Some(&key(b'a')), Proof::Without, None), "no proof where one is wanted");
@@ -177,20 +187,44 @@ pub(crate) mod tests {
 
     #[test]
     fn another_version_or_kind_is_refused() {
-        let own = hello(Proof::Without, 1);
+        let (own, answered) = (hello(Proof::Without, 1), reply(Proof::Without, 1));
         assert_eq!(answer(None, &own, ADDRESSES, None), Answer::Accept(Proof::Without));
-        for theirs in [
-            Hello { oldest: VERSION + 1, newest: VERSION + 1, ..own },
-            Hello { oldest: VERSION + 1, ..own },
-            Hello { newest: VERSION - 1, oldest: 0, ..own },
-            Hello { kind: LaneKind::Bulk, ..own },
-        ] {
-            assert_eq!(answer(None, &theirs, ADDRESSES, None), Answer::Refuse);
-            assert!(!is_answer(None, &theirs, ADDRESSES, own.nonce, None));
+        assert!(is_answer(None, &answered, ADDRESSES, own.nonce, None));
+        let changes: [fn(Hello) -> Hello; 4] = [
+            |theirs| Hello { oldest: VERSION + 1, newest: VERSION + 1, ..theirs },
+            |theirs| Hello { oldest: VERSION + 1, ..theirs },
+            |theirs| Hello { newest: VERSION - 1, oldest: 0, ..theirs },
+            |theirs| Hello { kind: LaneKind::Bulk, ..theirs },
+        ];
+        for change in changes {
+            assert_eq!(answer(None, &change(own), ADDRESSES, None), Answer::Refuse);
+            assert!(!is_answer(None, &change(answered), ADDRESSES, own.nonce, None));
+            assert_eq!(why(Some(&change(own)), (ADDRESSES.responder, ADDRESSES.initiator)), Why::Version);
         }
         assert!(matches!(
             answer(None, &Hello { newest: VERSION + 1, ..own }, ADDRESSES, None),
             Answer::Accept(_)
         ));
+    }
+
+    /// A router between both has changed an address.
+    #[test]
+    fn a_daemon_that_knows_other_addresses_is_refused() {
+        let key = key(b'k');
+        let elsewhere = IpAddr::from([192, 168, 0, 2]);
+        let own = hello(Proof::Without, 1);
+        for theirs in [Hello { local: elsewhere, ..own }, Hello { remote: elsewhere, ..own }] {
+            assert_eq!(answer(None, &theirs, ADDRESSES, None), Answer::Refuse);
+            let wanted = Hello { proof: Proof::Wanted, ..theirs };
+            assert_eq!(answer(Some(&key), &wanted, ADDRESSES, None), Answer::Refuse);
+            let told = why(Some(&theirs), (ADDRESSES.responder, ADDRESSES.initiator));
+            assert_eq!(told, Why::Addresses);
+        }
+        let answered = reply(Proof::Without, 2);
+        for theirs in [Hello { local: elsewhere, ..answered }, Hello { remote: elsewhere, ..answered }] {
+            assert!(!is_answer(None, &theirs, ADDRESSES, own.nonce, None));
+        }
+        let mapped = IpAddr::from(core::net::Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped());
+        assert!(Hello { local: mapped, ..own }.knows(ADDRESSES.initiator, ADDRESSES.responder));
     }
 }

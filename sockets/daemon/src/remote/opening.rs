@@ -80,7 +80,8 @@ impl State {
         wire: Option<SocketAddr>,
     ) -> Option<Vec<u8>> {
         let hosts = self.hosts.as_ref()?;
-        let session = hosts.hosts.get(&name)?.session.as_ref();
+        let host = hosts.hosts.get(&name)?;
+        let session = host.session.as_ref();
         let hello = Hello {
             oldest: VERSION,
             newest: VERSION,
@@ -91,6 +92,8 @@ impl State {
             session: session.map_or(0, |(name, _)| *name),
             received: session.map_or(0, |(_, session)| session.received()),
             wire,
+            local: host.local,
+            remote: host.remote,
             nonce,
             proof,
         };
@@ -165,7 +168,7 @@ impl State {
                         self.open_lane(name, Some(nonces), now);
                     }
                     None => {
-                        self.note_why(name, greeting::why(Hello::decode(&private_data).as_ref()));
+                        self.note_refusal(name, Hello::decode(&private_data).as_ref());
                         self.lose_lane(name, now);
                     }
                 }
@@ -209,6 +212,13 @@ impl State {
         }
     }
 
+    /// Notes why this daemon and another one, which has said so much, have no lane.
+    fn note_refusal(&mut self, name: u64, theirs: Option<&Hello>) {
+        let Some(host) = self.hosts.as_mut().and_then(|hosts| hosts.host(name)) else { return };
+        let why = greeting::why(theirs, (host.local, host.remote));
+        self.note_why(name, why);
+    }
+
     /// Returns this daemon's nonce and that of the other one, if the other one wants a proof over both.
     fn challenged(&mut self, name: u64, private_data: &[u8]) -> Option<([u8; NONCE_LEN], [u8; NONCE_LEN])> {
         let hosts = self.hosts.as_mut()?;
@@ -241,8 +251,10 @@ impl State {
         let proof = match greeting::answer(own_key.as_ref(), &theirs, addresses, challenge) {
             Answer::Accept(proof) => proof,
             Answer::Refuse => {
-                // The other daemon reads from the hello why it is refused.
-                self.note_why(name, greeting::why(Some(&theirs)));
+                // The other daemon reads from the hello why it is refused. A lane to another daemon there goes on.
+                if !matches!(host.contact, Contact::Up(_)) {
+                    self.note_refusal(name, Some(&theirs));
+                }
                 let proof = if own_key.is_some() { Proof::Wanted } else { Proof::Without };
                 return Err(self.hello(name, [0; NONCE_LEN], proof, None).unwrap_or_default());
             }
@@ -295,7 +307,7 @@ impl State {
             let way = theirs.and_then(|theirs| theirs.wire).map_or(Way::Kernel, |_| Way::Wire);
             let met = theirs.filter(|theirs| self.meet(name, theirs, way, now).is_some());
             let Some(theirs) = met else {
-                self.note_why(name, greeting::why(Hello::decode(private_data).as_ref()));
+                self.note_refusal(name, Hello::decode(private_data).as_ref());
                 return self.drop_lane(name, now + NOBODY);
             };
             if let Some(remote) = theirs.wire {

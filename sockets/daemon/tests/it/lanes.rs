@@ -34,7 +34,11 @@ pub(crate) struct End {
 impl Host {
     pub(crate) fn new(space: &Space, lanes: Lanes) -> Self {
         let config = Config { lanes: Some(lanes), ..config() };
-        let daemon = space.run(|| Running::start(&config));
+        Self::of(space, space.run(|| Running::start(&config)))
+    }
+
+    /// A host with this daemon.
+    pub(crate) fn of(space: &Space, daemon: Running) -> Self {
         let client = space.run(|| Client::registered(&daemon.address.to_string()));
         Self { daemon, client, links: BTreeMap::new() }
     }

@@ -6,6 +6,7 @@ mod death;
 mod hostile;
 mod join;
 mod lanes;
+mod nat;
 mod orders;
 mod puppet;
 mod restart;

@@ -40,7 +40,8 @@ impl Running {
         }
     }
 
-    fn run(daemon: Daemon, config: &Config) -> Self {
+    /// Runs a daemon that has been made with these settings.
+    pub(crate) fn run(daemon: Daemon, config: &Config) -> Self {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd"));
         let thread = {
             let stop = Arc::clone(&stop);

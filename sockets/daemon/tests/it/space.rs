@@ -36,7 +36,7 @@ impl Space {
     }
 
     /// Makes a wire to another host: an interface with this name at both.
-    fn join(&self, name: &str, ip: &str, other: &Self) {
+    pub(crate) fn join(&self, name: &str, ip: &str, other: &Self) {
         self.link(name, other);
         for (space, ip) in [(self, ip), (other, other.ip)] {
             space.command(&["ip", "addr", "add", &format!("{ip}/24"), "dev", name]);
@@ -51,7 +51,7 @@ impl Space {
         self.command(&["ip", "link", "add", name, "type", "veth", "peer", "name", name, "netns", &path]);
     }
 
-    fn new(ip: &'static str) -> Option<Self> {
+    pub(crate) fn new(ip: &'static str) -> Option<Self> {
         let mut command = Command::new("unshare");
         command.args(["--net", "--", "sh", "-c", "echo made; read end"]).stderr(Stdio::null());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;

@@ -19,7 +19,7 @@ use crate::lanes::{End, Host, Talk, hosts, lanes, talk, wire};
 use crate::space::{Space, tcp_between};
 
 /// A daemon of the test's own.
-struct Stranger {
+pub(crate) struct Stranger {
     events: EventChannel,
     device: Device,
     cq: Cq,
@@ -28,14 +28,14 @@ struct Stranger {
 }
 
 impl Stranger {
-    fn new(space: &Space) -> Self {
+    pub(crate) fn new(space: &Space) -> Self {
         let ip = space.ip.parse().expect("an address");
         let config = Config { progress: Progress::Thread, ..Config::host(ip, 7) };
         Self::with(space.run(|| Device::open(Ground::Host, config)).expect("a device"))
     }
 
     /// A stranger at an address on the wire of the honest hosts.
-    fn on_wire(space: &Space) -> Self {
+    pub(crate) fn on_wire(space: &Space) -> Self {
         let config = Config {
             progress: Progress::Thread,
             ..Config::new("10.78.0.9/24".parse().expect("an address"), 7)
@@ -64,7 +64,7 @@ impl Stranger {
     }
 
     /// Asks the daemon of the first host for a lane. `None`: it is refused.
-    fn greet(&self, space: &Space, private_data: &[u8]) -> Option<Hello> {
+    pub(crate) fn greet(&self, space: &Space, private_data: &[u8]) -> Option<Hello> {
         space.run(|| self.ask([10, 77, 1, 9], private_data))
     }
 
@@ -73,7 +73,7 @@ impl Stranger {
         space.run(|| self.answer([10, 77, 1, 9], private_data)).expect_err("a refusal")
     }
 
-    fn ask(&self, remote: [u8; 4], private_data: &[u8]) -> Option<Hello> {
+    pub(crate) fn ask(&self, remote: [u8; 4], private_data: &[u8]) -> Option<Hello> {
         self.answer(remote, private_data).ok()
     }
 
@@ -94,7 +94,7 @@ impl Stranger {
         let _ended = self.qp.post_sends(&[request]);
     }
 
-    fn send(&self, letter: Letter) {
+    pub(crate) fn send(&self, letter: Letter) {
         self.submit(SendOpcode::Send, Data::Inline(&letter.encode()));
     }
 
@@ -108,7 +108,7 @@ impl Stranger {
     }
 
     /// Waits for a letter of the daemon.
-    fn letter(&self) -> Letter {
+    pub(crate) fn letter(&self) -> Letter {
         let mut found = None;
         wait_until(|| {
             let mut done = [Completion::EMPTY; 1];
@@ -197,7 +197,7 @@ impl Scene {
     }
 }
 
-fn hello() -> Hello {
+pub(crate) fn hello() -> Hello {
     Hello {
         oldest: VERSION,
         newest: VERSION,
@@ -208,6 +208,8 @@ fn hello() -> Hello {
         session: 0,
         received: 0,
         wire: None,
+        local: [10, 77, 1, 3].into(),
+        remote: [10, 77, 1, 9].into(),
         nonce: [3; 16],
         proof: Proof::Without,
     }
@@ -227,6 +229,8 @@ fn hellos_that_do_not_fit_are_refused() {
         Hello { oldest: VERSION + 1, newest: VERSION + 1, ..fine }.encode(),
         Hello { oldest: 0, newest: VERSION - 1, ..fine }.encode(),
         Hello { kind: LaneKind::Bulk, ..fine }.encode(),
+        Hello { local: [10, 77, 1, 4].into(), ..fine }.encode(),
+        Hello { remote: [10, 77, 0, 1].into(), ..fine }.encode(),
         Hello { proof: Proof::Given([5; 32]), ..fine }.encode(),
     ] {
         assert_eq!(Stranger::new(&scene.far).greet(&scene.far, &octets), None, "{octets:?}");
