@@ -4,6 +4,7 @@ mod client;
 mod containers;
 mod death;
 mod hostile;
+mod impersonation;
 mod join;
 mod lanes;
 mod nat;
