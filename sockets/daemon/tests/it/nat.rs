@@ -1,23 +1,18 @@
 //! Hosts behind routers that change addresses, and hosts with equal addresses. A connection whose ends know it by different
 //! addresses stays on TCP, and the connections of others keep their lanes.
 
-use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::Command;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
-use serde_json::Value;
-use weft_daemon::{Config, Daemon, Lanes};
+use weft_daemon::Lanes;
 
 use crate::client::HANG;
 use crate::lanes::{End, Host, hosts, lanes, talk};
-use crate::run::{Running, config};
 use crate::space::Space;
+use crate::told::Told;
 
 /// A server, and two routers with a host behind each. The hosts have one private address.
 struct Net {
@@ -94,48 +89,6 @@ impl Connection {
             to.read_exact(&mut found).expect("received");
             assert_eq!(found, octets, "octets of somebody else");
         }
-    }
-}
-
-/// A host whose daemon tells `weft stat` what it knows.
-struct Told {
-    host: Host,
-    folder: PathBuf,
-}
-
-impl Told {
-    fn new(space: &Space, lanes: Lanes, name: &str) -> Self {
-        let config = Config { lanes: Some(lanes), ..config() };
-        let folder = std::env::temp_dir().join(format!("weft-nat-{name}-{}", std::process::id()));
-        std::fs::create_dir(&folder).expect("a folder");
-        std::fs::set_permissions(&folder, Permissions::from_mode(0o700)).expect("rights");
-        let start = || {
-            let mut daemon = Daemon::start(&config).expect("a daemon");
-            daemon.serve_stat(&folder).expect("a server");
-            Running::run(daemon, &config)
-        };
-        let host = Host::of(space, space.run(start));
-        Self { host, folder }
-    }
-
-    /// Returns the word for why there is no lane to the only host that is known.
-    fn reason(&self) -> Value {
-        let sockets = std::fs::read_dir(&self.folder).expect("a folder");
-        let paths = sockets.map(|entry| entry.expect("an entry").path());
-        let mut stream = paths.into_iter().find_map(|path| UnixStream::connect(path).ok()).expect("a daemon");
-        stream.write_all(b"sockets\n").expect("a question");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("an answer");
-        let told: Value = serde_json::from_str(&text).expect("JSON");
-        let hosts = told["hosts"].as_array().expect("a table").clone();
-        assert_eq!(hosts.len(), 1, "{told}");
-        hosts[0]["reason"].clone()
-    }
-}
-
-impl Drop for Told {
-    fn drop(&mut self) {
-        let _gone = std::fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -69,7 +69,7 @@ impl Stranger {
     }
 
     /// Asks the daemon of the first host for a lane, and returns what it says when it refuses.
-    fn refusal(&self, space: &Space, private_data: &[u8]) -> Option<Box<Hello>> {
+    pub(crate) fn refusal(&self, space: &Space, private_data: &[u8]) -> Option<Box<Hello>> {
         space.run(|| self.answer([10, 77, 1, 9], private_data)).expect_err("a refusal")
     }
 
