@@ -17,5 +17,7 @@ mod programs;
 mod require;
 mod results;
 mod route;
+mod spaces;
+mod stopped;
 mod strict;
 mod waits;
