@@ -10,6 +10,7 @@ mod growth;
 mod hostile;
 mod info;
 mod migrate;
+mod nat;
 mod processes;
 mod program;
 #[path = "../programs/mod.rs"]
