@@ -102,6 +102,26 @@ fn nothing_is_left_for_later() {
     }
 }
 
+/// The page names them between grave accents. Words without `_` are something else.
+#[test]
+fn the_tests_in_the_page_of_threats_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    let page = fs::read_to_string(root.join("docs/sockets/threats.md")).expect("the page");
+    let sources = sources();
+    let is_name =
+        |word: &&str| word.contains('_') && word.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_'));
+    let names: Vec<&str> = page.split('`').skip(1).step_by(2).filter(is_name).collect();
+    assert!(names.len() > 40, "{names:?}");
+    let is_missing = |name: &&str| {
+        // Some tests are made by a macro, from a name and a colon.
+        let (plain, made) = (format!("fn {name}("), format!("    {name}: "));
+        let is_test = sources.iter().any(|(_, text)| text.contains(&plain) || text.contains(&made));
+        !is_test && !root.join(format!("fuzz/fuzz_targets/{name}.rs")).exists()
+    };
+    let missing: Vec<&str> = names.into_iter().filter(is_missing).collect();
+    assert!(missing.is_empty(), "no such test or fuzz target: {missing:?}");
+}
+
 /// Returns true if a file has unsafe code, or allows it in the modules below.
 fn is_unsafe(text: &str) -> bool {
     let mut code = text.lines().map(str::trim_start).filter(|line| !line.starts_with("//"));
