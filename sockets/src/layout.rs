@@ -62,7 +62,9 @@ pub struct Legs {
     pub end: AtomicU64,
     /// Who sleeps until half of the ring is free: a word as of [`Reader::waiter`].
     pub waiter: AtomicU32,
-    reserved: [UnusedU32; 9],
+    /// Not 0 once the sender has the channel. Between hosts a sender begins no ring before the reader's daemon knows that.
+    pub present: AtomicU32,
+    reserved: [UnusedU32; 8],
 }
 
 /// The reader's line of each message.
@@ -98,9 +100,7 @@ pub struct Reader {
     pub left: AtomicU32,
     /// Why the reader wants the stream back on TCP: a [`Reason`](crate::reason::Reason), 0 for none. Stored before `please`.
     pub why: AtomicU32,
-    /// Not 0 once the daemon knows that the process of the other host has the channel. Only such a process begins rings.
-    pub met: AtomicU32,
-    reserved: [UnusedU32; 7],
+    reserved: [UnusedU32; 8],
 }
 
 /// The first page of a link.

@@ -332,10 +332,11 @@ impl<'a> Outbound<'a> {
         }
     }
 
-    /// True if the daemon knows that the process of the other host has the channel. Another one begins no ring.
+    /// Says that the sender has the channel. Returns true the first time.
     #[must_use]
-    pub fn is_met(&self) -> bool {
-        self.shared.reader.met.load(Ordering::Acquire) != 0
+    pub fn appear(&self) -> bool {
+        let present = &self.shared.legs.present;
+        present.load(Ordering::Relaxed) == 0 && present.swap(1, Ordering::Release) == 0
     }
 
     /// True if the reader is in the current leg: it has left the ring of the leg before.

@@ -254,6 +254,12 @@ impl Inbound<'_> {
         self.own.leg() == Leg::default() && matches!(attached, ATTACHED | COMMITTED)
     }
 
+    /// True if the sender is known to have the channel. Another one begins no ring.
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        self.shared.legs.present.load(Ordering::Acquire) != 0
+    }
+
     /// True if the reader has never come to a ring.
     #[must_use]
     pub fn is_before_ring(&self) -> bool {

@@ -115,7 +115,7 @@ impl Relay {
                 self.is_closed_there = true;
                 Ok(self.incoming.handle_closed(words.theirs, words.ours))
             }
-            NoticeKind::Data | NoticeKind::Reset | NoticeKind::Declined => {
+            NoticeKind::Data | NoticeKind::Reset | NoticeKind::Declined | NoticeKind::Present => {
                 self.incoming.handle(words.theirs, kind, value)
             }
             _ => self.outgoing.handle(words.ours, kind, value),

@@ -134,6 +134,7 @@ pub fn notice(data: [u8; 8]) -> Option<Said> {
         NoticeKind::Reset => ("reset", None),
         NoticeKind::Closed => ("closed", None),
         NoticeKind::Received => ("received", Some("count")),
+        NoticeKind::Present => ("present", None),
         NoticeKind::Heard => ("heard", None),
     };
     let (value, reason) = match kind {

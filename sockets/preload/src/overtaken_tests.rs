@@ -205,7 +205,7 @@ fn octets_of_a_ring_that_begins_late_are_read() {
         let mut far = Far::before_a_ring(0x6022);
         if is_met {
             let link = links::of(0x6022, far.ends[0].handle.slot).expect("a link");
-            link.channel(0).expect("a channel").directions[0].reader.met.store(1, Ordering::Relaxed);
+            link.channel(0).expect("a channel").directions[1].legs.present.store(1, Ordering::Relaxed);
         }
         far.other.write_all(b"tcp").expect("room");
         far.end_early();

@@ -28,6 +28,7 @@ pub struct Incoming {
     is_promised: bool,
     is_wide: bool,
     is_ended: bool,
+    owes_heard: bool,
 }
 
 impl Incoming {
@@ -47,6 +48,7 @@ impl Incoming {
             is_promised: false,
             is_wide: false,
             is_ended: false,
+            owes_heard: false,
         }
     }
 
@@ -116,6 +118,11 @@ impl Incoming {
         }
         match kind {
             NoticeKind::Data => self.handle_data(words, value),
+            NoticeKind::Present => {
+                words.legs.present.store(1, Ordering::Release);
+                self.owes_heard = true;
+                Ok(None)
+            }
             NoticeKind::Reset => {
                 set(words, RESET);
                 Ok(sleepers(words))
@@ -164,11 +171,11 @@ impl Incoming {
     }
 
     /// Answers the reader's question, if that is certain, because the sender's daemon is not heard any more. A reader that waits
-    /// for a ring hears that none comes, if the sender has not heard of the channel: `ours` are the words of the other
-    /// direction. Returns those who have to be woken.
-    pub fn lower(&self, words: &Direction, ours: &Direction) -> Option<Sleepers> {
+    /// for a ring hears that none comes, if this host does not know that the sender has the channel. Returns those who have to
+    /// be woken.
+    pub fn lower(&self, words: &Direction) -> Option<Sleepers> {
         let attached = &words.reader.attached;
-        let is_unmet = self.leg.number == 0 && ours.reader.met.load(Ordering::Acquire) == 0;
+        let is_unmet = self.leg.number == 0 && words.legs.present.load(Ordering::Acquire) == 0;
         let is_waiting = matches!(attached.load(Ordering::Acquire), ATTACHED | COMMITTED);
         if has_left(words) || !self.is_promised && !(is_unmet && is_waiting) {
             return None;
@@ -194,6 +201,9 @@ impl Incoming {
     /// # Errors
     /// The reader broke a rule of the link.
     pub fn poll(&mut self, words: &Direction, is_idle: bool) -> Result<Option<(NoticeKind, u32)>, Broken> {
+        if core::mem::take(&mut self.owes_heard) {
+            return Ok(Some((NoticeKind::Heard, 0)));
+        }
         // Before the head: a reader takes nothing behind its question.
         let is_asked_back = words.reader.please.load(Ordering::Acquire) != 0;
         let head = words.consumer.head.load(Ordering::Acquire);

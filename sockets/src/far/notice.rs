@@ -48,9 +48,11 @@ pub enum NoticeKind {
     /// The daemon has received all messages before the one whose number has this low half. The channel is 0. This notice
     /// has no number itself.
     Received = 10,
-    /// The word of [`NoticeKind::Attached`] has come. Before that, no process of the host that has sent it begins a ring: so
-    /// this host knows of the other process before there is anything to lose.
-    Heard = 11,
+    /// The sender's process has the channel.
+    Present = 11,
+    /// The word of [`NoticeKind::Present`] has come. Before that the sender begins no ring: so the reader's host knows of the
+    /// sender before there is anything to lose.
+    Heard = 12,
 }
 
 /// The value of a [`NoticeKind::Declined`] that is a promise.
@@ -83,7 +85,8 @@ impl Notice {
             8 => NoticeKind::Reset,
             9 => NoticeKind::Closed,
             10 => NoticeKind::Received,
-            11 => NoticeKind::Heard,
+            11 => NoticeKind::Present,
+            12 => NoticeKind::Heard,
             _ => return None,
         };
         let channel = u32::from_le_bytes([e, f, g, h]) & (CHANNELS - 1);

@@ -28,9 +28,8 @@ pub struct Outgoing {
     is_asked_back: bool,
     /// What the reader has decided. The sender hears of it once the other host knows of the sender.
     decision: u32,
-    /// The other daemon knows that the process of this host has the channel.
+    is_present_told: bool,
     is_heard: bool,
-    owes_heard: bool,
     /// The reader has to hear that no record will come.
     owes_promise: bool,
     is_end_told: bool,
@@ -88,8 +87,8 @@ impl Outgoing {
             rings: vec![first],
             is_asked_back: false,
             decision: 0,
+            is_present_told: false,
             is_heard: false,
-            owes_heard: false,
             owes_promise: false,
             is_end_told: false,
             is_reset_told: false,
@@ -183,8 +182,9 @@ impl Outgoing {
     /// # Errors
     /// The sender broke a rule of the link.
     pub fn poll(&mut self, words: &Direction, most: u32, may_write: bool) -> Result<Option<Duty>, Broken> {
-        if core::mem::take(&mut self.owes_heard) {
-            return Ok(Some(Duty::Notice { kind: NoticeKind::Heard, value: 0 }));
+        if !self.is_present_told && words.legs.present.load(Ordering::Acquire) != 0 {
+            self.is_present_told = true;
+            return Ok(Some(Duty::Notice { kind: NoticeKind::Present, value: 0 }));
         }
         if core::mem::take(&mut self.owes_promise) {
             return Ok(Some(Duty::Notice { kind: NoticeKind::Declined, value: PROMISED }));
@@ -256,8 +256,7 @@ impl Outgoing {
                 words.consumer.adopted.store(u64::from(self.leg.number), Ordering::Release);
             }
             NoticeKind::Attached if value == ATTACHED || value == DECLINED => {
-                words.reader.met.store(1, Ordering::Release);
-                (self.decision, self.owes_heard) = (value, true);
+                self.decision = value;
                 self.publish_decision(words);
             }
             NoticeKind::Heard if value == 0 => {

@@ -37,6 +37,13 @@ struct Hosts {
 
 impl Hosts {
     fn new() -> Self {
+        let mut it = Self::absent();
+        it.meet();
+        it
+    }
+
+    /// The sender has not taken its channel yet.
+    fn absent() -> Self {
         let links = [(); 2].map(|()| Link::map(Link::create().unwrap()).unwrap());
         let mut outgoing = Outgoing::new((place(HERE[0]), place(THERE[0])));
         let mut incoming = Incoming::new(place(THERE[0]));
@@ -46,25 +53,17 @@ impl Hosts {
         }
         let slab = Slab::map(Slab::create().unwrap()).unwrap();
         let (forth, back, tcp) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
-        let mut it =
-            Self { links, slab, outgoing, incoming, forth, back, tcp, sent: vec![], received: vec![] };
+        let it = Self { links, slab, outgoing, incoming, forth, back, tcp, sent: vec![], received: vec![] };
         Outgoing::announce(it.words(0), DAEMON);
         Incoming::announce(it.words(1), DAEMON);
-        // The process of each host has the channel, and the other host knows that.
-        it.ours().reader.met.store(1, Relaxed);
-        it.meet();
         it
     }
 
-    /// The reader's daemon has heard what the sender has decided about the other direction.
+    /// The sender takes its channel, and both daemons hear of that.
     fn meet(&mut self) {
-        let words = &self.links[0].channel(5).unwrap().directions[0];
-        self.outgoing.handle(words, NoticeKind::Heard, 0).unwrap();
-    }
-
-    /// The other direction at the reader's host.
-    fn ours(&self) -> &Direction {
-        &self.links[1].channel(5).unwrap().directions[1]
+        assert!(self.outbound().appear() && !self.outbound().appear());
+        self.settle();
+        assert!(self.inbound().is_met());
     }
 
     fn end(&self, slot: u32) -> &End {
@@ -108,8 +107,6 @@ impl Hosts {
                 self.incoming.handle_leg(words, number, ring, start).unwrap();
             }
             Duty::Final { end } => _ = self.incoming.handle_final(words, end).unwrap(),
-            // It concerns the other direction.
-            Duty::Notice { kind: NoticeKind::Heard, .. } => {}
             Duty::Notice { kind, value } => _ = self.incoming.handle(words, kind, value).unwrap(),
         }
         true
@@ -538,7 +535,7 @@ fn a_question_that_has_arrived_is_answered_without_a_record_though_the_session_e
     hosts.settle();
     assert!(!hosts.inbound().is_answered(), "the sender has not come along yet");
     Outgoing::lower(hosts.words(0));
-    hosts.incoming.lower(hosts.words(1), hosts.ours());
+    hosts.incoming.lower(hosts.words(1));
     hosts.depart();
     assert!(hosts.inbound().is_answered() && hosts.inbound().is_before_ring());
     hosts.inbound().remain();
@@ -554,7 +551,7 @@ fn a_question_that_has_not_arrived_is_answered_by_a_record() {
         let mut hosts = asked_before_the_ring(true);
         if is_lost {
             Outgoing::lower(hosts.words(0));
-            hosts.incoming.lower(hosts.words(1), hosts.ours());
+            hosts.incoming.lower(hosts.words(1));
             hosts.depart();
         } else {
             hosts.depart();
@@ -622,48 +619,49 @@ fn a_reader_that_has_come_to_a_ring_takes_no_late_answer() {
     assert!(!hosts.inbound().is_answered());
 }
 
-/// The reader has attached. The sender's process hears of that only when the reader's host knows of the sender's process.
+/// The reader has attached. The sender hears of that only when the reader's host knows of the sender.
 #[test]
 fn a_sender_that_is_not_known_begins_no_ring() {
-    let mut hosts = Hosts::new();
-    hosts.outgoing = Outgoing::new((place(HERE[0]), place(THERE[0])));
+    let mut hosts = Hosts::absent();
     hosts.inbound().attach();
-    assert!(hosts.answer(true) && hosts.hear());
-    assert_eq!((hosts.outbound().is_attached(), hosts.outbound().is_met()), (None, true));
-    let heard = Some(Duty::Notice { kind: NoticeKind::Heard, value: 0 });
+    hosts.settle();
+    assert_eq!((hosts.outbound().is_attached(), hosts.inbound().is_met()), (None, false));
+    assert!(hosts.outbound().appear());
+    assert!(hosts.send(1) && hosts.arrive());
     assert_eq!(
-        hosts.outgoing.poll(hosts.links[0].channel(5).map(|it| &it.directions[0]).unwrap(), 1, true),
-        Ok(heard)
+        (hosts.outbound().is_attached(), hosts.inbound().is_met()),
+        (None, true),
+        "the answer is missing"
     );
-    hosts.meet();
+    hosts.settle();
     assert_eq!(hosts.outbound().is_attached(), Some(true));
 }
 
 /// A reader that asks for TCP meanwhile gets it.
 #[test]
 fn a_question_counts_before_the_sender_is_known() {
-    let mut hosts = Hosts::new();
-    hosts.outgoing = Outgoing::new((place(HERE[0]), place(THERE[0])));
+    let mut hosts = Hosts::absent();
     hosts.inbound().attach();
-    assert!(hosts.answer(true) && hosts.hear());
+    hosts.settle();
     hosts.inbound().ask_back();
-    assert!(hosts.answer(true) && hosts.hear());
+    hosts.settle();
     assert_eq!(hosts.outbound().is_attached(), Some(false));
     hosts.meet();
     assert_eq!(hosts.outbound().is_attached(), Some(false), "it begins no ring any more");
-    hosts.settle();
     assert!(hosts.inbound().is_answered());
 }
 
-/// The session ends before the reader's host has heard of the sender's process: the reader waits for no ring.
+/// The session ends before the reader's host has heard of the sender: the reader waits for no ring.
 #[test]
 fn a_reader_of_a_sender_that_was_not_met_hears_that_no_ring_comes() {
     for is_met in [false, true] {
-        let hosts = Hosts::new();
-        hosts.ours().reader.met.store(u32::from(is_met), Relaxed);
+        let mut hosts = Hosts::absent();
         hosts.inbound().attach();
+        if is_met {
+            hosts.meet();
+        }
         assert!(hosts.inbound().expects_ring());
-        let _sleepers = hosts.incoming.lower(hosts.words(1), hosts.ours());
+        let _sleepers = hosts.incoming.lower(hosts.words(1));
         assert_eq!(hosts.inbound().expects_ring(), is_met);
     }
 }

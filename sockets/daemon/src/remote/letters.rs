@@ -264,7 +264,7 @@ impl State {
                     channel.is_closed_there = true;
                     Ok(channel.incoming.handle_closed(theirs, ours))
                 }
-                NoticeKind::Data | NoticeKind::Reset | NoticeKind::Declined => {
+                NoticeKind::Data | NoticeKind::Reset | NoticeKind::Declined | NoticeKind::Present => {
                     channel.incoming.handle(theirs, notice.kind, notice.value)
                 }
                 _ => channel.outgoing.handle(ours, notice.kind, notice.value),

@@ -153,7 +153,7 @@ impl State {
     pub(crate) fn lower_end(&self, channel: &Channel) {
         let Some(link) = self.links.get(&channel.link) else { return };
         let Some((ours, theirs)) = channel.words(&link.memory) else { return };
-        for sleepers in [Outgoing::lower(ours), channel.incoming.lower(theirs, ours)] {
+        for sleepers in [Outgoing::lower(ours), channel.incoming.lower(theirs)] {
             self.wake_end(channel, sleepers);
         }
     }
