@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use libc::{POLLOUT, epoll_event, pollfd};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use weft_sockets::layout::ALWAYS;
-use weft_sockets::{Gate, Inbound, Outbound, RingPlace, Status, WaiterName};
+use weft_sockets::{Cause, Gate, Inbound, Outbound, Record, RingPlace, Status, WaiterName};
 
 use super::*;
 use crate::call::Call;
@@ -396,6 +396,25 @@ fn a_sender_goes_on_behind_the_kernels_end_until_the_reader_is_dead() {
         }
         far.forget(0x6026);
     }
+}
+
+#[test]
+fn a_sender_goes_on_behind_the_end_of_a_stream_that_its_reader_has_ended_behind_a_record() {
+    let _turn = family::turn();
+    let mut far = Far::new(0x602d);
+    record::keep(&far.ends[0], [3, 5]);
+    while far.send() > 0 {}
+    let record = Record { position: 0, cause: Cause::Ended }.encode([3, 5]);
+    far.other.write_all(&[&record[..], b"ab"].concat()).expect("room");
+    far.end_early();
+    assert_eq!([far.receive(), far.receive()], [2, 0]);
+    // The other end takes nothing for a while. It may read on.
+    assert_eq!((far.send(), far.poll(POLLOUT)), (AGAIN, 0));
+    far.ends[0].end.inbound.early.store(ends::milliseconds().wrapping_sub(PATIENCE).max(1), Ordering::Relaxed);
+    assert_eq!((far.send(), far.poll(POLLOUT)), (AGAIN, 0));
+    while far.to_there.discard(65_536).expect("a ring") > 0 {}
+    assert_eq!((far.poll(POLLOUT), far.send()), (POLLOUT, 4096));
+    far.forget(0x602d);
 }
 
 #[test]

@@ -101,7 +101,8 @@ struct Look {
     is_inbound: bool,
     /// The sender writes to a ring.
     is_outbound: bool,
-    /// The reader of that ring has not said where its own stream ends: if the kernel has the end of it, it is dead.
+    /// The reader of that ring has not said where its own stream ends, nor sends by TCP: if the kernel has the end of its
+    /// stream, it is dead.
     is_open: bool,
     /// An end is done with the connection: the kernel may have more to tell.
     is_over: bool,
@@ -186,7 +187,7 @@ impl Look {
         }
         self.is_outbound = true;
         self.is_open = self.left.is_none()
-            && channel::offered_inbound(stream).is_some_and(|inbound| inbound.end().is_none());
+            && channel::offered_inbound(stream).is_some_and(|inbound| !inbound.is_end_expected());
         self.is_over |= outbound.is_deserted();
         self.ask &= !WRITABLE;
         if events & WRITABLE != 0 && self.is_open {

@@ -307,13 +307,13 @@ pub(crate) fn is_kernels(stream: &Stream, outbound: &Outbound<'_>) -> bool {
     stream.end.outbound.flags.load(Ordering::Relaxed) & SHUT != 0 || outbound.is_deserted()
 }
 
-/// True if the other end has said where its stream ends, but is not closed. A program without this library, to which the
-/// stream goes by TCP, says nothing.
+/// True if the end of the kernel's stream is no death: the other end has said where its stream ends, or ends it by TCP, and is
+/// not closed. A program without this library, to which the stream goes by TCP, says nothing.
 fn goes_on_reading(stream: &Stream) -> bool {
     let is_tcp = || channel::offered_outbound(stream).is_some_and(|outbound| outbound.sink() == Sink::Tcp);
     is_tcp()
         || channel::offered_inbound(stream)
-            .is_some_and(|inbound| inbound.end().is_some() && !inbound.is_reset())
+            .is_some_and(|inbound| inbound.is_end_expected() && !inbound.is_reset())
 }
 
 /// True if no process holds the other end. This host's kernel does not know that of another host, whose daemon tells it by

@@ -40,6 +40,14 @@ impl Inbound<'_> {
         Sleepers::from_word(self.shared.legs.waiter.load(Ordering::Relaxed))
     }
 
+    /// True if the sender has told where its stream ends, or has left the ring behind a [record](crate::Record). Then the end
+    /// of the kernel's stream does not say that it is dead: it may go on reading.
+    #[inline]
+    #[must_use]
+    pub fn is_end_expected(&self) -> bool {
+        self.has_left() || self.end().is_some()
+    }
+
     /// True if the other end was closed before it has begun a ring: the kernel tells the end of the stream alone.
     #[inline]
     #[must_use]
