@@ -146,7 +146,8 @@ fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) 
         } else if inbound.follow() {
             Some(true)
         } else {
-            is_dead.then(|| inbound.available(1) == Ok(0))
+            let may_follow = || record::may_follow(descriptor, stream, inbound);
+            is_dead.then(|| inbound.available(1) == Ok(0) && !may_follow())
         }
     });
     if !is_lowered {
@@ -225,10 +226,11 @@ const LONGEST_PAUSE: i64 = 2_000_000;
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::net::Shutdown;
     use std::os::fd::AsRawFd;
 
-    use weft_sockets::Carrier;
+    use weft_sockets::{Carrier, Record};
 
     use super::*;
     use crate::backlog::tests::Waiting;
@@ -298,6 +300,25 @@ mod tests {
         assert!(lower_inbound(descriptor, &stream, now), "five octets are unread in the kernel");
         assert!(!Gate::new(&stream.end.inbound.inside, false).is_closed());
         far.forget(0x602c);
+    }
+
+    #[test]
+    fn a_record_behind_unread_octets_of_a_dead_sender_is_not_left_to_another_program() {
+        let _turn = family::turn();
+        for has_record in [false, true] {
+            let mut far = Far::before_a_ring(0x602e);
+            let (descriptor, stream) = (far.own.as_raw_fd(), far.ends[0]);
+            record::keep(&stream, [3, 5]);
+            let record = Record::new(5).encode([3, 5]);
+            let octets = [&b"abcde"[..], if has_record { &record } else { &[] }].concat();
+            far.other.write_all(&octets).expect("room");
+            far.end_early();
+            assert!(overtaken::is_early(&stream));
+            far.wait_in_vain();
+            let until = Limit::behind(Some(clock::span(PATIENCE)));
+            assert_eq!(lower_inbound(descriptor, &stream, until), !has_record);
+            far.forget(0x602e);
+        }
     }
 
     #[test]

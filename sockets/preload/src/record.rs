@@ -142,6 +142,17 @@ fn look(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>) -> Result<Opt
     Ok(Some(most as u64))
 }
 
+/// True if a record may stand in the kernel's stream, behind the next octets. A program that reads those by itself would take
+/// it for octets of the stream. The caller has the direction's lock.
+pub(crate) fn may_follow(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>) -> bool {
+    if !stream.end.has(FAR) || !inbound.expects_ring() {
+        return false;
+    }
+    let mut octets = [0; AT_A_TIME];
+    let seen = peek(descriptor, &mut octets);
+    Record::find(seen, secret(stream)).is_some() || seen.len() == AT_A_TIME
+}
+
 /// What the kernel's word of octets means once a record, and what the reader has already, is taken off them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sifted {
