@@ -146,6 +146,12 @@ impl Outbound<'_> {
         Ok(true)
     }
 
+    /// True if this sender has told where its stream ends.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.shared.producer.flags.load(Ordering::Relaxed) & FINAL != 0
+    }
+
     /// True if the reader waits for a ring that this sender has not begun and will not begin: nobody carries its octets any
     /// more. Without a [word](Self::renounce) the reader cannot tell that from a ring of which it has not heard.
     #[must_use]

@@ -104,9 +104,14 @@ pub(crate) fn why_asked(descriptor: c_int, stream: &Stream, outbound: &Outbound<
 }
 
 /// Takes a sending direction back to TCP, for good: a far one behind a record, at once, and another one if its reader is in
-/// the current leg. Returns false if it stays. The caller has the direction's lock.
+/// the current leg. Returns false if it stays. A far stream that has ended needs no way back: nothing more is sent, and the
+/// daemon carries the rest. The caller has the direction's lock.
 pub(crate) fn leave_ring(stream: &Stream, outbound: &Outbound<'_>) -> Result<bool, Broken> {
-    if stream.end.has(FAR) { outbound.depart() } else { outbound.begin_leg(Carrier::Tcp) }
+    if stream.end.has(FAR) {
+        Ok(outbound.depart()? || outbound.is_ended())
+    } else {
+        outbound.begin_leg(Carrier::Tcp)
+    }
 }
 
 /// Sends what the reader has left in the ring. Behind it the sender is free to use the kernel's socket.

@@ -303,6 +303,20 @@ mod tests {
     }
 
     #[test]
+    fn a_far_stream_that_has_ended_in_its_ring_keeps_no_end_from_tcp() {
+        let _turn = family::turn();
+        let far = Far::new(0x602f);
+        let (descriptor, stream) = (far.own.as_raw_fd(), far.ends[0]);
+        assert_eq!(far.send(), 4096);
+        channel::offered_outbound(&stream).expect("a channel").finish().expect("a sound link");
+        let now = Limit::behind(Some(clock::span(0)));
+        assert!(lower_outbound(descriptor, &stream, now), "the daemon has the rest");
+        assert!(!Gate::new(&stream.end.outbound.inside, false).is_closed());
+        assert_eq!((far.to_there.available(5000), far.to_there.end()), (Ok(4096), Some(4096)));
+        far.forget(0x602f);
+    }
+
+    #[test]
     fn a_record_behind_unread_octets_of_a_dead_sender_is_not_left_to_another_program() {
         let _turn = family::turn();
         for has_record in [false, true] {
