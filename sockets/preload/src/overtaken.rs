@@ -102,10 +102,11 @@ pub(crate) fn is_broken(stream: &Stream, descriptor: c_int) -> bool {
         && anchor::news(descriptor) & (POLLERR | POLLHUP | POLLRDHUP) == 0
 }
 
-/// True if the link tells that the other end is done with the connection, or with the ring.
+/// True if the link tells that the other end is done with the connection, or with the ring, or if it tells nothing more behind
+/// a record.
 fn is_told(stream: &Stream) -> bool {
     channel::offered_inbound(stream).is_none_or(|inbound| {
-        let is_done = inbound.end().is_some() || inbound.is_reset() || inbound.is_closed();
+        let is_done = inbound.is_end_expected() || inbound.is_reset() || inbound.is_closed();
         is_done || inbound.is_before_tcp() == Ok(true)
     })
 }

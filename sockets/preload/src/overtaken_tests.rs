@@ -410,11 +410,33 @@ fn a_sender_goes_on_behind_the_end_of_a_stream_that_its_reader_has_ended_behind_
     assert_eq!([far.receive(), far.receive()], [2, 0]);
     // The other end takes nothing for a while. It may read on.
     assert_eq!((far.send(), far.poll(POLLOUT)), (AGAIN, 0));
-    far.ends[0].end.inbound.early.store(ends::milliseconds().wrapping_sub(PATIENCE).max(1), Ordering::Relaxed);
+    far.ends[0]
+        .end
+        .inbound
+        .early
+        .store(ends::milliseconds().wrapping_sub(PATIENCE).max(1), Ordering::Relaxed);
     assert_eq!((far.send(), far.poll(POLLOUT)), (AGAIN, 0));
     while far.to_there.discard(65_536).expect("a ring") > 0 {}
     assert_eq!((far.poll(POLLOUT), far.send()), (POLLOUT, 4096));
     far.forget(0x602d);
+}
+
+#[test]
+fn a_sender_whose_reader_has_ended_its_stream_behind_a_record_hears_at_once_that_it_is_gone() {
+    let _turn = family::turn();
+    let mut far = Far::new(0x6030);
+    record::keep(&far.ends[0], [3, 5]);
+    while far.send() > 0 {}
+    let record = Record { position: 0, cause: Cause::Ended }.encode([3, 5]);
+    far.other.write_all(&record).expect("room");
+    far.end_early();
+    assert_eq!((far.receive(), far.send(), far.poll(POLLOUT)), (0, AGAIN, 0));
+    // Its daemon says that it is closed, and has not read all.
+    let channel = links::of(0x6030, 0).and_then(|link| link.channel(0)).expect("a channel");
+    let party = ends::place(far.ends[0].end).2 as usize;
+    channel.directions[1 - party].producer.flags.fetch_or(weft_sockets::layout::KILLED, Ordering::Relaxed);
+    assert_eq!((far.poll(POLLOUT), far.send()), (POLLOUT, -(libc::ECONNRESET as isize)));
+    far.forget(0x6030);
 }
 
 #[test]
