@@ -194,12 +194,13 @@ impl Outgoing {
         let flags = words.producer.flags.load(Ordering::Acquire);
         let tail = words.producer.tail.load(Ordering::Acquire);
         let leg = Leg::from_word(words.legs.leg.load(Ordering::Acquire)).ok_or(Broken)?;
+        // Before the look at the word: the start may be that of the leg by TCP.
+        let start = words.legs.start.load(Ordering::Acquire);
         // Behind the leg: a sender that goes back to TCP behind a record says so before it begins the leg. The reader hears
         // of all that follows by the kernel's stream.
         if words.producer.flags.load(Ordering::Acquire) & LOWERED != 0 {
             return Ok(self.declined(words));
         }
-        let start = words.legs.start.load(Ordering::Relaxed);
         // A thread may begin a ring behind the end that another one has told meanwhile. Nothing goes by that ring.
         let is_void = self.is_end_told && tail <= start;
         let is_next = self.is_next(leg, start)? && !is_void;
