@@ -115,10 +115,7 @@ pub(crate) fn most(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>) ->
 
 #[cold]
 fn look(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>) -> Result<Option<u64>, Broken> {
-    let all_settled = || {
-        let is_settled = inbound.skip() == 0 || is_ended(anchor::news(descriptor));
-        Ok(is_settled.then_some(u64::MAX))
-    };
+    let all_settled = || Ok(is_settled(descriptor, inbound).then_some(u64::MAX));
     if !inbound.expects_ring() {
         return if settle(descriptor, stream, inbound)? { all_settled() } else { Ok(Some(u64::MAX)) };
     }
@@ -151,6 +148,17 @@ pub(crate) fn may_follow(descriptor: c_int, stream: &Stream, inbound: &Inbound<'
     let mut octets = [0; AT_A_TIME];
     let seen = peek(descriptor, &mut octets);
     Record::find(seen, secret(stream)).is_some() || seen.len() == AT_A_TIME
+}
+
+/// True if all that the reader has already is dropped, or nothing more of it comes.
+fn is_settled(descriptor: c_int, inbound: &Inbound<'_>) -> bool {
+    if inbound.skip() == 0 {
+        return true;
+    }
+    let is_over = is_ended(anchor::news(descriptor));
+    // Octets may have come before the end since the reader dropped some.
+    drop_known(descriptor, inbound);
+    is_over || inbound.skip() == 0
 }
 
 /// What the kernel's word of octets means once a record, and what the reader has already, is taken off them.

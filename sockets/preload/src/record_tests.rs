@@ -90,6 +90,24 @@ fn what_was_taken_and_comes_again_later_does_not_make_the_reader_ready() {
 }
 
 #[test]
+fn what_was_taken_and_comes_again_with_the_end_of_the_stream_is_dropped() {
+    let _turn = family::turn();
+    let mut far = far(0x6050);
+    far.from_there.write(b"abc").expect("room");
+    assert_eq!(receive(&far), Ok(b"abc".to_vec()));
+    arrive(&mut far, &Record::new(0).encode(SECRET));
+    assert_eq!((receive(&far), is_left(&far)), (Err(AGAIN), true));
+    // The rest and the end come behind the reader's look for octets.
+    arrive(&mut far, b"abcd");
+    far.end_early();
+    let inbound = channel::offered_inbound(&far.ends[0]).expect("a channel");
+    assert!(is_settled(far.own.as_raw_fd(), &inbound));
+    assert_eq!(inbound.skip(), 0);
+    assert_eq!((receive(&far), receive(&far)), (Ok(b"d".to_vec()), Ok(Vec::new())));
+    far.forget(0x6050);
+}
+
+#[test]
 fn a_reader_notes_the_reason_that_the_record_names() {
     let _turn = family::turn();
     let known = [
