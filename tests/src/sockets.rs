@@ -2,10 +2,11 @@
 //!
 //! The core is the real one, built with atomics before each of which another thread may run, or the process be killed. The
 //! daemon's state is the real one, too. What the library does around the core in programs is written again here, without
-//! system calls: `end.rs`, `transfer.rs`, `waits.rs` and `lower.rs` follow its files. They are a model of it: its own
+//! system calls: each file that is named as one of the library's follows that. They are a model of it: its own
 //! tests show that it has the same steps.
 
 mod app;
+mod closing;
 mod connection;
 mod end;
 mod far;
@@ -17,11 +18,15 @@ mod overtaken;
 mod places;
 mod plan;
 mod process;
+mod receive;
+mod record;
 mod sabotage;
 mod service;
 mod task;
 mod transfer;
+mod upgrade;
 mod waits;
+mod watch;
 mod world;
 
 use crate::simulate::tally::Tally;

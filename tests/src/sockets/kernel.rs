@@ -84,6 +84,26 @@ impl Kernel {
         Ok(len)
     }
 
+    /// As `send`, but all octets or none.
+    pub(crate) fn send_whole(&mut self, socket: usize, octets: &[u8], arrival: u64) -> Result<usize, Failed> {
+        let own = &self.sockets[socket];
+        let is_open = !own.is_reset && !own.is_dead && !own.is_shut;
+        if is_open && self.queued(socket ^ 1) + octets.len() > CAPACITY {
+            return Err(Failed::Again);
+        }
+        self.send(socket, octets, arrival)
+    }
+
+    /// True if all that was written to the socket has arrived at the other end.
+    pub(crate) fn has_arrived(&self, socket: usize) -> bool {
+        self.sockets[socket ^ 1].coming.is_empty()
+    }
+
+    /// Returns up to `len` of the octets that wait here, and leaves them there.
+    pub(crate) fn peek(&self, socket: usize, len: usize) -> Vec<u8> {
+        self.sockets[socket].ready.iter().copied().take(len).collect()
+    }
+
     /// Takes up to `len` octets. None are the end of the stream.
     pub(crate) fn receive(&mut self, socket: usize, len: usize) -> Result<Vec<u8>, Failed> {
         let own = &mut self.sockets[socket];
@@ -226,4 +246,4 @@ impl Kernel {
 }
 
 /// Octets on their way and unread of a direction.
-const CAPACITY: usize = 160;
+pub(crate) const CAPACITY: usize = 160;

@@ -1,4 +1,4 @@
-//! The way back to TCP, and closing, as the library does them.
+//! The way back to TCP, as `lower.rs` and `backlog.rs` of the library have it.
 
 use weft_sockets::ToDaemon;
 use weft_sockets_stepped::end::{FAR, Phase, SHUT, STAYS};
@@ -9,7 +9,7 @@ use super::end::{End, enter_kernel};
 use super::process::{ALL, LinkView};
 use super::sabotage::Sabotage;
 use super::service::Post;
-use super::transfer::Step;
+use super::watch::owes;
 use super::world::Waits;
 
 impl End {
@@ -18,15 +18,33 @@ impl End {
     pub(crate) fn lower(&self) -> bool {
         self.words().identity.flags.fetch_or(STAYS, Relaxed);
         self.withdraw();
-        let until = self.world.now.get() + 30_000_000;
+        let start = self.world.now.get();
+        let until = start + 30_000_000;
         let is_lowered = self.words().state().phase != Phase::Offered
             || self.lower_outbound(until) && self.lower_inbound(until);
         if !is_lowered {
+            self.judge_lowering(start);
             self.reset();
         }
         self.world.tally.borrow_mut().operation(if is_lowered { "lowered" } else { "not lowered" }, 0);
         self.world.note(format_args!("{self} is lowered: {is_lowered}"));
         is_lowered
+    }
+
+    /// The way back to TCP has failed. Between hosts the other end need not do anything for it.
+    fn judge_lowering(&self, start: u64) {
+        if !self.words().has(FAR) || self.connection.is_excused() {
+            return;
+        }
+        let (kernel, socket) = (self.world.kernel.borrow(), self.socket());
+        let is_held_up = [socket, socket ^ 1].into_iter().any(|socket| kernel.queued_here(socket) > 0);
+        drop(kernel);
+        // A record may have to wait until octets before it have arrived, and the reader takes none while it waits.
+        if is_held_up {
+            self.world.tally.borrow_mut().fault("record behind octets that nobody takes", 1);
+        } else if self.is_too_long(start.max(self.connection.busy_until[1 - self.side].get())) {
+            self.world.fail(format!("{self}: does not come back to TCP"));
+        }
     }
 
     /// Gives the connection up.
@@ -51,7 +69,7 @@ impl End {
         let step = || -> Result<bool, Broken> {
             let is_back = self.answer(&link, &outbound)?
                 || outbound.sink() == Sink::Tcp
-                || outbound.begin_leg(Carrier::Tcp)?;
+                || self.leave_ring(&outbound)?;
             Ok(is_back && self.go_back(&link, &outbound)?)
         };
         self.look_until(until, || {
@@ -81,10 +99,12 @@ impl End {
             return true;
         }
         let section = self.in_section(&inbound);
+        let has_left = || self.settle(&inbound) == Ok(true) && inbound.skip() == 0;
         // Another host's sender may have begun a ring of which this host does not know yet.
         let is_lowered = !self.words().has(FAR) && inbound.withdraw()
             || inbound.is_at_end()
-            || inbound.follow()
+            || has_left()
+            || inbound.follow() && inbound.skip() == 0
             || self.ask(&inbound, until);
         if is_lowered {
             gate.open();
@@ -108,32 +128,53 @@ impl End {
             // Before the look at the answer: behind its end or its death, the sender cannot answer any more.
             let is_dead = self.is_deserted();
             let is_final = inbound.end().is_some();
-            if inbound.is_answered() {
+            if self.settle(inbound) != Ok(false) {
+                // What follows the record is on its way.
+                (inbound.skip() == 0 || is_dead).then(|| inbound.skip() == 0)
+            } else if inbound.is_answered() && self.words().has(FAR) {
+                // In a ring, the record is the answer.
+                inbound.is_before_ring().then(|| inbound.remain()).map(|()| true)
+            } else if inbound.is_answered() {
                 Some(inbound.come_back().is_ok())
+            } else if is_final && self.is_ended_by_tcp(inbound) {
+                inbound.remain();
+                Some(true)
             } else if is_final {
                 Some(inbound.is_at_end())
             } else if inbound.follow() {
                 Some(true)
             } else {
-                is_dead.then(|| inbound.available(1) == Ok(0))
+                is_dead.then(|| inbound.available(1) == Ok(0) && !self.may_follow(inbound))
             }
         });
         if !is_lowered {
-            inbound.ask_no_more();
+            // A far sender may answer without a record, as long as the reader has not come to a ring. So it stays asked.
+            if !self.words().has(FAR) || !inbound.is_before_ring() {
+                inbound.ask_no_more();
+            }
             self.tell_sender_of(inbound);
-        } else if self.is_too_long(start.max(self.connection.busy_until[1 - self.side].get())) {
+        } else if !self.connection.is_excused()
+            && self.is_too_long(start.max(self.connection.busy_until[1 - self.side].get()))
+        {
             self.world.fail(format!("{self}: the other end sleeps over a question"));
         }
         is_lowered
+    }
+
+    /// True if a far sender has ended its stream and has never begun a ring. The end is told behind each ring.
+    fn is_ended_by_tcp(&self, inbound: &Inbound<'_>) -> bool {
+        self.words().has(FAR)
+            && inbound.is_before_ring()
+            && matches!(inbound.source(), Ok(Source::Tcp { left: None }))
     }
 
     /// Takes the sending direction back to TCP if its reader has asked for that.
     pub(crate) fn obey(&self) {
         let Some(link) = self.link().filter(|_| self.words().state().phase == Phase::Offered) else { return };
         let outbound = self.outbound(&link);
-        let is_due = outbound.is_asked_back()
-            && (outbound.is_attached() != Some(false) || outbound.backlog().is_some());
-        if !is_due {
+        let is_due = outbound.is_asked_back() && (outbound.is_attached() != Some(false) || owes(&outbound));
+        // No reader asks before the first ring.
+        if !is_due || self.words().outbound.leg().number == 0 {
             return;
         }
         let section = self.out_section(&outbound);
@@ -149,12 +190,25 @@ impl End {
         }
     }
 
-    /// Answers a question for TCP.
+    /// Answers a question for TCP. Of a far end the daemon may ask, because nobody carries the octets any more.
     pub(crate) fn answer(&self, link: &LinkView, outbound: &Outbound<'_>) -> Result<bool, Broken> {
+        if self.words().has(FAR) {
+            return Ok(outbound.is_asked_back() && outbound.depart()?);
+        }
         if outbound.owes_rest()? && !self.give_rest(link, outbound)? {
             return Ok(false);
         }
         outbound.obey()
+    }
+
+    /// Takes the sending direction back to TCP, for good: a far one behind a record, at once, and another one if its reader
+    /// is in the current leg. Returns false if it stays. A far stream that has ended needs no way back.
+    fn leave_ring(&self, outbound: &Outbound<'_>) -> Result<bool, Broken> {
+        if self.words().has(FAR) {
+            Ok(outbound.depart()? || outbound.is_ended())
+        } else {
+            outbound.begin_leg(Carrier::Tcp)
+        }
     }
 
     /// Sends the rest of a ring that this sender has left by itself. Returns false if that is not all out yet. The reader
@@ -175,7 +229,8 @@ impl End {
     /// True if no other program has written to the kernel's socket.
     pub(crate) fn is_untouched(&self) -> bool {
         let words = self.words();
-        let own = words.outbound.written.load(Relaxed) - words.counts.out_ring.load(Relaxed);
+        let written = words.outbound.written.load(Relaxed) + words.outbound.kernel.load(Relaxed);
+        let own = written - words.counts.out_ring.load(Relaxed);
         enter_kernel();
         self.world.kernel.borrow().counts(self.socket()).0 == own
     }
@@ -185,7 +240,7 @@ impl End {
     }
 
     /// Sends what the reader has left in the ring. Behind it the sender is free to use the kernel's socket.
-    fn go_back(&self, link: &LinkView, outbound: &Outbound<'_>) -> Result<bool, Broken> {
+    pub(crate) fn go_back(&self, link: &LinkView, outbound: &Outbound<'_>) -> Result<bool, Broken> {
         let is_out = self.send_backlog(link, outbound)?.is_none();
         if is_out && self.out_gate().is_closed() {
             self.out_gate().open();
@@ -205,7 +260,7 @@ impl End {
         has_failed || is_over && self.inbound(&link).end().is_none() && !self.is_early()
     }
 
-    fn look_until(&self, until: u64, mut look: impl FnMut() -> Option<bool>) -> bool {
+    pub(crate) fn look_until(&self, until: u64, mut look: impl FnMut() -> Option<bool>) -> bool {
         let mut pause = 20;
         loop {
             if let Some(answer) = look() {
@@ -219,101 +274,4 @@ impl End {
             pause = (pause * 2).min(100_000);
         }
     }
-
-    /// Shuts the sending direction down as a program without the library does.
-    pub(crate) fn shut_down_bare(&self) {
-        enter_kernel();
-        let arrival = self.world.later();
-        self.world.kernel.borrow_mut().shut_down(self.socket(), arrival);
-    }
-
-    /// Shuts the sending direction down.
-    pub(crate) fn shut_down(&self) {
-        self.finish();
-        self.words().outbound.flags.fetch_or(SHUT, Relaxed);
-        // Another thread may have sent meanwhile, or heard of the channel.
-        self.finish();
-        self.shut_down_bare();
-    }
-
-    /// Tells the reader where the stream ends, if there is a channel.
-    pub(crate) fn finish(&self) {
-        if self.link().is_some() && self.words().state().phase == Phase::Offered {
-            self.obey();
-            let until = self.world.now.get() + FULL_BUFFER;
-            let _is_told = self.look_until(until + 1, || {
-                let is_last = self.world.now.get() >= until;
-                (self.finish_now(is_last) != Step::Nothing).then_some(true)
-            });
-        }
-    }
-
-    /// Tells the reader where the stream ends, behind what has to go by the kernel's socket before that. `Nothing`: the kernel
-    /// does not take all of that yet. With `is_last` the connection is reset then.
-    fn finish_now(&self, is_last: bool) -> Step {
-        self.in_outbound(|link, outbound| {
-            match self.send_backlog(link, outbound)? {
-                None => {}
-                Some(Step::Nothing) if !is_last => return Ok(Step::Nothing),
-                Some(_) => self.reset(),
-            }
-            outbound.finish()?;
-            Ok(Step::End)
-        })
-    }
-
-    /// Closes the descriptor of this process.
-    pub(crate) fn close(&self) {
-        let (words, socket) = (self.words(), self.socket());
-        let is_last = self.is_held_alone();
-        if words.state().phase == Phase::Offered && is_last {
-            self.say_goodbye();
-        }
-        let state = words.state();
-        if words.holders.remove(self.process.member)
-            && words.advance(state, Phase::Closed)
-            && words.advance(state.with(Phase::Closed), Phase::Free)
-        {
-            let (slot, generation, (link, party)) = (self.slot, self.generation, self.place());
-            let (channel, party) = (words.identity.channel.load(Relaxed), u8::from(party == 1));
-            let message = match state.phase {
-                Phase::Offered => ToDaemon::Closed { slot, generation, link, channel, party },
-                // An offer may be on its way.
-                _ => ToDaemon::Withdraw { slot, generation },
-            };
-            self.process.tell(&self.world, Post::Other(message, None));
-        }
-        enter_kernel();
-        self.process.sockets.borrow_mut().retain(|held| *held != socket);
-        let arrival = self.world.later();
-        self.world.kernel.borrow_mut().release(socket, arrival);
-        self.world.note(format_args!("{self} closes"));
-    }
-
-    fn say_goodbye(&self) {
-        let Some(link) = self.link() else { return };
-        let mut has_unread = false;
-        if self.in_gate().is_closed() {
-            self.in_inbound(|inbound| {
-                has_unread = matches!(inbound.source()?, Source::Ring { available: 1.. });
-                Ok(Step::Nothing)
-            });
-        }
-        if !has_unread {
-            self.finish();
-        }
-        // Of a direction by TCP the kernel tells: another program may go on with it.
-        if self.in_gate().is_closed() {
-            let outbound = self.outbound(&link);
-            outbound.reset();
-            self.process.wake(&self.world, self.place(), outbound.sleepers());
-        }
-        if has_unread {
-            let arrival = self.world.later();
-            self.world.kernel.borrow_mut().reset(self.socket(), arrival);
-        }
-    }
 }
-
-/// How long the end of a stream waits until the kernel's socket has room for what comes before it, in microseconds.
-const FULL_BUFFER: u64 = 5_000_000;

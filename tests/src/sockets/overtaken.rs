@@ -5,6 +5,7 @@ use weft_sockets_stepped::sync::Ordering::Relaxed;
 use weft_sockets_stepped::{Carrier, Inbound, Outbound};
 
 use super::end::End;
+use super::record::Sifted;
 use super::sabotage::Sabotage;
 
 impl End {
@@ -13,18 +14,23 @@ impl End {
         if !self.words().has(FAR) || self.world.sabotage == Some(Sabotage::EarlyEnd) {
             return false;
         }
+        let (kernel, socket) = (self.world.kernel.borrow(), self.socket());
+        let is_end = kernel.is_ended(socket) || kernel.is_broken(socket);
+        let (is_readable, has_failed) = (kernel.is_readable(socket), kernel.has_failed(socket));
+        drop(kernel);
+        match self.sift(is_readable, is_end) {
+            Sifted::Same => {}
+            Sifted::Nothing => return true,
+            Sifted::Broken => return false,
+        }
         let leg = self.words().inbound.leg();
         let is_ring = leg.carrier != Carrier::Tcp;
-        let (kernel, socket) = (self.world.kernel.borrow(), self.socket());
-        let is_ahead =
-            kernel.is_ended(socket) || kernel.is_broken(socket) || is_ring && kernel.is_readable(socket);
-        let is_unread = kernel.queued_here(socket) > 0;
-        let has_failed = kernel.has_failed(socket);
-        drop(kernel);
+        let is_ahead = is_end || is_ring && is_readable;
         if has_failed || !is_ahead || !self.is_early() {
             return false;
         }
-        is_ring || leg.number == 0 && self.in_gate().is_closed() && !is_unread
+        let has_unread = || self.world.kernel.borrow().queued_here(socket) > 0;
+        is_ring || leg.number == 0 && self.in_gate().is_closed() && !has_unread()
     }
 
     /// True if the kernel's word that the other end is done with the connection does not count yet.
@@ -52,8 +58,8 @@ impl End {
         self.words().has(FAR) && self.words().inbound.early.load(Relaxed) != 0 && !self.is_told()
     }
 
-    /// The link is late. A lane that is lost or a daemon that is stopped makes it so. So does a program that has ended its
-    /// stream before it heard of the channel, and makes no call since then.
+    /// The link is late. A lane that is lost or a daemon that is stopped makes it so. So does a sender by TCP that cannot tell
+    /// its end by the link: another program, or a child that does not know the link while its parent makes no call.
     pub(crate) fn excuse_late(&self) {
         let is_troubled = self.world.trouble.get().is_some_and(|at| at + 10_000_000 > self.world.now.get());
         let is_begun = self.words().inbound.leg().number != 0;
@@ -63,15 +69,26 @@ impl End {
         }
     }
 
+    /// True if the link tells of a reset that this host's kernel does not know.
+    pub(crate) fn is_broken_by_link(&self) -> bool {
+        let Some(link) = self.link().filter(|_| self.words().has(FAR) && self.in_gate().is_closed()) else {
+            return false;
+        };
+        let inbound = self.inbound(&link);
+        let is_reset = inbound.is_reset() && inbound.end().is_none();
+        let (kernel, socket) = (self.world.kernel.borrow(), self.socket());
+        is_reset && !kernel.is_broken(socket) && !kernel.is_ended(socket)
+    }
+
     fn is_told(&self) -> bool {
         self.link().is_none_or(|link| {
             let inbound = self.inbound(&link);
-            let is_done = inbound.end().is_some() || inbound.is_reset() || inbound.is_closed();
+            let is_done = inbound.is_end_expected() || inbound.is_reset() || inbound.is_closed();
             is_done || inbound.is_before_tcp() == Ok(true)
         })
     }
 
-    fn milliseconds(&self) -> u32 {
+    pub(crate) fn milliseconds(&self) -> u32 {
         u32::try_from(self.world.now.get() / 1000).unwrap_or(u32::MAX).max(1)
     }
 

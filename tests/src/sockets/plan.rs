@@ -79,7 +79,7 @@ impl Plan {
         let mut random = Random::new(seed ^ 0x5357_4c4b);
         let is_single = random.percent(40);
         let count = random.pick(&[1, 1, 2, 3]);
-        let mut connections: Vec<_> = (0..count).map(|_| connection(&mut random, is_single)).collect();
+        let connections: Vec<_> = (0..count).map(|_| connection(&mut random, is_single)).collect();
         let mut events = Vec::new();
         if random.percent(60) {
             for _ in 0..random.between(1, 3) {
@@ -92,9 +92,6 @@ impl Plan {
         let is_one_process = random.percent(10) && !is_far;
         if is_far {
             events.clear();
-            // The way back to TCP goes by records there, of which this world knows nothing.
-            let scripts = connections.iter_mut().flat_map(|connection| &mut connection.ends);
-            scripts.for_each(|script| script.acts.retain(|(_, act)| !matches!(act, Act::Lower(_))));
             for _ in 0..random.pick(&[0, 1, 2, 6]) {
                 events.push((random.below(2500) as u64, far_event(&mut random)));
             }

@@ -164,13 +164,18 @@ impl Process {
 
     /// Sends a message, or loses it if there is no daemon.
     pub(crate) fn tell(&self, world: &World, post: Post) -> bool {
-        let service = &world.services[self.host];
-        let is_open = self.epoch.get() == service.borrow().epoch && service.borrow().is_alive();
+        let is_open = self.has_daemon(world);
         if is_open {
             let arrival = world.later();
-            service.borrow_mut().post(self.number, post, arrival);
+            world.services[self.host].borrow_mut().post(self.number, post, arrival);
         }
         is_open
+    }
+
+    /// True if the daemon to which the port leads is alive.
+    pub(crate) fn has_daemon(&self, world: &World) -> bool {
+        let service = world.services[self.host].borrow();
+        self.epoch.get() == service.epoch && service.is_alive()
     }
 
     /// Opens the port if there is none. Returns false if there is no daemon.

@@ -23,11 +23,13 @@ pub enum Sabotage {
     AttachUnlocked,
     /// A ring is given back before the reader has left it.
     RingTooEarly,
+    /// A far reader that finds a record takes what it has already once more.
+    Known,
 }
 
 impl Sabotage {
     /// All kinds.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::LastLook,
         Self::EarlyEnd,
         Self::Wake,
@@ -38,5 +40,6 @@ impl Sabotage {
         Self::LookBeforeGate,
         Self::AttachUnlocked,
         Self::RingTooEarly,
+        Self::Known,
     ];
 }

@@ -1,9 +1,9 @@
-//! Sends and receives of a program, by TCP or by the ring, as the library does them.
+//! Sends of a program, by TCP or by the ring, and the sections of both directions, as the library does them.
 
 use weft_sockets::ToDaemon;
 use weft_sockets_stepped::end::{DEAD, FAR, UNSURE};
 use weft_sockets_stepped::sync::Ordering::{Acquire, Relaxed};
-use weft_sockets_stepped::{Broken, Carrier, Inbound, Leg, Outbound, Reason, Sink, Source};
+use weft_sockets_stepped::{Broken, Carrier, Inbound, Leg, Outbound, Sink};
 
 use super::end::{End, enter_kernel};
 use super::kernel::{Anchor, Failed};
@@ -77,6 +77,9 @@ impl End {
         if self.is_dead() && !is_kernels {
             return Ok(Step::Failed);
         }
+        if outbound.sink() == Sink::Ring && self.is_broken_by_link() {
+            return Err(Broken);
+        }
         if outbound.is_asked_back() && self.answer(link, outbound).is_err() {
             self.reset();
             return Ok(Step::Failed);
@@ -118,13 +121,17 @@ impl End {
         link: &LinkView,
         outbound: &Outbound<'_>,
     ) -> Result<Option<Step>, Broken> {
-        while let Some(pieces) = outbound.backlog() {
+        loop {
             let is_unsure = self.words().outbound.flags.load(Relaxed) & UNSURE != 0;
             if is_unsure && !self.is_untouched() {
                 // Some of them may be out already.
                 self.reset();
                 return Ok(Some(Step::Failed));
             }
+            if let Some(step) = self.send_record(outbound) {
+                return Ok(Some(step));
+            }
+            let Some(pieces) = outbound.backlog() else { return Ok(None) };
             let own = &self.words().outbound;
             let from = own.head.load(Relaxed);
             let legs = [own.backlog.load(Relaxed), own.before.load(Relaxed)];
@@ -148,7 +155,6 @@ impl End {
             }
             self.world.tally.borrow_mut().operation("backlog", 0);
         }
-        Ok(None)
     }
 
     /// Begins to send by a larger ring that has come, and gives the old one back once the reader has left it.
@@ -207,96 +213,9 @@ impl End {
         }
     }
 
-    /// Receives up to `len` octets.
-    pub(crate) fn receive(&self, len: usize) -> Step {
-        let gate = self.in_gate();
-        if gate.enter() {
-            enter_kernel();
-            let taken = self.receive_by_kernel(len);
-            if let Step::Moved(octets) = taken {
-                self.words().inbound.count(octets as u64);
-            }
-            gate.leave();
-            if let Step::Moved(_) = taken {
-                self.moved();
-            }
-            return taken;
-        }
-        match self.take(len) {
-            Step::Nothing => self.look_at_anchor(len),
-            step => step,
-        }
-    }
-
-    /// Receives as a program without the library does.
-    pub(crate) fn receive_by_kernel(&self, len: usize) -> Step {
-        let taken = self.world.kernel.borrow_mut().receive(self.socket(), len);
-        match taken {
-            Ok(octets) if octets.is_empty() => Step::End,
-            Ok(octets) => {
-                self.check(&octets);
-                Step::Moved(octets.len())
-            }
-            Err(failed) => failed.into(),
-        }
-    }
-
-    fn check(&self, octets: &[u8]) {
-        let mut direction = self.connection.directions[1 - self.side].borrow_mut();
-        direction.room_at = self.world.now.get();
-        let taken = direction.take(octets);
-        drop(direction);
-        if let Err(wrong) = taken {
-            self.world.fail(format!("{self}: {wrong}"));
-        }
-    }
-
-    fn take(&self, len: usize) -> Step {
-        self.in_inbound(|inbound| match inbound.source()? {
-            Source::Tcp { left } => {
-                enter_kernel();
-                let most = left.and_then(|left| usize::try_from(left).ok()).unwrap_or(len).min(len);
-                let step = self.receive_by_kernel(most);
-                if let Step::Moved(octets) = step {
-                    self.words().inbound.count(octets as u64);
-                }
-                if step != Step::End {
-                    return Ok(step);
-                }
-                if !self.is_dead() && self.hides() {
-                    return Ok(Step::Nothing);
-                }
-                // A ring may have begun on the other host.
-                let is_lost = self.is_late() && self.words().inbound.leg().number == 0;
-                // The sender may have begun a ring, and ended the stream, behind the look.
-                Ok(match inbound.source()? {
-                    Source::Tcp { left } if !self.is_dead() && (left.is_some() || is_lost) => {
-                        self.excuse_late();
-                        self.bury();
-                        Step::Failed
-                    }
-                    Source::Tcp { .. } => Step::End,
-                    Source::Ring { .. } => Step::Moved(0),
-                })
-            }
-            Source::Ring { available: 0 } if inbound.is_at_end() => Ok(match self.receive_by_kernel(len) {
-                Step::Nothing => Step::End,
-                step => step,
-            }),
-            Source::Ring { available: 0 } => Ok(Step::Nothing),
-            Source::Ring { .. } => {
-                self.connection.directions[1 - self.side].borrow_mut().room_at = self.world.now.get();
-                let mut octets = vec![0; len];
-                let taken = inbound.read(&mut octets)?;
-                self.check(&octets[..taken]);
-                inbound.stay_awake();
-                Ok(Step::Moved(taken))
-            }
-        })
-    }
-
     /// Asks the kernel's socket below a full ring whether the other end lives.
     fn look_at_reader(&self) -> Step {
+        let _left = self.watch();
         enter_kernel();
         let look = self.world.kernel.borrow_mut().look_beyond(self.socket());
         // The daemon of a far end tells it by the link.
@@ -323,51 +242,7 @@ impl End {
     fn goes_on_reading(&self) -> bool {
         let Some(link) = self.link() else { return false };
         let inbound = self.inbound(&link);
-        self.outbound(&link).sink() == Sink::Tcp || inbound.end().is_some() && !inbound.is_reset()
-    }
-
-    /// Asks the kernel's socket below an empty ring whether the other end lives.
-    fn look_at_anchor(&self, len: usize) -> Step {
-        enter_kernel();
-        if !self.world.kernel.borrow().is_readable(self.socket()) || self.hides() {
-            return Step::Nothing;
-        }
-        // What the other end wrote to the ring before comes first.
-        self.in_inbound(|inbound| match inbound.source()? {
-            EMPTY => self.ask_anchor(inbound, len),
-            _ => Ok(Step::Moved(0)),
-        })
-    }
-
-    /// Receives what the kernel's socket below an empty ring has.
-    fn ask_anchor(&self, inbound: &Inbound<'_>, len: usize) -> Result<Step, Broken> {
-        enter_kernel();
-        let look = self.world.kernel.borrow_mut().look(self.socket());
-        // Another reader may have come to a ring since the news were looked at. In a ring they may not count yet.
-        let hides = self.hides();
-        // Before the look at the ring: the octets come before the word of their end.
-        let is_final = inbound.end().is_some();
-        let is_lost = self.is_late();
-        Ok(match look {
-            Anchor::Silent => Step::Nothing,
-            Anchor::Failed => {
-                self.bury();
-                Step::Failed
-            }
-            // What came to the ring since the look comes first.
-            _ if inbound.source()? != EMPTY => Step::Moved(0),
-            _ if hides => Step::Nothing,
-            Anchor::Foreign => {
-                self.words().stay(Reason::Foreign);
-                self.receive_by_kernel(len)
-            }
-            Anchor::Ended if self.is_dead() || is_final || !is_lost && !self.has_unread() => Step::End,
-            Anchor::Ended => {
-                self.excuse_late();
-                self.bury();
-                Step::Failed
-            }
-        })
+        self.outbound(&link).sink() == Sink::Tcp || inbound.is_end_expected() && !inbound.is_reset()
     }
 
     /// Notes that the program has heard of the connection's failure, which the kernel tells once.
@@ -381,7 +256,7 @@ impl End {
     }
 
     /// True if the other end has not read all that was written to its ring.
-    fn has_unread(&self) -> bool {
+    pub(crate) fn has_unread(&self) -> bool {
         let Some(link) = self.link().filter(|_| self.out_gate().is_closed()) else { return false };
         self.outbound(&link).unread() != Ok(0)
     }
@@ -434,8 +309,6 @@ impl End {
     }
 }
 
-/// A ring that has nothing to read.
-const EMPTY: Source = Source::Ring { available: 0 };
 /// The number of a leg that was left: its ring has to be given back.
 const LEFT: u16 = 1;
 /// In the place of a ring that the daemon was asked for.

@@ -23,6 +23,8 @@ struct Look {
     is_outbound: bool,
     /// The other end has said where its stream ends.
     is_ended: bool,
+    /// The thread has to look again by itself.
+    is_paced: bool,
 }
 
 impl End {
@@ -91,6 +93,7 @@ impl End {
 
     fn wait_for_ring(&self, wanted: Wanted) {
         self.obey();
+        let left = self.watch();
         let leg = self.words().outbound.leg();
         let line = self.process.take_line();
         let is_rung = self.process.is_rung(&self.world);
@@ -115,8 +118,11 @@ impl End {
             }
         }
         let is_blind = self.world.sabotage == Some(Sabotage::LastLook);
-        if is_blind || !self.look(wanted).is_ready {
-            self.wait_for(wanted, leg, Some((line, if is_rung { LONG } else { SLICE })));
+        let look = self.look(wanted);
+        if is_blind || !look.is_ready {
+            let span = if is_rung { LONG } else { SLICE };
+            let span = span.min(if look.is_paced { PACE } else { LONG }).min(left);
+            self.wait_for(wanted, leg, Some((line, span)));
         }
         self.process.awake(line);
         self.look_for_mail();
@@ -164,16 +170,18 @@ impl End {
             self.leave(section);
             look.is_ready |= wanted.octets && is_there;
         }
-        let is_ring = |end: &Self| matches!(end.words().outbound.leg().carrier, Carrier::Ring(_));
-        if self.out_gate().is_closed() && is_ring(self) {
+        let outbound = self.outbound(&link);
+        let is_taken = self.out_gate().is_closed();
+        if is_taken && outbound.sink() == Sink::Tcp {
+            (look.is_outbound, look.is_paced) = [self.is_record_early(&outbound); 2].into();
+        } else if is_taken {
             look.is_outbound = true;
-            let outbound = self.outbound(&link);
             let section = self.out_section(&outbound);
             let is_shut = self.is_shut();
             let has_room = outbound.is_writable().unwrap_or(true);
             self.leave(section);
             let inbound = self.inbound(&link);
-            look.is_ended = inbound.end().is_some();
+            look.is_ended = inbound.is_end_expected();
             look.is_ready |= wanted.room && (is_shut || has_room || inbound.is_reset());
         }
         look
@@ -216,3 +224,4 @@ impl End {
 /// In microseconds.
 const LONG: u64 = 5_000_000;
 const SLICE: u64 = 10_000;
+const PACE: u64 = 1000;

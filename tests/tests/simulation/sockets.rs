@@ -37,7 +37,7 @@ fn seeds_of_two_hosts_pass_and_have_tried_everything() {
         assert_eq!(outcome.failure, None, "{}", command(Kind::Hosts, seed));
         tally.add(&outcome.tally);
     }
-    for kind in ["switch", "larger ring", "ring write", "far channel"] {
+    for kind in ["switch", "larger ring", "ring write", "far channel", "record", "lowered"] {
         assert!(tally.operations.get(kind) > Some(&50), "{kind}: {tally:#?}");
     }
     for kind in ["process killed", "process stopped", "daemon stopped", "lane lost"] {
@@ -60,8 +60,8 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 fn every_step_that_is_left_out_is_noticed() {
     let found = Sabotage::ALL.map(|sabotage| {
-        // The end that comes early is one between hosts.
-        let kind = if sabotage == Sabotage::EarlyEnd { Kind::Hosts } else { Kind::Sockets };
+        let is_far = matches!(sabotage, Sabotage::EarlyEnd | Sabotage::Known);
+        let kind = if is_far { Kind::Hosts } else { Kind::Sockets };
         let found = (0..SEEDS).find(|seed| simulate_in(kind, *seed, Some(sabotage)).failure.is_some());
         println!("{sabotage:?}: {found:?}");
         (sabotage, found)

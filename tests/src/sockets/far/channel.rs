@@ -3,9 +3,10 @@
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use weft_sockets_stepped::end::{Phase, SHUT};
 use weft_sockets_stepped::layout::{FINAL, KILLED, RESET};
 use weft_sockets_stepped::sync::Ordering::{Acquire, SeqCst};
-use weft_sockets_stepped::{Carrier, Leg, Link, MIN_LOG2, RingPlace};
+use weft_sockets_stepped::{Carrier, Leg, Link, MIN_LOG2, RingPlace, Secret};
 
 use super::super::connection::Connection;
 use super::super::process::{Family, Process};
@@ -50,6 +51,8 @@ pub(super) struct Half {
     pub(super) party: u32,
     /// The ring for what the process sends, that for what it receives, and larger ones.
     pub(super) rings: Vec<RingPlace>,
+    /// What its ends know each other by in the kernel's stream.
+    pub(super) secret: Secret,
 }
 
 impl FarLink {
@@ -110,9 +113,18 @@ impl Half {
         ours.producer.flags.fetch_or(news, SeqCst);
     }
 
+    /// Returns where a stream ends that its process has shut down before it heard of the channel.
+    pub(super) fn end_of_shut(&self) -> Option<u64> {
+        let words = self.process.family.slab.end(self.end.0)?;
+        let state = words.state();
+        let has_not_heard = matches!(state.phase, Phase::Plain | Phase::Claimed);
+        let is_shut = words.outbound.flags.load(SeqCst) & SHUT != 0;
+        (has_not_heard && is_shut && state.generation == self.end.1)
+            .then(|| words.outbound.written.load(Acquire))
+    }
+
     /// True if the process's end is gone.
     pub(super) fn is_left(&self) -> bool {
-        use weft_sockets_stepped::end::Phase;
         let state = self.process.family.slab.end(self.end.0).expect("an end").state();
         state.generation != self.end.1 || matches!(state.phase, Phase::Free | Phase::Closed)
     }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use weft_sockets::{Reason, ToDaemon, ToProcess};
 use weft_sockets_stepped::far::{Duty, Letter, Notice, NoticeKind, Session};
+use weft_sockets_stepped::sync::Ordering::Relaxed;
 use weft_sockets_stepped::{Broken, Sleepers, WaiterName};
 
 use super::super::connection::Connection;
@@ -104,6 +105,7 @@ impl Host {
     pub(crate) fn run(mut self) {
         loop {
             self.process.set_asleep(false);
+            self.beat();
             self.look_for_lanes();
             self.expire();
             let _busy = (0..TURNS).all(|_| self.serve(false));
@@ -115,6 +117,11 @@ impl Host {
                 self.world.wait(Waits { until, bell, news: Some(self.number), ..Waits::default() });
             }
         }
+    }
+
+    /// Tells the processes that this daemon is alive.
+    fn beat(&self) {
+        self.links.values().for_each(|link| _ = link.memory.header().heartbeat.fetch_add(1, Relaxed));
     }
 
     pub(super) fn now(&self) -> u64 {
@@ -147,7 +154,17 @@ impl Host {
         let Some(mut channel) = self.channels.remove(&own) else { return false };
         let moment = Moment { most: MOST, is_closed: channel.is_closed, is_idle };
         let peer = channel.peer;
-        let turn = channel.relay.next(channel.half.words(), moment);
+        let mut turn = channel.relay.next(channel.half.words(), moment);
+        // The process has not heard of the channel yet, and has shut down what it sends.
+        if matches!(turn, Ok(Turn::Nothing))
+            && !channel.is_closed
+            && !channel.relay.is_broken()
+            && channel.relay.outgoing.is_before_ring()
+        {
+            let end = channel.half.end_of_shut();
+            let duty = end.and_then(|end| channel.relay.outgoing.end_before_ring(end));
+            turn = duty.map_or(turn, |duty| Ok(Turn::Send(duty)));
+        }
         let message = match turn {
             Ok(Turn::Nothing) => None,
             Ok(Turn::Over) => {

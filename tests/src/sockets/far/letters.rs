@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use weft_sockets::ToProcess;
 use weft_sockets_stepped::far::{Incoming, Letter, Notice, Outgoing};
-use weft_sockets_stepped::{Broken, Digests, MIN_LOG2, RingPlace, Sleepers};
+use weft_sockets_stepped::{Broken, Digests, MIN_LOG2, RingPlace, Secret, Sleepers};
 
 use super::super::lanes::Message;
 use super::super::places::{FAR_NAME, large};
@@ -62,14 +62,15 @@ impl Host {
 
     /// Gives a process a channel, and tells the other daemon.
     fn join(&mut self, claim: &Claim, id: u64) {
-        let half = self.half(claim);
+        let secret = [(); 2].map(|()| self.world.random.borrow_mut().next().max(1));
+        let half = self.half(claim, secret);
         let channel = self.new_number();
         let (stag, ring) = (self.links[&half.link].stag, half.rings[1]);
         self.halves.insert(channel, half);
-        self.push(Message::Letter(Letter::Open { id, channel, stag, ring, secret: [0; 2] }));
+        self.push(Message::Letter(Letter::Open { id, channel, stag, ring, secret }));
     }
 
-    fn half(&mut self, claim: &Claim) -> Half {
+    fn half(&mut self, claim: &Claim, secret: Secret) -> Half {
         let family = &claim.process.family;
         let known = self.links.values().find(|link| Rc::ptr_eq(&link.family, family)).map(|link| link.name);
         let name = known.unwrap_or_else(|| {
@@ -85,7 +86,8 @@ impl Host {
         let party = u32::from(number % 2 == 1);
         let (process, connection) = (Rc::clone(&claim.process), Rc::clone(&claim.connection));
         let memory = Rc::clone(&link.memory);
-        let half = Half { process, connection, end: claim.end, link: name, memory, number, party, rings };
+        let half =
+            Half { process, connection, end: claim.end, link: name, memory, number, party, rings, secret };
         Outgoing::announce(half.words().ours, OURS);
         Incoming::announce(half.words().theirs, OURS);
         half
@@ -98,7 +100,7 @@ impl Host {
         let (slot, generation) = half.end;
         let party = u8::from(half.party == 1);
         let (link, family, file) = (link.name, self.name(), link.file.try_clone().ok());
-        let (channel, ring) = (half.number, large(half.rings[0]));
+        let (channel, ring, secret) = (half.number, large(half.rings[0]), half.secret);
         self.channels.insert(own, Channel { half, peer, stag, relay, is_closed: false });
         self.sweep(&process.family);
         let [status, bell] = self.process.card();
@@ -106,11 +108,7 @@ impl Host {
         self.tell(&process, ToProcess::LinkMade { link, peer: family, far: 1 }, file);
         self.tell(&process, ToProcess::PeerStatus { family, member: OURS.member }, Some(status));
         self.tell(&process, ToProcess::PeerBell { family, waiter }, Some(bell));
-        self.tell(
-            &process,
-            ToProcess::Offer { slot, generation, link, channel, party, ring, secret: [0; 2] },
-            None,
-        );
+        self.tell(&process, ToProcess::Offer { slot, generation, link, channel, party, ring, secret }, None);
         self.world.tally.borrow_mut().operation("far channel", 0);
     }
 
@@ -127,11 +125,11 @@ impl Host {
                 }
             }
             Letter::Withdraw { id } => self.remote.retain(|(other, _)| *other != id),
-            Letter::Open { id, channel, stag, ring, .. } => {
+            Letter::Open { id, channel, stag, ring, secret } => {
                 let at = self.claims.iter().position(|claim| claim.told == Some(id));
                 let letter = match at.map(|at| self.claims.swap_remove(at)) {
                     Some(claim) => {
-                        let half = self.half(&claim);
+                        let half = self.half(&claim, secret);
                         let own = self.new_number();
                         let (own_stag, own_ring) = (self.links[&half.link].stag, half.rings[1]);
                         self.begin(own, half, (channel, stag, ring));
