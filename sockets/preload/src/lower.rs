@@ -146,8 +146,7 @@ fn ask(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, until: Limit) 
         } else if inbound.follow() {
             Some(true)
         } else {
-            let may_follow = || record::may_follow(descriptor, stream, inbound);
-            is_dead.then(|| inbound.available(1) == Ok(0) && !may_follow())
+            is_dead.then(|| inbound.available(1) == Ok(0) && !may_miss(descriptor, stream, inbound))
         }
     });
     if !is_lowered {
@@ -174,6 +173,12 @@ fn ask_again(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, asked: &
     if let Some(status) = sleep::status() {
         let _heard = port::ask(stream.handle, real::borrow(descriptor), status);
     }
+}
+
+/// True if a reader that goes on by TCP may miss octets of a far sender that is dead: a ring may have begun of which this host
+/// knows nothing, or the record that tells so stands behind the next octets.
+fn may_miss(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>) -> bool {
+    inbound.expects_ring() && overtaken::is_late(stream) || record::may_follow(descriptor, stream, inbound)
 }
 
 /// True if a far sender has ended its stream and has never begun a ring. The end is told behind each ring.
@@ -236,7 +241,7 @@ mod tests {
     use crate::backlog::tests::Waiting;
     use crate::call::Call;
     use crate::overtaken::tests::{Daemon, Far};
-    use crate::{buffers, family, receive};
+    use crate::{buffers, family, links, receive};
 
     #[test]
     fn a_signal_handler_takes_nothing_that_comes_again_by_tcp() {
@@ -319,7 +324,7 @@ mod tests {
     #[test]
     fn a_record_behind_unread_octets_of_a_dead_sender_is_not_left_to_another_program() {
         let _turn = family::turn();
-        for has_record in [false, true] {
+        for (has_record, is_told) in [(false, true), (false, false), (true, true)] {
             let mut far = Far::before_a_ring(0x602e);
             let (descriptor, stream) = (far.own.as_raw_fd(), far.ends[0]);
             record::keep(&stream, [3, 5]);
@@ -329,8 +334,15 @@ mod tests {
             far.end_early();
             assert!(overtaken::is_early(&stream));
             far.wait_in_vain();
+            if is_told {
+                // It was closed before it has begun a ring.
+                let channel = links::of(0x602e, 0).and_then(|link| link.channel(0)).expect("a channel");
+                let party = ends::place(stream.end).2 as usize;
+                let flags = &channel.directions[1 - party].producer.flags;
+                flags.store(weft_sockets::layout::CLOSED, Ordering::Relaxed);
+            }
             let until = Limit::behind(Some(clock::span(PATIENCE)));
-            assert_eq!(lower_inbound(descriptor, &stream, until), !has_record);
+            assert_eq!(lower_inbound(descriptor, &stream, until), is_told && !has_record);
             far.forget(0x602e);
         }
     }
