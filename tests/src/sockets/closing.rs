@@ -32,6 +32,7 @@ impl End {
     pub(crate) fn finish(&self) {
         if self.link().is_some() && self.words().state().phase == Phase::Offered {
             self.obey();
+            self.renounce_at_end();
             self.wait_for_room();
             let until = self.world.now.get() + FULL_BUFFER;
             let _is_told = self.look_until(until + 1, || {
@@ -39,6 +40,20 @@ impl End {
                 (self.finish_now(is_last) != Step::Nothing).then_some(true)
             });
         }
+    }
+
+    /// Tells a far reader that waits for a ring that none comes, if nobody else can: it could not tell the end of the stream
+    /// from a loss. Waits for a while until all octets have arrived.
+    fn renounce_at_end(&self) {
+        if !self.words().has(FAR) {
+            return;
+        }
+        let until = self.world.now.get() + LAST_OCTETS;
+        let _is_told = self.look_until(until, || {
+            let is_done = self.renounce(true);
+            let kernel = self.world.kernel.borrow();
+            (is_done || kernel.has_arrived(self.socket()) || kernel.is_broken(self.socket())).then_some(true)
+        });
     }
 
     /// Waits for a while until the last octets of a far end's stream fit into the kernel's buffer. If its daemon dies

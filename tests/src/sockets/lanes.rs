@@ -81,6 +81,8 @@ pub(crate) struct Lanes {
     pub(crate) inboxes: [VecDeque<News>; 2],
     /// Daemons that do nothing until then.
     pub(crate) stopped_until: [u64; 2],
+    /// The hosts do not reach each other until then.
+    pub(crate) apart_until: u64,
     /// When the latest of a lane arrives, by host.
     latest: [u64; 2],
     number: u64,
@@ -108,6 +110,11 @@ impl Lanes {
 
     /// Sends something to a daemon, behind all that was sent to it before.
     pub(crate) fn send(&mut self, to: usize, news: News, arrival: u64) {
+        if let News::Ask { lane, .. } = news
+            && arrival < self.apart_until
+        {
+            return self.later(1 - to, News::Lost { lane }, arrival);
+        }
         self.latest[to] = self.latest[to].max(arrival);
         self.later(to, news, self.latest[to]);
     }

@@ -144,7 +144,8 @@ impl End {
             } else if inbound.follow() {
                 Some(true)
             } else {
-                is_dead.then(|| inbound.available(1) == Ok(0) && !self.may_follow(inbound))
+                let may_miss = || inbound.expects_ring() && self.is_late() || self.may_follow(inbound);
+                is_dead.then(|| inbound.available(1) == Ok(0) && !may_miss())
             }
         });
         if !is_lowered {

@@ -72,6 +72,8 @@ pub(crate) enum Event {
     StopDaemon(u64),
     /// The lane between two hosts is lost. With `true`, octets are placed of which nobody hears.
     LoseLane(bool),
+    /// The lane is lost, and the hosts get no other one for so many microseconds.
+    Part(u64),
 }
 
 impl Plan {
@@ -112,6 +114,7 @@ impl Event {
             Self::StartDaemon => "daemon started again",
             Self::StopDaemon(_) => "daemon stopped",
             Self::LoseLane(_) => "lane lost",
+            Self::Part(_) => "no lane for a while",
         }
     }
 }
@@ -151,7 +154,8 @@ fn event(random: &mut Random) -> Event {
 }
 
 fn far_event(random: &mut Random) -> Event {
-    match random.below(12) {
+    match random.below(14) {
+        12.. => Event::Part(random.between(1000, 8_000_000) as u64),
         0..2 => Event::Kill(random.below(4)),
         2..4 => Event::Stop(random.below(4), random.between(100, 200_000) as u64),
         4..6 => Event::StopDaemon(random.between(100, 200_000) as u64),

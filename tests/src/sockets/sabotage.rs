@@ -25,11 +25,13 @@ pub enum Sabotage {
     RingTooEarly,
     /// A far reader that finds a record takes what it has already once more.
     Known,
+    /// A daemon that ends a session lets no end go on by TCP.
+    SessionEnd,
 }
 
 impl Sabotage {
     /// All kinds.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::LastLook,
         Self::EarlyEnd,
         Self::Wake,
@@ -41,5 +43,6 @@ impl Sabotage {
         Self::AttachUnlocked,
         Self::RingTooEarly,
         Self::Known,
+        Self::SessionEnd,
     ];
 }

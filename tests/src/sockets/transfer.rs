@@ -226,6 +226,7 @@ impl End {
             // It has shut down what it sends, and reads on, unless nobody has it any more.
             Anchor::Ended if self.goes_on_reading() && !is_orphan() && !self.is_killed() => Step::Nothing,
             _ => {
+                self.excuse_late_for_sender();
                 self.bury();
                 Step::Failed
             }

@@ -28,6 +28,9 @@ impl End {
             }
             _ => {}
         }
+        if self.words().has(FAR) {
+            let _later = self.renounce(false);
+        }
     }
 
     /// Claims the end if that is worth it.
@@ -213,7 +216,9 @@ impl End {
         let Some(link) = self.link() else { return };
         let outbound = self.outbound(&link);
         let flags = self.words().outbound.flags.load(Relaxed);
-        if outbound.is_attached().is_none() || flags & (SHUT | STUCK) != 0 || !self.is_held_alone() {
+        let is_vain = self.words().has(FAR) && outbound.is_awaited_in_vain();
+        let is_fixed = flags & (SHUT | STUCK) != 0;
+        if is_fixed || is_vain || outbound.is_attached().is_none() || !self.is_held_alone() {
             return;
         }
         let section = self.out_section(&outbound);
@@ -245,6 +250,51 @@ impl End {
             Ok(false) => self.out_gate().open(),
             Err(_) => self.world.fail(format!("{self}: the reader has broken a rule")),
         }
+    }
+
+    /// Tells a far reader that the ring for which it waits never comes, by a record. That is due once nobody carries octets
+    /// to it, and with `is_last`, before the end of the stream, if the daemon is dead. Returns false if the record can go out
+    /// later: it is sent only if all octets before it have arrived.
+    pub(crate) fn renounce(&self, is_last: bool) -> bool {
+        let words = self.words();
+        if words.outbound.leg().number != 0 || words.state().phase != Phase::Offered {
+            return true;
+        }
+        let Some(link) = self.link() else { return true };
+        let outbound = self.outbound(&link);
+        let is_dead = || is_last && outbound.is_awaited() && !self.process.has_daemon(&self.world);
+        // Another program may have a socket that went back to TCP for another reason.
+        let is_others = words.has(STAYS) && words.reason() != Some(Reason::Lane);
+        if is_others || !outbound.is_awaited_in_vain() && !is_dead() || !self.is_held_alone() {
+            return true;
+        }
+        let has_arrived = || self.world.kernel.borrow().has_arrived(self.socket());
+        if !has_arrived() {
+            return false;
+        }
+        let section = self.out_section(&outbound);
+        let gate = self.out_gate();
+        let mut is_done = false;
+        if gate.try_close() {
+            enter_kernel();
+            let decision = if has_arrived() { self.decide_switch(Some(true)) } else { None };
+            is_done = decision.is_some();
+            match decision {
+                Some(Ok(_)) if outbound.renounce() => {
+                    words.stay(Reason::Lane);
+                    let _is_out = self.go_back(&link, &outbound);
+                    self.world.tally.borrow_mut().operation("renounced", 0);
+                    self.world.note(format_args!("{self} sends by TCP for good from {}", self.written()));
+                }
+                Some(Err(_)) => {
+                    outbound.keep_silent();
+                    gate.open();
+                }
+                _ => gate.open(),
+            }
+        }
+        self.leave(section);
+        is_done
     }
 
     fn decide_switch(&self, is_attached: Option<bool>) -> Option<Result<Carrier, Reason>> {

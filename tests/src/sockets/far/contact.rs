@@ -1,8 +1,10 @@
 //! How simulated daemons open lanes and lose them: they follow `remote/opening.rs` and `remote/losing.rs` of the real one.
 
-use weft_sockets_stepped::far::Session;
+use weft_sockets_stepped::far::{Outgoing, Session};
 
 use super::super::lanes::{Message, News, Packet};
+use super::super::sabotage::Sabotage;
+use super::channel::Channel;
 use super::host::{Contact, Host, PLACES};
 
 impl Host {
@@ -156,16 +158,28 @@ impl Host {
         self.contact = Contact::None(until);
     }
 
-    /// Ends the session. In this world no daemon dies, and none is away for long: so no connection was left in it.
+    /// Ends the session. Its connections go on by TCP.
     fn end_session(&mut self) {
-        let halves = std::mem::take(&mut self.halves);
+        let (channels, halves) = (std::mem::take(&mut self.channels), std::mem::take(&mut self.halves));
         (self.session, self.lost) = (None, None);
         self.claims.iter_mut().for_each(|claim| claim.told = None);
         self.remote.clear();
-        if !std::mem::take(&mut self.channels).is_empty() {
-            self.world.fail(format!("daemon {}: its session ends, and has connections", self.number));
+        for channel in channels.into_values() {
+            if self.world.sabotage != Some(Sabotage::SessionEnd) {
+                self.lower_end(&channel);
+            }
+            self.world.tally.borrow_mut().operation("connection without a session", 0);
+            self.orphans.push(channel.half);
         }
         halves.values().for_each(|half| self.abandon(half));
+    }
+
+    /// Lets a process go on by the kernel's stream, because nobody carries its octets any more.
+    fn lower_end(&self, channel: &Channel) {
+        let words = channel.half.words();
+        for sleepers in [Outgoing::lower(words.ours), channel.relay.incoming.lower(words.theirs)] {
+            self.wake(&channel.half.process.family, sleepers);
+        }
     }
 
     /// Asks for a new lane where one was lost, and ends the session that has waited too long.

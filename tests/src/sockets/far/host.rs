@@ -45,6 +45,8 @@ pub(crate) struct Host {
     pub(super) session: Option<(u64, Session<Message>)>,
     pub(super) channels: BTreeMap<u32, Channel>,
     pub(super) halves: BTreeMap<u32, Half>,
+    /// The channels of sessions that have ended, whose processes have not closed their ends yet.
+    pub(super) orphans: Vec<Half>,
     next_channel: u32,
     /// The claims of this host's processes, and those that the other daemon has told.
     pub(super) claims: Vec<Claim>,
@@ -88,6 +90,7 @@ impl Host {
             session: None,
             channels: BTreeMap::new(),
             halves: BTreeMap::new(),
+            orphans: Vec::new(),
             next_channel: 0,
             claims: Vec::new(),
             remote: Vec::new(),
@@ -291,6 +294,7 @@ impl Host {
                     let is_held = is_same && words.holders.members().any(|other| other != member);
                     channel.is_closed |= !is_held;
                 }
+                self.free_orphans();
             }
             Post::Other(ToDaemon::WantRing { link, channel, log2, .. }, _) => {
                 if let Some(own) = self.find(link, channel) {
@@ -334,6 +338,15 @@ impl Host {
                 channel.is_closed = true;
             }
         }
+        self.free_orphans();
+    }
+
+    /// Gives the rings back that nobody uses any more.
+    fn free_orphans(&mut self) {
+        let (left, held): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.orphans).into_iter().partition(Half::is_left);
+        self.orphans = held;
+        left.iter().for_each(|half| self.free_rings(half));
     }
 
     fn expire(&mut self) {

@@ -48,6 +48,13 @@ impl World {
                 let arrivals = [(); 2].map(|()| self.later());
                 self.lanes.borrow_mut().tear(arrivals, is_torn);
             }
+            Event::Part(span) => {
+                let arrivals = [(); 2].map(|()| self.later());
+                let mut lanes = self.lanes.borrow_mut();
+                lanes.tear(arrivals, false);
+                lanes.apart_until = now + span;
+                self.trouble.set(Some(now + span));
+            }
             Event::StopDaemon(span) => {
                 let host = if self.is_far { self.random.borrow_mut().below(2) } else { 0 };
                 self.services[host].borrow_mut().stopped_until = now + span;
