@@ -253,17 +253,13 @@ impl Outbound<'_> {
 }
 
 impl Inbound<'_> {
-    /// True if a ring may have begun of which this reader does not know yet.
+    /// True if a ring may have begun of which this reader does not know yet. A sender that is not known to have the channel
+    /// begins none.
     #[must_use]
     pub fn expects_ring(&self) -> bool {
         let attached = self.shared.reader.attached.load(Ordering::Relaxed);
-        self.own.leg() == Leg::default() && matches!(attached, ATTACHED | COMMITTED)
-    }
-
-    /// True if the sender is known to have the channel. Another one begins no ring.
-    #[must_use]
-    pub fn is_met(&self) -> bool {
-        self.shared.legs.present.load(Ordering::Acquire) != 0
+        let is_possible = self.own.leg() == Leg::default() && matches!(attached, ATTACHED | COMMITTED);
+        is_possible && self.shared.legs.present.load(Ordering::Acquire) != 0
     }
 
     /// True if the reader has never come to a ring.

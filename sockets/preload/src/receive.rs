@@ -171,8 +171,7 @@ fn take_otherwise(
                 return Ok(Step::Nothing);
             }
             // A ring may have begun on the other host.
-            let may_come = inbound.expects_ring() && inbound.is_met();
-            let is_lost = overtaken::is_late(&call.stream) && may_come;
+            let is_lost = overtaken::is_late(&call.stream) && inbound.expects_ring();
             // The sender may have begun a ring, and ended the stream behind it, since the look.
             Ok(match inbound.source()? {
                 // Before a ring there is no end of the stream.
