@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::process::{Command, Output};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use weft_daemon::{Config, Daemon, Drained, Lanes, Operator, Rules};
@@ -178,9 +179,12 @@ impl Sight {
     }
 }
 
-/// Waits for something that nothing announces. The time of the test run limits it.
+/// Waits for something that nothing announces. The limit only turns a hang into a failure.
+#[expect(clippy::disallowed_methods, reason = "turns a hang into a failure")]
 pub(crate) fn wait_until(is_so: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
     while !is_so() {
+        assert!(start.elapsed() < HANG, "it never comes");
         std::thread::yield_now();
     }
 }
@@ -194,5 +198,6 @@ pub(crate) fn ip(words: &str) -> Result<(), String> {
 
 /// The address of the daemons, each in a namespace of its own.
 const NAME: &str = "@weft-test-between";
+const HANG: Duration = Duration::from_secs(60);
 /// Attempts to take the place of a daemon that has just ended.
 const TRIES: u32 = 100_000;

@@ -18,6 +18,8 @@ for line in sys.stdin:
     word, *rest = line.split()
     if word == 'send':
         for n in range(int(rest[0])): a.send(b'0123456789')
+    elif word == 'take': a.recv(1 << 16)
+    elif word == 'cork': a.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, int(rest[0]))
     elif word == 'shut': a.shutdown(socket.SHUT_WR)
     elif word == 'look': select.select([a], [], [], 0)
     print('done')
@@ -58,6 +60,16 @@ fn sight(script: &mut Script, call: &str) -> Sight {
             return sight;
         }
     }
+}
+
+/// Has the sender take its channel, and attach to it in the other direction: then its reader's host knows of it. A sender that
+/// has a cork in begins no ring.
+fn met(sender: &mut Script) -> Sight {
+    let sight = sight(sender, "look");
+    order(sender, "cork 1");
+    order(sender, "take");
+    assert_ne!(sight.attached(), DECLINED, "the sender looks for a ring");
+    sight
 }
 
 /// Starts a sender and its reader, which has read 50 octets. `None`, and a line that says why: that cannot be.
@@ -103,14 +115,14 @@ fn a_far_reader_gets_the_rest_by_tcp_if_the_ring_never_begins() {
         while there.attached() == 0 {
             order(&mut reader, "send 1");
         }
-        // A call by which the sender takes its channel, and does not go on with it.
-        let here = sight(&mut sender, "look");
+        let here = met(&mut sender);
         wait_until(|| here.attached_there() == ATTACHED);
         hosts.stop_daemon(daemon);
         if daemon == 1 {
             wait_until(|| here.please() == LOST_BEFORE_RING);
         }
         assert_eq!(here.end().map(|end| end.outbound.leg().number), Some(0), "no ring has begun");
+        order(&mut sender, "cork 0");
         // Without a daemon, the first of these calls begins a ring that nobody carries.
         order(&mut sender, &format!("send {turns}"));
         order(&mut sender, "shut");
@@ -131,7 +143,7 @@ fn a_far_reader_that_asks_for_tcp_without_a_daemon_is_answered_by_way_of_the_nex
     while there.attached() == 0 {
         order(&mut reader, "send 1");
     }
-    let here = sight(&mut sender, "look");
+    let here = met(&mut sender);
     wait_until(|| here.attached_there() == ATTACHED);
     hosts.stop_daemon(1);
     wait_until(|| here.please() == LOST_BEFORE_RING);
@@ -141,6 +153,7 @@ fn a_far_reader_that_asks_for_tcp_without_a_daemon_is_answered_by_way_of_the_nex
     assert_eq!(reader.line(), "done");
     assert_eq!((there.attached(), here.please()), (DECLINED, ASKED));
     // No record comes.
+    order(&mut sender, "cork 0");
     order(&mut sender, "send 7");
     order(&mut sender, "shut");
     reader.say("rest");
@@ -160,7 +173,8 @@ fn a_far_sender_tells_why_its_reader_wants_tcp() {
         while there.attached() == 0 {
             order(&mut reader, "send 1");
         }
-        let here = sight(&mut sender, "look");
+        let here = met(&mut sender);
+        order(&mut sender, "cork 0");
         let end = here.end().expect("an end");
         while end.outbound.leg().number == 0 {
             order(&mut sender, "send 1");
