@@ -247,7 +247,8 @@ impl State {
         let hosts = self.hosts.as_mut().ok_or_else(NOTHING)?;
         let own_key = hosts.key.clone();
         let host = hosts.host(name).ok_or_else(NOTHING)?;
-        let challenge = host.challenge.take();
+        // Not taken by a host behind the router that this one knows by the address.
+        let challenge = host.challenge.take_if(|_| theirs.knows(address.1, address.0));
         let proof = match greeting::answer(own_key.as_ref(), &theirs, addresses, challenge) {
             Answer::Accept(proof) => proof,
             Answer::Refuse => {
