@@ -30,8 +30,8 @@ Columns of `weft stat sockets`, connections that are open and have left TCP:
   REASON                  why a direction is on TCP
 Columns of its table of processes: connections that were SEEN and CLAIMED, octets by rings, and ON-TCP, how many
 connections stayed there for which reason. Columns of its table of hosts: LANE is up, opening or none, and REASON says
-why there is none: no-daemon, no-route, no-answer, key, version, addresses, refused, rule, silent or lost. docs/sockets.md
-explains all reasons.")]
+why there is none: no-daemon, no-route, no-answer, key, version, addresses, refused, rule, silent or lost.
+docs/sockets.md explains all reasons.")]
 pub struct Args {
     /// The process, or one device of it as PID-N; without it all are listed. Or the word sockets
     #[arg(value_name = "PID", value_parser = subject)]

@@ -4,8 +4,8 @@
 //! the addresses of its TCP connection. It also covers the role, so that no daemon can send the other's proof back.
 //!
 //! The addresses keep a third host out. Without them that host could pass each nonce on to a daemon that has the key,
-//! and pass its proof back. NAT changes addresses, so that no proof holds across it. Nothing is lost by that: daemons that
-//! know the hosts by different addresses have no lane, with a key or without one.
+//! and pass its proof back. NAT changes addresses, so that no proof holds across it. Nothing is lost by that: daemons
+//! that know the hosts by different addresses have no lane, with a key or without one.
 //!
 //! A proof says that the other daemon had the key when the lane was opened. It protects nothing that follows. A host
 //! that can change the packets of the lane can change its octets as well, as with TCP.

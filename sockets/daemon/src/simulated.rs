@@ -52,8 +52,8 @@ impl Daemon {
         self.0.register(id, (VERSION, VERSION, member), memory, now).ok().map(|()| id)
     }
 
-    /// Takes somebody that has connected and is no process yet: a command. Returns the daemon's name for it, or `None` if the
-    /// daemon turns it away.
+    /// Takes somebody that has connected and is no process yet: a command. Returns the daemon's name for it, or `None`
+    /// if the daemon turns it away.
     pub fn connect(&mut self, port: OwnedFd, pid: i32) -> Option<u64> {
         let is_taken = self.0.accept(port, USER, pid);
         is_taken.then(|| self.0.ports.last_key_value().map(|(id, _)| *id))?

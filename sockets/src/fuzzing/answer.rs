@@ -4,9 +4,9 @@ use crate::layout::{ATTACHED, End, LINK_LEN, RINGS_AT};
 use crate::sync::Ordering;
 use crate::{Answer, Carrier, Inbound, Link, Outbound, RingPlace, Slab, ToProcess};
 
-/// Reads `data` as messages, each with its length before it: answers to a command, and what a process is told. What is read
-/// has to be written as the same octets. The process takes each channel and each ring that it is offered, and sends by it.
-/// Whatever the numbers, it writes into that ring alone.
+/// Reads `data` as messages, each with its length before it: answers to a command, and what a process is told. What is
+/// read has to be written as the same octets. The process takes each channel and each ring that it is offered, and
+/// sends by it. Whatever the numbers, it writes into that ring alone.
 ///
 /// # Panics
 /// If a message is written otherwise, is both kinds at once, or has the process write elsewhere.

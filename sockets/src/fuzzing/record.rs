@@ -4,8 +4,8 @@ use crate::leg::MAX_LOG2;
 use crate::sync::Ordering;
 use crate::{Inbound, Link, Record, Secret, Slab, Source};
 
-/// Reads `data` as the secret of a channel, a position that a reader has come to, and the kernel's stream. The reader takes a
-/// record only if it begins with the secret, and leaves the ring only for a position that it has come to.
+/// Reads `data` as the secret of a channel, a position that a reader has come to, and the kernel's stream. The reader
+/// takes a record only if it begins with the secret, and leaves the ring only for a position that it has come to.
 ///
 /// # Panics
 /// If a record is found elsewhere or is written otherwise, or if the reader drops too much.

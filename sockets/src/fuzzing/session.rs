@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::far::Session;
 
-/// Reads `data` as steps of nine octets: messages, queue pairs that come and go, and numbers of messages that another daemon
-/// says it has received. Each message is done once, and none that the other daemon cannot have. A number that is false
-/// changes nothing.
+/// Reads `data` as steps of nine octets: messages, queue pairs that come and go, and numbers of messages that another
+/// daemon says it has received. Each message is done once, and none that the other daemon cannot have. A number that is
+/// false changes nothing.
 ///
 /// # Panics
 /// If a message is lost, is done twice, or is sent out of order.

@@ -84,8 +84,8 @@ pub(crate) fn is_answer(
         }
 }
 
-/// Returns why a daemon with this hello and this one have no lane. A refusal without a hello tells nothing. This daemon knows
-/// both hosts by the addresses `local` and `remote`.
+/// Returns why a daemon with this hello and this one have no lane. A refusal without a hello tells nothing. This daemon
+/// knows both hosts by the addresses `local` and `remote`.
 pub(crate) fn why(theirs: Option<&Hello>, (local, remote): (IpAddr, IpAddr)) -> Why {
     match theirs {
         None => Why::Refused,

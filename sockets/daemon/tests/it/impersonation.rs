@@ -30,8 +30,8 @@ impl Scene {
         Some(Self { spaces, hosts, talk, far })
     }
 
-    /// Greets the first host by the TCP of the hosts, and names an address on the wire. Returns the greeting, which ends when
-    /// it is dropped, and what the first host has said.
+    /// Greets the first host by the TCP of the hosts, and names an address on the wire. Returns the greeting, which
+    /// ends when it is dropped, and what the first host has said.
     fn greet(&self, wire: [u8; 4], nonce: u8) -> (Stranger, Hello) {
         let stranger = Stranger::new(&self.far);
         let theirs = stranger.greet(&self.far, &greeting(wire, nonce).encode()).expect("an answer");
@@ -70,8 +70,8 @@ fn on_wire(ip: [u8; 4]) -> SocketAddr {
     (ip, Lanes::PORT).into()
 }
 
-/// The stranger has greeted, and names its own address on the wire. It comes with nonces that it was not told: none, its
-/// own, and one that differs in one bit.
+/// The stranger has greeted, and names its own address on the wire. It comes with nonces that it was not told: none,
+/// its own, and one that differs in one bit.
 #[test]
 fn a_wrong_nonce_opens_no_lane_and_harms_nobody() {
     let Some(mut scene) = Scene::new() else { return };
@@ -88,8 +88,8 @@ fn a_wrong_nonce_opens_no_lane_and_harms_nobody() {
     drop(greeting);
 }
 
-/// The right nonce is of no use to anybody but the address that the greeting has named. Here the stranger has named that of
-/// the second host, and comes from its own.
+/// The right nonce is of no use to anybody but the address that the greeting has named. Here the stranger has named
+/// that of the second host, and comes from its own.
 #[test]
 fn a_greeting_in_the_name_of_another_host_opens_no_lane_and_harms_nobody() {
     let Some(mut scene) = Scene::new() else { return };
@@ -104,8 +104,8 @@ fn a_greeting_in_the_name_of_another_host_opens_no_lane_and_harms_nobody() {
     drop(greeting);
 }
 
-/// The control: with the nonce of its greeting the third host has a lane on the wire, after a wrong one, too. The claim of a
-/// connection with it comes there. A second one with the same nonce has nothing.
+/// The control: with the nonce of its greeting the third host has a lane on the wire, after a wrong one, too. The claim
+/// of a connection with it comes there. A second one with the same nonce has nothing.
 #[test]
 fn the_right_nonce_opens_a_lane() {
     let Some(mut scene) = Scene::new() else { return };

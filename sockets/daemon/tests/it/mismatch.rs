@@ -43,8 +43,8 @@ fn a_connection_with_a_daemon_of_another_version_stays_on_tcp() {
     }
 }
 
-/// The control: a newer daemon that also speaks this version has a lane. One that speaks it no more is told which version it
-/// would need.
+/// The control: a newer daemon that also speaks this version has a lane. One that speaks it no more is told which
+/// version it would need.
 #[test]
 fn the_versions_that_both_daemons_speak_decide() {
     let Some([space, _other]) = Space::two() else { return };

@@ -1,5 +1,5 @@
-//! Hosts behind routers that change addresses, and hosts with equal addresses. A connection whose ends know it by different
-//! addresses stays on TCP, and the connections of others keep their lanes.
+//! Hosts behind routers that change addresses, and hosts with equal addresses. A connection whose ends know it by
+//! different addresses stays on TCP, and the connections of others keep their lanes.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -23,8 +23,8 @@ struct Net {
 }
 
 impl Net {
-    /// A net whose routers give their own addresses to what they pass on. `None`, and a line that says why, if there cannot be
-    /// such a net here.
+    /// A net whose routers give their own addresses to what they pass on. `None`, and a line that says why, if there
+    /// cannot be such a net here.
     fn new() -> Option<Self> {
         let net = Self::without_nat()?;
         if let Err(reason) = masquerade(&net.spaces[1], "w").and_then(|()| masquerade(&net.second, "x")) {
@@ -180,8 +180,8 @@ fn hosts_with_one_private_address_stay_on_tcp() {
     connections.iter_mut().enumerate().for_each(|(at, connection)| connection.exchange(at));
 }
 
-/// The router has a daemon as well, and a connection of its own to the server. To the server it has the same address as the
-/// host behind it.
+/// The router has a daemon as well, and a connection of its own to the server. To the server it has the same address as
+/// the host behind it.
 #[test]
 fn a_host_behind_a_router_leaves_the_routers_lane_alone() {
     let Some(net) = Net::new() else { return };

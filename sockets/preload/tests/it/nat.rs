@@ -43,7 +43,8 @@ fn net() -> Option<Spaces> {
 }
 
 /// Both hosts have a daemon, and a connection from the same address and port to the server, at the same time. Both stay
-/// on TCP, and each has its own octets. A program that talks to the server without a router between has rings meanwhile.
+/// on TCP, and each has its own octets. A program that talks to the server without a router between has rings
+/// meanwhile.
 #[test]
 fn programs_behind_routers_talk_by_tcp_and_each_with_its_own_partner() {
     let Some(net) = net() else { return };

@@ -48,7 +48,8 @@ print('over')
 pub(crate) struct Spaces(Vec<String>);
 
 impl Spaces {
-    /// Makes namespaces and runs commands of `ip` in which `{0}`, `{1}` and so on stand for their names. Or says why not.
+    /// Makes namespaces and runs commands of `ip` in which `{0}`, `{1}` and so on stand for their names. Or says why
+    /// not.
     pub(crate) fn new(name: &str, number: usize, commands: &[String]) -> Option<Self> {
         let names = (0..number).map(|at| format!("weft-{name}-{at}-{}", std::process::id()));
         let spaces = Self(names.collect());
@@ -85,8 +86,8 @@ impl Spaces {
         daemon
     }
 
-    /// A connection of a client in one namespace with a server in another one, at this address and port. Its first octets
-    /// have gone there and back.
+    /// A connection of a client in one namespace with a server in another one, at this address and port. Its first
+    /// octets have gone there and back.
     pub(crate) fn talk(&self, [client, server]: [usize; 2], place: &str) -> Option<Talk> {
         let mut server = self.start(server, SERVER, place)?;
         assert_eq!(server.line(), "listens");

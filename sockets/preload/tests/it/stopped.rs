@@ -18,8 +18,8 @@ fn hosts() -> Option<Spaces> {
     Spaces::new("stopped", 3, &commands)
 }
 
-/// Its connections go back to TCP, and no octet is lost or comes twice. The peer's connection with a third host keeps its
-/// rings, and has no longer to wait. When the daemon goes on, new connections have rings.
+/// Its connections go back to TCP, and no octet is lost or comes twice. The peer's connection with a third host keeps
+/// its rings, and has no longer to wait. When the daemon goes on, new connections have rings.
 #[test]
 fn a_daemon_that_is_stopped_takes_its_own_connections_to_tcp_alone() {
     let Some(hosts) = hosts() else { return };

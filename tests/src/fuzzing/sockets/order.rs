@@ -14,12 +14,12 @@ use rustix::net::{
 use weft_daemon::simulated::{Daemon, Process};
 use weft_sockets::{Claim, Digests, Link, MESSAGE_LEN, Order, Slab, Status, ToDaemon, ToProcess, Tuple};
 
-/// Reads `data` as steps: a sender, a file, a length, and so many octets, which the sender sends to a daemon with the file.
-/// Senders are processes and commands. Two honest processes get their channel afterwards.
+/// Reads `data` as steps: a sender, a file, a length, and so many octets, which the sender sends to a daemon with the
+/// file. Senders are processes and commands. Two honest processes get their channel afterwards.
 ///
 /// # Panics
-/// If a message that is read is written otherwise, or is an order, too; if the daemon keeps the port of a sender that sends
-/// neither; or if the honest processes get no channel.
+/// If a message that is read is written otherwise, or is an order, too; if the daemon keeps the port of a sender that
+/// sends neither; or if the honest processes get no channel.
 pub fn sockets_order(data: &[u8]) {
     let mut scene = Scene::new();
     let mut rest = data;
