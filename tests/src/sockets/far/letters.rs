@@ -160,6 +160,8 @@ impl Host {
                 let words = channel.half.words();
                 channel.relay.incoming.handle_final(words.theirs, end)
             }),
+            // Readers of this world never ask behind a session that has ended.
+            Letter::Ask { .. } | Letter::Stays { .. } => {}
         }
     }
 
