@@ -53,6 +53,7 @@ fn to_daemon() -> Vec<(&'static str, Vec<u8>)> {
         ("ring", ToDaemon::Ring { link, party, sleeper }),
         ("show-link", ToDaemon::ShowLink { link, party: 0 }),
         ("network", ToDaemon::Network {}),
+        ("ask", ToDaemon::Ask { slot, generation }),
     ];
     messages.map(|(name, message)| (name, message.encode().to_vec())).into()
 }
@@ -103,6 +104,8 @@ fn letters() -> Vec<(&'static str, Vec<u8>)> {
         ("want-ring", Letter::WantRing { channel, log2: 18 }),
         ("ring-made", Letter::RingMade { channel, ring }),
         ("return-ring", Letter::ReturnRing { channel, ring }),
+        ("ask", Letter::Ask { secret: [8, 9] }),
+        ("stays", Letter::Stays { secret: [8, 9] }),
     ];
     letters.map(|(name, letter)| (name, letter.encode().to_vec())).into()
 }
@@ -120,6 +123,7 @@ fn notices() -> Vec<u8> {
         NoticeKind::Reset,
         NoticeKind::Closed,
         NoticeKind::Received,
+        NoticeKind::Heard,
     ];
     kinds.into_iter().flat_map(|kind| Notice { kind, channel: 7, value: 0x1_0000 }.encode()).collect()
 }
@@ -212,6 +216,7 @@ fn records() -> Vec<(&'static str, Vec<u8>)> {
         ("lost", scene(1000, &record(1000, Cause::Lost))),
         ("ended", scene(5000, &[&record(1000, Cause::Ended)[..], &[7; 40]].concat())),
         ("drained", scene(5000, &record(4999, Cause::Drained))),
+        ("refused", scene(5000, &record(5000, Cause::Refused))),
         ("ahead", scene(1000, &record(1001, Cause::Lost))),
         ("far-behind", scene(1 << 40, &record(1000, Cause::Lost))),
         ("unknown-cause", scene(1000, &unknown)),
