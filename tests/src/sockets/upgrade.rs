@@ -29,7 +29,19 @@ impl End {
             _ => {}
         }
         if self.words().has(FAR) {
+            self.appear();
             let _later = self.renounce(false);
+        }
+    }
+
+    /// Tells the daemon that this process has the channel.
+    fn appear(&self) {
+        let is_here = self.words().has(FAR) && self.words().state().phase == Phase::Offered;
+        if let Some(link) = self.link().filter(|_| is_here) {
+            let outbound = self.outbound(&link);
+            if outbound.appear() {
+                self.tell_reader_of(&outbound);
+            }
         }
     }
 
@@ -112,7 +124,9 @@ impl End {
                             let is_taken = end.advance(state.with(Phase::Fresh), Phase::Offered);
                             // The program may make no further call before it hears of the other end.
                             if is_taken {
-                                Self { slot, generation, ..self.clone() }.tell_shut();
+                                let taken = Self { slot, generation, ..self.clone() };
+                                taken.tell_shut();
+                                taken.appear();
                             }
                             is_taken
                         }

@@ -162,7 +162,7 @@ impl Host {
         if matches!(turn, Ok(Turn::Nothing))
             && !channel.is_closed
             && !channel.relay.is_broken()
-            && channel.relay.outgoing.is_before_ring()
+            && channel.relay.outgoing.may_end_before_ring()
         {
             let end = channel.half.end_of_shut();
             let duty = end.and_then(|end| channel.relay.outgoing.end_before_ring(end));
