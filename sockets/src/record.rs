@@ -253,13 +253,20 @@ impl Outbound<'_> {
 }
 
 impl Inbound<'_> {
-    /// True if a ring may have begun of which this reader does not know yet. A sender that is not known to have the channel
-    /// begins none.
+    /// True if a far sender may begin a ring of which this reader does not know yet. It begins none before the reader's daemon
+    /// knows that it has the channel.
     #[must_use]
     pub fn expects_ring(&self) -> bool {
         let attached = self.shared.reader.attached.load(Ordering::Relaxed);
         let is_possible = self.own.leg() == Leg::default() && matches!(attached, ATTACHED | COMMITTED);
         is_possible && self.shared.legs.present.load(Ordering::Acquire) != 0
+    }
+
+    /// As [`expects_ring`](Self::expects_ring), if the sender has ended its stream: it may have begun a ring if it was told that
+    /// the reader has attached.
+    #[must_use]
+    pub fn may_miss_ring(&self) -> bool {
+        self.expects_ring() && self.shared.reader.attached.load(Ordering::Relaxed) == COMMITTED
     }
 
     /// True if the reader has never come to a ring.

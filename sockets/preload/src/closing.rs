@@ -14,6 +14,10 @@ use crate::{anchor, backlog, calls, channel, overtaken, port, sets, transfer, up
 /// Before the kernel closes a descriptor: forgets it. If it is the last one of an end, tells the other end.
 pub(crate) fn close(descriptor: c_int) {
     let Some(stream) = ends::last(descriptor) else { return forget(descriptor) };
+    if stream.end.state().phase == Phase::Claimed {
+        // A reader on another host may wait for a word of this end.
+        upgrade::look_for_mail();
+    }
     match stream.end.state().phase {
         Phase::Claimed => {
             // The copy on its way to the daemon would hold the end of the stream back.
@@ -111,16 +115,17 @@ fn finish(call: &Call) {
 }
 
 /// Tells a far reader that waits for a ring that none comes, if nobody else can: it could not tell the end of the stream from
-/// a loss. A socket that blocks waits for a while until all octets have arrived.
+/// a loss. Waits for a while until all octets have arrived, on a socket that does not block no longer than an answer of TCP may
+/// take.
 fn renounce(call: &Call) {
     let (descriptor, stream) = (call.descriptor, &call.stream);
-    if !stream.end.has(FAR) {
-        return;
+    if stream.end.has(FAR) {
+        let longest = if call.is_nonblocking() { LAST_ANSWER } else { LAST_OCTETS };
+        wait_while(call, longest, || {
+            !upgrade::renounce(stream, descriptor, true)
+                && calls::queued(descriptor, libc::TIOCOUTQ).is_ok_and(|octets| octets > 0)
+        });
     }
-    wait_while(call, || {
-        !upgrade::renounce(stream, descriptor, true)
-            && calls::queued(descriptor, libc::TIOCOUTQ).is_ok_and(|octets| octets > 0)
-    });
 }
 
 /// Waits for a while until the last octets of a far end's stream fit into the kernel's buffer, if the socket blocks. If its
@@ -134,7 +139,7 @@ fn wait_for_room(call: &Call) {
     let Some(outbound) = channel::outbound(stream) else { return };
     let is_full =
         || outbound.sink() == Sink::Ring && outbound.unread().is_ok_and(|octets| !fits(descriptor, octets));
-    wait_while(call, || {
+    wait_while(call, LAST_OCTETS, || {
         if is_full() {
             watch::look_at(descriptor, stream, ends::milliseconds());
         }
@@ -142,13 +147,10 @@ fn wait_for_room(call: &Call) {
     });
 }
 
-/// Has the end of a stream wait while `is_due` says so: at most a while, on a socket that blocks, whose connection has not failed.
-fn wait_while(call: &Call, mut is_due: impl FnMut() -> bool) {
-    let until = Limit::behind(Some(clock::span(LAST_OCTETS)));
-    while is_due()
-        && !call.is_nonblocking()
-        && anchor::news(call.descriptor) & (libc::POLLERR | libc::POLLHUP) == 0
-        && !until.is_over()
+/// Has the end of a stream wait while `is_due` says so: at most for so many nanoseconds, and while the connection has not failed.
+fn wait_while(call: &Call, longest: u64, mut is_due: impl FnMut() -> bool) {
+    let until = Limit::behind(Some(clock::span(longest)));
+    while is_due() && anchor::news(call.descriptor) & (libc::POLLERR | libc::POLLHUP) == 0 && !until.is_over()
     {
         calls::pause(until.left_at_most(PAUSE));
     }
@@ -255,5 +257,8 @@ const FULL_BUFFER: u64 = 5_000_000_000;
 /// How long the end of a stream waits until the last octets fit into the kernel's buffer, in nanoseconds. It is longer than a
 /// dead daemon may be silent.
 const LAST_OCTETS: u64 = 2_000_000_000;
+/// How long the end of a stream waits on a socket that does not block, in nanoseconds: the time of a delayed answer of TCP. It
+/// waits only for a far reader whose sender has no daemon.
+const LAST_ANSWER: u64 = 60_000_000;
 /// How often a lingering thread looks, in nanoseconds.
 const PAUSE: u64 = 1_000_000;

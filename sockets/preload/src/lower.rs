@@ -178,7 +178,7 @@ fn ask_again(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>, asked: &
 /// True if a reader that goes on by TCP may miss octets of a far sender that is dead: a ring may have begun of which this host
 /// knows nothing, or the record that tells so stands behind the next octets.
 fn may_miss(descriptor: c_int, stream: &Stream, inbound: &Inbound<'_>) -> bool {
-    inbound.expects_ring() && overtaken::is_late(stream) || record::may_follow(descriptor, stream, inbound)
+    inbound.may_miss_ring() && overtaken::is_late(stream) || record::may_follow(descriptor, stream, inbound)
 }
 
 /// True if a far sender has ended its stream and has never begun a ring. The end is told behind each ring.
@@ -326,6 +326,7 @@ mod tests {
         let _turn = family::turn();
         for (has_record, is_told) in [(false, true), (false, false), (true, true)] {
             let mut far = Far::before_a_ring(0x602e);
+            assert!(far.from_there.commit());
             let (descriptor, stream) = (far.own.as_raw_fd(), far.ends[0]);
             record::keep(&stream, [3, 5]);
             let record = Record::new(5).encode([3, 5]);

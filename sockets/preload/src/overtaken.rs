@@ -59,7 +59,7 @@ fn hides_from_far(stream: &Stream, descriptor: c_int, news: c_short) -> bool {
         return false;
     }
     // A sender that has gone back to TCP stays there. Before the first ring, the octets of TCP come first.
-    let may_be_ring = || channel::inbound(stream).is_some_and(|inbound| inbound.expects_ring());
+    let may_be_ring = || channel::inbound(stream).is_some_and(|inbound| inbound.may_miss_ring());
     is_ring || may_be_ring() && calls::queued(descriptor, libc::FIONREAD) == Ok(0)
 }
 

@@ -204,6 +204,7 @@ fn octets_of_a_ring_that_begins_late_are_read() {
     let _turn = family::turn();
     for tells in [true, false] {
         let mut far = Far::before_a_ring(0x6022);
+        assert!(far.from_there.commit());
         far.other.write_all(b"tcp").expect("room");
         far.end_early();
         assert_eq!((far.poll(POLLIN), far.receive()), (POLLIN, 3));
@@ -227,6 +228,7 @@ fn octets_of_a_ring_that_begins_late_are_read() {
 fn the_end_counts_at_once_if_the_sender_is_not_known() {
     let _turn = family::turn();
     let mut far = Far::before_a_ring(0x6022);
+    assert!(far.from_there.commit());
     let link = links::of(0x6022, far.ends[0].handle.slot).expect("a link");
     link.channel(0).expect("a channel").directions[1].legs.present.store(0, Ordering::Relaxed);
     far.other.write_all(b"tcp").expect("room");

@@ -171,7 +171,7 @@ fn take_otherwise(
                 return Ok(Step::Nothing);
             }
             // A ring may have begun on the other host.
-            let is_lost = overtaken::is_late(&call.stream) && inbound.expects_ring();
+            let is_lost = overtaken::is_late(&call.stream) && inbound.may_miss_ring();
             // The sender may have begun a ring, and ended the stream behind it, since the look.
             Ok(match inbound.source()? {
                 // Before a ring there is no end of the stream.
