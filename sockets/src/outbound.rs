@@ -311,14 +311,15 @@ impl<'a> Outbound<'a> {
         }
     }
 
-    /// Returns how many octets the reader has not taken yet, in a leg by ring.
+    /// Returns how many octets the reader has not taken yet, in a leg by ring. Needs no lock, and stores nothing: a thread that
+    /// has the lock may take the direction back to TCP meanwhile. Then the error may be none.
     ///
     /// # Errors
     /// As [`room`](Self::room).
     pub fn unread(&self) -> Result<u64, Broken> {
         let Some(ring) = self.ring() else { return Ok(0) };
-        let accepted = self.own.accepted();
-        Ok(ring.size().saturating_sub(self.room_behind(&ring, accepted, u64::MAX)?))
+        let head = self.head()?;
+        Ok(self.own.accepted().saturating_sub(head).min(ring.size()))
     }
 
     /// Tells whether the reader will take octets from a ring, once it has decided.
@@ -399,6 +400,13 @@ impl<'a> Outbound<'a> {
 
     #[cold]
     fn look_for_room(&self, ring: &Ring<'_>, end: u64) -> Result<u64, Broken> {
+        let head = self.head()?;
+        self.own.head.store(head, Ordering::Relaxed);
+        Ok(ring.size().saturating_sub(end.wrapping_sub(head)))
+    }
+
+    /// The reader's head, of the current leg.
+    fn head(&self) -> Result<u64, Broken> {
         let believed = self.own.head.load(Ordering::Relaxed);
         let head = self.shared.consumer.head.load(Ordering::Acquire);
         let start = self.own.starts[usize::from(self.own.leg().number & 1)].load(Ordering::Relaxed);
@@ -406,9 +414,7 @@ impl<'a> Outbound<'a> {
         if head > self.own.written.load(Ordering::Relaxed) || head < believed && head >= start {
             return Err(Broken);
         }
-        let head = head.max(believed);
-        self.own.head.store(head, Ordering::Relaxed);
-        Ok(ring.size().saturating_sub(end.wrapping_sub(head)))
+        Ok(head.max(believed))
     }
 
     /// Takes the octets up to `end`, which are in the ring.

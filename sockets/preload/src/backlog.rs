@@ -248,6 +248,18 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_look_at_what_is_unread_leaves_the_place_of_the_rest_alone() {
+        let _turn = family::turn();
+        let waiting = Waiting::new(0x600c);
+        let head = || waiting.ends[0].end.outbound.head.load(Ordering::Relaxed);
+        let before = head();
+        assert_eq!(waiting.inbound.discard(40_000), Ok(40_000));
+        // A thread that looks has no lock. Another one may have sent some of the rest meanwhile, from this head on.
+        assert_eq!((waiting.outbound.unread(), head()), (Ok(20_000), before));
+        channel::tests::forget(0x600c, waiting.ends);
+    }
+
+    #[test]
     fn a_reader_whose_rest_comes_too_late_hears_no_answer() {
         let _turn = family::turn();
         let mut waiting = Waiting::new(0x6007);

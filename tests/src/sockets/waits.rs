@@ -204,7 +204,9 @@ impl End {
         let has_half = || {
             let Carrier::Ring(ring) = self.words().outbound.leg().carrier else { return true };
             let link = self.link();
-            link.is_some_and(|link| self.outbound(&link).room(ring.len()).unwrap_or(0) >= ring.len() / 2)
+            link.is_some_and(|link| {
+                self.outbound(&link).unread().is_ok_and(|octets| octets <= ring.len() / 2)
+            })
         };
         let is_there = || look(Wanted { octets: false, ..wanted }) && has_half();
         let room = wanted.room && is_old(&taken) && is_there() && is_old(&taken);
