@@ -12,9 +12,12 @@ use host::Host;
 
 /// Begins the daemons of both hosts.
 pub(crate) fn begin(world: &Rc<World>) {
-    for number in 0..2 {
-        let epoch = world.services[number].borrow().epoch;
-        let host = Host::new(world, number, epoch);
-        world.begin(&host.process(), move || host.run());
-    }
+    (0..2).for_each(|number| begin_one(world, number));
+}
+
+/// Begins the daemon of a host.
+pub(crate) fn begin_one(world: &Rc<World>, number: usize) {
+    let epoch = world.services[number].borrow().epoch;
+    let host = Host::new(world, number, epoch);
+    world.begin(&host.process(), move || host.run());
 }

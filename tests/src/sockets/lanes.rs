@@ -31,6 +31,10 @@ pub(crate) enum News {
     Refusal {
         lane: u64,
     },
+    /// There is no other daemon.
+    Nobody {
+        lane: u64,
+    },
     /// The daemon that has asked has heard of the answer.
     Open {
         lane: u64,
@@ -83,6 +87,8 @@ pub(crate) struct Lanes {
     pub(crate) stopped_until: [u64; 2],
     /// The hosts do not reach each other until then.
     pub(crate) apart_until: u64,
+    /// Hosts without a daemon.
+    is_dead: [bool; 2],
     /// When the latest of a lane arrives, by host.
     latest: [u64; 2],
     number: u64,
@@ -115,6 +121,11 @@ impl Lanes {
         {
             return self.later(1 - to, News::Lost { lane }, arrival);
         }
+        if let News::Ask { lane, .. } = news
+            && self.is_dead[to]
+        {
+            return self.later(1 - to, News::Nobody { lane }, arrival);
+        }
         self.latest[to] = self.latest[to].max(arrival);
         self.later(to, news, self.latest[to]);
     }
@@ -131,6 +142,28 @@ impl Lanes {
         if std::mem::take(&mut is_open[host]) {
             self.send(1 - host, News::Lost { lane }, arrival);
         }
+    }
+
+    /// The daemon of a host is dead. The other one hears that its lanes are lost. Returns the sockets of claims that it had.
+    pub(crate) fn bury(&mut self, host: usize, arrival: u64) -> Vec<usize> {
+        self.is_dead[host] = true;
+        let on_its_way = std::mem::take(&mut self.on_its_way);
+        let (its, others): (BTreeMap<_, _>, _) = on_its_way.into_iter().partition(|(_, (to, _))| *to == host);
+        self.on_its_way = others;
+        let lanes: Vec<_> = self.is_open.keys().copied().collect();
+        lanes.into_iter().for_each(|lane| self.destroy(host, lane, arrival));
+        let news = its.into_values().map(|(_, news)| news).chain(self.inboxes[host].drain(..));
+        news.filter_map(|news| match news {
+            News::Post(_, Post::Claim { socket, .. }) => Some(socket),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// The host has a daemon again.
+    pub(crate) fn revive(&mut self, host: usize) {
+        self.is_dead[host] = false;
+        self.inboxes[host].clear();
     }
 
     /// The lane breaks. With `is_torn`, a Write that is on its way is placed in part, and nobody is told.
@@ -197,6 +230,7 @@ impl News {
             Self::Ask { lane, .. }
             | Self::Answer { lane, .. }
             | Self::Refusal { lane }
+            | Self::Nobody { lane }
             | Self::Open { lane }
             | Self::Packet { lane, .. }
             | Self::Done { lane, .. } => *lane == own,

@@ -69,9 +69,7 @@ impl End {
 
     /// As `excuse_late`, for a sender, which need not know that its reader lives while no lane is there.
     pub(crate) fn excuse_late_for_sender(&self) {
-        self.excuse_if_late(
-            self.world.trouble.get().is_some_and(|at| at + 10_000_000 > self.world.now.get()),
-        );
+        self.excuse_if_late(self.world.trouble.get().is_some_and(|at| at + TROUBLED > self.world.now.get()));
     }
 
     fn excuse_if_late(&self, may_be: bool) {
@@ -131,5 +129,7 @@ impl End {
     }
 }
 
+/// What goes wrong with a daemon may be heard so much later, in microseconds: programs sleep meanwhile.
+const TROUBLED: u64 = 30_000_000;
 /// How long the link may take behind the kernel's socket, in milliseconds.
 const PATIENCE: u32 = 2000;

@@ -66,9 +66,10 @@ pub(crate) enum Event {
     KillBetween,
     /// A process is stopped for so many microseconds.
     Stop(usize, u64),
-    /// The daemon is killed. Another one begins so many rounds later.
+    /// The daemon is killed, of two hosts that of either. Another one begins so many rounds later.
     KillDaemon(u64),
-    StartDaemon,
+    /// The daemon of this host begins.
+    StartDaemon(usize),
     StopDaemon(u64),
     /// The lane between two hosts is lost. With `true`, octets are placed of which nobody hears.
     LoseLane(bool),
@@ -111,7 +112,7 @@ impl Event {
             Self::KillBetween => "process killed between two words",
             Self::Stop(..) => "process stopped",
             Self::KillDaemon(_) => "daemon killed",
-            Self::StartDaemon => "daemon started again",
+            Self::StartDaemon(_) => "daemon started again",
             Self::StopDaemon(_) => "daemon stopped",
             Self::LoseLane(_) => "lane lost",
             Self::Part(_) => "no lane for a while",
@@ -154,7 +155,8 @@ fn event(random: &mut Random) -> Event {
 }
 
 fn far_event(random: &mut Random) -> Event {
-    match random.below(14) {
+    match random.below(16) {
+        14.. => Event::KillDaemon(random.pick(&[1, 100, 2000, NEVER])),
         12.. => Event::Part(random.between(1000, 8_000_000) as u64),
         0..2 => Event::Kill(random.below(4)),
         2..4 => Event::Stop(random.below(4), random.between(100, 200_000) as u64),
@@ -163,5 +165,7 @@ fn far_event(random: &mut Random) -> Event {
     }
 }
 
+/// No run has so many rounds.
+const NEVER: u64 = 1_000_000;
 /// The most octets of a call.
 pub(crate) const LARGEST: usize = 110;

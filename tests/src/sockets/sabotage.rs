@@ -27,11 +27,13 @@ pub enum Sabotage {
     Known,
     /// A daemon that ends a session lets no end go on by TCP.
     SessionEnd,
+    /// A sender does not see that its daemon is dead.
+    Silence,
 }
 
 impl Sabotage {
     /// All kinds.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::LastLook,
         Self::EarlyEnd,
         Self::Wake,
@@ -44,5 +46,6 @@ impl Sabotage {
         Self::RingTooEarly,
         Self::Known,
         Self::SessionEnd,
+        Self::Silence,
     ];
 }

@@ -5,6 +5,7 @@ use weft_sockets_stepped::sync::Ordering::Relaxed;
 use weft_sockets_stepped::{Outbound, Reason, Sink};
 
 use super::end::End;
+use super::sabotage::Sabotage;
 
 impl End {
     /// Looks after the sending direction. Returns the microseconds until it has to be looked after again.
@@ -23,7 +24,7 @@ impl End {
             return u64::MAX;
         }
         let patience = if self.process.has_daemon(&self.world) { PATIENCE } else { GRACE };
-        if self.silence() >= patience {
+        if self.silence() >= patience && self.world.sabotage != Some(Sabotage::Silence) {
             // A stream that has ended stays where it is: the kernel takes nothing behind its end.
             return if self.depart(&outbound) { OWING } else { u64::MAX };
         }

@@ -41,7 +41,14 @@ fn seeds_of_two_hosts_pass_and_have_tried_everything() {
         assert!(tally.operations.get(kind) > Some(&50), "{kind}: {tally:#?}");
     }
     assert!(tally.operations.get("connection without a session") > Some(&5), "{tally:#?}");
-    for kind in ["process killed", "process stopped", "daemon stopped", "lane lost", "no lane for a while"] {
+    for kind in [
+        "process killed",
+        "process stopped",
+        "daemon stopped",
+        "lane lost",
+        "no lane for a while",
+        "daemon killed",
+    ] {
         assert!(tally.faults.get(kind) > Some(&50), "{kind}: {tally:#?}");
     }
 }
@@ -61,7 +68,10 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 fn every_step_that_is_left_out_is_noticed() {
     let found = Sabotage::ALL.map(|sabotage| {
-        let is_far = matches!(sabotage, Sabotage::EarlyEnd | Sabotage::Known | Sabotage::SessionEnd);
+        let is_far = matches!(
+            sabotage,
+            Sabotage::EarlyEnd | Sabotage::Known | Sabotage::SessionEnd | Sabotage::Silence
+        );
         let kind = if is_far { Kind::Hosts } else { Kind::Sockets };
         let found = (0..SEEDS).find(|seed| simulate_in(kind, *seed, Some(sabotage)).failure.is_some());
         println!("{sabotage:?}: {found:?}");

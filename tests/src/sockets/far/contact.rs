@@ -24,6 +24,11 @@ impl Host {
                     self.lose_lane();
                 }
             }
+            News::Nobody { lane } => {
+                if matches!(self.contact, Contact::Asking(own) if own == lane) {
+                    self.bury_daemon();
+                }
+            }
             News::Open { lane } => {
                 if matches!(self.contact, Contact::Answering(own) if own == lane) {
                     (self.contact, self.lost, self.free) = (Contact::Up(lane), None, PLACES);
@@ -150,6 +155,13 @@ impl Host {
         }
     }
 
+    /// There is no other daemon any more. A new one would know nothing of the session.
+    fn bury_daemon(&mut self) {
+        let again = if self.session.is_some() { RESTART } else { NOBODY };
+        self.drop_lane(self.now() + again);
+        self.end_session();
+    }
+
     fn drop_lane(&mut self, until: u64) {
         if let Some(lane) = self.contact.lane() {
             let arrival = self.world.later();
@@ -204,5 +216,6 @@ impl Host {
 
 /// In microseconds, as the real daemon has them.
 const SOON: u64 = 100_000;
+const RESTART: u64 = 1_000_000;
 const PATIENCE: u64 = 5_000_000;
 const NOBODY: u64 = 60_000_000;

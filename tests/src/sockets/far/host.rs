@@ -1,12 +1,14 @@
 //! A simulated daemon of one of two hosts: it follows `remote.rs` and `remote/turns.rs` of the real one.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use weft_sockets::{Reason, ToDaemon, ToProcess};
-use weft_sockets_stepped::far::{Duty, Letter, Notice, NoticeKind, Session};
+use weft_sockets_stepped::end::{FAR, Phase};
+use weft_sockets_stepped::far::{Duty, Letter, Notice, NoticeKind, Outgoing, Session};
 use weft_sockets_stepped::sync::Ordering::Relaxed;
-use weft_sockets_stepped::{Broken, Sleepers, WaiterName};
+use weft_sockets_stepped::{Broken, Link, Sleepers, WaiterName};
 
 use super::super::connection::Connection;
 use super::super::lanes::{Message, News, Packet};
@@ -255,7 +257,7 @@ impl Host {
     }
 
     /// Tells a process something.
-    pub(super) fn tell(&self, process: &Process, message: ToProcess, file: Option<std::os::fd::OwnedFd>) {
+    pub(super) fn tell(&self, process: &Process, message: ToProcess, file: Option<OwnedFd>) {
         let arrival = self.world.later();
         self.world.services[self.number].borrow_mut().mail(process.number, message, file, arrival);
     }
@@ -296,6 +298,9 @@ impl Host {
                 }
                 self.free_orphans();
             }
+            Post::Other(ToDaemon::ShowLink { link, party }, Some(file)) => {
+                self.adopt(process, link, party.into(), &file);
+            }
             Post::Other(ToDaemon::WantRing { link, channel, log2, .. }, _) => {
                 if let Some(own) = self.find(link, channel) {
                     let channel = self.channels[&own].peer;
@@ -313,6 +318,24 @@ impl Host {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Lets the connections of an earlier daemon's link go on by TCP, as `adopt.rs` does.
+    fn adopt(&self, process: &Process, name: u64, party: u32, file: &OwnedFd) {
+        let memory = Link::map(file).expect("a link");
+        let slab = &process.family.slab;
+        let ends = (0..slab.header().ends.load(Relaxed)).filter_map(|slot| slab.end(slot));
+        let its = ends.filter(|end| {
+            let identity = &end.identity;
+            let place = (identity.link.load(Relaxed), identity.party.load(Relaxed));
+            end.state().phase == Phase::Offered && end.has(FAR) && place == (name, party)
+        });
+        for end in its {
+            let channel = memory.channel(end.identity.channel.load(Relaxed)).expect("a channel");
+            let sleepers = Outgoing::lower(&channel.directions[party as usize]);
+            self.wake(&process.family, sleepers);
+            self.world.tally.borrow_mut().operation("connection of an earlier daemon", 0);
         }
     }
 

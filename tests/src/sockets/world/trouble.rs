@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::super::far;
 use super::super::plan::{Event, LARGEST};
 use super::super::process::Process;
 use super::super::task::Task;
@@ -35,15 +36,18 @@ impl World {
                 self.trouble.set(Some(now + span));
             }
             Event::KillDaemon(rounds) => {
-                let lost = self.services[0].borrow_mut().die();
-                for socket in lost {
-                    let arrival = self.later();
-                    self.kernel.borrow_mut().release(socket, arrival);
-                }
-                course.postpone(Event::StartDaemon, rounds);
+                let host = self.random.borrow_mut().below(1 + usize::from(self.is_far));
+                self.kill_daemon(host, course);
+                course.postpone(Event::StartDaemon(host), rounds);
             }
-            Event::StartDaemon if self.services[0].borrow().is_alive() => {}
-            Event::StartDaemon => self.services[0].borrow_mut().begin(),
+            Event::StartDaemon(host) if self.services[host].borrow().is_alive() => {}
+            Event::StartDaemon(host) => {
+                self.services[host].borrow_mut().begin();
+                if self.is_far {
+                    self.lanes.borrow_mut().revive(host);
+                    far::begin_one(self, host);
+                }
+            }
             Event::LoseLane(is_torn) => {
                 let arrivals = [(); 2].map(|()| self.later());
                 self.lanes.borrow_mut().tear(arrivals, is_torn);
@@ -71,6 +75,25 @@ impl World {
         self.trouble.set(Some(self.now.get()));
         self.note(format_args!("{event:?}"));
         self.tally.borrow_mut().fault(event.name(), 1);
+    }
+
+    /// The daemon of a host is killed, and the claims and messages that it has are lost.
+    fn kill_daemon(&self, host: usize, course: &mut Course) {
+        let mut lost = self.services[host].borrow_mut().die();
+        course.threads.append(&mut self.begun.borrow_mut());
+        let is_its = |process: &Process| process.is_daemon && process.host == host && process.is_alive.get();
+        let its = course.threads.iter_mut().filter(|thread| is_its(&thread.process));
+        its.filter_map(|thread| thread.task.take()).for_each(Task::kill);
+        let processes = self.processes.borrow();
+        processes.iter().filter(|process| is_its(process)).for_each(|daemon| daemon.is_alive.set(false));
+        if self.is_far {
+            let arrival = self.later();
+            lost.extend(self.lanes.borrow_mut().bury(host, arrival));
+        }
+        for socket in lost {
+            let arrival = self.later();
+            self.kernel.borrow_mut().release(socket, arrival);
+        }
     }
 
     fn kill(&self, process: &Rc<Process>, course: &mut Course) {
