@@ -9,6 +9,7 @@ pub(crate) mod half;
 pub(crate) mod host;
 pub(crate) mod lane;
 pub(crate) mod rnic;
+pub(crate) mod seen;
 pub(crate) mod why;
 
 use core::net::{IpAddr, SocketAddr};

@@ -29,6 +29,8 @@ pub(crate) struct Link {
     is_adopted: bool,
     /// The users whose descriptor it is.
     pub(crate) owners: Vec<u32>,
+    /// How many ends were closed.
+    pub(crate) closed: u64,
 }
 
 /// A channel that is in use.
@@ -76,6 +78,7 @@ impl Link {
             rings: Rings::default(),
             is_adopted: false,
             owners: Vec::new(),
+            closed: 0,
         })
     }
 
@@ -127,6 +130,7 @@ impl Link {
     pub(crate) fn close(&mut self, number: u32, party: usize) -> Option<(End, [u64; 2])> {
         let channel = self.channels.get_mut(&number)?;
         let end = channel.ends.get_mut(party)?.take()?;
+        self.closed += 1;
         if channel.ends.iter().any(Option::is_some) {
             return Some((end, [0; 2]));
         }

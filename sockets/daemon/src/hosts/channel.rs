@@ -4,6 +4,9 @@ use weft_sockets::Secret;
 use weft_sockets::far::{Incoming, Outgoing};
 use weft_sockets::layout;
 
+use crate::hosts::seen::Seen;
+use crate::link::Link;
+
 /// A connection between an end of this host and one of another.
 #[derive(Debug)]
 pub(crate) struct Channel {
@@ -30,9 +33,21 @@ pub(crate) struct Channel {
     pub(crate) is_closed_there: bool,
     /// A rule was broken: nothing more is sent but that it is closed.
     pub(crate) is_broken: bool,
+    /// The process has taken its channel.
+    pub(crate) is_taken: bool,
+    /// What was seen at the last look, if there was nothing to do, and whether the daemon was idle. `None`: something has come of
+    /// the channel since.
+    pub(crate) seen: Option<(Seen, bool)>,
 }
 
 impl Channel {
+    /// True if a look would find nothing to do, as the last one has: the process has told nothing since.
+    pub(crate) fn is_quiet(&self, link: Option<&Link>, is_idle: bool) -> bool {
+        let (Some((seen, was_idle)), Some(link)) = (&self.seen, link) else { return false };
+        (*was_idle || !is_idle)
+            && self.words(&link.memory).is_some_and(|(ours, theirs)| Seen::new(ours, theirs, link) == *seen)
+    }
+
     /// The words of both directions: those of the process, and those of this daemon.
     pub(crate) fn words<'a>(
         &self,

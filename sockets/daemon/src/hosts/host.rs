@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsFd;
 
 use weft_rnic::{Access, Mr, Pd, Region};
@@ -49,6 +49,8 @@ pub(crate) struct Host {
     /// The rings of links, by the links' names.
     pub(crate) memory: BTreeMap<u64, Mr>,
     pub(crate) channels: BTreeMap<u32, Channel>,
+    /// Their numbers here, by link and number in the link.
+    pub(crate) by_place: HashMap<(u64, u32), u32>,
     /// The channels that the other daemon has not answered yet.
     pub(crate) halves: BTreeMap<u32, Half>,
     next_channel: u32,
@@ -119,6 +121,7 @@ impl Host {
             off_wire: Duration::ZERO,
             memory: BTreeMap::new(),
             channels: BTreeMap::new(),
+            by_place: HashMap::new(),
             halves: BTreeMap::new(),
             next_channel: 0,
             has_wrapped: false,
@@ -217,6 +220,7 @@ impl Host {
             && let Some(channel) = self.channels.get_mut(own)
         {
             channel.under_way = channel.under_way.saturating_sub(1);
+            channel.seen = None;
         }
     }
 
@@ -229,6 +233,7 @@ impl Host {
                 && let Some(channel) = channels.get_mut(&own)
             {
                 channel.under_way = channel.under_way.saturating_sub(1);
+                channel.seen = None;
             }
         };
         match received {

@@ -218,8 +218,11 @@ impl State {
             is_told_closed: false,
             is_closed_there: false,
             is_broken: false,
+            is_taken: false,
+            seen: None,
         };
         host.channels.insert(own, channel);
+        host.by_place.insert((link, number), own);
         if let Some(family) = self.member(me.process).map(|member| member.family)
             && let Some(family) = self.families.get_mut(&family)
         {
@@ -310,6 +313,7 @@ impl State {
         let mut host = self.take_host(name).ok_or(Failure::Lane)?;
         let known = host.check_number(own);
         if let Some(mut channel) = host.channels.remove(&own) {
+            channel.seen = None;
             match act(self, &mut channel) {
                 Ok(sleepers) => self.wake_end(&channel, sleepers),
                 // What was on its way when the channel broke.
@@ -339,9 +343,7 @@ impl State {
         let families = self.links.get(&link)?.families;
         let hosts = self.hosts.as_ref()?;
         let host = families.iter().find_map(|family| hosts.hosts.get(family))?;
-        let mut channels = host.channels.iter();
-        let (own, _) = channels.find(|(_, channel)| channel.link == link && channel.number == number)?;
-        Some((host.name, *own))
+        Some((host.name, *host.by_place.get(&(link, number))?))
     }
 }
 

@@ -71,6 +71,7 @@ impl State {
         let Some(mut host) = self.take_host(name) else { return };
         let channels = core::mem::take(&mut host.channels);
         let halves = core::mem::take(&mut host.halves);
+        host.by_place.clear();
         (host.session, host.lost) = (None, None);
         host.told.clear();
         host.memory.clear();

@@ -12,6 +12,7 @@ use crate::hosts::channel::Channel;
 use crate::hosts::failure::Failure;
 use crate::hosts::host::Host;
 use crate::hosts::lane::Message;
+use crate::hosts::seen::Seen;
 use crate::hosts::why::Why;
 use crate::state::State;
 
@@ -28,6 +29,9 @@ impl Channel {
     fn step(&mut self, host: &mut Host, state: &State, own: u32, is_idle: bool) -> Result<Step, Failure> {
         let Some(link) = state.links.get(&self.link) else { return Ok(Step::Over) };
         let (ours, theirs) = self.words(&link.memory).ok_or(Broken)?;
+        // Before all other looks.
+        let seen = Seen::new(ours, theirs, link);
+        self.seen = None;
         host.flush()?;
         if !host.has_room() {
             return Ok(Step::Nothing);
@@ -66,7 +70,12 @@ impl Channel {
                 host.notify(Notice { kind: NoticeKind::Closed, channel, value: 0 });
             }
             None if self.is_told_closed && self.is_closed_there => return Ok(Step::Over),
-            None => return Ok(Step::Nothing),
+            None => {
+                // The slab tells of a process that has not taken its channel.
+                self.is_taken = self.is_taken || is_closed || state.is_taken(self);
+                self.seen = self.is_taken.then_some((seen, is_idle));
+                return Ok(Step::Nothing);
+            }
         }
         Ok(Step::Sent)
     }
@@ -77,7 +86,7 @@ impl State {
     pub(crate) fn serve_host(&mut self, name: u64, is_idle: bool, now: Duration) -> bool {
         let Some(mut host) = self.take_host(name) else { return false };
         let mut is_busy = false;
-        let numbers: Vec<u32> = host.channels.keys().copied().collect();
+        let numbers = self.with_news(&host, is_idle);
         let mut lost = false;
         for own in numbers {
             let Some(mut channel) = host.channels.remove(&own) else { continue };
@@ -101,6 +110,7 @@ impl State {
                 }
             }
             if is_over {
+                host.by_place.remove(&(channel.link, channel.number));
                 self.close(channel.link, channel.number, 1 - channel.party);
             } else {
                 host.channels.insert(own, channel);
@@ -117,6 +127,34 @@ impl State {
             self.lose_lane(name, now);
         }
         is_busy
+    }
+
+    /// The channels of a host that may have something to send. Most channels of a process are in one link.
+    fn with_news(&self, host: &Host, is_idle: bool) -> Vec<u32> {
+        let mut last = None;
+        let mut news = Vec::new();
+        for (own, channel) in &host.channels {
+            let link = match last {
+                Some((name, link)) if name == channel.link => link,
+                _ => self.links.get(&channel.link),
+            };
+            last = Some((channel.link, link));
+            if !channel.is_quiet(link, is_idle) {
+                news.push(*own);
+            }
+        }
+        news
+    }
+
+    /// True if a process has taken its channel: from then on it tells all by the link.
+    fn is_taken(&self, channel: &Channel) -> bool {
+        let taken = || {
+            let link = self.links.get(&channel.link)?;
+            let end = link.end(channel.number, channel.party)?;
+            let state = self.families.get(link.families.get(channel.party)?)?.slab.end(end.slot)?.state();
+            Some(state.phase == Phase::Offered && state.generation == end.generation)
+        };
+        taken() == Some(true)
     }
 
     /// Ends a connection whose rules were broken, for both ends.
