@@ -177,7 +177,7 @@ impl Incoming {
         let attached = &words.reader.attached;
         let is_unmet = self.leg.number == 0 && words.legs.present.load(Ordering::Acquire) == 0;
         let is_waiting = matches!(attached.load(Ordering::Acquire), ATTACHED | COMMITTED);
-        if has_left(words) || !self.is_promised && !(is_unmet && is_waiting) {
+        if has_left(words) || !(self.is_promised || is_unmet && is_waiting) {
             return None;
         }
         attached.store(DECLINED, Ordering::Release);
