@@ -94,10 +94,6 @@ fn every_kind_of_message_has_a_seed() {
     assert_eq!(kinds("sockets_message", "to-daemon-"), all(11));
     assert_eq!(kinds("sockets_message", "to-process-"), all(10));
     assert_eq!(kinds("sockets_letter", "letter-"), all(12));
-    let notices = read("sockets_letter").into_iter().filter(|(name, _)| name == "notices");
-    let kinds: BTreeSet<u8> =
-        notices.flat_map(|(_, octets)| octets.into_iter().skip(7).step_by(8)).map(|last| last >> 4).collect();
-    assert_eq!(kinds, all(11));
 }
 
 /// Octets of the seeds are changed, one at a time.

@@ -2,9 +2,9 @@
 
 use core::net::SocketAddr;
 
-use weft_sockets::far::{Letter, Notice, NoticeKind};
+use weft_sockets::far::{Letter, Notice};
 use weft_sockets::{
-    Answer, Cause, Denial, Digests, Order, Prefixes, Reason, Record, RingPlace, ToDaemon, ToProcess, VERSION,
+    Answer, Cause, Denial, Digests, Order, Prefixes, Reason, Record, RingPlace, ToDaemon, ToProcess,
     WaiterName,
 };
 
@@ -43,7 +43,7 @@ fn to_daemon() -> Vec<(&'static str, Vec<u8>)> {
     let (link, channel, party, slot, generation, ring) = (0x1234_5678_0000_0009, 7, 1, 11, 12, ring());
     let sleeper = Some(WaiterName { member: 3, line: 9 });
     let messages = [
-        ("register", ToDaemon::Register { oldest: 1, newest: VERSION, member: 3 }),
+        ("register", ToDaemon::Register { oldest: 1, newest: 2, member: 3 }),
         ("bell", ToDaemon::Bell { line: 5 }),
         ("claim", ToDaemon::Claim { slot, generation, digests: digests() }),
         ("withdraw", ToDaemon::Withdraw { slot, generation }),
@@ -63,7 +63,7 @@ fn to_process() -> Vec<(&'static str, Vec<u8>)> {
     let (link, channel, party, slot, generation, ring) = (0x1234_5678_0000_0009, 7, 1, 11, 12, ring());
     let waiter = WaiterName { member: 3, line: 9 };
     let messages = [
-        ("welcome", ToProcess::Welcome { version: VERSION, family: 5, epoch: 6 }),
+        ("welcome", ToProcess::Welcome { version: 2, family: 5, epoch: 6 }),
         ("refused", ToProcess::Refused { reason: Reason::Version }),
         ("link", ToProcess::LinkMade { link, peer: 5, far: 1 }),
         ("link-gone", ToProcess::LinkGone { link }),
@@ -112,20 +112,8 @@ fn letters() -> Vec<(&'static str, Vec<u8>)> {
 
 /// A notice of each kind.
 fn notices() -> Vec<u8> {
-    let kinds = [
-        NoticeKind::Data,
-        NoticeKind::Credit,
-        NoticeKind::Attached,
-        NoticeKind::Declined,
-        NoticeKind::Adopted,
-        NoticeKind::Please,
-        NoticeKind::Wide,
-        NoticeKind::Reset,
-        NoticeKind::Closed,
-        NoticeKind::Received,
-        NoticeKind::Heard,
-    ];
-    kinds.into_iter().flat_map(|kind| Notice { kind, channel: 7, value: 0x1_0000 }.encode()).collect()
+    let kinds = (0..16).filter_map(|kind: u8| Notice::decode([0, 0, 1, 0, 7, 0, 0, kind << 4]));
+    kinds.flat_map(Notice::encode).collect()
 }
 
 /// Steps of senders: who sends, and how much time passes before; a file; the length; the octets.
