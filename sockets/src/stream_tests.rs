@@ -136,6 +136,7 @@ fn a_large_ring_is_filled_and_emptied_by_pieces() {
         let read = inbound.read(&mut octets);
         assert_eq!((read, inbound.is_drained(), outbound.is_still()), (Ok(len), true, false));
         assert_eq!(outbound.unread(), Ok(0), "the reader tells of each piece");
+        assert!(outbound.room(u64::MAX).is_ok(), "the sender takes what it was told");
     }
     assert_eq!((outbound.write(&octets[..1000]), inbound.read(&mut octets[..10])), (Ok(1000), Ok(10)));
     assert_eq!((inbound.is_drained(), outbound.is_deserted()), (false, false));
