@@ -110,9 +110,11 @@ impl Host {
         octets
     }
 
-    /// The reader of an end takes octets from a ring from now on.
+    /// The process has the channel, and the reader of its end takes octets from a ring from now on.
     pub(crate) fn attach(&self, end: &End) {
-        self.words(end).1.reader.attached.store(ATTACHED, Ordering::Release);
+        let (ours, theirs) = self.words(end);
+        ours.legs.present.store(1, Ordering::Release);
+        theirs.reader.attached.store(ATTACHED, Ordering::Release);
         self.ring(end);
     }
 }
