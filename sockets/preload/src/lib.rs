@@ -67,6 +67,7 @@ mod record;
 mod relatives;
 mod rights;
 mod row;
+mod search;
 mod section;
 mod select;
 mod sets;

@@ -27,7 +27,7 @@ use crate::family;
 use crate::own::{Own, Place};
 use crate::peers::{self, Woken};
 use crate::table::Handle;
-use crate::{daemon, links};
+use crate::{daemon, links, search};
 
 /// What the daemon says of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +214,7 @@ pub(crate) fn leave_to_parent() {
     IS_WELCOME.store(false, Ordering::Relaxed);
     RUNG.store(0, Ordering::Relaxed);
     READER.store(0, Ordering::Relaxed);
-    search_from(0, PAUSE);
+    search::forget();
 }
 
 #[inline]
@@ -250,14 +250,14 @@ fn handle(message: ToProcess, descriptor: Option<OwnedFd>, hear: &mut impl FnMut
             FAMILY.store(family, Ordering::Relaxed);
             EPOCH.store(epoch, Ordering::Relaxed);
             IS_WELCOME.store(true, Ordering::Release);
-            SEARCH.store(PAUSE, Ordering::Relaxed);
+            search::end();
             show_links();
             hear(Event::Welcome);
         }
         (ToProcess::Refused { reason }, _) => {
             lose();
             REFUSED.store(reason as u32, Ordering::Relaxed);
-            search_from(milliseconds() + u64::from(PAUSE), PAUSE);
+            search::give_up(milliseconds());
         }
         (ToProcess::LinkMade { link, peer, far }, Some(file)) => {
             let daemon = EPOCH.load(Ordering::Relaxed);
@@ -347,7 +347,7 @@ fn open(status: BorrowedFd<'_>) -> Result<(), Option<Reason>> {
         }
         lose();
     }
-    if !may_try(milliseconds()) {
+    if !search::may_try(milliseconds()) {
         return Err(u8::try_from(REFUSED.load(Ordering::Relaxed)).ok().and_then(Reason::from_number));
     }
     REFUSED.store(0, Ordering::Relaxed);
@@ -397,35 +397,14 @@ fn lose() {
     REFUSED.store(Reason::NoDaemon as u32, Ordering::Relaxed);
     SOCKET.close();
     if IS_WELCOME.swap(false, Ordering::Relaxed) {
-        search_from(0, FIRST_PAUSE);
+        search::begin();
     }
     RUNG.store(0, Ordering::Relaxed);
 }
 
 /// True if a daemon that this process had is looked for, and it is too early for the next look. Costs a look at the clock.
 pub(crate) fn is_between_looks() -> bool {
-    SEARCH.load(Ordering::Relaxed) < PAUSE
-        && SOCKET.borrow().is_none()
-        && milliseconds() < NEXT_TRY.load(Ordering::Relaxed)
-}
-
-/// True if this thread may look for a daemon now. The other threads go on without. The next look is behind a pause, twice as
-/// long as the one before.
-fn may_try(now: u64) -> bool {
-    let (next, pause) = (NEXT_TRY.load(Ordering::Relaxed), SEARCH.load(Ordering::Relaxed));
-    let behind = now + u64::from(pause);
-    let is_mine =
-        now >= next && NEXT_TRY.compare_exchange(next, behind, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-    if is_mine {
-        SEARCH.store(pause.saturating_mul(2).min(PAUSE), Ordering::Relaxed);
-    }
-    is_mine
-}
-
-/// The next look for a daemon is at this time, and the one behind it after this pause.
-fn search_from(next: u64, pause: u32) {
-    SEARCH.store(pause, Ordering::Relaxed);
-    NEXT_TRY.store(next, Ordering::Relaxed);
+    SOCKET.borrow().is_none() && search::is_between_looks(milliseconds())
 }
 
 /// Rings for a thread of this process.
@@ -511,18 +490,10 @@ static IS_WELCOME: AtomicBool = AtomicBool::new(false);
 static RUNG: AtomicU64 = AtomicU64::new(0);
 /// Why the last try came to nothing: a [`Reason`], or 0 during a try.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
-/// No daemon is looked for before this millisecond of the monotonic clock.
-static NEXT_TRY: AtomicU64 = AtomicU64::new(0);
-/// The pause behind the next look for a daemon, in milliseconds.
-static SEARCH: AtomicU32 = AtomicU32::new(PAUSE);
 /// How much mail has been read.
 static SEEN: AtomicU32 = AtomicU32::new(0);
 /// The second in which a thread began to read mail, or 0.
 static READER: AtomicU32 = AtomicU32::new(0);
-/// Milliseconds between two looks for a daemon, if none was there for long.
-const PAUSE: u32 = 5000;
-/// Milliseconds between the first two looks behind the loss of a daemon.
-const FIRST_PAUSE: u32 = 16;
 /// Seconds behind which a reader of mail does not come back.
 const LATE: u32 = 2;
 
@@ -687,7 +658,7 @@ mod tests {
         let (socket, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
         let end = Handle { slot: 5, generation: 6 };
         let daemon = port(status.as_fd());
-        NEXT_TRY.store(u64::MAX, Ordering::Relaxed);
+        search::give_up(milliseconds());
         assert_eq!(withdraw(end), Sent::Yes);
         daemon.say(ToProcess::Refused { reason: Reason::User }, None);
         drop(daemon);
@@ -734,18 +705,20 @@ mod tests {
     fn a_daemon_that_was_lost_is_looked_for_at_once_and_then_ever_less() {
         let _turn = family::turn();
         // Without one there is a look in five seconds.
-        search_from(0, PAUSE);
-        assert!(may_try(1000) && !may_try(5999) && may_try(6000) && !is_between_looks());
+        search::forget();
+        assert!(
+            search::may_try(1000) && !search::may_try(5999) && search::may_try(6000) && !is_between_looks()
+        );
         IS_WELCOME.store(true, Ordering::Relaxed);
         lose();
-        let looks: Vec<u64> = (7000..27_000).filter(|now| may_try(*now)).collect();
+        let looks: Vec<u64> = (7000..27_000).filter(|now| search::may_try(*now)).collect();
         let pauses: Vec<u64> = looks.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert_eq!((looks[0], &pauses[..3], pauses.last()), (7000, &[16, 32, 64][..], Some(&5000)));
         assert!(looks.len() < 15, "{}", looks.len());
         // A process that was turned away had no welcome, or comes back later.
-        search_from(0, PAUSE);
+        search::forget();
         lose();
-        assert!(may_try(1000) && !may_try(1016));
-        search_from(0, PAUSE);
+        assert!(search::may_try(1000) && !search::may_try(1016));
+        search::forget();
     }
 }

@@ -81,7 +81,7 @@ pub(crate) fn step(stream: &Stream, descriptor: c_int) {
     }
     // Behind the first ring no reader waits for one.
     if stream.end.outbound.leg().number == 0 && stream.end.has(FAR) {
-        appear(stream);
+        wake::appear(stream);
         let _later = renounce(stream, descriptor, false);
     }
 }
@@ -313,7 +313,7 @@ fn take(offer: &Offer) {
                 fence(Ordering::SeqCst);
                 let _told = is_taken && tell_shut(&stream);
                 if is_taken {
-                    appear(&stream);
+                    wake::appear(&stream);
                 }
                 is_taken
             }
@@ -323,16 +323,6 @@ fn take(offer: &Offer) {
     });
     if !taken {
         let _told = port::closed(offer.end, place);
-    }
-}
-
-/// Tells the daemon of a far end that this process has the channel. No ring begins before the other host knows that.
-fn appear(stream: &Stream) {
-    if stream.end.has(FAR)
-        && let Some(outbound) = channel::offered_outbound(stream)
-        && outbound.appear()
-    {
-        wake::tell_reader(stream, &outbound);
     }
 }
 

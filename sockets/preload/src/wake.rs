@@ -7,7 +7,7 @@ use weft_sockets::layout::EVERYBODY;
 use weft_sockets::{Inbound, Outbound, Sleepers};
 
 use crate::ends::Stream;
-use crate::{port, sleep};
+use crate::{channel, port, sleep};
 
 /// Wakes sleepers of the other end.
 #[inline]
@@ -41,5 +41,15 @@ pub(crate) fn tell_sender(stream: &Stream, inbound: &Inbound<'_>) {
 pub(crate) fn tell_reader(stream: &Stream, outbound: &Outbound<'_>) {
     if stream.end.has(FAR) {
         wake(stream, outbound.sleepers());
+    }
+}
+
+/// Tells the daemon of a far end that this process has the channel. No ring begins before the other host knows that.
+pub(crate) fn appear(stream: &Stream) {
+    if stream.end.has(FAR)
+        && let Some(outbound) = channel::offered_outbound(stream)
+        && outbound.appear()
+    {
+        tell_reader(stream, &outbound);
     }
 }
