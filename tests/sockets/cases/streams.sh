@@ -21,8 +21,13 @@ case_iperf3-8() { iperf3_streams 8; }
 
 iperf3_streams() {
     need iperf3
-    server iperf3 --server --port "$PORT" --bind "$HOST"
+    server iperf3 --server --forceflush --port "$PORT" --bind "$HOST"
     client iperf3 --client "$HOST" --port "$PORT" --bytes 48M --parallel "$1"
+    # It serves one client at a time, and hears of the end of a client a while behind the client itself.
+    for _ in {1..100}; do
+        if grep -q 'test #2' "$D/server.log"; then break; fi
+        sleep 0.05
+    done
     client iperf3 --client "$HOST" --port "$PORT" --bytes 16M --parallel "$1" --reverse --length 1000
 }
 
