@@ -68,7 +68,7 @@ impl Replica {
                 }
             }
         }
-        forward.post_send(&SendWr::new(SendOpcode::Wait { cq: inbox.number(), count: 1 }))?;
+        forward.post_send(&SendWr::new(SendOpcode::Wait { cq: inbox.number(), count: 1, strict: false }))?;
         forward.post_send(&SendWr::new(SendOpcode::Hold))?;
         let queue = end.pd.register_send_queue(&forward, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let data = end.memory(LEN as usize)?;

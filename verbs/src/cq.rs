@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 
 use self::moderation::Moderation;
 use self::rings::Rings;
-use self::waiters::Waiters;
+use self::waiters::{Waiter, Waiters};
 pub(crate) use self::work_queues::{Frees, WorkQueue};
 use self::work_queues::{Run, WorkQueues};
 use crate::completion::{Completion, PackedCompletion, Status};
@@ -35,6 +35,8 @@ pub struct CompletionQueue {
     events: AtomicU64,
     moderation: Moderation,
     waiters: Waiters,
+    /// The number of completions before the first one that failed or was lost; only the engine writes it.
+    good: AtomicU64,
 }
 
 /// What the engine does about an event.
@@ -71,6 +73,7 @@ impl CompletionQueue {
             events: AtomicU64::new(0),
             moderation: Moderation::default(),
             waiters: Waiters::default(),
+            good: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -169,14 +172,19 @@ impl CompletionQueue {
             write_over(ring.entry(tail), tail + 1, &PackedCompletion::from(completion));
         } else if self.is_overrun() || tail.saturating_sub(ring.head()) >= ring.entries() && !self.make_room()
         {
+            self.end_good(tail);
             self.overrun.store(true, Ordering::Release);
             return false;
         } else {
             PackedCompletion::from(completion).store(ring.entry(tail));
             frees.store(ring.entry(tail));
         }
+        let is_failed = completion.status != Status::Success;
+        if is_failed {
+            self.end_good(tail);
+        }
         ring.publish(tail + 1);
-        let urgent = completion.solicited || completion.status != Status::Success;
+        let urgent = completion.solicited || is_failed;
         let pushed = if urgent { ARMED_ANY | ARMED_SOLICITED } else { ARMED_ANY };
         self.pushed.store(self.pushed.load(Ordering::Relaxed) | pushed, Ordering::Relaxed);
         true
@@ -214,9 +222,10 @@ impl CompletionQueue {
     }
 
     /// Has [`Self::take_ready`] report queue pair `qp_num` as soon as this queue has made `needed` completions since
-    /// its creation. A queue pair waits for one queue at a time.
-    pub fn await_completions(&self, qp_num: u32, needed: u64) {
-        self.waiters.add(qp_num, needed);
+    /// its creation; with `strict` also when one of them cannot be good any more. A queue pair waits for one queue at a
+    /// time.
+    pub fn await_completions(&self, qp_num: u32, needed: u64, strict: bool) {
+        self.waiters.add(Waiter { qp_num, needed, strict });
     }
 
     /// Forgets that queue pair `qp_num` waits.
@@ -224,18 +233,24 @@ impl CompletionQueue {
         self.waiters.remove(qp_num);
     }
 
-    /// Hands each queue pair to `ready` whose completions were made, once. The engine calls it after each burst of
+    /// Hands each queue pair to `ready` whose wait is over, once. The engine calls it after each burst of
     /// completions.
     #[inline]
     pub fn take_ready(&self, ready: impl FnMut(u32)) {
         if !self.waiters.is_empty() {
-            self.waiters.take_ready(self.produced(), ready);
+            self.waiters.take_ready(self.produced(), self.good(), ready);
         }
     }
 
     /// Returns the number of completions made since the queue was created, polled or not, and overwritten or not.
     pub fn produced(&self) -> u64 {
         self.rings.current().tail()
+    }
+
+    /// Returns how many completions were made before the first one that failed or was lost; without such a one the
+    /// largest number there is. Read it behind [`Self::produced`].
+    pub fn good(&self) -> u64 {
+        self.good.load(Ordering::Acquire)
     }
 
     /// Returns whether a completion was lost because the application did not poll in time.
@@ -282,6 +297,14 @@ impl CompletionQueue {
     /// Returns the number by which WAIT entries name it.
     pub const fn number(&self) -> u32 {
         self.number
+    }
+
+    /// Notes that only the completions before number `end` are good, unless there was a failure before.
+    #[cold]
+    fn end_good(&self, end: u64) {
+        if self.good() > end {
+            self.good.store(end, Ordering::Release);
+        }
     }
 
     /// Drops what destroyed queue pairs have left in a full queue, and returns whether there is room now.

@@ -12,7 +12,7 @@
 //!      6.. of a Bind or Fast Register: length, rights, and of the latter the offset; word 2 is the first tagged offset, word 3
 //!          the STag that becomes valid (32) | the region below a window (32) << 32
 //! ```
-//! Flags: 0x01 signaled, 0x02 fence, 0x04 solicited, 0x08 inline.
+//! Flags: 0x01 signaled, 0x02 fence, 0x04 solicited, 0x08 inline, 0x10 strict (WAIT only).
 
 use weft_ddp::Stag;
 
@@ -98,13 +98,14 @@ impl EntryFormat {
             }
             SendOpcode::LocalInvalidate { stag } => (Operation::LocalInvalidate, Stag(0), 0, stag),
             SendOpcode::Nop => (Operation::Nop, Stag(0), 0, Stag(0)),
-            SendOpcode::Wait { cq, count } => (Operation::Wait, Stag(0), join(cq, count), Stag(0)),
+            SendOpcode::Wait { cq, count, .. } => (Operation::Wait, Stag(0), join(cq, count), Stag(0)),
             SendOpcode::Hold => (Operation::Hold, Stag(0), 0, Stag(0)),
         };
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let mut flags = flag(wr.signaled, FLAG_SIGNALED)
             | flag(wr.fence, FLAG_FENCE)
-            | flag(wr.solicited, FLAG_SOLICITED);
+            | flag(wr.solicited, FLAG_SOLICITED)
+            | flag(matches!(wr.opcode, SendOpcode::Wait { strict: true, .. }), FLAG_STRICT);
         match wr.data {
             Data::Sges(sges) => {
                 for (i, sge) in sges.iter().enumerate() {
@@ -146,11 +147,12 @@ impl EntryFormat {
         work.len = 0;
         work.sges.clear();
         work.inline.clear();
-        work.opcode = operation.and_then(|it| opcode_of(it, entry)).ok_or(BadEntry)?;
+        work.opcode = operation.and_then(|it| opcode_of(it, flags, entry)).ok_or(BadEntry)?;
         if matches!(work.opcode, SendOpcode::Hold) {
             return Ok(());
         }
-        if flags & !FLAGS != 0 || work.solicited && !may_solicit(&work.opcode) {
+        let known = if matches!(work.opcode, SendOpcode::Wait { .. }) { FLAGS | FLAG_STRICT } else { FLAGS };
+        if flags & !known != 0 || work.solicited && !may_solicit(&work.opcode) {
             return Err(BadEntry);
         }
         let len = if flags & FLAG_INLINE != 0 {
@@ -260,7 +262,7 @@ const fn may_solicit(opcode: &SendOpcode) -> bool {
 
 /// Returns the operation of an entry with its operands, if they make sense.
 #[inline]
-fn opcode_of(operation: Operation, entry: &[AtomicU64]) -> Option<SendOpcode> {
+fn opcode_of(operation: Operation, flags: u8, entry: &[AtomicU64]) -> Option<SendOpcode> {
     let load = |index: usize| entry[index].load(Ordering::Relaxed);
     let (to, (stag, second)) = (load(2), split(load(3)));
     let (stag, second) = (Stag(stag), Stag(second));
@@ -295,7 +297,7 @@ fn opcode_of(operation: Operation, entry: &[AtomicU64]) -> Option<SendOpcode> {
         Operation::Nop => SendOpcode::Nop,
         Operation::Wait => {
             let (cq, count) = split(to);
-            SendOpcode::Wait { cq, count }
+            SendOpcode::Wait { cq, count, strict: flags & FLAG_STRICT != 0 }
         }
         Operation::Hold => SendOpcode::Hold,
     })
@@ -382,4 +384,5 @@ pub(crate) const FLAG_SIGNALED: u8 = 0x01;
 pub(crate) const FLAG_FENCE: u8 = 0x02;
 pub(crate) const FLAG_SOLICITED: u8 = 0x04;
 pub(crate) const FLAG_INLINE: u8 = 0x08;
+const FLAG_STRICT: u8 = 0x10;
 const FLAGS: u8 = FLAG_SIGNALED | FLAG_FENCE | FLAG_SOLICITED | FLAG_INLINE;

@@ -131,6 +131,10 @@ pub enum SendOpcode {
         cq: u32,
         /// Completions; at least 1.
         count: u32,
+        /// Only good completions count. If a failed one is among those that the WAIT needs, the WAIT completes with
+        /// [`Status::WorkRequestFlushed`](crate::Status::WorkRequestFlushed) and the stream ends, so that nothing
+        /// behind it is started.
+        strict: bool,
     },
     /// Start neither this nor anything behind it before the owner or a peer has rewritten the entry. For that the
     /// entries of the send queue have to be registered as memory. Local data is kept as it is, for the request that the

@@ -220,7 +220,7 @@ mod tests {
         fn ping(&self, memory: &Mr) {
             let advertisement =
                 Advertisement { address: memory.addr(), rkey: memory.rkey(), size: 16 }.emit();
-            let wait = SendOpcode::Wait { cq: self.cq.number(), count: 1 };
+            let wait = SendOpcode::Wait { cq: self.cq.number(), count: 1, strict: false };
             for _ in 0..2 * PINGS {
                 self.qp.post_recv(&RecvWr { wr_id: 0, sges: &[memory.sge(0, 16)] }).unwrap();
             }

@@ -249,6 +249,7 @@ impl Bench {
             9 => SendOpcode::Wait {
                 cq: self.cq.number() + u32::from(remote >> 7),
                 count: u32::from(length % 8),
+                strict: remote & 0x40 != 0,
             },
             _ => SendOpcode::Hold,
         };

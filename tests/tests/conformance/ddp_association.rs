@@ -154,7 +154,7 @@ fn foreign_requests(
         (Some(SendOpcode::LocalInvalidate { stag: ours.rkey() }), binding),
         (Some(SendOpcode::BindWindow(bind)), binding),
         (Some(SendOpcode::FastRegister(register)), binding),
-        (Some(SendOpcode::Wait { cq: counting.number(), count: 1 }), Status::LocalQpOperation),
+        (Some(SendOpcode::Wait { cq: counting.number(), count: 1, strict: false }), Status::LocalQpOperation),
     ]
 }
 

@@ -24,7 +24,7 @@ fn a_replica_forwards_requests_that_the_client_has_written() {
     let queue = chain.send_queue(Access::LOCAL_WRITE | Access::REMOTE_WRITE);
     let layout = chain.forward.send_queue_layout();
     // Three rounds: each waits for one message of the client, and then runs the held requests.
-    let wait = SendOpcode::Wait { cq: chain.inbox.number(), count: 1 };
+    let wait = SendOpcode::Wait { cq: chain.inbox.number(), count: 1, strict: false };
     for round in 0..3 {
         chain.inward.post_recv(&RecvWr { wr_id: 900 + round, sges: &[] }).unwrap();
         chain.forward.post_send(&SendWr { wr_id: round, opcode: wait, signaled: false, ..WR }).unwrap();

@@ -1,8 +1,11 @@
 //! A device with a driver thread. An application thread drives its engine while that waits or polls without a pause.
 
+use std::sync::mpsc::channel;
+
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::Pid;
 use weft_netif::Instant;
-use weft_rnic::{Access, Data, Mr, Progress, Qp, QpInit, SendWr, Status};
+use weft_rnic::{Access, CmEvent, Data, Mr, Progress, Qp, QpInit, SendWr, Status};
 
 use crate::threads::{Ends, Guard, PATIENCE};
 use crate::world::{CAPACITY, WR, outcomes, pattern, post_recv, read_from, write_to};
@@ -145,4 +148,65 @@ fn write_and_read(ends: &Ends, qa: &Qp, far: &Mr, round: u64) {
     let mut back = vec![0; 100_000];
     near.read(100_000, &mut back).unwrap();
     assert!(back == octets, "round {round}");
+}
+
+/// A thread that waits in an event channel may become the driver of the engine, and then it works for each message. A
+/// thread that is not to work sleeps on the channel's descriptor: then only the driver thread does.
+#[test]
+fn a_thread_that_sleeps_on_the_descriptor_never_drives() {
+    for waits_in_channel in [true, false] {
+        let ends = Ends::new(Progress::Thread, Progress::Thread);
+        let (qa, qb) = ends.link();
+        let (told, thread) = channel();
+        let (a, events) = (&ends.a, &ends.b.events);
+        let switches = std::thread::scope(|scope| {
+            let control = scope.spawn(move || {
+                told.send(rustix::thread::gettid()).unwrap();
+                if waits_in_channel {
+                    events.wait(Some(PATIENCE))
+                } else {
+                    let mut fds = [PollFd::new(events, PollFlags::IN)];
+                    assert_eq!(poll(&mut fds, Some(&PATIENCE.try_into().unwrap())), Ok(1));
+                    events.next()
+                }
+            });
+            let thread = thread.recv().unwrap();
+            let guard = Guard::new();
+            while !is_asleep(thread) {
+                guard.check("a sleep");
+            }
+            let before = switches(thread);
+            for round in 0..100 {
+                post_recv(&qb, round, &[]);
+                qa.post_send(&WR).unwrap();
+                assert_eq!(a.completion().status, Status::Success);
+                let guard = Guard::new();
+                while qb.query().unwrap().counters.messages_received <= round {
+                    guard.check("a message");
+                }
+            }
+            let after = switches(thread);
+            qa.disconnect().unwrap();
+            let event = control.join().unwrap();
+            assert!(matches!(event, Some(CmEvent::Disconnected { .. })), "{event:?}");
+            after - before
+        });
+        assert_eq!(switches > 0, waits_in_channel, "{switches} switches");
+    }
+}
+
+/// How often a thread has gone to sleep.
+fn switches(thread: Pid) -> u64 {
+    let value = status_of(thread, "voluntary_ctxt_switches:");
+    value.trim().parse().unwrap()
+}
+
+fn is_asleep(thread: Pid) -> bool {
+    status_of(thread, "State:").trim().starts_with('S')
+}
+
+fn status_of(thread: Pid, field: &str) -> String {
+    let path = format!("/proc/self/task/{}/status", thread.as_raw_nonzero());
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().find_map(|line| line.strip_prefix(field)).unwrap().to_owned()
 }

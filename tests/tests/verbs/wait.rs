@@ -16,7 +16,7 @@ fn a_send_queue_goes_on_by_itself() {
     let (first, inward) = (qp_on(&pair.a, &pair.a.cq), qp_on(&pair.b, &counting));
     link_simply(&mut pair, &first, &inward);
     let sink = guarded(&pair.a, 8);
-    let wait = SendOpcode::Wait { cq: counting.number(), count: 10 };
+    let wait = SendOpcode::Wait { cq: counting.number(), count: 10, strict: false };
     for (wr_id, octets) in [(1, b"after 10"), (2, b"after 20")] {
         pair.b.qp.post_send(&SendWr { wr_id, opcode: wait, ..WR }).unwrap();
         let write =
@@ -55,7 +55,7 @@ fn each_send_queue_has_a_count_of_its_own() {
     assert_eq!(drain(&cq).len(), 3);
     let (second, late) = (qp_on(&pair.a, &pair.a.cq), qp_on(&pair.b, &pair.b.cq));
     link_simply(&mut pair, &second, &late);
-    let wait = SendOpcode::Wait { cq: cq.number(), count: 2 };
+    let wait = SendOpcode::Wait { cq: cq.number(), count: 2, strict: false };
     for (qp, wr_id) in [(&pair.b.qp, 1), (&late, 2), (&late, 3)] {
         qp.post_send(&SendWr { wr_id, opcode: wait, ..WR }).unwrap();
     }
@@ -70,6 +70,39 @@ fn each_send_queue_has_a_count_of_its_own() {
     pair.settle(Duration::from_secs(1));
     assert_eq!(outcomes(&drain(&cq)), [(9, Status::Success)]);
     assert_eq!(outcomes(&drain(&pair.b.cq)), []);
+}
+
+/// The receives of a connection that ends are flushed. What waits for them goes on, unless it is strict: a Write that was
+/// to follow a message would be carried out though the message never came.
+#[test]
+fn a_strict_wait_does_not_take_a_flushed_receive_for_a_message() {
+    for strict in [false, true] {
+        let mut pair = connected();
+        let inbox = pair.b.device.create_cq_with(&CqInit { ignore_overrun: true, ..CqInit::new(8) }).unwrap();
+        let (first, inward) = (qp_on(&pair.a, &pair.a.cq), qp_on(&pair.b, &inbox));
+        link_simply(&mut pair, &first, &inward);
+        let sink = guarded(&pair.a, 8);
+        for (wr_id, octets) in [(1, b"a replay"), (2, b"no more!")] {
+            post_recv(&inward, wr_id, &[]);
+            let wait = SendOpcode::Wait { cq: inbox.number(), count: 1, strict };
+            pair.b.qp.post_send(&SendWr { wr_id, opcode: wait, ..WR }).unwrap();
+            let write =
+                SendWr { wr_id: wr_id + 10, opcode: write_to(&sink, 0), data: Data::Inline(octets), ..WR };
+            pair.b.qp.post_send(&write).unwrap();
+        }
+        first.post_send(&WR).unwrap();
+        pair.settle(Duration::from_secs(1));
+        assert_eq!(contents(&sink), b"a replay", "the message that has come");
+        drop(first);
+        pair.settle(Duration::from_secs(1));
+        let (last, rest) = match strict {
+            false => (b"no more!", Status::Success),
+            true => (b"a replay", Status::WorkRequestFlushed),
+        };
+        assert_eq!(contents(&sink), last);
+        let good = Status::Success;
+        assert_eq!(outcomes(&drain(&pair.b.cq)), [(1, good), (11, good), (2, rest), (12, rest)]);
+    }
 }
 
 /// A queue of another protection domain, a queue without a user, and a queue that does not exist.
@@ -88,7 +121,10 @@ fn an_unreachable_queue_is_a_bad_request() {
     for choose in choices {
         let mut pair = connected();
         let (_users, cq) = choose(&pair);
-        pair.b.qp.post_send(&SendWr { wr_id: 1, opcode: SendOpcode::Wait { cq, count: 1 }, ..WR }).unwrap();
+        pair.b
+            .qp
+            .post_send(&SendWr { wr_id: 1, opcode: SendOpcode::Wait { cq, count: 1, strict: false }, ..WR })
+            .unwrap();
         pair.b.qp.post_send(&SendWr { wr_id: 2, ..WR }).unwrap();
         pair.settle(Duration::from_secs(1));
         let expected = [(1, Status::LocalQpOperation), (2, Status::WorkRequestFlushed)];

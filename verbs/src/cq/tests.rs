@@ -248,10 +248,10 @@ fn waiting_queue_pairs_are_told_once() {
         cq.take_ready(|number| all.push(number));
         all
     };
-    cq.await_completions(7, 1);
-    cq.await_completions(8, 2);
-    cq.await_completions(9, 2);
-    cq.await_completions(9, 3);
+    cq.await_completions(7, 1, false);
+    cq.await_completions(8, 2, false);
+    cq.await_completions(9, 2, false);
+    cq.await_completions(9, 3, false);
     assert_eq!(ready(), []);
     cq.push(&completion(1), Frees::default());
     assert_eq!(ready(), [7]);

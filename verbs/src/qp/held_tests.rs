@@ -33,7 +33,7 @@ fn waiting() -> (World, Arc<CompletionQueue>) {
 }
 
 fn wait(count: u32) -> SendOpcode {
-    SendOpcode::Wait { cq: 5, count }
+    SendOpcode::Wait { cq: 5, count, strict: false }
 }
 
 fn ready(cq: &CompletionQueue) -> Vec<u32> {
@@ -76,9 +76,89 @@ fn nothing_behind_a_wait_starts_and_the_end_ends_it() {
     assert_eq!(ready(&cq), [], "no queue pair waits any more");
 }
 
+fn strict(count: u32) -> SendOpcode {
+    SendOpcode::Wait { cq: 5, count, strict: true }
+}
+
+fn fail(cq: &CompletionQueue) {
+    let (status, opcode) = (Status::WorkRequestFlushed, CompletionOpcode::Recv);
+    cq.push(&Completion { status, opcode, ..Completion::EMPTY }, Frees::default());
+}
+
+/// Good completions, then failed ones, then good ones again. A strict WAIT passes with the first ones only, whether it
+/// is there before them or after them.
+#[test]
+fn a_strict_wait_passes_only_with_good_completions() {
+    for is_early in [false, true] {
+        for needed in 1..=6 {
+            let (mut world, cq) = waiting();
+            world.post(1, strict(needed), 0).unwrap();
+            world.post(2, WRITE, 0).unwrap();
+            if is_early {
+                assert_eq!(world.next(IDLE), None);
+            }
+            push(&cq, 3);
+            fail(&cq);
+            fail(&cq);
+            push(&cq, 1);
+            let is_good = needed <= 3;
+            assert_eq!(cq.good(), 3);
+            if is_early {
+                assert_eq!(ready(&cq), [2], "it hears of the failure, whatever it needs");
+            }
+            let next = world.qp.next_message(IDLE, &world.memory);
+            if is_good {
+                assert_eq!(next.unwrap().map(|message| message.token), Some(Token(1)));
+                assert_eq!(world.sent(), [(1, Status::Success)]);
+            } else {
+                assert_eq!(next, Err(LocalFault(Status::WorkRequestFlushed)));
+                world.qp.handle_event(QpEvent::Terminated);
+                assert_eq!(world.sent(), [1, 2].map(|wr_id| (wr_id, Status::WorkRequestFlushed)));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wait_that_is_not_strict_counts_failed_completions() {
+    let (mut world, cq) = waiting();
+    world.post(1, wait(2), 0).unwrap();
+    world.post(2, WRITE, 0).unwrap();
+    push(&cq, 1);
+    fail(&cq);
+    assert_eq!(world.start(), Token(1));
+}
+
+/// What a queue lost is no good completion either.
+#[test]
+fn a_strict_wait_ends_when_its_queue_overruns() {
+    let mut world = World::with_recv_cq(CompletionQueue::numbered(5, 2, false));
+    let cq = Arc::clone(&world.qp.recv_cq);
+    world.post(1, strict(3), 0).unwrap();
+    assert_eq!(world.next(IDLE), None);
+    push(&cq, 3);
+    assert!(cq.is_overrun());
+    assert_eq!((ready(&cq), cq.good()), (vec![2], 2));
+    assert_eq!(world.qp.next_message(IDLE, &world.memory), Err(LocalFault(Status::WorkRequestFlushed)));
+}
+
+#[test]
+fn only_a_wait_can_be_strict() {
+    let mut world = established();
+    let (memory, _doorbells) = entries(&mut world);
+    let layout = world.qp.queues().send.layout();
+    world.post(1, strict(1), 0).unwrap();
+    let control = layout.offset(0) + SendQueueLayout::CONTROL;
+    let mut octets = [0; 8];
+    assert!(memory.region.copy_out(control, &mut octets));
+    assert_eq!(octets[..2], [0x11, 0x11], "WAIT; signaled and strict");
+    assert!(memory.region.copy_in(control, &[0x10]));
+    assert_eq!(world.qp.next_message(IDLE, &world.memory), Err(LocalFault(Status::LocalQpOperation)));
+}
+
 #[test]
 fn a_wait_for_what_is_not_there_is_a_bad_request() {
-    for (cq, opcode) in [(5, SendOpcode::Wait { cq: 6, count: 1 }), (9, wait(1))] {
+    for (cq, opcode) in [(5, SendOpcode::Wait { cq: 6, count: 1, strict: false }), (9, wait(1))] {
         let mut world = World::with_recv_cq(CompletionQueue::numbered(cq, 64, true));
         world.post(1, opcode, 0).unwrap();
         let fault = world.qp.next_message(IDLE, &world.memory);

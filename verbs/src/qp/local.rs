@@ -7,6 +7,7 @@ use weft_rdmap::Token;
 
 use super::QueuePair;
 use super::pending::Revocation;
+use super::wait::Taken;
 use crate::completion::Status;
 use crate::memory::MemoryTable;
 use crate::refusal::LocalFault;
@@ -61,13 +62,14 @@ impl QueuePair {
             SendOpcode::FastRegister(request) => memory.fast_register(&request, pd, stream),
             SendOpcode::LocalInvalidate { stag } => memory.invalidate_locally(stag, pd, stream),
             SendOpcode::Nop => Ok(()),
-            SendOpcode::Wait { cq, count } => {
+            SendOpcode::Wait { cq, count, strict } => {
                 let queue = self.waits.waiting().or_else(|| self.cq_table.find(cq, pd));
                 let Some(queue) = queue else { return Err(self.fault(Status::LocalQpOperation)) };
-                if !self.waits.take(&queue, count, self.queues.number, &self.cq_table) {
-                    return Ok(false);
+                match self.waits.take(&queue, (count, strict), self.queues.number, &self.cq_table) {
+                    Taken::Done => Ok(()),
+                    Taken::NotYet => return Ok(false),
+                    Taken::Failed => return Err(self.fault(Status::WorkRequestFlushed)),
                 }
-                Ok(())
             }
             // The others make messages (`SendOpcode::is_local`), and a held entry is not started.
             _ => return Err(self.fault(Status::General)),

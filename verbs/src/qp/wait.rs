@@ -14,15 +14,15 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Uses `count` completions of `queue` that no earlier WAIT has used. Returns `false` if `queue` has not made them:
-    /// then it tells queue pair `qp_num` when it has.
+    /// Uses `count` completions of `queue` that no earlier WAIT has used. If `queue` has not made them, it tells queue
+    /// pair `qp_num` when it has. With `strict` all completions up to the last of them have to be good.
     pub(super) fn take(
         &mut self,
         queue: &Arc<CompletionQueue>,
-        count: u32,
+        (count, strict): (u32, bool),
         qp_num: u32,
         table: &CqTable,
-    ) -> bool {
+    ) -> Taken {
         let place = self.used.iter().position(|&(number, _)| number == queue.number()).unwrap_or_else(|| {
             if self.used.len() >= MANY {
                 // The numbers of queues that are gone are not used again.
@@ -33,16 +33,20 @@ impl Waits {
         });
         let used = &mut self.used[place].1;
         let needed = used.saturating_add(u64::from(count));
-        if queue.produced() < needed {
+        let is_made = queue.produced() >= needed;
+        if strict && needed > queue.good() {
+            return Taken::Failed;
+        }
+        if !is_made {
             if self.waiting.is_none() {
-                queue.await_completions(qp_num, needed);
+                queue.await_completions(qp_num, needed, strict);
                 self.waiting = Some(Arc::clone(queue));
             }
-            return false;
+            return Taken::NotYet;
         }
         *used = needed;
         self.end(qp_num);
-        true
+        Taken::Done
     }
 
     /// Has no completion queue tell queue pair `qp_num` any more.
@@ -56,6 +60,15 @@ impl Waits {
     pub(super) fn waiting(&self) -> Option<Arc<CompletionQueue>> {
         self.waiting.clone()
     }
+}
+
+/// What a WAIT has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    Done,
+    NotYet,
+    /// It is strict, and one of its completions has failed.
+    Failed,
 }
 
 /// With so many numbers, those of queues that are gone are removed.

@@ -149,7 +149,7 @@ impl World {
             Kind::Immediate { data } => SendOpcode::Immediate { data },
             Kind::Idle { choice: 0..16 } => SendOpcode::Hold,
             Kind::Idle { choice: choice @ 16..32 } => {
-                SendOpcode::Wait { cq: u32::MAX, count: u32::from(choice) - 16 }
+                SendOpcode::Wait { cq: u32::MAX, count: u32::from(choice) - 16, strict: choice % 2 == 1 }
             }
             Kind::Idle { .. } => SendOpcode::Nop,
             Kind::LocalInvalidate { region } => {
