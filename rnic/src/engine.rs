@@ -13,6 +13,7 @@ use weft_verbs::{QpEvent, QpNotice, QpState, Taking};
 use crate::connection::state::Connection;
 use crate::engine::tables::Engine;
 
+pub(crate) mod alone;
 pub(crate) mod announcing;
 pub(crate) mod connecting;
 pub(crate) mod cq;
@@ -115,6 +116,7 @@ impl Engine {
                 slot.qp.note(QpNotice::Fatal);
                 slot.qp.handle_event(QpEvent::Failed);
             }
+            self.run_alone(index, now);
         }
         // A turn in Full Operation starts what was posted and announces it. In all other states requests are flushed
         // here.

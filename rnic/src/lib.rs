@@ -79,7 +79,7 @@ pub use objects::watcher::Watcher;
 pub use weft_ddp::Stag;
 pub use weft_netif::{Ground, Listen};
 pub use weft_verbs::{
-    Access, Bind, Completion, CompletionOpcode, Data, Errno, FastRegister, MemoryInfo, MemoryKind, PostError,
-    QpCapacity, QpState, RecvWr, Region, RegisterError, ResizeError, SendOpcode, SendQueueLayout, SendWr,
-    Sge, Status, Violation, WindowType, guard_memory,
+    Access, Bind, Completion, CompletionOpcode, CycleError, Data, Errno, FastRegister, MemoryInfo,
+    MemoryKind, PostError, QpCapacity, QpState, RecvWr, Region, RegisterError, ResizeError, SendOpcode,
+    SendQueueLayout, SendWr, Sge, Status, Violation, WindowType, guard_memory,
 };

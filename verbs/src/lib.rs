@@ -39,6 +39,7 @@ mod memory;
 mod notice;
 mod numbered;
 mod payload;
+mod pieces;
 mod qp;
 mod queues;
 mod reach;
@@ -73,7 +74,7 @@ pub use memory::{
 };
 pub use notice::{QpNotice, QpNotices};
 pub use payload::Payload;
-pub use qp::{QpInit, QueuePair, Short};
+pub use qp::{CycleError, QpInit, QueuePair, Short};
 pub use queues::{QpCapacity, QpQueues};
 pub use reach::Reach;
 pub use recv_queue::{RecvQueue, RecvWork};

@@ -22,6 +22,7 @@ use crate::refusal::LocalFault;
 use crate::srq::SharedRecvQueue;
 use crate::state::{QpEvent, QpState};
 use crate::work::Sge;
+pub use cyclic::CycleError;
 use pending::{Pending, Revocation};
 use receiving::Receiving;
 pub use short::Short;
@@ -56,6 +57,10 @@ pub struct QueuePair {
     pub(crate) written: u32,
     /// A request for the send queue has completed without success.
     failed: bool,
+    /// There is more to start, of which no doorbell tells.
+    goes_on: bool,
+    /// It is connected to itself, and so many octets of the request at hand were copied.
+    alone: Option<usize>,
     /// It has tried to bind memory windows.
     binds: bool,
     revocation: Revocation,
@@ -112,6 +117,8 @@ impl QueuePair {
             retired: 0,
             written: 0,
             failed: false,
+            goes_on: false,
+            alone: None,
             binds: false,
             revocation: Revocation::None,
             pending: VecDeque::new(),
@@ -143,16 +150,15 @@ impl QueuePair {
         if !readiness.idle || self.queues.state() != QpState::Rts {
             return Ok(None);
         }
-        // Requests posted from now on ring the doorbell, so that no poster can keep the engine here.
+        // Requests posted from now on ring the doorbell, so that no poster can keep the engine here, nor a cyclic queue.
         let end = self.drain_until.unwrap_or_else(|| self.sends_posted());
         loop {
-            if !self.active {
-                if self.started == end {
-                    return Ok(None);
-                }
-                if !self.load(memory)? {
-                    return Ok(None);
-                }
+            if self.started == end {
+                self.goes_on = self.drain_until.is_none() && self.queues.send.is_cyclic();
+                return Ok(None);
+            }
+            if !self.active && !self.load(memory)? {
+                return Ok(None);
             }
             if self.work.fence && self.parts == 0 && readiness.requests_outstanding > 0 {
                 return Ok(None);
@@ -207,7 +213,7 @@ impl QueuePair {
             (self.retired..end).find(|&index| self.pending_mut(index).is_some_and(|pending| !pending.done))
         {
             self.end(index, status, 0);
-        } else if self.started < self.sends_posted() {
+        } else if self.started < self.sends_posted() && !self.queues.send.is_cyclic() {
             self.end_unstarted(status);
             self.retire();
         }
@@ -287,10 +293,11 @@ impl QueuePair {
         core::mem::take(&mut self.notices)
     }
 
-    /// Starts no request that is posted from now on; see [`Self::is_drained`].
+    /// Starts no request that is posted from now on; see [`Self::is_drained`]. A cyclic send queue stops at its next
+    /// WAIT.
     pub fn drain(&mut self) {
-        let posted = self.sends_posted();
-        self.drain_until.get_or_insert(posted);
+        let end = if self.queues.send.is_cyclic() { self.next_wait() } else { self.sends_posted() };
+        self.drain_until.get_or_insert(end);
     }
 
     /// Returns whether it was asked to drain and is not at its end.
@@ -373,7 +380,11 @@ impl QueuePair {
         let flushed = self.failed && pending.status == Status::Success;
         let status = if flushed { Status::WorkRequestFlushed } else { pending.status };
         let good = status == Status::Success;
-        self.failed |= !good;
+        if !good {
+            self.failed = true;
+            // Its place is not posted again, and so each entry of a cyclic queue ends once.
+            self.queues.send.end_cycle();
+        }
         self.counters.count_completed(status);
         self.retire_one();
         if pending.signaled || !good {
@@ -418,6 +429,7 @@ impl QueuePair {
             pending.status = Status::WorkRequestFlushed;
         }
         self.retire();
+        self.queues.send.end_cycle();
         while self.started < self.sends_posted() {
             self.end_unstarted(Status::WorkRequestFlushed);
             self.retire();
@@ -469,6 +481,8 @@ impl Drop for QueuePair {
     }
 }
 
+mod alone;
+mod cyclic;
 mod local;
 mod pending;
 mod receive;
@@ -477,6 +491,10 @@ mod short;
 mod start;
 mod wait;
 
+#[cfg(test)]
+mod alone_tests;
+#[cfg(test)]
+mod cyclic_tests;
 #[cfg(test)]
 mod held_tests;
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::completion::join;
 use crate::entry::{BadEntry, load_sge, load_sges, total};
 use crate::ring::{Ring, WORD};
 use crate::sync::Mutex;
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::work::{MAX_SGE, PostError, RecvWr, Sge};
 
 /// The part of a receive queue that the application and the engine share.
@@ -17,12 +17,14 @@ use crate::work::{MAX_SGE, PostError, RecvWr, Sge};
 pub struct RecvQueue {
     ring: RecvRing,
     posting: Mutex<()>,
+    is_cyclic: AtomicBool,
 }
 
 impl RecvQueue {
     /// Makes a queue for at least `entries` requests of up to `max_sge` elements.
     pub fn new(entries: u32, max_sge: usize) -> Self {
-        Self { ring: RecvRing::new(entries, max_sge), posting: Mutex::new(()) }
+        let (ring, posting) = (RecvRing::new(entries, max_sge), Mutex::new(()));
+        Self { ring, posting, is_cyclic: AtomicBool::new(false) }
     }
 
     /// Queues a request.
@@ -39,6 +41,9 @@ impl RecvQueue {
     /// The number of requests that were queued, and why the next one was not.
     pub fn post_all(&self, wrs: &[RecvWr<'_>]) -> Result<(), (usize, PostError)> {
         let _one_at_a_time = self.posting.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_cyclic() && !wrs.is_empty() {
+            return Err((0, PostError::Cyclic));
+        }
         self.ring.push_all(wrs, self.ring.ring.head())
     }
 
@@ -75,9 +80,33 @@ impl RecvQueue {
         self.len() == 0
     }
 
-    /// Gives the entries before `index` back for posting.
+    /// Gives the entries before `index` back for posting. In a cyclic queue they are posted again as they are.
+    #[inline]
     pub fn release(&self, index: u64) {
         self.ring.ring.release(index);
+        if self.is_cyclic() {
+            self.ring.ring.publish(index + self.capacity());
+        }
+    }
+
+    /// Makes the queue cyclic if all its entries are posted, and returns whether they are. Only the engine calls it, and
+    /// only for a queue whose places it frees itself.
+    pub(crate) fn cycle(&self) -> bool {
+        let _one_at_a_time = self.posting.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = self.ring.ring.tail() == self.ring.ring.head() + self.capacity();
+        self.is_cyclic.store(is_full, Ordering::Relaxed);
+        is_full
+    }
+
+    /// Has no entry posted again from now on. Only the engine calls it.
+    pub(crate) fn end_cycle(&self) {
+        self.is_cyclic.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns whether each entry is posted again as soon as its request is done.
+    #[inline]
+    pub fn is_cyclic(&self) -> bool {
+        self.is_cyclic.load(Ordering::Relaxed)
     }
 
     /// Returns the number of requests that fit.

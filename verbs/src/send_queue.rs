@@ -9,7 +9,7 @@ use crate::entry::{BadEntry, EntryFormat, SendWork};
 use crate::layout::SendQueueLayout;
 use crate::ring::{Counter, Ring};
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::work::{MAX_INLINE, MAX_SGE, PostError, SendWr};
 
 /// The part of a send queue that the application and the engine share.
@@ -18,13 +18,15 @@ pub struct SendQueue {
     ring: Ring,
     posting: Mutex<()>,
     format: EntryFormat,
+    is_cyclic: AtomicBool,
 }
 
 impl SendQueue {
     /// Makes a queue for at least `entries` requests of up to `max_sge` elements and `max_inline` inline octets.
     pub fn new(entries: u32, max_sge: usize, max_inline: usize) -> Self {
         let format = EntryFormat { max_sge: max_sge.min(MAX_SGE), max_inline: max_inline.min(MAX_INLINE) };
-        Self { ring: Ring::new(entries, format.octets()), posting: Mutex::new(()), format }
+        let (ring, posting) = (Ring::new(entries, format.octets()), Mutex::new(()));
+        Self { ring, posting, format, is_cyclic: AtomicBool::new(false) }
     }
 
     /// Queues a request. The engine reads it when it starts it.
@@ -43,6 +45,9 @@ impl SendQueue {
     #[inline]
     pub fn post_all(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, PostError)> {
         let _one_at_a_time = self.posting.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_cyclic() && !wrs.is_empty() {
+            return Err((0, PostError::Cyclic));
+        }
         let (tail, mut posted) = (self.ring.tail(), 0);
         let mut room = self.ring.entries().saturating_sub(tail.saturating_sub(self.ring.head()));
         let refused = wrs.iter().find_map(|wr| {
@@ -112,9 +117,34 @@ impl SendQueue {
         self.len() == 0
     }
 
-    /// Gives the entries before `index` back for posting.
+    /// Gives the entries before `index` back for posting. In a cyclic queue they are posted again, with what stands in
+    /// them now.
+    #[inline]
     pub fn release(&self, index: u64) {
         self.ring.release(index);
+        if self.is_cyclic() {
+            self.ring.publish(index + self.ring.entries());
+        }
+    }
+
+    /// Makes the queue cyclic if all its entries are posted, and returns whether they are. Only the engine calls it, and
+    /// only for a queue whose places it frees itself.
+    pub(crate) fn cycle(&self) -> bool {
+        let _one_at_a_time = self.posting.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = self.ring.tail() == self.ring.head() + self.ring.entries();
+        self.is_cyclic.store(is_full, Ordering::Relaxed);
+        is_full
+    }
+
+    /// Has no entry posted again from now on. Only the engine calls it.
+    pub(crate) fn end_cycle(&self) {
+        self.is_cyclic.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns whether each entry is posted again as soon as its request is done.
+    #[inline]
+    pub fn is_cyclic(&self) -> bool {
+        self.is_cyclic.load(Ordering::Relaxed)
     }
 
     /// Returns the number of requests that fit.

@@ -7,10 +7,10 @@ use crate::completion::{Completion, CompletionOpcode, Status};
 use crate::lending::Lending;
 use crate::memory::{Claim, MemoryTable, Violation};
 use crate::payload::Payload;
+use crate::pieces::{Piece, pieces};
 use crate::qp::QueuePair;
 use crate::reach::Reach;
 use crate::refusal::Refusal;
-use crate::work::Sge;
 
 impl QueuePair {
     /// Places a received segment, and completes what it finishes. A Terminate asks for neither.
@@ -268,30 +268,6 @@ impl Reach<'_> {
 /// own.
 const fn no_place(_: Violation) -> Refusal {
     Refusal::Local(Status::General)
-}
-
-/// A part of a message that lies in one SGE.
-struct Piece {
-    sge: Sge,
-    to: u64,
-    range: core::ops::Range<usize>,
-}
-
-/// Cuts `len` octets at `offset` of a message along the SGEs that hold it.
-#[inline]
-fn pieces(sges: &[Sge], offset: usize, len: usize) -> impl Iterator<Item = Piece> + '_ {
-    let mut start = 0_usize;
-    sges.iter().filter_map(move |&sge| {
-        let (first, size) = (start, sge.length as usize);
-        start += size;
-        let begin = offset.max(first);
-        let end = (offset + len).min(first + size);
-        (begin < end).then(|| Piece {
-            sge,
-            to: sge.addr.wrapping_add((begin - first) as u64),
-            range: begin - offset..end - offset,
-        })
-    })
 }
 
 #[cfg(test)]

@@ -310,6 +310,8 @@ pub enum PostError {
     ForeignObject,
     /// A receive for a queue pair that takes its receives from a shared receive queue: post it there.
     SharedQueue,
+    /// The queue is cyclic: its entries are posted again by themselves.
+    Cyclic,
 }
 
 impl core::fmt::Display for PostError {
@@ -329,6 +331,7 @@ impl core::fmt::Display for PostError {
             }
             Self::ForeignObject => "the objects belong to different devices or protection domains",
             Self::InvalidState => "the state of the queue pair does not allow posting",
+            Self::Cyclic => "the queue is cyclic: its requests are posted again by themselves",
             Self::SharedQueue => "the queue pair takes its receives from a shared receive queue: post there",
         })
     }

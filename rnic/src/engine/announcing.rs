@@ -13,7 +13,13 @@ impl Engine {
     /// receive queue.
     pub(crate) fn announce(&mut self, slot: Option<usize>, now: Instant) {
         let Self { qps, async_events, doorbells, notices, config, .. } = self;
-        let Some(Some(slot)) = slot.and_then(|slot| qps.get_mut(slot)) else { return };
+        let Some((index, Some(slot))) = slot.and_then(|index| Some((index, qps.get_mut(index)?.as_mut())))
+        else {
+            return;
+        };
+        if slot.qp.take_goes_on() {
+            doorbells.ring(index);
+        }
         for notice in
             Some(slot.qp.take_notices()).filter(|told| !told.is_empty()).iter().flat_map(|it| it.iter())
         {

@@ -108,6 +108,9 @@ impl Engine {
 
     /// Ends the connection of the queue pair in `slot` gracefully.
     pub(crate) fn disconnect(&mut self, slot: usize, now: Instant) -> Result<(), CmError> {
+        if self.disconnect_self(slot, now) {
+            return Ok(());
+        }
         let id = self.connection_of(slot).ok_or(CmError::NotConnected)?;
         self.with_connection(id, now, Connection::disconnect);
         Ok(())
@@ -126,7 +129,7 @@ impl Engine {
         Ok(())
     }
 
-    fn check_free(&self, slot: usize) -> Result<(), CmError> {
+    pub(super) fn check_free(&self, slot: usize) -> Result<(), CmError> {
         let slot = self.qps.get(slot).and_then(Option::as_ref).ok_or(CmError::QpBusy)?;
         if slot.qp.queues().state() != QpState::Idle || slot.connection.is_some() {
             return Err(CmError::QpBusy);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use weft_mpa::{Negotiated, mulpdu};
 use weft_netif::{ConnectionId, Instant};
-use weft_verbs::{Doorbells, PdId, QpCapacity, QpCounters, QpEvent, QpQueues, QpState, QueuePair, Status};
+use weft_verbs::{
+    CycleError, Doorbells, PdId, QpCapacity, QpCounters, QpEvent, QpQueues, QpState, QueuePair, Status,
+};
 
 use crate::connection::state::{Connection, Phase};
 use crate::engine::cq::CqShared;
@@ -232,6 +234,12 @@ impl Engine {
         Some([connection.local, connection.peer])
     }
 
+    /// Makes the send queue of the queue pair in `slot` cyclic, or else its receive queue.
+    pub(crate) fn cycle(&mut self, slot: usize, is_send: bool) -> Result<(), CycleError> {
+        let Some(Some(slot)) = self.qps.get_mut(slot) else { return Err(CycleError::NotFull) };
+        if is_send { slot.qp.cycle_sends() } else { slot.qp.cycle_recvs() }
+    }
+
     /// Whether a request of its send queue is not done.
     pub(crate) fn has_sends(&self, slot: usize) -> bool {
         self.qps.get(slot).and_then(Option::as_ref).is_some_and(|slot| slot.qp.has_sends())
@@ -269,9 +277,13 @@ impl Engine {
             (Some(id), QpState::Terminate) => self.with_connection(id, now, Connection::terminate),
             (Some(id), _) => self.with_connection(id, now, Connection::break_off),
             (None, _) => {
-                if let Some(Some(slot)) = self.qps.get_mut(slot) {
-                    slot.qp.set_now(now.total_micros().unsigned_abs());
-                    slot.qp.handle_event(QpEvent::Failed);
+                if let Some(Some(own)) = self.qps.get_mut(slot) {
+                    own.qp.set_now(now.total_micros().unsigned_abs());
+                    if state == QpState::Closing && own.qp.is_alone() {
+                        own.qp.drain();
+                        return self.run_alone(slot, now);
+                    }
+                    own.qp.handle_event(QpEvent::Failed);
                 }
                 self.announce(Some(slot), now);
             }

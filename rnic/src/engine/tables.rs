@@ -254,7 +254,7 @@ impl Engine {
 
     /// Lets a request go on that has taken an STag out of use, when no other engine can be copying from or to its
     /// memory.
-    fn end_revocation(&mut self, slot: Option<usize>) {
+    pub(super) fn end_revocation(&mut self, slot: Option<usize>) {
         let Some(index) = slot else { return };
         let Some(Some(slot)) = self.qps.get_mut(index) else { return };
         if slot.qp.is_revoking() {

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weft_verbs::{
-    MAX_INLINE, MAX_SGE, PostError, QpCapacity, QpQueues, QpState, RecvWr, SendQueueLayout, SendWr,
+    CycleError, MAX_INLINE, MAX_SGE, PostError, QpCapacity, QpQueues, QpState, RecvWr, SendQueueLayout,
+    SendWr,
 };
 
 use crate::engine::queue_pairs::QpParts;
@@ -153,6 +154,40 @@ impl Qp {
             self.device.engines.ring(self.engine, self.slot);
         }
         posted
+    }
+
+    /// Makes the send queue cyclic: from now on each request is posted again the moment it is done, with what stands in
+    /// its entry then. So the queue runs for ever, and nobody posts to it. A WAIT must be among the requests, since
+    /// nothing else would hold it back. A peer, or a receive of another queue pair, may rewrite the other entries
+    /// ([`crate::Pd::register_send_queue`]).
+    ///
+    /// When the connection ends each entry is flushed once.
+    ///
+    /// # Errors
+    /// [`CycleError`] when the queue is not full, has no WAIT, or completes to a queue that has to be polled
+    /// ([`crate::CqInit::ignore_overrun`]).
+    pub fn cycle_sends(&self) -> Result<(), CycleError> {
+        self.device.engines.at(self.engine).cycle(self.slot, true)
+    }
+
+    /// Makes the receive queue cyclic: from now on each receive is posted again the moment it is done. Who sends has to
+    /// know by other means when a receive may be used again.
+    ///
+    /// # Errors
+    /// [`CycleError`] when the queue is not full or shared, or completes to a queue that has to be polled.
+    pub fn cycle_recvs(&self) -> Result<(), CycleError> {
+        self.device.engines.at(self.engine).cycle(self.slot, false)
+    }
+
+    /// Connects the queue pair to itself. It carries out Writes, Reads, Atomics and what needs no message on the memory
+    /// of this device: one request after the other, the next one when it is done, without TCP. Both sides of a request
+    /// are checked as between two hosts. What takes a receive fails. [`Self::disconnect`] ends it.
+    ///
+    /// # Errors
+    /// [`CmError::QpBusy`] when it is not Idle, or behaves as InfiniBand's; [`CmError::CompletionQueueOverrun`].
+    pub fn connect_self(&self) -> Result<(), CmError> {
+        let engines = &self.device.engines;
+        engines.at(self.engine).connect_self(self.slot, engines.now())
     }
 
     /// What a peer needs to write into the send queue after it was registered ([`crate::Pd::register_send_queue`]).

@@ -8,6 +8,7 @@ mod completions;
 mod connecting;
 mod counters;
 mod cq_resize;
+mod cyclic;
 mod ending;
 mod engines;
 mod events;

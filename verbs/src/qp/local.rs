@@ -27,6 +27,7 @@ impl QueuePair {
         let end = self.sends_posted();
         loop {
             if !self.active {
+                self.goes_on = self.started == end && self.queues.send.is_cyclic();
                 let is_next = self.started < end
                     && self.queues.send.load(self.started, &mut self.work).is_ok()
                     && self.work.opcode.is_local();

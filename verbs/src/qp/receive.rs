@@ -109,6 +109,8 @@ impl QueuePair {
     }
 
     pub(crate) fn fail_recv(&mut self, status: Status) {
+        // Its place is not posted again, and so each entry of a cyclic queue ends once.
+        self.queues.recv.end_cycle();
         let completion = self.recv_completion(self.receiving.work.wr_id, status);
         self.complete_recv(completion);
     }
@@ -135,6 +137,7 @@ impl QueuePair {
             self.fail_recv(Status::WorkRequestFlushed);
         }
         self.leave_srq();
+        self.queues.recv.end_cycle();
         while self.receiving.next < self.recvs_posted() {
             let _flushed_anyway = self.queues.recv.load(self.receiving.next, &mut self.receiving.work);
             self.receiving.next += 1;

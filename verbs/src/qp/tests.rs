@@ -41,11 +41,26 @@ impl World {
         Self::with(Some(QpEvent::Established), queues, CompletionQueue::new(64))
     }
 
+    /// Makes one in this state whose queues need no polls; WAITs name that of the receives 5.
+    pub(super) fn unpolled(state: Option<QpEvent>) -> Self {
+        let [send_cq, recv_cq] = [4, 5].map(|number| CompletionQueue::numbered(number, 64, true));
+        Self::with_cqs(state, QpQueues::new(2, &CAPACITY), send_cq, recv_cq)
+    }
+
     fn with(state: Option<QpEvent>, queues: QpQueues, recv_cq: CompletionQueue) -> Self {
+        Self::with_cqs(state, queues, CompletionQueue::new(64), recv_cq)
+    }
+
+    fn with_cqs(
+        state: Option<QpEvent>,
+        queues: QpQueues,
+        send_cq: CompletionQueue,
+        recv_cq: CompletionQueue,
+    ) -> Self {
         let mut qp = QueuePair::new(QpInit {
             queues: Arc::new(queues),
             pd: PdId(1),
-            send_cq: Arc::new(CompletionQueue::new(64)),
+            send_cq: Arc::new(send_cq),
             recv_cq: Arc::new(recv_cq),
             signal_all: false,
             srq: None,

@@ -11,7 +11,7 @@ use super::tests::{GUARD, IDLE, PD, World};
 use super::*;
 use crate::qp::Short;
 use crate::state::{QpEvent, QpState};
-use crate::work::{Data, RecvWr, SendOpcode, SendWr};
+use crate::work::{Data, RecvWr, SendOpcode, SendWr, Sge};
 
 fn opcode() -> impl Strategy<Value = SendOpcode> {
     let (stag, to) = (Stag(7), 5000);

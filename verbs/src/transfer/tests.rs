@@ -18,7 +18,7 @@ use crate::queues::{QpCapacity, QpQueues};
 use crate::refusal::LocalFault;
 use crate::region::Region;
 use crate::state::QpEvent;
-use crate::work::{Data, RecvWr, SendOpcode, SendWr};
+use crate::work::{Data, RecvWr, SendOpcode, SendWr, Sge};
 
 pub(super) const PD: PdId = PdId(1);
 pub(super) const GUARD: u8 = 0xEE;
